@@ -1,0 +1,75 @@
+// Statuses with formatted messages, and the two macros that pass them on.
+//
+// What a user, a file, the network or a device can cause is an absl::Status whose message names
+// the offending value and the limit. TLM_CHECK is for the program's own broken promises only.
+// fmt formats because absl::StrCat of the distribution's Abseil does not take std::string_view.
+#ifndef TLM_MODEL_BASE_ERRORS_H_
+#define TLM_MODEL_BASE_ERRORS_H_
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+template <typename... Args>
+absl::Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> format, Args&&... args) {
+  return absl::Status(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// One maker a code: InvalidArgument("top_k is {}, the limit is {}", k, limit).
+#define TLM_INTERNAL_STATUS_MAKER(Name, Code)                                       \
+  template <typename... Args>                                                       \
+  absl::Status Name(fmt::format_string<Args...> format, Args&&... args) {           \
+    return MakeStatus(absl::StatusCode::Code, format, std::forward<Args>(args)...); \
+  }
+TLM_INTERNAL_STATUS_MAKER(InvalidArgument, kInvalidArgument)
+TLM_INTERNAL_STATUS_MAKER(NotFound, kNotFound)
+TLM_INTERNAL_STATUS_MAKER(FailedPrecondition, kFailedPrecondition)
+TLM_INTERNAL_STATUS_MAKER(ResourceExhausted, kResourceExhausted)
+TLM_INTERNAL_STATUS_MAKER(Unimplemented, kUnimplemented)
+TLM_INTERNAL_STATUS_MAKER(Unavailable, kUnavailable)
+TLM_INTERNAL_STATUS_MAKER(Internal, kInternal)
+TLM_INTERNAL_STATUS_MAKER(DataLoss, kDataLoss)
+TLM_INTERNAL_STATUS_MAKER(AlreadyExists, kAlreadyExists)
+TLM_INTERNAL_STATUS_MAKER(DeadlineExceeded, kDeadlineExceeded)
+TLM_INTERNAL_STATUS_MAKER(Cancelled, kCancelled)
+TLM_INTERNAL_STATUS_MAKER(Aborted, kAborted)
+#undef TLM_INTERNAL_STATUS_MAKER
+
+// `status` with `context` put before its message: "model.safetensors: header is not JSON". The code
+// and any payloads stay.
+absl::Status WithContext(const absl::Status& status, const std::string& context);
+
+// Prints the message and where it happened to stderr, then aborts.
+[[noreturn]] void CheckFailed(const char* file, int line, const std::string& message);
+
+}  // namespace tlm
+
+#define TLM_INTERNAL_CONCAT2(a, b) a##b
+#define TLM_INTERNAL_CONCAT(a, b) TLM_INTERNAL_CONCAT2(a, b)
+
+#define TLM_RETURN_IF_ERROR(expression)                               \
+  do {                                                                \
+    if (absl::Status tlm_status_ = (expression); !tlm_status_.ok()) { \
+      return tlm_status_;                                             \
+    }                                                                 \
+  } while (false)
+
+// TLM_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
+#define TLM_ASSIGN_OR_RETURN(target, expression) \
+  TLM_INTERNAL_ASSIGN_OR_RETURN(TLM_INTERNAL_CONCAT(tlm_statusor_, __LINE__), target, expression)
+#define TLM_INTERNAL_ASSIGN_OR_RETURN(statusor, target, expression) \
+  auto statusor = (expression);                                     \
+  if (!statusor.ok()) return std::move(statusor).status();          \
+  target = std::move(statusor).value()
+
+#define TLM_CHECK(condition)                                                       \
+  do {                                                                             \
+    if (!(condition)) ::tlm::CheckFailed(__FILE__, __LINE__, "check " #condition); \
+  } while (false)
+
+#endif  // TLM_MODEL_BASE_ERRORS_H_

@@ -1,0 +1,29 @@
+// Reading JSON that somebody else wrote.
+#ifndef TLM_MODEL_BASE_JSON_H_
+#define TLM_MODEL_BASE_JSON_H_
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// Parses one JSON value. INVALID_ARGUMENT, without memory for what follows the offence, for text
+// that is not JSON (the message gives line and column), for a key that occurs twice in one object
+// (JSON leaves open which of the two counts), for numbers no double can hold, and for arrays and
+// objects nested deeper than `max_depth`. The caller bounds the length of the text.
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = 64);
+
+// "line 3, column 14" of byte `position` of `text`, both counted from 1; for messages.
+std::string LineAndColumn(std::string_view text, size_t position);
+
+// Outside text as a message may show it: in single quotes, cut to about 100 bytes at a character
+// boundary, control characters replaced by '?'.
+std::string Quoted(std::string_view text);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_BASE_JSON_H_

@@ -1,0 +1,83 @@
+#include "model/base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+// Closes on destruction.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) {
+    if (errno == ENOENT) return NotFound("{}: no such file", path);
+    return FailedPrecondition("{}: cannot be opened: {}", path, std::strerror(errno));
+  }
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) {
+    return FailedPrecondition("{}: cannot be examined: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return FailedPrecondition("{}: is not a regular file", path);
+  const size_t size = static_cast<size_t>(info.st_size);
+  if (size == 0) return MappedFile(path, nullptr, 0);
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) {
+    return FailedPrecondition("{}: {} bytes cannot be mapped: {}", path, size,
+                              std::strerror(errno));
+  }
+  return MappedFile(path, static_cast<const std::byte*>(data), size);
+}
+
+MappedFile::MappedFile(std::string path, const std::byte* data, size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
+  TLM_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.size() > max_bytes) {
+    return InvalidArgument("{}: is {} bytes long, the limit is {}", path, bytes.size(), max_bytes);
+  }
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace tlm

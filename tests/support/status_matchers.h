@@ -1,0 +1,34 @@
+// Matchers for absl::Status and absl::StatusOr, which the distribution's Abseil lacks.
+#ifndef TLM_TESTS_SUPPORT_STATUS_MATCHERS_H_
+#define TLM_TESTS_SUPPORT_STATUS_MATCHERS_H_
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+inline const absl::Status& GetStatus(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& GetStatus(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+MATCHER(IsOk, "is OK") {
+  *result_listener << "which is " << GetStatus(arg);
+  return GetStatus(arg).ok();
+}
+
+// EXPECT_THAT(Open(path), StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+MATCHER_P2(StatusIs, code, message, "") {
+  const absl::Status& status = GetStatus(arg);
+  *result_listener << "which is " << status;
+  return status.code() == code && ::testing::Matches(message)(std::string(status.message()));
+}
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_SUPPORT_STATUS_MATCHERS_H_

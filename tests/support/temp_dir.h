@@ -1,0 +1,30 @@
+// Files for the duration of a test.
+#ifndef TLM_TESTS_SUPPORT_TEMP_DIR_H_
+#define TLM_TESTS_SUPPORT_TEMP_DIR_H_
+
+#include <string>
+#include <string_view>
+
+namespace tlm {
+
+// A fresh directory, removed with all it holds when the object dies. Fails the test (and throws, so
+// that the test ends) when the system refuses.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string File(std::string_view name) const { return path_ + "/" + std::string(name); }
+  // Writes a file, replacing one of the same name, and returns its path.
+  std::string Write(std::string_view name, std::string_view content) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_SUPPORT_TEMP_DIR_H_
