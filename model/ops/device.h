@@ -1,0 +1,58 @@
+// A place that holds tensors and runs operations on them: the host's memory and threads, or a GPU.
+#ifndef TLM_MODEL_OPS_DEVICE_H_
+#define TLM_MODEL_OPS_DEVICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// What memory was taken for; ModelInfo reports the bytes of each.
+enum class MemoryPurpose { kWeights, kKvCache, kActivations, kLogits, kRuntime };
+inline constexpr int kMemoryPurposes = 5;
+
+struct DeviceInfo {
+  std::string backend;  // "cpu", "cuda"
+  std::string name;     // "AMD EPYC 9575F (2 threads, avx512)"
+  std::string
+      arithmetic;  // "avx512"; devices with the same backend and arithmetic give the same bits
+  size_t total_bytes = 0;  // memory the device has
+  bool host_addressable = false;
+};
+
+// Copies and everything queued by Ops happen in the order of the calls. Not thread-safe: one thread
+// at a time, in serving the engine thread. Errors are INTERNAL (a device fault) unless said.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // Memory with alignment 64 or better, contents undefined. RESOURCE_EXHAUSTED names the bytes
+  // asked for and those left.
+  virtual absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) = 0;
+  // Bytes of all live buffers of each purpose, packed matrices included, by MemoryPurpose.
+  virtual std::array<size_t, kMemoryPurposes> AllocatedBytes() const = 0;
+
+  // Returns as soon as `from` may be reused.
+  virtual absl::Status CopyToDevice(void* to, const void* from, size_t bytes) = 0;
+  // Returns when the bytes are there.
+  virtual absl::Status CopyToHost(void* to, const void* from, size_t bytes) = 0;
+  // Returns when all that was queued is done.
+  virtual absl::Status Synchronize() = 0;
+
+  // Runs `fn`, which only calls Ops with the same arguments whenever the key is the same. A device
+  // may record the calls the first time and replay them afterwards.
+  virtual absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_DEVICE_H_

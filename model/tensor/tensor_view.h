@@ -1,0 +1,30 @@
+// Non-owning views of dense, row-major tensors in host or device memory.
+#ifndef TLM_MODEL_TENSOR_TENSOR_VIEW_H_
+#define TLM_MODEL_TENSOR_TENSOR_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
+
+namespace tlm {
+
+// A read-only tensor somebody else owns; valid as long as that owner keeps it. Copyable.
+struct TensorView {
+  DType dtype = DType::kF32;
+  Shape shape;
+  const void* data = nullptr;
+
+  int64_t elements() const { return shape.elements(); }
+  size_t bytes() const { return static_cast<size_t>(elements()) * DTypeBytes(dtype); }
+  // The elements as T; the caller has checked that dtype says T.
+  template <typename T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TENSOR_TENSOR_VIEW_H_
