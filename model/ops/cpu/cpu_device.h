@@ -1,0 +1,40 @@
+// The host's memory as a device.
+#ifndef TLM_MODEL_OPS_CPU_CPU_DEVICE_H_
+#define TLM_MODEL_OPS_CPU_CPU_DEVICE_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "model/ops/device.h"
+
+namespace tlm {
+
+// Copies are immediate and RunCaptured simply runs. Allocate and AllocatedBytes may be called from
+// any thread.
+class CpuDevice : public Device {
+ public:
+  // `name` describes processor, threads and instruction set; `arithmetic` is the instruction set.
+  CpuDevice(const std::string& name, std::string_view arithmetic);
+
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
+  std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
+  absl::Status CopyToDevice(void* to, const void* from, size_t bytes) override;
+  absl::Status CopyToHost(void* to, const void* from, size_t bytes) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) override {
+    return fn();
+  }
+
+ private:
+  DeviceInfo info_;
+  std::array<std::atomic<size_t>, kMemoryPurposes> allocated_{};
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_CPU_DEVICE_H_
