@@ -1,0 +1,139 @@
+#include "model/config/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ModelConfig ValidConfig() {
+  ModelConfig config;
+  config.model_type = "llama";
+  config.vocab_size = 100;
+  config.context_length = 64;
+  config.d_model = 48;
+  config.num_layers = 2;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = 8;
+  config.d_ff = 96;
+  config.rope_theta = 10000.0;
+  config.eos_token_ids = {1, 2};
+  config.bos_token_id = 0;
+  return config;
+}
+
+TEST(ModelConfigTest, AcceptsAConfigInRange) { EXPECT_THAT(Validate(ValidConfig()), IsOk()); }
+
+TEST(ModelConfigTest, AcceptsTheLimitsThemselves) {
+  ModelConfig config = ValidConfig();
+  config.vocab_size = ConfigLimits::kVocabSize;
+  config.context_length = ConfigLimits::kContextLength;
+  config.d_model = ConfigLimits::kDModel;
+  config.num_layers = ConfigLimits::kNumLayers;
+  config.num_heads = ConfigLimits::kNumHeads;
+  config.num_kv_heads = ConfigLimits::kNumHeads;
+  config.head_dim = ConfigLimits::kHeadDim;
+  config.d_ff = ConfigLimits::kDFf;
+  EXPECT_THAT(Validate(config), IsOk());
+}
+
+TEST(ModelConfigTest, AcceptsAnOddHeadDimWithoutRotaryPositions) {
+  ModelConfig config = ValidConfig();
+  config.head_dim = 7;
+  config.rope_theta.reset();
+  EXPECT_THAT(Validate(config), IsOk());
+}
+
+TEST(ModelConfigTest, SizesCountHeadsTimesHeadDim) {
+  const ModelConfig config = ValidConfig();
+  EXPECT_EQ(config.q_size(), 48);
+  EXPECT_EQ(config.kv_size(), 16);
+}
+
+struct BadConfig {
+  std::string name;
+  std::function<void(ModelConfig&)> spoil;
+  std::string field;
+  std::string detail;
+};
+void PrintTo(const BadConfig& bad, std::ostream* out) { *out << bad.name; }
+
+class BadModelConfigTest : public ::testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadModelConfigTest, IsRefusedNamingFieldValueAndLimit) {
+  ModelConfig config = ValidConfig();
+  GetParam().spoil(config);
+  EXPECT_THAT(Validate(config),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr(GetParam().field), HasSubstr(GetParam().detail))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadModelConfigTest,
+    ::testing::Values(
+        BadConfig{"vocab_zero", [](auto& c) { c.vocab_size = 0; }, "vocab_size is 0", "16777216"},
+        BadConfig{"vocab_above", [](auto& c) { c.vocab_size = ConfigLimits::kVocabSize + 1; },
+                  "vocab_size is 16777217", "16777216"},
+        BadConfig{"context_negative", [](auto& c) { c.context_length = -1; },
+                  "context_length is -1", "16777216"},
+        BadConfig{"context_above",
+                  [](auto& c) { c.context_length = ConfigLimits::kContextLength + 1; },
+                  "context_length is 16777217", "16777216"},
+        BadConfig{"d_model_above", [](auto& c) { c.d_model = ConfigLimits::kDModel + 1; },
+                  "d_model is 131073", "131072"},
+        BadConfig{"d_model_minimum",
+                  [](auto& c) { c.d_model = std::numeric_limits<int64_t>::min(); },
+                  "d_model is -9223372036854775808", "131072"},
+        BadConfig{"layers_zero", [](auto& c) { c.num_layers = 0; }, "num_layers is 0", "4096"},
+        BadConfig{"layers_above", [](auto& c) { c.num_layers = 4097; }, "num_layers is 4097",
+                  "4096"},
+        BadConfig{"heads_zero", [](auto& c) { c.num_heads = 0; }, "num_heads is 0", "4096"},
+        BadConfig{"heads_above", [](auto& c) { c.num_heads = 4098; }, "num_heads is 4098", "4096"},
+        BadConfig{"kv_heads_zero", [](auto& c) { c.num_kv_heads = 0; }, "num_kv_heads is 0",
+                  "4096"},
+        BadConfig{"kv_heads_not_a_divisor", [](auto& c) { c.num_kv_heads = 4; }, "num_heads is 6",
+                  "num_kv_heads, which is 4"},
+        BadConfig{"kv_heads_above_heads", [](auto& c) { c.num_kv_heads = 12; }, "num_heads is 6",
+                  "num_kv_heads, which is 12"},
+        BadConfig{"head_dim_zero", [](auto& c) { c.head_dim = 0; }, "head_dim is 0", "1024"},
+        BadConfig{"head_dim_above", [](auto& c) { c.head_dim = 1026; }, "head_dim is 1026", "1024"},
+        BadConfig{"head_dim_odd", [](auto& c) { c.head_dim = 7; }, "head_dim is 7", "even"},
+        BadConfig{"d_ff_above", [](auto& c) { c.d_ff = ConfigLimits::kDFf + 1; }, "d_ff is 1048577",
+                  "1048576"},
+        BadConfig{"eps_zero", [](auto& c) { c.norm_eps = 0; }, "norm_eps is 0", "above 0"},
+        BadConfig{"eps_one", [](auto& c) { c.norm_eps = 1; }, "norm_eps is 1", "below 1"},
+        BadConfig{"eps_nan", [](auto& c) { c.norm_eps = std::nan(""); }, "norm_eps is nan",
+                  "above 0"},
+        BadConfig{"theta_zero", [](auto& c) { c.rope_theta = 0; }, "rope_theta is 0", "above 0"},
+        BadConfig{"theta_infinite",
+                  [](auto& c) { c.rope_theta = std::numeric_limits<double>::infinity(); },
+                  "rope_theta is inf", "finite"},
+        BadConfig{"theta_nan", [](auto& c) { c.rope_theta = std::nan(""); }, "rope_theta is nan",
+                  "finite"},
+        BadConfig{"eos_above",
+                  [](auto& c) {
+                    c.eos_token_ids = {1, 100};
+                  },
+                  "eos_token_id is 100", "between 0 and 99"},
+        BadConfig{"eos_negative", [](auto& c) { c.eos_token_ids = {-1}; }, "eos_token_id is -1",
+                  "between 0 and 99"},
+        BadConfig{"eos_many", [](auto& c) { c.eos_token_ids.assign(1025, 0); },
+                  "eos_token_id names 1025", "1024"},
+        BadConfig{"bos_above", [](auto& c) { c.bos_token_id = 100; }, "bos_token_id is 100",
+                  "between 0 and 99"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tlm
