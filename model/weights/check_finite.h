@@ -1,0 +1,19 @@
+// Tells weights that are numbers from those that are not.
+#ifndef TLM_MODEL_WEIGHTS_CHECK_FINITE_H_
+#define TLM_MODEL_WEIGHTS_CHECK_FINITE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "model/tensor/tensor_view.h"
+
+namespace tlm {
+
+// OK if no element is NaN or infinite. INVALID_ARGUMENT names the tensor, the flat index of the
+// first such element and its value; also when the elements are not F64, F32, BF16 or F16. The data
+// are on the host and aligned to the element size. Reads them once, at about memory speed.
+absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_WEIGHTS_CHECK_FINITE_H_

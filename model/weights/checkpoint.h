@@ -1,0 +1,57 @@
+// All tensors of a model directory, whether in one file or in many.
+#ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_H_
+#define TLM_MODEL_WEIGHTS_CHECKPOINT_H_
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/tensor/tensor_view.h"
+#include "model/weights/safetensors.h"
+
+namespace tlm {
+
+// Move-only and immutable: any thread may read. Keeps its files mapped; the views it hands out are
+// valid as long as it lives, moved or not.
+class Checkpoint {
+ public:
+  // Opens `model.safetensors`, or, where there is none, the files `model.safetensors.index.json`
+  // names; index and files must then agree on every tensor. The prefix "_orig_mod." that
+  // torch.compile puts before names is dropped. NOT_FOUND when neither file or a named one is not
+  // there; INVALID_ARGUMENT, naming file and tensor, when one is bad, they disagree, or two tensors
+  // have the same name without the prefix.
+  static absl::StatusOr<Checkpoint> Open(const std::string& model_dir);
+
+  // By name; data on the host, aligned to the element size.
+  const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
+  // Null when there is no such tensor.
+  const TensorView* Find(std::string_view name) const;
+  // What all tensors take together, as stored.
+  size_t tensor_bytes() const;
+
+  // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors it is that of the
+  // file's bytes, what `sha256sum model.safetensors` prints; of several files, that of one line
+  // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
+  // files, which takes seconds where they are large: no part of Open(). INTERNAL if libcrypto
+  // refuses.
+  absl::StatusOr<std::string> Sha256() const;
+
+  const std::string& model_dir() const { return model_dir_; }
+
+ private:
+  explicit Checkpoint(std::string model_dir) : model_dir_(std::move(model_dir)) {}
+  absl::Status OpenShards(const std::map<std::string, std::string>& file_of_tensor);
+  // Takes over the file's tensors under their names without prefix.
+  absl::Status Add(SafetensorsFile file);
+
+  std::string model_dir_;
+  std::vector<SafetensorsFile> files_;  // by name
+  std::map<std::string, TensorView, std::less<>> tensors_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_WEIGHTS_CHECKPOINT_H_

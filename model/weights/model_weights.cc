@@ -1,0 +1,141 @@
+#include "model/weights/model_weights.h"
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "model/weights/name_map.h"
+
+namespace tlm {
+
+TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights) {
+  switch (spec.role) {
+    case TensorRole::kTokenEmbedding:
+      return &weights->token_embedding;
+    case TensorRole::kFinalNorm:
+      return &weights->final_norm;
+    case TensorRole::kLmHead:
+      return &weights->lm_head;
+    default:
+      break;
+  }
+  LayerWeights& layer = weights->layers[static_cast<size_t>(spec.layer)];
+  switch (spec.role) {
+    case TensorRole::kAttnNorm:
+      return &layer.attn_norm;
+    case TensorRole::kQ:
+      return &layer.q;
+    case TensorRole::kK:
+      return &layer.k;
+    case TensorRole::kV:
+      return &layer.v;
+    case TensorRole::kO:
+      return &layer.o;
+    case TensorRole::kQNorm:
+      return &layer.q_norm;
+    case TensorRole::kKNorm:
+      return &layer.k_norm;
+    case TensorRole::kFfnNorm:
+      return &layer.ffn_norm;
+    case TensorRole::kGate:
+      return &layer.gate;
+    case TensorRole::kUp:
+      return &layer.up;
+    case TensorRole::kDown:
+      return &layer.down;
+    default:
+      break;
+  }
+  TLM_CHECK(false);
+}
+
+namespace {
+
+absl::Status CheckTensor(std::string_view name, const TensorView& view, const Shape& expected) {
+  if (!(view.shape == expected)) {
+    return InvalidArgument("tensor {} has shape {}, the configuration asks for {}", Quoted(name),
+                           view.shape.ToString(), expected.ToString());
+  }
+  if (!IsFloat(view.dtype)) {
+    return InvalidArgument("tensor {} is {}, supported are F64, F32, BF16 and F16", Quoted(name),
+                           DTypeName(view.dtype));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoneMissing(const std::vector<TensorSpec>& specs, const Checkpoint& checkpoint) {
+  size_t missing = 0;
+  std::string first;
+  for (const TensorSpec& spec : specs) {
+    if (checkpoint.Find(spec.name) != nullptr) continue;
+    if (missing++ == 0) first = spec.name;
+  }
+  if (missing == 0) return absl::OkStatus();
+  return InvalidArgument("tensor {} is missing ({} of {} are)", Quoted(first), missing,
+                         specs.size());
+}
+
+absl::Status CheckNoneSurplus(const std::set<std::string_view>& expected,
+                              const Checkpoint& checkpoint) {
+  size_t surplus = 0;
+  std::string first;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    if (expected.count(name) != 0 || IsKnownBuffer(name, view.shape.rank())) continue;
+    if (surplus++ == 0) first = name;
+  }
+  if (surplus == 0) return absl::OkStatus();
+  return InvalidArgument("tensor {} is none that the configuration asks for ({} are not)",
+                         Quoted(first), surplus);
+}
+
+// A tied model's checkpoint may repeat the embedding as LM head: harmless if it is a true copy, and
+// a sign of a wrong configuration if not.
+absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
+                           const TensorView& embedding) {
+  TLM_RETURN_IF_ERROR(CheckTensor(name, head, embedding.shape));
+  if (head.dtype == embedding.dtype &&
+      std::memcmp(head.data, embedding.data, embedding.bytes()) == 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "tensor {} differs from the token embedding, with which tie_word_embeddings says it is one",
+      Quoted(name));
+}
+
+absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& checkpoint) {
+  const std::vector<TensorSpec> specs = ExpectedTensors(config);
+  TLM_RETURN_IF_ERROR(CheckNoneMissing(specs, checkpoint));
+  ModelWeights weights;
+  weights.layers.resize(static_cast<size_t>(config.num_layers));
+  std::set<std::string_view> expected;
+  for (const TensorSpec& spec : specs) {
+    const TensorView& view = *checkpoint.Find(spec.name);
+    TLM_RETURN_IF_ERROR(CheckTensor(spec.name, view, spec.shape));
+    *PlaceOf(spec, &weights) = view;
+    expected.insert(spec.name);
+  }
+  const std::string head_name = TensorName(config.naming, TensorRole::kLmHead, -1);
+  if (config.tie_word_embeddings) {
+    weights.lm_head = weights.token_embedding;
+    const TensorView* const stored = checkpoint.Find(head_name);
+    if (stored != nullptr) {
+      TLM_RETURN_IF_ERROR(CheckTiedHead(head_name, *stored, weights.token_embedding));
+    }
+    expected.insert(head_name);
+  }
+  TLM_RETURN_IF_ERROR(CheckNoneSurplus(expected, checkpoint));
+  return weights;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint) {
+  absl::StatusOr<ModelWeights> weights = Bind(config, checkpoint);
+  if (!weights.ok()) return WithContext(weights.status(), checkpoint.model_dir());
+  return weights;
+}
+
+}  // namespace tlm

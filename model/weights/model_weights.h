@@ -1,0 +1,44 @@
+// The parameters of a model, each tensor of a checkpoint in its place.
+#ifndef TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_
+#define TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/config/model_config.h"
+#include "model/tensor/tensor_view.h"
+#include "model/weights/checkpoint.h"
+#include "model/weights/name_map.h"
+
+namespace tlm {
+
+// Shapes as in name_map.h.
+struct LayerWeights {
+  TensorView attn_norm;
+  TensorView q, k, v, o;
+  TensorView q_norm, k_norm;  // without data unless the configuration says qk_norm
+  TensorView ffn_norm;
+  TensorView gate, up, down;
+};
+
+// Host memory the Checkpoint owns; each tensor F64, F32, BF16 or F16, not necessarily all alike.
+struct ModelWeights {
+  TensorView token_embedding;
+  std::vector<LayerWeights> layers;
+  TensorView final_norm;
+  TensorView lm_head;  // the very same view as token_embedding where the two are tied
+};
+
+// Where the tensor of `spec` stands; weights->layers must have spec.layer.
+TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
+
+// Finds every tensor the configuration, which has passed Validate(), asks for. INVALID_ARGUMENT,
+// naming the tensor, when one is missing, of another shape or not of those four types, and when the
+// checkpoint holds one that nothing asks for. Known buffers (see name_map.h) may be there, and so
+// may the LM head of a model that ties it, if it equals the embedding bit for bit. Does not look at
+// the values of the rest: see check_finite.h.
+absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_

@@ -1,0 +1,82 @@
+#include "model/weights/safetensors.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "model/weights/safetensors_header.h"
+
+namespace tlm {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+
+// The header's length, which stands in the first bytes, lowest first; checked against the file's.
+absl::StatusOr<uint64_t> ReadHeaderLength(std::span<const std::byte> file) {
+  if (file.size() < kLengthBytes) {
+    return InvalidArgument("is {} bytes long, the header's length alone takes {}", file.size(),
+                           kLengthBytes);
+  }
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length |= std::to_integer<uint64_t>(file[i]) << (8 * i);
+  }
+  if (length > SafetensorsFile::kMaxHeaderBytes) {
+    return InvalidArgument("header length is {}, the limit is {}", length,
+                           SafetensorsFile::kMaxHeaderBytes);
+  }
+  if (length > file.size() - kLengthBytes) {
+    return InvalidArgument("header length is {}, the file has {} bytes after it", length,
+                           file.size() - kLengthBytes);
+  }
+  return length;
+}
+
+bool IsAligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % DTypeBytes(view.dtype) == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  TLM_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
+  SafetensorsFile file(std::move(mapped));
+  TLM_RETURN_IF_ERROR(WithContext(file.Read(), path));
+  return file;
+}
+
+absl::Status SafetensorsFile::Read() {
+  TLM_ASSIGN_OR_RETURN(const uint64_t header_bytes, ReadHeaderLength(bytes()));
+  const std::string_view text(reinterpret_cast<const char*>(bytes().data()) + kLengthBytes,
+                              header_bytes);
+  const std::span<const std::byte> data = bytes().subspan(kLengthBytes + header_bytes);
+  TLM_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(text, data.size()));
+  metadata_ = std::move(header.metadata);
+  for (const auto& [name, entry] : header.tensors) {
+    TensorView view{entry.dtype, entry.shape, data.data() + entry.begin};
+    if (!IsAligned(view)) TLM_RETURN_IF_ERROR(Align(name, &view));
+    tensors_.emplace_hint(tensors_.end(), name, view);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsFile::Align(const std::string& name, TensorView* view) {
+  std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[view->bytes()]);
+  if (copy == nullptr) {
+    return ResourceExhausted("tensor {}: no memory for an aligned copy of {} bytes", Quoted(name),
+                             view->bytes());
+  }
+  std::memcpy(copy.get(), view->data, view->bytes());
+  view->data = copy.get();
+  copies_.push_back(std::move(copy));
+  return absl::OkStatus();
+}
+
+const TensorView* SafetensorsFile::Find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+}  // namespace tlm
