@@ -1,0 +1,65 @@
+// Byte-pair encoding (Sennrich et al. 2016, section 3.2) over bytes.
+#ifndef TLM_MODEL_TOKENIZER_BPE_H_
+#define TLM_MODEL_TOKENIZER_BPE_H_
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/tokenizer/vocabulary.h"
+
+namespace tlm {
+
+// The bytes of the two tokens that a merge joins.
+using BpeMerge = std::pair<std::string, std::string>;
+
+// Immutable, so any thread may use it.
+class Bpe {
+ public:
+  struct Options {
+    // A word that is a token as a whole is that token, whatever the merges would make of it.
+    bool ignore_merges = false;
+  };
+  // Merges stand in the order of their rank, the first being applied first; of two equal ones the
+  // later counts. INVALID_ARGUMENT, naming the merge, when a part or the whole is no token.
+  // `vocabulary` must outlive the result.
+  static absl::StatusOr<Bpe> Create(const Vocabulary* vocabulary,
+                                    const std::vector<BpeMerge>& merges, Options options);
+
+  // Appends the tokens of one pre-token: starting from single bytes, the adjacent pair of the
+  // lowest rank, of equal ones the leftmost, is joined until no pair is left that a merge names.
+  // Takes n log n steps for n bytes. INVALID_ARGUMENT when a byte has no token; `word` has less
+  // than 2^31 bytes.
+  absl::Status Encode(std::string_view word, std::vector<int32_t>* ids) const;
+
+ private:
+  struct Merge {
+    uint32_t rank;  // kNoMerge: the pair is not joined
+    int32_t id;
+  };
+  static constexpr uint32_t kNoMerge = std::numeric_limits<uint32_t>::max();
+
+  class LongWord;
+
+  Bpe(const Vocabulary* vocabulary, Options options);
+  Merge FindMerge(int32_t left, int32_t right) const;
+  absl::Status BytesToIds(std::string_view word, int32_t* ids) const;
+  absl::Status EncodeShort(std::string_view word, std::vector<int32_t>* ids) const;
+  absl::Status EncodeLong(std::string_view word, std::vector<int32_t>* ids) const;
+
+  const Vocabulary* vocabulary_;
+  Options options_;
+  std::array<int32_t, 256> byte_ids_;              // -1: the byte has no token
+  absl::flat_hash_map<uint64_t, Merge> merge_of_;  // by left id << 32 | right id
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TOKENIZER_BPE_H_

@@ -1,0 +1,141 @@
+#include "model/tokenizer/regex.h"
+
+#include <new>
+#include <string>
+
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "model/tokenizer/regex_syntax.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+namespace tlm {
+namespace {
+
+// Bounds of one search. The patterns of published tokenizers backtrack at most once a character.
+constexpr uint32_t kMatchLimit = 100'000'000;
+constexpr uint32_t kHeapLimitKib = 256 * 1024;
+constexpr size_t kJitStackStartBytes = size_t{64} << 10;
+constexpr size_t kJitStackMaxBytes = size_t{4} << 20;
+constexpr size_t kMaxPatternBytes = size_t{64} << 10;
+
+PCRE2_SPTR8 Data(std::string_view text) { return reinterpret_cast<PCRE2_SPTR8>(text.data()); }
+
+std::string ErrorMessage(int error) {
+  PCRE2_UCHAR8 buffer[256];
+  if (pcre2_get_error_message_8(error, buffer, sizeof(buffer)) < 0) {
+    return fmt::format("PCRE2 error {}", error);
+  }
+  return reinterpret_cast<const char*>(buffer);
+}
+
+template <typename T>
+T* OrBadAlloc(T* pointer) {
+  if (pointer == nullptr) throw std::bad_alloc();
+  return pointer;
+}
+
+// The newline is fixed because PCRE2's default is chosen when the library is built.
+pcre2_code_8* CompileCode(std::string_view pattern, uint32_t options, int* error, size_t* offset) {
+  const std::unique_ptr<pcre2_compile_context_8, decltype(&pcre2_compile_context_free_8)> context(
+      OrBadAlloc(pcre2_compile_context_create_8(nullptr)), &pcre2_compile_context_free_8);
+  pcre2_set_newline_8(context.get(), PCRE2_NEWLINE_LF);
+  return pcre2_compile_8(Data(pattern), pattern.size(), options, error, offset, context.get());
+}
+
+}  // namespace
+
+void Regex::Free::operator()(pcre2_real_code_8* code) const { pcre2_code_free_8(code); }
+
+absl::StatusOr<Regex::Code> Regex::CompilePcre2(std::string_view pattern, unsigned options) {
+  int error = 0;
+  size_t offset = 0;
+  Code code(CompileCode(pattern, options, &error, &offset));
+  if (code == nullptr) {
+    return InvalidArgument("regular expression {} is malformed at offset {}: {}", Quoted(pattern),
+                           offset, ErrorMessage(error));
+  }
+  // Where memory cannot be made executable this fails, and the interpreter does the work.
+  pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);
+  return code;
+}
+
+absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return InvalidArgument("regular expression has {} bytes, the limit is {}", pattern.size(),
+                           kMaxPatternBytes);
+  }
+  constexpr unsigned kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+  TLM_ASSIGN_OR_RETURN(const std::string translated, ToPcre2Syntax(pattern));
+  absl::StatusOr<Code> code = CompilePcre2(translated, kOptions);
+  if (!code.ok()) {
+    // An offset in what the author wrote is worth more than one in the translation.
+    TLM_RETURN_IF_ERROR(CompilePcre2(pattern, kOptions).status());
+    return code.status();
+  }
+  return Regex(*std::move(code));
+}
+
+absl::StatusOr<Regex> Regex::CompileLiteral(std::string_view text) {
+  if (text.size() > kMaxPatternBytes) {
+    return InvalidArgument("separator has {} bytes, the limit is {}", text.size(),
+                           kMaxPatternBytes);
+  }
+  TLM_ASSIGN_OR_RETURN(Code code, CompilePcre2(text, PCRE2_UTF | PCRE2_LITERAL));
+  return Regex(std::move(code));
+}
+
+void RegexMatcher::Free::operator()(pcre2_real_match_context_8* context) const {
+  pcre2_match_context_free_8(context);
+}
+void RegexMatcher::Free::operator()(pcre2_real_match_data_8* data) const {
+  pcre2_match_data_free_8(data);
+}
+void RegexMatcher::Free::operator()(pcre2_real_jit_stack_8* stack) const {
+  pcre2_jit_stack_free_8(stack);
+}
+
+// One pair of offsets: nobody asks for groups.
+RegexMatcher::RegexMatcher(const Regex& regex)
+    : code_(regex.code_.get()),
+      context_(OrBadAlloc(pcre2_match_context_create_8(nullptr))),
+      data_(OrBadAlloc(pcre2_match_data_create_8(1, nullptr))) {
+  pcre2_set_match_limit_8(context_.get(), kMatchLimit);
+  pcre2_set_heap_limit_8(context_.get(), kHeapLimitKib);
+}
+
+RegexMatcher::RegexMatcher(RegexMatcher&& other) noexcept = default;
+RegexMatcher::~RegexMatcher() = default;
+
+// The machine stack lends JIT code 32 KiB, which repeated groups over long texts exceed. More is
+// fetched once; what exceeds even that goes to the interpreter, whose memory is the heap.
+int RegexMatcher::MatchWithMoreStack(std::string_view subject, size_t from) {
+  if (stack_ == nullptr) {
+    stack_.reset(pcre2_jit_stack_create_8(kJitStackStartBytes, kJitStackMaxBytes, nullptr));
+    if (stack_ != nullptr) {
+      pcre2_jit_stack_assign_8(context_.get(), nullptr, stack_.get());
+      const int result = pcre2_match_8(code_, Data(subject), subject.size(), from,
+                                       PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
+      if (result != PCRE2_ERROR_JIT_STACKLIMIT) return result;
+    }
+  }
+  return pcre2_match_8(code_, Data(subject), subject.size(), from,
+                       PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data_.get(), context_.get());
+}
+
+absl::StatusOr<std::optional<RegexMatcher::Match>> RegexMatcher::Find(std::string_view subject,
+                                                                      size_t from) {
+  int result = pcre2_match_8(code_, Data(subject), subject.size(), from, PCRE2_NO_UTF_CHECK,
+                             data_.get(), context_.get());
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = MatchWithMoreStack(subject, from);
+  if (result == PCRE2_ERROR_NOMATCH) return std::optional<Match>();
+  if (result < 0) {
+    return ResourceExhausted("regular expression search stopped at byte {} of {}: {}", from,
+                             subject.size(), ErrorMessage(result));
+  }
+  const size_t* const offsets = pcre2_get_ovector_pointer_8(data_.get());
+  return std::optional<Match>({offsets[0], offsets[1]});
+}
+
+}  // namespace tlm

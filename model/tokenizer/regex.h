@@ -1,0 +1,77 @@
+// Regular expressions over UTF-8 (PCRE2, compiled to machine code where the system allows it).
+#ifndef TLM_MODEL_TOKENIZER_REGEX_H_
+#define TLM_MODEL_TOKENIZER_REGEX_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+// As <pcre2.h> declares them; the header itself stays out of this one.
+struct pcre2_real_code_8;
+struct pcre2_real_match_context_8;
+struct pcre2_real_match_data_8;
+struct pcre2_real_jit_stack_8;
+
+namespace tlm {
+
+// Immutable, so any thread may use it through a RegexMatcher of its own.
+class Regex {
+ public:
+  // A pattern in Oniguruma's syntax. INVALID_ARGUMENT, with PCRE2's message and the byte offset,
+  // when it is malformed; UNIMPLEMENTED as ToPcre2Syntax says.
+  static absl::StatusOr<Regex> Compile(std::string_view pattern);
+  // Matches exactly `text`.
+  static absl::StatusOr<Regex> CompileLiteral(std::string_view text);
+
+ private:
+  friend class RegexMatcher;
+  struct Free {
+    void operator()(pcre2_real_code_8* code) const;
+  };
+  using Code = std::unique_ptr<pcre2_real_code_8, Free>;
+
+  explicit Regex(Code code) : code_(std::move(code)) {}
+  static absl::StatusOr<Code> CompilePcre2(std::string_view pattern, unsigned options);
+
+  Code code_;
+};
+
+// Searches with one Regex, which must outlive it. Not thread-safe.
+class RegexMatcher {
+ public:
+  explicit RegexMatcher(const Regex& regex);
+  RegexMatcher(RegexMatcher&& other) noexcept;
+  ~RegexMatcher();
+
+  struct Match {
+    size_t begin;  // byte offsets in the subject; begin <= end
+    size_t end;
+  };
+  // The leftmost match that begins at byte `from` or later; look-behind sees what stands before.
+  // `subject` must be well-formed UTF-8 (it is not checked again) and `from` a character boundary.
+  // RESOURCE_EXHAUSTED when the search needs more backtracking or memory than its fixed limits
+  // allow.
+  absl::StatusOr<std::optional<Match>> Find(std::string_view subject, size_t from);
+
+ private:
+  struct Free {
+    void operator()(pcre2_real_match_context_8* context) const;
+    void operator()(pcre2_real_match_data_8* data) const;
+    void operator()(pcre2_real_jit_stack_8* stack) const;
+  };
+
+  int MatchWithMoreStack(std::string_view subject, size_t from);
+
+  const pcre2_real_code_8* code_;
+  std::unique_ptr<pcre2_real_match_context_8, Free> context_;
+  std::unique_ptr<pcre2_real_match_data_8, Free> data_;
+  std::unique_ptr<pcre2_real_jit_stack_8, Free> stack_;  // made when the machine stack is too small
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TOKENIZER_REGEX_H_

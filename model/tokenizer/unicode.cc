@@ -1,0 +1,56 @@
+#include "model/tokenizer/unicode.h"
+
+#include <utf8proc.h>
+
+namespace tlm {
+namespace {
+
+bool IsBetween(char32_t code_point, char32_t first, char32_t last) {
+  return code_point >= first && code_point <= last;
+}
+
+// Alphabetic characters of a category that is not: circled and squared Latin letters.
+bool IsOtherAlphabeticSymbol(char32_t code_point) {
+  return IsBetween(code_point, 0x24b6, 0x24e9) || IsBetween(code_point, 0x1f130, 0x1f149) ||
+         IsBetween(code_point, 0x1f150, 0x1f169) || IsBetween(code_point, 0x1f170, 0x1f189);
+}
+
+}  // namespace
+
+bool IsWhiteSpace(char32_t code_point) {
+  switch (code_point) {
+    case 0x20:
+    case 0x85:
+    case 0xa0:
+    case 0x1680:
+    case 0x2028:
+    case 0x2029:
+    case 0x202f:
+    case 0x205f:
+    case 0x3000:
+      return true;
+    default:
+      return IsBetween(code_point, 0x09, 0x0d) || IsBetween(code_point, 0x2000, 0x200a);
+  }
+}
+
+bool IsWordCharacter(char32_t code_point) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return IsBetween(code_point, 0x200c, 0x200d) || IsOtherAlphabeticSymbol(code_point);
+  }
+}
+
+}  // namespace tlm

@@ -1,0 +1,65 @@
+#include "model/tokenizer/vocabulary.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/base/errors.h"
+#include "model/base/json.h"
+
+namespace tlm {
+namespace {
+
+absl::Status CheckIds(const std::vector<VocabularyEntry>& sorted) {
+  size_t total_bytes = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i > 0 && sorted[i].id == sorted[i - 1].id) {
+      return InvalidArgument("id {} is given to {} and to {}", sorted[i].id,
+                             Quoted(sorted[i - 1].bytes), Quoted(sorted[i].bytes));
+    }
+    total_bytes += sorted[i].bytes.size();
+  }
+  if (total_bytes > std::numeric_limits<uint32_t>::max()) {
+    return InvalidArgument("tokens have {} bytes in all, the limit is {}", total_bytes,
+                           std::numeric_limits<uint32_t>::max());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entries) {
+  std::sort(entries.begin(), entries.end(),
+            [](const VocabularyEntry& a, const VocabularyEntry& b) { return a.id < b.id; });
+  TLM_RETURN_IF_ERROR(CheckIds(entries));
+  Vocabulary result;
+  for (const VocabularyEntry& entry : entries) {
+    TLM_CHECK(entry.id >= 0 && entry.id < kMaxTokenIds);
+    // Ids without a token begin and end where this one begins.
+    result.begins_.resize(entry.id + 1, static_cast<uint32_t>(result.bytes_.size()));
+    result.bytes_.insert(result.bytes_.end(), entry.bytes.begin(), entry.bytes.end());
+  }
+  result.begins_.push_back(static_cast<uint32_t>(result.bytes_.size()));
+  result.id_of_.reserve(entries.size());
+  for (const VocabularyEntry& entry : entries) {
+    if (!entry.is_searchable) continue;
+    const auto [other, added] = result.id_of_.try_emplace(result.Bytes(entry.id), entry.id);
+    if (!added) {
+      return InvalidArgument("tokens {} and {} stand for the same bytes {}", other->second,
+                             entry.id, Quoted(entry.bytes));
+    }
+  }
+  return result;
+}
+
+std::string_view Vocabulary::Bytes(int32_t id) const {
+  if (id < 0 || id >= size()) return {};
+  return {bytes_.data() + begins_[id], begins_[id + 1] - begins_[id]};
+}
+
+std::optional<int32_t> Vocabulary::Find(std::string_view bytes) const {
+  const auto found = id_of_.find(bytes);
+  if (found == id_of_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace tlm

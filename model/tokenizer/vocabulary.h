@@ -1,0 +1,50 @@
+// Which bytes every token stands for, and back.
+#ifndef TLM_MODEL_TOKENIZER_VOCABULARY_H_
+#define TLM_MODEL_TOKENIZER_VOCABULARY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// Ids lie in [0, kMaxTokenIds).
+inline constexpr int64_t kMaxTokenIds = int64_t{1} << 24;
+
+struct VocabularyEntry {
+  int32_t id = 0;  // in [0, kMaxTokenIds)
+  std::string bytes;
+  bool is_searchable = true;  // Find() returns it: tokens of the model, not those added to it
+};
+
+// Immutable, so any thread may read.
+class Vocabulary {
+ public:
+  // INVALID_ARGUMENT when two entries share an id, or two searchable ones their bytes.
+  static absl::StatusOr<Vocabulary> Create(std::vector<VocabularyEntry> entries);
+
+  // One past the largest id.
+  int32_t size() const { return static_cast<int32_t>(begins_.size()) - 1; }
+  // The bytes of a token; empty for an id that has none, be it between others or out of range.
+  // Valid as long as the vocabulary.
+  std::string_view Bytes(int32_t id) const;
+  // The searchable token that stands for exactly these bytes.
+  std::optional<int32_t> Find(std::string_view bytes) const;
+
+ private:
+  Vocabulary() = default;
+
+  std::vector<char> bytes_;       // of all tokens, in the order of their ids
+  std::vector<uint32_t> begins_;  // of token i in bytes_; one more at the end
+  absl::flat_hash_map<std::string_view, int32_t> id_of_;  // into bytes_
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TOKENIZER_VOCABULARY_H_

@@ -1,0 +1,177 @@
+#include "model/tokenizer/bpe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Tokens are the letters of `alphabet` and whatever the merges make, numbered in that order.
+Vocabulary VocabularyOf(std::string_view alphabet, const std::vector<BpeMerge>& merges) {
+  std::vector<VocabularyEntry> entries;
+  std::map<std::string, bool> seen;
+  const auto add = [&](const std::string& bytes) {
+    if (seen.emplace(bytes, true).second) {
+      entries.push_back({static_cast<int32_t>(entries.size()), bytes, true});
+    }
+  };
+  for (const char letter : alphabet) add(std::string(1, letter));
+  for (const auto& [left, right] : merges) add(left + right);
+  auto vocabulary = Vocabulary::Create(entries);
+  TLM_CHECK(vocabulary.ok());
+  return *std::move(vocabulary);
+}
+
+std::vector<std::string> Encode(const Vocabulary& vocabulary, const Bpe& bpe,
+                                std::string_view word) {
+  std::vector<int32_t> ids;
+  EXPECT_THAT(bpe.Encode(word, &ids), IsOk());
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) tokens.emplace_back(vocabulary.Bytes(id));
+  return tokens;
+}
+
+// The definition, word for word: quadratic.
+std::vector<std::string> NaiveEncode(const std::vector<BpeMerge>& merges, std::string_view word) {
+  std::map<BpeMerge, size_t> ranks;
+  for (size_t rank = 0; rank < merges.size(); ++rank) ranks[merges[rank]] = rank;
+  std::vector<std::string> symbols;
+  for (const char letter : word) symbols.emplace_back(1, letter);
+  while (true) {
+    size_t best_rank = merges.size();
+    size_t best = 0;
+    for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+      const auto found = ranks.find({symbols[i], symbols[i + 1]});
+      if (found == ranks.end() || found->second >= best_rank) continue;
+      best_rank = found->second;
+      best = i;
+    }
+    if (best_rank == merges.size()) return symbols;
+    symbols[best] += symbols[best + 1];
+    symbols.erase(symbols.begin() + best + 1);
+  }
+}
+
+// Any two tokens known so far may be joined, in any order of rank.
+std::vector<BpeMerge> RandomMerges(std::string_view alphabet, std::mt19937* random) {
+  std::vector<std::string> tokens;
+  for (const char letter : alphabet) tokens.emplace_back(1, letter);
+  std::vector<BpeMerge> merges;
+  for (int i = 0; i < 12; ++i) {
+    const std::string left = tokens[(*random)() % tokens.size()];
+    const std::string right = tokens[(*random)() % tokens.size()];
+    if (left.size() + right.size() > 8) continue;
+    tokens.push_back(left + right);
+    merges.emplace_back(left, right);
+  }
+  std::shuffle(merges.begin(), merges.end(), *random);
+  return merges;
+}
+
+TEST(BpeTest, JoinsTheLowestRankFirstAndTheLeftmostOfEquals) {
+  const std::vector<BpeMerge> merges = {{"b", "c"}, {"a", "b"}, {"a", "a"}};
+  const Vocabulary vocabulary = VocabularyOf("abc", merges);
+  const auto bpe = Bpe::Create(&vocabulary, merges, {});
+  ASSERT_THAT(bpe, IsOk());
+  EXPECT_THAT(Encode(vocabulary, *bpe, "abc"), ElementsAre("a", "bc"));
+  EXPECT_THAT(Encode(vocabulary, *bpe, "ab"), ElementsAre("ab"));
+  EXPECT_THAT(Encode(vocabulary, *bpe, "aaa"), ElementsAre("aa", "a"));
+  EXPECT_THAT(Encode(vocabulary, *bpe, "c"), ElementsAre("c"));
+  EXPECT_THAT(Encode(vocabulary, *bpe, ""), ElementsAre());
+}
+
+TEST(BpeTest, AgreesWithTheDefinitionOnRandomMergesAndWords) {
+  std::mt19937 random(11);
+  constexpr std::string_view kAlphabet = "abc";
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<BpeMerge> merges = RandomMerges(kAlphabet, &random);
+    const Vocabulary vocabulary = VocabularyOf(kAlphabet, merges);
+    const auto bpe = Bpe::Create(&vocabulary, merges, {});
+    ASSERT_THAT(bpe, IsOk());
+    // Lengths on both sides of 32 bytes, where the algorithm changes.
+    for (const size_t length : {1, 2, 5, 20, 31, 32, 33, 34, 60, 150}) {
+      std::string word;
+      while (word.size() < length) word += kAlphabet[random() % kAlphabet.size()];
+      ASSERT_EQ(Encode(vocabulary, *bpe, word), NaiveEncode(merges, word)) << word;
+    }
+  }
+}
+
+TEST(BpeTest, TakesKnownWordsWholeWhenMergesAreIgnored) {
+  // "abc" is a token, but its merges lead to "ab" and "c".
+  const std::vector<BpeMerge> merges = {{"a", "b"}, {"a", "bc"}, {"b", "c"}};
+  const Vocabulary vocabulary = VocabularyOf("abc", {{"a", "b"}, {"b", "c"}, {"a", "bc"}});
+  const auto merging = Bpe::Create(&vocabulary, merges, {.ignore_merges = false});
+  const auto ignoring = Bpe::Create(&vocabulary, merges, {.ignore_merges = true});
+  ASSERT_THAT(merging, IsOk());
+  ASSERT_THAT(ignoring, IsOk());
+  EXPECT_THAT(Encode(vocabulary, *merging, "abc"), ElementsAre("ab", "c"));
+  EXPECT_THAT(Encode(vocabulary, *ignoring, "abc"), ElementsAre("abc"));
+  EXPECT_THAT(Encode(vocabulary, *ignoring, "abcc"), ElementsAre("ab", "c", "c"));
+}
+
+TEST(BpeTest, RefusesMergesOutsideTheVocabulary) {
+  const Vocabulary vocabulary = VocabularyOf("ab", {{"a", "b"}});
+  EXPECT_THAT(Bpe::Create(&vocabulary, {{"a", "b"}, {"x", "b"}}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("merge 1"), HasSubstr("'x' is not in the vocabulary"))));
+  EXPECT_THAT(
+      Bpe::Create(&vocabulary, {{"a", "y"}}, {}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'y' is not in the vocabulary")));
+  EXPECT_THAT(
+      Bpe::Create(&vocabulary, {{"b", "a"}}, {}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'ba' is not in the vocabulary")));
+}
+
+TEST(BpeTest, NamesBytesWithoutAToken) {
+  const Vocabulary vocabulary = VocabularyOf("ab", {});
+  const auto bpe = Bpe::Create(&vocabulary, {}, {});
+  ASSERT_THAT(bpe, IsOk());
+  for (const std::string& word : {std::string("a\xc3z"), std::string(50, 'a') + "\xc3"}) {
+    std::vector<int32_t> ids;
+    EXPECT_THAT(bpe->Encode(word, &ids),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte 0xc3")));
+  }
+}
+
+// A quadratic algorithm would take 64 times as long for 8 times the letters.
+TEST(BpeTest, OneWordOfAMebibyteTakesNearlyLinearTime) {
+  std::vector<BpeMerge> merges;
+  for (std::string run = "a"; run.size() < 16; run += run) merges.emplace_back(run, run);
+  const Vocabulary vocabulary = VocabularyOf("ab", merges);
+  const auto bpe = Bpe::Create(&vocabulary, merges, {});
+  ASSERT_THAT(bpe, IsOk());
+  const auto seconds_for = [&](size_t length) {
+    const std::string word(length, 'a');
+    std::vector<int32_t> ids;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(bpe->Encode(word, &ids), IsOk());
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    EXPECT_EQ(ids.size(), length / 16);
+    return elapsed.count();
+  };
+  constexpr size_t kMebibyte = 1 << 20;
+  const double small = std::min(
+      {seconds_for(kMebibyte / 8), seconds_for(kMebibyte / 8), seconds_for(kMebibyte / 8)});
+  const double large = std::min({seconds_for(kMebibyte), seconds_for(kMebibyte)});
+  EXPECT_LT(large, 32 * small);
+}
+
+}  // namespace
+}  // namespace tlm

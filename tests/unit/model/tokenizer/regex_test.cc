@@ -1,0 +1,122 @@
+#include "model/tokenizer/regex.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The first match in `subject`, or none.
+std::optional<std::string> FirstMatch(const Regex& regex, std::string_view subject,
+                                      size_t from = 0) {
+  const auto match = RegexMatcher(regex).Find(subject, from);
+  EXPECT_THAT(match, IsOk());
+  if (!match.ok() || !match->has_value()) return std::nullopt;
+  return std::string(subject.substr((*match)->begin, (*match)->end - (*match)->begin));
+}
+
+Regex Compiled(std::string_view pattern) {
+  auto regex = Regex::Compile(pattern);
+  TLM_CHECK(regex.ok());
+  return *std::move(regex);
+}
+
+TEST(RegexTest, MatchesUnicodeProperties) {
+  EXPECT_EQ(FirstMatch(Compiled(R"(\p{L}+)"), "1 größe2"), "größe");
+  EXPECT_EQ(FirstMatch(Compiled(R"(\p{N}+)"), "x½Ⅷ٣y"), "½Ⅷ٣");
+  EXPECT_EQ(FirstMatch(Compiled(R"(.)"), "\n\U0001F600"), "\U0001F600");
+}
+
+TEST(RegexTest, WhiteSpaceIsTheUnicodeProperty) {
+  EXPECT_EQ(FirstMatch(Compiled(R"(\s+)"), "a \u3000\u0085\u00A0b"), " \u3000\u0085\u00A0");
+  EXPECT_EQ(FirstMatch(Compiled(R"(\s)"), "\u180E"), std::nullopt);
+}
+
+TEST(RegexTest, FoldsCaseOnlyInItsGroup) {
+  const Regex regex = Compiled("(?i:'s)|'T");
+  EXPECT_EQ(FirstMatch(regex, "'S"), "'S");
+  EXPECT_EQ(FirstMatch(regex, "'ſ"), "'ſ") << "LATIN SMALL LETTER LONG S folds to s";
+  EXPECT_EQ(FirstMatch(regex, "'t"), std::nullopt);
+}
+
+TEST(RegexTest, AnchorsMatchAtLines) {
+  EXPECT_EQ(FirstMatch(Compiled("^b"), "a\nb"), "b");
+  EXPECT_EQ(FirstMatch(Compiled("a$"), "a\nb"), "a");
+}
+
+TEST(RegexTest, SearchesFromAnOffsetAndLooksBehindIt) {
+  EXPECT_EQ(FirstMatch(Compiled("(?<=a)b"), "ab", 1), "b");
+  EXPECT_EQ(FirstMatch(Compiled("a"), "ab", 1), std::nullopt);
+  EXPECT_EQ(FirstMatch(Compiled("x*"), "ab", 2), "");
+}
+
+TEST(RegexTest, LiteralsHaveNoSyntax) {
+  const auto regex = Regex::CompileLiteral("a.(é");
+  ASSERT_THAT(regex, IsOk());
+  EXPECT_EQ(FirstMatch(*regex, "xa.(éy"), "a.(é");
+  EXPECT_EQ(FirstMatch(*regex, "xab(éy"), std::nullopt);
+}
+
+TEST(RegexTest, NamesMessageAndOffsetOfAMalformedPattern) {
+  EXPECT_THAT(Regex::Compile("ab(c"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               AllOf(HasSubstr("'ab(c'"), HasSubstr("offset 4"),
+                                                     HasSubstr("missing closing parenthesis"))));
+  // The offset is that of the pattern as written, not of its longer translation.
+  EXPECT_THAT(Regex::Compile(R"(\s\s(c)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("offset 6")));
+  EXPECT_THAT(Regex::Compile(R"(\p{Nonsense})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unknown property")));
+  EXPECT_THAT(Regex::Compile("[z-a]"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("")));
+  EXPECT_THAT(Regex::Compile(std::string(100'000, 'a')),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the limit is 65536")));
+  EXPECT_THAT(Regex::Compile(std::string(1000, '(') + std::string(1000, ')')),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nested")));
+}
+
+// Each repetition of a group keeps its state: the counts exceed the machine stack, then the larger
+// one made for it, which leaves the interpreter, and at last every limit.
+TEST(RegexTest, RepeatsGroupsOverLongTexts) {
+  const Regex regex = Compiled("(?:(a)b|c)+");
+  for (const int count : {50'000, 300'000}) {
+    std::string subject;
+    for (int i = 0; i < count; ++i) subject += "ab";
+    EXPECT_TRUE(FirstMatch(regex, subject + "x") == subject) << count;
+    EXPECT_EQ(FirstMatch(regex, "xcy" + subject), "c");
+  }
+}
+
+TEST(RegexTest, AMatcherWorksOnAfterALimit) {
+  const Regex regex = Compiled("(?:(a)b|c)+");
+  std::string subject;
+  for (int i = 0; i < 2'000'000; ++i) subject += "ab";
+  RegexMatcher matcher(regex);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(matcher.Find(subject, 0),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
+    const auto match = matcher.Find("xab", 0);
+    ASSERT_THAT(match, IsOk());
+    ASSERT_TRUE(match->has_value());
+    EXPECT_EQ((*match)->begin, 1u);
+    EXPECT_EQ((*match)->end, 3u);
+  }
+}
+
+TEST(RegexTest, GivesUpOnUnboundedBacktracking) {
+  const Regex regex = Compiled("(?:a+)+b");
+  EXPECT_THAT(RegexMatcher(regex).Find(std::string(64, 'a') + "cb", 0),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,110 @@
+#include "model/tokenizer/utf8.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+namespace tlm {
+namespace {
+
+std::string Repair(std::string_view bytes) {
+  Utf8Repair repair;
+  std::string out;
+  repair.Append(bytes, &out);
+  repair.Flush(&out);
+  return out;
+}
+
+TEST(Utf8Test, EveryScalarValueIsWellFormedAndReadsBack) {
+  for (char32_t code_point = 0; code_point <= 0x10ffff; ++code_point) {
+    if (code_point >= 0xd800 && code_point <= 0xdfff) continue;
+    std::string text;
+    AppendUtf8(code_point, &text);
+    ASSERT_EQ(FindInvalidUtf8(text), text.npos) << std::hex << uint32_t{code_point};
+    const Utf8Character first = FirstCharacter(text);
+    ASSERT_EQ(first.code_point, code_point);
+    ASSERT_EQ(first.length, text.size());
+    ASSERT_EQ(LastCharacter("a" + text).code_point, code_point);
+  }
+}
+
+TEST(Utf8Test, NamesTheFirstOffendingByte) {
+  EXPECT_EQ(FindInvalidUtf8(""), std::string::npos);
+  EXPECT_EQ(FindInvalidUtf8("\x80"), 0u);
+  EXPECT_EQ(FindInvalidUtf8("0123456789\xff"), 10u);
+  EXPECT_EQ(FindInvalidUtf8("ab\xc3"), 2u) << "truncated";
+  EXPECT_EQ(FindInvalidUtf8("\xc0\x80"), 0u) << "overlong";
+  EXPECT_EQ(FindInvalidUtf8("\xe0\x9f\xbf"), 0u) << "overlong";
+  EXPECT_EQ(FindInvalidUtf8("\xf0\x8f\xbf\xbf"), 0u) << "overlong";
+  EXPECT_EQ(FindInvalidUtf8("\xed\xa0\x80"), 0u) << "surrogate";
+  EXPECT_EQ(FindInvalidUtf8("\xf4\x90\x80\x80"), 0u) << "beyond U+10FFFF";
+  EXPECT_EQ(FindInvalidUtf8("\xf5\x80\x80\x80"), 0u);
+}
+
+// The Unicode Standard, section 3.9, tables 3-8 to 3-11.
+TEST(Utf8RepairTest, ReplacesMaximalSubparts) {
+  EXPECT_EQ(Repair("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41"),
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "\uFFFD\uFFFD\uFFFD"
+            "A");
+  EXPECT_EQ(Repair("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41"),
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "\uFFFD\uFFFD"
+            "A");
+  EXPECT_EQ(Repair("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42"),
+            "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD"
+            "A\uFFFD\uFFFD"
+            "B");
+  EXPECT_EQ(Repair("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41"),
+            "\uFFFD\uFFFD\uFFFD\uFFFD"
+            "A");
+}
+
+TEST(Utf8RepairTest, HoldsBackWhatCanStillBecomeACharacter) {
+  Utf8Repair repair;
+  std::string out;
+  repair.Append("a\xf0\x9f", &out);
+  EXPECT_EQ(out, "a");
+  repair.Append("\x98", &out);
+  EXPECT_EQ(out, "a");
+  repair.Append("\x80z", &out);
+  EXPECT_EQ(out, "a\U0001F600z");
+  repair.Flush(&out);
+  EXPECT_EQ(out, "a\U0001F600z");
+}
+
+TEST(Utf8RepairTest, IsReadyAgainAfterFlush) {
+  Utf8Repair repair;
+  std::string out;
+  repair.Append("\xe4\xb8", &out);
+  repair.Flush(&out);
+  repair.Append("\xad", &out);
+  EXPECT_EQ(out, "\uFFFD\uFFFD");
+}
+
+TEST(Utf8RepairTest, DoesNotDependOnPortions) {
+  std::mt19937 random(7);
+  // Bytes that begin, continue and break characters, more often than chance would have it.
+  const std::string bytes("aé中\U0001F600\x80\xbf\xc3\xe0\x9f\xa0\xed\xf0\x90\x8f\xf4\xff");
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (int i = 0; i < 12; ++i) text += bytes[random() % bytes.size()];
+    const std::string whole = Repair(text);
+    EXPECT_EQ(FindInvalidUtf8(whole), whole.npos);
+    Utf8Repair repair;
+    std::string out;
+    for (size_t i = 0; i < text.size();) {
+      const size_t length = random() % 4;
+      repair.Append(std::string_view(text).substr(i, length), &out);
+      ASSERT_EQ(FindInvalidUtf8(out), out.npos);
+      i += length;
+    }
+    repair.Flush(&out);
+    ASSERT_EQ(out, whole);
+  }
+}
+
+}  // namespace
+}  // namespace tlm

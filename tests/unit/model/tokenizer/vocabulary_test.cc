@@ -1,0 +1,60 @@
+#include "model/tokenizer/vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(VocabularyTest, GivesBytesOfIdsAndIdsOfBytes) {
+  const auto vocabulary = Vocabulary::Create(
+      {{7, "seven", true}, {0, std::string("\0\xff", 2), true}, {3, "added", false}});
+  ASSERT_THAT(vocabulary, IsOk());
+  EXPECT_EQ(vocabulary->size(), 8);
+  EXPECT_EQ(vocabulary->Bytes(7), "seven");
+  EXPECT_EQ(vocabulary->Bytes(0), std::string_view("\0\xff", 2));
+  EXPECT_EQ(vocabulary->Bytes(3), "added");
+  EXPECT_EQ(vocabulary->Find("seven"), 7);
+  EXPECT_EQ(vocabulary->Find("added"), std::nullopt) << "not searchable";
+  EXPECT_EQ(vocabulary->Find("sev"), std::nullopt);
+}
+
+TEST(VocabularyTest, IdsWithoutATokenHaveNoBytes) {
+  const auto vocabulary = Vocabulary::Create({{5, "x", true}});
+  ASSERT_THAT(vocabulary, IsOk());
+  for (const int32_t id : {0, 4, 6, -1, 1 << 24, std::numeric_limits<int32_t>::max(),
+                           std::numeric_limits<int32_t>::min()}) {
+    EXPECT_EQ(vocabulary->Bytes(id), "") << id;
+  }
+  EXPECT_EQ(vocabulary->Bytes(5), "x");
+}
+
+TEST(VocabularyTest, StaysValidWhenMoved) {
+  auto vocabulary = Vocabulary::Create({{0, "a", true}});
+  ASSERT_THAT(vocabulary, IsOk());
+  const Vocabulary moved = *std::move(vocabulary);
+  EXPECT_EQ(moved.Find("a"), 0);
+  EXPECT_EQ(moved.Bytes(0), "a");
+}
+
+TEST(VocabularyTest, RefusesIdsAndBytesThatOccurTwice) {
+  EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {1, "b", true}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("id 1"), HasSubstr("'a'"), HasSubstr("'b'"))));
+  EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", true}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("same bytes 'a'")));
+  EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", false}}), IsOk());
+}
+
+}  // namespace
+}  // namespace tlm
