@@ -1,0 +1,42 @@
+// Floating-point operations of a configuration's matrix products.
+#ifndef TLM_MODEL_ACCOUNTING_FLOPS_H_
+#define TLM_MODEL_ACCOUNTING_FLOPS_H_
+
+#include <cstdint>
+
+#include "model/config/model_config.h"
+
+namespace tlm {
+
+// A shape of work: `batch` sequences, each a prompt computed in one pass and then `new_tokens`
+// tokens computed one at a time.
+struct FlopsQuery {
+  uint64_t batch = 1;
+  uint64_t prompt_tokens = 0;
+  uint64_t new_tokens = 0;
+};
+
+// A multiply-add counts 2; only matrix products count. A pass over T tokens counts the full T x T
+// square of scores, masked pairs too, and the LM head for every position. The i-th new token, from
+// 1, attends to prompt_tokens + i positions. Counts that exceed 64 bits are held at the largest.
+struct FlopsCount {
+  uint64_t qkv = 0;
+  uint64_t scores = 0;        // query times key
+  uint64_t weighted_sum = 0;  // attention weights times values
+  uint64_t output_projection = 0;
+  uint64_t ffn_up = 0;
+  uint64_t ffn_gate = 0;
+  uint64_t ffn_down = 0;
+  uint64_t lm_head = 0;
+  uint64_t total = 0;
+
+  uint64_t per_token_linear = 0;                 // all but scores and weighted sum
+  uint64_t attention_per_token_per_context = 0;  // scores and weighted sum
+};
+
+// `config` must be valid.
+FlopsCount CountFlops(const ModelConfig& config, const FlopsQuery& query);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_ACCOUNTING_FLOPS_H_

@@ -1,0 +1,31 @@
+#include "model/kv_cache/kv_storage.h"
+
+#include <utility>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+
+absl::StatusOr<KvStorage> KvStorage::Create(Device& device, const KvShape& shape,
+                                            int64_t num_blocks) {
+  TLM_CHECK(num_blocks > 0);
+  const size_t bytes = shape.bytes_per_block() * static_cast<size_t>(num_blocks);
+  TLM_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(bytes, MemoryPurpose::kKvCache));
+  return KvStorage(shape, num_blocks, std::move(buffer));
+}
+
+KvStorage::KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer)
+    : shape_(shape), num_blocks_(num_blocks), buffer_(std::move(buffer)) {}
+
+KvLayer KvStorage::layer(int64_t index) const {
+  KvLayer layer{.data = nullptr,
+                .dtype = shape_.dtype,
+                .num_blocks = num_blocks_,
+                .num_kv_heads = shape_.num_kv_heads,
+                .head_dim = shape_.head_dim};
+  layer.data =
+      buffer_.as<std::byte>() + static_cast<size_t>(index * num_blocks_) * layer.block_bytes();
+  return layer;
+}
+
+}  // namespace tlm

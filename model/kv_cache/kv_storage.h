@@ -1,0 +1,48 @@
+// The device memory behind the KV blocks: [layer][block][K, V][kv_head][64 tokens * head_dim].
+#ifndef TLM_MODEL_KV_CACHE_KV_STORAGE_H_
+#define TLM_MODEL_KV_CACHE_KV_STORAGE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "model/ops/device.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// What one token's keys and values need, and in which element type.
+struct KvShape {
+  int64_t num_layers = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  DType dtype = DType::kF32;
+
+  size_t bytes_per_token() const {
+    return static_cast<size_t>(2 * num_layers * num_kv_heads * head_dim) * DTypeBytes(dtype);
+  }
+  size_t bytes_per_block() const { return bytes_per_token() * kBlockTokens; }
+};
+
+// Move-only; the device outlives it. The engine thread alone touches the contents.
+class KvStorage {
+ public:
+  // Takes num_blocks blocks at once. RESOURCE_EXHAUSTED when the device has not that much.
+  static absl::StatusOr<KvStorage> Create(Device& device, const KvShape& shape, int64_t num_blocks);
+
+  KvLayer layer(int64_t index) const;
+  const KvShape& shape() const { return shape_; }
+  int64_t num_blocks() const { return num_blocks_; }
+  size_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer);
+
+  KvShape shape_;
+  int64_t num_blocks_;
+  Buffer buffer_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_KV_CACHE_KV_STORAGE_H_

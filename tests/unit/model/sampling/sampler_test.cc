@@ -1,0 +1,234 @@
+#include "model/sampling/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "model/sampling/philox.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::vector<float> RandomLogits(int count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0.0f, 2.0f);
+  std::vector<float> logits(count);
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
+
+int32_t SampleId(const std::vector<float>& logits, const SamplingParams& params, uint64_t position,
+                 uint32_t output = 0) {
+  Sampler sampler;
+  const auto token = sampler.Sample(logits, params, {output, position}, {});
+  EXPECT_THAT(token, IsOk());
+  return token->id;
+}
+
+// Ids in order of likelihood.
+std::vector<int32_t> Order(const std::vector<float>& logits) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  return ids;
+}
+
+// The set of tokens ever drawn, and how often.
+std::map<int32_t, int> Draws(const std::vector<float>& logits, const SamplingParams& params,
+                             int count) {
+  std::map<int32_t, int> draws;
+  for (int position = 0; position < count; ++position) {
+    ++draws[SampleId(logits, params, static_cast<uint64_t>(position))];
+  }
+  return draws;
+}
+
+TEST(PhiloxTest, ReproducesTheAuthorsKnownAnswers) {
+  // Random123's kat_vectors, philox4x32 with 10 rounds.
+  EXPECT_EQ(Philox4x32({0, 0, 0, 0}, 0),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(Philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffffffffffff),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
+            (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) {
+  EXPECT_EQ(SampleId({1.0f, 3.0f, 3.0f, -kInf}, {.temperature = 0.0f}, 0), 1);
+}
+
+TEST(SamplerTest, DrawsFollowTheSoftmax) {
+  const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f};
+  constexpr int kDraws = 40000;
+  for (const float temperature : {0.7f, 1.0f, 2.0f}) {
+    const auto draws = Draws(logits, {.temperature = temperature, .seed = 5}, kDraws);
+    double total = 0.0;
+    for (const float logit : logits) total += std::exp(logit / temperature);
+    double chi_squared = 0.0;
+    for (int32_t id = 0; id < 4; ++id) {
+      const double expected = kDraws * std::exp(logits[id] / temperature) / total;
+      const double observed = draws.contains(id) ? draws.at(id) : 0;
+      chi_squared += (observed - expected) * (observed - expected) / expected;
+    }
+    EXPECT_LT(chi_squared, 21.1) << "3 degrees of freedom: exceeded once in 10,000 seeds";
+  }
+}
+
+TEST(SamplerTest, SkippingHopelessTokensChangesNoDraw) {
+  // The same draw with every token's noise computed.
+  const std::vector<float> logits = RandomLogits(3000, 21);
+  const float max = *std::max_element(logits.begin(), logits.end());
+  const SamplingParams params{.temperature = 0.6f, .seed = 99};
+  for (uint64_t position = 0; position < 200; ++position) {
+    int32_t best = -1;
+    double best_value = -std::numeric_limits<double>::infinity();
+    for (int32_t id = 0; id < 3000; ++id) {
+      const PhiloxCounter counter = {static_cast<uint32_t>(position), 0, 0,
+                                     static_cast<uint32_t>(id) / 4};
+      const double uniform = (Philox4x32(counter, params.seed)[id % 4] + 0.5) * 0x1p-32;
+      const double value = (static_cast<double>(logits[id]) - max) / double{params.temperature} -
+                           std::log(-std::log(uniform));
+      if (value > best_value) {
+        best_value = value;
+        best = id;
+      }
+    }
+    ASSERT_EQ(SampleId(logits, params, position), best) << position;
+  }
+}
+
+TEST(SamplerTest, TopKKeepsTheKMostLikely) {
+  const std::vector<float> logits = RandomLogits(200, 1);
+  const std::vector<int32_t> order = Order(logits);
+  const auto draws = Draws(logits, {.temperature = 5.0f, .top_k = 7, .seed = 1}, 3000);
+  EXPECT_EQ(draws.size(), 7u);
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(draws.contains(order[i]));
+}
+
+TEST(SamplerTest, TopPKeepsTheSmallestSufficientSet) {
+  for (const float top_p : {0.05f, 0.3f, 0.8f, 0.99f}) {
+    const std::vector<float> logits = RandomLogits(1000, 2);
+    const std::vector<int32_t> order = Order(logits);
+    double total = 0.0;
+    for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+    double sum = 0.0;
+    std::vector<int32_t> kept;
+    for (const int32_t id : order) {
+      if (sum >= top_p * total) break;
+      sum += std::exp(static_cast<double>(logits[id]));
+      kept.push_back(id);
+    }
+    const auto draws = Draws(logits, {.temperature = 1.0f, .top_p = top_p, .seed = 2}, 4000);
+    for (const auto& [id, count] : draws) {
+      EXPECT_THAT(kept, ::testing::Contains(id)) << "top_p " << top_p;
+    }
+    EXPECT_TRUE(draws.contains(order[0]));
+  }
+}
+
+TEST(SamplerTest, TinyTopPIsGreedy) {
+  const std::vector<float> logits = RandomLogits(500, 3);
+  const auto draws = Draws(logits, {.temperature = 10.0f, .top_p = 1e-6f, .seed = 3}, 200);
+  EXPECT_EQ(draws.size(), 1u);
+  EXPECT_EQ(draws.begin()->first, Order(logits)[0]);
+}
+
+TEST(SamplerTest, MinPDropsWhatIsFarBehindTheBest) {
+  const std::vector<float> logits = {5.0f, 4.0f, 2.0f, 0.0f};
+  // e^-1 = 0.37, e^-3 = 0.05
+  const auto draws = Draws(logits, {.temperature = 1.0f, .min_p = 0.2f, .seed = 4}, 2000);
+  EXPECT_EQ(draws.size(), 2u);
+  EXPECT_TRUE(draws.contains(0) && draws.contains(1));
+}
+
+TEST(SamplerTest, DrawDependsOnSeedPositionAndOutputOnly) {
+  const std::vector<float> logits(50, 0.0f);
+  const SamplingParams params{.temperature = 1.0f, .seed = 77};
+  std::vector<int32_t> by_position, by_output, by_seed;
+  for (uint32_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(SampleId(logits, params, i), SampleId(logits, params, i));
+    by_position.push_back(SampleId(logits, params, i));
+    by_output.push_back(SampleId(logits, params, 0, i));
+    by_seed.push_back(SampleId(logits, {.temperature = 1.0f, .seed = i}, 0));
+  }
+  for (const auto& ids : {by_position, by_output, by_seed}) {
+    EXPECT_GT(std::set<int32_t>(ids.begin(), ids.end()).size(), 20u);
+  }
+  EXPECT_NE(by_position, by_output);
+  EXPECT_NE(by_position, by_seed);
+}
+
+TEST(SamplerTest, ScoresAreLogSoftmaxOfTheUnmodifiedLogits) {
+  const std::vector<float> logits = RandomLogits(300, 6);
+  double total = 0.0;
+  for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+  Sampler sampler;
+  const auto token = sampler.Sample(logits, {.temperature = 3.0f, .top_k = 5, .seed = 8}, {0, 3},
+                                    {.logprob = true, .top = 10});
+  ASSERT_THAT(token, IsOk());
+  ASSERT_TRUE(token->score.has_value());
+  EXPECT_NEAR(token->score->logprob, logits[token->id] - std::log(total), 1e-5);
+  const std::vector<int32_t> order = Order(logits);
+  EXPECT_EQ(order[token->score->rank - 1], token->id);
+  ASSERT_EQ(token->top.size(), 10u);
+  for (uint32_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(token->top[i].id, order[i]);
+    EXPECT_EQ(token->top[i].rank, i + 1);
+    EXPECT_NEAR(token->top[i].logprob, logits[order[i]] - std::log(total), 1e-5);
+  }
+}
+
+TEST(SamplerTest, RefusesWhatIsNoDistribution) {
+  Sampler sampler;
+  const std::vector<float> nan = {0.0f, std::nanf(""), 1.0f};
+  EXPECT_THAT(sampler.Sample(nan, {}, {}, {}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 1")));
+  const std::vector<float> infinite = {0.0f, kInf};
+  EXPECT_THAT(sampler.Sample(infinite, {}, {}, {}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("inf")));
+  const std::vector<float> none = {-kInf, -kInf};
+  EXPECT_THAT(sampler.Sample(none, {}, {}, {}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 2")));
+}
+
+TEST(SamplerTest, BannedTokensAreNotDrawnButScored) {
+  const std::vector<float> logits = {1.0f, 5.0f, 2.0f, 4.0f};
+  const std::vector<int32_t> banned = {1, 3};
+  Sampler sampler;
+  const auto greedy = sampler.Sample(logits, {.temperature = 0.0f}, {}, {.top = 1}, banned);
+  ASSERT_THAT(greedy, IsOk());
+  EXPECT_EQ(greedy->id, 2);
+  EXPECT_EQ(greedy->top[0].id, 1);
+  for (uint64_t position = 0; position < 300; ++position) {
+    const auto token =
+        sampler.Sample(logits, {.temperature = 5.0f, .top_p = 0.9f}, {0, position}, {}, banned);
+    ASSERT_THAT(token, IsOk());
+    EXPECT_THAT(token->id, ::testing::AnyOf(0, 2));
+  }
+  EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, std::vector<int32_t>{0, 1, 2, 3}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("4 tokens are banned")));
+}
+
+TEST(SamplerTest, ImpossibleTokensAreNeverDrawn) {
+  std::vector<float> logits(100, -kInf);
+  logits[40] = -1e30f;
+  logits[41] = -1e30f;
+  const auto draws = Draws(logits, {.temperature = 1.0f, .top_p = 0.9999f, .seed = 9}, 200);
+  EXPECT_EQ(draws.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tlm
