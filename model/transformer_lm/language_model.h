@@ -1,0 +1,39 @@
+// What the engine needs from a model.
+#ifndef TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_
+#define TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "model/transformer_lm/batch.h"
+
+namespace tlm {
+
+// The largest batch a model is built for; its workspaces are sized by it once.
+struct BatchLimits {
+  int64_t max_tokens = 0;       // of one batch
+  int64_t max_sequences = 0;    // of one batch
+  int64_t max_logits_rows = 0;  // of one batch
+  int64_t max_context = 0;      // positions of a sequence; at most the model's context_length
+};
+
+// A model that continues sequences; tests let a scripted one stand in for TransformerLM.
+// Not thread-safe: the engine thread alone calls it.
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+  virtual int64_t vocab_size() const = 0;
+  virtual const BatchLimits& limits() const = 0;
+  virtual int64_t num_kv_blocks() const = 0;
+
+  // Runs the batch, writes its keys and values into the cache and returns the logits of
+  // batch.logits_rows, [rows, vocab_size] row-major in host memory, valid until the next call.
+  // `batch` is within limits() and its block ids are below num_kv_blocks() (CHECKed). INTERNAL: a
+  // device fault; the cache's blocks of this batch are then undefined.
+  virtual absl::StatusOr<std::span<const float>> Forward(const Batch& batch) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_

@@ -1,0 +1,48 @@
+// Small transformers with random weights, in memory or as a checkpoint directory.
+#ifndef TLM_TESTS_SUPPORT_RANDOM_MODEL_H_
+#define TLM_TESTS_SUPPORT_RANDOM_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "model/weights/model_weights.h"
+
+namespace tlm {
+
+// A configuration of family "cs336", "llama" or "qwen3" with odd sizes: vocabulary and widths that
+// fill no vector or panel evenly, grouped heads where the family has them.
+ModelConfig SmallConfig(const std::string& family);
+
+// Owns the random weights its views point into. Not copyable.
+class RandomModel {
+ public:
+  // Linear weights N(0, 2 / (in + out)), embeddings N(0, 1), gains near 1; rounded to `dtype` (F32,
+  // BF16 or F16).
+  RandomModel(const ModelConfig& config, DType dtype, uint64_t seed);
+  RandomModel(const RandomModel&) = delete;
+  RandomModel& operator=(const RandomModel&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  const ModelWeights& weights() const { return weights_; }
+
+  // config.json and model.safetensors (or `shards` files and an index) in an existing directory.
+  void Save(const std::string& directory, int shards = 1) const;
+
+ private:
+  struct Tensor {
+    TensorSpec spec;
+    std::vector<char> bytes;
+  };
+  const ModelConfig config_;
+  const DType dtype_;
+  std::vector<std::unique_ptr<Tensor>> tensors_;
+  ModelWeights weights_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_SUPPORT_RANDOM_MODEL_H_

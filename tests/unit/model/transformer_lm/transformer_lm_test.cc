@@ -1,0 +1,228 @@
+// The whole model against the double-precision reference, and against itself in other batches.
+#include "model/transformer_lm/transformer_lm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "model/backend/backend.h"
+#include "model/ops/cpu/cpu_ops.h"
+#include "tests/support/random_model.h"
+#include "tests/support/reference_model.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr BatchLimits kLimits = {
+    .max_tokens = 300, .max_sequences = 8, .max_logits_rows = 300, .max_context = 256};
+constexpr KvPlan kKv = {.num_blocks = 24};
+
+std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(random() % vocab));
+  return ids;
+}
+
+// A sequence under way: its tokens and its blocks, spread over the pool.
+struct Sequence {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> blocks;
+  int64_t done = 0;
+};
+
+// Adds the next `count` tokens of `sequence` to the batch, all of them with logits.
+void AddChunk(const Sequence& sequence, int64_t count, Batch* batch) {
+  for (int64_t i = 0; i < count; ++i) {
+    batch->logits_rows.push_back(static_cast<int32_t>(batch->token_ids.size()));
+    batch->token_ids.push_back(sequence.ids[sequence.done + i]);
+    batch->positions.push_back(static_cast<int32_t>(sequence.done + i));
+    batch->sequence_of.push_back(static_cast<int32_t>(batch->sequences));
+  }
+  batch->max_blocks = 4;
+  for (int64_t i = 0; i < batch->max_blocks; ++i) {
+    batch->block_tables.push_back(
+        i < static_cast<int64_t>(sequence.blocks.size()) ? sequence.blocks[i] : 0);
+  }
+  ++batch->sequences;
+}
+
+// All logits of `ids`, computed alone, `chunk` tokens at a time.
+std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t chunk) {
+  Sequence sequence{ids, {7, 2, 11, 5}, 0};
+  std::vector<float> logits;
+  while (sequence.done < static_cast<int64_t>(ids.size())) {
+    const int64_t count =
+        std::min<int64_t>(chunk, static_cast<int64_t>(ids.size()) - sequence.done);
+    Batch batch;
+    AddChunk(sequence, count, &batch);
+    const auto rows = model.Forward(batch);
+    EXPECT_THAT(rows, IsOk());
+    logits.insert(logits.end(), rows->begin(), rows->end());
+    sequence.done += count;
+  }
+  return logits;
+}
+
+struct Case {
+  const char* family;
+  DType dtype;
+  DType kv_dtype = DType::kF32;
+};
+
+class TransformerLMTest : public ::testing::TestWithParam<Case> {
+ protected:
+  std::unique_ptr<CpuOps> MakeOps(int threads = 2) {
+    auto ops = CpuOps::Create(threads);
+    EXPECT_THAT(ops, IsOk());
+    return *std::move(ops);
+  }
+  std::unique_ptr<TransformerLM> Load(const RandomModel& random, Ops& ops) {
+    auto model = TransformerLM::Load(random.config(), random.weights(), ops, kLimits,
+                                     {.num_blocks = 24, .dtype = GetParam().kv_dtype});
+    EXPECT_THAT(model, IsOk());
+    return *std::move(model);
+  }
+};
+
+double Spread(const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return *high - *low;
+}
+
+TEST_P(TransformerLMTest, LogitsAreThoseOfTheDoublePrecisionReference) {
+  const RandomModel random(SmallConfig(GetParam().family), GetParam().dtype, 1);
+  const auto ops = MakeOps();
+  const auto model = Load(random, *ops);
+  const std::vector<int32_t> ids = RandomIds(150, random.config().vocab_size, 2);
+  const std::vector<double> expected = ReferenceLogits(random.config(), random.weights(), ids);
+  const std::vector<float> actual = RunAlone(*model, ids, 150);
+  ASSERT_EQ(actual.size(), expected.size());
+  double worst = 0.0;
+  double squared_error = 0.0;
+  double squared = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const double error = actual[i] - expected[i];
+    worst = std::max(worst, std::abs(error));
+    squared_error += error * error;
+    squared += expected[i] * expected[i];
+  }
+  if (GetParam().kv_dtype == DType::kF32) {
+    EXPECT_LT(worst, 1e-5 * Spread(expected));
+  } else {
+    // Keys and values are rounded to 8 (bfloat16) or 11 bits; everything else is float32.
+    const double tolerance = GetParam().kv_dtype == DType::kBF16 ? 1e-2 : 1e-3;
+    EXPECT_LT(std::sqrt(squared_error / squared), tolerance);
+  }
+}
+
+TEST_P(TransformerLMTest, LogitsDoNotDependOnChunksBatchMatesOrThreads) {
+  const RandomModel random(SmallConfig(GetParam().family), GetParam().dtype, 3);
+  const auto ops = MakeOps(1);
+  const auto model = Load(random, *ops);
+  const std::vector<int32_t> ids = RandomIds(200, random.config().vocab_size, 4);
+  const std::vector<float> alone = RunAlone(*model, ids, 200);
+  for (const int64_t chunk : {1, 7, 63, 64, 65, 199}) {
+    EXPECT_EQ(RunAlone(*model, ids, chunk), alone) << "chunks of " << chunk;
+  }
+
+  const auto other_ops = MakeOps(2);
+  const auto other = Load(random, *other_ops);
+  Sequence sequence{ids, {3, 20, 1, 9}, 0};
+  Sequence mate{RandomIds(250, random.config().vocab_size, 5), {4, 5, 6, 7}, 0};
+  std::mt19937_64 schedule(6);
+  std::vector<float> together;
+  while (sequence.done < 200) {
+    const int64_t count = std::min<int64_t>(200 - sequence.done, 1 + schedule() % 40);
+    const int64_t mates = std::min<int64_t>(250 - mate.done, schedule() % 30);
+    Batch batch;
+    const bool mate_first = schedule() % 2 == 0;
+    if (mates > 0 && mate_first) AddChunk(mate, mates, &batch);
+    const size_t first_row = batch.logits_rows.size();
+    AddChunk(sequence, count, &batch);
+    if (mates > 0 && !mate_first) AddChunk(mate, mates, &batch);
+    const auto rows = other->Forward(batch);
+    ASSERT_THAT(rows, IsOk());
+    const auto begin = rows->begin() + first_row * other->vocab_size();
+    together.insert(together.end(), begin, begin + count * other->vocab_size());
+    sequence.done += count;
+    mate.done += mates;
+  }
+  EXPECT_EQ(together, alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TransformerLMTest,
+                         ::testing::Values(Case{"cs336", DType::kF32}, Case{"cs336", DType::kBF16},
+                                           Case{"llama", DType::kF32}, Case{"llama", DType::kF16},
+                                           Case{"llama", DType::kF16, DType::kF16},
+                                           Case{"qwen3", DType::kF32}, Case{"qwen3", DType::kBF16},
+                                           Case{"qwen3", DType::kBF16, DType::kBF16}),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}_kv_{}", info.param.family,
+                                              DTypeName(info.param.dtype),
+                                              DTypeName(info.param.kv_dtype));
+                         });
+
+TEST(TransformerLMLoadTest, WithoutPositionsWhenThetaIsAbsent) {
+  ModelConfig config = SmallConfig("cs336");
+  config.rope_theta.reset();
+  const RandomModel random(config, DType::kF32, 8);
+  auto ops = CpuOps::Create(1);
+  ASSERT_THAT(ops, IsOk());
+  const auto model = TransformerLM::Load(config, random.weights(), **ops, kLimits, kKv);
+  ASSERT_THAT(model, IsOk());
+  const std::vector<int32_t> ids = RandomIds(20, config.vocab_size, 9);
+  const std::vector<double> expected = ReferenceLogits(config, random.weights(), ids);
+  const std::vector<float> actual = RunAlone(**model, ids, 20);
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4);
+}
+
+TEST(TransformerLMLoadTest, NamesTheTensorThatIsNotFinite) {
+  RandomModel random(SmallConfig("llama"), DType::kF32, 10);
+  ModelWeights weights = random.weights();
+  std::vector<float> poisoned(weights.layers[1].up.as<float>(),
+                              weights.layers[1].up.as<float>() + weights.layers[1].up.elements());
+  poisoned[17] = std::nanf("");
+  weights.layers[1].up.data = poisoned.data();
+  auto ops = CpuOps::Create(1);
+  ASSERT_THAT(ops, IsOk());
+  EXPECT_THAT(
+      TransformerLM::Load(random.config(), weights, **ops, kLimits, kKv),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("model.layers.1.mlp.up_proj.weight")));
+}
+
+TEST(TransformerLMLoadTest, TakesAllMemoryAtOnceAndGivesItBack) {
+  const RandomModel random(SmallConfig("qwen3"), DType::kBF16, 11);
+  auto ops = CpuOps::Create(2);
+  ASSERT_THAT(ops, IsOk());
+  {
+    const auto model = TransformerLM::Load(random.config(), random.weights(), **ops, kLimits, kKv);
+    ASSERT_THAT(model, IsOk());
+    const auto before = (*ops)->device().AllocatedBytes();
+    EXPECT_EQ(before[static_cast<int>(MemoryPurpose::kKvCache)],
+              (*model)->kv_shape().bytes_per_block() * kKv.num_blocks);
+    RunAlone(**model, RandomIds(250, random.config().vocab_size, 12), 250);
+    EXPECT_EQ((*ops)->device().AllocatedBytes(), before);
+  }
+  for (const size_t bytes : (*ops)->device().AllocatedBytes()) EXPECT_EQ(bytes, 0u);
+}
+
+TEST(TransformerLMLoadTest, RefusesMoreContextThanTheModelHas) {
+  const RandomModel random(SmallConfig("llama"), DType::kF32, 13);
+  auto ops = CpuOps::Create(1);
+  ASSERT_THAT(ops, IsOk());
+  BatchLimits limits = kLimits;
+  limits.max_context = 257;
+  EXPECT_THAT(TransformerLM::Load(random.config(), random.weights(), **ops, limits, kKv),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("257")));
+}
+
+}  // namespace
+}  // namespace tlm
