@@ -1,0 +1,46 @@
+// Tells handlers that their mailboxes have news, on a thread of its own, so that no handler's work
+// delays the engine.
+#ifndef TLM_SERVER_BATCHING_DELIVERY_H_
+#define TLM_SERVER_BATCHING_DELIVERY_H_
+
+#include <memory>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "model/base/mutex.h"
+#include "server/batching/token_stream.h"
+
+namespace tlm {
+
+// Thread-safe. Calls OnStreamReady of one listener after the other, without locks held. What
+// arrives for a stream while its call is still to come is covered by that call, so no more calls
+// are ever due than streams live.
+class Delivery {
+ public:
+  // Starts the thread.
+  Delivery();
+  // Stop()s.
+  ~Delivery();
+  Delivery(const Delivery&) = delete;
+  Delivery& operator=(const Delivery&) = delete;
+
+  void Notify(const std::vector<std::shared_ptr<TokenStream>>& streams);
+  // Makes the calls that are due, then joins the thread. Once; nothing may be notified afterwards.
+  // Not to be called by a listener.
+  void Stop();
+
+ private:
+  void Run();
+
+  Mutex mutex_;
+  CondVar due_or_stopping_;
+  // Shared: a handler may let its stream go before the call.
+  std::unordered_set<std::shared_ptr<TokenStream>> due_ TLM_GUARDED_BY(mutex_);
+  bool stopping_ TLM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_BATCHING_DELIVERY_H_

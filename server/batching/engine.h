@@ -1,0 +1,76 @@
+// The engine: one thread that owns the model and turns queued requests into tokens, step by step.
+#ifndef TLM_SERVER_BATCHING_ENGINE_H_
+#define TLM_SERVER_BATCHING_ENGINE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/base/clock.h"
+#include "model/transformer_lm/language_model.h"
+#include "server/batching/request.h"
+
+namespace tlm {
+
+struct EngineOptions {
+  int64_t max_batch_tokens = 512;       // of one step, decodes and prefill chunks together
+  int64_t max_prefill_tokens = 512;     // of one step, summed over all prefilling sequences
+  int64_t max_running_requests = 64;    // sequences that hold KV blocks
+  int64_t max_queued_requests = 1024;   // waiting ones
+  int64_t max_queued_tokens = 1 << 20;  // prompt tokens of the waiting ones
+};
+
+// A snapshot for health, load reports and tests.
+struct EngineStats {
+  int64_t running_requests = 0;
+  int64_t waiting_requests = 0;
+  int64_t waiting_tokens = 0;
+  int64_t kv_blocks_used = 0;
+  int64_t kv_blocks_total = 0;
+  int64_t steps = 0;
+  int64_t prefill_tokens = 0;  // computed so far
+  int64_t decode_tokens = 0;   // computed so far
+  int64_t preemptions = 0;
+  int64_t finished_requests = 0;  // ended in any way
+  bool busy = false;              // has work now
+  absl::Time last_progress;       // end of the last step or of the last idle wait
+  absl::Status fault;             // not OK once a step failed with a device fault
+  // How fast waiting work was started while some had to wait, lately; 0 = not known.
+  double drained_requests_per_second = 0;
+  double drained_prompt_tokens_per_second = 0;
+};
+
+// Thread-safe.
+class Engine {
+ public:
+  // Starts the engine thread and the delivery thread. `model` and `clock` outlive the engine;
+  // options must fit model.limits() (INVALID_ARGUMENT names what does not).
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(LanguageModel& model,
+                                                       const EngineOptions& options, Clock& clock);
+  // Stop()s.
+  virtual ~Engine() = default;
+
+  // Queues a request; never blocks. On OK the request has been moved from and its stream will
+  // receive exactly one PushEnd; otherwise `request` is untouched. RESOURCE_EXHAUSTED with reason
+  // QUEUE_FULL or QUEUED_TOKENS and a retry time from the measured drain rate; UNAVAILABLE with
+  // reason DRAINING after Drain or Stop; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when the
+  // deadline has already passed; INVALID_ARGUMENT for an empty prompt, one longer than the model's
+  // max_context, no token to generate, positions that do not ascend within the prompt.
+  virtual absl::Status Submit(Request&& request) = 0;
+
+  // Refuses new requests from now on; what is queued or running goes on. Idempotent.
+  virtual void Drain() = 0;
+  // Waits until nothing is queued or running, at most `timeout`; true when that was reached.
+  virtual bool WaitUntilIdle(absl::Duration timeout) = 0;
+  // Ends everything left with UNAVAILABLE and joins the threads. Idempotent.
+  virtual void Stop() = 0;
+
+  virtual EngineStats Stats() const = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_BATCHING_ENGINE_H_

@@ -1,0 +1,80 @@
+#include "server/batching/token_stream.h"
+
+#include <utility>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+void WakeIfAlive(const std::weak_ptr<StreamWaker>& waker) {
+  if (const std::shared_ptr<StreamWaker> alive = waker.lock()) alive->Wake();
+}
+
+}  // namespace
+
+TokenStream::TokenStream(std::weak_ptr<StreamListener> listener, int64_t max_rows)
+    : listener_(std::move(listener)), max_rows_(max_rows) {}
+
+TokenStream::Pending TokenStream::Take() {
+  Pending taken;
+  std::weak_ptr<StreamWaker> waker;
+  {
+    MutexLock lock(&mutex_);
+    if (max_rows_ > 0 && RoomForRowsLocked() == 0) waker = waker_;
+    taken = std::exchange(pending_, Pending());
+  }
+  WakeIfAlive(waker);
+  return taken;
+}
+
+void TokenStream::Detach() {
+  if (detached_.exchange(true, std::memory_order_acq_rel)) return;
+  std::weak_ptr<StreamWaker> waker;
+  {
+    MutexLock lock(&mutex_);
+    waker = waker_;
+  }
+  WakeIfAlive(waker);
+}
+
+void TokenStream::SetWaker(std::weak_ptr<StreamWaker> waker) {
+  MutexLock lock(&mutex_);
+  waker_ = std::move(waker);
+}
+
+int64_t TokenStream::RoomForRows() const {
+  MutexLock lock(&mutex_);
+  return RoomForRowsLocked();
+}
+
+int64_t TokenStream::RoomForRowsLocked() const {
+  return max_rows_ - static_cast<int64_t>(pending_.rows.size());
+}
+
+void TokenStream::PushStart(const StreamStart& start) {
+  MutexLock lock(&mutex_);
+  TLM_CHECK(!ended_);
+  pending_.start = start;
+}
+
+void TokenStream::PushToken(SampledToken token) {
+  MutexLock lock(&mutex_);
+  TLM_CHECK(!ended_);
+  pending_.tokens.push_back(std::move(token));
+}
+
+void TokenStream::PushRow(LogitsRow row) {
+  MutexLock lock(&mutex_);
+  TLM_CHECK(!ended_ && RoomForRowsLocked() > 0);
+  pending_.rows.push_back(std::move(row));
+}
+
+void TokenStream::PushEnd(StreamEnd end) {
+  MutexLock lock(&mutex_);
+  TLM_CHECK(!ended_);
+  ended_ = true;
+  pending_.end = std::move(end);
+}
+
+}  // namespace tlm

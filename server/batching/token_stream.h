@@ -1,0 +1,113 @@
+// A request's mailbox: the engine puts results in, the call's handler takes them out.
+#ifndef TLM_SERVER_BATCHING_TOKEN_STREAM_H_
+#define TLM_SERVER_BATCHING_TOKEN_STREAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "model/base/mutex.h"
+#include "model/sampling/sampler.h"
+
+namespace tlm {
+
+// Told on the delivery thread that a mailbox has something new. Must not block.
+class StreamListener {
+ public:
+  virtual ~StreamListener() = default;
+  virtual void OnStreamReady() = 0;
+};
+
+// Told that a mailbox has room again or that its reader let go: there may be work for the engine.
+// Called from any thread, without locks held. Must not block.
+class StreamWaker {
+ public:
+  virtual ~StreamWaker() = default;
+  virtual void Wake() = 0;
+};
+
+enum class FinishReason { kEos, kStopToken, kLength, kContextLength, kRowsComplete };
+
+// Logits of one position of a Forward request.
+struct LogitsRow {
+  int64_t position = 0;
+  std::vector<float> logits;  // [vocab_size]
+};
+
+struct StreamStart {
+  absl::Duration queue_time;         // from arrival to the first step that computes it
+  int64_t cached_prompt_tokens = 0;  // taken from the prefix cache
+};
+
+// How a sequence ended. `reason` and `matched_token` count only when `status` is OK.
+struct StreamEnd {
+  absl::Status status;
+  FinishReason reason = FinishReason::kLength;
+  int32_t matched_token = -1;   // the stop or eos id
+  absl::Duration queue_time;    // arrival to first step
+  absl::Duration prefill_time;  // first step to first token (or last row)
+  absl::Duration decode_time;   // first token to the end
+  int64_t computed_prompt_tokens = 0;
+  int64_t kv_blocks_peak = 0;
+  int64_t preemptions = 0;
+  int64_t steps = 0;  // it took part in
+};
+
+// Thread-safe. Two sides: the engine pushes, the handler takes; either may let go first. Pushing
+// never blocks and never calls the listener (Delivery does that, on its own thread).
+class TokenStream {
+ public:
+  // Everything that arrived since the last Take, in order.
+  struct Pending {
+    std::optional<StreamStart> start;
+    std::vector<SampledToken> tokens;  // the matched stop or eos token included, last
+    std::vector<LogitsRow> rows;
+    std::optional<StreamEnd> end;  // nothing follows
+  };
+
+  // `max_rows`: logits rows the mailbox holds before RoomForRows() is 0.
+  explicit TokenStream(std::weak_ptr<StreamListener> listener, int64_t max_rows = 0);
+
+  // Handler's side.
+  Pending Take();
+  // The handler wants nothing more: the engine drops the sequence and frees its blocks at its next
+  // step, whatever state it is in. Idempotent.
+  void Detach();
+
+  // Engine's side.
+  // Whom Detach, and Take when the rows had filled the mailbox, wake from now on. The caller looks
+  // at detached() and RoomForRows() afterwards: what happened before wakes nobody.
+  void SetWaker(std::weak_ptr<StreamWaker> waker);
+  bool detached() const { return detached_.load(std::memory_order_acquire); }
+  // Rows that may be pushed; only PushRow makes it smaller.
+  int64_t RoomForRows() const;
+  void PushStart(const StreamStart& start);
+  void PushToken(SampledToken token);
+  void PushRow(LogitsRow row);
+  // The last call of the engine's side, once.
+  void PushEnd(StreamEnd end);
+
+  // Delivery's side.
+  std::shared_ptr<StreamListener> listener() const { return listener_.lock(); }
+
+ private:
+  int64_t RoomForRowsLocked() const TLM_REQUIRES(mutex_);
+
+  // Weak: the handler may be gone before the engine notices.
+  const std::weak_ptr<StreamListener> listener_;
+  const int64_t max_rows_;
+  std::atomic<bool> detached_{false};
+  mutable Mutex mutex_;
+  Pending pending_ TLM_GUARDED_BY(mutex_);
+  bool ended_ TLM_GUARDED_BY(mutex_) = false;
+  // Weak: a handler may keep the mailbox longer than the engine lives.
+  std::weak_ptr<StreamWaker> waker_ TLM_GUARDED_BY(mutex_);
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_BATCHING_TOKEN_STREAM_H_

@@ -1,0 +1,152 @@
+// A request that is ended from outside, in every state it can be in.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/base/error_details.h"
+#include "tests/unit/server/batching/loop_bench.h"
+#include "tests/unit/server/batching/requests.h"
+
+namespace tlm {
+namespace {
+
+StreamEnd OnlyEnd(const CollectingReader& reader) {
+  const CollectingReader::Collected collected = reader.collected();
+  EXPECT_EQ(collected.ends.size(), 1);
+  return collected.ends.empty() ? StreamEnd() : collected.ends[0];
+}
+
+// Brings one request into each state a sequence can be in, then ends it from outside.
+enum class Where { kArrived, kWaiting, kPrefilling, kDecoding, kPreempted, kParked };
+
+struct InState {
+  std::unique_ptr<LoopBench> bench;
+  std::shared_ptr<CollectingReader> reader;
+  std::vector<std::shared_ptr<CollectingReader>> others;
+};
+
+InState Bring(Where where, absl::Duration timeout) {
+  LoopSetup setup;
+  setup.blocks = 4;
+  setup.max_context = 256;
+  setup.options.max_batch_tokens = 50;
+  setup.options.max_prefill_tokens = 50;
+  setup.options.max_running_requests = where == Where::kWaiting ? 1 : 4;
+  InState state;
+  state.bench = std::make_unique<LoopBench>(setup);
+  LoopBench& bench = *state.bench;
+  const auto submit = [&](Request request, int64_t max_rows = 0) {
+    request.deadline = bench.clock.Now() + timeout;
+    state.reader = bench.Submit(std::move(request), max_rows, /*paused=*/true);
+  };
+  switch (where) {
+    case Where::kArrived:
+      submit(GenerateRequest(Prompt(40), 100));
+      break;
+    case Where::kWaiting:
+      state.others.push_back(bench.Submit(GenerateRequest(Prompt(40), 100)));
+      bench.Step();
+      submit(GenerateRequest(Prompt(40), 100));
+      bench.Step();
+      break;
+    case Where::kPrefilling:
+      submit(GenerateRequest(Prompt(120), 100));
+      bench.Step();
+      break;
+    case Where::kDecoding:
+      submit(GenerateRequest(Prompt(40), 100));
+      bench.Step();
+      bench.Step();
+      break;
+    case Where::kPreempted:
+      state.others.push_back(bench.Submit(GenerateRequest(Prompt(20), 200)));
+      bench.Step();
+      submit(GenerateRequest(Prompt(50), 200));
+      while (bench.stats.preemptions == 0) bench.Step();
+      break;
+    case Where::kParked:
+      submit(ForwardRequest(Prompt(120), AllPositions(120), nullptr), /*max_rows=*/3);
+      bench.StepUntilNothingCanBeDone();
+      break;
+  }
+  return state;
+}
+
+class EngineLoopStateTest : public ::testing::TestWithParam<Where> {
+ protected:
+  // The rest goes on to the right end, and no block is lost.
+  static void ExpectOthersUnharmed(InState& state) {
+    state.bench->StepUntilNothingCanBeDone();
+    for (const auto& other : state.others) {
+      const bool preempting = GetParam() == Where::kPreempted;
+      const Request alone =
+          preempting ? GenerateRequest(Prompt(20), 200) : GenerateRequest(Prompt(40), 100);
+      EXPECT_EQ(other->collected().token_ids(), GenerateAlone(alone, 256));
+    }
+    EXPECT_EQ(state.bench->stats.kv_blocks_used, 0);
+    EXPECT_EQ(state.bench->queue->waiting().requests, 0);
+    EXPECT_EQ(state.bench->ended, static_cast<int64_t>(state.others.size()) + 1);
+  }
+};
+
+TEST_P(EngineLoopStateTest, ADeadlineEndsItAtTheNextStep) {
+  InState state = Bring(GetParam(), absl::Hours(1));
+  state.bench->clock.Advance(absl::Hours(1));
+  state.bench->Step();
+  state.reader->TakeNow();
+  const StreamEnd end = OnlyEnd(*state.reader);
+  EXPECT_EQ(end.status.code(), absl::StatusCode::kDeadlineExceeded);
+  const bool queued = GetParam() == Where::kArrived || GetParam() == Where::kWaiting;
+  EXPECT_EQ(ReasonOf(end.status), queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING");
+  ExpectOthersUnharmed(state);
+}
+
+TEST_P(EngineLoopStateTest, AReaderThatLetsGoEndsItAtTheNextStep) {
+  InState state = Bring(GetParam(), absl::InfiniteDuration());
+  state.reader->stream()->Detach();
+  state.bench->Step();
+  state.reader->TakeNow();
+  EXPECT_EQ(OnlyEnd(*state.reader).status.code(), absl::StatusCode::kCancelled);
+  ExpectOthersUnharmed(state);
+}
+
+TEST_P(EngineLoopStateTest, LettingGoAfterTheEndChangesNothing) {
+  InState state = Bring(GetParam(), absl::InfiniteDuration());
+  state.reader->Resume();
+  state.bench->StepUntilNothingCanBeDone();
+  EXPECT_TRUE(OnlyEnd(*state.reader).status.ok());
+  state.reader->stream()->Detach();
+  EXPECT_FALSE(state.bench->Step());
+  state.reader->TakeNow();
+  EXPECT_TRUE(OnlyEnd(*state.reader).status.ok());
+  ExpectOthersUnharmed(state);
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
+  switch (state.param) {
+    case Where::kArrived:
+      return "Arrived";
+    case Where::kWaiting:
+      return "Waiting";
+    case Where::kPrefilling:
+      return "Prefilling";
+    case Where::kDecoding:
+      return "Decoding";
+    case Where::kPreempted:
+      return "Preempted";
+    case Where::kParked:
+      return "Parked";
+  }
+  return "";
+}
+
+INSTANTIATE_TEST_SUITE_P(States, EngineLoopStateTest,
+                         ::testing::Values(Where::kArrived, Where::kWaiting, Where::kPrefilling,
+                                           Where::kDecoding, Where::kPreempted, Where::kParked),
+                         NameOf);
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,80 @@
+// An engine without its threads: a clock that stands still, a scripted model, steps on demand.
+#ifndef TLM_TESTS_UNIT_SERVER_BATCHING_LOOP_BENCH_H_
+#define TLM_TESTS_UNIT_SERVER_BATCHING_LOOP_BENCH_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "model/base/clock.h"
+#include "server/batching/engine_loop.h"
+#include "server/batching/request_queue.h"
+#include "tests/support/collecting_reader.h"
+#include "tests/support/scripted_model.h"
+
+namespace tlm {
+
+struct LoopSetup {
+  int64_t blocks = 64;
+  int64_t max_context = 512;
+  int64_t max_logits_rows = 32;
+  EngineOptions options = {};
+};
+
+class LoopBench {
+ public:
+  explicit LoopBench(const LoopSetup& setup = {})
+      : model({.max_tokens = setup.options.max_batch_tokens,
+               .max_sequences = setup.options.max_running_requests,
+               .max_logits_rows = setup.max_logits_rows,
+               .max_context = setup.max_context},
+              setup.blocks),
+        queue(std::make_shared<RequestQueue>(
+            QueueLoad{setup.options.max_queued_requests, setup.options.max_queued_tokens})),
+        loop(model, setup.options, clock, queue) {}
+
+  // As Engine::Submit does.
+  std::shared_ptr<CollectingReader> Submit(Request request, int64_t max_rows = 0,
+                                           bool paused = false) {
+    auto reader = CollectingReader::Create(max_rows, paused);
+    request.stream = reader->stream();
+    const absl::Status status = queue->Push(std::move(request), clock.Now());
+    EXPECT_TRUE(status.ok()) << status;
+    return reader;
+  }
+
+  // One step; its news are delivered.
+  bool Step() {
+    const bool computed = loop.Step();
+    Deliver();
+    return computed;
+  }
+  void StepUntilNothingCanBeDone() {
+    while (Step()) {
+    }
+  }
+  void Deliver() {
+    EngineLoop::Report report = loop.TakeReport();
+    ended += report.ended;
+    stats = report.stats;
+    const std::set<std::shared_ptr<TokenStream>> streams(report.streams.begin(),
+                                                         report.streams.end());
+    for (const auto& stream : streams) {
+      if (const auto listener = stream->listener()) listener->OnStreamReady();
+    }
+  }
+
+  FakeClock clock;
+  ScriptedModel model;
+  std::shared_ptr<RequestQueue> queue;
+  EngineLoop loop;
+  EngineStats stats;  // after the last step
+  int64_t ended = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_SERVER_BATCHING_LOOP_BENCH_H_

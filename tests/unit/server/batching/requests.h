@@ -1,0 +1,100 @@
+// Requests as the tests of this folder need them, and what a correct engine answers.
+#ifndef TLM_TESTS_UNIT_SERVER_BATCHING_REQUESTS_H_
+#define TLM_TESTS_UNIT_SERVER_BATCHING_REQUESTS_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "model/sampling/sampler.h"
+#include "server/batching/request.h"
+#include "server/batching/token_stream.h"
+#include "tests/support/scripted_model.h"
+
+namespace tlm {
+
+inline std::shared_ptr<TokenStream> UnreadStream(int64_t max_rows = 0) {
+  return std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), max_rows);
+}
+
+// `tokens` ids that differ from prompt to prompt.
+inline std::vector<int32_t> Prompt(int64_t tokens, uint32_t seed = 0) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> prompt(static_cast<size_t>(tokens));
+  for (int32_t& id : prompt) id = static_cast<int32_t>(random() % ScriptedModel::kVocabSize);
+  return prompt;
+}
+
+// Greedy, ends by length only.
+inline Request GenerateRequest(std::vector<int32_t> prompt, int64_t max_new_tokens,
+                               std::shared_ptr<TokenStream> stream = UnreadStream()) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.generate.emplace();
+  request.generate->sampling.temperature = 0;
+  request.generate->stop.max_new_tokens = max_new_tokens;
+  request.stream = std::move(stream);
+  return request;
+}
+
+inline Request ForwardRequest(std::vector<int32_t> prompt, std::vector<int64_t> positions,
+                              std::shared_ptr<TokenStream> stream) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.forward.emplace();
+  request.forward->positions = std::move(positions);
+  request.stream = std::move(stream);
+  return request;
+}
+
+inline std::vector<int64_t> AllPositions(int64_t count) {
+  std::vector<int64_t> positions(static_cast<size_t>(count));
+  std::iota(positions.begin(), positions.end(), 0);
+  return positions;
+}
+
+// The tokens ScriptedModel gives this request when nothing else exists: no cache, no batch.
+inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_context) {
+  const GenerateWork& work = *request.generate;
+  const auto ends = [&](int32_t id, int64_t generated) {
+    const auto among = [id](const std::vector<int32_t>& ids) {
+      return std::find(ids.begin(), ids.end(), id) != ids.end();
+    };
+    return generated > work.stop.min_new_tokens &&
+           (among(work.stop.eos_token_ids) || among(work.stop.stop_token_ids));
+  };
+  std::vector<int32_t> ending = work.stop.eos_token_ids;
+  ending.insert(ending.end(), work.stop.stop_token_ids.begin(), work.stop.stop_token_ids.end());
+  std::sort(ending.begin(), ending.end());
+  Sampler sampler;
+  std::vector<int32_t> tokens = request.prompt;
+  std::vector<int32_t> generated;
+  do {
+    const std::vector<float> logits = ScriptedModel::LogitsAfter(tokens);
+    const bool early = static_cast<int64_t>(generated.size()) < work.stop.min_new_tokens;
+    const auto token = sampler.Sample(
+        logits, work.sampling,
+        {.output_index = work.output_index, .position = static_cast<uint64_t>(tokens.size())},
+        work.score, early ? std::span<const int32_t>(ending) : std::span<const int32_t>());
+    if (!token.ok()) {
+      ADD_FAILURE() << token.status();
+      break;
+    }
+    tokens.push_back(token->id);
+    generated.push_back(token->id);
+  } while (!ends(generated.back(), static_cast<int64_t>(generated.size())) &&
+           static_cast<int64_t>(generated.size()) < work.stop.max_new_tokens &&
+           static_cast<int64_t>(tokens.size()) < max_context);
+  return generated;
+}
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_SERVER_BATCHING_REQUESTS_H_

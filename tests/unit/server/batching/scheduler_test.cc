@@ -1,0 +1,305 @@
+#include "server/batching/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/server/batching/requests.h"
+#include "tests/unit/server/batching/scheduler_bench.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+SchedulerLimits Wide() {
+  return {.max_batch_tokens = 512,
+          .max_prefill_tokens = 512,
+          .max_running_sequences = 64,
+          .max_logits_rows = 64};
+}
+
+// (sequence, tokens) of each chunk.
+std::vector<std::pair<Sequence*, int64_t>> Chunks(const StepPlan& plan) {
+  std::vector<std::pair<Sequence*, int64_t>> chunks;
+  for (const Chunk& chunk : plan.chunks) chunks.emplace_back(chunk.sequence, chunk.num_tokens);
+  return chunks;
+}
+
+std::pair<Sequence*, int64_t> Of(Sequence* sequence, int64_t tokens) { return {sequence, tokens}; }
+
+TEST(SchedulerTest, PlansNothingWhenThereIsNothing) {
+  SchedulerBench bench(Wide());
+  EXPECT_THAT(Chunks(bench.scheduler.Plan()), IsEmpty());
+}
+
+TEST(SchedulerTest, DecodesComeBeforePrefillsWhateverTheirPriority) {
+  SchedulerBench bench(Wide());
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(10), 100));
+  bench.Step();
+  Request urgent = GenerateRequest(Prompt(1000), 100);
+  urgent.priority = 9;
+  Sequence* const prefilling = bench.Add(std::move(urgent));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(prefilling, 511)));
+  const StepPlan plan = bench.Step();
+  EXPECT_THAT(Chunks(plan), ElementsAre(Of(decoding, 1), Of(prefilling, 489)));
+  EXPECT_EQ(plan.chunks[1].first_position, 511);
+  EXPECT_EQ(plan.chunks[1].num_rows, 1);
+}
+
+TEST(SchedulerTest, BoundsTheTokensOfAStep) {
+  SchedulerLimits limits = Wide();
+  limits.max_batch_tokens = 100;
+  SchedulerBench bench(limits);
+  Sequence* const first = bench.Add(GenerateRequest(Prompt(70), 1));
+  Sequence* const second = bench.Add(GenerateRequest(Prompt(70), 1));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(first, 70), Of(second, 30)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(second, 40)));
+}
+
+TEST(SchedulerTest, BoundsPrefillTokensSummedOverAllSequences) {
+  SchedulerLimits limits = Wide();
+  limits.max_prefill_tokens = 50;
+  SchedulerBench bench(limits);
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(50), 100));
+  bench.Step();
+  Sequence* const first = bench.Add(GenerateRequest(Prompt(30), 1));
+  Sequence* const second = bench.Add(GenerateRequest(Prompt(30), 1));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(first, 30), Of(second, 20)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(second, 10)));
+}
+
+TEST(SchedulerTest, PrefillsByPriorityThenDeadlineThenArrival) {
+  SchedulerLimits limits = Wide();
+  limits.max_prefill_tokens = 64;
+  SchedulerBench bench(limits);
+  const auto add = [&](int32_t priority, absl::Time deadline) {
+    Request request = GenerateRequest(Prompt(64), 1);
+    request.priority = priority;
+    request.deadline = deadline;
+    return bench.Add(std::move(request));
+  };
+  Sequence* const last = add(-1, absl::UnixEpoch());
+  Sequence* const fourth = add(0, absl::InfiniteFuture());
+  Sequence* const fifth = add(0, absl::InfiniteFuture());
+  Sequence* const third = add(0, absl::UnixEpoch() + absl::Seconds(2));
+  Sequence* const second = add(0, absl::UnixEpoch() + absl::Seconds(1));
+  Sequence* const first = add(1, absl::InfiniteFuture());
+  for (Sequence* const expected : {first, second, third, fourth, fifth, last}) {
+    EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(expected, 64)));
+  }
+}
+
+TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
+  SchedulerLimits limits = Wide();
+  limits.max_prefill_tokens = 64;
+  SchedulerBench bench(limits);
+  Sequence* const slow = bench.Add(GenerateRequest(Prompt(128), 1));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
+  Request urgent = GenerateRequest(Prompt(64), 1);
+  urgent.priority = 1;
+  Sequence* const fast = bench.Add(std::move(urgent));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fast, 64)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
+}
+
+TEST(SchedulerTest, BoundsRunningSequences) {
+  SchedulerLimits limits = Wide();
+  limits.max_running_sequences = 2;
+  SchedulerBench bench(limits);
+  for (int i = 0; i < 3; ++i) bench.Add(GenerateRequest(Prompt(5), 2));
+  EXPECT_EQ(bench.Step().chunks.size(), 2);
+  EXPECT_EQ(bench.scheduler.running(), 2);
+  EXPECT_EQ(bench.scheduler.waiting(), 1);
+  EXPECT_EQ(bench.Step().chunks.size(), 2);  // both end
+  EXPECT_EQ(bench.Step().chunks.size(), 1);
+}
+
+TEST(SchedulerTest, RunsNoMoreThanCanAllDecodeInOneStep) {
+  SchedulerLimits few_rows = Wide();
+  few_rows.max_logits_rows = 3;
+  SchedulerLimits few_tokens = Wide();
+  few_tokens.max_batch_tokens = 3;
+  for (const SchedulerLimits& limits : {few_rows, few_tokens}) {
+    SchedulerBench bench(limits);
+    for (int i = 0; i < 10; ++i) bench.Add(GenerateRequest(Prompt(1), 1000));
+    for (int i = 0; i < 5; ++i) bench.Step();
+    EXPECT_EQ(bench.scheduler.running(), 3);
+    EXPECT_EQ(bench.Step().chunks.size(), 3);
+  }
+}
+
+TEST(SchedulerTest, CutsAForwardChunkToTheRowsLeft) {
+  SchedulerLimits limits = Wide();
+  limits.max_logits_rows = 10;
+  SchedulerBench bench(limits);
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(5), 100));
+  bench.Step();
+  Sequence* const forward =
+      bench.Add(ForwardRequest(Prompt(30), AllPositions(30), UnreadStream(100)));
+  const StepPlan plan = bench.Step();
+  EXPECT_THAT(Chunks(plan), ElementsAre(Of(decoding, 1), Of(forward, 9)));
+  EXPECT_EQ(plan.chunks[1].num_rows, 9);
+}
+
+TEST(SchedulerTest, APrefillWithoutARowLeftWaitsWithItsLastToken) {
+  SchedulerLimits limits = Wide();
+  limits.max_logits_rows = 4;
+  SchedulerBench bench(limits);
+  bench.Add(ForwardRequest(Prompt(4), AllPositions(4), UnreadStream(100)));
+  Sequence* const generate = bench.Add(GenerateRequest(Prompt(10), 100));
+  const StepPlan plan = bench.Step();
+  ASSERT_EQ(plan.chunks.size(), 2);
+  EXPECT_EQ(plan.chunks[1].num_tokens, 9);
+  EXPECT_EQ(plan.chunks[1].num_rows, 0);
+  const StepPlan next = bench.Step();
+  EXPECT_THAT(Chunks(next), ElementsAre(Of(generate, 1)));
+  EXPECT_EQ(next.chunks[0].num_rows, 1);
+}
+
+TEST(SchedulerTest, ParksAForwardWhoseMailboxIsFullAndGoesOnWithOthers) {
+  SchedulerBench bench(Wide());
+  const auto stream = UnreadStream(6);
+  Sequence* const slow = bench.Add(ForwardRequest(Prompt(20), AllPositions(20), stream));
+  Sequence* const other = bench.Add(GenerateRequest(Prompt(10), 100));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 6), Of(other, 10)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
+  stream->Take();
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1), Of(slow, 6)));
+}
+
+TEST(SchedulerTest, ANewForwardWaitsForRoomInItsMailbox) {
+  SchedulerBench bench(Wide());
+  const auto stream = UnreadStream(1);
+  stream->PushRow({});
+  Sequence* const forward = bench.Add(ForwardRequest(Prompt(20), {19}, stream));
+  Sequence* const other = bench.Add(GenerateRequest(Prompt(10), 100));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 10)));
+  EXPECT_EQ(forward->blocks().size(), 0);
+  stream->Take();
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1), Of(forward, 20)));
+}
+
+TEST(SchedulerTest, AdmissionTakesBlocksForThePromptAndKeepsOneForEachThatRuns) {
+  SchedulerBench bench(Wide(), /*blocks=*/6);
+  Sequence* const first = bench.Add(GenerateRequest(Prompt(65), 1000));  // 2 blocks
+  EXPECT_EQ(bench.Step().chunks.size(), 1);
+  EXPECT_EQ(bench.pool.used_blocks(), 2);
+  // 4 are free: 4 for the prompt and one for `first` would be needed.
+  Sequence* const large = bench.Add(GenerateRequest(Prompt(200), 1));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(first, 1)));
+  // What fits does not overtake what does not.
+  Sequence* const small = bench.Add(GenerateRequest(Prompt(5), 1));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(first, 1)));
+  bench.scheduler.Remove(*first);
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(large, 200), Of(small, 5)));
+}
+
+TEST(SchedulerTest, PreemptsTheNewestOfTheLowestPriority) {
+  SchedulerLimits limits = Wide();
+  SchedulerBench bench(limits, /*blocks=*/9);
+  const auto add = [&](int32_t priority) {
+    Request request = GenerateRequest(Prompt(60), 1000);
+    request.priority = priority;
+    return bench.Add(std::move(request));
+  };
+  Sequence* const old_low = add(0);
+  Sequence* const high = add(5);
+  Sequence* const new_low = add(0);
+  Sequence* const middle = add(3);
+  bench.Step();
+  ASSERT_EQ(bench.scheduler.running(), 4);
+  ASSERT_EQ(bench.pool.free_blocks(), 5);
+  while (bench.pool.free_blocks() > 0) {  // 64 tokens each, then 128
+    bench.Step();
+    if (bench.pool.free_blocks() == 1) {
+      std::vector<BlockId> taken;
+      ASSERT_TRUE(bench.pool.Allocate(1, &taken));
+    }
+  }
+  ASSERT_EQ(bench.scheduler.preemptions(), 0);
+  while (bench.scheduler.preemptions() == 0) bench.Step();
+  EXPECT_EQ(new_low->preemptions(), 1);
+  EXPECT_EQ(new_low->state(), SequenceState::kWaiting);
+  EXPECT_EQ(new_low->computed(), 0);
+  EXPECT_EQ(new_low->blocks().size(), 0);
+  EXPECT_GT(new_low->generated_tokens(), 0);
+  for (Sequence* const sequence : {old_low, high, middle}) {
+    EXPECT_EQ(sequence->preemptions(), 0);
+  }
+}
+
+TEST(SchedulerTest, TheJuniorSitsOutInsteadOfPreemptingItsSeniors) {
+  SchedulerBench bench(Wide(), /*blocks=*/3);
+  Sequence* const senior = bench.Add(GenerateRequest(Prompt(10), 1000));
+  bench.Step();
+  Sequence* const junior = bench.Add(GenerateRequest(Prompt(64), 1000));
+  bench.Step();
+  std::vector<BlockId> taken;
+  ASSERT_TRUE(bench.pool.Allocate(1, &taken));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(senior, 1)));
+  EXPECT_EQ(junior->state(), SequenceState::kDecoding);
+  bench.pool.Release(taken[0]);
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(senior, 1), Of(junior, 1)));
+  EXPECT_EQ(bench.scheduler.preemptions(), 0);
+}
+
+TEST(SchedulerTest, AParkedSequenceGivesItsBlocksToADecode) {
+  SchedulerBench bench(Wide(), /*blocks=*/3);
+  const auto stream = UnreadStream(4);
+  Request request = ForwardRequest(Prompt(80), AllPositions(80), stream);
+  request.priority = 9;
+  Sequence* const parked = bench.Add(std::move(request));
+  bench.Step();
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(3), 1000));
+  bench.scheduler.Plan();  // does not fit beside, but the parked one is in nobody's way
+  while (decoding->tokens().size() < 64) bench.Step();
+  EXPECT_EQ(parked->preemptions(), 0);
+  bench.Step();
+  bench.Step();
+  EXPECT_EQ(parked->preemptions(), 1);
+  EXPECT_EQ(decoding->preemptions(), 0);
+  stream->Take();
+  bench.scheduler.Remove(*decoding);
+  // Computed anew, but no row is asked for twice.
+  const StepPlan plan = bench.Step();
+  EXPECT_THAT(Chunks(plan), ElementsAre(Of(parked, 8)));
+  EXPECT_EQ(plan.chunks[0].first_position, 0);
+  EXPECT_EQ(plan.chunks[0].num_rows, 4);
+}
+
+TEST(SchedulerTest, AParkedSequenceGivesItsPlaceToAWaitingOne) {
+  SchedulerLimits limits = Wide();
+  limits.max_running_sequences = 1;
+  SchedulerBench bench(limits);
+  Sequence* const parked = bench.Add(ForwardRequest(Prompt(80), AllPositions(80), UnreadStream(4)));
+  bench.Step();
+  Sequence* const waiting = bench.Add(GenerateRequest(Prompt(3), 1000));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(waiting, 3)));
+  EXPECT_EQ(parked->preemptions(), 1);
+}
+
+TEST(SchedulerTest, RemoveFreesTheBlocksInEveryState) {
+  SchedulerBench bench(Wide(), /*blocks=*/100);
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(100), 1000));
+  bench.Step();
+  Sequence* const prefilling = bench.Add(GenerateRequest(Prompt(1000), 1000));
+  bench.Step();
+  Sequence* const waiting = bench.Add(GenerateRequest(Prompt(1000), 1000));
+  EXPECT_EQ(decoding->state(), SequenceState::kDecoding);
+  EXPECT_EQ(prefilling->state(), SequenceState::kPrefilling);
+  EXPECT_EQ(waiting->state(), SequenceState::kWaiting);
+  for (Sequence* const sequence : {prefilling, waiting, decoding}) {
+    bench.scheduler.Remove(*sequence);
+  }
+  EXPECT_EQ(bench.pool.used_blocks(), 0);
+  EXPECT_THAT(Chunks(bench.scheduler.Plan()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tlm

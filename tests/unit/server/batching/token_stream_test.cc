@@ -1,0 +1,115 @@
+#include "server/batching/token_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace tlm {
+namespace {
+
+SampledToken Token(int32_t id) {
+  SampledToken token;
+  token.id = id;
+  return token;
+}
+
+class CountingWaker : public StreamWaker {
+ public:
+  void Wake() override { ++wakes; }
+  int wakes = 0;
+};
+
+TokenStream Unheard(int64_t max_rows = 0) { return TokenStream({}, max_rows); }
+
+TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
+  TokenStream stream = Unheard(4);
+  stream.PushStart({.queue_time = absl::Seconds(3)});
+  stream.PushToken(Token(5));
+  stream.PushToken(Token(6));
+  stream.PushRow({.position = 9, .logits = {1.0f}});
+  StreamEnd end;
+  end.matched_token = 6;
+  stream.PushEnd(end);
+
+  const TokenStream::Pending pending = stream.Take();
+  ASSERT_TRUE(pending.start.has_value());
+  EXPECT_EQ(pending.start->queue_time, absl::Seconds(3));
+  ASSERT_EQ(pending.tokens.size(), 2);
+  EXPECT_EQ(pending.tokens[0].id, 5);
+  EXPECT_EQ(pending.tokens[1].id, 6);
+  ASSERT_EQ(pending.rows.size(), 1);
+  EXPECT_EQ(pending.rows[0].position, 9);
+  ASSERT_TRUE(pending.end.has_value());
+  EXPECT_EQ(pending.end->matched_token, 6);
+
+  const TokenStream::Pending nothing = stream.Take();
+  EXPECT_FALSE(nothing.start.has_value());
+  EXPECT_TRUE(nothing.tokens.empty());
+  EXPECT_TRUE(nothing.rows.empty());
+  EXPECT_FALSE(nothing.end.has_value());
+}
+
+TEST(TokenStreamTest, RoomShrinksByRowsAndComesBackWithTake) {
+  TokenStream stream = Unheard(2);
+  EXPECT_EQ(stream.RoomForRows(), 2);
+  stream.PushRow({});
+  EXPECT_EQ(stream.RoomForRows(), 1);
+  stream.PushRow({});
+  EXPECT_EQ(stream.RoomForRows(), 0);
+  stream.Take();
+  EXPECT_EQ(stream.RoomForRows(), 2);
+}
+
+TEST(TokenStreamTest, TakeWakesOnlyWhenRowsHadFilledIt) {
+  const auto waker = std::make_shared<CountingWaker>();
+  TokenStream stream = Unheard(2);
+  stream.SetWaker(waker);
+  stream.PushRow({});
+  stream.Take();
+  EXPECT_EQ(waker->wakes, 0);
+  stream.PushRow({});
+  stream.PushRow({});
+  stream.Take();
+  EXPECT_EQ(waker->wakes, 1);
+}
+
+TEST(TokenStreamTest, TakeOfTokensNeverWakes) {
+  const auto waker = std::make_shared<CountingWaker>();
+  TokenStream stream = Unheard();
+  stream.SetWaker(waker);
+  stream.PushToken(Token(1));
+  stream.Take();
+  EXPECT_EQ(waker->wakes, 0);
+}
+
+TEST(TokenStreamTest, DetachWakesOnce) {
+  const auto waker = std::make_shared<CountingWaker>();
+  TokenStream stream = Unheard();
+  stream.SetWaker(waker);
+  EXPECT_FALSE(stream.detached());
+  stream.Detach();
+  stream.Detach();
+  EXPECT_TRUE(stream.detached());
+  EXPECT_EQ(waker->wakes, 1);
+}
+
+TEST(TokenStreamTest, OutlivesItsWakerAndItsListener) {
+  auto waker = std::make_shared<CountingWaker>();
+  TokenStream stream = Unheard(1);
+  stream.SetWaker(waker);
+  waker.reset();
+  stream.PushRow({});
+  stream.Take();
+  stream.Detach();
+  EXPECT_EQ(stream.listener(), nullptr);
+}
+
+TEST(TokenStreamDeathTest, NothingFollowsTheEnd) {
+  TokenStream stream = Unheard();
+  stream.PushEnd({});
+  EXPECT_DEATH(stream.PushToken({}), "ended_");
+  EXPECT_DEATH(stream.PushEnd({}), "ended_");
+}
+
+}  // namespace
+}  // namespace tlm
