@@ -1,0 +1,81 @@
+// Who may come in: bounds on what is active at once, unique request ids, and the state of the
+// server (starting, serving, draining).
+#ifndef TLM_SERVER_ADMISSION_ADMISSION_H_
+#define TLM_SERVER_ADMISSION_ADMISSION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/base/clock.h"
+#include "model/base/mutex.h"
+
+namespace tlm {
+
+struct AdmissionLimits {
+  int64_t max_calls = 4096;               // admitted and not yet over
+  int64_t max_tokens = int64_t{1} << 24;  // prompt tokens of those calls together
+};
+
+// Thread-safe. Outlives every ticket it gave out.
+class Admission {
+ public:
+  // The right of one call to be worked on; gives its id and its tokens back when destroyed.
+  // Move-only.
+  class Ticket {
+   public:
+    Ticket() = default;
+    Ticket(Ticket&& other) noexcept;
+    Ticket& operator=(Ticket&& other) noexcept;
+    ~Ticket();
+
+   private:
+    friend class Admission;
+    Ticket(Admission* admission, std::string request_id, int64_t tokens);
+
+    Admission* admission_ = nullptr;
+    std::string request_id_;
+    int64_t tokens_ = 0;
+  };
+
+  // Refuses everything until Open(). `clock` outlives the object.
+  Admission(const AdmissionLimits& limits, Clock& clock);
+
+  // Admits a call with `tokens` prompt tokens. UNAVAILABLE with reason STARTING or DRAINING and a
+  // retry time; ALREADY_EXISTS while another call of this id is active; DEADLINE_EXCEEDED, reason
+  // EXPIRED_IN_QUEUE, when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL or
+  // QUEUED_TOKENS, and a retry time, over a limit.
+  absl::StatusOr<Ticket> Admit(const std::string& request_id, int64_t tokens, absl::Time deadline);
+
+  // Starting -> serving.
+  void Open();
+  // Refuses new calls from now on, for good; those admitted go on. Idempotent.
+  void Drain();
+  // Waits until no ticket is out, at most `timeout`, or until Interrupt(); true when none is out.
+  bool WaitUntilEmpty(absl::Duration timeout);
+  // Ends every WaitUntilEmpty, present and future, at once.
+  void Interrupt();
+
+  int64_t active_calls() const;
+
+ private:
+  enum class State { kStarting, kServing, kDraining };
+
+  void Release(const std::string& request_id, int64_t tokens);
+
+  const AdmissionLimits limits_;
+  Clock& clock_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  State state_ TLM_GUARDED_BY(mutex_) = State::kStarting;
+  bool interrupted_ TLM_GUARDED_BY(mutex_) = false;
+  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_set<std::string> active_ids_ TLM_GUARDED_BY(mutex_);
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_ADMISSION_ADMISSION_H_

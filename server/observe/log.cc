@@ -1,0 +1,47 @@
+#include "server/observe/log.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+// UTC, milliseconds, so that logs of several machines merge.
+constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
+
+}  // namespace
+
+absl::Status SetUpLog(std::string_view level) {
+  spdlog::level::level_enum threshold;
+  if (level == "debug") {
+    threshold = spdlog::level::debug;
+  } else if (level == "info") {
+    threshold = spdlog::level::info;
+  } else if (level == "warn") {
+    threshold = spdlog::level::warn;
+  } else if (level == "error") {
+    threshold = spdlog::level::err;
+  } else if (level == "off") {
+    threshold = spdlog::level::off;
+  } else {
+    return InvalidArgument("log level is '{}', not one of debug, info, warn, error, off", level);
+  }
+  auto logger =
+      std::make_shared<spdlog::logger>("tlm", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(kPattern, spdlog::pattern_time_type::utc);
+  logger->set_level(threshold);
+  logger->flush_on(spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+  return absl::OkStatus();
+}
+
+void FlushLog() { spdlog::default_logger()->flush(); }
+
+std::string LogQuoted(std::string_view text) { return fmt::format("{:?}", text); }
+
+}  // namespace tlm

@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "server/rpc/convert.h"
+#include "server/rpc/field_error.h"
+
+namespace tlm {
+namespace {
+
+// Fields of the contract that change the result and are not built.
+absl::Status CheckBuilt(const v1::SamplingParams& sampling) {
+  if (sampling.has_typical_p()) {
+    const float typical_p = sampling.typical_p();
+    if (!(typical_p > 0.0f && typical_p <= 1.0f)) {
+      return BadField("sampling.typical_p", "is {}, the range is (0, 1]", typical_p);
+    }
+    if (typical_p != 1.0f) return NotBuilt("sampling.typical_p", "locally typical sampling");
+  }
+  if (sampling.has_repetition_penalty()) {
+    const float penalty = sampling.repetition_penalty();
+    if (!(penalty > 0.0f && std::isfinite(penalty))) {
+      return BadField("sampling.repetition_penalty", "is {}, it must be positive and finite",
+                      penalty);
+    }
+    if (penalty != 1.0f) return NotBuilt("sampling.repetition_penalty", "penalties");
+  }
+  const std::pair<const char*, float> additive[] = {
+      {"sampling.presence_penalty", sampling.presence_penalty()},
+      {"sampling.frequency_penalty", sampling.frequency_penalty()}};
+  for (const auto& [field, penalty] : additive) {
+    TLM_RETURN_IF_ERROR(CheckRange(field, penalty, -2.0f, 2.0f));
+    if (penalty != 0.0f) return NotBuilt(field, "penalties");
+  }
+  if (!sampling.logit_bias().empty()) return NotBuilt("sampling.logit_bias", "logit biases");
+  if (!sampling.allowed_token_ids().empty()) {
+    return NotBuilt("sampling.allowed_token_ids", "sets of allowed tokens");
+  }
+  if (!sampling.banned_token_ids().empty()) {
+    return NotBuilt("sampling.banned_token_ids", "sets of banned tokens");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
+                                               const ServedModel& model,
+                                               const RandomSource& random) {
+  TLM_RETURN_IF_ERROR(CheckBuilt(sampling));
+  SamplingParams params = model.default_sampling;
+  if (sampling.has_temperature()) {
+    params.temperature = sampling.temperature();
+    if (!(params.temperature >= 0.0f && std::isfinite(params.temperature))) {
+      return BadField("sampling.temperature", "is {}, it must be finite and not negative",
+                      params.temperature);
+    }
+  }
+  if (sampling.has_top_k()) params.top_k = sampling.top_k();
+  if (sampling.has_top_p()) {
+    params.top_p = sampling.top_p();
+    if (!(params.top_p > 0.0f && params.top_p <= 1.0f)) {
+      return BadField("sampling.top_p", "is {}, the range is (0, 1]", params.top_p);
+    }
+  }
+  if (sampling.has_min_p()) {
+    params.min_p = sampling.min_p();
+    TLM_RETURN_IF_ERROR(CheckRange("sampling.min_p", params.min_p, 0.0f, 1.0f));
+  }
+  if (sampling.has_num_sequences()) {
+    if (sampling.num_sequences() == 0) {
+      return BadField("sampling.num_sequences", "is 0, it must be at least 1");
+    }
+    if (sampling.num_sequences() > model.limits.max_num_sequences) {
+      return NotBuilt("sampling.num_sequences", "more than one output of a request");
+    }
+  }
+  params.seed = sampling.has_seed() ? sampling.seed() : random();
+  return params;
+}
+
+absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stopping,
+                                             const ServedModel& model) {
+  const RequestLimits& limits = model.limits;
+  StopCriteria stop;
+  // Unset: the context ends it.
+  stop.max_new_tokens = limits.max_context_tokens;
+  if (stopping.has_max_new_tokens()) {
+    stop.max_new_tokens = stopping.max_new_tokens();
+    if (stop.max_new_tokens == 0) {
+      return BadField("stopping.max_new_tokens", "is 0, it must be at least 1");
+    }
+  }
+  stop.min_new_tokens = stopping.min_new_tokens();
+  if (stop.min_new_tokens > stop.max_new_tokens) {
+    return BadField("stopping.min_new_tokens", "is {}, at most {} tokens will be generated",
+                    stop.min_new_tokens, stop.max_new_tokens);
+  }
+  TLM_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_token_ids_size(),
+                                 limits.max_stop_token_ids));
+  TLM_ASSIGN_OR_RETURN(stop.stop_token_ids,
+                       TokenIdsOf(stopping.stop_token_ids(), model, "stopping.stop_token_ids"));
+  if (!stopping.ignore_eos()) {
+    stop.eos_token_ids.assign(model.config.eos_token_ids.begin(), model.config.eos_token_ids.end());
+  }
+  return stop;
+}
+
+absl::Status CheckStopStrings(const v1::StoppingCriteria& stopping, const ServedModel& model) {
+  const RequestLimits& limits = model.limits;
+  TLM_RETURN_IF_ERROR(
+      CheckCount("stopping.stop_strings", stopping.stop_strings_size(), limits.max_stop_strings));
+  for (int i = 0; i < stopping.stop_strings_size(); ++i) {
+    const std::string field = fmt::format("stopping.stop_strings[{}]", i);
+    const size_t bytes = stopping.stop_strings(i).size();
+    if (bytes == 0) return BadField(field, "is empty");
+    if (static_cast<int64_t>(bytes) > limits.max_stop_string_bytes) {
+      return BadField(field, "is {} bytes long, the limit is {}", bytes,
+                      limits.max_stop_string_bytes);
+    }
+  }
+  if (stopping.stop_strings().empty()) return absl::OkStatus();
+  return RequireTokenizer(model, "stopping.stop_strings", "stop by stopping.stop_token_ids");
+}
+
+absl::StatusOr<ScoreRequest> ConvertScore(const v1::OutputOptions& output,
+                                          const ServedModel& model) {
+  ScoreRequest score;
+  TLM_RETURN_IF_ERROR(CheckRange<int64_t>("output.top_logprobs", output.top_logprobs(), 0,
+                                          model.limits.max_top_logprobs));
+  score.top = output.top_logprobs();
+  score.logprob = output.has_logprobs() ? output.logprobs() : score.top > 0;
+  if (output.prompt_logprobs()) {
+    return NotBuilt("output.prompt_logprobs", "log-probabilities of the prompt");
+  }
+  if (output.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED) {
+    return NotBuilt("output.logprobs_mode", "LOGPROBS_MODE_PROCESSED");
+  }
+  if (!v1::LogprobsMode_IsValid(output.logprobs_mode())) {
+    return BadField("output.logprobs_mode", "is {}, which is no LogprobsMode",
+                    static_cast<int>(output.logprobs_mode()));
+  }
+  return score;
+}
+
+absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
+                                         const v1::StoppingCriteria& stopping,
+                                         const ScoreRequest& score, const ServedModel& model) {
+  OutputPlan plan;
+  plan.text = output.has_text() ? output.text() : model.tokenizer != nullptr;
+  if (plan.text) {
+    TLM_RETURN_IF_ERROR(RequireTokenizer(model, "output.text", "read output.token_ids"));
+  }
+  plan.token_infos =
+      output.token_ids() || score.logprob || score.top > 0 || model.tokenizer == nullptr;
+  plan.min_chunk_tokens = std::max<int64_t>(output.min_chunk_tokens(), 1);
+  plan.final_only = output.final_only();
+  plan.timing = output.timing();
+  plan.resource_usage = output.resource_usage();
+  TLM_RETURN_IF_ERROR(CheckStopStrings(stopping, model));
+  plan.include_stop = stopping.include_stop_in_output();
+  plan.min_new_tokens = stopping.min_new_tokens();
+  plan.stop_strings.assign(stopping.stop_strings().begin(), stopping.stop_strings().end());
+  return plan;
+}
+
+absl::StatusOr<int32_t> ConvertScheduling(const v1::SchedulingOptions& scheduling) {
+  if (scheduling.has_soft_time_limit()) {
+    return NotBuilt("scheduling.soft_time_limit", "soft time limits");
+  }
+  TLM_RETURN_IF_ERROR(
+      CheckRange("scheduling.priority", scheduling.priority(), -kMaxPriority, kMaxPriority));
+  return scheduling.priority();
+}
+
+// There is no prefix cache yet: bypassing it and keeping salts apart hold of themselves.
+absl::Status CheckCache(const v1::CacheOptions& cache, const RequestLimits& limits) {
+  if (static_cast<int64_t>(cache.cache_salt().size()) > limits.max_cache_salt_bytes) {
+    return BadField("cache.cache_salt", "is {} bytes long, the limit is {}",
+                    cache.cache_salt().size(), limits.max_cache_salt_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConstraint(const v1::GenerateRequest& request) {
+  constexpr char kWhat[] = "constrained output";
+  switch (request.constraint_case()) {
+    case v1::GenerateRequest::kJsonSchema:
+      return NotBuilt("json_schema", kWhat);
+    case v1::GenerateRequest::kRegex:
+      return NotBuilt("regex", kWhat);
+    case v1::GenerateRequest::kGrammar:
+      return NotBuilt("grammar", kWhat);
+    case v1::GenerateRequest::kChoices:
+      return NotBuilt("choices", kWhat);
+    case v1::GenerateRequest::kJsonObject:
+      return NotBuilt("json_object", kWhat);
+    case v1::GenerateRequest::CONSTRAINT_NOT_SET:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& request,
+                                                  const ServedModel& model) {
+  switch (request.input_case()) {
+    case v1::GenerateRequest::kPrompt: {
+      TLM_RETURN_IF_ERROR(RequireTokenizer(model, "prompt", "send prompt_token_ids"));
+      std::optional<bool> special;
+      if (request.has_add_special_tokens()) special = request.add_special_tokens();
+      return TokenizeText(request.prompt(), special, model, "prompt");
+    }
+    case v1::GenerateRequest::kPromptTokenIds:
+      return TokenIdsOf(request.prompt_token_ids().ids(), model, "prompt_token_ids.ids");
+    case v1::GenerateRequest::kChat:
+      return NotBuilt("chat", "chat templates");
+    case v1::GenerateRequest::INPUT_NOT_SET:
+      break;
+  }
+  return BadField("input", "is missing: one of prompt and prompt_token_ids is required");
+}
+
+absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& request,
+                                                   const ServedModel& model) {
+  const char* field = request.has_prompt() ? "prompt" : "prompt_token_ids.ids";
+  TLM_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, ConvertInput(request, model));
+  if (prompt.empty()) return BadField(field, "is empty: a prompt needs at least one token");
+  if (request.has_truncate_prompt_tokens()) {
+    const size_t keep = request.truncate_prompt_tokens();
+    if (keep == 0) return BadField("truncate_prompt_tokens", "is 0, it must be at least 1");
+    if (prompt.size() > keep) {
+      prompt.erase(prompt.begin(), prompt.end() - static_cast<int64_t>(keep));
+    }
+  }
+  const int64_t limit = model.limits.max_prompt_tokens();
+  if (static_cast<int64_t>(prompt.size()) > limit) {
+    return BadField(field, "has {} tokens, the limit is {} (a context of {} tokens)", prompt.size(),
+                    limit, model.limits.max_context_tokens);
+  }
+  return prompt;
+}
+
+}  // namespace
+
+absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
+                                             const ServedModel& model, const RandomSource& random) {
+  GenerateCall call;
+  TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
+  TLM_RETURN_IF_ERROR(CheckConstraint(request));
+  if (request.has_resume()) return NotBuilt("resume", "resuming an interrupted stream");
+  TLM_RETURN_IF_ERROR(CheckCache(request.cache(), model.limits));
+  TLM_ASSIGN_OR_RETURN(call.priority, ConvertScheduling(request.scheduling()));
+  TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model, random));
+  TLM_ASSIGN_OR_RETURN(call.work.stop, ConvertStopping(request.stopping(), model));
+  TLM_ASSIGN_OR_RETURN(call.work.score, ConvertScore(request.output(), model));
+  TLM_ASSIGN_OR_RETURN(call.output,
+                       ConvertOutput(request.output(), request.stopping(), call.work.score, model));
+  // Last: the only step whose cost grows with the request.
+  TLM_ASSIGN_OR_RETURN(call.prompt, ConvertPrompt(request, model));
+  return call;
+}
+
+}  // namespace tlm

@@ -1,0 +1,42 @@
+// The gRPC service tlm.v1.LanguageModel: which handler answers which call.
+#ifndef TLM_SERVER_RPC_LANGUAGE_MODEL_SERVICE_H_
+#define TLM_SERVER_RPC_LANGUAGE_MODEL_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "server/rpc/rpc_context.h"
+#include "tlm/v1/language_model.grpc.pb.h"
+
+namespace tlm {
+
+// Thread-safe: gRPC calls it from its threads. Calls that it has not built end with UNIMPLEMENTED.
+class LanguageModelService final : public v1::LanguageModel::CallbackService {
+ public:
+  // What `rpc` names outlives the service and its calls.
+  explicit LanguageModelService(const RpcContext& rpc) : rpc_(rpc) {}
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<v1::ForwardResponse>* Forward(
+      grpc::CallbackServerContext* context, const v1::ForwardRequest* request) override;
+  grpc::ServerUnaryReactor* ModelInfo(grpc::CallbackServerContext* context,
+                                      const v1::ModelInfoRequest* request,
+                                      v1::ModelInfoResponse* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+
+ private:
+  template <typename Request, typename Answer>
+  grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,
+                                  const Request& request, Answer answer);
+
+  const RpcContext rpc_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_LANGUAGE_MODEL_SERVICE_H_

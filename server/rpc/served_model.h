@@ -1,0 +1,57 @@
+// What is served, as plain data: everything the handlers need to know about the model.
+#ifndef TLM_SERVER_RPC_SERVED_MODEL_H_
+#define TLM_SERVER_RPC_SERVED_MODEL_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/config/model_config.h"
+#include "model/sampling/sampling_params.h"
+#include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/rpc/request_limits.h"
+
+namespace tlm {
+
+// One tensor of the checkpoint, without its data.
+struct TensorRecord {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+// Bytes on the device, by what they are for.
+struct ServedMemory {
+  std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
+  uint64_t kv_bytes_per_token = 0;
+  uint64_t kv_blocks = 0;
+  uint64_t activations = 0;
+  uint64_t logits = 0;
+  uint64_t runtime = 0;
+  uint64_t device_total = 0;
+};
+
+// Filled in once at start and read by every call afterwards.
+struct ServedModel {
+  std::string model_id;  // what requests may give as `model`
+  ModelConfig config;
+  const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
+  RequestLimits limits;
+  SamplingParams default_sampling;  // the seed has no default
+
+  std::string weights_sha256;    // hexadecimal
+  std::string tokenizer_sha256;  // empty without a tokenizer
+  std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
+  std::string server_version;
+  std::string backend;
+  std::string device_name;
+  std::vector<TensorRecord> tensors;  // by name
+  ServedMemory memory;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_SERVED_MODEL_H_

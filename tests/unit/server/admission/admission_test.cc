@@ -1,0 +1,138 @@
+#include "server/admission/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "model/base/error_details.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
+
+class AdmissionTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<Admission::Ticket> Admit(const std::string& id, int64_t tokens = 1) {
+    return admission_.Admit(id, tokens, absl::InfiniteFuture());
+  }
+
+  FakeClock clock_;
+  Admission admission_{{.max_calls = 2, .max_tokens = 100}, clock_};
+};
+
+TEST_F(AdmissionTest, RefusesWithRetryTimeWhileStarting) {
+  const absl::Status status = Admit("a").status();
+  EXPECT_THAT(status, StatusIs(kUnavailable, _));
+  EXPECT_EQ(ReasonOf(status), "STARTING");
+  EXPECT_TRUE(RetryAfterOf(status).has_value());
+}
+
+TEST_F(AdmissionTest, RefusesWithRetryTimeWhileDraining) {
+  admission_.Open();
+  admission_.Drain();
+  const absl::Status status = Admit("a").status();
+  EXPECT_THAT(status, StatusIs(kUnavailable, _));
+  EXPECT_EQ(ReasonOf(status), "DRAINING");
+  EXPECT_TRUE(RetryAfterOf(status).has_value());
+}
+
+TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {
+  admission_.Drain();
+  admission_.Open();
+  EXPECT_EQ(ReasonOf(Admit("a").status()), "DRAINING");
+}
+
+TEST_F(AdmissionTest, AdmitsAnIdAgainOnceItsTicketIsGone) {
+  admission_.Open();
+  std::optional<absl::StatusOr<Admission::Ticket>> first = Admit("a");
+  ASSERT_THAT(*first, IsOk());
+  const absl::Status duplicate = Admit("a").status();
+  EXPECT_THAT(duplicate, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("request_id")));
+  EXPECT_EQ(FieldOf(duplicate), "request_id");
+  first.reset();
+  EXPECT_THAT(Admit("a"), IsOk());
+}
+
+TEST_F(AdmissionTest, RefusesMoreCallsThanTheLimit) {
+  admission_.Open();
+  const auto a = Admit("a");
+  auto b = Admit("b");
+  const absl::Status third = Admit("c").status();
+  EXPECT_THAT(third, StatusIs(kExhausted, HasSubstr("the limit is 2")));
+  EXPECT_EQ(ReasonOf(third), "QUEUE_FULL");
+  EXPECT_TRUE(RetryAfterOf(third).has_value());
+  b = absl::CancelledError();
+  EXPECT_THAT(Admit("c"), IsOk());
+}
+
+TEST_F(AdmissionTest, RefusesMoreTokensThanTheLimit) {
+  admission_.Open();
+  auto a = Admit("a", 60);
+  const absl::Status refused = Admit("b", 41).status();
+  EXPECT_THAT(refused, StatusIs(kExhausted, HasSubstr("the limit of 100")));
+  EXPECT_EQ(ReasonOf(refused), "QUEUED_TOKENS");
+  EXPECT_THAT(Admit("b", 40), IsOk());
+  a = absl::CancelledError();
+  EXPECT_THAT(Admit("c", 100), IsOk());
+}
+
+TEST_F(AdmissionTest, RefusedCallsLeaveNothingBehind) {
+  admission_.Open();
+  { const auto refused = Admit("a", 101); }
+  EXPECT_EQ(admission_.active_calls(), 0);
+  EXPECT_THAT(Admit("a", 100), IsOk());
+}
+
+TEST_F(AdmissionTest, RefusesACallWhoseDeadlineHasPassed) {
+  admission_.Open();
+  clock_.Advance(absl::Seconds(10));
+  const absl::Status status = admission_.Admit("a", 1, clock_.Now()).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded, _));
+  EXPECT_EQ(ReasonOf(status), "EXPIRED_IN_QUEUE");
+  EXPECT_THAT(admission_.Admit("a", 1, clock_.Now() + absl::Nanoseconds(1)), IsOk());
+}
+
+TEST_F(AdmissionTest, MovedTicketsAreGivenBackOnce) {
+  admission_.Open();
+  {
+    Admission::Ticket outer;
+    {
+      Admission::Ticket inner = *Admit("a", 10);
+      outer = std::move(inner);
+    }
+    EXPECT_EQ(admission_.active_calls(), 1);
+    Admission::Ticket last(std::move(outer));
+    EXPECT_EQ(admission_.active_calls(), 1);
+  }
+  EXPECT_EQ(admission_.active_calls(), 0);
+  EXPECT_THAT(Admit("b", 100), IsOk());
+}
+
+TEST_F(AdmissionTest, WaitsUntilTheLastTicketIsBack) {
+  admission_.Open();
+  std::optional<Admission::Ticket> ticket = *Admit("a");
+  EXPECT_FALSE(admission_.WaitUntilEmpty(absl::Milliseconds(1)));
+  std::thread returner([&] { ticket.reset(); });
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+  returner.join();
+}
+
+TEST_F(AdmissionTest, InterruptEndsTheWait) {
+  admission_.Open();
+  const Admission::Ticket ticket = *Admit("a");
+  std::thread interrupter([&] { admission_.Interrupt(); });
+  EXPECT_FALSE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+  interrupter.join();
+}
+
+}  // namespace
+}  // namespace tlm

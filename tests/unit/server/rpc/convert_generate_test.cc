@@ -1,0 +1,393 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "model/base/error_details.h"
+#include "server/rpc/convert.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/test_model.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+uint64_t FixedRandom() { return 0x1234; }
+
+v1::GenerateRequest ValidRequest() {
+  v1::GenerateRequest request;
+  request.mutable_prompt_token_ids()->add_ids(1);
+  return request;
+}
+
+absl::StatusOr<GenerateCall> Convert(const v1::GenerateRequest& request) {
+  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
+  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
+  const absl::Status id = RequestIdOf(request.request_id(), *model, FixedRandom).status();
+  if (!id.ok()) return id;
+  return ConvertGenerate(request, *model, FixedRandom);
+}
+
+struct Case {
+  const char* name;
+  std::function<void(v1::GenerateRequest&)> change;
+  const char* field = "";  // at fault
+  absl::StatusCode code = kInvalid;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+// Shorthands for the tables below.
+using R = v1::GenerateRequest;
+v1::SamplingParams& Sampling(R& r) { return *r.mutable_sampling(); }
+v1::StoppingCriteria& Stopping(R& r) { return *r.mutable_stopping(); }
+v1::OutputOptions& Output(R& r) { return *r.mutable_output(); }
+void AddStop(R& r, std::string stop) { Stopping(r).add_stop_strings(std::move(stop)); }
+
+class AcceptedTest : public ::testing::TestWithParam<Case> {};
+TEST_P(AcceptedTest, Converts) {
+  v1::GenerateRequest request = ValidRequest();
+  GetParam().change(request);
+  EXPECT_THAT(Convert(request), IsOk());
+}
+INSTANTIATE_TEST_SUITE_P(
+    Fields, AcceptedTest,
+    ::testing::Values(
+        Case{"NothingSet", [](R&) {}},
+        Case{"GreedyTemperature", [](R& r) { Sampling(r).set_temperature(0.0f); }},
+        Case{"NegativeZeroTemperature", [](R& r) { Sampling(r).set_temperature(-0.0f); }},
+        Case{"TinyTemperature", [](R& r) { Sampling(r).set_temperature(1e-30f); }},
+        Case{"HugeTemperature", [](R& r) { Sampling(r).set_temperature(1e30f); }},
+        Case{"AnyTopK", [](R& r) { Sampling(r).set_top_k(~0u); }},
+        Case{"TopPOne", [](R& r) { Sampling(r).set_top_p(1.0f); }},
+        Case{"TinyTopP", [](R& r) { Sampling(r).set_top_p(1e-30f); }},
+        Case{"MinPZero", [](R& r) { Sampling(r).set_min_p(0.0f); }},
+        Case{"MinPOne", [](R& r) { Sampling(r).set_min_p(1.0f); }},
+        Case{"NeutralTypicalP", [](R& r) { Sampling(r).set_typical_p(1.0f); }},
+        Case{"NeutralRepetition", [](R& r) { Sampling(r).set_repetition_penalty(1.0f); }},
+        Case{"NeutralPresence", [](R& r) { Sampling(r).set_presence_penalty(0.0f); }},
+        Case{"NeutralFrequency", [](R& r) { Sampling(r).set_frequency_penalty(0.0f); }},
+        Case{"AnySeed", [](R& r) { Sampling(r).set_seed(~uint64_t{0}); }},
+        Case{"OneSequence", [](R& r) { Sampling(r).set_num_sequences(1); }},
+        Case{"MaxNewBeyondTheContext", [](R& r) { Stopping(r).set_max_new_tokens(~0u); }},
+        Case{"MinNewEqualsMaxNew",
+             [](R& r) {
+               Stopping(r).set_max_new_tokens(5);
+               Stopping(r).set_min_new_tokens(5);
+             }},
+        Case{"SixteenStopStrings",
+             [](R& r) {
+               for (int i = 0; i < 16; ++i) AddStop(r, "x");
+             }},
+        Case{"LongestStopString",
+             [](R& r) { AddStop(r, std::string(1024, 'x')); }},
+        Case{"MostStopIds",
+             [](R& r) {
+               for (int i = 0; i < 256; ++i) Stopping(r).add_stop_token_ids(299);
+             }},
+        Case{"MostTopLogprobs", [](R& r) { Output(r).set_top_logprobs(20); }},
+        Case{"RawLogprobs", [](R& r) { Output(r).set_logprobs_mode(v1::LOGPROBS_MODE_RAW); }},
+        Case{"OwnModelName", [](R& r) { r.set_model("tiny"); }},
+        Case{"LongestRequestId", [](R& r) { r.set_request_id(std::string(128, '~')); }},
+        Case{"RequestIdWithSpaces", [](R& r) { r.set_request_id("my request \"1\""); }},
+        Case{"LongestCacheSalt",
+             [](R& r) { r.mutable_cache()->set_cache_salt(std::string(256, 's')); }},
+        Case{"BypassOfThePrefixCache",
+             [](R& r) { r.mutable_cache()->set_bypass_prefix_cache(true); }},
+        Case{"LowestPriority", [](R& r) { r.mutable_scheduling()->set_priority(-100); }},
+        Case{"LongestPrompt",
+             [](R& r) {
+               r.mutable_prompt_token_ids()->mutable_ids()->Resize(63, 2);
+             }},
+        Case{"LargestTokenId", [](R& r) { r.mutable_prompt_token_ids()->add_ids(299); }},
+        Case{"TruncatedPrompt",
+             [](R& r) {
+               r.mutable_prompt_token_ids()->mutable_ids()->Resize(1000, 2);
+               r.set_truncate_prompt_tokens(63);
+             }},
+        Case{"Text", [](R& r) { r.set_prompt("hello"); }},
+        // A beginning-of-sequence token makes it a prompt.
+        Case{"EmptyTextWithSpecialTokens", [](R& r) { r.set_prompt(""); }}),
+    CaseName);
+
+class RefusedTest : public ::testing::TestWithParam<Case> {};
+TEST_P(RefusedTest, NamesTheFieldInMessageAndDetail) {
+  v1::GenerateRequest request = ValidRequest();
+  GetParam().change(request);
+  const absl::Status status = Convert(request).status();
+  EXPECT_THAT(status, StatusIs(GetParam().code, HasSubstr(GetParam().field)));
+  EXPECT_EQ(FieldOf(status), GetParam().field);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Sampling, RefusedTest,
+    ::testing::Values(
+        Case{"NegativeTemperature", [](R& r) { Sampling(r).set_temperature(-1.0f); },
+             "sampling.temperature"},
+        Case{"NegativeTinyTemperature", [](R& r) { Sampling(r).set_temperature(-1e-30f); },
+             "sampling.temperature"},
+        Case{"NanTemperature", [](R& r) { Sampling(r).set_temperature(kNan); },
+             "sampling.temperature"},
+        Case{"InfiniteTemperature", [](R& r) { Sampling(r).set_temperature(kInfinity); },
+             "sampling.temperature"},
+        Case{"TopPZero", [](R& r) { Sampling(r).set_top_p(0.0f); }, "sampling.top_p"},
+        Case{"TopPAboveOne", [](R& r) { Sampling(r).set_top_p(1.001f); }, "sampling.top_p"},
+        Case{"NegativeTopP", [](R& r) { Sampling(r).set_top_p(-0.1f); }, "sampling.top_p"},
+        Case{"NanTopP", [](R& r) { Sampling(r).set_top_p(kNan); }, "sampling.top_p"},
+        Case{"NegativeMinP", [](R& r) { Sampling(r).set_min_p(-0.1f); }, "sampling.min_p"},
+        Case{"MinPAboveOne", [](R& r) { Sampling(r).set_min_p(1.1f); }, "sampling.min_p"},
+        Case{"NanMinP", [](R& r) { Sampling(r).set_min_p(kNan); }, "sampling.min_p"},
+        Case{"TypicalPZero", [](R& r) { Sampling(r).set_typical_p(0.0f); }, "sampling.typical_p"},
+        Case{"NanTypicalP", [](R& r) { Sampling(r).set_typical_p(kNan); }, "sampling.typical_p"},
+        Case{"TypicalP", [](R& r) { Sampling(r).set_typical_p(0.5f); }, "sampling.typical_p",
+             kUnimplemented},
+        Case{"RepetitionPenaltyZero", [](R& r) { Sampling(r).set_repetition_penalty(0.0f); },
+             "sampling.repetition_penalty"},
+        Case{"InfiniteRepetitionPenalty",
+             [](R& r) { Sampling(r).set_repetition_penalty(kInfinity); },
+             "sampling.repetition_penalty"},
+        Case{"RepetitionPenalty", [](R& r) { Sampling(r).set_repetition_penalty(1.1f); },
+             "sampling.repetition_penalty", kUnimplemented},
+        Case{"PresencePenaltyTooHigh", [](R& r) { Sampling(r).set_presence_penalty(2.5f); },
+             "sampling.presence_penalty"},
+        Case{"PresencePenalty", [](R& r) { Sampling(r).set_presence_penalty(1.0f); },
+             "sampling.presence_penalty", kUnimplemented},
+        Case{"NanFrequencyPenalty", [](R& r) { Sampling(r).set_frequency_penalty(kNan); },
+             "sampling.frequency_penalty"},
+        Case{"FrequencyPenalty", [](R& r) { Sampling(r).set_frequency_penalty(-1.0f); },
+             "sampling.frequency_penalty", kUnimplemented},
+        Case{"ZeroSequences", [](R& r) { Sampling(r).set_num_sequences(0); },
+             "sampling.num_sequences"},
+        Case{"SeveralSequences", [](R& r) { Sampling(r).set_num_sequences(2); },
+             "sampling.num_sequences", kUnimplemented},
+        Case{"LogitBias", [](R& r) { (*Sampling(r).mutable_logit_bias())[1] = 1.0f; },
+             "sampling.logit_bias", kUnimplemented},
+        Case{"AllowedIds", [](R& r) { Sampling(r).add_allowed_token_ids(1); },
+             "sampling.allowed_token_ids", kUnimplemented},
+        Case{"BannedIds", [](R& r) { Sampling(r).add_banned_token_ids(1); },
+             "sampling.banned_token_ids", kUnimplemented}),
+    CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    StoppingAndOutput, RefusedTest,
+    ::testing::Values(
+        Case{"NoNewTokens", [](R& r) { Stopping(r).set_max_new_tokens(0); },
+             "stopping.max_new_tokens"},
+        Case{"MinNewAboveMaxNew",
+             [](R& r) {
+               Stopping(r).set_max_new_tokens(5);
+               Stopping(r).set_min_new_tokens(6);
+             },
+             "stopping.min_new_tokens"},
+        Case{"MinNewAboveTheContext", [](R& r) { Stopping(r).set_min_new_tokens(65); },
+             "stopping.min_new_tokens"},
+        Case{"TooManyStopStrings",
+             [](R& r) {
+               for (int i = 0; i < 17; ++i) AddStop(r, "x");
+             },
+             "stopping.stop_strings"},
+        Case{"EmptyStopString",
+             [](R& r) {
+               AddStop(r, "x");
+               AddStop(r, "");
+             },
+             "stopping.stop_strings[1]"},
+        Case{"StopStringTooLong", [](R& r) { AddStop(r, std::string(1025, 'x')); },
+             "stopping.stop_strings[0]"},
+        Case{"TooManyStopIds",
+             [](R& r) {
+               for (int i = 0; i < 257; ++i) Stopping(r).add_stop_token_ids(1);
+             },
+             "stopping.stop_token_ids"},
+        Case{"StopIdOutOfRange",
+             [](R& r) {
+               Stopping(r).add_stop_token_ids(1);
+               Stopping(r).add_stop_token_ids(300);
+             },
+             "stopping.stop_token_ids[1]"},
+        Case{"TooManyTopLogprobs", [](R& r) { Output(r).set_top_logprobs(21); },
+             "output.top_logprobs"},
+        Case{"PromptLogprobs", [](R& r) { Output(r).set_prompt_logprobs(true); },
+             "output.prompt_logprobs", kUnimplemented},
+        Case{"ProcessedLogprobs",
+             [](R& r) { Output(r).set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED); },
+             "output.logprobs_mode", kUnimplemented},
+        Case{"UnknownLogprobsMode",
+             [](R& r) { Output(r).set_logprobs_mode(static_cast<v1::LogprobsMode>(77)); },
+             "output.logprobs_mode"}),
+    CaseName);
+INSTANTIATE_TEST_SUITE_P(
+    Request, RefusedTest,
+    ::testing::Values(
+        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", absl::StatusCode::kNotFound},
+        Case{"RequestIdTooLong", [](R& r) { r.set_request_id(std::string(129, 'x')); },
+             "request_id"},
+        Case{"RequestIdWithLineFeed", [](R& r) { r.set_request_id("a\nb"); }, "request_id"},
+        Case{"RequestIdNotAscii", [](R& r) { r.set_request_id("\xc3\xa9"); }, "request_id"},
+        Case{"NoInput", [](R& r) { r.clear_input(); }, "input"},
+        Case{"EmptyPromptIds", [](R& r) { r.mutable_prompt_token_ids()->clear_ids(); },
+             "prompt_token_ids.ids"},
+        Case{"EmptyTextWithoutSpecialTokens",
+             [](R& r) {
+               r.set_prompt("");
+               r.set_add_special_tokens(false);
+             },
+             "prompt"},
+        Case{"TextTooLong", [](R& r) { r.set_prompt(std::string((1 << 20) + 1, 'x')); }, "prompt"},
+        Case{"TextOfTooManyTokens", [](R& r) { r.set_prompt(std::string(63, 'x')); }, "prompt"},
+        Case{"PromptTooLong",
+             [](R& r) { r.mutable_prompt_token_ids()->mutable_ids()->Resize(64, 2); },
+             "prompt_token_ids.ids"},
+        Case{"PromptIdOutOfRange", [](R& r) { r.mutable_prompt_token_ids()->add_ids(300); },
+             "prompt_token_ids.ids[1]"},
+        Case{"PromptIdAbove31Bits", [](R& r) { r.mutable_prompt_token_ids()->add_ids(~0u); },
+             "prompt_token_ids.ids[1]"},
+        Case{"Chat", [](R& r) { r.mutable_chat(); }, "chat", kUnimplemented},
+        Case{"CacheSaltTooLong",
+             [](R& r) { r.mutable_cache()->set_cache_salt(std::string(257, 's')); },
+             "cache.cache_salt"},
+        Case{"PriorityTooHigh", [](R& r) { r.mutable_scheduling()->set_priority(101); },
+             "scheduling.priority"},
+        Case{"SoftTimeLimit",
+             [](R& r) { r.mutable_scheduling()->mutable_soft_time_limit()->set_seconds(1); },
+             "scheduling.soft_time_limit", kUnimplemented},
+        Case{"JsonSchema", [](R& r) { r.set_json_schema("{}"); }, "json_schema", kUnimplemented},
+        Case{"Regex", [](R& r) { r.set_regex("a"); }, "regex", kUnimplemented},
+        Case{"Grammar", [](R& r) { r.set_grammar("a"); }, "grammar", kUnimplemented},
+        Case{"Choices", [](R& r) { r.mutable_choices(); }, "choices", kUnimplemented},
+        Case{"JsonObject", [](R& r) { r.set_json_object(true); }, "json_object", kUnimplemented},
+        Case{"Resume", [](R& r) { r.mutable_resume(); }, "resume", kUnimplemented},
+        Case{"TruncateToNothing", [](R& r) { r.set_truncate_prompt_tokens(0); },
+             "truncate_prompt_tokens"},
+        Case{"TruncatedButStillTooLong",
+             [](R& r) {
+               r.mutable_prompt_token_ids()->mutable_ids()->Resize(100, 2);
+               r.set_truncate_prompt_tokens(64);
+             },
+             "prompt_token_ids.ids"}),
+    CaseName);
+
+TEST(ConvertGenerateTest, TooLongAPromptNamesCountAndLimit) {
+  v1::GenerateRequest request;
+  request.mutable_prompt_token_ids()->mutable_ids()->Resize(100, 2);
+  EXPECT_THAT(Convert(request),
+              StatusIs(kInvalid, AllOf(HasSubstr("100 tokens"), HasSubstr("the limit is 63"))));
+}
+
+TEST(RequestIdTest, IsTheOneGivenOrMadeUp) {
+  const ServedModel model = MakeServedModel(nullptr);
+  EXPECT_EQ(*RequestIdOf("mine", model, FixedRandom), "mine");
+  EXPECT_EQ(*RequestIdOf("", model, FixedRandom), "0000000000001234");
+}
+
+TEST(ConvertGenerateTest, UnsetMeansTheServersDefaults) {
+  const absl::StatusOr<GenerateCall> call = Convert(ValidRequest());
+  ASSERT_THAT(call, IsOk());
+  EXPECT_EQ(call->work.sampling.temperature, 1.0f);
+  EXPECT_EQ(call->work.sampling.top_p, 1.0f);
+  EXPECT_EQ(call->work.sampling.seed, 0x1234u);
+  EXPECT_EQ(call->work.stop.max_new_tokens, 64);
+  EXPECT_THAT(call->work.stop.eos_token_ids, ElementsAre(kEosId));
+  EXPECT_FALSE(call->work.score.logprob);
+  EXPECT_TRUE(call->output.text);
+  EXPECT_FALSE(call->output.token_infos);
+  EXPECT_EQ(call->output.min_chunk_tokens, 1);
+}
+
+TEST(ConvertGenerateTest, ASetZeroIsAZero) {
+  v1::GenerateRequest request = ValidRequest();
+  Sampling(request).set_temperature(0.0f);
+  Sampling(request).set_seed(0);
+  Output(request).set_text(false);
+  Output(request).set_top_logprobs(2);
+  Output(request).set_logprobs(false);
+  const absl::StatusOr<GenerateCall> call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_EQ(call->work.sampling.temperature, 0.0f);
+  EXPECT_EQ(call->work.sampling.seed, 0u);
+  EXPECT_FALSE(call->output.text);
+  EXPECT_FALSE(call->work.score.logprob);
+  EXPECT_EQ(call->work.score.top, 2u);
+  EXPECT_TRUE(call->output.token_infos);
+}
+
+TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {
+  v1::GenerateRequest request = ValidRequest();
+  Output(request).set_top_logprobs(1);
+  const absl::StatusOr<GenerateCall> call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_TRUE(call->work.score.logprob);
+}
+
+TEST(ConvertGenerateTest, IgnoreEosLeavesNoEosIds) {
+  v1::GenerateRequest request = ValidRequest();
+  Stopping(request).set_ignore_eos(true);
+  const absl::StatusOr<GenerateCall> call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_THAT(call->work.stop.eos_token_ids, IsEmpty());
+}
+
+TEST(ConvertGenerateTest, TextIsTokenizedWithSpecialTokensUnlessToldOtherwise) {
+  v1::GenerateRequest request;
+  request.set_prompt("hi");
+  EXPECT_THAT(Convert(request)->prompt, ElementsAre(kBosId, 'h', 'i'));
+  request.set_add_special_tokens(false);
+  EXPECT_THAT(Convert(request)->prompt, ElementsAre('h', 'i'));
+}
+
+TEST(ConvertGenerateTest, TruncationKeepsTheLastTokens) {
+  v1::GenerateRequest request;
+  for (const uint32_t id : {1, 2, 3, 4}) request.mutable_prompt_token_ids()->add_ids(id);
+  request.set_truncate_prompt_tokens(2);
+  EXPECT_THAT(Convert(request)->prompt, ElementsAre(3, 4));
+}
+
+class NoTokenizerTest : public ::testing::Test {
+ protected:
+  absl::Status Refusal(const v1::GenerateRequest& request) {
+    return ConvertGenerate(request, model_, FixedRandom).status();
+  }
+  const ServedModel model_ = MakeServedModel(nullptr);
+};
+
+TEST_F(NoTokenizerTest, TextInIsRefusedAndSaysWhatToSend) {
+  v1::GenerateRequest request;
+  request.set_prompt("hi");
+  EXPECT_THAT(Refusal(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("send prompt_token_ids")));
+}
+
+TEST_F(NoTokenizerTest, TextOutIsRefused) {
+  v1::GenerateRequest request = ValidRequest();
+  Output(request).set_text(true);
+  EXPECT_EQ(FieldOf(Refusal(request)), "output.text");
+}
+
+TEST_F(NoTokenizerTest, StopStringsAreRefused) {
+  v1::GenerateRequest request = ValidRequest();
+  AddStop(request, "x");
+  EXPECT_THAT(Refusal(request), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+}
+
+TEST_F(NoTokenizerTest, UnsetTextMeansTokenIds) {
+  const absl::StatusOr<GenerateCall> call = ConvertGenerate(ValidRequest(), model_, FixedRandom);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_FALSE(call->output.text);
+  EXPECT_TRUE(call->output.token_infos);
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,68 @@
+// The LanguageModel service in this process, on a fake engine.
+#ifndef TLM_TESTS_UNIT_SERVER_RPC_RPC_FIXTURE_H_
+#define TLM_TESTS_UNIT_SERVER_RPC_RPC_FIXTURE_H_
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "server/observe/log.h"
+#include "server/rpc/language_model_service.h"
+#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/fake_engine.h"
+#include "tests/unit/server/rpc/test_model.h"
+
+namespace tlm {
+
+class RpcTest : public ::testing::Test {
+ protected:
+  explicit RpcTest(bool with_tokenizer = true, int64_t max_context = 64)
+      : tokenizer_(with_tokenizer ? MakeByteTokenizer() : nullptr),
+        model_(MakeServedModel(tokenizer_.get())) {
+    model_.limits.max_context_tokens = max_context;
+    EXPECT_TRUE(SetUpLog("off").ok());
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    stub_ = v1::LanguageModel::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
+    admission_.Open();
+  }
+  ~RpcTest() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  // The detail of this type in a status, or an empty one.
+  template <typename Detail>
+  static Detail DetailOf(const grpc::Status& status) {
+    google::rpc::Status details;
+    details.ParseFromString(status.error_details());
+    Detail detail;
+    for (const auto& any : details.details()) {
+      if (any.Is<Detail>()) any.UnpackTo(&detail);
+    }
+    return detail;
+  }
+  static std::string ReasonIn(const grpc::Status& status) {
+    return DetailOf<google::rpc::ErrorInfo>(status).reason();
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  ServedModel model_;
+  FakeEngine engine_;
+  Admission admission_{AdmissionLimits(), *Clock::Real()};
+  std::atomic<uint64_t> random_{100};
+  LanguageModelService service_{
+      RpcContext{model_, engine_, admission_, *Clock::Real(), [this] { return random_++; }}};
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::LanguageModel::Stub> stub_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_SERVER_RPC_RPC_FIXTURE_H_

@@ -1,0 +1,40 @@
+// A small served model for tests of the rpc layer: no weights, only what the handlers look at.
+#ifndef TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
+#define TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
+
+#include "server/rpc/served_model.h"
+
+namespace tlm {
+
+inline constexpr uint64_t kStepWeightBytes = 1024;
+
+inline ServedModel MakeServedModel(const Tokenizer* tokenizer) {
+  ServedModel model;
+  model.model_id = "tiny";
+  model.tokenizer = tokenizer;
+  model.config.model_type = "llama";
+  model.config.architecture = "LlamaForCausalLM";
+  model.config.vocab_size = 300;
+  model.config.context_length = 64;
+  model.config.d_model = 8;
+  model.config.num_layers = 1;
+  model.config.num_heads = 2;
+  model.config.num_kv_heads = 1;
+  model.config.head_dim = 4;
+  model.config.d_ff = 16;
+  model.config.rope_theta = 10000.0;
+  model.config.eos_token_ids = {256};
+  model.limits.max_context_tokens = 64;
+  model.limits.max_running_requests = 4;
+  model.limits.max_batch_tokens = 16;
+  model.limits.max_queued_requests = 8;
+  model.limits.max_queued_tokens = 512;
+  model.fingerprint = "f00d";
+  // The embedding, 300 x 8 in bf16, is looked up and not read.
+  model.memory.weights = {{DType::kBF16, 300 * 8 * 2 + 1000}, {DType::kF32, 24}};
+  return model;
+}
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_

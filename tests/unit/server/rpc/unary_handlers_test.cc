@@ -1,0 +1,132 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+
+class UnaryHandlersTest : public RpcTest {
+ protected:
+  grpc::ClientContext context_;
+};
+
+TEST_F(UnaryHandlersTest, TokenizeGivesIdsAndTheirBytes) {
+  v1::TokenizeRequest request;
+  request.set_text("h\xc3\xa9");
+  v1::TokenizeResponse response;
+  ASSERT_TRUE(stub_->Tokenize(&context_, request, &response).ok());
+  EXPECT_THAT(response.token_ids(), ElementsAre(kBosId, 'h', 0xc3, 0xa9));
+  EXPECT_THAT(response.token_bytes(), ElementsAre("<bos>", "h", "\xc3", "\xa9"));
+}
+
+TEST_F(UnaryHandlersTest, TokenizeLeavesSpecialTokensOutWhenTold) {
+  v1::TokenizeRequest request;
+  request.set_text("");
+  request.set_add_special_tokens(false);
+  v1::TokenizeResponse response;
+  ASSERT_TRUE(stub_->Tokenize(&context_, request, &response).ok());
+  EXPECT_EQ(response.token_ids_size(), 0);
+}
+
+TEST_F(UnaryHandlersTest, TokenizeRefusesAnAnswerThatFitsNoMessage) {
+  v1::TokenizeRequest request;
+  // Six bytes of answer a byte of text.
+  request.set_text(std::string((1 << 20), '\x7f'));
+  v1::TokenizeResponse response;
+  const grpc::Status status = stub_->Tokenize(&context_, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "MESSAGE_TOO_LARGE");
+}
+
+TEST_F(UnaryHandlersTest, DetokenizeGivesTextAndExactBytes) {
+  v1::DetokenizeRequest request;
+  for (const uint32_t id : {104, 0xc3, 257, 33}) request.add_token_ids(id);
+  v1::DetokenizeResponse response;
+  ASSERT_TRUE(stub_->Detokenize(&context_, request, &response).ok());
+  EXPECT_EQ(response.text(), "h\xef\xbf\xbd!");
+  EXPECT_EQ(response.bytes(), "h\xc3!");
+}
+
+TEST_F(UnaryHandlersTest, DetokenizeKeepsSpecialTokensWhenTold) {
+  v1::DetokenizeRequest request;
+  request.add_token_ids(kEosId);
+  request.set_skip_special_tokens(false);
+  v1::DetokenizeResponse response;
+  ASSERT_TRUE(stub_->Detokenize(&context_, request, &response).ok());
+  EXPECT_EQ(response.text(), "<eos>");
+}
+
+TEST_F(UnaryHandlersTest, DetokenizeRefusesAnAnswerThatFitsNoMessage) {
+  v1::DetokenizeRequest request;
+  request.mutable_token_ids()->Resize(1 << 20, kEosId);  // five bytes each
+  request.set_skip_special_tokens(false);
+  v1::DetokenizeResponse response;
+  const grpc::Status status = stub_->Detokenize(&context_, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "MESSAGE_TOO_LARGE");
+}
+
+TEST_F(UnaryHandlersTest, DetokenizeNamesAnIdOutOfRange) {
+  v1::DetokenizeRequest request;
+  request.add_token_ids(300);
+  v1::DetokenizeResponse response;
+  const grpc::Status status = stub_->Detokenize(&context_, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "token_ids[0]");
+}
+
+TEST_F(UnaryHandlersTest, ModelInfoReportsTheLimitsThatConvertChecks) {
+  v1::ModelInfoResponse response;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
+  EXPECT_EQ(response.identity().model_id(), "tiny");
+  EXPECT_EQ(response.architecture().vocab_size(), 300u);
+  EXPECT_EQ(response.architecture().rope().layout(), v1::ROPE_LAYOUT_HALF);
+  EXPECT_EQ(response.limits().max_prompt_tokens(), 63u);
+  EXPECT_EQ(response.limits().max_stop_strings(), 16u);
+  EXPECT_EQ(response.limits().max_top_logprobs(), 20u);
+  EXPECT_EQ(response.determinism().fingerprint(), "f00d");
+  EXPECT_FALSE(response.default_sampling().has_seed());
+  const v1::ParameterCounts& p = response.parameters();
+  EXPECT_GT(p.total(), 0u);
+  EXPECT_EQ(p.total(), p.embedding() + p.position_embedding() + p.lm_head() + p.attention().q() +
+                           p.attention().k() + p.attention().v() + p.attention().o() +
+                           p.ffn().gate() + p.ffn().up() + p.ffn().down() + p.norms() + p.biases());
+}
+
+TEST_F(UnaryHandlersTest, ModelInfoOfAnotherModelIsNotFound) {
+  v1::ModelInfoRequest request;
+  request.set_model("huge");
+  v1::ModelInfoResponse response;
+  EXPECT_EQ(stub_->ModelInfo(&context_, request, &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(UnaryHandlersTest, ScoreIsNotBuilt) {
+  v1::ScoreResponse response;
+  EXPECT_EQ(stub_->Score(&context_, v1::ScoreRequest(), &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+class UnaryWithoutTokenizerTest : public RpcTest {
+ protected:
+  UnaryWithoutTokenizerTest() : RpcTest(/*with_tokenizer=*/false) {}
+};
+
+TEST_F(UnaryWithoutTokenizerTest, TokenizeAndDetokenizeAreRefused) {
+  grpc::ClientContext first;
+  v1::TokenizeResponse ids;
+  EXPECT_EQ(stub_->Tokenize(&first, v1::TokenizeRequest(), &ids).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  grpc::ClientContext second;
+  v1::DetokenizeResponse text;
+  EXPECT_EQ(stub_->Detokenize(&second, v1::DetokenizeRequest(), &text).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+}  // namespace
+}  // namespace tlm
