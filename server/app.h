@@ -1,0 +1,48 @@
+// The whole server, put together: model, engine, admission, gRPC.
+#ifndef TLM_SERVER_APP_H_
+#define TLM_SERVER_APP_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/admission/admission.h"
+#include "server/batching/engine.h"
+#include "server/health_monitor.h"
+#include "server/model_loader.h"
+#include "server/options.h"
+#include "server/rpc/rpc_server.h"
+
+namespace tlm {
+
+// Serves from Start to Drain. Not thread-safe but for Hurry().
+class App {
+ public:
+  // Loads the model and starts everything, in the order of the members. When it returns the server
+  // accepts calls and its health is SERVING. Every error is one line that says what to change.
+  static absl::StatusOr<std::unique_ptr<App>> Start(const ServerOptions& options);
+  // Ends what is left, at once.
+  ~App();
+
+  int port() const { return server_->port(); }
+  const ServedModel& served() const { return loaded_.served; }
+
+  // NOT_SERVING, new calls are refused with UNAVAILABLE (reason DRAINING), calls that run may go on
+  // for `timeout`; then the rest ends with UNAVAILABLE. Returns when no call is left.
+  void Drain(absl::Duration timeout);
+  // Cuts a Drain short, present or future. From any thread; does not block.
+  void Hurry() { admission_.Interrupt(); }
+
+ private:
+  App(const ServerOptions& options, LoadedModel loaded);
+
+  LoadedModel loaded_;
+  Admission admission_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RpcServer> server_;
+  std::optional<HealthMonitor> monitor_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_APP_H_

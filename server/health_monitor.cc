@@ -1,0 +1,66 @@
+#include "server/health_monitor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+constexpr std::chrono::seconds kInterval(1);
+
+}  // namespace
+
+absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout) {
+  if (!stats.fault.ok()) return stats.fault;
+  const absl::Duration silent = now - stats.last_progress;
+  if (stats.busy && silent > stall_timeout) {
+    return Unavailable("no step finished for {}, the limit is {}", absl::FormatDuration(silent),
+                       absl::FormatDuration(stall_timeout));
+  }
+  return absl::OkStatus();
+}
+
+HealthMonitor::HealthMonitor(Engine& engine, RpcServer& server, Clock& clock,
+                             absl::Duration stall_timeout)
+    : engine_(engine), server_(server), clock_(clock), stall_timeout_(stall_timeout) {
+  server_.SetServing(true);
+  thread_ = std::thread([this] { Run(); });
+}
+
+HealthMonitor::~HealthMonitor() { Stop(); }
+
+void HealthMonitor::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_asked_.NotifyAll();
+  }
+  if (!thread_.joinable()) return;
+  thread_.join();
+  server_.SetServing(false);
+}
+
+void HealthMonitor::Run() {
+  bool serving = true;
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      if (!stopping_) stop_asked_.WaitFor(&mutex_, kInterval);
+      if (stopping_) return;
+    }
+    const absl::Status health = EngineHealth(engine_.Stats(), clock_.Now(), stall_timeout_);
+    if (health.ok() == serving) continue;
+    serving = health.ok();
+    server_.SetServing(serving);
+    if (serving) {
+      spdlog::info("health SERVING");
+    } else {
+      spdlog::error("health NOT_SERVING: {}", health.ToString());
+    }
+  }
+}
+
+}  // namespace tlm

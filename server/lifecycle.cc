@@ -1,0 +1,32 @@
+#include "server/lifecycle.h"
+
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "model/base/errors.h"
+#include "server/app.h"
+#include "server/observe/log.h"
+#include "server/port_file.h"
+#include "server/shutdown_signals.h"
+
+namespace tlm {
+
+absl::Status RunServer(const ServerOptions& options) {
+  ShutdownSignals signals;
+  spdlog::debug("starting: tlm-server {} model={}", TLM_VERSION, LogQuoted(options.model_dir));
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Start(options));
+  signals.ExpectShutdown();
+  TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(options.port_file, app->port()));
+  spdlog::info("serving {} on {}:{} ({}, context {} tokens, {} KV blocks)",
+               LogQuoted(app->served().model_id), options.host, app->port(),
+               app->served().device_name, app->served().limits.max_context_tokens,
+               app->served().memory.kv_blocks);
+  signals.WaitForFirst();
+  signals.OnSecond([&app] { app->Hurry(); });
+  app->Drain(options.drain_timeout);
+  signals.OnSecond([] {});
+  return absl::OkStatus();
+}
+
+}  // namespace tlm

@@ -1,0 +1,31 @@
+// tlm-server: serves a transformer language model over gRPC.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "server/lifecycle.h"
+#include "server/observe/log.h"
+#include "server/options.h"
+
+namespace {
+
+// One line, whatever a file or a flag had in it.
+int Fail(const absl::Status& status, int exit_status) {
+  std::string message(status.message());
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fprintf(stderr, "tlm-server: %s\n", message.c_str());
+  return exit_status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
+  if (!options.ok()) return Fail(options.status(), tlm::kExitUsage);
+  if (const absl::Status log = tlm::SetUpLog(options->log_level); !log.ok()) {
+    return Fail(log, tlm::kExitUsage);
+  }
+  const absl::Status status = tlm::RunServer(*options);
+  return status.ok() ? EXIT_SUCCESS : Fail(status, tlm::kExitFailure);
+}

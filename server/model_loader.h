@@ -1,0 +1,30 @@
+// From a model directory to a model that can be served.
+#ifndef TLM_SERVER_MODEL_LOADER_H_
+#define TLM_SERVER_MODEL_LOADER_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "model/ops/ops.h"
+#include "model/tokenizer/tokenizer.h"
+#include "model/transformer_lm/transformer_lm.h"
+#include "server/options.h"
+#include "server/rpc/served_model.h"
+
+namespace tlm {
+
+// Members in the order they need each other. Move-only.
+struct LoadedModel {
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<TransformerLM> model;
+  std::unique_ptr<Tokenizer> tokenizer;  // null: the directory has none
+  ServedModel served;                    // its tokenizer is the one above
+};
+
+// Reads the directory, checks everything in it, and takes all memory the model will use. Every
+// error is one line that names the file, the flag or the number at fault.
+absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_MODEL_LOADER_H_

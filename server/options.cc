@@ -1,0 +1,187 @@
+#include "server/options.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "model/base/errors.h"
+#include "server/byte_size.h"
+
+ABSL_FLAG(std::string, model, "",
+          "model directory: config.json, model.safetensors (or shards with their index), and "
+          "tokenizer.json where text is wanted. Required");
+ABSL_FLAG(std::string, host, "127.0.0.1",
+          "loopback address to listen on: 127.0.0.1, ::1 or localhost");
+ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
+ABSL_FLAG(std::string, port_file, "",
+          "file that gets the port number once the server serves and is removed when it ends; "
+          "empty = none");
+ABSL_FLAG(std::string, backend, "auto", "what computes: auto, cpu or cuda");
+ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
+ABSL_FLAG(int64_t, max_batch_tokens, 512,
+          "tokens computed in one step, prefill and decode together, 1 to 65536");
+ABSL_FLAG(int64_t, max_running_requests, 64, "sequences computed at once, 1 to 4096");
+ABSL_FLAG(int64_t, max_queued_requests, 1024, "requests that may wait, 1 to 1048576");
+ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens that may wait, 1 to 2^40");
+ABSL_FLAG(tlm::ByteSize, kv_cache_bytes, {},
+          "memory for keys and values, in bytes or as 512MiB, 8GiB; 0 = enough for "
+          "max_running_requests full contexts, at most a quarter of the memory");
+ABSL_FLAG(std::string, kv_cache_dtype, "float32",
+          "elements of keys and values: float32, or bfloat16 or float16 for half the memory at a "
+          "loss of precision");
+ABSL_FLAG(int64_t, max_context, 0,
+          "tokens of prompt and output together; 0 = as many as the model takes");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "how long running requests may go on after SIGTERM, as 30s or 2m");
+ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
+          "the server reports NOT_SERVING when a step takes longer than this, as 30s or 2m");
+ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
+
+namespace tlm {
+namespace {
+
+constexpr absl::string_view kProgram = "tlm-server";
+constexpr char kUsage[] =
+    "serves a transformer language model over gRPC.\n\n"
+    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n\n"
+    "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
+    "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
+    "command line is wrong.";
+
+// Abseil ends the process with status 1 for wrong flags and for the help alike, which scripts
+// cannot tell from a server that failed to start.
+std::atomic<bool> parsing{false};
+std::atomic<bool> help_asked{false};
+
+void ExitWithUsageStatus() {
+  if (!parsing) return;
+  std::cout.flush();
+  std::fflush(stdout);
+  std::_Exit(help_asked ? EXIT_SUCCESS : kExitUsage);
+}
+
+void ConfigureHelp() {
+  absl::SetProgramUsageMessage(kUsage);
+  absl::FlagsUsageConfig config;
+  // Abseil shows the flags of a source file under its name; ours read better under the program's.
+  config.normalize_filename = [](absl::string_view file) {
+    const bool ours = file.find("server/options.cc") != absl::string_view::npos;
+    return std::string(ours ? kProgram : file);
+  };
+  const auto ours = [](absl::string_view file) { return file == kProgram; };
+  config.contains_helpshort_flags = ours;
+  config.contains_help_flags = ours;
+  config.contains_helppackage_flags = ours;
+  config.version_string = [] { return std::string("tlm-server " TLM_VERSION "\n"); };
+  absl::SetFlagsUsageConfig(config);
+}
+
+std::vector<char*> ParseFlags(int argc, char** argv) {
+  ConfigureHelp();
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.substr(0, 6) == "--help" || argument.substr(0, 5) == "-help") help_asked = true;
+    if (argument == "--version" || argument == "-version") help_asked = true;
+  }
+  std::atexit(ExitWithUsageStatus);
+  parsing = true;
+  std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  parsing = false;
+  return positional;
+}
+
+absl::Status CheckRange(std::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("--{} is {}, the range is [{}, {}]", flag, value, low, high);
+}
+
+absl::Status CheckNotNegative(std::string_view flag, absl::Duration value) {
+  if (value >= absl::ZeroDuration()) return absl::OkStatus();
+  return InvalidArgument("--{} is {}, it must not be negative", flag, absl::FormatDuration(value));
+}
+
+// Without TLS, nothing may leave the machine.
+absl::Status CheckHost(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  if (host == "localhost") return absl::OkStatus();
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127) {
+    return absl::OkStatus();
+  }
+  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("--host is {}, only loopback addresses are served: there is no TLS yet",
+                         host);
+}
+
+absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
+  if (name == "auto") return BackendKind::kAuto;
+  if (name == "cpu") return BackendKind::kCpu;
+  if (name == "cuda") return BackendKind::kCuda;
+  return InvalidArgument("--backend is {}, it may be auto, cpu or cuda", name);
+}
+
+absl::StatusOr<DType> KvCacheDTypeFromName(const std::string& name) {
+  if (name == "float32") return DType::kF32;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16") return DType::kF16;
+  return InvalidArgument("--kv_cache_dtype is {}, it may be float32, bfloat16 or float16", name);
+}
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  if (options.model_dir.empty()) return InvalidArgument("--model=DIR is required");
+  TLM_RETURN_IF_ERROR(CheckHost(options.host));
+  TLM_RETURN_IF_ERROR(CheckRange("port", options.port, 0, 65535));
+  TLM_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 1024));
+  TLM_RETURN_IF_ERROR(CheckRange("max_batch_tokens", options.max_batch_tokens, 1, 65536));
+  TLM_RETURN_IF_ERROR(CheckRange("max_running_requests", options.max_running_requests, 1, 4096));
+  TLM_RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests, 1, 1 << 20));
+  TLM_RETURN_IF_ERROR(
+      CheckRange("max_queued_tokens", options.max_queued_tokens, 1, int64_t{1} << 40));
+  TLM_RETURN_IF_ERROR(CheckRange("max_context", options.max_context, 0, int64_t{1} << 24));
+  TLM_RETURN_IF_ERROR(CheckNotNegative("drain_timeout", options.drain_timeout));
+  return CheckNotNegative("stall_timeout", options.stall_timeout);
+}
+
+}  // namespace
+
+absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
+  const std::vector<char*> positional = ParseFlags(argc, argv);
+  if (positional.size() > 1) {
+    return InvalidArgument("unexpected argument '{}': flags are written --name=value",
+                           positional[1]);
+  }
+  ServerOptions options;
+  options.model_dir = absl::GetFlag(FLAGS_model);
+  options.host = absl::GetFlag(FLAGS_host);
+  options.port = absl::GetFlag(FLAGS_port);
+  options.port_file = absl::GetFlag(FLAGS_port_file);
+  TLM_ASSIGN_OR_RETURN(options.backend, BackendFromName(absl::GetFlag(FLAGS_backend)));
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.max_batch_tokens = absl::GetFlag(FLAGS_max_batch_tokens);
+  options.max_running_requests = absl::GetFlag(FLAGS_max_running_requests);
+  options.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
+  options.max_queued_tokens = absl::GetFlag(FLAGS_max_queued_tokens);
+  options.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes).bytes;
+  TLM_ASSIGN_OR_RETURN(options.kv_cache_dtype,
+                       KvCacheDTypeFromName(absl::GetFlag(FLAGS_kv_cache_dtype)));
+  options.max_context = absl::GetFlag(FLAGS_max_context);
+  options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  options.stall_timeout = absl::GetFlag(FLAGS_stall_timeout);
+  options.log_level = absl::GetFlag(FLAGS_log_level);
+  TLM_RETURN_IF_ERROR(CheckOptions(options));
+  return options;
+}
+
+}  // namespace tlm

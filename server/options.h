@@ -1,0 +1,46 @@
+// The command line of tlm-server. server/options.cc is the one source of flags, defaults and
+// ranges.
+#ifndef TLM_SERVER_OPTIONS_H_
+#define TLM_SERVER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/backend/backend.h"
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+struct ServerOptions {
+  std::string model_dir;
+  std::string host;
+  int port = 0;           // 0: any free one
+  std::string port_file;  // empty: none
+  BackendKind backend = BackendKind::kAuto;
+  int threads = 0;  // 0: all processors
+  int64_t max_batch_tokens = 0;
+  int64_t max_running_requests = 0;
+  int64_t max_queued_requests = 0;
+  int64_t max_queued_tokens = 0;
+  int64_t kv_cache_bytes = 0;  // 0: chosen by memory and load
+  DType kv_cache_dtype = DType::kF32;
+  int64_t max_context = 0;  // 0: the model's
+  absl::Duration drain_timeout;
+  absl::Duration stall_timeout;
+  std::string log_level;
+};
+
+// Exit statuses of the program.
+inline constexpr int kExitFailure = 1;  // could not start
+inline constexpr int kExitUsage = 2;    // the command line is wrong
+
+// Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
+// the process itself, after a line on stderr or the help, for --help and --version (status 0) and
+// for what Abseil refuses: an unknown flag, or a value that is not of the flag's type (kExitUsage).
+absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OPTIONS_H_

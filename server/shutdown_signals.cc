@@ -1,0 +1,86 @@
+#include "server/shutdown_signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "server/observe/log.h"
+
+namespace tlm {
+namespace {
+
+sigset_t TerminationSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+}  // namespace
+
+ShutdownSignals::ShutdownSignals() {
+  const sigset_t signals = TerminationSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A reader that went away is an error of its write, not a reason to die.
+  signal(SIGPIPE, SIG_IGN);
+  thread_ = std::thread([this] { Run(); });
+}
+
+ShutdownSignals::~ShutdownSignals() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+}
+
+void ShutdownSignals::ExpectShutdown() {
+  MutexLock lock(&mutex_);
+  expected_ = true;
+}
+
+void ShutdownSignals::WaitForFirst() {
+  MutexLock lock(&mutex_);
+  while (count_ == 0) arrived_.Wait(&mutex_);
+}
+
+void ShutdownSignals::OnSecond(std::function<void()> hurry) {
+  MutexLock lock(&mutex_);
+  if (count_ >= 2) {
+    hurry();
+  } else {
+    hurry_ = std::move(hurry);
+  }
+}
+
+void ShutdownSignals::Run() {
+  const sigset_t signals = TerminationSignals();
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    Count(signal);
+  }
+}
+
+void ShutdownSignals::Count(int signal) {
+  const std::string_view name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+  if (!expected_) {
+    spdlog::info("{} while starting: ending", name);
+    FlushLog();
+    std::_Exit(EXIT_SUCCESS);
+  }
+  ++count_;
+  spdlog::info("{} received", name);
+  arrived_.NotifyAll();
+  if (count_ == 2 && hurry_) hurry_();
+}
+
+}  // namespace tlm
