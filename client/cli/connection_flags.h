@@ -1,0 +1,27 @@
+// The flags of every command that talks to a server.
+#ifndef TLM_CLIENT_CLI_CONNECTION_FLAGS_H_
+#define TLM_CLIENT_CLI_CONNECTION_FLAGS_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/channel.h"
+
+namespace tlm::cli {
+
+std::span<const std::string_view> ConnectionFlagNames();
+
+// --target.
+std::string TargetFromFlags();
+// The flags about TLS, and the API key of --api_key_file or else of the environment's TLM_API_KEY.
+// NOT_FOUND when the file cannot be read.
+absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags();
+// --timeout; infinite if not given.
+absl::Duration TimeoutFromFlags();
+
+}  // namespace tlm::cli
+
+#endif  // TLM_CLIENT_CLI_CONNECTION_FLAGS_H_

@@ -1,0 +1,139 @@
+#include "client/cli/generate_output.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "client/cli/table.h"
+#include "client/cli/text.h"
+
+namespace tlm::cli {
+namespace {
+
+// `tokens` is any range of TokenInfo; `continued`: ids were printed before these.
+template <typename Tokens>
+std::string IdsOf(const Tokens& tokens, bool continued) {
+  std::string text;
+  for (const v1::TokenInfo& token : tokens) {
+    if (continued || !text.empty()) text += ',';
+    text += fmt::format("{}", token.id());
+  }
+  return text;
+}
+
+std::string Alternatives(const v1::TokenInfo& token) {
+  std::string text;
+  for (const v1::TopToken& top : token.top()) {
+    if (!text.empty()) text += "  ";
+    text += fmt::format("{}: {:.4f}", top.id(), top.logprob());
+  }
+  return text;
+}
+
+}  // namespace
+
+GenerateOutput::GenerateOutput(const GenerateOutputOptions& options, absl::Time now,
+                               Console* console)
+    : options_(options), console_(console), start_(now), last_token_(now) {}
+
+absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time now) {
+  const bool ids_before = streams() && !collector_.result().outputs[0].tokens.empty();
+  if (absl::Status status = collector_.Add(event); !status.ok()) return status;
+  if (!event.has_tokens()) return absl::OkStatus();
+  if (!first_token_) first_token_ = now;
+  last_token_ = now;
+  if (!streams()) return absl::OkStatus();
+  if (options_.ids) {
+    Write(IdsOf(event.tokens().tokens(), ids_before));
+  } else {
+    Write(event.tokens().text());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerateOutput::Finish() {
+  EndLine();
+  if (absl::Status status = collector_.CheckComplete(); !status.ok()) return status;
+  PrintOutputs();
+  console_->out.flush();
+  if (options_.stats) PrintStats();
+  return absl::OkStatus();
+}
+
+void GenerateOutput::Abandon() {
+  EndLine();
+  console_->out.flush();
+}
+
+void GenerateOutput::Write(const std::string& text) {
+  if (text.empty()) return;
+  console_->out << (console_->out_is_terminal ? Printable(text) : text) << std::flush;
+  at_line_start_ = text.back() == '\n';
+}
+
+void GenerateOutput::EndLine() {
+  if (!at_line_start_) console_->out << '\n';
+  at_line_start_ = true;
+}
+
+void GenerateOutput::PrintOutputs() {
+  const client::GenerateResult& result = collector_.result();
+  if (!result.prompt.empty()) PrintTokenTable(result.prompt, 0, console_->out);
+  for (size_t i = 0; i < result.outputs.size(); ++i) {
+    const client::Output& output = result.outputs[i];
+    if (!streams()) {
+      console_->out << fmt::format("--- output {}: {}\n", i, ReasonName(output.finished.reason()));
+      Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
+      EndLine();
+    } else if (!options_.ids && output.text.empty()) {
+      // A server without a tokenizer sends ids, asked or not.
+      Write(IdsOf(output.tokens, false));
+      EndLine();
+    }
+    if (options_.logprobs) {
+      PrintTokenTable(output.tokens, result.started.prompt_token_count(), console_->out);
+    }
+  }
+}
+
+void GenerateOutput::PrintStats() {
+  const client::GenerateResult& result = collector_.result();
+  const v1::Usage& usage = result.summary.usage();
+  std::string line = fmt::format("tlm: {} prompt", usage.prompt_tokens());
+  if (usage.cached_prompt_tokens() > 0) {
+    line += fmt::format(" ({} cached)", usage.cached_prompt_tokens());
+  }
+  line += fmt::format(" + {} tokens", usage.completion_tokens());
+  if (streams()) line += fmt::format(", {}", ReasonName(result.outputs[0].finished.reason()));
+  const double seconds = absl::ToDoubleSeconds(last_token_ - start_);
+  if (first_token_) {
+    if (seconds > 0) {
+      line +=
+          fmt::format(", {:.1f} tok/s", static_cast<double>(usage.completion_tokens()) / seconds);
+    }
+    line +=
+        fmt::format(", first after {:.1f} ms", absl::ToDoubleMilliseconds(*first_token_ - start_));
+  }
+  console_->err << line << std::endl;
+}
+
+void PrintTokenTable(std::span<const v1::TokenInfo> tokens, uint64_t position, std::ostream& out) {
+  Table table(
+      {Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  table.AddRow({"position", "id", "logprob", "rank", "token", "alternatives"});
+  for (const v1::TokenInfo& token : tokens) {
+    table.AddRow({fmt::format("{}", position++), fmt::format("{}", token.id()),
+                  token.has_logprob() ? fmt::format("{:.4f}", token.logprob()) : "-",
+                  token.has_rank() ? fmt::format("{}", token.rank()) : "-", Quoted(token.bytes()),
+                  Alternatives(token)});
+  }
+  table.Print(out);
+}
+
+std::string ReasonName(v1::FinishReason reason) {
+  constexpr std::string_view kPrefix = "FINISH_REASON_";
+  const std::string name = v1::FinishReason_Name(reason);
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : "unknown";
+}
+
+}  // namespace tlm::cli

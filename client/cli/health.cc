@@ -1,0 +1,64 @@
+#include <optional>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "client/cli/command.h"
+#include "client/cli/flag_types.h"
+#include "client/cli/report.h"
+#include "client/cli/request_flags.h"
+#include "client/cli/session.h"
+
+ABSL_FLAG(std::string, service, "", "full name of a service; empty is the server as a whole");
+ABSL_FLAG(std::optional<std::string>, wait, std::nullopt,
+          "wait this long for the server to be ready, in seconds or like 1m30s");
+
+namespace tlm::cli {
+namespace {
+
+// A health check that hangs is an answer too.
+constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
+
+// Empty when --wait was not given.
+absl::StatusOr<std::optional<absl::Duration>> WaitFromFlags() {
+  const std::optional<std::string> text = absl::GetFlag(FLAGS_wait);
+  if (!text) return std::optional<absl::Duration>();
+  TimeSpan span;
+  std::string error;
+  if (!AbslParseFlag(absl::string_view(*text), &span, &error)) {
+    return absl::InvalidArgumentError("--wait: " + error);
+  }
+  return std::optional<absl::Duration>(span.duration);
+}
+
+}  // namespace
+
+int RunHealth(const Arguments& arguments, Console* console) {
+  if (!arguments.empty()) return ReportUsage("health", "takes no arguments", console);
+  const auto wait = WaitFromFlags();
+  if (!wait.ok()) return ReportUsage("health", StatusMessage(wait.status()), console);
+  auto session = Session::Open("health", console);
+  if (!session.ok()) return ReportError("health", session.status(), console);
+  client::Client& client = (*session)->client();
+  const std::string service = absl::GetFlag(FLAGS_service);
+
+  client::CallOptions options = (*session)->call_options();
+  if (*wait) {
+    client::CallOptions wait_options = options;
+    wait_options.timeout = **wait;
+    const absl::Status status = client.WaitUntilServing(service, wait_options);
+    if (!status.ok()) return (*session)->Finish(status);
+  }
+  options.timeout = std::min(options.timeout, kCheckTimeout);
+  const auto status = client.Health(service, options);
+  if (!status.ok()) return (*session)->Finish(status.status());
+  grpc::health::v1::HealthCheckResponse response;
+  response.set_status(*status);
+  if (absl::GetFlag(FLAGS_json)) {
+    PrintJson(response, console->out);
+  } else {
+    console->out << grpc::health::v1::HealthCheckResponse::ServingStatus_Name(*status) << '\n';
+  }
+  return *status == grpc::health::v1::HealthCheckResponse::SERVING ? kSuccess : kFailure;
+}
+
+}  // namespace tlm::cli

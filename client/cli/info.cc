@@ -1,0 +1,49 @@
+#include <optional>
+
+#include "absl/flags/flag.h"
+#include "client/cli/command.h"
+#include "client/cli/info_tables.h"
+#include "client/cli/report.h"
+#include "client/cli/request_flags.h"
+#include "client/cli/session.h"
+
+ABSL_FLAG(bool, tensors, false, "list every tensor of the checkpoint");
+ABSL_FLAG(uint32_t, batch, 0, "count FLOPs of this many sequences; 0 is one");
+ABSL_FLAG(uint32_t, prompt_tokens, 0, "of prompts of this many tokens; 0 fills the context");
+ABSL_FLAG(uint32_t, new_tokens, 0, "and of this many generated tokens");
+
+namespace tlm::cli {
+namespace {
+
+// None when no flag asks for another shape than the server's own.
+std::optional<v1::FlopsQuery> FlopsFromFlags() {
+  v1::FlopsQuery query;
+  query.set_batch(absl::GetFlag(FLAGS_batch));
+  query.set_prompt_tokens(absl::GetFlag(FLAGS_prompt_tokens));
+  query.set_new_tokens(absl::GetFlag(FLAGS_new_tokens));
+  if (query.batch() == 0 && query.prompt_tokens() == 0 && query.new_tokens() == 0) return {};
+  return query;
+}
+
+}  // namespace
+
+int RunInfo(const Arguments& arguments, Console* console) {
+  if (!arguments.empty()) return ReportUsage("info", "takes no arguments", console);
+  auto session = Session::Open("info", console);
+  if (!session.ok()) return ReportError("info", session.status(), console);
+
+  v1::ModelInfoRequest request;
+  request.set_model(absl::GetFlag(FLAGS_model));
+  request.set_include_tensors(absl::GetFlag(FLAGS_tensors));
+  if (const auto flops = FlopsFromFlags()) *request.mutable_flops() = *flops;
+  const auto response = (*session)->client().ModelInfo(request, (*session)->call_options());
+  if (!response.ok()) return (*session)->Finish(response.status());
+  if (absl::GetFlag(FLAGS_json)) {
+    PrintJson(*response, console->out);
+  } else {
+    PrintModelInfo(*response, console->out);
+  }
+  return kSuccess;
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,16 @@
+// ModelInfo as tables for people.
+#ifndef TLM_CLIENT_CLI_INFO_TABLES_H_
+#define TLM_CLIENT_CLI_INFO_TABLES_H_
+
+#include <ostream>
+
+#include "tlm/v1/model_info.pb.h"
+
+namespace tlm::cli {
+
+// Every group that the response has, each under a heading.
+void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out);
+
+}  // namespace tlm::cli
+
+#endif  // TLM_CLIENT_CLI_INFO_TABLES_H_

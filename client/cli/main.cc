@@ -1,0 +1,21 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "client/cli/command.h"
+
+int main(int argc, char** argv) {
+  std::ios::sync_with_stdio(false);
+  tlm::cli::Console console{std::cin, std::cout, std::cerr, isatty(STDOUT_FILENO) != 0,
+                            isatty(STDERR_FILENO) != 0};
+  const int code =
+      tlm::cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc), &console);
+  std::cout.flush();
+  if (code == tlm::cli::kSuccess && !std::cout) {
+    std::cerr << "tlm: standard output could not be written" << std::endl;
+    return tlm::cli::kFailure;
+  }
+  return code;
+}

@@ -1,0 +1,63 @@
+#include "client/cli/report.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <string>
+
+#include "client/cli/text.h"
+#include "client/cpp/status.h"
+
+namespace tlm::cli {
+namespace {
+
+// On one line, whatever the server put into it.
+std::string OneLine(std::string_view text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+}  // namespace
+
+int ReportError(std::string_view command, const absl::Status& status, Console* console) {
+  const client::ErrorDetails details = client::DetailsOf(status);
+  std::ostream& err = console->err;
+  err << fmt::format("tlm: {}: {}: {}", command, client::CodeName(status.code()),
+                     OneLine(StatusMessage(status)));
+  if (!details.reason.empty()) err << fmt::format(" ({})", OneLine(details.reason));
+  err << '\n';
+  for (const client::FieldViolation& violation : details.violations) {
+    // Often the only violation is the message.
+    if (StatusMessage(status).find(violation.description) != std::string::npos) continue;
+    err << fmt::format("  {}: {}\n", OneLine(violation.field), OneLine(violation.description));
+  }
+  if (details.retry_delay) {
+    err << fmt::format("  try again in {}\n", absl::FormatDuration(*details.retry_delay));
+  }
+  err.flush();
+  return kFailure;
+}
+
+int ReportUsage(std::string_view command, std::string_view message, Console* console) {
+  console->err << "tlm: ";
+  if (!command.empty()) console->err << command << ": ";
+  console->err << OneLine(message) << std::endl;
+  return kUsageError;
+}
+
+std::string StatusMessage(const absl::Status& status) { return std::string(status.message()); }
+
+void PrintJson(const google::protobuf::Message& message, std::ostream& out) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  // Fails only for Any messages of unknown type, which no response of this contract holds.
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) json = "{}";
+  out << json << std::endl;
+}
+
+}  // namespace tlm::cli

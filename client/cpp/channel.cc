@@ -1,0 +1,107 @@
+#include "client/cpp/channel.h"
+
+#include <fmt/format.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "absl/status/status.h"
+
+namespace tlm::client {
+namespace {
+
+absl::StatusOr<std::string> ReadPem(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file.is_open() || file.bad() || text.empty()) {
+    return absl::NotFoundError(fmt::format("{}: cannot be read, or is empty", path));
+  }
+  return text;
+}
+
+absl::Status ReadPemInto(const std::string& path, std::string* text) {
+  if (path.empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> pem = ReadPem(path);
+  if (!pem.ok()) return pem.status();
+  *text = *std::move(pem);
+  return absl::OkStatus();
+}
+
+bool UsesTls(const ClientOptions& options) {
+  return options.use_tls || !options.ca_file.empty() || !options.client_certificate_file.empty() ||
+         !options.client_key_file.empty();
+}
+
+absl::Status CheckOptions(const std::string& target, const ClientOptions& options) {
+  if (target.empty()) return absl::InvalidArgumentError("the target is empty");
+  if (options.client_certificate_file.empty() != options.client_key_file.empty()) {
+    return absl::InvalidArgumentError("a client certificate and its key are given together");
+  }
+  // gRPC refuses a call with an unprintable metadata value with an unhelpful message.
+  const bool printable = std::all_of(options.api_key.begin(), options.api_key.end(),
+                                     [](char c) { return c > 0x20 && c < 0x7f; });
+  if (!printable) return absl::InvalidArgumentError("the API key has unprintable characters");
+  if (!options.api_key.empty() && !UsesTls(options) && !IsLocalTarget(target) &&
+      !options.allow_plaintext_api_key) {
+    return absl::FailedPreconditionError(
+        fmt::format("the API key would travel to {} unencrypted: use TLS", target));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
+    const ClientOptions& options) {
+  if (!UsesTls(options)) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions ssl;
+  const std::pair<const std::string*, std::string*> files[] = {
+      {&options.ca_file, &ssl.pem_root_certs},
+      {&options.client_certificate_file, &ssl.pem_cert_chain},
+      {&options.client_key_file, &ssl.pem_private_key}};
+  for (const auto& [path, text] : files) {
+    if (absl::Status status = ReadPemInto(*path, text); !status.ok()) return status;
+  }
+  return grpc::SslCredentials(ssl);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& target,
+                                                           const ClientOptions& options) {
+  if (absl::Status status = CheckOptions(target, options); !status.ok()) return status;
+  auto credentials = MakeCredentials(options);
+  if (!credentials.ok()) return credentials.status();
+  grpc::ChannelArguments arguments;
+  // Reconnect quickly: a server that restarts is back within seconds, and those who wait for it
+  // should notice.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // A channel of its own, not a shared connection: one client's many streams then never share a
+  // connection's flow control with another's.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+  return grpc::CreateCustomChannel(target, *credentials, arguments);
+}
+
+bool IsLocalTarget(std::string_view target) {
+  if (target.starts_with("unix:") || target.starts_with("unix-abstract:")) return true;
+  for (const std::string_view scheme : {"ipv4:", "ipv6:", "dns:///", "dns:"}) {
+    if (target.starts_with(scheme)) {
+      target.remove_prefix(scheme.size());
+      break;
+    }
+  }
+  // A list of addresses may name other hosts behind the first.
+  if (target.find(',') != std::string_view::npos) return false;
+  if (target.starts_with("[")) return target.starts_with("[::1]");
+  const std::string_view host = target.substr(0, target.rfind(':'));
+  if (host == "localhost") return true;
+  // Digits and dots only: "127.example.com" is a name like any other.
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+}  // namespace tlm::client

@@ -1,0 +1,115 @@
+// Calls a tlm server. Link `tlm_client`.
+//
+//   auto client = tlm::client::Client::Connect("127.0.0.1:50051");
+//   if (!client.ok()) ...
+//   tlm::v1::GenerateRequest request;
+//   request.set_prompt("Once upon a time");
+//   absl::Status status = (*client)->Generate(request, [](const tlm::v1::GenerateResponse& event) {
+//     std::cout << event.tokens().text() << std::flush;
+//   });
+//
+// A failed call returns the server's code and message; DetailsOf (status.h) has the rest. Nothing
+// is retried: a caller knows best whether a refused request is still wanted after retry_delay.
+#ifndef TLM_CLIENT_CPP_CLIENT_H_
+#define TLM_CLIENT_CPP_CLIENT_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/cancel_token.h"
+#include "client/cpp/channel.h"
+#include "client/cpp/forward_collector.h"
+#include "client/cpp/generate_collector.h"
+#include "client/cpp/server_stream.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "tlm/v1/language_model.grpc.pb.h"
+
+namespace tlm::client {
+
+struct CallOptions {
+  // Becomes the deadline of the call, which the server knows too: DEADLINE_EXCEEDED after it.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // Cancels the call from another thread. May be null; else outlives the call.
+  CancelToken* cancel = nullptr;
+  // Wait for the server to come up (within the timeout) instead of failing with UNAVAILABLE.
+  bool wait_for_ready = false;
+  // Further request metadata: {"traceparent", "00-..."}; lower-case keys.
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+using GenerateStream = ServerStream<v1::GenerateResponse>;
+using ForwardStream = ServerStream<v1::ForwardResponse>;
+using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
+
+// Thread-safe: any number of calls at a time. Keep one for the life of the program.
+class Client {
+ public:
+  // Connects when first used, so a server that is down shows in the first call. Errors as
+  // MakeChannel.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
+                                                         const ClientOptions& options = {});
+
+  // The events one by one.
+  std::unique_ptr<GenerateStream> StartGenerate(const v1::GenerateRequest& request,
+                                                const CallOptions& options = {});
+  // Calls `on_event` in this thread for each event as it comes; returns how the call ended.
+  absl::Status Generate(const v1::GenerateRequest& request,
+                        const std::function<void(const v1::GenerateResponse&)>& on_event,
+                        const CallOptions& options = {});
+  // The whole answer at once. INTERNAL when the server contradicts itself.
+  absl::StatusOr<GenerateResult> Generate(const v1::GenerateRequest& request,
+                                          const CallOptions& options = {});
+
+  // The messages one by one.
+  std::unique_ptr<ForwardStream> StartForward(const v1::ForwardRequest& request,
+                                              const CallOptions& options = {});
+  // All rows at once, as floats whatever the request's dtype. INTERNAL when the server contradicts
+  // itself, RESOURCE_EXHAUSTED beyond `max_values` floats.
+  absl::StatusOr<ForwardResult> Forward(const v1::ForwardRequest& request,
+                                        const CallOptions& options = {},
+                                        size_t max_values = size_t{1} << 30);
+
+  absl::StatusOr<v1::ModelInfoResponse> ModelInfo(const v1::ModelInfoRequest& request = {},
+                                                  const CallOptions& options = {});
+  absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
+                                          const CallOptions& options = {});
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                const CallOptions& options = {});
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                    const CallOptions& options = {});
+
+  // The health of a service by its full name; empty = the server as a whole. NOT_FOUND for a
+  // service the server does not know.
+  absl::StatusOr<ServingStatus> Health(const std::string& service = "",
+                                       const CallOptions& options = {});
+  // Returns OK once the service is SERVING. DEADLINE_EXCEEDED after options.timeout, CANCELLED, or
+  // what the server says if it has no health service.
+  absl::Status WaitUntilServing(const std::string& service, const CallOptions& options);
+
+ private:
+  Client(const std::shared_ptr<grpc::Channel>& channel, std::string authorization);
+
+  std::unique_ptr<grpc::ClientContext> NewContext(const CallOptions& options) const;
+  // One Health.Watch call, until SERVING (true) or its end.
+  absl::StatusOr<bool> WatchUntilServing(const std::string& service, const CallOptions& options);
+
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(Stub* stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request, const CallOptions& options) const;
+
+  const std::string authorization_;  // metadata value; empty = none
+  const std::unique_ptr<v1::LanguageModel::Stub> model_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+};
+
+}  // namespace tlm::client
+
+#endif  // TLM_CLIENT_CPP_CLIENT_H_

@@ -1,0 +1,75 @@
+#include "client/cpp/generate_collector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace tlm::client {
+namespace {
+
+// A server that announces more outputs than this is broken; nothing is allocated for it.
+constexpr uint32_t kMaxOutputs = 1 << 16;
+
+void MoveTokens(google::protobuf::RepeatedPtrField<v1::TokenInfo>* from,
+                std::vector<v1::TokenInfo>* to) {
+  to->insert(to->end(), std::make_move_iterator(from->begin()),
+             std::make_move_iterator(from->end()));
+}
+
+}  // namespace
+
+absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
+  switch (event.event_case()) {
+    case v1::GenerateResponse::kStarted: {
+      const uint32_t outputs = std::max(event.started().effective().num_sequences(), 1u);
+      if (outputs > kMaxOutputs) {
+        return absl::InternalError(fmt::format("the server announced {} outputs", outputs));
+      }
+      result_.started = std::move(*event.mutable_started());
+      result_.outputs.resize(outputs);
+      break;
+    }
+    case v1::GenerateResponse::kPrompt:
+      MoveTokens(event.mutable_prompt()->mutable_tokens(), &result_.prompt);
+      break;
+    case v1::GenerateResponse::kTokens: {
+      const uint32_t index = event.tokens().output_index();
+      if (absl::Status status = CheckOutputIndex(index); !status.ok()) return status;
+      Output& output = result_.outputs[index];
+      output.text += event.tokens().text();
+      MoveTokens(event.mutable_tokens()->mutable_tokens(), &output.tokens);
+      break;
+    }
+    case v1::GenerateResponse::kFinished: {
+      const uint32_t index = event.finished().output_index();
+      if (absl::Status status = CheckOutputIndex(index); !status.ok()) return status;
+      result_.outputs[index].finished = std::move(*event.mutable_finished());
+      break;
+    }
+    case v1::GenerateResponse::kSummary:
+      result_.summary = std::move(*event.mutable_summary());
+      has_summary_ = true;
+      break;
+    case v1::GenerateResponse::EVENT_NOT_SET:
+      break;  // An event of a newer server: compatible by contract.
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GenerateCollector::CheckOutputIndex(uint32_t output_index) const {
+  if (output_index < result_.outputs.size()) return absl::OkStatus();
+  return absl::InternalError(fmt::format("the server sent output {}, announced were {}",
+                                         output_index, result_.outputs.size()));
+}
+
+absl::Status GenerateCollector::CheckComplete() const {
+  const bool all_finished =
+      std::all_of(result_.outputs.begin(), result_.outputs.end(), [](const Output& output) {
+        return output.finished.reason() != v1::FINISH_REASON_UNSPECIFIED;
+      });
+  if (!result_.outputs.empty() && all_finished && has_summary_) return absl::OkStatus();
+  return absl::InternalError("the server ended the stream with OK before it was complete");
+}
+
+}  // namespace tlm::client

@@ -1,0 +1,75 @@
+// The responses of a streaming call, read one by one.
+#ifndef TLM_CLIENT_CPP_SERVER_STREAM_H_
+#define TLM_CLIENT_CPP_SERVER_STREAM_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/cpp/cancel_token.h"
+#include "client/cpp/status.h"
+
+namespace tlm::client {
+
+// while (stream->Read(&response)) Use(response);
+// absl::Status status = stream->Finish();
+//
+// One thread at a time. Destroyed before the end, it cancels the call.
+template <typename Response>
+class ServerStream {
+ public:
+  using Reader = grpc::ClientReader<Response>;
+
+  // Starts the call with `start(context)`, which returns its reader; made by Client. Starting may
+  // block until the server is up, so the call is tied to `cancel` before.
+  template <typename Start>
+  ServerStream(std::unique_ptr<grpc::ClientContext> context, CancelToken* cancel,
+               const Start& start)
+      : context_(std::move(context)),
+        registration_(cancel, context_.get()),
+        reader_(start(context_.get())) {}
+
+  ~ServerStream() {
+    if (!status_) {
+      context_->TryCancel();
+      Finish().IgnoreError();
+    }
+  }
+  ServerStream(const ServerStream&) = delete;
+  ServerStream& operator=(const ServerStream&) = delete;
+
+  // Waits for the next response; false at the end of the stream, whether good or bad.
+  bool Read(Response* response) { return !status_ && reader_->Read(response); }
+
+  // How the call ended. Responses not read are dropped.
+  absl::Status Finish() {
+    if (!status_) {
+      Response dropped;
+      while (reader_->Read(&dropped)) {
+      }
+      status_ = FromGrpcStatus(reader_->Finish());
+    }
+    return *status_;
+  }
+
+  // Ends the call early; Finish then returns CANCELLED. Any thread may call it.
+  void Cancel() { context_->TryCancel(); }
+
+  // For the metadata the server sent: its initial one after the first Read, its trailing one after
+  // Finish.
+  const grpc::ClientContext& context() const { return *context_; }
+
+ private:
+  std::unique_ptr<grpc::ClientContext> context_;
+  CancelToken::Registration registration_;
+  std::unique_ptr<Reader> reader_;
+  std::optional<absl::Status> status_;
+};
+
+}  // namespace tlm::client
+
+#endif  // TLM_CLIENT_CPP_SERVER_STREAM_H_

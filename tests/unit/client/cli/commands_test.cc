@@ -1,0 +1,224 @@
+// Whole commands against a server in this process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "absl/flags/reflection.h"
+#include "client/cli/command.h"
+#include "client/cli/npy.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace tlm::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class CommandsTest : public testing::Test {
+ protected:
+  // `tlm args... --target=<the fake server>`.
+  int Run(std::vector<std::string> args) {
+    const absl::FlagSaver saver;
+    out_.str("");
+    err_.str("");
+    Console console{in_, out_, err_};
+    args.push_back("--target=" + server_.target());
+    return RunCommandLine(args, &console);
+  }
+  int RunWithoutTarget(const std::vector<std::string>& args) {
+    const absl::FlagSaver saver;
+    out_.str("");
+    err_.str("");
+    Console console{in_, out_, err_};
+    return RunCommandLine(args, &console);
+  }
+
+  FakeServer server_;
+  std::istringstream in_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(CommandsTest, GeneratePrintsText) {
+  server_.generate.responses = GenerateScript({"Once", " upon"});
+  EXPECT_EQ(Run({"generate", "a prompt", "--seed=3"}), kSuccess) << err_.str();
+  EXPECT_EQ(out_.str(), "Once upon\n");
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_EQ(server_.last_generate().prompt(), "a prompt");
+  EXPECT_EQ(server_.last_generate().sampling().seed(), 3u);
+}
+
+TEST_F(CommandsTest, GeneratePrintsJsonLines) {
+  server_.generate.responses = GenerateScript({"Once"});
+  EXPECT_EQ(Run({"generate", "p", "--json"}), kSuccess);
+  std::istringstream lines(out_.str());
+  std::vector<std::string> starts;
+  for (std::string line; std::getline(lines, line);) {
+    starts.push_back(line.substr(2, line.find('"', 2) - 2));
+  }
+  EXPECT_THAT(starts, ElementsAre("started", "tokens", "finished", "summary"));
+}
+
+TEST_F(CommandsTest, GenerateReportsFailureInMidStream) {
+  server_.generate.responses = GenerateScript({"Once"});
+  server_.generate.responses.resize(2);
+  server_.generate.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+  EXPECT_EQ(Run({"generate", "p"}), kFailure);
+  EXPECT_EQ(out_.str(), "Once\n");
+  EXPECT_EQ(err_.str(), "tlm: generate: UNAVAILABLE: draining\n");
+}
+
+TEST_F(CommandsTest, GenerateGivesUpAtTimeout) {
+  server_.generate.hold = true;
+  EXPECT_EQ(Run({"generate", "p", "--timeout=0.05"}), kFailure);
+  EXPECT_THAT(err_.str(), StartsWith("tlm: generate: DEADLINE_EXCEEDED:"));
+}
+
+TEST_F(CommandsTest, ForwardPrintsTopTokens) {
+  server_.forward.responses = ForwardScript(1);
+  v1::ForwardRows& rows = *server_.forward.responses[1].mutable_rows();
+  rows.clear_data();
+  rows.add_top()->add_ids(42);
+  rows.mutable_top(0)->add_values(3.5f);
+  server_.detokenize.responses.resize(1);
+  server_.detokenize.responses[0].set_bytes(" the");
+  EXPECT_EQ(Run({"forward", "p", "--top=1", "--positions=0,2"}), kSuccess) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("1  42    3.5  \" the\"\n"));
+  EXPECT_EQ(server_.last_forward().top_k(), 1u);
+  EXPECT_THAT(server_.last_forward().indices().indices(), ElementsAre(0, 2));
+  EXPECT_THAT(server_.last_forward().prompts(), ElementsAre("p"));
+  EXPECT_THAT(server_.last_detokenize().token_ids(), ElementsAre(42));
+}
+
+TEST_F(CommandsTest, ForwardWritesNpy) {
+  server_.forward.responses = ForwardScript(2);
+  server_.detokenize.status = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "no tokenizer");
+  const std::string path = testing::TempDir() + "commands_test.npy";
+  EXPECT_EQ(Run({"forward", "--ids=1,2", "--positions=all", "--npy=" + path}), kSuccess)
+      << err_.str();
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_THAT(bytes, StartsWith(NpyHeader(2, 3)));
+  EXPECT_EQ(bytes.size(), NpyHeader(2, 3).size() + 6 * sizeof(float));
+  EXPECT_FALSE(server_.last_forward().has_top_k());
+  EXPECT_TRUE(server_.last_forward().all());
+  EXPECT_THAT(server_.last_forward().sequences(0).ids(), ElementsAre(1, 2));
+  EXPECT_THAT(out_.str(), HasSubstr("0         1     1   2     12\n"));
+}
+
+TEST_F(CommandsTest, ForwardRefusesWrongUsage) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"forward"},
+                                             {"forward", "p", "--ids=1"},
+                                             {"forward", "p", "--positions=first"},
+                                             {"forward", "p", "--positions="},
+                                             {"forward", "p", "--values=odds"},
+                                             {"forward", "p", "--dtype=int4"},
+                                             {"forward", "p", "--vocab_slice=5"},
+                                             {"forward", "p", "--vocab_slice=1:"},
+                                             {"forward", "p", "--vocab_slice=1:2x"},
+                                             {"forward", "p", "--top=0"},
+                                             {"forward", "p", "--json", "--npy=x"}}) {
+    EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
+    EXPECT_THAT(err_.str(), StartsWith("tlm: forward: "));
+  }
+}
+
+TEST_F(CommandsTest, InfoPrintsTables) {
+  server_.model_info.responses.resize(1);
+  server_.model_info.responses[0].mutable_identity()->set_model_id("demo");
+  EXPECT_EQ(Run({"info"}), kSuccess);
+  EXPECT_THAT(out_.str(), HasSubstr("demo\n"));
+  EXPECT_EQ(Run({"info", "--json"}), kSuccess);
+  EXPECT_THAT(out_.str(), HasSubstr("\"model_id\":\"demo\""));
+}
+
+TEST_F(CommandsTest, TokenizePrintsIds) {
+  server_.tokenize.responses.resize(1);
+  server_.tokenize.responses[0].add_token_ids(15496);
+  server_.tokenize.responses[0].add_token_ids(11);
+  server_.tokenize.responses[0].add_token_bytes("Hello");
+  server_.tokenize.responses[0].add_token_bytes(",");
+  EXPECT_EQ(Run({"tokenize", "Hello,"}), kSuccess);
+  EXPECT_EQ(out_.str(), "15496,11\n");
+  EXPECT_EQ(server_.last_tokenize().text(), "Hello,");
+  EXPECT_EQ(Run({"tokenize", "Hello,", "--pieces"}), kSuccess);
+  EXPECT_EQ(out_.str(), "15496  \"Hello\"\n   11  \",\"\n");
+}
+
+TEST_F(CommandsTest, DetokenizePrintsExactBytes) {
+  server_.detokenize.responses.resize(1);
+  server_.detokenize.responses[0].set_text("a\uFFFD");
+  server_.detokenize.responses[0].set_bytes("a\xe6");
+  EXPECT_EQ(Run({"detokenize", "5,6"}), kSuccess);
+  EXPECT_EQ(out_.str(), "a\xe6");
+  EXPECT_THAT(server_.last_detokenize().token_ids(), ElementsAre(5, 6));
+  EXPECT_EQ(Run({"detokenize", "5,x"}), kUsageError);
+}
+
+TEST_F(CommandsTest, HealthTellsByExitCode) {
+  EXPECT_EQ(Run({"health"}), kSuccess);
+  EXPECT_EQ(out_.str(), "SERVING\n");
+  EXPECT_EQ(Run({"health", "--wait=30"}), kSuccess);
+  server_.SetServing(false);
+  EXPECT_EQ(Run({"health"}), kFailure);
+  EXPECT_EQ(out_.str(), "NOT_SERVING\n");
+  EXPECT_EQ(Run({"health", "--wait=0.05"}), kFailure);
+  EXPECT_EQ(err_.str(), "tlm: health: DEADLINE_EXCEEDED: not serving after 50ms\n");
+  EXPECT_EQ(Run({"health", "--service=no.such.Service"}), kFailure);
+  EXPECT_THAT(err_.str(), StartsWith("tlm: health: NOT_FOUND"));
+  EXPECT_EQ(Run({"health", "--wait=soon"}), kUsageError);
+}
+
+TEST_F(CommandsTest, HelpDescribesEveryCommand) {
+  EXPECT_EQ(RunWithoutTarget({"help"}), kSuccess);
+  const std::string overview = out_.str();
+  for (const Command& command : Commands()) {
+    const std::string name(command.name);
+    EXPECT_THAT(overview, HasSubstr("\n  " + name));
+    EXPECT_EQ(RunWithoutTarget({"help", name}), kSuccess);
+    EXPECT_THAT(out_.str(), StartsWith("tlm " + name));
+    EXPECT_EQ(RunWithoutTarget({name, "--help"}), kSuccess);
+  }
+}
+
+TEST_F(CommandsTest, VersionNamesTheProgram) {
+  EXPECT_EQ(RunWithoutTarget({"version"}), kSuccess);
+  EXPECT_THAT(out_.str(), StartsWith("tlm "));
+}
+
+TEST_F(CommandsTest, RefusesWrongUsageOnOneLine) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"generat", "p"},
+                                             {"generate"},
+                                             {"generate", "p", "--frobnicate"},
+                                             {"info", "x"},
+                                             {"tokenize"},
+                                             {"tokenize", "\xff"},
+                                             {"health", "x"},
+                                             {"version", "x"},
+                                             {"version", "--target=x"},
+                                             {"help", "nothing"},
+                                             {"help", "info", "health"}}) {
+    EXPECT_EQ(RunWithoutTarget(args), kUsageError) << testing::PrintToString(args);
+    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+    EXPECT_EQ(out_.str(), "");
+  }
+}
+
+TEST_F(CommandsTest, ShowsHelpWithoutCommand) {
+  EXPECT_EQ(RunWithoutTarget({}), kUsageError);
+  EXPECT_THAT(err_.str(), HasSubstr("Commands:"));
+}
+
+TEST_F(CommandsTest, NamesApiKeyFileThatCannotBeRead) {
+  EXPECT_EQ(Run({"info", "--api_key_file=/nonexistent/key"}), kFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("/nonexistent/key"));
+}
+
+}  // namespace
+}  // namespace tlm::cli

@@ -1,0 +1,203 @@
+#include "client/cpp/client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "client/cpp/status.h"
+#include "tests/unit/client/fake_server.h"
+
+namespace tlm::client {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Pair;
+
+class ClientTest : public testing::Test {
+ protected:
+  void SetUp() override { client_ = Connect({}); }
+
+  std::unique_ptr<Client> Connect(const ClientOptions& options) {
+    auto client = Client::Connect(server_.target(), options);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  FakeServer server_;
+  std::unique_ptr<Client> client_;
+};
+
+v1::GenerateRequest Prompt(const std::string& text) {
+  v1::GenerateRequest request;
+  request.set_prompt(text);
+  return request;
+}
+
+TEST_F(ClientTest, StreamsEventsInOrder) {
+  server_.generate.responses = GenerateScript({"Once", " upon"});
+  std::vector<v1::GenerateResponse::EventCase> events;
+  std::string text;
+  const absl::Status status = client_->Generate(Prompt("p"), [&](const auto& event) {
+    events.push_back(event.event_case());
+    text += event.tokens().text();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  using Event = v1::GenerateResponse;
+  EXPECT_THAT(events, ElementsAre(Event::kStarted, Event::kTokens, Event::kTokens, Event::kFinished,
+                                  Event::kSummary));
+  EXPECT_EQ(text, "Once upon");
+  EXPECT_EQ(server_.last_generate().prompt(), "p");
+}
+
+TEST_F(ClientTest, CollectsWholeAnswer) {
+  server_.generate.responses = GenerateScript({"Once", " upon"});
+  const auto result = client_->Generate(Prompt("p"));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outputs.at(0).text, "Once upon");
+  EXPECT_EQ(result->started.request_id(), "r1");
+}
+
+TEST_F(ClientTest, ReportsStreamCutShortByServer) {
+  server_.generate.responses = GenerateScript({"Once"});
+  server_.generate.responses.pop_back();
+  EXPECT_EQ(client_->Generate(Prompt("p")).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ClientTest, ReturnsStatusWithDetails) {
+  google::rpc::BadRequest bad_request;
+  bad_request.add_field_violations()->set_field("sampling.top_p");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(2);
+  server_.generate.status =
+      StatusWithDetails(grpc::StatusCode::INVALID_ARGUMENT, "top_p is 1.5", bad_request, {}, retry);
+  const absl::Status status = client_->Generate(Prompt("p"), [](const auto&) {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()), "top_p is 1.5");
+  const ErrorDetails details = DetailsOf(status);
+  ASSERT_EQ(details.violations.size(), 1u);
+  EXPECT_EQ(details.violations[0].field, "sampling.top_p");
+  EXPECT_EQ(details.retry_delay, absl::Seconds(2));
+}
+
+TEST_F(ClientTest, CancelsFromAnotherThread) {
+  server_.generate.responses = GenerateScript({"Once"});
+  server_.generate.hold = true;
+  CancelToken token;
+  std::thread canceller([&] {
+    server_.WaitForHold();
+    token.Cancel();
+  });
+  CallOptions options;
+  options.cancel = &token;
+  const absl::Status status = client_->Generate(
+      Prompt("p"), [](const auto&) {}, options);
+  canceller.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  server_.WaitForCancellation();
+}
+
+TEST_F(ClientTest, StartsNoCallWithCancelledToken) {
+  server_.tokenize.responses.resize(1);
+  CancelToken token;
+  token.Cancel();
+  CallOptions options;
+  options.cancel = &token;
+  EXPECT_EQ(client_->Tokenize({}, options).status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(ClientTest, CancelsStreamThatIsDroppedEarly) {
+  server_.generate.responses = GenerateScript({"Once"});
+  server_.generate.hold = true;
+  {
+    const auto stream = client_->StartGenerate(Prompt("p"));
+    v1::GenerateResponse event;
+    ASSERT_TRUE(stream->Read(&event));
+  }
+  server_.WaitForCancellation();
+}
+
+TEST_F(ClientTest, EndsAtDeadline) {
+  server_.generate.hold = true;
+  CallOptions options;
+  options.timeout = absl::Milliseconds(50);
+  EXPECT_EQ(client_
+                ->Generate(
+                    Prompt("p"), [](const auto&) {}, options)
+                .code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(ClientTest, CollectsForwardRows) {
+  server_.forward.responses = ForwardScript(2);
+  const auto result = client_->Forward({});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(result->rows, ElementsAre(RowIndex{0, 0}, RowIndex{0, 1}));
+  EXPECT_THAT(result->Row(1), ElementsAre(10, 11, 12));
+}
+
+TEST_F(ClientTest, SendsApiKeyAndMetadata) {
+  server_.model_info.responses.resize(1);
+  server_.model_info.responses[0].mutable_identity()->set_model_id("demo");
+  ClientOptions client_options;
+  client_options.api_key = "secret";
+  CallOptions options;
+  options.metadata = {{"traceparent", "00-1-2-01"}};
+  const auto info = Connect(client_options)->ModelInfo({}, options);
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->identity().model_id(), "demo");
+  EXPECT_THAT(server_.last_metadata(), Contains(Pair("authorization", "Bearer secret")));
+  EXPECT_THAT(server_.last_metadata(), Contains(Pair("traceparent", "00-1-2-01")));
+}
+
+TEST_F(ClientTest, ReturnsUnimplementedOfOlderServers) {
+  EXPECT_EQ(client_->Score({}).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(ClientTest, TellsHealth) {
+  EXPECT_EQ(*client_->Health(), grpc::health::v1::HealthCheckResponse::SERVING);
+  server_.SetServing(false);
+  EXPECT_EQ(*client_->Health(), grpc::health::v1::HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(client_->Health("no.such.Service").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ClientTest, WaitsUntilServing) {
+  server_.SetServing(false);
+  absl::Status status;
+  std::thread waiter([&] {
+    CallOptions options;
+    options.timeout = absl::Seconds(30);
+    status = client_->WaitUntilServing("", options);
+  });
+  server_.SetServing(true);
+  waiter.join();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(ClientTest, StopsWaitingAtDeadline) {
+  server_.SetServing(false);
+  CallOptions options;
+  options.timeout = absl::Milliseconds(50);
+  EXPECT_EQ(client_->WaitUntilServing("", options).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(ClientWithoutServerTest, IsUnavailable) {
+  // Port 1 of the loopback: nobody listens there.
+  const auto client = Client::Connect("127.0.0.1:1");
+  ASSERT_TRUE(client.ok());
+  EXPECT_EQ((*client)->Tokenize({}).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ClientWithoutServerTest, WaitCanBeCancelled) {
+  const auto client = Client::Connect("127.0.0.1:1");
+  ASSERT_TRUE(client.ok());
+  CancelToken token;
+  token.Cancel();
+  CallOptions options;
+  options.cancel = &token;
+  EXPECT_EQ((*client)->WaitUntilServing("", options).code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace tlm::client

@@ -1,0 +1,107 @@
+// A LanguageModel server in this process that answers with what a test scripted.
+#ifndef TLM_TESTS_UNIT_CLIENT_FAKE_SERVER_H_
+#define TLM_TESTS_UNIT_CLIENT_FAKE_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "google/rpc/error_details.pb.h"
+#include "tlm/v1/language_model.grpc.pb.h"
+
+namespace tlm {
+
+// What a call is answered with.
+template <typename Response>
+struct Script {
+  std::vector<Response> responses;  // the first one for a unary call
+  grpc::Status status;
+  bool hold = false;  // after the responses, keep the call open until the client cancels it
+};
+
+// Listens on a free loopback port. Set the scripts before the first call; Stop ends the server
+// early. Calls are served by gRPC's threads.
+class FakeServer final : public v1::LanguageModel::CallbackService {
+ public:
+  FakeServer();
+  ~FakeServer() override;
+
+  std::string target() const;
+  void SetServing(bool serving);
+
+  Script<v1::GenerateResponse> generate;
+  Script<v1::ForwardResponse> forward;
+  Script<v1::ModelInfoResponse> model_info;
+  Script<v1::TokenizeResponse> tokenize;
+  Script<v1::DetokenizeResponse> detokenize;
+
+  // The latest request of each kind, and the metadata of the latest call.
+  v1::GenerateRequest last_generate() const;
+  v1::ForwardRequest last_forward() const;
+  v1::TokenizeRequest last_tokenize() const;
+  v1::DetokenizeRequest last_detokenize() const;
+  std::multimap<std::string, std::string> last_metadata() const;
+
+  // Block until a client has cancelled a held call; until all responses of a held call were sent.
+  void WaitForCancellation();
+  void WaitForHold();
+
+ private:
+  template <typename Response>
+  class StreamReactor;
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<v1::ForwardResponse>* Forward(
+      grpc::CallbackServerContext* context, const v1::ForwardRequest* request) override;
+  grpc::ServerUnaryReactor* ModelInfo(grpc::CallbackServerContext* context,
+                                      const v1::ModelInfoRequest* request,
+                                      v1::ModelInfoResponse* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+
+  template <typename Request>
+  void Remember(const grpc::CallbackServerContext& context, const Request& request, Request* last);
+  void NoteHold();
+  void NoteCancellation();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int holds_ = 0;
+  int cancellations_ = 0;
+  v1::GenerateRequest last_generate_;
+  v1::ForwardRequest last_forward_;
+  v1::ModelInfoRequest last_model_info_;
+  v1::TokenizeRequest last_tokenize_;
+  v1::DetokenizeRequest last_detokenize_;
+  std::multimap<std::string, std::string> last_metadata_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// A status with code, message and the three kinds of details.
+grpc::Status StatusWithDetails(grpc::StatusCode code, const std::string& message,
+                               const google::rpc::BadRequest& bad_request,
+                               const google::rpc::ErrorInfo& error_info,
+                               const google::rpc::RetryInfo& retry_info);
+
+// A complete Generate stream of one output: started, one `tokens` event for each text, finished,
+// summary. The i-th text is token 100 + i.
+std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>& texts);
+
+// A complete Forward stream: rows of three values 10 r, 10 r + 1, 10 r + 2 at positions 0 to rows
+// - 1.
+std::vector<v1::ForwardResponse> ForwardScript(int rows);
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_CLIENT_FAKE_SERVER_H_
