@@ -1,0 +1,169 @@
+// Whole checkpoints through the real server: rows of the Forward RPC against double precision,
+// greedy Generate against recorded ids.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "client/cpp/client.h"
+#include "tests/support/npy.h"
+#include "tests/support/oracles.h"
+#include "tests/support/random_model.h"
+#include "tests/support/reference_model.h"
+#include "tests/support/server_process.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void Serve(const std::string& model_dir) {
+    server_ = ServerProcess::Serve({"--model=" + model_dir});
+    ASSERT_NE(server_, nullptr);
+    auto client = client::Client::Connect(server_->address());
+    ASSERT_THAT(client, IsOk());
+    client_ = *std::move(client);
+  }
+
+  // Rows of all positions of `ids`.
+  std::vector<float> ForwardAll(const std::vector<int32_t>& ids) {
+    v1::ForwardRequest request;
+    request.add_sequences()->mutable_ids()->Add(ids.begin(), ids.end());
+    request.set_all(true);
+    const auto result = client_->Forward(request);
+    EXPECT_THAT(result, IsOk());
+    if (!result.ok()) return {};
+    EXPECT_EQ(result->rows.size(), ids.size());
+    return result->values;
+  }
+
+  std::vector<int32_t> GenerateGreedily(const std::vector<int32_t>& prompt, uint32_t count) {
+    v1::GenerateRequest request;
+    request.mutable_prompt_token_ids()->mutable_ids()->Add(prompt.begin(), prompt.end());
+    request.mutable_sampling()->set_temperature(0.0f);
+    request.mutable_stopping()->set_max_new_tokens(count);
+    request.mutable_stopping()->set_ignore_eos(true);
+    request.mutable_output()->set_token_ids(true);
+    request.mutable_output()->set_text(false);
+    const auto result = client_->Generate(request);
+    EXPECT_THAT(result, IsOk());
+    std::vector<int32_t> ids;
+    if (!result.ok()) return ids;
+    for (const v1::TokenInfo& token : result->outputs[0].tokens) {
+      ids.push_back(static_cast<int32_t>(token.id()));
+    }
+    return ids;
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<client::Client> client_;
+};
+
+std::vector<int32_t> ToIds(const std::vector<double>& values) {
+  return std::vector<int32_t>(values.begin(), values.end());
+}
+
+double WorstError(const std::vector<float>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double worst = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    worst = std::max(worst, std::abs(actual[i] - expected[i]));
+  }
+  return worst;
+}
+
+// --- Checkpoints and results made by others ------------------------------------------------------
+
+class StoriesTest : public CheckpointTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(StoriesTest, LogitsAndGreedyTokensAreTheRecordedOnes) {
+  const std::optional<std::string> model = OraclePath(std::string("stories260K/") + GetParam());
+  if (!model.has_value()) GTEST_SKIP() << "no oracle directory beside the checkout";
+  ASSERT_NO_FATAL_FAILURE(Serve(*model));
+  const std::string expected = *OraclePath("stories260K/expected");
+  const std::vector<int32_t> ids = ToIds(ReadNpy(expected + "/greedy_ids_200.npy").values);
+  ASSERT_EQ(ids.size(), 200u);
+  const NpyArray logits = ReadNpy(expected + "/logits_200x512_f64.npy");
+  EXPECT_LT(WorstError(ForwardAll(ids), logits.values), 1e-4);
+  EXPECT_EQ(GenerateGreedily({ids[0]}, 199), std::vector<int32_t>(ids.begin() + 1, ids.end()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, StoriesTest,
+                         ::testing::Values("stories260K-cs336", "stories260K-hf-llama"),
+                         [](const auto& info) {
+                           return std::string(info.param).find("cs336") != std::string::npos
+                                      ? "Cs336"
+                                      : "HuggingFaceLlama";
+                         });
+
+class TinyTest : public CheckpointTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(TinyTest, LogitsAreTheRecordedOnes) {
+  const std::optional<std::string> model = OraclePath(std::string("tiny/") + GetParam());
+  if (!model.has_value()) GTEST_SKIP() << "no oracle directory beside the checkout";
+  ASSERT_NO_FATAL_FAILURE(Serve(*model));
+  const NpyArray inputs = ReadNpy(*model + "/input_ids.npy");
+  const NpyArray expected = ReadNpy(*model + "/logits_f64.npy");
+  const int64_t length = inputs.shape[1];
+  const int64_t row_values = length * expected.shape[2];
+  for (int64_t row = 0; row < inputs.shape[0]; ++row) {
+    const auto begin = inputs.values.begin() + row * length;
+    const auto logits = expected.values.begin() + row * row_values;
+    EXPECT_LT(WorstError(ForwardAll(ToIds({begin, begin + length})),
+                         std::vector<double>(logits, logits + row_values)),
+              1e-4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TinyTest,
+                         ::testing::Values("qwen3-tiny-untied", "llama-tiny-plain"),
+                         [](const auto& info) {
+                           return std::string(info.param).substr(0, 5) == "qwen3" ? "Qwen3"
+                                                                                  : "Llama";
+                         });
+
+// --- The same ground with the project's own reference --------------------------------------------
+
+struct RandomCase {
+  const char* family;
+  DType dtype;
+  int shards;
+};
+
+class RandomCheckpointTest : public CheckpointTest,
+                             public ::testing::WithParamInterface<RandomCase> {};
+
+TEST_P(RandomCheckpointTest, LogitsAreThoseOfTheReference) {
+  const RandomModel model(SmallConfig(GetParam().family), GetParam().dtype, 20);
+  const TempDir directory;
+  model.Save(directory.path(), GetParam().shards);
+  ASSERT_NO_FATAL_FAILURE(Serve(directory.path()));
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 140; ++i) ids.push_back((i * i * 7 + 3) % 131);
+  const std::vector<double> expected = ReferenceLogits(model.config(), model.weights(), ids);
+  const std::vector<float> actual = ForwardAll(ids);
+  ASSERT_EQ(actual.size(), expected.size());
+  double error = 0.0;
+  double norm = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  EXPECT_LT(std::sqrt(error / norm), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, RandomCheckpointTest,
+    ::testing::Values(RandomCase{"cs336", DType::kF32, 1}, RandomCase{"llama", DType::kBF16, 3},
+                      RandomCase{"qwen3", DType::kF32, 2}, RandomCase{"qwen3", DType::kF16, 1}),
+    [](const auto& info) {
+      return std::string(info.param.family) + "_" + DTypeName(info.param.dtype);
+    });
+
+}  // namespace
+}  // namespace tlm

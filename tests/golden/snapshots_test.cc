@@ -1,0 +1,121 @@
+// The operations against the CS336 course's recorded inputs and outputs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "model/kv_cache/kv_storage.h"
+#include "model/ops/cpu/cpu_ops.h"
+#include "model/ops/rope_table.h"
+#include "tests/support/npy.h"
+#include "tests/support/oracles.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+constexpr double kTolerance = 1e-6;
+constexpr int64_t kDim = 64;
+
+class SnapshotTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    const std::optional<std::string> directory = OraclePath("cs336-snapshots");
+    if (!directory.has_value()) GTEST_SKIP() << "no oracle directory beside the checkout";
+    directory_ = *directory;
+    auto ops = CpuOps::Create(2, GetParam());
+    ASSERT_THAT(ops, IsOk());
+    ops_ = *std::move(ops);
+  }
+  NpyArray Read(const std::string& name) const { return ReadNpy(directory_ + "/" + name + ".npy"); }
+  std::vector<float> ReadFloats(const std::string& name) const {
+    const NpyArray array = Read(name);
+    return std::vector<float>(array.values.begin(), array.values.end());
+  }
+  static void ExpectNear(const std::vector<float>& actual, const NpyArray& expected) {
+    ASSERT_EQ(actual.size(), expected.values.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected.values[i], kTolerance) << "element " << i;
+    }
+  }
+  static Rows AsRows(std::vector<float>& values) {
+    return {values.data(), static_cast<int64_t>(values.size()) / kDim, kDim, kDim};
+  }
+  // softmax(q K^T / 8) V of query `query` over the keys whose mask is true: these keys, in order,
+  // are the cached positions of a sequence of their own.
+  void AttendMasked(const std::vector<float>& q, std::vector<float> k, std::vector<float> v,
+                    const std::vector<double>& mask, int64_t query, float* out);
+
+  std::string directory_;
+  std::unique_ptr<CpuOps> ops_;
+};
+
+TEST_P(SnapshotTest, RmsNorm) {
+  std::vector<float> x = ReadFloats("in_embeddings");
+  const std::vector<float> gain = ReadFloats("recovered_layers.1.ln1.weight");
+  ASSERT_THAT(ops_->RmsNorm(AsRows(x), kDim, gain.data(), 1e-5f, AsRows(x)), IsOk());
+  ExpectNear(x, Read("test_rmsnorm"));
+}
+
+TEST_P(SnapshotTest, RopeOnInterleavedPairs) {
+  std::vector<float> x = ReadFloats("in_embeddings");
+  const std::vector<float> table = MakeRopeTable(12, kDim, 10000.0);
+  std::vector<int32_t> positions(x.size() / kDim);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 12);
+  ASSERT_THAT(
+      ops_->Rope(AsRows(x), kDim, RopePairing::kInterleaved, table.data(), positions.data()),
+      IsOk());
+  ExpectNear(x, Read("test_rope"));
+}
+
+void SnapshotTest::AttendMasked(const std::vector<float>& q, std::vector<float> k,
+                                std::vector<float> v, const std::vector<double>& mask,
+                                int64_t query, float* out) {
+  constexpr int64_t kKeys = 16;
+  const int64_t batch = query / 12;
+  std::vector<float> kept_k, kept_v;
+  for (int64_t key = 0; key < kKeys; ++key) {
+    if (mask[query * kKeys + key] == 0.0) continue;
+    const int64_t at = (batch * kKeys + key) * kDim;
+    kept_k.insert(kept_k.end(), k.begin() + at, k.begin() + at + kDim);
+    kept_v.insert(kept_v.end(), v.begin() + at, v.begin() + at + kDim);
+  }
+  const int64_t kept = static_cast<int64_t>(kept_k.size()) / kDim;
+  auto storage = KvStorage::Create(ops_->device(), {1, 1, kDim, DType::kF32}, 1);
+  ASSERT_THAT(storage, IsOk());
+  std::vector<int32_t> positions(kept);
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::vector<int32_t> sequence_of(kept, 0), block_table = {0};
+  TokenLayout layout{.tokens = kept,
+                     .sequences = 1,
+                     .max_blocks = 1,
+                     .positions = positions.data(),
+                     .sequence_of = sequence_of.data(),
+                     .block_tables = block_table.data()};
+  ASSERT_THAT(ops_->WriteKv(AsRows(kept_k), AsRows(kept_v), layout, storage->layer(0)), IsOk());
+  std::vector<float> row(q.begin() + query * kDim, q.begin() + (query + 1) * kDim);
+  layout.tokens = 1;
+  layout.positions = &positions.back();
+  ASSERT_THAT(ops_->Attention(AsRows(row), 1.0f / std::sqrt(static_cast<float>(kDim)), layout,
+                              storage->layer(0), {out, 1, kDim, kDim}),
+              IsOk());
+}
+
+TEST_P(SnapshotTest, ScaledDotProductAttention) {
+  const std::vector<float> q = ReadFloats("q"), k = ReadFloats("k"), v = ReadFloats("v");
+  const std::vector<double> mask = Read("mask").values;
+  std::vector<float> out(q.size());
+  for (int64_t query = 0; query < 4 * 12; ++query) {
+    AttendMasked(q, k, v, mask, query, out.data() + query * kDim);
+  }
+  ExpectNear(out, Read("test_scaled_dot_product_attention"));
+  ExpectNear(out, Read("test_4d_scaled_dot_product_attention"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, SnapshotTest, ::testing::ValuesIn(AvailableIsas()),
+                         [](const auto& info) { return std::string(IsaName(info.param)); });
+
+}  // namespace
+}  // namespace tlm

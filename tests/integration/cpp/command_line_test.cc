@@ -1,0 +1,187 @@
+// What the server says and how it exits when it cannot start.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+int64_t LinesOf(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+struct UsageCase {
+  const char* name;
+  std::vector<std::string> arguments;
+  const char* message;
+};
+void PrintTo(const UsageCase& c, std::ostream* out) { *out << c.name; }
+
+class UsageErrorTest : public ::testing::TestWithParam<UsageCase> {};
+
+TEST_P(UsageErrorTest, IsOneLineAndStatusTwo) {
+  const ServerRun run = RunServerToTheEnd(GetParam().arguments);
+  EXPECT_EQ(run.exit_status, 2);
+  EXPECT_THAT(run.output, HasSubstr(GetParam().message));
+  EXPECT_EQ(LinesOf(run.output), 1) << run.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CommandLine, UsageErrorTest,
+    ::testing::Values(
+        UsageCase{"NoModel", {}, "--model=DIR is required"},
+        UsageCase{"UnknownFlag", {"--model=x", "--bogus=1"}, "'bogus'"},
+        UsageCase{"Positional", {"--model=x", "y"}, "unexpected argument 'y'"},
+        UsageCase{"PortNotANumber", {"--model=x", "--port=abc"}, "'abc'"},
+        UsageCase{"PortTooLarge", {"--model=x", "--port=65536"}, "[0, 65535]"},
+        UsageCase{"NegativePort", {"--model=x", "--port=-1"}, "--port is -1"},
+        UsageCase{"HostOfTheWholeMachine", {"--model=x", "--host=0.0.0.0"}, "no TLS"},
+        UsageCase{"HostName", {"--model=x", "--host=example.org"}, "no TLS"},
+        UsageCase{"UnknownBackend", {"--model=x", "--backend=tpu"}, "auto, cpu or cuda"},
+        UsageCase{"NegativeThreads", {"--model=x", "--threads=-1"}, "[0, 1024]"},
+        UsageCase{"NoBatchTokens", {"--model=x", "--max_batch_tokens=0"}, "[1, 65536]"},
+        UsageCase{"NoRunningRequests", {"--model=x", "--max_running_requests=0"}, "[1, 4096]"},
+        UsageCase{"NoQueue", {"--model=x", "--max_queued_requests=0"}, "[1, 1048576]"},
+        UsageCase{"NoQueuedTokens", {"--model=x", "--max_queued_tokens=0"}, "max_queued_tokens"},
+        UsageCase{"UnknownSizeUnit", {"--model=x", "--kv_cache_bytes=12XB"}, "'12XB'"},
+        UsageCase{"SizeOverflow", {"--model=x", "--kv_cache_bytes=99999999TiB"}, "below 2^63"},
+        UsageCase{"NegativeSize", {"--model=x", "--kv_cache_bytes=-1"}, "'-1'"},
+        UsageCase{"NegativeContext", {"--model=x", "--max_context=-1"}, "max_context"},
+        UsageCase{"NegativeDrainTimeout", {"--model=x", "--drain_timeout=-1s"}, "negative"},
+        UsageCase{"TimeWithoutUnit", {"--model=x", "--drain_timeout=30"}, "'30'"},
+        UsageCase{"UnknownLogLevel", {"--model=x", "--log_level=loud"}, "'loud'"},
+        UsageCase{"NoSuchFlagFile", {"--flagfile=/nonexistent"}, "/nonexistent"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(HelpTest, ListsEveryFlagWithStatusZero) {
+  const ServerRun run = RunServerToTheEnd({"--help"});
+  EXPECT_EQ(run.exit_status, 0);
+  for (const char* flag : {"--model", "--host", "--port", "--port_file", "--backend", "--threads",
+                           "--max_batch_tokens", "--max_running_requests", "--max_queued_requests",
+                           "--max_queued_tokens", "--kv_cache_bytes", "--max_context",
+                           "--drain_timeout", "--stall_timeout", "--log_level"}) {
+    EXPECT_THAT(run.output, HasSubstr(std::string(flag) + " ("));
+  }
+}
+
+TEST(HelpTest, VersionNamesTheProgram) {
+  const ServerRun run = RunServerToTheEnd({"--version"});
+  EXPECT_EQ(run.exit_status, 0);
+  EXPECT_THAT(run.output, StartsWith("tlm-server "));
+}
+
+TEST(FlagFileTest, GivesFlags) {
+  const TempDir dir;
+  dir.Write("flags", "--max_context=100\n--log_level=info\n");
+  const auto server = ServerProcess::Serve({"--flagfile=" + dir.File("flags")});
+  EXPECT_THAT(server->output(), HasSubstr("context 100 tokens"));
+}
+
+// A copy of the bundled model that a test may spoil.
+class BadModelTest : public ::testing::Test {
+ protected:
+  BadModelTest() {
+    for (const char* name :
+         {"config.json", "generation_config.json", "tokenizer.json", "model.safetensors"}) {
+      std::filesystem::copy_file(DemoModelDir() + "/" + name, dir_.File(name));
+    }
+  }
+
+  void ExpectFailure(const std::string& message, const std::vector<std::string>& extra = {}) {
+    std::vector<std::string> arguments = {"--model=" + dir_.path(), "--port=0"};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    const ServerRun run = RunServerToTheEnd(arguments);
+    EXPECT_EQ(run.exit_status, 1) << run.output;
+    EXPECT_THAT(run.output, AllOf(StartsWith("tlm-server: "), HasSubstr(message)));
+    EXPECT_EQ(LinesOf(run.output), 1) << run.output;
+  }
+  std::string Contents(const char* name) {
+    std::ifstream file(dir_.File(name), std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(BadModelTest, NoSuchDirectory) {
+  const ServerRun run = RunServerToTheEnd({"--model=/nonexistent", "--port=0"});
+  EXPECT_EQ(run.exit_status, 1);
+  EXPECT_THAT(run.output, AllOf(StartsWith("tlm-server: "), HasSubstr("/nonexistent")));
+  EXPECT_EQ(LinesOf(run.output), 1);
+}
+
+TEST_F(BadModelTest, NoConfiguration) {
+  std::filesystem::remove(dir_.File("config.json"));
+  ExpectFailure("config.json");
+}
+
+TEST_F(BadModelTest, ConfigurationIsNotJson) {
+  dir_.Write("config.json", "{\"vocab_size\": ");
+  ExpectFailure("config.json");
+}
+
+TEST_F(BadModelTest, NoWeights) {
+  std::filesystem::remove(dir_.File("model.safetensors"));
+  ExpectFailure("model.safetensors");
+}
+
+TEST_F(BadModelTest, WeightsAreCutOff) {
+  const std::string weights = Contents("model.safetensors");
+  dir_.Write("model.safetensors", weights.substr(0, weights.size() / 2));
+  ExpectFailure("model.safetensors");
+}
+
+TEST_F(BadModelTest, WeightsAreOfAnotherShape) {
+  std::string config = Contents("config.json");
+  const size_t at = config.find("\"num_hidden_layers\": ");
+  ASSERT_NE(at, std::string::npos);
+  config.insert(config.find_first_of("0123456789", at), "1");
+  dir_.Write("config.json", config);
+  ExpectFailure("layers");
+}
+
+TEST_F(BadModelTest, TokenizerIsNotOne) {
+  dir_.Write("tokenizer.json", "[]");
+  ExpectFailure("tokenizer.json");
+}
+
+TEST_F(BadModelTest, ContextBeyondTheModels) {
+  ExpectFailure("--max_context is 1000000", {"--max_context=1000000"});
+}
+
+TEST_F(BadModelTest, KvCacheTooSmall) {
+  ExpectFailure("--kv_cache_bytes is 1024", {"--kv_cache_bytes=1KiB"});
+}
+
+TEST_F(BadModelTest, CudaIsNotBuilt) { ExpectFailure("cuda", {"--backend=cuda"}); }
+
+TEST_F(BadModelTest, PortFileCannotBeWritten) {
+  const ServerRun run =
+      RunServerToTheEnd({"--model=" + dir_.path(), "--port=0", "--port_file=/nonexistent/port"});
+  EXPECT_EQ(run.exit_status, 1);
+  EXPECT_THAT(run.output, AllOf(HasSubstr("/nonexistent/port"), EndsWith("directory\n")));
+}
+
+TEST_F(BadModelTest, PortIsTaken) {
+  const auto first = ServerProcess::Serve();
+  ExpectFailure(first->address(), {"--port=" + std::to_string(first->port())});
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,156 @@
+// Starting, draining and ending of the real server.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+#include "tlm/v1/language_model.grpc.pb.h"
+
+namespace tlm {
+namespace {
+
+using grpc::health::v1::HealthCheckResponse;
+using ::testing::HasSubstr;
+
+// A generation that runs until it is read to its end.
+struct Stream {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+
+  Stream(v1::LanguageModel::Stub& stub, uint32_t max_new_tokens) {
+    v1::GenerateRequest request;
+    request.set_prompt("The king");
+    request.mutable_stopping()->set_max_new_tokens(max_new_tokens);
+    request.mutable_stopping()->set_ignore_eos(true);
+    reader = stub.Generate(&context, request);
+  }
+  bool WaitUntilStarted() {
+    v1::GenerateResponse event;
+    return reader->Read(&event) && event.has_started();
+  }
+  // Reads to the end; the tokens the summary counts.
+  grpc::Status Finish(uint64_t* completion_tokens) {
+    v1::GenerateResponse event;
+    while (reader->Read(&event)) {
+      if (event.has_summary()) *completion_tokens = event.summary().usage().completion_tokens();
+    }
+    return reader->Finish();
+  }
+};
+
+class LifecycleTest : public ::testing::Test {
+ protected:
+  void Serve(const std::vector<std::string>& extra = {}) {
+    server_ = ServerProcess::Serve(extra);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+    stub_ = v1::LanguageModel::NewStub(channel_);
+  }
+  HealthCheckResponse::ServingStatus Health(const std::string& service) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    HealthCheckResponse response;
+    grpc::health::v1::Health::NewStub(channel_)->Check(&context, request, &response);
+    return response.status();
+  }
+
+  std::unique_ptr<ServerProcess> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::LanguageModel::Stub> stub_;
+};
+
+TEST_F(LifecycleTest, ServesHealthAndThePortFileUntilSigterm) {
+  const TempDir dir;
+  const std::string port_file = dir.File("port");
+  Serve({"--port_file=" + port_file});
+  int port = 0;
+  std::ifstream(port_file) >> port;
+  EXPECT_EQ(port, server_->port());
+  EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
+  EXPECT_EQ(Health("tlm.v1.LanguageModel"), HealthCheckResponse::SERVING);
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(port_file));
+}
+
+TEST_F(LifecycleTest, SigintEndsItToo) {
+  Serve();
+  server_->Signal(SIGINT);
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
+TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
+  Serve();
+  constexpr uint32_t kTokens = 300;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int i = 0; i < 8; ++i) {
+    streams.push_back(std::make_unique<Stream>(*stub_, kTokens));
+    ASSERT_TRUE(streams.back()->WaitUntilStarted());
+  }
+  server_->Signal(SIGTERM);
+  ASSERT_TRUE(server_->WaitForOutput("draining"));
+  EXPECT_EQ(Health(""), HealthCheckResponse::NOT_SERVING);
+
+  uint64_t tokens = 0;
+  Stream refused(*stub_, 1);
+  const grpc::Status status = refused.Finish(&tokens);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "DRAINING");
+
+  for (const auto& stream : streams) {
+    EXPECT_TRUE(stream->Finish(&tokens).ok());
+    EXPECT_EQ(tokens, kTokens);
+  }
+  EXPECT_EQ(server_->Wait(), 0);
+  EXPECT_THAT(server_->output(), HasSubstr("kv_blocks_used=0"));
+}
+
+TEST_F(LifecycleTest, TheDrainEndsWithUnavailableAtItsTimeout) {
+  Serve({"--drain_timeout=50ms"});
+  Stream stream(*stub_, 1000);
+  ASSERT_TRUE(stream.WaitUntilStarted());
+  server_->Signal(SIGTERM);
+  uint64_t tokens = 0;
+  EXPECT_EQ(stream.Finish(&tokens).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(server_->Wait(), 0);
+  EXPECT_THAT(server_->output(), HasSubstr("kv_blocks_used=0"));
+}
+
+TEST_F(LifecycleTest, ASecondSignalCutsTheDrainShort) {
+  Serve({"--drain_timeout=1h"});
+  Stream stream(*stub_, 1000);
+  ASSERT_TRUE(stream.WaitUntilStarted());
+  server_->Signal(SIGTERM);
+  ASSERT_TRUE(server_->WaitForOutput("draining"));
+  server_->Signal(SIGTERM);
+  uint64_t tokens = 0;
+  EXPECT_EQ(stream.Finish(&tokens).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
+TEST_F(LifecycleTest, AReaderThatStoppedReadingDoesNotKeepTheServer) {
+  Serve({"--drain_timeout=50ms"});
+  Stream stream(*stub_, 1000);
+  ASSERT_TRUE(stream.WaitUntilStarted());
+  server_->Signal(SIGTERM);
+  // Never read again.
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
+}  // namespace
+}  // namespace tlm

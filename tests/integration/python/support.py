@@ -1,0 +1,83 @@
+"""What the test modules share: a server, requests, and answers and statuses taken apart."""
+
+import unittest
+
+import grpc
+
+from tlm_server import TlmServer  # first: it makes the stubs importable
+
+from google.rpc import error_details_pb2, status_pb2
+from tlm.v1 import common_pb2, generate_pb2, tokenize_pb2
+
+PROMPT = "Once upon a time"
+
+
+class ServerTest(unittest.TestCase):
+    """Tests against one server, started for the whole class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = TlmServer().__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def generate(self, request, timeout=60):
+        """The whole answer as an Answer."""
+        return Answer(list(self.model.Generate(request, timeout=timeout)))
+
+    def tokenize(self, text):
+        return list(self.model.Tokenize(tokenize_pb2.TokenizeRequest(text=text)).token_ids)
+
+    def detokenize(self, ids):
+        return self.model.Detokenize(tokenize_pb2.DetokenizeRequest(token_ids=ids)).text
+
+    def assert_fails(self, code, call):
+        """The grpc.RpcError that `call`, which may return a stream, must end with."""
+        with self.assertRaises(grpc.RpcError) as caught:
+            result = call()
+            if hasattr(result, "__next__"):
+                for _ in result:
+                    pass
+        self.assertEqual(caught.exception.code(), code, caught.exception.details())
+        return caught.exception
+
+
+class Answer:
+    """The events of a Generate stream that ended well, of a single output."""
+
+    def __init__(self, events):
+        self.events = events
+        self.kinds = [event.WhichOneof("event") for event in events]
+        self.started = next(e.started for e in events if e.HasField("started"))
+        self.finished = next(e.finished for e in events if e.HasField("finished"))
+        self.summary = next(e.summary for e in events if e.HasField("summary"))
+        self.chunks = [e.tokens for e in events if e.HasField("tokens")]
+        self.tokens = [token for chunk in self.chunks for token in chunk.tokens]
+        self.ids = [token.id for token in self.tokens]
+        self.text = "".join(chunk.text for chunk in self.chunks)
+
+
+def request(prompt=PROMPT, max_new_tokens=24, **sampling):
+    """A GenerateRequest that asks for ids and does not stop by itself."""
+    return generate_pb2.GenerateRequest(
+        prompt=prompt,
+        sampling=common_pb2.SamplingParams(**sampling),
+        stopping=generate_pb2.StoppingCriteria(max_new_tokens=max_new_tokens, ignore_eos=True),
+        output=generate_pb2.OutputOptions(token_ids=True))
+
+
+def details_of(error, message_type):
+    """The detail of that type in an error's google.rpc.Status; None without one."""
+    metadata = dict(error.trailing_metadata())
+    status = status_pb2.Status.FromString(metadata.get("grpc-status-details-bin", b""))
+    for detail in status.details:
+        message = message_type()
+        if detail.Unpack(message):
+            return message
+    return None
+
+
+def violated_fields(error):
+    """The fields that an error's BadRequest names."""
+    bad_request = details_of(error, error_details_pb2.BadRequest)
+    return [] if bad_request is None else [v.field for v in bad_request.field_violations]

@@ -1,0 +1,73 @@
+"""The command line `tlm` against the real server."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from support import PROMPT, ServerTest, request
+from tlm_server import BIN_DIR
+
+
+class CliTest(ServerTest):
+
+    def tlm(self, *args, status=0, **options):
+        """Standard output of `tlm args`, which must end with `status`."""
+        result = subprocess.run([BIN_DIR / "tlm", *args, f"--target={self.server.target}"],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                                check=False, **options)
+        self.assertEqual(result.returncode, status, result.stderr.decode())
+        return result.stdout.decode() if status == 0 else result.stderr.decode()
+
+    def test_health(self):
+        self.assertEqual(self.tlm("health", "--wait=10"), "SERVING\n")
+
+    def test_generate_prints_the_text(self):
+        expected = self.generate(request(seed=3, max_new_tokens=24)).text
+        flags = ("--seed=3", "--max_new_tokens=24", "--ignore_eos")
+        self.assertEqual(self.tlm("generate", PROMPT, *flags).rstrip("\n"), expected.rstrip("\n"))
+        self.assertEqual(self.tlm("generate", "-", *flags, input=PROMPT.encode()).rstrip("\n"),
+                         expected.rstrip("\n"))
+
+    def test_generate_prints_json(self):
+        lines = self.tlm("generate", PROMPT, "--json", "--max_new_tokens=3", "--ignore_eos")
+        kinds = [next(iter(json.loads(line))) for line in lines.splitlines()]
+        self.assertEqual(kinds[0], "started")
+        self.assertEqual(kinds[-1], "summary")
+
+    def test_tokenize_and_detokenize_are_inverse(self):
+        text = "naïve café, 日本語\n"
+        ids = self.tlm("tokenize", text).strip()
+        self.assertEqual([int(i) for i in ids.split(",")], self.tokenize(text))
+        self.assertEqual(self.tlm("detokenize", ids), text)
+
+    def test_forward_prints_the_greedy_token_first(self):
+        greedy = self.generate(request(temperature=0, max_new_tokens=1)).ids[0]
+        lines = self.tlm("forward", PROMPT, "--top=3").splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertEqual(int(lines[1].split()[3]), greedy)
+
+    def test_forward_writes_npy(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "rows.npy"
+            self.tlm("forward", "--ids=1,2,3", "--positions=all", f"--npy={path}")
+            data = path.read_bytes()
+        self.assertTrue(data.startswith(b"\x93NUMPY\x01\x00"))
+        self.assertIn(b"'shape': (3, ", data)
+
+    def test_info_prints_tables(self):
+        text = self.tlm("info")
+        for heading in ("Identity", "Architecture", "Parameters", "Memory", "Limits",
+                        "Determinism"):
+            self.assertIn(heading, text)
+
+    def test_errors_are_one_line_and_a_status(self):
+        error = self.tlm("generate", PROMPT, "--top_p=1.5", status=1)
+        self.assertTrue(error.startswith("tlm: generate: INVALID_ARGUMENT: "), error)
+        self.assertIn("1.5", error)
+        self.tlm("generate", PROMPT, "--no_such_flag", status=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""Starting and stopping the server."""
+
+import concurrent.futures
+import tempfile
+import unittest
+
+import grpc
+
+from support import Answer, request
+from tlm_server import DEMO_MODEL, TlmServer, run_server
+
+from grpc.health.v1 import health_pb2
+from tlm.v1 import common_pb2
+
+STREAMS = 6
+
+
+def start_streams(server, max_new_tokens):
+    """Streams that have each delivered their first tokens, with the events so far."""
+    streams = []
+    for seed in range(STREAMS):
+        call = server.model.Generate(request(seed=seed, max_new_tokens=max_new_tokens), timeout=60)
+        events = []
+        for event in call:
+            events.append(event)
+            if event.HasField("tokens"):
+                break
+        streams.append((call, events))
+    return streams
+
+
+class DrainTest(unittest.TestCase):
+
+    def test_termination_lets_running_streams_finish(self):
+        with TlmServer() as server:
+            watch = server.health.Watch(health_pb2.HealthCheckRequest(), timeout=60)
+            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVING)
+            streams = start_streams(server, max_new_tokens=200)
+            server.terminate()
+            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.NOT_SERVING)
+            with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+                rest = list(pool.map(lambda stream: list(stream[0]), streams))
+            for (_, events), more in zip(streams, rest):
+                answer = Answer(events + more)
+                self.assertEqual(len(answer.ids), 200)
+                self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_LENGTH)
+            self.assertEqual(server.wait(), 0, server.log())
+
+    def test_drain_timeout_ends_what_still_runs(self):
+        with TlmServer("--drain_timeout=10ms") as server:
+            streams = start_streams(server, max_new_tokens=900)
+            server.terminate()
+            for call, _ in streams:
+                with self.assertRaises(grpc.RpcError) as caught:
+                    list(call)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+            self.assertEqual(server.wait(), 0, server.log())
+
+    def test_idle_server_ends_at_once(self):
+        with TlmServer() as server:
+            server.terminate()
+            self.assertEqual(server.wait(), 0, server.log())
+
+
+class StartTest(unittest.TestCase):
+
+    def test_missing_model_is_named(self):
+        status, output = run_server("--model=/nonexistent/model", "--port=0")
+        self.assertEqual(status, 1)
+        self.assertIn("/nonexistent/model", output)
+
+    def test_empty_directory_is_no_model(self):
+        with tempfile.TemporaryDirectory() as directory:
+            status, output = run_server(f"--model={directory}", "--port=0")
+        self.assertEqual(status, 1)
+        self.assertIn("config.json", output)
+
+    def test_wrong_command_lines_are_refused(self):
+        for flags in ([], [f"--model={DEMO_MODEL}", "--port=99999"],
+                      [f"--model={DEMO_MODEL}", "--no_such_flag=1"]):
+            with self.subTest(flags):
+                status, output = run_server(*flags)
+                self.assertEqual(status, 2, output)
+
+    def test_port_in_use_is_refused(self):
+        with TlmServer() as server:
+            port = server.target.rpartition(":")[2]
+            status, output = run_server(f"--model={DEMO_MODEL}", f"--port={port}")
+            self.assertEqual(status, 1)
+            self.assertIn(port, output)
+
+
+if __name__ == "__main__":
+    unittest.main()

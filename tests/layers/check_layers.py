@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Checks that every #include of the source tree goes down.
+
+usage: check_layers.py [ROOT] [--self-test]
+
+layers.txt beside this file says which layer a folder has. A file may include headers of its own
+folder and of folders of a lower layer. The client may include proto and itself. Outside the table's
+exceptions, only server/rpc (and the composition root above it) may see generated proto or gRPC.
+"""
+
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+SOURCES = {".h", ".cc", ".inc", ".cu", ".cuh"}
+GENERATED = ("tlm/v1/", "google/rpc/", "grpc/health/")
+MAY_SEE_GRPC = ("server/rpc", "server", "client", "proto")
+
+
+def read_layers(path):
+    layers = {}
+    for line in path.read_text().splitlines():
+        if line and not line.startswith("#"):
+            layer, folder = line.split(None, 1)
+            layers[folder] = int(layer)
+    return layers
+
+
+def folder_of(path, layers):
+    """The deepest folder of the table that holds `path`, or None."""
+    parts = pathlib.PurePosixPath(path).parent.parts
+    for depth in range(len(parts), 0, -1):
+        folder = "/".join(parts[:depth])
+        if folder in layers:
+            return folder
+    return None
+
+
+def complaint(includer, header, layers):
+    """Why `includer` must not include `header`; None if it may."""
+    top = includer.split("/", 1)[0]
+    is_grpc = header.startswith(("grpcpp/", "grpc/")) or header.startswith(GENERATED)
+    if top == "client":
+        if header.startswith(("model/", "server/")):
+            return "client sees proto only"
+        return None
+    here = folder_of(includer, layers)
+    if here is None:
+        return "the folder has no layer"
+    if is_grpc and here not in MAY_SEE_GRPC:
+        return "only server/rpc and the client see gRPC and generated proto"
+    if header.startswith("client/"):
+        return "the client is not part of the server"
+    if not header.startswith(("model/", "server/")):
+        return None
+    there = folder_of(header, layers)
+    if there is None:
+        return "the included folder has no layer"
+    if there != here and layers[there] >= layers[here]:
+        return f"{there} (layer {layers[there]}) is not below {here} (layer {layers[here]})"
+    return None
+
+
+def check(root, layers):
+    files = 0
+    errors = []
+    for top in ("model", "server", "client", "proto"):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in SOURCES:
+                continue
+            files += 1
+            name = path.relative_to(root).as_posix()
+            for header in INCLUDE.findall(path.read_text()):
+                why = complaint(name, header, layers)
+                if why:
+                    errors.append(f'{name}: includes "{header}": {why}')
+    return files, errors
+
+
+def self_test(layers):
+    """The rule must refuse what it is there to refuse."""
+    forbidden = [
+        ("model/ops/ops.h", "model/ops/cpu/cpu_ops.h"),
+        ("model/ops/cpu/cpu_ops.cc", "model/ops/cuda/kernels.h"),
+        ("model/weights/checkpoint.cc", "model/kv_cache/block_pool.h"),
+        ("model/base/errors.h", "model/config/model_config.h"),
+        ("server/batching/engine.cc", "server/rpc/convert.h"),
+        ("server/batching/engine.cc", "grpcpp/grpcpp.h"),
+        ("server/admission/admission.cc", "tlm/v1/common.pb.h"),
+        ("client/cpp/client.cc", "model/base/errors.h"),
+        ("server/rpc/convert.cc", "client/cpp/client.h"),
+    ]
+    allowed = [
+        ("model/ops/cpu/cpu_ops.cc", "model/ops/ops.h"),
+        ("model/ops/cpu/cpu_ops.cc", "model/ops/cpu/kernels.h"),
+        ("server/rpc/convert.cc", "tlm/v1/common.pb.h"),
+        ("server/main.cc", "server/rpc/convert.h"),
+        ("client/cpp/client.cc", "grpcpp/grpcpp.h"),
+        ("model/base/errors.cc", "vector"),
+    ]
+    wrong = [f"{a} -> {b} was let through" for a, b in forbidden if not complaint(a, b, layers)]
+    wrong += [f"{a} -> {b} was refused" for a, b in allowed if complaint(a, b, layers)]
+    return wrong
+
+
+def main(arguments):
+    here = pathlib.Path(__file__).resolve().parent
+    layers = read_layers(here / "layers.txt")
+    wrong = self_test(layers)
+    if "--self-test" not in arguments:
+        root = pathlib.Path(arguments[0]) if arguments else here.parent.parent
+        files, errors = check(root, layers)
+        print(f"{files} files read, {len(errors)} includes go up")
+        wrong += errors
+        if files == 0:
+            wrong.append(f"no sources below {root}")
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
