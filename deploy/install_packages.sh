@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Installs the distribution packages that tlm needs, if any is missing.
+#
+#   deploy/install_packages.sh build   what compiling the server and the client needs
+#   deploy/install_packages.sh test    that, and what the tests need
+#
+# Debian 12 or newer, Ubuntu 24.04 or newer. Needs root or sudo only when something is missing.
+set -euo pipefail
+
+build_packages=(
+  g++ cmake ninja-build pkg-config
+  libgrpc++-dev protobuf-compiler-grpc   # the RPC layer
+  libprotobuf-dev protobuf-compiler      # the wire contract
+  libabsl-dev                            # statuses, time, flags
+  libssl-dev                             # TLS, SHA-256
+  nlohmann-json3-dev                     # config.json, tokenizer.json, safetensors headers
+  libspdlog-dev libfmt-dev               # log and messages
+  libpcre2-dev                           # the tokenizers' patterns
+  libutf8proc-dev                        # Unicode normalisation
+)
+test_packages=(
+  libgtest-dev libgmock-dev
+  python3 python3-grpcio python3-protobuf
+)
+
+case "${1:-}" in
+  build) packages=("${build_packages[@]}") ;;
+  test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ "${#missing[@]}" -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install_packages: ${missing[*]}: missing, and neither root nor sudo is at hand" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update -qq &&
+       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+         apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+  tail -n 20 "$log" >&2
+  echo "install_packages: apt-get failed" >&2
+  exit 1
+fi

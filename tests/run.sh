@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, and runs every CPU test through CTest.
+#
+#   tests/run.sh [--profile release|asan|tsan] [--build-only] [-L LABEL] [-R NAME] [-j JOBS]
+#
+# -L and -R select tests as CTest's options of the same name do; labels: unit, golden, integration,
+# layers. The tsan profile builds and runs the layers without gRPC only.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+
+profile=release
+build_only=false
+jobs=$(nproc)
+filters=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --profile) [ $# -ge 2 ] || usage; profile=$2; shift 2 ;;
+    --profile=*) profile=${1#*=}; shift ;;
+    --build-only) build_only=true; shift ;;
+    -L|-R|-LE|-E) [ $# -ge 2 ] || usage; filters+=("$1" "$2"); shift 2 ;;
+    -j) [ $# -ge 2 ] || usage; jobs=$2; shift 2 ;;
+    *) usage ;;
+  esac
+done
+case "$profile" in release|asan|tsan) ;; *) usage ;; esac
+
+deploy/install_packages.sh test
+# Warnings are errors where the compiler is known: in continuous integration.
+TLM_CMAKE_OPTIONS="-DTLM_TESTS=ON -DTLM_WERROR=${CI:+ON}" deploy/build.sh "$profile"
+$build_only && exit 0
+
+# gRPC's client side keeps one name-resolution object for the life of the process.
+export LSAN_OPTIONS="suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0"
+export ASAN_OPTIONS="detect_stack_use_after_return=1:${ASAN_OPTIONS:-}"
+export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
+status=0
+ctest --test-dir "build/$profile" --output-on-failure --no-tests=error -j "$jobs" "${filters[@]}" ||
+  status=$?
+# What did not run must not look like what passed.
+skipped=$(sed -n 's/^\[  SKIPPED \] \([^ ]*\) (.*/  \1/p' \
+  "build/$profile/Testing/Temporary/LastTest.log" | sort -u)
+if [ -n "$skipped" ]; then
+  printf 'skipped for want of files beside the checkout, a backend or a package:\n%s\n' "$skipped"
+fi
+exit "$status"
