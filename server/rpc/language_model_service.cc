@@ -1,5 +1,6 @@
 #include "server/rpc/language_model_service.h"
 
+#include "model/base/errors.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/forward_handler.h"
@@ -25,6 +26,14 @@ grpc::ServerUnaryReactor* LanguageModelService::ModelInfo(grpc::CallbackServerCo
                                                           v1::ModelInfoResponse* response) {
   return Unary("ModelInfo", context, *request,
                [&] { return GetModelInfo(*request, rpc_.model, *response); });
+}
+
+grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContext* context,
+                                                      const v1::ScoreRequest* request,
+                                                      v1::ScoreResponse* response) {
+  return Unary("Score", context, *request, [] {
+    return Unimplemented("Score is not built in this server; Forward gives the rows it would sum");
+  });
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,

@@ -22,6 +22,9 @@ class LanguageModelService final : public v1::LanguageModel::CallbackService {
   grpc::ServerUnaryReactor* ModelInfo(grpc::CallbackServerContext* context,
                                       const v1::ModelInfoRequest* request,
                                       v1::ModelInfoResponse* response) override;
+  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
+                                  const v1::ScoreRequest* request,
+                                  v1::ScoreResponse* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;

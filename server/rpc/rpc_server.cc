@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& h
   ConfigureConnections(rpc.model.limits, builder);
   builder.AddListeningPort(Address(host, port), grpc::InsecureServerCredentials(), &server->port_);
   builder.RegisterService(&server->service_);
+  builder.RegisterCallbackGenericService(&server->unknown_calls_);
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
     return FailedPrecondition("cannot listen on {}: the port is in use or not allowed",

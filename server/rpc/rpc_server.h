@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "server/rpc/language_model_service.h"
 #include "server/rpc/rpc_context.h"
+#include "server/rpc/unknown_call_service.h"
 
 namespace tlm {
 
@@ -37,6 +38,7 @@ class RpcServer {
   explicit RpcServer(const RpcContext& rpc) : service_(rpc) {}
 
   LanguageModelService service_;
+  UnknownCallService unknown_calls_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
 };

@@ -124,7 +124,17 @@ class OtherStatusTest(ServerTest):
                 ("json", lambda: self.model.Generate(
                     changed(lambda m: m.__setattr__("json_object", True))))):
             with self.subTest(name):
-                self.assert_fails(Code.UNIMPLEMENTED, call)
+                error = self.assert_fails(Code.UNIMPLEMENTED, call)
+                self.assertNotEqual(error.details(), "")
+
+    def test_calls_of_other_services_are_named(self):
+        for method, words in (("/tlm.v1.Admin/GetLoad", "Admin"),
+                              ("/tlm.v1.LanguageModel/NoSuchCall", "NoSuchCall"),
+                              ("/some.Service/Call", "/some.Service/Call")):
+            with self.subTest(method):
+                call = self.server.channel.unary_unary(method)
+                error = self.assert_fails(Code.UNIMPLEMENTED, lambda: call(b""))
+                self.assertIn(words, error.details())
 
     def test_active_request_id_already_exists(self):
         named = changed(lambda m: m.__setattr__("request_id", "twin"), max_new_tokens=900)
