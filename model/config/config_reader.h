@@ -12,9 +12,11 @@ namespace tlm {
 
 // The model a directory describes in `config.json`, or, where there is none, in
 // `model_config.json`, as the CS336 course writes it; a file without `model_type` that has the
-// course's keys describes a "cs336" model. The end-of-sequence ids of `generation_config.json`,
-// where it names some, replace those of the configuration, as Hugging Face's generate() has it.
-// Keys it does not know are ignored. The result has passed Validate().
+// keys of a course describes a "cs336" or a "qwen3_mha" model. README.md lists families and keys.
+// The end-of-sequence ids of `generation_config.json`, where it names some, replace those of the
+// configuration, as Hugging Face's generate() has it. A token id that is the family's default and
+// lies outside the vocabulary is none. Keys nobody knows are ignored, but for those of a
+// "transformer_lm", where they are errors. The result has passed Validate().
 //
 // NOT_FOUND when neither file is there; INVALID_ARGUMENT, naming file, key, value and limit, when
 // one is over 16 MiB, not JSON, repeats a key, or a field is missing or wrong; UNIMPLEMENTED for a

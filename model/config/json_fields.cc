@@ -44,6 +44,17 @@ bool JsonFields::IsNull(const std::string& key) const {
   return found != object_->end() && found->is_null();
 }
 
+bool JsonFields::IsObject(const std::string& key) const {
+  const json* const value = Find(key);
+  return value != nullptr && value->is_object();
+}
+
+std::vector<std::string> JsonFields::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_->items()) keys.push_back(key);
+  return keys;
+}
+
 absl::Status JsonFields::WrongType(const std::string& key, const json& value,
                                    const char* wanted) const {
   return InvalidArgument("{}{} is {}, it must be {}", prefix_, key, Describe(value), wanted);

@@ -24,6 +24,9 @@ class JsonFields {
   bool Has(const std::string& key) const { return Find(key) != nullptr; }
   // Written out as null, not left out.
   bool IsNull(const std::string& key) const;
+  bool IsObject(const std::string& key) const;
+  // Of all members, those that are null included, in order.
+  std::vector<std::string> Keys() const;
 
   absl::StatusOr<std::optional<bool>> Bool(const std::string& key) const;
   absl::StatusOr<std::optional<std::string>> String(const std::string& key) const;
@@ -38,6 +41,9 @@ class JsonFields {
   absl::StatusOr<std::vector<std::string>> Strings(const std::string& key, int64_t max_size) const;
   // The members of an object, or none when absent.
   absl::StatusOr<std::optional<JsonFields>> Object(const std::string& key) const;
+
+  // What goes before this object's keys in messages.
+  const std::string& prefix() const { return prefix_; }
 
   // A dimension: an integer in [1, limit], which must be there.
   absl::StatusOr<int64_t> Dimension(const std::string& key, int64_t limit) const;

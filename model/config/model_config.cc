@@ -1,7 +1,5 @@
 #include "model/config/model_config.h"
 
-#include <cmath>
-
 #include "model/base/errors.h"
 
 namespace tlm {
@@ -37,17 +35,78 @@ absl::Status CheckDimensions(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status CheckNumbers(const ModelConfig& config) {
-  // Written so that NaN fails.
-  if (!(config.norm_eps > 0 && config.norm_eps < 1)) {
-    return InvalidArgument("norm_eps is {}, it must be above 0 and below 1", config.norm_eps);
+// The comparisons are written so that NaN fails. The limits of numbers that are no dimensions are
+// far from any sensible value, and such that nothing computed from them overflows a float.
+
+absl::Status CheckWithin(const char* name, double value, double low, double high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return InvalidArgument("{} is {}, it must be between {} and {}", name, value, low, high);
+}
+
+absl::Status CheckOrder(const char* low_name, double low, const char* high_name, double high) {
+  TLM_RETURN_IF_ERROR(CheckWithin(low_name, low, 1e-9, 1e18));
+  TLM_RETURN_IF_ERROR(CheckWithin(high_name, high, 1e-9, 1e18));
+  if (high > low) return absl::OkStatus();
+  return InvalidArgument("{} is {}, it must be above {}, which is {}", high_name, high, low_name,
+                         low);
+}
+
+absl::Status CheckRopeScaling(const RopeScaling& scaling, double theta) {
+  TLM_RETURN_IF_ERROR(CheckWithin("rope_scaling.factor", scaling.factor, 1, 1e18));
+  if (scaling.kind == RopeScaling::Kind::kLinear) return absl::OkStatus();
+  if (scaling.original_context_length < 1 ||
+      scaling.original_context_length > ConfigLimits::kContextLength) {
+    return InvalidArgument(
+        "rope_scaling.original_max_position_embeddings is {}, it must be between 1 and {}",
+        scaling.original_context_length, ConfigLimits::kContextLength);
   }
-  if (!config.rope_theta.has_value()) return absl::OkStatus();
-  if (!(std::isfinite(*config.rope_theta) && *config.rope_theta > 0)) {
-    return InvalidArgument("rope_theta is {}, it must be finite and above 0", *config.rope_theta);
+  if (scaling.kind == RopeScaling::Kind::kLlama3) {
+    return CheckOrder("rope_scaling.low_freq_factor", scaling.low_freq_factor,
+                      "rope_scaling.high_freq_factor", scaling.high_freq_factor);
   }
+  // YaRN counts in logarithms to the base theta.
+  if (!(theta > 1)) return InvalidArgument("rope_theta is {}, YaRN needs one above 1", theta);
+  TLM_RETURN_IF_ERROR(
+      CheckWithin("rope_scaling.attention_factor", scaling.attention_factor, 1e-6, 1e6));
+  return CheckOrder("rope_scaling.beta_slow", scaling.beta_slow, "rope_scaling.beta_fast",
+                    scaling.beta_fast);
+}
+
+absl::Status CheckRope(const ModelConfig& config) {
+  if (!config.rope_theta.has_value()) {
+    if (!config.rope_scaling.has_value()) return absl::OkStatus();
+    return InvalidArgument("rope_scaling is given, but there are no rotary positions to scale");
+  }
+  TLM_RETURN_IF_ERROR(CheckWithin("rope_theta", *config.rope_theta, 1e-9, 1e18));
   if (config.head_dim % 2 != 0) {
     return InvalidArgument("head_dim is {}, rotary positions need an even one", config.head_dim);
+  }
+  if (!config.rope_scaling.has_value()) return absl::OkStatus();
+  return CheckRopeScaling(*config.rope_scaling, *config.rope_theta);
+}
+
+absl::Status CheckWindow(const ModelConfig& config) {
+  if (config.sliding_window.has_value() && *config.sliding_window < 1) {
+    return InvalidArgument("sliding_window is {}, it must be above 0", *config.sliding_window);
+  }
+  const auto layers = static_cast<int64_t>(config.full_attention.size());
+  if (layers == 0 || layers == config.num_layers) return absl::OkStatus();
+  return InvalidArgument("layer_types has {} elements, it must have one for each of {} layers",
+                         layers, config.num_layers);
+}
+
+absl::Status CheckNames(const ModelConfig& config) {
+  const FfnNames& names = config.ffn_names;
+  int seen = 0;
+  for (const int name : {names.gate, names.up, names.down}) {
+    if (name >= 1 && name <= 3) seen |= 1 << name;
+  }
+  if (seen != 0b1110) {
+    return InvalidArgument("ffn_gate, ffn_up and ffn_down are {}, {} and {}, they must be 1, 2, 3",
+                           names.gate, names.up, names.down);
+  }
+  if (config.naming == TensorNaming::kGpt2 && config.gated_ffn()) {
+    return InvalidArgument("ffn_type is 'swiglu', tensor_naming 'gpt2' has no name for its gate");
   }
   return absl::OkStatus();
 }
@@ -75,7 +134,10 @@ absl::Status CheckTokenIds(const ModelConfig& config) {
 
 absl::Status Validate(const ModelConfig& config) {
   TLM_RETURN_IF_ERROR(CheckDimensions(config));
-  TLM_RETURN_IF_ERROR(CheckNumbers(config));
+  TLM_RETURN_IF_ERROR(CheckWithin("norm_eps", config.norm_eps, 1e-30, 1));
+  TLM_RETURN_IF_ERROR(CheckRope(config));
+  TLM_RETURN_IF_ERROR(CheckWindow(config));
+  TLM_RETURN_IF_ERROR(CheckNames(config));
   return CheckTokenIds(config);
 }
 

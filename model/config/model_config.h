@@ -11,19 +11,65 @@
 
 namespace tlm {
 
-enum class NormKind { kRms };
+enum class NormKind {
+  kRms,    // x / rms(x) * gain
+  kLayer,  // (x - mean(x)) / deviation(x) * gain + bias
+};
+enum class NormEps {
+  kInsideRoot,   // x / sqrt(mean(x^2) + eps)
+  kOutsideRoot,  // x / (sqrt(mean(x^2)) + eps); for kLayer likewise with the variance
+};
 // Which two elements of a head RoPE rotates together (Su et al. 2021, section 3.4.2).
 enum class RopeLayout {
   kInterleaved,  // (2i, 2i + 1)
   kHalf,         // (i, i + head_dim / 2)
 };
-enum class FfnKind { kSwiGlu };  // down(silu(gate x) * up x)
+// The feed-forward network; all but kSwiGlu have no gate.
+enum class FfnKind {
+  kSwiGlu,    // down(silu(gate x) * up x)
+  kSilu,      // down(silu(up x))
+  kRelu,      // down(relu(up x))
+  kGeluTanh,  // down(gelu(up x)), gelu by its tanh approximation
+  kGelu,      // down(gelu(up x)), gelu(a) = a * Phi(a)
+};
 
-// How the checkpoint's tensors are named; see model/weights/name_map.h.
-enum class TensorNaming { kCs336, kHuggingFace };
+// How the checkpoint's tensors are named and laid out; see model/weights/name_map.h. kGpt2 stores
+// the matrices of the layers [inputs, outputs], with query, key and value in one.
+enum class TensorNaming { kCs336, kQwen3Mha, kHuggingFace, kGpt2 };
+
+// How the frequencies of rotary positions are stretched; fields the kind does not use keep their
+// defaults. See model/ops/rope_table.h for the formulas.
+struct RopeScaling {
+  enum class Kind { kLinear, kLlama3, kYarn };
+  Kind kind = Kind::kLinear;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;         // llama3
+  double high_freq_factor = 4.0;        // llama3
+  int64_t original_context_length = 0;  // llama3, yarn; >= 1
+  double beta_fast = 32.0;              // yarn
+  double beta_slow = 1.0;               // yarn
+  double attention_factor = 1.0;        // yarn: multiplies cosines and sines
+  bool truncate = true;                 // yarn: the ramp's ends are whole dimensions
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Which linear maps add a bias. The LM head never does.
+struct LinearBiases {
+  bool qkv = false;
+  bool attention_output = false;
+  bool ffn = false;
+};
+
+// Which of the matrices named w1, w2, w3 is which, where a checkpoint names them so.
+struct FfnNames {
+  int gate = 1;
+  int up = 3;
+  int down = 2;
+};
 
 struct ModelConfig {
-  std::string model_type;    // as config.json says it: "cs336", "llama", "qwen3"
+  std::string model_type;    // as config.json says it: "cs336", "llama", "gpt2"
   std::string architecture;  // for people: "Qwen3ForCausalLM"
   TensorNaming naming = TensorNaming::kHuggingFace;
 
@@ -33,20 +79,36 @@ struct ModelConfig {
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads; equal to it without grouped-query attention
-  int64_t head_dim = 0;      // even; not always d_model / num_heads
+  int64_t head_dim = 0;      // even with rotary positions; not always d_model / num_heads
   int64_t d_ff = 0;
 
   NormKind norm_kind = NormKind::kRms;
   double norm_eps = 1e-5;
-  std::optional<double> rope_theta;  // none: no positions at all
+  NormEps norm_eps_placement = NormEps::kInsideRoot;
+  std::optional<double> rope_theta;  // none: no rotary positions
   RopeLayout rope_layout = RopeLayout::kHalf;
-  bool qk_norm = false;  // RMSNorm over head_dim of every query and key head, before RoPE
+  std::optional<RopeScaling> rope_scaling;
+  bool learned_positions = false;  // a table [context_length, d_model] added to the embeddings
+  bool qk_norm = false;            // RMSNorm over head_dim of every query and key head, before RoPE
+  // Positions a token attends to, itself included; none: all before it. `full_attention`, where it
+  // is not empty, tells by layer which ones see everything all the same.
+  std::optional<int64_t> sliding_window;
+  std::vector<bool> full_attention;
   FfnKind ffn_kind = FfnKind::kSwiGlu;
+  FfnNames ffn_names;  // TensorNaming::kCs336 alone
+  LinearBiases biases;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
 
   // Token ids that end a sequence, in the order the files name them; may be empty.
   std::vector<int64_t> eos_token_ids;
   std::optional<int64_t> bos_token_id;
+
+  bool gated_ffn() const { return ffn_kind == FfnKind::kSwiGlu; }
+  // Positions a token of this layer attends to, itself included; 0 = all before it.
+  int64_t WindowOf(int64_t layer) const {
+    const bool full = !full_attention.empty() && full_attention[static_cast<size_t>(layer)];
+    return full ? 0 : sliding_window.value_or(0);
+  }
 
   // Rows of the fused query, key and value projection.
   int64_t q_size() const { return num_heads * head_dim; }

@@ -62,6 +62,34 @@ TEST(ModelConfigTest, SizesCountHeadsTimesHeadDim) {
   EXPECT_EQ(config.kv_size(), 16);
 }
 
+TEST(ModelConfigTest, WindowIsByLayer) {
+  ModelConfig config = ValidConfig();
+  EXPECT_EQ(config.WindowOf(1), 0);
+  config.sliding_window = 5;
+  EXPECT_EQ(config.WindowOf(1), 5);
+  config.full_attention = {false, true};
+  EXPECT_EQ(config.WindowOf(0), 5);
+  EXPECT_EQ(config.WindowOf(1), 0);
+  EXPECT_THAT(Validate(config), IsOk());
+}
+
+RopeScaling Scaling(RopeScaling::Kind kind) {
+  RopeScaling scaling;
+  scaling.kind = kind;
+  scaling.factor = 4;
+  scaling.original_context_length = 32;
+  return scaling;
+}
+
+TEST(ModelConfigTest, AcceptsEveryKindOfRopeScaling) {
+  for (const auto kind :
+       {RopeScaling::Kind::kLinear, RopeScaling::Kind::kLlama3, RopeScaling::Kind::kYarn}) {
+    ModelConfig config = ValidConfig();
+    config.rope_scaling = Scaling(kind);
+    EXPECT_THAT(Validate(config), IsOk());
+  }
+}
+
 struct BadConfig {
   std::string name;
   std::function<void(ModelConfig&)> spoil;
@@ -112,16 +140,76 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"head_dim_odd", [](auto& c) { c.head_dim = 7; }, "head_dim is 7", "even"},
         BadConfig{"d_ff_above", [](auto& c) { c.d_ff = ConfigLimits::kDFf + 1; }, "d_ff is 1048577",
                   "1048576"},
-        BadConfig{"eps_zero", [](auto& c) { c.norm_eps = 0; }, "norm_eps is 0", "above 0"},
-        BadConfig{"eps_one", [](auto& c) { c.norm_eps = 1; }, "norm_eps is 1", "below 1"},
-        BadConfig{"eps_nan", [](auto& c) { c.norm_eps = std::nan(""); }, "norm_eps is nan",
-                  "above 0"},
-        BadConfig{"theta_zero", [](auto& c) { c.rope_theta = 0; }, "rope_theta is 0", "above 0"},
+        BadConfig{"eps_zero", [](auto& c) { c.norm_eps = 0; }, "norm_eps is 0", "between 1e-30 and 1"},
+        BadConfig{"eps_above_one", [](auto& c) { c.norm_eps = 1.5; }, "norm_eps is 1.5", "and 1"},
+        BadConfig{"eps_nan", [](auto& c) { c.norm_eps = std::nan(""); }, "norm_eps is nan", "between"},
+        BadConfig{"theta_zero", [](auto& c) { c.rope_theta = 0; }, "rope_theta is 0", "between 1e-09"},
         BadConfig{"theta_infinite",
                   [](auto& c) { c.rope_theta = std::numeric_limits<double>::infinity(); },
-                  "rope_theta is inf", "finite"},
-        BadConfig{"theta_nan", [](auto& c) { c.rope_theta = std::nan(""); }, "rope_theta is nan",
-                  "finite"},
+                  "rope_theta is inf", "and 1e+18"},
+        BadConfig{"theta_nan", [](auto& c) { c.rope_theta = std::nan(""); }, "rope_theta is nan", "between"},
+        BadConfig{"scaling_without_rope",
+                  [](auto& c) {
+                    c.rope_theta.reset();
+                    c.rope_scaling = RopeScaling{.factor = 2};
+                  },
+                  "rope_scaling is given", "no rotary positions"},
+        BadConfig{"factor_below_one", [](auto& c) { c.rope_scaling = RopeScaling{.factor = 0.5}; },
+                  "rope_scaling.factor is 0.5", "between 1 and"},
+        BadConfig{"factor_nan",
+                  [](auto& c) { c.rope_scaling = RopeScaling{.factor = std::nan("")}; },
+                  "rope_scaling.factor is nan", "between 1 and"},
+        BadConfig{"factor_infinite",
+                  [](auto& c) {
+                    c.rope_scaling = RopeScaling{.factor = std::numeric_limits<double>::infinity()};
+                  },
+                  "rope_scaling.factor is inf", "and 1e+18"},
+        BadConfig{"original_context_above",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kLlama3);
+                    c.rope_scaling->original_context_length = ConfigLimits::kContextLength + 1;
+                  },
+                  "original_max_position_embeddings is 16777217", "16777216"},
+        BadConfig{"low_freq_factor_nan",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kLlama3);
+                    c.rope_scaling->low_freq_factor = std::nan("");
+                  },
+                  "rope_scaling.low_freq_factor is nan", "between"},
+        BadConfig{"high_freq_factor_low",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kLlama3);
+                    c.rope_scaling->high_freq_factor = 1;
+                  },
+                  "rope_scaling.high_freq_factor is 1", "low_freq_factor, which is 1"},
+        BadConfig{"beta_fast_infinite",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kYarn);
+                    c.rope_scaling->beta_fast = std::numeric_limits<double>::infinity();
+                  },
+                  "rope_scaling.beta_fast is inf", "and 1e+18"},
+        BadConfig{"attention_factor_negative",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kYarn);
+                    c.rope_scaling->attention_factor = -1;
+                  },
+                  "rope_scaling.attention_factor is -1", "between 1e-06 and"},
+        BadConfig{"yarn_theta",
+                  [](auto& c) {
+                    c.rope_scaling = Scaling(RopeScaling::Kind::kYarn);
+                    c.rope_theta = 0.5;
+                  },
+                  "rope_theta is 0.5", "above 1"},
+        BadConfig{"window_zero", [](auto& c) { c.sliding_window = 0; }, "sliding_window is 0",
+                  "above 0"},
+        BadConfig{"full_attention_short", [](auto& c) { c.full_attention = {true}; },
+                  "layer_types has 1 elements", "each of 2 layers"},
+        BadConfig{"ffn_names_twice", [](auto& c) { c.ffn_names.up = 1; }, "are 1, 1 and 2",
+                  "ffn_gate, ffn_up and ffn_down"},
+        BadConfig{"ffn_names_outside", [](auto& c) { c.ffn_names.up = 64; }, "are 1, 64 and 2",
+                  "ffn_gate, ffn_up and ffn_down"},
+        BadConfig{"gate_under_gpt2", [](auto& c) { c.naming = TensorNaming::kGpt2; },
+                  "ffn_type is 'swiglu'", "'gpt2'"},
         BadConfig{"eos_above",
                   [](auto& c) {
                     c.eos_token_ids = {1, 100};

@@ -1,0 +1,74 @@
+// Hugging Face's GPT-2. Its configuration goes by its own names and by the general ones.
+#include <optional>
+
+#include "model/base/errors.h"
+#include "model/config/families.h"
+#include "model/config/knobs.h"
+#include "model/config/shared_fields.h"
+
+namespace tlm {
+namespace {
+
+using Limits = ConfigLimits;
+
+constexpr Spelling<FfnKind> kActivations[] = {
+    {"gelu_new", FfnKind::kGeluTanh},
+    {"gelu_pytorch_tanh", FfnKind::kGeluTanh},
+    {"gelu_python_tanh", FfnKind::kGeluTanh},
+    {"gelu_fast", FfnKind::kGeluTanh},
+    {"gelu_accurate", FfnKind::kGeluTanh},
+    {"gelu", FfnKind::kGelu},
+    {"gelu_python", FfnKind::kGelu},
+    {"relu", FfnKind::kRelu},
+    {"silu", FfnKind::kSilu},
+    {"swish", FfnKind::kSilu},
+};
+
+absl::Status ReadDimensions(Knobs& knobs, ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(config->vocab_size, knobs.Dimension({"vocab_size"}, Limits::kVocabSize));
+  TLM_ASSIGN_OR_RETURN(
+      config->context_length,
+      knobs.Dimension({"n_positions", "max_position_embeddings", "n_ctx"}, Limits::kContextLength));
+  TLM_ASSIGN_OR_RETURN(config->d_model,
+                       knobs.Dimension({"n_embd", "hidden_size"}, Limits::kDModel));
+  TLM_ASSIGN_OR_RETURN(config->num_layers,
+                       knobs.Dimension({"n_layer", "num_hidden_layers"}, Limits::kNumLayers));
+  TLM_ASSIGN_OR_RETURN(config->num_heads,
+                       knobs.Dimension({"n_head", "num_attention_heads"}, Limits::kNumHeads));
+  TLM_ASSIGN_OR_RETURN(config->d_ff,
+                       knobs.Dimension({"n_inner"}, Limits::kDFf, 4 * config->d_model));
+  config->num_kv_heads = config->num_heads;
+  TLM_ASSIGN_OR_RETURN(config->head_dim,
+                       PerHead("n_embd", config->d_model, "n_head", config->num_heads));
+  return absl::OkStatus();
+}
+
+absl::Status ReadGpt2(const JsonFields& fields, ModelConfig* config) {
+  Knobs knobs(fields);
+  TLM_RETURN_IF_ERROR(ReadDimensions(knobs, config));
+  TLM_RETURN_IF_ERROR(RequireFlag(fields, "scale_attn_weights", true));
+  TLM_RETURN_IF_ERROR(RequireFlag(fields, "scale_attn_by_inverse_layer_idx", false));
+  TLM_RETURN_IF_ERROR(RequireFlag(fields, "add_cross_attention", false));
+  TLM_RETURN_IF_ERROR(RefuseQuantization(fields));
+  TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> activation,
+                       knobs.Word({"activation_function"}, kActivations));
+  config->ffn_kind = activation.value_or(FfnKind::kGeluTanh);
+  config->norm_kind = NormKind::kLayer;
+  TLM_ASSIGN_OR_RETURN(const std::optional<double> eps, knobs.Number({"layer_norm_epsilon"}));
+  config->norm_eps = eps.value_or(1e-5);
+  config->learned_positions = true;
+  config->biases = {.qkv = true, .attention_output = true, .ffn = true};
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> tied, knobs.Bool({"tie_word_embeddings"}));
+  config->tie_word_embeddings = tied.value_or(true);
+  return absl::OkStatus();
+}
+
+constexpr Family kFamilies[] = {
+    {"gpt2", "GPT2LMHeadModel", TensorNaming::kGpt2, 50256, 50256, &ReadGpt2},
+};
+
+}  // namespace
+
+std::span<const Family> Gpt2Families() { return kFamilies; }
+
+}  // namespace tlm

@@ -1,0 +1,22 @@
+// The JSON files of a model directory.
+#ifndef TLM_MODEL_CONFIG_JSON_FILE_H_
+#define TLM_MODEL_CONFIG_JSON_FILE_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// The one JSON object that `text` is. INVALID_ARGUMENT as ParseJson, and for any other value.
+absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text);
+
+// The same of a file. NOT_FOUND when there is none, FAILED_PRECONDITION when it cannot be read,
+// INVALID_ARGUMENT also when it is over 16 MiB; all name it.
+absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONFIG_JSON_FILE_H_

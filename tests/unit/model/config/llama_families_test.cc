@@ -1,0 +1,276 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "model/config/config_reader.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/model/config/config_text.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+constexpr char kLlama[] = R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 64,
+    "intermediate_size": 172, "num_hidden_layers": 5, "num_attention_heads": 8,
+    "max_position_embeddings": 128})";
+constexpr char kQwen3[] = R"({"model_type": "qwen3", "vocab_size": 512, "hidden_size": 64,
+    "intermediate_size": 172, "num_hidden_layers": 5, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "max_position_embeddings": 128})";
+
+std::string Mistral() { return With(kLlama, R"({"model_type": "mistral"})"); }
+std::string Qwen2() { return With(kQwen3, R"({"model_type": "qwen2"})"); }
+
+TEST(LlamaFamiliesTest, LlamaFillsInWhatHuggingFaceDoes) {
+  const auto config = ParseModelConfig(kLlama);
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "llama");
+  EXPECT_EQ(config->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(config->naming, TensorNaming::kHuggingFace);
+  EXPECT_EQ(config->num_kv_heads, 8);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_THAT(config->rope_theta, Optional(10000.0));
+  EXPECT_EQ(config->rope_layout, RopeLayout::kHalf);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_FALSE(config->tie_word_embeddings);
+}
+
+TEST(LlamaFamiliesTest, Qwen3FillsInWhatHuggingFaceDoes) {
+  const auto config = ParseModelConfig(kQwen3);
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "qwen3");
+  EXPECT_EQ(config->architecture, "Qwen3ForCausalLM");
+  EXPECT_EQ(config->num_kv_heads, 2);
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_TRUE(config->qk_norm);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_FALSE(config->biases.qkv);
+  EXPECT_FALSE(config->sliding_window.has_value());
+}
+
+TEST(LlamaFamiliesTest, ExplicitValuesReplaceDefaults) {
+  const auto config = ParseModelConfig(
+      With(kLlama, R"({"num_key_value_heads": 4, "head_dim": 16, "rms_norm_eps": 1e-5,
+                       "rope_theta": 500000.0, "tie_word_embeddings": true, "bos_token_id": 7,
+                       "eos_token_id": [9, 8], "architectures": ["Mine"]})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->num_kv_heads, 4);
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->norm_eps, 1e-5);
+  EXPECT_THAT(config->rope_theta, Optional(500000.0));
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_THAT(config->bos_token_id, Optional(7));
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(9, 8));
+  EXPECT_EQ(config->architecture, "Mine");
+}
+
+TEST(LlamaFamiliesTest, NullMeansTheDefault) {
+  const auto config = ParseModelConfig(
+      With(kLlama, R"({"head_dim": null, "num_key_value_heads": null, "rope_scaling": null})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->num_kv_heads, 8);
+}
+
+TEST(LlamaFamiliesTest, LlamaBiasesAreOfAllFourProjectionsAndOfTheFfn) {
+  const auto attention = ParseModelConfig(With(kLlama, R"({"attention_bias": true})"));
+  ASSERT_THAT(attention, IsOk());
+  EXPECT_TRUE(attention->biases.qkv);
+  EXPECT_TRUE(attention->biases.attention_output);
+  EXPECT_FALSE(attention->biases.ffn);
+  const auto ffn = ParseModelConfig(With(kLlama, R"({"mlp_bias": true})"));
+  ASSERT_THAT(ffn, IsOk());
+  EXPECT_FALSE(ffn->biases.qkv);
+  EXPECT_TRUE(ffn->biases.ffn);
+}
+
+TEST(LlamaFamiliesTest, LlamaHasNoWindow) {
+  const auto config = ParseModelConfig(With(kLlama, R"({"sliding_window": 5})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_FALSE(config->sliding_window.has_value());
+}
+
+TEST(LlamaFamiliesTest, MistralFillsInWhatHuggingFaceDoes) {
+  const auto config = ParseModelConfig(
+      With(Mistral(), R"({"num_attention_heads": 16, "max_position_embeddings": 8192})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "mistral");
+  EXPECT_EQ(config->architecture, "MistralForCausalLM");
+  EXPECT_EQ(config->num_kv_heads, 8);
+  EXPECT_EQ(config->head_dim, 4);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_THAT(config->rope_theta, Optional(10000.0));
+  EXPECT_THAT(config->sliding_window, Optional(4096));
+  EXPECT_THAT(config->full_attention, IsEmpty());
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
+}
+
+TEST(LlamaFamiliesTest, MistralWindowsShorterThanTheContextCount) {
+  const auto window_of = [](const char* change) {
+    const auto config = ParseModelConfig(With(Mistral(), change));
+    EXPECT_THAT(config, IsOk()) << change;
+    return config.ok() ? config->WindowOf(3) : -1;
+  };
+  EXPECT_EQ(window_of(R"({"sliding_window": 7})"), 7);
+  EXPECT_EQ(window_of(R"({"sliding_window": 127})"), 127);
+  EXPECT_EQ(window_of(R"({"sliding_window": 128})"), 0);
+  EXPECT_EQ(window_of(R"({"sliding_window": 9223372036854775807})"), 0);
+  EXPECT_EQ(window_of(R"({"sliding_window": null})"), 0);
+  EXPECT_EQ(window_of("{}"), 0);  // 4096
+}
+
+TEST(LlamaFamiliesTest, MistralTakesItsOwnHeadDim) {
+  const auto config =
+      ParseModelConfig(With(Mistral(), R"({"head_dim": 128, "num_key_value_heads": 4})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_EQ(config->num_kv_heads, 4);
+}
+
+TEST(LlamaFamiliesTest, Qwen2AlwaysHasBiasesOfQueryKeyAndValueAlone) {
+  const auto config = ParseModelConfig(Qwen2());
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->architecture, "Qwen2ForCausalLM");
+  EXPECT_TRUE(config->biases.qkv);
+  EXPECT_FALSE(config->biases.attention_output);
+  EXPECT_FALSE(config->biases.ffn);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+}
+
+TEST(LlamaFamiliesTest, Qwen3MayHaveBiasesOfAllFourProjections) {
+  const auto config = ParseModelConfig(With(kQwen3, R"({"attention_bias": true})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_TRUE(config->biases.qkv);
+  EXPECT_TRUE(config->biases.attention_output);
+}
+
+TEST(LlamaFamiliesTest, KvHeadsLeftOutAreNeverMoreThanHeads) {
+  const auto few = ParseModelConfig(With(kQwen3, R"({"num_key_value_heads": "absent"})"));
+  ASSERT_THAT(few, IsOk());
+  EXPECT_EQ(few->num_kv_heads, 8);
+  const auto many = ParseModelConfig(
+      With(kQwen3, R"({"num_key_value_heads": "absent", "num_attention_heads": 64})"));
+  ASSERT_THAT(many, IsOk());
+  EXPECT_EQ(many->num_kv_heads, 32);
+}
+
+std::vector<int64_t> QwenWindows(const char* change) {
+  std::vector<int64_t> windows;
+  for (const std::string& base : {Qwen2(), std::string(kQwen3)}) {
+    const auto config = ParseModelConfig(With(base, change));
+    EXPECT_THAT(config, IsOk()) << change;
+    if (!config.ok()) return {-1};
+    std::vector<int64_t> found;
+    for (int64_t layer = 0; layer < config->num_layers; ++layer) {
+      found.push_back(config->WindowOf(layer));
+    }
+    EXPECT_TRUE(windows.empty() || windows == found) << change;
+    windows = found;
+  }
+  return windows;
+}
+
+TEST(LlamaFamiliesTest, QwenWindowsStartAtMaxWindowLayers) {
+  EXPECT_THAT(QwenWindows(R"({"use_sliding_window": true, "sliding_window": 4,
+                              "max_window_layers": 3})"),
+              ElementsAre(0, 0, 0, 4, 4));
+  EXPECT_THAT(QwenWindows(R"({"use_sliding_window": true, "sliding_window": 4,
+                              "max_window_layers": 0})"),
+              ElementsAre(4, 4, 4, 4, 4));
+  EXPECT_THAT(QwenWindows(R"({"use_sliding_window": true, "sliding_window": 4,
+                              "max_window_layers": -7})"),
+              ElementsAre(4, 4, 4, 4, 4));
+}
+
+TEST(LlamaFamiliesTest, QwenLayerTypesSayWhichLayersHaveTheWindow) {
+  EXPECT_THAT(QwenWindows(R"({"use_sliding_window": true, "sliding_window": 4,
+                              "max_window_layers": 5,
+                              "layer_types": ["sliding_attention", "full_attention",
+                                              "sliding_attention", "full_attention",
+                                              "sliding_attention"]})"),
+              ElementsAre(4, 0, 4, 0, 4));
+}
+
+TEST(LlamaFamiliesTest, QwenWindowsThatChangeNothingAreNone) {
+  for (const char* change :
+       {"{}", R"({"use_sliding_window": false, "sliding_window": 4, "max_window_layers": 0})",
+        R"({"use_sliding_window": false, "sliding_window": 0})",
+        R"({"use_sliding_window": true, "sliding_window": null, "max_window_layers": 0})",
+        R"({"use_sliding_window": true, "sliding_window": 128, "max_window_layers": 0})",
+        R"({"use_sliding_window": true, "sliding_window": 4})",
+        R"({"layer_types": ["full_attention", "full_attention", "full_attention",
+                            "full_attention", "full_attention"]})"}) {
+    const auto config = ParseModelConfig(With(Qwen2(), change));
+    ASSERT_THAT(config, IsOk()) << change;
+    EXPECT_FALSE(config->sliding_window.has_value()) << change;
+    EXPECT_THAT(config->full_attention, IsEmpty()) << change;
+  }
+}
+
+TEST(LlamaFamiliesTest, AcceptsVariantsThatChangeNothing) {
+  for (const char* change :
+       {R"({"rope_scaling": {"type": "default"}})", R"({"partial_rotary_factor": 1.0})",
+        R"({"attention_bias": false, "mlp_bias": false, "hidden_act": "silu"})",
+        R"({"hidden_act": "swish"})", R"({"quantization_config": null})",
+        R"({"something_else": {"entirely": [1, 2]}})"}) {
+    EXPECT_THAT(ParseModelConfig(With(kQwen3, change)), IsOk()) << change;
+  }
+}
+
+class RefusedLlamaTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedLlamaTest, NamesTheFieldAndItsValue) { ExpectRefused(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedLlamaTest,
+    ::testing::Values(
+        Refusal{"activation", kQwen3, R"({"hidden_act": "gelu"})", kUnsupported,
+                "hidden_act is 'gelu', only 'silu'"},
+        Refusal{"activation_number", kLlama, R"({"hidden_act": 3})", kBad, "hidden_act is 3"},
+        Refusal{"bias_string", kLlama, R"({"attention_bias": "yes"})", kBad,
+                "attention_bias is 'yes'"},
+        Refusal{"mlp_bias_number", kLlama, R"({"mlp_bias": 1})", kBad, "mlp_bias is 1"},
+        Refusal{"mistral_window_zero", Mistral(), R"({"sliding_window": 0})", kBad,
+                "sliding_window is 0, it must be above 0"},
+        Refusal{"mistral_window_negative", Mistral(), R"({"sliding_window": -4})", kBad,
+                "sliding_window is -4"},
+        Refusal{"mistral_window_float", Mistral(), R"({"sliding_window": 4.0})", kBad,
+                "sliding_window is 4.0"},
+        Refusal{"mistral_layer_types", Mistral(),
+                R"({"sliding_window": 4, "num_hidden_layers": 2,
+                    "layer_types": ["sliding_attention", "full_attention"]})",
+                kUnsupported, "layer_types names 'full_attention'"},
+        Refusal{"llama_layer_types", kLlama,
+                R"({"num_hidden_layers": 1, "layer_types": ["sliding_attention"]})", kUnsupported,
+                "layer_types names 'sliding_attention'"},
+        Refusal{"layer_types_kind", kQwen3,
+                R"({"num_hidden_layers": 1, "layer_types": ["linear_attention"]})", kUnsupported,
+                "layer_types names 'linear_attention'"},
+        Refusal{"layer_types_short", kQwen3, R"({"layer_types": ["full_attention"]})", kBad,
+                "layer_types has 1 elements, it must have one for each of 5 layers"},
+        Refusal{"layer_types_empty", Qwen2(), R"({"layer_types": []})", kBad,
+                "layer_types has 0 elements"},
+        Refusal{"layer_types_without_window", Qwen2(),
+                R"({"num_hidden_layers": 1, "layer_types": ["sliding_attention"]})", kBad,
+                "layer_types names 'sliding_attention', but sliding_window"},
+        Refusal{"qwen_window_zero", Qwen2(),
+                R"({"use_sliding_window": true, "sliding_window": 0, "max_window_layers": 0})",
+                kBad, "sliding_window is 0"},
+        Refusal{"qwen_max_window_layers_string", kQwen3, R"({"max_window_layers": "x"})", kBad,
+                "max_window_layers is 'x'"},
+        Refusal{"qwen_use_number", kQwen3, R"({"use_sliding_window": 1})", kBad,
+                "use_sliding_window is 1"},
+        Refusal{"qwen2_uneven_hidden_size", Qwen2(), R"({"hidden_size": 63})", kBad,
+                "hidden_size is 63, it must be a multiple of num_attention_heads"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tlm
