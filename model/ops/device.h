@@ -45,6 +45,8 @@ class Device {
   virtual absl::Status CopyToDevice(void* to, const void* from, size_t bytes) = 0;
   // Returns when the bytes are there.
   virtual absl::Status CopyToHost(void* to, const void* from, size_t bytes) = 0;
+  // From one place of the device to another; the two do not overlap.
+  virtual absl::Status CopyOnDevice(void* to, const void* from, size_t bytes) = 0;
   // Returns when all that was queued is done.
   virtual absl::Status Synchronize() = 0;
 

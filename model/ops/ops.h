@@ -73,6 +73,23 @@ struct TokenLayout {
 
 enum class RopePairing { kInterleaved, kHalf };
 
+// How a host matrix lies in memory.
+enum class MatrixOrder {
+  kOutputsFirst,  // [n, k]: the k inputs of one output are consecutive
+  kInputsFirst,   // [k, n]
+};
+
+// Where eps stands; see RmsNorm.
+enum class EpsPlacement { kInsideRoot, kOutsideRoot };
+
+// Elementwise functions of ungated feed-forward networks.
+enum class Activation {
+  kSilu,      // a / (1 + exp(-a))
+  kRelu,      // max(a, 0)
+  kGeluTanh,  // a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3)))
+  kGelu,      // a / 2 * (1 + erf(a / sqrt(2)))   (Hendrycks and Gimpel 2016)
+};
+
 // Same threading as Device. Arguments are checked by the caller (TransformerLM); an implementation
 // may TLM_CHECK them. Errors are INTERNAL: a device fault.
 class Ops {
@@ -81,12 +98,13 @@ class Ops {
 
   virtual Device& device() = 0;
 
-  // Stacks host matrices [n_i, k] along n and brings them to the device. dtype F32, F16, BF16 or
-  // F64 (stored as F32); all parts stored alike, as the widest of them. RESOURCE_EXHAUSTED as
-  // Allocate.
-  virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts) = 0;
-  // Brings a host vector [n] of any float type to the device as float32.
-  virtual absl::StatusOr<Buffer> PackVector(const TensorView& vector) = 0;
+  // Stacks host matrices of n_i outputs and k inputs along n and brings them to the device. dtype
+  // F32, F16, BF16 or F64 (stored as F32); all parts stored alike, as the widest of them.
+  // RESOURCE_EXHAUSTED as Allocate.
+  virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst) = 0;
+  // Brings host vectors [n_i] of any float type, laid end to end, to the device as float32.
+  virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 
   // out[t] = table[ids[t]] for t < out.rows; table [vocab, out.cols], ids in device memory.
   virtual absl::Status Embed(const Matrix& table, const int32_t* ids, const Rows& out) = 0;
@@ -95,13 +113,22 @@ class Ops {
   virtual absl::Status GatherRows(const Rows& in, const int32_t* rows, const Rows& out) = 0;
 
   // For each row, over groups of `group` columns (in.cols is a multiple of it):
-  //   out = in / sqrt(mean(in^2) + eps) * gain       gain [group]
+  //   out = in / sqrt(mean(in^2) + eps) * gain       gain [group]; eps inside the root
+  //   out = in / (sqrt(mean(in^2)) + eps) * gain     eps outside
   // (Zhang and Sennrich 2019, eq. 4). In place when in and out are the same.
   virtual absl::Status RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                               const Rows& out) = 0;
+                               EpsPlacement placement, const Rows& out) = 0;
 
-  // out[m, n] = sum over k of x[m, k] * w[n, k], k ascending.
-  virtual absl::Status MatMul(const Rows& x, const Matrix& w, const Rows& out) = 0;
+  // For each row, with mean and variance (that of the row itself, divided by its length):
+  //   out = (in - mean) / sqrt(variance + eps) * gain + bias      gain, bias [in.cols]
+  // or eps outside the root, as RmsNorm (Ba et al. 2016, section 3). In place likewise.
+  virtual absl::Status LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
+                                 EpsPlacement placement, const Rows& out) = 0;
+
+  // out[m, n] = sum over k of x[m, k] * w[n, k], k ascending, + bias[n] at the end where `bias`
+  // [w.n()] is not null.
+  virtual absl::Status MatMul(const Rows& x, const Matrix& w, const float* bias,
+                              const Rows& out) = 0;
 
   // x += y
   virtual absl::Status Add(const Rows& x, const Rows& y) = 0;
@@ -109,9 +136,12 @@ class Ops {
   // out[m, j] = silu(gate_up[m, j]) * gate_up[m, d_ff + j], silu(a) = a / (1 + exp(-a)); j < d_ff.
   virtual absl::Status SwiGlu(const Rows& gate_up, const Rows& out) = 0;
 
-  // Rotates the pairs of every head of `head_dim` columns by positions[r] * theta^(-2i / head_dim)
-  // (Su et al. 2021, eq. 34), in place. `table` is [positions, head_dim / 2] of (cos, sin) in
-  // device memory, as MakeRopeTable fills it.
+  // x = activation(x), elementwise and in place.
+  virtual absl::Status Activate(Activation activation, const Rows& x) = 0;
+
+  // Rotates the pairs of every head of `head_dim` columns by the angles of position
+  // positions[r] (Su et al. 2021, eq. 34), in place. `table` is [positions, head_dim / 2] of (cos,
+  // sin) in device memory, as RopeTable::Entries makes it.
   virtual absl::Status Rope(const Rows& x, int64_t head_dim, RopePairing pairing,
                             const float* table, const int32_t* positions) = 0;
 
@@ -120,10 +150,12 @@ class Ops {
                                const KvLayer& cache) = 0;
 
   // Causal attention of q [tokens, num_heads * head_dim] over the cache, which already holds the
-  // tokens' own keys and values: token t sees positions 0 .. positions[t] of its sequence. Query
-  // head h reads kv head h / (num_heads / num_kv_heads). Scores are scaled by `scale`.
-  virtual absl::Status Attention(const Rows& q, float scale, const TokenLayout& layout,
-                                 const KvLayer& cache, const Rows& out) = 0;
+  // tokens' own keys and values: token t sees positions 0 .. positions[t] of its sequence, or with
+  // window > 0 the last `window` of them. Query head h reads kv head h / (num_heads /
+  // num_kv_heads). Scores are scaled by `scale`.
+  virtual absl::Status Attention(const Rows& q, float scale, int64_t window,
+                                 const TokenLayout& layout, const KvLayer& cache,
+                                 const Rows& out) = 0;
 };
 
 }  // namespace tlm

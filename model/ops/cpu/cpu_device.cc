@@ -63,4 +63,9 @@ absl::Status CpuDevice::CopyToHost(void* to, const void* from, size_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status CpuDevice::CopyOnDevice(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return absl::OkStatus();
+}
+
 }  // namespace tlm

@@ -25,6 +25,7 @@ class CpuDevice : public Device {
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
   absl::Status CopyToDevice(void* to, const void* from, size_t bytes) override;
   absl::Status CopyToHost(void* to, const void* from, size_t bytes) override;
+  absl::Status CopyOnDevice(void* to, const void* from, size_t bytes) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
   absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) override {
     return fn();

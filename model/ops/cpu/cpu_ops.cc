@@ -32,6 +32,20 @@ const Kernels& KernelsFor(Isa isa) {
   }
 }
 
+void (*KernelOf(Activation activation, const Kernels& kernels))(float*, int64_t) {
+  switch (activation) {
+    case Activation::kSilu:
+      return kernels.silu;
+    case Activation::kRelu:
+      return kernels.relu;
+    case Activation::kGeluTanh:
+      return kernels.gelu_tanh;
+    case Activation::kGelu:
+      return kernels.gelu;
+  }
+  TLM_CHECK(false);
+}
+
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int UsableProcessors() {
@@ -106,17 +120,23 @@ void CpuOps::ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<vo
   });
 }
 
-absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts) {
-  return PackedMatrix::Pack(parts, device_, pool_);
+absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts,
+                                                           MatrixOrder order) {
+  return PackedMatrix::Pack(parts, order, device_, pool_);
 }
 
-absl::StatusOr<Buffer> CpuOps::PackVector(const TensorView& vector) {
-  TLM_CHECK(IsFloat(vector.dtype));
-  TLM_ASSIGN_OR_RETURN(Buffer buffer,
-                       device_.Allocate(static_cast<size_t>(vector.elements()) * sizeof(float),
-                                        MemoryPurpose::kWeights));
-  for (int64_t i = 0; i < vector.elements(); ++i) {
-    buffer.as<float>()[i] = ReadElement(vector.data, vector.dtype, i);
+absl::StatusOr<Buffer> CpuOps::PackVector(std::span<const TensorView> parts) {
+  int64_t elements = 0;
+  for (const TensorView& part : parts) {
+    TLM_CHECK(part.shape.rank() == 1 && IsFloat(part.dtype));
+    elements += part.elements();
+  }
+  TLM_ASSIGN_OR_RETURN(
+      Buffer buffer,
+      device_.Allocate(static_cast<size_t>(elements) * sizeof(float), MemoryPurpose::kWeights));
+  float* to = buffer.as<float>();
+  for (const TensorView& part : parts) {
+    for (int64_t i = 0; i < part.elements(); ++i) *to++ = ReadElement(part.data, part.dtype, i);
   }
   return buffer;
 }
@@ -139,18 +159,37 @@ absl::Status CpuOps::GatherRows(const Rows& in, const int32_t* rows, const Rows&
 }
 
 absl::Status CpuOps::RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                             const Rows& out) {
+                             EpsPlacement placement, const Rows& out) {
   TLM_CHECK(in.cols % group == 0 && out.cols == in.cols && out.rows == in.rows);
   ForEachRow(in.rows, in.cols, [&](int64_t row) {
     for (int64_t begin = 0; begin < in.cols; begin += group) {
-      kernels_.rms_norm(in.data + row * in.stride + begin, group, gain, eps,
-                        out.data + row * out.stride + begin);
+      kernels_.rms_norm({.in = in.data + row * in.stride + begin,
+                         .n = group,
+                         .gain = gain,
+                         .eps = eps,
+                         .eps_outside_root = placement == EpsPlacement::kOutsideRoot,
+                         .out = out.data + row * out.stride + begin});
     }
   });
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Rows& out) {
+absl::Status CpuOps::LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
+                               EpsPlacement placement, const Rows& out) {
+  TLM_CHECK(out.cols == in.cols && out.rows == in.rows);
+  ForEachRow(in.rows, in.cols, [&](int64_t row) {
+    kernels_.layer_norm({.in = in.data + row * in.stride,
+                         .n = in.cols,
+                         .gain = gain,
+                         .bias = bias,
+                         .eps = eps,
+                         .eps_outside_root = placement == EpsPlacement::kOutsideRoot,
+                         .out = out.data + row * out.stride});
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const float* bias, const Rows& out) {
   const PackedMatrix& packed = Packed(w);
   TLM_CHECK(x.cols == packed.k() && out.cols == packed.n() && out.rows == x.rows);
   // Tasks are stripes of output features, each weight read by one thread; a multiple of the widest
@@ -172,6 +211,7 @@ absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Rows& out) {
                      .n = packed.n(),
                      .panel_begin = task * panels_per_task,
                      .panel_end = std::min(packed.panels(), (task + 1) * panels_per_task),
+                     .bias = bias,
                      .out = out.data,
                      .out_stride = out.stride});
   });
@@ -192,6 +232,12 @@ absl::Status CpuOps::SwiGlu(const Rows& gate_up, const Rows& out) {
     const float* const gate = gate_up.data + row * gate_up.stride;
     kernels_.swiglu(gate, gate + out.cols, out.cols, out.data + row * out.stride);
   });
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::Activate(Activation activation, const Rows& x) {
+  const auto kernel = KernelOf(activation, kernels_);
+  ForEachRow(x.rows, 4 * x.cols, [&](int64_t row) { kernel(x.data + row * x.stride, x.cols); });
   return absl::OkStatus();
 }
 
@@ -231,16 +277,22 @@ absl::Status CpuOps::WriteKv(const Rows& k, const Rows& v, const TokenLayout& la
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::Attention(const Rows& q, float scale, const TokenLayout& layout,
-                               const KvLayer& cache, const Rows& out) {
+absl::Status CpuOps::Attention(const Rows& q, float scale, int64_t window,
+                               const TokenLayout& layout, const KvLayer& cache, const Rows& out) {
   const int64_t head_dim = cache.head_dim;
   const int64_t group = q.cols / head_dim / cache.num_kv_heads;  // query heads of one kv head
   TLM_CHECK(group * cache.num_kv_heads * head_dim == q.cols && out.cols == q.cols);
   const int64_t head_elements = kBlockTokens * head_dim;
   const int64_t values = cache.num_kv_heads * head_elements;
-  // A unit is one token and one kv head; a unit's work grows with its position.
+  // The first position a token sees.
+  const auto first_seen = [&](int64_t token) -> int64_t {
+    return window > 0 ? std::max<int64_t>(0, layout.positions[token] + 1 - window) : 0;
+  };
+  // A unit is one token and one kv head; a unit's work grows with the positions it sees.
   int64_t positions = 0;
-  for (int64_t token = 0; token < layout.tokens; ++token) positions += layout.positions[token] + 1;
+  for (int64_t token = 0; token < layout.tokens; ++token) {
+    positions += layout.positions[token] + 1 - first_seen(token);
+  }
   const int64_t units = layout.tokens * cache.num_kv_heads;
   const int64_t mean_products = DivideUp(positions, layout.tokens) * 2 * group * head_dim;
   const int64_t units_per_task = std::max<int64_t>(1, kMinTaskProducts / mean_products);
@@ -253,6 +305,7 @@ absl::Status CpuOps::Attention(const Rows& q, float scale, const TokenLayout& la
          .heads = group,
          .head_dim = head_dim,
          .scale = scale,
+         .first = first_seen(token),
          .context = layout.positions[token] + 1,
          .block_table = layout.block_tables + layout.sequence_of[token] * layout.max_blocks,
          .cache = cache.data,

@@ -25,20 +25,24 @@ class CpuOps : public Ops {
   Device& device() override { return device_; }
   Isa isa() const { return isa_; }
 
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts) override;
-  absl::StatusOr<Buffer> PackVector(const TensorView& vector) override;
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst) override;
+  absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
   absl::Status Embed(const Matrix& table, const int32_t* ids, const Rows& out) override;
   absl::Status GatherRows(const Rows& in, const int32_t* rows, const Rows& out) override;
   absl::Status RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                       const Rows& out) override;
-  absl::Status MatMul(const Rows& x, const Matrix& w, const Rows& out) override;
+                       EpsPlacement placement, const Rows& out) override;
+  absl::Status LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
+                         EpsPlacement placement, const Rows& out) override;
+  absl::Status MatMul(const Rows& x, const Matrix& w, const float* bias, const Rows& out) override;
   absl::Status Add(const Rows& x, const Rows& y) override;
   absl::Status SwiGlu(const Rows& gate_up, const Rows& out) override;
+  absl::Status Activate(Activation activation, const Rows& x) override;
   absl::Status Rope(const Rows& x, int64_t head_dim, RopePairing pairing, const float* table,
                     const int32_t* positions) override;
   absl::Status WriteKv(const Rows& k, const Rows& v, const TokenLayout& layout,
                        const KvLayer& cache) override;
-  absl::Status Attention(const Rows& q, float scale, const TokenLayout& layout,
+  absl::Status Attention(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
                          const KvLayer& cache, const Rows& out) override;
 
  private:

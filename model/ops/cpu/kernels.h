@@ -20,7 +20,7 @@ inline constexpr int kPanel = 16;
 enum class Storage { kF32, kBF16, kF16 };
 
 // out[m, n] = sum over k of x[m, k] * w[n, k] for m < rows and the n of panels [panel_begin,
-// panel_end). One fp32 accumulator an element, k ascending.
+// panel_end). One fp32 accumulator an element, k ascending; bias[n] is added to it at the end.
 struct MatMulArgs {
   const float* x = nullptr;  // [rows, k]
   int64_t x_stride = 0;
@@ -31,7 +31,8 @@ struct MatMulArgs {
   int64_t n = 0;
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
-  float* out = nullptr;  // [rows, n]
+  const float* bias = nullptr;  // [n] or null
+  float* out = nullptr;         // [rows, n]
   int64_t out_stride = 0;
 };
 
@@ -42,13 +43,15 @@ struct MatMulArgs {
 //   s_j = scale * sum_d q_d k_jd,  m = max s_j,  p_j = exp(s_j - m),  l = sum p_j,  o = sum p_j v_j
 // and tiles fold from the left into (M, L, O):
 //   M' = max(M, m),  L' = L e^(M-M') + l e^(m-M'),  O' = O e^(M-M') + o e^(m-M')
+// beginning with the tile of the first position seen; positions before it have no part in theirs.
 // The result is O / L (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1).
 struct AttentionArgs {
   const float* q = nullptr;  // [heads, head_dim]
   int64_t heads = 0;
   int64_t head_dim = 0;
   float scale = 1.0f;
-  int64_t context = 0;  // positions seen: 0 .. context - 1
+  int64_t first = 0;    // positions seen: first .. context - 1
+  int64_t context = 0;  // > first
   const int32_t* block_table = nullptr;
   const void* cache = nullptr;  // block 0 of the layer
   Storage storage = Storage::kF32;
@@ -60,15 +63,31 @@ struct AttentionArgs {
 };
 inline constexpr int64_t kAttentionScratchRows = 2;
 
+// One row's norm; the formulas are Ops::RmsNorm's and Ops::LayerNorm's. In place allowed.
+struct NormArgs {
+  const float* in = nullptr;  // [n]
+  int64_t n = 0;
+  const float* gain = nullptr;  // [n]
+  const float* bias = nullptr;  // [n]; layer_norm alone
+  float eps = 0.0f;
+  bool eps_outside_root = false;
+  float* out = nullptr;  // [n]
+};
+
 struct Kernels {
   void (*matmul)(const MatMulArgs& args);
   void (*attention)(const AttentionArgs& args);
-  // out[j] = in[j] / sqrt(mean(in^2) + eps) * gain[j], j < n; in place allowed.
-  void (*rms_norm)(const float* in, int64_t n, const float* gain, float eps, float* out);
+  void (*rms_norm)(const NormArgs& args);
+  void (*layer_norm)(const NormArgs& args);
   // x[j] += y[j]
   void (*add)(float* x, const float* y, int64_t n);
   // out[j] = gate[j] / (1 + exp(-gate[j])) * up[j]
   void (*swiglu)(const float* gate, const float* up, int64_t n, float* out);
+  // x[j] = f(x[j]), the functions of Activation in ops.h.
+  void (*silu)(float* x, int64_t n);
+  void (*relu)(float* x, int64_t n);
+  void (*gelu_tanh)(float* x, int64_t n);
+  void (*gelu)(float* x, int64_t n);
 };
 
 // The tables. A table whose instruction set was not compiled in is absent (see AvailableIsas).

@@ -22,7 +22,8 @@ class PackedMatrix : public Matrix {
  public:
   // Parts are stacked along n and stored as the widest of their types, F64 as F32.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
-                                                            Device& device, ThreadPool& pool);
+                                                            MatrixOrder order, Device& device,
+                                                            ThreadPool& pool);
 
   int64_t n() const override { return n_; }
   int64_t k() const override { return k_; }

@@ -69,14 +69,6 @@ static inline float Sum(Vec value) {
   return lanes[0];
 }
 
-static inline float MaxLane(Vec value) {
-  float lanes[kLanes];
-  Store(lanes, value);
-  float best = lanes[0];
-  for (int i = 1; i < kLanes; ++i) best = lanes[i] > best ? lanes[i] : best;
-  return best;
-}
-
 // kLanes stored elements as floats, exactly.
 static inline Vec Widen(const float* from) { return Load(from); }
 

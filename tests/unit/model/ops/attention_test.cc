@@ -12,6 +12,7 @@ namespace {
 struct AttentionCase {
   int64_t heads, kv_heads, head_dim, context;
   DType dtype;
+  int64_t window = 0;
 };
 
 // One sequence's queries, keys and values for all its positions.
@@ -37,8 +38,9 @@ std::vector<double> Expected(const AttentionCase& c, const Data& data, int64_t p
     return static_cast<double>(
         Rounded(values[(t * c.kv_heads + kv_head) * c.head_dim + d], c.dtype));
   };
+  const int64_t first = c.window > 0 ? std::max<int64_t>(0, position + 1 - c.window) : 0;
   std::vector<double> scores;
-  for (int64_t t = 0; t <= position; ++t) {
+  for (int64_t t = first; t <= position; ++t) {
     double dot = 0.0;
     for (int64_t d = 0; d < c.head_dim; ++d) {
       dot += data.q[(position * c.heads + head) * c.head_dim + d] * at(data.k, t, d);
@@ -48,8 +50,8 @@ std::vector<double> Expected(const AttentionCase& c, const Data& data, int64_t p
   const double max = *std::max_element(scores.begin(), scores.end());
   std::vector<double> out(c.head_dim, 0.0);
   double sum = 0.0;
-  for (int64_t t = 0; t <= position; ++t) {
-    const double weight = std::exp(scores[t] - max);
+  for (int64_t t = first; t <= position; ++t) {
+    const double weight = std::exp(scores[t - first] - max);
     sum += weight;
     for (int64_t d = 0; d < c.head_dim; ++d) out[d] += weight * at(data.v, t, d);
   }
@@ -86,8 +88,8 @@ class AttentionTest : public OpsTest {
       EXPECT_THAT(ops_->WriteKv(rows(data.k, kv_cols), rows(data.v, kv_cols), layout, cache),
                   IsOk());
       const float scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
-      EXPECT_THAT(ops_->Attention(rows(data.q, c.heads * c.head_dim), scale, layout, cache,
-                                  rows(out, c.heads * c.head_dim)),
+      EXPECT_THAT(ops_->Attention(rows(data.q, c.heads * c.head_dim), scale, c.window, layout,
+                                  cache, rows(out, c.heads * c.head_dim)),
                   IsOk());
     }
     return out;
@@ -95,10 +97,15 @@ class AttentionTest : public OpsTest {
 };
 
 TEST_P(AttentionTest, EqualsSoftmaxInDoublePrecisionAndIgnoresChunksAndBlockOrder) {
-  const AttentionCase cases[] = {{4, 4, 64, 200, DType::kF32}, {6, 2, 20, 130, DType::kF32},
-                                 {8, 1, 8, 65, DType::kBF16},  {2, 2, 128, 64, DType::kF16},
-                                 {3, 3, 6, 63, DType::kF32},   {4, 2, 80, 129, DType::kBF16},
-                                 {1, 1, 2, 1, DType::kF32},    {2, 1, 256, 70, DType::kF32}};
+  const AttentionCase cases[] = {
+      {4, 4, 64, 200, DType::kF32},       {6, 2, 20, 130, DType::kF32},
+      {8, 1, 8, 65, DType::kBF16},        {2, 2, 128, 64, DType::kF16},
+      {3, 3, 6, 63, DType::kF32},         {4, 2, 80, 129, DType::kBF16},
+      {1, 1, 2, 1, DType::kF32},          {2, 1, 256, 70, DType::kF32},
+      {2, 1, 7, 90, DType::kF32},         {4, 2, 12, 200, DType::kF32, 1},
+      {4, 2, 12, 200, DType::kF32, 37},   {2, 2, 20, 200, DType::kF32, 64},
+      {2, 1, 16, 256, DType::kBF16, 100}, {2, 1, 16, 130, DType::kF16, 129},
+      {2, 1, 16, 130, DType::kF32, 1000}};
   for (const AttentionCase& c : cases) {
     Data data(c);
     const std::vector<float> whole = Run(c, data, c.context, {0, 1, 2, 3});
@@ -115,6 +122,19 @@ TEST_P(AttentionTest, EqualsSoftmaxInDoublePrecisionAndIgnoresChunksAndBlockOrde
       ASSERT_EQ(Run(c, data, chunk, {6, 3, 7, 0}), whole) << "chunks of " << chunk;
     }
   }
+}
+
+TEST_P(AttentionTest, PositionsBeforeTheWindowAreNotRead) {
+  const AttentionCase c{2, 1, 16, 200, DType::kF32, 50};
+  Data data(c);
+  const std::vector<float> clean = Run(c, data, 200, {0, 1, 2, 3});
+  for (int64_t i = 0; i < 120 * 16; ++i) {
+    data.k[i] = data.v[i] = std::numeric_limits<float>::quiet_NaN();
+  }
+  const std::vector<float> poisoned = Run(c, data, 200, {0, 1, 2, 3});
+  // Position 119 + 50 is the first whose window begins after the poison.
+  for (size_t i = 169 * 32; i < clean.size(); ++i) ASSERT_EQ(poisoned[i], clean[i]) << i;
+  EXPECT_TRUE(std::isnan(poisoned[168 * 32]));
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {

@@ -25,6 +25,10 @@ inline std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale
   return values;
 }
 
+inline TensorView AsVector(const std::vector<float>& values) {
+  return {DType::kF32, Shape{static_cast<int64_t>(values.size())}, values.data()};
+}
+
 inline Rows AsRows(std::vector<float>& values, int64_t cols) {
   return {values.data(), static_cast<int64_t>(values.size()) / cols, cols, cols};
 }
@@ -32,8 +36,8 @@ inline Rows AsRows(std::vector<float>& values, int64_t cols) {
 // A host matrix in one of the stored types, and the exact values it holds.
 class HostMatrix {
  public:
-  HostMatrix(int64_t n, int64_t k, DType dtype, uint64_t seed)
-      : n_(n), k_(k), dtype_(dtype), values_(RandomFloats(n * k, seed)) {
+  HostMatrix(int64_t rows, int64_t cols, DType dtype, uint64_t seed)
+      : rows_(rows), cols_(cols), dtype_(dtype), values_(RandomFloats(rows * cols, seed)) {
     for (float& value : values_) {
       if (dtype == DType::kF32) continue;
       const uint16_t half = dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
@@ -44,13 +48,13 @@ class HostMatrix {
   TensorView view() const {
     const void* data = values_.data();
     if (dtype_ != DType::kF32) data = halves_.data();
-    return {dtype_, Shape{n_, k_}, data};
+    return {dtype_, Shape{rows_, cols_}, data};
   }
-  float at(int64_t row, int64_t col) const { return values_[row * k_ + col]; }
+  float at(int64_t row, int64_t col) const { return values_[row * cols_ + col]; }
 
  private:
-  const int64_t n_;
-  const int64_t k_;
+  const int64_t rows_;
+  const int64_t cols_;
   const DType dtype_;
   std::vector<float> values_;
   std::vector<uint16_t> halves_;

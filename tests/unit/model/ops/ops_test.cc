@@ -1,7 +1,7 @@
 // Every operation against double precision, and its rows against other groupings of the same rows.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numeric>
 
 #include "model/ops/rope_table.h"
 #include "tests/unit/model/ops/ops_fixture.h"
@@ -24,7 +24,7 @@ TEST_P(OpsTest, MatMulIsTheProductForEveryShapeAndStorage) {
       EXPECT_EQ(packed->dtype(), dtype);
       std::vector<float> x = RandomFloats(shape.m * shape.k, 2);
       std::vector<float> out(shape.m * shape.n, std::nanf(""));
-      ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, AsRows(out, shape.n)), IsOk());
+      ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, nullptr, AsRows(out, shape.n)), IsOk());
       for (int64_t m = 0; m < shape.m; ++m) {
         for (int64_t n = 0; n < shape.n; ++n) {
           double expected = 0.0;
@@ -44,18 +44,32 @@ TEST_P(OpsTest, MatMulIsTheProductForEveryShapeAndStorage) {
   }
 }
 
+TEST_P(OpsTest, MatMulAddsTheBiasToTheFinishedProduct) {
+  for (const MatMulShape& shape : {MatMulShape{1, 5, 3}, {3, 17, 40}, {9, 300, 20}}) {
+    const auto packed = Pack(HostMatrix(shape.n, shape.k, DType::kF32, 1));
+    std::vector<float> x = RandomFloats(shape.m * shape.k, 2);
+    const std::vector<float> bias = RandomFloats(shape.n, 3);
+    std::vector<float> plain(shape.m * shape.n), biased(shape.m * shape.n);
+    ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, nullptr, AsRows(plain, shape.n)), IsOk());
+    ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, bias.data(), AsRows(biased, shape.n)),
+                IsOk());
+    for (size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(biased[i], plain[i] + bias[i % shape.n]);
+  }
+}
+
 TEST_P(OpsTest, MatMulRowsDoNotDependOnHowManyThereAre) {
   constexpr int64_t kRows = 70, kN = 203, kK = 150;
+  const std::vector<float> bias = RandomFloats(kN, 5);
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const auto packed = Pack(HostMatrix(kN, kK, dtype, 3));
     std::vector<float> x = RandomFloats(kRows * kK, 4);
     std::vector<float> together(kRows * kN);
-    ASSERT_THAT(ops_->MatMul(AsRows(x, kK), *packed, AsRows(together, kN)), IsOk());
+    ASSERT_THAT(ops_->MatMul(AsRows(x, kK), *packed, bias.data(), AsRows(together, kN)), IsOk());
     for (const int64_t chunk : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 33, 64}) {
       std::vector<float> apart(kRows * kN);
       for (int64_t begin = 0; begin < kRows; begin += chunk) {
         const int64_t rows = std::min(chunk, kRows - begin);
-        ASSERT_THAT(ops_->MatMul({x.data() + begin * kK, rows, kK, kK}, *packed,
+        ASSERT_THAT(ops_->MatMul({x.data() + begin * kK, rows, kK, kK}, *packed, bias.data(),
                                  {apart.data() + begin * kN, rows, kN, kN}),
                     IsOk());
       }
@@ -82,6 +96,56 @@ TEST_P(OpsTest, PackMatrixStacksPartsAndWidensMixedTypes) {
   }
 }
 
+TEST_P(OpsTest, PackMatrixTakesEitherOrder) {
+  // Widths that start and end panels within a part, and types that must be widened or need not be.
+  for (const DType second : {DType::kBF16, DType::kF32}) {
+    const HostMatrix a(37, 21, DType::kBF16, 5), b(37, 30, second, 6);
+    const TensorView views[] = {a.view(), b.view()};
+    auto packed = ops_->PackMatrix(views, MatrixOrder::kInputsFirst);
+    ASSERT_THAT(packed, IsOk());
+    ASSERT_EQ((*packed)->n(), 51);
+    ASSERT_EQ((*packed)->k(), 37);
+    EXPECT_EQ((*packed)->dtype(), second);
+    std::vector<int32_t> ids(51);
+    std::iota(ids.begin(), ids.end(), 0);
+    std::vector<float> out(51 * 37);
+    ASSERT_THAT(ops_->Embed(**packed, ids.data(), AsRows(out, 37)), IsOk());
+    for (int64_t n = 0; n < 51; ++n) {
+      for (int64_t k = 0; k < 37; ++k) {
+        ASSERT_EQ(out[n * 37 + k], n < 21 ? a.at(k, n) : b.at(k, n - 21)) << n << ", " << k;
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, PackVectorLaysPartsEndToEnd) {
+  const std::vector<float> first = {1.0f, 2.5f, -3.0f};
+  const std::vector<double> second = {1e-3, 4.0};
+  const std::vector<uint16_t> third = {FloatToBf16(7.0f)};
+  const TensorView parts[] = {AsVector(first),
+                              {DType::kF64, Shape{2}, second.data()},
+                              {DType::kBF16, Shape{1}, third.data()}};
+  const auto packed = ops_->PackVector(parts);
+  ASSERT_THAT(packed, IsOk());
+  EXPECT_EQ(packed->bytes(), 6 * sizeof(float));
+  std::vector<float> values(6);
+  ASSERT_THAT(ops_->device().CopyToHost(values.data(), packed->data(), packed->bytes()), IsOk());
+  EXPECT_THAT(values, ::testing::ElementsAre(1.0f, 2.5f, -3.0f, 1e-3f, 4.0f, 7.0f));
+}
+
+TEST_P(OpsTest, CopyOnDeviceCopies) {
+  auto buffer = ops_->device().Allocate(4 * sizeof(float), MemoryPurpose::kRuntime);
+  ASSERT_THAT(buffer, IsOk());
+  const float values[] = {1.0f, 2.0f};
+  float* const data = buffer->as<float>();
+  ASSERT_THAT(ops_->device().CopyToDevice(data, values, sizeof(values)), IsOk());
+  ASSERT_THAT(ops_->device().CopyOnDevice(data + 2, data, sizeof(values)), IsOk());
+  ASSERT_THAT(ops_->device().CopyOnDevice(data, data + 3, 0), IsOk());
+  float copied[4];
+  ASSERT_THAT(ops_->device().CopyToHost(copied, data, sizeof(copied)), IsOk());
+  EXPECT_THAT(copied, ::testing::ElementsAre(1.0f, 2.0f, 1.0f, 2.0f));
+}
+
 TEST_P(OpsTest, PackMatrixReadsDoubles) {
   const std::vector<double> values = {1.0, 2.0, 1e-3, -4.5};
   const TensorView view{DType::kF64, Shape{2, 2}, values.data()};
@@ -93,50 +157,9 @@ TEST_P(OpsTest, PackMatrixReadsDoubles) {
   EXPECT_EQ(out, (std::vector<float>{1e-3f, -4.5f}));
 }
 
-TEST_P(OpsTest, RmsNormNormalisesEveryGroup) {
-  for (const int64_t group : {4, 20, 33, 64}) {
-    const int64_t cols = 3 * group;
-    std::vector<float> in = RandomFloats(5 * cols, 7);
-    const std::vector<float> gain = RandomFloats(group, 8);
-    std::vector<float> out(in.size());
-    ASSERT_THAT(ops_->RmsNorm(AsRows(in, cols), group, gain.data(), 1e-5f, AsRows(out, cols)),
-                IsOk());
-    for (int64_t begin = 0; begin < static_cast<int64_t>(in.size()); begin += group) {
-      double squares = 0.0;
-      for (int64_t j = 0; j < group; ++j) squares += std::pow(in[begin + j], 2.0);
-      const double root = std::sqrt(squares / static_cast<double>(group) + 1e-5);
-      for (int64_t j = 0; j < group; ++j) {
-        ASSERT_NEAR(out[begin + j], in[begin + j] / root * gain[j], 2e-6);
-      }
-    }
-    ASSERT_THAT(ops_->RmsNorm(AsRows(in, cols), group, gain.data(), 1e-5f, AsRows(in, cols)),
-                IsOk());
-    EXPECT_EQ(in, out) << "in place";
-  }
-}
-
-TEST_P(OpsTest, SwiGluHoldsFromTheSmallestToTheLargestGate) {
-  std::vector<float> gate_up = RandomFloats(2 * 2 * 37, 9, 4.0f);
-  const float extremes[] = {0.0f, -0.0f, 88.0f, -88.0f, 1000.0f, -1000.0f, 3e38f, -3e38f, 1e-30f};
-  std::copy(std::begin(extremes), std::end(extremes), gate_up.begin());
-  std::vector<float> out(2 * 37);
-  ASSERT_THAT(ops_->SwiGlu(AsRows(gate_up, 74), AsRows(out, 37)), IsOk());
-  for (int64_t row = 0; row < 2; ++row) {
-    for (int64_t j = 0; j < 37; ++j) {
-      const double gate = gate_up[row * 74 + j];
-      const double expected = gate / (1.0 + std::exp(-gate)) * gate_up[row * 74 + 37 + j];
-      if (std::abs(expected) > std::numeric_limits<float>::max()) {
-        ASSERT_TRUE(std::isinf(out[row * 37 + j]));
-        continue;
-      }
-      ASSERT_NEAR(out[row * 37 + j], expected, 1e-6 * std::abs(expected) + 1e-35) << gate;
-    }
-  }
-}
-
 TEST_P(OpsTest, RopeRotatesBothPairings) {
   constexpr int64_t kHeadDim = 12, kHeads = 3;
-  const std::vector<float> table = MakeRopeTable(100, kHeadDim, 10000.0);
+  const std::vector<float> table = RopeTable(kHeadDim, 10000.0).Entries(0, 100);
   const std::vector<int32_t> positions = {0, 99, 1, 57};
   for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalf}) {
     const std::vector<float> in = RandomFloats(4 * kHeads * kHeadDim, 10);
