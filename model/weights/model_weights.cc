@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
@@ -11,45 +12,77 @@
 
 namespace tlm {
 
-TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights) {
-  switch (spec.role) {
-    case TensorRole::kTokenEmbedding:
-      return &weights->token_embedding;
-    case TensorRole::kFinalNorm:
-      return &weights->final_norm;
-    case TensorRole::kLmHead:
-      return &weights->lm_head;
-    default:
-      break;
-  }
-  LayerWeights& layer = weights->layers[static_cast<size_t>(spec.layer)];
-  switch (spec.role) {
+namespace {
+
+TensorView* PlaceInLayer(TensorRole role, LayerWeights* layer) {
+  switch (role) {
     case TensorRole::kAttnNorm:
-      return &layer.attn_norm;
+      return &layer->attn_norm;
+    case TensorRole::kAttnNormBias:
+      return &layer->attn_norm_bias;
+    case TensorRole::kQkv:
+      return &layer->qkv;
+    case TensorRole::kQkvBias:
+      return &layer->qkv_bias;
     case TensorRole::kQ:
-      return &layer.q;
+      return &layer->q;
     case TensorRole::kK:
-      return &layer.k;
+      return &layer->k;
     case TensorRole::kV:
-      return &layer.v;
+      return &layer->v;
+    case TensorRole::kQBias:
+      return &layer->q_bias;
+    case TensorRole::kKBias:
+      return &layer->k_bias;
+    case TensorRole::kVBias:
+      return &layer->v_bias;
     case TensorRole::kO:
-      return &layer.o;
+      return &layer->o;
+    case TensorRole::kOBias:
+      return &layer->o_bias;
     case TensorRole::kQNorm:
-      return &layer.q_norm;
+      return &layer->q_norm;
     case TensorRole::kKNorm:
-      return &layer.k_norm;
+      return &layer->k_norm;
     case TensorRole::kFfnNorm:
-      return &layer.ffn_norm;
+      return &layer->ffn_norm;
+    case TensorRole::kFfnNormBias:
+      return &layer->ffn_norm_bias;
     case TensorRole::kGate:
-      return &layer.gate;
+      return &layer->gate;
+    case TensorRole::kGateBias:
+      return &layer->gate_bias;
     case TensorRole::kUp:
-      return &layer.up;
+      return &layer->up;
+    case TensorRole::kUpBias:
+      return &layer->up_bias;
     case TensorRole::kDown:
-      return &layer.down;
+      return &layer->down;
+    case TensorRole::kDownBias:
+      return &layer->down_bias;
     default:
       break;
   }
   TLM_CHECK(false);
+}
+
+}  // namespace
+
+TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights) {
+  switch (spec.role) {
+    case TensorRole::kTokenEmbedding:
+      return &weights->token_embedding;
+    case TensorRole::kPositionEmbedding:
+      return &weights->position_embedding;
+    case TensorRole::kFinalNorm:
+      return &weights->final_norm;
+    case TensorRole::kFinalNormBias:
+      return &weights->final_norm_bias;
+    case TensorRole::kLmHead:
+      return &weights->lm_head;
+    default:
+      return PlaceInLayer(spec.role, &weights->layers[static_cast<size_t>(spec.layer)]);
+  }
 }
 
 namespace {
@@ -66,24 +99,51 @@ absl::Status CheckTensor(std::string_view name, const TensorView& view, const Sh
   return absl::OkStatus();
 }
 
-absl::Status CheckNoneMissing(const std::vector<TensorSpec>& specs, const Checkpoint& checkpoint) {
+// The name under which the checkpoint keeps what is called `name`, or "" where it has no such
+// tensor.
+std::string StoredName(const ModelConfig& config, const std::string& name,
+                       const Checkpoint& checkpoint) {
+  if (checkpoint.Find(name) != nullptr) return name;
+  std::string other = OtherTensorName(config.naming, name);
+  return !other.empty() && checkpoint.Find(other) != nullptr ? other : "";
+}
+
+// For whoever meets a checkpoint whose names follow another scheme than its configuration says.
+std::string NamingHint(const ModelConfig& config, const Checkpoint& checkpoint) {
+  constexpr std::pair<TensorNaming, const char*> kNamings[] = {
+      {TensorNaming::kCs336, "cs336"},
+      {TensorNaming::kQwen3Mha, "qwen3_mha"},
+      {TensorNaming::kHuggingFace, "hugging_face"},
+      {TensorNaming::kGpt2, "gpt2"}};
+  for (const auto& [naming, text] : kNamings) {
+    ModelConfig other = config;
+    other.naming = naming;
+    const std::string name = TensorName(naming, TensorRole::kTokenEmbedding, -1);
+    if (naming != config.naming && !StoredName(other, name, checkpoint).empty()) {
+      return fmt::format("; the names are those of tensor_naming '{}'", text);
+    }
+  }
+  return "";
+}
+
+absl::Status CheckNoneMissing(const ModelConfig& config, const std::vector<TensorSpec>& specs,
+                              const Checkpoint& checkpoint) {
   size_t missing = 0;
   std::string first;
   for (const TensorSpec& spec : specs) {
-    if (checkpoint.Find(spec.name) != nullptr) continue;
+    if (!StoredName(config, spec.name, checkpoint).empty()) continue;
     if (missing++ == 0) first = spec.name;
   }
   if (missing == 0) return absl::OkStatus();
-  return InvalidArgument("tensor {} is missing ({} of {} are)", Quoted(first), missing,
-                         specs.size());
+  return InvalidArgument("tensor {} is missing ({} of {} are){}", Quoted(first), missing,
+                         specs.size(), NamingHint(config, checkpoint));
 }
 
-absl::Status CheckNoneSurplus(const std::set<std::string_view>& expected,
-                              const Checkpoint& checkpoint) {
+absl::Status CheckNoneSurplus(const std::set<std::string>& expected, const Checkpoint& checkpoint) {
   size_t surplus = 0;
   std::string first;
   for (const auto& [name, view] : checkpoint.tensors()) {
-    if (expected.count(name) != 0 || IsKnownBuffer(name, view.shape.rank())) continue;
+    if (expected.contains(name) || IsKnownBuffer(name, view.shape.rank())) continue;
     if (surplus++ == 0) first = name;
   }
   if (surplus == 0) return absl::OkStatus();
@@ -107,15 +167,16 @@ absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
 
 absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& checkpoint) {
   const std::vector<TensorSpec> specs = ExpectedTensors(config);
-  TLM_RETURN_IF_ERROR(CheckNoneMissing(specs, checkpoint));
+  TLM_RETURN_IF_ERROR(CheckNoneMissing(config, specs, checkpoint));
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(config.num_layers));
-  std::set<std::string_view> expected;
+  std::set<std::string> expected;
   for (const TensorSpec& spec : specs) {
-    const TensorView& view = *checkpoint.Find(spec.name);
-    TLM_RETURN_IF_ERROR(CheckTensor(spec.name, view, spec.shape));
+    const std::string name = StoredName(config, spec.name, checkpoint);
+    const TensorView& view = *checkpoint.Find(name);
+    TLM_RETURN_IF_ERROR(CheckTensor(name, view, spec.shape));
     *PlaceOf(spec, &weights) = view;
-    expected.insert(spec.name);
+    expected.insert(name);
   }
   const std::string head_name = TensorName(config.naming, TensorRole::kLmHead, -1);
   if (config.tie_word_embeddings) {

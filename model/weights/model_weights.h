@@ -12,31 +12,37 @@
 
 namespace tlm {
 
-// Shapes as in name_map.h.
+// Shapes and storage orders as in name_map.h. What the configuration has not is without data; of
+// qkv and (q, k, v), with their biases, exactly one has.
 struct LayerWeights {
-  TensorView attn_norm;
+  TensorView attn_norm, attn_norm_bias;
+  TensorView qkv, qkv_bias;
   TensorView q, k, v, o;
-  TensorView q_norm, k_norm;  // without data unless the configuration says qk_norm
-  TensorView ffn_norm;
+  TensorView q_bias, k_bias, v_bias, o_bias;
+  TensorView q_norm, k_norm;
+  TensorView ffn_norm, ffn_norm_bias;
   TensorView gate, up, down;
+  TensorView gate_bias, up_bias, down_bias;
 };
 
 // Host memory the Checkpoint owns; each tensor F64, F32, BF16 or F16, not necessarily all alike.
 struct ModelWeights {
   TensorView token_embedding;
+  TensorView position_embedding;  // without data unless positions are learned
   std::vector<LayerWeights> layers;
-  TensorView final_norm;
+  TensorView final_norm, final_norm_bias;
   TensorView lm_head;  // the very same view as token_embedding where the two are tied
 };
 
 // Where the tensor of `spec` stands; weights->layers must have spec.layer.
 TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
 
-// Finds every tensor the configuration, which has passed Validate(), asks for. INVALID_ARGUMENT,
-// naming the tensor, when one is missing, of another shape or not of those four types, and when the
-// checkpoint holds one that nothing asks for. Known buffers (see name_map.h) may be there, and so
-// may the LM head of a model that ties it, if it equals the embedding bit for bit. Does not look at
-// the values of the rest: see check_finite.h.
+// Finds every tensor the configuration, which has passed Validate(), asks for, under its name or
+// its other name (see name_map.h). INVALID_ARGUMENT, naming the tensor, when one is missing, of
+// another shape or not of those four types, and when the checkpoint holds one that nothing asks
+// for. Known buffers (see name_map.h) may be there, and so may the LM head of a model that ties it,
+// if it equals the embedding bit for bit. Does not look at the values of the rest: see
+// check_finite.h.
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint);
 
 }  // namespace tlm

@@ -1,48 +1,100 @@
 #include "model/weights/name_map.h"
 
-#include <utility>
+#include <optional>
 
 #include "model/base/errors.h"
 
 namespace tlm {
 namespace {
 
-// A role that is per layer has a name with "{}" for the layer's number.
+// What a linear map or a norm is called: its weight is "NAME.weight", its bias "NAME.bias". A "{}"
+// stands for the layer's number. Null: this naming has no such thing.
 struct NameRow {
-  TensorRole role;
+  TensorRole weight;
+  std::optional<TensorRole> bias;
   const char* cs336;
+  const char* qwen3_mha;
   const char* hugging_face;
+  const char* gpt2;
 };
 
+using Role = TensorRole;
 constexpr NameRow kNames[] = {
-    {TensorRole::kTokenEmbedding, "token_embeddings.weight", "model.embed_tokens.weight"},
-    {TensorRole::kFinalNorm, "ln_final.weight", "model.norm.weight"},
-    {TensorRole::kLmHead, "lm_head.weight", "lm_head.weight"},
-    {TensorRole::kAttnNorm, "layers.{}.ln1.weight", "model.layers.{}.input_layernorm.weight"},
-    {TensorRole::kQ, "layers.{}.attn.q_proj.weight", "model.layers.{}.self_attn.q_proj.weight"},
-    {TensorRole::kK, "layers.{}.attn.k_proj.weight", "model.layers.{}.self_attn.k_proj.weight"},
-    {TensorRole::kV, "layers.{}.attn.v_proj.weight", "model.layers.{}.self_attn.v_proj.weight"},
-    {TensorRole::kO, "layers.{}.attn.output_proj.weight",
-     "model.layers.{}.self_attn.o_proj.weight"},
-    {TensorRole::kQNorm, "layers.{}.attn.q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"},
-    {TensorRole::kKNorm, "layers.{}.attn.k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"},
-    {TensorRole::kFfnNorm, "layers.{}.ln2.weight",
-     "model.layers.{}.post_attention_layernorm.weight"},
-    // cs336: w2(silu(w1 x) * w3 x).
-    {TensorRole::kGate, "layers.{}.ffn.w1.weight", "model.layers.{}.mlp.gate_proj.weight"},
-    {TensorRole::kUp, "layers.{}.ffn.w3.weight", "model.layers.{}.mlp.up_proj.weight"},
-    {TensorRole::kDown, "layers.{}.ffn.w2.weight", "model.layers.{}.mlp.down_proj.weight"},
+    {Role::kTokenEmbedding, {}, "token_embeddings", "embeddings", "model.embed_tokens", "wte"},
+    {Role::kPositionEmbedding,
+     {},
+     "position_embeddings",
+     "position_embeddings",
+     "model.embed_positions",
+     "wpe"},
+    {Role::kAttnNorm, Role::kAttnNormBias, "layers.{}.ln1", "layers.{}.input_norm",
+     "model.layers.{}.input_layernorm", "h.{}.ln_1"},
+    {Role::kQkv, Role::kQkvBias, nullptr, nullptr, nullptr, "h.{}.attn.c_attn"},
+    {Role::kQ, Role::kQBias, "layers.{}.attn.q_proj", "layers.{}.attn.wq",
+     "model.layers.{}.self_attn.q_proj", nullptr},
+    {Role::kK, Role::kKBias, "layers.{}.attn.k_proj", "layers.{}.attn.wk",
+     "model.layers.{}.self_attn.k_proj", nullptr},
+    {Role::kV, Role::kVBias, "layers.{}.attn.v_proj", "layers.{}.attn.wv",
+     "model.layers.{}.self_attn.v_proj", nullptr},
+    {Role::kQNorm,
+     {},
+     "layers.{}.attn.q_norm",
+     "layers.{}.attn.q_norm",
+     "model.layers.{}.self_attn.q_norm",
+     "h.{}.attn.q_norm"},
+    {Role::kKNorm,
+     {},
+     "layers.{}.attn.k_norm",
+     "layers.{}.attn.k_norm",
+     "model.layers.{}.self_attn.k_norm",
+     "h.{}.attn.k_norm"},
+    {Role::kO, Role::kOBias, "layers.{}.attn.output_proj", "layers.{}.attn.wo",
+     "model.layers.{}.self_attn.o_proj", "h.{}.attn.c_proj"},
+    {Role::kFfnNorm, Role::kFfnNormBias, "layers.{}.ln2", "layers.{}.post_attention_norm",
+     "model.layers.{}.post_attention_layernorm", "h.{}.ln_2"},
+    // cs336: its number in FfnNames goes behind the w.
+    {Role::kGate, Role::kGateBias, "layers.{}.ffn.w", "layers.{}.ffn.gate_proj",
+     "model.layers.{}.mlp.gate_proj", nullptr},
+    {Role::kUp, Role::kUpBias, "layers.{}.ffn.w", "layers.{}.ffn.up_proj",
+     "model.layers.{}.mlp.up_proj", "h.{}.mlp.c_fc"},
+    {Role::kDown, Role::kDownBias, "layers.{}.ffn.w", "layers.{}.ffn.down_proj",
+     "model.layers.{}.mlp.down_proj", "h.{}.mlp.c_proj"},
+    {Role::kFinalNorm, Role::kFinalNormBias, "ln_final", "norm", "model.norm", "ln_f"},
+    {Role::kLmHead, {}, "lm_head", "output", "lm_head", "lm_head"},
 };
 
-Shape ShapeOf(const ModelConfig& config, TensorRole role) {
+const char* Pattern(const NameRow& row, TensorNaming naming) {
+  switch (naming) {
+    case TensorNaming::kCs336:
+      return row.cs336;
+    case TensorNaming::kQwen3Mha:
+      return row.qwen3_mha;
+    case TensorNaming::kHuggingFace:
+      return row.hugging_face;
+    case TensorNaming::kGpt2:
+      return row.gpt2;
+  }
+  return nullptr;
+}
+
+// The number behind the w; 0 for what is no matrix of the feed-forward network.
+int FfnNumber(TensorRole weight, const FfnNames& ffn) {
+  if (weight == TensorRole::kGate) return ffn.gate;
+  if (weight == TensorRole::kUp) return ffn.up;
+  if (weight == TensorRole::kDown) return ffn.down;
+  return 0;
+}
+
+// Of a matrix [outputs, inputs].
+Shape MatrixShape(const ModelConfig& config, TensorRole role) {
   switch (role) {
     case TensorRole::kTokenEmbedding:
     case TensorRole::kLmHead:
       return {config.vocab_size, config.d_model};
-    case TensorRole::kFinalNorm:
-    case TensorRole::kAttnNorm:
-    case TensorRole::kFfnNorm:
-      return {config.d_model};
+    case TensorRole::kPositionEmbedding:
+      return {config.context_length, config.d_model};
+    case TensorRole::kQkv:
+      return {config.q_size() + 2 * config.kv_size(), config.d_model};
     case TensorRole::kQ:
       return {config.q_size(), config.d_model};
     case TensorRole::kK:
@@ -50,49 +102,119 @@ Shape ShapeOf(const ModelConfig& config, TensorRole role) {
       return {config.kv_size(), config.d_model};
     case TensorRole::kO:
       return {config.d_model, config.q_size()};
-    case TensorRole::kQNorm:
-    case TensorRole::kKNorm:
-      return {config.head_dim};
     case TensorRole::kGate:
     case TensorRole::kUp:
       return {config.d_ff, config.d_model};
     case TensorRole::kDown:
       return {config.d_model, config.d_ff};
+    default:
+      return {};
   }
-  return {};
 }
 
+Shape ShapeOf(const ModelConfig& config, TensorRole role) {
+  switch (role) {
+    case TensorRole::kFinalNorm:
+    case TensorRole::kFinalNormBias:
+    case TensorRole::kAttnNorm:
+    case TensorRole::kAttnNormBias:
+    case TensorRole::kFfnNorm:
+    case TensorRole::kFfnNormBias:
+    case TensorRole::kOBias:
+    case TensorRole::kDownBias:
+      return {config.d_model};
+    case TensorRole::kQkvBias:
+      return {config.q_size() + 2 * config.kv_size()};
+    case TensorRole::kQBias:
+      return {config.q_size()};
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
+      return {config.kv_size()};
+    case TensorRole::kQNorm:
+    case TensorRole::kKNorm:
+      return {config.head_dim};
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+      return {config.d_ff};
+    default:
+      break;
+  }
+  const Shape shape = MatrixShape(config, role);
+  return IsInputsFirst(config.naming, role) ? Shape{shape[1], shape[0]} : shape;
+}
+
+// Those of one layer, in the order of the forward pass.
 std::vector<TensorRole> LayerRoles(const ModelConfig& config) {
-  std::vector<TensorRole> roles = {TensorRole::kAttnNorm, TensorRole::kQ, TensorRole::kK,
-                                   TensorRole::kV};
+  std::vector<TensorRole> roles;
+  const auto add = [&](TensorRole weight, TensorRole bias, bool has_bias) {
+    roles.push_back(weight);
+    if (has_bias) roles.push_back(bias);
+  };
+  const bool norm_bias = config.norm_kind == NormKind::kLayer;
+  const LinearBiases& biases = config.biases;
+  add(TensorRole::kAttnNorm, TensorRole::kAttnNormBias, norm_bias);
+  if (config.naming == TensorNaming::kGpt2) {
+    add(TensorRole::kQkv, TensorRole::kQkvBias, biases.qkv);
+  } else {
+    add(TensorRole::kQ, TensorRole::kQBias, biases.qkv);
+    add(TensorRole::kK, TensorRole::kKBias, biases.qkv);
+    add(TensorRole::kV, TensorRole::kVBias, biases.qkv);
+  }
   if (config.qk_norm) roles.insert(roles.end(), {TensorRole::kQNorm, TensorRole::kKNorm});
-  roles.insert(roles.end(), {TensorRole::kO, TensorRole::kFfnNorm, TensorRole::kGate,
-                             TensorRole::kUp, TensorRole::kDown});
+  add(TensorRole::kO, TensorRole::kOBias, biases.attention_output);
+  add(TensorRole::kFfnNorm, TensorRole::kFfnNormBias, norm_bias);
+  if (config.gated_ffn()) add(TensorRole::kGate, TensorRole::kGateBias, biases.ffn);
+  add(TensorRole::kUp, TensorRole::kUpBias, biases.ffn);
+  add(TensorRole::kDown, TensorRole::kDownBias, biases.ffn);
   return roles;
 }
 
 }  // namespace
 
-std::string TensorName(TensorNaming naming, TensorRole role, int layer) {
+bool IsInputsFirst(TensorNaming naming, TensorRole role) {
+  if (naming != TensorNaming::kGpt2) return false;
+  return role == TensorRole::kQkv || role == TensorRole::kO || role == TensorRole::kUp ||
+         role == TensorRole::kDown;
+}
+
+std::string TensorName(TensorNaming naming, TensorRole role, int layer, const FfnNames& ffn) {
   for (const NameRow& row : kNames) {
-    if (row.role != role) continue;
-    const char* const pattern = naming == TensorNaming::kCs336 ? row.cs336 : row.hugging_face;
-    return fmt::format(fmt::runtime(pattern), layer);
+    if (row.weight != role && row.bias != role) continue;
+    const char* const pattern = Pattern(row, naming);
+    TLM_CHECK(pattern != nullptr);
+    std::string name = fmt::format(fmt::runtime(pattern), layer);
+    const int number = FfnNumber(row.weight, ffn);
+    if (naming == TensorNaming::kCs336 && number != 0) name += std::to_string(number);
+    return name + (row.weight == role ? ".weight" : ".bias");
   }
   TLM_CHECK(false);
+}
+
+std::string OtherTensorName(TensorNaming naming, std::string_view name) {
+  constexpr std::string_view kHuggingFacePrefix = "model.";
+  if (naming == TensorNaming::kHuggingFace && name.starts_with(kHuggingFacePrefix)) {
+    return std::string(name.substr(kHuggingFacePrefix.size()));
+  }
+  if (naming == TensorNaming::kGpt2 && !name.starts_with("lm_head.")) {
+    return "transformer." + std::string(name);
+  }
+  return "";
 }
 
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
   std::vector<TensorSpec> specs;
   const auto add = [&](TensorRole role, int layer) {
-    specs.push_back({role, layer, TensorName(config.naming, role, layer), ShapeOf(config, role)});
+    specs.push_back({role, layer, TensorName(config.naming, role, layer, config.ffn_names),
+                     ShapeOf(config, role)});
   };
   add(TensorRole::kTokenEmbedding, -1);
+  if (config.learned_positions) add(TensorRole::kPositionEmbedding, -1);
   const std::vector<TensorRole> layer_roles = LayerRoles(config);
   for (int layer = 0; layer < config.num_layers; ++layer) {
     for (const TensorRole role : layer_roles) add(role, layer);
   }
   add(TensorRole::kFinalNorm, -1);
+  if (config.norm_kind == NormKind::kLayer) add(TensorRole::kFinalNormBias, -1);
   if (!config.tie_word_embeddings) add(TensorRole::kLmHead, -1);
   return specs;
 }
@@ -100,6 +222,9 @@ std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
 bool IsKnownBuffer(std::string_view name, int rank) {
   if (name.ends_with(".attn.masked_bias")) return true;
   if (name.ends_with(".attn.bias")) return rank == 4;
+  for (const std::string_view mask : {".causal_mask", ".attn_mask", ".mask"}) {
+    if (name.ends_with(mask)) return true;
+  }
   // The parts of the name, from the last; a parameter's ends in "weight" or "bias".
   bool last = true;
   while (!name.empty()) {

@@ -11,24 +11,41 @@
 
 namespace tlm {
 
-// What a tensor is to the model; all but the first three are per layer. Matrices are stored
-// [outputs, inputs]: y = x W^T.
+// What a tensor is to the model; all but the first five are per layer. Matrices are stored
+// [outputs, inputs], y = x W^T; those of a layer under TensorNaming::kGpt2 [inputs, outputs], and
+// there kQkv stands for kQ, kK and kV.
 enum class TensorRole {
-  kTokenEmbedding,  // [vocab_size, d_model]
-  kFinalNorm,       // [d_model]
-  kLmHead,          // [vocab_size, d_model]
-  kAttnNorm,        // [d_model]
-  kQ,               // [q_size, d_model]
-  kK,               // [kv_size, d_model]
-  kV,               // [kv_size, d_model]
-  kO,               // [d_model, q_size]
-  kQNorm,           // [head_dim]
-  kKNorm,           // [head_dim]
-  kFfnNorm,         // [d_model]
-  kGate,            // [d_ff, d_model]
-  kUp,              // [d_ff, d_model]
-  kDown,            // [d_model, d_ff]
+  kTokenEmbedding,     // [vocab_size, d_model]
+  kPositionEmbedding,  // [context_length, d_model]
+  kFinalNorm,          // [d_model]
+  kFinalNormBias,      // [d_model]
+  kLmHead,             // [vocab_size, d_model]
+  kAttnNorm,           // [d_model]
+  kAttnNormBias,       // [d_model]
+  kQkv,                // [d_model, q_size + 2 kv_size]
+  kQkvBias,            // [q_size + 2 kv_size]
+  kQ,                  // [q_size, d_model]
+  kK,                  // [kv_size, d_model]
+  kV,                  // [kv_size, d_model]
+  kQBias,              // [q_size]
+  kKBias,              // [kv_size]
+  kVBias,              // [kv_size]
+  kO,                  // [d_model, q_size]
+  kOBias,              // [d_model]
+  kQNorm,              // [head_dim]
+  kKNorm,              // [head_dim]
+  kFfnNorm,            // [d_model]
+  kFfnNormBias,        // [d_model]
+  kGate,               // [d_ff, d_model]
+  kGateBias,           // [d_ff]
+  kUp,                 // [d_ff, d_model]
+  kUpBias,             // [d_ff]
+  kDown,               // [d_model, d_ff]
+  kDownBias,           // [d_model]
 };
+
+// The tensor's outputs lie in its second dimension: a matrix of a layer under kGpt2.
+bool IsInputsFirst(TensorNaming naming, TensorRole role);
 
 struct TensorSpec {
   TensorRole role;
@@ -37,17 +54,25 @@ struct TensorSpec {
   Shape shape;
 };
 
-// Every parameter of the model, once, in the order of the forward pass: no LM head where it is
-// tied, no query and key norms where there are none. `config` has passed Validate().
+// Every parameter of the model, once, in the order of the forward pass, and only those it has: no
+// LM head where it is tied, no gate where there is none, and so on. `config` has passed Validate().
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 
-// The checkpoint's name of one tensor. `layer` counts only for roles that are per layer.
-std::string TensorName(TensorNaming naming, TensorRole role, int layer);
+// The checkpoint's name of one tensor, which the naming must have: kQkv and its bias are of kGpt2
+// alone, which in turn has no kQ, kK, kV and kGate. `layer` counts only for roles that are per
+// layer; `ffn` only under kCs336, where the matrices of the feed-forward network are named w1, w2,
+// w3.
+std::string TensorName(TensorNaming naming, TensorRole role, int layer, const FfnNames& ffn = {});
+
+// The name under which other checkpoints keep the same tensor, or "" where there is only one. Those
+// of kHuggingFace lack the prefix "model." when only the inner model was saved; those of kGpt2, as
+// published, have no prefix and get "transformer." when they are saved again.
+std::string OtherTensorName(TensorNaming naming, std::string_view name);
 
 // Whether checkpoints are known to keep, under this name and of this rank, something that is no
 // parameter and that this program computes for itself: the tables of rotary positions
 // ("model.layers.0.self_attn.rotary_emb.inv_freq") and attention masks ("h.0.attn.bias", of rank
-// 4; "h.0.attn.masked_bias").
+// 4; "h.0.attn.masked_bias"; "layers.0.attn.causal_mask").
 bool IsKnownBuffer(std::string_view name, int rank);
 
 }  // namespace tlm

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,6 +118,111 @@ TEST_F(BindWeightsTest, PutsCs336GateUpAndDownWhereTheFormulaHasThem) {
   EXPECT_EQ(layer.k_norm.data, nullptr);
 }
 
+// Every optional tensor there is.
+ModelConfig Everything(ModelConfig config) {
+  config.norm_kind = NormKind::kLayer;
+  config.learned_positions = true;
+  config.biases = {.qkv = true, .attention_output = true, .ffn = true};
+  return config;
+}
+
+TEST_F(BindWeightsTest, PutsBiasesAndPositionsInTheirPlaces) {
+  config_ = Everything(config_);
+  const auto weights = Bind();
+  ASSERT_THAT(weights, IsOk());
+  ExpectIs(weights->position_embedding, "model.embed_positions.weight");
+  ExpectIs(weights->final_norm_bias, "model.norm.bias");
+  const LayerWeights& layer = weights->layers[1];
+  const std::string prefix = "model.layers.1.";
+  ExpectIs(layer.attn_norm_bias, prefix + "input_layernorm.bias");
+  ExpectIs(layer.q_bias, prefix + "self_attn.q_proj.bias");
+  ExpectIs(layer.k_bias, prefix + "self_attn.k_proj.bias");
+  ExpectIs(layer.v_bias, prefix + "self_attn.v_proj.bias");
+  ExpectIs(layer.o_bias, prefix + "self_attn.o_proj.bias");
+  ExpectIs(layer.ffn_norm_bias, prefix + "post_attention_layernorm.bias");
+  ExpectIs(layer.gate_bias, prefix + "mlp.gate_proj.bias");
+  ExpectIs(layer.up_bias, prefix + "mlp.up_proj.bias");
+  ExpectIs(layer.down_bias, prefix + "mlp.down_proj.bias");
+  EXPECT_EQ(layer.qkv.data, nullptr);
+  EXPECT_EQ(layer.qkv_bias.data, nullptr);
+}
+
+TEST_F(BindWeightsTest, PutsGpt2InItsPlaces) {
+  config_ = Everything(config_);
+  config_.naming = TensorNaming::kGpt2;
+  config_.ffn_kind = FfnKind::kGeluTanh;
+  const auto weights = Bind();
+  ASSERT_THAT(weights, IsOk());
+  ExpectIs(weights->token_embedding, "wte.weight");
+  ExpectIs(weights->position_embedding, "wpe.weight");
+  ExpectIs(weights->final_norm_bias, "ln_f.bias");
+  const LayerWeights& layer = weights->layers[1];
+  ExpectIs(layer.qkv, "h.1.attn.c_attn.weight");
+  ExpectIs(layer.qkv_bias, "h.1.attn.c_attn.bias");
+  ExpectIs(layer.o, "h.1.attn.c_proj.weight");
+  ExpectIs(layer.o_bias, "h.1.attn.c_proj.bias");
+  ExpectIs(layer.up, "h.1.mlp.c_fc.weight");
+  ExpectIs(layer.down, "h.1.mlp.c_proj.weight");
+  ExpectIs(layer.down_bias, "h.1.mlp.c_proj.bias");
+  EXPECT_EQ(layer.q.data, nullptr);
+  EXPECT_EQ(layer.gate.data, nullptr);
+}
+
+TEST_F(BindWeightsTest, PutsTheSecondCourseVariantWhereItsFormulaHasIt) {
+  config_.naming = TensorNaming::kCs336;
+  config_.ffn_names = {.gate = 1, .up = 2, .down = 3};  // w3(silu(w1 x) * w2 x)
+  const auto weights = Bind();
+  ASSERT_THAT(weights, IsOk());
+  ExpectIs(weights->layers[0].gate, "layers.0.ffn.w1.weight");
+  ExpectIs(weights->layers[0].up, "layers.0.ffn.w2.weight");
+  ExpectIs(weights->layers[0].down, "layers.0.ffn.w3.weight");
+}
+
+TEST_F(BindWeightsTest, PlacesAllDiffer) {
+  for (const TensorNaming naming : {TensorNaming::kQwen3Mha, TensorNaming::kGpt2}) {
+    ModelConfig config = Everything(config_);
+    config.naming = naming;
+    if (naming == TensorNaming::kGpt2) config.ffn_kind = FfnKind::kGelu;
+    ModelWeights weights;
+    weights.layers.resize(static_cast<size_t>(config.num_layers));
+    std::set<TensorView*> places;
+    for (const TensorSpec& spec : ExpectedTensors(config)) {
+      EXPECT_TRUE(places.insert(PlaceOf(spec, &weights)).second) << spec.name;
+    }
+  }
+}
+
+TEST_F(BindWeightsTest, FindsTensorsUnderTheirOtherNames) {
+  const auto bind_other = [this] {
+    SafetensorsWriter writer;
+    for (const TensorSpec& spec : ExpectedTensors(config_)) {
+      const std::string other = OtherTensorName(config_.naming, spec.name);
+      writer.Fill(other.empty() ? spec.name : other, spec.shape, 1);
+    }
+    return Bind(writer);
+  };
+  const auto inner = bind_other();
+  ASSERT_THAT(inner, IsOk());
+  EXPECT_NE(inner->layers[1].down.data, nullptr);
+  config_.naming = TensorNaming::kGpt2;
+  config_.ffn_kind = FfnKind::kRelu;
+  EXPECT_THAT(bind_other(), IsOk());
+}
+
+TEST_F(BindWeightsTest, NamesATensorThatIsThereUnderBothNames) {
+  EXPECT_THAT(Bind({{"norm.weight", {10}}}),
+              StatusIs(kBad, HasSubstr("'norm.weight' is none that")));
+}
+
+TEST_F(BindWeightsTest, SaysWhenTheNamesAreThoseOfAnotherNaming) {
+  SafetensorsWriter writer;
+  for (const TensorSpec& spec : ExpectedTensors(config_)) writer.Fill(spec.name, spec.shape, 1);
+  config_.naming = TensorNaming::kCs336;
+  EXPECT_THAT(Bind(writer),
+              StatusIs(kBad, AllOf(HasSubstr("'token_embeddings.weight' is missing (24 of 25"),
+                                   HasSubstr("those of tensor_naming 'hugging_face'"))));
+}
+
 TEST_F(BindWeightsTest, TiedHeadIsTheEmbedding) {
   config_.tie_word_embeddings = true;
   const auto weights = Bind();
@@ -215,7 +321,8 @@ TEST_F(BindWeightsTest, AcceptsMixedFloatsAndRefusesIntegers) {
 TEST_F(BindWeightsTest, ReadsTheCheckpointsOfOthers) {
   if (!OraclePath("tiny")) GTEST_SKIP() << "no oracle files beside the checkout";
   for (const char* name : {"stories260K/stories260K-cs336", "stories260K/stories260K-hf-llama",
-                           "tiny/llama-tiny-plain", "tiny/qwen3-tiny-untied"}) {
+                           "tiny/llama-tiny-plain", "tiny/qwen3-tiny-untied",
+                           "tiny/gpt2-tiny-gelu_new", "gpt2-tiny-recorded"}) {
     const std::string dir = *OraclePath(name);
     const auto config = ReadModelConfig(dir);
     ASSERT_THAT(config, IsOk()) << name;

@@ -1,0 +1,47 @@
+// The weights of a model before training.
+#ifndef TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
+#define TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "model/weights/model_weights.h"
+
+namespace tlm {
+
+// Every tensor of ExpectedTensors() in host memory, as the CS336 course initialises it, drawn by
+// TruncatedNormal under the tensor's name: matrices of linear maps with variance
+// 2 / (d_in + d_out), those of a fused query, key and value projection each with its own d_out;
+// token and position embeddings with variance 1; all cut off at three deviations. Gains are 1,
+// biases 0. Move-only; its views stay valid wherever it is moved. Immutable: any thread may read.
+class RandomWeights {
+ public:
+  // `config` has passed Validate(); `dtype` is F32, BF16 or F16, to which the float32 draws are
+  // rounded. The same (config, dtype, seed) give the same bits on every machine, whatever the
+  // number of threads (0: all processors), and a tensor the same whatever else the model has.
+  // RESOURCE_EXHAUSTED names the bytes needed and available, before any is taken.
+  static absl::StatusOr<RandomWeights> Create(const ModelConfig& config, DType dtype, uint64_t seed,
+                                              int threads = 0);
+
+  // Host memory Create takes.
+  static uint64_t BytesFor(const ModelConfig& config, DType dtype);
+
+  // Valid as long as this lives.
+  const ModelWeights& weights() const { return weights_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+
+  std::unique_ptr<std::byte[], Free> memory_;
+  ModelWeights weights_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
