@@ -10,8 +10,6 @@
 namespace tlm {
 namespace {
 
-uint64_t EdgeKey(uint32_t node, uint8_t byte) { return static_cast<uint64_t>(node) << 8 | byte; }
-
 bool TouchesWord(std::string_view text, size_t begin, size_t end) {
   const std::string_view before = text.substr(0, begin);
   const std::string_view after = text.substr(end);
@@ -42,50 +40,39 @@ size_t WhiteSpaceEnd(std::string_view text, size_t position) {
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens,
                                      const std::vector<std::string>& contents)
-    : tokens_(std::move(tokens)), token_at_{kNoToken} {
+    : tokens_(std::move(tokens)) {
   TLM_CHECK(contents.size() == tokens_.size());
-  for (size_t i = 0; i < contents.size(); ++i) Insert(contents[i], static_cast<int32_t>(i));
-}
-
-void AddedTokenMatcher::Insert(std::string_view content, int32_t token_index) {
-  if (content.empty()) return;
-  begins_token_[static_cast<uint8_t>(content[0])] = true;
-  uint32_t node = kRoot;
-  for (const char byte : content) {
-    const auto [edge, added] = child_of_.try_emplace(EdgeKey(node, static_cast<uint8_t>(byte)),
-                                                     static_cast<uint32_t>(token_at_.size()));
-    if (added) token_at_.push_back(kNoToken);
-    node = edge->second;
+  for (size_t i = 0; i < contents.size(); ++i) {
+    if (contents[i].empty()) continue;
+    // Two contents may become one by normalisation; the larger id counts.
+    int32_t& index = index_of_[contents[i]];
+    if (index == ByteTrie::kNone || tokens_[index].id < tokens_[i].id) {
+      index = static_cast<int32_t>(i);
+    }
   }
-  // Two contents may become one by normalisation; the larger id counts.
-  int32_t& found = token_at_[node];
-  if (found == kNoToken || tokens_[found].id < tokens_[token_index].id) found = token_index;
 }
 
 std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::FindNext(std::string_view text,
                                                                     size_t from) const {
   for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!begins_token_[static_cast<uint8_t>(text[begin])]) continue;
+    if (!index_of_.Begins(text[begin])) continue;
     Match match{begin, begin, nullptr};
-    uint32_t node = kRoot;
-    for (size_t i = begin; i < text.size(); ++i) {
-      const auto edge = child_of_.find(EdgeKey(node, static_cast<uint8_t>(text[i])));
-      if (edge == child_of_.end()) break;
-      node = edge->second;
-      if (token_at_[node] != kNoToken) match = {begin, i + 1, &tokens_[token_at_[node]]};
-    }
+    index_of_.FindPrefixes(text.substr(begin), [&](size_t length, int32_t index) {
+      match = {begin, begin + length, &tokens_[index]};
+    });
     if (match.token != nullptr) return match;
   }
   return std::nullopt;
 }
 
-absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink) const {
+absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink, bool with_special) const {
   size_t done = 0;             // pieces before this byte went to the sink
   size_t white_space_end = 0;  // of the last run that a token took along
   size_t from = 0;
   while (const std::optional<Match> match = FindNext(text, from)) {
     from = match->end;
     const AddedToken& token = *match->token;
+    if (token.special && !with_special) continue;
     if (token.single_word && TouchesWord(text, match->begin, match->end)) continue;
     size_t begin = match->begin;
     size_t end = match->end;

@@ -2,7 +2,6 @@
 #ifndef TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 #define TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "model/tokenizer/byte_trie.h"
 
 namespace tlm {
 
@@ -41,26 +40,20 @@ class AddedTokenMatcher {
   using Sink = absl::FunctionRef<absl::Status(const Piece&)>;
   // Calls `sink` with every piece of well-formed UTF-8 in order. Stops at the first error of `sink`
   // and returns it.
-  absl::Status Split(std::string_view text, Sink sink) const;
+  // `with_special` false leaves special tokens as they stand, as if they were other text.
+  absl::Status Split(std::string_view text, Sink sink, bool with_special = true) const;
 
  private:
-  static constexpr uint32_t kRoot = 0;
-  static constexpr int32_t kNoToken = -1;
-
   struct Match {
     size_t begin;
     size_t end;
     const AddedToken* token;
   };
 
-  void Insert(std::string_view content, int32_t token_index);
   std::optional<Match> FindNext(std::string_view text, size_t from) const;
 
   std::vector<AddedToken> tokens_;
-  // A trie over bytes.
-  std::vector<int32_t> token_at_;                     // by node: index into tokens_ or kNoToken
-  absl::flat_hash_map<uint64_t, uint32_t> child_of_;  // by node << 8 | byte
-  std::array<bool, 256> begins_token_{};
+  ByteTrie index_of_;  // into tokens_, by content
 };
 
 }  // namespace tlm

@@ -1,12 +1,11 @@
 #include "model/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <functional>
-#include <optional>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/tokenizer/utf8.h"
 
 namespace tlm {
 namespace {
@@ -25,6 +24,7 @@ Bpe::Bpe(const Vocabulary* vocabulary, Options options)
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
     byte_ids_[byte] = vocabulary->Find({&character, 1}).value_or(-1);
+    fallback_ids_[byte] = vocabulary->Find(ByteTokenName(static_cast<uint8_t>(byte))).value_or(-1);
   }
 }
 
@@ -64,23 +64,54 @@ absl::Status Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const
   return word.size() <= kShortWordBytes ? EncodeShort(word, ids) : EncodeLong(word, ids);
 }
 
-absl::Status Bpe::BytesToIds(std::string_view word, int32_t* ids) const {
-  for (size_t i = 0; i < word.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(word[i]);
-    if (byte_ids_[byte] < 0) {
-      return InvalidArgument("byte 0x{:02x} of {} has no token in the vocabulary", byte,
-                             Quoted(word));
-    }
-    ids[i] = byte_ids_[byte];
+// The tokens of the bytes of a symbol; none, and nothing written, when one is missing.
+size_t Bpe::AppendFallback(std::string_view symbol, int32_t* ids) const {
+  size_t count = 0;
+  for (const char byte : symbol) {
+    const int32_t id = fallback_ids_[static_cast<uint8_t>(byte)];
+    if (!options_.byte_fallback || id < 0) return 0;
+    ids[count++] = id;
   }
-  return absl::OkStatus();
+  return count;
+}
+
+// Writes at most one id a byte and returns their number. An unknown token is written where the next
+// known one begins, thus behind the bytes that stood in for characters between: Hugging Face's
+// tokenizers do so.
+absl::StatusOr<size_t> Bpe::ToSymbols(std::string_view word, int32_t* ids) const {
+  const bool bytes = options_.symbols == Symbols::kBytes;
+  size_t count = 0;
+  size_t unknown = 0;  // not written yet
+  const auto write_unknown = [&] {
+    for (; unknown > 0; --unknown) ids[count++] = *options_.unknown_id;
+  };
+  while (!word.empty()) {
+    const std::string_view symbol = word.substr(0, bytes ? 1 : FirstCharacter(word).length);
+    word.remove_prefix(symbol.size());
+    const int32_t id = symbol.size() == 1 ? byte_ids_[static_cast<uint8_t>(symbol[0])]
+                                          : vocabulary_->Find(symbol).value_or(-1);
+    if (id >= 0) {
+      write_unknown();
+      ids[count++] = id;
+    } else if (const size_t fallback = AppendFallback(symbol, ids + count); fallback > 0) {
+      count += fallback;
+    } else if (!options_.unknown_id.has_value()) {
+      return InvalidArgument("{} has no token in the vocabulary, which has no unknown token",
+                             bytes ? fmt::format("byte 0x{:02x}", static_cast<uint8_t>(symbol[0]))
+                                   : "character " + Quoted(symbol));
+    } else if (unknown == 0 || !options_.fuse_unknown) {
+      write_unknown();
+      unknown = 1;
+    }
+  }
+  write_unknown();
+  return count;
 }
 
 absl::Status Bpe::EncodeShort(std::string_view word, std::vector<int32_t>* ids) const {
   int32_t symbols[kShortWordBytes];
   Merge merges[kShortWordBytes];  // of symbol i with symbol i + 1
-  TLM_RETURN_IF_ERROR(BytesToIds(word, symbols));
-  size_t count = word.size();
+  TLM_ASSIGN_OR_RETURN(size_t count, ToSymbols(word, symbols));
   for (size_t i = 0; i + 1 < count; ++i) merges[i] = FindMerge(symbols[i], symbols[i + 1]);
   while (count > 1) {
     const size_t best =
@@ -169,7 +200,8 @@ class Bpe::LongWord {
 
 absl::Status Bpe::EncodeLong(std::string_view word, std::vector<int32_t>* ids) const {
   std::vector<int32_t> symbols(word.size());
-  TLM_RETURN_IF_ERROR(BytesToIds(word, symbols.data()));
+  TLM_ASSIGN_OR_RETURN(const size_t count, ToSymbols(word, symbols.data()));
+  symbols.resize(count);
   LongWord merging(this, symbols);
   merging.MergeAll();
   merging.AppendIds(ids);

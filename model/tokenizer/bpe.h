@@ -1,10 +1,12 @@
-// Byte-pair encoding (Sennrich et al. 2016, section 3.2) over bytes.
+// Byte-pair encoding (Sennrich et al. 2016, section 3.2) over bytes or characters.
 #ifndef TLM_MODEL_TOKENIZER_BPE_H_
 #define TLM_MODEL_TOKENIZER_BPE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,13 +19,25 @@
 
 namespace tlm {
 
-// The bytes of the two tokens that a merge joins.
+// The two tokens that a merge joins, as the vocabulary has them.
 using BpeMerge = std::pair<std::string, std::string>;
 
 // Immutable, so any thread may use it.
 class Bpe {
  public:
+  // What a word consists of at first.
+  enum class Symbols {
+    kBytes,       // "byte-level"
+    kCharacters,  // as SentencePiece has it
+  };
   struct Options {
+    Symbols symbols = Symbols::kBytes;
+    // A character without a token becomes the tokens of its bytes, "<0x00>" to "<0xFF>", if all of
+    // them are in the vocabulary. Of kCharacters.
+    bool byte_fallback = false;
+    // What is left without a token becomes this one; with `fuse_unknown` neighbours become one.
+    std::optional<int32_t> unknown_id;
+    bool fuse_unknown = false;
     // A word that is a token as a whole is that token, whatever the merges would make of it.
     bool ignore_merges = false;
   };
@@ -33,10 +47,10 @@ class Bpe {
   static absl::StatusOr<Bpe> Create(const Vocabulary* vocabulary,
                                     const std::vector<BpeMerge>& merges, Options options);
 
-  // Appends the tokens of one pre-token: starting from single bytes, the adjacent pair of the
-  // lowest rank, of equal ones the leftmost, is joined until no pair is left that a merge names.
-  // Takes n log n steps for n bytes. INVALID_ARGUMENT when a byte has no token; `word` has less
-  // than 2^31 bytes.
+  // Appends the tokens of one pre-token, well-formed UTF-8: starting from single symbols, the
+  // adjacent pair of the lowest rank, of equal ones the leftmost, is joined until no pair is left
+  // that a merge names. Takes n log n steps for n bytes. INVALID_ARGUMENT when a symbol has no
+  // token and there is no unknown one; `word` has less than 2^31 bytes.
   absl::Status Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:
@@ -50,13 +64,15 @@ class Bpe {
 
   Bpe(const Vocabulary* vocabulary, Options options);
   Merge FindMerge(int32_t left, int32_t right) const;
-  absl::Status BytesToIds(std::string_view word, int32_t* ids) const;
+  absl::StatusOr<size_t> ToSymbols(std::string_view word, int32_t* ids) const;
+  size_t AppendFallback(std::string_view symbol, int32_t* ids) const;
   absl::Status EncodeShort(std::string_view word, std::vector<int32_t>* ids) const;
   absl::Status EncodeLong(std::string_view word, std::vector<int32_t>* ids) const;
 
   const Vocabulary* vocabulary_;
   Options options_;
-  std::array<int32_t, 256> byte_ids_;              // -1: the byte has no token
+  std::array<int32_t, 256> byte_ids_;              // of single bytes; -1: no token
+  std::array<int32_t, 256> fallback_ids_;          // of "<0x00>" ...; -1: no token
   absl::flat_hash_map<uint64_t, Merge> merge_of_;  // by left id << 32 | right id
 };
 

@@ -1,31 +1,72 @@
-// Unicode normalisation, applied to text before it is divided.
+// What is done to text before it is divided.
 #ifndef TLM_MODEL_TOKENIZER_NORMALIZER_H_
 #define TLM_MODEL_TOKENIZER_NORMALIZER_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <variant>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/tokenizer/charsmap.h"
+#include "model/tokenizer/normal_form.h"
+#include "model/tokenizer/regex.h"
 
 namespace tlm {
 
-enum class NormalizerStep { kNfc };
-
-// The Normalization Form C of well-formed UTF-8 (Unicode Standard Annex 15), in a time that grows
-// as n log n however combining marks are ordered.
-std::string ToNfc(std::string_view text);
+// Steps of a normalizer, named as tokenizer.json names them.
+struct PrependStep {
+  std::string text;  // put before text that is not empty
+};
+struct ReplaceStep {
+  std::string pattern;      // Oniguruma's syntax, not empty
+  bool is_literal = false;  // the pattern is plain text instead
+  std::string content;      // replaces every match
+};
+struct StripStep {
+  bool left = true;  // takes White_Space away there
+  bool right = true;
+};
+struct LowercaseStep {};     // every character for itself
+struct StripAccentsStep {};  // takes away the characters of category M
+struct NmtStep {};           // takes control characters away, makes odd white space a space
+struct PrecompiledStep {
+  std::string charsmap;  // base64
+};
+using NormalizerStep = std::variant<NormalForm, PrependStep, ReplaceStep, StripStep, LowercaseStep,
+                                    StripAccentsStep, NmtStep, PrecompiledStep>;
 
 // Immutable, so any thread may use it.
 class Normalizer {
  public:
-  explicit Normalizer(std::vector<NormalizerStep> steps = {}) : steps_(std::move(steps)) {}
+  // A text of n bytes may become one of kMaxGrowth * n + kMaxGrowthBytes.
+  static constexpr size_t kMaxGrowth = 32;
+  static constexpr size_t kMaxGrowthBytes = 1024;
+  // Of what Prepend and Replace put in.
+  static constexpr size_t kMaxContentBytes = 256;
+
+  Normalizer() = default;
+  // INVALID_ARGUMENT for contents longer than kMaxContentBytes and as Charsmap::Create and
+  // Regex::Compile say; UNIMPLEMENTED as the latter says.
+  static absl::StatusOr<Normalizer> Create(const std::vector<NormalizerStep>& steps);
 
   // Well-formed UTF-8 in and out. The result is `text` itself or lies in `storage`, which must
-  // outlive its use.
-  std::string_view Normalize(std::string_view text, std::string* storage) const;
+  // outlive its use. RESOURCE_EXHAUSTED when it would be larger than its limit, and as
+  // RegexMatcher::Find says.
+  absl::StatusOr<std::string_view> Normalize(std::string_view text, std::string* storage) const;
 
  private:
-  std::vector<NormalizerStep> steps_;
+  struct RegexReplacement {
+    Regex regex;
+    std::string content;
+  };
+  using Step = std::variant<NormalForm, PrependStep, ReplaceStep, StripStep, LowercaseStep,
+                            StripAccentsStep, NmtStep, Charsmap, RegexReplacement>;
+  class Run;
+
+  std::vector<Step> steps_;
 };
 
 }  // namespace tlm

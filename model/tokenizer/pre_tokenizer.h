@@ -25,16 +25,27 @@ struct PreTokenizerStep {
   enum Kind {
     kSplit,        // cut at both ends of every match
     kPrefixSpace,  // put a space before a piece that does not begin with one
+    kMetaspace,    // put `metaspace` for every space, perhaps one in front, and cut before each
   };
+  // What becomes of the matches of kSplit.
   enum Behavior {
-    kIsolated,          // matches and what lies between them are pieces
-    kMatchesRemoved,    // only what lies between them
-    kMatchesKeptAlone,  // only the matches
+    kIsolated,            // matches and what lies between them are pieces
+    kRemoved,             // only what lies between them
+    kContiguous,          // matches that follow each other directly are one piece
+    kMergedWithPrevious,  // a match is part of the piece before it
+    kMergedWithNext,      // or behind it
   };
+  // Which pieces kMetaspace puts one in front of, unless they begin with it.
+  enum Prepend { kAlways, kNever, kFirst };
+
   Kind kind = kSplit;
   std::string pattern;      // of kSplit: Oniguruma syntax
   bool is_literal = false;  // the pattern is plain text instead
   Behavior behavior = kIsolated;
+  bool invert = false;    // what lies between matches counts as the matches
+  std::string metaspace;  // of kMetaspace: one character
+  Prepend prepend = kAlways;
+  bool cuts = true;  // kMetaspace divides
 };
 
 // Immutable, so any thread may use it.
@@ -45,14 +56,14 @@ class PreTokenizer {
 
   using Sink = absl::FunctionRef<absl::Status(std::string_view)>;
   // Calls `sink` with every pre-token of well-formed UTF-8 in order, none of them empty; the view
-  // is valid during the call. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED
-  // as RegexMatcher::Find gives it.
-  absl::Status Split(std::string_view text, Sink sink) const;
+  // is valid during the call. `begins_input` says that `text` is where the whole input begins:
+  // kFirst looks for it. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED as
+  // RegexMatcher::Find gives it.
+  absl::Status Split(std::string_view text, bool begins_input, Sink sink) const;
 
  private:
   struct Step {
-    PreTokenizerStep::Kind kind;
-    PreTokenizerStep::Behavior behavior;
+    PreTokenizerStep options;
     std::optional<Regex> regex;  // of kSplit
   };
   class Run;

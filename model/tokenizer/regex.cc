@@ -6,6 +6,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/tokenizer/regex_syntax.h"
+#include "model/tokenizer/utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -136,6 +137,27 @@ absl::StatusOr<std::optional<RegexMatcher::Match>> RegexMatcher::Find(std::strin
   }
   const size_t* const offsets = pcre2_get_ovector_pointer_8(data_.get());
   return std::optional<Match>({offsets[0], offsets[1]});
+}
+
+absl::Status RegexMatcher::ForEachSegment(std::string_view subject, SegmentSink sink) {
+  std::optional<size_t> done;  // where the last match ended
+  size_t from = 0;
+  while (from <= subject.size()) {
+    TLM_ASSIGN_OR_RETURN(const std::optional<Match> match, Find(subject, from));
+    if (!match.has_value()) break;
+    from = match->end;
+    if (match->begin == match->end && done == match->end) {
+      from += from < subject.size() ? FirstCharacter(subject.substr(from)).length : 1;
+      continue;
+    }
+    if (const size_t gap = done.value_or(0); gap < match->begin) {
+      TLM_RETURN_IF_ERROR(sink(subject.substr(gap, match->begin - gap), false));
+    }
+    TLM_RETURN_IF_ERROR(sink(subject.substr(match->begin, match->end - match->begin), true));
+    done = match->end;
+  }
+  if (done.value_or(0) == subject.size()) return absl::OkStatus();
+  return sink(subject.substr(done.value_or(0)), false);
 }
 
 }  // namespace tlm

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 // As <pcre2.h> declares them; the header itself stays out of this one.
@@ -56,6 +58,12 @@ class RegexMatcher {
   // RESOURCE_EXHAUSTED when the search needs more backtracking or memory than its fixed limits
   // allow.
   absl::StatusOr<std::optional<Match>> Find(std::string_view subject, size_t from);
+
+  using SegmentSink = absl::FunctionRef<absl::Status(std::string_view segment, bool is_match)>;
+  // Calls `sink` with all of `subject` in order: matches, found one after the other, and what lies
+  // between them. Only matches may be empty, but none that begins where the match before it ended.
+  // Stops at the first error of `sink` and returns it.
+  absl::Status ForEachSegment(std::string_view subject, SegmentSink sink);
 
  private:
   struct Free {

@@ -16,96 +16,55 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-using IdMap = absl::flat_hash_map<std::string, int32_t>;
-
-// Which added tokens there are, none of them twice.
-absl::StatusOr<IdMap> IndexAddedTokens(const std::vector<AddedToken>& tokens) {
-  IdMap result;
-  for (const AddedToken& token : tokens) {
-    const auto [other, added] = result.try_emplace(token.content, token.id);
-    if (!added) {
-      return InvalidArgument("added token {} occurs twice, with ids {} and {}",
-                             Quoted(token.content), other->second, token.id);
-    }
-  }
-  return result;
-}
-
-// The model's own tokens. One that is not written in the byte-level alphabet must also be an added
-// token: the merges cannot make it.
-absl::StatusOr<std::vector<VocabularyEntry>> ModelEntries(const BpeDescription& model,
-                                                          const IdMap& added) {
-  std::vector<VocabularyEntry> entries;
-  entries.reserve(model.vocab.size());
-  for (const auto& [content, id] : model.vocab) {
-    const auto same = added.find(content);
-    if (same != added.end() && same->second != id) {
-      return InvalidArgument("added token {} has id {}, but id {} in model.vocab", Quoted(content),
-                             same->second, id);
-    }
-    std::optional<std::string> bytes = BytesFromByteLevel(content);
-    if (!bytes.has_value() && same == added.end()) {
-      return InvalidArgument(
-          "model.vocab: token {} with id {} is not written in the byte-level "
-          "alphabet",
-          Quoted(content), id);
-    }
-    const bool is_searchable = bytes.has_value();
-    entries.push_back({id, is_searchable ? *std::move(bytes) : content, is_searchable});
-  }
-  return entries;
-}
-
-// Added tokens mean their content, but many were written in the byte-level alphabet ("Ġword"), and
-// the ByteLevel decoder reads them so.
-std::string AddedTokenBytes(const std::string& content) {
-  const std::optional<std::string> bytes = BytesFromByteLevel(content);
-  const bool is_text = bytes.has_value() && FindInvalidUtf8(*bytes) == std::string::npos;
-  return is_text ? *bytes : content;
-}
-
-absl::StatusOr<Vocabulary> BuildVocabulary(const TokenizerDescription& description) {
-  TLM_ASSIGN_OR_RETURN(const IdMap added, IndexAddedTokens(description.added_tokens));
-  TLM_ASSIGN_OR_RETURN(std::vector<VocabularyEntry> entries,
-                       ModelEntries(description.model, added));
-  absl::flat_hash_map<int32_t, std::string_view> content_of;
-  for (const auto& [content, id] : description.model.vocab) content_of.emplace(id, content);
-  for (const AddedToken& token : description.added_tokens) {
-    const auto same_id = content_of.find(token.id);
-    // In the model's vocabulary too: ModelEntries has it.
-    if (same_id != content_of.end() && same_id->second == token.content) continue;
-    entries.push_back({token.id, AddedTokenBytes(token.content), false});
-  }
-  return Vocabulary::Create(std::move(entries));
-}
-
-absl::StatusOr<std::vector<BpeMerge>> MergesInBytes(const BpeDescription& model) {
+absl::StatusOr<std::vector<BpeMerge>> MergesInNotation(const ModelDescription& model,
+                                                       bool is_byte_level) {
   std::vector<BpeMerge> merges;
   merges.reserve(model.merges.size());
   for (const auto& [left, right] : model.merges) {
-    std::optional<std::string> left_bytes = BytesFromByteLevel(left);
-    std::optional<std::string> right_bytes = BytesFromByteLevel(right);
-    if (!left_bytes.has_value() || !right_bytes.has_value()) {
+    std::optional<std::string> left_part = ToModelNotation(left, is_byte_level);
+    std::optional<std::string> right_part = ToModelNotation(right, is_byte_level);
+    if (!left_part.has_value() || !right_part.has_value()) {
       return InvalidArgument(
           "model.merges[{}]: {} and {} are not written in the byte-level alphabet", merges.size(),
           Quoted(left), Quoted(right));
     }
-    merges.emplace_back(*std::move(left_bytes), *std::move(right_bytes));
+    merges.emplace_back(*std::move(left_part), *std::move(right_part));
   }
   return merges;
 }
 
-// With every byte in the vocabulary nothing is unknown; without, the unknown token would be needed.
-absl::Status CheckUnknownToken(const BpeDescription& model, const Vocabulary& vocabulary) {
-  if (!model.has_unknown_token) return absl::OkStatus();
+// The first byte that has no token of its own.
+std::optional<int> FindMissingByte(const Vocabulary& vocabulary) {
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
-    if (!vocabulary.Find({&character, 1}).has_value()) {
-      return Unimplemented(
-          "model.unk_token is not supported for a vocabulary without byte 0x{:02x}", byte);
-    }
+    if (!vocabulary.Find({&character, 1}).has_value()) return byte;
   }
-  return absl::OkStatus();
+  return std::nullopt;
+}
+
+// A byte-level vocabulary with every byte has nothing unknown, whatever its options say.
+absl::StatusOr<Bpe::Options> BpeOptions(const ModelDescription& model, bool is_byte_level,
+                                        const Vocabulary& vocabulary) {
+  Bpe::Options options;
+  options.ignore_merges = model.ignore_merges;
+  if (!is_byte_level) options.symbols = Bpe::Symbols::kCharacters;
+  const std::optional<int> missing = is_byte_level ? FindMissingByte(vocabulary) : std::nullopt;
+  if (is_byte_level && !missing.has_value()) return options;
+  if (is_byte_level && model.byte_fallback) {
+    return Unimplemented(
+        "model.byte_fallback is not supported for a byte-level vocabulary without byte 0x{:02x}",
+        *missing);
+  }
+  options.byte_fallback = model.byte_fallback;
+  options.fuse_unknown = model.fuse_unknown;
+  if (model.unknown_token.empty()) return options;
+  if (const auto name = ToModelNotation(model.unknown_token, is_byte_level); name.has_value()) {
+    options.unknown_id = vocabulary.Find(*name);
+  }
+  if (!options.unknown_id.has_value()) {
+    return InvalidArgument("model.unk_token {} is not in model.vocab", Quoted(model.unknown_token));
+  }
+  return options;
 }
 
 }  // namespace
@@ -124,16 +83,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view 
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(
     const TokenizerDescription& description) {
-  TLM_ASSIGN_OR_RETURN(Vocabulary vocabulary, BuildVocabulary(description));
-  TLM_RETURN_IF_ERROR(CheckUnknownToken(description.model, vocabulary));
-  std::unique_ptr<Tokenizer> result(new Tokenizer(std::move(vocabulary)));
-  result->normalizer_ = Normalizer(description.normalizer);
+  TLM_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(description.normalizer));
+  TLM_ASSIGN_OR_RETURN(TokenDecoder decoder, TokenDecoder::Create(description.decoder));
+  TLM_ASSIGN_OR_RETURN(TokenTables tables, BuildTokenTables(description, normalizer, decoder));
+  std::unique_ptr<Tokenizer> result(new Tokenizer(std::move(decoder), std::move(tables)));
+  result->is_byte_level_ = description.pre_tokenizer.is_byte_level;
+  result->normalizer_ = std::move(normalizer);
   result->SetAddedTokens(description.added_tokens);
-  TLM_ASSIGN_OR_RETURN(result->pre_tokenizer_, PreTokenizer::Create(description.pre_tokenizer));
-  TLM_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, MergesInBytes(description.model));
-  TLM_ASSIGN_OR_RETURN(result->bpe_,
-                       Bpe::Create(&result->vocabulary_, merges,
-                                   {.ignore_merges = description.model.ignore_merges}));
+  TLM_ASSIGN_OR_RETURN(result->pre_tokenizer_,
+                       PreTokenizer::Create(description.pre_tokenizer.steps));
+  TLM_RETURN_IF_ERROR(result->SetModel(description.model));
   TLM_RETURN_IF_ERROR(result->SetFrame(description.frame));
   return result;
 }
@@ -142,26 +101,37 @@ void Tokenizer::SetAddedTokens(const std::vector<AddedToken>& tokens) {
   is_special_.resize(vocab_size(), false);
   std::vector<AddedToken> raw, normalized;
   std::vector<std::string> raw_contents, normalized_contents;
-  for (const AddedToken& token : tokens) {
-    added_ids_.emplace(token.content, token.id);
-    is_special_[token.id] = token.special;
-    std::string storage;
-    if (token.normalized) {
-      normalized.push_back(token);
-      normalized_contents.emplace_back(normalizer_.Normalize(token.content, &storage));
-    } else {
-      raw.push_back(token);
-      raw_contents.push_back(token.content);
-    }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    is_special_[tokens[i].id] = tokens[i].special;
+    (tokens[i].normalized ? normalized : raw).push_back(tokens[i]);
+    (tokens[i].normalized ? normalized_contents : raw_contents)
+        .push_back(tables_.added_contents[i]);
   }
   raw_matcher_.emplace(std::move(raw), raw_contents);
   normalized_matcher_.emplace(std::move(normalized), normalized_contents);
 }
 
+absl::Status Tokenizer::SetModel(const ModelDescription& model) {
+  const Vocabulary* const vocabulary = &tables_.vocabulary;
+  if (model.kind == ModelDescription::kUnigram) {
+    if (is_byte_level_) {
+      return Unimplemented("model.type 'Unigram' behind a 'ByteLevel' pre_tokenizer");
+    }
+    TLM_ASSIGN_OR_RETURN(model_, Unigram::Create(vocabulary, model.scores,
+                                                 {.unknown_id = model.unknown_id,
+                                                  .byte_fallback = model.byte_fallback}));
+    return absl::OkStatus();
+  }
+  TLM_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, MergesInNotation(model, is_byte_level_));
+  TLM_ASSIGN_OR_RETURN(const Bpe::Options options, BpeOptions(model, is_byte_level_, *vocabulary));
+  TLM_ASSIGN_OR_RETURN(model_, Bpe::Create(vocabulary, merges, options));
+  return absl::OkStatus();
+}
+
 absl::Status Tokenizer::SetFrame(const SpecialTokenFrame& frame) {
   for (const std::vector<int32_t>* const ids : {&frame.before, &frame.after}) {
     for (const int32_t id : *ids) {
-      if (TokenBytes(id).empty()) {
+      if (!HasToken(id)) {
         return InvalidArgument("post_processor adds id {}, which has no token", id);
       }
     }
@@ -171,7 +141,7 @@ absl::Status Tokenizer::SetFrame(const SpecialTokenFrame& frame) {
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view utf8_text,
-                                                       bool add_special_tokens) const {
+                                                       const EncodeOptions& options) const {
   if (utf8_text.size() >= kMaxTextBytes) {
     return InvalidArgument("text has {} bytes, the limit is {}", utf8_text.size(),
                            kMaxTextBytes - 1);
@@ -181,31 +151,41 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view utf8_tex
                            utf8_text.size());
   }
   std::vector<int32_t> ids;
-  if (add_special_tokens) ids = frame_.before;
-  TLM_RETURN_IF_ERROR(raw_matcher_->Split(utf8_text, [&](const AddedTokenMatcher::Piece& piece) {
-    if (!piece.id.has_value()) return EncodeText(piece.text, &ids);
+  if (options.add_special_tokens) ids = frame_.before;
+  const auto encode_piece = [&](const AddedTokenMatcher::Piece& piece) {
+    if (!piece.id.has_value()) {
+      const bool begins_input = piece.text.data() == utf8_text.data();
+      return EncodeText(piece.text, begins_input, options.parse_special, &ids);
+    }
     ids.push_back(*piece.id);
     return absl::OkStatus();
-  }));
-  if (add_special_tokens) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
+  };
+  TLM_RETURN_IF_ERROR(raw_matcher_->Split(utf8_text, encode_piece, options.parse_special));
+  if (options.add_special_tokens) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
   return ids;
 }
 
-absl::Status Tokenizer::EncodeText(std::string_view text, std::vector<int32_t>* ids) const {
+absl::Status Tokenizer::EncodeText(std::string_view text, bool begins_input, bool parse_special,
+                                   std::vector<int32_t>* ids) const {
   std::string storage;
-  text = normalizer_.Normalize(text, &storage);
-  return normalized_matcher_->Split(text, [&](const AddedTokenMatcher::Piece& piece) {
-    if (piece.id.has_value()) {
-      ids->push_back(*piece.id);
-      return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(text, normalizer_.Normalize(text, &storage));
+  const auto encode_word = [&](std::string_view word) {
+    const auto* const bpe = std::get_if<Bpe>(&model_);
+    return bpe != nullptr ? bpe->Encode(word, ids) : std::get<Unigram>(model_).Encode(word, ids);
+  };
+  const auto encode_piece = [&](const AddedTokenMatcher::Piece& piece) {
+    if (!piece.id.has_value()) {
+      return pre_tokenizer_->Split(piece.text, begins_input && piece.text.data() == text.data(),
+                                   encode_word);
     }
-    return pre_tokenizer_->Split(piece.text,
-                                 [&](std::string_view word) { return bpe_->Encode(word, ids); });
-  });
+    ids->push_back(*piece.id);
+    return absl::OkStatus();
+  };
+  return normalized_matcher_->Split(text, encode_piece, parse_special);
 }
 
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
-  StreamDecoder decoder(this, skip_special_tokens);
+  StreamDecoder decoder(this, skip_special_tokens, TextPosition::kBeginsText);
   std::string text = decoder.AppendAll(ids);
   return text += decoder.Flush();
 }
@@ -214,12 +194,30 @@ bool Tokenizer::IsSpecial(int32_t id) const {
   return id >= 0 && id < vocab_size() && is_special_[id];
 }
 
+bool Tokenizer::IsByte(int32_t id) const {
+  return id >= 0 && id < vocab_size() && tables_.is_byte[id];
+}
+
+std::string_view Tokenizer::FirstTokenText(int32_t id) const {
+  return tables_.first_texts.has_value() ? tables_.first_texts->Bytes(id) : TokenBytes(id);
+}
+
 std::optional<int32_t> Tokenizer::TokenToId(std::string_view content) const {
   if (FindInvalidUtf8(content) != content.npos) return std::nullopt;
-  if (const auto found = added_ids_.find(std::string(content)); found != added_ids_.end())
+  if (const auto found = tables_.added_ids.find(std::string(content));
+      found != tables_.added_ids.end()) {
     return found->second;
-  const std::optional<std::string> bytes = BytesFromByteLevel(content);
-  return bytes.has_value() ? vocabulary_.Find(*bytes) : std::nullopt;
+  }
+  const std::optional<std::string> name = ToModelNotation(content, is_byte_level_);
+  return name.has_value() ? tables_.vocabulary.Find(*name) : std::nullopt;
+}
+
+std::string Tokenizer::IdToToken(int32_t id) const {
+  for (const auto& [content, added_id] : tables_.added_ids) {
+    if (added_id == id) return content;
+  }
+  const std::string_view name = tables_.vocabulary.Bytes(id);
+  return is_byte_level_ ? ByteLevelFromBytes(name) : std::string(name);
 }
 
 }  // namespace tlm

@@ -4,6 +4,7 @@
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,15 +14,32 @@
 #include "model/tokenizer/added_tokens.h"
 #include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/pre_tokenizer.h"
+#include "model/tokenizer/token_decoder.h"
 
 namespace tlm {
 
-// "model" of type BPE, its strings as they stand there: in the byte-level alphabet.
-struct BpeDescription {
+// "model", its strings as they stand there.
+struct ModelDescription {
+  enum Kind { kBpe, kUnigram };
+
+  Kind kind = kBpe;
   std::vector<std::pair<std::string, int32_t>> vocab;
+  bool byte_fallback = false;
+
+  // Of BPE:
   std::vector<std::pair<std::string, std::string>> merges;  // in the order of their rank
   bool ignore_merges = false;
-  bool has_unknown_token = false;
+  bool fuse_unknown = false;
+  std::string unknown_token;  // empty: there is none
+
+  // Of Unigram:
+  std::vector<double> scores;  // of vocab[i], whose id is i
+  std::optional<int32_t> unknown_id;
+};
+
+struct PreTokenizerDescription {
+  std::vector<PreTokenizerStep> steps;
+  bool is_byte_level = false;  // the model sees bytes, written in the byte-level alphabet
 };
 
 // What "post_processor" puts around the tokens of a text.
@@ -31,17 +49,18 @@ struct SpecialTokenFrame {
 };
 
 struct TokenizerDescription {
-  BpeDescription model;
+  ModelDescription model;
   std::vector<AddedToken> added_tokens;  // those without content are left out
   std::vector<NormalizerStep> normalizer;
-  std::vector<PreTokenizerStep> pre_tokenizer;
+  PreTokenizerDescription pre_tokenizer;
   SpecialTokenFrame frame;
+  std::vector<TokenDecoderStep> decoder;
 };
 
 // INVALID_ARGUMENT for text that is not JSON, members of the wrong type, missing ones, an empty
-// vocabulary, and ids outside [0, kMaxTokenIds); UNIMPLEMENTED for components that are not those of
-// byte-level BPE. Every message names the member and its value. Whether vocabulary, merges and
-// added tokens fit together is not checked here. "truncation" and "padding" are ignored: they
+// vocabulary, and ids outside [0, kMaxTokenIds); UNIMPLEMENTED for components that are not
+// supported. Every message names the member and its value. Whether vocabulary, merges and added
+// tokens fit together is not checked here. "truncation" and "padding" are ignored: they
 // describe how batches are made for training.
 absl::StatusOr<TokenizerDescription> ParseTokenizerJson(std::string_view json);
 

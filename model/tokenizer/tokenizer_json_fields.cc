@@ -37,6 +37,16 @@ absl::StatusOr<bool> ReadBool(const json& object, std::string_view where, std::s
   return value->get<bool>();
 }
 
+absl::StatusOr<size_t> ReadCount(const json& object, std::string_view where, std::string_view key,
+                                 size_t max) {
+  const json* const value = FindMember(object, key);
+  if (value == nullptr) return 0;
+  if (!value->is_number_unsigned() || value->get<uint64_t>() > max) {
+    return WrongJsonType(where, key, *value, fmt::format("an integer between 0 and {}", max));
+  }
+  return value->get<size_t>();
+}
+
 absl::StatusOr<std::string> ReadString(const json& object, std::string_view where,
                                        std::string_view key) {
   const json* const value = FindMember(object, key);

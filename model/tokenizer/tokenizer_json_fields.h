@@ -4,6 +4,7 @@
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_JSON_FIELDS_H_
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,6 +24,9 @@ absl::Status WrongJsonType(std::string_view where, std::string_view key,
 
 absl::StatusOr<bool> ReadBool(const nlohmann::json& object, std::string_view where,
                               std::string_view key, bool otherwise);
+// A whole number in [0, max]; 0 when absent.
+absl::StatusOr<size_t> ReadCount(const nlohmann::json& object, std::string_view where,
+                                 std::string_view key, size_t max);
 // Empty when absent.
 absl::StatusOr<std::string> ReadString(const nlohmann::json& object, std::string_view where,
                                        std::string_view key);

@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include "model/tokenizer/utf8.h"
+
 namespace tlm {
 namespace {
 
@@ -51,6 +53,27 @@ bool IsWordCharacter(char32_t code_point) {
     default:
       return IsBetween(code_point, 0x200c, 0x200d) || IsOtherAlphabeticSymbol(code_point);
   }
+}
+
+bool IsMark(char32_t code_point) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void AppendLowercase(char32_t code_point, std::string* text) {
+  // The one character whose mapping is more than one (SpecialCasing.txt).
+  if (code_point == 0x130) {
+    *text += "i\u0307";
+    return;
+  }
+  const utf8proc_int32_t lower = utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point));
+  AppendUtf8(static_cast<char32_t>(lower), text);
 }
 
 }  // namespace tlm

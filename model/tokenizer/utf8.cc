@@ -123,7 +123,7 @@ void Utf8Repair::Append(std::string_view bytes, std::string* out) {
         out->append(bytes.substr(0, step.length));
         break;
       case Utf8Step::kInvalid:
-        out->append(kReplacement);
+        AppendReplacement(step.length, out);
         break;
       case Utf8Step::kTruncated:
         held_ = bytes;
@@ -135,8 +135,13 @@ void Utf8Repair::Append(std::string_view bytes, std::string* out) {
 
 void Utf8Repair::Flush(std::string* out) {
   // A truncated character is one maximal subpart.
-  if (!held_.empty()) out->append(kReplacement);
+  if (!held_.empty()) AppendReplacement(held_.size(), out);
   held_.clear();
+}
+
+void Utf8Repair::AppendReplacement(size_t bytes, std::string* out) const {
+  const size_t count = unit_ == Unit::kByte ? bytes : 1;
+  for (size_t i = 0; i < count; ++i) out->append(kReplacement);
 }
 
 }  // namespace tlm

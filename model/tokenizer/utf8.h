@@ -43,12 +43,20 @@ void AppendUtf8(char32_t code_point, std::string* text);
 // What comes out does not depend on how the bytes were divided. Not thread-safe.
 class Utf8Repair {
  public:
+  enum class Unit { kMaximalSubpart, kByte };
+
+  // With kByte every byte that is part of no character becomes a U+FFFD of its own.
+  explicit Utf8Repair(Unit unit = Unit::kMaximalSubpart) : unit_(unit) {}
+
   // Appends to `out` what `bytes` completes.
   void Append(std::string_view bytes, std::string* out);
   // The input has ended: what was held back becomes U+FFFD. Ready for another input afterwards.
   void Flush(std::string* out);
 
  private:
+  void AppendReplacement(size_t bytes, std::string* out) const;
+
+  Unit unit_;
   std::string held_;
 };
 

@@ -1,7 +1,9 @@
 #include "model/tokenizer/vocabulary.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <system_error>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
@@ -26,6 +28,16 @@ absl::Status CheckIds(const std::vector<VocabularyEntry>& sorted) {
 }
 
 }  // namespace
+
+std::string ByteTokenName(uint8_t byte) { return fmt::format("<0x{:02X}>", byte); }
+
+std::optional<uint8_t> ByteOfTokenName(std::string_view name) {
+  if (name.size() != 6 || name.substr(0, 3) != "<0x" || name[5] != '>') return std::nullopt;
+  uint8_t byte = 0;
+  const auto [end, error] = std::from_chars(name.data() + 3, name.data() + 5, byte, 16);
+  if (error != std::errc() || end != name.data() + 5) return std::nullopt;
+  return byte;
+}
 
 absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entries) {
   std::sort(entries.begin(), entries.end(),

@@ -1,4 +1,4 @@
-// Which bytes every token stands for, and back.
+// Strings of tokens, by their ids, and back.
 #ifndef TLM_MODEL_TOKENIZER_VOCABULARY_H_
 #define TLM_MODEL_TOKENIZER_VOCABULARY_H_
 
@@ -17,6 +17,13 @@ namespace tlm {
 // Ids lie in [0, kMaxTokenIds).
 inline constexpr int64_t kMaxTokenIds = int64_t{1} << 24;
 
+// The token that stands for a single byte where characters without one are written in bytes:
+// "<0x0A>".
+std::string ByteTokenName(uint8_t byte);
+
+// The byte of a token of such a name, its digits of either case; none for other names.
+std::optional<uint8_t> ByteOfTokenName(std::string_view name);
+
 struct VocabularyEntry {
   int32_t id = 0;  // in [0, kMaxTokenIds)
   std::string bytes;
@@ -26,11 +33,14 @@ struct VocabularyEntry {
 // Immutable, so any thread may read.
 class Vocabulary {
  public:
+  // No tokens.
+  Vocabulary() = default;
+
   // INVALID_ARGUMENT when two entries share an id, or two searchable ones their bytes.
   static absl::StatusOr<Vocabulary> Create(std::vector<VocabularyEntry> entries);
 
   // One past the largest id.
-  int32_t size() const { return static_cast<int32_t>(begins_.size()) - 1; }
+  int32_t size() const { return begins_.empty() ? 0 : static_cast<int32_t>(begins_.size()) - 1; }
   // The bytes of a token; empty for an id that has none, be it between others or out of range.
   // Valid as long as the vocabulary.
   std::string_view Bytes(int32_t id) const;
@@ -38,8 +48,6 @@ class Vocabulary {
   std::optional<int32_t> Find(std::string_view bytes) const;
 
  private:
-  Vocabulary() = default;
-
   std::vector<char> bytes_;       // of all tokens, in the order of their ids
   std::vector<uint32_t> begins_;  // of token i in bytes_; one more at the end
   absl::flat_hash_map<std::string_view, int32_t> id_of_;  // into bytes_

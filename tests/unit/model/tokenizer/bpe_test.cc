@@ -117,8 +117,10 @@ TEST(BpeTest, TakesKnownWordsWholeWhenMergesAreIgnored) {
   // "abc" is a token, but its merges lead to "ab" and "c".
   const std::vector<BpeMerge> merges = {{"a", "b"}, {"a", "bc"}, {"b", "c"}};
   const Vocabulary vocabulary = VocabularyOf("abc", {{"a", "b"}, {"b", "c"}, {"a", "bc"}});
-  const auto merging = Bpe::Create(&vocabulary, merges, {.ignore_merges = false});
-  const auto ignoring = Bpe::Create(&vocabulary, merges, {.ignore_merges = true});
+  const auto merging = Bpe::Create(&vocabulary, merges, {});
+  Bpe::Options options;
+  options.ignore_merges = true;
+  const auto ignoring = Bpe::Create(&vocabulary, merges, options);
   ASSERT_THAT(merging, IsOk());
   ASSERT_THAT(ignoring, IsOk());
   EXPECT_THAT(Encode(vocabulary, *merging, "abc"), ElementsAre("ab", "c"));
@@ -148,6 +150,65 @@ TEST(BpeTest, NamesBytesWithoutAToken) {
     EXPECT_THAT(bpe->Encode(word, &ids),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte 0xc3")));
   }
+}
+
+// "é" is a character, "ü" and "y" have no token, "<0xC3>" and "<0xBC>" are the bytes of "ü".
+Vocabulary CharacterVocabulary(bool with_bytes) {
+  std::vector<VocabularyEntry> entries = {{0, "<unk>", true}, {1, "a", true}, {2, "é", true},
+                                          {3, "aé", true},    {4, "▁", true}, {5, "▁a", true}};
+  if (with_bytes) {
+    entries.push_back({6, "<0xC3>", true});
+    entries.push_back({7, "<0xBC>", true});
+  }
+  auto vocabulary = Vocabulary::Create(entries);
+  TLM_CHECK(vocabulary.ok());
+  return *std::move(vocabulary);
+}
+
+const std::vector<BpeMerge> kCharacterMerges = {{"a", "é"}, {"▁", "a"}};
+
+std::vector<std::string> EncodeCharacters(Bpe::Options options, std::string_view word) {
+  options.symbols = Bpe::Symbols::kCharacters;
+  const Vocabulary vocabulary = CharacterVocabulary(options.byte_fallback);
+  const auto bpe = Bpe::Create(&vocabulary, kCharacterMerges, options);
+  EXPECT_THAT(bpe, IsOk());
+  return Encode(vocabulary, *bpe, word);
+}
+
+TEST(BpeTest, MergesCharacters) {
+  EXPECT_THAT(EncodeCharacters({}, "▁aé"), ElementsAre("▁", "aé"));
+  EXPECT_THAT(EncodeCharacters({}, "▁aa"), ElementsAre("▁a", "a"));
+}
+
+TEST(BpeTest, UnknownCharactersAreOneTokenEachOrTogether) {
+  Bpe::Options options;
+  options.unknown_id = 0;
+  EXPECT_THAT(EncodeCharacters(options, "yüay"), ElementsAre("<unk>", "<unk>", "a", "<unk>"));
+  options.fuse_unknown = true;
+  EXPECT_THAT(EncodeCharacters(options, "yüay"), ElementsAre("<unk>", "a", "<unk>"));
+  const std::string many(100, 'y');  // longer than what is merged without a heap
+  EXPECT_THAT(EncodeCharacters(options, many + "a"), ElementsAre("<unk>", "a"));
+}
+
+TEST(BpeTest, WritesCharactersWithoutATokenInBytes) {
+  Bpe::Options options;
+  options.byte_fallback = true;
+  options.unknown_id = 0;
+  EXPECT_THAT(EncodeCharacters(options, "aüé"), ElementsAre("a", "<0xC3>", "<0xBC>", "é"));
+  EXPECT_THAT(EncodeCharacters(options, "aya"), ElementsAre("a", "<unk>", "a")) << "no byte 0x79";
+  // As Hugging Face's tokenizers 0.23 does it: the unknown token waits for the next known one.
+  EXPECT_THAT(EncodeCharacters(options, "yüa"), ElementsAre("<0xC3>", "<0xBC>", "<unk>", "a"));
+}
+
+TEST(BpeTest, NamesCharactersWithoutAToken) {
+  const Vocabulary vocabulary = CharacterVocabulary(false);
+  Bpe::Options options;
+  options.symbols = Bpe::Symbols::kCharacters;
+  const auto bpe = Bpe::Create(&vocabulary, kCharacterMerges, options);
+  ASSERT_THAT(bpe, IsOk());
+  std::vector<int32_t> ids;
+  EXPECT_THAT(bpe->Encode("aü", &ids),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("character 'ü'")));
 }
 
 // A quadratic algorithm would take 64 times as long for 8 times the letters.

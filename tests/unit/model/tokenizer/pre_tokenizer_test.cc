@@ -20,16 +20,37 @@ using ::testing::IsEmpty;
 using Steps = std::vector<PreTokenizerStep>;
 
 PreTokenizerStep SplitAt(std::string_view pattern,
-                         PreTokenizerStep::Behavior behavior = PreTokenizerStep::kIsolated) {
-  return {PreTokenizerStep::kSplit, std::string(pattern), false, behavior};
+                         PreTokenizerStep::Behavior behavior = PreTokenizerStep::kIsolated,
+                         bool invert = false) {
+  PreTokenizerStep step;
+  step.pattern = pattern;
+  step.behavior = behavior;
+  step.invert = invert;
+  return step;
 }
 
-std::vector<std::string> Split(const Steps& steps, std::string_view text) {
+PreTokenizerStep PrefixSpace() {
+  PreTokenizerStep step;
+  step.kind = PreTokenizerStep::kPrefixSpace;
+  return step;
+}
+
+PreTokenizerStep Metaspace(PreTokenizerStep::Prepend prepend, bool cuts = true) {
+  PreTokenizerStep step;
+  step.kind = PreTokenizerStep::kMetaspace;
+  step.metaspace = "▁";
+  step.prepend = prepend;
+  step.cuts = cuts;
+  return step;
+}
+
+std::vector<std::string> Split(const Steps& steps, std::string_view text,
+                               bool begins_input = true) {
   std::vector<std::string> words;
   const auto pre_tokenizer = PreTokenizer::Create(steps);
   EXPECT_THAT(pre_tokenizer, IsOk());
   if (!pre_tokenizer.ok()) return words;
-  EXPECT_THAT(pre_tokenizer->Split(text,
+  EXPECT_THAT(pre_tokenizer->Split(text, begins_input,
                                    [&](std::string_view word) {
                                      words.emplace_back(word);
                                      return absl::OkStatus();
@@ -49,22 +70,52 @@ TEST(PreTokenizerTest, DividesAsGpt2Does) {
 }
 
 TEST(PreTokenizerTest, PutsASpaceBeforePiecesWithoutOne) {
-  const Steps steps = {{PreTokenizerStep::kPrefixSpace, "", false, {}}, SplitAt(kGpt2Pattern)};
+  const Steps steps = {PrefixSpace(), SplitAt(kGpt2Pattern)};
   EXPECT_THAT(Split(steps, "ab c"), ElementsAre(" ab", " c"));
   EXPECT_THAT(Split(steps, " ab"), ElementsAre(" ab"));
   EXPECT_THAT(Split(steps, "\nab"), ElementsAre(" ", "\n", "ab"));
   EXPECT_THAT(Split(steps, ""), IsEmpty());
   // Behind a split it applies to each piece.
-  EXPECT_THAT(Split({SplitAt(","), {PreTokenizerStep::kPrefixSpace, "", false, {}}}, "a,b"),
-              ElementsAre(" a", " ,", " b"));
+  EXPECT_THAT(Split({SplitAt(","), PrefixSpace()}, "a,b"), ElementsAre(" a", " ,", " b"));
 }
 
 TEST(PreTokenizerTest, KeepsOrRemovesMatches) {
   EXPECT_THAT(Split({SplitAt(R"(\d)")}, "a1b22"), ElementsAre("a", "1", "b", "2", "2"));
-  EXPECT_THAT(Split({SplitAt(R"(\d)", PreTokenizerStep::kMatchesRemoved)}, "a1b22c"),
+  EXPECT_THAT(Split({SplitAt(R"(\d)", PreTokenizerStep::kRemoved)}, "a1b22c"),
               ElementsAre("a", "b", "c"));
-  EXPECT_THAT(Split({SplitAt(R"(\d)", PreTokenizerStep::kMatchesKeptAlone)}, "a1b22c"),
+  EXPECT_THAT(Split({SplitAt(R"(\d)", PreTokenizerStep::kRemoved, true)}, "a1b22c"),
               ElementsAre("1", "2", "2"));
+}
+
+// As Hugging Face's tokenizers 0.23 does it.
+TEST(PreTokenizerTest, JoinsMatchesToTheirNeighbours) {
+  const auto split = [](PreTokenizerStep::Behavior behavior, bool invert = false) {
+    return Split({SplitAt("-", behavior, invert)}, "-a--b-");
+  };
+  EXPECT_THAT(split(PreTokenizerStep::kContiguous), ElementsAre("-", "a", "--", "b", "-"));
+  EXPECT_THAT(split(PreTokenizerStep::kMergedWithPrevious), ElementsAre("-", "a-", "-", "b-"));
+  EXPECT_THAT(split(PreTokenizerStep::kMergedWithNext), ElementsAre("-a", "-", "-b", "-"));
+  EXPECT_THAT(split(PreTokenizerStep::kMergedWithPrevious, true),
+              ElementsAre("-a", "-", "-b", "-"));
+  EXPECT_THAT(split(PreTokenizerStep::kMergedWithNext, true), ElementsAre("-", "a-", "-", "b-"));
+  EXPECT_THAT(split(PreTokenizerStep::kContiguous, true), ElementsAre("-", "a", "--", "b", "-"));
+}
+
+TEST(PreTokenizerTest, MetaspaceMarksWords) {
+  const auto always = Metaspace(PreTokenizerStep::kAlways);
+  EXPECT_THAT(Split({always}, "a  b "), ElementsAre("▁a", "▁", "▁b", "▁"));
+  EXPECT_THAT(Split({always}, " a▁b\tc"), ElementsAre("▁a", "▁b\tc"));
+  EXPECT_THAT(Split({Metaspace(PreTokenizerStep::kAlways, false)}, "a b"), ElementsAre("▁a▁b"));
+  EXPECT_THAT(Split({Metaspace(PreTokenizerStep::kNever)}, "a b"), ElementsAre("a", "▁b"));
+  EXPECT_THAT(Split({always}, ""), IsEmpty());
+}
+
+TEST(PreTokenizerTest, MetaspaceMayMarkTheBeginningOfTheInputAlone) {
+  const auto first = Metaspace(PreTokenizerStep::kFirst);
+  EXPECT_THAT(Split({first}, "a b"), ElementsAre("▁a", "▁b"));
+  EXPECT_THAT(Split({first}, "a b", false), ElementsAre("a", "▁b"));
+  EXPECT_THAT(Split({SplitAt(","), first}, "a,b"), ElementsAre("▁a", ",", "b"));
+  EXPECT_THAT(Split({SplitAt(",", PreTokenizerStep::kRemoved), first}, ",b"), ElementsAre("b"));
 }
 
 TEST(PreTokenizerTest, EmptyMatchesCutBetweenCharacters) {
@@ -83,7 +134,7 @@ TEST(PreTokenizerTest, StopsAtTheFirstErrorOfTheSink) {
   const auto pre_tokenizer = PreTokenizer::Create({SplitAt(" ")});
   ASSERT_THAT(pre_tokenizer, IsOk());
   int calls = 0;
-  EXPECT_THAT(pre_tokenizer->Split("a b c",
+  EXPECT_THAT(pre_tokenizer->Split("a b c", true,
                                    [&](std::string_view) {
                                      return ++calls == 2 ? NotFound("here") : absl::OkStatus();
                                    }),
@@ -96,7 +147,7 @@ TEST(PreTokenizerTest, PassesOnWhatTheRegexRefuses) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("offset 1")));
   const auto pre_tokenizer = PreTokenizer::Create({SplitAt("(?:a+)+b")});
   ASSERT_THAT(pre_tokenizer, IsOk());
-  EXPECT_THAT(pre_tokenizer->Split(std::string(64, 'a') + "cb",
+  EXPECT_THAT(pre_tokenizer->Split(std::string(64, 'a') + "cb", true,
                                    [](std::string_view) { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
 }

@@ -118,5 +118,31 @@ TEST(RegexTest, GivesUpOnUnboundedBacktracking) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
 }
 
+// Segments as text, matches in brackets.
+std::string Segments(std::string_view pattern, std::string_view subject) {
+  std::string result;
+  const auto regex = Regex::Compile(pattern);
+  EXPECT_THAT(regex, IsOk());
+  EXPECT_THAT(RegexMatcher(*regex).ForEachSegment(subject,
+                                                  [&](std::string_view segment, bool is_match) {
+                                                    result += is_match ? "[" : "";
+                                                    result += segment;
+                                                    result += is_match ? "]" : "|";
+                                                    return absl::OkStatus();
+                                                  }),
+              IsOk());
+  return result;
+}
+
+TEST(RegexMatcherTest, DividesAllOfTheSubject) {
+  EXPECT_EQ(Segments("b+", "abbcb"), "a|[bb]c|[b]");
+  EXPECT_EQ(Segments("b", "bb"), "[b][b]");
+  EXPECT_EQ(Segments("x", "aé"), "aé|");
+  EXPECT_EQ(Segments("x", ""), "");
+  EXPECT_EQ(Segments("", ""), "[]");
+  EXPECT_EQ(Segments("", "aé"), "[]a|[]é|[]");
+  EXPECT_EQ(Segments("b*", "abbc"), "[]a|[bb]c|[]") << "no empty match behind another match";
+}
+
 }  // namespace
 }  // namespace tlm

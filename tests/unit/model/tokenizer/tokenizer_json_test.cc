@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"
@@ -76,19 +77,97 @@ TEST(TokenizerJsonTest, ReadsNormalizers) {
   const json nfc = {{"type", "NFC"}};
   const auto one = ParseTokenizerJson(With("/normalizer", nfc));
   ASSERT_THAT(one, IsOk());
-  EXPECT_THAT(one->normalizer, ElementsAre(NormalizerStep::kNfc));
+  ASSERT_EQ(one->normalizer.size(), 1u);
+  EXPECT_EQ(std::get<NormalForm>(one->normalizer[0]), NormalForm::kNfc);
   const auto two =
       ParseTokenizerJson(With("/normalizer", Sequence("normalizers", json::array({nfc, nfc}))));
   ASSERT_THAT(two, IsOk());
   EXPECT_EQ(two->normalizer.size(), 2u);
 }
 
+TEST(TokenizerJsonTest, ReadsEveryNormalizer) {
+  const auto parsed = ParseTokenizerJson(
+      With("/normalizer",
+           Sequence("normalizers",
+                    {{{"type", "NFKD"}},
+                     {{"type", "Prepend"}, {"prepend", "▁"}},
+                     {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}},
+                     {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}},
+                     {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}},
+                     {{"type", "Lowercase"}},
+                     {{"type", "StripAccents"}},
+                     {{"type", "Nmt"}},
+                     {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}})));
+  ASSERT_THAT(parsed, IsOk());
+  const auto& steps = parsed->normalizer;
+  ASSERT_EQ(steps.size(), 9u);
+  EXPECT_EQ(std::get<NormalForm>(steps[0]), NormalForm::kNfkd);
+  EXPECT_EQ(std::get<PrependStep>(steps[1]).text, "▁");
+  EXPECT_TRUE(std::get<ReplaceStep>(steps[2]).is_literal);
+  EXPECT_EQ(std::get<ReplaceStep>(steps[2]).content, "▁");
+  EXPECT_EQ(std::get<ReplaceStep>(steps[3]).pattern, "a+");
+  EXPECT_FALSE(std::get<StripStep>(steps[4]).left);
+  EXPECT_TRUE(std::holds_alternative<LowercaseStep>(steps[5]));
+  EXPECT_TRUE(std::holds_alternative<StripAccentsStep>(steps[6]));
+  EXPECT_TRUE(std::holds_alternative<NmtStep>(steps[7]));
+  EXPECT_EQ(std::get<PrecompiledStep>(steps[8]).charsmap, "AAAA");
+}
+
+TEST(TokenizerJsonTest, ReadsMetaspaceOldAndNew) {
+  const auto read = [](json options) {
+    options["type"] = "Metaspace";
+    options["replacement"] = "▁";
+    const auto parsed = ParseTokenizerJson(With("/pre_tokenizer", options));
+    EXPECT_THAT(parsed, IsOk());
+    return parsed.ok() ? parsed->pre_tokenizer.steps.at(0) : PreTokenizerStep();
+  };
+  EXPECT_EQ(read(json::object()).prepend, PreTokenizerStep::kAlways);
+  EXPECT_EQ(read({{"add_prefix_space", true}}).prepend, PreTokenizerStep::kAlways);
+  EXPECT_EQ(read({{"add_prefix_space", false}}).prepend, PreTokenizerStep::kNever);
+  EXPECT_EQ(read({{"prepend_scheme", "first"}}).prepend, PreTokenizerStep::kFirst);
+  EXPECT_TRUE(read(json::object()).cuts);
+  EXPECT_FALSE(read({{"split", false}}).cuts);
+}
+
+TEST(TokenizerJsonTest, ReadsTheDecoderOfLlama2) {
+  const auto parsed = ParseTokenizerJson(With(
+      "/decoder",
+      Sequence("decoders", {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                            {{"type", "ByteFallback"}},
+                            {{"type", "Fuse"}},
+                            {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}})));
+  ASSERT_THAT(parsed, IsOk());
+  ASSERT_EQ(parsed->decoder.size(), 4u);
+  EXPECT_EQ(parsed->decoder[0].kind, TokenDecoderStep::kReplace);
+  EXPECT_EQ(parsed->decoder[1].kind, TokenDecoderStep::kByteFallback);
+  EXPECT_EQ(parsed->decoder[2].kind, TokenDecoderStep::kFuse);
+  EXPECT_EQ(parsed->decoder[3].kind, TokenDecoderStep::kStrip);
+  EXPECT_EQ(parsed->decoder[3].start, 1u);
+}
+
+// 17 digits, of which Hugging Face's JSON library makes the double beside the nearest.
+TEST(TokenizerJsonTest, ReadsScoresAsHuggingFaceDoes) {
+  const json model = {
+      {"type", "Unigram"},
+      {"unk_id", 0},
+      {"vocab",
+       json::array(
+           {json::array({"<unk>", 0}), {"a", -14.067641772076719}, {"b", -0.5}, {"c", 1e-7}})}};
+  const auto parsed = ParseTokenizerJson(With("/model", model));
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->model.kind, ModelDescription::kUnigram);
+  EXPECT_THAT(parsed->model.scores, ElementsAre(0, -14.06764177207672, -0.5, 1e-7));
+  EXPECT_THAT(parsed->model.vocab[1], Pair("a", 1));
+  EXPECT_EQ(parsed->model.unknown_id, 0);
+}
+
 TEST(TokenizerJsonTest, ByteLevelImpliesGpt2sPatternAndAPrefixSpace) {
   const auto parsed = ParseTokenizerJson(With("/pre_tokenizer", {{"type", "ByteLevel"}}));
   ASSERT_THAT(parsed, IsOk());
-  ASSERT_EQ(parsed->pre_tokenizer.size(), 2u);
-  EXPECT_EQ(parsed->pre_tokenizer[0].kind, PreTokenizerStep::kPrefixSpace);
-  EXPECT_EQ(parsed->pre_tokenizer[1].pattern, kGpt2Pattern);
+  EXPECT_TRUE(parsed->pre_tokenizer.is_byte_level);
+  ASSERT_EQ(parsed->pre_tokenizer.steps.size(), 2u);
+  EXPECT_EQ(parsed->pre_tokenizer.steps[0].kind, PreTokenizerStep::kPrefixSpace);
+  EXPECT_EQ(parsed->pre_tokenizer.steps[1].pattern, kGpt2Pattern);
 }
 
 TEST(TokenizerJsonTest, ReadsSequencesOfPreTokenizers) {
@@ -103,13 +182,14 @@ TEST(TokenizerJsonTest, ReadsSequencesOfPreTokenizers) {
                                       {{"type", "Digits"}, {"individual_digits", false}},
                                       byte_level})));
   ASSERT_THAT(parsed, IsOk());
-  const auto& steps = parsed->pre_tokenizer;
+  const auto& steps = parsed->pre_tokenizer.steps;
   ASSERT_EQ(steps.size(), 5u);
   EXPECT_EQ(steps[0].pattern, "a+");
   EXPECT_EQ(steps[0].behavior, PreTokenizerStep::kIsolated);
   EXPECT_TRUE(steps[1].is_literal);
-  EXPECT_EQ(steps[1].behavior, PreTokenizerStep::kMatchesRemoved);
-  EXPECT_EQ(steps[2].behavior, PreTokenizerStep::kMatchesKeptAlone);
+  EXPECT_EQ(steps[1].behavior, PreTokenizerStep::kRemoved);
+  EXPECT_FALSE(steps[1].invert);
+  EXPECT_TRUE(steps[2].invert);
   EXPECT_EQ(steps[3].pattern, R"(\p{N})");
   EXPECT_EQ(steps[4].pattern, R"(\p{N}+)");
 }
@@ -177,6 +257,16 @@ TEST(TokenizerJsonTest, RefusesMalformedMembersByName) {
       {"/model/ignore_merges", "yes", "model.ignore_merges is 'yes', it must be true or false"},
       {"/model/dropout", "x", "model.dropout is 'x'"},
       {"/model/type", 1, "model.type is 1, it must be a string"},
+      {"/model",
+       {{"type", "Unigram"}, {"vocab", {{"a", 0}, {"b"}}}},
+       "model.vocab[1] is an array of 1, it must be an array [piece, score]"},
+      {"/model",
+       {{"type", "Unigram"}, {"vocab", json::array({json::array({"a", "b"})})}},
+       "model.vocab[0] is an array of 2"},
+      {"/model", {{"type", "Unigram"}, {"vocab", "x"}}, "model.vocab is 'x'"},
+      {"/model",
+       {{"type", "Unigram"}, {"unk_id", -1}, {"vocab", json::array()}},
+       "model.unk_id is -1"},
       {"/added_tokens", json::object(), "added_tokens is an object, it must be an array"},
       {"/added_tokens/0", "x", "added_tokens[0] is 'x', it must be an object"},
       {"/added_tokens/0", {{"content", "x"}}, "added_tokens[0].id is missing"},
@@ -195,6 +285,27 @@ TEST(TokenizerJsonTest, RefusesMalformedMembersByName) {
       {"/pre_tokenizer", SplitJson({{"Regex", 3}}, "Isolated", false),
        "pre_tokenizer.pattern.Regex is 3"},
       {"/pre_tokenizer/use_regex", 1, "pre_tokenizer.use_regex is 1"},
+      {"/pre_tokenizer", SplitJson({{"Regex", "a"}}, "Merged", false),
+       "pre_tokenizer.behavior is 'Merged'"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer.replacement is ''"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "ab"}},
+       "replacement is 'ab', it must be one character"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "last"}},
+       "prepend_scheme is 'last'"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"},
+        {"replacement", "▁"},
+        {"prepend_scheme", "first"},
+        {"add_prefix_space", false}},
+       "add_prefix_space false contradicts prepend_scheme 'first'"},
+      {"/normalizer", {{"type", "Replace"}, {"content", "a"}}, "normalizer.pattern is missing"},
+      {"/normalizer", {{"type", "Prepend"}, {"prepend", 1}}, "normalizer.prepend is 1"},
+      {"/decoder",
+       {{"type", "Strip"}, {"content", " "}, {"start", -1}},
+       "decoder.start is -1, it must be an integer between 0 and 64"},
+      {"/decoder", {{"type", "Strip"}, {"content", ""}}, "decoder.content is ''"},
       {"/post_processor", {{"type", "TemplateProcessing"}}, "post_processor.single is missing"},
       {"/post_processor",
        {{"type", "TemplateProcessing"}, {"single", json::array()}},
@@ -216,24 +327,19 @@ TEST(TokenizerJsonTest, NamesComponentsThatAreNotSupported) {
   const Refusal refusals[] = {
       {"/version", "2.0", "version '2.0'"},
       {"/model/type", "WordPiece", "model.type 'WordPiece' is not supported"},
-      {"/model/type", "Unigram", "model.type 'Unigram'"},
-      {"/model/byte_fallback", true, "model.byte_fallback true"},
       {"/model/dropout", 0.1, "model.dropout 0.1"},
       {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix '</w>'"},
       {"/model/continuing_subword_prefix", "##", "model.continuing_subword_prefix '##'"},
-      {"/normalizer", {{"type", "Lowercase"}}, "normalizer.type 'Lowercase'"},
-      {"/normalizer", Sequence("normalizers", {{{"type", "NFC"}}, {{"type", "NFKC"}}}),
-       "normalizer.normalizers[1].type 'NFKC'"},
-      {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer.type 'Metaspace'"},
-      {"/pre_tokenizer", nullptr, "pre_tokenizer has no 'ByteLevel'"},
-      {"/pre_tokenizer", SplitJson({{"Regex", "a"}}, "Isolated", false), "no 'ByteLevel'"},
-      {"/pre_tokenizer", SplitJson({{"Regex", "a"}}, "MergedWithNext", false), "'MergedWithNext'"},
+      {"/normalizer", {{"type", "BertNormalizer"}}, "normalizer.type 'BertNormalizer'"},
+      {"/normalizer", Sequence("normalizers", {{{"type", "NFC"}}, {{"type", "ByteLevel"}}}),
+       "normalizer.normalizers[1].type 'ByteLevel'"},
+      {"/pre_tokenizer", {{"type", "UnicodeScripts"}}, "pre_tokenizer.type 'UnicodeScripts'"},
       {"/pre_tokenizer", Sequence("pretokenizers", {byte_level, byte_level}),
        "pre_tokenizer.pretokenizers[1].type 'ByteLevel' behind 'ByteLevel'"},
       {"/post_processor", {{"type", "BertProcessing"}}, "post_processor.type 'BertProcessing'"},
       {"/post_processor", Sequence("processors", {frame, frame}), "one 'TemplateProcessing'"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder.type 'WordPiece'"},
-      {"/decoder", nullptr, "decoder has 0 components"},
+      {"/decoder", nullptr, "decoder is missing"},
   };
   for (const Refusal& refusal : refusals) {
     EXPECT_THAT(ParseTokenizerJson(With(refusal.pointer, refusal.value)),

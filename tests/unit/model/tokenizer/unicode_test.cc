@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 namespace tlm {
 namespace {
@@ -26,6 +27,23 @@ TEST(UnicodeTest, WordCharactersAreLettersMarksDigitsAndConnectors) {
   for (const char32_t c : {U' ', U'-', U'\'', U'½', U'!', U'\u00A0', U'\U0001F600', U'\0'}) {
     EXPECT_FALSE(IsWordCharacter(c)) << uint32_t{c};
   }
+}
+
+TEST(UnicodeTest, MarksAreTheThreeCategories) {
+  for (const char32_t c : {U'\u0301', U'\u0903', U'\u20DD'}) EXPECT_TRUE(IsMark(c));
+  for (const char32_t c : {U'a', U'^', U'\u02C6', U' '}) EXPECT_FALSE(IsMark(c));
+}
+
+TEST(UnicodeTest, LowercaseMayBeMoreThanOneCharacter) {
+  const auto lower = [](char32_t c) {
+    std::string text;
+    AppendLowercase(c, &text);
+    return text;
+  };
+  EXPECT_EQ(lower(U'A'), "a");
+  EXPECT_EQ(lower(U'Σ'), "σ");
+  EXPECT_EQ(lower(U'\u0130'), "i\u0307");
+  EXPECT_EQ(lower(U'中'), "中");
 }
 
 }  // namespace

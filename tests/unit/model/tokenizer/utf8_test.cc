@@ -106,5 +106,15 @@ TEST(Utf8RepairTest, DoesNotDependOnPortions) {
   }
 }
 
+TEST(Utf8RepairTest, MayReplaceByteByByte) {
+  Utf8Repair repair(Utf8Repair::Unit::kByte);
+  std::string text;
+  repair.Append("a\xe4\xb8", &text);
+  EXPECT_EQ(text, "a");
+  repair.Append("x\xff\xf0\x9f\x98", &text);
+  repair.Flush(&text);
+  EXPECT_EQ(text, "a\uFFFD\uFFFDx\uFFFD\uFFFD\uFFFD\uFFFD");
+}
+
 }  // namespace
 }  // namespace tlm

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -54,6 +55,26 @@ TEST(VocabularyTest, RefusesIdsAndBytesThatOccurTwice) {
   EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", true}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("same bytes 'a'")));
   EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", false}}), IsOk());
+}
+
+TEST(VocabularyTest, AnEmptyOneHasNoTokens) {
+  const Vocabulary vocabulary;
+  EXPECT_EQ(vocabulary.size(), 0);
+  EXPECT_EQ(vocabulary.Bytes(0), "");
+  EXPECT_EQ(vocabulary.Find("a"), std::nullopt);
+}
+
+TEST(VocabularyTest, BytesHaveNames) {
+  EXPECT_EQ(ByteTokenName(0x0a), "<0x0A>");
+  EXPECT_EQ(ByteTokenName(0xff), "<0xFF>");
+  for (int byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(ByteOfTokenName(ByteTokenName(static_cast<uint8_t>(byte))), byte);
+  }
+  EXPECT_EQ(ByteOfTokenName("<0xab>"), 0xab);
+  for (const char* const name :
+       {"", "<0x>", "<0xA>", "<0xGG>", "<0xABC>", "<0x-1>", "<0x0A", "0x0A"}) {
+    EXPECT_EQ(ByteOfTokenName(name), std::nullopt) << name;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// The strings of all tokens of a tokenizer.json, in the forms that the parts of a tokenizer ask
+// for.
+#ifndef TLM_MODEL_TOKENIZER_TOKEN_TABLES_H_
+#define TLM_MODEL_TOKENIZER_TOKEN_TABLES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "model/tokenizer/normalizer.h"
+#include "model/tokenizer/token_decoder.h"
+#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/vocabulary.h"
+
+namespace tlm {
+
+struct TokenTables {
+  // As the model finds them: for a byte-level one the bytes, else the strings of the file.
+  Vocabulary vocabulary;
+  // What they say in the middle of a text, and as the first of one where that may differ.
+  Vocabulary texts;
+  std::optional<Vocabulary> first_texts;
+  std::vector<bool> is_byte;                            // by id: TokenDecoder::TokenText::is_byte
+  absl::flat_hash_map<std::string, int32_t> added_ids;  // by content
+  std::vector<std::string> added_contents;  // as they are searched for, in the order of the file
+};
+
+// INVALID_ARGUMENT when tokens contradict each other or are not written in the alphabet they must
+// be; other statuses as Normalizer::Normalize and TokenDecoder::Decode give them.
+absl::StatusOr<TokenTables> BuildTokenTables(const TokenizerDescription& description,
+                                             const Normalizer& normalizer,
+                                             const TokenDecoder& decoder);
+
+// A string of the file as the model finds it; none when it is not written in the alphabet.
+std::optional<std::string> ToModelNotation(std::string_view token, bool is_byte_level);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TOKENIZER_TOKEN_TABLES_H_
