@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/chat/code_points.h"
+#include "model/chat/letter_case.h"
+#include "model/chat/text_methods.h"
+
+namespace tlm::jinja {
+namespace {
+
+template <std::string (*transform)(std::string_view)>
+absl::StatusOr<Value> Transform(Heap* heap, const TextPtr& self, const BoundArguments&) {
+  return heap->MakeText(transform(self->bytes), self->markup);
+}
+
+template <StripSide side>
+absl::StatusOr<Value> StripMethod(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const TextPtr chars, args.MaybeText(0));
+  return heap->MakeText(std::string(Strip(self->bytes, chars.get(), side)), self->markup);
+}
+
+// True when there is a character and `predicate` holds for all.
+template <bool (*predicate)(char32_t)>
+absl::StatusOr<Value> IsAll(Heap*, const TextPtr& self, const BoundArguments&) {
+  for (size_t next = 0; next < self->bytes.size();) {
+    if (!predicate(NextCodePoint(self->bytes, &next))) return false;
+  }
+  return !self->bytes.empty();
+}
+
+bool IsAlphanumeric(char32_t c) { return IsAlpha(c) || IsDigit(c) || IsNumeric(c); }
+
+// isupper, islower: a cased character, and none of another case.
+template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
+absl::StatusOr<Value> IsCase(Heap*, const TextPtr& self, const BoundArguments&) {
+  bool found = false;
+  for (size_t next = 0; next < self->bytes.size();) {
+    const char32_t c = NextCodePoint(self->bytes, &next);
+    if (other(c) || IsTitle(c)) return false;
+    found = found || wanted(c);
+  }
+  return found;
+}
+
+absl::StatusOr<Value> IsAscii(Heap*, const TextPtr& self, const BoundArguments&) {
+  return self->is_ascii();
+}
+
+// isprintable holds for the empty text too.
+absl::StatusOr<Value> IsPrintableMethod(Heap* heap, const TextPtr& self,
+                                        const BoundArguments& args) {
+  if (self->bytes.empty()) return true;
+  return IsAll<IsPrintable>(heap, self, args);
+}
+
+absl::StatusOr<Value> Pad(Heap* heap, const Text& text, int64_t left, int64_t right,
+                          char32_t fill) {
+  TLM_RETURN_IF_ERROR(heap->CheckRoomFor(left, 4));
+  TLM_RETURN_IF_ERROR(heap->CheckRoomFor(right, 4));
+  std::string result;
+  for (int64_t i = 0; i < left; ++i) AppendCodePoint(fill, &result);
+  result += text.bytes;
+  for (int64_t i = 0; i < right; ++i) AppendCodePoint(fill, &result);
+  return heap->MakeText(std::move(result), text.markup);
+}
+
+// The fill character of argument `i`, a space when not given.
+absl::StatusOr<char32_t> Fill(const BoundArguments& args, size_t i) {
+  if (args.Get(i) == nullptr) return U' ';
+  TLM_ASSIGN_OR_RETURN(const TextPtr fill, args.RequiredText(i));
+  if (fill->length != 1) {
+    return InvalidArgument("The fill character must be exactly one character long");
+  }
+  size_t next = 0;
+  return NextCodePoint(fill->bytes, &next);
+}
+
+int64_t Missing(const Text& text, int64_t width) {
+  const auto length = static_cast<int64_t>(text.length);
+  return width > length ? width - length : 0;
+}
+
+absl::StatusOr<Value> Center(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const int64_t width, args.Integer(0, 0));
+  TLM_ASSIGN_OR_RETURN(const char32_t fill, Fill(args, 1));
+  return CenterText(heap, *self, width, fill);
+}
+
+absl::StatusOr<Value> LeftJustify(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const int64_t width, args.Integer(0, 0));
+  TLM_ASSIGN_OR_RETURN(const char32_t fill, Fill(args, 1));
+  return Pad(heap, *self, 0, Missing(*self, width), fill);
+}
+
+absl::StatusOr<Value> RightJustify(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const int64_t width, args.Integer(0, 0));
+  TLM_ASSIGN_OR_RETURN(const char32_t fill, Fill(args, 1));
+  return Pad(heap, *self, Missing(*self, width), 0, fill);
+}
+
+absl::StatusOr<Value> ZeroFill(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const int64_t width, args.Integer(0, 0));
+  const int64_t missing = Missing(*self, width);
+  TLM_RETURN_IF_ERROR(heap->CheckRoomFor(missing, 1));
+  std::string result = self->bytes;
+  const bool has_sign = !result.empty() && (result[0] == '+' || result[0] == '-');
+  result.insert(has_sign ? 1 : 0, static_cast<size_t>(missing), '0');
+  return heap->MakeText(std::move(result));
+}
+
+template <bool prefix>
+absl::StatusOr<Value> RemoveAffix(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const TextPtr affix, args.RequiredText(0));
+  std::string_view text = self->bytes;
+  if (prefix && text.starts_with(affix->bytes)) {
+    text.remove_prefix(affix->bytes.size());
+  } else if (!prefix && text.ends_with(affix->bytes)) {
+    text.remove_suffix(affix->bytes.size());
+  }
+  return heap->MakeText(std::string(text));
+}
+
+constexpr Parameters kNone;
+constexpr Parameters kChars = {0, {"chars"}, false};
+constexpr Parameters kWidth = {1, {"width"}, false};
+constexpr Parameters kWidthAndFill = {1, {"width", "fillchar"}, false};
+constexpr Parameters kAffix = {1, {"affix"}, false};
+
+constexpr TextMethod kMethods[] = {
+    {"capitalize", kNone, Transform<ToCapitalized>},
+    {"center", kWidthAndFill, Center},
+    {"isalnum", kNone, IsAll<IsAlphanumeric>},
+    {"isalpha", kNone, IsAll<IsAlpha>},
+    {"isascii", kNone, IsAscii},
+    {"isdecimal", kNone, IsAll<IsDecimal>},
+    {"isdigit", kNone, IsAll<IsDigit>},
+    {"islower", kNone, IsCase<IsLower, IsUpper>},
+    {"isnumeric", kNone, IsAll<IsNumeric>},
+    {"isprintable", kNone, IsPrintableMethod},
+    {"isspace", kNone, IsAll<IsSpace>},
+    {"isupper", kNone, IsCase<IsUpper, IsLower>},
+    {"ljust", kWidthAndFill, LeftJustify},
+    {"lower", kNone, Transform<ToLower>},
+    {"lstrip", kChars, StripMethod<StripSide::kLeft>},
+    {"removeprefix", kAffix, RemoveAffix<true>},
+    {"removesuffix", kAffix, RemoveAffix<false>},
+    {"rjust", kWidthAndFill, RightJustify},
+    {"rstrip", kChars, StripMethod<StripSide::kRight>},
+    {"strip", kChars, StripMethod<StripSide::kBoth>},
+    {"title", kNone, Transform<ToTitle>},
+    {"upper", kNone, Transform<ToUpper>},
+    {"zfill", kWidth, ZeroFill},
+};
+
+}  // namespace
+
+std::span<const TextMethod> TextTransformMethods() { return kMethods; }
+
+std::string_view Strip(std::string_view text, const Text* chars, StripSide side) {
+  std::u32string set;
+  if (chars != nullptr) {
+    for (size_t next = 0; next < chars->bytes.size();) {
+      set += NextCodePoint(chars->bytes, &next);
+    }
+    std::sort(set.begin(), set.end());
+  }
+  const auto strips = [&](char32_t c) {
+    return chars == nullptr ? IsSpace(c) : std::binary_search(set.begin(), set.end(), c);
+  };
+  if (side != StripSide::kRight) text = StripLeft(text, strips);
+  if (side != StripSide::kLeft) text = StripRight(text, strips);
+  return text;
+}
+
+absl::StatusOr<Value> CenterText(Heap* heap, const Text& text, int64_t width, char32_t fill) {
+  const int64_t missing = Missing(text, width);
+  // Python puts the odd one to the left when the width is odd.
+  const int64_t left = missing / 2 + (missing & width & 1);
+  return Pad(heap, text, left, missing - left, fill);
+}
+
+}  // namespace tlm::jinja
