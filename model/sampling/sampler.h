@@ -9,14 +9,15 @@
 
 #include "absl/status/statusor.h"
 #include "model/sampling/sampling_params.h"
+#include "model/sampling/token_history.h"
 
 namespace tlm {
 
-// A token with what the model thought of it. logprob is natural-log softmax of the unmodified
-// logits; rank counts from 1 = most likely, equal logits ranked by id.
+// A token with what the model thought of it: natural-log probability and place by falling
+// probability, 1 = most likely, equal ones ranked by id.
 struct ScoredToken {
   int32_t id = 0;
-  float logprob = 0.0f;
+  float logprob = 0.0f;  // -infinity for a token that may not be drawn
   uint32_t rank = 0;
 };
 
@@ -26,8 +27,8 @@ struct SampledToken {
   std::vector<ScoredToken> top;      // the most likely ones, best first; as many as asked for
 };
 
-// What the draw depends on besides logits and parameters: nothing else, so the same request draws
-// the same tokens in any batch and after any interruption.
+// What the draw depends on besides logits, parameters and the sequence's own tokens: nothing else,
+// so the same request draws the same tokens in any batch and after any interruption.
 struct DrawKey {
   uint32_t output_index = 0;
   uint64_t position = 0;  // absolute position the drawn token will stand at
@@ -36,19 +37,33 @@ struct DrawKey {
 struct ScoreRequest {
   bool logprob = false;
   uint32_t top = 0;
+  // The distribution of the scores: log-softmax of the unmodified logits or, when set, of what the
+  // token was drawn from: after every step of SamplingParams, tokens removed having -infinity.
+  // Greedy draws know neither temperature nor truncation, so theirs end after the penalties.
+  bool processed = false;
 };
 
-// Chooses a token. Filters apply in the order temperature, top_k, top_p, min_p; the draw is
-// argmax over the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10
-// function of (seed, output_index, position, token id). Ties go to the lowest id. Tokens in
-// `banned` (ascending) are not drawn; scores do not know of them. DATA_LOSS when a logit is NaN or
-// +infinity, or none that may be drawn is above -infinity. Thread-compatible: keeps scratch memory
-// of a few times the vocabulary.
+// Chooses a token. Steps are applied in the order SamplingParams states; the draw is argmax over
+// the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10 function of
+// (seed, output_index, position, token id). Ties go to the lowest id. Thread-compatible: keeps
+// scratch memory of a few times the vocabulary.
 class Sampler {
  public:
+  // `history` counts for the penalties. Tokens in `banned` (ascending) are not drawn, as if they
+  // were among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
+  // -infinity; INVALID_ARGUMENT when the model gives some token a chance but no token that bias,
+  // allowed and banned ids leave.
   absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingParams& params,
-                                      const DrawKey& key, const ScoreRequest& score,
+                                      const TokenHistory& history, const DrawKey& key,
+                                      const ScoreRequest& score,
                                       std::span<const int32_t> banned = {});
+
+  // What the unmodified logits say of a token that stands there already: its log-probability and
+  // rank, and the `top` most likely ones. DATA_LOSS as Sample.
+  absl::StatusOr<SampledToken> ScoreGiven(std::span<const float> logits, int32_t id, uint32_t top);
+  // The same of each of several tokens that may stand there.
+  absl::StatusOr<std::vector<SampledToken>> ScoreGiven(std::span<const float> logits,
+                                                       std::span<const int32_t> ids, uint32_t top);
 
  private:
   struct Candidate {
@@ -58,15 +73,31 @@ class Sampler {
   // Orders by logit, equal ones by id.
   static bool MoreLikely(const Candidate& a, const Candidate& b);
 
-  int32_t Draw(std::span<const float> logits, int32_t most_likely, const SamplingParams& params,
-               const DrawKey& key, std::span<const int32_t> banned);
-  // Each shortens candidates_ to those it keeps.
+  // The difference of their logits, <= 0.
+  static double RelativeTo(const Candidate& best, const Candidate& candidate);
+
+  // All tokens above -infinity.
+  void SetCandidates(std::span<const float> logits, int32_t most_likely);
+  int32_t Draw(const SamplingParams& params, const DrawKey& key) const;
+  // Each shortens candidates_ to those it keeps, at least one.
+  void Truncate(const SamplingParams& params);
   void KeepTopK(uint32_t top_k);
-  void KeepTopP(float top_p, float max, double inverse_temperature);
-  void Score(std::span<const float> logits, float max, const ScoreRequest& request,
-             SampledToken* token);
+  void KeepTypical(float typical_p, double inverse_temperature);
+  void KeepTopP(float top_p, double inverse_temperature);
+  void KeepMinP(float min_p, double inverse_temperature);
+  // The shortest beginning, in the order of `before`, that has at least `probability`.
+  template <typename Before>
+  void KeepFirst(double probability, double inverse_temperature, Before before);
+  // Makes adjusted_ what candidates_ are drawn from: logits relative to the best, by temperature.
+  void SetProcessed(size_t vocab_size, float temperature);
+  // `logits` have a token above -infinity. Overwrites candidates_.
+  void Score(std::span<const float> logits, const ScoreRequest& request, SampledToken* token);
+  std::vector<ScoredToken> MostLikely(std::span<const float> logits, uint32_t count,
+                                      double normaliser);
 
   std::vector<Candidate> candidates_;
+  Candidate best_{};  // the most likely of candidates_
+  std::vector<float> adjusted_;
 };
 
 }  // namespace tlm

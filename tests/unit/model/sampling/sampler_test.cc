@@ -32,7 +32,7 @@ std::vector<float> RandomLogits(int count, uint64_t seed) {
 int32_t SampleId(const std::vector<float>& logits, const SamplingParams& params, uint64_t position,
                  uint32_t output = 0) {
   Sampler sampler;
-  const auto token = sampler.Sample(logits, params, {output, position}, {});
+  const auto token = sampler.Sample(logits, params, {}, {output, position}, {});
   EXPECT_THAT(token, IsOk());
   return token->id;
 }
@@ -176,8 +176,8 @@ TEST(SamplerTest, ScoresAreLogSoftmaxOfTheUnmodifiedLogits) {
   double total = 0.0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
   Sampler sampler;
-  const auto token = sampler.Sample(logits, {.temperature = 3.0f, .top_k = 5, .seed = 8}, {0, 3},
-                                    {.logprob = true, .top = 10});
+  const auto token = sampler.Sample(logits, {.temperature = 3.0f, .top_k = 5, .seed = 8}, {},
+                                    {0, 3}, {.logprob = true, .top = 10});
   ASSERT_THAT(token, IsOk());
   ASSERT_TRUE(token->score.has_value());
   EXPECT_NEAR(token->score->logprob, logits[token->id] - std::log(total), 1e-5);
@@ -194,13 +194,13 @@ TEST(SamplerTest, ScoresAreLogSoftmaxOfTheUnmodifiedLogits) {
 TEST(SamplerTest, RefusesWhatIsNoDistribution) {
   Sampler sampler;
   const std::vector<float> nan = {0.0f, std::nanf(""), 1.0f};
-  EXPECT_THAT(sampler.Sample(nan, {}, {}, {}),
+  EXPECT_THAT(sampler.Sample(nan, {}, {}, {}, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 1")));
   const std::vector<float> infinite = {0.0f, kInf};
-  EXPECT_THAT(sampler.Sample(infinite, {}, {}, {}),
+  EXPECT_THAT(sampler.Sample(infinite, {}, {}, {}, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("inf")));
   const std::vector<float> none = {-kInf, -kInf};
-  EXPECT_THAT(sampler.Sample(none, {}, {}, {}),
+  EXPECT_THAT(sampler.Sample(none, {}, {}, {}, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 2")));
 }
 
@@ -208,18 +208,18 @@ TEST(SamplerTest, BannedTokensAreNotDrawnButScored) {
   const std::vector<float> logits = {1.0f, 5.0f, 2.0f, 4.0f};
   const std::vector<int32_t> banned = {1, 3};
   Sampler sampler;
-  const auto greedy = sampler.Sample(logits, {.temperature = 0.0f}, {}, {.top = 1}, banned);
+  const auto greedy = sampler.Sample(logits, {.temperature = 0.0f}, {}, {}, {.top = 1}, banned);
   ASSERT_THAT(greedy, IsOk());
   EXPECT_EQ(greedy->id, 2);
   EXPECT_EQ(greedy->top[0].id, 1);
   for (uint64_t position = 0; position < 300; ++position) {
     const auto token =
-        sampler.Sample(logits, {.temperature = 5.0f, .top_p = 0.9f}, {0, position}, {}, banned);
+        sampler.Sample(logits, {.temperature = 5.0f, .top_p = 0.9f}, {}, {0, position}, {}, banned);
     ASSERT_THAT(token, IsOk());
     EXPECT_THAT(token->id, ::testing::AnyOf(0, 2));
   }
-  EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, std::vector<int32_t>{0, 1, 2, 3}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("4 tokens are banned")));
+  EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, {}, std::vector<int32_t>{0, 1, 2, 3}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 ending ids")));
 }
 
 TEST(SamplerTest, ImpossibleTokensAreNeverDrawn) {

@@ -1,0 +1,28 @@
+// The steps of sampling that change single logits: bias, allowed and banned ids, penalties.
+#ifndef TLM_MODEL_SAMPLING_ADJUST_LOGITS_H_
+#define TLM_MODEL_SAMPLING_ADJUST_LOGITS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/sampling/sampling_params.h"
+#include "model/sampling/token_history.h"
+
+namespace tlm {
+
+// Whether AdjustLogits would change anything.
+bool NeedsAdjusting(const SamplingParams& params, std::span<const int32_t> banned);
+
+// logits [vocab_size], none NaN or +infinity, to `adjusted`, in the order
+//   logit_bias; allowed ids; banned_token_ids and `banned`, which become -infinity;
+//   repetition penalty: tokens of prompt or output, positive ones divided, others multiplied;
+//   frequency penalty: subtracted for each time a token is in the output; presence penalty: once.
+// What was finite and is not removed stays finite. Ids are below vocab_size.
+void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
+                  const TokenHistory& history, std::span<const int32_t> banned,
+                  std::vector<float>* adjusted);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_SAMPLING_ADJUST_LOGITS_H_
