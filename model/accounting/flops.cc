@@ -43,7 +43,7 @@ FlopsCount CountFlops(const ModelConfig& config, const FlopsQuery& query) {
   count.weighted_sum = count.scores;
   count.output_projection = MultiplyAdds({layers, q_size, d_model, tokens});
   count.ffn_up = MultiplyAdds({layers, d_model, d_ff, tokens});
-  count.ffn_gate = count.ffn_up;
+  count.ffn_gate = config.gated_ffn() ? count.ffn_up : 0;
   count.ffn_down = count.ffn_up;
   count.lm_head = MultiplyAdds({vocab, d_model, tokens});
   unsigned __int128 total = 0;
@@ -54,7 +54,8 @@ FlopsCount CountFlops(const ModelConfig& config, const FlopsQuery& query) {
   count.total = Saturate(total);
   count.per_token_linear =
       Saturate(static_cast<unsigned __int128>(MultiplyAdds({layers, d_model, qkv_size + q_size})) +
-               MultiplyAdds({layers, d_model, d_ff, 3}) + MultiplyAdds({vocab, d_model}));
+               MultiplyAdds({layers, d_model, d_ff, config.gated_ffn() ? 3u : 2u}) +
+               MultiplyAdds({vocab, d_model}));
   count.attention_per_token_per_context = MultiplyAdds({layers, q_size, 2});
   return count;
 }

@@ -16,25 +16,27 @@ struct FlopsQuery {
   uint64_t new_tokens = 0;
 };
 
-// A multiply-add counts 2; only matrix products count. A pass over T tokens counts the full T x T
-// square of scores, masked pairs too, and the LM head for every position. The i-th new token, from
-// 1, attends to prompt_tokens + i positions. Counts that exceed 64 bits are held at the largest.
+// A multiply-add counts 2; only matrix products count: no biases, norms, activations, rotations or
+// table look-ups. A pass over T tokens counts the full T x T square of scores, pairs that the
+// causal mask or a sliding window hides too, and the LM head for every position, tied or not. The
+// i-th new token, from 1, attends to prompt_tokens + i positions. A gated feed-forward network has
+// three products, others two. Counts that exceed 64 bits are held at the largest.
 struct FlopsCount {
   uint64_t qkv = 0;
   uint64_t scores = 0;        // query times key
   uint64_t weighted_sum = 0;  // attention weights times values
   uint64_t output_projection = 0;
   uint64_t ffn_up = 0;
-  uint64_t ffn_gate = 0;
+  uint64_t ffn_gate = 0;  // 0 without a gate
   uint64_t ffn_down = 0;
   uint64_t lm_head = 0;
-  uint64_t total = 0;
+  uint64_t total = 0;  // the sum of the above
 
   uint64_t per_token_linear = 0;                 // all but scores and weighted sum
   uint64_t attention_per_token_per_context = 0;  // scores and weighted sum
 };
 
-// `config` must be valid.
+// `config` must be valid. The query may be longer than its context.
 FlopsCount CountFlops(const ModelConfig& config, const FlopsQuery& query);
 
 }  // namespace tlm

@@ -8,21 +8,22 @@
 
 namespace tlm {
 
-// A tied matrix is counted once, as embedding; lm_head is then 0. The components sum to `total`.
+// A tied matrix is counted once, as embedding; lm_head is then 0. The components sum to `total`,
+// which is what the tensors of ExpectedTensors() (model/weights/name_map.h) hold together.
 struct ParameterCounts {
   uint64_t total = 0;
   uint64_t embedding = 0;
-  uint64_t position_embedding = 0;
+  uint64_t position_embedding = 0;  // 0 unless positions are learned
   uint64_t lm_head = 0;
   uint64_t attention_q = 0;
   uint64_t attention_k = 0;
   uint64_t attention_v = 0;
   uint64_t attention_o = 0;
-  uint64_t ffn_gate = 0;
+  uint64_t ffn_gate = 0;  // 0 without a gate
   uint64_t ffn_up = 0;
   uint64_t ffn_down = 0;
-  uint64_t norms = 0;
-  uint64_t biases = 0;
+  uint64_t norms = 0;          // gains, those of qk_norm too
+  uint64_t biases = 0;         // of linear maps and of LayerNorms
   uint64_t non_embedding = 0;  // total without embedding and position_embedding
 };
 

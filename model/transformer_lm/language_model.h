@@ -28,10 +28,14 @@ class LanguageModel {
   virtual int64_t num_kv_blocks() const = 0;
 
   // Runs the batch, writes its keys and values into the cache and returns the logits of
-  // batch.logits_rows, [rows, vocab_size] row-major in host memory, valid until the next call.
+  // batch.logits_rows, [rows, vocab_size] row-major in host memory, valid until the next Forward.
   // `batch` is within limits() and its block ids are below num_kv_blocks() (CHECKed). INTERNAL: a
   // device fault; the cache's blocks of this batch are then undefined.
   virtual absl::StatusOr<std::span<const float>> Forward(const Batch& batch) = 0;
+
+  // Copies the keys and values of one KV block, of all layers, before the next Forward. Both ids
+  // are below num_kv_blocks() (CHECKed). INTERNAL: a device fault.
+  virtual absl::Status CopyKvBlock(int32_t from, int32_t to) = 0;
 };
 
 }  // namespace tlm

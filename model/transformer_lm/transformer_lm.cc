@@ -16,6 +16,27 @@ RopePairing PairingOf(RopeLayout layout) {
   return layout == RopeLayout::kInterleaved ? RopePairing::kInterleaved : RopePairing::kHalf;
 }
 
+EpsPlacement PlacementOf(NormEps placement) {
+  return placement == NormEps::kInsideRoot ? EpsPlacement::kInsideRoot : EpsPlacement::kOutsideRoot;
+}
+
+// Of a network without a gate.
+Activation ActivationOf(FfnKind kind) {
+  switch (kind) {
+    case FfnKind::kSilu:
+      return Activation::kSilu;
+    case FfnKind::kRelu:
+      return Activation::kRelu;
+    case FfnKind::kGeluTanh:
+      return Activation::kGeluTanh;
+    case FfnKind::kGelu:
+      return Activation::kGelu;
+    case FfnKind::kSwiGlu:
+      break;
+  }
+  TLM_CHECK(false);
+}
+
 absl::Status CheckAllFinite(const ModelConfig& config, ModelWeights weights) {
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     TLM_RETURN_IF_ERROR(CheckFinite(*PlaceOf(spec, &weights), spec.name));
@@ -64,7 +85,8 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(const ModelCo
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(KvStorage kv, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits, std::move(kv)));
-  TLM_RETURN_IF_ERROR(model->LoadWeights(weights));
+  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, ops));
+  TLM_RETURN_IF_ERROR(model->LoadRopeTable());
   TLM_RETURN_IF_ERROR(model->AllocateWorkspace());
   return model;
 }
@@ -73,37 +95,23 @@ TransformerLM::TransformerLM(const ModelConfig& config, Ops& ops, const BatchLim
                              KvStorage kv)
     : config_(config), ops_(ops), limits_(limits), kv_(std::move(kv)) {}
 
-absl::Status TransformerLM::LoadWeights(const ModelWeights& weights) {
-  TLM_ASSIGN_OR_RETURN(token_embedding_, ops_.PackMatrix({&weights.token_embedding, 1}));
-  if (!config_.tie_word_embeddings) {
-    TLM_ASSIGN_OR_RETURN(lm_head_, ops_.PackMatrix({&weights.lm_head, 1}));
-  }
-  TLM_ASSIGN_OR_RETURN(final_norm_, ops_.PackVector(weights.final_norm));
-  layers_.resize(static_cast<size_t>(config_.num_layers));
-  for (int64_t index = 0; index < config_.num_layers; ++index) {
-    TLM_RETURN_IF_ERROR(LoadLayer(weights.layers[index], &layers_[index]));
-  }
+absl::Status TransformerLM::LoadRopeTable() {
   if (!config_.rope_theta.has_value()) return absl::OkStatus();
-  const std::vector<float> table =
-      MakeRopeTable(limits_.max_context, config_.head_dim, *config_.rope_theta);
-  const size_t bytes = table.size() * sizeof(float);
-  TLM_ASSIGN_OR_RETURN(rope_table_, ops_.device().Allocate(bytes, MemoryPurpose::kRuntime));
-  return ops_.device().CopyToDevice(rope_table_.data(), table.data(), bytes);
-}
-
-absl::Status TransformerLM::LoadLayer(const LayerWeights& weights, Layer* layer) {
-  TLM_ASSIGN_OR_RETURN(layer->attention_norm, ops_.PackVector(weights.attn_norm));
-  const TensorView qkv[] = {weights.q, weights.k, weights.v};
-  TLM_ASSIGN_OR_RETURN(layer->qkv, ops_.PackMatrix(qkv));
-  if (config_.qk_norm) {
-    TLM_ASSIGN_OR_RETURN(layer->q_norm, ops_.PackVector(weights.q_norm));
-    TLM_ASSIGN_OR_RETURN(layer->k_norm, ops_.PackVector(weights.k_norm));
+  const RopeTable table(config_.head_dim, *config_.rope_theta, config_.rope_scaling);
+  Device& device = ops_.device();
+  const size_t row_bytes = static_cast<size_t>(config_.head_dim) * sizeof(float);
+  TLM_ASSIGN_OR_RETURN(rope_table_,
+                       device.Allocate(static_cast<size_t>(limits_.max_context) * row_bytes,
+                                       MemoryPurpose::kRuntime));
+  // In pieces: the table of a long context is too large to have twice.
+  constexpr int64_t kPiece = 4096;
+  for (int64_t first = 0; first < limits_.max_context; first += kPiece) {
+    const int64_t positions = std::min(kPiece, limits_.max_context - first);
+    const std::vector<float> entries = table.Entries(first, positions);
+    TLM_RETURN_IF_ERROR(
+        device.CopyToDevice(rope_table_.as<std::byte>() + static_cast<size_t>(first) * row_bytes,
+                            entries.data(), entries.size() * sizeof(float)));
   }
-  TLM_ASSIGN_OR_RETURN(layer->output, ops_.PackMatrix({&weights.o, 1}));
-  TLM_ASSIGN_OR_RETURN(layer->ffn_norm, ops_.PackVector(weights.ffn_norm));
-  const TensorView gate_up[] = {weights.gate, weights.up};
-  TLM_ASSIGN_OR_RETURN(layer->gate_up, ops_.PackMatrix(gate_up));
-  TLM_ASSIGN_OR_RETURN(layer->down, ops_.PackMatrix({&weights.down, 1}));
   return absl::OkStatus();
 }
 
@@ -116,8 +124,10 @@ absl::Status TransformerLM::AllocateWorkspace() {
     scratch_.projected = carver.Take(limits_.max_tokens, config_.d_model);
     scratch_.qkv = carver.Take(limits_.max_tokens, config_.q_size() + 2 * config_.kv_size());
     scratch_.attention = carver.Take(limits_.max_tokens, config_.q_size());
-    scratch_.gate_up = carver.Take(limits_.max_tokens, 2 * config_.d_ff);
-    scratch_.gated = carver.Take(limits_.max_tokens, config_.d_ff);
+    if (config_.gated_ffn()) {
+      scratch_.gate_up = carver.Take(limits_.max_tokens, 2 * config_.d_ff);
+    }
+    scratch_.hidden = carver.Take(limits_.max_tokens, config_.d_ff);
     scratch_.gathered = carver.Take(limits_.max_logits_rows, config_.d_model);
     return carver.bytes();
   };
@@ -192,17 +202,61 @@ absl::StatusOr<std::span<const float>> TransformerLM::Forward(const Batch& batch
   CheckBatch(batch);
   TLM_RETURN_IF_ERROR(UploadBatch(batch));
   const int64_t tokens = batch.tokens();
-  TLM_RETURN_IF_ERROR(ops_.Embed(*token_embedding_, scratch_.token_ids, scratch_.x.First(tokens)));
+  TLM_RETURN_IF_ERROR(RunEmbedding(tokens));
   for (int64_t index = 0; index < config_.num_layers; ++index) {
-    TLM_RETURN_IF_ERROR(RunAttention(layers_[index], index, tokens));
-    TLM_RETURN_IF_ERROR(RunFfn(layers_[index], tokens));
+    const PackedLayer& layer = weights_.layers[static_cast<size_t>(index)];
+    TLM_RETURN_IF_ERROR(RunAttention(layer, index, tokens));
+    TLM_RETURN_IF_ERROR(RunFfn(layer, tokens));
   }
   return RunHead(static_cast<int64_t>(batch.logits_rows.size()), tokens);
 }
 
-// x += output(attention(rope(norm(qkv(norm(x))))))
-absl::Status TransformerLM::RunAttention(const Layer& layer, int64_t index, int64_t tokens) {
+absl::Status TransformerLM::CopyKvBlock(int32_t from, int32_t to) {
+  TLM_CHECK(from >= 0 && from < kv_.num_blocks() && to >= 0 && to < kv_.num_blocks());
+  if (from == to) return absl::OkStatus();
+  for (int64_t index = 0; index < config_.num_layers; ++index) {
+    const KvLayer layer = kv_.layer(index);
+    const size_t bytes = layer.block_bytes();
+    std::byte* const blocks = static_cast<std::byte*>(layer.data);
+    TLM_RETURN_IF_ERROR(ops_.device().CopyOnDevice(blocks + static_cast<size_t>(to) * bytes,
+                                                   blocks + static_cast<size_t>(from) * bytes,
+                                                   bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TransformerLM::Norm(const Rows& in, const PackedNorm& norm, const Rows& out) {
   const float eps = static_cast<float>(config_.norm_eps);
+  const EpsPlacement placement = PlacementOf(config_.norm_eps_placement);
+  if (config_.norm_kind == NormKind::kRms) {
+    return ops_.RmsNorm(in, in.cols, norm.gain.as<float>(), eps, placement, out);
+  }
+  return ops_.LayerNorm(in, norm.gain.as<float>(), norm.bias.as<float>(), eps, placement, out);
+}
+
+// Of every head for itself, in place; an RMSNorm whatever the other norms are.
+absl::Status TransformerLM::HeadNorm(const Rows& heads, const Buffer& gain) {
+  return ops_.RmsNorm(heads, config_.head_dim, gain.as<float>(),
+                      static_cast<float>(config_.norm_eps), PlacementOf(config_.norm_eps_placement),
+                      heads);
+}
+
+absl::Status TransformerLM::Linear(const Rows& in, const PackedLinear& linear, const Rows& out) {
+  return ops_.MatMul(in, *linear.matrix, linear.bias.as<float>(), out);
+}
+
+// x = token embedding (+ position embedding)
+absl::Status TransformerLM::RunEmbedding(int64_t tokens) {
+  const Rows x = scratch_.x.First(tokens);
+  TLM_RETURN_IF_ERROR(ops_.Embed(*weights_.token_embedding, scratch_.token_ids, x));
+  if (!config_.learned_positions) return absl::OkStatus();
+  const Rows positions = scratch_.projected.First(tokens);
+  TLM_RETURN_IF_ERROR(ops_.Embed(*weights_.position_embedding, scratch_.positions, positions));
+  return ops_.Add(x, positions);
+}
+
+// x += output(attention(rope(norm(qkv(norm(x))))))
+absl::Status TransformerLM::RunAttention(const PackedLayer& layer, int64_t index, int64_t tokens) {
   const Rows x = scratch_.x.First(tokens);
   const Rows normed = scratch_.normed.First(tokens);
   const Rows qkv = scratch_.qkv.First(tokens);
@@ -211,12 +265,11 @@ absl::Status TransformerLM::RunAttention(const Layer& layer, int64_t index, int6
   const Rows v = qkv.Columns(config_.q_size() + config_.kv_size(), config_.kv_size());
   const int64_t head_dim = config_.head_dim;
 
-  TLM_RETURN_IF_ERROR(
-      ops_.RmsNorm(x, config_.d_model, layer.attention_norm.as<float>(), eps, normed));
-  TLM_RETURN_IF_ERROR(ops_.MatMul(normed, *layer.qkv, qkv));
+  TLM_RETURN_IF_ERROR(Norm(x, layer.attention_norm, normed));
+  TLM_RETURN_IF_ERROR(Linear(normed, layer.qkv, qkv));
   if (config_.qk_norm) {
-    TLM_RETURN_IF_ERROR(ops_.RmsNorm(q, head_dim, layer.q_norm.as<float>(), eps, q));
-    TLM_RETURN_IF_ERROR(ops_.RmsNorm(k, head_dim, layer.k_norm.as<float>(), eps, k));
+    TLM_RETURN_IF_ERROR(HeadNorm(q, layer.q_norm));
+    TLM_RETURN_IF_ERROR(HeadNorm(k, layer.k_norm));
   }
   if (config_.rope_theta.has_value()) {
     const RopePairing pairing = PairingOf(config_.rope_layout);
@@ -227,24 +280,29 @@ absl::Status TransformerLM::RunAttention(const Layer& layer, int64_t index, int6
   TLM_RETURN_IF_ERROR(ops_.WriteKv(k, v, layout_, kv_.layer(index)));
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   const Rows attention = scratch_.attention.First(tokens);
-  TLM_RETURN_IF_ERROR(ops_.Attention(q, scale, layout_, kv_.layer(index), attention));
+  TLM_RETURN_IF_ERROR(
+      ops_.Attention(q, scale, config_.WindowOf(index), layout_, kv_.layer(index), attention));
   const Rows projected = scratch_.projected.First(tokens);
-  TLM_RETURN_IF_ERROR(ops_.MatMul(attention, *layer.output, projected));
+  TLM_RETURN_IF_ERROR(Linear(attention, layer.attention, projected));
   return ops_.Add(x, projected);
 }
 
-// x += down(swiglu(gate_up(norm(x))))
-absl::Status TransformerLM::RunFfn(const Layer& layer, int64_t tokens) {
-  const float eps = static_cast<float>(config_.norm_eps);
+// x += down(swiglu(gate_up(norm(x)))), or down(activation(up(norm(x)))) without a gate
+absl::Status TransformerLM::RunFfn(const PackedLayer& layer, int64_t tokens) {
   const Rows x = scratch_.x.First(tokens);
   const Rows normed = scratch_.normed.First(tokens);
-  const Rows gate_up = scratch_.gate_up.First(tokens);
-  const Rows gated = scratch_.gated.First(tokens);
+  const Rows hidden = scratch_.hidden.First(tokens);
   const Rows projected = scratch_.projected.First(tokens);
-  TLM_RETURN_IF_ERROR(ops_.RmsNorm(x, config_.d_model, layer.ffn_norm.as<float>(), eps, normed));
-  TLM_RETURN_IF_ERROR(ops_.MatMul(normed, *layer.gate_up, gate_up));
-  TLM_RETURN_IF_ERROR(ops_.SwiGlu(gate_up, gated));
-  TLM_RETURN_IF_ERROR(ops_.MatMul(gated, *layer.down, projected));
+  TLM_RETURN_IF_ERROR(Norm(x, layer.ffn_norm, normed));
+  if (config_.gated_ffn()) {
+    const Rows gate_up = scratch_.gate_up.First(tokens);
+    TLM_RETURN_IF_ERROR(Linear(normed, layer.up, gate_up));
+    TLM_RETURN_IF_ERROR(ops_.SwiGlu(gate_up, hidden));
+  } else {
+    TLM_RETURN_IF_ERROR(Linear(normed, layer.up, hidden));
+    TLM_RETURN_IF_ERROR(ops_.Activate(ActivationOf(config_.ffn_kind), hidden));
+  }
+  TLM_RETURN_IF_ERROR(Linear(hidden, layer.down, projected));
   return ops_.Add(x, projected);
 }
 
@@ -256,11 +314,10 @@ absl::StatusOr<std::span<const float>> TransformerLM::RunHead(int64_t rows, int6
   }
   const Rows gathered = scratch_.gathered.First(rows);
   const Rows logits = scratch_.logits_rows.First(rows);
-  const Matrix& head = lm_head_ != nullptr ? *lm_head_ : *token_embedding_;
+  const Matrix& head = weights_.lm_head != nullptr ? *weights_.lm_head : *weights_.token_embedding;
   TLM_RETURN_IF_ERROR(ops_.GatherRows(scratch_.x.First(tokens), scratch_.row_indices, gathered));
-  TLM_RETURN_IF_ERROR(ops_.RmsNorm(gathered, config_.d_model, final_norm_.as<float>(),
-                                   static_cast<float>(config_.norm_eps), gathered));
-  TLM_RETURN_IF_ERROR(ops_.MatMul(gathered, head, logits));
+  TLM_RETURN_IF_ERROR(Norm(gathered, weights_.final_norm, gathered));
+  TLM_RETURN_IF_ERROR(ops_.MatMul(gathered, head, nullptr, logits));
   const size_t values = static_cast<size_t>(rows * config_.vocab_size);
   if (host_logits_.empty()) {
     TLM_RETURN_IF_ERROR(ops_.device().Synchronize());

@@ -4,6 +4,7 @@
 #define TLM_MODEL_TRANSFORMER_LM_TRANSFORMER_LM_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "model/ops/ops.h"
 #include "model/transformer_lm/batch.h"
 #include "model/transformer_lm/language_model.h"
+#include "model/transformer_lm/packed_weights.h"
 #include "model/weights/model_weights.h"
 
 namespace tlm {
@@ -41,50 +43,42 @@ class TransformerLM : public LanguageModel {
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return kv_.num_blocks(); }
   absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override;
+  absl::Status CopyKvBlock(int32_t from, int32_t to) override;
 
   const ModelConfig& config() const { return config_; }
   const KvShape& kv_shape() const { return kv_.shape(); }
+  // Bytes of the weights by stored element type; together all of MemoryPurpose::kWeights.
+  std::map<DType, uint64_t> WeightBytes() const { return BytesByType(weights_); }
 
   // The shape of the KV cache that Load makes.
   static KvShape KvShapeFor(const ModelConfig& config, DType dtype);
 
  private:
-  struct Layer {
-    Buffer attention_norm;            // [d_model]
-    std::unique_ptr<Matrix> qkv;      // [q_size + 2 kv_size, d_model]
-    Buffer q_norm;                    // [head_dim], with qk_norm
-    Buffer k_norm;                    // [head_dim], with qk_norm
-    std::unique_ptr<Matrix> output;   // [d_model, q_size]
-    Buffer ffn_norm;                  // [d_model]
-    std::unique_ptr<Matrix> gate_up;  // [2 d_ff, d_model]
-    std::unique_ptr<Matrix> down;     // [d_model, d_ff]
-  };
-
   TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits, KvStorage kv);
 
-  absl::Status LoadWeights(const ModelWeights& weights);
-  absl::Status LoadLayer(const LayerWeights& weights, Layer* layer);
+  absl::Status LoadRopeTable();
   absl::Status AllocateWorkspace();
   absl::Status UploadBatch(const Batch& batch);
-  absl::Status RunAttention(const Layer& layer, int64_t index, int64_t tokens);
-  absl::Status RunFfn(const Layer& layer, int64_t tokens);
+  absl::Status RunEmbedding(int64_t tokens);
+  absl::Status RunAttention(const PackedLayer& layer, int64_t index, int64_t tokens);
+  absl::Status RunFfn(const PackedLayer& layer, int64_t tokens);
   absl::StatusOr<std::span<const float>> RunHead(int64_t rows, int64_t tokens);
+  absl::Status Norm(const Rows& in, const PackedNorm& norm, const Rows& out);
+  absl::Status HeadNorm(const Rows& heads, const Buffer& gain);
+  absl::Status Linear(const Rows& in, const PackedLinear& linear, const Rows& out);
   void CheckBatch(const Batch& batch) const;
 
   const ModelConfig config_;
   Ops& ops_;
   const BatchLimits limits_;
   KvStorage kv_;
-  std::unique_ptr<Matrix> token_embedding_;  // [vocab_size, d_model]; also the head when tied
-  std::unique_ptr<Matrix> lm_head_;          // [vocab_size, d_model]; null when tied
-  std::vector<Layer> layers_;
-  Buffer final_norm_;  // [d_model]
-  Buffer rope_table_;  // [max_context, head_dim / 2] (cos, sin); empty without positions
+  PackedWeights weights_;
+  Buffer rope_table_;  // [max_context, head_dim / 2] (cos, sin); empty without rotary positions
   struct Scratch {
     Buffer activations;  // float32 rows of the layers
     Buffer logits;       // [max_logits_rows, vocab_size]
     Buffer integers;     // token ids, positions, sequence_of, logits rows, block tables
-    Rows x, normed, qkv, attention, projected, gate_up, gated, gathered, logits_rows;
+    Rows x, normed, qkv, attention, projected, gate_up, hidden, gathered, logits_rows;
     int32_t* token_ids = nullptr;
     int32_t* positions = nullptr;
     int32_t* sequence_of = nullptr;

@@ -55,13 +55,15 @@ class SnapshotTest : public ::testing::TestWithParam<Isa> {
 TEST_P(SnapshotTest, RmsNorm) {
   std::vector<float> x = ReadFloats("in_embeddings");
   const std::vector<float> gain = ReadFloats("recovered_layers.1.ln1.weight");
-  ASSERT_THAT(ops_->RmsNorm(AsRows(x), kDim, gain.data(), 1e-5f, AsRows(x)), IsOk());
+  ASSERT_THAT(
+      ops_->RmsNorm(AsRows(x), kDim, gain.data(), 1e-5f, EpsPlacement::kInsideRoot, AsRows(x)),
+      IsOk());
   ExpectNear(x, Read("test_rmsnorm"));
 }
 
 TEST_P(SnapshotTest, RopeOnInterleavedPairs) {
   std::vector<float> x = ReadFloats("in_embeddings");
-  const std::vector<float> table = MakeRopeTable(12, kDim, 10000.0);
+  const std::vector<float> table = RopeTable(kDim, 10000.0).Entries(0, 12);
   std::vector<int32_t> positions(x.size() / kDim);
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 12);
   ASSERT_THAT(
@@ -98,7 +100,7 @@ void SnapshotTest::AttendMasked(const std::vector<float>& q, std::vector<float> 
   std::vector<float> row(q.begin() + query * kDim, q.begin() + (query + 1) * kDim);
   layout.tokens = 1;
   layout.positions = &positions.back();
-  ASSERT_THAT(ops_->Attention(AsRows(row), 1.0f / std::sqrt(static_cast<float>(kDim)), layout,
+  ASSERT_THAT(ops_->Attention(AsRows(row), 1.0f / std::sqrt(static_cast<float>(kDim)), 0, layout,
                               storage->layer(0), {out, 1, kDim, kDim}),
               IsOk());
 }

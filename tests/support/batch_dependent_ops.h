@@ -18,11 +18,12 @@ class BatchDependentOps : public Ops {
   explicit BatchDependentOps(Ops& ops) : ops_(ops) {}
 
   Device& device() override { return ops_.device(); }
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts) override {
-    return ops_.PackMatrix(parts);
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
+                                                     MatrixOrder order) override {
+    return ops_.PackMatrix(parts, order);
   }
-  absl::StatusOr<Buffer> PackVector(const TensorView& vector) override {
-    return ops_.PackVector(vector);
+  absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override {
+    return ops_.PackVector(parts);
   }
   absl::Status Embed(const Matrix& table, const int32_t* ids, const Rows& out) override {
     return ops_.Embed(table, ids, out);
@@ -31,11 +32,15 @@ class BatchDependentOps : public Ops {
     return ops_.GatherRows(in, rows, out);
   }
   absl::Status RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                       const Rows& out) override {
-    return ops_.RmsNorm(in, group, gain, eps, out);
+                       EpsPlacement placement, const Rows& out) override {
+    return ops_.RmsNorm(in, group, gain, eps, placement, out);
   }
-  absl::Status MatMul(const Rows& x, const Matrix& w, const Rows& out) override {
-    if (x.rows == 1) return ops_.MatMul(x, w, out);
+  absl::Status LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
+                         EpsPlacement placement, const Rows& out) override {
+    return ops_.LayerNorm(in, gain, bias, eps, placement, out);
+  }
+  absl::Status MatMul(const Rows& x, const Matrix& w, const float* bias, const Rows& out) override {
+    if (x.rows == 1) return ops_.MatMul(x, w, bias, out);
     const std::vector<float> low = Half(x, 0, x.cols / 2);
     const std::vector<float> high = Half(x, x.cols / 2, x.cols);
     std::vector<float> sum(static_cast<size_t>(out.rows * out.cols));
@@ -43,8 +48,9 @@ class BatchDependentOps : public Ops {
       return Rows{const_cast<float*>(values.data()), static_cast<int64_t>(values.size()) / cols,
                   cols, cols};
     };
-    if (absl::Status status = ops_.MatMul(rows(low, x.cols), w, out); !status.ok()) return status;
-    if (absl::Status status = ops_.MatMul(rows(high, x.cols), w, rows(sum, out.cols));
+    if (absl::Status status = ops_.MatMul(rows(low, x.cols), w, bias, out); !status.ok())
+      return status;
+    if (absl::Status status = ops_.MatMul(rows(high, x.cols), w, nullptr, rows(sum, out.cols));
         !status.ok()) {
       return status;
     }
@@ -54,6 +60,9 @@ class BatchDependentOps : public Ops {
   absl::Status SwiGlu(const Rows& gate_up, const Rows& out) override {
     return ops_.SwiGlu(gate_up, out);
   }
+  absl::Status Activate(Activation activation, const Rows& x) override {
+    return ops_.Activate(activation, x);
+  }
   absl::Status Rope(const Rows& x, int64_t head_dim, RopePairing pairing, const float* table,
                     const int32_t* positions) override {
     return ops_.Rope(x, head_dim, pairing, table, positions);
@@ -62,9 +71,9 @@ class BatchDependentOps : public Ops {
                        const KvLayer& cache) override {
     return ops_.WriteKv(k, v, layout, cache);
   }
-  absl::Status Attention(const Rows& q, float scale, const TokenLayout& layout,
+  absl::Status Attention(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
                          const KvLayer& cache, const Rows& out) override {
-    return ops_.Attention(q, scale, layout, cache, out);
+    return ops_.Attention(q, scale, window, layout, cache, out);
   }
 
  private:

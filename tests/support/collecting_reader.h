@@ -23,6 +23,7 @@ class CollectingReader : public StreamListener {
     std::vector<StreamStart> starts;
     std::vector<SampledToken> tokens;
     std::vector<LogitsRow> rows;
+    std::vector<ScoredEntry> scored;
     std::vector<StreamEnd> ends;
 
     std::vector<int32_t> token_ids() const {
@@ -93,6 +94,7 @@ class CollectingReader : public StreamListener {
     if (pending.start.has_value()) collected_.starts.push_back(*pending.start);
     std::move(pending.tokens.begin(), pending.tokens.end(), std::back_inserter(collected_.tokens));
     std::move(pending.rows.begin(), pending.rows.end(), std::back_inserter(collected_.rows));
+    std::move(pending.scored.begin(), pending.scored.end(), std::back_inserter(collected_.scored));
     if (pending.end.has_value()) collected_.ends.push_back(*pending.end);
   }
 

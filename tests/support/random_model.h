@@ -13,15 +13,11 @@
 
 namespace tlm {
 
-// A configuration of family "cs336", "llama" or "qwen3" with odd sizes: vocabulary and widths that
-// fill no vector or panel evenly, grouped heads where the family has them.
-ModelConfig SmallConfig(const std::string& family);
-
 // Owns the random weights its views point into. Not copyable.
 class RandomModel {
  public:
-  // Linear weights N(0, 2 / (in + out)), embeddings N(0, 1), gains near 1; rounded to `dtype` (F32,
-  // BF16 or F16).
+  // Linear weights N(0, 2 / (in + out)), embeddings N(0, 1), gains near 1, biases N(0, 1/4);
+  // rounded to `dtype` (F32, BF16 or F16).
   RandomModel(const ModelConfig& config, DType dtype, uint64_t seed);
   RandomModel(const RandomModel&) = delete;
   RandomModel& operator=(const RandomModel&) = delete;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "model/base/float16.h"
 
@@ -24,138 +23,263 @@ double At(const TensorView& tensor, int64_t index) {
   }
 }
 
-// y = W x
-Vector Multiply(const TensorView& w, const Vector& x) {
-  Vector y(static_cast<size_t>(w.shape[0]));
-  for (int64_t row = 0; row < w.shape[0]; ++row) {
-    double sum = 0.0;
-    for (int64_t k = 0; k < w.shape[1]; ++k) sum += At(w, row * w.shape[1] + k) * x[k];
-    y[row] = sum;
-  }
-  return y;
-}
-
-Vector Norm(const Vector& x, const TensorView& gain, double eps) {
-  double squares = 0.0;
-  for (const double value : x) squares += value * value;
-  const double root = std::sqrt(squares / static_cast<double>(x.size()) + eps);
-  Vector y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] / root * At(gain, static_cast<int64_t>(i));
-  return y;
+Vector Row(const TensorView& table, int64_t row) {
+  Vector values;
+  for (int64_t j = 0; j < table.shape[1]; ++j)
+    values.push_back(At(table, row * table.shape[1] + j));
+  return values;
 }
 
 void Add(const Vector& y, Vector* x) {
   for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
 }
 
-Vector Head(const Vector& heads, int64_t head, int64_t head_dim) {
-  return Vector(heads.begin() + head * head_dim, heads.begin() + (head + 1) * head_dim);
+Vector Slice(const Vector& x, int64_t begin, int64_t size) {
+  return Vector(x.begin() + begin, x.begin() + begin + size);
 }
 
-Vector Rotate(const Vector& head, int64_t position, double theta, RopeLayout layout) {
+// The layers' formulas, one position at a time.
+class Reference {
+ public:
+  Reference(const ModelConfig& config, const ModelWeights& weights)
+      : config_(config), weights_(weights) {}
+
+  std::vector<double> Logits(std::span<const int32_t> ids) const;
+
+ private:
+  // Rows of q, k and v of one position, split into heads.
+  struct Heads {
+    std::vector<Vector> q, k, v;
+  };
+
+  Vector Linear(const TensorView& w, const TensorView& bias, const Vector& x) const;
+  Vector Scaled(Vector x, double mean_square, const TensorView& gain) const;
+  Vector RmsNorm(const Vector& x, const TensorView& gain) const;
+  Vector Norm(const Vector& x, const TensorView& gain, const TensorView& bias) const;
+  double Frequency(int64_t pair) const;
+  double Yarn(int64_t pair, double frequency) const;
+  Vector Rotated(const Vector& head, int64_t position) const;
+  std::vector<Vector> Split(const Vector& rows, const TensorView& gain, int64_t position) const;
+  Heads Project(const LayerWeights& layer, const Vector& x, int64_t position) const;
+  void AddAttention(const LayerWeights& layer, int64_t window, std::vector<Vector>* x) const;
+  double Activation(double a) const;
+  void AddFfn(const LayerWeights& layer, Vector* x) const;
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+};
+
+// W x + b; of GPT-2's matrices, which are those of layers, W is the transpose.
+Vector Reference::Linear(const TensorView& w, const TensorView& bias, const Vector& x) const {
+  const bool transposed = config_.naming == TensorNaming::kGpt2 && w.data != weights_.lm_head.data;
+  const int64_t inputs = static_cast<int64_t>(x.size());
+  const int64_t outputs = w.elements() / inputs;
+  Vector y;
+  for (int64_t n = 0; n < outputs; ++n) {
+    double sum = bias.data != nullptr ? At(bias, n) : 0.0;
+    for (int64_t k = 0; k < inputs; ++k) {
+      sum += At(w, transposed ? k * outputs + n : n * inputs + k) * x[k];
+    }
+    y.push_back(sum);
+  }
+  return y;
+}
+
+Vector Reference::Scaled(Vector x, double mean_square, const TensorView& gain) const {
+  const double eps = config_.norm_eps;
+  const double divisor = config_.norm_eps_placement == NormEps::kInsideRoot
+                             ? std::sqrt(mean_square + eps)
+                             : std::sqrt(mean_square) + eps;
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= At(gain, static_cast<int64_t>(i)) / divisor;
+  return x;
+}
+
+Vector Reference::RmsNorm(const Vector& x, const TensorView& gain) const {
+  double mean_square = 0.0;
+  for (const double value : x) mean_square += value * value / static_cast<double>(x.size());
+  return Scaled(x, mean_square, gain);
+}
+
+Vector Reference::Norm(const Vector& x, const TensorView& gain, const TensorView& bias) const {
+  if (config_.norm_kind == NormKind::kRms) return RmsNorm(x, gain);
+  double mean = 0.0;
+  for (const double value : x) mean += value / static_cast<double>(x.size());
+  Vector y = x;
+  for (double& value : y) value -= mean;
+  y = RmsNorm(y, gain);
+  for (size_t i = 0; i < y.size(); ++i) y[i] += At(bias, static_cast<int64_t>(i));
+  return y;
+}
+
+// How much of the stretched frequency pair i takes.
+double Reference::Yarn(int64_t pair, double frequency) const {
+  const RopeScaling& scaling = *config_.rope_scaling;
+  const double dim = static_cast<double>(config_.head_dim);
+  const auto correction = [&](double rotations) {
+    return dim *
+           std::log(static_cast<double>(scaling.original_context_length) /
+                    (rotations * 2.0 * M_PI)) /
+           (2.0 * std::log(*config_.rope_theta));
+  };
+  double low = correction(scaling.beta_fast), high = correction(scaling.beta_slow);
+  if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1.0);
+  if (low == high) high += 0.001;
+  const double ramp =
+      std::min(1.0, std::max(0.0, (static_cast<double>(pair) - low) / (high - low)));
+  return frequency / scaling.factor * ramp + frequency * (1.0 - ramp);
+}
+
+double Reference::Frequency(int64_t pair) const {
+  const double frequency =
+      1.0 / std::pow(*config_.rope_theta,
+                     2.0 * static_cast<double>(pair) / static_cast<double>(config_.head_dim));
+  if (!config_.rope_scaling.has_value()) return frequency;
+  const RopeScaling& scaling = *config_.rope_scaling;
+  if (scaling.kind == RopeScaling::Kind::kYarn) return Yarn(pair, frequency);
+  if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
+  // How many turns the pair makes within the original context: below low_freq_factor it is
+  // stretched, above high_freq_factor left alone, between the two a blend.
+  const double turns =
+      static_cast<double>(scaling.original_context_length) * frequency / (2.0 * M_PI);
+  const double keep =
+      (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  const double share = std::min(1.0, std::max(0.0, keep));
+  return share * frequency + (1.0 - share) * frequency / scaling.factor;
+}
+
+Vector Reference::Rotated(const Vector& head, int64_t position) const {
   const size_t half = head.size() / 2;
+  const double stretch =
+      config_.rope_scaling.has_value() ? config_.rope_scaling->attention_factor : 1.0;
   Vector rotated(head.size());
   for (size_t i = 0; i < half; ++i) {
-    const double angle =
-        static_cast<double>(position) *
-        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head.size()));
-    const size_t a = layout == RopeLayout::kInterleaved ? 2 * i : i;
-    const size_t b = layout == RopeLayout::kInterleaved ? 2 * i + 1 : i + half;
-    rotated[a] = head[a] * std::cos(angle) - head[b] * std::sin(angle);
-    rotated[b] = head[a] * std::sin(angle) + head[b] * std::cos(angle);
+    const double angle = static_cast<double>(position) * Frequency(static_cast<int64_t>(i));
+    const double cosine = stretch * std::cos(angle), sine = stretch * std::sin(angle);
+    const bool interleaved = config_.rope_layout == RopeLayout::kInterleaved;
+    const size_t a = interleaved ? 2 * i : i;
+    const size_t b = interleaved ? 2 * i + 1 : i + half;
+    rotated[a] = head[a] * cosine - head[b] * sine;
+    rotated[b] = head[a] * sine + head[b] * cosine;
   }
   return rotated;
 }
 
-// All heads of one position: split, normalised and rotated as the configuration says.
-std::vector<Vector> PrepareHeads(const ModelConfig& config, const Vector& projected,
-                                 const TensorView& gain, int64_t position) {
+// Heads of queries or keys, normalised and rotated as the configuration says.
+std::vector<Vector> Reference::Split(const Vector& rows, const TensorView& gain,
+                                     int64_t position) const {
   std::vector<Vector> heads;
-  const int64_t count = static_cast<int64_t>(projected.size()) / config.head_dim;
-  for (int64_t h = 0; h < count; ++h) {
-    Vector head = Head(projected, h, config.head_dim);
-    if (config.qk_norm) head = Norm(head, gain, config.norm_eps);
-    if (config.rope_theta.has_value()) {
-      head = Rotate(head, position, *config.rope_theta, config.rope_layout);
-    }
+  for (size_t begin = 0; begin < rows.size(); begin += static_cast<size_t>(config_.head_dim)) {
+    Vector head = Slice(rows, static_cast<int64_t>(begin), config_.head_dim);
+    if (config_.qk_norm) head = RmsNorm(head, gain);
+    if (config_.rope_theta.has_value()) head = Rotated(head, position);
     heads.push_back(std::move(head));
   }
   return heads;
 }
 
-// softmax(q K^T / sqrt(d)) V over the given positions.
-Vector Attend(const Vector& q, const std::vector<Vector>& keys, const std::vector<Vector>& values) {
-  Vector scores;
-  for (const Vector& key : keys) {
-    double dot = 0.0;
-    for (size_t d = 0; d < q.size(); ++d) dot += q[d] * key[d];
-    scores.push_back(dot / std::sqrt(static_cast<double>(q.size())));
+Reference::Heads Reference::Project(const LayerWeights& layer, const Vector& x,
+                                    int64_t position) const {
+  Vector q, k, v;
+  if (layer.qkv.data != nullptr) {
+    const Vector all = Linear(layer.qkv, layer.qkv_bias, x);
+    q = Slice(all, 0, config_.q_size());
+    k = Slice(all, config_.q_size(), config_.kv_size());
+    v = Slice(all, config_.q_size() + config_.kv_size(), config_.kv_size());
+  } else {
+    q = Linear(layer.q, layer.q_bias, x);
+    k = Linear(layer.k, layer.k_bias, x);
+    v = Linear(layer.v, layer.v_bias, x);
   }
-  const double max = *std::max_element(scores.begin(), scores.end());
-  double sum = 0.0;
-  Vector out(q.size(), 0.0);
-  for (size_t j = 0; j < scores.size(); ++j) {
-    const double weight = std::exp(scores[j] - max);
-    sum += weight;
-    for (size_t d = 0; d < q.size(); ++d) out[d] += weight * values[j][d];
+  Heads heads{Split(q, layer.q_norm, position), Split(k, layer.k_norm, position), {}};
+  for (int64_t h = 0; h < config_.num_kv_heads; ++h) {
+    heads.v.push_back(Slice(v, h * config_.head_dim, config_.head_dim));
   }
-  for (double& value : out) value /= sum;
-  return out;
+  return heads;
 }
 
-void AttentionBlock(const ModelConfig& config, const LayerWeights& layer, std::vector<Vector>* x) {
-  // keys[kv_head][position]
-  std::vector<std::vector<Vector>> keys(config.num_kv_heads), values(config.num_kv_heads);
-  const int64_t group = config.num_heads / config.num_kv_heads;
+// x[t] += Wo concat over heads of softmax(q K^T / sqrt(head_dim)) V + bo
+void Reference::AddAttention(const LayerWeights& layer, int64_t window,
+                             std::vector<Vector>* x) const {
+  std::vector<Heads> all;
   for (size_t t = 0; t < x->size(); ++t) {
-    const int64_t position = static_cast<int64_t>(t);
-    const Vector normed = Norm((*x)[t], layer.attn_norm, config.norm_eps);
-    const auto q = PrepareHeads(config, Multiply(layer.q, normed), layer.q_norm, position);
-    const auto k = PrepareHeads(config, Multiply(layer.k, normed), layer.k_norm, position);
-    const Vector v = Multiply(layer.v, normed);
-    for (int64_t h = 0; h < config.num_kv_heads; ++h) {
-      keys[h].push_back(k[h]);
-      values[h].push_back(Head(v, h, config.head_dim));
-    }
+    const Vector normed = Norm((*x)[t], layer.attn_norm, layer.attn_norm_bias);
+    all.push_back(Project(layer, normed, static_cast<int64_t>(t)));
+  }
+  for (size_t t = 0; t < x->size(); ++t) {
     Vector joined;
-    for (int64_t h = 0; h < config.num_heads; ++h) {
-      const Vector out = Attend(q[h], keys[h / group], values[h / group]);
-      joined.insert(joined.end(), out.begin(), out.end());
+    for (int64_t h = 0; h < config_.num_heads; ++h) {
+      const int64_t kv_head = h * config_.num_kv_heads / config_.num_heads;
+      double total = 0.0;
+      Vector sum(static_cast<size_t>(config_.head_dim), 0.0);
+      for (size_t s = 0; s <= t; ++s) {
+        if (window > 0 && static_cast<int64_t>(t - s) >= window) continue;
+        double dot = 0.0;
+        for (int64_t d = 0; d < config_.head_dim; ++d) dot += all[t].q[h][d] * all[s].k[kv_head][d];
+        // In double the weights of such small models need no maximum taken off.
+        const double weight = std::exp(dot / std::sqrt(static_cast<double>(config_.head_dim)));
+        total += weight;
+        for (int64_t d = 0; d < config_.head_dim; ++d) sum[d] += weight * all[s].v[kv_head][d];
+      }
+      for (const double value : sum) joined.push_back(value / total);
     }
-    Add(Multiply(layer.o, joined), &(*x)[t]);
+    Add(Linear(layer.o, layer.o_bias, joined), &(*x)[t]);
   }
 }
 
-void FfnBlock(const ModelConfig& config, const LayerWeights& layer, Vector* x) {
-  const Vector normed = Norm(*x, layer.ffn_norm, config.norm_eps);
-  Vector hidden = Multiply(layer.gate, normed);
-  const Vector up = Multiply(layer.up, normed);
-  for (size_t j = 0; j < hidden.size(); ++j) hidden[j] *= up[j] / (1.0 + std::exp(-hidden[j]));
-  Add(Multiply(layer.down, hidden), x);
+double Reference::Activation(double a) const {
+  switch (config_.ffn_kind) {
+    case FfnKind::kSwiGlu:
+    case FfnKind::kSilu:
+      return a / (1.0 + std::exp(-a));
+    case FfnKind::kRelu:
+      return std::max(a, 0.0);
+    case FfnKind::kGeluTanh:
+      return 0.5 * a * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (a + 0.044715 * std::pow(a, 3.0))));
+    case FfnKind::kGelu:
+      return 0.5 * a * (1.0 + std::erf(a / std::sqrt(2.0)));
+  }
+  return 0.0;
+}
+
+void Reference::AddFfn(const LayerWeights& layer, Vector* x) const {
+  const Vector normed = Norm(*x, layer.ffn_norm, layer.ffn_norm_bias);
+  Vector hidden = Linear(layer.up, layer.up_bias, normed);
+  if (config_.ffn_kind == FfnKind::kSwiGlu) {
+    const Vector gate = Linear(layer.gate, layer.gate_bias, normed);
+    for (size_t j = 0; j < hidden.size(); ++j) hidden[j] *= Activation(gate[j]);
+  } else {
+    for (double& value : hidden) value = Activation(value);
+  }
+  Add(Linear(layer.down, layer.down_bias, hidden), x);
+}
+
+std::vector<double> Reference::Logits(std::span<const int32_t> ids) const {
+  std::vector<Vector> x;
+  for (const int32_t id : ids) {
+    x.push_back(Row(weights_.token_embedding, id));
+    if (!config_.learned_positions) continue;
+    Add(Row(weights_.position_embedding, static_cast<int64_t>(x.size()) - 1), &x.back());
+  }
+  for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+    AddAttention(weights_.layers[layer], config_.WindowOf(static_cast<int64_t>(layer)), &x);
+    for (Vector& row : x) AddFfn(weights_.layers[layer], &row);
+  }
+  std::vector<double> logits;
+  for (const Vector& row : x) {
+    const Vector normed = Norm(row, weights_.final_norm, weights_.final_norm_bias);
+    const Vector out = Linear(weights_.lm_head, {}, normed);
+    logits.insert(logits.end(), out.begin(), out.end());
+  }
+  return logits;
 }
 
 }  // namespace
 
 std::vector<double> ReferenceLogits(const ModelConfig& config, const ModelWeights& weights,
                                     std::span<const int32_t> ids) {
-  std::vector<Vector> x;
-  for (const int32_t id : ids) {
-    Vector row(static_cast<size_t>(config.d_model));
-    for (int64_t j = 0; j < config.d_model; ++j) {
-      row[j] = At(weights.token_embedding, id * config.d_model + j);
-    }
-    x.push_back(std::move(row));
-  }
-  for (const LayerWeights& layer : weights.layers) {
-    AttentionBlock(config, layer, &x);
-    for (Vector& row : x) FfnBlock(config, layer, &row);
-  }
-  std::vector<double> logits;
-  for (const Vector& row : x) {
-    const Vector out = Multiply(weights.lm_head, Norm(row, weights.final_norm, config.norm_eps));
-    logits.insert(logits.end(), out.begin(), out.end());
-  }
-  return logits;
+  return Reference(config, weights).Logits(ids);
 }
 
 }  // namespace tlm

@@ -1,6 +1,8 @@
 #include "tests/support/scripted_model.h"
 
+#include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -71,8 +73,6 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
   TLM_CHECK(batch.max_blocks * kBlockTokens < limits_.max_context + kBlockTokens);
   TLM_CHECK(static_cast<int64_t>(batch.block_tables.size()) == batch.sequences * batch.max_blocks);
   TLM_CHECK(static_cast<int64_t>(batch.logits_rows.size()) <= limits_.max_logits_rows);
-  std::set<std::pair<int32_t, int32_t>> users;  // block, sequence
-  std::set<int32_t> blocks;
   for (int64_t i = 0; i < tokens; ++i) {
     const int32_t sequence = batch.sequence_of[i];
     TLM_CHECK(batch.token_ids[i] >= 0 && batch.token_ids[i] < kVocabSize);
@@ -82,14 +82,41 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
     if (i > 0 && sequence == batch.sequence_of[i - 1]) {
       TLM_CHECK(batch.positions[i] == batch.positions[i - 1] + 1);
     }
-    const int64_t used = batch.positions[i] / kBlockTokens;
-    const int32_t block = batch.block_tables[sequence * batch.max_blocks + used];
-    TLM_CHECK(block >= 0 && block < num_kv_blocks_);
-    blocks.insert(block);
-    users.emplace(block, sequence);
   }
-  TLM_CHECK(users.size() == blocks.size());
+  CheckBlocks(batch);
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < tokens);
+}
+
+void ScriptedModel::CheckBlocks(const Batch& batch) const {
+  std::map<int32_t, int32_t> writers;              // block to sequence
+  std::set<std::pair<int32_t, int32_t>> readings;  // block, sequence
+  for (int64_t i = 0; i < batch.tokens(); ++i) {
+    const int32_t sequence = batch.sequence_of[i];
+    const int64_t written = batch.positions[i] / kBlockTokens;
+    for (int64_t index = 0; index <= written; ++index) {
+      const int32_t block = batch.block_tables[sequence * batch.max_blocks + index];
+      TLM_CHECK(block >= 0 && block < num_kv_blocks_);
+      readings.emplace(block, sequence);
+      if (index == written) TLM_CHECK(writers.emplace(block, sequence).first->second == sequence);
+    }
+  }
+  for (const auto& [block, reader] : readings) {
+    const auto writer = writers.find(block);
+    TLM_CHECK(writer == writers.end() || writer->second == reader);
+  }
+}
+
+absl::Status ScriptedModel::CopyKvBlock(int32_t from, int32_t to) {
+  TLM_CHECK(from >= 0 && from < num_kv_blocks_ && to >= 0 && to < num_kv_blocks_ && from != to);
+  ++copies_;
+  const auto source = cells_.begin() + from * kBlockTokens;
+  const auto target = cells_.begin() + to * kBlockTokens;
+  if (copy_failure_.ok()) {
+    std::copy(source, source + kBlockTokens, target);
+  } else {
+    std::fill(target, target + kBlockTokens, Mix(0));
+  }
+  return std::exchange(copy_failure_, absl::OkStatus());
 }
 
 uint64_t& ScriptedModel::Cell(const Batch& batch, int64_t sequence, int64_t position) {

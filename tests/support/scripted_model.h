@@ -17,8 +17,8 @@ namespace tlm {
 
 // Its logits are a pure function of all tokens up to the row's position, read back through a cache
 // that is addressed by block table and slot as a real one: a wrong table, position, chunk border or
-// a block given to two sequences changes them. CHECKs the batch as TransformerLM does, and that no
-// two of its sequences share a block.
+// a block written by two sequences changes them. CHECKs the batch as TransformerLM does, and that
+// no sequence uses a block that another one of the batch writes.
 class ScriptedModel : public LanguageModel {
  public:
   static constexpr int64_t kVocabSize = 61;
@@ -32,17 +32,23 @@ class ScriptedModel : public LanguageModel {
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return num_kv_blocks_; }
   absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override;
+  absl::Status CopyKvBlock(int32_t from, int32_t to) override;
 
+  // Blocks copied so far. Between two calls of the engine.
+  int64_t copies() const { return copies_; }
   // Called at the beginning of every Forward, on its thread. Set before it is used.
   void set_on_forward(std::function<void(const Batch&)> hook) { on_forward_ = std::move(hook); }
   // The next Forward spoils the blocks of its batch and returns this. Between two calls of Forward,
   // or from the hook.
   void FailOnce(absl::Status status) { failure_ = std::move(status); }
+  // The next copy spoils its block and returns this. As FailOnce.
+  void FailNextCopy(absl::Status status) { copy_failure_ = std::move(status); }
   // Rows whose sequence's token at that position is `token` are NaN. Set before it is used.
   void set_nan_token(int32_t token) { nan_token_ = token; }
 
  private:
   void CheckBatch(const Batch& batch) const;
+  void CheckBlocks(const Batch& batch) const;
   // The cell of `position` in the cache, through the table of row `sequence`.
   uint64_t& Cell(const Batch& batch, int64_t sequence, int64_t position);
   void Write(const Batch& batch);
@@ -55,6 +61,8 @@ class ScriptedModel : public LanguageModel {
   std::vector<float> logits_;
   std::function<void(const Batch&)> on_forward_;
   absl::Status failure_;
+  absl::Status copy_failure_;
+  int64_t copies_ = 0;
   std::optional<int32_t> nan_token_;
 };
 

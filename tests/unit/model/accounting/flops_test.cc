@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <string>
+
+#include "model/accounting/parameters.h"
+#include "model/config/config_reader.h"
+#include "model/config/presets.h"
 
 namespace tlm {
 namespace {
@@ -50,6 +56,77 @@ TEST(CountFlopsTest, HoldsAtTheLargestNumberInsteadOfWrapping) {
       CountFlops(config, {.batch = 1u << 31, .prompt_tokens = 1u << 31, .new_tokens = 0});
   EXPECT_EQ(count.lm_head, std::numeric_limits<uint64_t>::max());
   EXPECT_EQ(count.total, std::numeric_limits<uint64_t>::max());
+}
+
+TEST(CountFlopsTest, UngatedNetworkHasTwoProducts) {
+  ModelConfig config = Small();
+  config.ffn_kind = FfnKind::kRelu;
+  const FlopsCount count = CountFlops(config, {.prompt_tokens = 10});
+  EXPECT_EQ(count.ffn_gate, 0u);
+  EXPECT_EQ(count.ffn_up, 2u * 3 * 16 * 40 * 10);
+  EXPECT_EQ(count.ffn_down, count.ffn_up);
+  EXPECT_EQ(count.total, 10 * count.per_token_linear + 100 * count.attention_per_token_per_context);
+}
+
+TEST(CountFlopsTest, SlidingWindowChangesNothing) {
+  ModelConfig config = Small();
+  config.sliding_window = 4;
+  EXPECT_EQ(CountFlops(config, {.prompt_tokens = 10}).total,
+            CountFlops(Small(), {.prompt_tokens = 10}).total);
+}
+
+ModelConfig Preset(const std::string& name) {
+  const absl::StatusOr<ModelConfig> config = ParseModelConfig(PresetConfig(name).value_or(""));
+  EXPECT_TRUE(config.ok()) << name << ": " << config.status();
+  return config.value_or(ModelConfig());
+}
+
+// In percent, to one decimal.
+double Share(uint64_t part, uint64_t total) {
+  return std::round(1000.0 * static_cast<double>(part) / static_cast<double>(total)) / 10;
+}
+
+// What the CS336 course asks about GPT-2 XL.
+TEST(CountFlopsTest, Gpt2XlOverItsContext) {
+  const ModelConfig config = Preset("gpt2-xl");
+  EXPECT_EQ(CountParameters(config).total * sizeof(float), 6230444800u);
+  const FlopsCount count = CountFlops(config, {.prompt_tokens = 1024});
+  EXPECT_EQ(count.total, 3506703564800u);
+  EXPECT_EQ(count.lm_head, 164682137600u);
+  EXPECT_EQ((count.total - count.lm_head) / 48, 69625446400u);
+  EXPECT_EQ(Share(count.ffn_up + count.ffn_down, count.total), 57.4);
+  EXPECT_EQ(Share(count.qkv + count.output_projection, count.total), 28.7);
+  EXPECT_EQ(Share(count.scores + count.weighted_sum, count.total), 9.2);
+  EXPECT_EQ(Share(count.lm_head, count.total), 4.7);
+}
+
+TEST(CountFlopsTest, Gpt2XlOverALongerContext) {
+  const ModelConfig config = Preset("gpt2-xl");
+  const FlopsCount count = CountFlops(config, {.prompt_tokens = 16384});
+  EXPECT_EQ(count.total, 133416668364800u);
+  EXPECT_NEAR(static_cast<double>(count.total) / 3506703564800, 38, 0.1);
+  EXPECT_NEAR(Share(count.scores + count.weighted_sum, count.total), 62, 0.5);
+  EXPECT_NEAR(Share(count.ffn_up + count.ffn_down, count.total), 24, 0.5);
+  EXPECT_NEAR(Share(count.lm_head, count.total), 2, 0.5);
+}
+
+struct Gpt2Size {
+  const char* preset;
+  uint64_t layers, d_model;
+};
+
+// 24 d^2 + 4 d T a layer and token, 2 d V a token: four times d the inner width, as many key as
+// query heads.
+TEST(CountFlopsTest, Gpt2SizesByTheFormula) {
+  for (const Gpt2Size& size : {Gpt2Size{"gpt2", 12, 768}, Gpt2Size{"gpt2-medium", 24, 1024},
+                               Gpt2Size{"gpt2-large", 36, 1280}, Gpt2Size{"gpt2-xl", 48, 1600}}) {
+    const uint64_t d = size.d_model;
+    for (const uint64_t tokens : {1u, 1024u, 16384u}) {
+      EXPECT_EQ(CountFlops(Preset(size.preset), {.batch = 3, .prompt_tokens = tokens}).total,
+                3 * tokens * (size.layers * (24 * d * d + 4 * d * tokens) + 2 * d * 50257))
+          << size.preset << " " << tokens;
+    }
+  }
 }
 
 }  // namespace

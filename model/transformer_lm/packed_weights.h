@@ -1,0 +1,59 @@
+// The parameters of a model as the operations read them, in a device's memory.
+#ifndef TLM_MODEL_TRANSFORMER_LM_PACKED_WEIGHTS_H_
+#define TLM_MODEL_TRANSFORMER_LM_PACKED_WEIGHTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/config/model_config.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+#include "model/weights/model_weights.h"
+
+namespace tlm {
+
+struct PackedNorm {
+  Buffer gain;  // [d_model]
+  Buffer bias;  // [d_model]; empty with NormKind::kRms
+};
+
+struct PackedLinear {
+  std::unique_ptr<Matrix> matrix;
+  Buffer bias;  // [matrix->n()]; empty without
+};
+
+struct PackedLayer {
+  PackedNorm attention_norm;
+  PackedLinear qkv;        // [q_size + 2 kv_size, d_model]
+  Buffer q_norm;           // [head_dim], with qk_norm
+  Buffer k_norm;           // [head_dim], with qk_norm
+  PackedLinear attention;  // [d_model, q_size], the output projection
+  PackedNorm ffn_norm;
+  PackedLinear up;    // [2 d_ff, d_model], the gate first; [d_ff, d_model] without a gate
+  PackedLinear down;  // [d_model, d_ff]
+};
+
+// Belongs to the device of the Ops that packed it.
+struct PackedWeights {
+  std::unique_ptr<Matrix> token_embedding;     // [vocab_size, d_model]; the head too when tied
+  std::unique_ptr<Matrix> position_embedding;  // [context_length, d_model]; null unless learned
+  std::vector<PackedLayer> layers;
+  PackedNorm final_norm;
+  std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
+};
+
+// `config` has passed Validate() and `weights` are what it asks for. RESOURCE_EXHAUSTED when the
+// device has not that much memory.
+absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
+                                          Ops& ops);
+
+// Bytes taken on the device by stored element type, none of them 0: matrices as they are stored,
+// vectors as float32.
+std::map<DType, uint64_t> BytesByType(const PackedWeights& weights);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_TRANSFORMER_LM_PACKED_WEIGHTS_H_

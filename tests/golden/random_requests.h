@@ -1,0 +1,121 @@
+// Requests of every kind, and everything a caller can see of their results.
+#ifndef TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
+#define TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/batching/request.h"
+#include "tests/support/collecting_reader.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+
+inline constexpr int kMaxOutputs = 3;
+
+inline std::vector<int32_t> RandomIds(std::mt19937_64& random, size_t count, int64_t vocab) {
+  std::vector<int32_t> ids(count);
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % vocab);
+  return ids;
+}
+
+inline std::vector<int32_t> RandomPrompt(std::mt19937_64& random, int64_t vocab) {
+  // Short ones and ones that end around a tile's edge; some begin alike.
+  static constexpr size_t kLengths[] = {1, 2, 5, 17, 31, 63, 64, 65, 100, 127, 128, 129, 150};
+  const size_t length = kLengths[random() % std::size(kLengths)];
+  std::mt19937_64 content(random() % 4);
+  std::vector<int32_t> prompt = RandomIds(content, length, vocab);
+  if (random() % 2 == 0) prompt.back() = static_cast<int32_t>(random() % vocab);
+  return prompt;
+}
+
+inline ForwardWork RandomForward(std::mt19937_64& random, size_t prompt_tokens) {
+  ForwardWork work;
+  for (size_t i = 0; i < prompt_tokens; ++i) {
+    if (random() % 3 == 0 || i + 1 == prompt_tokens) {
+      work.positions.push_back(static_cast<int64_t>(i));
+    }
+  }
+  return work;
+}
+
+inline ScoreWork RandomScore(std::mt19937_64& random, int64_t vocab) {
+  ScoreWork work{.continuations = {}, .top = static_cast<uint32_t>(random() % 3)};
+  const size_t count = 1 + random() % 4;
+  for (size_t i = 0; i < count; ++i) {
+    work.continuations.push_back(RandomIds(random, 1 + random() % 70, vocab));
+  }
+  return work;
+}
+
+inline GenerateWork RandomGenerate(std::mt19937_64& random) {
+  GenerateWork work;
+  work.sampling.temperature = random() % 3 == 0 ? 0.0f : 0.9f;
+  work.sampling.top_k = random() % 2 == 0 ? 0 : 20;
+  work.sampling.top_p = random() % 2 == 0 ? 1.0f : 0.9f;
+  work.sampling.repetition_penalty = random() % 3 == 0 ? 1.3f : 1.0f;
+  work.sampling.frequency_penalty = random() % 3 == 0 ? 0.4f : 0.0f;
+  work.sampling.seed = random() % 5;
+  work.stop.max_new_tokens = 1 + static_cast<int64_t>(random() % 40);
+  work.score = {.logprob = true, .top = 3};
+  work.score_prompt = random() % 4 == 0;
+  return work;
+}
+
+// `outputs` says how many mailboxes it wants; they are not attached.
+inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number, int* outputs) {
+  Request request;
+  request.id = std::to_string(number);
+  request.prompt = RandomPrompt(random, vocab);
+  request.priority = static_cast<int32_t>(random() % 3);
+  *outputs = 1;
+  switch (random() % 6) {
+    case 0:
+      request.forward = RandomForward(random, request.prompt.size());
+      break;
+    case 1:
+      request.score = RandomScore(random, vocab);
+      break;
+    default:
+      request.generate = RandomGenerate(random);
+      if (random() % 3 == 0) *outputs = 2 + static_cast<int>(random() % (kMaxOutputs - 1));
+  }
+  return request;
+}
+
+// What one mailbox received, as bytes.
+inline std::string Outcome(const CollectingReader::Collected& collected) {
+  std::string bytes;
+  const auto add = [&bytes](const auto& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  const auto add_token = [&add](const SampledToken& token) {
+    add(token.id);
+    if (token.score.has_value()) add(token.score->logprob);
+    for (const ScoredToken& top : token.top) {
+      add(top.id);
+      add(top.logprob);
+    }
+  };
+  for (const SampledToken& token : collected.tokens) add_token(token);
+  for (const ScoredEntry& entry : collected.scored) {
+    add(entry.index);
+    add_token(entry.token);
+  }
+  for (const LogitsRow& row : collected.rows) {
+    add(row.position);
+    bytes.append(reinterpret_cast<const char*>(row.logits.data()), row.logits.size() * 4);
+  }
+  EXPECT_EQ(collected.ends.size(), 1u);
+  if (!collected.ends.empty()) {
+    EXPECT_THAT(collected.ends[0].status, IsOk());
+    add(collected.ends[0].reason);
+  }
+  return bytes;
+}
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_

@@ -1,0 +1,22 @@
+// Configurations of small models, at least one for everything the architecture can be told.
+#ifndef TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
+#define TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
+
+#include <string_view>
+#include <vector>
+
+#include "model/config/model_config.h"
+
+namespace tlm {
+
+// Sizes are odd: vocabulary and widths fill no vector or panel evenly, windows no block. A name
+// begins with the model_type ("llama_yarn"); those of the generic transformer_lm begin with
+// "lm_". CHECKs that the name is known.
+ModelConfig SmallConfig(std::string_view name);
+
+// All names, the plain families first.
+std::vector<const char*> SmallConfigNames();
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
