@@ -1,0 +1,153 @@
+#include "model/describe/architecture.h"
+
+#include "model/accounting/parameters.h"
+
+namespace tlm {
+namespace {
+
+uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
+
+const char* ScalingName(RopeScaling::Kind kind) {
+  switch (kind) {
+    case RopeScaling::Kind::kLinear:
+      return "linear";
+    case RopeScaling::Kind::kLlama3:
+      return "llama3";
+    case RopeScaling::Kind::kYarn:
+      return "yarn";
+  }
+  return "";
+}
+
+void FillScaling(const RopeScaling& from, v1::RopeScaling& scaling) {
+  scaling.set_kind(ScalingName(from.kind));
+  scaling.set_factor(from.factor);
+  if (from.kind == RopeScaling::Kind::kLinear) return;
+  scaling.set_original_context_length(U32(from.original_context_length));
+  if (from.kind == RopeScaling::Kind::kLlama3) {
+    scaling.set_low_freq_factor(from.low_freq_factor);
+    scaling.set_high_freq_factor(from.high_freq_factor);
+    return;
+  }
+  scaling.set_beta_fast(from.beta_fast);
+  scaling.set_beta_slow(from.beta_slow);
+  scaling.set_attention_factor(from.attention_factor);
+  scaling.set_truncate(from.truncate);
+}
+
+void FillRope(const ModelConfig& config, v1::RopeInfo& rope) {
+  if (!config.rope_theta.has_value()) {
+    rope.set_layout(v1::ROPE_LAYOUT_NONE);
+    return;
+  }
+  rope.set_theta(*config.rope_theta);
+  rope.set_layout(config.rope_layout == RopeLayout::kInterleaved ? v1::ROPE_LAYOUT_INTERLEAVED
+                                                                 : v1::ROPE_LAYOUT_HALF);
+  if (config.rope_scaling.has_value()) FillScaling(*config.rope_scaling, *rope.mutable_scaling());
+}
+
+void FillNorm(const ModelConfig& config, v1::NormInfo& norm) {
+  norm.set_kind(config.norm_kind == NormKind::kLayer ? v1::NORM_KIND_LAYER : v1::NORM_KIND_RMS);
+  norm.set_eps(config.norm_eps);
+  norm.set_placement(v1::NORM_PLACEMENT_PRE);
+  norm.set_eps_placement(config.norm_eps_placement == NormEps::kOutsideRoot
+                             ? v1::NORM_EPS_PLACEMENT_OUTSIDE_ROOT
+                             : v1::NORM_EPS_PLACEMENT_INSIDE_ROOT);
+}
+
+v1::Activation ActivationOf(FfnKind kind) {
+  switch (kind) {
+    case FfnKind::kSwiGlu:
+      return v1::ACTIVATION_SWIGLU;
+    case FfnKind::kSilu:
+      return v1::ACTIVATION_SILU;
+    case FfnKind::kRelu:
+      return v1::ACTIVATION_RELU;
+    case FfnKind::kGeluTanh:
+      return v1::ACTIVATION_GELU_TANH;
+    case FfnKind::kGelu:
+      return v1::ACTIVATION_GELU;
+  }
+  return v1::ACTIVATION_UNSPECIFIED;
+}
+
+void FillSlidingWindow(const ModelConfig& config, v1::ArchitectureInfo& architecture) {
+  uint32_t layers = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (config.WindowOf(layer) > 0) ++layers;
+  }
+  if (layers == 0) return;
+  architecture.set_sliding_window(U32(*config.sliding_window));
+  architecture.set_sliding_window_layers(layers);
+}
+
+}  // namespace
+
+v1::DataType DataTypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return v1::DATA_TYPE_FLOAT32;
+    case DType::kBF16:
+      return v1::DATA_TYPE_BFLOAT16;
+    case DType::kF16:
+      return v1::DATA_TYPE_FLOAT16;
+    default:
+      return v1::DATA_TYPE_UNSPECIFIED;
+  }
+}
+
+void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architecture) {
+  architecture.set_num_layers(U32(config.num_layers));
+  architecture.set_d_model(U32(config.d_model));
+  architecture.set_num_heads(U32(config.num_heads));
+  architecture.set_num_kv_heads(U32(config.num_kv_heads));
+  architecture.set_head_dim(U32(config.head_dim));
+  architecture.set_d_ff(U32(config.d_ff));
+  architecture.set_vocab_size(U32(config.vocab_size));
+  architecture.set_context_length(U32(config.context_length));
+  FillRope(config, *architecture.mutable_rope());
+  FillNorm(config, *architecture.mutable_norm());
+  architecture.set_activation(ActivationOf(config.ffn_kind));
+  architecture.set_qk_norm(config.qk_norm);
+  v1::BiasInfo& biases = *architecture.mutable_biases();
+  biases.set_qkv(config.biases.qkv);
+  biases.set_attention_output(config.biases.attention_output);
+  biases.set_ffn(config.biases.ffn);
+  architecture.set_tie_word_embeddings(config.tie_word_embeddings);
+  architecture.set_learned_positions(config.learned_positions);
+  FillSlidingWindow(config, architecture);
+}
+
+void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters) {
+  const ParameterCounts counts = CountParameters(config);
+  parameters.set_total(counts.total);
+  parameters.set_stored(stored == 0 ? counts.total : stored);
+  parameters.set_embedding(counts.embedding);
+  parameters.set_position_embedding(counts.position_embedding);
+  parameters.set_lm_head(counts.lm_head);
+  v1::AttentionParameters& attention = *parameters.mutable_attention();
+  attention.set_q(counts.attention_q);
+  attention.set_k(counts.attention_k);
+  attention.set_v(counts.attention_v);
+  attention.set_o(counts.attention_o);
+  v1::FfnParameters& ffn = *parameters.mutable_ffn();
+  ffn.set_gate(counts.ffn_gate);
+  ffn.set_up(counts.ffn_up);
+  ffn.set_down(counts.ffn_down);
+  parameters.set_norms(counts.norms);
+  parameters.set_biases(counts.biases);
+  parameters.set_non_embedding(counts.non_embedding);
+}
+
+void AddTensor(const std::string& name, DType dtype, const Shape& shape,
+               v1::ParameterCounts& parameters) {
+  v1::TensorInfo& tensor = *parameters.add_tensors();
+  tensor.set_name(name);
+  tensor.set_dtype(DataTypeOf(dtype));
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    tensor.add_shape(static_cast<uint64_t>(shape[axis]));
+  }
+  tensor.set_elements(static_cast<uint64_t>(shape.elements()));
+}
+
+}  // namespace tlm

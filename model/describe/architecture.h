@@ -1,0 +1,30 @@
+// A configuration as messages of the wire contract: its hyper-parameters and exact size.
+#ifndef TLM_MODEL_DESCRIBE_ARCHITECTURE_H_
+#define TLM_MODEL_DESCRIBE_ARCHITECTURE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
+#include "tlm/v1/model_info.pb.h"
+
+namespace tlm {
+
+// UNSPECIFIED for types that are no DataType of the contract.
+v1::DataType DataTypeOf(DType dtype);
+
+// Fills an empty message. `config` has passed Validate().
+void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architecture);
+
+// Fills everything but the tensors. `stored`: see ParameterCounts.stored; 0 stands for the total.
+void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters);
+
+// Appends one tensor.
+void AddTensor(const std::string& name, DType dtype, const Shape& shape,
+               v1::ParameterCounts& parameters);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_DESCRIBE_ARCHITECTURE_H_

@@ -1,0 +1,98 @@
+#include "model/describe/offline.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+
+#include "model/base/errors.h"
+#include "model/base/mapped_file.h"
+#include "model/config/config_reader.h"
+#include "model/config/presets.h"
+#include "model/describe/architecture.h"
+#include "model/describe/flops.h"
+#include "model/weights/name_map.h"
+#include "model/weights/weights_dtype.h"
+
+namespace tlm {
+namespace {
+
+constexpr size_t kMaxFileBytes = size_t{16} << 20;
+
+absl::StatusOr<OfflineModel> FromText(const std::string& name, const std::string& text) {
+  OfflineModel model;
+  model.name = name;
+  TLM_ASSIGN_OR_RETURN(model.config, ParseModelConfig(text));
+  TLM_ASSIGN_OR_RETURN(model.weights_dtype, WeightsDTypeOf(text));
+  return model;
+}
+
+absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
+  TLM_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFileBytes));
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(path, error);
+  const std::string name = (error ? path : whole).parent_path().filename().string();
+  absl::StatusOr<OfflineModel> model = FromText(name, text);
+  if (!model.ok()) return WithContext(model.status(), path);
+  return model;
+}
+
+void FillMemory(const ModelConfig& config, DType dtype, v1::MemoryInfo& memory) {
+  uint64_t matrices = 0;
+  uint64_t vectors = 0;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    (spec.shape.rank() == 1 ? vectors : matrices) += static_cast<uint64_t>(spec.shape.elements());
+  }
+  uint64_t float32_bytes = vectors * DTypeBytes(DType::kF32);
+  if (dtype == DType::kF32) {
+    float32_bytes += matrices * DTypeBytes(DType::kF32);
+  } else {
+    v1::WeightBytes& entry = *memory.add_weights();
+    entry.set_dtype(DataTypeOf(dtype));
+    entry.set_bytes(matrices * DTypeBytes(dtype));
+    memory.set_allocated_total(entry.bytes());
+  }
+  v1::WeightBytes& entry = *memory.add_weights();
+  entry.set_dtype(v1::DATA_TYPE_FLOAT32);
+  entry.set_bytes(float32_bytes);
+  memory.set_allocated_total(memory.allocated_total() + float32_bytes);
+  memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.kv_size()) *
+                                DTypeBytes(DType::kF32));
+}
+
+}  // namespace
+
+absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset) {
+  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(preset));
+  return FromText(preset, text);
+}
+
+absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return FromFile(path);
+  const std::filesystem::path dir(path);
+  absl::StatusOr<OfflineModel> model = FromFile(dir / "config.json");
+  if (absl::IsNotFound(model.status())) model = FromFile(dir / "model_config.json");
+  if (!absl::IsNotFound(model.status())) return model;
+  return NotFound("{}: holds neither config.json nor model_config.json", path);
+}
+
+absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
+                                                      const v1::ModelInfoRequest& request) {
+  TLM_ASSIGN_OR_RETURN(const FlopsQuery flops, ResolveFlopsQuery(request.flops(), model.config));
+  v1::ModelInfoResponse response;
+  response.mutable_identity()->set_model_id(model.name);
+  response.mutable_identity()->set_architecture(model.config.architecture);
+  FillArchitecture(model.config, *response.mutable_architecture());
+  v1::ParameterCounts& parameters = *response.mutable_parameters();
+  FillParameters(model.config, 0, parameters);
+  if (request.include_tensors()) {
+    for (const TensorSpec& spec : ExpectedTensors(model.config)) {
+      AddTensor(spec.name, model.weights_dtype, spec.shape, parameters);
+    }
+  }
+  FillFlops(model.config, flops, *response.mutable_flops());
+  FillMemory(model.config, model.weights_dtype, *response.mutable_memory());
+  return response;
+}
+
+}  // namespace tlm

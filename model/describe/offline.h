@@ -1,0 +1,36 @@
+// ModelInfo of a configuration that no server serves.
+#ifndef TLM_MODEL_DESCRIBE_OFFLINE_H_
+#define TLM_MODEL_DESCRIBE_OFFLINE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "tlm/v1/model_info.pb.h"
+
+namespace tlm {
+
+// A model's configuration with what its file says about its weights.
+struct OfflineModel {
+  std::string name;  // of the preset, or of the file's directory
+  ModelConfig config;
+  DType weights_dtype = DType::kF32;
+};
+
+// PresetConfig() as a model. INVALID_ARGUMENT for an unknown name.
+absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
+
+// From a model directory, or from a configuration file itself. Errors as ReadModelConfig.
+absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
+
+// Answers a request without memory for the model: identity (name and architecture alone),
+// architecture, parameters, FLOPs, and of `memory` the weights, as a server holds them (matrices in
+// `weights_dtype`, vectors in float32), with kv_bytes_per_token for float32 keys and values.
+// INVALID_ARGUMENT as ResolveFlopsQuery.
+absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
+                                                      const v1::ModelInfoRequest& request);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_DESCRIBE_OFFLINE_H_

@@ -1,0 +1,106 @@
+#include "model/describe/offline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "model/config/presets.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ModelInfoResponse Describe(const std::string& preset, bool include_tensors = false) {
+  v1::ModelInfoRequest request;
+  request.set_include_tensors(include_tensors);
+  const absl::StatusOr<OfflineModel> model = OfflineModelFromPreset(preset);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return DescribeOffline(*model, request).value_or(v1::ModelInfoResponse());
+}
+
+TEST(DescribeOfflineTest, CountsGpt2Xl) {
+  const v1::ModelInfoResponse info = Describe("gpt2-xl");
+  EXPECT_EQ(info.identity().model_id(), "gpt2-xl");
+  EXPECT_EQ(info.identity().architecture(), "GPT2LMHeadModel");
+  EXPECT_EQ(info.parameters().total(), 1557611200u);
+  EXPECT_EQ(info.flops().total(), 3506703564800u);
+  ASSERT_EQ(info.memory().weights_size(), 1);
+  EXPECT_EQ(info.memory().weights(0).dtype(), v1::DATA_TYPE_FLOAT32);
+  EXPECT_EQ(info.memory().weights(0).bytes(), 6230444800u);
+  EXPECT_EQ(info.memory().allocated_total(), 6230444800u);
+  EXPECT_EQ(info.memory().kv_bytes_per_token(), 2u * 48 * 1600 * 4);
+  EXPECT_FALSE(info.has_limits());
+  EXPECT_FALSE(info.has_determinism());
+}
+
+TEST(DescribeOfflineTest, VectorsStayInFloat32) {
+  const v1::ModelInfoResponse info = Describe("qwen3-0.6b");
+  ASSERT_EQ(info.memory().weights_size(), 2);
+  const uint64_t norms = info.parameters().norms();
+  EXPECT_EQ(info.memory().weights(0).dtype(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(info.memory().weights(0).bytes(), 2 * (info.parameters().total() - norms));
+  EXPECT_EQ(info.memory().weights(1).bytes(), 4 * norms);
+}
+
+TEST(DescribeOfflineTest, ListsTensorsOnRequest) {
+  EXPECT_EQ(Describe("gpt2").parameters().tensors_size(), 0);
+  const v1::ModelInfoResponse info = Describe("gpt2", true);
+  uint64_t elements = 0;
+  for (const v1::TensorInfo& tensor : info.parameters().tensors()) elements += tensor.elements();
+  EXPECT_EQ(elements, info.parameters().total());
+  EXPECT_EQ(info.parameters().tensors(0).dtype(), v1::DATA_TYPE_FLOAT32);
+}
+
+TEST(DescribeOfflineTest, EveryPreset) {
+  for (const std::string& preset : PresetNames()) {
+    EXPECT_GT(Describe(preset).parameters().total(), 100000000u) << preset;
+  }
+}
+
+TEST(DescribeOfflineTest, RefusesALongerQueryThanItCounts) {
+  v1::ModelInfoRequest request;
+  request.mutable_flops()->set_prompt_tokens(1u << 25);
+  EXPECT_EQ(DescribeOffline(*OfflineModelFromPreset("gpt2"), request).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(OfflineModelTest, ReadsAFileOrItsDirectory) {
+  TempDir dir;
+  std::filesystem::create_directory(dir.File("small"));
+  const std::string file = dir.Write("small/config.json", *PresetConfig("qwen3-0.6b"));
+  for (const std::string& path : {file, dir.File("small"), dir.File("small") + "/"}) {
+    const absl::StatusOr<OfflineModel> model = OfflineModelFromPath(path);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->name, "small");
+    EXPECT_EQ(model->config.d_model, 1024);
+    EXPECT_EQ(model->weights_dtype, DType::kBF16);
+  }
+}
+
+TEST(OfflineModelTest, ReadsTheCoursesOwnFile) {
+  TempDir dir;
+  dir.Write("model_config.json",
+            R"({"vocab_size": 100, "context_length": 64, "d_model": 32, "num_layers": 2,
+                "num_heads": 4, "d_ff": 64, "rope_theta": 10000.0})");
+  const absl::StatusOr<OfflineModel> model = OfflineModelFromPath(dir.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->config.model_type, "cs336");
+}
+
+TEST(OfflineModelTest, NamesTheFileAndTheFault) {
+  TempDir dir;
+  EXPECT_EQ(OfflineModelFromPath(dir.path()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OfflineModelFromPath(dir.File("none.json")).status().code(),
+            absl::StatusCode::kNotFound);
+  const std::string path = dir.Write("config.json", R"({"model_type": "gpt2", "n_embd": -1})");
+  const absl::Status status = OfflineModelFromPath(dir.path()).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_FALSE(OfflineModelFromPreset("gpt5").ok());
+}
+
+}  // namespace
+}  // namespace tlm
