@@ -17,13 +17,8 @@ void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
 
 // `first_token`: index in the batch of the chunk's first token.
 void AppendLogitsRows(const Chunk& chunk, int64_t first_token, Batch* batch) {
-  if (chunk.num_rows == 0) return;
-  if (chunk.sequence->generates()) {
-    batch->logits_rows.push_back(static_cast<int32_t>(first_token + chunk.num_tokens - 1));
-    return;
-  }
-  const auto wanted = chunk.sequence->wanted_positions().first(static_cast<size_t>(chunk.num_rows));
-  for (const int64_t position : wanted) {
+  for (int64_t row = 0; row < chunk.num_rows; ++row) {
+    const int64_t position = chunk.sequence->WantedPosition(row);
     batch->logits_rows.push_back(
         static_cast<int32_t>(first_token + position - chunk.first_position));
   }

@@ -65,17 +65,46 @@ absl::Status CheckForward(const Request& request) {
                          request.prompt.size());
 }
 
+absl::Status CheckScore(const Request& request, int64_t max_context) {
+  const std::vector<std::vector<int32_t>>& continuations = request.score->continuations;
+  if (continuations.empty()) return InvalidArgument("no continuation is to be scored");
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  for (size_t i = 0; i < continuations.size(); ++i) {
+    const int64_t tokens = static_cast<int64_t>(continuations[i].size());
+    if (tokens == 0) return InvalidArgument("continuation {} has no tokens", i);
+    if (tokens > max_context - prompt) {
+      return InvalidArgument("the prompt and continuation {} have {} tokens, the limit is {}", i,
+                             prompt + tokens, max_context);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGenerate(const Request& request, int64_t max_outputs) {
+  TLM_RETURN_IF_ERROR(CheckAtLeast(request.generate->stop.max_new_tokens, 1, "max_new_tokens"));
+  const int64_t outputs = 1 + static_cast<int64_t>(request.branch_streams.size());
+  if (outputs > max_outputs) {
+    return InvalidArgument("{} outputs are wanted of one prompt, max_running_requests is {}",
+                           outputs, max_outputs);
+  }
+  return absl::OkStatus();
+}
+
 // What would break the step for others.
-absl::Status CheckRequest(const Request& request, int64_t max_context) {
+absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs) {
   TLM_CHECK(request.stream != nullptr);
-  TLM_CHECK(request.generate.has_value() != request.forward.has_value());
+  TLM_CHECK(
+      request.generate.has_value() + request.forward.has_value() + request.score.has_value() == 1);
+  TLM_CHECK(request.generate.has_value() || request.branch_streams.empty());
+  for (const auto& stream : request.branch_streams) TLM_CHECK(stream != nullptr);
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens");
   if (static_cast<int64_t>(request.prompt.size()) > max_context) {
     return InvalidArgument("the prompt has {} tokens, the limit is {}", request.prompt.size(),
                            max_context);
   }
   if (request.forward.has_value()) return CheckForward(request);
-  return CheckAtLeast(request.generate->stop.max_new_tokens, 1, "max_new_tokens");
+  if (request.score.has_value()) return CheckScore(request, max_context);
+  return CheckGenerate(request, max_outputs);
 }
 
 // Threads: the engine thread runs Run() and is the only one to touch loop_; Delivery has its own.
@@ -84,6 +113,7 @@ class EngineImpl : public Engine {
   EngineImpl(LanguageModel& model, const EngineOptions& options, Clock& clock)
       : clock_(clock),
         max_context_(model.limits().max_context),
+        max_outputs_(options.max_running_requests),
         queue_(std::make_shared<RequestQueue>(
             QueueLoad{options.max_queued_requests, options.max_queued_tokens})),
         loop_(model, options, clock, queue_) {
@@ -94,7 +124,7 @@ class EngineImpl : public Engine {
   ~EngineImpl() override { Stop(); }
 
   absl::Status Submit(Request&& request) override {
-    TLM_RETURN_IF_ERROR(CheckRequest(request, max_context_));
+    TLM_RETURN_IF_ERROR(CheckRequest(request, max_context_, max_outputs_));
     const absl::Time now = clock_.Now();
     if (request.deadline <= now) {
       return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
@@ -185,6 +215,7 @@ class EngineImpl : public Engine {
 
   Clock& clock_;
   const int64_t max_context_;
+  const int64_t max_outputs_;  // of one request
   // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
   EngineLoop loop_;

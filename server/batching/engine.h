@@ -18,15 +18,15 @@ namespace tlm {
 struct EngineOptions {
   int64_t max_batch_tokens = 512;       // of one step, decodes and prefill chunks together
   int64_t max_prefill_tokens = 512;     // of one step, summed over all prefilling sequences
-  int64_t max_running_requests = 64;    // sequences that hold KV blocks
+  int64_t max_running_requests = 64;    // sequences that hold KV blocks: one for each output
   int64_t max_queued_requests = 1024;   // waiting ones
-  int64_t max_queued_tokens = 1 << 20;  // prompt tokens of the waiting ones
+  int64_t max_queued_tokens = 1 << 20;  // of the waiting ones: prompts, continuations to score
 };
 
 // A snapshot for health, load reports and tests.
 struct EngineStats {
-  int64_t running_requests = 0;
-  int64_t waiting_requests = 0;
+  int64_t running_requests = 0;  // a request that has branched counts once for each output
+  int64_t waiting_requests = 0;  // not started, or preempted: then counted as the running ones
   int64_t waiting_tokens = 0;
   int64_t kv_blocks_used = 0;
   int64_t kv_blocks_total = 0;
@@ -34,7 +34,7 @@ struct EngineStats {
   int64_t prefill_tokens = 0;  // computed so far
   int64_t decode_tokens = 0;   // computed so far
   int64_t preemptions = 0;
-  int64_t finished_requests = 0;  // ended in any way
+  int64_t finished_requests = 0;  // ended in any way, with all their outputs
   bool busy = false;              // has work now
   absl::Time last_progress;       // end of the last step or of the last idle wait
   absl::Status fault;             // not OK once a step failed with a device fault
@@ -53,12 +53,14 @@ class Engine {
   // Stop()s.
   virtual ~Engine() = default;
 
-  // Queues a request; never blocks. On OK the request has been moved from and its stream will
-  // receive exactly one PushEnd; otherwise `request` is untouched. RESOURCE_EXHAUSTED with reason
-  // QUEUE_FULL or QUEUED_TOKENS and a retry time from the measured drain rate; UNAVAILABLE with
-  // reason DRAINING after Drain or Stop; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when the
+  // Queues a request; never blocks. On OK the request has been moved from and each of its streams
+  // will receive exactly one PushEnd; otherwise `request` is untouched. RESOURCE_EXHAUSTED with
+  // reason QUEUE_FULL or QUEUED_TOKENS and a retry time from the measured drain rate; UNAVAILABLE
+  // with reason DRAINING after Drain or Stop; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when the
   // deadline has already passed; INVALID_ARGUMENT for an empty prompt, one longer than the model's
-  // max_context, no token to generate, positions that do not ascend within the prompt.
+  // max_context (the longest continuation included), no token to generate, more outputs than
+  // max_running_requests, positions that do not ascend within the prompt, continuations that are
+  // missing or empty.
   virtual absl::Status Submit(Request&& request) = 0;
 
   // Refuses new requests from now on; what is queued or running goes on. Idempotent.

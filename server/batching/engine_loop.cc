@@ -1,8 +1,6 @@
 #include "server/batching/engine_loop.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "model/base/error_details.h"
@@ -19,17 +17,7 @@ SchedulerLimits LimitsFor(const EngineOptions& options, const BatchLimits& limit
           .max_logits_rows = limits.max_logits_rows};
 }
 
-// What a draw would refuse: such a row cannot have come from sound arithmetic.
-absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
-  float largest = -std::numeric_limits<float>::infinity();
-  bool nan = false;
-  for (const float logit : logits) {
-    nan |= logit != logit;
-    largest = std::max(largest, logit);
-  }
-  if (!nan && std::abs(largest) <= std::numeric_limits<float>::max()) return absl::OkStatus();
-  return DataLoss("the logits at position {} are not finite", position);
-}
+absl::Status CancelledByCaller() { return Cancelled("the caller cancelled the request"); }
 
 }  // namespace
 
@@ -48,7 +36,7 @@ bool EngineLoop::Step() {
   const absl::Time begin = clock_.Now();
   DropUnwanted(begin);
   const StepPlan plan = scheduler_.Plan();
-  LeaveQueue(plan);
+  const QueueLoad left_queue = LeaveQueue(plan);
   if (!plan.chunks.empty()) {
     StartChunks(plan, begin);
     BuildBatch(plan, &batch_);
@@ -60,7 +48,7 @@ bool EngineLoop::Step() {
     } else {
       FailChunks(plan, logits.status(), end);
     }
-    MeasureDrain(plan, end - begin);
+    MeasureDrain(left_queue, end - begin);
   }
   EraseFinished();
   UpdateStats();
@@ -69,121 +57,89 @@ bool EngineLoop::Step() {
 
 void EngineLoop::TakeArrivals() {
   for (Request& request : queue_->Take()) {
-    sequences_.push_back(std::make_unique<Sequence>(std::move(request), next_number_++));
+    request.stream->SetWaker(queue_);
+    for (const auto& stream : request.branch_streams) stream->SetWaker(queue_);
+    const int64_t outputs = 1 + static_cast<int64_t>(request.branch_streams.size());
+    sequences_.push_back(std::make_unique<Sequence>(std::move(request), next_number_));
+    outputs_left_[next_number_] = outputs;
+    next_number_ += outputs;
     ++never_admitted_;
-    Sequence& sequence = *sequences_.back();
-    sequence.stream().SetWaker(queue_);
-    scheduler_.Add(sequence);
+    scheduler_.Add(*sequences_.back());
   }
 }
 
 void EngineLoop::DropUnwanted(absl::Time now) {
   for (const auto& sequence : sequences_) {
-    if (sequence->stream().detached()) {
-      End(*sequence, Cancelled("the caller cancelled the request"), Finish(), now);
+    DropDetachedBranches(*sequence, now);
+    if (sequence->stream().detached() && sequence->branches() == 0) {
+      End(*sequence, CancelledByCaller(), Finish(), now);
     } else if (sequence->request().deadline <= now) {
-      const bool running = sequence->admitted();
+      const bool queued = sequence->queued();
       End(*sequence,
           WithReason(DeadlineExceeded("the deadline passed while the request was {}",
-                                      running ? "running" : "queued"),
-                     running ? "EXPIRED_RUNNING" : "EXPIRED_IN_QUEUE"),
+                                      queued ? "queued" : "running"),
+                     queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING"),
           Finish(), now);
     }
   }
   EraseFinished();
 }
 
-void EngineLoop::LeaveQueue(const StepPlan& plan) {
-  for (const Sequence* sequence : plan.admitted) {
-    if (sequence->preemptions() == 0) LeaveQueue(*sequence);
+void EngineLoop::DropDetachedBranches(Sequence& sequence, absl::Time now) {
+  const auto& streams = sequence.request().branch_streams;
+  for (size_t branch = 0; branch < streams.size(); ++branch) {
+    if (streams[branch] == nullptr || !streams[branch]->detached()) continue;
+    EndBranch(sequence, branch, sequence.BranchEnd(CancelledByCaller(), now));
   }
 }
 
-void EngineLoop::LeaveQueue(const Sequence& sequence) {
+QueueLoad EngineLoop::LeaveQueue(const StepPlan& plan) {
+  QueueLoad left;
+  for (Sequence* sequence : plan.admitted) {
+    if (!sequence->queued()) continue;
+    LeaveQueue(*sequence);
+    ++left.requests;
+    left.prompt_tokens += sequence->input_tokens();
+  }
+  return left;
+}
+
+void EngineLoop::LeaveQueue(Sequence& sequence) {
+  sequence.LeaveQueue();
   --never_admitted_;
-  queue_->Release(sequence.prompt_tokens());
+  queue_->Release(sequence.input_tokens());
 }
 
 void EngineLoop::StartChunks(const StepPlan& plan, absl::Time now) {
   for (const Chunk& chunk : plan.chunks) {
     Sequence& sequence = *chunk.sequence;
     if (sequence.started()) continue;
-    sequence.stream().PushStart({.queue_time = sequence.MarkStarted(now)});
+    const StreamStart start{.queue_time = sequence.MarkStarted(now)};
+    sequence.stream().PushStart(start);
     report_.streams.push_back(sequence.request().stream);
+    for (const auto& stream : sequence.request().branch_streams) {
+      if (stream == nullptr) continue;
+      stream->PushStart(start);
+      report_.streams.push_back(stream);
+    }
   }
 }
 
 void EngineLoop::FailChunks(const StepPlan& plan, const absl::Status& error, absl::Time now) {
-  report_.stats.fault = error;
-  const absl::Status status =
-      Internal("the device failed while computing: {}", std::string(error.message()));
+  const absl::Status status = DeviceFault(error);
   for (const Chunk& chunk : plan.chunks) End(*chunk.sequence, status, Finish(), now);
 }
 
-void EngineLoop::TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now) {
-  const size_t vocab_size = static_cast<size_t>(model_.vocab_size());
-  TLM_CHECK(logits.size() == batch_.logits_rows.size() * vocab_size);
-  for (const Chunk& chunk : plan.chunks) {
-    Sequence& sequence = *chunk.sequence;
-    CountTokens(chunk);
-    sequence.MarkComputed(chunk.num_tokens);
-    for (int64_t row = 0; row < chunk.num_rows; ++row) {
-      const std::span<const float> row_logits = logits.first(vocab_size);
-      logits = logits.subspan(vocab_size);
-      if (sequence.state() == SequenceState::kFinished) continue;  // an earlier row was bad
-      if (sequence.generates()) {
-        TakeToken(sequence, row_logits, now);
-      } else {
-        TakeRow(sequence, row_logits, now);
-      }
-    }
-    if (chunk.num_rows > 0) report_.streams.push_back(sequence.request().stream);
-  }
+absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
+  report_.stats.fault = error;
+  return Internal("the device failed while computing: {}", std::string(error.message()));
 }
 
-void EngineLoop::TakeToken(Sequence& sequence, std::span<const float> logits, absl::Time now) {
-  const GenerateWork& work = *sequence.request().generate;
-  const DrawKey key{.output_index = work.output_index,
-                    .position = static_cast<uint64_t>(sequence.target())};
-  absl::StatusOr<SampledToken> token =
-      sampler_.Sample(logits, work.sampling, key, work.score, sequence.banned_tokens());
-  if (!token.ok()) return End(sequence, token.status(), Finish(), now);
-  if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
-  const std::optional<Finish> finish = sequence.Append(token->id, model_.limits().max_context);
-  sequence.stream().PushToken(*std::move(token));
-  if (finish.has_value()) End(sequence, absl::OkStatus(), *finish, now);
-}
-
-void EngineLoop::TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now) {
-  const int64_t position = sequence.wanted_positions().front();
-  if (const absl::Status status = CheckLogits(logits, position); !status.ok()) {
-    return End(sequence, status, Finish(), now);
-  }
-  sequence.stream().PushRow(
-      {.position = position, .logits = std::vector<float>(logits.begin(), logits.end())});
-  if (const std::optional<Finish> finish = sequence.MarkRowDelivered(); finish.has_value()) {
-    End(sequence, absl::OkStatus(), *finish, now);
-  }
-}
-
-void EngineLoop::CountTokens(const Chunk& chunk) {
-  const bool decode =
-      chunk.num_tokens == 1 && chunk.first_position >= chunk.sequence->prompt_tokens();
-  (decode ? report_.stats.decode_tokens : report_.stats.prefill_tokens) += chunk.num_tokens;
-}
-
-void EngineLoop::MeasureDrain(const StepPlan& plan, absl::Duration elapsed) {
+void EngineLoop::MeasureDrain(const QueueLoad& started, absl::Duration elapsed) {
   // With nothing left waiting the queue's pace is that of the arrivals, not the engine's.
   if (never_admitted_ == 0) return;
-  double requests = 0;
-  double tokens = 0;
-  for (const Sequence* sequence : plan.admitted) {
-    if (sequence->preemptions() > 0) continue;
-    requests += 1;
-    tokens += static_cast<double>(sequence->prompt_tokens());
-  }
-  drained_requests_.Record(requests, elapsed);
-  drained_tokens_.Record(tokens, elapsed);
+  drained_requests_.Record(static_cast<double>(started.requests), elapsed);
+  drained_tokens_.Record(static_cast<double>(started.prompt_tokens), elapsed);
   queue_->SetDrainRate({.requests_per_second = drained_requests_.per_second(),
                         .prompt_tokens_per_second = drained_tokens_.per_second()});
 }
@@ -191,9 +147,26 @@ void EngineLoop::MeasureDrain(const StepPlan& plan, absl::Duration elapsed) {
 void EngineLoop::End(Sequence& sequence, const absl::Status& status, const Finish& finish,
                      absl::Time now) {
   scheduler_.Remove(sequence);
-  if (!sequence.admitted()) LeaveQueue(sequence);
-  sequence.stream().PushEnd(sequence.End(status, finish, now));
-  report_.streams.push_back(sequence.request().stream);
+  if (sequence.queued()) LeaveQueue(sequence);
+  const StreamEnd branch_end = sequence.BranchEnd(status, now);
+  for (size_t branch = 0; branch < sequence.request().branch_streams.size(); ++branch) {
+    if (sequence.request().branch_streams[branch] == nullptr) continue;
+    EndBranch(sequence, branch, branch_end);
+  }
+  PushEnd(sequence.request().stream, sequence.request_number(), sequence.End(status, finish, now));
+}
+
+void EngineLoop::EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end) {
+  PushEnd(sequence.TakeBranchStream(branch), sequence.request_number(), end);
+}
+
+void EngineLoop::PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number,
+                         StreamEnd end) {
+  stream->PushEnd(std::move(end));
+  report_.streams.push_back(stream);
+  const auto left = outputs_left_.find(request_number);
+  if (--left->second > 0) return;
+  outputs_left_.erase(left);
   ++report_.ended;
   ++report_.stats.finished_requests;
 }
@@ -210,7 +183,7 @@ void EngineLoop::EraseFinished() {
   std::erase_if(sequences_, [](const std::unique_ptr<Sequence>& sequence) {
     return sequence->state() == SequenceState::kFinished;
   });
-  if (sequences_.empty()) TLM_CHECK(pool_.used_blocks() == 0);
+  if (sequences_.empty()) TLM_CHECK(pool_.used_blocks() == 0 && outputs_left_.empty());
 }
 
 void EngineLoop::UpdateStats() {

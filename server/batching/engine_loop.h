@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "model/base/clock.h"
 #include "model/kv_cache/block_pool.h"
@@ -51,20 +54,38 @@ class EngineLoop {
   Report TakeReport();
 
  private:
+  // A row's use: the sequence's end if that was its last one.
+  using RowResult = absl::StatusOr<std::optional<Finish>>;
+
   void TakeArrivals();
   void DropUnwanted(absl::Time now);
+  void DropDetachedBranches(Sequence& sequence, absl::Time now);
   void StartChunks(const StepPlan& plan, absl::Time now);
   void FailChunks(const StepPlan& plan, const absl::Status& error, absl::Time now);
-  void TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now);
-  void TakeToken(Sequence& sequence, std::span<const float> logits, absl::Time now);
-  void TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
-  void CountTokens(const Chunk& chunk);
-  void LeaveQueue(const StepPlan& plan);
-  void LeaveQueue(const Sequence& sequence);
-  void MeasureDrain(const StepPlan& plan, absl::Duration elapsed);
+  QueueLoad LeaveQueue(const StepPlan& plan);
+  void LeaveQueue(Sequence& sequence);
+  void MeasureDrain(const QueueLoad& started, absl::Duration elapsed);
   void UpdateStats();
+  // An output's end; that of a sequence's branches too, which end with the same status.
   void End(Sequence& sequence, const absl::Status& status, const Finish& finish, absl::Time now);
+  void EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end);
+  void PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number, StreamEnd end);
+  // Keeps the fault for the figures; what the requests it hit are told.
+  absl::Status DeviceFault(const absl::Status& error);
   void EraseFinished();
+
+  // engine_loop_results.cc: what becomes of the logits.
+  void TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now);
+  void CountTokens(const Chunk& chunk);
+  void TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
+  RowResult UseRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
+  RowResult DeliverRow(Sequence& sequence, std::span<const float> logits);
+  RowResult ScorePromptToken(Sequence& sequence, std::span<const float> logits);
+  RowResult ScoreContinuations(Sequence& sequence, std::span<const float> logits);
+  absl::Status PushScore(Sequence& sequence, int64_t index, int32_t id,
+                         std::span<const float> logits);
+  RowResult Draw(Sequence& sequence, std::span<const float> logits, absl::Time now);
+  void StartBranches(Sequence& parent, std::span<const float> logits, absl::Time now);
 
   LanguageModel& model_;
   Clock& clock_;
@@ -75,6 +96,7 @@ class EngineLoop {
   Sampler sampler_;
   Batch batch_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::unordered_map<int64_t, int64_t> outputs_left_;  // not ended, by request_number
   int64_t next_number_ = 0;
   int64_t never_admitted_ = 0;  // of the sequences: those the queue still counts as waiting
   RateMeter drained_requests_;

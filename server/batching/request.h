@@ -24,12 +24,16 @@ struct StopCriteria {
   std::vector<int32_t> eos_token_ids;  // empty when end-of-sequence is to be ignored
 };
 
-// A continuation of the prompt, drawn token by token.
+// Continuations of the prompt, drawn token by token: output_index, and the next ones for as many
+// as the request has branch streams.
 struct GenerateWork {
   SamplingParams sampling;
   StopCriteria stop;
   ScoreRequest score;
   uint32_t output_index = 0;
+  // Every prompt token but the first is scored (unmodified logits, score.top alternatives) before
+  // anything is drawn.
+  bool score_prompt = false;
 };
 
 // The logits after some of the prompt's tokens.
@@ -37,17 +41,36 @@ struct ForwardWork {
   std::vector<int64_t> positions;  // ascending, without repetition, each < prompt size
 };
 
-// One sequence to compute. Exactly one of `generate` and `forward` is set.
+// How probable given continuations of the prompt are, each for itself; the prompt is computed once.
+struct ScoreWork {
+  std::vector<std::vector<int32_t>> continuations;  // >= 1, each of >= 1 ids in [0, vocab_size)
+  uint32_t top = 0;                                 // alternatives a token
+};
+
+// What to compute from one prompt. Exactly one of `generate`, `forward` and `score` is set.
 struct Request {
   std::string id;
   std::vector<int32_t> prompt;  // >= 1 ids, each in [0, vocab_size); checked by whoever made it
   std::optional<GenerateWork> generate;
   std::optional<ForwardWork> forward;
+  std::optional<ScoreWork> score;
   int32_t priority = 0;                       // larger goes first
   absl::Time arrival = absl::InfinitePast();  // set by Engine::Submit
   absl::Time deadline = absl::InfiniteFuture();
   std::shared_ptr<TokenStream> stream;  // shared with the handler that reads it
+  // `generate` alone: one mailbox for each further output. Every one of them receives its own start
+  // and end; detaching one drops that output only.
+  std::vector<std::shared_ptr<TokenStream>> branch_streams;
 };
+
+// Tokens that come with the request: those of the prompt and of the continuations to score.
+inline int64_t InputTokens(const Request& request) {
+  size_t tokens = request.prompt.size();
+  if (request.score.has_value()) {
+    for (const std::vector<int32_t>& ids : request.score->continuations) tokens += ids.size();
+  }
+  return static_cast<int64_t>(tokens);
+}
 
 }  // namespace tlm
 

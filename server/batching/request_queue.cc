@@ -25,7 +25,7 @@ absl::Status RequestQueue::Push(Request&& request, absl::Time now) {
     return WithReason(Unavailable("the server is shutting down and takes no new requests"),
                       "DRAINING");
   }
-  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t prompt_tokens = InputTokens(request);
   TLM_RETURN_IF_ERROR(CheckRoom(prompt_tokens));
   ++waiting_.requests;
   waiting_.prompt_tokens += prompt_tokens;
@@ -45,7 +45,7 @@ absl::Status RequestQueue::CheckRoom(int64_t prompt_tokens) const {
   if (waiting_.requests > 0 && waiting_.prompt_tokens > limits_.prompt_tokens - prompt_tokens) {
     return WithRetryAfter(
         WithReason(
-            ResourceExhausted("{} prompt tokens are waiting, the limit is {}, this prompt has {}",
+            ResourceExhausted("{} prompt tokens are waiting, the limit is {}, this request has {}",
                               waiting_.prompt_tokens, limits_.prompt_tokens, prompt_tokens),
             "QUEUED_TOKENS"),
         RetryAfter(waiting_.prompt_tokens, rate_.prompt_tokens_per_second));

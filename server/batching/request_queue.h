@@ -16,7 +16,7 @@ namespace tlm {
 // What is waiting, or may wait.
 struct QueueLoad {
   int64_t requests = 0;
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0;  // with the continuations to score
 };
 
 // How fast waiting work has been started lately; 0 = not known.
@@ -33,7 +33,7 @@ class RequestQueue : public StreamWaker {
 
   // Moves the request, sets its arrival to `now` and wakes the engine if and only if it returns
   // OK; never blocks. RESOURCE_EXHAUSTED with reason QUEUE_FULL or QUEUED_TOKENS and a retry time;
-  // UNAVAILABLE with reason DRAINING once closed. An empty queue takes a prompt of any length.
+  // UNAVAILABLE with reason DRAINING once closed. An empty queue takes a request of any length.
   absl::Status Push(Request&& request, absl::Time now);
   // Refuses from now on; what is inside stays. Idempotent.
   void Close();
@@ -41,7 +41,7 @@ class RequestQueue : public StreamWaker {
   // The engine's side.
   // All that arrived since the last call, in order. Forgets earlier calls of Wake.
   std::vector<Request> Take();
-  // A taken request with a prompt of this length waits no longer.
+  // A taken request with this many InputTokens waits no longer.
   void Release(int64_t prompt_tokens);
   // What retry times are computed from.
   void SetDrainRate(const DrainRate& rate);

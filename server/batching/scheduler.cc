@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "model/base/errors.h"
+#include "model/ops/ops.h"
 
 namespace tlm {
 namespace {
@@ -12,13 +13,13 @@ bool IsDecode(const Sequence& sequence) { return sequence.state() == SequenceSta
 
 // No token of it can be computed until its reader takes rows.
 bool WaitsForReader(const Sequence& sequence) {
-  return !sequence.generates() && sequence.RowsWanted(1) > 0 &&
+  return sequence.delivers_rows() && sequence.RowsWanted(1) > 0 &&
          sequence.stream().RoomForRows() <= 0;
 }
 
-// Rows its reader has room for; a generated token always fits.
+// Rows its reader has room for; drawn and scored tokens always fit.
 int64_t RoomForRows(const Sequence& sequence, int64_t rows) {
-  return sequence.generates() ? rows : std::min(rows, sequence.stream().RoomForRows());
+  return sequence.delivers_rows() ? std::min(rows, sequence.stream().RoomForRows()) : rows;
 }
 
 }  // namespace
@@ -44,6 +45,17 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool)
 }
 
 void Scheduler::Add(Sequence& sequence) { waiting_.insert(&sequence); }
+
+std::optional<BlockCopy> Scheduler::AddBranch(const Sequence& parent, Sequence& branch) {
+  if (PlacesTaken() >= limits_.max_running_sequences || !branch.ShareBlocks(parent, pool_)) {
+    Add(branch);
+    return std::nullopt;
+  }
+  Run(branch);
+  if (branch.computed() % kBlockTokens == 0) return std::nullopt;
+  const size_t last = branch.blocks().size() - 1;
+  return BlockCopy{.from = parent.blocks()[last], .to = branch.blocks()[last]};
+}
 
 void Scheduler::Remove(Sequence& sequence) {
   waiting_.erase(&sequence);
@@ -129,30 +141,52 @@ Sequence* Scheduler::ChooseVictim(const Sequence& for_whom) const {
 }
 
 bool Scheduler::Admit(Sequence& sequence) {
-  if (!MakeRoom(BlocksFor(sequence.target()))) return false;
-  TLM_CHECK(sequence.Grow(pool_, sequence.target()));
+  if (!MakeRoom(sequence)) return false;
+  TLM_CHECK(sequence.Grow(pool_, sequence.cache_tokens()));
   waiting_.erase(&sequence);
-  running_.insert(&sequence);
-  sequence.set_running(true);
+  Run(sequence);
   return true;
 }
 
-bool Scheduler::MakeRoom(int64_t blocks) {
+void Scheduler::Run(Sequence& sequence) {
+  running_.insert(&sequence);
+  sequence.set_running(true);
+}
+
+bool Scheduler::MakeRoom(const Sequence& sequence) {
   std::vector<Sequence*> parked;  // juniors first
+  int64_t active = 0;             // places of the others
   int64_t available = pool_.free_blocks();
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
-    if (!WaitsForReader(**it)) continue;
-    parked.push_back(*it);
-    available += static_cast<int64_t>((*it)->blocks().size());
+    if (WaitsForReader(**it)) {
+      parked.push_back(*it);
+      available += static_cast<int64_t>((*it)->blocks().size());
+    } else {
+      active += PlacesOf(**it);
+    }
   }
-  const int64_t active = running() - static_cast<int64_t>(parked.size());
-  const int64_t needed = blocks + active;
-  if (active >= limits_.max_running_sequences || available < needed) return false;
-  for (Sequence* sequence : parked) {
-    if (running() < limits_.max_running_sequences && pool_.free_blocks() >= needed) break;
-    Preempt(*sequence);
+  const int64_t places = PlacesOf(sequence);
+  int64_t needed = BlocksFor(sequence.cache_tokens());
+  if (active > 0) needed += active + places - 1;
+  if (active + places > limits_.max_running_sequences || available < needed) return false;
+  for (Sequence* other : parked) {
+    if (PlacesTaken() + places <= limits_.max_running_sequences && pool_.free_blocks() >= needed) {
+      break;
+    }
+    Preempt(*other);
   }
   return true;
+}
+
+int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
+  // One that wants more than there are must be admitted all the same; some branches wait then.
+  return std::min(1 + sequence.branches(), limits_.max_running_sequences);
+}
+
+int64_t Scheduler::PlacesTaken() const {
+  int64_t places = 0;
+  for (const Sequence* sequence : running_) places += PlacesOf(*sequence);
+  return places;
 }
 
 void Scheduler::Preempt(Sequence& sequence) {

@@ -3,12 +3,14 @@
 #define TLM_SERVER_BATCHING_SEQUENCE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "model/kv_cache/block_pool.h"
+#include "model/sampling/token_history.h"
 #include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 
@@ -19,7 +21,7 @@ int64_t BlocksFor(int64_t tokens);
 
 enum class SequenceState {
   kWaiting,     // holds no blocks: not started, or preempted
-  kPrefilling,  // more than one token away from its next result, or a Forward request
+  kPrefilling,  // more than one token away from its next draw, or nothing is to be drawn
   kDecoding,    // one token away from its next token
   kFinished,
 };
@@ -30,63 +32,99 @@ struct Finish {
   int32_t matched_token = -1;
 };
 
-// Positions [0, computed) are in the KV cache, [computed, target) are not yet; the target is where
-// the next result comes from or, for Forward, the last one:
+// Positions [0, computed) are in the KV cache, [computed, target) are not yet. Results come from
+// rows, the logits at wanted positions below the target:
 //
-//   Generate  p p p p p g g        p prompt, g generated; the logits at target - 1 give the next g
-//             |-----|   |          once computed reaches the target
+//   Generate  p p p p p g g        p prompt, g generated; the row at 6 gives the next g. With
+//             |-----|       |      prompt scores the rows at 0 to 3 were wanted before the first.
 //                computed = 3, target = 7: preempted after 2 tokens, being recomputed
+//
+//   Forward   p p p p p            Rows where asked for; the target follows the last one.
+//
+//   Score     p p p p p c c c      c the continuation in progress. The row at 4 scores the first
+//             |---------|   |      token of every continuation; those at 5 and 6 the rest of this.
+//                computed = 5, target = 7: just begun, in the place of the one before it
+//
+// A request for several outputs is one sequence until its first draw. Then its branches become
+// sequences, which share the full blocks of the prompt:
+//
+//   parent    [p p p p][p p g g]   blocks of 4 tokens
+//   branch 0  [  same ][p p g g]   its own copy of the last block, as it is going to write there
 //
 // Not thread-safe: the engine thread owns it.
 class Sequence {
  public:
-  // `number` tells sequences of one engine apart, in the order of their arrival.
+  // `number` tells sequences of one engine apart, in the order of their arrival; the numbers behind
+  // it, one for each branch stream, are this request's too.
   Sequence(Request&& request, int64_t number);
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
-  // Without the prompt, which tokens() begins with.
+  // Without the prompt, which tokens() begins with. Branch streams that were taken are null.
   const Request& request() const { return request_; }
   TokenStream& stream() const { return *request_.stream; }
   int64_t number() const { return number_; }
+  // What the sequences of one request have in common: its first one's number.
+  int64_t request_number() const { return request_number_; }
   bool generates() const { return request_.generate.has_value(); }
+  // Its results are rows, which its mailbox bounds.
+  bool delivers_rows() const { return request_.forward.has_value(); }
   SequenceState state() const;
 
-  std::span<const int32_t> tokens() const { return tokens_; }  // prompt, then generated
+  std::span<const int32_t> tokens() const { return tokens_; }  // prompt, then generated or given
   int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t input_tokens() const { return input_tokens_; }  // InputTokens of the request
   int64_t generated_tokens() const { return Length() - prompt_tokens_; }
+  const TokenHistory& history() const { return history_; }  // empty when no penalty asks for it
 
   int64_t computed() const { return computed_; }
   int64_t target() const;
   int64_t remaining() const { return target() - computed_; }
+  // The most positions that it may compute before anything new is drawn.
+  int64_t cache_tokens() const;
   // A step has put the next `count` positions into the cache.
   void MarkComputed(int64_t count);
 
-  // Results wanted from the next `count` positions.
+  // Rows wanted from the next `count` positions.
   int64_t RowsWanted(int64_t count) const;
   // As many of the remaining positions as fit both limits.
   int64_t LongestChunk(int64_t max_tokens, int64_t max_rows) const;
-  // Forward: the positions whose rows have not been delivered.
-  std::span<const int64_t> wanted_positions() const;
+  // The position of the n-th wanted row (from 0) below the target that was not delivered.
+  int64_t WantedPosition(int64_t n) const;
 
+  // Score: the index of the continuation whose tokens follow the prompt.
+  int64_t continuation() const { return continuation_; }
   // Generate: ids that the next draw must leave out, ascending: those that would end the sequence
   // before it has min_new_tokens.
   std::span<const int32_t> banned_tokens() const;
-  // Generate: adds a drawn token. The sequence ends with an eos or stop id that is not among the
-  // first min_new_tokens, with the last token asked for, or when it fills `max_context`.
+  // Generate: the last row gave this token. The sequence ends with an eos or stop id that is not
+  // among the first min_new_tokens, with the last token asked for, or when it fills `max_context`.
   std::optional<Finish> Append(int32_t token, int64_t max_context);
-  // Forward: the first of wanted_positions() was delivered.
+  // Every other row: the first of the wanted ones was delivered. After a continuation's last one
+  // the next continuation begins.
   std::optional<Finish> MarkRowDelivered();
+
+  // Outputs that are still to become sequences.
+  int64_t branches() const;
+  // Makes them, without blocks; none is left. Those of mailboxes taken before are left out.
+  std::vector<std::unique_ptr<Sequence>> TakeBranches();
+  // Drops one of them (by index into branch_streams, not yet taken); its mailbox.
+  std::shared_ptr<TokenStream> TakeBranchStream(size_t branch);
 
   // Takes what is missing for `tokens` tokens; false, and nothing is taken, when the pool has less.
   [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens);
+  // A branch that holds no blocks becomes a user of its parent's full ones and takes one for the
+  // rest, if any, whose contents are to be copied; then it is computed as far as its parent. False,
+  // and nothing is taken, when the pool has no block left.
+  [[nodiscard]] bool ShareBlocks(const Sequence& parent, BlockPool& pool);
   // Gives all blocks back: nothing is computed any more.
   void ReleaseBlocks(BlockPool& pool);
-  // It held blocks at some time.
-  bool admitted() const { return blocks_peak_ > 0; }
   // In the order of the positions they hold.
   std::span<const BlockId> blocks() const { return blocks_; }
 
+  // The queue counts its request as waiting.
+  bool queued() const { return queued_; }
+  void LeaveQueue() { queued_ = false; }
   // Running is the scheduler's word: holds blocks and may be in batches.
   void set_running(bool running) { running_ = running; }
   void CountPreemption() { ++preemptions_; }
@@ -97,26 +135,41 @@ class Sequence {
   bool started() const { return started_.has_value(); }
   // The first token was drawn.
   void MarkFirstToken(absl::Time now) { first_token_ = now; }
-  // Closes the sequence; what is to be told at the end. `finish` counts when `status` is OK.
+  // Closes the sequence; what is to be told at the end. `finish` counts when `status` is OK. What
+  // was computed for several outputs is the parent's.
   StreamEnd End(const absl::Status& status, const Finish& finish, absl::Time now);
+  // What is to be told of an output that ends before it has become a sequence.
+  StreamEnd BranchEnd(const absl::Status& status, absl::Time now) const;
 
  private:
+  // A branch as it stands when the parent has computed the prompt.
+  Sequence(const Sequence& parent, size_t branch);
+
   int64_t Length() const { return static_cast<int64_t>(tokens_.size()); }
+  std::optional<Finish> BeginContinuation();
 
   Request request_;
   const int64_t number_;
+  const int64_t request_number_;
+  const int64_t input_tokens_;
   std::vector<int32_t> tokens_;
   const int64_t prompt_tokens_;
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
+  TokenHistory history_;
   std::vector<BlockId> blocks_;
+  int64_t shared_blocks_ = 0;  // of blocks_, the first ones; taken by the parent
   int64_t computed_ = 0;
   int64_t furthest_ = 0;  // largest computed_ so far
-  size_t next_row_ = 0;   // into forward->positions
+  // The first wanted row that was not delivered: Forward: index into the positions asked for;
+  // otherwise its position, all from there to the target being wanted.
+  int64_t next_row_ = 0;
+  int64_t continuation_ = 0;
+  bool queued_ = true;
   bool running_ = false;
   bool finished_ = false;
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;
-  int64_t blocks_peak_ = 0;
+  int64_t blocks_peak_ = 0;  // without shared ones
   std::optional<absl::Time> started_;
   std::optional<absl::Time> first_token_;
 };

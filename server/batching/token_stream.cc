@@ -70,6 +70,12 @@ void TokenStream::PushRow(LogitsRow row) {
   pending_.rows.push_back(std::move(row));
 }
 
+void TokenStream::PushScored(ScoredEntry entry) {
+  MutexLock lock(&mutex_);
+  TLM_CHECK(!ended_);
+  pending_.scored.push_back(std::move(entry));
+}
+
 void TokenStream::PushEnd(StreamEnd end) {
   MutexLock lock(&mutex_);
   TLM_CHECK(!ended_);

@@ -38,12 +38,19 @@ struct LogitsRow {
   std::vector<float> logits;  // [vocab_size]
 };
 
+// What the model thinks of a token that was given, not drawn.
+struct ScoredEntry {
+  int64_t index = 0;  // generate: the token's position in the prompt; score: the continuation
+  SampledToken token;
+};
+
 struct StreamStart {
   absl::Duration queue_time;         // from arrival to the first step that computes it
   int64_t cached_prompt_tokens = 0;  // taken from the prefix cache
 };
 
-// How a sequence ended. `reason` and `matched_token` count only when `status` is OK.
+// How an output ended. `reason` and `matched_token` count only when `status` is OK. What several
+// outputs of a request share, the prompt's computation and its blocks, is in the first one's end.
 struct StreamEnd {
   absl::Status status;
   FinishReason reason = FinishReason::kLength;
@@ -66,7 +73,8 @@ class TokenStream {
     std::optional<StreamStart> start;
     std::vector<SampledToken> tokens;  // the matched stop or eos token included, last
     std::vector<LogitsRow> rows;
-    std::optional<StreamEnd> end;  // nothing follows
+    std::vector<ScoredEntry> scored;  // those of one index in the order of their positions
+    std::optional<StreamEnd> end;     // nothing follows
   };
 
   // `max_rows`: logits rows the mailbox holds before RoomForRows() is 0.
@@ -88,6 +96,7 @@ class TokenStream {
   void PushStart(const StreamStart& start);
   void PushToken(SampledToken token);
   void PushRow(LogitsRow row);
+  void PushScored(ScoredEntry entry);
   // The last call of the engine's side, once.
   void PushEnd(StreamEnd end);
 

@@ -1,6 +1,7 @@
 // Same request, same tokens, whatever the schedule.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <vector>
@@ -10,6 +11,8 @@
 
 namespace tlm {
 namespace {
+
+using Collected = CollectingReader::Collected;
 
 constexpr int64_t kContext = 6 * 64;
 
@@ -52,27 +55,94 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     return ForwardRequest(Prompt(prompt, random_()), positions, nullptr);
   }
 
+  Request RandomScore() {
+    const int64_t prompt = Between(1, kContext - 1);
+    std::vector<int64_t> lengths;
+    for (int64_t i = Between(1, 4); i > 0; --i) {
+      lengths.push_back(OneIn(2) ? Between(1, 3) : Between(1, kContext - prompt));
+      lengths.back() = std::min(lengths.back(), kContext - prompt);
+    }
+    return ScoreRequestFor(Prompt(prompt, random_()), lengths);
+  }
+
+  // With what keeps state between tokens, and what is computed before the first.
+  Request RandomOutputs() {
+    Request request = RandomGenerate();
+    request.generate->score_prompt = OneIn(3);
+    if (OneIn(3)) request.generate->sampling.frequency_penalty = 0.5f;
+    if (OneIn(3)) request.generate->sampling.repetition_penalty = 1.2f;
+    return request;
+  }
+
+  Request RandomRequest() {
+    switch (Between(0, 3)) {
+      case 0:
+        return RandomForward();
+      case 1:
+        return RandomScore();
+      case 2:
+        return RandomOutputs();
+      default:
+        return RandomGenerate();
+    }
+  }
+
+  // One output of a request.
   struct Submitted {
-    Request request;  // a copy
+    Request request;  // for this output alone
     std::shared_ptr<CollectingReader> reader;
     bool detached = false;
   };
 
-  Submitted SubmitOne(LoopBench& bench) {
-    Request request = OneIn(4) ? RandomForward() : RandomGenerate();
+  std::vector<Submitted> SubmitOne(LoopBench& bench, int64_t max_outputs) {
+    Request request = RandomRequest();
     request.priority = static_cast<int32_t>(Between(-1, 1));
-    Submitted submitted{.request = request, .reader = nullptr};
-    submitted.reader = bench.Submit(std::move(request), Between(1, 10), /*paused=*/OneIn(3));
-    return submitted;
+    ++requests_;
+    std::vector<Submitted> outputs;
+    if (request.generate.has_value() && OneIn(2)) {
+      const auto readers =
+          bench.SubmitOutputs(request, Between(1, std::min<int64_t>(max_outputs, 5)), OneIn(3));
+      for (uint32_t i = 0; i < readers.size(); ++i) {
+        outputs.push_back({.request = OnlyOutput(request, i), .reader = readers[i]});
+        if (i > 0) outputs.back().request.generate->score_prompt = false;  // the first one's alone
+      }
+    } else {
+      outputs.push_back({.request = request, .reader = nullptr});
+      outputs[0].reader = bench.Submit(std::move(request), Between(1, 10), /*paused=*/OneIn(3));
+    }
+    return outputs;
+  }
+
+  static void ExpectScoresAsAlone(const Submitted& submitted, const Collected& collected,
+                                  bool cancelled) {
+    if (submitted.request.score.has_value()) {
+      const auto expected = ContinuationScoresAlone(submitted.request);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ExpectScores(EntriesOf(collected.scored, static_cast<int64_t>(i)), expected[i], cancelled);
+      }
+      return;
+    }
+    std::vector<SampledToken> scored;
+    for (const ScoredEntry& entry : collected.scored) {
+      scored.push_back(entry.token);
+      ASSERT_EQ(entry.index, static_cast<int64_t>(scored.size()));
+    }
+    const bool any =
+        submitted.request.generate.has_value() && submitted.request.generate->score_prompt;
+    ExpectScores(scored,
+                 any ? ScoresAlone(submitted.request.prompt, 1, 0) : std::vector<SampledToken>(),
+                 cancelled);
   }
 
   // A cancelled one has received a beginning of it.
   static void ExpectAsAlone(const Submitted& submitted) {
-    const CollectingReader::Collected collected = submitted.reader->collected();
+    const Collected collected = submitted.reader->collected();
     ASSERT_EQ(collected.ends.size(), 1);
+    ASSERT_LE(collected.starts.size(), 1);
     const bool cancelled = collected.ends[0].status.code() == absl::StatusCode::kCancelled;
     ASSERT_TRUE(collected.ends[0].status.ok() || (submitted.detached && cancelled))
         << collected.ends[0].status;
+    ExpectScoresAsAlone(submitted, collected, cancelled);
     if (submitted.request.generate.has_value()) {
       std::vector<int32_t> expected = GenerateAlone(submitted.request, kContext);
       if (cancelled) {
@@ -82,6 +152,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
       EXPECT_EQ(collected.token_ids(), expected);
       return;
     }
+    if (!submitted.request.forward.has_value()) return;
     const std::vector<int64_t>& positions = submitted.request.forward->positions;
     if (!cancelled) {
       ASSERT_EQ(collected.rows.size(), positions.size());
@@ -95,18 +166,24 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
   }
 
   std::mt19937 random_{static_cast<uint32_t>(GetParam())};
+  int64_t requests_ = 0;
 };
 
 TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
-  LoopBench bench(RandomSetup());
+  const LoopSetup setup = RandomSetup();
+  LoopBench bench(setup);
   std::vector<Submitted> all;
-  for (int i = 0; i < 10; ++i) all.push_back(SubmitOne(bench));
-  int64_t arrivals_left = 15;
-  for (int64_t step = 0; bench.ended < static_cast<int64_t>(all.size()) || arrivals_left > 0;
-       ++step) {
+  const auto submit = [&] {
+    for (Submitted& output : SubmitOne(bench, setup.options.max_running_requests)) {
+      all.push_back(std::move(output));
+    }
+  };
+  for (int i = 0; i < 8; ++i) submit();
+  int64_t arrivals_left = 10;
+  for (int64_t step = 0; bench.ended < requests_ || arrivals_left > 0; ++step) {
     ASSERT_LT(step, 200000) << "no end in sight";
     if (arrivals_left > 0 && OneIn(5)) {
-      all.push_back(SubmitOne(bench));
+      submit();
       --arrivals_left;
     }
     if (OneIn(40)) {
@@ -122,6 +199,8 @@ TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
   }
   EXPECT_EQ(bench.stats.kv_blocks_used, 0);
   EXPECT_EQ(bench.queue->waiting().requests, 0);
+  EXPECT_EQ(bench.queue->waiting().prompt_tokens, 0);
+  EXPECT_EQ(bench.stats.finished_requests, requests_);
   for (const Submitted& submitted : all) {
     submitted.reader->TakeNow();
     ExpectAsAlone(submitted);

@@ -13,14 +13,8 @@
 namespace tlm {
 namespace {
 
-StreamEnd OnlyEnd(const CollectingReader& reader) {
-  const CollectingReader::Collected collected = reader.collected();
-  EXPECT_EQ(collected.ends.size(), 1);
-  return collected.ends.empty() ? StreamEnd() : collected.ends[0];
-}
-
 // Brings one request into each state a sequence can be in, then ends it from outside.
-enum class Where { kArrived, kWaiting, kPrefilling, kDecoding, kPreempted, kParked };
+enum class Where { kArrived, kWaiting, kPrefilling, kDecoding, kScoring, kPreempted, kParked };
 
 struct InState {
   std::unique_ptr<LoopBench> bench;
@@ -60,6 +54,10 @@ InState Bring(Where where, absl::Duration timeout) {
       submit(GenerateRequest(Prompt(40), 100));
       bench.Step();
       bench.Step();
+      break;
+    case Where::kScoring:
+      submit(ScoreRequestFor(Prompt(40), {2, 150, 3}));
+      for (int i = 0; i < 3; ++i) bench.Step();
       break;
     case Where::kPreempted:
       state.others.push_back(bench.Submit(GenerateRequest(Prompt(20), 200)));
@@ -135,6 +133,8 @@ std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
       return "Prefilling";
     case Where::kDecoding:
       return "Decoding";
+    case Where::kScoring:
+      return "Scoring";
     case Where::kPreempted:
       return "Preempted";
     case Where::kParked:
@@ -145,7 +145,8 @@ std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
 
 INSTANTIATE_TEST_SUITE_P(States, EngineLoopStateTest,
                          ::testing::Values(Where::kArrived, Where::kWaiting, Where::kPrefilling,
-                                           Where::kDecoding, Where::kPreempted, Where::kParked),
+                                           Where::kDecoding, Where::kScoring, Where::kPreempted,
+                                           Where::kParked),
                          NameOf);
 
 }  // namespace

@@ -20,12 +20,6 @@ using Collected = CollectingReader::Collected;
 
 constexpr int64_t kContext = 512;
 
-StreamEnd OnlyEnd(const CollectingReader& reader) {
-  const Collected collected = reader.collected();
-  EXPECT_EQ(collected.ends.size(), 1);
-  return collected.ends.empty() ? StreamEnd() : collected.ends[0];
-}
-
 TEST(EngineLoopTest, AGenerationIsAStartItsTokensAndAnEnd) {
   LoopBench bench;
   const auto reader = bench.Submit(GenerateRequest(Prompt(100), 5));

@@ -130,6 +130,15 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {2, 2}, UnreadStream(1))), invalid("not ascend"));
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {5}, UnreadStream(1))), invalid("length 5"));
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {4}, UnreadStream(0))), invalid("no rows"));
+  EXPECT_THAT(submit(ScoreRequestFor(Prompt(5), {})), invalid("no continuation"));
+  EXPECT_THAT(submit(ScoreRequestFor(Prompt(5), {2, 0})), invalid("continuation 1 has no tokens"));
+  EXPECT_THAT(submit(ScoreRequestFor({}, {2})), invalid("no tokens"));
+  EXPECT_THAT(submit(ScoreRequestFor(Prompt(500), {12, 13})),
+              invalid("the prompt and continuation 1 have 513 tokens, the limit is 512"));
+  Request many = GenerateRequest(Prompt(5), 1);
+  for (int i = 0; i < 64; ++i) many.branch_streams.push_back(UnreadStream());
+  EXPECT_THAT(submit(std::move(many)),
+              invalid("65 outputs are wanted of one prompt, max_running_requests is 64"));
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::ZeroDuration()));
 }
 
@@ -327,6 +336,42 @@ TEST_F(EngineTest, AFaultIsRecordedAndTheEngineGoesOn) {
   EXPECT_EQ(next->WaitForEnd().token_ids(), GenerateAlone(GenerateRequest(Prompt(5), 5), kContext));
 }
 
+TEST_F(EngineTest, IsIdleWhenTheLastOutputHasEnded) {
+  Start();
+  gate_.Close();
+  Request request = GenerateRequest(Prompt(100), 20);
+  request.generate->sampling.temperature = 1;
+  const Request copy = request;
+  std::vector<std::shared_ptr<CollectingReader>> branches;
+  for (int i = 0; i < 40; ++i) {
+    branches.push_back(CollectingReader::Create());
+    request.branch_streams.push_back(branches.back()->stream());
+  }
+  const auto first = Submit(std::move(request));
+  gate_.WaitForArrival();
+  EXPECT_FALSE(engine_->WaitUntilIdle(absl::ZeroDuration()));
+  gate_.Open();
+  EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
+  EXPECT_EQ(engine_->Stats().finished_requests, 1);
+  EXPECT_EQ(engine_->Stats().prefill_tokens, 100);
+  EXPECT_EQ(first->WaitForEnd().token_ids(), GenerateAlone(copy, kContext));
+  for (uint32_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(branches[i]->WaitForEnd().token_ids(),
+              GenerateAlone(OnlyOutput(copy, i + 1), kContext));
+  }
+}
+
+TEST_F(EngineTest, ScoresContinuations) {
+  Start();
+  const Request request = ScoreRequestFor(Prompt(100), {3, 1, 20});
+  const Collected collected = Submit(request)->WaitForEnd();
+  EXPECT_THAT(collected.ends[0].status, IsOk());
+  const auto expected = ContinuationScoresAlone(request);
+  for (size_t i = 0; i < 3; ++i) {
+    ExpectScores(EntriesOf(collected.scored, static_cast<int64_t>(i)), expected[i]);
+  }
+}
+
 TEST_F(EngineTest, ManyCancelledRequestsLeaveNothingBehind) {
   constexpr int kThreads = 4;
   constexpr int kRequests = 500;
@@ -343,11 +388,17 @@ TEST_F(EngineTest, ManyCancelledRequestsLeaveNothingBehind) {
       for (int i = 0; i < kRequests; ++i) {
         auto reader = CollectingReader::Create(4);
         const int64_t prompt = 1 + static_cast<int64_t>(random() % 90);
-        Request request =
-            random() % 4 == 0
-                ? ForwardRequest(Prompt(prompt), AllPositions(prompt), reader->stream())
-                : GenerateRequest(Prompt(prompt), 1 + static_cast<int64_t>(random() % 30),
-                                  reader->stream());
+        Request request = GenerateRequest(Prompt(prompt), 1 + static_cast<int64_t>(random() % 30),
+                                          reader->stream());
+        const uint32_t kind = random() % 6;
+        if (kind == 0) {
+          request = ForwardRequest(Prompt(prompt), AllPositions(prompt), reader->stream());
+        } else if (kind == 1) {
+          request = ScoreRequestFor(Prompt(prompt), {1, 9, 20}, reader->stream());
+        } else if (kind == 2) {
+          request.branch_streams = {UnreadStream(), UnreadStream()};
+          if (random() % 2 == 0) request.branch_streams[0]->Detach();
+        }
         if (random() % 10 == 0) request.deadline = absl::Now() + absl::Milliseconds(random() % 20);
         if (!(*engine)->Submit(std::move(request)).ok()) continue;
         ++accepted;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "model/base/clock.h"
@@ -16,6 +17,13 @@
 #include "tests/support/scripted_model.h"
 
 namespace tlm {
+
+// The end that the reader must have received, once.
+inline StreamEnd OnlyEnd(const CollectingReader& reader) {
+  const CollectingReader::Collected collected = reader.collected();
+  EXPECT_EQ(collected.ends.size(), 1);
+  return collected.ends.empty() ? StreamEnd() : collected.ends[0];
+}
 
 struct LoopSetup {
   int64_t blocks = 64;
@@ -44,6 +52,18 @@ class LoopBench {
     const absl::Status status = queue->Push(std::move(request), clock.Now());
     EXPECT_TRUE(status.ok()) << status;
     return reader;
+  }
+
+  // A request for several outputs; one reader for each.
+  std::vector<std::shared_ptr<CollectingReader>> SubmitOutputs(Request request, int64_t outputs,
+                                                               bool paused = false) {
+    std::vector<std::shared_ptr<CollectingReader>> readers(1);
+    for (int64_t i = 1; i < outputs; ++i) {
+      readers.push_back(CollectingReader::Create(0, paused));
+      request.branch_streams.push_back(readers.back()->stream());
+    }
+    readers[0] = Submit(std::move(request), 0, paused);
+    return readers;
   }
 
   // One step; its news are delivered.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/sampling/sampler.h"
+#include "model/sampling/token_history.h"
 #include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 #include "tests/support/scripted_model.h"
@@ -54,6 +55,20 @@ inline Request ForwardRequest(std::vector<int32_t> prompt, std::vector<int64_t> 
   return request;
 }
 
+// Lengths of continuations, each as tokens that differ from all others'.
+inline Request ScoreRequestFor(std::vector<int32_t> prompt, const std::vector<int64_t>& lengths,
+                               std::shared_ptr<TokenStream> stream = UnreadStream()) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.score.emplace();
+  uint32_t seed = 1000;
+  for (const int64_t length : lengths) {
+    request.score->continuations.push_back(Prompt(length, ++seed));
+  }
+  request.stream = std::move(stream);
+  return request;
+}
+
 inline std::vector<int64_t> AllPositions(int64_t count) {
   std::vector<int64_t> positions(static_cast<size_t>(count));
   std::iota(positions.begin(), positions.end(), 0);
@@ -76,23 +91,89 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
   Sampler sampler;
   std::vector<int32_t> tokens = request.prompt;
   std::vector<int32_t> generated;
+  TokenHistory history;
+  history.AddPrompt(tokens);
   do {
     const std::vector<float> logits = ScriptedModel::LogitsAfter(tokens);
     const bool early = static_cast<int64_t>(generated.size()) < work.stop.min_new_tokens;
     const auto token = sampler.Sample(
-        logits, work.sampling,
+        logits, work.sampling, history,
         {.output_index = work.output_index, .position = static_cast<uint64_t>(tokens.size())},
         work.score, early ? std::span<const int32_t>(ending) : std::span<const int32_t>());
     if (!token.ok()) {
       ADD_FAILURE() << token.status();
       break;
     }
+    history.AddOutput(token->id);
     tokens.push_back(token->id);
     generated.push_back(token->id);
   } while (!ends(generated.back(), static_cast<int64_t>(generated.size())) &&
            static_cast<int64_t>(generated.size()) < work.stop.max_new_tokens &&
            static_cast<int64_t>(tokens.size()) < max_context);
   return generated;
+}
+
+// The request of its output `index` alone, in the order of stream and branch_streams.
+inline Request OnlyOutput(Request request, uint32_t index) {
+  request.branch_streams.clear();
+  request.generate->output_index += index;
+  return request;
+}
+
+// What ScriptedModel thinks of tokens[first], tokens[first + 1] and so on.
+inline std::vector<SampledToken> ScoresAlone(std::span<const int32_t> tokens, size_t first,
+                                             uint32_t top) {
+  Sampler sampler;
+  std::vector<SampledToken> scores;
+  for (size_t i = first; i < tokens.size(); ++i) {
+    const auto token =
+        sampler.ScoreGiven(ScriptedModel::LogitsAfter(tokens.first(i)), tokens[i], top);
+    if (!token.ok()) {
+      ADD_FAILURE() << token.status();
+      break;
+    }
+    scores.push_back(*token);
+  }
+  return scores;
+}
+
+// That of each continuation of a Score request.
+inline std::vector<std::vector<SampledToken>> ContinuationScoresAlone(const Request& request) {
+  std::vector<std::vector<SampledToken>> scores;
+  for (const std::vector<int32_t>& ids : request.score->continuations) {
+    std::vector<int32_t> tokens = request.prompt;
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    scores.push_back(ScoresAlone(tokens, request.prompt.size(), request.score->top));
+  }
+  return scores;
+}
+
+// The entries of one index, in the order they came.
+inline std::vector<SampledToken> EntriesOf(const std::vector<ScoredEntry>& entries, int64_t index) {
+  std::vector<SampledToken> tokens;
+  for (const ScoredEntry& entry : entries) {
+    if (entry.index == index) tokens.push_back(entry.token);
+  }
+  return tokens;
+}
+
+// Bit for bit, as long as `collected` goes; and to the end unless it may be cut short.
+inline void ExpectScores(const std::vector<SampledToken>& collected,
+                         const std::vector<SampledToken>& expected, bool may_be_short = false) {
+  ASSERT_LE(collected.size(), expected.size());
+  if (!may_be_short) {
+    ASSERT_EQ(collected.size(), expected.size());
+  }
+  const auto same = [](const ScoredToken& a, const ScoredToken& b) {
+    return a.id == b.id && a.logprob == b.logprob && a.rank == b.rank;
+  };
+  for (size_t i = 0; i < collected.size(); ++i) {
+    ASSERT_EQ(collected[i].id, expected[i].id);
+    ASSERT_TRUE(collected[i].score.has_value() && expected[i].score.has_value());
+    EXPECT_TRUE(same(*collected[i].score, *expected[i].score));
+    EXPECT_TRUE(std::equal(collected[i].top.begin(), collected[i].top.end(),
+                           expected[i].top.begin(), expected[i].top.end(), same));
+  }
 }
 
 }  // namespace tlm

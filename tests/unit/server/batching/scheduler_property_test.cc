@@ -42,8 +42,44 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
     return GenerateRequest(Prompt(prompt), generated);
   }
 
+  Request RandomScore() {
+    const int64_t prompt = Between(1, kLongest - 1);
+    std::vector<int64_t> lengths;
+    ++results_wanted_;  // one row for the first tokens of all
+    for (int64_t i = Between(1, 5); i > 0; --i) {
+      lengths.push_back(OneIn(3) ? 1 : Between(1, kLongest - prompt));
+      results_wanted_ += lengths.back() - 1;
+    }
+    return ScoreRequestFor(Prompt(prompt), lengths);
+  }
+
+  Request RandomOutputs() {
+    const int64_t prompt = OneIn(3) ? kBlockTokens * Between(1, 5) : Between(1, kLongest - 1);
+    const int64_t generated = Between(1, kLongest - prompt);
+    Request request = GenerateRequest(Prompt(prompt), generated);
+    const int64_t outputs = Between(1, 6);
+    for (int64_t i = 1; i < outputs; ++i) request.branch_streams.push_back(UnreadStream());
+    request.generate->score_prompt = OneIn(2);
+    if (request.generate->score_prompt) results_wanted_ += prompt - 1;
+    results_wanted_ += 1 + outputs * (generated - 1);  // the first row is for all
+    return request;
+  }
+
+  Request RandomRequest() {
+    switch (Between(0, 3)) {
+      case 0:
+        return RandomForward();
+      case 1:
+        return RandomGenerate();
+      case 2:
+        return RandomScore();
+      default:
+        return RandomOutputs();
+    }
+  }
+
   void AddOne() {
-    Request request = OneIn(3) ? RandomForward() : RandomGenerate();
+    Request request = RandomRequest();
     request.priority = static_cast<int32_t>(Between(0, 2));
     const auto stream = request.stream;
     unfinished_.emplace(bench_.Add(std::move(request)), Followed{.stream = stream});
@@ -65,10 +101,45 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
       ASSERT_LE(followed.computed, sequence->target());
       ASSERT_GE(static_cast<int64_t>(sequence->blocks().size()) * kBlockTokens, followed.computed);
       ASSERT_EQ(chunk.num_rows, sequence->RowsWanted(chunk.num_tokens));
-      if (!sequence->generates()) {
+      if (sequence->delivers_rows()) {
         ASSERT_LE(chunk.num_rows, sequence->stream().RoomForRows());
       }
     }
+  }
+
+  // Only where what is computed of a prompt ends do sequences part: nobody writes a block that
+  // another one uses, and every block counts its users.
+  void CheckBlocks() {
+    std::map<BlockId, int64_t> users;
+    for (const auto& [sequence, followed] : unfinished_) {
+      for (const BlockId block : sequence->blocks()) ++users[block];
+    }
+    ASSERT_EQ(static_cast<int64_t>(users.size()), bench_.pool.used_blocks());
+    for (const auto& [sequence, followed] : unfinished_) {
+      const auto blocks = sequence->blocks();
+      const size_t next = static_cast<size_t>(sequence->computed() / kBlockTokens);
+      for (size_t i = next; i < blocks.size(); ++i) ASSERT_EQ(users[blocks[i]], 1);
+    }
+  }
+
+  // A score goes back to the prompt's end for its next continuation; nothing else goes back.
+  void CheckResults(const StepPlan& plan) {
+    for (const Chunk& chunk : plan.chunks) {
+      if (!unfinished_.contains(chunk.sequence)) continue;
+      Followed& followed = unfinished_[chunk.sequence];
+      if (chunk.sequence->computed() == followed.computed) continue;
+      ASSERT_TRUE(chunk.sequence->request().score.has_value());
+      ASSERT_EQ(chunk.sequence->computed(), chunk.sequence->prompt_tokens());
+      followed.computed = chunk.sequence->computed();
+    }
+  }
+
+  void CarryOut(const StepPlan& plan) {
+    const std::vector<Sequence*> all_ended = bench_.CarryOut(plan);
+    for (Sequence* const branch : bench_.TakeNewBranches()) {
+      unfinished_[branch] = {.stream = branch->request().stream, .computed = branch->computed()};
+    }
+    for (Sequence* const ended : all_ended) unfinished_.erase(ended);
   }
 
   void CheckLimits(const StepPlan& plan) {
@@ -117,7 +188,10 @@ TEST_P(SchedulerPropertyTest, EverySequenceEndsWithinAllLimits) {
     const StepPlan plan = bench_.scheduler.Plan();
     ASSERT_NO_FATAL_FAILURE(CheckProgress(plan));
     ASSERT_NO_FATAL_FAILURE(CheckLimits(plan));
-    for (Sequence* const ended : bench_.CarryOut(plan)) unfinished_.erase(ended);
+    CarryOut(plan);
+    ASSERT_NO_FATAL_FAILURE(CheckResults(plan));
+    ASSERT_NO_FATAL_FAILURE(CheckBlocks());
+    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
     // Readers take at random, and all of them when nothing else could go on.
     for (const auto& [sequence, followed] : unfinished_) {
       if (plan.chunks.empty() || OneIn(4)) followed.stream->Take();

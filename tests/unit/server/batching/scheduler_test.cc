@@ -284,6 +284,111 @@ TEST(SchedulerTest, AParkedSequenceGivesItsPlaceToAWaitingOne) {
   EXPECT_EQ(parked->preemptions(), 1);
 }
 
+Request WithOutputs(Request request, int64_t outputs) {
+  for (int64_t i = 1; i < outputs; ++i) request.branch_streams.push_back(UnreadStream());
+  return request;
+}
+
+TEST(SchedulerTest, KeepsPlacesForBranches) {
+  SchedulerLimits limits = Wide();
+  limits.max_running_sequences = 4;
+  limits.max_prefill_tokens = 10;
+  SchedulerBench bench(limits);
+  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(20), 100), 3));
+  Sequence* const small = bench.Add(GenerateRequest(Prompt(5), 100));
+  bench.Add(GenerateRequest(Prompt(5), 100));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 10)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 10)));
+  const std::vector<Sequence*> branches = bench.TakeNewBranches();
+  ASSERT_EQ(branches.size(), 2);
+  EXPECT_EQ(bench.scheduler.running(), 3);
+  EXPECT_THAT(Chunks(bench.Step()),
+              ElementsAre(Of(parent, 1), Of(branches[0], 1), Of(branches[1], 1), Of(small, 5)));
+  EXPECT_EQ(bench.scheduler.running(), 4);
+  EXPECT_EQ(bench.scheduler.waiting(), 1);
+}
+
+TEST(SchedulerTest, ARequestForMoreOutputsThanPlacesIsAdmittedAllTheSame) {
+  SchedulerLimits limits = Wide();
+  limits.max_logits_rows = 2;
+  SchedulerBench bench(limits);
+  Sequence* const other = bench.Add(GenerateRequest(Prompt(5), 2));
+  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(20), 4), 4));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 5)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));  // it waits for all the places
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 20)));
+  const std::vector<Sequence*> branches = bench.TakeNewBranches();
+  EXPECT_EQ(bench.scheduler.running(), 2);
+  EXPECT_EQ(bench.scheduler.waiting(), 2);
+  for (int i = 0; i < 2; ++i) bench.Step();
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 1), Of(branches[0], 1)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(branches[1], 21), Of(branches[2], 21)));
+}
+
+TEST(SchedulerTest, AdmissionKeepsABlockForEachBranch) {
+  SchedulerBench bench(Wide(), /*blocks=*/6);
+  Sequence* const other = bench.Add(GenerateRequest(Prompt(5), 100));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 5)));
+  // 5 are free; 3 for the prompt, 2 for branches and one for `other` would be needed.
+  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(130), 2), 3));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
+  bench.scheduler.Remove(*other);
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 130)));
+  EXPECT_EQ(bench.scheduler.running(), 3);
+  EXPECT_EQ(bench.pool.used_blocks(), 5);
+}
+
+TEST(SchedulerTest, OnlyThePartOfABlockThatIsFilledIsCopied) {
+  SchedulerBench bench(Wide());
+  Sequence* const whole = bench.Add(WithOutputs(GenerateRequest(Prompt(128), 2), 3));
+  bench.Step();
+  EXPECT_TRUE(bench.copies().empty());
+  EXPECT_EQ(bench.pool.used_blocks(), 2);
+  for (Sequence* const branch : bench.TakeNewBranches()) bench.scheduler.Remove(*branch);
+  bench.scheduler.Remove(*whole);
+  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(129), 2), 3));
+  bench.Step();
+  const std::vector<Sequence*> branches = bench.TakeNewBranches();
+  ASSERT_EQ(bench.copies().size(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(bench.copies()[i].from, parent->blocks()[2]);
+    EXPECT_EQ(bench.copies()[i].to, branches[i]->blocks()[2]);
+  }
+}
+
+TEST(SchedulerTest, ABranchWithoutABlockWaitsInThePlaceOfItsArrival) {
+  SchedulerLimits limits = Wide();
+  limits.max_prefill_tokens = 64;
+  SchedulerBench bench(limits, /*blocks=*/2);
+  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(80), 2), 2));
+  bench.Step();
+  Sequence* const later = bench.Add(GenerateRequest(Prompt(5), 2));
+  bench.Step();
+  const std::vector<Sequence*> branches = bench.TakeNewBranches();
+  EXPECT_EQ(branches[0]->state(), SequenceState::kWaiting);
+  EXPECT_TRUE(bench.copies().empty());
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(parent, 1)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(branches[0], 64)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(branches[0], 17)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(later, 5)));
+}
+
+TEST(SchedulerTest, AdmitsAScoreWithTheBlocksOfItsLongestContinuation) {
+  SchedulerBench bench(Wide(), /*blocks=*/3);
+  Sequence* const scored = bench.Add(ScoreRequestFor(Prompt(64), {2, 130, 3}));
+  EXPECT_THAT(Chunks(bench.Step()), IsEmpty());
+  EXPECT_EQ(bench.scheduler.waiting(), 1);
+  bench.scheduler.Remove(*scored);
+  Sequence* const fits = bench.Add(ScoreRequestFor(Prompt(64), {2, 129, 3}));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 64)));
+  EXPECT_EQ(bench.pool.used_blocks(), 3);
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 1)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 64)));  // as many rows as a step has
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 64)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 2)));
+  EXPECT_EQ(bench.pool.used_blocks(), 0);
+}
+
 TEST(SchedulerTest, RemoveFreesTheBlocksInEveryState) {
   SchedulerBench bench(Wide(), /*blocks=*/100);
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(100), 1000));

@@ -114,19 +114,192 @@ TEST(SequenceTest, ForwardEndsWithItsLastRowAndAsksForNoneTwice) {
   EXPECT_EQ(finish->reason, FinishReason::kRowsComplete);
 }
 
+TEST(SequenceTest, PromptScoresAreRowsBeforeTheFirstDraw) {
+  BlockPool pool(1);
+  Request request = GenerateRequest(Prompt(10), 3);
+  request.generate->score_prompt = true;
+  Sequence sequence(std::move(request), 0);
+  ASSERT_TRUE(sequence.Grow(pool, 10));
+  EXPECT_EQ(sequence.RowsWanted(10), 10);
+  EXPECT_EQ(sequence.LongestChunk(100, 4), 4);
+  sequence.MarkComputed(4);
+  for (int64_t position = 0; position < 4; ++position) {
+    EXPECT_EQ(sequence.WantedPosition(0), position);
+    EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+  }
+  sequence.ReleaseBlocks(pool);  // preempted: none is asked for again
+  EXPECT_EQ(sequence.RowsWanted(4), 0);
+  EXPECT_EQ(sequence.RowsWanted(10), 6);
+  EXPECT_EQ(sequence.WantedPosition(5), 9);
+}
+
+TEST(SequenceTest, APromptOfOneTokenHasNothingToScore) {
+  Request request = GenerateRequest(Prompt(1), 3);
+  request.generate->score_prompt = true;
+  const Sequence sequence(std::move(request), 0);
+  EXPECT_EQ(sequence.RowsWanted(1), 1);
+  EXPECT_EQ(sequence.WantedPosition(0) + 1, sequence.target());
+}
+
+TEST(SequenceTest, CountsTokensForPenaltiesOnlyWhenThereAreAny) {
+  for (const bool penalties : {true, false}) {
+    Request request = GenerateRequest({3, 4, 3}, 5);
+    request.generate->sampling.presence_penalty = penalties ? 0.5f : 0.0f;
+    Sequence sequence(std::move(request), 0);
+    sequence.Append(4, kContext);
+    sequence.Append(5, kContext);
+    sequence.Append(5, kContext);
+    EXPECT_EQ(sequence.history().seen().size(), penalties ? 3 : 0);
+    if (!penalties) continue;
+    EXPECT_TRUE(sequence.history().seen().at(3).in_prompt);
+    EXPECT_EQ(sequence.history().seen().at(4).in_output, 1);
+    EXPECT_EQ(sequence.history().seen().at(5).in_output, 2);
+  }
+}
+
+TEST(SequenceTest, ContinuationsFollowThePromptOneAfterTheOther) {
+  BlockPool pool(4);
+  Request request = ScoreRequestFor(Prompt(70), {1, 3, 1, 60});
+  const auto continuations = request.score->continuations;
+  Sequence sequence(std::move(request), 0);
+  EXPECT_EQ(sequence.target(), 70);
+  EXPECT_EQ(sequence.cache_tokens(), 70 + 59);  // the last token of the longest is not computed
+  EXPECT_EQ(sequence.input_tokens(), 70 + 65);
+  ASSERT_TRUE(sequence.Grow(pool, sequence.cache_tokens()));
+  sequence.set_running(true);
+  EXPECT_EQ(sequence.RowsWanted(70), 1);
+  sequence.MarkComputed(70);
+  EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+
+  EXPECT_EQ(sequence.continuation(), 1);
+  EXPECT_EQ(sequence.computed(), 70);
+  EXPECT_EQ(sequence.target(), 72);
+  EXPECT_EQ(sequence.RowsWanted(2), 2);
+  EXPECT_EQ(sequence.tokens()[71], continuations[1][1]);
+  EXPECT_EQ(sequence.state(), SequenceState::kPrefilling);
+  sequence.MarkComputed(2);
+  EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+  EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+
+  EXPECT_EQ(sequence.continuation(), 3);
+  EXPECT_EQ(sequence.target(), 129);
+  sequence.MarkComputed(10);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+  sequence.ReleaseBlocks(pool);  // preempted
+  EXPECT_EQ(sequence.continuation(), 3);
+  EXPECT_EQ(sequence.RowsWanted(80), 0);
+  EXPECT_EQ(sequence.RowsWanted(129), 49);
+  for (int i = 0; i < 48; ++i) EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+  const auto finish = sequence.MarkRowDelivered();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->reason, FinishReason::kRowsComplete);
+}
+
+TEST(SequenceTest, ContinuationsOfOneTokenNeedThePromptAlone) {
+  Sequence sequence(ScoreRequestFor(Prompt(70), {1, 1}), 0);
+  EXPECT_EQ(sequence.cache_tokens(), 70);
+  EXPECT_TRUE(sequence.MarkRowDelivered().has_value());
+}
+
+Request ThreeOutputs(int64_t prompt_tokens) {
+  Request request = GenerateRequest(Prompt(prompt_tokens), 3);
+  request.generate->output_index = 5;
+  request.branch_streams = {UnreadStream(), UnreadStream()};
+  return request;
+}
+
+TEST(SequenceTest, BranchesAreTheFurtherOutputs) {
+  Request request = ThreeOutputs(10);
+  request.generate->sampling.repetition_penalty = 1.5f;
+  request.priority = 7;
+  const auto streams = request.branch_streams;
+  Sequence parent(std::move(request), 40);
+  parent.MarkStarted(absl::UnixEpoch());
+  EXPECT_EQ(parent.branches(), 2);
+  const auto branches = parent.TakeBranches();
+  EXPECT_EQ(parent.branches(), 0);
+  ASSERT_EQ(branches.size(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const Sequence& branch = *branches[i];
+    EXPECT_EQ(&branch.stream(), streams[i].get());
+    EXPECT_EQ(branch.number(), 41 + static_cast<int64_t>(i));
+    EXPECT_EQ(branch.request_number(), 40);
+    EXPECT_EQ(branch.request().generate->output_index, 6 + i);
+    EXPECT_EQ(branch.request().priority, 7);
+    EXPECT_EQ(branch.branches(), 0);
+    EXPECT_TRUE(branch.started());
+    EXPECT_FALSE(branch.queued());
+    EXPECT_EQ(branch.history().seen().size(), parent.history().seen().size());
+    EXPECT_EQ(std::vector(branch.tokens().begin(), branch.tokens().end()), Prompt(10));
+  }
+}
+
+TEST(SequenceTest, ABranchWhoseMailboxWasTakenIsLeftOut) {
+  Request request = ThreeOutputs(10);
+  const auto streams = request.branch_streams;
+  Sequence parent(std::move(request), 0);
+  EXPECT_EQ(parent.TakeBranchStream(0), streams[0]);
+  EXPECT_EQ(parent.branches(), 1);
+  const auto branches = parent.TakeBranches();
+  ASSERT_EQ(branches.size(), 1);
+  EXPECT_EQ(branches[0]->request().generate->output_index, 7);
+  EXPECT_EQ(branches[0]->number(), 2);
+}
+
+TEST(SequenceTest, ABranchSharesFullBlocksAndOwnsTheRest) {
+  BlockPool pool(4);
+  Sequence parent(ThreeOutputs(130), 0);
+  ASSERT_TRUE(parent.Grow(pool, 130));
+  parent.MarkComputed(130);
+  const auto branches = parent.TakeBranches();
+  ASSERT_TRUE(branches[0]->ShareBlocks(parent, pool));
+  EXPECT_EQ(branches[0]->computed(), 130);
+  EXPECT_EQ(branches[0]->blocks()[0], parent.blocks()[0]);
+  EXPECT_EQ(branches[0]->blocks()[1], parent.blocks()[1]);
+  EXPECT_NE(branches[0]->blocks()[2], parent.blocks()[2]);
+  EXPECT_EQ(pool.free_blocks(), 0);
+  EXPECT_FALSE(branches[1]->ShareBlocks(parent, pool));
+  EXPECT_EQ(branches[1]->blocks().size(), 0);
+  EXPECT_EQ(branches[1]->computed(), 0);
+  parent.ReleaseBlocks(pool);
+  EXPECT_EQ(pool.free_blocks(), 1);
+  branches[0]->ReleaseBlocks(pool);
+  EXPECT_EQ(pool.free_blocks(), 4);
+  const StreamEnd end = branches[0]->End(absl::OkStatus(), Finish(), absl::UnixEpoch());
+  EXPECT_EQ(end.kv_blocks_peak, 1);
+  EXPECT_EQ(end.computed_prompt_tokens, 0);
+  EXPECT_EQ(end.steps, 0);
+}
+
+TEST(SequenceTest, ABranchOfWholeBlocksTakesNone) {
+  BlockPool pool(3);
+  Sequence parent(ThreeOutputs(128), 0);
+  ASSERT_TRUE(parent.Grow(pool, 128));
+  parent.MarkComputed(128);
+  const auto branches = parent.TakeBranches();
+  for (const auto& branch : branches) ASSERT_TRUE(branch->ShareBlocks(parent, pool));
+  EXPECT_EQ(pool.free_blocks(), 1);
+  branches[0]->Append(1, kContext);
+  EXPECT_TRUE(branches[0]->Grow(pool, 129));
+  EXPECT_FALSE(branches[1]->Grow(pool, 129));
+  for (const auto& branch : branches) branch->ReleaseBlocks(pool);
+  parent.ReleaseBlocks(pool);
+  EXPECT_EQ(pool.free_blocks(), 3);
+  EXPECT_EQ(branches[0]->End(absl::OkStatus(), Finish(), absl::UnixEpoch()).kv_blocks_peak, 1);
+}
+
 TEST(SequenceTest, GrowsByWholeBlocksOrNotAtAll) {
   BlockPool pool(3);
   Sequence sequence(GenerateRequest(Prompt(65), 3), 0);
   EXPECT_FALSE(sequence.Grow(pool, 3 * 64 + 1));
   EXPECT_EQ(pool.free_blocks(), 3);
-  EXPECT_FALSE(sequence.admitted());
   ASSERT_TRUE(sequence.Grow(pool, 65));
   EXPECT_EQ(sequence.blocks().size(), 2);
   ASSERT_TRUE(sequence.Grow(pool, 128));
   EXPECT_EQ(pool.free_blocks(), 1);
   sequence.ReleaseBlocks(pool);
   EXPECT_EQ(pool.free_blocks(), 3);
-  EXPECT_TRUE(sequence.admitted());
+  EXPECT_EQ(sequence.blocks().size(), 0);
 }
 
 TEST(SequenceTest, TheEndTellsWhereTheTimeWent) {

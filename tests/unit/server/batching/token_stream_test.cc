@@ -27,6 +27,8 @@ TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
   stream.PushToken(Token(5));
   stream.PushToken(Token(6));
   stream.PushRow({.position = 9, .logits = {1.0f}});
+  stream.PushScored({.index = 1, .token = Token(7)});
+  stream.PushScored({.index = 2, .token = Token(8)});
   StreamEnd end;
   end.matched_token = 6;
   stream.PushEnd(end);
@@ -39,6 +41,9 @@ TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
   EXPECT_EQ(pending.tokens[1].id, 6);
   ASSERT_EQ(pending.rows.size(), 1);
   EXPECT_EQ(pending.rows[0].position, 9);
+  ASSERT_EQ(pending.scored.size(), 2);
+  EXPECT_EQ(pending.scored[0].index, 1);
+  EXPECT_EQ(pending.scored[1].token.id, 8);
   ASSERT_TRUE(pending.end.has_value());
   EXPECT_EQ(pending.end->matched_token, 6);
 
@@ -46,6 +51,7 @@ TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
   EXPECT_FALSE(nothing.start.has_value());
   EXPECT_TRUE(nothing.tokens.empty());
   EXPECT_TRUE(nothing.rows.empty());
+  EXPECT_TRUE(nothing.scored.empty());
   EXPECT_FALSE(nothing.end.has_value());
 }
 
@@ -108,6 +114,7 @@ TEST(TokenStreamDeathTest, NothingFollowsTheEnd) {
   TokenStream stream = Unheard();
   stream.PushEnd({});
   EXPECT_DEATH(stream.PushToken({}), "ended_");
+  EXPECT_DEATH(stream.PushScored({}), "ended_");
   EXPECT_DEATH(stream.PushEnd({}), "ended_");
 }
 

@@ -1,0 +1,141 @@
+// The second half of EngineLoop's step: what becomes of the logits.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "server/batching/engine_loop.h"
+
+namespace tlm {
+namespace {
+
+// What a draw would refuse: such a row cannot have come from sound arithmetic.
+absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
+  float largest = -std::numeric_limits<float>::infinity();
+  bool nan = false;
+  for (const float logit : logits) {
+    nan |= logit != logit;
+    largest = std::max(largest, logit);
+  }
+  if (!nan && std::abs(largest) <= std::numeric_limits<float>::max()) return absl::OkStatus();
+  return DataLoss("the logits at position {} are not finite", position);
+}
+
+}  // namespace
+
+void EngineLoop::TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now) {
+  const size_t vocab_size = static_cast<size_t>(model_.vocab_size());
+  TLM_CHECK(logits.size() == batch_.logits_rows.size() * vocab_size);
+  for (const Chunk& chunk : plan.chunks) {
+    Sequence& sequence = *chunk.sequence;
+    CountTokens(chunk);
+    sequence.MarkComputed(chunk.num_tokens);
+    for (int64_t row = 0; row < chunk.num_rows; ++row) {
+      const std::span<const float> row_logits = logits.first(vocab_size);
+      logits = logits.subspan(vocab_size);
+      if (sequence.state() == SequenceState::kFinished) continue;  // an earlier row was bad
+      TakeRow(sequence, row_logits, now);
+    }
+    if (chunk.num_rows > 0) report_.streams.push_back(sequence.request().stream);
+  }
+}
+
+void EngineLoop::CountTokens(const Chunk& chunk) {
+  const Sequence& sequence = *chunk.sequence;
+  const bool decode = sequence.generates() && chunk.num_tokens == 1 &&
+                      chunk.first_position >= sequence.prompt_tokens();
+  (decode ? report_.stats.decode_tokens : report_.stats.prefill_tokens) += chunk.num_tokens;
+}
+
+void EngineLoop::TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now) {
+  const RowResult finish = UseRow(sequence, logits, now);
+  if (!finish.ok()) return End(sequence, finish.status(), Finish(), now);
+  if (finish->has_value()) End(sequence, absl::OkStatus(), **finish, now);
+}
+
+EngineLoop::RowResult EngineLoop::UseRow(Sequence& sequence, std::span<const float> logits,
+                                         absl::Time now) {
+  if (sequence.delivers_rows()) return DeliverRow(sequence, logits);
+  if (!sequence.generates()) return ScoreContinuations(sequence, logits);
+  if (sequence.WantedPosition(0) + 1 < sequence.target()) return ScorePromptToken(sequence, logits);
+  if (sequence.branches() > 0) StartBranches(sequence, logits, now);
+  return Draw(sequence, logits, now);
+}
+
+EngineLoop::RowResult EngineLoop::DeliverRow(Sequence& sequence, std::span<const float> logits) {
+  const int64_t position = sequence.WantedPosition(0);
+  TLM_RETURN_IF_ERROR(CheckLogits(logits, position));
+  sequence.stream().PushRow(
+      {.position = position, .logits = std::vector<float>(logits.begin(), logits.end())});
+  return sequence.MarkRowDelivered();
+}
+
+EngineLoop::RowResult EngineLoop::ScorePromptToken(Sequence& sequence,
+                                                   std::span<const float> logits) {
+  const int64_t scored = sequence.WantedPosition(0) + 1;
+  TLM_RETURN_IF_ERROR(
+      PushScore(sequence, scored, sequence.tokens()[static_cast<size_t>(scored)], logits));
+  return sequence.MarkRowDelivered();
+}
+
+EngineLoop::RowResult EngineLoop::ScoreContinuations(Sequence& sequence,
+                                                     std::span<const float> logits) {
+  const int64_t scored = sequence.WantedPosition(0) + 1;
+  if (scored > sequence.prompt_tokens()) {
+    TLM_RETURN_IF_ERROR(PushScore(sequence, sequence.continuation(),
+                                  sequence.tokens()[static_cast<size_t>(scored)], logits));
+    return sequence.MarkRowDelivered();
+  }
+  const ScoreWork& work = *sequence.request().score;
+  std::vector<int32_t> firsts;
+  for (const std::vector<int32_t>& ids : work.continuations) firsts.push_back(ids.front());
+  TLM_ASSIGN_OR_RETURN(std::vector<SampledToken> tokens,
+                       sampler_.ScoreGiven(logits, firsts, work.top));
+  int64_t index = 0;
+  for (SampledToken& token : tokens) {
+    sequence.stream().PushScored({.index = index++, .token = std::move(token)});
+  }
+  return sequence.MarkRowDelivered();
+}
+
+absl::Status EngineLoop::PushScore(Sequence& sequence, int64_t index, int32_t id,
+                                   std::span<const float> logits) {
+  const Request& request = sequence.request();
+  const uint32_t top = request.score.has_value() ? request.score->top : request.generate->score.top;
+  TLM_ASSIGN_OR_RETURN(SampledToken token, sampler_.ScoreGiven(logits, id, top));
+  sequence.stream().PushScored({.index = index, .token = std::move(token)});
+  return absl::OkStatus();
+}
+
+EngineLoop::RowResult EngineLoop::Draw(Sequence& sequence, std::span<const float> logits,
+                                       absl::Time now) {
+  const GenerateWork& work = *sequence.request().generate;
+  const DrawKey key{.output_index = work.output_index,
+                    .position = static_cast<uint64_t>(sequence.target())};
+  TLM_ASSIGN_OR_RETURN(SampledToken token,
+                       sampler_.Sample(logits, work.sampling, sequence.history(), key, work.score,
+                                       sequence.banned_tokens()));
+  if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
+  const std::optional<Finish> finish = sequence.Append(token.id, model_.limits().max_context);
+  sequence.stream().PushToken(std::move(token));
+  return finish;
+}
+
+void EngineLoop::StartBranches(Sequence& parent, std::span<const float> logits, absl::Time now) {
+  for (std::unique_ptr<Sequence>& taken : parent.TakeBranches()) {
+    Sequence& branch = *taken;
+    sequences_.push_back(std::move(taken));
+    TakeRow(branch, logits, now);
+    report_.streams.push_back(branch.request().stream);
+    if (branch.state() == SequenceState::kFinished) continue;
+    const std::optional<BlockCopy> copy = scheduler_.AddBranch(parent, branch);
+    if (!copy.has_value()) continue;
+    // At once: parent and branch are both going to write behind what they share.
+    const absl::Status copied = model_.CopyKvBlock(copy->from, copy->to);
+    if (!copied.ok()) End(branch, DeviceFault(copied), Finish(), now);
+  }
+}
+
+}  // namespace tlm
