@@ -2,8 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/observe/log.h"
-#include "tlm/v1/common.pb.h"
 
 namespace tlm {
 
@@ -23,13 +24,22 @@ void LogCall(const CallRecord& record) {
   }
 }
 
-void AddUsageTrailers(const CallRecord& record, grpc::ServerContextBase& context) {
-  if (record.prompt_tokens == 0) return;
+v1::Usage UsageOf(const CallRecord& record) {
   v1::Usage usage;
   usage.set_prompt_tokens(static_cast<uint64_t>(record.prompt_tokens));
   usage.set_cached_prompt_tokens(static_cast<uint64_t>(record.cached_prompt_tokens));
   usage.set_completion_tokens(static_cast<uint64_t>(record.completion_tokens));
-  context.AddTrailingMetadata("tlm-usage-bin", usage.SerializeAsString());
+  return usage;
+}
+
+absl::Status CancelledStatus(const CallRecord& record, absl::Time deadline) {
+  if (record.clock->Now() < deadline) return Cancelled("the client cancelled the call");
+  return WithReason(DeadlineExceeded("the deadline passed"), "EXPIRED_RUNNING");
+}
+
+void AddUsageTrailers(const CallRecord& record, grpc::ServerContextBase& context) {
+  if (record.prompt_tokens == 0) return;
+  context.AddTrailingMetadata("tlm-usage-bin", UsageOf(record).SerializeAsString());
   context.AddTrailingMetadata("tlm-prompt-tokens", std::to_string(record.prompt_tokens));
   context.AddTrailingMetadata("tlm-completion-tokens", std::to_string(record.completion_tokens));
 }

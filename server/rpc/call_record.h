@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/base/clock.h"
+#include "tlm/v1/common.pb.h"
 
 namespace tlm {
 
@@ -36,6 +37,12 @@ struct CallRecord {
 // One line: id, rpc, status, tokens, durations. Faults of the server are logged as errors with
 // their message; the messages of others may hold what the client wrote and stay out.
 void LogCall(const CallRecord& record);
+
+v1::Usage UsageOf(const CallRecord& record);
+
+// Why gRPC cancelled the call: DEADLINE_EXCEEDED, reason EXPIRED_RUNNING, once `deadline` has
+// passed, of which it tells as of any cancellation; CANCELLED before.
+absl::Status CancelledStatus(const CallRecord& record, absl::Time deadline);
 
 // What a failed call has used: `tlm-usage-bin`, a tlm.v1.Usage, and for people
 // `tlm-prompt-tokens` and `tlm-completion-tokens`. Nothing when the request was never read.

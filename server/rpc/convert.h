@@ -18,11 +18,13 @@
 #include "absl/status/statusor.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
+#include "model/tokenizer/stream_decoder.h"
 #include "server/batching/request.h"
 #include "server/rpc/row_encoder.h"
 #include "server/rpc/served_model.h"
 #include "tlm/v1/forward.pb.h"
 #include "tlm/v1/generate.pb.h"
+#include "tlm/v1/score.pb.h"
 
 namespace tlm {
 
@@ -40,12 +42,15 @@ struct OutputPlan {
   bool include_stop = false;
   int64_t min_new_tokens = 0;  // stop strings are not looked for before
   std::vector<std::string> stop_strings;
+  // Whether the first token's leading space is text: see StreamDecoder.
+  TextPosition text_position = TextPosition::kContinuesText;
 };
 
 struct GenerateCall {
   std::vector<int32_t> prompt;
   GenerateWork work;
-  OutputPlan output;
+  int64_t num_sequences = 1;
+  OutputPlan output;  // of each output
   int32_t priority = 0;
 };
 
@@ -62,11 +67,18 @@ struct ForwardCall {
   std::vector<int64_t> PositionsOf(size_t sequence) const;
 };
 
+struct ScoreCall {
+  std::vector<int32_t> prompt;
+  ScoreWork work;
+  int64_t total_tokens = 0;  // of the prompt, once, and of all continuations
+};
+
 // Without the request's id, which RequestIdOf reads: a call whose request is bad is logged by it.
 absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                                              const ServedModel& model, const RandomSource& random);
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
+absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
 
 // For every call. A request id that was not given is made up.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);
@@ -81,6 +93,11 @@ absl::StatusOr<std::vector<int32_t>> TokenIdsOf(
 absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
                                                   std::optional<bool> add_special_tokens,
                                                   const ServedModel& model, std::string_view field);
+// The ids of a conversation as the model's chat template writes it; unset special tokens: none
+// besides those of the template. FAILED_PRECONDITION when the model has no template.
+absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,
+                                                 std::optional<bool> add_special_tokens,
+                                                 const ServedModel& model);
 // FAILED_PRECONDITION when the model has no tokenizer; `field` needs one, `instead` says what to
 // send in its place.
 absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,

@@ -1,82 +1,14 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "server/rpc/convert.h"
 #include "server/rpc/field_error.h"
+#include "server/rpc/sampling_message.h"
 
 namespace tlm {
 namespace {
-
-// Fields of the contract that change the result and are not built.
-absl::Status CheckBuilt(const v1::SamplingParams& sampling) {
-  if (sampling.has_typical_p()) {
-    const float typical_p = sampling.typical_p();
-    if (!(typical_p > 0.0f && typical_p <= 1.0f)) {
-      return BadField("sampling.typical_p", "is {}, the range is (0, 1]", typical_p);
-    }
-    if (typical_p != 1.0f) return NotBuilt("sampling.typical_p", "locally typical sampling");
-  }
-  if (sampling.has_repetition_penalty()) {
-    const float penalty = sampling.repetition_penalty();
-    if (!(penalty > 0.0f && std::isfinite(penalty))) {
-      return BadField("sampling.repetition_penalty", "is {}, it must be positive and finite",
-                      penalty);
-    }
-    if (penalty != 1.0f) return NotBuilt("sampling.repetition_penalty", "penalties");
-  }
-  const std::pair<const char*, float> additive[] = {
-      {"sampling.presence_penalty", sampling.presence_penalty()},
-      {"sampling.frequency_penalty", sampling.frequency_penalty()}};
-  for (const auto& [field, penalty] : additive) {
-    TLM_RETURN_IF_ERROR(CheckRange(field, penalty, -2.0f, 2.0f));
-    if (penalty != 0.0f) return NotBuilt(field, "penalties");
-  }
-  if (!sampling.logit_bias().empty()) return NotBuilt("sampling.logit_bias", "logit biases");
-  if (!sampling.allowed_token_ids().empty()) {
-    return NotBuilt("sampling.allowed_token_ids", "sets of allowed tokens");
-  }
-  if (!sampling.banned_token_ids().empty()) {
-    return NotBuilt("sampling.banned_token_ids", "sets of banned tokens");
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
-                                               const ServedModel& model,
-                                               const RandomSource& random) {
-  TLM_RETURN_IF_ERROR(CheckBuilt(sampling));
-  SamplingParams params = model.default_sampling;
-  if (sampling.has_temperature()) {
-    params.temperature = sampling.temperature();
-    if (!(params.temperature >= 0.0f && std::isfinite(params.temperature))) {
-      return BadField("sampling.temperature", "is {}, it must be finite and not negative",
-                      params.temperature);
-    }
-  }
-  if (sampling.has_top_k()) params.top_k = sampling.top_k();
-  if (sampling.has_top_p()) {
-    params.top_p = sampling.top_p();
-    if (!(params.top_p > 0.0f && params.top_p <= 1.0f)) {
-      return BadField("sampling.top_p", "is {}, the range is (0, 1]", params.top_p);
-    }
-  }
-  if (sampling.has_min_p()) {
-    params.min_p = sampling.min_p();
-    TLM_RETURN_IF_ERROR(CheckRange("sampling.min_p", params.min_p, 0.0f, 1.0f));
-  }
-  if (sampling.has_num_sequences()) {
-    if (sampling.num_sequences() == 0) {
-      return BadField("sampling.num_sequences", "is 0, it must be at least 1");
-    }
-    if (sampling.num_sequences() > model.limits.max_num_sequences) {
-      return NotBuilt("sampling.num_sequences", "more than one output of a request");
-    }
-  }
-  params.seed = sampling.has_seed() ? sampling.seed() : random();
-  return params;
-}
 
 absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stopping,
                                              const ServedModel& model) {
@@ -105,6 +37,31 @@ absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stoppin
   return stop;
 }
 
+// INVALID_ARGUMENT when the sets of ids that may and may not be drawn leave no token.
+absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) {
+  const SamplingParams& sampling = work.sampling;
+  std::vector<int32_t> excluded = sampling.banned_token_ids;
+  if (work.stop.min_new_tokens > 0) {
+    const StopCriteria& stop = work.stop;
+    excluded.insert(excluded.end(), stop.eos_token_ids.begin(), stop.eos_token_ids.end());
+    excluded.insert(excluded.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+  }
+  std::sort(excluded.begin(), excluded.end());
+  excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  const std::vector<int32_t>& allowed = sampling.allowed_token_ids;
+  const bool left = allowed.empty() ? static_cast<int64_t>(excluded.size()) < vocab_size
+                                    : !std::includes(excluded.begin(), excluded.end(),
+                                                     allowed.begin(), allowed.end());
+  if (left) return absl::OkStatus();
+  const char* field = !allowed.empty()                     ? "sampling.allowed_token_ids"
+                      : !sampling.banned_token_ids.empty() ? "sampling.banned_token_ids"
+                                                           : "stopping.min_new_tokens";
+  return BadField(
+      field, "leaves no token to draw: {} are allowed (0 = all), {} banned{}", allowed.size(),
+      excluded.size(),
+      work.stop.min_new_tokens > 0 ? ", those that min_new_tokens keeps back included" : "");
+}
+
 absl::Status CheckStopStrings(const v1::StoppingCriteria& stopping, const ServedModel& model) {
   const RequestLimits& limits = model.limits;
   TLM_RETURN_IF_ERROR(
@@ -122,23 +79,18 @@ absl::Status CheckStopStrings(const v1::StoppingCriteria& stopping, const Served
   return RequireTokenizer(model, "stopping.stop_strings", "stop by stopping.stop_token_ids");
 }
 
-absl::StatusOr<ScoreRequest> ConvertScore(const v1::OutputOptions& output,
-                                          const ServedModel& model) {
+absl::StatusOr<ScoreRequest> ConvertLogprobs(const v1::OutputOptions& output,
+                                             const ServedModel& model) {
   ScoreRequest score;
   TLM_RETURN_IF_ERROR(CheckRange<int64_t>("output.top_logprobs", output.top_logprobs(), 0,
                                           model.limits.max_top_logprobs));
   score.top = output.top_logprobs();
   score.logprob = output.has_logprobs() ? output.logprobs() : score.top > 0;
-  if (output.prompt_logprobs()) {
-    return NotBuilt("output.prompt_logprobs", "log-probabilities of the prompt");
-  }
-  if (output.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED) {
-    return NotBuilt("output.logprobs_mode", "LOGPROBS_MODE_PROCESSED");
-  }
   if (!v1::LogprobsMode_IsValid(output.logprobs_mode())) {
     return BadField("output.logprobs_mode", "is {}, which is no LogprobsMode",
                     static_cast<int>(output.logprobs_mode()));
   }
+  score.processed = output.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
   return score;
 }
 
@@ -202,26 +154,27 @@ absl::Status CheckConstraint(const v1::GenerateRequest& request) {
 
 absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& request,
                                                   const ServedModel& model) {
+  std::optional<bool> special;
+  if (request.has_add_special_tokens()) special = request.add_special_tokens();
   switch (request.input_case()) {
-    case v1::GenerateRequest::kPrompt: {
+    case v1::GenerateRequest::kPrompt:
       TLM_RETURN_IF_ERROR(RequireTokenizer(model, "prompt", "send prompt_token_ids"));
-      std::optional<bool> special;
-      if (request.has_add_special_tokens()) special = request.add_special_tokens();
       return TokenizeText(request.prompt(), special, model, "prompt");
-    }
     case v1::GenerateRequest::kPromptTokenIds:
       return TokenIdsOf(request.prompt_token_ids().ids(), model, "prompt_token_ids.ids");
     case v1::GenerateRequest::kChat:
-      return NotBuilt("chat", "chat templates");
+      return ConvertChat(request.chat(), special, model);
     case v1::GenerateRequest::INPUT_NOT_SET:
       break;
   }
-  return BadField("input", "is missing: one of prompt and prompt_token_ids is required");
+  return BadField("input", "is missing: one of prompt, prompt_token_ids and chat is required");
 }
 
 absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& request,
                                                    const ServedModel& model) {
-  const char* field = request.has_prompt() ? "prompt" : "prompt_token_ids.ids";
+  const char* field = request.has_prompt() ? "prompt"
+                      : request.has_chat() ? "chat"
+                                           : "prompt_token_ids.ids";
   TLM_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, ConvertInput(request, model));
   if (prompt.empty()) return BadField(field, "is empty: a prompt needs at least one token");
   if (request.has_truncate_prompt_tokens()) {
@@ -249,13 +202,20 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   if (request.has_resume()) return NotBuilt("resume", "resuming an interrupted stream");
   TLM_RETURN_IF_ERROR(CheckCache(request.cache(), model.limits));
   TLM_ASSIGN_OR_RETURN(call.priority, ConvertScheduling(request.scheduling()));
-  TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model, random));
+  TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model));
+  if (!request.sampling().has_seed()) call.work.sampling.seed = random();
+  TLM_ASSIGN_OR_RETURN(call.num_sequences, ConvertNumSequences(request.sampling(), model));
   TLM_ASSIGN_OR_RETURN(call.work.stop, ConvertStopping(request.stopping(), model));
-  TLM_ASSIGN_OR_RETURN(call.work.score, ConvertScore(request.output(), model));
+  TLM_RETURN_IF_ERROR(CheckSomethingIsLeft(call.work, model.config.vocab_size));
+  TLM_ASSIGN_OR_RETURN(call.work.score, ConvertLogprobs(request.output(), model));
+  call.work.score_prompt = request.output().prompt_logprobs();
   TLM_ASSIGN_OR_RETURN(call.output,
                        ConvertOutput(request.output(), request.stopping(), call.work.score, model));
   // Last: the only step whose cost grows with the request.
   TLM_ASSIGN_OR_RETURN(call.prompt, ConvertPrompt(request, model));
+  if (model.tokenizer != nullptr) {
+    call.output.text_position = PositionBehind(*model.tokenizer, call.prompt);
+  }
   return call;
 }
 

@@ -1,11 +1,11 @@
 #include "server/rpc/language_model_service.h"
 
-#include "model/base/errors.h"
 #include "server/rpc/call_record.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/forward_handler.h"
 #include "server/rpc/generate_handler.h"
 #include "server/rpc/model_info_handler.h"
+#include "server/rpc/score_handler.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/tokenize_handler.h"
 
@@ -31,9 +31,7 @@ grpc::ServerUnaryReactor* LanguageModelService::ModelInfo(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContext* context,
                                                       const v1::ScoreRequest* request,
                                                       v1::ScoreResponse* response) {
-  return Unary("Score", context, *request, [] {
-    return Unimplemented("Score is not built in this server; Forward gives the rows it would sum");
-  });
+  return StartScore(context, *request, response, rpc_);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,

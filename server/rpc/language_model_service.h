@@ -9,7 +9,7 @@
 
 namespace tlm {
 
-// Thread-safe: gRPC calls it from its threads. Calls that it has not built end with UNIMPLEMENTED.
+// Thread-safe: gRPC calls it from its threads.
 class LanguageModelService final : public v1::LanguageModel::CallbackService {
  public:
   // What `rpc` names outlives the service and its calls.

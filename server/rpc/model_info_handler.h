@@ -9,10 +9,10 @@
 namespace tlm {
 
 // Grows with every addition to tlm.v1 that a client may want to test for.
-inline constexpr uint32_t kApiRevision = 1;
+inline constexpr uint32_t kApiRevision = 2;
 
 // Answers from `model` alone, without the engine. NOT_FOUND for another model's name,
-// INVALID_ARGUMENT for a `flops` query that does not fit the context.
+// INVALID_ARGUMENT for a `flops` query that is too long to count.
 absl::Status GetModelInfo(const v1::ModelInfoRequest& request, const ServedModel& model,
                           v1::ModelInfoResponse& response);
 

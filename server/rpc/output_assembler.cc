@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/rpc/request_limits.h"
+#include "server/rpc/token_info.h"
 
 namespace tlm {
 namespace {
@@ -31,7 +32,9 @@ OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& wor
       tokenizer_(tokenizer),
       filter_(plan.stop_strings),
       next_position_(prompt_tokens) {
-  if (plan_.text || !plan_.stop_strings.empty()) decoder_.emplace(tokenizer_);
+  if (plan_.text || !plan_.stop_strings.empty()) {
+    decoder_.emplace(tokenizer_, /*skip_special_tokens=*/true, plan_.text_position);
+  }
 }
 
 void OutputAssembler::Append(SampledToken token) {
@@ -73,8 +76,9 @@ bool OutputAssembler::NextEvent(v1::GenerateTokens& event) {
   int64_t taken = 0;
   while (taken < sendable && bytes < kMaxChunkBytes) {
     if (plan_.token_infos) {
-      bytes += EstimatedBytes(items_.front());
-      FillToken(items_.front(), *event.add_tokens());
+      const SampledToken& token = items_.front().token;
+      bytes += TokenInfoBytes(token.id, token.top.size(), tokenizer_);
+      FillTokenInfo(token, tokenizer_, *event.add_tokens());
     }
     items_.pop_front();
     ++taken;
@@ -131,30 +135,6 @@ int64_t OutputAssembler::SendableTextEnd() const {
   const int64_t decoded = text_begin_ + static_cast<int64_t>(text_.size());
   if (ended() || !filter_begin_.has_value()) return decoded;
   return *filter_begin_ + filter_.releasable();
-}
-
-void OutputAssembler::FillToken(const Item& item, v1::TokenInfo& info) const {
-  const SampledToken& token = item.token;
-  info.set_id(static_cast<uint32_t>(token.id));
-  if (tokenizer_ != nullptr) info.set_bytes(std::string(tokenizer_->TokenBytes(token.id)));
-  if (token.score.has_value()) {
-    info.set_logprob(token.score->logprob);
-    info.set_rank(token.score->rank);
-  }
-  for (const ScoredToken& alternative : token.top) {
-    v1::TopToken* top = info.add_top();
-    top->set_id(static_cast<uint32_t>(alternative.id));
-    top->set_logprob(alternative.logprob);
-    top->set_rank(alternative.rank);
-  }
-}
-
-int64_t OutputAssembler::EstimatedBytes(const Item& item) const {
-  constexpr int64_t kInfoBytes = 32;
-  constexpr int64_t kTopBytes = 24;
-  const size_t text = tokenizer_ == nullptr ? 0 : tokenizer_->TokenBytes(item.token.id).size();
-  return kInfoBytes + static_cast<int64_t>(text) +
-         kTopBytes * static_cast<int64_t>(item.token.top.size());
 }
 
 void OutputAssembler::TakeText(int64_t end, std::string* text) {

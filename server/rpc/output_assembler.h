@@ -71,8 +71,6 @@ class OutputAssembler {
   void EndAt(int64_t text_end, OutputEnd end);
   int64_t SendableTokens() const;
   int64_t SendableTextEnd() const;
-  void FillToken(const Item& item, v1::TokenInfo& info) const;
-  int64_t EstimatedBytes(const Item& item) const;
   void TakeText(int64_t end, std::string* text);
 
   const OutputPlan plan_;

@@ -14,10 +14,13 @@ struct RequestLimits {
   int64_t max_queued_requests = 0;
   int64_t max_queued_tokens = 0;
 
-  int64_t max_num_sequences = 1;
+  int64_t max_num_sequences = 16;  // at most max_running_requests
   int64_t max_stop_strings = 16;
   int64_t max_stop_string_bytes = 1024;
   int64_t max_stop_token_ids = 256;
+  int64_t max_logit_bias_entries = 4096;
+  int64_t max_allowed_token_ids = 65536;
+  int64_t max_banned_token_ids = 65536;
   int64_t max_top_logprobs = 20;
   int64_t max_request_id_bytes = 128;
   int64_t max_cache_salt_bytes = 256;
@@ -29,6 +32,8 @@ struct RequestLimits {
   int64_t max_forward_tokens = int64_t{1} << 18;  // of one call, all sequences together
   int64_t max_forward_rows = int64_t{1} << 18;
   int64_t max_forward_top_k = 1024;
+  int64_t max_score_continuations = 256;  // together at most max_forward_tokens
+  int64_t max_chat_messages = 4096;
 
   // A prompt must leave room for one generated token; a Forward sequence need not.
   int64_t max_prompt_tokens() const { return max_context_tokens - 1; }

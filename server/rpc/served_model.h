@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
 #include "model/sampling/sampling_params.h"
 #include "model/tensor/dtype.h"
@@ -39,10 +40,11 @@ struct ServedModel {
   std::string model_id;  // what requests may give as `model`
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
+  const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
   RequestLimits limits;
   SamplingParams default_sampling;  // the seed has no default
 
-  std::string weights_sha256;    // hexadecimal
+  std::string weights_sha256;    // hexadecimal; empty when they do not come from files
   std::string tokenizer_sha256;  // empty without a tokenizer
   std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
   std::string server_version;

@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "model/base/error_details.h"
-#include "model/base/errors.h"
 #include "model/base/mutex.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/call_record.h"
@@ -73,7 +71,6 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
   void OnCancel() override;
   void OnDone() override;
   void SetEnd(const absl::Status& status) TLM_REQUIRES(mutex_);
-  absl::Status CancelledStatus() const TLM_REQUIRES(mutex_);
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<StreamingCall> self_;
@@ -93,7 +90,7 @@ void StreamingCall<Response>::Pump() {
     if (!cancelled_) Collect();
     if (writing_) return;
     if (cancelled_) {
-      step = NextStep::End(CancelledStatus());
+      step = NextStep::End(CancelledStatus(record_, DeadlineFrom(context_->deadline())));
     } else {
       message_.Clear();
       step = Next(message_);
@@ -122,15 +119,6 @@ void StreamingCall<Response>::SetEnd(const absl::Status& status) {
   if (status.ok()) return;
   Abandon();
   AddUsageTrailers(record_, *context_);
-}
-
-// gRPC tells of a passed deadline as of any cancellation.
-template <typename Response>
-absl::Status StreamingCall<Response>::CancelledStatus() const {
-  if (record_.clock->Now() < DeadlineFrom(context_->deadline())) {
-    return Cancelled("the client cancelled the call");
-  }
-  return WithReason(DeadlineExceeded("the deadline passed"), "EXPIRED_RUNNING");
 }
 
 template <typename Response>

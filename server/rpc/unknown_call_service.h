@@ -8,7 +8,8 @@
 namespace tlm {
 
 // UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. The Admin
-// service of the contract is among them: it is not built, and would not be on this port. Thread-safe.
+// service of the contract is among them: it is not built, and would not be on this port.
+// Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
   grpc::ServerGenericBidiReactor* CreateReactor(

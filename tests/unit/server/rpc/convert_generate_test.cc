@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -24,8 +23,6 @@ using ::testing::IsEmpty;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 uint64_t FixedRandom() { return 0x1234; }
 
@@ -69,21 +66,6 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, AcceptedTest,
     ::testing::Values(
         Case{"NothingSet", [](R&) {}},
-        Case{"GreedyTemperature", [](R& r) { Sampling(r).set_temperature(0.0f); }},
-        Case{"NegativeZeroTemperature", [](R& r) { Sampling(r).set_temperature(-0.0f); }},
-        Case{"TinyTemperature", [](R& r) { Sampling(r).set_temperature(1e-30f); }},
-        Case{"HugeTemperature", [](R& r) { Sampling(r).set_temperature(1e30f); }},
-        Case{"AnyTopK", [](R& r) { Sampling(r).set_top_k(~0u); }},
-        Case{"TopPOne", [](R& r) { Sampling(r).set_top_p(1.0f); }},
-        Case{"TinyTopP", [](R& r) { Sampling(r).set_top_p(1e-30f); }},
-        Case{"MinPZero", [](R& r) { Sampling(r).set_min_p(0.0f); }},
-        Case{"MinPOne", [](R& r) { Sampling(r).set_min_p(1.0f); }},
-        Case{"NeutralTypicalP", [](R& r) { Sampling(r).set_typical_p(1.0f); }},
-        Case{"NeutralRepetition", [](R& r) { Sampling(r).set_repetition_penalty(1.0f); }},
-        Case{"NeutralPresence", [](R& r) { Sampling(r).set_presence_penalty(0.0f); }},
-        Case{"NeutralFrequency", [](R& r) { Sampling(r).set_frequency_penalty(0.0f); }},
-        Case{"AnySeed", [](R& r) { Sampling(r).set_seed(~uint64_t{0}); }},
-        Case{"OneSequence", [](R& r) { Sampling(r).set_num_sequences(1); }},
         Case{"MaxNewBeyondTheContext", [](R& r) { Stopping(r).set_max_new_tokens(~0u); }},
         Case{"MinNewEqualsMaxNew",
              [](R& r) {
@@ -94,14 +76,16 @@ INSTANTIATE_TEST_SUITE_P(
              [](R& r) {
                for (int i = 0; i < 16; ++i) AddStop(r, "x");
              }},
-        Case{"LongestStopString",
-             [](R& r) { AddStop(r, std::string(1024, 'x')); }},
+        Case{"LongestStopString", [](R& r) { AddStop(r, std::string(1024, 'x')); }},
         Case{"MostStopIds",
              [](R& r) {
                for (int i = 0; i < 256; ++i) Stopping(r).add_stop_token_ids(299);
              }},
         Case{"MostTopLogprobs", [](R& r) { Output(r).set_top_logprobs(20); }},
         Case{"RawLogprobs", [](R& r) { Output(r).set_logprobs_mode(v1::LOGPROBS_MODE_RAW); }},
+        Case{"ProcessedLogprobs",
+             [](R& r) { Output(r).set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED); }},
+        Case{"PromptLogprobs", [](R& r) { Output(r).set_prompt_logprobs(true); }},
         Case{"OwnModelName", [](R& r) { r.set_model("tiny"); }},
         Case{"LongestRequestId", [](R& r) { r.set_request_id(std::string(128, '~')); }},
         Case{"RequestIdWithSpaces", [](R& r) { r.set_request_id("my request \"1\""); }},
@@ -111,9 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](R& r) { r.mutable_cache()->set_bypass_prefix_cache(true); }},
         Case{"LowestPriority", [](R& r) { r.mutable_scheduling()->set_priority(-100); }},
         Case{"LongestPrompt",
-             [](R& r) {
-               r.mutable_prompt_token_ids()->mutable_ids()->Resize(63, 2);
-             }},
+             [](R& r) { r.mutable_prompt_token_ids()->mutable_ids()->Resize(63, 2); }},
         Case{"LargestTokenId", [](R& r) { r.mutable_prompt_token_ids()->add_ids(299); }},
         Case{"TruncatedPrompt",
              [](R& r) {
@@ -133,54 +115,6 @@ TEST_P(RefusedTest, NamesTheFieldInMessageAndDetail) {
   EXPECT_THAT(status, StatusIs(GetParam().code, HasSubstr(GetParam().field)));
   EXPECT_EQ(FieldOf(status), GetParam().field);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Sampling, RefusedTest,
-    ::testing::Values(
-        Case{"NegativeTemperature", [](R& r) { Sampling(r).set_temperature(-1.0f); },
-             "sampling.temperature"},
-        Case{"NegativeTinyTemperature", [](R& r) { Sampling(r).set_temperature(-1e-30f); },
-             "sampling.temperature"},
-        Case{"NanTemperature", [](R& r) { Sampling(r).set_temperature(kNan); },
-             "sampling.temperature"},
-        Case{"InfiniteTemperature", [](R& r) { Sampling(r).set_temperature(kInfinity); },
-             "sampling.temperature"},
-        Case{"TopPZero", [](R& r) { Sampling(r).set_top_p(0.0f); }, "sampling.top_p"},
-        Case{"TopPAboveOne", [](R& r) { Sampling(r).set_top_p(1.001f); }, "sampling.top_p"},
-        Case{"NegativeTopP", [](R& r) { Sampling(r).set_top_p(-0.1f); }, "sampling.top_p"},
-        Case{"NanTopP", [](R& r) { Sampling(r).set_top_p(kNan); }, "sampling.top_p"},
-        Case{"NegativeMinP", [](R& r) { Sampling(r).set_min_p(-0.1f); }, "sampling.min_p"},
-        Case{"MinPAboveOne", [](R& r) { Sampling(r).set_min_p(1.1f); }, "sampling.min_p"},
-        Case{"NanMinP", [](R& r) { Sampling(r).set_min_p(kNan); }, "sampling.min_p"},
-        Case{"TypicalPZero", [](R& r) { Sampling(r).set_typical_p(0.0f); }, "sampling.typical_p"},
-        Case{"NanTypicalP", [](R& r) { Sampling(r).set_typical_p(kNan); }, "sampling.typical_p"},
-        Case{"TypicalP", [](R& r) { Sampling(r).set_typical_p(0.5f); }, "sampling.typical_p",
-             kUnimplemented},
-        Case{"RepetitionPenaltyZero", [](R& r) { Sampling(r).set_repetition_penalty(0.0f); },
-             "sampling.repetition_penalty"},
-        Case{"InfiniteRepetitionPenalty",
-             [](R& r) { Sampling(r).set_repetition_penalty(kInfinity); },
-             "sampling.repetition_penalty"},
-        Case{"RepetitionPenalty", [](R& r) { Sampling(r).set_repetition_penalty(1.1f); },
-             "sampling.repetition_penalty", kUnimplemented},
-        Case{"PresencePenaltyTooHigh", [](R& r) { Sampling(r).set_presence_penalty(2.5f); },
-             "sampling.presence_penalty"},
-        Case{"PresencePenalty", [](R& r) { Sampling(r).set_presence_penalty(1.0f); },
-             "sampling.presence_penalty", kUnimplemented},
-        Case{"NanFrequencyPenalty", [](R& r) { Sampling(r).set_frequency_penalty(kNan); },
-             "sampling.frequency_penalty"},
-        Case{"FrequencyPenalty", [](R& r) { Sampling(r).set_frequency_penalty(-1.0f); },
-             "sampling.frequency_penalty", kUnimplemented},
-        Case{"ZeroSequences", [](R& r) { Sampling(r).set_num_sequences(0); },
-             "sampling.num_sequences"},
-        Case{"SeveralSequences", [](R& r) { Sampling(r).set_num_sequences(2); },
-             "sampling.num_sequences", kUnimplemented},
-        Case{"LogitBias", [](R& r) { (*Sampling(r).mutable_logit_bias())[1] = 1.0f; },
-             "sampling.logit_bias", kUnimplemented},
-        Case{"AllowedIds", [](R& r) { Sampling(r).add_allowed_token_ids(1); },
-             "sampling.allowed_token_ids", kUnimplemented},
-        Case{"BannedIds", [](R& r) { Sampling(r).add_banned_token_ids(1); },
-             "sampling.banned_token_ids", kUnimplemented}),
-    CaseName);
 INSTANTIATE_TEST_SUITE_P(
     StoppingAndOutput, RefusedTest,
     ::testing::Values(
@@ -220,11 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
              "stopping.stop_token_ids[1]"},
         Case{"TooManyTopLogprobs", [](R& r) { Output(r).set_top_logprobs(21); },
              "output.top_logprobs"},
-        Case{"PromptLogprobs", [](R& r) { Output(r).set_prompt_logprobs(true); },
-             "output.prompt_logprobs", kUnimplemented},
-        Case{"ProcessedLogprobs",
-             [](R& r) { Output(r).set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED); },
-             "output.logprobs_mode", kUnimplemented},
+        Case{"MegabyteStopString", [](R& r) { AddStop(r, std::string(1 << 20, 'x')); },
+             "stopping.stop_strings[0]"},
         Case{"UnknownLogprobsMode",
              [](R& r) { Output(r).set_logprobs_mode(static_cast<v1::LogprobsMode>(77)); },
              "output.logprobs_mode"}),
@@ -255,7 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
              "prompt_token_ids.ids[1]"},
         Case{"PromptIdAbove31Bits", [](R& r) { r.mutable_prompt_token_ids()->add_ids(~0u); },
              "prompt_token_ids.ids[1]"},
-        Case{"Chat", [](R& r) { r.mutable_chat(); }, "chat", kUnimplemented},
+        Case{"ChatWithoutTemplate", [](R& r) { r.mutable_chat(); }, "chat",
+             absl::StatusCode::kFailedPrecondition},
         Case{"CacheSaltTooLong",
              [](R& r) { r.mutable_cache()->set_cache_salt(std::string(257, 's')); },
              "cache.cache_salt"},
@@ -322,6 +254,16 @@ TEST(ConvertGenerateTest, ASetZeroIsAZero) {
   EXPECT_FALSE(call->work.score.logprob);
   EXPECT_EQ(call->work.score.top, 2u);
   EXPECT_TRUE(call->output.token_infos);
+}
+
+TEST(ConvertGenerateTest, LogprobsOptionsReachTheWork) {
+  v1::GenerateRequest request = ValidRequest();
+  EXPECT_FALSE(Convert(request)->work.score.processed);
+  EXPECT_FALSE(Convert(request)->work.score_prompt);
+  Output(request).set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  Output(request).set_prompt_logprobs(true);
+  EXPECT_TRUE(Convert(request)->work.score.processed);
+  EXPECT_TRUE(Convert(request)->work.score_prompt);
 }
 
 TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {

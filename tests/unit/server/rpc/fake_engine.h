@@ -24,6 +24,7 @@ class FakeEngine : public Engine {
     }
     submitted_.push_back(std::make_unique<Request>(std::move(request)));
     submitted_.back()->stream->SetWaker(waker_);
+    for (const auto& stream : submitted_.back()->branch_streams) stream->SetWaker(waker_);
     changed_.NotifyAll();
     return absl::OkStatus();
   }

@@ -2,101 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/generate_fixture.h"
 
 namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using Event = v1::GenerateResponse::EventCase;
-
-StreamEnd EndedWith(FinishReason reason, int32_t matched = -1) {
-  StreamEnd end;
-  end.reason = reason;
-  end.matched_token = matched;
-  end.queue_time = absl::Milliseconds(1);
-  end.prefill_time = absl::Milliseconds(20);
-  end.decode_time = absl::Milliseconds(300);
-  end.kv_blocks_peak = 2;
-  end.steps = 3;
-  return end;
-}
-
-StreamEnd FailedWith(absl::Status status) {
-  StreamEnd end;
-  end.status = std::move(status);
-  return end;
-}
-
-SampledToken Token(int32_t id) {
-  SampledToken token;
-  token.id = id;
-  return token;
-}
-
-class GenerateHandlerTest : public RpcTest {
- protected:
-  GenerateHandlerTest() {
-    request_.set_prompt("hello");
-    request_.set_add_special_tokens(false);
-  }
-
-  // Starts the call and waits until it is queued.
-  void Start(size_t index = 0) {
-    context_ = std::make_unique<grpc::ClientContext>();
-    reader_ = stub_->Generate(context_.get(), request_);
-    stream_ = engine_.WaitForRequest(index).stream;
-  }
-  void PushStart() {
-    stream_->PushStart({.queue_time = absl::Milliseconds(5), .cached_prompt_tokens = 0});
-    FakeEngine::Deliver(*stream_);
-  }
-  void PushText(std::string_view text) {
-    for (const int32_t id : ByteIds(text)) stream_->PushToken(Token(id));
-    FakeEngine::Deliver(*stream_);
-  }
-  void PushEnd(StreamEnd end) {
-    stream_->PushEnd(std::move(end));
-    FakeEngine::Deliver(*stream_);
-  }
-  v1::GenerateResponse Read() {
-    v1::GenerateResponse event;
-    EXPECT_TRUE(reader_->Read(&event));
-    return event;
-  }
-  // Reads the rest of the stream, of which it keeps the kinds and the text.
-  grpc::Status ReadToTheEnd() {
-    v1::GenerateResponse event;
-    while (reader_->Read(&event)) {
-      kinds_.push_back(event.event_case());
-      text_ += event.tokens().text();
-      if (event.has_finished()) finished_ = event.finished();
-      if (event.has_summary()) summary_ = event.summary();
-    }
-    return reader_->Finish();
-  }
-  std::string Trailer(const std::string& name) {
-    const auto& trailers = context_->GetServerTrailingMetadata();
-    const auto found = trailers.find(name);
-    return found == trailers.end() ? "" : std::string(found->second.data(), found->second.size());
-  }
-
-  v1::GenerateRequest request_;
-  std::unique_ptr<grpc::ClientContext> context_;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
-  std::shared_ptr<TokenStream> stream_;
-  std::vector<Event> kinds_;
-  std::string text_;
-  v1::GenerateFinished finished_;
-  v1::GenerateSummary summary_;
-};
+class GenerateHandlerTest : public GenerateTest {};
 
 TEST_F(GenerateHandlerTest, SendsTheEventsInOrder) {
   request_.mutable_output()->set_timing(true);
@@ -108,9 +25,9 @@ TEST_F(GenerateHandlerTest, SendsTheEventsInOrder) {
   EXPECT_TRUE(ReadToTheEnd().ok());
   EXPECT_THAT(kinds_,
               ElementsAre(Event::kStarted, Event::kTokens, Event::kFinished, Event::kSummary));
-  EXPECT_EQ(text_, "a");
-  EXPECT_EQ(finished_.reason(), v1::FINISH_REASON_LENGTH);
-  EXPECT_EQ(finished_.matched_case(), v1::GenerateFinished::MATCHED_NOT_SET);
+  EXPECT_EQ(texts_[0], "a");
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(finished_.front().matched_case(), v1::GenerateFinished::MATCHED_NOT_SET);
   EXPECT_EQ(summary_.usage().prompt_tokens(), 5u);
   EXPECT_EQ(summary_.usage().completion_tokens(), 1u);
   EXPECT_EQ(summary_.timing().first_token().nanos(), 21'000'000);
@@ -176,7 +93,7 @@ TEST_F(GenerateHandlerTest, TokensGatherWhileTheReaderIsSlow) {
   EXPECT_TRUE(ReadToTheEnd().ok());
   EXPECT_THAT(kinds_,
               ElementsAre(Event::kStarted, Event::kTokens, Event::kFinished, Event::kSummary));
-  EXPECT_EQ(text_.size(), 100u);
+  EXPECT_EQ(texts_[0].size(), 100u);
 }
 
 TEST_F(GenerateHandlerTest, AStopStringEndsTheOutputAndLetsGoOfTheSequence) {
@@ -189,9 +106,9 @@ TEST_F(GenerateHandlerTest, AStopStringEndsTheOutputAndLetsGoOfTheSequence) {
   engine_.WaitUntilDetached(*stream_);
   PushEnd(FailedWith(Cancelled("detached")));
   EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(text_, "one ");
-  EXPECT_EQ(finished_.reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(finished_.stop_string(), "STOP");
+  EXPECT_EQ(texts_[0], "one ");
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(finished_.front().stop_string(), "STOP");
   EXPECT_EQ(summary_.usage().completion_tokens(), 8u);
 }
 
@@ -204,7 +121,7 @@ TEST_F(GenerateHandlerTest, AStopStringIsFoundThoughTheReaderIsSlow) {
   engine_.WaitUntilDetached(*stream_);
   PushEnd(FailedWith(Cancelled("detached")));
   EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(text_, "");
+  EXPECT_EQ(texts_[0], "");
 }
 
 TEST_F(GenerateHandlerTest, FinishedNamesTheMatchedEosToken) {
@@ -214,9 +131,9 @@ TEST_F(GenerateHandlerTest, FinishedNamesTheMatchedEosToken) {
   stream_->PushToken(Token(kEosId));
   PushEnd(EndedWith(FinishReason::kEos, kEosId));
   EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(text_, "a");
-  EXPECT_EQ(finished_.reason(), v1::FINISH_REASON_EOS);
-  EXPECT_EQ(finished_.eos_token_id(), static_cast<uint32_t>(kEosId));
+  EXPECT_EQ(texts_[0], "a");
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_EOS);
+  EXPECT_EQ(finished_.front().eos_token_id(), static_cast<uint32_t>(kEosId));
   EXPECT_EQ(summary_.usage().completion_tokens(), 2u);
 }
 
@@ -227,8 +144,8 @@ TEST_F(GenerateHandlerTest, FinishedNamesTheMatchedStopToken) {
   stream_->PushToken(Token('!'));
   PushEnd(EndedWith(FinishReason::kStopToken, '!'));
   EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(finished_.reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(finished_.stop_token_id(), static_cast<uint32_t>('!'));
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(finished_.front().stop_token_id(), static_cast<uint32_t>('!'));
 }
 
 TEST_F(GenerateHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
@@ -262,7 +179,7 @@ TEST_F(GenerateHandlerTest, AFaultAfterTheStartEndsWithItsStatusAndThePartialUsa
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_EQ(status.error_message(), "non-finite logits");
   // What there was is not lost.
-  EXPECT_EQ(text_, "abc");
+  EXPECT_EQ(texts_[0], "abc");
   EXPECT_EQ(Trailer("tlm-prompt-tokens"), "5");
   EXPECT_EQ(Trailer("tlm-completion-tokens"), "3");
   v1::Usage usage;

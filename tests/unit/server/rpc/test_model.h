@@ -26,6 +26,7 @@ inline ServedModel MakeServedModel(const Tokenizer* tokenizer) {
   model.config.eos_token_ids = {256};
   model.limits.max_context_tokens = 64;
   model.limits.max_running_requests = 4;
+  model.limits.max_num_sequences = 4;
   model.limits.max_batch_tokens = 16;
   model.limits.max_queued_requests = 8;
   model.limits.max_queued_tokens = 512;

@@ -106,10 +106,18 @@ TEST_F(UnaryHandlersTest, ModelInfoOfAnotherModelIsNotFound) {
             grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(UnaryHandlersTest, ScoreIsNotBuilt) {
-  v1::ScoreResponse response;
-  EXPECT_EQ(stub_->Score(&context_, v1::ScoreRequest(), &response).error_code(),
-            grpc::StatusCode::UNIMPLEMENTED);
+TEST_F(UnaryHandlersTest, ModelInfoReportsWhatIsBuilt) {
+  v1::ModelInfoResponse response;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
+  EXPECT_TRUE(response.capabilities().score());
+  EXPECT_TRUE(response.capabilities().prompt_logprobs());
+  EXPECT_TRUE(response.capabilities().processed_logprobs());
+  EXPECT_FALSE(response.capabilities().chat());
+  EXPECT_EQ(response.limits().max_num_sequences(), 4u);
+  EXPECT_EQ(response.limits().max_score_continuations(), 256u);
+  EXPECT_EQ(response.limits().max_chat_messages(), 4096u);
+  EXPECT_EQ(response.limits().max_logit_bias_entries(), 4096u);
+  EXPECT_TRUE(response.default_sampling().has_typical_p());
 }
 
 class UnaryWithoutTokenizerTest : public RpcTest {

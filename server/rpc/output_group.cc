@@ -1,0 +1,171 @@
+#include "server/rpc/output_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/rpc/call_cost.h"
+#include "server/rpc/proto_time.h"
+
+namespace tlm {
+namespace {
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return v1::FINISH_REASON_EOS;
+    case FinishReason::kStopToken:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kContextLength:
+      return v1::FINISH_REASON_CONTEXT_LENGTH;
+    case FinishReason::kLength:
+    case FinishReason::kRowsComplete:
+      break;
+  }
+  return v1::FINISH_REASON_LENGTH;
+}
+
+void FillFinished(const OutputEnd& end, size_t index, v1::GenerateFinished& finished) {
+  finished.set_output_index(static_cast<uint32_t>(index));
+  finished.set_reason(ToProto(end.reason));
+  if (end.stop_string.has_value()) {
+    finished.set_stop_string(*end.stop_string);
+  } else if (end.reason == FinishReason::kEos) {
+    finished.set_eos_token_id(static_cast<uint32_t>(end.matched_token));
+  } else if (end.reason == FinishReason::kStopToken) {
+    finished.set_stop_token_id(static_cast<uint32_t>(end.matched_token));
+  }
+}
+
+}  // namespace
+
+OutputGroup::OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
+                         const std::weak_ptr<StreamListener>& listener)
+    : prompt_tokens_(static_cast<int64_t>(call.prompt.size())) {
+  if (call.work.score_prompt) prompt_.emplace(call.prompt.front(), prompt_tokens_, tokenizer);
+  outputs_.reserve(static_cast<size_t>(call.num_sequences));
+  for (int64_t i = 0; i < call.num_sequences; ++i) {
+    outputs_.push_back({std::make_shared<TokenStream>(listener),
+                        OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_),
+                        std::nullopt});
+  }
+}
+
+void OutputGroup::Collect() {
+  for (Output& output : outputs_) {
+    if (!failure_.ok()) return;
+    CollectFrom(output);
+  }
+}
+
+void OutputGroup::CollectFrom(Output& output) {
+  if (output.stream_end.has_value()) return;
+  TokenStream::Pending pending = output.stream->Take();
+  if (pending.start.has_value() && &output == &outputs_.front()) start_ = pending.start;
+  for (ScoredEntry& entry : pending.scored) prompt_->Append(std::move(entry));
+  for (SampledToken& token : pending.tokens) output.assembler.Append(std::move(token));
+  if (pending.end.has_value()) {
+    output.stream_end = std::move(pending.end);
+    const StreamEnd& end = *output.stream_end;
+    if (end.status.ok()) {
+      output.assembler.Close(end.reason, end.matched_token);
+    } else if (!output.assembler.ended()) {
+      failure_ = end.status;
+      Detach();
+    }
+  } else if (output.assembler.ended()) {
+    // A stop string was found; the engine knows nothing of those.
+    output.stream->Detach();
+  }
+}
+
+void OutputGroup::Detach() {
+  for (const Output& output : outputs_) output.stream->Detach();
+}
+
+bool OutputGroup::NextEvent(v1::GenerateResponse& message) {
+  if (prompt_.has_value() && !prompt_->complete()) {
+    if (prompt_->NextEvent(*message.mutable_prompt())) return true;
+    message.clear_event();
+    return false;
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const size_t index = (turn_ + i) % outputs_.size();
+    if (!NextOutputEvent(index, message)) continue;
+    turn_ = index + 1;
+    return true;
+  }
+  return false;
+}
+
+bool OutputGroup::NextOutputEvent(size_t index, v1::GenerateResponse& message) {
+  Output& output = outputs_[index];
+  if (output.assembler.NextEvent(*message.mutable_tokens())) {
+    message.mutable_tokens()->set_output_index(static_cast<uint32_t>(index));
+    return true;
+  }
+  message.clear_event();
+  if (!output.assembler.ended() || output.finished_sent) return false;
+  output.finished_sent = true;
+  FillFinished(output.assembler.end(), index, *message.mutable_finished());
+  return true;
+}
+
+bool OutputGroup::complete() const {
+  return std::all_of(outputs_.begin(), outputs_.end(), [](const Output& output) {
+    return output.finished_sent && output.stream_end.has_value();
+  });
+}
+
+int64_t OutputGroup::completion_tokens() const {
+  int64_t tokens = 0;
+  for (const Output& output : outputs_) tokens += output.assembler.completion_tokens();
+  return tokens;
+}
+
+void OutputGroup::FillTiming(v1::Timing& timing) const {
+  const StreamEnd& first = *outputs_.front().stream_end;
+  absl::Duration decode = first.decode_time;
+  for (const Output& output : outputs_) decode = std::max(decode, output.stream_end->decode_time);
+  const absl::Duration first_token = first.queue_time + first.prefill_time;
+  SetDuration(first.queue_time, timing.mutable_queue());
+  SetDuration(first.prefill_time, timing.mutable_prefill());
+  if (completion_tokens() > 0) SetDuration(first_token, timing.mutable_first_token());
+  SetDuration(decode, timing.mutable_decode());
+  SetDuration(first_token + decode, timing.mutable_total());
+}
+
+void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
+                                v1::ResourceUsage& resources) const {
+  // A block that outputs share is counted by the first of them alone.
+  int64_t blocks = 0;
+  for (const Output& output : outputs_) blocks += output.stream_end->kv_blocks_peak;
+  resources.set_flops(Flops(config));
+  resources.set_kv_blocks_peak(static_cast<uint64_t>(blocks));
+  resources.set_weight_bytes_read(static_cast<uint64_t>(Steps()) * step_weight_bytes);
+}
+
+// The prompt is computed once, and so is the row that every output draws its first token from; the
+// last token drawn is never computed itself.
+uint64_t OutputGroup::Flops(const ModelConfig& config) const {
+  const int64_t prompt_rows = prompt_.has_value() ? prompt_tokens_ : 1;
+  const uint64_t prompt = SequenceFlops(config, prompt_tokens_, 0);
+  uint64_t flops = SequenceFlops(config, prompt_tokens_, prompt_rows);
+  for (const Output& output : outputs_) {
+    const int64_t decoded = std::max<int64_t>(output.assembler.completion_tokens() - 1, 0);
+    flops += SequenceFlops(config, prompt_tokens_ + decoded, decoded) - prompt;
+  }
+  return flops;
+}
+
+// Outputs are decoded side by side: of the steps after the prompt the longest output's count.
+int64_t OutputGroup::Steps() const {
+  const Output& first = outputs_.front();
+  const int64_t first_decodes = std::max<int64_t>(first.assembler.completion_tokens() - 1, 0);
+  int64_t longest = 0;
+  for (size_t i = 1; i < outputs_.size(); ++i) {
+    longest = std::max(longest, outputs_[i].stream_end->steps);
+  }
+  return first.stream_end->steps + std::max<int64_t>(longest - first_decodes, 0);
+}
+
+}  // namespace tlm

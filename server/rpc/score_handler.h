@@ -1,0 +1,21 @@
+// LanguageModel.Score: how probable given continuations of a prompt are.
+#ifndef TLM_SERVER_RPC_SCORE_HANDLER_H_
+#define TLM_SERVER_RPC_SCORE_HANDLER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "server/rpc/rpc_context.h"
+#include "tlm/v1/score.pb.h"
+
+namespace tlm {
+
+// Takes over one call: checks it, admits it, queues it, fills `response` when all is scored, or
+// ends it with a status as language_model.proto lists them. `context` and `response` are gRPC's,
+// `rpc` outlives the call; `request` is not used after return.
+grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
+                                     const v1::ScoreRequest& request, v1::ScoreResponse* response,
+                                     const RpcContext& rpc);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_SCORE_HANDLER_H_

@@ -1,0 +1,296 @@
+// Generate with several outputs, and with scores of the prompt.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "tests/unit/server/rpc/generate_fixture.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+class GenerateOutputsTest : public GenerateTest {
+ protected:
+  GenerateOutputsTest() { request_.mutable_sampling()->set_num_sequences(3); }
+};
+
+TEST_F(GenerateOutputsTest, EveryOutputHasItsMailboxAndItsEvents) {
+  request_.mutable_output()->set_timing(true);
+  Start();
+  ASSERT_EQ(streams_.size(), 3u);
+  EXPECT_EQ(engine_.WaitForRequest().generate->output_index, 0u);
+  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushText("a", 0);
+  PushText("bb", 1);
+  PushText("ccc", 2);
+  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(kinds_.front(), Event::kStarted);
+  EXPECT_EQ(kinds_.back(), Event::kSummary);
+  EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kStarted), 1);
+  EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kSummary), 1);
+  EXPECT_THAT(texts_, ElementsAre("a", "bb", "ccc"));
+  std::vector<uint32_t> finished;
+  for (const auto& end : finished_) finished.push_back(end.output_index());
+  EXPECT_THAT(finished, UnorderedElementsAre(0u, 1u, 2u));
+  EXPECT_EQ(summary_.usage().prompt_tokens(), 5u);
+  EXPECT_EQ(summary_.usage().completion_tokens(), 6u);
+  EXPECT_EQ(summary_.timing().total().nanos(), 321'000'000);
+}
+
+TEST_F(GenerateOutputsTest, StartedWaitsForTheFirstOutput) {
+  Start();
+  PushStart(1);
+  PushText("b", 1);
+  PushStart(0);
+  EXPECT_EQ(Read().event_case(), Event::kStarted);
+  EXPECT_EQ(Read().tokens().output_index(), 1u);
+  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+}
+
+TEST_F(GenerateOutputsTest, OutputsTakeTurns) {
+  Start();
+  // All of it arrives before anything is read but `started`.
+  for (size_t i = 0; i < 3; ++i) streams_[i]->PushStart({});
+  const std::string long_text(5 * (1 << 20) / 4, 'x');  // more than one event each
+  for (size_t i = 0; i < 3; ++i) {
+    for (const int32_t id : ByteIds(long_text)) streams_[i]->PushToken(Token(id));
+    streams_[i]->PushEnd(EndedWith(FinishReason::kLength));
+  }
+  FakeEngine::Deliver(*stream_);
+  std::vector<uint32_t> order;
+  v1::GenerateResponse event;
+  while (reader_->Read(&event)) {
+    if (event.has_tokens()) order.push_back(event.tokens().output_index());
+  }
+  EXPECT_TRUE(reader_->Finish().ok());
+  ASSERT_GE(order.size(), 6u);
+  order.resize(6);
+  EXPECT_THAT(order, ElementsAre(0u, 1u, 2u, 0u, 1u, 2u));
+}
+
+TEST_F(GenerateOutputsTest, AStopStringEndsItsOwnOutputOnly) {
+  request_.mutable_stopping()->add_stop_strings("STOP");
+  Start();
+  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushText("one STOP", 1);
+  engine_.WaitUntilDetached(*streams_[1]);
+  EXPECT_FALSE(streams_[0]->detached());
+  PushEnd(FailedWith(Cancelled("detached")), 1);
+  PushText("zero", 0);
+  PushText("two", 2);
+  PushEnd(EndedWith(FinishReason::kLength), 0);
+  EXPECT_FALSE(streams_[2]->detached());
+  PushEnd(EndedWith(FinishReason::kLength), 2);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_THAT(texts_, ElementsAre("zero", "one ", "two"));
+  EXPECT_EQ(summary_.usage().completion_tokens(), 15u);
+}
+
+TEST_F(GenerateOutputsTest, OneFailureEndsTheCallAndLetsGoOfTheRest) {
+  Start();
+  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushText("ab", 0);
+  PushEnd(FailedWith(DataLoss("non-finite logits")), 2);
+  engine_.WaitUntilDetached(*streams_[0]);
+  engine_.WaitUntilDetached(*streams_[1]);
+  const grpc::Status status = ReadToTheEnd();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(texts_[0], "ab");
+  EXPECT_EQ(Trailer("tlm-completion-tokens"), "2");
+  // The engine's answers to that disturb nobody.
+  PushEnd(FailedWith(Cancelled("detached")), 0);
+  PushEnd(FailedWith(Cancelled("detached")), 1);
+}
+
+TEST_F(GenerateOutputsTest, CancelLetsGoOfAllOutputs) {
+  Start();
+  PushStart();
+  context_->TryCancel();
+  for (const auto& stream : streams_) engine_.WaitUntilDetached(*stream);
+  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(GenerateOutputsTest, FinalOnlySendsOneTokensEventAnOutput) {
+  request_.mutable_output()->set_final_only(true);
+  Start();
+  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  for (int round = 0; round < 4; ++round) {
+    for (size_t i = 0; i < 3; ++i) PushText("x", i);
+  }
+  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kTokens), 3);
+  EXPECT_THAT(texts_, ElementsAre("xxxx", "xxxx", "xxxx"));
+}
+
+TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
+  request_.mutable_sampling()->set_num_sequences(2);
+  request_.mutable_output()->set_resource_usage(true);
+  Start();
+  for (size_t i = 0; i < 2; ++i) PushStart(i);
+  PushText("ab", 0);
+  PushText("abcd", 1);
+  StreamEnd first = EndedWith(FinishReason::kLength);
+  first.steps = 2;  // the prompt, one decode
+  StreamEnd second = EndedWith(FinishReason::kLength);
+  second.steps = 3;  // three decodes, the first beside that of the other output
+  second.kv_blocks_peak = 1;
+  PushEnd(first, 0);
+  PushEnd(second, 1);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
+  const uint64_t attention = 2 * 2 * 8;
+  const uint64_t head = 2 * 8 * 300;
+  // Positions 0 .. 4, then 5 alone and 5 .. 7; one shared row and 1 + 3 others.
+  EXPECT_EQ(summary_.resources().flops(),
+            (5 + 1 + 3) * layer + (15 + 6 + 6 + 7 + 8) * attention + 5 * head);
+  EXPECT_EQ(summary_.resources().kv_blocks_peak(), 3u);
+  EXPECT_EQ(summary_.resources().weight_bytes_read(), 4 * kStepWeightBytes);
+}
+
+TEST_F(GenerateOutputsTest, SurvivesCancellationAtAnyMoment) {
+  for (size_t round = 0; round < 60; ++round) {
+    Start(round);
+    std::thread engine_side([streams = streams_] {
+      for (const auto& stream : streams) stream->PushStart({});
+      for (int i = 0; i < 5; ++i) {
+        for (const auto& stream : streams) {
+          stream->PushToken(Token('a'));
+          FakeEngine::Deliver(*stream);
+        }
+      }
+      for (const auto& stream : streams) {
+        stream->PushEnd(EndedWith(FinishReason::kLength));
+        FakeEngine::Deliver(*stream);
+      }
+    });
+    v1::GenerateResponse event;
+    for (size_t i = 0; i < round % 7; ++i) reader_->Read(&event);
+    context_->TryCancel();
+    ReadToTheEnd();
+    engine_side.join();
+  }
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+class PromptLogprobsTest : public GenerateTest {
+ protected:
+  PromptLogprobsTest() {
+    request_.mutable_output()->set_prompt_logprobs(true);
+    request_.mutable_output()->set_top_logprobs(1);
+  }
+  void PushScored(int64_t index, int32_t id) {
+    SampledToken token = Token(id);
+    token.score = ScoredToken{id, -1.5f * static_cast<float>(index), 2};
+    token.top = {{'z', -0.25f, 1}};
+    stream_->PushScored({index, token});
+  }
+  v1::GeneratePrompt ReadPrompt() {
+    const v1::GenerateResponse event = Read();
+    EXPECT_TRUE(event.has_prompt());
+    return event.prompt();
+  }
+};
+
+TEST_F(PromptLogprobsTest, TheFirstTokenHasNone) {
+  request_.set_prompt("abc");
+  Start();
+  EXPECT_TRUE(engine_.WaitForRequest().generate->score_prompt);
+  PushStart();
+  PushScored(1, 'b');
+  PushScored(2, 'c');
+  PushText("x");
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_EQ(Read().event_case(), Event::kStarted);
+  std::vector<v1::TokenInfo> infos;
+  std::vector<v1::GenerateResponse> events;
+  v1::GenerateResponse event;
+  while (reader_->Read(&event)) {
+    if (event.has_prompt()) {
+      EXPECT_EQ(event.prompt().offset(), infos.size());
+      EXPECT_TRUE(events.empty()) << "a prompt event after others";
+      infos.insert(infos.end(), event.prompt().tokens().begin(), event.prompt().tokens().end());
+    } else {
+      events.push_back(event);
+    }
+  }
+  EXPECT_TRUE(reader_->Finish().ok());
+  ASSERT_EQ(infos.size(), 3u);
+  EXPECT_EQ(infos[0].id(), static_cast<uint32_t>('a'));
+  EXPECT_EQ(infos[0].bytes(), "a");
+  EXPECT_FALSE(infos[0].has_logprob());
+  EXPECT_FALSE(infos[0].has_rank());
+  EXPECT_TRUE(infos[0].top().empty());
+  EXPECT_EQ(infos[2].logprob(), -3.0f);
+  EXPECT_EQ(infos[2].rank(), 2u);
+  EXPECT_EQ(infos[2].top(0).id(), static_cast<uint32_t>('z'));
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].tokens().text(), "x");
+}
+
+TEST_F(PromptLogprobsTest, NoTokensGoBeforeTheWholePrompt) {
+  request_.set_prompt("ab");
+  request_.mutable_sampling()->set_num_sequences(2);
+  Start();
+  PushStart(0);
+  EXPECT_EQ(Read().event_case(), Event::kStarted);
+  EXPECT_EQ(ReadPrompt().tokens_size(), 1);
+  // Those of another output overtake the scores, which come through the first one's mailbox.
+  PushText("y", 1);
+  PushScored(1, 'b');
+  FakeEngine::Deliver(*stream_);
+  EXPECT_EQ(ReadPrompt().offset(), 1u);
+  EXPECT_EQ(Read().tokens().text(), "y");
+  PushEnd(EndedWith(FinishReason::kLength), 0);
+  PushEnd(EndedWith(FinishReason::kLength), 1);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+}
+
+TEST_F(PromptLogprobsTest, APromptOfOneTokenHasOneEvent) {
+  request_.set_prompt("a");
+  Start();
+  PushStart();
+  PushText("x");
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kPrompt, Event::kTokens, Event::kFinished,
+                                  Event::kSummary));
+}
+
+class LongPromptLogprobsTest : public GenerateTest {
+ protected:
+  LongPromptLogprobsTest() : GenerateTest(true, 1 << 16) {}
+};
+
+TEST_F(LongPromptLogprobsTest, PromptEventsAreCutIntoChunks) {
+  constexpr int kTokens = 40000;
+  request_.set_prompt(std::string(kTokens, 'a'));
+  request_.mutable_output()->set_prompt_logprobs(true);
+  Start();
+  stream_->PushStart({});
+  SampledToken token = Token('a');
+  token.score = ScoredToken{'a', -1.0f, 1};
+  token.top.assign(20, {'z', -0.25f, 1});
+  for (int64_t i = 1; i < kTokens; ++i) stream_->PushScored({i, token});
+  stream_->PushToken(Token('x'));
+  stream_->PushEnd(EndedWith(FinishReason::kLength));
+  FakeEngine::Deliver(*stream_);
+  int tokens = 0;
+  v1::GenerateResponse event;
+  while (reader_->Read(&event)) {
+    EXPECT_LE(event.ByteSizeLong(), size_t{1} << 20);
+    tokens += event.prompt().tokens_size();
+  }
+  EXPECT_TRUE(reader_->Finish().ok());
+  EXPECT_EQ(tokens, kTokens);
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
+#include "tests/unit/server/rpc/rpc_fixture.h"
+
+namespace tlm {
+namespace {
+
+class ScoreHandlerTest : public RpcTest {
+ protected:
+  ScoreHandlerTest() {
+    request_.set_prompt("ab");
+    request_.set_add_special_tokens(false);
+    request_.add_continuations()->set_text("cd");
+    request_.add_continuations()->set_text("e");
+  }
+  ~ScoreHandlerTest() override {
+    if (client_.joinable()) client_.join();
+  }
+
+  // Starts the call and waits until it is queued.
+  void Start(size_t index = 0) {
+    if (client_.joinable()) client_.join();
+    context_ = std::make_unique<grpc::ClientContext>();
+    client_ = std::thread([this] { status_ = stub_->Score(context_.get(), request_, &response_); });
+    stream_ = engine_.WaitForRequest(index).stream;
+  }
+  grpc::Status Finish() {
+    client_.join();
+    return status_;
+  }
+  void PushScored(int64_t continuation, int32_t id, float logprob, uint32_t rank) {
+    SampledToken token;
+    token.id = id;
+    token.score = ScoredToken{id, logprob, rank};
+    stream_->PushScored({continuation, token});
+  }
+  void PushEnd(const absl::Status& status = absl::OkStatus()) {
+    StreamEnd end;
+    end.status = status;
+    end.reason = FinishReason::kRowsComplete;
+    stream_->PushEnd(std::move(end));
+    FakeEngine::Deliver(*stream_);
+  }
+
+  v1::ScoreRequest request_;
+  v1::ScoreResponse response_;
+  std::unique_ptr<grpc::ClientContext> context_;
+  std::thread client_;
+  grpc::Status status_;
+  std::shared_ptr<TokenStream> stream_;
+};
+
+TEST_F(ScoreHandlerTest, SumsEachContinuation) {
+  request_.set_request_id("mine");
+  request_.set_top_logprobs(2);
+  Start();
+  const Request& queued = engine_.WaitForRequest();
+  EXPECT_EQ(queued.prompt, ByteIds("ab"));
+  ASSERT_TRUE(queued.score.has_value());
+  EXPECT_EQ(queued.score->continuations.size(), 2u);
+  EXPECT_EQ(queued.score->top, 2u);
+  stream_->PushStart({.queue_time = absl::Milliseconds(1), .cached_prompt_tokens = 1});
+  PushScored(0, 'c', -0.5f, 1);
+  FakeEngine::Deliver(*stream_);
+  PushScored(1, 'e', -2.0f, 3);
+  PushScored(0, 'd', -0.25f, 1);
+  PushEnd();
+  ASSERT_TRUE(Finish().ok());
+  EXPECT_EQ(response_.request_id(), "mine");
+  EXPECT_EQ(response_.fingerprint(), "f00d");
+  EXPECT_EQ(response_.usage().prompt_tokens(), 5u);
+  EXPECT_EQ(response_.usage().cached_prompt_tokens(), 1u);
+  EXPECT_EQ(response_.usage().completion_tokens(), 0u);
+  ASSERT_EQ(response_.scores_size(), 2);
+  const v1::ContinuationScore& first = response_.scores(0);
+  EXPECT_EQ(first.sum_logprob(), -0.75);
+  EXPECT_EQ(first.token_count(), 2u);
+  EXPECT_TRUE(first.is_greedy());
+  EXPECT_EQ(first.tokens(1).id(), static_cast<uint32_t>('d'));
+  EXPECT_EQ(first.tokens(1).bytes(), "d");
+  EXPECT_EQ(first.tokens(1).logprob(), -0.25f);
+  EXPECT_EQ(first.tokens(1).rank(), 1u);
+  EXPECT_EQ(response_.scores(1).sum_logprob(), -2.0);
+  EXPECT_FALSE(response_.scores(1).is_greedy());
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+TEST_F(ScoreHandlerTest, AFaultEndsTheCallWithItsStatus) {
+  Start();
+  stream_->PushStart({});
+  PushScored(0, 'c', -0.5f, 1);
+  PushEnd(DataLoss("non-finite logits"));
+  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_EQ(status_.error_message(), "non-finite logits");
+}
+
+TEST_F(ScoreHandlerTest, AnInvalidFieldIsNamed) {
+  request_.clear_continuations();
+  grpc::ClientContext context;
+  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "continuations");
+  EXPECT_EQ(engine_.submitted(), 0);
+}
+
+TEST_F(ScoreHandlerTest, ARefusedRequestTellsWhy) {
+  engine_.set_submit_status(WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"));
+  grpc::ClientContext context;
+  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "QUEUE_FULL");
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+TEST_F(ScoreHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
+  request_.set_request_id("mine");
+  Start();
+  context_->TryCancel();
+  engine_.WaitUntilDetached(*stream_);
+  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+  // News for a call that is over disturb nobody.
+  PushScored(0, 'c', -0.5f, 1);
+  PushEnd(Cancelled("detached"));
+  Start(1);
+  PushEnd();
+  EXPECT_TRUE(Finish().ok());
+}
+
+TEST_F(ScoreHandlerTest, APassedDeadlineLetsGoOfTheSequence) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+TEST_F(ScoreHandlerTest, SurvivesCancellationAtAnyMoment) {
+  for (size_t round = 0; round < 100; ++round) {
+    Start(round);
+    std::thread engine_side([this] {
+      stream_->PushStart({});
+      FakeEngine::Deliver(*stream_);
+      PushScored(0, 'c', -0.5f, 1);
+      FakeEngine::Deliver(*stream_);
+      PushEnd();
+    });
+    if (round % 2 == 0) context_->TryCancel();
+    engine_side.join();
+    context_->TryCancel();
+    Finish();
+  }
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+}  // namespace
+}  // namespace tlm
