@@ -14,7 +14,8 @@ namespace tlm {
 
 absl::Status RunServer(const ServerOptions& options) {
   ShutdownSignals signals;
-  spdlog::debug("starting: tlm-server {} model={}", TLM_VERSION, LogQuoted(options.model_dir));
+  spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
+                LogQuoted(options.model_dir), LogQuoted(options.preset));
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Start(options));
   signals.ExpectShutdown();
   TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(options.port_file, app->port()));

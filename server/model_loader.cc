@@ -1,109 +1,42 @@
 #include "server/model_loader.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "model/accounting/parameters.h"
 #include "model/backend/backend.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/base/mapped_file.h"
 #include "model/base/sha256.h"
-#include "model/config/config_reader.h"
-#include "model/weights/checkpoint.h"
-#include "model/weights/model_weights.h"
+#include "model/config/generation_config.h"
+#include "model/weights/host_memory.h"
+#include "server/fingerprint.h"
+#include "server/memory_plan.h"
+#include "server/model_source.h"
 
 namespace tlm {
 namespace {
 
-// Logits of one step in host memory, when full contexts are evaluated: enough to keep the cores
-// busy, far less than the weights of a model with such a vocabulary.
-constexpr int64_t kLogitsWorkspaceBytes = int64_t{64} << 20;
-// What the KV cache may take of the device's memory unless told otherwise.
-constexpr int64_t kKvCacheFraction = 4;
 constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
 
-std::string ModelIdOf(const std::string& model_dir) {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::weakly_canonical(model_dir, error);
-  return error ? model_dir : path.filename().string();
+// Texts that need such an id are refused one by one; small models are often saved with the whole
+// tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
+void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
+  if (tokenizer.vocab_size() <= config.vocab_size) return;
+  const int32_t last = tokenizer.vocab_size() - 1;
+  spdlog::warn(
+      "tokenizer.json: token {} has id {}, the configuration's vocab_size is {}: texts "
+      "with such tokens will be refused",
+      Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
-
-absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelConfig& config) {
-  if (options.max_context > config.context_length) {
-    return InvalidArgument("--max_context is {}, the model's limit is {}", options.max_context,
-                           config.context_length);
-  }
-  BatchLimits limits;
-  limits.max_tokens = options.max_batch_tokens;
-  limits.max_sequences = options.max_running_requests;
-  limits.max_context = options.max_context > 0 ? options.max_context : config.context_length;
-  if (limits.max_context < 2) {
-    return InvalidArgument("the context is {} tokens, at least 2 are needed", limits.max_context);
-  }
-  const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
-  const int64_t decode_rows = std::min(limits.max_sequences, limits.max_tokens);
-  limits.max_logits_rows =
-      std::clamp(kLogitsWorkspaceBytes / row_bytes, decode_rows, limits.max_tokens);
-  return limits;
-}
-
-absl::StatusOr<int64_t> PlanKvBlocks(const ServerOptions& options, const BatchLimits& limits,
-                                     const KvShape& shape, const DeviceInfo& device) {
-  const int64_t block_bytes = static_cast<int64_t>(shape.bytes_per_block());
-  const int64_t context_blocks = BlocksFor(limits.max_context);
-  if (options.kv_cache_bytes > 0) {
-    const int64_t blocks = options.kv_cache_bytes / block_bytes;
-    if (blocks >= context_blocks) return blocks;
-    return InvalidArgument(
-        "--kv_cache_bytes is {}, a context of {} tokens needs {}: raise it or lower --max_context",
-        options.kv_cache_bytes, limits.max_context, context_blocks * block_bytes);
-  }
-  const int64_t affordable =
-      static_cast<int64_t>(device.total_bytes) / kKvCacheFraction / block_bytes;
-  const int64_t wanted = context_blocks * limits.max_sequences;
-  return std::max(std::min(wanted, affordable), context_blocks);
-}
-
-// Norm gains are held in float32, matrices as the checkpoint stores them (float64 as float32).
-void FillMemory(const ModelConfig& config, const ModelWeights& weights, const KvShape& shape,
-                int64_t kv_blocks, Device& device, ServedMemory& memory) {
-  const auto bytes = device.AllocatedBytes();
-  const auto of = [&](MemoryPurpose purpose) { return bytes[static_cast<size_t>(purpose)]; };
-  const DType stored = weights.token_embedding.dtype;
-  const size_t total = of(MemoryPurpose::kWeights);
-  if (stored == DType::kF32 || stored == DType::kF64) {
-    memory.weights = {{DType::kF32, total}};
-  } else {
-    const size_t gains = std::min(total, CountParameters(config).norms * sizeof(float));
-    memory.weights = {{stored, total - gains}, {DType::kF32, gains}};
-  }
-  memory.kv_bytes_per_token = shape.bytes_per_token();
-  memory.kv_blocks = static_cast<uint64_t>(kv_blocks);
-  memory.activations = of(MemoryPurpose::kActivations);
-  memory.logits = of(MemoryPurpose::kLogits);
-  memory.runtime = of(MemoryPurpose::kRuntime);
-  memory.device_total = device.info().total_bytes;
-}
-
-void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
-  limits.max_context_tokens = batch.max_context;
-  limits.max_running_requests = options.max_running_requests;
-  limits.max_batch_tokens = options.max_batch_tokens;
-  limits.max_queued_requests = options.max_queued_requests;
-  limits.max_queued_tokens = options.max_queued_tokens;
-}
-
-absl::Status LoadTokenizer(const ServerOptions& options, LoadedModel& loaded) {
-  const std::string path = options.model_dir + "/tokenizer.json";
+absl::Status LoadTokenizer(const std::string& model_dir, LoadedModel& loaded) {
+  const std::string path = model_dir + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     spdlog::warn("no tokenizer.json: this server takes and gives token ids only");
@@ -113,22 +46,89 @@ absl::Status LoadTokenizer(const ServerOptions& options, LoadedModel& loaded) {
   TLM_ASSIGN_OR_RETURN(loaded.served.tokenizer_sha256, Sha256Hex(json));
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
+  WarnOfSmallVocabulary(**tokenizer, loaded.served.config);
   loaded.tokenizer = *std::move(tokenizer);
   loaded.served.tokenizer = loaded.tokenizer.get();
   return absl::OkStatus();
 }
 
-// What decides which tokens come out: the weights and what they mean, the tokenizer, the program,
-// and the arithmetic of the device.
-absl::StatusOr<std::string> FingerprintOf(const ServedModel& served, const std::string& arithmetic,
-                                          DType kv_dtype) {
-  const ModelConfig& config = served.config;
-  return Sha256Hex(fmt::format(
-      "{}\n{}\n{}\n{}\n{}\n{}\n{} {} {} {} {} {} {} {} {} {}\n", served.weights_sha256,
-      served.tokenizer_sha256, served.server_version, served.backend, arithmetic,
-      DTypeName(kv_dtype), config.model_type, config.num_layers, config.d_model, config.num_heads,
-      config.num_kv_heads, config.head_dim, config.norm_eps, config.rope_theta.value_or(0.0),
-      static_cast<int>(config.rope_layout), config.qk_norm));
+// A template this program cannot run costs the conversations, not the server.
+absl::Status LoadChatTemplate(const std::string& model_dir, LoadedModel& loaded) {
+  if (loaded.tokenizer == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
+  if (absl::IsUnimplemented(chat.status())) {
+    spdlog::warn("no conversations: {}", std::string(chat.status().message()));
+    return absl::OkStatus();
+  }
+  TLM_RETURN_IF_ERROR(chat.status());
+  loaded.chat = *std::move(chat);
+  loaded.served.chat = loaded.chat.get();
+  return absl::OkStatus();
+}
+
+absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& sampling) {
+  TLM_ASSIGN_OR_RETURN(const GenerationDefaults from, ReadGenerationDefaults(model_dir));
+  sampling.temperature = from.temperature.value_or(sampling.temperature);
+  sampling.top_k = from.top_k.value_or(sampling.top_k);
+  sampling.top_p = from.top_p.value_or(sampling.top_p);
+  sampling.min_p = from.min_p.value_or(sampling.min_p);
+  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
+  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
+  return absl::OkStatus();
+}
+
+// What the directory holds besides configuration and weights.
+absl::Status LoadExtras(const ServerOptions& options, LoadedModel& loaded) {
+  if (options.model_dir.empty()) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, loaded));
+  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, loaded));
+  if (!options.model_sampling_defaults) return absl::OkStatus();
+  return ReadSamplingDefaults(options.model_dir, loaded.served.default_sampling);
+}
+
+void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
+  limits.max_context_tokens = batch.max_context;
+  limits.max_running_requests = options.max_running_requests;
+  limits.max_num_sequences = std::min(limits.max_num_sequences, options.max_running_requests);
+  limits.max_batch_tokens = options.max_batch_tokens;
+  limits.max_queued_requests = options.max_queued_requests;
+  limits.max_queued_tokens = options.max_queued_tokens;
+}
+
+void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& memory) {
+  const auto bytes = device.AllocatedBytes();
+  const auto of = [&](MemoryPurpose purpose) { return bytes[static_cast<size_t>(purpose)]; };
+  for (const auto& [dtype, weight_bytes] : model.WeightBytes()) {
+    memory.weights.emplace_back(dtype, weight_bytes);
+  }
+  memory.kv_bytes_per_token = model.kv_shape().bytes_per_token();
+  memory.kv_blocks = static_cast<uint64_t>(model.num_kv_blocks());
+  memory.activations = of(MemoryPurpose::kActivations);
+  memory.logits = of(MemoryPurpose::kLogits);
+  memory.runtime = of(MemoryPurpose::kRuntime);
+  memory.device_total = device.info().total_bytes;
+}
+
+// Brings the weights to the device; their host copy is gone when this returns.
+absl::Status LoadWeights(const ServerOptions& options, ModelSource source, LoadedModel& loaded) {
+  ServedModel& served = loaded.served;
+  Device& device = loaded.ops->device();
+  const KvShape kv_shape = TransformerLM::KvShapeFor(source.config(), options.kv_cache_dtype);
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                       PlanMemory(options, source.config(),
+                                  {.host = source.host_bytes(), .device = source.device_bytes()},
+                                  kv_shape, device.info(), AvailableHostMemory()));
+  FillLimits(options, plan.batch, served.limits);
+  TLM_ASSIGN_OR_RETURN(const ModelWeights weights, source.Weights());
+  TLM_ASSIGN_OR_RETURN(
+      loaded.model, TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
+                                        {.num_blocks = plan.kv_blocks, .dtype = kv_shape.dtype}));
+  served.tensors = source.tensors();
+  TLM_ASSIGN_OR_RETURN(served.weights_sha256, source.WeightsSha256());
+  TLM_ASSIGN_OR_RETURN(served.fingerprint,
+                       FingerprintOf(served, source.WeightsIdentity(served.weights_sha256),
+                                     device.info(), kv_shape.dtype));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -136,35 +136,19 @@ absl::StatusOr<std::string> FingerprintOf(const ServedModel& served, const std::
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   LoadedModel loaded;
   ServedModel& served = loaded.served;
-  served.model_id = ModelIdOf(options.model_dir);
+  TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
+  served.model_id = source.name();
   served.server_version = TLM_VERSION;
-  TLM_ASSIGN_OR_RETURN(served.config, ReadModelConfig(options.model_dir));
-  TLM_ASSIGN_OR_RETURN(const BatchLimits batch, PlanBatch(options, served.config));
-  FillLimits(options, batch, served.limits);
-  TLM_RETURN_IF_ERROR(LoadTokenizer(options, loaded));
-
-  TLM_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(options.model_dir));
-  TLM_ASSIGN_OR_RETURN(const ModelWeights weights, BindWeights(served.config, checkpoint));
+  served.config = source.config();
+  TLM_RETURN_IF_ERROR(LoadExtras(options, loaded));
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend(options.backend, options.threads));
   spdlog::debug("{}", backend.reason);
   loaded.ops = std::move(backend.ops);
-  Device& device = loaded.ops->device();
-  const KvShape kv_shape = TransformerLM::KvShapeFor(served.config, options.kv_cache_dtype);
-  TLM_ASSIGN_OR_RETURN(const int64_t kv_blocks,
-                       PlanKvBlocks(options, batch, kv_shape, device.info()));
-  TLM_ASSIGN_OR_RETURN(loaded.model,
-                       TransformerLM::Load(served.config, weights, *loaded.ops, batch,
-                                           {.num_blocks = kv_blocks, .dtype = kv_shape.dtype}));
-
+  TLM_RETURN_IF_ERROR(LoadWeights(options, std::move(source), loaded));
+  const Device& device = loaded.ops->device();
   served.backend = device.info().backend;
   served.device_name = device.info().name;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    served.tensors.push_back({name, tensor.dtype, tensor.shape});
-  }
-  FillMemory(served.config, weights, kv_shape, kv_blocks, device, served.memory);
-  TLM_ASSIGN_OR_RETURN(served.weights_sha256, checkpoint.Sha256());
-  TLM_ASSIGN_OR_RETURN(served.fingerprint,
-                       FingerprintOf(served, device.info().arithmetic, kv_shape.dtype));
+  FillMemory(*loaded.model, device, served.memory);
   return loaded;
 }
 

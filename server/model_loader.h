@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "model/chat/chat_template.h"
 #include "model/ops/ops.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/transformer_lm/transformer_lm.h"
@@ -17,12 +18,14 @@ namespace tlm {
 struct LoadedModel {
   std::unique_ptr<Ops> ops;
   std::unique_ptr<TransformerLM> model;
-  std::unique_ptr<Tokenizer> tokenizer;  // null: the directory has none
-  ServedModel served;                    // its tokenizer is the one above
+  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
+  std::unique_ptr<ChatTemplate> chat;    // null: there is none
+  ServedModel served;                    // its tokenizer and template are those above
 };
 
-// Reads the directory, checks everything in it, and takes all memory the model will use. Every
-// error is one line that names the file, the flag or the number at fault.
+// Reads the directory, or draws the preset's weights, checks everything, and takes all memory the
+// model will use; what cannot fit is refused before any is taken. Every error is one line that
+// names the file, the flag or the number at fault.
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
 
 }  // namespace tlm

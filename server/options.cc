@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,11 +17,26 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "model/base/errors.h"
+#include "model/config/presets.h"
+#include "model/weights/weights_dtype.h"
 #include "server/byte_size.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
-          "tokenizer.json where text is wanted. Required");
+          "tokenizer.json where text is wanted. This or --preset is required");
+ABSL_FLAG(std::string, preset, "",
+          "a known model instead of a directory, with --init=random: gpt2-xl, qwen3-8b, ...; a "
+          "wrong name lists them");
+ABSL_FLAG(std::string, init, "files",
+          "where the weights come from: files, or random for those of a model before training, "
+          "which takes a config.json alone");
+ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt,
+          "of --init=random: equal seeds draw equal weights; 0 if not given");
+ABSL_FLAG(std::optional<std::string>, weights_dtype, std::nullopt,
+          "of --init=random: float32, bfloat16 or float16; what config.json names if not given");
+ABSL_FLAG(std::string, sampling_defaults, "model",
+          "what requests get that do not say: model for generation_config.json's values, or "
+          "neutral for temperature 1 and no truncation");
 ABSL_FLAG(std::string, host, "127.0.0.1",
           "loopback address to listen on: 127.0.0.1, ::1 or localhost");
 ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
@@ -53,7 +70,8 @@ namespace {
 constexpr absl::string_view kProgram = "tlm-server";
 constexpr char kUsage[] =
     "serves a transformer language model over gRPC.\n\n"
-    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n\n"
+    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n"
+    "  tlm-server --preset=NAME --init=random [--seed=N] ...\n\n"
     "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
     "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
     "command line is wrong.";
@@ -132,6 +150,17 @@ absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
   return InvalidArgument("--backend is {}, it may be auto, cpu or cuda", name);
 }
 
+absl::StatusOr<WeightsInit> InitFromName(const std::string& name) {
+  if (name == "files") return WeightsInit::kFiles;
+  if (name == "random") return WeightsInit::kRandom;
+  return InvalidArgument("--init is {}, it may be files or random", name);
+}
+
+absl::StatusOr<bool> SamplingDefaultsFromName(const std::string& name) {
+  if (name == "model" || name == "neutral") return name == "model";
+  return InvalidArgument("--sampling_defaults is {}, it may be model or neutral", name);
+}
+
 absl::StatusOr<DType> KvCacheDTypeFromName(const std::string& name) {
   if (name == "float32") return DType::kF32;
   if (name == "bfloat16") return DType::kBF16;
@@ -139,8 +168,42 @@ absl::StatusOr<DType> KvCacheDTypeFromName(const std::string& name) {
   return InvalidArgument("--kv_cache_dtype is {}, it may be float32, bfloat16 or float16", name);
 }
 
+// Which model, and what its weights are.
+absl::Status ReadModelOptions(ServerOptions* options) {
+  options->model_dir = absl::GetFlag(FLAGS_model);
+  options->preset = absl::GetFlag(FLAGS_preset);
+  TLM_ASSIGN_OR_RETURN(options->init, InitFromName(absl::GetFlag(FLAGS_init)));
+  const std::optional<uint64_t> seed = absl::GetFlag(FLAGS_seed);
+  const std::optional<std::string> dtype = absl::GetFlag(FLAGS_weights_dtype);
+  if (options->model_dir.empty() && options->preset.empty()) {
+    return InvalidArgument("--model=DIR or --preset=NAME is required");
+  }
+  if (!options->model_dir.empty() && !options->preset.empty()) {
+    return InvalidArgument("--model and --preset exclude each other");
+  }
+  if (!options->preset.empty()) TLM_RETURN_IF_ERROR(PresetConfig(options->preset).status());
+  if (options->init == WeightsInit::kFiles) {
+    if (!options->preset.empty()) {
+      return InvalidArgument("--preset={} has no weights: add --init=random, or give --model=DIR",
+                             options->preset);
+    }
+    if (seed.has_value()) return InvalidArgument("--seed={} needs --init=random", *seed);
+    if (dtype.has_value()) {
+      return InvalidArgument("--weights_dtype={} needs --init=random: files say their own type",
+                             *dtype);
+    }
+  }
+  options->seed = seed.value_or(0);
+  if (!dtype.has_value()) return absl::OkStatus();
+  const absl::StatusOr<DType> named = WeightsDTypeFromName(*dtype);
+  if (!named.ok()) {
+    return InvalidArgument("--weights_dtype {}", std::string(named.status().message()));
+  }
+  options->weights_dtype = *named;
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const ServerOptions& options) {
-  if (options.model_dir.empty()) return InvalidArgument("--model=DIR is required");
   TLM_RETURN_IF_ERROR(CheckHost(options.host));
   TLM_RETURN_IF_ERROR(CheckRange("port", options.port, 0, 65535));
   TLM_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 1024));
@@ -163,7 +226,9 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
                            positional[1]);
   }
   ServerOptions options;
-  options.model_dir = absl::GetFlag(FLAGS_model);
+  TLM_RETURN_IF_ERROR(ReadModelOptions(&options));
+  TLM_ASSIGN_OR_RETURN(options.model_sampling_defaults,
+                       SamplingDefaultsFromName(absl::GetFlag(FLAGS_sampling_defaults)));
   options.host = absl::GetFlag(FLAGS_host);
   options.port = absl::GetFlag(FLAGS_port);
   options.port_file = absl::GetFlag(FLAGS_port_file);

@@ -4,6 +4,7 @@
 #define TLM_SERVER_OPTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,8 +14,19 @@
 
 namespace tlm {
 
+// Where the weights come from.
+enum class WeightsInit {
+  kFiles,
+  kRandom,  // drawn as the CS336 course initialises them; see model/weights/random_weights.h
+};
+
 struct ServerOptions {
-  std::string model_dir;
+  std::string model_dir;  // exactly one of the two is not empty
+  std::string preset;     // of model/config/presets.h; with kRandom
+  WeightsInit init = WeightsInit::kFiles;
+  uint64_t seed = 0;                    // of kRandom
+  std::optional<DType> weights_dtype;   // of kRandom; none: what the configuration names
+  bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
   std::string host;
   int port = 0;           // 0: any free one
   std::string port_file;  // empty: none

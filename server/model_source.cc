@@ -1,0 +1,122 @@
+#include "server/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+
+#include "model/base/errors.h"
+#include "model/base/mapped_file.h"
+#include "model/config/config_reader.h"
+#include "model/config/presets.h"
+#include "model/weights/name_map.h"
+#include "model/weights/weights_dtype.h"
+
+namespace tlm {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+std::string NameOf(const std::string& model_dir) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::weakly_canonical(model_dir, error);
+  if (error) return model_dir;
+  if (path.filename().empty()) path = path.parent_path();  // "DIR/"
+  return path.filename().string();
+}
+
+// The text of the file ReadModelConfig reads.
+absl::StatusOr<std::string> ReadConfigText(const std::filesystem::path& dir) {
+  absl::StatusOr<std::string> text = ReadFile(dir / "config.json", kMaxConfigBytes);
+  if (!absl::IsNotFound(text.status())) return text;
+  return ReadFile(dir / "model_config.json", kMaxConfigBytes);
+}
+
+absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string& where) {
+  const absl::StatusOr<DType> dtype = WeightsDTypeOf(config_text);
+  if (dtype.ok()) return dtype;
+  return InvalidArgument("{}: {}; give --weights_dtype", where,
+                         std::string(dtype.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
+  ModelSource source;
+  if (!options.preset.empty()) {
+    source.name_ = options.preset;
+    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+    TLM_ASSIGN_OR_RETURN(source.config_, ParseModelConfig(text));
+  } else {
+    source.name_ = NameOf(options.model_dir);
+    TLM_ASSIGN_OR_RETURN(source.config_, ReadModelConfig(options.model_dir));
+  }
+  TLM_RETURN_IF_ERROR(options.init == WeightsInit::kRandom ? source.PlanRandom(options)
+                                                           : source.OpenFiles(options.model_dir));
+  return source;
+}
+
+absl::Status ModelSource::OpenFiles(const std::string& dir) {
+  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir));
+  for (const auto& [name, tensor] : checkpoint_->tensors()) {
+    const DType loaded = tensor.dtype == DType::kF64 ? DType::kF32 : tensor.dtype;
+    tensors_.push_back({name, loaded, tensor.shape});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
+  seed_ = options.seed;
+  if (options.weights_dtype.has_value()) {
+    random_dtype_ = *options.weights_dtype;
+  } else if (!options.preset.empty()) {
+    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.preset));
+  } else {
+    TLM_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(options.model_dir));
+    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.model_dir));
+  }
+  for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    tensors_.push_back({spec.name, random_dtype_, spec.shape});
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; });
+  return absl::OkStatus();
+}
+
+uint64_t ModelSource::host_bytes() const {
+  return checkpoint_.has_value() ? 0 : RandomWeights::BytesFor(config_, random_dtype_);
+}
+
+uint64_t ModelSource::device_bytes() const {
+  const std::string head = TensorName(config_.naming, TensorRole::kLmHead, -1);
+  uint64_t bytes = 0;
+  for (const TensorRecord& tensor : tensors_) {
+    if (IsKnownBuffer(tensor.name, tensor.shape.rank())) continue;
+    if (config_.tie_word_embeddings && tensor.name == head) continue;  // a copy, not loaded
+    const DType held = tensor.shape.rank() == 1 ? DType::kF32 : tensor.dtype;
+    bytes += static_cast<uint64_t>(tensor.shape.elements()) * DTypeBytes(held);
+  }
+  return bytes;
+}
+
+absl::StatusOr<ModelWeights> ModelSource::Weights() {
+  if (checkpoint_.has_value()) return BindWeights(config_, *checkpoint_);
+  TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Create(config_, random_dtype_, seed_));
+  return random_->weights();
+}
+
+absl::StatusOr<std::string> ModelSource::WeightsSha256() const {
+  if (!checkpoint_.has_value()) return std::string();
+  return checkpoint_->Sha256();
+}
+
+std::string ModelSource::WeightsIdentity(const std::string& sha256) const {
+  if (checkpoint_.has_value()) return sha256;
+  constexpr int kGenerator = 1;  // grows when the same seed draws other weights
+  return fmt::format("random {} seed {} {}", kGenerator, seed_, DTypeName(random_dtype_));
+}
+
+}  // namespace tlm

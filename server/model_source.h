@@ -1,0 +1,61 @@
+// Where a model's configuration and weights come from: a directory, or a preset and a seed.
+#ifndef TLM_SERVER_MODEL_SOURCE_H_
+#define TLM_SERVER_MODEL_SOURCE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "model/weights/checkpoint.h"
+#include "model/weights/model_weights.h"
+#include "model/weights/random_weights.h"
+#include "server/options.h"
+#include "server/rpc/served_model.h"
+
+namespace tlm {
+
+// A model before its weights are read or drawn. Move-only.
+class ModelSource {
+ public:
+  // Reads the configuration, and opens the checkpoint where the weights come from files: takes no
+  // memory for them. Errors name the file, the tensor or the flag.
+  static absl::StatusOr<ModelSource> Open(const ServerOptions& options);
+
+  const std::string& name() const { return name_; }  // of the preset or of the directory
+  const ModelConfig& config() const { return config_; }
+  // Every tensor by name, in the type it is loaded as: float64 as float32.
+  const std::vector<TensorRecord>& tensors() const { return tensors_; }
+  // Host memory that Weights() takes besides the page cache.
+  uint64_t host_bytes() const;
+  // What the weights take on a device, but for its padding: vectors in float32, matrices as loaded.
+  uint64_t device_bytes() const;
+
+  // Binds the files' tensors or draws new ones; the views are valid as long as this lives. At most
+  // once. RESOURCE_EXHAUSTED when host_bytes() are not available.
+  absl::StatusOr<ModelWeights> Weights();
+
+  // The SHA-256 of the weight files, empty for drawn ones. Reads every byte.
+  absl::StatusOr<std::string> WeightsSha256() const;
+  // What tells these weights from others: the hash of the files, or how they are drawn.
+  std::string WeightsIdentity(const std::string& sha256) const;
+
+ private:
+  absl::Status OpenFiles(const std::string& dir);
+  absl::Status PlanRandom(const ServerOptions& options);
+
+  std::string name_;
+  ModelConfig config_;
+  std::vector<TensorRecord> tensors_;
+  std::optional<Checkpoint> checkpoint_;  // weights from files
+  DType random_dtype_ = DType::kF32;      // and else
+  uint64_t seed_ = 0;
+  std::optional<RandomWeights> random_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_MODEL_SOURCE_H_
