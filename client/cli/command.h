@@ -35,6 +35,8 @@ const Command* FindCommand(std::string_view name);
 int RunCommandLine(const std::vector<std::string>& args, Console* console);
 
 int RunGenerate(const Arguments& arguments, Console* console);
+int RunChat(const Arguments& arguments, Console* console);
+int RunScore(const Arguments& arguments, Console* console);
 int RunForward(const Arguments& arguments, Console* console);
 int RunInfo(const Arguments& arguments, Console* console);
 int RunTokenize(const Arguments& arguments, Console* console);

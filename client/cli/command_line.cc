@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "client/cli/connection_flags.h"
 #include "client/cli/flag_types.h"
+#include "client/cli/template_arguments.h"
 #include "client/cli/text.h"
 
 namespace tlm::cli {
@@ -26,12 +27,29 @@ absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
 }
 
+// What stands between the values of a list flag; empty for a flag that is no list.
+std::string_view SeparatorOf(const absl::CommandLineFlag& flag) {
+  static constexpr char kRecordSeparator = TemplateArguments::kSeparator;
+  if (flag.IsOfType<StringList>() || flag.IsOfType<IdList>() || flag.IsOfType<BiasList>()) {
+    return ",";
+  }
+  if (flag.IsOfType<IdLists>()) return ";";
+  if (flag.IsOfType<TemplateArguments>()) return {&kRecordSeparator, 1};
+  return "";
+}
+
 absl::Status SetFlag(absl::CommandLineFlag* flag, std::string value, bool seen_before) {
-  if (seen_before && flag->IsOfType<StringList>()) {
-    value = fmt::format("{},{}", flag->CurrentValue(), value);
+  const std::string_view separator = SeparatorOf(*flag);
+  if (seen_before && !separator.empty()) {
+    value = fmt::format("{}{}{}", flag->CurrentValue(), separator, value);
   }
   std::string error;
   if (flag->ParseFrom(value, &error)) return absl::OkStatus();
+  // The message holds the value, however long it is.
+  constexpr size_t kMaxShownColumns = 100;
+  if (const size_t at = error.find(value); at != std::string::npos) {
+    error.replace(at, value.size(), Shortened(value, kMaxShownColumns));
+  }
   std::replace(error.begin(), error.end(), '\n', ' ');
   return absl::InvalidArgumentError(Printable(error));
 }

@@ -1,65 +1,80 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "client/cli/command.h"
 #include "client/cli/command_line.h"
 #include "client/cli/report.h"
+#include "client/cli/sampling_flags.h"
 #include "client/cli/text.h"
 
 namespace tlm::cli {
 
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+std::vector<std::string_view> Join(std::initializer_list<Names> lists) {
+  std::vector<std::string_view> names;
+  for (const Names& list : lists) names.insert(names.end(), list.begin(), list.end());
+  return names;
+}
+
+constexpr std::string_view kPromptFlags[] = {"prompt_ids", "num_sequences"};
+constexpr std::string_view kOutputFlags[] = {"print_ids",
+                                             "logprobs",
+                                             "top_logprobs",
+                                             "prompt_logprobs",
+                                             "logprobs_mode",
+                                             "min_chunk_tokens",
+                                             "final_only",
+                                             "add_special_tokens",
+                                             "truncate_prompt_tokens",
+                                             "model",
+                                             "request_id",
+                                             "stats",
+                                             "json"};
+constexpr std::string_view kChatFlags[] = {"system", "template_argument", "once", "timing",
+                                           "model"};
+
+}  // namespace
+
 std::span<const Command> Commands() {
   static const Command kCommands[] = {
-      {"generate",
-       "PROMPT",
-       "continue a prompt; the text streams as it comes",
+      {"generate", "PROMPT", "continue a prompt; the text streams as it comes",
        "PROMPT is text, or - to read it from standard input; with --prompt_ids there is none.\n"
-       "Flags that are not given leave the choice to the server.",
-       {"prompt_ids",
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "typical_p",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "seed",
-        "num_sequences",
-        "logit_bias",
-        "allowed_token_ids",
-        "banned_token_ids",
-        "max_new_tokens",
-        "min_new_tokens",
-        "stop",
-        "stop_token_ids",
-        "ignore_eos",
-        "include_stop_in_output",
-        "print_ids",
-        "logprobs",
-        "top_logprobs",
-        "prompt_logprobs",
-        "logprobs_mode",
-        "min_chunk_tokens",
-        "final_only",
-        "priority",
-        "soft_time_limit",
-        "bypass_prefix_cache",
-        "cache_salt",
-        "add_special_tokens",
-        "truncate_prompt_tokens",
-        "model",
-        "request_id",
-        "stats",
-        "json"},
+       "Flags that are not given leave the choice to the server. Of several outputs\n"
+       "(--num_sequences) each is printed when it is complete, under its index: [0].\n\n"
+       "  tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1",
+       Join({kPromptFlags, SamplingFlagNames(), kOutputFlags}), true, RunGenerate},
+      {"chat", "[MESSAGE]", "a conversation; without MESSAGE, line by line from standard input",
+       "Each line is a message, and the model sees all that was said before; /help lists what "
+       "else\n"
+       "a line can be. Ctrl-C stops the answer, keeping what was said; a second one, or Ctrl-D,\n"
+       "leaves. With MESSAGE (- for all of standard input) or --once there is one answer.\n\n"
+       "  tlm chat --system='You answer in one sentence.' "
+       "--template_argument=enable_thinking=false",
+       Join({kChatFlags, SamplingFlagNames()}), true, RunChat},
+      {"score",
+       "PROMPT CONTINUATION...",
+       "how probable continuations of a prompt are",
+       "Prints for each continuation the sum and mean of its tokens' natural-log probabilities, "
+       "its\n"
+       "perplexity exp(-mean), and whether greedy decoding produces it; with --logprobs its "
+       "tokens\n"
+       "too. With --prompt or --prompt_ids every argument is a continuation; --ids adds others.\n\n"
+       "  tlm score 'The capital of France is' ' Paris' ' Rome'",
+       {"prompt", "prompt_ids", "ids", "logprobs", "top_logprobs", "add_special_tokens", "model",
+        "request_id", "json"},
        true,
-       RunGenerate},
+       RunScore},
       {"forward",
        "PROMPT...",
        "logits or probabilities over the vocabulary",
        "Prints the most probable next tokens of each position asked for. PROMPT is text, or - to\n"
-       "read it from standard input; with --ids there is none.",
+       "read it from standard input; with --ids there is none.\n\n"
+       "  tlm forward 'Once upon a' --top=5 --values=probabilities",
        {"ids", "positions", "values", "dtype", "top", "vocab_slice", "npy", "add_special_tokens",
         "model", "request_id", "json"},
        true,
@@ -67,29 +82,34 @@ std::span<const Command> Commands() {
       {"info",
        "",
        "what is served: architecture, parameters, costs, memory, limits",
-       "",
-       {"tensors", "batch", "prompt_tokens", "new_tokens", "model", "json"},
+       "With --preset or --config there is no server and no model in memory: the same tables for\n"
+       "what a known model or a config.json describes. --batch, --prompt_tokens and --new_tokens\n"
+       "say what work is counted; it may be longer than the model's context.\n\n"
+       "  tlm info --preset=gpt2-xl --prompt_tokens=16384",
+       {"preset", "config", "tensors", "batch", "prompt_tokens", "new_tokens", "model", "json"},
        true,
        RunInfo},
       {"tokenize",
        "TEXT",
        "text to token ids",
        "Prints the ids with commas between them, ready for --prompt_ids. TEXT may be - to read it\n"
-       "from standard input.",
+       "from standard input.\n\n"
+       "  tlm tokenize 'Once upon a time' --pieces",
        {"pieces", "add_special_tokens", "model", "json"},
        true,
        RunTokenize},
       {"detokenize",
        "IDS",
        "token ids to text",
-       "IDS have commas between them: 15496,11,995",
+       "IDS have commas between them.\n\n"
+       "  tlm detokenize 15496,11,995",
        {"skip_special_tokens", "model", "json"},
        true,
        RunDetokenize},
       {"health",
        "",
        "whether the server is ready: exit code 0 if it is",
-       "",
+       "  tlm health --wait=1m",
        {"service", "wait", "json"},
        true,
        RunHealth},

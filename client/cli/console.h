@@ -13,6 +13,7 @@ struct Console {
   std::ostream& err;  // everything else
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  bool in_is_terminal = false;
 };
 
 // Exit codes of the program.

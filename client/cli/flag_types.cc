@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -86,6 +87,13 @@ bool AppendEscaped(char c, std::string* text) {
 
 }  // namespace
 
+bool AbslParseFlag(absl::string_view text, OptionalText* optional, std::string* error) {
+  optional->text = std::string(text);
+  return true;
+}
+
+std::string AbslUnparseFlag(const OptionalText& optional) { return optional.text.value_or(""); }
+
 bool AbslParseFlag(absl::string_view text, StringList* list, std::string* error) {
   list->values.clear();
   if (text.empty()) return true;
@@ -155,6 +163,12 @@ bool AbslParseFlag(absl::string_view text, BiasList* list, std::string* error) {
     if (!id || colon == std::string_view::npos ||
         !absl::SimpleAtof({part.data() + colon + 1, part.size() - colon - 1}, &bias)) {
       *error = fmt::format("'{}' is not of the form id:bias", part);
+      return false;
+    }
+    const bool known = std::any_of(list->biases.begin(), list->biases.end(),
+                                   [&id](const auto& other) { return other.first == *id; });
+    if (known) {
+      *error = fmt::format("token id {} is given twice", *id);
       return false;
     }
     list->biases.emplace_back(*id, bias);

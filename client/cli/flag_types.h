@@ -3,6 +3,7 @@
 #define TLM_CLIENT_CLI_FLAG_TYPES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,14 @@
 #include "absl/time/time.h"
 
 namespace tlm::cli {
+
+// A text that may be empty, or not be given. (For Abseil an optional text that is empty is not
+// given.)
+struct OptionalText {
+  std::optional<std::string> text;
+};
+bool AbslParseFlag(absl::string_view text, OptionalText* optional, std::string* error);
+std::string AbslUnparseFlag(const OptionalText& optional);
 
 // Texts with commas between them. \, is a comma within a text, \n a line break, \t a tab and \\ a
 // backslash. No text is empty.
@@ -34,7 +43,7 @@ struct IdLists {
 bool AbslParseFlag(absl::string_view text, IdLists* lists, std::string* error);
 std::string AbslUnparseFlag(const IdLists& lists);
 
-// Biases by token id: 198:-100,50256:2.5.
+// Biases by token id, each once: 198:-100,50256:2.5.
 struct BiasList {
   std::vector<std::pair<uint32_t, float>> biases;
 };

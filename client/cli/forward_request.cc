@@ -12,9 +12,6 @@
 #include "client/cli/request_flags.h"
 #include "client/cli/text.h"
 
-using tlm::cli::IdLists;
-
-ABSL_FLAG(IdLists, ids, {}, "token ids instead of PROMPT; several sequences: 1,2,3;4,5");
 ABSL_FLAG(std::string, positions, "last", "last, all, or positions such as 0,5,7");
 ABSL_FLAG(std::string, values, "logits", "logits, log_probabilities or probabilities");
 ABSL_FLAG(std::string, dtype, "float32", "float32, bfloat16 or float16 on the wire");

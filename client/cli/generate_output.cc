@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "client/cli/proto_values.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 
@@ -30,6 +31,16 @@ std::string Alternatives(const v1::TokenInfo& token) {
   return text;
 }
 
+double Milliseconds(const google::protobuf::Duration& duration) {
+  return absl::ToDoubleMilliseconds(FromProto(duration));
+}
+
+std::string ServerTimes(const v1::Timing& timing) {
+  return fmt::format(" (server: queue {:.1f} ms, prefill {:.1f} ms, decode {:.1f} ms)",
+                     Milliseconds(timing.queue()), Milliseconds(timing.prefill()),
+                     Milliseconds(timing.decode()));
+}
+
 }  // namespace
 
 GenerateOutput::GenerateOutput(const GenerateOutputOptions& options, absl::Time now,
@@ -37,16 +48,16 @@ GenerateOutput::GenerateOutput(const GenerateOutputOptions& options, absl::Time 
     : options_(options), console_(console), start_(now), last_token_(now) {}
 
 absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time now) {
-  const bool ids_before = streams() && !collector_.result().outputs[0].tokens.empty();
+  const bool continued = streams() && !result().outputs[0].tokens.empty();
   if (absl::Status status = collector_.Add(event); !status.ok()) return status;
-  if (!event.has_tokens()) return absl::OkStatus();
-  if (!first_token_) first_token_ = now;
-  last_token_ = now;
-  if (!streams()) return absl::OkStatus();
-  if (options_.ids) {
-    Write(IdsOf(event.tokens().tokens(), ids_before));
-  } else {
-    Write(event.tokens().text());
+  if (event.has_tokens()) {
+    if (!first_token_) first_token_ = now;
+    last_token_ = now;
+    PrintPrompt();
+    if (streams()) PrintText(event.tokens(), continued);
+  } else if (event.has_finished()) {
+    PrintPrompt();
+    PrintFinishedOutputs();
   }
   return absl::OkStatus();
 }
@@ -54,7 +65,6 @@ absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time n
 absl::Status GenerateOutput::Finish() {
   EndLine();
   if (absl::Status status = collector_.CheckComplete(); !status.ok()) return status;
-  PrintOutputs();
   console_->out.flush();
   if (options_.stats) PrintStats();
   return absl::OkStatus();
@@ -62,7 +72,12 @@ absl::Status GenerateOutput::Finish() {
 
 void GenerateOutput::Abandon() {
   EndLine();
+  while (outputs_printed_ < result().outputs.size()) PrintOutput(outputs_printed_++);
   console_->out.flush();
+}
+
+bool GenerateOutput::IsFinished(size_t output) const {
+  return result().outputs[output].finished.reason() != v1::FINISH_REASON_UNSPECIFIED;
 }
 
 void GenerateOutput::Write(const std::string& text) {
@@ -76,35 +91,48 @@ void GenerateOutput::EndLine() {
   at_line_start_ = true;
 }
 
-void GenerateOutput::PrintOutputs() {
-  const client::GenerateResult& result = collector_.result();
-  if (!result.prompt.empty()) PrintTokenTable(result.prompt, 0, console_->out);
-  for (size_t i = 0; i < result.outputs.size(); ++i) {
-    const client::Output& output = result.outputs[i];
-    if (!streams()) {
-      console_->out << fmt::format("--- output {}: {}\n", i, ReasonName(output.finished.reason()));
-      Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
-      EndLine();
-    } else if (!options_.ids && output.text.empty()) {
-      // A server without a tokenizer sends ids, asked or not.
-      Write(IdsOf(output.tokens, false));
-      EndLine();
-    }
-    if (options_.logprobs) {
-      PrintTokenTable(output.tokens, result.started.prompt_token_count(), console_->out);
-    }
+// The prompt is complete when something else has come.
+void GenerateOutput::PrintPrompt() {
+  if (prompt_printed_ || result().prompt.empty()) return;
+  PrintTokenTable(result().prompt, 0, console_->out);
+  prompt_printed_ = true;
+}
+
+void GenerateOutput::PrintText(const v1::GenerateTokens& tokens, bool continued) {
+  Write(options_.ids ? IdsOf(tokens.tokens(), continued) : tokens.text());
+}
+
+void GenerateOutput::PrintFinishedOutputs() {
+  while (outputs_printed_ < result().outputs.size() && IsFinished(outputs_printed_)) {
+    PrintOutput(outputs_printed_++);
+  }
+}
+
+void GenerateOutput::PrintOutput(size_t index) {
+  const client::Output& output = result().outputs[index];
+  if (!streams()) {
+    console_->out << fmt::format("[{}]\n", index);
+    Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
+  }
+  // A server without a tokenizer sends ids, asked or not.
+  if (!options_.ids && output.text.empty()) Write(IdsOf(output.tokens, false));
+  EndLine();
+  if (options_.logprobs) {
+    PrintTokenTable(output.tokens, result().started.prompt_token_count(), console_->out);
   }
 }
 
 void GenerateOutput::PrintStats() {
-  const client::GenerateResult& result = collector_.result();
-  const v1::Usage& usage = result.summary.usage();
+  const v1::Usage& usage = result().summary.usage();
   std::string line = fmt::format("tlm: {} prompt", usage.prompt_tokens());
   if (usage.cached_prompt_tokens() > 0) {
     line += fmt::format(" ({} cached)", usage.cached_prompt_tokens());
   }
   line += fmt::format(" + {} tokens", usage.completion_tokens());
-  if (streams()) line += fmt::format(", {}", ReasonName(result.outputs[0].finished.reason()));
+  for (const client::Output& output : result().outputs) {
+    line += fmt::format("{}{}", &output == &result().outputs[0] ? ", " : " ",
+                        ReasonName(output.finished.reason()));
+  }
   const double seconds = absl::ToDoubleSeconds(last_token_ - start_);
   if (first_token_) {
     if (seconds > 0) {
@@ -114,6 +142,7 @@ void GenerateOutput::PrintStats() {
     line +=
         fmt::format(", first after {:.1f} ms", absl::ToDoubleMilliseconds(*first_token_ - start_));
   }
+  if (result().summary.has_timing()) line += ServerTimes(result().summary.timing());
   console_->err << line << std::endl;
 }
 

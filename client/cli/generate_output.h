@@ -1,7 +1,8 @@
-// What `tlm generate` prints.
+// What `tlm generate` prints, and `tlm chat` of an answer.
 #ifndef TLM_CLIENT_CLI_GENERATE_OUTPUT_H_
 #define TLM_CLIENT_CLI_GENERATE_OUTPUT_H_
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,8 +21,8 @@ struct GenerateOutputOptions {
   bool stats = false;     // print a last line of counts and speed to Console::err
 };
 
-// The text of a single output streams as it comes; several outputs come one after the other when
-// all are complete, each under a heading.
+// The text of a single output streams as it comes. Of several outputs each is printed when it and
+// all before it are complete, under a heading with its index: "[0]".
 class GenerateOutput {
  public:
   // `now` is the time the call started.
@@ -34,14 +35,22 @@ class GenerateOutput {
   // GenerateCollector::CheckComplete.
   absl::Status Finish();
 
-  // After a stream that did not: ends the line.
+  // After a stream that did not: what has come of the outputs not printed yet, and the end of the
+  // line.
   void Abandon();
 
+  // What has arrived so far.
+  const client::GenerateResult& result() const { return collector_.result(); }
+
  private:
-  bool streams() const { return collector_.result().outputs.size() == 1; }
+  bool streams() const { return result().outputs.size() == 1; }
+  bool IsFinished(size_t output) const;
   void Write(const std::string& text);
   void EndLine();
-  void PrintOutputs();
+  void PrintPrompt();
+  void PrintText(const v1::GenerateTokens& tokens, bool continued);
+  void PrintFinishedOutputs();
+  void PrintOutput(size_t index);
   void PrintStats();
 
   const GenerateOutputOptions options_;
@@ -50,6 +59,8 @@ class GenerateOutput {
   std::optional<absl::Time> first_token_;
   absl::Time last_token_;
   client::GenerateCollector collector_;
+  bool prompt_printed_ = false;
+  size_t outputs_printed_ = 0;
   bool at_line_start_ = true;
 };
 

@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 
 #include "absl/flags/flag.h"
 #include "client/cli/command.h"
@@ -6,7 +7,12 @@
 #include "client/cli/report.h"
 #include "client/cli/request_flags.h"
 #include "client/cli/session.h"
+#include "model/describe/offline.h"
 
+ABSL_FLAG(std::string, preset, "",
+          "tell of a known model instead, without a server; a wrong name lists them");
+ABSL_FLAG(std::string, config, "",
+          "tell of a config.json, or of the one in a model directory, instead, without a server");
 ABSL_FLAG(bool, tensors, false, "list every tensor of the checkpoint");
 ABSL_FLAG(uint32_t, batch, 0, "count FLOPs of this many sequences; 0 is one");
 ABSL_FLAG(uint32_t, prompt_tokens, 0, "of prompts of this many tokens; 0 fills the context");
@@ -25,18 +31,42 @@ std::optional<v1::FlopsQuery> FlopsFromFlags() {
   return query;
 }
 
-}  // namespace
-
-int RunInfo(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("info", "takes no arguments", console);
-  auto session = Session::Open("info", console);
-  if (!session.ok()) return ReportError("info", session.status(), console);
-
+v1::ModelInfoRequest RequestFromFlags() {
   v1::ModelInfoRequest request;
   request.set_model(absl::GetFlag(FLAGS_model));
   request.set_include_tensors(absl::GetFlag(FLAGS_tensors));
   if (const auto flops = FlopsFromFlags()) *request.mutable_flops() = *flops;
-  const auto response = (*session)->client().ModelInfo(request, (*session)->call_options());
+  return request;
+}
+
+int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
+  if (!model.ok()) return ReportError("info", model.status(), console);
+  const auto info = DescribeOffline(*model, RequestFromFlags());
+  if (!info.ok()) return ReportError("info", info.status(), console);
+  if (absl::GetFlag(FLAGS_json)) {
+    PrintJson(*info, console->out);
+  } else {
+    PrintModelEstimate(*info, console->out);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+int RunInfo(const Arguments& arguments, Console* console) {
+  if (!arguments.empty()) return ReportUsage("info", "takes no arguments", console);
+  const std::string preset = absl::GetFlag(FLAGS_preset);
+  const std::string config = absl::GetFlag(FLAGS_config);
+  if (!preset.empty() && !config.empty()) {
+    return ReportUsage("info", "--preset and --config exclude each other", console);
+  }
+  if (!preset.empty()) return RunOffline(OfflineModelFromPreset(preset), console);
+  if (!config.empty()) return RunOffline(OfflineModelFromPath(config), console);
+
+  auto session = Session::Open("info", console);
+  if (!session.ok()) return ReportError("info", session.status(), console);
+  const auto response =
+      (*session)->client().ModelInfo(RequestFromFlags(), (*session)->call_options());
   if (!response.ok()) return (*session)->Finish(response.status());
   if (absl::GetFlag(FLAGS_json)) {
     PrintJson(*response, console->out);

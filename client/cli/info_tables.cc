@@ -4,9 +4,13 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "client/cli/info_architecture.h"
+#include "client/cli/message_text.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 
@@ -16,84 +20,16 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// ROPE_LAYOUT_HALF of enum RopeLayout -> "half": what all names of an enum begin with is cut off.
-std::string EnumName(const google::protobuf::EnumValueDescriptor& value) {
-  const std::string unspecified = value.type()->value(0)->name();
-  const size_t prefix = unspecified.size() - std::string_view("UNSPECIFIED").size();
-  std::string name = std::string(value.name()).substr(std::min(prefix, value.name().size()));
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
-}
+enum class Zeros { kShown, kHidden };
 
-std::string MessageText(const Message& message);
-
-// The value of a field, or of the index-th element of a repeated one.
-std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
-  const auto& reflection = *message.GetReflection();
-  const bool repeated = field.is_repeated();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "yes" : "no";
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return WithSeparators(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
-                                     : reflection.GetUInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return WithSeparators(repeated ? reflection.GetRepeatedUInt64(message, &field, index)
-                                     : reflection.GetUInt64(message, &field));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return fmt::format("{}", reflection.GetFloat(message, &field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return fmt::format("{}", reflection.GetDouble(message, &field));
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*(repeated ? reflection.GetRepeatedEnum(message, &field, index)
-                                 : reflection.GetEnum(message, &field)));
-    case FieldDescriptor::CPPTYPE_STRING:
-      return Printable(repeated ? reflection.GetRepeatedString(message, &field, index)
-                                : reflection.GetString(message, &field));
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return MessageText(repeated ? reflection.GetRepeatedMessage(message, &field, index)
-                                  : reflection.GetMessage(message, &field));
-    default:
-      return "?";  // No field of ModelInfo has another type.
-  }
-}
-
-// Empty for an unset field with presence and for an empty list.
-std::string FieldText(const Message& message, const FieldDescriptor& field) {
-  const auto& reflection = *message.GetReflection();
-  if (!field.is_repeated()) {
-    if (field.has_presence() && !reflection.HasField(message, &field)) return "";
-    return ValueText(message, field, 0);
-  }
-  std::string text;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    text += text.empty() ? "" : ", ";
-    text += ValueText(message, field, i);
-  }
-  return text;
-}
-
-// A message within one cell: "theta 10000, layout half".
-std::string MessageText(const Message& message) {
-  std::string text;
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string value = FieldText(message, field);
-    if (value.empty()) continue;
-    text += text.empty() ? "" : ", ";
-    text += fmt::format("{} {}", field.name(), value);
-  }
-  return text;
-}
-
-// A group whose fields speak for themselves: one line a field, those of newer servers too (their
-// stubs bring the names along).
-void PrintGroup(std::string_view heading, const Message& message, std::ostream& out) {
+// A group whose fields speak for themselves: one line a field.
+void PrintGroup(std::string_view heading, const Message& message, Zeros zeros, std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string value = FieldText(message, field);
-    if (!value.empty()) table.AddRow({std::string(field.name()), value});
+    if (value.empty() || (zeros == Zeros::kHidden && IsZero(message, field))) continue;
+    table.AddRow({std::string(field.name()), value});
   }
   out << heading << '\n';
   table.Print(out, 2);
@@ -104,9 +40,27 @@ double Share(uint64_t part, uint64_t total) {
   return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
 }
 
-void PrintParameters(const v1::ParameterCounts& counts, std::ostream& out) {
-  Table table({Align::kLeft, Align::kRight, Align::kRight});
+void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft});
+  for (const v1::TensorInfo& tensor : counts.tensors()) {
+    std::string shape;
+    for (const uint64_t size : tensor.shape()) {
+      shape += shape.empty() ? "" : " x ";
+      shape += fmt::format("{}", size);
+    }
+    table.AddRow({Printable(tensor.name()), FieldText(tensor, "dtype"),
+                  WithSeparators(tensor.elements()), shape});
+  }
+  out << "Tensors\n";
+  table.Print(out, 2);
+  out << '\n';
+}
+
+void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
+  const v1::ParameterCounts& counts = info.parameters();
+  Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
   const auto add = [&](std::string_view name, uint64_t count) {
+    if (count == 0) return;
     table.AddRow({std::string(name), WithSeparators(count), Percent(Share(count, counts.total()))});
   };
   add("embedding", counts.embedding());
@@ -121,61 +75,102 @@ void PrintParameters(const v1::ParameterCounts& counts, std::ostream& out) {
   add("norms", counts.norms());
   add("biases", counts.biases());
   add("lm head", counts.lm_head());
-  add("total", counts.total());
+  table.AddRow({"total", WithSeparators(counts.total()),
+                Percent(Share(counts.total(), counts.total())),
+                HumanCount(static_cast<double>(counts.total()))});
   add("without embeddings", counts.non_embedding());
+  if (info.architecture().tie_word_embeddings()) {
+    add("tied lm head counted too", counts.total() + counts.embedding());
+  }
+  if (counts.stored() != counts.total()) add("stored", counts.stored());
   out << "Parameters\n";
   table.Print(out, 2);
   out << '\n';
-  if (counts.tensors().empty()) return;
-  Table tensors({Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft});
-  for (const v1::TensorInfo& tensor : counts.tensors()) {
-    std::string shape;
-    for (const uint64_t size : tensor.shape()) {
-      shape += shape.empty() ? "" : " x ";
-      shape += fmt::format("{}", size);
-    }
-    tensors.AddRow({Printable(tensor.name()),
-                    FieldText(tensor, *v1::TensorInfo::descriptor()->FindFieldByName("dtype")),
-                    WithSeparators(tensor.elements()), shape});
-  }
-  out << "Tensors\n";
-  tensors.Print(out, 2);
-  out << '\n';
+  if (!counts.tensors().empty()) PrintTensors(counts, out);
 }
 
-void PrintFlops(const v1::FlopsInfo& flops, std::ostream& out) {
+// The components in groups, each with its share of all and, but for the head, what one layer takes.
+class FlopsTable {
+ public:
+  FlopsTable(const v1::FlopsInfo& flops, uint64_t layers)
+      : flops_(flops),
+        layers_(layers),
+        table_({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight}) {
+    table_.AddRow({"", "all", "share", "", layers > 0 ? "a layer" : ""});
+  }
+
+  void AddGroup(
+      std::string_view name,
+      std::initializer_list<std::pair<std::string_view, const v1::FlopsComponent*>> parts) {
+    uint64_t sum = 0;
+    for (const auto& [part, component] : parts) sum += component->flops();
+    AddRow(std::string(name), sum, layers_ > 0);
+    for (const auto& [part, component] : parts) {
+      if (component->flops() > 0)
+        AddRow(fmt::format("  {}", part), component->flops(), layers_ > 0);
+    }
+    in_layers_ += sum;
+  }
+  void AddRow(const std::string& name, uint64_t flops, bool per_layer) {
+    table_.AddRow({name, WithSeparators(flops), Percent(Share(flops, flops_.total())),
+                   HumanCount(static_cast<double>(flops)),
+                   per_layer ? WithSeparators(flops / layers_) : ""});
+  }
+  // What all groups so far take.
+  uint64_t in_layers() const { return in_layers_; }
+  void Print(std::ostream& out) const { table_.Print(out, 2); }
+
+ private:
+  const v1::FlopsInfo& flops_;
+  const uint64_t layers_;
+  uint64_t in_layers_ = 0;
+  Table table_;
+};
+
+// A line a clause.
+void PrintConvention(std::string_view convention, std::ostream& out) {
+  std::string_view opening = "  (";
+  while (!convention.empty()) {
+    const size_t length = std::min(convention.find("; "), convention.size());
+    out << opening << Printable(convention.substr(0, length));
+    convention.remove_prefix(std::min(length + 2, convention.size()));
+    opening = ";\n   ";
+    if (convention.empty()) out << ")\n";
+  }
+}
+
+void PrintFlops(const v1::ModelInfoResponse& info, std::ostream& out) {
+  const v1::FlopsInfo& flops = info.flops();
+  const v1::FlopsBreakdown& parts = flops.components();
   out << fmt::format(
       "FLOPs of {} x ({} prompt + {} new tokens)\n", WithSeparators(flops.query().batch()),
       WithSeparators(flops.query().prompt_tokens()), WithSeparators(flops.query().new_tokens()));
-  Table table({Align::kLeft, Align::kRight, Align::kRight});
-  const Message& components = flops.components();
-  for (int i = 0; i < components.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *components.GetDescriptor()->field(i);
-    const auto& component = static_cast<const v1::FlopsComponent&>(
-        components.GetReflection()->GetMessage(components, &field));
-    std::string name(field.name());
-    std::replace(name.begin(), name.end(), '_', ' ');
-    table.AddRow({name, WithSeparators(component.flops()), Percent(component.share())});
-  }
-  table.AddRow(
-      {"total", WithSeparators(flops.total()), HumanCount(static_cast<double>(flops.total()))});
-  table.AddRow({"a token, linear part", WithSeparators(flops.flops_per_token_linear()), ""});
-  table.AddRow({"a token, for each of context",
-                WithSeparators(flops.attention_flops_per_token_per_context()), ""});
-  table.Print(out, 2);
-  if (!flops.convention().empty()) out << "  (" << Printable(flops.convention()) << ")\n";
+  FlopsTable table(flops, info.architecture().num_layers());
+  table.AddGroup("attention projections",
+                 {{"qkv", &parts.qkv()}, {"output", &parts.output_projection()}});
+  table.AddGroup("attention over the context",
+                 {{"scores", &parts.scores()}, {"weighted sum", &parts.weighted_sum()}});
+  table.AddGroup(
+      "feed-forward networks",
+      {{"up", &parts.ffn_up()}, {"gate", &parts.ffn_gate()}, {"down", &parts.ffn_down()}});
+  table.AddRow("all layers", table.in_layers(), info.architecture().num_layers() > 0);
+  table.AddRow("lm head", parts.lm_head().flops(), false);
+  table.AddRow("total", flops.total(), false);
+  table.Print(out);
+  out << fmt::format("  A token costs {} and {} more for each token it attends to.\n",
+                     WithSeparators(flops.flops_per_token_linear()),
+                     WithSeparators(flops.attention_flops_per_token_per_context()));
+  PrintConvention(flops.convention(), out);
   out << '\n';
 }
 
 void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   Table table({Align::kLeft, Align::kRight, Align::kRight});
   const auto add = [&](const std::string& name, uint64_t bytes) {
-    table.AddRow({name, WithSeparators(bytes), HumanBytes(bytes)});
+    if (bytes > 0) table.AddRow({name, WithSeparators(bytes), HumanBytes(bytes)});
   };
   for (const v1::WeightBytes& weights : memory.weights()) {
-    add(fmt::format("weights {}",
-                    FieldText(weights, *v1::WeightBytes::descriptor()->FindFieldByName("dtype"))),
-        weights.bytes());
+    add(fmt::format("weights {}", FieldText(weights, "dtype")), weights.bytes());
   }
   add("kv cache",
       memory.kv_blocks_total() * memory.kv_block_tokens() * memory.kv_bytes_per_token());
@@ -185,7 +180,7 @@ void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   add("runtime reserved", memory.runtime_reserved());
   add("allocated total", memory.allocated_total());
   add("device total", memory.device_total());
-  table.AddRow({"kv bytes a token", WithSeparators(memory.kv_bytes_per_token())});
+  add("kv cache, a token", memory.kv_bytes_per_token());
   table.AddRow({"kv blocks", WithSeparators(memory.kv_blocks_total())});
   table.AddRow({"tokens a kv block", WithSeparators(memory.kv_block_tokens())});
   out << "Memory, bytes\n";
@@ -193,18 +188,52 @@ void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   out << '\n';
 }
 
+void PrintMemoryEstimate(const v1::ModelInfoResponse& info, std::ostream& out) {
+  const v1::ArchitectureInfo& model = info.architecture();
+  const uint64_t parameters = info.parameters().total();
+  const uint64_t kv_values =
+      uint64_t{2} * model.num_layers() * model.num_kv_heads() * model.head_dim();
+  Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"", "float32", "", "16 bits", ""});
+  const auto add = [&table](const std::string& name, uint64_t values) {
+    table.AddRow({name, WithSeparators(4 * values), HumanBytes(4 * values),
+                  WithSeparators(2 * values), HumanBytes(2 * values)});
+  };
+  add("weights", parameters);
+  add("kv cache, a token", kv_values);
+  add("kv cache, a full context", kv_values * model.context_length());
+  out << "Memory a model takes, bytes\n";
+  table.Print(out, 2);
+  out << '\n';
+}
+
+void PrintModel(const v1::ModelInfoResponse& info, std::ostream& out) {
+  if (info.has_identity()) PrintGroup("Identity", info.identity(), Zeros::kHidden, out);
+  if (info.has_architecture()) PrintArchitecture(info.architecture(), out);
+  if (info.has_parameters()) PrintParameters(info, out);
+  if (info.has_flops()) PrintFlops(info, out);
+}
+
 }  // namespace
 
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out) {
-  if (info.has_identity()) PrintGroup("Identity", info.identity(), out);
-  if (info.has_architecture()) PrintGroup("Architecture", info.architecture(), out);
-  if (info.has_parameters()) PrintParameters(info.parameters(), out);
-  if (info.has_flops()) PrintFlops(info.flops(), out);
+  PrintModel(info, out);
   if (info.has_memory()) PrintMemory(info.memory(), out);
-  if (info.has_limits()) PrintGroup("Limits", info.limits(), out);
-  if (info.has_capabilities()) PrintGroup("Capabilities", info.capabilities(), out);
-  if (info.has_default_sampling()) PrintGroup("Default sampling", info.default_sampling(), out);
-  if (info.has_determinism()) PrintGroup("Determinism", info.determinism(), out);
+  if (info.has_limits()) PrintGroup("Limits", info.limits(), Zeros::kHidden, out);
+  if (info.has_capabilities()) {
+    PrintGroup("Capabilities", info.capabilities(), Zeros::kShown, out);
+  }
+  if (info.has_default_sampling()) {
+    PrintGroup("Default sampling", info.default_sampling(), Zeros::kShown, out);
+  }
+  if (info.has_determinism()) {
+    PrintGroup("Determinism", info.determinism(), Zeros::kShown, out);
+  }
+}
+
+void PrintModelEstimate(const v1::ModelInfoResponse& info, std::ostream& out) {
+  PrintModel(info, out);
+  PrintMemoryEstimate(info, out);
 }
 
 }  // namespace tlm::cli

@@ -3,22 +3,17 @@
 #define TLM_CLIENT_CLI_INTERRUPT_H_
 
 #include <atomic>
-#include <csignal>
-#include <thread>
 
+#include "client/cli/signal_thread.h"
 #include "client/cpp/cancel_token.h"
 
 namespace tlm::cli {
 
 // While one of these lives, the first SIGINT or SIGTERM cancels the token and the second ends the
-// program. Make it before any other thread: only threads that start later leave the signals to it.
-// One at a time.
+// program. Otherwise as SignalThread.
 class Interrupt {
  public:
   Interrupt();
-  ~Interrupt();
-  Interrupt(const Interrupt&) = delete;
-  Interrupt& operator=(const Interrupt&) = delete;
 
   client::CancelToken* token() { return &token_; }
 
@@ -26,14 +21,11 @@ class Interrupt {
   int exit_code() const;
 
  private:
-  void WaitForSignals();
+  void OnSignal(int signal);
 
   client::CancelToken token_;
-  sigset_t signals_;
-  sigset_t previous_mask_;
   std::atomic<int> signal_{0};
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  SignalThread thread_;
 };
 
 }  // namespace tlm::cli

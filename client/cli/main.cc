@@ -8,8 +8,12 @@
 
 int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
-  tlm::cli::Console console{std::cin, std::cout, std::cerr, isatty(STDOUT_FILENO) != 0,
-                            isatty(STDERR_FILENO) != 0};
+  tlm::cli::Console console{std::cin,
+                            std::cout,
+                            std::cerr,
+                            isatty(STDOUT_FILENO) != 0,
+                            isatty(STDERR_FILENO) != 0,
+                            isatty(STDIN_FILENO) != 0};
   const int code =
       tlm::cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc), &console);
   std::cout.flush();

@@ -7,12 +7,16 @@
 
 namespace tlm::cli {
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Open(std::string_view command, Console* console) {
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags() {
   const auto options = ClientOptionsFromFlags();
   if (!options.ok()) return options.status();
+  return client::Client::Connect(TargetFromFlags(), *options);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(std::string_view command, Console* console) {
   // The constructor is private, out of make_unique's reach.
   std::unique_ptr<Session> session(new Session(command, console));
-  auto client = client::Client::Connect(TargetFromFlags(), *options);
+  auto client = ConnectFromFlags();
   if (!client.ok()) return client.status();
   session->client_ = *std::move(client);
   return session;

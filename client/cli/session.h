@@ -13,10 +13,13 @@
 
 namespace tlm::cli {
 
+// Connects as the flags say; errors as Client::Connect.
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags();
+
 // Standard input must have been read before: Ctrl-C ends calls, not reads, while this lives.
 class Session {
  public:
-  // Connects as the flags say; errors as Client::Connect.
+  // Errors as ConnectFromFlags.
   static absl::StatusOr<std::unique_ptr<Session>> Open(std::string_view command, Console* console);
 
   client::Client& client() { return *client_; }

@@ -95,6 +95,28 @@ size_t DisplayWidth(std::string_view text) {
   return width;
 }
 
+std::string Shortened(std::string_view text, size_t max_columns) {
+  constexpr std::string_view kEllipsis = "...";
+  if (DisplayWidth(text) <= max_columns) return std::string(text);
+  std::string result;
+  size_t columns = kEllipsis.size();
+  while (true) {
+    const std::string_view character = text.substr(0, FirstCharacter(text).bytes);
+    columns += DisplayWidth(character);
+    if (columns > max_columns) return result.append(kEllipsis);
+    result += character;
+    text.remove_prefix(character.size());
+  }
+}
+
+absl::Status CheckUtf8(std::string_view text) {
+  const std::optional<size_t> offset = FindInvalidUtf8(text);
+  if (!offset) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("the text is not valid UTF-8: byte 0x{:02x} at offset {}",
+                  static_cast<unsigned char>(text[*offset]), *offset));
+}
+
 absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* in) {
   std::string text = argument;
   if (argument == "-") {
@@ -106,11 +128,7 @@ absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* 
     return absl::InvalidArgumentError(
         fmt::format("the text is longer than {} bytes", kMaxTextBytes));
   }
-  if (const std::optional<size_t> offset = FindInvalidUtf8(text)) {
-    return absl::InvalidArgumentError(
-        fmt::format("the text is not valid UTF-8: byte 0x{:02x} at offset {}",
-                    static_cast<unsigned char>(text[*offset]), *offset));
-  }
+  if (absl::Status status = CheckUtf8(text); !status.ok()) return status;
   return text;
 }
 

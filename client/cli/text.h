@@ -26,6 +26,12 @@ std::string Quoted(std::string_view bytes);
 // Columns a terminal needs for `text`, which is valid UTF-8.
 size_t DisplayWidth(std::string_view text);
 
+// `text` if `max_columns` hold it (at least 3); else as much of its beginning as fits before "...".
+std::string Shortened(std::string_view text, size_t max_columns);
+
+// INVALID_ARGUMENT, naming offset and byte, unless `text` is valid UTF-8.
+absl::Status CheckUtf8(std::string_view text);
+
 // The argument itself, or for "-" what standard input holds. INVALID_ARGUMENT when it is not valid
 // UTF-8 (naming the offset) or larger than gRPC's default message limit.
 absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* in);

@@ -109,7 +109,12 @@ absl::StatusOr<v1::ModelInfoResponse> Client::ModelInfo(const v1::ModelInfoReque
 
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 const CallOptions& options) {
-  return Call(model_.get(), &v1::LanguageModel::Stub::Score, request, options);
+  auto response = Call(model_.get(), &v1::LanguageModel::Stub::Score, request, options);
+  if (response.ok() && response->scores_size() != request.continuations_size()) {
+    return absl::InternalError(fmt::format("the server sent {} scores for {} continuations",
+                                           response->scores_size(), request.continuations_size()));
+  }
+  return response;
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,

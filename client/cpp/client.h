@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "client/cpp/cancel_token.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/conversation.h"
 #include "client/cpp/forward_collector.h"
 #include "client/cpp/generate_collector.h"
 #include "client/cpp/server_stream.h"
@@ -77,6 +78,8 @@ class Client {
 
   absl::StatusOr<v1::ModelInfoResponse> ModelInfo(const v1::ModelInfoRequest& request = {},
                                                   const CallOptions& options = {});
+  // One score for each of the request's continuations, in its order. INTERNAL when the server
+  // contradicts that.
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
                                           const CallOptions& options = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,

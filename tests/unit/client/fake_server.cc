@@ -89,6 +89,10 @@ void FakeServer::SetServing(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
 
+std::vector<v1::GenerateRequest> FakeServer::generate_requests() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return generate_requests_;
+}
 v1::GenerateRequest FakeServer::last_generate() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_generate_;
@@ -96,6 +100,10 @@ v1::GenerateRequest FakeServer::last_generate() const {
 v1::ForwardRequest FakeServer::last_forward() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_forward_;
+}
+v1::ScoreRequest FakeServer::last_score() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return last_score_;
 }
 v1::TokenizeRequest FakeServer::last_tokenize() const {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -147,7 +155,14 @@ void FakeServer::Remember(const grpc::CallbackServerContext& context, const Requ
 grpc::ServerWriteReactor<v1::GenerateResponse>* FakeServer::Generate(
     grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
   Remember(*context, *request, &last_generate_);
-  return new StreamReactor<v1::GenerateResponse>(generate, this);
+  size_t index;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    index = generate_requests_.size();
+    generate_requests_.push_back(*request);
+  }
+  return new StreamReactor<v1::GenerateResponse>(
+      index < generates.size() ? generates[index] : generate, this);
 }
 
 grpc::ServerWriteReactor<v1::ForwardResponse>* FakeServer::Forward(
@@ -161,6 +176,13 @@ grpc::ServerUnaryReactor* FakeServer::ModelInfo(grpc::CallbackServerContext* con
                                                 v1::ModelInfoResponse* response) {
   Remember(*context, *request, &last_model_info_);
   return Answer(context, model_info, response);
+}
+
+grpc::ServerUnaryReactor* FakeServer::Score(grpc::CallbackServerContext* context,
+                                            const v1::ScoreRequest* request,
+                                            v1::ScoreResponse* response) {
+  Remember(*context, *request, &last_score_);
+  return Answer(context, score, response);
 }
 
 grpc::ServerUnaryReactor* FakeServer::Tokenize(grpc::CallbackServerContext* context,

@@ -34,15 +34,20 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   std::string target() const;
   void SetServing(bool serving);
 
+  // The i-th Generate call gets the i-th of `generates`, further calls get `generate`.
+  std::vector<Script<v1::GenerateResponse>> generates;
   Script<v1::GenerateResponse> generate;
   Script<v1::ForwardResponse> forward;
   Script<v1::ModelInfoResponse> model_info;
+  Script<v1::ScoreResponse> score;
   Script<v1::TokenizeResponse> tokenize;
   Script<v1::DetokenizeResponse> detokenize;
 
-  // The latest request of each kind, and the metadata of the latest call.
+  // All Generate requests, the latest request of each kind, and the metadata of the latest call.
+  std::vector<v1::GenerateRequest> generate_requests() const;
   v1::GenerateRequest last_generate() const;
   v1::ForwardRequest last_forward() const;
+  v1::ScoreRequest last_score() const;
   v1::TokenizeRequest last_tokenize() const;
   v1::DetokenizeRequest last_detokenize() const;
   std::multimap<std::string, std::string> last_metadata() const;
@@ -62,6 +67,9 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   grpc::ServerUnaryReactor* ModelInfo(grpc::CallbackServerContext* context,
                                       const v1::ModelInfoRequest* request,
                                       v1::ModelInfoResponse* response) override;
+  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
+                                  const v1::ScoreRequest* request,
+                                  v1::ScoreResponse* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;
@@ -78,9 +86,11 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   std::condition_variable changed_;
   int holds_ = 0;
   int cancellations_ = 0;
+  std::vector<v1::GenerateRequest> generate_requests_;
   v1::GenerateRequest last_generate_;
   v1::ForwardRequest last_forward_;
   v1::ModelInfoRequest last_model_info_;
+  v1::ScoreRequest last_score_;
   v1::TokenizeRequest last_tokenize_;
   v1::DetokenizeRequest last_detokenize_;
   std::multimap<std::string, std::string> last_metadata_;

@@ -16,6 +16,8 @@ ABSL_DECLARE_FLAG(std::optional<bool>, logprobs);
 ABSL_DECLARE_FLAG(std::string, target);
 ABSL_DECLARE_FLAG(bool, ignore_eos);
 ABSL_DECLARE_FLAG(tlm::cli::StringList, stop);
+ABSL_DECLARE_FLAG(tlm::cli::IdList, banned_token_ids);
+ABSL_DECLARE_FLAG(tlm::cli::BiasList, logit_bias);
 
 namespace tlm::cli {
 namespace {
@@ -69,6 +71,15 @@ TEST_F(CommandLineTest, AddsUpRepeatedLists) {
   EXPECT_THAT(absl::GetFlag(FLAGS_stop).values, ElementsAre("a", "b", "c,d"));
 }
 
+TEST_F(CommandLineTest, AddsUpRepeatedIdsAndBiases) {
+  ASSERT_TRUE(Parse({"--banned_token_ids=1,2", "--banned_token_ids=3", "--logit_bias=7:-1.5",
+                     "--logit_bias", "8:0.1"})
+                  .ok());
+  EXPECT_THAT(absl::GetFlag(FLAGS_banned_token_ids).ids, ElementsAre(1, 2, 3));
+  EXPECT_THAT(absl::GetFlag(FLAGS_logit_bias).biases,
+              ElementsAre(testing::Pair(7u, -1.5f), testing::Pair(8u, 0.1f)));
+}
+
 TEST_F(CommandLineTest, RefusesWhatIsNoFlag) {
   EXPECT_THAT(ErrorOf({"--top_q=1"}), HasSubstr("no flag --top_q;"));
   EXPECT_THAT(ErrorOf({"-x"}), HasSubstr("no flag -x;"));
@@ -80,7 +91,8 @@ TEST_F(CommandLineTest, RefusesWhatIsNoFlag) {
 TEST_F(CommandLineTest, RefusesMissingAndWrongValues) {
   EXPECT_THAT(ErrorOf({"--target"}), HasSubstr("--target needs a value"));
   for (const char* flag : {"--top_k=-1", "--top_k=x", "--top_p=high", "--seed=99999999999999999999",
-                           "--ignore_eos=perhaps", "--stop=a,,b", "--prompt_ids=1;2"}) {
+                           "--ignore_eos=perhaps", "--stop=a,,b", "--prompt_ids=1;2",
+                           "--logit_bias=1", "--logit_bias=1:2,1:3"}) {
     const auto line = Parse({flag});
     EXPECT_EQ(line.status().code(), absl::StatusCode::kInvalidArgument) << flag;
     EXPECT_THAT(std::string(line.status().message()), testing::Not(HasSubstr("\n")));
@@ -126,10 +138,14 @@ TEST_F(GenerateRequestTest, LeavesFieldsUnsetWithoutFlags) {
 
 TEST_F(GenerateRequestTest, SetsFieldsFromFlags) {
   const auto request =
-      Build({"--temperature=0", "--top_p=0.9", "--seed=18446744073709551615", "--logit_bias=5:-1.5",
-             "--banned_token_ids=1,2", "--max_new_tokens=7", "--stop=\\n", "--stop_token_ids=9",
-             "--top_logprobs=3", "--logprobs_mode=processed", "--priority=-5",
-             "--soft_time_limit=1.5", "--cache_salt=s", "--prompt_ids=1,2,3"});
+      Build({"--temperature=0",         "--top_p=0.9",           "--seed=18446744073709551615",
+             "--logit_bias=5:-1.5",     "--typical_p=0.8",       "--repetition_penalty=1.1",
+             "--presence_penalty=-0.5", "--frequency_penalty=2", "--num_sequences=3",
+             "--allowed_token_ids=4",   "--min_new_tokens=2",    "--prompt_logprobs",
+             "--banned_token_ids=1,2",  "--max_new_tokens=7",    "--stop=\\n",
+             "--stop_token_ids=9",      "--top_logprobs=3",      "--logprobs_mode=processed",
+             "--priority=-5",           "--soft_time_limit=1.5", "--cache_salt=s",
+             "--prompt_ids=1,2,3"});
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_THAT(request->prompt_token_ids().ids(), ElementsAre(1, 2, 3));
   EXPECT_TRUE(request->sampling().has_temperature());
@@ -137,7 +153,15 @@ TEST_F(GenerateRequestTest, SetsFieldsFromFlags) {
   EXPECT_EQ(request->sampling().top_p(), 0.9f);
   EXPECT_EQ(request->sampling().seed(), UINT64_MAX);
   EXPECT_EQ(request->sampling().logit_bias().at(5), -1.5f);
+  EXPECT_EQ(request->sampling().typical_p(), 0.8f);
+  EXPECT_EQ(request->sampling().repetition_penalty(), 1.1f);
+  EXPECT_EQ(request->sampling().presence_penalty(), -0.5f);
+  EXPECT_EQ(request->sampling().frequency_penalty(), 2);
+  EXPECT_EQ(request->sampling().num_sequences(), 3u);
+  EXPECT_THAT(request->sampling().allowed_token_ids(), ElementsAre(4));
   EXPECT_THAT(request->sampling().banned_token_ids(), ElementsAre(1, 2));
+  EXPECT_EQ(request->stopping().min_new_tokens(), 2u);
+  EXPECT_TRUE(request->output().prompt_logprobs());
   EXPECT_EQ(request->stopping().max_new_tokens(), 7u);
   EXPECT_THAT(request->stopping().stop_strings(), ElementsAre("\n"));
   EXPECT_THAT(request->stopping().stop_token_ids(), ElementsAre(9));

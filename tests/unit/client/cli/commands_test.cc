@@ -6,10 +6,8 @@
 #include <iterator>
 #include <sstream>
 
-#include "absl/flags/reflection.h"
-#include "client/cli/command.h"
 #include "client/cli/npy.h"
-#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/cli/command_fixture.h"
 
 namespace tlm::cli {
 namespace {
@@ -18,30 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-class CommandsTest : public testing::Test {
- protected:
-  // `tlm args... --target=<the fake server>`.
-  int Run(std::vector<std::string> args) {
-    const absl::FlagSaver saver;
-    out_.str("");
-    err_.str("");
-    Console console{in_, out_, err_};
-    args.push_back("--target=" + server_.target());
-    return RunCommandLine(args, &console);
-  }
-  int RunWithoutTarget(const std::vector<std::string>& args) {
-    const absl::FlagSaver saver;
-    out_.str("");
-    err_.str("");
-    Console console{in_, out_, err_};
-    return RunCommandLine(args, &console);
-  }
-
-  FakeServer server_;
-  std::istringstream in_;
-  std::ostringstream out_;
-  std::ostringstream err_;
-};
+using CommandsTest = CommandFixture;
 
 TEST_F(CommandsTest, GeneratePrintsText) {
   server_.generate.responses = GenerateScript({"Once", " upon"});
@@ -61,6 +36,30 @@ TEST_F(CommandsTest, GeneratePrintsJsonLines) {
     starts.push_back(line.substr(2, line.find('"', 2) - 2));
   }
   EXPECT_THAT(starts, ElementsAre("started", "tokens", "finished", "summary"));
+}
+
+TEST_F(CommandsTest, GenerateKeepsSeveralOutputsApart) {
+  auto& events = server_.generate.responses;
+  events = GenerateScript({"one", "two", " more", "\n"});
+  events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
+  events[2].mutable_tokens()->set_output_index(1);
+  events[4].mutable_tokens()->set_output_index(1);
+  events.insert(events.end() - 1, events[5]);
+  events[5].mutable_finished()->set_output_index(1);
+  EXPECT_EQ(Run({"generate", "p", "--num_sequences=2"}), kSuccess) << err_.str();
+  EXPECT_EQ(out_.str(), "[0]\none more\n[1]\ntwo\n");
+  EXPECT_EQ(server_.last_generate().sampling().num_sequences(), 2u);
+}
+
+TEST_F(CommandsTest, GenerateRefusesContradictions) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"generate", "p", "--min_new_tokens=5", "--max_new_tokens=4"},
+           {"generate", "p", "--allowed_token_ids=1,2", "--banned_token_ids=2,3,1"},
+           {"generate", "p", "--logit_bias=1:2", "--logit_bias=1:3"}}) {
+    EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
+    EXPECT_THAT(err_.str(), StartsWith("tlm: generate: "));
+    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+  }
 }
 
 TEST_F(CommandsTest, GenerateReportsFailureInMidStream) {

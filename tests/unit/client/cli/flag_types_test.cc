@@ -83,6 +83,19 @@ TEST(BiasListTest, RefusesWhatIsNoPair) {
   }
 }
 
+TEST(BiasListTest, RefusesAnIdGivenTwice) {
+  BiasList list;
+  std::string error;
+  EXPECT_FALSE(AbslParseFlag(absl::string_view("7:1,8:1,7:1"), &list, &error));
+  EXPECT_THAT(error, HasSubstr("7 is given twice"));
+}
+
+TEST(OptionalTextTest, TellsEmptyFromNotGiven) {
+  EXPECT_EQ(OptionalText().text, std::nullopt);
+  EXPECT_EQ(Parse<OptionalText>("").text, "");
+  EXPECT_EQ(Parse<OptionalText>("a,b").text, "a,b");
+}
+
 TEST(TimeSpanTest, TakesSecondsOrUnits) {
   EXPECT_EQ(Parse<TimeSpan>("1.5").duration, absl::Milliseconds(1500));
   EXPECT_EQ(Parse<TimeSpan>("0").duration, absl::ZeroDuration());

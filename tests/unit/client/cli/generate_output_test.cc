@@ -91,10 +91,69 @@ TEST_F(GenerateOutputTest, PrintsIdsWhenThereIsNoText) {
   EXPECT_EQ(out_.str(), "10,11\n");
 }
 
-TEST_F(GenerateOutputTest, PrintsSeveralOutputsOneAfterTheOther) {
+TEST_F(GenerateOutputTest, PrintsSeveralOutputsInTheirOrder) {
   Run({}, {Started(2), Tokens(1, "x", 1), Tokens(0, "a", 2), Tokens(1, "y", 3),
            Finished(1, v1::FINISH_REASON_EOS), Finished(0, v1::FINISH_REASON_STOP), Summary(5, 3)});
-  EXPECT_EQ(out_.str(), "--- output 0: STOP\na\n--- output 1: EOS\nxy\n");
+  EXPECT_EQ(out_.str(), "[0]\na\n[1]\nxy\n");
+}
+
+TEST_F(GenerateOutputTest, PrintsEachOutputAsSoonAsItIsFinished) {
+  GenerateOutput output({}, absl::UnixEpoch(), &console_);
+  const auto add = [&output](const v1::GenerateResponse& event) {
+    ASSERT_TRUE(output.Add(event, absl::UnixEpoch()).ok());
+  };
+  add(Started(3));
+  add(Tokens(0, "a", 1));
+  add(Tokens(2, "c", 1));
+  add(Finished(2, v1::FINISH_REASON_EOS));
+  EXPECT_EQ(out_.str(), "");
+  add(Finished(0, v1::FINISH_REASON_EOS));
+  EXPECT_EQ(out_.str(), "[0]\na\n");
+  add(Finished(1, v1::FINISH_REASON_EOS));
+  EXPECT_EQ(out_.str(), "[0]\na\n[1]\n[2]\nc\n");
+}
+
+TEST_F(GenerateOutputTest, PrintsWhatHasComeOfSeveralOutputsWhenAbandoned) {
+  GenerateOutput output({}, absl::UnixEpoch(), &console_);
+  ASSERT_TRUE(output.Add(Started(2), absl::UnixEpoch()).ok());
+  ASSERT_TRUE(output.Add(Tokens(1, "x", 1), absl::UnixEpoch()).ok());
+  ASSERT_TRUE(output.Add(Finished(1, v1::FINISH_REASON_EOS), absl::UnixEpoch()).ok());
+  ASSERT_TRUE(output.Add(Tokens(0, "a", 1), absl::UnixEpoch()).ok());
+  output.Abandon();
+  EXPECT_EQ(out_.str(), "[0]\na\n[1]\nx\n");
+}
+
+TEST_F(GenerateOutputTest, PrintsPromptTableFirst) {
+  v1::GenerateResponse prompt;
+  prompt.mutable_prompt()->add_tokens()->set_id(7);
+  v1::TokenInfo* token = prompt.mutable_prompt()->add_tokens();
+  token->set_id(8);
+  token->set_bytes("b");
+  token->set_logprob(-2);
+  token->set_rank(3);
+  std::vector<v1::GenerateResponse> events = TwoTokens();
+  events.insert(events.begin() + 1, prompt);
+  Run({}, events);
+  EXPECT_EQ(out_.str(),
+            "position  id  logprob  rank  token  alternatives\n"
+            "       0   7        -     -  \"\"\n"
+            "       1   8  -2.0000     3  \"b\"\n"
+            "Once upon\n");
+}
+
+TEST_F(GenerateOutputTest, PrintsReasonsOfSeveralOutputsAndServerTimes) {
+  GenerateOutputOptions options;
+  options.stats = true;
+  v1::GenerateResponse summary = Summary(5, 0);
+  v1::Timing& timing = *summary.mutable_summary()->mutable_timing();
+  timing.mutable_queue()->set_nanos(1'500'000);
+  timing.mutable_prefill()->set_nanos(20'000'000);
+  timing.mutable_decode()->set_seconds(1);
+  Run(options, {Started(2), Finished(0, v1::FINISH_REASON_EOS),
+                Finished(1, v1::FINISH_REASON_LENGTH), summary});
+  EXPECT_EQ(err_.str(),
+            "tlm: 5 prompt + 0 tokens, EOS LENGTH (server: queue 1.5 ms, prefill 20.0 ms, decode "
+            "1000.0 ms)\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsStatistics) {

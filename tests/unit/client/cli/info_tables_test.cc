@@ -40,21 +40,52 @@ TEST(InfoTablesTest, PrintsEveryGroupThereIs) {
 TEST(InfoTablesTest, PrintsArchitectureInWords) {
   v1::ModelInfoResponse info;
   v1::ArchitectureInfo& architecture = *info.mutable_architecture();
+  architecture.set_num_layers(32);
+  architecture.set_num_heads(32);
+  architecture.set_num_kv_heads(8);
+  architecture.set_head_dim(128);
   architecture.set_vocab_size(50257);
   architecture.mutable_rope()->set_theta(10000);
   architecture.mutable_rope()->set_layout(v1::ROPE_LAYOUT_HALF);
+  architecture.mutable_rope()->mutable_scaling()->set_kind("llama3");
+  architecture.mutable_rope()->mutable_scaling()->set_factor(8);
   architecture.set_activation(v1::ACTIVATION_GELU_TANH);
+  architecture.mutable_norm()->set_kind(v1::NORM_KIND_LAYER);
+  architecture.mutable_norm()->set_eps(1e-5);
+  architecture.mutable_biases()->set_qkv(true);
+  architecture.mutable_biases()->set_ffn(true);
+  architecture.set_sliding_window(4096);
+  architecture.set_sliding_window_layers(16);
   const std::string text = Print(info);
   EXPECT_THAT(text, HasSubstr("50,257\n"));
-  EXPECT_THAT(text, HasSubstr("theta 10000, layout half\n"));
+  EXPECT_THAT(text, HasSubstr("32 for queries, 8 for keys and values, each 128 wide\n"));
+  EXPECT_THAT(text, HasSubstr("rotary, theta 10,000, pairs (i, i + d/2)\n"));
+  EXPECT_THAT(text, HasSubstr("llama3, factor 8\n"));
+  EXPECT_THAT(text, HasSubstr("4,096 tokens in 16 of 32 layers\n"));
+  EXPECT_THAT(text, HasSubstr("layer, eps 1e-05 inside the root\n"));
   EXPECT_THAT(text, HasSubstr("gelu_tanh\n"));
-  EXPECT_THAT(text, Not(HasSubstr("sliding_window")));
+  EXPECT_THAT(text, HasSubstr("qkv, ffn\n"));
+}
+
+TEST(InfoTablesTest, LeavesOutKnobsThatAreNotUsed) {
+  v1::ModelInfoResponse info;
+  info.mutable_architecture()->set_learned_positions(true);
+  info.mutable_architecture()->mutable_rope()->set_layout(v1::ROPE_LAYOUT_NONE);
+  info.mutable_parameters()->set_total(10);
+  info.mutable_parameters()->set_embedding(10);
+  const std::string text = Print(info);
+  EXPECT_THAT(text, HasSubstr("positions   learned\n"));
+  for (const char* absent : {"rotary", "scaling", "sliding", "qk norm", "biases", "ffn gate",
+                             "position embedding", "stored", "tied"}) {
+    EXPECT_THAT(text, Not(HasSubstr(absent)));
+  }
 }
 
 TEST(InfoTablesTest, PrintsParametersWithShares) {
   v1::ModelInfoResponse info;
   v1::ParameterCounts& counts = *info.mutable_parameters();
   counts.set_total(1557611200);
+  counts.set_stored(1557611200);
   counts.mutable_attention()->set_q(122880000);
   v1::TensorInfo& tensor = *counts.add_tensors();
   tensor.set_name("layers.0.attn.q_proj.weight");
@@ -63,16 +94,42 @@ TEST(InfoTablesTest, PrintsParametersWithShares) {
   tensor.add_shape(1600);
   tensor.set_elements(2560000);
   const std::string text = Print(info);
-  EXPECT_THAT(text, HasSubstr("1,557,611,200  100.0 %\n"));
+  EXPECT_THAT(text, HasSubstr("1,557,611,200  100.0 %  1.56 G\n"));
   EXPECT_THAT(text, HasSubstr("122,880,000    7.9 %\n"));
   EXPECT_THAT(text, HasSubstr("layers.0.attn.q_proj.weight  bfloat16  2,560,000  1600 x 1600\n"));
+  EXPECT_THAT(text, Not(HasSubstr("stored")));
 }
 
-TEST(InfoTablesTest, PrintsFlopsAndMemory) {
+TEST(InfoTablesTest, TellsHowATiedHeadCounts) {
   v1::ModelInfoResponse info;
-  info.mutable_flops()->set_total(3506703564800);
-  info.mutable_flops()->mutable_components()->mutable_lm_head()->set_flops(164682137600);
-  info.mutable_flops()->mutable_components()->mutable_lm_head()->set_share(0.047);
+  info.mutable_architecture()->set_tie_word_embeddings(true);
+  info.mutable_parameters()->set_total(596049920);
+  info.mutable_parameters()->set_embedding(155582464);
+  info.mutable_parameters()->set_stored(751632384);
+  const std::string text = Print(info);
+  EXPECT_THAT(text, HasSubstr("tied lm head counted too  751,632,384  126.1 %\n"));
+  EXPECT_THAT(text, HasSubstr("stored                    751,632,384  126.1 %\n"));
+}
+
+TEST(InfoTablesTest, PrintsFlopsByGroupAndLayer) {
+  v1::ModelInfoResponse info;
+  info.mutable_architecture()->set_num_layers(48);
+  v1::FlopsInfo& flops = *info.mutable_flops();
+  flops.set_total(3506703564800);
+  flops.set_convention("this; that");
+  flops.mutable_components()->mutable_qkv()->set_flops(754974720000);
+  flops.mutable_components()->mutable_output_projection()->set_flops(251658240000);
+  flops.mutable_components()->mutable_lm_head()->set_flops(164682137600);
+  const std::string text = Print(info);
+  EXPECT_THAT(text, HasSubstr("1,006,632,960,000   28.7 %    1.01 T  20,971,520,000\n"));
+  EXPECT_THAT(text, HasSubstr("3,506,703,564,800  100.0 %    3.51 T\n"));
+  EXPECT_THAT(text, HasSubstr("164,682,137,600    4.7 %  164.68 G\n"));
+  EXPECT_THAT(text, HasSubstr("  (this;\n   that)\n"));
+  EXPECT_THAT(text, Not(HasSubstr("gate")));
+}
+
+TEST(InfoTablesTest, PrintsMemory) {
+  v1::ModelInfoResponse info;
   v1::MemoryInfo& memory = *info.mutable_memory();
   v1::WeightBytes& weights = *memory.add_weights();
   weights.set_dtype(v1::DATA_TYPE_FLOAT32);
@@ -81,10 +138,26 @@ TEST(InfoTablesTest, PrintsFlopsAndMemory) {
   memory.set_kv_block_tokens(64);
   memory.set_kv_bytes_per_token(1024);
   const std::string text = Print(info);
-  EXPECT_THAT(text, HasSubstr("3,506,703,564,800  3.51 T\n"));
-  EXPECT_THAT(text, HasSubstr("164,682,137,600   4.7 %\n"));
   EXPECT_THAT(text, HasSubstr("6,230,444,800    5.80 GiB\n"));
   EXPECT_THAT(text, HasSubstr("655,360  640.00 KiB\n"));
+  EXPECT_THAT(text, Not(HasSubstr("graph pool")));
+}
+
+TEST(InfoTablesTest, EstimatesMemoryOfAModelNobodyServes) {
+  v1::ModelInfoResponse info;
+  info.mutable_parameters()->set_total(1557611200);
+  v1::ArchitectureInfo& architecture = *info.mutable_architecture();
+  architecture.set_num_layers(48);
+  architecture.set_num_kv_heads(25);
+  architecture.set_head_dim(64);
+  architecture.set_context_length(1024);
+  info.mutable_memory();
+  std::ostringstream out;
+  PrintModelEstimate(info, out);
+  const std::string text = out.str();
+  EXPECT_THAT(text, HasSubstr("6,230,444,800    5.80 GiB  3,115,222,400    2.90 GiB\n"));
+  EXPECT_THAT(text, HasSubstr("614,400  600.00 KiB        307,200  300.00 KiB\n"));
+  EXPECT_THAT(text, Not(HasSubstr("kv blocks")));
 }
 
 TEST(InfoTablesTest, ListsDeterminismScope) {

@@ -59,5 +59,19 @@ TEST(TextTest, RefusesEndlessInput) {
   EXPECT_EQ(ReadText("-", &in).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ShortenedTest, KeepsWhatFits) {
+  EXPECT_EQ(Shortened("", 3), "");
+  EXPECT_EQ(Shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(Shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(Shortened("日本語です", 10), "日本語です");
+  EXPECT_EQ(Shortened("日本語ですよ", 10), "日本語...");
+}
+
+TEST(CheckUtf8Test, NamesTheFirstWrongByte) {
+  EXPECT_TRUE(CheckUtf8("naïve").ok());
+  EXPECT_EQ(std::string(CheckUtf8("ab\xff").message()),
+            "the text is not valid UTF-8: byte 0xff at offset 2");
+}
+
 }  // namespace
 }  // namespace tlm::cli

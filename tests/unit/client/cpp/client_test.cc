@@ -151,8 +151,47 @@ TEST_F(ClientTest, SendsApiKeyAndMetadata) {
   EXPECT_THAT(server_.last_metadata(), Contains(Pair("traceparent", "00-1-2-01")));
 }
 
+v1::ScoreRequest Continuations(int count) {
+  v1::ScoreRequest request;
+  request.set_prompt("p");
+  for (int i = 0; i < count; ++i) request.add_continuations()->set_text("c");
+  return request;
+}
+
+TEST_F(ClientTest, ScoresContinuations) {
+  server_.score.responses.resize(1);
+  server_.score.responses[0].add_scores()->set_sum_logprob(-2.5);
+  server_.score.responses[0].add_scores()->set_is_greedy(true);
+  const auto response = client_->Score(Continuations(2));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->scores(0).sum_logprob(), -2.5);
+  EXPECT_TRUE(response->scores(1).is_greedy());
+  EXPECT_EQ(server_.last_score().continuations_size(), 2);
+}
+
+TEST_F(ClientTest, NoticesMissingScores) {
+  server_.score.responses.resize(1);
+  server_.score.responses[0].add_scores();
+  EXPECT_EQ(client_->Score(Continuations(2)).status().code(), absl::StatusCode::kInternal);
+}
+
 TEST_F(ClientTest, ReturnsUnimplementedOfOlderServers) {
-  EXPECT_EQ(client_->Score({}).status().code(), absl::StatusCode::kUnimplemented);
+  server_.score.status = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "not built");
+  EXPECT_EQ(client_->Score(Continuations(1)).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(ClientTest, CollectsOutputsThatInterleave) {
+  auto& events = server_.generate.responses;
+  events = GenerateScript({"a", "x", "b", "y"});
+  events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
+  events[2].mutable_tokens()->set_output_index(1);
+  events[4].mutable_tokens()->set_output_index(1);
+  events.insert(events.end() - 1, events[5]);
+  events[6].mutable_finished()->set_output_index(1);
+  const auto result = client_->Generate(Prompt("p"));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outputs.at(0).text, "ab");
+  EXPECT_EQ(result->outputs.at(1).text, "xy");
 }
 
 TEST_F(ClientTest, TellsHealth) {

@@ -1,0 +1,90 @@
+#include "client/cli/chat_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "client/cli/table.h"
+#include "client/cli/text.h"
+
+namespace tlm::cli {
+namespace {
+
+struct ChatCommand {
+  std::string_view name;
+  std::string_view argument;  // empty: takes none
+  ChatLine::Kind kind;
+  std::string_view summary;
+};
+
+constexpr ChatCommand kCommands[] = {
+    {"/reset", "", ChatLine::Kind::kReset, "begin a new conversation; the system message stays"},
+    {"/system", "TEXT", ChatLine::Kind::kSystem, "set the system message; without TEXT, none"},
+    {"/history", "", ChatLine::Kind::kHistory, "what was said so far"},
+    {"/seed", "N", ChatLine::Kind::kSeed, "the seed of every answer; without N, a new one each"},
+    {"/help", "", ChatLine::Kind::kHelp, "this list"},
+    {"/quit", "", ChatLine::Kind::kQuit, "leave, as Ctrl-D does"},
+};
+
+std::string_view Trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+absl::Status SetSeed(std::string_view text, ChatLine* line) {
+  if (text.empty()) return absl::OkStatus();
+  uint64_t seed = 0;
+  if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &seed)) {
+    return absl::InvalidArgumentError(
+        fmt::format("/seed takes a number from 0 to {}, not {}", UINT64_MAX, Quoted(text)));
+  }
+  line->seed = seed;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ChatLine> ParseChatLine(const std::string& line) {
+  ChatLine result;
+  if (!line.starts_with('/') || line.starts_with("//")) {
+    result.text = line.starts_with('/') ? line.substr(1) : line;
+    return result;
+  }
+  const std::string_view name = std::string_view(line).substr(0, line.find_first_of(" \t"));
+  const std::string_view argument = Trim(std::string_view(line).substr(name.size()));
+  const auto command =
+      std::find_if(std::begin(kCommands), std::end(kCommands),
+                   [name](const ChatCommand& candidate) { return candidate.name == name; });
+  if (command == std::end(kCommands)) {
+    return absl::InvalidArgumentError(
+        fmt::format("no command {}; /help lists them, and // begins a message with a slash",
+                    Shortened(Quoted(name), 40)));
+  }
+  if (command->argument.empty() && !argument.empty()) {
+    return absl::InvalidArgumentError(fmt::format("{} takes nothing after it", name));
+  }
+  result.kind = command->kind;
+  if (result.kind == ChatLine::Kind::kSystem) result.text = argument;
+  if (result.kind == ChatLine::Kind::kSeed) {
+    if (absl::Status status = SetSeed(argument, &result); !status.ok()) return status;
+  }
+  return result;
+}
+
+void PrintChatHelp(std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft});
+  for (const ChatCommand& command : kCommands) {
+    table.AddRow(
+        {fmt::format("{} {}", command.name, command.argument), std::string(command.summary)});
+  }
+  table.AddRow({"//...", "a message that begins with a slash"});
+  table.AddRow({"Ctrl-C", "stop the answer, keeping what was said; a second one leaves"});
+  table.Print(out);
+  out.flush();
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,68 @@
+#include "client/cli/chat_interrupt.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace tlm::cli {
+namespace {
+
+// Below the "^C" that the terminal shows; not through a stream, which another thread may be using.
+void EndTerminalLine() { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", 1); }
+
+}  // namespace
+
+ChatInterrupt::ChatInterrupt(bool has_person, std::function<void()> remind)
+    : has_person_(has_person),
+      remind_(std::move(remind)),
+      thread_([this](int signal) { OnSignal(signal); }) {}
+
+void ChatInterrupt::BeginRead(const std::function<void()>& prompt) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  prompt();
+  reading_ = true;
+}
+
+void ChatInterrupt::EndRead() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  reading_ = false;
+  presses_ = 0;
+}
+
+client::CancelToken* ChatInterrupt::BeginAnswer() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  answer_ = std::make_unique<client::CancelToken>();
+  return answer_.get();
+}
+
+void ChatInterrupt::EndAnswer() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  answer_.reset();
+}
+
+int ChatInterrupt::exit_code() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ended_by_ == 0 ? 0 : 128 + ended_by_;
+}
+
+void ChatInterrupt::OnSignal(int signal) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const bool ends = signal == SIGTERM || !has_person_;
+  // A read cannot be cancelled, and a second wish to end is not to wait for a call either.
+  if (ended_by_ != 0 || (ends && answer_ == nullptr) || (!ends && presses_ > 0)) {
+    if (has_person_) EndTerminalLine();
+    _exit(128 + signal);
+  }
+  if (ends) {
+    ended_by_ = signal;
+  } else {
+    ++presses_;
+  }
+  if (answer_ != nullptr) {
+    answer_->Cancel();
+  } else if (reading_) {
+    remind_();
+  }
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,222 @@
+#include "client/cli/chat_loop.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client/cli/generate_output.h"
+#include "client/cli/line_reader.h"
+#include "client/cli/report.h"
+#include "client/cli/text.h"
+
+namespace tlm::cli {
+namespace {
+
+constexpr char kPrompt[] = "> ";
+constexpr size_t kMaxLineBytes = size_t{1} << 20;
+
+bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t") == std::string::npos; }
+
+// Failures that the next message will meet too.
+bool IsLasting(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kPermissionDenied:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+ChatLoop::ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt,
+                   Console* console)
+    : options_(std::move(options)), client_(client), interrupt_(interrupt), console_(console) {
+  conversation_.set_system(options_.system);
+}
+
+absl::Status ChatLoop::Greet() {
+  client::CallOptions options;
+  options.timeout = options_.timeout;
+  options.cancel = interrupt_->BeginAnswer();
+  v1::ModelInfoRequest request;
+  request.set_model(options_.request.model());
+  const auto info = client_->ModelInfo(request, options);
+  interrupt_->EndAnswer();
+  if (!info.ok()) return info.status();
+  const std::string name = Printable(info->identity().model_id());
+  if (!info->capabilities().chat()) {
+    return absl::FailedPreconditionError(
+        fmt::format("model {} has no chat template; `tlm generate` continues a prompt", name));
+  }
+  console_->err << fmt::format("{} listens. /help lists the commands, Ctrl-D leaves.", name)
+                << std::endl;
+  return absl::OkStatus();
+}
+
+int ChatLoop::Run() {
+  while (true) {
+    const auto line = NextLine();
+    if (!line.ok()) {
+      ReportUsage("chat", StatusMessage(line.status()), console_);
+      failed_ = true;
+      continue;
+    }
+    if (!line->has_value()) {
+      if (options_.prompts) console_->err << std::endl;
+      return ExitCode();
+    }
+    if (const std::optional<int> code = TakeLine(**line)) return *code;
+  }
+}
+
+int ChatLoop::RunOnce(const std::string& message) {
+  options_.once = true;
+  return TakeMessage(message).value_or(kSuccess);
+}
+
+absl::StatusOr<std::optional<std::string>> ChatLoop::NextLine() {
+  interrupt_->BeginRead([this] {
+    if (options_.prompts) console_->err << kPrompt << std::flush;
+  });
+  auto line = ReadLine(&console_->in, kMaxLineBytes);
+  interrupt_->EndRead();
+  return line;
+}
+
+std::optional<int> ChatLoop::TakeLine(const std::string& line) {
+  if (IsBlank(line)) return std::nullopt;
+  const auto parsed = ParseChatLine(line);
+  if (!parsed.ok()) {
+    ReportUsage("chat", StatusMessage(parsed.status()), console_);
+    failed_ = true;
+    return std::nullopt;
+  }
+  switch (parsed->kind) {
+    case ChatLine::Kind::kMessage:
+      return TakeMessage(parsed->text);
+    case ChatLine::Kind::kReset:
+      conversation_.Reset();
+      break;
+    case ChatLine::Kind::kSystem:
+      conversation_.set_system(parsed->text);
+      break;
+    case ChatLine::Kind::kHistory:
+      PrintHistory();
+      break;
+    case ChatLine::Kind::kSeed:
+      options_.request.mutable_sampling()->clear_seed();
+      if (parsed->seed) options_.request.mutable_sampling()->set_seed(*parsed->seed);
+      break;
+    case ChatLine::Kind::kHelp:
+      PrintChatHelp(console_->out);
+      break;
+    case ChatLine::Kind::kQuit:
+      return ExitCode();
+  }
+  return std::nullopt;
+}
+
+std::optional<int> ChatLoop::TakeMessage(const std::string& message) {
+  const absl::Status status = Answer(message);
+  if (const int code = interrupt_->exit_code(); code != 0) {
+    console_->err << "tlm: chat: interrupted" << std::endl;
+    return code;
+  }
+  if (!status.ok()) return AfterFailure(status);
+  if (options_.once) return ExitCode();
+  return std::nullopt;
+}
+
+std::optional<int> ChatLoop::AfterFailure(const absl::Status& status) {
+  ReportError("chat", status, console_);
+  failed_ = true;
+  if (options_.once || IsLasting(status)) return kFailure;
+  const bool is_refusal = absl::IsInvalidArgument(status);
+  // Without a person the lines after this one may build on the answer that is missing.
+  if (!is_refusal && !options_.has_person) return kFailure;
+  console_->err << "  the message was taken back";
+  if (is_refusal && !conversation_.messages().empty()) {
+    console_->err << "; if the conversation has outgrown the context, /reset begins a new one";
+  }
+  console_->err << std::endl;
+  return std::nullopt;
+}
+
+absl::Status ChatLoop::Answer(const std::string& message) {
+  conversation_.AddUser(message);
+  client::CancelToken* const cancel = interrupt_->BeginAnswer();
+  std::string text;
+  const absl::Status status = ReadAnswer(cancel, &text);
+  const bool stopped = cancel->cancelled() && absl::IsCancelled(status);
+  interrupt_->EndAnswer();
+  if (stopped && interrupt_->exit_code() == 0) {
+    KeepStoppedAnswer(text);
+    return absl::OkStatus();
+  }
+  if (status.ok()) {
+    conversation_.AddAssistant(std::move(text));
+  } else {
+    conversation_.DropLast();
+  }
+  return status;
+}
+
+absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, std::string* text) {
+  v1::GenerateRequest request = options_.request;
+  request.mutable_chat()->MergeFrom(conversation_.ToInput());
+  client::CallOptions call_options;
+  call_options.timeout = options_.timeout;
+  call_options.cancel = cancel;
+  GenerateOutputOptions output_options;
+  output_options.stats = options_.timing;
+  GenerateOutput output(output_options, absl::Now(), console_);
+  const auto stream = client_->StartGenerate(request, call_options);
+  v1::GenerateResponse event;
+  absl::Status status;
+  while (status.ok() && stream->Read(&event)) status = output.Add(event, absl::Now());
+  if (status.ok()) status = stream->Finish();
+  if (status.ok()) {
+    status = output.Finish();
+  } else {
+    output.Abandon();
+  }
+  if (output.result().outputs.empty()) return status;
+  const client::Output& answer = output.result().outputs[0];
+  *text = answer.text;
+  if (answer.finished.reason() == v1::FINISH_REASON_CONTEXT_LENGTH) {
+    console_->err << "tlm: chat: the context is full; /reset begins a new conversation"
+                  << std::endl;
+  }
+  return status;
+}
+
+void ChatLoop::KeepStoppedAnswer(const std::string& text) {
+  if (!text.empty()) {
+    conversation_.AddAssistant(text);
+    return;
+  }
+  conversation_.DropLast();
+  console_->err << "\ntlm: chat: stopped before the answer began; the message was taken back"
+                << std::endl;
+}
+
+void ChatLoop::PrintHistory() {
+  const v1::ChatInput history = conversation_.ToInput();
+  for (const v1::ChatInput::Message& message : history.messages()) {
+    const std::string line = fmt::format("{}: {}", message.role(), message.content());
+    console_->out << (console_->out_is_terminal ? Printable(line) : line) << '\n';
+  }
+  console_->out.flush();
+}
+
+void PrintChatReminder(Console* console) {
+  console->err << "\nCtrl-C again or Ctrl-D leaves.\n" << kPrompt << std::flush;
+}
+
+}  // namespace tlm::cli
