@@ -43,7 +43,7 @@ TEST_P(UsageErrorTest, IsOneLineAndStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     CommandLine, UsageErrorTest,
     ::testing::Values(
-        UsageCase{"NoModel", {}, "--model=DIR is required"},
+        UsageCase{"NoModel", {}, "--model=DIR or --preset=NAME is required"},
         UsageCase{"UnknownFlag", {"--model=x", "--bogus=1"}, "'bogus'"},
         UsageCase{"Positional", {"--model=x", "y"}, "unexpected argument 'y'"},
         UsageCase{"PortNotANumber", {"--model=x", "--port=abc"}, "'abc'"},

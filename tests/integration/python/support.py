@@ -42,6 +42,14 @@ class ServerTest(unittest.TestCase):
         return caught.exception
 
 
+def output_of(events, index):
+    """The events that belong to one output, or to all of them."""
+    def belongs(event):
+        kind = event.WhichOneof("event")
+        return kind not in ("tokens", "finished") or getattr(event, kind).output_index == index
+    return Answer([event for event in events if belongs(event)])
+
+
 class Answer:
     """The events of a Generate stream that ended well, of a single output."""
 
@@ -51,6 +59,7 @@ class Answer:
         self.started = next(e.started for e in events if e.HasField("started"))
         self.finished = next(e.finished for e in events if e.HasField("finished"))
         self.summary = next(e.summary for e in events if e.HasField("summary"))
+        self.prompt = [token for e in events if e.HasField("prompt") for token in e.prompt.tokens]
         self.chunks = [e.tokens for e in events if e.HasField("tokens")]
         self.tokens = [token for chunk in self.chunks for token in chunk.tokens]
         self.ids = [token.id for token in self.tokens]

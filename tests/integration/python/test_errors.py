@@ -32,9 +32,15 @@ class InvalidArgumentTest(ServerTest):
         nan = float("nan")
         for sampling in ({"temperature": -1}, {"temperature": nan},
                          {"temperature": float("inf")}, {"top_p": 0}, {"top_p": 1.5},
-                         {"top_p": nan}, {"min_p": -0.1}, {"min_p": 1.1}, {"repetition_penalty": 0},
-                         {"presence_penalty": 3}, {"frequency_penalty": -3},
-                         {"num_sequences": 0}):
+                         {"top_p": nan}, {"min_p": -0.1}, {"min_p": 1.1}, {"typical_p": 0},
+                         {"typical_p": nan}, {"repetition_penalty": 0},
+                         {"repetition_penalty": nan}, {"presence_penalty": 3},
+                         {"frequency_penalty": -3}, {"num_sequences": 0},
+                         {"num_sequences": 1 << 30}, {"logit_bias": {1: 101.0}},
+                         {"logit_bias": {1: nan}}, {"logit_bias": {1 << 30: 1.0}},
+                         {"allowed_token_ids": [1 << 30]}, {"banned_token_ids": [1 << 31]},
+                         {"banned_token_ids": [1] * 100000},
+                         {"allowed_token_ids": [5, 6], "banned_token_ids": [6, 5]}):
             with self.subTest(sampling):
                 field = next(iter(sampling))
                 self.assert_invalid(lambda s=sampling: self.model.Generate(request(**s)), field)
@@ -45,7 +51,7 @@ class InvalidArgumentTest(ServerTest):
                 (lambda m: m.stopping.__setattr__("min_new_tokens", 1000), "min_new_tokens"),
                 (lambda m: m.stopping.stop_strings.append(""), "stop_strings"),
                 (lambda m: m.stopping.stop_strings.extend(["x"] * 1000), "stop_strings"),
-                (lambda m: m.stopping.stop_strings.append("x" * 100000), "stop_strings"),
+                (lambda m: m.stopping.stop_strings.append("x" * (1 << 20)), "stop_strings"),
                 (lambda m: m.stopping.stop_token_ids.append(1 << 30), "stop_token_ids")):
             with self.subTest(field):
                 self.assert_invalid(lambda c=change: self.model.Generate(changed(c)), field)
@@ -95,6 +101,31 @@ class InvalidArgumentTest(ServerTest):
                 self.assert_invalid(
                     lambda m=message: self.model.Forward(forward_pb2.ForwardRequest(**m)), field)
 
+    def test_score_requests_that_are_none(self):
+        one = {"token_ids": {"ids": [5]}}
+        for name, message, field in (
+                ("empty", {}, "continuations"),
+                ("no prompt", {"continuations": [one]}, "context"),
+                ("no continuation", {"prompt": "a"}, "continuations"),
+                ("unset continuation", {"prompt": "a", "continuations": [{}]}, "continuations[0]"),
+                ("empty text", {"prompt": "a", "continuations": [one, {"text": ""}]},
+                 "continuations[1]"),
+                ("foreign id",
+                 {"prompt": "a", "continuations": [{"token_ids": {"ids": [1 << 31]}}]},
+                 "continuations[0]"),
+                ("too long",
+                 {"prompt": "a", "continuations": [{"token_ids": {"ids": [5] * 5000}}]},
+                 "continuations[0]"),
+                ("too many", {"prompt": "a", "continuations": [one] * 10000}, "continuations"),
+                ("too large an answer",
+                 {"prompt": "a", "top_logprobs": 20,
+                  "continuations": [{"token_ids": {"ids": [5] * 900}}] * 50}, "continuations"),
+                ("top_logprobs", {"prompt": "a", "continuations": [one], "top_logprobs": 1000},
+                 "top_logprobs")):
+            with self.subTest(name):
+                self.assert_invalid(
+                    lambda m=message: self.model.Score(score_pb2.ScoreRequest(**m)), field)
+
     def test_detokenize_of_foreign_ids(self):
         self.assert_invalid(
             lambda: self.model.Detokenize(tokenize_pb2.DetokenizeRequest(token_ids=[1 << 31])),
@@ -112,11 +143,9 @@ class OtherStatusTest(ServerTest):
             self.assert_fails(Code.NOT_FOUND, call)
 
     def test_parts_not_built_are_unimplemented(self):
-        chat = generate_pb2.ChatInput(messages=[{"role": "user", "content": "Hello"}])
         for name, call in (
-                ("score", lambda: self.model.Score(score_pb2.ScoreRequest(prompt="a"))),
-                ("chat", lambda: self.model.Generate(
-                    changed(lambda m: m.chat.CopyFrom(chat)))),
+                ("resume", lambda: self.model.Generate(
+                    changed(lambda m: m.resume.SetInParent()))),
                 ("regex", lambda: self.model.Generate(
                     changed(lambda m: m.__setattr__("regex", "a*")))),
                 ("soft time limit", lambda: self.model.Generate(
@@ -126,6 +155,12 @@ class OtherStatusTest(ServerTest):
             with self.subTest(name):
                 error = self.assert_fails(Code.UNIMPLEMENTED, call)
                 self.assertNotEqual(error.details(), "")
+
+    def test_conversations_need_a_chat_template(self):
+        chat = generate_pb2.ChatInput(messages=[{"role": "user", "content": "Hello"}])
+        error = self.assert_fails(Code.FAILED_PRECONDITION, lambda: self.model.Generate(
+            changed(lambda m: m.chat.CopyFrom(chat))))
+        self.assertIn("chat template", error.details())
 
     def test_calls_of_other_services_are_named(self):
         for method, words in (("/tlm.v1.Admin/GetLoad", "Admin"),

@@ -1,0 +1,142 @@
+"""Generate.chat on a model directory with a chat template."""
+
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import grpc
+
+from support import Answer, ServerTest, request, violated_fields
+from tlm_server import DEMO_MODEL, TlmServer, run_server
+
+from tlm.v1 import generate_pb2, model_info_pb2
+
+TEMPLATE = """\
+{%- if style is defined %}[{{ style }}]
+{% endif %}
+{%- for message in messages %}
+    {%- if message.role not in ["system", "user", "assistant"] %}
+        {{- raise_exception("unknown role " + message.role) }}
+    {%- endif %}
+    {{- message.role + ": " + message.content | trim + eos_token }}
+{% endfor %}
+{%- if add_generation_prompt %}assistant:{% endif %}"""
+
+
+def model_with_template(directory, template):
+    """A copy of the demo model in `directory` that has this chat template."""
+    model = pathlib.Path(directory) / "model"
+    shutil.copytree(DEMO_MODEL, model)
+    (model / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return model
+
+
+class ChatTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        model = model_with_template(directory.name, TEMPLATE)
+        cls.server = TlmServer(f"--model={model}").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def asked(self, *messages, template_arguments=None, **options):
+        message = request(temperature=0, max_new_tokens=8)
+        message.chat.CopyFrom(generate_pb2.ChatInput(
+            messages=[{"role": role, "content": content} for role, content in messages],
+            **options))
+        message.chat.template_arguments.update(template_arguments or {})
+        return message
+
+    def assert_same(self, chat, text):
+        """The conversation is answered as this prompt is."""
+        plain = request(prompt=text, temperature=0, max_new_tokens=8)
+        plain.add_special_tokens = False
+        expected = Answer(list(self.model.Generate(plain)))
+        answer = Answer(list(self.model.Generate(chat)))
+        self.assertEqual(answer.started.prompt_token_count, expected.started.prompt_token_count)
+        self.assertEqual(answer.ids, expected.ids)
+
+    def test_capability_is_told(self):
+        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+        self.assertTrue(info.capabilities.chat)
+
+    def test_conversation_is_rendered(self):
+        self.assert_same(self.asked(("user", " Who is Pierre? ")),
+                         "user: Who is Pierre?<|endoftext|>\nassistant:")
+        self.assert_same(
+            self.asked(("system", "Be brief."), ("user", "Naïve?"), ("assistant", "Yes."),
+                       ("user", "日本")),
+            "system: Be brief.<|endoftext|>\nuser: Naïve?<|endoftext|>\n"
+            "assistant: Yes.<|endoftext|>\nuser: 日本<|endoftext|>\nassistant:")
+
+    def test_generation_prompt_can_be_left_out(self):
+        self.assert_same(self.asked(("user", "Hi"), add_generation_prompt=False),
+                         "user: Hi<|endoftext|>\n")
+
+    def test_template_arguments_reach_the_template(self):
+        self.assert_same(self.asked(("user", "Hi"), template_arguments={"style": 3}),
+                         "[3]\nuser: Hi<|endoftext|>\nassistant:")
+
+    def test_what_is_no_conversation_is_named(self):
+        for name, chat, words in (
+                ("none", self.asked(), "chat.messages"),
+                ("no role", self.asked(("", "Hi")), "chat.messages[0].role"),
+                ("too many", self.asked(*[("user", "x")] * 5000), "chat.messages"),
+                ("template's own", self.asked(("judge", "Hi")), "chat"),
+                ("reserved", self.asked(("user", "Hi"), template_arguments={"messages": "x"}),
+                 "chat"),
+                ("too long", self.asked(("user", "word " * 3000)), "chat")):
+            with self.subTest(name):
+                error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
+                                          lambda c=chat: self.model.Generate(c))
+                self.assertEqual(violated_fields(error), [words])
+        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
+                                  lambda: self.model.Generate(self.asked(("judge", "Hi"))))
+        self.assertIn("unknown role judge", error.details())
+
+    def test_prompts_go_on_as_before(self):
+        self.assertEqual(len(self.generate(request(max_new_tokens=3)).ids), 3)
+
+
+class HostileTemplateTest(unittest.TestCase):
+
+    def test_endless_templates_fail_their_call_alone(self):
+        recursion = "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}"
+        growth = "{% for i in range(100000) %}{% for j in range(100000) %}xxxx" \
+                 "{% endfor %}{% endfor %}"
+        for template in (recursion, growth):
+            with self.subTest(template), tempfile.TemporaryDirectory() as directory:
+                model = model_with_template(directory, template)
+                try:
+                    server = TlmServer(f"--model={model}").__enter__()
+                except RuntimeError as refused:
+                    self.assertIn("chat_template.jinja", str(refused))
+                    continue
+                try:
+                    message = request(max_new_tokens=2)
+                    message.chat.messages.add(role="user", content="Hi")
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        list(server.model.Generate(message, timeout=30))
+                    # The latter where the server does not know the construct.
+                    self.assertIn(caught.exception.code(),
+                                  (grpc.StatusCode.INVALID_ARGUMENT,
+                                   grpc.StatusCode.FAILED_PRECONDITION))
+                    message.prompt = "Hi"
+                    self.assertEqual(len(Answer(list(server.model.Generate(message))).ids), 2)
+                finally:
+                    server.close()
+
+    def test_a_template_that_is_none_is_refused_in_one_line(self):
+        with tempfile.TemporaryDirectory() as directory:
+            model = model_with_template(directory, "{% for x in %}")
+            status, output = run_server(f"--model={model}", "--port=0")
+        self.assertEqual(status, 1)
+        self.assertIn("chat_template.jinja", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,158 @@
+"""`tlm chat`, `tlm score` and several outputs against the real server, with a chat template."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from support import PROMPT, ServerTest, request
+from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer
+
+TEMPLATE = ("{% for message in messages %}[{{ message.role }}] {{ message.content }}\n{% endfor %}"
+            "{% if add_generation_prompt %}[{{ name | default('assistant') }}]{% endif %}")
+FLAGS = ("--temperature=0", "--ignore_eos", "--max_new_tokens=8")
+
+
+class ChatCliTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        for file in DEMO_MODEL.iterdir():
+            if file.suffix in (".json", ".safetensors"):
+                shutil.copy(file, directory)
+        (directory / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+        cls.server = TlmServer(f"--model={directory}").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def tlm(self, *args, text="", status=0):
+        """Standard output and error of `tlm args`, which must end with `status`."""
+        result = subprocess.run([BIN_DIR / "tlm", *args, f"--target={self.server.target}"],
+                                input=text.encode(), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual(result.returncode, status, result.stderr.decode())
+        return result.stdout.decode(), result.stderr.decode()
+
+    def answer_to(self, prompt):
+        """What the model says to a rendered conversation, as `tlm` prints it."""
+        text = self.generate(request(prompt, max_new_tokens=8, temperature=0)).text
+        return text, text if text.endswith("\n") else text + "\n"
+
+    def test_each_line_is_a_turn(self):
+        first, first_line = self.answer_to("[user] hi\n[assistant]")
+        _, second_line = self.answer_to(
+            f"[user] hi\n[assistant] {first}\n[user] more\n[assistant]")
+        out, err = self.tlm("chat", *FLAGS, text="hi\nmore\n")
+        self.assertEqual(out, first_line + second_line)
+        self.assertEqual(err, "")
+
+    def test_system_message_and_template_arguments(self):
+        _, line = self.answer_to("[system] be brief\n[user] hi\n[narrator]")
+        out, _ = self.tlm("chat", "hi", "--system=be brief",
+                          '--template_argument=name="narrator"', *FLAGS)
+        self.assertEqual(out, line)
+
+    def test_reset_forgets(self):
+        _, line = self.answer_to("[user] hi\n[assistant]")
+        out, _ = self.tlm("chat", *FLAGS, text="hi\n/reset\nhi\n")
+        self.assertEqual(out, 2 * line)
+
+    def test_conversation_beyond_the_context(self):
+        _, line = self.answer_to("[user] hi\n[assistant]")
+        out, err = self.tlm("chat", *FLAGS, text=f"hi\n{'word ' * 20000}\n/reset\nhi\n", status=1)
+        self.assertEqual(out, 2 * line)
+        self.assertRegex(err, "^tlm: chat: INVALID_ARGUMENT: ")
+        self.assertIn("/reset", err)
+
+    def test_arguments_of_the_server_itself_are_refused(self):
+        _, err = self.tlm("chat", "hi", "--template_argument=messages=[]", status=1)
+        self.assertRegex(err, "^tlm: chat: INVALID_ARGUMENT: .*messages")
+
+    def test_model_without_template(self):
+        with TlmServer() as plain:
+            result = subprocess.run([BIN_DIR / "tlm", "chat", "hi", f"--target={plain.target}"],
+                                    stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                                    check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stdout, b"")
+        self.assertEqual(result.stderr.count(b"\n"), 1, result.stderr)
+        self.assertIn(b"template", result.stderr)
+
+    def test_interrupt_stops_the_answer_at_a_terminal(self):
+        master, slave = pty.openpty()
+        process = subprocess.Popen(
+            [BIN_DIR / "tlm", "chat", "--ignore_eos", "--seed=1", f"--target={self.server.target}"],
+            stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        try:
+            shown = read_until(master, r"> $")
+            os.write(master, b"hi\n")
+            shown = read_until(master, r"hi\r\n\s*\S+")
+            process.send_signal(signal.SIGINT)
+            shown = read_until(master, r"\r\n> $")
+            os.write(master, b"/history\n")
+            shown = read_until(master, r"user: hi\r\nassistant: .+\r\n> $")
+            self.assertNotIn("CANCELLED", shown)
+            os.write(master, b"/quit\n")
+            self.assertEqual(process.wait(60), 0)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)
+
+    def test_several_outputs_are_kept_apart(self):
+        out, _ = self.tlm("generate", PROMPT, "--num_sequences=3", "--seed=5", "--ignore_eos",
+                          "--max_new_tokens=6")
+        events = list(self.model.Generate(request(num_sequences=3, seed=5, max_new_tokens=6)))
+        expected = ""
+        for index in range(3):
+            text = "".join(event.tokens.text for event in events
+                           if event.HasField("tokens") and event.tokens.output_index == index)
+            expected += f"[{index}]\n{text}" + ("" if text.endswith("\n") else "\n")
+        self.assertEqual(out, expected)
+
+    def test_score(self):
+        greedy = self.generate(request(temperature=0, max_new_tokens=3)).ids
+        ids = ",".join(map(str, greedy))
+        out, _ = self.tlm("score", PROMPT, " xylophone", f"--ids={ids}", "--json")
+        scores = json.loads(out)["scores"]
+        self.assertEqual([score["is_greedy"] for score in scores], [False, True])
+        self.assertEqual([token["id"] for token in scores[1]["tokens"]], greedy)
+        for score in scores:
+            self.assertEqual(score["token_count"], len(score["tokens"]))
+            self.assertAlmostEqual(score["sum_logprob"],
+                                   sum(token["logprob"] for token in score["tokens"]), places=5)
+        out, _ = self.tlm("score", PROMPT, " xylophone", f"--ids={ids}")
+        rows = out.splitlines()
+        self.assertEqual(len(rows), 3)
+        self.assertTrue(rows[1].endswith("no"), rows[1])
+        self.assertTrue(rows[2].endswith("yes"), rows[2])
+
+    def test_score_errors_are_the_servers(self):
+        _, err = self.tlm("score", "--prompt_ids=1", "--ids=4294967295", status=1)
+        self.assertRegex(err, "^tlm: score: INVALID_ARGUMENT: .*4294967295")
+
+
+def read_until(descriptor, pattern, seconds=60):
+    """What is shown on a terminal until it matches."""
+    shown = ""
+    deadline = time.monotonic() + seconds
+    while not re.search(pattern, shown):
+        ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
+        if not ready:
+            raise AssertionError(f"no {pattern} in {shown!r}")
+        shown += os.read(descriptor, 4096).decode(errors="replace")
+    return shown
+
+
+if __name__ == "__main__":
+    unittest.main()

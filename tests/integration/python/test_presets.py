@@ -1,0 +1,223 @@
+"""Models without weights: `tlm info` offline, and servers that draw their own."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import grpc
+
+from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer, run_server
+
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2
+
+SMALL_CONFIG = {"model_type": "cs336", "vocab_size": 500, "context_length": 128, "d_model": 64,
+                "num_layers": 2, "num_heads": 4, "d_ff": 96, "rope_theta": 10000.0}
+
+
+def tlm_info(*flags, status=0):
+    """What `tlm info` prints on standard output, or on standard error if it fails."""
+    result = subprocess.run([BIN_DIR / "tlm", "info", *flags], stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == status, (result.returncode, result.stderr)
+    return result.stderr if status else result.stdout
+
+
+def info_json(*flags):
+    # 64-bit numbers are texts in protobuf's JSON.
+    return json.loads(tlm_info("--json", *flags))
+
+
+def shares(flops):
+    return {name: part["share"] for name, part in flops["components"].items()}
+
+
+class OfflineInfoTest(unittest.TestCase):
+
+    def test_gpt2_xl_over_its_context(self):
+        info = info_json("--preset=gpt2-xl")
+        self.assertEqual(int(info["parameters"]["total"]), 1557611200)
+        self.assertEqual(int(info["parameters"]["stored"]), 1557611200)
+        self.assertEqual(int(info["memory"]["weights"][0]["bytes"]), 6230444800)
+        flops = info["flops"]
+        self.assertEqual(int(flops["total"]), 3506703564800)
+        self.assertEqual(int(flops["components"]["lm_head"]["flops"]), 164682137600)
+        share = shares(flops)
+        for names, percent in ((("ffn_up", "ffn_down"), 57.4),
+                               (("qkv", "output_projection"), 28.7),
+                               (("scores", "weighted_sum"), 9.2), (("lm_head",), 4.7)):
+            self.assertAlmostEqual(100 * sum(share[name] for name in names), percent, delta=0.05)
+
+    def test_gpt2_xl_over_a_longer_context(self):
+        flops = info_json("--preset=gpt2-xl", "--prompt_tokens=16384")["flops"]
+        self.assertAlmostEqual(int(flops["total"]) / 3506703564800, 38, delta=0.1)
+        share = shares(flops)
+        self.assertAlmostEqual(share["scores"] + share["weighted_sum"], 0.62, delta=0.005)
+        self.assertAlmostEqual(share["ffn_up"] + share["ffn_down"], 0.24, delta=0.005)
+        self.assertAlmostEqual(share["lm_head"], 0.02, delta=0.005)
+
+    def test_batch_and_new_tokens_count(self):
+        one = info_json("--preset=gpt2", "--prompt_tokens=10", "--new_tokens=5")["flops"]
+        four = info_json("--preset=gpt2", "--prompt_tokens=10", "--new_tokens=5",
+                         "--batch=4")["flops"]
+        self.assertEqual(int(four["total"]), 4 * int(one["total"]))
+        self.assertEqual(four["query"], {"batch": 4, "prompt_tokens": 10, "new_tokens": 5})
+
+    def test_published_sizes(self):
+        for preset, total in (("gpt2", 124439808), ("gpt2-medium", 354823168),
+                              ("gpt2-large", 774030080), ("qwen3-0.6b", 596049920),
+                              ("qwen3-4b", 4022468096), ("qwen3-8b", 8190735360),
+                              ("llama-3.1-8b", 8030261248), ("llama-3.2-1b", 1235814400),
+                              ("tinyllama-1.1b", 1100048384)):
+            self.assertEqual(int(info_json(f"--preset={preset}")["parameters"]["total"]), total,
+                             preset)
+
+    def test_table_shows_what_applies_and_nothing_else(self):
+        table = tlm_info("--preset=qwen3-0.6b")
+        for text in ("596,049,920", "751,632,384", "rotary", "qk norm", "1.11 GiB"):
+            self.assertIn(text, table)
+        for text in ("position embedding", "biases", "Limits"):
+            self.assertNotIn(text, table)
+
+    def test_directory_and_file_give_the_same(self):
+        directory = info_json(f"--config={DEMO_MODEL}")
+        self.assertEqual(directory, info_json(f"--config={DEMO_MODEL / 'config.json'}"))
+        config = json.loads((DEMO_MODEL / "config.json").read_text())
+        self.assertEqual(directory["architecture"]["d_model"], config["hidden_size"])
+        self.assertEqual(directory["identity"]["model_id"], "demo")
+
+    def test_tensors_sum_to_the_total(self):
+        parameters = info_json("--preset=gpt2", "--tensors")["parameters"]
+        self.assertEqual(sum(int(t["elements"]) for t in parameters["tensors"]),
+                         int(parameters["total"]))
+
+    def test_errors_are_one_line(self):
+        for status, flags, text in (
+                (1, ["--preset=gpt5"], "qwen3-8b"),
+                (1, ["--config=/nonexistent"], "/nonexistent"),
+                (1, ["--preset=gpt2", "--prompt_tokens=16777217"], "flops.prompt_tokens"),
+                (1, ["--preset=gpt2", "--new_tokens=4294967295"], "flops.new_tokens"),
+                (2, ["--preset=gpt2", "--config=x"], "--config"),
+                (2, ["--preset=gpt2", "--batch=-1"], "batch")):
+            error = tlm_info(*flags, status=status)
+            self.assertIn(text, error)
+            self.assertEqual(error.count("\n"), 1, error)
+
+
+class RandomWeightsTest(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name) / "small"
+        self.directory.mkdir()
+        self.write("config.json", json.dumps(SMALL_CONFIG))
+
+    def write(self, name, text):
+        (self.directory / name).write_text(text, encoding="utf-8")
+
+    def answer(self, *flags):
+        """ModelInfo of a server with these flags, and what it generates greedily."""
+        with TlmServer(f"--model={self.directory}", *flags) as server:
+            info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest(include_tensors=True))
+            events = server.model.Generate(generate_pb2.GenerateRequest(
+                prompt_token_ids=common_pb2.TokenIds(ids=[1, 2, 3]),
+                sampling=common_pb2.SamplingParams(temperature=0),
+                stopping=generate_pb2.StoppingCriteria(max_new_tokens=16, ignore_eos=True),
+                output=generate_pb2.OutputOptions(token_ids=True, text=False)), timeout=60)
+            ids = [token.id for event in events for token in event.tokens.tokens]
+        self.assertEqual(len(ids), 16)
+        return info, ids
+
+    def test_a_seed_names_the_weights(self):
+        info, ids = self.answer("--init=random", "--seed=7")
+        again, same_ids = self.answer("--init=random", "--seed=7", "--threads=1")
+        other, other_ids = self.answer("--init=random", "--seed=8")
+        self.assertEqual(ids, same_ids)
+        self.assertEqual(info.determinism.fingerprint, again.determinism.fingerprint)
+        self.assertNotEqual(ids, other_ids)
+        self.assertNotEqual(info.determinism.fingerprint, other.determinism.fingerprint)
+        self.assertEqual(info.identity.weights_sha256, "")
+        self.assertEqual(info.identity.model_id, "small")
+
+    def test_memory_and_parameters_add_up(self):
+        info, _ = self.answer("--init=random", "--weights_dtype=bfloat16")
+        memory = info.memory
+        self.assertEqual(
+            memory.allocated_total,
+            sum(weights.bytes for weights in memory.weights)
+            + memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
+            + memory.activation_arena + memory.logits_workspace + memory.graph_pool
+            + memory.runtime_reserved)
+        self.assertEqual({weights.dtype for weights in memory.weights},
+                         {common_pb2.DATA_TYPE_BFLOAT16, common_pb2.DATA_TYPE_FLOAT32})
+        self.assertEqual(sum(t.elements for t in info.parameters.tensors), info.parameters.total)
+        self.assertEqual(info.parameters.stored, info.parameters.total)
+
+    def test_a_preset_is_served(self):
+        with TlmServer("--model=", "--preset=gpt2", "--init=random", "--max_context=64",
+                       "--weights_dtype=bfloat16") as server:
+            info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest(
+                flops=model_info_pb2.FlopsQuery(prompt_tokens=16384)))
+        self.assertEqual(info.identity.model_id, "gpt2")
+        self.assertEqual(info.parameters.total, 124439808)
+        self.assertEqual(info.flops.query.prompt_tokens, 16384)
+        self.assertFalse(info.capabilities.tokenizer)
+        self.assertTrue(info.architecture.learned_positions)
+
+    def test_sampling_defaults_can_be_the_models_or_neutral(self):
+        self.write("generation_config.json",
+                   '{"do_sample": true, "temperature": 0.5, "top_k": 20}')
+        info, _ = self.answer("--init=random")
+        self.assertEqual(info.default_sampling.temperature, 0.5)
+        self.assertEqual(info.default_sampling.top_k, 20)
+        info, _ = self.answer("--init=random", "--sampling_defaults=neutral")
+        self.assertEqual(info.default_sampling.temperature, 1.0)
+        self.assertEqual(info.default_sampling.top_k, 0)
+
+    def assert_refused(self, status, text, *flags):
+        code, output = run_server(*flags)
+        self.assertEqual(code, status, output)
+        line = output.splitlines()[-1]
+        self.assertTrue(line.startswith("tlm-server: "), output)
+        self.assertIn(text, line)
+
+    def test_wrong_flags_are_named(self):
+        model = f"--model={self.directory}"
+        for text, flags in (
+                ("--preset", []), ("exclude", [model, "--preset=gpt2"]),
+                ("--init=random", ["--preset=gpt2"]),
+                ("qwen3-8b", ["--preset=gpt5", "--init=random"]),
+                ("--init is zero", [model, "--init=zero"]),
+                ("--seed=1 needs", [model, "--seed=1"]),
+                ("--weights_dtype=float32 needs", [model, "--weights_dtype=float32"]),
+                ("'int4'", [model, "--init=random", "--weights_dtype=int4"]),
+                ("--sampling_defaults", [model, "--sampling_defaults=none"])):
+            self.assert_refused(2, text, *flags)
+
+    def test_bad_directories_are_refused_in_one_line(self):
+        flags = (f"--model={self.directory}", "--init=random", "--port=0")
+        self.assert_refused(1, "model.safetensors", f"--model={self.directory}", "--port=0")
+        for config, text in (({"vocab_size": 10**30}, "vocab_size"), ({"d_model": -64}, "-64"),
+                             ({"num_heads": 5}, "num_heads"), ({"num_layers": 10**9}, "10000000"),
+                             ({"vocab_size": 2**24, "d_model": 2**17, "d_ff": 2**20,
+                              "num_heads": 128}, "bytes")):
+            self.write("config.json", json.dumps(SMALL_CONFIG | config))
+            self.assert_refused(1, text, *flags)
+
+    def test_texts_beyond_a_small_vocabulary_are_refused(self):
+        self.write("config.json", json.dumps(SMALL_CONFIG | {"vocab_size": 100}))
+        self.write("tokenizer.json", (DEMO_MODEL / "tokenizer.json").read_text(encoding="utf-8"))
+        with TlmServer(f"--model={self.directory}", "--init=random") as server:
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(server.model.Generate(generate_pb2.GenerateRequest(prompt="In the evening")))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("vocabulary has 100 tokens", caught.exception.details())
+            answer = server.model.Generate(generate_pb2.GenerateRequest(
+                prompt_token_ids=common_pb2.TokenIds(ids=[1, 99])), timeout=60)
+            self.assertTrue(any(event.HasField("summary") for event in answer))
+
+
+if __name__ == "__main__":
+    unittest.main()
