@@ -14,8 +14,13 @@
 
 namespace tlm {
 
-// Members in the order they need each other. Move-only.
+// Members in the order they need each other. May be moved from, not assigned to: that would end
+// them in the order of their making.
 struct LoadedModel {
+  LoadedModel() = default;
+  LoadedModel(LoadedModel&&) = default;
+  LoadedModel& operator=(LoadedModel&&) = delete;
+
   std::unique_ptr<Ops> ops;
   std::unique_ptr<TransformerLM> model;
   std::unique_ptr<Tokenizer> tokenizer;  // null: there is none

@@ -149,7 +149,7 @@ TEST(ModelLoaderTest, SamplingDefaultsAreTheModels) {
   dir.Write("generation_config.json", R"({"temperature": 0.5, "top_k": 20, "top_p": 0.75,
                                            "do_sample": true, "repetition_penalty": 1.25})");
   ServerOptions options = RandomOptions(dir);
-  absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const SamplingParams model = loaded->served.default_sampling;
   EXPECT_EQ(model.temperature, 0.5f);
@@ -158,10 +158,10 @@ TEST(ModelLoaderTest, SamplingDefaultsAreTheModels) {
   EXPECT_EQ(model.repetition_penalty, 1.25f);
   EXPECT_EQ(model.min_p, 0.0f);
   options.model_sampling_defaults = false;
-  loaded = LoadModel(options);
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ(loaded->served.default_sampling.temperature, 1.0f);
-  EXPECT_EQ(loaded->served.default_sampling.top_k, 0u);
+  const absl::StatusOr<LoadedModel> neutral = LoadModel(options);
+  ASSERT_TRUE(neutral.ok()) << neutral.status();
+  EXPECT_EQ(neutral->served.default_sampling.temperature, 1.0f);
+  EXPECT_EQ(neutral->served.default_sampling.top_k, 0u);
 }
 
 // Tokens "a" and "b" and an added one at `id`.
