@@ -132,16 +132,14 @@ absl::StatusOr<Value> SliceOfItems(Heap* heap, const Value& object, const SliceI
 
 absl::StatusOr<Value> SliceOfRange(Heap* heap, const Range& range, const SliceIndices& slice) {
   int64_t step = 0;
+  if (__builtin_mul_overflow(range.step, slice.step, &step)) return IntegerOverflow();
+  const auto at = [&](int64_t index, int64_t* value) {
+    return !__builtin_mul_overflow(range.step, index, value) &&
+           !__builtin_add_overflow(range.start, *value, value);
+  };
   int64_t start = 0;
-  int64_t length = 0;
   int64_t stop = 0;
-  if (__builtin_mul_overflow(range.step, slice.step, &step) ||
-      __builtin_mul_overflow(range.step, slice.start, &start) ||
-      __builtin_add_overflow(range.start, start, &start) ||
-      __builtin_mul_overflow(step, slice.count, &length) ||
-      __builtin_add_overflow(start, length, &stop)) {
-    return IntegerOverflow();
-  }
+  if (!at(slice.start, &start) || !at(slice.stop, &stop)) return IntegerOverflow();
   return heap->Own(std::make_unique<Range>(start, stop, step, slice.count));
 }
 
@@ -189,11 +187,11 @@ absl::StatusOr<SliceIndices> ResolveSlice(const SliceBounds& bounds, int64_t len
   const int64_t first = clamp(start, step < 0 ? length - 1 : 0);
   const int64_t last = clamp(stop, step < 0 ? -1 : length);
   const int64_t distance = step < 0 ? first - last : last - first;
-  if (distance <= 0) return SliceIndices{first, step, 0};
+  if (distance <= 0) return SliceIndices{first, last, step, 0};
   // No item lies further than `length` away, so longer steps are all alike.
   const int64_t stride =
       std::clamp(step, -std::max(length, int64_t{1}), std::max(length, int64_t{1}));
-  return SliceIndices{first, stride, (distance - 1) / std::abs(stride) + 1};
+  return SliceIndices{first, last, stride, (distance - 1) / std::abs(stride) + 1};
 }
 
 absl::StatusOr<Value> GetSlice(Heap* heap, const Value& object, const SliceBounds& bounds) {

@@ -28,9 +28,11 @@ struct SliceBounds {
 };
 absl::StatusOr<Value> GetSlice(Heap* heap, const Value& object, const SliceBounds& bounds);
 
-// Which items of a sequence of `length` a slice takes: `count` of them from `start` on.
+// Which items of a sequence of `length` a slice takes: `count` of them from `start` on, in front of
+// `stop`.
 struct SliceIndices {
   int64_t start;
+  int64_t stop;
   int64_t step;
   int64_t count;
 };

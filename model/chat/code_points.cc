@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 namespace tlm::jinja {
@@ -85,6 +86,15 @@ void AppendCodePoint(char32_t code_point, std::string* text) {
   text->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
 }
 
+size_t FindText(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return text.npos;
+  // std::string_view::find takes the product of both lengths where a text repeats itself.
+  const void* const found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return text.npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+}
+
 bool IsSpace(char32_t c) {
   if (c < 0x80) return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20);
   return c == 0x85 || c == 0x2028 || c == 0x2029 || Category(c) == UTF8PROC_CATEGORY_ZS;
@@ -108,6 +118,7 @@ bool IsPrintable(char32_t c) {
 }
 
 bool IsAlpha(char32_t c) {
+  if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
   switch (Category(c)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -120,7 +131,10 @@ bool IsAlpha(char32_t c) {
   }
 }
 
-bool IsDecimal(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_ND; }
+bool IsDecimal(char32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
+  return Category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 bool IsDigit(char32_t c) {
   return IsDecimal(c) ||

@@ -33,6 +33,9 @@ bool IsDigit(char32_t code_point);      // str.isdigit
 bool IsNumeric(char32_t code_point);    // category N*; str.isnumeric but for numeric ideographs
 bool IsLineBreak(char32_t code_point);  // where str.splitlines splits
 
+// text.find(part, from), in time that grows with the length of the text alone.
+size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
+
 // `text` without the leading and trailing characters that `strips` is true for.
 template <typename Predicate>
 std::string_view StripLeft(std::string_view text, Predicate strips) {

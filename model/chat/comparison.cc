@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/chat/code_points.h"
 #include "model/chat/iteration.h"
 
 namespace tlm::jinja {
@@ -135,7 +136,7 @@ absl::StatusOr<bool> Contains(Heap* heap, const Value& container, const Value& i
   if (const auto* text = std::get_if<TextPtr>(&container)) {
     TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
     if (const auto* part = std::get_if<TextPtr>(&item)) {
-      return (*text)->bytes.find((*part)->bytes) != std::string::npos;
+      return FindText((*text)->bytes, (*part)->bytes) != std::string::npos;
     }
     return InvalidArgument("'in <string>' requires string as left operand, not {}", TypeName(item));
   }

@@ -156,6 +156,6 @@ bool IsUpper(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LU || IsIn(kO
 
 bool IsLower(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LL || IsIn(kOtherLowercase, c); }
 
-bool IsTitle(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LT; }
+bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
 
 }  // namespace tlm::jinja

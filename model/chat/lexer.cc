@@ -137,6 +137,7 @@ class Lexer {
 
   absl::Status LexRaw(size_t tag) {
     Advance(tag);
+    if (position_ == source_.size()) return absl::OkStatus();  // Jinja forgives this one
     const int line = line_;
     const bool at_line_start = at_line_start_;
     const size_t start = position_;
@@ -162,6 +163,7 @@ class Lexer {
   }
 
   absl::Status LexComment() {
+    if (position_ == source_.size()) return absl::OkStatus();  // Jinja forgives this one
     const size_t end = source_.find("#}", position_);
     if (end == std::string::npos) return InvalidArgument("Missing end of comment tag");
     const char sign = end > position_ ? source_[end - 1] : '\0';

@@ -18,7 +18,7 @@ inline constexpr int kMaxMacroDepth = 64;
 inline constexpr int kMaxEvaluationDepth = 600;
 // Evaluations of one rendering. Work on text and sequences counts as a step per kBytesPerStep.
 inline constexpr int64_t kMaxSteps = 2'000'000;
-inline constexpr size_t kBytesPerStep = 256;
+inline constexpr size_t kBytesPerStep = 64;
 // Rendered text, together with what blocks under way have collected.
 inline constexpr size_t kMaxOutputBytes = size_t{8} << 20;
 // Values of one rendering.

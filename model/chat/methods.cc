@@ -31,10 +31,15 @@ absl::StatusOr<Value> AsMarkup(Heap* heap, Value value) {
   return heap->MakeTuple(std::move(items));
 }
 
-// Python's Markup escapes what its methods are given.
+// Many methods of Python's Markup escape what they are given.
 absl::Status CheckMarkupArguments(std::string_view method, const Arguments& arguments) {
+  constexpr std::string_view kPlain[] = {"count",  "endswith", "find",  "index",      "rfind",
+                                         "rindex", "rsplit",   "split", "splitlines", "startswith"};
+  if (std::find(std::begin(kPlain), std::end(kPlain), method) != std::end(kPlain)) {
+    return absl::OkStatus();
+  }
   for (const Value& value : arguments.positional) {
-    if (Is<TextPtr>(value) || AsSequence(value) != nullptr) {
+    if (method == "join" || Is<TextPtr>(value) || AsSequence(value) != nullptr) {
       return Unimplemented("{}() of escaped text with such arguments is not supported", method);
     }
   }

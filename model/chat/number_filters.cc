@@ -109,7 +109,8 @@ absl::StatusOr<Value> Round(Heap*, const Value& value, const BoundArguments& arg
   if (!std::isfinite(scaled) || unit == 0) {
     return InvalidArgument("round: the number or its precision is too large");
   }
-  return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit;
+  const double whole = method == "ceil" ? std::ceil(scaled) : std::floor(scaled);
+  return (whole + 0.0) / unit;  // Python goes through an int, which has no -0
 }
 
 absl::StatusOr<Value> Sum(Heap* heap, const Value& value, const BoundArguments& args) {

@@ -122,8 +122,8 @@ absl::StatusOr<Value> Sort(Heap* heap, const Value& value, const BoundArguments&
     TLM_ASSIGN_OR_RETURN(Value key, heap->MakeList(std::move(parts)));
     keys.push_back(std::move(key));
   }
-  TLM_ASSIGN_OR_RETURN(const std::vector<size_t> order,
-                       SortedOrder(heap, keys, args.Truth(0, false)));
+  TLM_ASSIGN_OR_RETURN(const int64_t reverse, args.Integer(0, 0));
+  TLM_ASSIGN_OR_RETURN(const std::vector<size_t> order, SortedOrder(heap, keys, reverse != 0));
   return heap->MakeList(Reorder(items, order));
 }
 
@@ -144,8 +144,8 @@ absl::StatusOr<Value> DictSort(Heap* heap, const Value& value, const BoundArgume
                          KeyOf(heap, by_value ? member : name, nullptr, args.Truth(0, false)));
     keys.push_back(std::move(key));
   }
-  TLM_ASSIGN_OR_RETURN(const std::vector<size_t> order,
-                       SortedOrder(heap, keys, args.Truth(2, false)));
+  TLM_ASSIGN_OR_RETURN(const int64_t reverse, args.Integer(2, 0));
+  TLM_ASSIGN_OR_RETURN(const std::vector<size_t> order, SortedOrder(heap, keys, reverse != 0));
   return heap->MakeList(Reorder(items, order));
 }
 

@@ -41,6 +41,11 @@ std::string TitleWords(std::string_view text) {
   return result;
 }
 
+absl::StatusOr<Value> Title(Heap* heap, const Value& value, const BoundArguments&) {
+  TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, value));
+  return heap->MakeText(TitleWords(text->bytes));
+}
+
 absl::StatusOr<Value> Trim(Heap* heap, const Value& value, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, value));
   TLM_ASSIGN_OR_RETURN(const TextPtr chars, args.MaybeText(0));
@@ -189,7 +194,7 @@ constexpr Filter kFilters[] = {
     {"replace", {2, {"old", "new", "count"}}, Replace},
     {"safe", kNone, Safe},
     {"string", kNone, String},
-    {"title", kNone, Transform<TitleWords>},
+    {"title", kNone, Title},
     {"tojson", {0, {"ensure_ascii", "indent", "separators", "sort_keys"}}, ToJsonFilter},
     {"trim", {0, {"chars"}}, Trim},
     {"upper", kNone, Transform<ToUpper>},

@@ -39,24 +39,35 @@ absl::StatusOr<Window> SelectWindow(const Text& self, const BoundArguments& args
 
 enum class Side { kFirst, kLast };
 
-absl::StatusOr<int64_t> Position(const Text& self, const BoundArguments& args, Side side) {
+// Searching backwards can take the product of both lengths, which counts where it may be much.
+absl::Status CheckSearch(Heap* heap, Side side, std::string_view text, std::string_view part) {
+  constexpr size_t kShort = 16;
+  if (side == Side::kFirst || part.size() <= kShort || part.size() > text.size()) {
+    return absl::OkStatus();
+  }
+  return heap->Work((text.size() - part.size() + 1) * part.size());
+}
+
+absl::StatusOr<int64_t> Position(Heap* heap, const Text& self, const BoundArguments& args,
+                                 Side side) {
   TLM_ASSIGN_OR_RETURN(const TextPtr part, args.RequiredText(0));
   TLM_ASSIGN_OR_RETURN(const Window window, SelectWindow(self, args, 1));
   if (!window.valid) return -1;
+  TLM_RETURN_IF_ERROR(CheckSearch(heap, side, window.text, part->bytes));
   const size_t at =
-      side == Side::kFirst ? window.text.find(part->bytes) : window.text.rfind(part->bytes);
+      side == Side::kFirst ? FindText(window.text, part->bytes) : window.text.rfind(part->bytes);
   if (at == window.text.npos) return -1;
   return window.start + static_cast<int64_t>(CountCodePoints(window.text.substr(0, at)));
 }
 
 template <Side side>
-absl::StatusOr<Value> Find(Heap*, const TextPtr& self, const BoundArguments& args) {
-  return Position(*self, args, side);
+absl::StatusOr<Value> Find(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  return Position(heap, *self, args, side);
 }
 
 template <Side side>
-absl::StatusOr<Value> Index(Heap*, const TextPtr& self, const BoundArguments& args) {
-  TLM_ASSIGN_OR_RETURN(const int64_t position, Position(*self, args, side));
+absl::StatusOr<Value> Index(Heap* heap, const TextPtr& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const int64_t position, Position(heap, *self, args, side));
   if (position < 0) return InvalidArgument("substring not found");
   return position;
 }
@@ -67,8 +78,8 @@ absl::StatusOr<Value> Count(Heap*, const TextPtr& self, const BoundArguments& ar
   if (!window.valid) return int64_t{0};
   if (part->bytes.empty()) return static_cast<int64_t>(CountCodePoints(window.text)) + 1;
   int64_t count = 0;
-  for (size_t at = window.text.find(part->bytes); at != window.text.npos;
-       at = window.text.find(part->bytes, at + part->bytes.size())) {
+  for (size_t at = FindText(window.text, part->bytes); at != window.text.npos;
+       at = FindText(window.text, part->bytes, at + part->bytes.size())) {
     ++count;
   }
   return count;
@@ -152,7 +163,7 @@ std::vector<std::string_view> SplitAt(std::string_view text, std::string_view se
                                       int64_t limit) {
   std::vector<std::string_view> parts;
   for (; limit != 0; --limit) {
-    const size_t at = text.find(separator);
+    const size_t at = FindText(text, separator);
     if (at == text.npos) break;
     parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
@@ -185,6 +196,7 @@ absl::StatusOr<Value> Split(Heap* heap, const TextPtr& self, const BoundArgument
                                                 : SplitAtSpacesFromEnd(self->bytes, limit));
   }
   if (separator->bytes.empty()) return InvalidArgument("empty separator");
+  TLM_RETURN_IF_ERROR(CheckSearch(heap, side, self->bytes, separator->bytes));
   return MakeTexts(heap, side == Side::kFirst
                              ? SplitAt(self->bytes, separator->bytes, limit)
                              : SplitAtFromEnd(self->bytes, separator->bytes, limit));
@@ -194,9 +206,10 @@ template <Side side>
 absl::StatusOr<Value> Partition(Heap* heap, const TextPtr& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr separator, args.RequiredText(0));
   if (separator->bytes.empty()) return InvalidArgument("empty separator");
+  TLM_RETURN_IF_ERROR(CheckSearch(heap, side, self->bytes, separator->bytes));
   const std::string_view text = self->bytes;
   const size_t at =
-      side == Side::kFirst ? text.find(separator->bytes) : text.rfind(separator->bytes);
+      side == Side::kFirst ? FindText(text, separator->bytes) : text.rfind(separator->bytes);
   std::vector<std::string_view> parts = {text, "", ""};
   if (at != text.npos) {
     parts = {text.substr(0, at), separator->bytes, text.substr(at + separator->bytes.size())};
@@ -262,14 +275,14 @@ absl::StatusOr<Value> ReplaceText(Heap* heap, const Text& text, std::string_view
   TLM_RETURN_IF_ERROR(heap->Work(text.bytes.size()));
   std::string result;
   size_t done = 0;
-  size_t at = old.empty() ? 0 : text.bytes.find(old);
+  size_t at = old.empty() ? 0 : FindText(text.bytes, old);
   for (; count != 0 && at <= text.bytes.size(); --count) {
     result += std::string_view(text.bytes).substr(done, at - done);
     result += replacement;
     TLM_RETURN_IF_ERROR(heap->CheckRoom(result.size()));
     done = at + old.size();
     if (!old.empty()) {
-      at = text.bytes.find(old, done);
+      at = FindText(text.bytes, old, done);
     } else if (at == text.bytes.size()) {
       break;
     } else {

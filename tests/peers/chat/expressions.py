@@ -107,6 +107,34 @@ class Generator:
         form = choose(FORMS[kind])
         return "(" + re.sub("<([a-z]+)>", lambda part: self.expression(depth - 1, part[1]), form) + ")"
 
+    def layout(self):
+        """A template of little but tags, white space and the signs that control it."""
+        choose = self.random.choice
+        text = lambda: "".join(choose(["\n", " ", "  ", "\t", "a", "b ", "\r\n", "\r", "\n\n", "\u00a0", "{", "}", "%", "#", "",
+                                       "\v", "\u2028"]) for _ in range(self.random.randrange(4)))
+        sign = lambda: choose(["", "", "-", "+"])
+        minus = lambda: choose(["", "", "-"])
+        tag = lambda body: "{%" + sign() + choose([" ", "", "\n "]) + body + choose([" ", "", "\n"]) + sign() + "%}"
+        result = ""
+        for _ in range(self.random.randrange(1, 6)):
+            kind = self.random.randrange(7)
+            result += text()
+            if kind == 0:
+                result += "{{" + minus() + " 'x' " + minus() + "}}"
+            elif kind == 1:
+                result += "{#" + sign() + choose([" c ", "", "\n", " - "]) + sign() + "#}"
+            elif kind == 2:
+                result += tag("raw") + text() + choose(["{{ x }}", "{% if %}", "{#"]) + text() + tag("endraw")
+            elif kind == 3:
+                result += tag("if t") + text() + tag("endif")
+            elif kind == 4:
+                result += tag("for i in [1, 2]") + text() + "{{ i }}" + text() + tag("endfor")
+            elif kind == 5:
+                result += tag("set v = 1")
+            else:
+                result += tag("set v") + text() + tag("endset") + "[{{ v }}]"
+        return result + text()
+
     def template(self, depth=3):
         kind = self.random.randrange(8)
         if kind == 0:

@@ -1,7 +1,8 @@
 // Renders chat templates for compare.py: a JSON object a line in, one a line out.
 //
 // In: {"template": text, "variables": {...}, "messages": [{"role": .., "content": ..}, ...],
-// "add_generation_prompt": bool, "arguments": {...}}. Out: {"text": ..} or {"error": .., "code": ..}.
+// "add_generation_prompt": bool, "arguments": {...}}. Out: {"text": ..} or {"error": .., "code":
+// ..}.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
