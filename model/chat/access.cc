@@ -31,6 +31,7 @@ std::string Describe(const Value& object) {
 absl::StatusOr<std::optional<Value>> FindAttribute(Heap* heap, const Value& object,
                                                    std::string_view name) {
   if (const auto* space = std::get_if<Namespace*>(&object)) {
+    TLM_RETURN_IF_ERROR(heap->Work((*space)->attributes.size() * sizeof(Value)));
     for (const auto& [key, value] : (*space)->attributes) {
       if (key == name) return value;
     }

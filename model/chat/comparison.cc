@@ -222,7 +222,9 @@ absl::StatusOr<const Value*> FindMember(Heap* heap, const Dict& dict, const Valu
   const auto* const name = std::get_if<TextPtr>(&key);
   for (const auto& [candidate, value] : dict.members) {
     if (const auto* text = std::get_if<TextPtr>(&candidate)) {
-      if (name != nullptr && (*text)->bytes == (*name)->bytes) return &value;
+      if (name == nullptr || (*text)->bytes.size() != (*name)->bytes.size()) continue;
+      TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
+      if ((*text)->bytes == (*name)->bytes) return &value;
     } else if (name == nullptr) {
       TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, candidate, key));
       if (equal) return &value;

@@ -38,6 +38,7 @@ absl::StatusOr<Value> ApplyFilter(Heap* heap, std::string_view name, const Value
   if (const auto* text = std::get_if<TextPtr>(&value)) {
     TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
   }
+  TLM_RETURN_IF_ERROR(heap->WorkOn(arguments));
   if (const Filter* const filter = FindFilter(name)) {
     TLM_ASSIGN_OR_RETURN(const BoundArguments bound,
                          BoundArguments::Bind(name, filter->parameters, std::move(arguments)));

@@ -29,6 +29,17 @@ absl::Status Heap::Step(int64_t steps) {
   return ResourceExhausted("the template takes more than the limit of {} steps", kMaxSteps);
 }
 
+absl::Status Heap::WorkOn(const Arguments& arguments) {
+  size_t bytes = 0;
+  for (const Value& value : arguments.positional) {
+    if (const auto* text = std::get_if<TextPtr>(&value)) bytes += (*text)->bytes.size();
+  }
+  for (const auto& [name, value] : arguments.named) {
+    if (const auto* text = std::get_if<TextPtr>(&value)) bytes += (*text)->bytes.size();
+  }
+  return Work(bytes);
+}
+
 absl::Status Heap::CheckRoom(size_t bytes) const {
   if (held_bytes_ <= kMaxMemoryBytes && bytes <= kMaxMemoryBytes - held_bytes_) {
     return absl::OkStatus();

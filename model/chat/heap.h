@@ -29,6 +29,8 @@ class Heap {
   absl::Status Step(int64_t steps = 1);
   // Work on that many bytes, beyond a step that is counted elsewhere.
   absl::Status Work(size_t bytes) { return Step(static_cast<int64_t>(bytes / kBytesPerStep)); }
+  // Work on the texts among the arguments of a call.
+  absl::Status WorkOn(const Arguments& arguments);
   // Whether values of that many bytes more can be made; asked before they are.
   absl::Status CheckRoom(size_t bytes) const;
   // CheckRoom(count * size), whatever the two are. Negative counts are none.

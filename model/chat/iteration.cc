@@ -157,10 +157,8 @@ absl::StatusOr<std::vector<Value>> Drain(Heap* heap, Iterator* items) {
     Value item;
     TLM_ASSIGN_OR_RETURN(const bool more, items->Next(&item));
     if (!more) return result;
-    if (result.size() % kBytesPerStep == 0) {
-      TLM_RETURN_IF_ERROR(heap->Step());
-      TLM_RETURN_IF_ERROR(heap->CheckRoom(2 * result.size() * sizeof(Value)));
-    }
+    TLM_RETURN_IF_ERROR(heap->Step());
+    TLM_RETURN_IF_ERROR(heap->CheckRoom(2 * result.size() * sizeof(Value)));
     result.push_back(std::move(item));
   }
 }

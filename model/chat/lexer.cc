@@ -8,6 +8,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/chat/code_points.h"
+#include "model/chat/limits.h"
 #include "model/chat/number_parsing.h"
 
 namespace tlm::jinja {
@@ -210,6 +211,9 @@ class Lexer {
     if (IsNameStart(c)) {
       size_t length = 1;
       while (IsNameByte(Peek(length))) ++length;
+      if (length > kMaxNameBytes) {
+        return InvalidArgument("a name of {} bytes, the limit is {}", length, kMaxNameBytes);
+      }
       Push(Kind::kName, source_.substr(position_, length));
       Advance(length);
       return absl::OkStatus();

@@ -10,6 +10,8 @@ namespace tlm::jinja {
 
 // Source text; the longest published templates have about 30 KiB.
 inline constexpr size_t kMaxTemplateBytes = size_t{256} << 10;
+// A name in it.
+inline constexpr size_t kMaxNameBytes = 256;
 // Levels of the syntax tree: brackets, operators, blocks.
 inline constexpr int kMaxNesting = 200;
 // Macros that call macros.

@@ -52,6 +52,7 @@ class BoundTextMethod final : public Callable {
       : heap_(heap), self_(std::move(self)), method_(method) {}
   absl::StatusOr<Value> Call(Arguments arguments) const override {
     TLM_RETURN_IF_ERROR(heap_->Work(self_->bytes.size()));
+    TLM_RETURN_IF_ERROR(heap_->WorkOn(arguments));
     if (self_->markup) TLM_RETURN_IF_ERROR(CheckMarkupArguments(method_->name, arguments));
     TLM_ASSIGN_OR_RETURN(
         const BoundArguments bound,

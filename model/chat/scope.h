@@ -2,10 +2,10 @@
 #ifndef TLM_MODEL_CHAT_SCOPE_H_
 #define TLM_MODEL_CHAT_SCOPE_H_
 
+#include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "model/chat/value.h"
 
@@ -19,26 +19,20 @@ class Scope {
   // The value of `name` here or further out; null where there is none.
   const Value* Find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->outer_.get()) {
-      for (const auto& [key, value] : scope->variables_) {
-        if (key == name) return &value;
-      }
+      const auto found = scope->variables_.find(name);
+      if (found != scope->variables_.end()) return &found->second;
     }
     return nullptr;
   }
 
   // `name` lives as long as this does.
   void Set(std::string_view name, Value value) {
-    for (auto& [key, old_value] : variables_) {
-      if (key != name) continue;
-      old_value = std::move(value);
-      return;
-    }
-    variables_.emplace_back(name, std::move(value));
+    variables_.insert_or_assign(name, std::move(value));
   }
 
  private:
   const std::shared_ptr<Scope> outer_;
-  std::vector<std::pair<std::string_view, Value>> variables_;
+  std::map<std::string_view, Value> variables_;
 };
 using ScopePtr = std::shared_ptr<Scope>;
 

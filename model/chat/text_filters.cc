@@ -49,8 +49,7 @@ absl::StatusOr<Value> Title(Heap* heap, const Value& value, const BoundArguments
 absl::StatusOr<Value> Trim(Heap* heap, const Value& value, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, value));
   TLM_ASSIGN_OR_RETURN(const TextPtr chars, args.MaybeText(0));
-  return heap->MakeText(std::string(Strip(text->bytes, chars.get(), StripSide::kBoth)),
-                        text->markup);
+  return StripText(heap, *text, chars.get(), StripSide::kBoth);
 }
 
 absl::StatusOr<Value> Replace(Heap* heap, const Value& value, const BoundArguments& args) {

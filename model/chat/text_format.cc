@@ -112,6 +112,7 @@ class BraceFormatter {
 
   absl::StatusOr<Value> Argument(std::string_view name) {
     if (!name.empty() && !IsNumber(name)) {
+      TLM_RETURN_IF_ERROR(heap_->Work(arguments_.named.size() * sizeof(Value)));
       for (const auto& [key, value] : arguments_.named) {
         if (key == name) return value;
       }

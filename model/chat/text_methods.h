@@ -26,7 +26,7 @@ std::span<const TextMethod> TextSearchMethods();
 
 // str.strip(chars): without leading and trailing characters of the set; of white space when null.
 enum class StripSide { kLeft, kRight, kBoth };
-std::string_view Strip(std::string_view text, const Text* chars, StripSide side);
+absl::StatusOr<Value> StripText(Heap* heap, const Text& text, const Text* chars, StripSide side);
 
 // str.splitlines(): without line ends unless `keep_ends`.
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);

@@ -297,6 +297,7 @@ absl::StatusOr<Value> JoinTexts(Heap* heap, std::string_view separator,
                                 const std::vector<Value>& items, bool converts) {
   std::string result;
   for (size_t i = 0; i < items.size(); ++i) {
+    TLM_RETURN_IF_ERROR(heap->Step());
     if (!converts && !Is<TextPtr>(items[i])) {
       return InvalidArgument("sequence item {}: expected str instance, {} found", i,
                              TypeName(items[i]));

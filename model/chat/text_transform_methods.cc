@@ -18,7 +18,7 @@ absl::StatusOr<Value> Transform(Heap* heap, const TextPtr& self, const BoundArgu
 template <StripSide side>
 absl::StatusOr<Value> StripMethod(Heap* heap, const TextPtr& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr chars, args.MaybeText(0));
-  return heap->MakeText(std::string(Strip(self->bytes, chars.get(), side)), self->markup);
+  return StripText(heap, *self, chars.get(), side);
 }
 
 // True when there is a character and `predicate` holds for all.
@@ -158,9 +158,10 @@ constexpr TextMethod kMethods[] = {
 
 std::span<const TextMethod> TextTransformMethods() { return kMethods; }
 
-std::string_view Strip(std::string_view text, const Text* chars, StripSide side) {
+absl::StatusOr<Value> StripText(Heap* heap, const Text& text, const Text* chars, StripSide side) {
   std::u32string set;
   if (chars != nullptr) {
+    TLM_RETURN_IF_ERROR(heap->Work(16 * chars->bytes.size()));  // to sort them
     for (size_t next = 0; next < chars->bytes.size();) {
       set += NextCodePoint(chars->bytes, &next);
     }
@@ -169,9 +170,10 @@ std::string_view Strip(std::string_view text, const Text* chars, StripSide side)
   const auto strips = [&](char32_t c) {
     return chars == nullptr ? IsSpace(c) : std::binary_search(set.begin(), set.end(), c);
   };
-  if (side != StripSide::kRight) text = StripLeft(text, strips);
-  if (side != StripSide::kLeft) text = StripRight(text, strips);
-  return text;
+  std::string_view rest = text.bytes;
+  if (side != StripSide::kRight) rest = StripLeft(rest, strips);
+  if (side != StripSide::kLeft) rest = StripRight(rest, strips);
+  return heap->MakeText(std::string(rest), text.markup);
 }
 
 absl::StatusOr<Value> CenterText(Heap* heap, const Text& text, int64_t width, char32_t fill) {

@@ -34,6 +34,12 @@ TEST(LexerTest, FindsFaults) {
   }
 }
 
+TEST(LexerTest, BoundsNames) {
+  ExpectFails("{{ " + std::string(257, 'a') + " }}", absl::StatusCode::kInvalidArgument,
+              "257 bytes, the limit is 256");
+  EXPECT_TRUE(RenderTemplate("{{ " + std::string(256, 'a') + " }}").ok());
+}
+
 TEST(LexerTest, NamesWhatItDoesNotSupport) {
   ExpectFails("{{ é }}", absl::StatusCode::kUnimplemented, "line 1: a name with the character 'é'");
   ExpectFails("{{ '\\N{DASH}' }}", absl::StatusCode::kUnimplemented, "\\N");
