@@ -56,13 +56,13 @@ TEST_F(ChatTemplateLoadTest, ReadsTheTemplateAndSpecialTokensOfTheTokenizerConfi
   Write("tokenizer_config.json", R"({
     "bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": false},
     "pad_token": null, "add_bos_token": true, "image_token": "<img>",
-    "chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token is defined }}{{ add_bos_token is defined }}{{ image_token }}"})");
-  EXPECT_EQ(LoadAndRender(), "<s>hi</s>FalseFalse<img>");
+    "chat_template": "{{ bos_token ~ messages[0].content ~ eos_token }}{{ pad_token is defined }}{{ add_bos_token }}{{ image_token }}"})");
+  EXPECT_EQ(LoadAndRender(), "<s>hi</s>False<img>");
 }
 
 TEST_F(ChatTemplateLoadTest, TakesTheDefaultOfNamedTemplates) {
-  Write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "tools"},
-                                                       {"name": "default", "template": "plain"}]})");
+  Write("tokenizer_config.json", R"({"chat_template": [
+    {"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]})");
   EXPECT_EQ(LoadAndRender(), "plain");
   Write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
   EXPECT_NE(LoadAndRender().find("'default'"), std::string::npos);
