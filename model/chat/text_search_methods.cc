@@ -207,21 +207,18 @@ absl::StatusOr<Value> Partition(Heap* heap, const TextPtr& self, const BoundArgu
   TLM_ASSIGN_OR_RETURN(const TextPtr separator, args.RequiredText(0));
   if (separator->bytes.empty()) return InvalidArgument("empty separator");
   TLM_RETURN_IF_ERROR(CheckSearch(heap, side, self->bytes, separator->bytes));
-  const std::string_view text = self->bytes;
+  const std::string& text = self->bytes;
   const size_t at =
       side == Side::kFirst ? FindText(text, separator->bytes) : text.rfind(separator->bytes);
-  std::vector<std::string_view> parts = {text, "", ""};
-  if (at != text.npos) {
-    parts = {text.substr(0, at), separator->bytes, text.substr(at + separator->bytes.size())};
-  } else if (side == Side::kLast) {
-    parts = {"", "", text};
+  if (at == text.npos) {
+    TLM_ASSIGN_OR_RETURN(const Value empty, heap->MakeText(""));
+    if (side == Side::kFirst) return heap->MakeTuple({self, empty, empty});
+    return heap->MakeTuple({empty, empty, self});
   }
-  std::vector<Value> items;
-  for (const std::string_view part : parts) {
-    TLM_ASSIGN_OR_RETURN(Value item, heap->MakeText(std::string(part)));
-    items.push_back(std::move(item));
-  }
-  return heap->MakeTuple(std::move(items));
+  TLM_ASSIGN_OR_RETURN(const Value before, heap->MakeText(text.substr(0, at)));
+  TLM_ASSIGN_OR_RETURN(const Value after,
+                       heap->MakeText(text.substr(at + separator->bytes.size())));
+  return heap->MakeTuple({before, separator, after});
 }
 
 absl::StatusOr<Value> SplitLinesMethod(Heap* heap, const TextPtr& self,
