@@ -146,7 +146,7 @@ def read_until(descriptor, pattern, seconds=60):
     """What is shown on a terminal until it matches."""
     shown = ""
     deadline = time.monotonic() + seconds
-    while not re.search(pattern, shown):
+    while not re.search(pattern, shown, re.DOTALL):
         ready, _, _ = select.select([descriptor], [], [], deadline - time.monotonic())
         if not ready:
             raise AssertionError(f"no {pattern} in {shown!r}")

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"
@@ -222,14 +222,7 @@ TEST(TokenizerTest, AMebibyteOfOneCharacterTakesNearlyLinearTime) {
   const auto seconds_for = [&](std::string_view unit, size_t bytes) {
     std::string text;
     while (text.size() < bytes) text += unit;
-    double best = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < 3; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      EXPECT_THAT(tokenizer->Encode(text, false), IsOk());
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      best = std::min(best, elapsed.count());
-    }
-    return best;
+    return LeastCpuSeconds([&] { EXPECT_THAT(tokenizer->Encode(text, false), IsOk()); });
   };
   constexpr size_t kMebibyte = 1 << 20;
   for (const char* const unit : {"a", " ", "\n", " \n", "\t", "7", "'", "<", "<x>", "\U0001F600",
