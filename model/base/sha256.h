@@ -1,7 +1,9 @@
-// SHA-256 digests, as sha256sum prints them.
+// SHA-256 digests.
 #ifndef TLM_MODEL_BASE_SHA256_H_
 #define TLM_MODEL_BASE_SHA256_H_
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,8 +11,12 @@
 
 namespace tlm {
 
-// 64 lower-case hexadecimal digits. INTERNAL if the library refuses, as OpenSSL does when its
-// configuration forbids the digest.
+using Sha256Digest = std::array<uint8_t, 32>;
+
+// INTERNAL if the library refuses, as OpenSSL does when its configuration forbids the digest.
+absl::StatusOr<Sha256Digest> Sha256(std::string_view bytes);
+
+// 64 lower-case hexadecimal digits, as sha256sum prints them. INTERNAL as above.
 absl::StatusOr<std::string> Sha256Hex(std::string_view bytes);
 
 }  // namespace tlm

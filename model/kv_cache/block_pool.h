@@ -1,8 +1,9 @@
-// Which KV blocks are free, and how many owners each of the others has. Ids only: the memory is
-// KvStorage's.
+// Which KV blocks are free, how many users each of the others has, and which ones are kept for
+// what they hold. Ids only: the memory is KvStorage's.
 #ifndef TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 #define TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,28 +11,65 @@ namespace tlm {
 
 using BlockId = int32_t;
 
-// Not thread-safe: the engine thread owns it. Invariant: free_blocks() + blocks with a reference ==
-// total_blocks().
+// Decides what happens to blocks that are kept (PrefixCache). Called from within the pool's calls.
+class BlockKeeper {
+ public:
+  virtual ~BlockKeeper() = default;
+  // The last user of a kept block let go: it is idle. The first one came back: it is not.
+  virtual void OnIdle(BlockId block) = 0;
+  virtual void OnUsed(BlockId block) = 0;
+  // The pool needs one more block: the idle one that is missed least, which is kept no more. Only
+  // called while there is an idle block.
+  virtual BlockId Evict() = 0;
+};
+
+// A block is free, used (by one or more), or idle: kept without a user, free on demand.
+//
+//   free --Allocate--> used --Release by the last user--> free
+//                       |  ^
+//     kept: Release by the last user, AddReference
+//                       v  |
+//                      idle --evicted by Allocate, or Forget--> free
+//
+// Not thread-safe: the engine thread owns it. Invariant: free + idle + used == total.
 class BlockPool {
  public:
   explicit BlockPool(int64_t total_blocks);
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
-  // Takes `count` blocks with one reference each and appends their ids to `blocks`. False, and
-  // nothing is taken, when fewer are free.
+  // Before the first Keep; outlives the pool's last call. Null: none any more.
+  void set_keeper(BlockKeeper* keeper) { keeper_ = keeper; }
+
+  // Takes `count` blocks with one user each and appends their ids to `blocks`; idle ones are
+  // evicted when the free ones do not suffice. False, and nothing is taken or evicted, when fewer
+  // are available.
   [[nodiscard]] bool Allocate(int64_t count, std::vector<BlockId>* blocks);
 
-  // One more owner of a block that has one.
+  // One more user of a block that is used or idle.
   void AddReference(BlockId block);
-  // One owner less; the last one frees the block.
+  // One user less; without any left the block is free, or idle if it is kept.
   void Release(BlockId block);
+  int64_t users(BlockId block) const { return users_[static_cast<size_t>(block)]; }
 
-  int64_t total_blocks() const { return static_cast<int64_t>(references_.size()); }
+  // From now on a used block becomes idle instead of free. Idempotent.
+  void Keep(BlockId block);
+  // The opposite; an idle block becomes free, without a call to the keeper.
+  void Forget(BlockId block);
+
+  int64_t total_blocks() const { return static_cast<int64_t>(users_.size()); }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
-  int64_t used_blocks() const { return total_blocks() - free_blocks(); }
+  int64_t idle_blocks() const { return idle_; }
+  // What Allocate can give.
+  int64_t available_blocks() const { return free_blocks() + idle_blocks(); }
+  int64_t used_blocks() const { return total_blocks() - available_blocks(); }
 
  private:
-  std::vector<int32_t> references_;  // by block id; 0 = free
-  std::vector<BlockId> free_;        // taken from the back
+  std::vector<int32_t> users_;  // by block id
+  std::vector<bool> kept_;      // by block id
+  std::vector<BlockId> free_;   // taken from the back
+  int64_t idle_ = 0;
+  BlockKeeper* keeper_ = nullptr;
 };
 
 }  // namespace tlm
