@@ -38,6 +38,9 @@ class StreamDecoder {
   // The stream has ended: U+FFFD if bytes were held back, else nothing. The decoder is then as new.
   std::string Flush();
 
+  // Whether bytes of the tokens so far are held back: what follows them decides their text.
+  bool holds() const { return repair_.holds(); }
+
  private:
   void AppendToken(int32_t id, std::string* text);
   void Emit(std::string_view text, std::string* out);

@@ -52,6 +52,8 @@ class Utf8Repair {
   void Append(std::string_view bytes, std::string* out);
   // The input has ended: what was held back becomes U+FFFD. Ready for another input afterwards.
   void Flush(std::string* out);
+  // Whether bytes are held back.
+  bool holds() const { return !held_.empty(); }
 
  private:
   void AppendReplacement(size_t bytes, std::string* out) const;

@@ -33,9 +33,19 @@ class LanguageModel {
   // device fault; the cache's blocks of this batch are then undefined.
   virtual absl::StatusOr<std::span<const float>> Forward(const Batch& batch) = 0;
 
+  // The same in two halves, so that the host prepares the next batch while a device computes this
+  // one: Launch begins it, Wait returns what Forward would have. `batch` stays as it is until then;
+  // exactly one Wait follows every Launch, and no other call comes between. A model that computes
+  // on the calling thread leaves all of it to Wait.
+  virtual void Launch(const Batch& batch) { launched_ = &batch; }
+  virtual absl::StatusOr<std::span<const float>> Wait() { return Forward(*launched_); }
+
   // Copies the keys and values of one KV block, of all layers, before the next Forward. Both ids
   // are below num_kv_blocks() (CHECKed). INTERNAL: a device fault.
   virtual absl::Status CopyKvBlock(int32_t from, int32_t to) = 0;
+
+ private:
+  const Batch* launched_ = nullptr;
 };
 
 }  // namespace tlm

@@ -50,6 +50,21 @@ TEST(StreamDecoderTest, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(decoder.Flush(), "");
 }
 
+TEST(StreamDecoderTest, TellsWhetherBytesAreHeldBack) {
+  const auto tokenizer = MixedTokenizer();
+  StreamDecoder decoder(tokenizer.get());
+  EXPECT_FALSE(decoder.holds());
+  decoder.Append(257);
+  EXPECT_TRUE(decoder.holds()) << "F0 9F 98";
+  decoder.Append(300);
+  EXPECT_TRUE(decoder.holds()) << "behind a special token too";
+  decoder.Append(0x80);
+  EXPECT_FALSE(decoder.holds());
+  decoder.Append(0xe4);
+  decoder.Flush();
+  EXPECT_FALSE(decoder.holds());
+}
+
 TEST(StreamDecoderTest, ReplacesWhatCannotBecomeACharacter) {
   const auto tokenizer = MixedTokenizer();
   StreamDecoder decoder(tokenizer.get());
