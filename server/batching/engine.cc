@@ -14,6 +14,7 @@
 #include "model/ops/ops.h"
 #include "server/batching/delivery.h"
 #include "server/batching/engine_loop.h"
+#include "server/batching/request_check.h"
 #include "server/batching/request_queue.h"
 
 namespace tlm {
@@ -30,6 +31,14 @@ absl::Status CheckOptions(const EngineOptions& options, const LanguageModel& mod
   TLM_RETURN_IF_ERROR(CheckAtLeast(options.max_running_requests, 1, "max_running_requests"));
   TLM_RETURN_IF_ERROR(CheckAtLeast(options.max_queued_requests, 1, "max_queued_requests"));
   TLM_RETURN_IF_ERROR(CheckAtLeast(options.max_queued_tokens, 1, "max_queued_tokens"));
+  if (options.max_queue_time <= absl::ZeroDuration()) {
+    return InvalidArgument("max_queue_time is {}, it must be longer than zero",
+                           absl::FormatDuration(options.max_queue_time));
+  }
+  const double stretch = options.max_decode_stretch;
+  if (stretch != 0 && !(stretch >= 1)) {
+    return InvalidArgument("max_decode_stretch is {}, the least is 1, or 0 for no bound", stretch);
+  }
   const BatchLimits& limits = model.limits();
   TLM_RETURN_IF_ERROR(CheckAtLeast(limits.max_logits_rows, 1, "max_logits_rows of the model"));
   if (options.max_batch_tokens > limits.max_tokens) {
@@ -49,64 +58,6 @@ absl::Status CheckOptions(const EngineOptions& options, const LanguageModel& mod
   return absl::OkStatus();
 }
 
-absl::Status CheckForward(const Request& request) {
-  const std::vector<int64_t>& positions = request.forward->positions;
-  if (positions.empty()) return InvalidArgument("no position's logits are wanted");
-  if (request.stream->RoomForRows() < 1) return InvalidArgument("the mailbox holds no rows");
-  int64_t previous = -1;
-  for (const int64_t position : positions) {
-    if (position <= previous) {
-      return InvalidArgument("position {} does not ascend from {}", position, previous);
-    }
-    previous = position;
-  }
-  if (previous < static_cast<int64_t>(request.prompt.size())) return absl::OkStatus();
-  return InvalidArgument("position {} is not below the prompt's length {}", previous,
-                         request.prompt.size());
-}
-
-absl::Status CheckScore(const Request& request, int64_t max_context) {
-  const std::vector<std::vector<int32_t>>& continuations = request.score->continuations;
-  if (continuations.empty()) return InvalidArgument("no continuation is to be scored");
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  for (size_t i = 0; i < continuations.size(); ++i) {
-    const int64_t tokens = static_cast<int64_t>(continuations[i].size());
-    if (tokens == 0) return InvalidArgument("continuation {} has no tokens", i);
-    if (tokens > max_context - prompt) {
-      return InvalidArgument("the prompt and continuation {} have {} tokens, the limit is {}", i,
-                             prompt + tokens, max_context);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckGenerate(const Request& request, int64_t max_outputs) {
-  TLM_RETURN_IF_ERROR(CheckAtLeast(request.generate->stop.max_new_tokens, 1, "max_new_tokens"));
-  const int64_t outputs = 1 + static_cast<int64_t>(request.branch_streams.size());
-  if (outputs > max_outputs) {
-    return InvalidArgument("{} outputs are wanted of one prompt, max_running_requests is {}",
-                           outputs, max_outputs);
-  }
-  return absl::OkStatus();
-}
-
-// What would break the step for others.
-absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs) {
-  TLM_CHECK(request.stream != nullptr);
-  TLM_CHECK(
-      request.generate.has_value() + request.forward.has_value() + request.score.has_value() == 1);
-  TLM_CHECK(request.generate.has_value() || request.branch_streams.empty());
-  for (const auto& stream : request.branch_streams) TLM_CHECK(stream != nullptr);
-  if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens");
-  if (static_cast<int64_t>(request.prompt.size()) > max_context) {
-    return InvalidArgument("the prompt has {} tokens, the limit is {}", request.prompt.size(),
-                           max_context);
-  }
-  if (request.forward.has_value()) return CheckForward(request);
-  if (request.score.has_value()) return CheckScore(request, max_context);
-  return CheckGenerate(request, max_outputs);
-}
-
 // Threads: the engine thread runs Run() and is the only one to touch loop_; Delivery has its own.
 class EngineImpl : public Engine {
  public:
@@ -114,8 +65,10 @@ class EngineImpl : public Engine {
       : clock_(clock),
         max_context_(model.limits().max_context),
         max_outputs_(options.max_running_requests),
+        prefix_cache_(options.prefix_cache),
         queue_(std::make_shared<RequestQueue>(
-            QueueLoad{options.max_queued_requests, options.max_queued_tokens})),
+            QueueLoad{options.max_queued_requests, options.max_queued_tokens},
+            options.max_queue_time)),
         loop_(model, options, clock, queue_) {
     stats_.kv_blocks_total = model.num_kv_blocks();
     stats_.last_progress = clock_.Now();
@@ -130,11 +83,23 @@ class EngineImpl : public Engine {
       return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                         "EXPIRED_IN_QUEUE");
     }
+    const int64_t cached_tokens = request.cache.bypass ? 0 : MostCachedTokens();
     // Counted before the engine can see it, so that "none left" is never true too early.
     AddUnfinished(1);
-    absl::Status status = queue_->Push(std::move(request), now);
+    absl::Status status = queue_->Push(std::move(request), now, cached_tokens);
     if (!status.ok()) AddUnfinished(-1);
     return status;
+  }
+
+  absl::Status CheckOpen() const override { return queue_->CheckOpen(clock_.Now()); }
+
+  void FlushPrefixCache(std::function<void(int64_t)> done) override {
+    {
+      MutexLock lock(&mutex_);
+      if (!stopped_) flushes_.push_back(std::exchange(done, nullptr));
+    }
+    if (done != nullptr) return done(0);
+    queue_->Wake();
   }
 
   void Drain() override { queue_->Close(); }
@@ -165,10 +130,18 @@ class EngineImpl : public Engine {
 
   EngineStats Stats() const override {
     const QueueLoad waiting = queue_->waiting();
+    const ServiceEstimates estimates = queue_->estimates();
+    const absl::Time now = clock_.Now();
     MutexLock lock(&mutex_);
     EngineStats stats = stats_;
     stats.waiting_requests += waiting.requests;
     stats.waiting_tokens = waiting.prompt_tokens;
+    stats.drained_requests_per_second = estimates.drained_requests_per_second();
+    stats.drained_prompt_tokens_per_second = estimates.drained_prompt_tokens_per_second();
+    stats.prefill_tokens_per_second = estimates.PrefillTokensPerSecond(now);
+    stats.decode_tokens_per_second = estimates.DecodeTokensPerSecond(now);
+    stats.estimated_queue_time = estimates.QueueTime(waiting);
+    stats.draining = queue_->closed();
     return stats;
   }
 
@@ -176,15 +149,47 @@ class EngineImpl : public Engine {
   void Run() {
     while (!stopping_.load(std::memory_order_acquire)) {
       SetBusy();
+      Flush(TakeFlushes(/*last=*/false), /*busy=*/true);
       const bool computed = loop_.Step();
       Publish(/*busy=*/computed);
-      // Stop's Wake may have come before the step's Take, which forgets it.
-      if (computed || stopping_.load(std::memory_order_acquire)) continue;
+      // A Wake for them may have come before the step's Take, which forgets it.
+      if (computed || stopping_.load(std::memory_order_acquire) || flush_wanted()) continue;
       queue_->WaitForWork(loop_.NextDeadline() - clock_.Now());
     }
     queue_->Close();  // nothing may come in behind the last look
     loop_.EndAll(WithReason(Unavailable("the server is shutting down"), "DRAINING"));
     Publish(/*busy=*/false);
+    Flush(TakeFlushes(/*last=*/true), /*busy=*/false);
+  }
+
+  using Flushes = std::vector<std::function<void(int64_t)>>;
+
+  // After the last ones FlushPrefixCache answers by itself.
+  Flushes TakeFlushes(bool last) {
+    MutexLock lock(&mutex_);
+    stopped_ = last;
+    return std::exchange(flushes_, {});
+  }
+
+  // Callers are told when the figures say so too.
+  void Flush(const Flushes& flushes, bool busy) {
+    if (flushes.empty()) return;
+    std::vector<int64_t> freed;
+    for (size_t i = 0; i < flushes.size(); ++i) freed.push_back(loop_.FlushPrefixCache());
+    Publish(busy);
+    for (size_t i = 0; i < flushes.size(); ++i) flushes[i](freed[i]);
+  }
+
+  bool flush_wanted() const {
+    MutexLock lock(&mutex_);
+    return !flushes_.empty();
+  }
+
+  // Of any sequence: what is in the cache lies in blocks that are used or held by it.
+  int64_t MostCachedTokens() const {
+    if (!prefix_cache_) return 0;
+    MutexLock lock(&mutex_);
+    return (stats_.kv_blocks_used + stats_.kv_blocks_cached) * kBlockTokens;
   }
 
   void SetBusy() {
@@ -216,6 +221,7 @@ class EngineImpl : public Engine {
   Clock& clock_;
   const int64_t max_context_;
   const int64_t max_outputs_;  // of one request
+  const bool prefix_cache_;
   // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
   EngineLoop loop_;
@@ -227,6 +233,8 @@ class EngineImpl : public Engine {
   CondVar idle_;
   EngineStats stats_ TLM_GUARDED_BY(mutex_);
   int64_t unfinished_ TLM_GUARDED_BY(mutex_) = 0;  // submitted and not ended
+  Flushes flushes_ TLM_GUARDED_BY(mutex_);         // asked for and not done
+  bool stopped_ TLM_GUARDED_BY(mutex_) = false;    // nobody will do any
 
   std::thread thread_;  // last: uses all others
 };

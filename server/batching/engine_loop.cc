@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/batching/batch_builder.h"
 
@@ -17,7 +16,10 @@ SchedulerLimits LimitsFor(const EngineOptions& options, const BatchLimits& limit
           .max_logits_rows = limits.max_logits_rows};
 }
 
-absl::Status CancelledByCaller() { return Cancelled("the caller cancelled the request"); }
+bool IsDecode(const Chunk& chunk) {
+  return chunk.sequence->generates() && chunk.num_tokens == 1 &&
+         chunk.first_position >= chunk.sequence->prompt_tokens();
+}
 
 }  // namespace
 
@@ -27,7 +29,11 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
       clock_(clock),
       queue_(std::move(queue)),
       pool_(model.num_kv_blocks()),
-      scheduler_(LimitsFor(options, model.limits()), pool_) {
+      cache_(options.prefix_cache ? std::optional<PrefixCache>(std::in_place, pool_)
+                                  : std::nullopt),
+      scheduler_(LimitsFor(options, model.limits()), pool_, cache_ ? &*cache_ : nullptr),
+      pacer_(options.max_decode_stretch),
+      rates_(options.max_prefill_tokens) {
   UpdateStats();
 }
 
@@ -35,20 +41,13 @@ bool EngineLoop::Step() {
   TakeArrivals();
   const absl::Time begin = clock_.Now();
   DropUnwanted(begin);
-  const StepPlan plan = scheduler_.Plan();
-  const QueueLoad left_queue = LeaveQueue(plan);
-  if (!plan.chunks.empty()) {
-    StartChunks(plan, begin);
-    BuildBatch(plan, &batch_);
-    const absl::StatusOr<std::span<const float>> logits = model_.Forward(batch_);
-    const absl::Time end = clock_.Now();
-    ++report_.stats.steps;
-    if (logits.ok()) {
-      TakeResults(plan, *logits, end);
-    } else {
-      FailChunks(plan, logits.status(), end);
-    }
-    MeasureDrain(left_queue, end - begin);
+  const StepPlan plan = CompletePlan();
+  if (plan.chunks.empty()) {
+    last_end_.reset();
+  } else {
+    Launch(plan, begin);
+    PlanAhead();
+    FinishStep(plan, model_.Wait(), begin);
   }
   EraseFinished();
   UpdateStats();
@@ -64,143 +63,145 @@ void EngineLoop::TakeArrivals() {
     outputs_left_[next_number_] = outputs;
     next_number_ += outputs;
     ++never_admitted_;
-    scheduler_.Add(*sequences_.back());
+    Sequence& sequence = *sequences_.back();
+    scheduler_.Add(sequence);
+    const auto finish = sequence.FinishedBefore(model_.limits().max_context);
+    if (finish.has_value()) EndUncomputed(sequence, *finish, clock_.Now());
   }
 }
 
-void EngineLoop::DropUnwanted(absl::Time now) {
+StepPlan EngineLoop::CompletePlan() {
+  StepPlan plan = std::exchange(ahead_, {});
+  if (plan.chunks.empty()) {
+    plan = scheduler_.Plan(PrefillBudget());
+  } else {
+    scheduler_.TopUp(plan);
+  }
+  LeaveQueue(plan);
+  return plan;
+}
+
+void EngineLoop::PlanAhead() {
+  TakeArrivals();
+  ahead_ = scheduler_.Plan(PrefillBudget());
+  LeaveQueue(ahead_);
+}
+
+int64_t EngineLoop::PrefillBudget() const { return pacer_.PrefillTokens(scheduler_.decoding()); }
+
+void EngineLoop::Launch(const StepPlan& plan, absl::Time now) {
+  for (const Chunk& chunk : plan.chunks) {
+    if (!chunk.sequence->started()) StartStreams(*chunk.sequence, now);
+  }
+  BuildBatch(plan, &batch_);
+  model_.Launch(batch_);
+  for (const Chunk& chunk : plan.chunks) {
+    chunk.sequence->MarkLaunched(chunk.num_tokens, model_.limits().max_context);
+  }
+}
+
+void EngineLoop::StartStreams(Sequence& sequence, absl::Time now) {
+  const StreamStart start{.queue_time = sequence.MarkStarted(now),
+                          .cached_prompt_tokens = sequence.cached_prompt_tokens()};
+  sequence.stream().PushStart(start);
+  report_.streams.push_back(sequence.request().stream);
+  for (const auto& stream : sequence.request().branch_streams) {
+    if (stream == nullptr) continue;
+    stream->PushStart(start);
+    report_.streams.push_back(stream);
+  }
+}
+
+void EngineLoop::FinishStep(const StepPlan& plan,
+                            const absl::StatusOr<std::span<const float>>& logits,
+                            absl::Time begin) {
+  const absl::Time end = clock_.Now();
+  EngineStats& stats = report_.stats;
+  ++stats.steps;
+  step_fault_ = absl::OkStatus();
+  if (logits.ok()) {
+    RecordRates(plan, begin, end);
+    TakeResults(plan, *logits, end);
+  } else {
+    FailStep(plan, logits.status(), end);
+  }
+  last_end_ = end;
+  stats.fault = step_fault_;
+  stats.consecutive_faults = step_fault_.ok() ? 0 : stats.consecutive_faults + 1;
+}
+
+void EngineLoop::FailStep(const StepPlan& plan, const absl::Status& error, absl::Time now) {
+  const absl::Status status = DeviceFault(error);
+  for (const Chunk& chunk : plan.chunks) End(*chunk.sequence, status, Finish(), now);
+  // The others may share blocks with those, and the cache may know some: nothing that the device
+  // holds is believed any more.
+  ahead_ = {};
+  FlushPrefixCache();
   for (const auto& sequence : sequences_) {
-    DropDetachedBranches(*sequence, now);
-    if (sequence->stream().detached() && sequence->branches() == 0) {
-      End(*sequence, CancelledByCaller(), Finish(), now);
-    } else if (sequence->request().deadline <= now) {
-      const bool queued = sequence->queued();
-      End(*sequence,
-          WithReason(DeadlineExceeded("the deadline passed while the request was {}",
-                                      queued ? "queued" : "running"),
-                     queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING"),
-          Finish(), now);
-    }
-  }
-  EraseFinished();
-}
-
-void EngineLoop::DropDetachedBranches(Sequence& sequence, absl::Time now) {
-  const auto& streams = sequence.request().branch_streams;
-  for (size_t branch = 0; branch < streams.size(); ++branch) {
-    if (streams[branch] == nullptr || !streams[branch]->detached()) continue;
-    EndBranch(sequence, branch, sequence.BranchEnd(CancelledByCaller(), now));
+    if (sequence->blocks().empty()) continue;
+    scheduler_.Remove(*sequence);
+    scheduler_.Add(*sequence);
   }
 }
 
-QueueLoad EngineLoop::LeaveQueue(const StepPlan& plan) {
-  QueueLoad left;
+absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
+  step_fault_ = error;
+  return Internal("the device failed while computing: {}", std::string(error.message()));
+}
+
+void EngineLoop::RecordRates(const StepPlan& plan, absl::Time begin, absl::Time end) {
+  ServiceRates::Step step{.elapsed = end - last_end_.value_or(begin)};
+  for (const Chunk& chunk : plan.chunks) {
+    (IsDecode(chunk) ? step.decode_tokens : step.prefill_tokens) += chunk.num_tokens;
+  }
+  report_.stats.prefill_tokens += step.prefill_tokens;
+  report_.stats.decode_tokens += step.decode_tokens;
+  pacer_.Record(plan.decodes, plan.prefill_tokens, step.elapsed);
+  rates_.RecordStep(step, end);
+  rates_.RecordDrain(std::exchange(left_queue_, {}), never_admitted_, step.elapsed);
+  queue_->SetEstimates(rates_.Estimates());
+}
+
+void EngineLoop::LeaveQueue(const StepPlan& plan) {
   for (Sequence* sequence : plan.admitted) {
     if (!sequence->queued()) continue;
     LeaveQueue(*sequence);
-    ++left.requests;
-    left.prompt_tokens += sequence->input_tokens();
+    ++left_queue_.requests;
+    left_queue_.prompt_tokens += sequence->input_tokens();
   }
-  return left;
 }
 
 void EngineLoop::LeaveQueue(Sequence& sequence) {
   sequence.LeaveQueue();
   --never_admitted_;
-  queue_->Release(sequence.input_tokens());
+  queue_->Release(sequence.request(), sequence.input_tokens());
 }
 
-void EngineLoop::StartChunks(const StepPlan& plan, absl::Time now) {
-  for (const Chunk& chunk : plan.chunks) {
-    Sequence& sequence = *chunk.sequence;
-    if (sequence.started()) continue;
-    const StreamStart start{.queue_time = sequence.MarkStarted(now)};
-    sequence.stream().PushStart(start);
-    report_.streams.push_back(sequence.request().stream);
-    for (const auto& stream : sequence.request().branch_streams) {
-      if (stream == nullptr) continue;
-      stream->PushStart(start);
-      report_.streams.push_back(stream);
-    }
-  }
-}
-
-void EngineLoop::FailChunks(const StepPlan& plan, const absl::Status& error, absl::Time now) {
-  const absl::Status status = DeviceFault(error);
-  for (const Chunk& chunk : plan.chunks) End(*chunk.sequence, status, Finish(), now);
-}
-
-absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
-  report_.stats.fault = error;
-  return Internal("the device failed while computing: {}", std::string(error.message()));
-}
-
-void EngineLoop::MeasureDrain(const QueueLoad& started, absl::Duration elapsed) {
-  // With nothing left waiting the queue's pace is that of the arrivals, not the engine's.
-  if (never_admitted_ == 0) return;
-  drained_requests_.Record(static_cast<double>(started.requests), elapsed);
-  drained_tokens_.Record(static_cast<double>(started.prompt_tokens), elapsed);
-  queue_->SetDrainRate({.requests_per_second = drained_requests_.per_second(),
-                        .prompt_tokens_per_second = drained_tokens_.per_second()});
-}
-
-void EngineLoop::End(Sequence& sequence, const absl::Status& status, const Finish& finish,
-                     absl::Time now) {
-  scheduler_.Remove(sequence);
-  if (sequence.queued()) LeaveQueue(sequence);
-  const StreamEnd branch_end = sequence.BranchEnd(status, now);
-  for (size_t branch = 0; branch < sequence.request().branch_streams.size(); ++branch) {
-    if (sequence.request().branch_streams[branch] == nullptr) continue;
-    EndBranch(sequence, branch, branch_end);
-  }
-  PushEnd(sequence.request().stream, sequence.request_number(), sequence.End(status, finish, now));
-}
-
-void EngineLoop::EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end) {
-  PushEnd(sequence.TakeBranchStream(branch), sequence.request_number(), end);
-}
-
-void EngineLoop::PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number,
-                         StreamEnd end) {
-  stream->PushEnd(std::move(end));
-  report_.streams.push_back(stream);
-  const auto left = outputs_left_.find(request_number);
-  if (--left->second > 0) return;
-  outputs_left_.erase(left);
-  ++report_.ended;
-  ++report_.stats.finished_requests;
-}
-
-void EngineLoop::EndAll(const absl::Status& status) {
-  TakeArrivals();
-  const absl::Time now = clock_.Now();
-  for (const auto& sequence : sequences_) End(*sequence, status, Finish(), now);
-  EraseFinished();
+int64_t EngineLoop::FlushPrefixCache() {
+  if (!cache_.has_value()) return 0;
+  for (const auto& sequence : sequences_) sequence->StopPublishing();
+  const int64_t freed = cache_->Flush();
   UpdateStats();
-}
-
-void EngineLoop::EraseFinished() {
-  std::erase_if(sequences_, [](const std::unique_ptr<Sequence>& sequence) {
-    return sequence->state() == SequenceState::kFinished;
-  });
-  if (sequences_.empty()) TLM_CHECK(pool_.used_blocks() == 0 && outputs_left_.empty());
+  return freed;
 }
 
 void EngineLoop::UpdateStats() {
   EngineStats& stats = report_.stats;
   stats.running_requests = scheduler_.running();
+  stats.parked_requests = scheduler_.parked();
   stats.waiting_requests = scheduler_.waiting() - never_admitted_;
   stats.kv_blocks_used = pool_.used_blocks();
+  stats.kv_blocks_cached = pool_.idle_blocks();
   stats.kv_blocks_total = pool_.total_blocks();
   stats.preemptions = scheduler_.preemptions();
-  stats.drained_requests_per_second = drained_requests_.per_second();
-  stats.drained_prompt_tokens_per_second = drained_tokens_.per_second();
+  if (cache_.has_value()) stats.prefix_cache = cache_->stats();
 }
 
 absl::Time EngineLoop::NextDeadline() const {
   absl::Time earliest = absl::InfiniteFuture();
   for (const auto& sequence : sequences_) {
-    earliest = std::min(earliest, sequence->request().deadline);
+    const Request& request = sequence->request();
+    earliest = std::min({earliest, request.deadline, request.soft_deadline});
   }
   return earliest;
 }

@@ -14,27 +14,37 @@
 #include "absl/time/time.h"
 #include "model/base/clock.h"
 #include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/sampler.h"
 #include "model/transformer_lm/batch.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine.h"
-#include "server/batching/rate_meter.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/scheduler.h"
 #include "server/batching/sequence.h"
+#include "server/batching/service_rates.h"
+#include "server/batching/step_pacer.h"
 
 namespace tlm {
 
 // Owns all sequences that were taken from the queue, and their blocks. Not thread-safe: one thread
 // calls it, and it alone calls the model.
+//
+//   Step n    arrivals, what is unwanted | launch n | plan n + 1 | wait for n | its results
+//   Step n+1  arrivals, what is unwanted, rest of the plan | launch n + 1 | ...
+//
+// The plan of the next step is made while the model computes this one, from what is known without
+// its results: how far every sequence will be, and that those which need not end now will have one
+// more token. Sequences that end all the same are dropped from it before it is launched, and what
+// arrived in the meantime is added.
 class EngineLoop {
  public:
   // What callers are to be told after a step, and what they may ask.
   struct Report {
     std::vector<std::shared_ptr<TokenStream>> streams;  // with news; some may occur twice
     int64_t ended = 0;                                  // requests, since the last report
-    // `waiting_requests` counts the preempted alone; waiting_tokens, busy and last_progress are
-    // not filled in.
+    // `waiting_requests` counts the preempted alone. Not filled in: waiting_tokens, busy,
+    // last_progress, draining and what is estimated or measured by the second.
     EngineStats stats;
   };
 
@@ -49,7 +59,10 @@ class EngineLoop {
   bool Step();
   // Ends everything, arrivals included.
   void EndAll(const absl::Status& status);
-  // The earliest among the sequences.
+  // See Engine::FlushPrefixCache; between two steps. What sequences have computed until now will
+  // not be found by others either.
+  int64_t FlushPrefixCache();
+  // The earliest among the sequences, hard or soft.
   absl::Time NextDeadline() const;
   Report TakeReport();
 
@@ -58,25 +71,35 @@ class EngineLoop {
   using RowResult = absl::StatusOr<std::optional<Finish>>;
 
   void TakeArrivals();
-  void DropUnwanted(absl::Time now);
-  void DropDetachedBranches(Sequence& sequence, absl::Time now);
-  void StartChunks(const StepPlan& plan, absl::Time now);
-  void FailChunks(const StepPlan& plan, const absl::Status& error, absl::Time now);
-  QueueLoad LeaveQueue(const StepPlan& plan);
+  StepPlan CompletePlan();
+  void PlanAhead();
+  int64_t PrefillBudget() const;
+  void Launch(const StepPlan& plan, absl::Time now);
+  void StartStreams(Sequence& sequence, absl::Time now);
+  void FinishStep(const StepPlan& plan, const absl::StatusOr<std::span<const float>>& logits,
+                  absl::Time begin);
+  void FailStep(const StepPlan& plan, const absl::Status& error, absl::Time now);
+  void RecordRates(const StepPlan& plan, absl::Time begin, absl::Time end);
+  void LeaveQueue(const StepPlan& plan);
   void LeaveQueue(Sequence& sequence);
-  void MeasureDrain(const QueueLoad& started, absl::Duration elapsed);
+  // Keeps the fault for the figures; what the requests it hit are told.
+  absl::Status DeviceFault(const absl::Status& error);
   void UpdateStats();
+
+  // engine_loop_ends.cc: who is to end, and how it ends.
+  void DropUnwanted(absl::Time now);
+  void DropIfUnwanted(Sequence& sequence, const ServiceEstimates& estimates, absl::Time now);
+  void DropDetachedBranches(Sequence& sequence, absl::Time now);
+  bool Infeasible(Sequence& sequence, const ServiceEstimates& estimates, absl::Time now);
+  void EndUncomputed(Sequence& sequence, const Finish& finish, absl::Time now);
   // An output's end; that of a sequence's branches too, which end with the same status.
   void End(Sequence& sequence, const absl::Status& status, const Finish& finish, absl::Time now);
   void EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end);
   void PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number, StreamEnd end);
-  // Keeps the fault for the figures; what the requests it hit are told.
-  absl::Status DeviceFault(const absl::Status& error);
   void EraseFinished();
 
   // engine_loop_results.cc: what becomes of the logits.
   void TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now);
-  void CountTokens(const Chunk& chunk);
   void TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
   RowResult UseRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
   RowResult DeliverRow(Sequence& sequence, std::span<const float> logits);
@@ -85,22 +108,31 @@ class EngineLoop {
   absl::Status PushScore(Sequence& sequence, int64_t index, int32_t id,
                          std::span<const float> logits);
   RowResult Draw(Sequence& sequence, std::span<const float> logits, absl::Time now);
-  void StartBranches(Sequence& parent, std::span<const float> logits, absl::Time now);
+  RowResult DrawOutputs(Sequence& parent, std::span<const float> logits, absl::Time now);
+  void StartBranch(Sequence& parent, std::unique_ptr<Sequence> branch,
+                   std::span<const float> logits, absl::Time now);
+  void Publish(Sequence& sequence, int64_t tokens);
 
   LanguageModel& model_;
   Clock& clock_;
   // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
   BlockPool pool_;
+  std::optional<PrefixCache> cache_;
   Scheduler scheduler_;
+  StepPacer pacer_;
+  ServiceRates rates_;
   Sampler sampler_;
   Batch batch_;
+  StepPlan ahead_;  // of the next step, as far as it is known
   std::vector<std::unique_ptr<Sequence>> sequences_;
+  bool any_finished_ = false;                          // among them
   std::unordered_map<int64_t, int64_t> outputs_left_;  // not ended, by request_number
   int64_t next_number_ = 0;
-  int64_t never_admitted_ = 0;  // of the sequences: those the queue still counts as waiting
-  RateMeter drained_requests_;
-  RateMeter drained_tokens_;
+  int64_t never_admitted_ = 0;          // of the sequences: those the queue still counts as waiting
+  QueueLoad left_queue_;                // admitted since the last step's end
+  std::optional<absl::Time> last_end_;  // of the step before, if that computed something
+  absl::Status step_fault_;             // what has failed in this step
   Report report_;
 };
 

@@ -30,8 +30,6 @@ void EngineLoop::TakeResults(const StepPlan& plan, std::span<const float> logits
   TLM_CHECK(logits.size() == batch_.logits_rows.size() * vocab_size);
   for (const Chunk& chunk : plan.chunks) {
     Sequence& sequence = *chunk.sequence;
-    CountTokens(chunk);
-    sequence.MarkComputed(chunk.num_tokens);
     for (int64_t row = 0; row < chunk.num_rows; ++row) {
       const std::span<const float> row_logits = logits.first(vocab_size);
       logits = logits.subspan(vocab_size);
@@ -42,26 +40,25 @@ void EngineLoop::TakeResults(const StepPlan& plan, std::span<const float> logits
   }
 }
 
-void EngineLoop::CountTokens(const Chunk& chunk) {
-  const Sequence& sequence = *chunk.sequence;
-  const bool decode = sequence.generates() && chunk.num_tokens == 1 &&
-                      chunk.first_position >= sequence.prompt_tokens();
-  (decode ? report_.stats.decode_tokens : report_.stats.prefill_tokens) += chunk.num_tokens;
-}
-
 void EngineLoop::TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now) {
+  const int64_t tokens = sequence.WantedPosition(0) + 1;
   const RowResult finish = UseRow(sequence, logits, now);
   if (!finish.ok()) return End(sequence, finish.status(), Finish(), now);
+  Publish(sequence, tokens);
   if (finish->has_value()) End(sequence, absl::OkStatus(), **finish, now);
+}
+
+void EngineLoop::Publish(Sequence& sequence, int64_t tokens) {
+  if (cache_.has_value()) sequence.PublishBlocks(tokens, *cache_);
 }
 
 EngineLoop::RowResult EngineLoop::UseRow(Sequence& sequence, std::span<const float> logits,
                                          absl::Time now) {
   if (sequence.delivers_rows()) return DeliverRow(sequence, logits);
   if (!sequence.generates()) return ScoreContinuations(sequence, logits);
-  if (sequence.WantedPosition(0) + 1 < sequence.target()) return ScorePromptToken(sequence, logits);
-  if (sequence.branches() > 0) StartBranches(sequence, logits, now);
-  return Draw(sequence, logits, now);
+  const size_t behind = static_cast<size_t>(sequence.WantedPosition(0)) + 1;
+  if (behind < sequence.tokens().size()) return ScorePromptToken(sequence, logits);
+  return sequence.branches() > 0 ? DrawOutputs(sequence, logits, now) : Draw(sequence, logits, now);
 }
 
 EngineLoop::RowResult EngineLoop::DeliverRow(Sequence& sequence, std::span<const float> logits) {
@@ -112,8 +109,7 @@ absl::Status EngineLoop::PushScore(Sequence& sequence, int64_t index, int32_t id
 EngineLoop::RowResult EngineLoop::Draw(Sequence& sequence, std::span<const float> logits,
                                        absl::Time now) {
   const GenerateWork& work = *sequence.request().generate;
-  const DrawKey key{.output_index = work.output_index,
-                    .position = static_cast<uint64_t>(sequence.target())};
+  const DrawKey key{.output_index = work.output_index, .position = sequence.tokens().size()};
   TLM_ASSIGN_OR_RETURN(SampledToken token,
                        sampler_.Sample(logits, work.sampling, sequence.history(), key, work.score,
                                        sequence.banned_tokens()));
@@ -123,19 +119,29 @@ EngineLoop::RowResult EngineLoop::Draw(Sequence& sequence, std::span<const float
   return finish;
 }
 
-void EngineLoop::StartBranches(Sequence& parent, std::span<const float> logits, absl::Time now) {
-  for (std::unique_ptr<Sequence>& taken : parent.TakeBranches()) {
-    Sequence& branch = *taken;
-    sequences_.push_back(std::move(taken));
-    TakeRow(branch, logits, now);
-    report_.streams.push_back(branch.request().stream);
-    if (branch.state() == SequenceState::kFinished) continue;
-    const std::optional<BlockCopy> copy = scheduler_.AddBranch(parent, branch);
-    if (!copy.has_value()) continue;
-    // At once: parent and branch are both going to write behind what they share.
-    const absl::Status copied = model_.CopyKvBlock(copy->from, copy->to);
-    if (!copied.ok()) End(branch, DeviceFault(copied), Finish(), now);
-  }
+EngineLoop::RowResult EngineLoop::DrawOutputs(Sequence& parent, std::span<const float> logits,
+                                              absl::Time now) {
+  const int64_t tokens = parent.WantedPosition(0) + 1;
+  std::vector<std::unique_ptr<Sequence>> branches = parent.TakeBranches();
+  const RowResult result = Draw(parent, logits, now);
+  // Before the blocks are shared: this may replace them.
+  if (result.ok()) Publish(parent, tokens);
+  for (auto& branch : branches) StartBranch(parent, std::move(branch), logits, now);
+  return result;
+}
+
+void EngineLoop::StartBranch(Sequence& parent, std::unique_ptr<Sequence> taken,
+                             std::span<const float> logits, absl::Time now) {
+  Sequence& branch = *taken;
+  sequences_.push_back(std::move(taken));
+  TakeRow(branch, logits, now);
+  report_.streams.push_back(branch.request().stream);
+  if (branch.state() == SequenceState::kFinished) return;
+  const std::optional<BlockCopy> copy = scheduler_.AddBranch(parent, branch);
+  if (!copy.has_value()) return;
+  // At once: parent and branch are both going to write behind what they share.
+  const absl::Status copied = model_.CopyKvBlock(copy->from, copy->to);
+  if (!copied.ok()) End(branch, DeviceFault(copied), Finish(), now);
 }
 
 }  // namespace tlm

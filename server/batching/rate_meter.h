@@ -8,22 +8,34 @@
 
 namespace tlm {
 
-// An average whose memory fades by 1/e every kMemorySeconds. Not thread-safe.
+// An average whose memory fades by 1/e every `memory`. Not thread-safe.
 class RateMeter {
  public:
+  explicit RateMeter(absl::Duration memory = absl::Seconds(10))
+      : memory_seconds_(absl::ToDoubleSeconds(memory)) {}
+
   void Record(double events, absl::Duration elapsed) {
-    const double seconds = absl::ToDoubleSeconds(elapsed);
-    if (!(seconds >= 0)) return;  // the wall clock was set back
-    const double kept = std::exp(-seconds / kMemorySeconds);
-    events_ = events_ * kept + events;
-    seconds_ = seconds_ * kept + seconds;
+    if (!(elapsed >= absl::ZeroDuration())) return;  // the wall clock was set back
+    Fade(elapsed);
+    events_ += events;
+    seconds_ += absl::ToDoubleSeconds(elapsed);
+  }
+
+  // Time that is not to be counted passed: the average stays, and weighs less against what follows.
+  void Fade(absl::Duration elapsed) {
+    if (!(elapsed >= absl::ZeroDuration())) return;
+    const double kept = std::exp(-absl::ToDoubleSeconds(elapsed) / memory_seconds_);
+    events_ *= kept;
+    seconds_ *= kept;
   }
 
   // 0 while nothing is known.
   double per_second() const { return seconds_ > 0 ? events_ / seconds_ : 0; }
+  // Of the time that was recorded, what is not forgotten yet: how much the average is worth.
+  absl::Duration known() const { return absl::Seconds(seconds_); }
 
  private:
-  static constexpr double kMemorySeconds = 10;
+  double memory_seconds_;
   double events_ = 0;
   double seconds_ = 0;
 };

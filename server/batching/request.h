@@ -32,8 +32,11 @@ struct GenerateWork {
   ScoreRequest score;
   uint32_t output_index = 0;
   // Every prompt token but the first is scored (unmodified logits, score.top alternatives) before
-  // anything is drawn.
+  // anything is drawn. Not together with `generated`.
   bool score_prompt = false;
+  // Tokens another replica has drawn already: they count as this output's first ones and are not
+  // pushed again. Ids in [0, vocab_size); without branches.
+  std::vector<int32_t> generated;
 };
 
 // The logits after some of the prompt's tokens.
@@ -47,6 +50,12 @@ struct ScoreWork {
   uint32_t top = 0;                                 // alternatives a token
 };
 
+// How a request uses the prefix cache.
+struct CacheUse {
+  bool bypass = false;  // neither look blocks up nor publish them
+  std::string salt;     // only requests with the same salt find each other's blocks
+};
+
 // What to compute from one prompt. Exactly one of `generate`, `forward` and `score` is set.
 struct Request {
   std::string id;
@@ -54,18 +63,26 @@ struct Request {
   std::optional<GenerateWork> generate;
   std::optional<ForwardWork> forward;
   std::optional<ScoreWork> score;
+  // Whose it is: tenants of the same priority share the engine fairly, and the prefix cache not at
+  // all. Empty: nobody's in particular.
+  std::string tenant;
+  CacheUse cache;
   int32_t priority = 0;                       // larger goes first
   absl::Time arrival = absl::InfinitePast();  // set by Engine::Submit
   absl::Time deadline = absl::InfiniteFuture();
+  // `generate` alone: after it every output that has not ended ends well, with kTimeLimit.
+  absl::Time soft_deadline = absl::InfiniteFuture();
   std::shared_ptr<TokenStream> stream;  // shared with the handler that reads it
   // `generate` alone: one mailbox for each further output. Every one of them receives its own start
   // and end; detaching one drops that output only.
   std::vector<std::shared_ptr<TokenStream>> branch_streams;
 };
 
-// Tokens that come with the request: those of the prompt and of the continuations to score.
+// Tokens that come with the request: those of the prompt, of the output that is resumed and of the
+// continuations to score.
 inline int64_t InputTokens(const Request& request) {
   size_t tokens = request.prompt.size();
+  if (request.generate.has_value()) tokens += request.generate->generated.size();
   if (request.score.has_value()) {
     for (const std::vector<int32_t>& ids : request.score->continuations) tokens += ids.size();
   }

@@ -3,12 +3,16 @@
 #define TLM_SERVER_BATCHING_SCHEDULER_H_
 
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/prefix_cache.h"
 #include "server/batching/sequence.h"
+#include "server/batching/tenant_lines.h"
 
 namespace tlm {
 
@@ -31,50 +35,81 @@ struct Chunk {
   int64_t first_position = 0;
   int64_t num_tokens = 0;  // >= 1
   int64_t num_rows = 0;    // results wanted from it
+  bool decode = false;
 };
 
 struct StepPlan {
-  std::vector<Chunk> chunks;        // decodes, then prefills; a sequence has at most one
+  std::vector<Chunk> chunks;        // a sequence has at most one
   std::vector<Sequence*> admitted;  // left the waiting ones; mostly among the chunks
+  // Sums over the chunks.
+  int64_t decodes = 0;
+  int64_t prefill_tokens = 0;
+  int64_t rows = 0;
+  int64_t max_prefill_tokens = 0;
 };
 
 // Knows the sequences that are neither finished nor removed, waiting or running.
 //
 //   Add -> waiting --(blocks for all its tokens)--> running -> Remove
 //             ^                                        |  ^
-//             +-------- preempted: blocks freed -------+  +- AddBranch, with its parent's blocks
+//             +-------- preempted: blocks given back --+  +- AddBranch, with its parent's blocks
 //
-// Decodes come first and all of them are in every step: no more sequences run than a step has
-// tokens and rows for, those that running ones will branch into included. Then prefills, running
-// and waiting ones in one order: priority, earliest deadline, arrival. A waiting sequence is
-// admitted when there are places for it and its branches, and the blocks for all its known tokens
-// are free and one more for each output that runs or will branch off, so that they need not preempt
-// it at once; nothing overtakes one that does not fit. A running decode without a free block takes
-// those of a parked sequence, or of the newest of the lowest priority if that is not itself;
-// otherwise it sits out. So the oldest of the highest priority always goes on, as long as any
-// sequence fits the pool alone, and no two preempt each other in turn.
+// A step. Decodes come first and all of them are in every step: no more sequences run than a step
+// has tokens and rows for, those that running ones will branch into included. Then prefills,
+// running and waiting ones in the one order of PrefillTurns: priority, the tenant that has had the
+// least, deadline, arrival.
 //
-// Parked is a running Forward sequence whose mailbox has no room for the row it needs next. It
-// loses its blocks to whoever needs them, and waits for room before it is admitted again.
+// Admission. A waiting sequence first becomes a user of the cached blocks that begin it. It runs
+// when there are places for it and its branches, and blocks for the rest of its known tokens and
+// one more for each output that runs or will branch off, so that they need not preempt it at once.
+// If not, everything is given back, and nothing of its priority or a lower one is admitted before
+// it, except what its own tenant wants more urgently: it holds the door.
+//
+// Preemption. A running decode without a block takes those of a parked sequence, or of the newest
+// of the lowest priority if that is not itself; otherwise it sits out. So the oldest of the highest
+// priority that runs always goes on, as long as any sequence fits the pool alone, and no two
+// preempt each other in turn.
+//
+// Parked is a running sequence whose mailbox has no room for the result it computes next. It is in
+// no step, loses its blocks and places to whoever needs them, and then waits for room before it is
+// admitted again.
+//
+// One step ahead. A plan may be made while the step before it computes: sequences with rows on
+// their way are planned as if these had arrived, those that end with them are not (see Sequence).
+// TopUp then makes good for what the plan could not know.
 //
 // Not thread-safe. Sequences belong to the caller and stay where they are until removed.
 class Scheduler {
  public:
-  Scheduler(const SchedulerLimits& limits, BlockPool& pool);
+  // `cache`: null for none; the pool's.
+  Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixCache* cache);
 
   void Add(Sequence& sequence);
-  // A branch that has drawn its first token; its parent, running, has computed the prompt. It runs
-  // at once; the copy, if any, must be made before the next step. Without a place or a block for
-  // it, it waits as any other and computes its tokens itself.
-  std::optional<BlockCopy> AddBranch(const Sequence& parent, Sequence& branch);
-  // In whatever state; frees its blocks.
+  // A branch that has drawn its first token; its parent has computed the prompt. It runs at once;
+  // the copy, if any, must be made before the next step. Without a place or a block for it, it
+  // waits as any other and computes its tokens itself.
+  std::optional<BlockCopy> AddBranch(Sequence& parent, Sequence& branch);
+  // In whatever state, known or not; gives its blocks back.
   void Remove(Sequence& sequence);
-  // The next step's work, blocks taken. Empty only when every sequence waits for its reader. The
-  // caller marks the chunks computed, or removes the sequences, before it plans again.
-  StepPlan Plan();
+
+  // The next step's work, blocks taken. At most `max_prefill_tokens` of prefill, or what the limits
+  // allow; 0 counts only beside decodes. Empty when every sequence waits for its reader or ends
+  // with rows on their way. The caller marks the chunks launched or computed, or removes the
+  // sequences, before it plans again.
+  StepPlan Plan(int64_t max_prefill_tokens = std::numeric_limits<int64_t>::max());
+  // Takes out of the last plan what no longer runs (which must still exist), and adds with what is
+  // left of the step's tokens and rows what was added, or has got room, since. Preempts only parked
+  // sequences.
+  void TopUp(StepPlan& plan);
+  // The first half of TopUp: before ended sequences go away.
+  static void DropEnded(StepPlan& plan);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t waiting() const { return lines_.waiting(); }
+  // Of the running ones, when the last plan was made.
+  int64_t parked() const { return num_parked_; }
+  // Of the running ones without the parked: those that the next plan serves first. Counts them.
+  int64_t decoding() const;
   int64_t preemptions() const { return preemptions_; }
 
  private:
@@ -82,35 +117,62 @@ class Scheduler {
   struct BySeniority {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
-  // Priority, then deadline, then age: who is prefilled first.
-  struct ByUrgency {
-    bool operator()(const Sequence* a, const Sequence* b) const;
+  // What is noted of one that runs.
+  struct Seat {
+    TenantLine* line = nullptr;
+    int64_t places = 0;       // it takes or will branch into
+    int64_t planned = 0;      // the last plan with a chunk of it
+    bool prefilling = false;  // is among those of its line
+    bool parked = false;
   };
-  // What is left of the step.
-  struct Budget {
-    int64_t tokens;
-    int64_t prefill_tokens;
-    int64_t rows;
+  using Running = std::map<Sequence*, Seat, BySeniority>;
+  // The one that holds the door, and what there was when it was last found not to fit.
+  struct Door {
+    const TenantLine* line = nullptr;  // null: the door is open
+    int64_t number = -1;
+    int64_t available_blocks = 0;
+    int64_t active_places = 0;
+    int64_t tried = 0;  // in which plan
   };
 
-  void PlanDecodes(Budget& budget, StepPlan& plan);
-  void PlanPrefills(Budget& budget, StepPlan& plan);
-  void AddPrefill(Sequence& sequence, Budget& budget, StepPlan& plan) const;
-  bool GrowByPreempting(Sequence& sequence);
-  Sequence* ChooseVictim(const Sequence& for_whom) const;
+  // scheduler.cc: what a step computes.
+  void Extend(StepPlan& plan, bool may_preempt);
+  void Survey();
+  void AddDecodes(StepPlan& plan, bool may_preempt);
+  bool GrowByPreempting(Sequence& sequence, bool may_preempt);
+  void AddPrefills(StepPlan& plan);
+  void AddPrefill(Sequence& sequence, StepPlan& plan);
+
+  // scheduler_admission.cc: who runs.
   bool Admit(Sequence& sequence);
+  bool IsHopeless(const Sequence& sequence) const;
   bool MakeRoom(const Sequence& sequence);
-  void Run(Sequence& sequence);
-  // Places among the running ones that it takes or will branch into.
+  int64_t BlocksOfParkedAlone() const;
   int64_t PlacesOf(const Sequence& sequence) const;
-  int64_t PlacesTaken() const;
+  int64_t ActivePlaces() const { return places_ - parked_places_; }
+  void SetPlaces(Seat& seat, int64_t places, bool parked);
+  static void SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling);
+  void Run(Sequence& sequence);
+  void StopRunning(Running::iterator entry);
   void Preempt(Sequence& sequence);
+  void PreemptParked();
 
   const SchedulerLimits limits_;
   BlockPool& pool_;
-  std::set<Sequence*, ByUrgency> waiting_;
-  std::set<Sequence*, BySeniority> running_;
+  PrefixCache* const cache_;
+  TenantLines lines_;  // of all sequences
+  Running running_;    // seniors first
+  int64_t plans_ = 0;
   int64_t preemptions_ = 0;
+  Door door_;
+
+  // Of the running ones.
+  int64_t places_ = 0;
+  int64_t parked_places_ = 0;
+  int64_t num_parked_ = 0;
+  // Found by Survey, for what follows it; seniors first.
+  std::vector<std::pair<Sequence*, Seat*>> decodes_;
+  std::vector<Sequence*> parked_;
 };
 
 }  // namespace tlm

@@ -22,10 +22,10 @@ std::vector<int32_t> EndingIds(const Request& request) {
   return ids;
 }
 
-int64_t FirstRow(const Request& request, int64_t prompt_tokens) {
+int64_t FirstRow(const Request& request, int64_t tokens) {
   if (request.forward.has_value()) return 0;
   if (request.generate.has_value() && request.generate->score_prompt) return 0;
-  return prompt_tokens - 1;
+  return tokens - 1;
 }
 
 Request BranchRequest(const Request& request, size_t branch) {
@@ -45,16 +45,46 @@ absl::Duration Elapsed(absl::Time from, absl::Time to) {
 
 int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
+std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
+                               int64_t length, int64_t max_context) {
+  if (generated > stop.min_new_tokens) {
+    if (Contains(stop.eos_token_ids, token)) return Finish{FinishReason::kEos, token};
+    if (Contains(stop.stop_token_ids, token)) return Finish{FinishReason::kStopToken, token};
+  }
+  if (generated >= stop.max_new_tokens) return Finish{FinishReason::kLength};
+  if (length >= max_context) return Finish{FinishReason::kContextLength};
+  return std::nullopt;
+}
+
+std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context) {
+  if (!request.generate.has_value()) return std::nullopt;
+  const GenerateWork& work = *request.generate;
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  for (size_t i = 0; i < work.generated.size(); ++i) {
+    const int64_t count = static_cast<int64_t>(i) + 1;
+    if (FinishAt(work.stop, count, work.generated[i], prompt_tokens + count, max_context)) return i;
+  }
+  return std::nullopt;
+}
+
 Sequence::Sequence(Request&& request, int64_t number)
     : request_(std::move(request)),
       number_(number),
       request_number_(number),
       input_tokens_(InputTokens(request_)),
+      least_work_(LeastWorkOf(request_, /*cached_tokens=*/0)),
       tokens_(std::exchange(request_.prompt, {})),
       prompt_tokens_(static_cast<int64_t>(tokens_.size())),
-      ending_ids_(EndingIds(request_)),
-      next_row_(FirstRow(request_, prompt_tokens_)) {
-  if (generates() && request_.generate->sampling.has_penalties()) history_.AddPrompt(tokens_);
+      ending_ids_(EndingIds(request_)) {
+  if (generates()) {
+    const std::vector<int32_t>& generated = request_.generate->generated;
+    if (request_.generate->sampling.has_penalties()) {
+      history_.AddPrompt(tokens_);
+      for (const int32_t token : generated) history_.AddOutput(token);
+    }
+    tokens_.insert(tokens_.end(), generated.begin(), generated.end());
+  }
+  next_row_ = FirstRow(request_, Length());
 }
 
 Sequence::Sequence(const Sequence& parent, size_t branch)
@@ -62,10 +92,12 @@ Sequence::Sequence(const Sequence& parent, size_t branch)
       number_(parent.number_ + static_cast<int64_t>(branch) + 1),
       request_number_(parent.number_),
       input_tokens_(parent.input_tokens_),
+      least_work_(parent.least_work_),
       tokens_(parent.tokens_),
       prompt_tokens_(parent.prompt_tokens_),
       ending_ids_(parent.ending_ids_),
       history_(parent.history_),
+      hashes_(parent.hashes_),
       next_row_(parent.next_row_),
       queued_(false),
       started_(parent.started_) {}
@@ -77,9 +109,18 @@ SequenceState Sequence::state() const {
 }
 
 int64_t Sequence::target() const {
-  if (generates()) return Length();
+  if (generates()) return Length() + (draws_ahead_ ? 1 : 0);
   if (delivers_rows()) return request_.forward->positions.back() + 1;
   return Length() == prompt_tokens_ ? Length() : Length() - 1;
+}
+
+int64_t Sequence::remaining() const {
+  if (rows_in_flight_ > 0) {
+    const int64_t end =
+        delivers_rows() ? static_cast<int64_t>(request_.forward->positions.size()) : target();
+    if (NextRow() >= end) return 0;
+  }
+  return target() - computed_;
 }
 
 int64_t Sequence::cache_tokens() const {
@@ -93,23 +134,37 @@ int64_t Sequence::cache_tokens() const {
 
 void Sequence::MarkComputed(int64_t count) {
   TLM_CHECK(count <= remaining());
-  computed_ += count;
+  const int64_t end = computed_ + count;
+  // What lies before it was computed or found; what lies before the furthest was counted.
+  const int64_t counted = std::max(computed_, furthest_);
+  computed_prompt_tokens_ += std::max(std::min(end, prompt_tokens_) - counted, int64_t{0});
+  computed_ = end;
+  furthest_ = std::max(furthest_, end);
   ++steps_;
-  furthest_ = std::max(furthest_, computed_);
+}
+
+void Sequence::MarkLaunched(int64_t count, int64_t max_context) {
+  const int64_t rows = RowsWanted(count);
+  MarkComputed(count);
+  rows_in_flight_ += rows;
+  if (!generates() || NextRow() < Length()) return;
+  const bool last = generated_tokens() + 1 >= request_.generate->stop.max_new_tokens ||
+                    Length() + 1 >= max_context;
+  draws_ahead_ = !last;
 }
 
 int64_t Sequence::RowsWanted(int64_t count) const {
   const int64_t end = computed_ + count;
-  if (!delivers_rows()) return std::max(end - next_row_, int64_t{0});
+  if (!delivers_rows()) return std::max(end - NextRow(), int64_t{0});
   const auto wanted =
-      std::span(request_.forward->positions).subspan(static_cast<size_t>(next_row_));
+      std::span(request_.forward->positions).subspan(static_cast<size_t>(NextRow()));
   return std::lower_bound(wanted.begin(), wanted.end(), end) - wanted.begin();
 }
 
 int64_t Sequence::LongestChunk(int64_t max_tokens, int64_t max_rows) const {
   const int64_t count = std::min(remaining(), max_tokens);
   if (RowsWanted(count) <= max_rows) return count;
-  return WantedPosition(max_rows) - computed_;
+  return WantedPosition(rows_in_flight_ + max_rows) - computed_;
 }
 
 int64_t Sequence::WantedPosition(int64_t n) const {
@@ -125,19 +180,21 @@ std::span<const int32_t> Sequence::banned_tokens() const {
 std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   tokens_.push_back(token);
   next_row_ = Length() - 1;
+  rows_in_flight_ = 0;
+  draws_ahead_ = false;
   if (request_.generate->sampling.has_penalties()) history_.AddOutput(token);
-  const StopCriteria& stop = request_.generate->stop;
-  if (generated_tokens() > stop.min_new_tokens) {
-    if (Contains(stop.eos_token_ids, token)) return Finish{FinishReason::kEos, token};
-    if (Contains(stop.stop_token_ids, token)) return Finish{FinishReason::kStopToken, token};
-  }
-  if (generated_tokens() >= stop.max_new_tokens) return Finish{FinishReason::kLength};
-  if (Length() >= max_context) return Finish{FinishReason::kContextLength};
-  return std::nullopt;
+  return FinishAt(request_.generate->stop, generated_tokens(), token, Length(), max_context);
+}
+
+std::optional<Finish> Sequence::FinishedBefore(int64_t max_context) const {
+  if (!generates() || generated_tokens() == 0) return std::nullopt;
+  return FinishAt(request_.generate->stop, generated_tokens(), tokens_.back(), Length(),
+                  max_context);
 }
 
 std::optional<Finish> Sequence::MarkRowDelivered() {
   ++next_row_;
+  rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
   if (request_.score.has_value()) return next_row_ < target() ? std::nullopt : BeginContinuation();
   if (!delivers_rows()) return std::nullopt;  // the draw is still to come
   if (next_row_ < static_cast<int64_t>(request_.forward->positions.size())) return std::nullopt;
@@ -153,7 +210,7 @@ std::optional<Finish> Sequence::BeginContinuation() {
   continuation_ = next - all.begin();
   tokens_.resize(static_cast<size_t>(prompt_tokens_));
   tokens_.insert(tokens_.end(), next->begin(), next->end());
-  computed_ = prompt_tokens_;
+  computed_ = std::min(computed_, prompt_tokens_);  // less if it was preempted meanwhile
   next_row_ = prompt_tokens_;
   return std::nullopt;
 }
@@ -177,6 +234,55 @@ std::shared_ptr<TokenStream> Sequence::TakeBranchStream(size_t branch) {
   return std::exchange(request_.branch_streams[branch], nullptr);
 }
 
+std::span<const BlockHash> Sequence::Hashes(int64_t blocks) {
+  if (hashes_.empty()) hashes_.push_back(RootHash(request_.tenant, request_.cache.salt));
+  while (static_cast<int64_t>(hashes_.size()) <= blocks) {
+    const size_t begin = (hashes_.size() - 1) * kBlockTokens;
+    hashes_.push_back(ChildHash(hashes_.back(), std::span(tokens_).subspan(begin, kBlockTokens)));
+  }
+  return std::span(hashes_).subspan(1, static_cast<size_t>(blocks));
+}
+
+int64_t Sequence::CacheableBlocks() const {
+  int64_t wanted = NextRow();
+  if (delivers_rows()) {
+    const std::vector<int64_t>& positions = request_.forward->positions;
+    wanted = positions[std::min(static_cast<size_t>(wanted), positions.size() - 1)];
+  }
+  if (request_.score.has_value()) wanted = std::min(wanted, prompt_tokens_);
+  return wanted / kBlockTokens;
+}
+
+int64_t Sequence::CachedTokens(const PrefixCache& cache) {
+  if (request_.cache.bypass) return 0;
+  return cache.Lookup(Hashes(CacheableBlocks()), tokens_) * kBlockTokens;
+}
+
+void Sequence::AdoptPrefix(PrefixCache& cache) {
+  TLM_CHECK(blocks_.empty() && computed_ == 0);
+  if (request_.cache.bypass) return;
+  published_blocks_ = cache.Match(Hashes(CacheableBlocks()), tokens_, &blocks_);
+  computed_ = published_blocks_ * kBlockTokens;
+  blocks_peak_ = std::max(blocks_peak_, published_blocks_);
+  if (!started()) cached_prompt_tokens_ = std::min(computed_, prompt_tokens_);
+}
+
+void Sequence::PublishBlocks(int64_t tokens, PrefixCache& cache) {
+  if (!publishes_ || request_.cache.bypass) return;
+  // Continuations are computed in the same blocks one after the other; the prompt's last block is
+  // the first one's too.
+  const int64_t kept = request_.score.has_value() ? prompt_tokens_ : Length();
+  const int64_t full = std::min({tokens, computed_, kept}) / kBlockTokens;
+  if (published_blocks_ >= full) return;
+  const std::span<const BlockHash> hashes = Hashes(full);
+  for (; published_blocks_ < full; ++published_blocks_) {
+    const size_t index = static_cast<size_t>(published_blocks_);
+    const BlockId parent = index == 0 ? kNoBlock : blocks_[index - 1];
+    const auto content = std::span(tokens_).subspan(index * kBlockTokens, kBlockTokens);
+    blocks_[index] = cache.Publish(parent, hashes[index], content, blocks_[index]);
+  }
+}
+
 bool Sequence::Grow(BlockPool& pool, int64_t tokens) {
   const int64_t held = static_cast<int64_t>(blocks_.size());
   const int64_t missing = BlocksFor(tokens) - held;
@@ -188,6 +294,7 @@ bool Sequence::Grow(BlockPool& pool, int64_t tokens) {
 
 bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
   TLM_CHECK(blocks_.empty());
+  if (parent.computed_ < prompt_tokens_) return false;
   const int64_t full = parent.computed_ / kBlockTokens;
   std::vector<BlockId> own;
   const int64_t rest = BlocksFor(parent.computed_) - full;
@@ -196,6 +303,8 @@ bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
   for (const BlockId block : blocks_) pool.AddReference(block);
   blocks_.insert(blocks_.end(), own.begin(), own.end());
   shared_blocks_ = full;
+  published_blocks_ = std::min(parent.published_blocks_, full);
+  publishes_ = parent.publishes_;
   blocks_peak_ = std::max(blocks_peak_, rest);
   computed_ = parent.computed_;
   return true;
@@ -205,6 +314,8 @@ void Sequence::ReleaseBlocks(BlockPool& pool) {
   for (const BlockId block : blocks_) pool.Release(block);
   blocks_.clear();
   shared_blocks_ = 0;
+  published_blocks_ = 0;
+  publishes_ = true;
   computed_ = 0;
 }
 
@@ -223,7 +334,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   end.prefill_time = Elapsed(started_.value_or(now), first_result);
   end.decode_time = Elapsed(first_result, now);
   const bool is_branch = number_ != request_number_;
-  end.computed_prompt_tokens = is_branch ? 0 : std::min(furthest_, prompt_tokens_);
+  end.computed_prompt_tokens = is_branch ? 0 : computed_prompt_tokens_;
   end.kv_blocks_peak = blocks_peak_;
   end.preemptions = preemptions_;
   end.steps = steps_;

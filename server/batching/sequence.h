@@ -10,8 +10,10 @@
 
 #include "absl/time/time.h"
 #include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/token_history.h"
 #include "server/batching/request.h"
+#include "server/batching/service_rates.h"
 #include "server/batching/token_stream.h"
 
 namespace tlm {
@@ -32,6 +34,16 @@ struct Finish {
   int32_t matched_token = -1;
 };
 
+// The end of an output of `generated` tokens, the last of which is `token`, at the end of a
+// sequence of `length` tokens; none when it goes on. It ends with an eos or stop id that is not
+// among the first min_new_tokens, with the last token asked for, or when it fills `max_context`.
+std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
+                               int64_t length, int64_t max_context);
+
+// Where the tokens that a request brings as generated end its output: the index of the last one
+// that belongs to it. None when it goes on.
+std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
+
 // Positions [0, computed) are in the KV cache, [computed, target) are not yet. Results come from
 // rows, the logits at wanted positions below the target:
 //
@@ -44,6 +56,13 @@ struct Finish {
 //   Score     p p p p p c c c      c the continuation in progress. The row at 4 scores the first
 //             |---------|   |      token of every continuation; those at 5 and 6 the rest of this.
 //                computed = 5, target = 7: just begun, in the place of the one before it
+//
+// A step that has begun counts as computed, and the next one may be planned while its rows are on
+// their way: the next token is not known then, only that there will be one. `d` is being drawn:
+//
+//   Generate  p p p p p g d        target = 7 and decoding, or, where d is known to be the last,
+//                       |          target = 6 and nothing is left to plan
+//                computed = 6
 //
 // A request for several outputs is one sequence until its first draw. Then its branches become
 // sequences, which share the full blocks of the prompt:
@@ -73,17 +92,24 @@ class Sequence {
 
   std::span<const int32_t> tokens() const { return tokens_; }  // prompt, then generated or given
   int64_t prompt_tokens() const { return prompt_tokens_; }
-  int64_t input_tokens() const { return input_tokens_; }  // InputTokens of the request
+  int64_t input_tokens() const { return input_tokens_; }       // InputTokens of the request
+  const LeastWork& least_work() const { return least_work_; }  // of the request, nothing cached
   int64_t generated_tokens() const { return Length() - prompt_tokens_; }
   const TokenHistory& history() const { return history_; }  // empty when no penalty asks for it
 
   int64_t computed() const { return computed_; }
   int64_t target() const;
-  int64_t remaining() const { return target() - computed_; }
+  // 0 too when the rows on their way are the last ones.
+  int64_t remaining() const;
   // The most positions that it may compute before anything new is drawn.
   int64_t cache_tokens() const;
   // A step has put the next `count` positions into the cache.
   void MarkComputed(int64_t count);
+  // A step has begun that does. Its rows are on their way until each was used: by Append or
+  // MarkRowDelivered.
+  void MarkLaunched(int64_t count, int64_t max_context);
+  // Results its mailbox will have room for behind those on their way.
+  int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
   // Rows wanted from the next `count` positions.
   int64_t RowsWanted(int64_t count) const;
@@ -97,9 +123,11 @@ class Sequence {
   // Generate: ids that the next draw must leave out, ascending: those that would end the sequence
   // before it has min_new_tokens.
   std::span<const int32_t> banned_tokens() const;
-  // Generate: the last row gave this token. The sequence ends with an eos or stop id that is not
-  // among the first min_new_tokens, with the last token asked for, or when it fills `max_context`.
+  // Generate: the last row gave this token; the end, if it is one.
   std::optional<Finish> Append(int32_t token, int64_t max_context);
+  // Generate, before anything was computed: the end, if the tokens that came with the request are a
+  // whole output.
+  std::optional<Finish> FinishedBefore(int64_t max_context) const;
   // Every other row: the first of the wanted ones was delivered. After a continuation's last one
   // the next continuation begins.
   std::optional<Finish> MarkRowDelivered();
@@ -111,11 +139,27 @@ class Sequence {
   // Drops one of them (by index into branch_streams, not yet taken); its mailbox.
   std::shared_ptr<TokenStream> TakeBranchStream(size_t branch);
 
+  // How many tokens AdoptPrefix would find now.
+  int64_t CachedTokens(const PrefixCache& cache);
+  // Before it runs, without blocks: becomes a user of the cached blocks that hold the beginning of
+  // its tokens, as far as no wanted row would be skipped, and is computed so far. Nothing when its
+  // request bypasses the cache.
+  void AdoptPrefix(PrefixCache& cache);
+  // Tokens AdoptPrefix found before the first step, at most the prompt's.
+  int64_t cached_prompt_tokens() const { return cached_prompt_tokens_; }
+  // A row was finite, so everything before it is sound: publishes the full blocks up to `tokens`
+  // computed tokens that were not yet, and replaces those that others have published before.
+  // Blocks whose contents will be overwritten (of continuations that are scored) are left out.
+  void PublishBlocks(int64_t tokens, PrefixCache& cache);
+  // Nothing that its blocks hold, or will hold until it gives them back, is published from now on.
+  void StopPublishing() { publishes_ = false; }
+
   // Takes what is missing for `tokens` tokens; false, and nothing is taken, when the pool has less.
   [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens);
   // A branch that holds no blocks becomes a user of its parent's full ones and takes one for the
   // rest, if any, whose contents are to be copied; then it is computed as far as its parent. False,
-  // and nothing is taken, when the pool has no block left.
+  // and nothing is taken, when the pool has no block left or the parent was preempted before its
+  // prompt's last row arrived.
   [[nodiscard]] bool ShareBlocks(const Sequence& parent, BlockPool& pool);
   // Gives all blocks back: nothing is computed any more.
   void ReleaseBlocks(BlockPool& pool);
@@ -146,23 +190,38 @@ class Sequence {
   Sequence(const Sequence& parent, size_t branch);
 
   int64_t Length() const { return static_cast<int64_t>(tokens_.size()); }
+  // The first wanted row that is not on its way, or the end of those that are the last.
+  int64_t NextRow() const { return next_row_ + rows_in_flight_; }
   std::optional<Finish> BeginContinuation();
+  // Of the first `blocks` blocks.
+  std::span<const BlockHash> Hashes(int64_t blocks);
+  // Blocks that may come from the cache: full ones before the next wanted row that are not going to
+  // be written.
+  int64_t CacheableBlocks() const;
 
   Request request_;
   const int64_t number_;
   const int64_t request_number_;
   const int64_t input_tokens_;
+  const LeastWork least_work_;
   std::vector<int32_t> tokens_;
   const int64_t prompt_tokens_;
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
+  std::vector<BlockHash> hashes_;  // of its root, then of its full blocks as far as asked for
   std::vector<BlockId> blocks_;
-  int64_t shared_blocks_ = 0;  // of blocks_, the first ones; taken by the parent
+  int64_t shared_blocks_ = 0;     // of blocks_, the first ones; taken by the parent
+  int64_t published_blocks_ = 0;  // of blocks_, the first ones; found in the cache or told to it
+  bool publishes_ = true;
   int64_t computed_ = 0;
-  int64_t furthest_ = 0;  // largest computed_ so far
+  int64_t furthest_ = 0;                // largest computed_ of a step so far
+  int64_t computed_prompt_tokens_ = 0;  // by steps, each once
+  int64_t cached_prompt_tokens_ = 0;
   // The first wanted row that was not delivered: Forward: index into the positions asked for;
   // otherwise its position, all from there to the target being wanted.
   int64_t next_row_ = 0;
+  int64_t rows_in_flight_ = 0;  // from there on
+  bool draws_ahead_ = false;    // one of them gives a token that is not known to be the last
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;

@@ -13,15 +13,15 @@ void WakeIfAlive(const std::weak_ptr<StreamWaker>& waker) {
 
 }  // namespace
 
-TokenStream::TokenStream(std::weak_ptr<StreamListener> listener, int64_t max_rows)
-    : listener_(std::move(listener)), max_rows_(max_rows) {}
+TokenStream::TokenStream(std::weak_ptr<StreamListener> listener, int64_t capacity)
+    : listener_(std::move(listener)), capacity_(capacity) {}
 
 TokenStream::Pending TokenStream::Take() {
   Pending taken;
   std::weak_ptr<StreamWaker> waker;
   {
     MutexLock lock(&mutex_);
-    if (max_rows_ > 0 && RoomForRowsLocked() == 0) waker = waker_;
+    if (RoomLocked() == 0) waker = waker_;
     taken = std::exchange(pending_, Pending());
   }
   WakeIfAlive(waker);
@@ -43,13 +43,14 @@ void TokenStream::SetWaker(std::weak_ptr<StreamWaker> waker) {
   waker_ = std::move(waker);
 }
 
-int64_t TokenStream::RoomForRows() const {
+int64_t TokenStream::Room() const {
   MutexLock lock(&mutex_);
-  return RoomForRowsLocked();
+  return RoomLocked();
 }
 
-int64_t TokenStream::RoomForRowsLocked() const {
-  return max_rows_ - static_cast<int64_t>(pending_.rows.size());
+int64_t TokenStream::RoomLocked() const {
+  const size_t held = pending_.tokens.size() + pending_.rows.size() + pending_.scored.size();
+  return capacity_ - static_cast<int64_t>(held);
 }
 
 void TokenStream::PushStart(const StreamStart& start) {
@@ -60,19 +61,19 @@ void TokenStream::PushStart(const StreamStart& start) {
 
 void TokenStream::PushToken(SampledToken token) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_);
+  TLM_CHECK(!ended_ && RoomLocked() > 0);
   pending_.tokens.push_back(std::move(token));
 }
 
 void TokenStream::PushRow(LogitsRow row) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_ && RoomForRowsLocked() > 0);
+  TLM_CHECK(!ended_ && RoomLocked() > 0);
   pending_.rows.push_back(std::move(row));
 }
 
 void TokenStream::PushScored(ScoredEntry entry) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_);
+  TLM_CHECK(!ended_ && RoomLocked() > 0);
   pending_.scored.push_back(std::move(entry));
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -30,7 +31,7 @@ class StreamWaker {
   virtual void Wake() = 0;
 };
 
-enum class FinishReason { kEos, kStopToken, kLength, kContextLength, kRowsComplete };
+enum class FinishReason { kEos, kStopToken, kLength, kContextLength, kTimeLimit, kRowsComplete };
 
 // Logits of one position of a Forward request.
 struct LogitsRow {
@@ -46,7 +47,7 @@ struct ScoredEntry {
 
 struct StreamStart {
   absl::Duration queue_time;         // from arrival to the first step that computes it
-  int64_t cached_prompt_tokens = 0;  // taken from the prefix cache
+  int64_t cached_prompt_tokens = 0;  // taken from the prefix cache, the prompt's own alone
 };
 
 // How an output ended. `reason` and `matched_token` count only when `status` is OK. What several
@@ -77,8 +78,11 @@ class TokenStream {
     std::optional<StreamEnd> end;     // nothing follows
   };
 
-  // `max_rows`: logits rows the mailbox holds before RoomForRows() is 0.
-  explicit TokenStream(std::weak_ptr<StreamListener> listener, int64_t max_rows = 0);
+  static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+  // `capacity`: results (tokens, rows and scored entries together) the mailbox holds before Room()
+  // is 0. Its sequence is then parked: it waits, and nobody else does.
+  explicit TokenStream(std::weak_ptr<StreamListener> listener, int64_t capacity = kUnbounded);
 
   // Handler's side.
   Pending Take();
@@ -87,12 +91,13 @@ class TokenStream {
   void Detach();
 
   // Engine's side.
-  // Whom Detach, and Take when the rows had filled the mailbox, wake from now on. The caller looks
-  // at detached() and RoomForRows() afterwards: what happened before wakes nobody.
+  // Whom Detach, and Take when the mailbox was full, wake from now on. The caller looks at
+  // detached() and Room() afterwards: what happened before wakes nobody.
   void SetWaker(std::weak_ptr<StreamWaker> waker);
   bool detached() const { return detached_.load(std::memory_order_acquire); }
-  // Rows that may be pushed; only PushRow makes it smaller.
-  int64_t RoomForRows() const;
+  // Results that may be pushed; only pushing makes it smaller. A Score request's mailbox is
+  // unbounded: one row gives several results.
+  int64_t Room() const;
   void PushStart(const StreamStart& start);
   void PushToken(SampledToken token);
   void PushRow(LogitsRow row);
@@ -104,11 +109,11 @@ class TokenStream {
   std::shared_ptr<StreamListener> listener() const { return listener_.lock(); }
 
  private:
-  int64_t RoomForRowsLocked() const TLM_REQUIRES(mutex_);
+  int64_t RoomLocked() const TLM_REQUIRES(mutex_);
 
   // Weak: the handler may be gone before the engine notices.
   const std::weak_ptr<StreamListener> listener_;
-  const int64_t max_rows_;
+  const int64_t capacity_;
   std::atomic<bool> detached_{false};
   mutable Mutex mutex_;
   Pending pending_ TLM_GUARDED_BY(mutex_);

@@ -33,10 +33,11 @@ class CollectingReader : public StreamListener {
     }
   };
 
-  static std::shared_ptr<CollectingReader> Create(int64_t max_rows = 0, bool paused = false) {
+  static std::shared_ptr<CollectingReader> Create(int64_t capacity = TokenStream::kUnbounded,
+                                                  bool paused = false) {
     auto reader = std::make_shared<CollectingReader>();
     reader->paused_ = paused;
-    reader->stream_ = std::make_shared<TokenStream>(reader, max_rows);
+    reader->stream_ = std::make_shared<TokenStream>(reader, capacity);
     return reader;
   }
 

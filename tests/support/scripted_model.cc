@@ -64,6 +64,26 @@ absl::StatusOr<std::span<const float>> ScriptedModel::Forward(const Batch& batch
   return logits_;
 }
 
+void ScriptedModel::Launch(const Batch& batch) {
+  TLM_CHECK(launched_ == nullptr);
+  launched_ = &batch;
+  launched_copy_ = batch;
+  if (own_thread_) {
+    computing_ = std::async(std::launch::async, [this] { return Forward(*launched_); });
+  }
+  if (on_launch_) on_launch_();
+}
+
+absl::StatusOr<std::span<const float>> ScriptedModel::Wait() {
+  TLM_CHECK(launched_ != nullptr);
+  if (on_wait_) on_wait_();
+  const auto logits = own_thread_ ? computing_.get() : Forward(*launched_);
+  TLM_CHECK(launched_->token_ids == launched_copy_.token_ids &&
+            launched_->block_tables == launched_copy_.block_tables);
+  launched_ = nullptr;
+  return logits;
+}
+
 void ScriptedModel::CheckBatch(const Batch& batch) const {
   const int64_t tokens = batch.tokens();
   TLM_CHECK(tokens > 0 && tokens <= limits_.max_tokens);
@@ -107,6 +127,7 @@ void ScriptedModel::CheckBlocks(const Batch& batch) const {
 }
 
 absl::Status ScriptedModel::CopyKvBlock(int32_t from, int32_t to) {
+  TLM_CHECK(launched_ == nullptr);
   TLM_CHECK(from >= 0 && from < num_kv_blocks_ && to >= 0 && to < num_kv_blocks_ && from != to);
   ++copies_;
   const auto source = cells_.begin() + from * kBlockTokens;

@@ -30,12 +30,20 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     setup.options.max_batch_tokens = Between(1, 150);
     setup.options.max_prefill_tokens = Between(1, 150);
     setup.options.max_running_requests = Between(1, 12);
+    setup.options.prefix_cache = !OneIn(4);
+    setup.options.max_decode_stretch = OneIn(4) ? 2 : 0;
+    setup.own_thread = OneIn(4);
     return setup;
+  }
+
+  // Many begin alike.
+  std::vector<int32_t> RandomPrompt(int64_t tokens) {
+    return Prompt(tokens, OneIn(2) ? static_cast<uint32_t>(Between(0, 2)) : random_());
   }
 
   Request RandomGenerate() {
     const int64_t prompt = Between(1, kContext - 1);
-    Request request = GenerateRequest(Prompt(prompt, random_()), Between(1, 200));
+    Request request = GenerateRequest(RandomPrompt(prompt), Between(1, 200));
     GenerateWork& work = *request.generate;
     work.sampling.temperature = OneIn(2) ? 0.0f : 0.9f;
     work.sampling.top_k = OneIn(2) ? 0 : 20;
@@ -52,7 +60,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     for (int64_t i = 0; i < prompt; ++i) {
       if (OneIn(6) || i == prompt - 1) positions.push_back(i);
     }
-    return ForwardRequest(Prompt(prompt, random_()), positions, nullptr);
+    return ForwardRequest(RandomPrompt(prompt), positions, nullptr);
   }
 
   Request RandomScore() {
@@ -62,7 +70,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
       lengths.push_back(OneIn(2) ? Between(1, 3) : Between(1, kContext - prompt));
       lengths.back() = std::min(lengths.back(), kContext - prompt);
     }
-    return ScoreRequestFor(Prompt(prompt, random_()), lengths);
+    return ScoreRequestFor(RandomPrompt(prompt), lengths);
   }
 
   // With what keeps state between tokens, and what is computed before the first.
@@ -74,14 +82,25 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     return request;
   }
 
+  // Goes on where another engine stopped.
+  Request RandomResumed() {
+    Request request = RandomGenerate();
+    std::vector<int32_t> alone = GenerateAlone(request, kContext);
+    alone.resize(static_cast<size_t>(Between(0, static_cast<int64_t>(alone.size()) - 1)));
+    request.generate->generated = std::move(alone);
+    return request;
+  }
+
   Request RandomRequest() {
-    switch (Between(0, 3)) {
+    switch (Between(0, 4)) {
       case 0:
         return RandomForward();
       case 1:
         return RandomScore();
       case 2:
         return RandomOutputs();
+      case 3:
+        return RandomResumed();
       default:
         return RandomGenerate();
     }
@@ -97,18 +116,21 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
   std::vector<Submitted> SubmitOne(LoopBench& bench, int64_t max_outputs) {
     Request request = RandomRequest();
     request.priority = static_cast<int32_t>(Between(-1, 1));
+    request.tenant = OneIn(4) ? "other" : "";
+    request.cache = {.bypass = OneIn(8), .salt = OneIn(8) ? "pepper" : ""};
     ++requests_;
     std::vector<Submitted> outputs;
-    if (request.generate.has_value() && OneIn(2)) {
-      const auto readers =
-          bench.SubmitOutputs(request, Between(1, std::min<int64_t>(max_outputs, 5)), OneIn(3));
+    if (request.generate.has_value() && request.generate->generated.empty() && OneIn(2)) {
+      const auto readers = bench.SubmitOutputs(
+          request, Between(1, std::min<int64_t>(max_outputs, 5)), OneIn(3), Between(1, 20));
       for (uint32_t i = 0; i < readers.size(); ++i) {
         outputs.push_back({.request = OnlyOutput(request, i), .reader = readers[i]});
         if (i > 0) outputs.back().request.generate->score_prompt = false;  // the first one's alone
       }
     } else {
       outputs.push_back({.request = request, .reader = nullptr});
-      outputs[0].reader = bench.Submit(std::move(request), Between(1, 10), /*paused=*/OneIn(3));
+      const int64_t capacity = request.score.has_value() ? TokenStream::kUnbounded : Between(1, 10);
+      outputs[0].reader = bench.Submit(std::move(request), capacity, /*paused=*/OneIn(3));
     }
     return outputs;
   }
@@ -172,6 +194,8 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
 TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
   const LoopSetup setup = RandomSetup();
   LoopBench bench(setup);
+  bench.model.set_on_forward(
+      [&](const Batch& batch) { bench.clock.Advance(absl::Milliseconds(5 + batch.tokens())); });
   std::vector<Submitted> all;
   const auto submit = [&] {
     for (Submitted& output : SubmitOne(bench, setup.options.max_running_requests)) {
@@ -192,6 +216,7 @@ TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
       unlucky.reader->stream()->Detach();
       unlucky.detached = true;
     }
+    if (OneIn(200)) bench.loop.FlushPrefixCache();
     const bool computed = bench.Step();
     for (const Submitted& submitted : all) {
       if (!computed || OneIn(6)) submitted.reader->TakeNow();

@@ -154,18 +154,22 @@ TEST(EngineLoopBranchesTest, PlacesAreKeptForBranchesToCome) {
 }
 
 TEST(EngineLoopBranchesTest, WithoutAPlaceForItABranchWaitsAndComputesThePromptItself) {
-  LoopSetup setup;
-  setup.max_logits_rows = 2;
-  LoopBench bench(setup);
-  const Request request = SampledRequest(100, 30);
-  const Readers readers = bench.SubmitOutputs(request, 4);
-  bench.Step();
-  EXPECT_EQ(bench.stats.running_requests, 2);
-  EXPECT_EQ(bench.stats.waiting_requests, 2);
-  bench.StepUntilNothingCanBeDone();
-  ExpectAllAsAlone(readers, request);
-  ExpectNothingLeft(bench, 1);
-  EXPECT_EQ(bench.stats.prefill_tokens, 3 * 100 + 2);  // with the tokens drawn before
+  for (const bool cached : {false, true}) {
+    LoopSetup setup;
+    setup.max_logits_rows = 2;
+    setup.options.prefix_cache = cached;
+    LoopBench bench(setup);
+    const Request request = SampledRequest(100, 30);
+    const Readers readers = bench.SubmitOutputs(request, 4);
+    bench.Step();
+    EXPECT_EQ(bench.stats.running_requests, 2);
+    EXPECT_EQ(bench.stats.waiting_requests, 2);
+    bench.StepUntilNothingCanBeDone();
+    ExpectAllAsAlone(readers, request);
+    ExpectNothingLeft(bench, 1);
+    // With the tokens drawn before.
+    EXPECT_EQ(bench.stats.prefill_tokens, 100 + 2 * (cached ? 37 : 101));
+  }
 }
 
 TEST(EngineLoopBranchesTest, WithoutABlockForItABranchWaitsAndComputesThePromptItself) {
@@ -355,6 +359,27 @@ TEST(EngineLoopBranchesTest, ADeadlineEndsAllOutputs) {
   }
 }
 
+TEST(EngineLoopBranchesTest, ASoftLimitEndsAllOutputsWell) {
+  for (const int steps : {0, 1, 3}) {
+    LoopSetup setup;
+    setup.options.max_prefill_tokens = 50;
+    LoopBench bench(setup);
+    Request request = SampledRequest(100, 50);
+    request.soft_deadline = bench.clock.Now() + absl::Seconds(1);
+    const Readers readers = bench.SubmitOutputs(request, 3);
+    for (int i = 0; i < steps; ++i) bench.Step();
+    bench.clock.Advance(absl::Seconds(1));
+    bench.Step();
+    for (const auto& reader : readers) {
+      EXPECT_TRUE(OnlyEnd(*reader).status.ok());
+      EXPECT_EQ(OnlyEnd(*reader).reason, FinishReason::kTimeLimit);
+      EXPECT_EQ(reader->collected().starts.size(), 1);
+      EXPECT_EQ(reader->collected().tokens.size(), steps == 3 ? 2 : 0);
+    }
+    ExpectNothingLeft(bench, 1);
+  }
+}
+
 TEST(EngineLoopBranchesTest, EndAllEndsAllOutputsBeforeAndAfterTheyBranch) {
   for (const int steps : {0, 1, 3}) {
     LoopSetup setup;
@@ -374,12 +399,35 @@ TEST(EngineLoopBranchesTest, AFailedCopyEndsItsBranchAlone) {
   const Request request = SampledRequest(100, 20);
   bench.model.FailNextCopy(absl::UnknownError("the copy engine stalled"));
   const Readers readers = bench.SubmitOutputs(request, 3);
+  bench.Step();
+  EXPECT_FALSE(bench.stats.fault.ok());
   bench.StepUntilNothingCanBeDone();
+  EXPECT_TRUE(bench.stats.fault.ok());
   EXPECT_EQ(OnlyEnd(*readers[1]).status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(OnlyEnd(*readers[1]).status.message()), HasSubstr("stalled"));
-  EXPECT_FALSE(bench.stats.fault.ok());
   ExpectAsAlone(*readers[0], request, 0);
   ExpectAsAlone(*readers[2], request, 2);
+  ExpectNothingLeft(bench, 1);
+}
+
+TEST(EngineLoopBranchesTest, ASlowReaderStopsItsOutputOnly) {
+  LoopBench bench;
+  const Request request = SampledRequest(100, 20);
+  const Readers readers = bench.SubmitOutputs(request, 3, /*paused=*/true, /*capacity=*/4);
+  bench.StepUntilNothingCanBeDone();
+  EXPECT_EQ(bench.stats.parked_requests, 3);
+  readers[1]->Resume();
+  while (bench.Step()) {
+  }
+  ExpectAsAlone(*readers[1], request, 1);
+  EXPECT_EQ(bench.stats.parked_requests, 2);
+  for (const size_t i : {0, 2}) {
+    readers[i]->TakeNow();
+    EXPECT_EQ(readers[i]->collected().tokens.size(), 4);
+    readers[i]->Resume();
+  }
+  bench.StepUntilNothingCanBeDone();
+  ExpectAllAsAlone(readers, request);
   ExpectNothingLeft(bench, 1);
 }
 

@@ -136,8 +136,8 @@ TEST(EngineLoopScoresTest, ScoresWaitForNoReader) {
   LoopBench bench;
   const Request generate = WithPromptScores(GenerateRequest(Prompt(300), 3));
   const Request score = ScoreRequestFor(Prompt(50, 1), {60, 60});
-  const auto first = bench.Submit(generate, 0, /*paused=*/true);
-  const auto second = bench.Submit(score, 0, /*paused=*/true);
+  const auto first = bench.Submit(generate, TokenStream::kUnbounded, /*paused=*/true);
+  const auto second = bench.Submit(score, TokenStream::kUnbounded, /*paused=*/true);
   bench.StepUntilNothingCanBeDone();
   EXPECT_EQ(bench.ended, 2);
   first->TakeNow();

@@ -14,7 +14,16 @@ namespace tlm {
 namespace {
 
 // Brings one request into each state a sequence can be in, then ends it from outside.
-enum class Where { kArrived, kWaiting, kPrefilling, kDecoding, kScoring, kPreempted, kParked };
+enum class Where {
+  kArrived,
+  kWaiting,
+  kPrefilling,
+  kDecoding,
+  kScoring,
+  kPreempted,
+  kParked,
+  kParkedForward
+};
 
 struct InState {
   std::unique_ptr<LoopBench> bench;
@@ -22,7 +31,8 @@ struct InState {
   std::vector<std::shared_ptr<CollectingReader>> others;
 };
 
-InState Bring(Where where, absl::Duration timeout) {
+InState Bring(Where where, absl::Duration timeout,
+              absl::Duration soft_timeout = absl::InfiniteDuration()) {
   LoopSetup setup;
   setup.blocks = 4;
   setup.max_context = 256;
@@ -32,9 +42,10 @@ InState Bring(Where where, absl::Duration timeout) {
   InState state;
   state.bench = std::make_unique<LoopBench>(setup);
   LoopBench& bench = *state.bench;
-  const auto submit = [&](Request request, int64_t max_rows = 0) {
+  const auto submit = [&](Request request, int64_t capacity = TokenStream::kUnbounded) {
     request.deadline = bench.clock.Now() + timeout;
-    state.reader = bench.Submit(std::move(request), max_rows, /*paused=*/true);
+    request.soft_deadline = bench.clock.Now() + soft_timeout;
+    state.reader = bench.Submit(std::move(request), capacity, /*paused=*/true);
   };
   switch (where) {
     case Where::kArrived:
@@ -66,7 +77,11 @@ InState Bring(Where where, absl::Duration timeout) {
       while (bench.stats.preemptions == 0) bench.Step();
       break;
     case Where::kParked:
-      submit(ForwardRequest(Prompt(120), AllPositions(120), nullptr), /*max_rows=*/3);
+      submit(GenerateRequest(Prompt(40), 100), /*capacity=*/3);
+      bench.StepUntilNothingCanBeDone();
+      break;
+    case Where::kParkedForward:
+      submit(ForwardRequest(Prompt(120), AllPositions(120), nullptr), /*capacity=*/3);
       bench.StepUntilNothingCanBeDone();
       break;
   }
@@ -123,6 +138,37 @@ TEST_P(EngineLoopStateTest, LettingGoAfterTheEndChangesNothing) {
   ExpectOthersUnharmed(state);
 }
 
+TEST_P(EngineLoopStateTest, ASoftLimitEndsAGenerationWell) {
+  InState state = Bring(GetParam(), absl::Hours(2), absl::Hours(1));
+  state.reader->TakeNow();
+  const size_t tokens = state.reader->collected().tokens.size();
+  state.bench->clock.Advance(absl::Hours(1));
+  state.bench->Step();
+  state.reader->TakeNow();
+  const bool generates = GetParam() != Where::kScoring && GetParam() != Where::kParkedForward;
+  EXPECT_EQ(state.reader->collected().ends.size(), generates ? 1 : 0);
+  if (!generates) {
+    state.reader->Resume();
+    state.bench->StepUntilNothingCanBeDone();
+    EXPECT_EQ(OnlyEnd(*state.reader).reason, FinishReason::kRowsComplete);
+    return;
+  }
+  EXPECT_TRUE(OnlyEnd(*state.reader).status.ok());
+  EXPECT_EQ(OnlyEnd(*state.reader).reason, FinishReason::kTimeLimit);
+  EXPECT_EQ(state.reader->collected().starts.size(), 1);
+  EXPECT_EQ(state.reader->collected().tokens.size(), tokens);
+  ExpectOthersUnharmed(state);
+}
+
+TEST_P(EngineLoopStateTest, AHardLimitThatComesFirstIsWhatEndsIt) {
+  InState state = Bring(GetParam(), absl::Hours(1), absl::Hours(2));
+  state.bench->clock.Advance(absl::Hours(3));
+  state.bench->Step();
+  state.reader->TakeNow();
+  EXPECT_EQ(OnlyEnd(*state.reader).status.code(), absl::StatusCode::kDeadlineExceeded);
+  ExpectOthersUnharmed(state);
+}
+
 std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
   switch (state.param) {
     case Where::kArrived:
@@ -139,6 +185,8 @@ std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
       return "Preempted";
     case Where::kParked:
       return "Parked";
+    case Where::kParkedForward:
+      return "ParkedForward";
   }
   return "";
 }
@@ -146,7 +194,7 @@ std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
 INSTANTIATE_TEST_SUITE_P(States, EngineLoopStateTest,
                          ::testing::Values(Where::kArrived, Where::kWaiting, Where::kPrefilling,
                                            Where::kDecoding, Where::kScoring, Where::kPreempted,
-                                           Where::kParked),
+                                           Where::kParked, Where::kParkedForward),
                          NameOf);
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(EngineLoopTest, ForwardGivesTheLogitsOfEveryWantedPosition) {
   LoopBench bench(setup);
   const std::vector<int32_t> prompt = Prompt(150);
   const std::vector<int64_t> positions = {0, 36, 37, 38, 63, 64, 149};
-  const auto reader = bench.Submit(ForwardRequest(prompt, positions, nullptr), /*max_rows=*/2);
+  const auto reader = bench.Submit(ForwardRequest(prompt, positions, nullptr), /*capacity=*/2);
   bench.StepUntilNothingCanBeDone();
   const Collected collected = reader->collected();
   ASSERT_EQ(collected.rows.size(), positions.size());
@@ -110,7 +110,7 @@ TEST(EngineLoopTest, ForwardStopsComputingAfterItsLastRow) {
 TEST(EngineLoopTest, AReaderThatDoesNotTakeStopsOnlyItself) {
   LoopBench bench;
   const auto slow = bench.Submit(ForwardRequest(Prompt(100), AllPositions(100), nullptr),
-                                 /*max_rows=*/8, /*paused=*/true);
+                                 /*capacity=*/8, /*paused=*/true);
   const auto other = bench.Submit(GenerateRequest(Prompt(10), 20));
   bench.StepUntilNothingCanBeDone();
   EXPECT_EQ(OnlyEnd(*other).reason, FinishReason::kLength);
@@ -123,6 +123,36 @@ TEST(EngineLoopTest, AReaderThatDoesNotTakeStopsOnlyItself) {
   bench.StepUntilNothingCanBeDone();
   EXPECT_EQ(slow->collected().rows.size(), 100);
   EXPECT_TRUE(OnlyEnd(*slow).status.ok());
+}
+
+TEST(EngineLoopTest, AGenerationWaitsForASlowReader) {
+  for (const int64_t capacity : {1, 2, 7}) {
+    LoopBench bench;
+    const Request request = GenerateRequest(Prompt(100), 30);
+    const auto slow = bench.Submit(request, capacity, /*paused=*/true);
+    const auto other = bench.Submit(GenerateRequest(Prompt(10), 40));
+    bench.StepUntilNothingCanBeDone();
+    EXPECT_EQ(OnlyEnd(*other).reason, FinishReason::kLength);
+    EXPECT_EQ(slow->stream()->Room(), 0);
+    EXPECT_EQ(bench.stats.parked_requests, 1);
+    EXPECT_EQ(bench.stats.running_requests, 1);
+    while (slow->collected().ends.empty()) {
+      slow->TakeNow();
+      bench.StepUntilNothingCanBeDone();
+    }
+    EXPECT_EQ(slow->collected().token_ids(), GenerateAlone(request, kContext));
+    EXPECT_EQ(bench.stats.parked_requests, 0);
+    EXPECT_EQ(bench.stats.kv_blocks_used, 0);
+  }
+}
+
+TEST(EngineLoopTest, TakingFromAFullMailboxWakesTheEngine) {
+  LoopBench bench;
+  const auto slow = bench.Submit(GenerateRequest(Prompt(100), 30), 2, /*paused=*/true);
+  bench.StepUntilNothingCanBeDone();
+  slow->TakeNow();
+  bench.queue->WaitForWork(absl::InfiniteDuration());  // returns, as it was woken
+  EXPECT_TRUE(bench.Step());
 }
 
 TEST(EngineLoopTest, TimesAreThoseOfTheClock) {
@@ -159,16 +189,80 @@ TEST(EngineLoopTest, TheQueueCountsARequestUntilItIsAdmitted) {
 TEST(EngineLoopTest, MeasuresHowFastTheQueueDrains) {
   LoopSetup setup;
   setup.options.max_running_requests = 1;
-  setup.options.max_queued_requests = 4;
   LoopBench bench(setup);
   bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(2)); });
   for (int i = 0; i < 4; ++i) bench.Submit(GenerateRequest(Prompt(10), 1));
   bench.Step();
-  EXPECT_DOUBLE_EQ(bench.stats.drained_requests_per_second, 0.5);
-  EXPECT_DOUBLE_EQ(bench.stats.drained_prompt_tokens_per_second, 5);
-  bench.Submit(GenerateRequest(Prompt(10), 1));
-  EXPECT_EQ(RetryAfterOf(bench.queue->Push(GenerateRequest(Prompt(10), 1), bench.clock.Now())),
-            absl::Seconds(8));
+  bench.Step();
+  bench.Step();
+  const ServiceEstimates estimates = bench.queue->estimates();
+  EXPECT_NEAR(estimates.drained_requests_per_second(), 0.5, 1e-9);
+  EXPECT_NEAR(estimates.drained_prompt_tokens_per_second(), 5, 1e-9);
+}
+
+TEST(EngineLoopTest, MeasuresWhatItComputesByTheSecond) {
+  LoopBench bench;
+  bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(2)); });
+  bench.Submit(GenerateRequest(Prompt(10), 100));
+  bench.Step();
+  ServiceEstimates estimates = bench.queue->estimates();
+  EXPECT_NEAR(estimates.PrefillTokensPerSecond(bench.clock.Now()), 5, 1e-9);
+  EXPECT_EQ(estimates.DecodeTokensPerSecond(bench.clock.Now()), 0);
+  for (int i = 0; i < 60; ++i) bench.Step();
+  estimates = bench.queue->estimates();
+  EXPECT_NEAR(estimates.PrefillTokensPerSecond(bench.clock.Now()), 0, 1e-3);
+  EXPECT_NEAR(estimates.DecodeTokensPerSecond(bench.clock.Now()), 0.5, 1e-3);
+}
+
+// The queue is behind a long request; deadlines of those in it pass out of reach while they wait.
+TEST(EngineLoopTest, EndsWaitingWorkThatCannotBeDoneInTime) {
+  LoopSetup setup;
+  setup.options.max_running_requests = 1;
+  LoopBench bench(setup);
+  bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(1)); });
+  const auto running = bench.Submit(GenerateRequest(Prompt(10), 100));
+  for (int i = 0; i < 10; ++i) bench.Step();
+  const auto submit = [&](int64_t min_new_tokens, absl::Duration time) {
+    Request request = GenerateRequest(Prompt(10), 200);
+    request.generate->stop.min_new_tokens = min_new_tokens;
+    request.deadline = bench.clock.Now() + time;
+    return bench.Submit(std::move(request));
+  };
+  const auto modest = submit(1, absl::Seconds(60));
+  const auto demanding = submit(50, absl::Seconds(60));
+  bench.Step();
+  EXPECT_TRUE(demanding->collected().ends.empty());
+  while (demanding->collected().ends.empty()) ASSERT_TRUE(bench.Step());
+  EXPECT_LT(bench.clock.Now(), absl::UnixEpoch() + absl::Seconds(65));
+  EXPECT_EQ(OnlyEnd(*demanding).status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReasonOf(OnlyEnd(*demanding).status), "INFEASIBLE");
+  EXPECT_TRUE(demanding->collected().starts.empty());
+  EXPECT_TRUE(modest->collected().ends.empty());
+  while (modest->collected().ends.empty()) ASSERT_TRUE(bench.Step());
+  EXPECT_EQ(ReasonOf(OnlyEnd(*modest).status), "EXPIRED_IN_QUEUE");
+  bench.StepUntilNothingCanBeDone();
+  EXPECT_TRUE(OnlyEnd(*running).status.ok());
+  EXPECT_EQ(bench.queue->waiting().requests, 0);
+}
+
+TEST(EngineLoopTest, WhatTheCacheHoldsNeedNotBeComputedInTime) {
+  LoopSetup setup;
+  setup.options.max_running_requests = 1;
+  setup.options.max_prefill_tokens = 64;
+  LoopBench bench(setup);
+  bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(1)); });
+  bench.Submit(GenerateRequest(Prompt(320), 1));
+  bench.StepUntilNothingCanBeDone();
+  const auto submit = [&](uint32_t seed) {
+    Request request = GenerateRequest(Prompt(320, seed), 1);
+    request.deadline = bench.clock.Now() + absl::Milliseconds(2100);
+    return bench.Submit(std::move(request));
+  };
+  const auto known = submit(0);
+  const auto unknown = submit(1);
+  bench.Step();
+  EXPECT_EQ(ReasonOf(OnlyEnd(*unknown).status), "INFEASIBLE");
+  EXPECT_TRUE(OnlyEnd(*known).status.ok());
 }
 
 TEST(EngineLoopTest, AFaultFailsTheStepsRequestsAndNoOthers) {
@@ -192,6 +286,50 @@ TEST(EngineLoopTest, AFaultFailsTheStepsRequestsAndNoOthers) {
   EXPECT_EQ(waiting->collected().token_ids(),
             GenerateAlone(GenerateRequest(Prompt(10, 3), 50), kContext));
   EXPECT_TRUE(OnlyEnd(*waiting).status.ok());
+}
+
+TEST(EngineLoopTest, CountsFaultsUntilAStepSucceeds) {
+  LoopBench bench;
+  for (int i = 1; i <= 3; ++i) {
+    bench.Submit(GenerateRequest(Prompt(10), 5));
+    bench.model.FailOnce(absl::UnknownError("overheated"));
+    bench.Step();
+    EXPECT_THAT(std::string(bench.stats.fault.message()), HasSubstr("overheated"));
+    EXPECT_EQ(bench.stats.consecutive_faults, i);
+  }
+  EXPECT_FALSE(bench.Step());
+  EXPECT_EQ(bench.stats.consecutive_faults, 3);
+  const auto reader = bench.Submit(GenerateRequest(Prompt(10), 5));
+  bench.Step();
+  EXPECT_TRUE(bench.stats.fault.ok());
+  EXPECT_EQ(bench.stats.consecutive_faults, 0);
+  bench.StepUntilNothingCanBeDone();
+  EXPECT_EQ(reader->collected().token_ids(),
+            GenerateAlone(GenerateRequest(Prompt(10), 5), kContext));
+}
+
+// The model spoils all that the failing batch could reach: what others share with it is computed
+// anew.
+TEST(EngineLoopTest, AFaultHarmsNobodyWhoSharesBlocks) {
+  LoopBench bench;
+  const Request request = GenerateRequest(Prompt(200), 60);
+  const auto first = bench.Submit(request, /*capacity=*/3, /*paused=*/true);
+  bench.StepUntilNothingCanBeDone();  // parked
+  const auto second = bench.Submit(request);
+  bench.Step();
+  EXPECT_EQ(second->collected().starts[0].cached_prompt_tokens, 192);
+  bench.model.FailOnce(absl::UnknownError("gone"));
+  bench.Step();
+  EXPECT_EQ(OnlyEnd(*second).status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(bench.stats.kv_blocks_cached, 0);
+  const auto third = bench.Submit(request);
+  first->Resume();
+  bench.StepUntilNothingCanBeDone();
+  for (const auto& reader : {first, third}) {
+    EXPECT_TRUE(OnlyEnd(*reader).status.ok());
+    EXPECT_EQ(reader->collected().token_ids(), GenerateAlone(request, kContext));
+  }
+  EXPECT_EQ(bench.stats.kv_blocks_used, 0);
 }
 
 TEST(EngineLoopTest, NonFiniteLogitsFailOnlyWhoseTheyAre) {
@@ -250,13 +388,17 @@ TEST(EngineLoopTest, EndAllEndsWhatRunsWaitsAndHasJustArrived) {
 TEST(EngineLoopTest, KnowsTheNextDeadline) {
   LoopBench bench;
   EXPECT_EQ(bench.loop.NextDeadline(), absl::InfiniteFuture());
-  for (const int seconds : {30, 10, 20}) {
-    Request request = ForwardRequest(Prompt(10), AllPositions(10), nullptr);
-    request.deadline = bench.clock.Now() + absl::Seconds(seconds);
-    bench.Submit(std::move(request), /*max_rows=*/1, /*paused=*/true);
-  }
-  bench.StepUntilNothingCanBeDone();
+  const auto submit = [&](absl::Duration hard, absl::Duration soft) {
+    Request request = GenerateRequest(Prompt(10), 10);
+    request.deadline = bench.clock.Now() + hard;
+    request.soft_deadline = bench.clock.Now() + soft;
+    bench.Submit(std::move(request), /*capacity=*/1, /*paused=*/true);
+    bench.StepUntilNothingCanBeDone();
+  };
+  for (const int seconds : {30, 10, 20}) submit(absl::Seconds(seconds), absl::InfiniteDuration());
   EXPECT_EQ(bench.loop.NextDeadline(), bench.clock.Now() + absl::Seconds(10));
+  submit(absl::InfiniteDuration(), absl::Seconds(5));
+  EXPECT_EQ(bench.loop.NextDeadline(), bench.clock.Now() + absl::Seconds(5));
 }
 
 TEST(EngineLoopTest, WorkThatExpiredInTheQueueIsNeverComputed) {

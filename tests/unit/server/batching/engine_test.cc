@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -73,9 +74,10 @@ class EngineTest : public ::testing::Test {
     engine_ = *std::move(engine);
   }
 
-  std::shared_ptr<CollectingReader> Submit(Request request, int64_t max_rows = 0,
+  std::shared_ptr<CollectingReader> Submit(Request request,
+                                           int64_t capacity = TokenStream::kUnbounded,
                                            bool paused = false) {
-    auto reader = CollectingReader::Create(max_rows, paused);
+    auto reader = CollectingReader::Create(capacity, paused);
     request.stream = reader->stream();
     EXPECT_THAT(engine_->Submit(std::move(request)), IsOk());
     return reader;
@@ -111,6 +113,10 @@ TEST_F(EngineTest, RefusesOptionsTheModelCannotServe) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 64 sequences")));
   EXPECT_THAT(start({.max_queued_requests = 0}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_queued_requests")));
+  EXPECT_THAT(start({.max_queue_time = absl::ZeroDuration()}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_queue_time is 0")));
+  EXPECT_THAT(start({.max_decode_stretch = 0.5}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_decode_stretch is 0.5")));
   ScriptedModel small(kLimits, 7);
   EXPECT_THAT(Engine::Start(small, {}, *Clock::Real()),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -130,6 +136,8 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {2, 2}, UnreadStream(1))), invalid("not ascend"));
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {5}, UnreadStream(1))), invalid("length 5"));
   EXPECT_THAT(submit(ForwardRequest(Prompt(5), {4}, UnreadStream(0))), invalid("no rows"));
+  EXPECT_THAT(submit(GenerateRequest(Prompt(5), 1, UnreadStream(0))), invalid("no tokens"));
+  EXPECT_THAT(submit(ScoreRequestFor(Prompt(5), {1}, UnreadStream(9))), invalid("bounded"));
   EXPECT_THAT(submit(ScoreRequestFor(Prompt(5), {})), invalid("no continuation"));
   EXPECT_THAT(submit(ScoreRequestFor(Prompt(5), {2, 0})), invalid("continuation 1 has no tokens"));
   EXPECT_THAT(submit(ScoreRequestFor({}, {2})), invalid("no tokens"));
@@ -144,9 +152,11 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
 
 TEST_F(EngineTest, SubmitMovesIfAndOnlyIfItReturnsOk) {
   Start({.max_running_requests = 1, .max_queued_requests = 1});
+  EXPECT_THAT(engine_->CheckOpen(), IsOk());
   gate_.Close();
   Submit(GenerateRequest(Prompt(5), 2));
   gate_.WaitForArrival();  // admitted
+  EXPECT_THAT(engine_->CheckOpen(), IsOk());
   Request second = GenerateRequest(Prompt(6), 2);
   EXPECT_THAT(engine_->Submit(std::move(second)), IsOk());
   EXPECT_EQ(second.stream, nullptr);
@@ -155,6 +165,7 @@ TEST_F(EngineTest, SubmitMovesIfAndOnlyIfItReturnsOk) {
   const absl::Status full = engine_->Submit(std::move(third));
   EXPECT_EQ(ReasonOf(full), "QUEUE_FULL");
   EXPECT_TRUE(RetryAfterOf(full).has_value());
+  EXPECT_EQ(ReasonOf(engine_->CheckOpen()), "QUEUE_FULL");
   EXPECT_EQ(third.prompt, Prompt(7));
   EXPECT_NE(third.stream, nullptr);
 
@@ -171,8 +182,11 @@ TEST_F(EngineTest, DrainRefusesNewWorkAndFinishesTheOld) {
   const auto running = Submit(GenerateRequest(Prompt(5), 10));
   const auto queued = Submit(GenerateRequest(Prompt(6), 10));
   gate_.WaitForArrival();
+  EXPECT_FALSE(engine_->Stats().draining);
   engine_->Drain();
   engine_->Drain();
+  EXPECT_TRUE(engine_->Stats().draining);
+  EXPECT_EQ(ReasonOf(engine_->CheckOpen()), "DRAINING");
   const absl::Status refused = engine_->Submit(GenerateRequest(Prompt(5), 10));
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(refused), "DRAINING");
@@ -256,7 +270,7 @@ TEST_F(EngineTest, StopIsNoticedWhereverTheEngineThreadIs) {
 TEST_F(EngineTest, AParkedForwardGoesOnWhenItsReaderTakes) {
   Start();
   const auto reader = Submit(ForwardRequest(Prompt(60), AllPositions(60), nullptr),
-                             /*max_rows=*/20, /*paused=*/true);
+                             /*capacity=*/20, /*paused=*/true);
   for (size_t rows = 20; rows <= 60; rows += 20) {
     reader->WaitForCalls(static_cast<int64_t>(rows) / 20);
     reader->TakeNow();
@@ -268,7 +282,7 @@ TEST_F(EngineTest, AParkedForwardGoesOnWhenItsReaderTakes) {
 TEST_F(EngineTest, AParkedForwardEndsWhenItsReaderLetsGo) {
   Start();
   const auto reader = Submit(ForwardRequest(Prompt(60), AllPositions(60), nullptr),
-                             /*max_rows=*/20, /*paused=*/true);
+                             /*capacity=*/20, /*paused=*/true);
   reader->WaitForCalls(1);
   reader->stream()->Detach();
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
@@ -282,7 +296,7 @@ TEST_F(EngineTest, AParkedForwardEndsAtItsDeadline) {
   Start({}, clock);
   Request request = ForwardRequest(Prompt(60), AllPositions(60), nullptr);
   request.deadline = clock.Now() + absl::Milliseconds(20);
-  const auto reader = Submit(std::move(request), /*max_rows=*/1, /*paused=*/true);
+  const auto reader = Submit(std::move(request), /*capacity=*/1, /*paused=*/true);
   reader->WaitForCalls(1);
   clock.Advance(absl::Milliseconds(20));  // nobody is told: the engine wakes by itself
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
@@ -294,7 +308,7 @@ TEST_F(EngineTest, AParkedForwardEndsAtItsDeadline) {
 TEST_F(EngineTest, AParkedForwardDoesNotKeepOthersWaiting) {
   Start({.max_running_requests = 1});
   const auto parked = Submit(ForwardRequest(Prompt(60), AllPositions(60), nullptr),
-                             /*max_rows=*/20, /*paused=*/true);
+                             /*capacity=*/20, /*paused=*/true);
   parked->WaitForCalls(1);
   const auto other = Submit(GenerateRequest(Prompt(60), 10));
   EXPECT_THAT(other->WaitForEnd().ends[0].status, IsOk());
@@ -332,8 +346,183 @@ TEST_F(EngineTest, AFaultIsRecordedAndTheEngineGoesOn) {
   const auto failed = Submit(GenerateRequest(Prompt(5), 5));
   EXPECT_EQ(failed->WaitForEnd().ends[0].status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(engine_->Stats().fault.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(engine_->Stats().consecutive_faults, 1);
   const auto next = Submit(GenerateRequest(Prompt(5), 5));
   EXPECT_EQ(next->WaitForEnd().token_ids(), GenerateAlone(GenerateRequest(Prompt(5), 5), kContext));
+}
+
+TEST_F(EngineTest, AGoodStepEndsAFault) {
+  Start();
+  model_.FailOnce(absl::InternalError("lost"));
+  Submit(GenerateRequest(Prompt(5), 5))->WaitForEnd();
+  Submit(GenerateRequest(Prompt(5), 5))->WaitForEnd();
+  EXPECT_THAT(engine_->Stats().fault, IsOk());
+  EXPECT_EQ(engine_->Stats().consecutive_faults, 0);
+}
+
+TEST_F(EngineTest, RefusesAResumedOutputThatGoesOnBehindItsEnd) {
+  Start();
+  const auto resumed = [](std::vector<int32_t> generated) {
+    Request request = GenerateRequest(Prompt(5), 4);
+    request.generate->stop.eos_token_ids = {7};
+    request.generate->generated = std::move(generated);
+    return request;
+  };
+  const auto invalid = [this](Request request, const char* message) {
+    EXPECT_THAT(engine_->Submit(std::move(request)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  invalid(resumed({1, 7, 2}), "ends at index 1 and has 3 tokens");
+  invalid(resumed({1, 2, 3, 4, 5}), "ends at index 3 and has 5 tokens");
+  Request full = resumed({1, 2});
+  full.prompt = Prompt(kContext - 1);
+  invalid(std::move(full), "513 tokens, the limit is 512");
+  Request branches = resumed({1});
+  branches.branch_streams = {UnreadStream()};
+  invalid(std::move(branches), "several outputs");
+  EXPECT_THAT(Submit(resumed({1, 2}))->WaitForEnd().ends[0].status, IsOk());
+  // Whole already: nothing is missing but the end.
+  const Collected whole = Submit(resumed({1, 7}))->WaitForEnd();
+  EXPECT_EQ(whole.ends[0].reason, FinishReason::kEos);
+  EXPECT_TRUE(whole.tokens.empty());
+}
+
+// Counts the answers to FlushPrefixCache, and keeps the last.
+class FlushAnswers {
+ public:
+  std::function<void(int64_t)> Callback() {
+    return [this](int64_t freed) {
+      MutexLock lock(&mutex_);
+      ++answers_;
+      freed_ = freed;
+      changed_.NotifyAll();
+    };
+  }
+  int64_t WaitFor(int answers) {
+    MutexLock lock(&mutex_);
+    while (answers_ < answers) changed_.Wait(&mutex_);
+    EXPECT_EQ(answers_, answers);
+    return freed_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int answers_ = 0;
+  int64_t freed_ = 0;
+};
+
+TEST_F(EngineTest, FlushEmptiesThePrefixCacheOfAnIdleEngine) {
+  Start();
+  Submit(GenerateRequest(Prompt(200), 10))->WaitForEnd();
+  ASSERT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
+  EXPECT_EQ(engine_->Stats().kv_blocks_cached, 3);
+  FlushAnswers answers;
+  engine_->FlushPrefixCache(answers.Callback());
+  EXPECT_EQ(answers.WaitFor(1), 3);
+  EXPECT_EQ(engine_->Stats().kv_blocks_cached, 0);
+  engine_->FlushPrefixCache(answers.Callback());
+  EXPECT_EQ(answers.WaitFor(2), 0);
+}
+
+TEST_F(EngineTest, FlushWaitsForTheStepAndDisturbsNobody) {
+  Start();
+  gate_.Close();
+  const auto running = Submit(GenerateRequest(Prompt(200), 100));
+  gate_.WaitForArrival();
+  FlushAnswers answers;
+  engine_->FlushPrefixCache(answers.Callback());
+  gate_.Open();
+  answers.WaitFor(1);
+  EXPECT_EQ(running->WaitForEnd().token_ids(),
+            GenerateAlone(GenerateRequest(Prompt(200), 100), kContext));
+}
+
+TEST_F(EngineTest, AStoppedEngineHasNothingToFlush) {
+  Start();
+  engine_->Stop();
+  FlushAnswers answers;
+  engine_->FlushPrefixCache(answers.Callback());
+  EXPECT_EQ(answers.WaitFor(1), 0);
+}
+
+TEST_F(EngineTest, EveryFlushIsAnsweredOnceWhateverStopDoes) {
+  for (int i = 0; i < 300; ++i) {
+    Start();
+    FlushAnswers answers;
+    std::thread flusher([&] {
+      for (int k = 0; k < 20; ++k) engine_->FlushPrefixCache(answers.Callback());
+    });
+    if (i % 2 == 0) Submit(GenerateRequest(Prompt(70), 1));
+    engine_->Stop();
+    flusher.join();
+    answers.WaitFor(20);
+    engine_.reset();
+  }
+}
+
+// An engine whose steps take a millisecond for every token.
+class TimedEngineTest : public ::testing::Test {
+ protected:
+  void Start(const EngineOptions& options) {
+    model_.set_on_forward([this](const Batch& batch) {
+      clock_.Advance(absl::Milliseconds(1) * static_cast<int64_t>(batch.token_ids.size()));
+    });
+    auto engine = Engine::Start(model_, options, clock_);
+    ASSERT_THAT(engine, IsOk());
+    engine_ = *std::move(engine);
+  }
+  Collected Run(Request request) {
+    const auto reader = CollectingReader::Create();
+    request.stream = reader->stream();
+    EXPECT_THAT(engine_->Submit(std::move(request)), IsOk());
+    const Collected collected = reader->WaitForEnd();
+    EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
+    return collected;
+  }
+  Request Within(absl::Duration time, Request request) {
+    request.deadline = clock_.Now() + time;
+    return request;
+  }
+
+  FakeClock clock_;
+  ScriptedModel model_{kLimits, 64};
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(TimedEngineTest, RefusesWhatTheMeasuredRatesCannotReach) {
+  Start({});
+  const auto unreachable = [this](absl::Duration time, Request request) {
+    return ReasonOf(engine_->Submit(Within(time, std::move(request)))) == "INFEASIBLE";
+  };
+  const absl::Duration tight = absl::Milliseconds(150);
+  EXPECT_THAT(Run(GenerateRequest(Prompt(400, 1), 30)).ends[0].status, IsOk());
+  for (uint32_t seed = 2; seed < 5; ++seed) Run(GenerateRequest(Prompt(400, seed), 2));
+  // 400 ms for the prompt, unless it may lie in the cache: then the engine looks.
+  Request bypassing = GenerateRequest(Prompt(400, 9), 1);
+  bypassing.cache.bypass = true;
+  EXPECT_TRUE(unreachable(tight, bypassing));
+  EXPECT_FALSE(unreachable(absl::Milliseconds(250), bypassing));
+  EXPECT_THAT(Run(Within(tight, GenerateRequest(Prompt(400, 1), 1))).ends[0].status, IsOk());
+  EXPECT_EQ(ReasonOf(Run(Within(tight, GenerateRequest(Prompt(400, 9), 1))).ends[0].status),
+            "INFEASIBLE");
+  // A millisecond for each of 400 tokens.
+  Request long_output = GenerateRequest(Prompt(4), 400);
+  EXPECT_FALSE(unreachable(tight, long_output));
+  long_output.generate->stop.min_new_tokens = 400;
+  EXPECT_TRUE(unreachable(tight, long_output));
+  EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
+}
+
+TEST_F(TimedEngineTest, StatsTellThePace) {
+  Start({.prefix_cache = false});
+  for (uint32_t seed = 0; seed < 4; ++seed) Run(GenerateRequest(Prompt(100, seed), 101));
+  const EngineStats stats = engine_->Stats();
+  EXPECT_NEAR(stats.prefill_tokens_per_second, 500, 100);
+  EXPECT_NEAR(stats.decode_tokens_per_second, 500, 100);
+  EXPECT_EQ(stats.estimated_queue_time, absl::ZeroDuration());
+  clock_.Advance(absl::Minutes(5));
+  EXPECT_LT(engine_->Stats().decode_tokens_per_second, 1);
 }
 
 TEST_F(EngineTest, IsIdleWhenTheLastOutputHasEnded) {

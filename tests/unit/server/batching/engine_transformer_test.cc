@@ -33,8 +33,9 @@ struct Schedule {
 class EngineTransformerTest : public ::testing::TestWithParam<Schedule> {
  protected:
   // Computes the request on a fresh engine, behind others; what each of its outputs received.
+  // `before`: computed to its end before, if given, so that its blocks are found.
   std::vector<Collected> Run(const Request& request, int64_t outputs, const Schedule& schedule,
-                             int64_t others = 0) {
+                             int64_t others = 0, const Request* before = nullptr) {
     auto ops = CpuOps::Create(1);
     EXPECT_THAT(ops, IsOk());
     const EngineOptions options{.max_batch_tokens = schedule.max_batch_tokens,
@@ -50,7 +51,15 @@ class EngineTransformerTest : public ::testing::TestWithParam<Schedule> {
     FakeClock clock;
     auto queue = std::make_shared<RequestQueue>(QueueLoad{100, 100000});
     EngineLoop loop(**model, options, clock, queue);
-    for (int64_t i = 0; i < others; ++i) {
+    if (before != nullptr) {
+      Request earlier = *before;
+      earlier.stream = UnreadStream();
+      EXPECT_THAT(queue->Push(std::move(earlier), clock.Now()), IsOk());
+      while (loop.Step()) {
+      }
+      ++others;
+    }
+    for (int64_t i = before != nullptr ? 1 : 0; i < others; ++i) {
       Request other = GenerateRequest(Prompt(60, 77 + static_cast<uint32_t>(i)), 150);
       EXPECT_THAT(queue->Push(std::move(other), clock.Now()), IsOk());
     }
@@ -96,6 +105,30 @@ TEST_P(EngineTransformerTest, OutputsAreThoseOfSeparateRequests) {
     }
   }
   EXPECT_EQ(preemptions_ > 0, GetParam().blocks < 10);
+}
+
+TEST_P(EngineTransformerTest, BlocksThatAreFoundGiveTheSameBits) {
+  Request request = GenerateRequest(Prompt(150), 60);
+  request.generate->sampling.temperature = 1.5f;
+  request.generate->score = {.logprob = true, .top = 5};
+  const Request before = GenerateRequest(Prompt(200), 1);  // begins alike
+  for (const int64_t outputs : {1, 3}) {
+    const std::vector<Collected> found = Run(request, outputs, GetParam(), 0, &before);
+    const std::vector<Collected> computed = Run(request, outputs, Schedule());
+    EXPECT_EQ(found[0].starts[0].cached_prompt_tokens, 128);
+    EXPECT_EQ(computed[0].starts[0].cached_prompt_tokens, 0);
+    for (size_t i = 0; i < found.size(); ++i) {
+      ExpectScores(found[i].tokens, computed[i].tokens);
+    }
+  }
+  const std::vector<int64_t> positions = {130, 140, 149};
+  const Request forward = ForwardRequest(request.prompt, positions, nullptr);
+  const Collected found = Run(forward, 1, GetParam(), 0, &before)[0];
+  const Collected computed = Run(forward, 1, Schedule())[0];
+  EXPECT_EQ(found.starts[0].cached_prompt_tokens, 128);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_EQ(found.rows[i].logits, computed.rows[i].logits);
+  }
 }
 
 // Of tokens[first] and all behind it.

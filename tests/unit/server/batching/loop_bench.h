@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "model/base/clock.h"
+#include "model/ops/ops.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
 #include "tests/support/collecting_reader.h"
@@ -29,7 +30,9 @@ struct LoopSetup {
   int64_t blocks = 64;
   int64_t max_context = 512;
   int64_t max_logits_rows = 32;
-  EngineOptions options = {};
+  // Without a pace: the clock stands still unless a test moves it.
+  EngineOptions options = {.max_decode_stretch = 0};
+  bool own_thread = false;  // the model computes on one
 };
 
 class LoopBench {
@@ -42,27 +45,32 @@ class LoopBench {
               setup.blocks),
         queue(std::make_shared<RequestQueue>(
             QueueLoad{setup.options.max_queued_requests, setup.options.max_queued_tokens})),
-        loop(model, setup.options, clock, queue) {}
+        loop(model, setup.options, clock, queue) {
+    if (setup.own_thread) model.ComputeOnOwnThread();
+  }
 
   // As Engine::Submit does.
-  std::shared_ptr<CollectingReader> Submit(Request request, int64_t max_rows = 0,
+  std::shared_ptr<CollectingReader> Submit(Request request,
+                                           int64_t capacity = TokenStream::kUnbounded,
                                            bool paused = false) {
-    auto reader = CollectingReader::Create(max_rows, paused);
+    auto reader = CollectingReader::Create(capacity, paused);
     request.stream = reader->stream();
-    const absl::Status status = queue->Push(std::move(request), clock.Now());
+    const int64_t cached = (stats.kv_blocks_used + stats.kv_blocks_cached) * kBlockTokens;
+    const absl::Status status = queue->Push(std::move(request), clock.Now(), cached);
     EXPECT_TRUE(status.ok()) << status;
     return reader;
   }
 
   // A request for several outputs; one reader for each.
-  std::vector<std::shared_ptr<CollectingReader>> SubmitOutputs(Request request, int64_t outputs,
-                                                               bool paused = false) {
+  std::vector<std::shared_ptr<CollectingReader>> SubmitOutputs(
+      Request request, int64_t outputs, bool paused = false,
+      int64_t capacity = TokenStream::kUnbounded) {
     std::vector<std::shared_ptr<CollectingReader>> readers(1);
     for (int64_t i = 1; i < outputs; ++i) {
-      readers.push_back(CollectingReader::Create(0, paused));
+      readers.push_back(CollectingReader::Create(capacity, paused));
       request.branch_streams.push_back(readers.back()->stream());
     }
-    readers[0] = Submit(std::move(request), 0, paused);
+    readers[0] = Submit(std::move(request), capacity, paused);
     return readers;
   }
 

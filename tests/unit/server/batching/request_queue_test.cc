@@ -1,8 +1,12 @@
 #include "server/batching/request_queue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -12,7 +16,43 @@
 namespace tlm {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr absl::Time kNow = absl::UnixEpoch();
+
+// Of requests with 100 prompt tokens.
+void RecordDrain(double requests_per_second, ServiceRates* rates) {
+  const double seconds = std::max(10.0, 1 / requests_per_second);
+  const auto requests = static_cast<int64_t>(std::lround(seconds * requests_per_second));
+  rates->RecordDrain({}, /*waiting=*/1, absl::ZeroDuration());
+  rates->RecordDrain({requests, 100 * requests}, 1, absl::Seconds(seconds));
+}
+
+// What a queue knows that was drained at this pace.
+ServiceEstimates DrainedAt(double requests_per_second) {
+  ServiceRates rates(512);
+  RecordDrain(requests_per_second, &rates);
+  return rates.Estimates();
+}
+
+// And whose engine prefills 1000 tokens in a second and decodes in steps of 10 ms, outputs being as
+// long as they may.
+ServiceEstimates Measured(double requests_per_second) {
+  ServiceRates rates(512);
+  for (int i = 0; i < 10; ++i) {
+    rates.RecordStep({.prefill_tokens = 512, .elapsed = absl::Milliseconds(512)}, kNow);
+    rates.RecordStep({.decode_tokens = 1, .elapsed = absl::Milliseconds(10)}, kNow);
+  }
+  rates.RecordOutput(100, 100);
+  RecordDrain(requests_per_second, &rates);
+  return rates.Estimates();
+}
+
+Request WithDeadline(absl::Duration in, int64_t max_new_tokens = 1) {
+  Request request = GenerateRequest(Prompt(100), max_new_tokens);
+  request.deadline = kNow + in;
+  return request;
+}
 
 TEST(RequestQueueTest, PushMovesWhenItReturnsOk) {
   RequestQueue queue({.requests = 1, .prompt_tokens = 100});
@@ -48,7 +88,7 @@ TEST(RequestQueueTest, BoundsRequestsUntilTheyAreReleased) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
 
-  queue.Release(1);
+  queue.Release(GenerateRequest({}, 1), 1);
   EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
 }
 
@@ -69,26 +109,190 @@ TEST(RequestQueueTest, AnEmptyQueueTakesAPromptOfAnyLength) {
   EXPECT_EQ(ReasonOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), "QUEUED_TOKENS");
 }
 
-TEST(RequestQueueTest, RetryTimeComesFromTheDrainRate) {
-  RequestQueue queue({.requests = 2, .prompt_tokens = 30});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(20), 1), kNow).ok());
-  const auto tokens_retry = [&] {
-    return RetryAfterOf(queue.Push(GenerateRequest(Prompt(20), 1), kNow));
+TEST(RequestQueueTest, RetryTimeIsWhenThereIsRoomAgain) {
+  RequestQueue queue({.requests = 10, .prompt_tokens = 1 << 20});
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  }
+  const auto retry = [&](absl::Time now) {
+    return RetryAfterOf(queue.Push(GenerateRequest(Prompt(100), 1), now));
   };
-  EXPECT_EQ(tokens_retry(), absl::Seconds(1));  // a guess
-  queue.SetDrainRate({.requests_per_second = 0.25, .prompt_tokens_per_second = 5});
-  EXPECT_EQ(tokens_retry(), absl::Seconds(4));
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(10), 1), kNow).ok());
-  EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), absl::Seconds(8));
+  EXPECT_EQ(retry(kNow), absl::Seconds(1));  // a guess
+  queue.SetEstimates(DrainedAt(2));
+  // The first of the refused has the next place, the second that after it.
+  EXPECT_EQ(retry(kNow), absl::Milliseconds(500));
+  EXPECT_EQ(retry(kNow), absl::Milliseconds(1000));
+  EXPECT_EQ(retry(kNow + absl::Milliseconds(250)), absl::Milliseconds(1250));
+  // Nobody is sent away for longer than all that wait now take.
+  for (int i = 0; i < 100; ++i) retry(kNow);
+  EXPECT_EQ(retry(kNow), absl::Seconds(5));
+  // What was promised passes.
+  EXPECT_EQ(retry(kNow + absl::Minutes(1)), absl::Milliseconds(500));
+}
+
+TEST(RequestQueueTest, RetryTimeForTokensIsWhenTheyHaveRoom) {
+  RequestQueue queue({.requests = 10, .prompt_tokens = 1000});
+  queue.SetEstimates(DrainedAt(2));  // 200 tokens a second
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  }
+  const auto retry = [&](int64_t tokens) {
+    return RetryAfterOf(queue.Push(GenerateRequest(Prompt(tokens), 1), kNow));
+  };
+  EXPECT_EQ(retry(300), absl::Seconds(1));       // 200 too many
+  EXPECT_EQ(retry(100000), absl::Seconds(4.5));  // when nothing waits
+  EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
 }
 
 TEST(RequestQueueTest, RetryTimeStaysReasonable) {
   RequestQueue queue({.requests = 1, .prompt_tokens = 100});
   ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
-  queue.SetDrainRate({.requests_per_second = 1e-9});
+  queue.SetEstimates(DrainedAt(1e-3));
   EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), absl::Minutes(1));
-  queue.SetDrainRate({.requests_per_second = 1e9});
-  EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), absl::Milliseconds(50));
+  queue.SetEstimates(DrainedAt(1e6));
+  EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow + absl::Hours(1))),
+            absl::Milliseconds(50));
+}
+
+TEST(RequestQueueTest, CheckOpenSaysWhatTheSmallestRequestWouldHear) {
+  RequestQueue queue({.requests = 2, .prompt_tokens = 100}, /*max_time=*/absl::Seconds(1));
+  queue.SetEstimates(DrainedAt(2));
+  EXPECT_TRUE(queue.CheckOpen(kNow).ok());
+  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(99), 1), kNow).ok());
+  EXPECT_TRUE(queue.CheckOpen(kNow).ok());
+  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  const absl::Status full = queue.CheckOpen(kNow);
+  EXPECT_EQ(ReasonOf(full), "QUEUE_FULL");
+  EXPECT_EQ(RetryAfterOf(full), absl::Milliseconds(500));
+  for (const Request& request : queue.Take()) queue.Release(request, InputTokens(request));
+  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  EXPECT_EQ(ReasonOf(queue.CheckOpen(kNow)), "QUEUED_TOKENS");
+  queue.Close();
+  EXPECT_EQ(ReasonOf(queue.CheckOpen(kNow)), "DRAINING");
+  EXPECT_TRUE(RetryAfterOf(queue.CheckOpen(kNow)).has_value());
+}
+
+TEST(RequestQueueTest, RefusesWhatWouldWaitTooLong) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20}, absl::Seconds(3));
+  queue.SetEstimates(DrainedAt(2));
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  }
+  const absl::Status refused = queue.Push(GenerateRequest(Prompt(100), 1), kNow);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
+  EXPECT_EQ(refused.message(), "the queue takes about 3.5s, the limit is 3s");
+  EXPECT_EQ(RetryAfterOf(refused), absl::Milliseconds(500));
+  // Those that go before the others wait less.
+  Request urgent = GenerateRequest(Prompt(100), 1);
+  urgent.priority = 1;
+  EXPECT_TRUE(queue.Push(std::move(urgent), kNow).ok());
+}
+
+TEST(RequestQueueTest, AnEmptyQueueRefusesNothingForItsWait) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20}, absl::Milliseconds(1));
+  queue.SetEstimates(DrainedAt(1e-3));
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Milliseconds(1)), kNow).ok());
+}
+
+TEST(RequestQueueTest, RefusesWhatCannotBeDoneInTime) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  Request request = GenerateRequest(Prompt(4000), 300);
+  request.generate->stop.min_new_tokens = 201;
+  request.deadline = kNow + absl::Milliseconds(2900);  // of six seconds
+  const absl::Status refused = queue.Push(std::move(request), kNow);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReasonOf(refused), "INFEASIBLE");
+  EXPECT_EQ(refused.message(),
+            "2.9s are left until the deadline; by the measured rates the least that is asked for "
+            "takes 6s, and the queue before it 0");
+  EXPECT_EQ(RetryAfterOf(refused), std::nullopt);
+  EXPECT_NE(request.stream, nullptr);
+  // What may be in the cache need not be computed.
+  EXPECT_TRUE(queue.Push(std::move(request), kNow, /*cached_tokens=*/3900).ok());
+}
+
+TEST(RequestQueueTest, TheTimeInTheQueueCountsToo) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(queue.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
+  }
+  EXPECT_EQ(ReasonOf(queue.Push(WithDeadline(absl::Seconds(60)), kNow)), "");
+  // Behind all of them, and with as little time as if it were before them.
+  Request low = WithDeadline(absl::Seconds(5));
+  low.priority = -1;
+  EXPECT_EQ(ReasonOf(queue.Push(std::move(low), kNow)), "INFEASIBLE");
+}
+
+TEST(RequestQueueTest, EarlierDeadlinesDoNotWaitForLaterOnes) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(queue.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
+  }
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(1)), kNow).ok());
+}
+
+TEST(RequestQueueTest, RefusesWhatWouldProbablyBeBegunInVain) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  // Four seconds to run, and half a second to wait for each of the others.
+  absl::Status status;
+  while (status.ok()) status = queue.Push(WithDeadline(absl::Seconds(12), 390), kNow);
+  EXPECT_EQ(queue.waiting().requests, 12);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(status), "QUEUE_FULL");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("12s are left until the deadline, the queue takes about 6s and the"));
+  EXPECT_TRUE(RetryAfterOf(status).has_value());
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(14), 390), kNow).ok());
+}
+
+TEST(RequestQueueTest, TheLengthOfARequestAloneIsNoReasonToRefuseIt) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  // An hour's worth of tokens: whoever asks for them with this deadline takes what comes.
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
+}
+
+TEST(RequestQueueTest, KeepsTheChanceOfThoseThatWait) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  while (queue.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
+  }
+  const int64_t taken = queue.waiting().requests;
+  EXPECT_GE(taken, 10);
+  EXPECT_LE(taken, 20);
+  const absl::Status refused = queue.Push(WithDeadline(absl::Seconds(5)), kNow);
+  EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
+  // They have gained time since.
+  for (Request& request : queue.Take()) {
+    if (queue.waiting().requests > taken / 2) queue.Release(request, InputTokens(request));
+  }
+  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(5)), kNow).ok());
+}
+
+TEST(RequestQueueTest, TenantsDoNotWaitForEachOthersDeadlines) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  while (queue.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
+  }
+  Request other = WithDeadline(absl::Seconds(2));
+  other.tenant = "other";
+  EXPECT_TRUE(queue.Push(std::move(other), kNow).ok());
+}
+
+TEST(RequestQueueTest, ASoftDeadlineIsAlwaysMet) {
+  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
+  queue.SetEstimates(Measured(2));
+  Request request = GenerateRequest(Prompt(4000), 300);
+  request.generate->stop.min_new_tokens = 300;
+  request.deadline = kNow + absl::Milliseconds(200);
+  request.soft_deadline = kNow + absl::Milliseconds(100);
+  EXPECT_TRUE(queue.Push(std::move(request), kNow).ok());
 }
 
 TEST(RequestQueueTest, ClosedRefusesButKeepsWhatItHas) {
@@ -167,7 +371,7 @@ TEST(RequestQueueTest, NothingIsLostOrMadeUpBetweenThreads) {
     for (const Request& request : queue.Take()) {
       EXPECT_LE(queue.waiting().requests, 50);
       ++taken;
-      queue.Release(static_cast<int64_t>(request.prompt.size()));
+      queue.Release(request, InputTokens(request));
     }
   }
   for (std::thread& producer : producers) producer.join();

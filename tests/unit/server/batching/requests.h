@@ -21,8 +21,8 @@
 
 namespace tlm {
 
-inline std::shared_ptr<TokenStream> UnreadStream(int64_t max_rows = 0) {
-  return std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), max_rows);
+inline std::shared_ptr<TokenStream> UnreadStream(int64_t capacity = TokenStream::kUnbounded) {
+  return std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), capacity);
 }
 
 // `tokens` ids that differ from prompt to prompt.
@@ -90,12 +90,15 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
   std::sort(ending.begin(), ending.end());
   Sampler sampler;
   std::vector<int32_t> tokens = request.prompt;
-  std::vector<int32_t> generated;
+  std::vector<int32_t> generated;  // behind what the request brings
   TokenHistory history;
   history.AddPrompt(tokens);
+  for (const int32_t id : work.generated) history.AddOutput(id);
+  tokens.insert(tokens.end(), work.generated.begin(), work.generated.end());
+  const size_t resumed = work.generated.size();
   do {
     const std::vector<float> logits = ScriptedModel::LogitsAfter(tokens);
-    const bool early = static_cast<int64_t>(generated.size()) < work.stop.min_new_tokens;
+    const bool early = static_cast<int64_t>(resumed + generated.size()) < work.stop.min_new_tokens;
     const auto token = sampler.Sample(
         logits, work.sampling, history,
         {.output_index = work.output_index, .position = static_cast<uint64_t>(tokens.size())},
@@ -107,8 +110,8 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
     history.AddOutput(token->id);
     tokens.push_back(token->id);
     generated.push_back(token->id);
-  } while (!ends(generated.back(), static_cast<int64_t>(generated.size())) &&
-           static_cast<int64_t>(generated.size()) < work.stop.max_new_tokens &&
+  } while (!ends(generated.back(), static_cast<int64_t>(resumed + generated.size())) &&
+           static_cast<int64_t>(resumed + generated.size()) < work.stop.max_new_tokens &&
            static_cast<int64_t>(tokens.size()) < max_context);
   return generated;
 }

@@ -9,16 +9,38 @@
 #include <vector>
 
 #include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/prefix_cache.h"
 #include "server/batching/scheduler.h"
 #include "server/batching/sequence.h"
 
 namespace tlm {
 
+inline SchedulerLimits Wide() {
+  return {.max_batch_tokens = 512,
+          .max_prefill_tokens = 512,
+          .max_running_sequences = 64,
+          .max_logits_rows = 64};
+}
+
+// (sequence, tokens) of each chunk.
+inline std::vector<std::pair<Sequence*, int64_t>> Chunks(const StepPlan& plan) {
+  std::vector<std::pair<Sequence*, int64_t>> chunks;
+  for (const Chunk& chunk : plan.chunks) chunks.emplace_back(chunk.sequence, chunk.num_tokens);
+  return chunks;
+}
+
+inline std::pair<Sequence*, int64_t> Of(Sequence* sequence, int64_t tokens) {
+  return {sequence, tokens};
+}
+
 // A scheduler with its pool and sequences, and the part of the engine that carries plans out.
 class SchedulerBench {
  public:
-  explicit SchedulerBench(const SchedulerLimits& limits, int64_t blocks = 1000)
-      : pool(blocks), scheduler(limits, pool) {}
+  explicit SchedulerBench(const SchedulerLimits& limits, int64_t blocks = 1000,
+                          bool with_cache = false)
+      : pool(blocks),
+        cache(with_cache ? std::make_unique<PrefixCache>(pool) : nullptr),
+        scheduler(limits, pool, cache.get()) {}
 
   Sequence* Add(Request request) {
     sequences_.push_back(std::make_unique<Sequence>(std::move(request), next_number_++));
@@ -27,24 +49,40 @@ class SchedulerBench {
     return sequences_.back().get();
   }
 
-  // As the engine does after a forward pass; every drawn token is 0. Returns what ended.
-  std::vector<Sequence*> CarryOut(const StepPlan& plan) {
+  // As the engine does when a forward pass begins, and when its results are there; every drawn
+  // token is 0. TakeResults returns what ended.
+  void Launch(const StepPlan& plan) {
+    for (const Chunk& chunk : plan.chunks) {
+      chunk.sequence->MarkLaunched(chunk.num_tokens, kContext);
+    }
+  }
+  std::vector<Sequence*> TakeResults(const StepPlan& plan) {
     std::vector<Sequence*> ended;
     for (const Chunk& chunk : plan.chunks) {
       Sequence& sequence = *chunk.sequence;
-      sequence.MarkComputed(chunk.num_tokens);
+      if (sequence.state() == SequenceState::kFinished) continue;  // while it was computed
       std::optional<Finish> finish;
       for (int64_t row = 0; row < chunk.num_rows; ++row) finish = UseRow(sequence, &ended);
-      if (!finish.has_value()) continue;
-      scheduler.Remove(sequence);
-      ended.push_back(&sequence);
+      if (finish.has_value()) End(sequence, &ended);
     }
     return ended;
   }
-  StepPlan Step() {
-    StepPlan plan = scheduler.Plan();
+
+  std::vector<Sequence*> CarryOut(const StepPlan& plan) {
+    Launch(plan);
+    return TakeResults(plan);
+  }
+  StepPlan Step(int64_t max_prefill_tokens = 1 << 20) {
+    StepPlan plan = scheduler.Plan(max_prefill_tokens);
     CarryOut(plan);
     return plan;
+  }
+
+  // What the engine does with a sequence that nobody wants any more.
+  void End(Sequence& sequence, std::vector<Sequence*>* ended = nullptr) {
+    scheduler.Remove(sequence);
+    sequence.End(absl::OkStatus(), {}, absl::UnixEpoch());
+    if (ended != nullptr) ended->push_back(&sequence);
   }
 
   // Branches that became sequences since the last call.
@@ -52,28 +90,42 @@ class SchedulerBench {
   const std::vector<BlockCopy>& copies() const { return copies_; }
 
   BlockPool pool;
+  const std::unique_ptr<PrefixCache> cache;
   Scheduler scheduler;
 
  private:
+  static constexpr int64_t kContext = 1 << 20;
+
   std::optional<Finish> UseRow(Sequence& sequence, std::vector<Sequence*>* ended) {
     if (sequence.delivers_rows()) sequence.stream().PushRow({});
-    if (!sequence.generates() || sequence.WantedPosition(0) + 1 < sequence.target()) {
+    if (!sequence.generates()) return sequence.MarkRowDelivered();
+    if (sequence.WantedPosition(0) + 1 < sequence.prompt_tokens()) {
+      sequence.stream().PushScored({});
       return sequence.MarkRowDelivered();
     }
-    for (auto& branch : sequence.TakeBranches()) {
-      new_branches_.push_back(branch.get());
-      sequences_.push_back(std::move(branch));
-      Sequence& added = *new_branches_.back();
-      if (added.Append(0, kContext).has_value()) {
-        ended->push_back(&added);
-      } else if (const auto copy = scheduler.AddBranch(sequence, added); copy.has_value()) {
-        copies_.push_back(*copy);
-      }
-    }
+    std::vector<std::unique_ptr<Sequence>> branches = sequence.TakeBranches();
+    const int64_t tokens = sequence.WantedPosition(0) + 1;
+    const std::optional<Finish> finish = Draw(sequence);
+    if (cache != nullptr) sequence.PublishBlocks(tokens, *cache);
+    for (auto& branch : branches) StartBranch(sequence, std::move(branch), ended);
+    return finish;
+  }
+
+  std::optional<Finish> Draw(Sequence& sequence) {
+    sequence.stream().PushToken({});
     return sequence.Append(0, kContext);
   }
 
-  static constexpr int64_t kContext = 1 << 20;
+  void StartBranch(Sequence& parent, std::unique_ptr<Sequence> taken,
+                   std::vector<Sequence*>* ended) {
+    sequences_.push_back(std::move(taken));
+    Sequence& branch = *sequences_.back();
+    new_branches_.push_back(&branch);
+    if (Draw(branch).has_value()) return End(branch, ended);
+    const std::optional<BlockCopy> copy = scheduler.AddBranch(parent, branch);
+    if (copy.has_value()) copies_.push_back(*copy);
+  }
+
   std::vector<std::unique_ptr<Sequence>> sequences_;
   int64_t next_number_ = 0;
   std::vector<Sequence*> new_branches_;

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,188 +20,266 @@ namespace {
 
 constexpr int64_t kLongest = 6 * kBlockTokens;
 
-// Random work on a pool that holds little more than the longest sequence.
+// Random work of several tenants on a pool that holds little more than the longest sequence, with
+// and without a prefix cache, with slow readers, cancelled requests and plans made one step ahead.
 class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
  protected:
+  // A request and how many rows its sequence is to have.
+  struct Work {
+    Request request;
+    int64_t rows = 0;
+    int64_t branch_rows = 0;  // of each further output
+  };
+
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
   }
   bool OneIn(uint32_t n) { return random_() % n == 0; }
+  // Prompts begin alike.
+  std::vector<int32_t> RandomPrompt(int64_t tokens) {
+    return Prompt(tokens, static_cast<uint32_t>(Between(0, 2)));
+  }
+  std::shared_ptr<TokenStream> RandomStream() {
+    return UnreadStream(OneIn(2) ? TokenStream::kUnbounded : Between(1, 30));
+  }
 
-  Request RandomForward() {
+  Work RandomForward() {
     const int64_t prompt = Between(1, kLongest);
     std::vector<int64_t> positions;
-    for (int64_t i = 0; i < prompt; ++i) {
+    const int64_t first = OneIn(2) ? 0 : Between(0, prompt - 1);
+    for (int64_t i = first; i < prompt; ++i) {
       if (OneIn(2) || i == prompt - 1) positions.push_back(i);
     }
-    results_wanted_ += static_cast<int64_t>(positions.size());
-    return ForwardRequest(Prompt(prompt), positions, UnreadStream(Between(1, 30)));
+    const int64_t rows = static_cast<int64_t>(positions.size());
+    return {ForwardRequest(RandomPrompt(prompt), positions, RandomStream()), rows};
   }
 
-  Request RandomGenerate() {
-    const int64_t prompt = Between(1, kLongest - 1);
-    const int64_t generated = Between(1, kLongest - prompt);
-    results_wanted_ += generated;
-    return GenerateRequest(Prompt(prompt), generated);
-  }
-
-  Request RandomScore() {
+  Work RandomScore() {
     const int64_t prompt = Between(1, kLongest - 1);
     std::vector<int64_t> lengths;
-    ++results_wanted_;  // one row for the first tokens of all
+    int64_t rows = 1;  // for the first tokens of all
     for (int64_t i = Between(1, 5); i > 0; --i) {
       lengths.push_back(OneIn(3) ? 1 : Between(1, kLongest - prompt));
-      results_wanted_ += lengths.back() - 1;
+      rows += lengths.back() - 1;
     }
-    return ScoreRequestFor(Prompt(prompt), lengths);
+    return {ScoreRequestFor(RandomPrompt(prompt), lengths), rows};
   }
 
-  Request RandomOutputs() {
+  Work RandomGenerate() {
     const int64_t prompt = OneIn(3) ? kBlockTokens * Between(1, 5) : Between(1, kLongest - 1);
     const int64_t generated = Between(1, kLongest - prompt);
-    Request request = GenerateRequest(Prompt(prompt), generated);
-    const int64_t outputs = Between(1, 6);
-    for (int64_t i = 1; i < outputs; ++i) request.branch_streams.push_back(UnreadStream());
-    request.generate->score_prompt = OneIn(2);
-    if (request.generate->score_prompt) results_wanted_ += prompt - 1;
-    results_wanted_ += 1 + outputs * (generated - 1);  // the first row is for all
-    return request;
-  }
-
-  Request RandomRequest() {
-    switch (Between(0, 3)) {
-      case 0:
-        return RandomForward();
-      case 1:
-        return RandomGenerate();
-      case 2:
-        return RandomScore();
-      default:
-        return RandomOutputs();
+    Work work{GenerateRequest(RandomPrompt(prompt), generated, RandomStream()), generated,
+              generated - 1};
+    if (OneIn(2)) return work;
+    for (int64_t i = Between(0, 5); i > 0; --i) {
+      work.request.branch_streams.push_back(RandomStream());
     }
+    work.request.generate->score_prompt = OneIn(2);
+    if (work.request.generate->score_prompt) work.rows += prompt - 1;
+    return work;
   }
 
   void AddOne() {
-    Request request = RandomRequest();
-    request.priority = static_cast<int32_t>(Between(0, 2));
-    const auto stream = request.stream;
-    unfinished_.emplace(bench_.Add(std::move(request)), Followed{.stream = stream});
+    Work work = OneIn(4) ? RandomForward() : OneIn(4) ? RandomScore() : RandomGenerate();
+    work.request.priority = static_cast<int32_t>(Between(0, 2));
+    work.request.tenant = std::string(1, static_cast<char>('a' + Between(0, 2)));
+    work.request.cache.bypass = OneIn(8);
+    if (OneIn(3)) {
+      work.request.deadline = absl::UnixEpoch() + absl::Seconds(Between(1, 10));
+    }
+    Sequence* const added = bench_.Add(std::move(work.request));
+    followed_[added].rows_left = work.rows;
+    followed_[added].branch_rows = work.branch_rows;
   }
 
-  // Each sequence goes on where it stopped, or from the start when it was preempted.
-  void CheckProgress(const StepPlan& plan) {
+  void CancelOne() {
+    auto cancelled = followed_.begin();
+    std::advance(cancelled, Between(0, static_cast<int64_t>(followed_.size()) - 1));
+    bench_.End(*cancelled->first);
+    followed_.erase(cancelled);
+  }
+
+  // The oldest of the highest priority that runs and is not parked, if it is a decode.
+  Sequence* SeniorDecode() const {
+    const auto rank = [](const Sequence* sequence) {
+      return std::pair(-sequence->request().priority, sequence->number());
+    };
+    Sequence* senior = nullptr;
+    for (const auto& [sequence, followed] : followed_) {
+      if (sequence->state() == SequenceState::kWaiting) continue;
+      const bool wants_room = sequence->remaining() > 0 && sequence->RowsWanted(1) > 0;
+      if (wants_room && sequence->Room() <= 0) continue;
+      if (senior == nullptr || rank(sequence) < rank(senior)) senior = sequence;
+    }
+    const bool decodes = senior != nullptr && senior->state() == SequenceState::kDecoding;
+    return decodes ? senior : nullptr;
+  }
+
+  StepPlan MakePlan() {
+    Sequence* const senior = SeniorDecode();
+    StepPlan plan = bench_.scheduler.Plan(OneIn(2) ? kLongest : Between(0, 50));
+    const auto among = [&](const Sequence* sequence) {
+      return std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                         [&](const Chunk& chunk) { return chunk.sequence == sequence; });
+    };
+    EXPECT_TRUE(senior == nullptr || among(senior)) << "the most senior one is held up";
+    return plan;
+  }
+
+  void CheckPlan(const StepPlan& plan) {
+    int64_t decodes = 0, prefill_tokens = 0, rows = 0;
     std::set<Sequence*> seen;
     for (const Chunk& chunk : plan.chunks) {
-      Sequence* const sequence = chunk.sequence;
-      ASSERT_TRUE(unfinished_.contains(sequence));
-      ASSERT_TRUE(seen.insert(sequence).second);
-      Followed& followed = unfinished_[sequence];
-      if (sequence->preemptions() != followed.preemptions) followed.computed = 0;
-      followed.preemptions = sequence->preemptions();
-      ASSERT_GE(chunk.num_tokens, 1);
-      ASSERT_EQ(chunk.first_position, followed.computed);
-      followed.computed += chunk.num_tokens;
-      ASSERT_LE(followed.computed, sequence->target());
-      ASSERT_GE(static_cast<int64_t>(sequence->blocks().size()) * kBlockTokens, followed.computed);
-      ASSERT_EQ(chunk.num_rows, sequence->RowsWanted(chunk.num_tokens));
-      if (sequence->delivers_rows()) {
-        ASSERT_LE(chunk.num_rows, sequence->stream().RoomForRows());
+      ASSERT_TRUE(followed_.contains(chunk.sequence));
+      ASSERT_TRUE(seen.insert(chunk.sequence).second);
+      ASSERT_NO_FATAL_FAILURE(CheckChunk(chunk));
+      (chunk.decode ? decodes : prefill_tokens) += chunk.num_tokens;
+      rows += chunk.num_rows;
+    }
+    ASSERT_EQ(decodes, plan.decodes);
+    ASSERT_EQ(prefill_tokens, plan.prefill_tokens);
+    ASSERT_EQ(rows, plan.rows);
+    ASSERT_LE(decodes + prefill_tokens, limits_.max_batch_tokens);
+    ASSERT_LE(prefill_tokens, std::min(plan.max_prefill_tokens, limits_.max_prefill_tokens));
+    ASSERT_LE(rows, limits_.max_logits_rows);
+    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
+  }
+
+  // Goes on where it stopped, or where it was preempted and begins anew: behind what is cached.
+  void CheckChunk(const Chunk& chunk) {
+    const Sequence& sequence = *chunk.sequence;
+    Followed& followed = followed_[chunk.sequence];
+    const bool anew =
+        !followed.computed.has_value() || followed.preemptions != sequence.preemptions();
+    if (anew) {
+      ASSERT_EQ(chunk.first_position % kBlockTokens, 0);
+      if (bench_.cache == nullptr || sequence.request().cache.bypass) {
+        ASSERT_EQ(chunk.first_position, 0);
       }
+    } else if (sequence.request().score.has_value()) {
+      ASSERT_TRUE(chunk.first_position == followed.computed ||
+                  chunk.first_position == sequence.prompt_tokens());
+    } else {
+      ASSERT_EQ(chunk.first_position, followed.computed);
+    }
+    ASSERT_EQ(chunk.first_position, sequence.computed());
+    ASSERT_GE(chunk.num_tokens, 1);
+    ASSERT_LE(chunk.num_tokens, sequence.remaining());
+    ASSERT_LE(chunk.num_rows, sequence.Room());
+    ASSERT_EQ(chunk.num_rows, sequence.RowsWanted(chunk.num_tokens));
+    const int64_t end = chunk.first_position + chunk.num_tokens;
+    ASSERT_GE(static_cast<int64_t>(sequence.blocks().size()) * kBlockTokens, end);
+    ASSERT_TRUE(chunk.num_tokens == 1 || !chunk.decode);
+  }
+
+  void Launch(const StepPlan& plan) {
+    bench_.Launch(plan);
+    for (const Chunk& chunk : plan.chunks) {
+      Followed& followed = followed_[chunk.sequence];
+      followed.computed = chunk.first_position + chunk.num_tokens;
+      followed.preemptions = chunk.sequence->preemptions();
+      followed.rows_left -= chunk.num_rows;
     }
   }
 
-  // Only where what is computed of a prompt ends do sequences part: nobody writes a block that
-  // another one uses, and every block counts its users.
+  void TakeResults(const StepPlan& plan) {
+    const std::vector<Sequence*> all_ended = bench_.TakeResults(plan);
+    for (Sequence* const branch : bench_.TakeNewBranches()) {
+      Followed& followed = followed_[branch];
+      if (branch->computed() > 0) followed.computed = branch->computed();
+      const auto parent = std::find_if(followed_.begin(), followed_.end(), [&](const auto& entry) {
+        return entry.first->number() == branch->request_number();
+      });
+      followed.rows_left = parent->second.branch_rows;
+    }
+    for (Sequence* const ended : all_ended) {
+      EXPECT_EQ(followed_[ended].rows_left, 0);  // none was skipped or computed twice
+      followed_.erase(ended);
+    }
+  }
+
+  // Every block counts its users, and nobody is going to write a block that another one uses.
   void CheckBlocks() {
     std::map<BlockId, int64_t> users;
-    for (const auto& [sequence, followed] : unfinished_) {
+    for (const auto& [sequence, followed] : followed_) {
       for (const BlockId block : sequence->blocks()) ++users[block];
     }
     ASSERT_EQ(static_cast<int64_t>(users.size()), bench_.pool.used_blocks());
-    for (const auto& [sequence, followed] : unfinished_) {
+    for (const auto& [block, count] : users) ASSERT_EQ(count, bench_.pool.users(block));
+    for (const auto& [sequence, followed] : followed_) {
       const auto blocks = sequence->blocks();
       const size_t next = static_cast<size_t>(sequence->computed() / kBlockTokens);
       for (size_t i = next; i < blocks.size(); ++i) ASSERT_EQ(users[blocks[i]], 1);
     }
+    ASSERT_EQ(static_cast<int64_t>(followed_.size()),
+              bench_.scheduler.running() + bench_.scheduler.waiting());
+    ASSERT_LE(bench_.scheduler.parked(), bench_.scheduler.running());
   }
 
-  // A score goes back to the prompt's end for its next continuation; nothing else goes back.
-  void CheckResults(const StepPlan& plan) {
-    for (const Chunk& chunk : plan.chunks) {
-      if (!unfinished_.contains(chunk.sequence)) continue;
-      Followed& followed = unfinished_[chunk.sequence];
-      if (chunk.sequence->computed() == followed.computed) continue;
-      ASSERT_TRUE(chunk.sequence->request().score.has_value());
-      ASSERT_EQ(chunk.sequence->computed(), chunk.sequence->prompt_tokens());
-      followed.computed = chunk.sequence->computed();
+  // One step; the next one is planned while it computes, or afterwards.
+  void Step() {
+    StepPlan plan = std::exchange(ahead_, {});
+    if (plan.chunks.empty()) {
+      plan = MakePlan();
+    } else {
+      bench_.scheduler.TopUp(plan);
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckPlan(plan));
+    Launch(plan);
+    if (OneIn(4)) Disturb();
+    if (plans_ahead_) ahead_ = MakePlan();
+    if (OneIn(4)) Disturb();
+    TakeResults(plan);
+    ASSERT_NO_FATAL_FAILURE(CheckBlocks());
+    // Readers take at random, and all of them when nothing else could go on.
+    for (const auto& [sequence, followed] : followed_) {
+      if (plan.chunks.empty() || OneIn(4)) sequence->stream().Take();
     }
   }
 
-  void CarryOut(const StepPlan& plan) {
-    const std::vector<Sequence*> all_ended = bench_.CarryOut(plan);
-    for (Sequence* const branch : bench_.TakeNewBranches()) {
-      unfinished_[branch] = {.stream = branch->request().stream, .computed = branch->computed()};
+  void Disturb() {
+    if (arrivals_left_ > 0 && OneIn(2)) {
+      AddOne();
+      --arrivals_left_;
+    } else if (!followed_.empty() && OneIn(20)) {
+      CancelOne();
     }
-    for (Sequence* const ended : all_ended) unfinished_.erase(ended);
   }
 
-  void CheckLimits(const StepPlan& plan) {
-    int64_t tokens = 0, prefill_tokens = 0, rows = 0;
-    for (const Chunk& chunk : plan.chunks) {
-      tokens += chunk.num_tokens;
-      rows += chunk.num_rows;
-      if (chunk.sequence->state() == SequenceState::kPrefilling) {
-        prefill_tokens += chunk.num_tokens;
-      }
+  // Not by address: the same seed is to give the same run.
+  struct ByNumber {
+    bool operator()(const Sequence* a, const Sequence* b) const {
+      return a->number() < b->number();
     }
-    ASSERT_LE(tokens, limits_.max_batch_tokens);
-    ASSERT_LE(prefill_tokens, limits_.max_prefill_tokens);
-    ASSERT_LE(rows, limits_.max_logits_rows);
-    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
-    results_planned_ += rows;
-  }
-
+  };
   struct Followed {
-    std::shared_ptr<TokenStream> stream;
-    int64_t computed = 0;  // in the present run
+    int64_t rows_left = 0;
+    int64_t branch_rows = 0;
+    std::optional<int64_t> computed;  // in the present run
     int64_t preemptions = 0;
   };
 
   std::mt19937 random_{static_cast<uint32_t>(GetParam())};
+  const bool plans_ahead_ = GetParam() % 2 == 0;
   const SchedulerLimits limits_{.max_batch_tokens = Between(1, 200),
                                 .max_prefill_tokens = Between(1, 200),
                                 .max_running_sequences = Between(1, 12),
                                 .max_logits_rows = Between(1, 20)};
-  SchedulerBench bench_{limits_, Between(6, 12)};
-  std::map<Sequence*, Followed> unfinished_;
-  int64_t results_wanted_ = 0;
-  int64_t results_planned_ = 0;
+  SchedulerBench bench_{limits_, Between(6, 12), /*with_cache=*/GetParam() % 4 < 2};
+  std::map<Sequence*, Followed, ByNumber> followed_;  // all that have not ended
+  StepPlan ahead_;
+  int64_t arrivals_left_ = 20;
 };
 
 TEST_P(SchedulerPropertyTest, EverySequenceEndsWithinAllLimits) {
   for (int i = 0; i < 20; ++i) AddOne();
-  int64_t arrivals_left = 20;
-  int64_t steps = 0;
-  while (!unfinished_.empty() || arrivals_left > 0) {
-    ASSERT_LT(++steps, 200000) << "no end in sight";
-    if (arrivals_left > 0 && OneIn(8)) {
-      AddOne();
-      --arrivals_left;
-    }
-    const StepPlan plan = bench_.scheduler.Plan();
-    ASSERT_NO_FATAL_FAILURE(CheckProgress(plan));
-    ASSERT_NO_FATAL_FAILURE(CheckLimits(plan));
-    CarryOut(plan);
-    ASSERT_NO_FATAL_FAILURE(CheckResults(plan));
-    ASSERT_NO_FATAL_FAILURE(CheckBlocks());
-    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
-    // Readers take at random, and all of them when nothing else could go on.
-    for (const auto& [sequence, followed] : unfinished_) {
-      if (plan.chunks.empty() || OneIn(4)) followed.stream->Take();
-    }
+  for (int64_t steps = 0; !followed_.empty() || arrivals_left_ > 0; ++steps) {
+    ASSERT_LT(steps, 200000) << "no end in sight";
+    ASSERT_NO_FATAL_FAILURE(Step());
   }
-  EXPECT_EQ(results_planned_, results_wanted_);  // none was computed twice
   EXPECT_EQ(bench_.pool.used_blocks(), 0);
+  EXPECT_EQ(bench_.scheduler.running() + bench_.scheduler.waiting(), 0);
+  EXPECT_EQ(bench_.scheduler.parked(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SchedulerPropertyTest, ::testing::Range(0, 100));

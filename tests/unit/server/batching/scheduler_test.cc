@@ -16,22 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-SchedulerLimits Wide() {
-  return {.max_batch_tokens = 512,
-          .max_prefill_tokens = 512,
-          .max_running_sequences = 64,
-          .max_logits_rows = 64};
-}
-
-// (sequence, tokens) of each chunk.
-std::vector<std::pair<Sequence*, int64_t>> Chunks(const StepPlan& plan) {
-  std::vector<std::pair<Sequence*, int64_t>> chunks;
-  for (const Chunk& chunk : plan.chunks) chunks.emplace_back(chunk.sequence, chunk.num_tokens);
-  return chunks;
-}
-
-std::pair<Sequence*, int64_t> Of(Sequence* sequence, int64_t tokens) { return {sequence, tokens}; }
-
 TEST(SchedulerTest, PlansNothingWhenThereIsNothing) {
   SchedulerBench bench(Wide());
   EXPECT_THAT(Chunks(bench.scheduler.Plan()), IsEmpty());
@@ -171,6 +155,71 @@ TEST(SchedulerTest, ParksAForwardWhoseMailboxIsFullAndGoesOnWithOthers) {
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
   stream->Take();
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1), Of(slow, 6)));
+}
+
+TEST(SchedulerTest, ParksAGenerateWhoseMailboxIsFullAndGoesOnWithOthers) {
+  SchedulerBench bench(Wide());
+  const auto stream = UnreadStream(2);
+  Sequence* const slow = bench.Add(GenerateRequest(Prompt(20), 100, stream));
+  Sequence* const other = bench.Add(GenerateRequest(Prompt(10), 100));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 20), Of(other, 10)));
+  EXPECT_EQ(bench.scheduler.parked(), 0);
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 1), Of(other, 1)));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
+  EXPECT_EQ(bench.scheduler.parked(), 1);
+  EXPECT_EQ(bench.scheduler.running(), 2);
+  stream->Take();
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 1), Of(other, 1)));
+  EXPECT_EQ(bench.scheduler.parked(), 0);
+}
+
+TEST(SchedulerTest, PromptScoresAreComputedAsFarAsTheMailboxHasRoom) {
+  SchedulerBench bench(Wide());
+  const auto stream = UnreadStream(4);
+  Request request = GenerateRequest(Prompt(10), 100, stream);
+  request.generate->score_prompt = true;
+  Sequence* const scored = bench.Add(std::move(request));
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(scored, 4)));
+  EXPECT_THAT(Chunks(bench.Step()), IsEmpty());
+  stream->Take();
+  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(scored, 4)));
+}
+
+TEST(SchedulerTest, AParkedSequenceThatIsRemovedIsNotCounted) {
+  SchedulerBench bench(Wide());
+  Sequence* const slow = bench.Add(GenerateRequest(Prompt(20), 100, UnreadStream(1)));
+  bench.Step();
+  bench.Step();
+  EXPECT_EQ(bench.scheduler.parked(), 1);
+  bench.End(*slow);
+  EXPECT_EQ(bench.scheduler.parked(), 0);
+}
+
+TEST(SchedulerTest, TheCallerMayAskForLessPrefill) {
+  SchedulerLimits limits = Wide();
+  limits.max_prefill_tokens = 50;
+  SchedulerBench bench(limits);
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(50), 100));
+  bench.Step();
+  Sequence* const first = bench.Add(GenerateRequest(Prompt(8), 100));
+  Sequence* const second = bench.Add(GenerateRequest(Prompt(100), 100));
+  EXPECT_THAT(Chunks(bench.Step(10)), ElementsAre(Of(decoding, 1), Of(first, 8), Of(second, 2)));
+  EXPECT_THAT(Chunks(bench.Step(0)), ElementsAre(Of(decoding, 1), Of(first, 1)));
+  EXPECT_THAT(Chunks(bench.Step(1000)), ElementsAre(Of(decoding, 1), Of(first, 1), Of(second, 50)));
+  for (Sequence* const sequence : {decoding, first}) bench.End(*sequence);
+  EXPECT_THAT(Chunks(bench.Step(0)), ElementsAre(Of(second, 48)));  // beside nothing
+}
+
+TEST(SchedulerTest, CountsWhatItPlans) {
+  SchedulerBench bench(Wide());
+  bench.Add(GenerateRequest(Prompt(50), 100));
+  bench.Step();
+  bench.Add(ForwardRequest(Prompt(30), {3, 20}, UnreadStream()));
+  EXPECT_EQ(bench.scheduler.decoding(), 1);
+  const StepPlan plan = bench.scheduler.Plan(25);
+  EXPECT_EQ(plan.decodes, 1);
+  EXPECT_EQ(plan.prefill_tokens, 21);
+  EXPECT_EQ(plan.rows, 3);
 }
 
 TEST(SchedulerTest, ANewForwardWaitsForRoomInItsMailbox) {

@@ -19,10 +19,12 @@ class CountingWaker : public StreamWaker {
   int wakes = 0;
 };
 
-TokenStream Unheard(int64_t max_rows = 0) { return TokenStream({}, max_rows); }
+TokenStream Unheard(int64_t capacity = TokenStream::kUnbounded) {
+  return TokenStream({}, capacity);
+}
 
 TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
-  TokenStream stream = Unheard(4);
+  TokenStream stream = Unheard();
   stream.PushStart({.queue_time = absl::Seconds(3)});
   stream.PushToken(Token(5));
   stream.PushToken(Token(6));
@@ -55,35 +57,52 @@ TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
   EXPECT_FALSE(nothing.end.has_value());
 }
 
-TEST(TokenStreamTest, RoomShrinksByRowsAndComesBackWithTake) {
-  TokenStream stream = Unheard(2);
-  EXPECT_EQ(stream.RoomForRows(), 2);
+TEST(TokenStreamTest, RoomShrinksWithEveryResultAndComesBackWithTake) {
+  TokenStream stream = Unheard(3);
+  EXPECT_EQ(stream.Room(), 3);
   stream.PushRow({});
-  EXPECT_EQ(stream.RoomForRows(), 1);
-  stream.PushRow({});
-  EXPECT_EQ(stream.RoomForRows(), 0);
+  EXPECT_EQ(stream.Room(), 2);
+  stream.PushToken({});
+  EXPECT_EQ(stream.Room(), 1);
+  stream.PushScored({});
+  EXPECT_EQ(stream.Room(), 0);
   stream.Take();
-  EXPECT_EQ(stream.RoomForRows(), 2);
+  EXPECT_EQ(stream.Room(), 3);
 }
 
-TEST(TokenStreamTest, TakeWakesOnlyWhenRowsHadFilledIt) {
+TEST(TokenStreamTest, StartAndEndTakeNoRoom) {
+  TokenStream stream = Unheard(1);
+  stream.PushStart({});
+  EXPECT_EQ(stream.Room(), 1);
+  stream.PushToken({});
+  stream.PushEnd({});
+  const TokenStream::Pending pending = stream.Take();
+  EXPECT_TRUE(pending.start.has_value());
+  EXPECT_EQ(pending.tokens.size(), 1);
+  EXPECT_TRUE(pending.end.has_value());
+}
+
+TEST(TokenStreamTest, TakeWakesOnlyWhenItWasFull) {
   const auto waker = std::make_shared<CountingWaker>();
   TokenStream stream = Unheard(2);
   stream.SetWaker(waker);
-  stream.PushRow({});
+  stream.PushToken({});
   stream.Take();
   EXPECT_EQ(waker->wakes, 0);
+  stream.PushToken({});
   stream.PushRow({});
-  stream.PushRow({});
+  stream.Take();
+  EXPECT_EQ(waker->wakes, 1);
   stream.Take();
   EXPECT_EQ(waker->wakes, 1);
 }
 
-TEST(TokenStreamTest, TakeOfTokensNeverWakes) {
+TEST(TokenStreamTest, AnUnboundedOneNeverWakes) {
   const auto waker = std::make_shared<CountingWaker>();
   TokenStream stream = Unheard();
   stream.SetWaker(waker);
-  stream.PushToken(Token(1));
+  for (int i = 0; i < 1000; ++i) stream.PushToken(Token(i));
+  EXPECT_GT(stream.Room(), 1 << 30);
   stream.Take();
   EXPECT_EQ(waker->wakes, 0);
 }
@@ -108,6 +127,14 @@ TEST(TokenStreamTest, OutlivesItsWakerAndItsListener) {
   stream.Take();
   stream.Detach();
   EXPECT_EQ(stream.listener(), nullptr);
+}
+
+TEST(TokenStreamDeathTest, NothingIsPushedIntoAFullOne) {
+  TokenStream stream = Unheard(1);
+  stream.PushToken({});
+  EXPECT_DEATH(stream.PushToken({}), "RoomLocked");
+  EXPECT_DEATH(stream.PushRow({}), "RoomLocked");
+  EXPECT_DEATH(stream.PushScored({}), "RoomLocked");
 }
 
 TEST(TokenStreamDeathTest, NothingFollowsTheEnd) {

@@ -1,0 +1,162 @@
+// The part of Scheduler that decides who runs: places, blocks, preemption.
+#include <algorithm>
+#include <tuple>
+
+#include "model/base/errors.h"
+#include "model/ops/ops.h"
+#include "server/batching/scheduler.h"
+
+namespace tlm {
+namespace {
+
+// One that did not fit is tried again after so many plans though nothing got free: others may have
+// published what it can share.
+constexpr int64_t kPlansBetweenTries = 16;
+
+}  // namespace
+
+bool Scheduler::BySeniority::operator()(const Sequence* a, const Sequence* b) const {
+  return std::tuple(b->request().priority, a->number()) <
+         std::tuple(a->request().priority, b->number());
+}
+
+void Scheduler::Add(Sequence& sequence) {
+  lines_.Join(sequence);
+  lines_.Wait(sequence);
+}
+
+std::optional<BlockCopy> Scheduler::AddBranch(Sequence& parent, Sequence& branch) {
+  lines_.Join(branch);
+  // A place was kept for this one while it was among the parent's branches.
+  if (const auto entry = running_.find(&parent); entry != running_.end()) {
+    SetPlaces(entry->second, PlacesOf(parent), entry->second.parked);
+  }
+  if (places_ >= limits_.max_running_sequences || !branch.ShareBlocks(parent, pool_)) {
+    lines_.Wait(branch);
+    return std::nullopt;
+  }
+  Run(branch);
+  if (branch.computed() % kBlockTokens == 0) return std::nullopt;
+  const size_t last = branch.blocks().size() - 1;
+  return BlockCopy{.from = parent.blocks()[last], .to = branch.blocks()[last]};
+}
+
+void Scheduler::Remove(Sequence& sequence) {
+  if (const auto entry = running_.find(&sequence); entry != running_.end()) {
+    StopRunning(entry);
+  } else if (!lines_.StopWaiting(sequence)) {
+    return;
+  }
+  lines_.Leave(sequence);
+  if (door_.number == sequence.number()) door_ = Door();
+}
+
+bool Scheduler::Admit(Sequence& sequence) {
+  if (IsHopeless(sequence)) return false;
+  if (cache_ != nullptr) sequence.AdoptPrefix(*cache_);
+  if (!MakeRoom(sequence) || !sequence.Grow(pool_, sequence.cache_tokens())) {
+    sequence.ReleaseBlocks(pool_);
+    door_ = {.line = &lines_.LineOf(sequence),
+             .number = sequence.number(),
+             .available_blocks = pool_.available_blocks(),
+             .active_places = ActivePlaces(),
+             .tried = plans_};
+    return false;
+  }
+  if (door_.number == sequence.number()) door_ = Door();
+  lines_.StopWaiting(sequence);
+  Run(sequence);
+  return true;
+}
+
+// Trying costs a look at every block of its prompt.
+bool Scheduler::IsHopeless(const Sequence& sequence) const {
+  return door_.number == sequence.number() && plans_ < door_.tried + kPlansBetweenTries &&
+         pool_.available_blocks() <= door_.available_blocks &&
+         ActivePlaces() >= door_.active_places;
+}
+
+bool Scheduler::MakeRoom(const Sequence& sequence) {
+  const int64_t places = PlacesOf(sequence);
+  if (ActivePlaces() + places > limits_.max_running_sequences) return false;
+  int64_t needed =
+      BlocksFor(sequence.cache_tokens()) - static_cast<int64_t>(sequence.blocks().size());
+  if (ActivePlaces() > 0) needed += ActivePlaces() + places - 1;
+  const auto missing_blocks = [&] { return pool_.available_blocks() < needed; };
+  if (missing_blocks() && pool_.available_blocks() + BlocksOfParkedAlone() < needed) return false;
+  while (!parked_.empty() &&
+         (missing_blocks() || places_ + places > limits_.max_running_sequences)) {
+    PreemptParked();
+  }
+  return !missing_blocks();
+}
+
+// What would become available if all parked ones were preempted: blocks without other users.
+int64_t Scheduler::BlocksOfParkedAlone() const {
+  std::vector<BlockId> uses;
+  for (const Sequence* sequence : parked_) {
+    uses.insert(uses.end(), sequence->blocks().begin(), sequence->blocks().end());
+  }
+  std::sort(uses.begin(), uses.end());
+  int64_t blocks = 0;
+  for (auto it = uses.begin(); it != uses.end();) {
+    const auto end = std::upper_bound(it, uses.end(), *it);
+    blocks += end - it == pool_.users(*it);
+    it = end;
+  }
+  return blocks;
+}
+
+int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
+  // One that wants more than there are must be admitted all the same; some branches wait then.
+  return std::min(1 + sequence.branches(), limits_.max_running_sequences);
+}
+
+void Scheduler::SetPlaces(Seat& seat, int64_t places, bool parked) {
+  places_ += places - seat.places;
+  parked_places_ += (parked ? places : 0) - (seat.parked ? seat.places : 0);
+  num_parked_ += int64_t{parked} - int64_t{seat.parked};
+  seat.places = places;
+  seat.parked = parked;
+}
+
+void Scheduler::SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling) {
+  if (seat.prefilling == prefilling) return;
+  seat.prefilling = prefilling;
+  if (prefilling) {
+    seat.line->prefilling.insert(&sequence);
+  } else {
+    seat.line->prefilling.erase(&sequence);
+  }
+}
+
+void Scheduler::Run(Sequence& sequence) {
+  Seat& seat = running_[&sequence];
+  seat.line = &lines_.LineOf(sequence);
+  SetPlaces(seat, PlacesOf(sequence), /*parked=*/false);
+  sequence.set_running(true);
+}
+
+void Scheduler::StopRunning(Running::iterator entry) {
+  auto& [sequence, seat] = *entry;
+  SetPlaces(seat, 0, /*parked=*/false);
+  SetPrefilling(*sequence, seat, false);
+  sequence->set_running(false);
+  sequence->ReleaseBlocks(pool_);
+  running_.erase(entry);
+}
+
+void Scheduler::Preempt(Sequence& sequence) {
+  StopRunning(running_.find(&sequence));
+  sequence.CountPreemption();
+  ++preemptions_;
+  lines_.Wait(sequence);
+}
+
+void Scheduler::PreemptParked() {
+  Sequence* const most_junior = parked_.back();
+  parked_.pop_back();
+  Preempt(*most_junior);
+}
+
+}  // namespace tlm
