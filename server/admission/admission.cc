@@ -27,7 +27,7 @@ Admission::Ticket::Ticket(Admission* admission, std::string request_id, int64_t 
 
 Admission::Ticket::Ticket(Ticket&& other) noexcept
     : admission_(std::exchange(other.admission_, nullptr)),
-      request_id_(std::move(other.request_id_)),
+      request_id_(std::exchange(other.request_id_, {})),
       tokens_(other.tokens_) {}
 
 Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
@@ -38,31 +38,46 @@ Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
 }
 
 Admission::Ticket::~Ticket() {
-  if (admission_ != nullptr) admission_->Release(request_id_, tokens_);
+  if (admission_ == nullptr) return;
+  FreeRequestId();
+  admission_->Release(tokens_);
+}
+
+void Admission::Ticket::FreeRequestId() {
+  if (request_id_.empty()) return;
+  admission_->FreeId(request_id_);
+  request_id_.clear();
 }
 
 Admission::Admission(const AdmissionLimits& limits, Clock& clock)
     : limits_(limits), clock_(clock) {}
 
-absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& request_id, int64_t tokens,
-                                                   absl::Time deadline) {
-  const absl::Time now = clock_.Now();
+absl::Status Admission::CheckOpen() const {
   MutexLock lock(&mutex_);
+  return CheckOpenLocked();
+}
+
+absl::Status Admission::CheckOpenLocked() const {
   if (state_ == State::kStarting) {
     return Refusal(Unavailable("the server is starting"), "STARTING");
   }
   if (state_ == State::kDraining) {
     return Refusal(Unavailable("the server is shutting down"), "DRAINING");
   }
+  if (calls_ < limits_.max_calls) return absl::OkStatus();
+  return Refusal(
+      ResourceExhausted("{} calls are active, the limit is {}", calls_, limits_.max_calls),
+      "QUEUE_FULL");
+}
+
+absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& request_id, int64_t tokens,
+                                                   absl::Time deadline) {
+  const absl::Time now = clock_.Now();
+  MutexLock lock(&mutex_);
+  TLM_RETURN_IF_ERROR(CheckOpenLocked());
   if (deadline <= now) {
     return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                       "EXPIRED_IN_QUEUE");
-  }
-  const int64_t calls = static_cast<int64_t>(active_ids_.size());
-  if (calls >= limits_.max_calls) {
-    return Refusal(
-        ResourceExhausted("{} calls are active, the limit is {}", calls, limits_.max_calls),
-        "QUEUE_FULL");
   }
   if (tokens > limits_.max_tokens - tokens_) {
     return Refusal(ResourceExhausted("active calls hold {} prompt tokens, {} more exceed the limit "
@@ -73,6 +88,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& request_id
   if (!active_ids_.insert(request_id).second) {
     return WithField(AlreadyExists("request_id is in use by an active request"), "request_id");
   }
+  ++calls_;
   tokens_ += tokens;
   return Ticket(this, request_id, tokens);
 }
@@ -92,12 +108,12 @@ bool Admission::WaitUntilEmpty(absl::Duration timeout) {
       std::chrono::steady_clock::now() +
       absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kLongestWait));
   MutexLock lock(&mutex_);
-  while (!active_ids_.empty() && !interrupted_) {
+  while (calls_ > 0 && !interrupted_) {
     const auto left = end - std::chrono::steady_clock::now();
     if (left <= left.zero()) break;
     changed_.WaitFor(&mutex_, left);
   }
-  return active_ids_.empty();
+  return calls_ == 0;
 }
 
 void Admission::Interrupt() {
@@ -108,14 +124,18 @@ void Admission::Interrupt() {
 
 int64_t Admission::active_calls() const {
   MutexLock lock(&mutex_);
-  return static_cast<int64_t>(active_ids_.size());
+  return calls_;
 }
 
-void Admission::Release(const std::string& request_id, int64_t tokens) {
+void Admission::FreeId(const std::string& request_id) {
   MutexLock lock(&mutex_);
   active_ids_.erase(request_id);
+}
+
+void Admission::Release(int64_t tokens) {
+  MutexLock lock(&mutex_);
   tokens_ -= tokens;
-  if (active_ids_.empty()) changed_.NotifyAll();
+  if (--calls_ == 0) changed_.NotifyAll();
 }
 
 }  // namespace tlm

@@ -32,6 +32,10 @@ class Admission {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket();
 
+    // The call is as good as over, though not yet counted out: from now on another one may take its
+    // id. Idempotent.
+    void FreeRequestId();
+
    private:
     friend class Admission;
     Ticket(Admission* admission, std::string request_id, int64_t tokens);
@@ -44,6 +48,9 @@ class Admission {
   // Refuses everything until Open(). `clock` outlives the object.
   Admission(const AdmissionLimits& limits, Clock& clock);
 
+  // What Admit would say to a new call without tokens now: for refusing before work is put into
+  // reading a request.
+  absl::Status CheckOpen() const;
   // Admits a call with `tokens` prompt tokens. UNAVAILABLE with reason STARTING or DRAINING and a
   // retry time; ALREADY_EXISTS while another call of this id is active; DEADLINE_EXCEEDED, reason
   // EXPIRED_IN_QUEUE, when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL or
@@ -64,7 +71,9 @@ class Admission {
  private:
   enum class State { kStarting, kServing, kDraining };
 
-  void Release(const std::string& request_id, int64_t tokens);
+  absl::Status CheckOpenLocked() const TLM_REQUIRES(mutex_);
+  void FreeId(const std::string& request_id);
+  void Release(int64_t tokens);
 
   const AdmissionLimits limits_;
   Clock& clock_;
@@ -72,7 +81,8 @@ class Admission {
   CondVar changed_;
   State state_ TLM_GUARDED_BY(mutex_) = State::kStarting;
   bool interrupted_ TLM_GUARDED_BY(mutex_) = false;
-  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;
+  int64_t calls_ TLM_GUARDED_BY(mutex_) = 0;   // tickets that are out
+  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;  // of those
   absl::flat_hash_set<std::string> active_ids_ TLM_GUARDED_BY(mutex_);
 };
 

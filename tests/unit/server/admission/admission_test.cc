@@ -45,6 +45,21 @@ TEST_F(AdmissionTest, RefusesWithRetryTimeWhileDraining) {
   EXPECT_TRUE(RetryAfterOf(status).has_value());
 }
 
+TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
+  EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "STARTING");
+  admission_.Open();
+  EXPECT_THAT(admission_.CheckOpen(), IsOk());
+  const absl::StatusOr<Admission::Ticket> first = Admit("a");
+  {
+    const absl::StatusOr<Admission::Ticket> second = Admit("b");
+    EXPECT_THAT(admission_.CheckOpen(), StatusIs(kExhausted, _));
+    EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "QUEUE_FULL");
+  }
+  EXPECT_THAT(admission_.CheckOpen(), IsOk());
+  admission_.Drain();
+  EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "DRAINING");
+}
+
 TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {
   admission_.Drain();
   admission_.Open();
@@ -115,6 +130,23 @@ TEST_F(AdmissionTest, MovedTicketsAreGivenBackOnce) {
   }
   EXPECT_EQ(admission_.active_calls(), 0);
   EXPECT_THAT(Admit("b", 100), IsOk());
+}
+
+TEST_F(AdmissionTest, AnIdMayBeFreeBeforeItsCallIsCountedOut) {
+  admission_.Open();
+  {
+    Admission::Ticket first = *Admit("a", 10);
+    EXPECT_THAT(Admit("a"), StatusIs(absl::StatusCode::kAlreadyExists, _));
+    first.FreeRequestId();
+    first.FreeRequestId();
+    EXPECT_EQ(admission_.active_calls(), 1);
+    const Admission::Ticket second = *Admit("a");
+    EXPECT_EQ(admission_.active_calls(), 2);
+    first = Admission::Ticket();
+    EXPECT_EQ(admission_.active_calls(), 1);
+    EXPECT_THAT(Admit("a"), StatusIs(absl::StatusCode::kAlreadyExists, _));
+  }
+  EXPECT_EQ(admission_.active_calls(), 0);
 }
 
 TEST_F(AdmissionTest, WaitsUntilTheLastTicketIsBack) {
