@@ -26,10 +26,13 @@ AdmissionLimits AdmissionLimitsFor(const ServerOptions& options) {
 EngineOptions EngineOptionsFor(const ServerOptions& options) {
   EngineOptions engine;
   engine.max_batch_tokens = options.max_batch_tokens;
-  engine.max_prefill_tokens = options.max_batch_tokens;
+  engine.max_prefill_tokens = options.max_prefill_tokens;
+  engine.max_decode_stretch = options.max_decode_stretch;
+  engine.prefix_cache = options.prefix_cache;
   engine.max_running_requests = options.max_running_requests;
   engine.max_queued_requests = options.max_queued_requests;
   engine.max_queued_tokens = options.max_queued_tokens;
+  engine.max_queue_time = options.max_queue_time;
   return engine;
 }
 
@@ -49,18 +52,31 @@ App::~App() {
   if (engine_ != nullptr) engine_->Stop();
 }
 
-absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options) {
+absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options,
+                                                ShutdownRequest& shutdown) {
   RouteGrpcLog();
   TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options));
   Clock& clock = *Clock::Real();
   std::unique_ptr<App> app(new App(options, std::move(loaded)));
   TLM_ASSIGN_OR_RETURN(app->engine_,
                        Engine::Start(*app->loaded_.model, EngineOptionsFor(options), clock));
-  const RpcContext rpc{app->loaded_.served, *app->engine_, app->admission_, clock, RandomBits};
+  const RpcContext rpc{app->loaded_.served, *app->engine_, app->admission_,
+                       app->calls_,         clock,         RandomBits};
   TLM_ASSIGN_OR_RETURN(app->server_, RpcServer::Start(options.host, options.port, rpc));
+  TLM_RETURN_IF_ERROR(app->StartAdmin(options, shutdown));
   app->admission_.Open();
   app->monitor_.emplace(*app->engine_, *app->server_, clock, options.stall_timeout);
   return app;
+}
+
+absl::Status App::StartAdmin(const ServerOptions& options, ShutdownRequest& shutdown) {
+  if (!options.admin_port.has_value()) return absl::OkStatus();
+  Clock& clock = *Clock::Real();
+  AdminContext context{*engine_,    admission_,   calls_, shutdown, clock, loaded_.served.limits,
+                       clock.Now(), options.flags};
+  TLM_ASSIGN_OR_RETURN(
+      admin_, AdminServer::Start(options.admin_host, *options.admin_port, std::move(context)));
+  return absl::OkStatus();
 }
 
 void App::Drain(absl::Duration timeout) {
@@ -74,6 +90,7 @@ void App::Drain(absl::Duration timeout) {
   }
   engine_->Stop();
   server_->Shutdown(kShutdownGrace);
+  if (admin_ != nullptr) admin_->Shutdown(kShutdownGrace);
   const EngineStats stats = engine_->Stats();
   spdlog::info("stopped: finished_requests={} kv_blocks_used={} prefill_tokens={} decode_tokens={}",
                stats.finished_requests, stats.kv_blocks_used, stats.prefill_tokens,

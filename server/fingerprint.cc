@@ -6,15 +6,29 @@
 #include "model/config/canonical_text.h"
 
 namespace tlm {
+namespace {
+
+constexpr int kFormat = 3;
+
+std::string SamplingText(const SamplingParams& sampling) {
+  return fmt::format("temperature {} top_k {} top_p {} min_p {} typical_p {} repetition {}",
+                     sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
+                     sampling.typical_p, sampling.repetition_penalty);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
-                                          const DeviceInfo& device, DType kv_dtype) {
-  constexpr int kFormat = 2;
+                                          const ProgramBuild& build, const DeviceInfo& device,
+                                          DType kv_dtype) {
   return Sha256Hex(fmt::format(
-      "format {}\nweights {}\ntokenizer {}\nversion {}\nbackend {}\narithmetic {}\nkv {}\n{}",
-      kFormat, weights_identity, served.tokenizer_sha256, served.server_version, device.backend,
-      device.arithmetic, DTypeName(kv_dtype), CanonicalText(served.config)));
+      "format {}\nweights {}\ntokenizer {}\nchat {}\nsampling {}\nversion {}\nbuild {}\nmath {}\n"
+      "backend {}\narithmetic {}\nkv {}\nlibraries\n{}config\n{}",
+      kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
+      SamplingText(served.default_sampling), served.server_version, build.build_id, build.math,
+      device.backend, device.arithmetic, DTypeName(kv_dtype), build.libraries,
+      CanonicalText(served.config)));
 }
 
 }  // namespace tlm

@@ -7,16 +7,29 @@
 #include "absl/status/statusor.h"
 #include "model/ops/device.h"
 #include "model/tensor/dtype.h"
+#include "server/program_build.h"
 #include "server/rpc/served_model.h"
 
 namespace tlm {
 
-// A hash, hexadecimal, of the weights (`weights_identity` says which they are), what they mean (the
-// configuration), the tokenizer, the program, the arithmetic of the device and the type of keys and
-// values. INTERNAL if libcrypto refuses.
+// A hash, hexadecimal, of
+//
+//   weights      `weights_identity` says which they are
+//   config       what they mean (the canonical text of the configuration)
+//   tokenizer    the file's hash
+//   chat         the hash of what conversations are rendered with
+//   sampling     what requests get that leave a parameter unset
+//   build        the program, its libraries and their way through the processor
+//   device       backend and arithmetic (the instruction set's path)
+//   kv           the element type of keys and values
+//
+// Servers with the same fingerprint give the same tokens to the same request. What only decides how
+// fast or how many (threads, step and queue sizes, the prefix cache, memory) is left out, and so is
+// --max_context, which ends a stream with a reason of its own. INTERNAL if libcrypto refuses.
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
-                                          const DeviceInfo& device, DType kv_dtype);
+                                          const ProgramBuild& build, const DeviceInfo& device,
+                                          DType kv_dtype);
 
 }  // namespace tlm
 

@@ -1,5 +1,6 @@
 #include "server/health_monitor.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -14,7 +15,10 @@ constexpr std::chrono::seconds kInterval(1);
 }  // namespace
 
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout) {
-  if (!stats.fault.ok()) return stats.fault;
+  if (!stats.fault.ok() && stats.consecutive_faults >= kPersistentFaults) {
+    return WithContext(stats.fault, fmt::format("{} steps failed in a row, the last with",
+                                                stats.consecutive_faults));
+  }
   const absl::Duration silent = now - stats.last_progress;
   if (stats.busy && silent > stall_timeout) {
     return Unavailable("no step finished for {}, the limit is {}", absl::FormatDuration(silent),

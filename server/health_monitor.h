@@ -2,7 +2,7 @@
 #ifndef TLM_SERVER_HEALTH_MONITOR_H_
 #define TLM_SERVER_HEALTH_MONITOR_H_
 
-#include <string>
+#include <cstdint>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -14,12 +14,16 @@
 
 namespace tlm {
 
-// OK, or why the engine cannot be said to serve: its device failed, or it has had work for longer
-// than `stall_timeout` without finishing a step.
+// One step that failed has ended its requests and says little about the next. Requests are retried
+// elsewhere anyway; a replica that fails this many in a row would take and fail all it can get.
+inline constexpr int64_t kPersistentFaults = 3;
+
+// OK, or why the engine cannot be said to serve: its last kPersistentFaults steps failed, or it has
+// had work for longer than `stall_timeout` without finishing a step. A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 
-// Looks at the engine once a second and sets the health status when it changes. A fault stays; a
-// stall ends with the next step.
+// Looks at the engine once a second and sets the health status when it changes. A fault ends with
+// the next step that does not fail, a stall with the next step.
 class HealthMonitor {
  public:
   // Says SERVING now and starts the thread. All outlive the monitor.

@@ -7,9 +7,9 @@
 
 namespace tlm {
 
-// Serves until SIGTERM or SIGINT, then drains for at most options.drain_timeout; a second signal
-// ends the drain. OK however the drain went; otherwise why the server could not start. Called once,
-// by the main thread, before there are others.
+// Serves until SIGTERM, SIGINT or Admin.Drain, then drains for at most options.drain_timeout, or as
+// long as the Drain call said; a second signal ends the drain. OK however the drain went; otherwise
+// why the server could not start. Called once, by the main thread, before there are others.
 absl::Status RunServer(const ServerOptions& options);
 
 }  // namespace tlm

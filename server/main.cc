@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "server/command_line.h"
 #include "server/lifecycle.h"
 #include "server/observe/log.h"
 #include "server/options.h"

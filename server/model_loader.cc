@@ -1,5 +1,6 @@
 #include "server/model_loader.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "server/fingerprint.h"
 #include "server/memory_plan.h"
 #include "server/model_source.h"
+#include "server/program_build.h"
 
 namespace tlm {
 namespace {
@@ -52,6 +54,20 @@ absl::Status LoadTokenizer(const std::string& model_dir, LoadedModel& loaded) {
   return absl::OkStatus();
 }
 
+// Of the files a template and its special tokens may come from.
+absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
+  std::string text;
+  for (const char* const name : {"chat_template.jinja", "tokenizer_config.json"}) {
+    const std::string path = fmt::format("{}/{}", model_dir, name);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    TLM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxTokenizerBytes));
+    TLM_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(bytes));
+    text += fmt::format("{} {}\n", name, hash);
+  }
+  return Sha256Hex(text);
+}
+
 // A template this program cannot run costs the conversations, not the server.
 absl::Status LoadChatTemplate(const std::string& model_dir, LoadedModel& loaded) {
   if (loaded.tokenizer == nullptr) return absl::OkStatus();
@@ -63,6 +79,8 @@ absl::Status LoadChatTemplate(const std::string& model_dir, LoadedModel& loaded)
   TLM_RETURN_IF_ERROR(chat.status());
   loaded.chat = *std::move(chat);
   loaded.served.chat = loaded.chat.get();
+  if (loaded.chat == nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(loaded.served.chat_sha256, HashOfChatFiles(model_dir));
   return absl::OkStatus();
 }
 
@@ -91,8 +109,10 @@ void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestL
   limits.max_running_requests = options.max_running_requests;
   limits.max_num_sequences = std::min(limits.max_num_sequences, options.max_running_requests);
   limits.max_batch_tokens = options.max_batch_tokens;
+  limits.max_prefill_tokens = options.max_prefill_tokens;
   limits.max_queued_requests = options.max_queued_requests;
   limits.max_queued_tokens = options.max_queued_tokens;
+  limits.max_queue_time = options.max_queue_time;
 }
 
 void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& memory) {
@@ -125,8 +145,10 @@ absl::Status LoadWeights(const ServerOptions& options, ModelSource source, Loade
                                         {.num_blocks = plan.kv_blocks, .dtype = kv_shape.dtype}));
   served.tensors = source.tensors();
   TLM_ASSIGN_OR_RETURN(served.weights_sha256, source.WeightsSha256());
+  TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild());
+  served.build_id = build.build_id;
   TLM_ASSIGN_OR_RETURN(served.fingerprint,
-                       FingerprintOf(served, source.WeightsIdentity(served.weights_sha256),
+                       FingerprintOf(served, source.WeightsIdentity(served.weights_sha256), build,
                                      device.info(), kv_shape.dtype));
   return absl::OkStatus();
 }
@@ -139,6 +161,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   served.model_id = source.name();
   served.server_version = TLM_VERSION;
+  served.prefix_cache = options.prefix_cache;
   served.config = source.config();
   TLM_RETURN_IF_ERROR(LoadExtras(options, loaded));
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend(options.backend, options.threads));

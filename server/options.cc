@@ -3,23 +3,18 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <iostream>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "model/base/errors.h"
 #include "model/config/presets.h"
 #include "model/weights/weights_dtype.h"
 #include "server/byte_size.h"
+#include "server/command_line.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
@@ -43,13 +38,31 @@ ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one
 ABSL_FLAG(std::string, port_file, "",
           "file that gets the port number once the server serves and is removed when it ends; "
           "empty = none");
+ABSL_FLAG(int, admin_port, -1,
+          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = no Admin service");
+ABSL_FLAG(std::string, admin_host, "127.0.0.1",
+          "loopback address to listen on for --admin_port: 127.0.0.1, ::1 or localhost");
+ABSL_FLAG(std::string, admin_port_file, "",
+          "file that gets the number of the admin port, before that of --port_file is written, and "
+          "is removed when the server ends; empty = none");
 ABSL_FLAG(std::string, backend, "auto", "what computes: auto, cpu or cuda");
 ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
 ABSL_FLAG(int64_t, max_batch_tokens, 512,
           "tokens computed in one step, prefill and decode together, 1 to 65536");
+ABSL_FLAG(int64_t, max_prefill_tokens, 0,
+          "of those, tokens of prompts, over all requests, at most max_batch_tokens; 0 = "
+          "max_batch_tokens");
+ABSL_FLAG(double, max_decode_stretch, 2.0,
+          "while streams run, a step gets so few prompt tokens that it takes about this many times "
+          "as long as without any, 1 to 1000; 0 = no such bound");
+ABSL_FLAG(bool, prefix_cache, true,
+          "keep the keys and values of what was computed, for later prompts that begin alike");
 ABSL_FLAG(int64_t, max_running_requests, 64, "sequences computed at once, 1 to 4096");
 ABSL_FLAG(int64_t, max_queued_requests, 1024, "requests that may wait, 1 to 1048576");
 ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens that may wait, 1 to 2^40");
+ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
+          "requests that would wait longer than this for their first step, by the measured rates, "
+          "are refused at once, as 30s or 2m; inf = no such bound");
 ABSL_FLAG(tlm::ByteSize, kv_cache_bytes, {},
           "memory for keys and values, in bytes or as 512MiB, 8GiB; 0 = enough for "
           "max_running_requests full contexts, at most a quarter of the memory");
@@ -67,56 +80,9 @@ ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
 namespace tlm {
 namespace {
 
-constexpr absl::string_view kProgram = "tlm-server";
-constexpr char kUsage[] =
-    "serves a transformer language model over gRPC.\n\n"
-    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n"
-    "  tlm-server --preset=NAME --init=random [--seed=N] ...\n\n"
-    "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
-    "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
-    "command line is wrong.";
-
-// Abseil ends the process with status 1 for wrong flags and for the help alike, which scripts
-// cannot tell from a server that failed to start.
-std::atomic<bool> parsing{false};
-std::atomic<bool> help_asked{false};
-
-void ExitWithUsageStatus() {
-  if (!parsing) return;
-  std::cout.flush();
-  std::fflush(stdout);
-  std::_Exit(help_asked ? EXIT_SUCCESS : kExitUsage);
-}
-
-void ConfigureHelp() {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig config;
-  // Abseil shows the flags of a source file under its name; ours read better under the program's.
-  config.normalize_filename = [](absl::string_view file) {
-    const bool ours = file.find("server/options.cc") != absl::string_view::npos;
-    return std::string(ours ? kProgram : file);
-  };
-  const auto ours = [](absl::string_view file) { return file == kProgram; };
-  config.contains_helpshort_flags = ours;
-  config.contains_help_flags = ours;
-  config.contains_helppackage_flags = ours;
-  config.version_string = [] { return std::string("tlm-server " TLM_VERSION "\n"); };
-  absl::SetFlagsUsageConfig(config);
-}
-
-std::vector<char*> ParseFlags(int argc, char** argv) {
-  ConfigureHelp();
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument.substr(0, 6) == "--help" || argument.substr(0, 5) == "-help") help_asked = true;
-    if (argument == "--version" || argument == "-version") help_asked = true;
-  }
-  std::atexit(ExitWithUsageStatus);
-  parsing = true;
-  std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
-  parsing = false;
-  return positional;
-}
+constexpr double kMaxDecodeStretch = 1000;
+// Flags whose values nobody may read back: there is none yet.
+constexpr std::span<const std::string_view> kSecretFlags;
 
 absl::Status CheckRange(std::string_view flag, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -129,7 +95,7 @@ absl::Status CheckNotNegative(std::string_view flag, absl::Duration value) {
 }
 
 // Without TLS, nothing may leave the machine.
-absl::Status CheckHost(const std::string& host) {
+absl::Status CheckHost(std::string_view flag, const std::string& host) {
   in_addr v4;
   in6_addr v6;
   if (host == "localhost") return absl::OkStatus();
@@ -139,8 +105,8 @@ absl::Status CheckHost(const std::string& host) {
   if (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6)) {
     return absl::OkStatus();
   }
-  return InvalidArgument("--host is {}, only loopback addresses are served: there is no TLS yet",
-                         host);
+  return InvalidArgument("--{} is {}, only loopback addresses are served: there is no TLS yet",
+                         flag, host);
 }
 
 absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
@@ -203,8 +169,44 @@ absl::Status ReadModelOptions(ServerOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadAdminOptions(ServerOptions* options) {
+  options->admin_host = absl::GetFlag(FLAGS_admin_host);
+  options->admin_port_file = absl::GetFlag(FLAGS_admin_port_file);
+  const int port = absl::GetFlag(FLAGS_admin_port);
+  TLM_RETURN_IF_ERROR(CheckHost("admin_host", options->admin_host));
+  TLM_RETURN_IF_ERROR(CheckRange("admin_port", port, -1, 65535));
+  if (port >= 0) {
+    options->admin_port = port;
+  } else if (!options->admin_port_file.empty()) {
+    return InvalidArgument("--admin_port_file={} needs --admin_port", options->admin_port_file);
+  }
+  return absl::OkStatus();
+}
+
+// How the engine divides its steps, and how long it lets requests wait. After max_batch_tokens.
+absl::Status ReadSchedulingOptions(ServerOptions* options) {
+  options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
+  options->max_prefill_tokens = absl::GetFlag(FLAGS_max_prefill_tokens);
+  options->max_decode_stretch = absl::GetFlag(FLAGS_max_decode_stretch);
+  options->max_queue_time = absl::GetFlag(FLAGS_max_queue_time);
+  TLM_RETURN_IF_ERROR(
+      CheckRange("max_prefill_tokens", options->max_prefill_tokens, 0, options->max_batch_tokens));
+  if (options->max_prefill_tokens == 0) options->max_prefill_tokens = options->max_batch_tokens;
+  const double stretch = options->max_decode_stretch;
+  // Written so that NaN is out of range.
+  if (!(stretch == 0 || (stretch >= 1 && stretch <= kMaxDecodeStretch))) {
+    return InvalidArgument("--max_decode_stretch is {}, it may be 0 or in [1, {}]", stretch,
+                           kMaxDecodeStretch);
+  }
+  if (options->max_queue_time <= absl::ZeroDuration()) {
+    return InvalidArgument("--max_queue_time is {}, it must be positive; inf is no bound",
+                           absl::FormatDuration(options->max_queue_time));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const ServerOptions& options) {
-  TLM_RETURN_IF_ERROR(CheckHost(options.host));
+  TLM_RETURN_IF_ERROR(CheckHost("host", options.host));
   TLM_RETURN_IF_ERROR(CheckRange("port", options.port, 0, 65535));
   TLM_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 1024));
   TLM_RETURN_IF_ERROR(CheckRange("max_batch_tokens", options.max_batch_tokens, 1, 65536));
@@ -246,6 +248,9 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   options.stall_timeout = absl::GetFlag(FLAGS_stall_timeout);
   options.log_level = absl::GetFlag(FLAGS_log_level);
   TLM_RETURN_IF_ERROR(CheckOptions(options));
+  TLM_RETURN_IF_ERROR(ReadAdminOptions(&options));
+  TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options));
+  options.flags = FlagValues(kSecretFlags);
   return options;
 }
 

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "model/backend/backend.h"
 #include "model/tensor/dtype.h"
+#include "server/rpc/config_option.h"
 
 namespace tlm {
 
@@ -30,9 +32,16 @@ struct ServerOptions {
   std::string host;
   int port = 0;           // 0: any free one
   std::string port_file;  // empty: none
+  std::string admin_host;
+  std::optional<int> admin_port;  // none: no admin port; 0: any free one
+  std::string admin_port_file;    // empty: none
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;  // 0: all processors
   int64_t max_batch_tokens = 0;
+  int64_t max_prefill_tokens = 0;  // never 0 once read: at most max_batch_tokens
+  double max_decode_stretch = 0;   // 0: no bound
+  absl::Duration max_queue_time;   // infinite: no bound
+  bool prefix_cache = true;
   int64_t max_running_requests = 0;
   int64_t max_queued_requests = 0;
   int64_t max_queued_tokens = 0;
@@ -42,15 +51,11 @@ struct ServerOptions {
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
   std::string log_level;
+  std::vector<ConfigOption> flags;  // every flag as it was set, secrets masked
 };
 
-// Exit statuses of the program.
-inline constexpr int kExitFailure = 1;  // could not start
-inline constexpr int kExitUsage = 2;    // the command line is wrong
-
 // Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
-// the process itself, after a line on stderr or the help, for --help and --version (status 0) and
-// for what Abseil refuses: an unknown flag, or a value that is not of the flag's type (kExitUsage).
+// the process itself where ParseFlags of server/command_line.h does.
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
 
 }  // namespace tlm

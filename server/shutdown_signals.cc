@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -23,7 +24,7 @@ sigset_t TerminationSignals() {
 
 }  // namespace
 
-ShutdownSignals::ShutdownSignals() {
+ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown) : shutdown_(shutdown) {
   const sigset_t signals = TerminationSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // A reader that went away is an error of its write, not a reason to die.
@@ -43,11 +44,6 @@ ShutdownSignals::~ShutdownSignals() {
 void ShutdownSignals::ExpectShutdown() {
   MutexLock lock(&mutex_);
   expected_ = true;
-}
-
-void ShutdownSignals::WaitForFirst() {
-  MutexLock lock(&mutex_);
-  while (count_ == 0) arrived_.Wait(&mutex_);
 }
 
 void ShutdownSignals::OnSecond(std::function<void()> hurry) {
@@ -79,7 +75,7 @@ void ShutdownSignals::Count(int signal) {
   }
   ++count_;
   spdlog::info("{} received", name);
-  arrived_.NotifyAll();
+  shutdown_.Ask(std::nullopt);
   if (count_ == 2 && hurry_) hurry_();
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "model/base/mutex.h"
+#include "server/admission/shutdown_request.h"
 
 namespace tlm {
 
@@ -14,16 +15,15 @@ class ShutdownSignals {
  public:
   // Blocks both signals in this thread and in all it starts from now on, and starts the thread that
   // waits for them. Until ExpectShutdown() a signal ends the process at once with status 0: while
-  // a model is being loaded there is nothing to finish.
-  ShutdownSignals();
+  // a model is being loaded there is nothing to finish. `shutdown` outlives the object.
+  explicit ShutdownSignals(ShutdownRequest& shutdown);
   // Ends the thread; the signals stay blocked.
   ~ShutdownSignals();
   ShutdownSignals(const ShutdownSignals&) = delete;
   ShutdownSignals& operator=(const ShutdownSignals&) = delete;
 
-  // From now on the first signal ends WaitForFirst() instead of the process.
+  // From now on the first signal asks for the shutdown instead of ending the process.
   void ExpectShutdown();
-  void WaitForFirst();
   // Calls `hurry` on the signal thread at the second signal, or now if it has come. Must not block.
   void OnSecond(std::function<void()> hurry);
 
@@ -31,8 +31,8 @@ class ShutdownSignals {
   void Run();
   void Count(int signal) TLM_REQUIRES(mutex_);
 
+  ShutdownRequest& shutdown_;
   Mutex mutex_;
-  CondVar arrived_;
   bool expected_ TLM_GUARDED_BY(mutex_) = false;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   int count_ TLM_GUARDED_BY(mutex_) = 0;

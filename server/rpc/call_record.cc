@@ -32,9 +32,15 @@ v1::Usage UsageOf(const CallRecord& record) {
   return usage;
 }
 
-absl::Status CancelledStatus(const CallRecord& record, absl::Time deadline) {
-  if (record.clock->Now() < deadline) return Cancelled("the client cancelled the call");
-  return WithReason(DeadlineExceeded("the deadline passed"), "EXPIRED_RUNNING");
+absl::Status ExpiredStatus(const CallRecord& record) {
+  return WithReason(DeadlineExceeded("the deadline passed while the request was {}",
+                                     record.started ? "running" : "queued"),
+                    record.started ? "EXPIRED_RUNNING" : "EXPIRED_IN_QUEUE");
+}
+
+absl::Status CancelledStatus(const CallRecord& record) {
+  if (record.clock->Now() >= record.deadline) return ExpiredStatus(record);
+  return Cancelled("the client cancelled the call");
 }
 
 void AddUsageTrailers(const CallRecord& record, grpc::ServerContextBase& context) {

@@ -18,7 +18,9 @@ struct CallRecord {
   const char* rpc = "";
   Clock* clock = nullptr;
   absl::Time arrival;
-  std::string request_id;  // empty while the request has not been read
+  absl::Time deadline = absl::InfiniteFuture();  // AnswerBy the call's own
+  std::string request_id;                        // empty while the request has not been read
+  bool started = false;                          // some of it was computed
   absl::Status status;
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
@@ -40,9 +42,12 @@ void LogCall(const CallRecord& record);
 
 v1::Usage UsageOf(const CallRecord& record);
 
-// Why gRPC cancelled the call: DEADLINE_EXCEEDED, reason EXPIRED_RUNNING, once `deadline` has
-// passed, of which it tells as of any cancellation; CANCELLED before.
-absl::Status CancelledStatus(const CallRecord& record, absl::Time deadline);
+// The call's time is up: DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE or, once it has started,
+// EXPIRED_RUNNING.
+absl::Status ExpiredStatus(const CallRecord& record);
+// Why gRPC cancelled the call: ExpiredStatus once the deadline has passed, of which it tells as of
+// any cancellation; CANCELLED before.
+absl::Status CancelledStatus(const CallRecord& record);
 
 // What a failed call has used: `tlm-usage-bin`, a tlm.v1.Usage, and for people
 // `tlm-prompt-tokens` and `tlm-completion-tokens`. Nothing when the request was never read.

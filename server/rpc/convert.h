@@ -3,7 +3,8 @@
 // Every error names the field, its value and the limit, and carries the field's path as a detail
 // (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field of the contract
 // that this server has not built and that would have changed the result, NOT_FOUND for another
-// model's name, FAILED_PRECONDITION for text where the model has no tokenizer. Nothing is ignored.
+// model's name, FAILED_PRECONDITION for text where the model has no tokenizer and for a stream that
+// this server cannot resume. Nothing is ignored.
 #ifndef TLM_SERVER_RPC_CONVERT_H_
 #define TLM_SERVER_RPC_CONVERT_H_
 
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
 #include "model/tokenizer/stream_decoder.h"
@@ -51,7 +53,9 @@ struct GenerateCall {
   GenerateWork work;
   int64_t num_sequences = 1;
   OutputPlan output;  // of each output
+  CacheUse cache;
   int32_t priority = 0;
+  absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
 };
 
 struct ForwardCall {

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "server/rpc/convert.h"
+#include "server/rpc/convert_resume.h"
 #include "server/rpc/field_error.h"
+#include "server/rpc/proto_time.h"
 #include "server/rpc/sampling_message.h"
 
 namespace tlm {
@@ -115,22 +117,27 @@ absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
   return plan;
 }
 
-absl::StatusOr<int32_t> ConvertScheduling(const v1::SchedulingOptions& scheduling) {
-  if (scheduling.has_soft_time_limit()) {
-    return NotBuilt("scheduling.soft_time_limit", "soft time limits");
-  }
+absl::Status ConvertScheduling(const v1::SchedulingOptions& scheduling, GenerateCall& call) {
   TLM_RETURN_IF_ERROR(
       CheckRange("scheduling.priority", scheduling.priority(), -kMaxPriority, kMaxPriority));
-  return scheduling.priority();
+  call.priority = scheduling.priority();
+  if (!scheduling.has_soft_time_limit()) return absl::OkStatus();
+  constexpr char kField[] = "scheduling.soft_time_limit";
+  TLM_ASSIGN_OR_RETURN(call.soft_time_limit, ReadDuration(kField, scheduling.soft_time_limit()));
+  if (call.soft_time_limit > absl::ZeroDuration() && call.soft_time_limit <= kMaxSoftTimeLimit) {
+    return absl::OkStatus();
+  }
+  return BadField(kField, "is {} s, it must be above 0 and at most {} s",
+                  absl::ToDoubleSeconds(call.soft_time_limit),
+                  absl::ToInt64Seconds(kMaxSoftTimeLimit));
 }
 
-// There is no prefix cache yet: bypassing it and keeping salts apart hold of themselves.
-absl::Status CheckCache(const v1::CacheOptions& cache, const RequestLimits& limits) {
+absl::StatusOr<CacheUse> ConvertCache(const v1::CacheOptions& cache, const RequestLimits& limits) {
   if (static_cast<int64_t>(cache.cache_salt().size()) > limits.max_cache_salt_bytes) {
     return BadField("cache.cache_salt", "is {} bytes long, the limit is {}",
                     cache.cache_salt().size(), limits.max_cache_salt_bytes);
   }
-  return absl::OkStatus();
+  return CacheUse{.bypass = cache.bypass_prefix_cache(), .salt = cache.cache_salt()};
 }
 
 absl::Status CheckConstraint(const v1::GenerateRequest& request) {
@@ -199,9 +206,8 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   GenerateCall call;
   TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
   TLM_RETURN_IF_ERROR(CheckConstraint(request));
-  if (request.has_resume()) return NotBuilt("resume", "resuming an interrupted stream");
-  TLM_RETURN_IF_ERROR(CheckCache(request.cache(), model.limits));
-  TLM_ASSIGN_OR_RETURN(call.priority, ConvertScheduling(request.scheduling()));
+  TLM_ASSIGN_OR_RETURN(call.cache, ConvertCache(request.cache(), model.limits));
+  TLM_RETURN_IF_ERROR(ConvertScheduling(request.scheduling(), call));
   TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model));
   if (!request.sampling().has_seed()) call.work.sampling.seed = random();
   TLM_ASSIGN_OR_RETURN(call.num_sequences, ConvertNumSequences(request.sampling(), model));
@@ -211,8 +217,10 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   call.work.score_prompt = request.output().prompt_logprobs();
   TLM_ASSIGN_OR_RETURN(call.output,
                        ConvertOutput(request.output(), request.stopping(), call.work.score, model));
+  if (request.has_resume()) TLM_RETURN_IF_ERROR(ConvertResume(request, model, call));
   // Last: the only step whose cost grows with the request.
   TLM_ASSIGN_OR_RETURN(call.prompt, ConvertPrompt(request, model));
+  TLM_RETURN_IF_ERROR(CheckResumedLength(call, model.limits));
   if (model.tokenizer != nullptr) {
     call.output.text_position = PositionBehind(*model.tokenizer, call.prompt);
   }

@@ -39,7 +39,8 @@ v1::DataType ToProto(RowDType dtype) {
   return v1::DATA_TYPE_FLOAT32;
 }
 
-// How many sequences are queued at once and how many rows each mailbox holds.
+// How many sequences are queued at once and how many rows each mailbox holds before its sequence is
+// parked: what a slow reader can make the server keep.
 struct Window {
   int64_t sequences = 1;
   int64_t rows = 1;
@@ -68,29 +69,32 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   void Start(const v1::ForwardRequest& request) {
     KeepAlive();
     const absl::Status status = Submit(request);
-    if (!status.ok()) {
-      FinishEarly(status);
-    } else {
-      Pump();
-    }
+    if (!status.ok()) return FinishEarly(status);
+    WatchDeadline();
+    Pump();
   }
 
  private:
   absl::Status Submit(const v1::ForwardRequest& message) {
     TLM_ASSIGN_OR_RETURN(const std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ForwardCall> converted = ConvertForward(message, rpc_.model);
+    absl::StatusOr<ForwardCall> converted = Read(message);
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(ForwardCall call, std::move(converted));
     call_ = std::move(call);
-    deadline_ = DeadlineFrom(context_->deadline());
     record_.prompt_tokens = call_.total_tokens;
     TLM_ASSIGN_OR_RETURN(ticket_,
-                         rpc_.admission.Admit(request_id, record_.prompt_tokens, deadline_));
+                         rpc_.admission.Admit(request_id, record_.prompt_tokens, record_.deadline));
+    RegisterIn(rpc_.calls);
     window_ = Window::For(call_, rpc_.model.config.vocab_size);
     encoder_.emplace(call_.format);
     return FillWindow();
+  }
+
+  absl::StatusOr<ForwardCall> Read(const v1::ForwardRequest& message) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+    return ConvertForward(message, rpc_.model);
   }
 
   // Queues as many of the sequences to come as the window holds. A full queue is no failure while
@@ -106,7 +110,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
       const uint64_t flops = SequenceFlops(rpc_.model.config, positions.back() + 1,
                                            static_cast<int64_t>(positions.size()));
       request.prompt = std::move(call_.sequences[next_]);
-      request.deadline = deadline_;
+      request.deadline = record_.deadline;
       request.stream = stream;
       const absl::Status status = rpc_.engine.Submit(std::move(request));
       if (!status.ok()) {
@@ -122,7 +126,9 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     return absl::OkStatus();
   }
 
+  // Rows stay in the mailboxes until they are written.
   void Collect() override TLM_REQUIRES(mutex_) {}
+  bool IsBehind() const override TLM_REQUIRES(mutex_) { return false; }
 
   NextStep Next(v1::ForwardResponse& message) override TLM_REQUIRES(mutex_) {
     if (!header_sent_) {
@@ -150,14 +156,19 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     for (const auto& stream : streams_) stream->Detach();
   }
 
-  void Release() override TLM_REQUIRES(mutex_) { ticket_ = Admission::Ticket(); }
-
   void TakeRows() TLM_REQUIRES(mutex_) {
     if (front_end_.has_value()) return;
     TokenStream::Pending pending = streams_.front()->Take();
-    if (pending.start.has_value() && front_ == 0) record_.queue_time = pending.start->queue_time;
+    if (pending.start.has_value()) TakeStart(*pending.start);
     for (LogitsRow& row : pending.rows) rows_.push_back(std::move(row));
     front_end_ = std::move(pending.end);
+  }
+
+  void TakeStart(const StreamStart& start) TLM_REQUIRES(mutex_) {
+    if (front_ == 0) record_.queue_time = start.queue_time;
+    record_.started = true;
+    record_.cached_prompt_tokens += start.cached_prompt_tokens;
+    flops_ -= SequenceFlops(rpc_.model.config, start.cached_prompt_tokens, 0);
   }
 
   absl::Status FinishFront() TLM_REQUIRES(mutex_) {
@@ -194,7 +205,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   }
 
   void FillSummary(v1::ForwardSummary& summary) TLM_REQUIRES(mutex_) {
-    summary.mutable_usage()->set_prompt_tokens(static_cast<uint64_t>(record_.prompt_tokens));
+    *summary.mutable_usage() = UsageOf(record_);
     const absl::Duration total = record_.clock->Now() - record_.arrival;
     v1::Timing& timing = *summary.mutable_timing();
     SetDuration(record_.queue_time, timing.mutable_queue());
@@ -205,9 +216,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   }
 
   const RpcContext& rpc_;
-  Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
   ForwardCall call_ TLM_GUARDED_BY(mutex_);
-  absl::Time deadline_ TLM_GUARDED_BY(mutex_);
   Window window_ TLM_GUARDED_BY(mutex_);
   std::optional<RowEncoder> encoder_ TLM_GUARDED_BY(mutex_);
   std::deque<std::shared_ptr<TokenStream>> streams_ TLM_GUARDED_BY(mutex_);  // front_ .. next_ - 1
@@ -215,7 +224,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   size_t next_ TLM_GUARDED_BY(mutex_) = 0;             // first sequence not queued
   std::deque<LogitsRow> rows_ TLM_GUARDED_BY(mutex_);  // of the front sequence, not yet sent
   std::optional<StreamEnd> front_end_ TLM_GUARDED_BY(mutex_);
-  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // of the sequences queued
+  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // of the sequences queued, without what was cached
   bool header_sent_ TLM_GUARDED_BY(mutex_) = false;
   bool summary_sent_ TLM_GUARDED_BY(mutex_) = false;
 };

@@ -13,6 +13,9 @@
 namespace tlm {
 namespace {
 
+// Results of a call that wait while a write is in flight before more stay in the mailboxes.
+constexpr int64_t kMaxBacklog = 256;
+
 class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
  public:
   GenerateReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
@@ -21,37 +24,54 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
   void Start(const v1::GenerateRequest& request) {
     KeepAlive();
     const absl::Status status = Submit(request);
-    if (!status.ok()) FinishEarly(status);
+    if (status.ok()) {
+      WatchDeadline();
+    } else {
+      FinishEarly(status);
+    }
   }
 
  private:
   absl::Status Submit(const v1::GenerateRequest& message) {
     TLM_ASSIGN_OR_RETURN(std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<GenerateCall> converted = ConvertGenerate(message, rpc_.model, rpc_.random);
+    absl::StatusOr<GenerateCall> converted = Read(message);
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(GenerateCall call, std::move(converted));
-    const absl::Time deadline = DeadlineFrom(context_->deadline());
     record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
     TLM_ASSIGN_OR_RETURN(ticket_,
-                         rpc_.admission.Admit(request_id, record_.prompt_tokens, deadline));
+                         rpc_.admission.Admit(request_id, record_.prompt_tokens, record_.deadline));
+    RegisterIn(rpc_.calls);
     FillSampling(call.work.sampling, call.num_sequences, effective_);
     effective_.set_seed(call.work.sampling.seed);
     timing_ = call.output.timing;
     resource_usage_ = call.output.resource_usage;
     outputs_.emplace(call, rpc_.model.tokenizer, weak_from_this());
+    TLM_RETURN_IF_ERROR(outputs_->Replay(call.work.generated));
+    record_.completion_tokens = outputs_->completion_tokens();
+    return rpc_.engine.Submit(RequestFor(std::move(call)));
+  }
+
+  absl::StatusOr<GenerateCall> Read(const v1::GenerateRequest& message) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+    return ConvertGenerate(message, rpc_.model, rpc_.random);
+  }
+
+  Request RequestFor(GenerateCall call) TLM_REQUIRES(mutex_) {
     Request request;
-    request.id = std::move(request_id);
+    request.id = record_.request_id;
     request.prompt = std::move(call.prompt);
     request.generate = std::move(call.work);
+    request.cache = std::move(call.cache);
     request.priority = call.priority;
-    request.deadline = deadline;
+    request.deadline = record_.deadline;
+    request.soft_deadline = record_.arrival + call.soft_time_limit;
     request.stream = outputs_->stream(0);
     for (int64_t i = 1; i < call.num_sequences; ++i) {
       request.branch_streams.push_back(outputs_->stream(static_cast<size_t>(i)));
     }
-    return rpc_.engine.Submit(std::move(request));
+    return request;
   }
 
   void Collect() override TLM_REQUIRES(mutex_) {
@@ -59,8 +79,13 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     outputs_->Collect();
     record_.completion_tokens = outputs_->completion_tokens();
     if (!outputs_->start().has_value()) return;
+    record_.started = true;
     record_.queue_time = outputs_->start()->queue_time;
     record_.cached_prompt_tokens = outputs_->start()->cached_prompt_tokens;
+  }
+
+  bool IsBehind() const override TLM_REQUIRES(mutex_) {
+    return outputs_.has_value() && outputs_->backlog() > kMaxBacklog;
   }
 
   NextStep Next(v1::GenerateResponse& message) override TLM_REQUIRES(mutex_) {
@@ -83,8 +108,6 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     if (outputs_.has_value()) outputs_->Detach();
   }
 
-  void Release() override TLM_REQUIRES(mutex_) { ticket_ = Admission::Ticket(); }
-
   void FillStarted(v1::GenerateStarted& started) TLM_REQUIRES(mutex_) {
     started.set_request_id(record_.request_id);
     started.mutable_effective()->Swap(&effective_);
@@ -104,7 +127,6 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
   }
 
   const RpcContext& rpc_;
-  Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
   v1::SamplingParams effective_ TLM_GUARDED_BY(mutex_);  // until `started` takes it
   bool timing_ TLM_GUARDED_BY(mutex_) = false;
   bool resource_usage_ TLM_GUARDED_BY(mutex_) = false;

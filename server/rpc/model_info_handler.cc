@@ -8,6 +8,7 @@
 #include "model/ops/ops.h"
 #include "model/weights/name_map.h"
 #include "server/rpc/convert.h"
+#include "server/rpc/proto_time.h"
 #include "server/rpc/sampling_message.h"
 
 namespace tlm {
@@ -22,6 +23,7 @@ void FillIdentity(const ServedModel& model, v1::ModelIdentity& identity) {
   identity.set_weights_sha256(model.weights_sha256);
   identity.set_tokenizer_sha256(model.tokenizer_sha256);
   identity.set_server_version(model.server_version);
+  identity.set_build_id(model.build_id);
   identity.set_api_revision(kApiRevision);
   identity.set_backend(model.backend);
   identity.set_device_name(model.device_name);
@@ -81,13 +83,19 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   limits.set_max_step_tokens(U32(from.max_batch_tokens));
   limits.set_max_prompt_tokens(U32(from.max_prompt_tokens()));
   limits.set_max_chat_messages(U32(from.max_chat_messages));
+  limits.set_max_step_prefill_tokens(U32(from.max_prefill_tokens));
+  if (from.max_queue_time != absl::InfiniteDuration()) {
+    SetDuration(from.max_queue_time, limits.mutable_max_queue_time());
+  }
 }
 
 void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabilities) {
   capabilities.set_tokenizer(model.tokenizer != nullptr);
   capabilities.set_chat(model.tokenizer != nullptr && model.chat != nullptr);
+  capabilities.set_resume(true);
   capabilities.set_forward(true);
   capabilities.set_score(true);
+  capabilities.set_prefix_cache(model.prefix_cache);
   capabilities.set_prompt_logprobs(true);
   capabilities.set_processed_logprobs(true);
   for (const v1::DataType dtype :
@@ -101,7 +109,8 @@ void FillDeterminism(const ServedModel& model, v1::DeterminismInfo& determinism)
   determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE);
   for (const v1::DeterminismScope scope :
        {v1::DETERMINISM_SCOPE_BATCH, v1::DETERMINISM_SCOPE_CHUNKING,
-        v1::DETERMINISM_SCOPE_PREEMPTION, v1::DETERMINISM_SCOPE_REPLICA}) {
+        v1::DETERMINISM_SCOPE_PREFIX_CACHE, v1::DETERMINISM_SCOPE_PREEMPTION,
+        v1::DETERMINISM_SCOPE_REPLICA}) {
     determinism.add_scope(scope);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/rpc/field_error.h"
 #include "server/rpc/request_limits.h"
 #include "server/rpc/token_info.h"
 
@@ -14,13 +15,6 @@ std::vector<int32_t> EndingIds(const StopCriteria& stop) {
   ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
   std::sort(ids.begin(), ids.end());
   return ids;
-}
-
-// The largest length <= `limit` that splits no character of `text`.
-size_t CharacterBoundary(const std::string& text, size_t limit) {
-  if (limit >= text.size()) return text.size();
-  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xc0) == 0x80) --limit;
-  return limit;
 }
 
 }  // namespace
@@ -37,17 +31,29 @@ OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& wor
   }
 }
 
+absl::Status OutputAssembler::Replay(std::span<const int32_t> ids) {
+  replayed_tokens_ = static_cast<int64_t>(ids.size());
+  for (const int32_t id : ids) {
+    SampledToken token;
+    token.id = id;
+    Append(std::move(token));
+  }
+  if (!ended() || processed_tokens_ - dropped_tokens_ == replayed_tokens_) return absl::OkStatus();
+  return BadField("resume.generated_token_ids",
+                  "has {} entries, a stop string ends the output before the last of them",
+                  replayed_tokens_);
+}
+
 void OutputAssembler::Append(SampledToken token) {
   if (ended()) return;
   if (candidate_.has_value()) Process(*std::exchange(candidate_, std::nullopt));
   if (ended()) return;
-  if (CanEnd(token.id)) {
-    ++completion_tokens_;
-    candidate_ = std::move(token);
-    return;
-  }
   ++completion_tokens_;
-  Process(std::move(token));
+  if (CanEnd(token.id)) {
+    candidate_ = std::move(token);
+  } else {
+    Process(std::move(token));
+  }
 }
 
 void OutputAssembler::Close(FinishReason reason, int32_t matched_token) {
@@ -61,31 +67,17 @@ void OutputAssembler::Close(FinishReason reason, int32_t matched_token) {
   OutputEnd end;
   end.reason = reason;
   end.matched_token = matched ? matched_token : -1;
-  end_ = std::move(end);
+  End(std::move(end));
 }
 
 bool OutputAssembler::NextEvent(v1::GenerateTokens& event) {
-  const int64_t sendable = SendableTokens();
+  if (sendable_ == 0) return false;
+  const int64_t sendable = static_cast<int64_t>(sendable_);
   if (!ended() && (plan_.final_only || sendable < plan_.min_chunk_tokens)) return false;
-  const int64_t text_end = plan_.text ? SendableTextEnd() : text_begin_;
-  if (!plan_.token_infos && text_end == text_begin_) return false;
-  if (sendable == 0 && text_end == text_begin_) return false;
-
+  const bool has_text = plan_.text && items_[sendable_ - 1].text_end > text_begin_;
+  if (!plan_.token_infos && !has_text) return false;
   event.set_position(static_cast<uint64_t>(next_position_));
-  int64_t bytes = 0;
-  int64_t taken = 0;
-  while (taken < sendable && bytes < kMaxChunkBytes) {
-    if (plan_.token_infos) {
-      const SampledToken& token = items_.front().token;
-      bytes += TokenInfoBytes(token.id, token.top.size(), tokenizer_);
-      FillTokenInfo(token, tokenizer_, *event.add_tokens());
-    }
-    items_.pop_front();
-    ++taken;
-  }
-  next_position_ += taken;
-  // Text goes with the last of the tokens it came from.
-  if (taken == sendable) TakeText(text_end, event.mutable_text());
+  TakeItems(EventTokens(), &event);
   return true;
 }
 
@@ -95,17 +87,16 @@ bool OutputAssembler::CanEnd(int32_t id) const {
 
 void OutputAssembler::Process(SampledToken token) {
   ++processed_tokens_;
-  const int64_t begin = text_begin_ + static_cast<int64_t>(text_.size());
   const int32_t id = token.id;
-  items_.push_back({std::move(token), begin});
-  if (!decoder_.has_value()) return;
-  AppendText(decoder_->Append(id), Searching());
+  items_.push_back({std::move(token), DecodedEnd()});
+  if (decoder_.has_value()) AppendText(decoder_->Append(id), Searching());
+  if (!ended()) Settle(items_.back());
+  // Its reader has it, and the text up to its end.
+  if (processed_tokens_ <= replayed_tokens_ && !items_.empty()) TakeItems(1, nullptr);
 }
 
 void OutputAssembler::AppendText(const std::string& text, bool search) {
-  if (search && !filter_begin_.has_value()) {
-    filter_begin_ = text_begin_ + static_cast<int64_t>(text_.size());
-  }
+  if (search && !filter_begin_.has_value()) filter_begin_ = DecodedEnd();
   text_ += text;
   if (!search) return;
   const std::optional<StopStringFilter::Match> match = filter_.Append(text);
@@ -116,34 +107,71 @@ void OutputAssembler::AppendText(const std::string& text, bool search) {
   EndAt(*filter_begin_ + (plan_.include_stop ? match->end : match->begin), std::move(end));
 }
 
+void OutputAssembler::Settle(Item& item) {
+  item.text_end = CertainEnd();
+  const bool whole = !decoder_.has_value() || !decoder_->holds();
+  // A token without text is part of the output only if no stop string follows at once.
+  const bool kept = plan_.stop_strings.empty() || item.text_end > item.text_begin;
+  item.settled = whole && kept && item.text_end == DecodedEnd();
+  if (item.settled) sendable_ = items_.size();
+}
+
 void OutputAssembler::EndAt(int64_t text_end, OutputEnd end) {
   text_.resize(static_cast<size_t>(text_end - text_begin_));
-  while (!items_.empty() && items_.back().text_begin >= text_end) items_.pop_back();
+  while (!items_.empty() && items_.back().text_begin >= text_end) {
+    items_.pop_back();
+    ++dropped_tokens_;
+  }
+  End(std::move(end));
+}
+
+void OutputAssembler::End(OutputEnd end) {
   end_ = std::move(end);
+  sendable_ = items_.size();
+  // Text goes with a token alone. If none is left here its reader has the last one, and with it all
+  // of the text: whoever sent it knew that it was the last, or that its text was settled.
+  if (!items_.empty()) items_.back().text_end = DecodedEnd();
 }
 
-int64_t OutputAssembler::SendableTokens() const {
-  if (ended() || plan_.stop_strings.empty()) return static_cast<int64_t>(items_.size());
-  // Later ones would not be part of the output if the text held back became a stop string.
-  const int64_t end = SendableTextEnd();
-  const auto first_held = std::find_if(items_.begin(), items_.end(),
-                                       [end](const Item& item) { return item.text_begin >= end; });
-  return first_held - items_.begin();
-}
-
-int64_t OutputAssembler::SendableTextEnd() const {
-  const int64_t decoded = text_begin_ + static_cast<int64_t>(text_.size());
-  if (ended() || !filter_begin_.has_value()) return decoded;
+// Text that no later token can take back.
+int64_t OutputAssembler::CertainEnd() const {
+  if (!filter_begin_.has_value()) return DecodedEnd();
   return *filter_begin_ + filter_.releasable();
 }
 
-void OutputAssembler::TakeText(int64_t end, std::string* text) {
-  const size_t available = static_cast<size_t>(end - text_begin_);
-  const size_t bytes =
-      CharacterBoundary(text_, std::min<size_t>(available, static_cast<size_t>(kMaxChunkBytes)));
-  text->assign(text_, 0, bytes);
+// As many of the sendable ones as fill an event, up to a settled one if there is one.
+size_t OutputAssembler::EventTokens() const {
+  int64_t bytes = 0;
+  int64_t text_end = text_begin_;
+  size_t settled = 0;
+  for (size_t i = 0; i < sendable_; ++i) {
+    if (bytes >= kMaxChunkBytes) return settled > 0 ? settled : i;
+    const Item& item = items_[i];
+    if (plan_.token_infos) {
+      bytes += TokenInfoBytes(item.token.id, item.token.top.size(), tokenizer_);
+    }
+    if (plan_.text) bytes += item.text_end - text_end;
+    text_end = item.text_end;
+    if (item.settled) settled = i + 1;
+  }
+  return sendable_;
+}
+
+// Takes the first `count` items, at least one, with the text up to the end of the last of them;
+// into `event` unless it is null.
+void OutputAssembler::TakeItems(size_t count, v1::GenerateTokens* event) {
+  const size_t bytes = static_cast<size_t>(items_[count - 1].text_end - text_begin_);
+  for (size_t i = 0; i < count; ++i) {
+    if (event != nullptr && plan_.token_infos) {
+      FillTokenInfo(items_.front().token, tokenizer_, *event->add_tokens());
+    }
+    items_.pop_front();
+  }
+  next_position_ += static_cast<int64_t>(count);
+  if (event != nullptr && plan_.text) event->set_text(text_.substr(0, bytes));
   text_.erase(0, bytes);
   text_begin_ += static_cast<int64_t>(bytes);
+  sendable_ -= std::min(sendable_, count);
 }
 
 }  // namespace tlm

@@ -17,6 +17,8 @@ v1::FinishReason ToProto(FinishReason reason) {
       return v1::FINISH_REASON_STOP;
     case FinishReason::kContextLength:
       return v1::FINISH_REASON_CONTEXT_LENGTH;
+    case FinishReason::kTimeLimit:
+      return v1::FINISH_REASON_TIME_LIMIT;
     case FinishReason::kLength:
     case FinishReason::kRowsComplete:
       break;
@@ -44,10 +46,17 @@ OutputGroup::OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
   if (call.work.score_prompt) prompt_.emplace(call.prompt.front(), prompt_tokens_, tokenizer);
   outputs_.reserve(static_cast<size_t>(call.num_sequences));
   for (int64_t i = 0; i < call.num_sequences; ++i) {
-    outputs_.push_back({std::make_shared<TokenStream>(listener),
+    outputs_.push_back({std::make_shared<TokenStream>(listener, kMailboxResults),
                         OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_),
                         std::nullopt});
   }
+}
+
+absl::Status OutputGroup::Replay(std::span<const int32_t> ids) {
+  Output& output = outputs_.front();
+  TLM_RETURN_IF_ERROR(output.assembler.Replay(ids));
+  if (output.assembler.ended()) output.stream->Detach();
+  return absl::OkStatus();
 }
 
 void OutputGroup::Collect() {
@@ -59,8 +68,9 @@ void OutputGroup::Collect() {
 
 void OutputGroup::CollectFrom(Output& output) {
   if (output.stream_end.has_value()) return;
+  const bool is_first = &output == &outputs_.front();
   TokenStream::Pending pending = output.stream->Take();
-  if (pending.start.has_value() && &output == &outputs_.front()) start_ = pending.start;
+  if (pending.start.has_value() && is_first) start_ = pending.start;
   for (ScoredEntry& entry : pending.scored) prompt_->Append(std::move(entry));
   for (SampledToken& token : pending.tokens) output.assembler.Append(std::move(token));
   if (pending.end.has_value()) {
@@ -71,11 +81,21 @@ void OutputGroup::CollectFrom(Output& output) {
     } else if (!output.assembler.ended()) {
       failure_ = end.status;
       Detach();
+      return;
     }
+    if (!is_first) return;
+    if (!start_.has_value()) start_ = StreamStart{.queue_time = end.queue_time};
+    if (prompt_.has_value()) prompt_->Close();
   } else if (output.assembler.ended()) {
     // A stop string was found; the engine knows nothing of those.
     output.stream->Detach();
   }
+}
+
+int64_t OutputGroup::backlog() const {
+  int64_t results = prompt_.has_value() ? prompt_->backlog() : 0;
+  for (const Output& output : outputs_) results += output.assembler.backlog();
+  return results;
 }
 
 void OutputGroup::Detach() {
@@ -129,7 +149,7 @@ void OutputGroup::FillTiming(v1::Timing& timing) const {
   const absl::Duration first_token = first.queue_time + first.prefill_time;
   SetDuration(first.queue_time, timing.mutable_queue());
   SetDuration(first.prefill_time, timing.mutable_prefill());
-  if (completion_tokens() > 0) SetDuration(first_token, timing.mutable_first_token());
+  if (DrawnTokens() > 0) SetDuration(first_token, timing.mutable_first_token());
   SetDuration(decode, timing.mutable_decode());
   SetDuration(first_token + decode, timing.mutable_total());
 }
@@ -144,23 +164,45 @@ void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_
   resources.set_weight_bytes_read(static_cast<uint64_t>(Steps()) * step_weight_bytes);
 }
 
-// The prompt is computed once, and so is the row that every output draws its first token from; the
-// last token drawn is never computed itself.
+int64_t OutputGroup::DrawnTokens(const Output& output) {
+  return output.assembler.completion_tokens() - output.assembler.replayed_tokens();
+}
+
+int64_t OutputGroup::DrawnTokens() const {
+  int64_t tokens = 0;
+  for (const Output& output : outputs_) tokens += DrawnTokens(output);
+  return tokens;
+}
+
+// The last token drawn is never computed itself.
 uint64_t OutputGroup::Flops(const ModelConfig& config) const {
-  const int64_t prompt_rows = prompt_.has_value() ? prompt_tokens_ : 1;
-  const uint64_t prompt = SequenceFlops(config, prompt_tokens_, 0);
-  uint64_t flops = SequenceFlops(config, prompt_tokens_, prompt_rows);
+  const int64_t input = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
+  uint64_t flops = PromptFlops(config);
   for (const Output& output : outputs_) {
-    const int64_t decoded = std::max<int64_t>(output.assembler.completion_tokens() - 1, 0);
-    flops += SequenceFlops(config, prompt_tokens_ + decoded, decoded) - prompt;
+    const int64_t decoded = std::max<int64_t>(DrawnTokens(output) - 1, 0);
+    flops += SequenceFlops(config, input + decoded, decoded) - SequenceFlops(config, input, 0);
   }
   return flops;
+}
+
+// The prompt, and what was replayed behind it, is computed once, and so is the row that every
+// output draws its first token from; without any draw only the beginning may have been.
+uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
+  const int64_t cached = start_->cached_prompt_tokens;
+  int64_t computed = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
+  int64_t rows = 1;
+  if (DrawnTokens() == 0) {
+    computed = std::max(outputs_.front().stream_end->computed_prompt_tokens, cached);
+    rows = 0;
+  }
+  if (prompt_.has_value()) rows = computed;
+  return SequenceFlops(config, computed, rows) - SequenceFlops(config, cached, 0);
 }
 
 // Outputs are decoded side by side: of the steps after the prompt the longest output's count.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
-  const int64_t first_decodes = std::max<int64_t>(first.assembler.completion_tokens() - 1, 0);
+  const int64_t first_decodes = std::max<int64_t>(DrawnTokens(first) - 1, 0);
   int64_t longest = 0;
   for (size_t i = 1; i < outputs_.size(); ++i) {
     longest = std::max(longest, outputs_[i].stream_end->steps);

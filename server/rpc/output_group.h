@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,22 +21,33 @@
 
 namespace tlm {
 
+// Results a Generate mailbox holds until its sequence waits for the reader: some event loops' worth
+// of tokens, so that the engine is never kept waiting by a reader who keeps up.
+inline constexpr int64_t kMailboxResults = 256;
+
 // Every output takes its turn:
 //
 //   started, prompt*, (tokens of 0 | tokens of 1 | finished of 0 | tokens of 1 | ...)*
 //
 // An output that a stop string ended lets go of its own mailbox and waits for what its end tells. A
-// failure of one that had not ended is the failure of all. Thread-compatible.
+// failure of one that had not ended is the failure of all. An output may end without a token: then
+// `started` tells the time in the queue as its end does. Thread-compatible.
 class OutputGroup {
  public:
   // Makes the mailboxes; `listener` hears of all of them. `tokenizer` as OutputAssembler's.
   OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
               const std::weak_ptr<StreamListener>& listener);
 
+  // Once, before anything is collected: the one output begins with `ids`, as
+  // OutputAssembler::Replay says. When they end it, its mailbox is let go of at once.
+  absl::Status Replay(std::span<const int32_t> ids);
+
   std::shared_ptr<TokenStream> stream(size_t output) const { return outputs_[output].stream; }
 
   // Takes in what has arrived.
   void Collect();
+  // Results that wait to be sent.
+  int64_t backlog() const;
   // Wants nothing more. Idempotent.
   void Detach();
 
@@ -49,9 +61,9 @@ class OutputGroup {
   // All outputs were finished and told what they took.
   bool complete() const;
 
-  // Tokens generated so far, over all outputs.
+  // Tokens generated so far, over all outputs, replayed ones included.
   int64_t completion_tokens() const;
-  // Of a complete group with at least one token an output.
+  // Of a complete group: what this server did.
   void FillTiming(v1::Timing& timing) const;
   void FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
                      v1::ResourceUsage& resources) const;
@@ -66,7 +78,11 @@ class OutputGroup {
 
   void CollectFrom(Output& output);
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
+  // Tokens of an output that were drawn here.
+  static int64_t DrawnTokens(const Output& output);
+  int64_t DrawnTokens() const;
   uint64_t Flops(const ModelConfig& config) const;
+  uint64_t PromptFlops(const ModelConfig& config) const;
   int64_t Steps() const;
 
   const int64_t prompt_tokens_;

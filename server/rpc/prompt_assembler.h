@@ -22,8 +22,13 @@ class PromptAssembler {
   // Takes the score of the next token.
   void Append(ScoredEntry entry);
 
-  // Every token has been in an event.
-  bool complete() const { return sent_ == prompt_tokens_; }
+  // No further score will come.
+  void Close() { closed_ = true; }
+
+  // Every token that has or will have a score has been in an event.
+  bool complete() const { return sent_ == prompt_tokens_ || (closed_ && tokens_.empty()); }
+  // Tokens that wait to be sent.
+  int64_t backlog() const { return static_cast<int64_t>(tokens_.size()); }
 
   // Fills the next event, at most about kMaxChunkBytes of it; false when there is nothing to send.
   bool NextEvent(v1::GeneratePrompt& event);
@@ -33,6 +38,7 @@ class PromptAssembler {
   const Tokenizer* const tokenizer_;
   std::deque<SampledToken> tokens_;  // not yet sent, as far as known
   int64_t sent_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace tlm

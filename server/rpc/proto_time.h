@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/rpc/field_error.h"
 
 namespace tlm {
 
@@ -18,6 +21,20 @@ inline void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
   absl::Duration rest;
   to->set_seconds(absl::IDivDuration(from, absl::Seconds(1), &rest));
   to->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
+}
+
+// A length of time that a request gives. INVALID_ARGUMENT naming `field` for one that is negative
+// or no valid message.
+inline absl::StatusOr<absl::Duration> ReadDuration(std::string_view field,
+                                                   const google::protobuf::Duration& from) {
+  constexpr int64_t kMaxSeconds = 315'576'000'000;
+  constexpr int32_t kMaxNanos = 999'999'999;
+  if (from.seconds() < 0 || from.seconds() > kMaxSeconds || from.nanos() < 0 ||
+      from.nanos() > kMaxNanos) {
+    return BadField(field, "is {} s and {} ns, the ranges are [0, {}] and [0, {}]", from.seconds(),
+                    from.nanos(), kMaxSeconds, kMaxNanos);
+  }
+  return absl::Seconds(from.seconds()) + absl::Nanoseconds(from.nanos());
 }
 
 // The deadline of a call; InfiniteFuture when the client gave none.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "absl/time/time.h"
+
 namespace tlm {
 
 struct RequestLimits {
@@ -11,8 +13,10 @@ struct RequestLimits {
   int64_t max_context_tokens = 0;  // prompt and output together
   int64_t max_running_requests = 0;
   int64_t max_batch_tokens = 0;
+  int64_t max_prefill_tokens = 0;
   int64_t max_queued_requests = 0;
   int64_t max_queued_tokens = 0;
+  absl::Duration max_queue_time = absl::InfiniteDuration();  // infinite: no bound
 
   int64_t max_num_sequences = 16;  // at most max_running_requests
   int64_t max_stop_strings = 16;
@@ -41,6 +45,7 @@ struct RequestLimits {
 
 // Parameter ranges, the same for every model.
 inline constexpr int32_t kMaxPriority = 100;  // and its negative
+inline constexpr absl::Duration kMaxSoftTimeLimit = absl::Hours(24 * 365);
 
 // What `rows` and `tokens` events are filled up to: 1 MiB with the message around it. One row that
 // is larger by itself goes alone.

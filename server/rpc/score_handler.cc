@@ -9,6 +9,8 @@
 #include "model/base/mutex.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/call_record.h"
+#include "server/rpc/call_registry.h"
+#include "server/rpc/deadline_timer.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/status_mapping.h"
 #include "server/rpc/token_info.h"
@@ -19,6 +21,7 @@ namespace {
 // Lives as a StreamingCall does, with one message at the end instead of writes between.
 class ScoreReactor final : public grpc::ServerUnaryReactor,
                            public StreamListener,
+                           public AbortableCall,
                            public std::enable_shared_from_this<ScoreReactor> {
  public:
   ScoreReactor(grpc::CallbackServerContext* context, v1::ScoreResponse* response,
@@ -26,12 +29,23 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
       : context_(context),
         response_(response),
         rpc_(rpc),
-        record_(CallRecord::Begin("Score", rpc.clock)) {}
+        record_(CallRecord::Begin("Score", rpc.clock)) {
+    record_.deadline = AnswerBy(DeadlineFrom(context->deadline()), record_.arrival);
+  }
 
   void Start(const v1::ScoreRequest& request) {
     self_ = shared_from_this();
     const absl::Status status = Submit(request);
-    if (!status.ok()) FinishOnce(status);
+    if (!status.ok()) {
+      FinishOnce(status);
+      return;
+    }
+    absl::Time deadline;
+    {
+      MutexLock lock(&mutex_);
+      deadline = record_.deadline;
+    }
+    deadline_timer_.Start(deadline, weak_from_this());
   }
 
   // The delivery thread.
@@ -44,17 +58,23 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
     if (end.has_value()) FinishOnce(*end);
   }
 
+  // The answer has to leave now to be with the client in time.
+  void OnDeadline() { FinishAs(ExpiredStatus); }
+
+  bool Abort(const absl::Status& status) override { return FinishOnce(status); }
+
  private:
   absl::Status Submit(const v1::ScoreRequest& message) {
     TLM_ASSIGN_OR_RETURN(const std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ScoreCall> converted = ConvertScore(message, rpc_.model);
+    absl::StatusOr<ScoreCall> converted = Read(message);
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(ScoreCall call, std::move(converted));
-    const absl::Time deadline = DeadlineFrom(context_->deadline());
     record_.prompt_tokens = call.total_tokens;
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(request_id, call.total_tokens, deadline));
+    TLM_ASSIGN_OR_RETURN(ticket_,
+                         rpc_.admission.Admit(request_id, call.total_tokens, record_.deadline));
+    registration_ = rpc_.calls.Register(request_id, weak_from_this());
     for (size_t i = 0; i < call.work.continuations.size(); ++i) {
       response_->add_scores()->set_is_greedy(true);
     }
@@ -63,9 +83,14 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
     request.id = request_id;
     request.prompt = std::move(call.prompt);
     request.score = std::move(call.work);
-    request.deadline = deadline;
+    request.deadline = record_.deadline;
     request.stream = stream_;
     return rpc_.engine.Submit(std::move(request));
+  }
+
+  absl::StatusOr<ScoreCall> Read(const v1::ScoreRequest& message) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+    return ConvertScore(message, rpc_.model);
   }
 
   // Takes in what has arrived; how the call ends, once it does.
@@ -73,6 +98,7 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
     if (stream_ == nullptr) return std::nullopt;
     const TokenStream::Pending pending = stream_->Take();
     if (pending.start.has_value()) {
+      record_.started = true;
       record_.queue_time = pending.start->queue_time;
       record_.cached_prompt_tokens = pending.start->cached_prompt_tokens;
     }
@@ -94,24 +120,31 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
     score.set_is_greedy(score.is_greedy() && token.score->rank == 1);
   }
 
-  void OnCancel() override {
+  void OnCancel() override { FinishAs(CancelledStatus); }
+
+  void FinishAs(absl::Status (*status_of)(const CallRecord&)) {
     absl::Status status;
     {
       MutexLock lock(&mutex_);
-      status = CancelledStatus(record_, DeadlineFrom(context_->deadline()));
+      status = status_of(record_);
     }
     FinishOnce(status);
   }
 
-  void FinishOnce(const absl::Status& status) {
+  // False when the call had ended before.
+  bool FinishOnce(const absl::Status& status) {
     {
       MutexLock lock(&mutex_);
-      if (std::exchange(finished_, true)) return;
+      if (std::exchange(finished_, true)) return false;
+      // Whoever has heard of the end may use the id again at once.
+      registration_ = CallRegistry::Registration();
+      ticket_.FreeRequestId();
       record_.status = status;
       if (stream_ != nullptr) stream_->Detach();
       if (!status.ok()) AddUsageTrailers(record_, *context_);
     }
     Finish(ToGrpcStatus(status));
+    return true;
   }
 
   void OnDone() override {
@@ -132,8 +165,10 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
   Mutex mutex_;
   CallRecord record_ TLM_GUARDED_BY(mutex_);
   Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
+  CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   std::shared_ptr<TokenStream> stream_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
+  DeadlineTimer deadline_timer_;
 };
 
 }  // namespace

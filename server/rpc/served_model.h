@@ -46,10 +46,13 @@ struct ServedModel {
 
   std::string weights_sha256;    // hexadecimal; empty when they do not come from files
   std::string tokenizer_sha256;  // empty without a tokenizer
+  std::string chat_sha256;       // of the files the template comes from; empty without one
   std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
   std::string server_version;
+  std::string build_id;  // of the running program, hexadecimal
   std::string backend;
   std::string device_name;
+  bool prefix_cache = false;          // prompts that begin alike share their computation
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;
 };

@@ -6,12 +6,16 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "model/base/mutex.h"
+#include "server/admission/admission.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/call_record.h"
+#include "server/rpc/call_registry.h"
+#include "server/rpc/deadline_timer.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/status_mapping.h"
 
@@ -22,20 +26,30 @@ namespace tlm {
 //   Start() -> [wake-up or write done -> Next() -> write]* -> Finish -> OnDone -> gone
 //
 // gRPC holds it by `self_` until OnDone; the mailbox's wake-up holds it while it runs. Threads: a
-// gRPC thread makes it and reports writes, cancellation and the end; the delivery thread wakes it.
-// `mutex_` guards the state of the derived class too; it is not held while gRPC is called, and of
-// the engine only calls that do not block are made under it.
+// gRPC thread makes it and reports writes, cancellation, the deadline and the end; the delivery
+// thread wakes it. A reader that does not keep up leaves a write in flight; what arrives meanwhile
+// is taken in until the call IsBehind(), then stays in the mailbox, and the engine waits when that
+// is full. `mutex_` guards the state of the derived class too; it is not held while gRPC is called,
+// and of the engine only calls that do not block are made under it.
 template <typename Response>
 class StreamingCall : public grpc::ServerWriteReactor<Response>,
                       public StreamListener,
+                      public AbortableCall,
                       public std::enable_shared_from_this<StreamingCall<Response>> {
  public:
   // Something arrived for this call.
   void OnStreamReady() override { Pump(); }
+  // The answer has to leave now to be with the client in time.
+  void OnDeadline() { Cut(ExpiredStatus); }
+  bool Abort(const absl::Status& status) override {
+    return Cut([&status](const CallRecord&) { return status; });
+  }
 
  protected:
   StreamingCall(grpc::CallbackServerContext* context, CallRecord record)
-      : context_(context), record_(std::move(record)) {}
+      : context_(context), record_(std::move(record)) {
+    record_.deadline = AnswerBy(DeadlineFrom(context->deadline()), record_.arrival);
+  }
 
   // What comes next: a message written to `message`, nothing yet, or the end with a status.
   struct NextStep {
@@ -49,36 +63,54 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
 
   // Asked only while no write is in flight.
   virtual NextStep Next(Response& message) TLM_REQUIRES(mutex_) = 0;
-  // Takes in what arrived; asked at every wake-up, also while a write is in flight.
+  // Takes in what arrived; asked at every wake-up, but while a write is in flight only until
+  // IsBehind().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
+  // So much waits to be written that no more should be taken in.
+  virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
   // Lets go of the engine's work: the client is gone or the call failed. Idempotent.
   virtual void Abandon() TLM_REQUIRES(mutex_) = 0;
-  // The call is over for gRPC: give back what others wait for.
-  virtual void Release() TLM_REQUIRES(mutex_) = 0;
-
   // Begins the call's life; before anything that can end it.
   void KeepAlive() { self_ = this->shared_from_this(); }
-  // Ends the call before anything was written.
+  // The call is admitted: from now on until its end `calls` can abort it.
+  void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
+    registration_ = calls.Register(record_.request_id, this->weak_from_this());
+  }
+  // Ends the call before anything was written, unless it was aborted meanwhile.
   void FinishEarly(const absl::Status& status);
+  // From now on the deadline ends the call; without this it does when gRPC cancels it.
+  void WatchDeadline();
   void Pump();
 
   grpc::CallbackServerContext* const context_;
   Mutex mutex_;
   CallRecord record_ TLM_GUARDED_BY(mutex_);
+  // Set by the derived class once the call is admitted.
+  Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
 
  private:
   void OnWriteDone(bool ok) override;
-  void OnCancel() override;
+  void OnCancel() override { Cut(CancelledStatus); }
   void OnDone() override;
+  template <typename StatusOf>
+  bool Cut(StatusOf status_of);
   void SetEnd(const absl::Status& status) TLM_REQUIRES(mutex_);
+  // Whoever has heard of the end may use the id again at once.
+  void FreeName() TLM_REQUIRES(mutex_) {
+    registration_ = CallRegistry::Registration();
+    ticket_.FreeRequestId();
+  }
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<StreamingCall> self_;
   // Belongs to gRPC while a write is in flight, to Next() otherwise.
   Response message_;
   bool writing_ TLM_GUARDED_BY(mutex_) = false;
-  bool cancelled_ TLM_GUARDED_BY(mutex_) = false;
+  // How the call ends as soon as no write is in flight, whatever there would be to send.
+  std::optional<absl::Status> cut_ TLM_GUARDED_BY(mutex_);
+  CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
+  DeadlineTimer deadline_timer_;
 };
 
 template <typename Response>
@@ -87,10 +119,10 @@ void StreamingCall<Response>::Pump() {
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
-    if (!cancelled_) Collect();
+    if (!cut_.has_value() && !(writing_ && IsBehind())) Collect();
     if (writing_) return;
-    if (cancelled_) {
-      step = NextStep::End(CancelledStatus(record_, DeadlineFrom(context_->deadline())));
+    if (cut_.has_value()) {
+      step = NextStep::End(*cut_);
     } else {
       message_.Clear();
       step = Next(message_);
@@ -107,14 +139,43 @@ template <typename Response>
 void StreamingCall<Response>::FinishEarly(const absl::Status& status) {
   {
     MutexLock lock(&mutex_);
+    if (finished_) return;
     SetEnd(status);
   }
   this->Finish(ToGrpcStatus(status));
 }
 
 template <typename Response>
+void StreamingCall<Response>::WatchDeadline() {
+  absl::Time deadline;
+  {
+    MutexLock lock(&mutex_);
+    deadline = record_.deadline;
+  }
+  deadline_timer_.Start(deadline, this->weak_from_this());
+}
+
+// Lets go of the engine's work and ends the call with status_of(record_), unless it has ended or is
+// about to; true when this is what ends it.
+template <typename Response>
+template <typename StatusOf>
+bool StreamingCall<Response>::Cut(StatusOf status_of) {
+  {
+    MutexLock lock(&mutex_);
+    if (finished_ || cut_.has_value()) return false;
+    cut_ = status_of(record_);
+    Abandon();
+    // A write that is stuck may keep the call for long.
+    FreeName();
+  }
+  Pump();
+  return true;
+}
+
+template <typename Response>
 void StreamingCall<Response>::SetEnd(const absl::Status& status) {
   finished_ = true;
+  FreeName();
   record_.status = status;
   if (status.ok()) return;
   Abandon();
@@ -127,17 +188,7 @@ void StreamingCall<Response>::OnWriteDone(bool ok) {
     MutexLock lock(&mutex_);
     writing_ = false;
     // The stream is broken; OnCancel comes or came.
-    if (!ok) cancelled_ = true;
-  }
-  Pump();
-}
-
-template <typename Response>
-void StreamingCall<Response>::OnCancel() {
-  {
-    MutexLock lock(&mutex_);
-    cancelled_ = true;
-    Abandon();
+    if (!ok && !cut_.has_value()) cut_ = CancelledStatus(record_);
   }
   Pump();
 }
@@ -146,7 +197,7 @@ template <typename Response>
 void StreamingCall<Response>::OnDone() {
   {
     MutexLock lock(&mutex_);
-    Release();
+    ticket_ = Admission::Ticket();
     LogCall(record_);
   }
   // The end of this object, unless a wake-up still holds it.

@@ -10,11 +10,16 @@ namespace {
 // Long enough for any call of the contract; a client may send anything as a name.
 constexpr size_t kMaxNameBytes = 100;
 
-std::string Explain(const std::string& method) {
-  if (method.rfind("/tlm.v1.Admin/", 0) == 0) {
-    return "the Admin service is not built in this server";
+bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+std::string Explain(const std::string& method, UnknownCallService::Port port) {
+  if (port == UnknownCallService::Port::kData && StartsWith(method, "/tlm.v1.Admin/")) {
+    return "the Admin service has a port of its own, which --admin_port opens";
   }
-  return fmt::format("this server has no call {}", method.substr(0, kMaxNameBytes));
+  if (port == UnknownCallService::Port::kAdmin && StartsWith(method, "/tlm.v1.LanguageModel/")) {
+    return "the LanguageModel service has a port of its own, that of --port";
+  }
+  return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
 }
 
 // Lives until gRPC is done with it.
@@ -30,7 +35,7 @@ class Refusal final : public grpc::ServerGenericBidiReactor {
 
 grpc::ServerGenericBidiReactor* UnknownCallService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  return new Refusal(Explain(context->method()));
+  return new Refusal(Explain(context->method(), port_));
 }
 
 }  // namespace tlm

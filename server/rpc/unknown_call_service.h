@@ -7,13 +7,20 @@
 
 namespace tlm {
 
-// UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. The Admin
-// service of the contract is among them: it is not built, and would not be on this port.
-// Thread-safe.
+// UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. Calls
+// that belong on the server's other port are told so. Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
+  // Which port it answers on.
+  enum class Port { kData, kAdmin };
+
+  explicit UnknownCallService(Port port) : port_(port) {}
+
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  const Port port_;
 };
 
 }  // namespace tlm

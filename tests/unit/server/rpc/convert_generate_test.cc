@@ -54,6 +54,9 @@ using R = v1::GenerateRequest;
 v1::SamplingParams& Sampling(R& r) { return *r.mutable_sampling(); }
 v1::StoppingCriteria& Stopping(R& r) { return *r.mutable_stopping(); }
 v1::OutputOptions& Output(R& r) { return *r.mutable_output(); }
+google::protobuf::Duration& SoftTimeLimit(R& r) {
+  return *r.mutable_scheduling()->mutable_soft_time_limit();
+}
 void AddStop(R& r, std::string stop) { Stopping(r).add_stop_strings(std::move(stop)); }
 
 class AcceptedTest : public ::testing::TestWithParam<Case> {};
@@ -94,6 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"BypassOfThePrefixCache",
              [](R& r) { r.mutable_cache()->set_bypass_prefix_cache(true); }},
         Case{"LowestPriority", [](R& r) { r.mutable_scheduling()->set_priority(-100); }},
+        Case{"ShortestSoftTimeLimit", [](R& r) { SoftTimeLimit(r).set_nanos(1); }},
+        Case{"LongestSoftTimeLimit", [](R& r) { SoftTimeLimit(r).set_seconds(31'536'000); }},
         Case{"LongestPrompt",
              [](R& r) { r.mutable_prompt_token_ids()->mutable_ids()->Resize(63, 2); }},
         Case{"LargestTokenId", [](R& r) { r.mutable_prompt_token_ids()->add_ids(299); }},
@@ -193,15 +198,20 @@ INSTANTIATE_TEST_SUITE_P(
              "cache.cache_salt"},
         Case{"PriorityTooHigh", [](R& r) { r.mutable_scheduling()->set_priority(101); },
              "scheduling.priority"},
-        Case{"SoftTimeLimit",
-             [](R& r) { r.mutable_scheduling()->mutable_soft_time_limit()->set_seconds(1); },
-             "scheduling.soft_time_limit", kUnimplemented},
+        Case{"NoSoftTime", [](R& r) { SoftTimeLimit(r); }, "scheduling.soft_time_limit"},
+        Case{"NegativeSoftTime", [](R& r) { SoftTimeLimit(r).set_seconds(-1); },
+             "scheduling.soft_time_limit"},
+        Case{"SoftTimeOfTooManyNanos", [](R& r) { SoftTimeLimit(r).set_nanos(1'000'000'000); },
+             "scheduling.soft_time_limit"},
+        Case{"SoftTimeTooLong", [](R& r) { SoftTimeLimit(r).set_seconds(31'536'001); },
+             "scheduling.soft_time_limit"},
+        Case{"SoftTimeOfAges", [](R& r) { SoftTimeLimit(r).set_seconds(INT64_MAX); },
+             "scheduling.soft_time_limit"},
         Case{"JsonSchema", [](R& r) { r.set_json_schema("{}"); }, "json_schema", kUnimplemented},
         Case{"Regex", [](R& r) { r.set_regex("a"); }, "regex", kUnimplemented},
         Case{"Grammar", [](R& r) { r.set_grammar("a"); }, "grammar", kUnimplemented},
         Case{"Choices", [](R& r) { r.mutable_choices(); }, "choices", kUnimplemented},
         Case{"JsonObject", [](R& r) { r.set_json_object(true); }, "json_object", kUnimplemented},
-        Case{"Resume", [](R& r) { r.mutable_resume(); }, "resume", kUnimplemented},
         Case{"TruncateToNothing", [](R& r) { r.set_truncate_prompt_tokens(0); },
              "truncate_prompt_tokens"},
         Case{"TruncatedButStillTooLong",
@@ -264,6 +274,23 @@ TEST(ConvertGenerateTest, LogprobsOptionsReachTheWork) {
   Output(request).set_prompt_logprobs(true);
   EXPECT_TRUE(Convert(request)->work.score.processed);
   EXPECT_TRUE(Convert(request)->work.score_prompt);
+}
+
+TEST(ConvertGenerateTest, SchedulingAndCacheOptionsReachTheCall) {
+  v1::GenerateRequest request = ValidRequest();
+  EXPECT_EQ(Convert(request)->soft_time_limit, absl::InfiniteDuration());
+  EXPECT_FALSE(Convert(request)->cache.bypass);
+  SoftTimeLimit(request).set_seconds(2);
+  SoftTimeLimit(request).set_nanos(500'000'000);
+  request.mutable_scheduling()->set_priority(-7);
+  request.mutable_cache()->set_bypass_prefix_cache(true);
+  request.mutable_cache()->set_cache_salt("pepper");
+  const absl::StatusOr<GenerateCall> call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_EQ(call->soft_time_limit, absl::Milliseconds(2500));
+  EXPECT_EQ(call->priority, -7);
+  EXPECT_TRUE(call->cache.bypass);
+  EXPECT_EQ(call->cache.salt, "pepper");
 }
 
 TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {

@@ -194,6 +194,40 @@ TEST_F(ForwardHandlerTest, CancelLetsGoOfAllSequences) {
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
 }
 
+TEST_F(ForwardHandlerTest, WhatWasCachedIsToldAndCostsNothing) {
+  AddSequence(6);
+  AddSequence(5);
+  Start();
+  for (const size_t i : {0, 1}) {
+    engine_.WaitForRequest(i).stream->PushStart(
+        {.queue_time = absl::ZeroDuration(), .cached_prompt_tokens = 4});
+    Compute(i);
+  }
+  ASSERT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(summary_.usage().cached_prompt_tokens(), 8u);
+  // Of the first sequence positions 4 and 5, of the second 4; a row of each.
+  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
+  const uint64_t attention = 2 * 2 * 8;
+  EXPECT_EQ(summary_.resources().flops(), 3 * layer + (5 + 6 + 5) * attention + 2 * (2 * 8 * 300));
+}
+
+TEST_F(ForwardHandlerTest, ADeadlineThatOnlyTheServerKnowsHasItsReason) {
+  AddSequence(2);
+  const grpc::Status status = ExpiredStatusOf([this](std::unique_ptr<grpc::ClientContext> context) {
+    context_ = std::move(context);
+    reader_ = stub_->Forward(context_.get(), request_);
+    return ReadToTheEnd();
+  });
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(ReasonIn(status), "EXPIRED_IN_QUEUE");
+}
+
+TEST_F(ForwardHandlerTest, AFullEngineRefusesBeforeTheRequestIsRead) {
+  engine_.set_open_status(WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"));
+  Start();  // of no sequence, which is not looked at
+  EXPECT_EQ(ReasonIn(ReadToTheEnd()), "QUEUE_FULL");
+}
+
 class LongForwardTest : public ForwardHandlerTest {
  protected:
   LongForwardTest() : ForwardHandlerTest(/*max_context=*/4000) {}
@@ -216,7 +250,7 @@ TEST_F(LongForwardTest, TheMailboxesOfACallAreBoundedByBytes) {
   engine_.WaitForRequest(kForwardWindow - 1);
   int64_t rows = 0;
   for (size_t i = 0; i < kForwardWindow; ++i) {
-    const int64_t room = engine_.WaitForRequest(i).stream->RoomForRows();
+    const int64_t room = engine_.WaitForRequest(i).stream->Room();
     EXPECT_GE(room, 1);
     rows += room;
   }

@@ -59,8 +59,17 @@ class GenerateTest : public RpcTest {
     streams_[output]->PushStart({.queue_time = absl::Milliseconds(5), .cached_prompt_tokens = 0});
     FakeEngine::Deliver(*streams_[output]);
   }
+  // Waits for room, as the engine does, once the mailbox is full.
+  void Push(SampledToken token, size_t output = 0) {
+    TokenStream& stream = *streams_[output];
+    if (stream.Room() == 0) {
+      FakeEngine::Deliver(stream);
+      engine_.WaitForRoom(stream);
+    }
+    stream.PushToken(std::move(token));
+  }
   void PushText(std::string_view text, size_t output = 0) {
-    for (const int32_t id : ByteIds(text)) streams_[output]->PushToken(Token(id));
+    for (const int32_t id : ByteIds(text)) Push(Token(id), output);
     FakeEngine::Deliver(*streams_[output]);
   }
   void PushEnd(StreamEnd end, size_t output = 0) {

@@ -55,14 +55,17 @@ TEST_F(GenerateOutputsTest, StartedWaitsForTheFirstOutput) {
 }
 
 TEST_F(GenerateOutputsTest, OutputsTakeTurns) {
+  request_.mutable_output()->set_final_only(true);
+  request_.mutable_output()->set_token_ids(true);
   Start();
-  // All of it arrives before anything is read but `started`.
-  for (size_t i = 0; i < 3; ++i) streams_[i]->PushStart({});
-  const std::string long_text(5 * (1 << 20) / 4, 'x');  // more than one event each
+  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  EXPECT_EQ(Read().event_case(), Event::kStarted);
+  SampledToken token = Token('x');
+  token.top.assign(20, ScoredToken{'x', -1.0f, 1});
   for (size_t i = 0; i < 3; ++i) {
-    for (const int32_t id : ByteIds(long_text)) streams_[i]->PushToken(Token(id));
-    streams_[i]->PushEnd(EndedWith(FinishReason::kLength));
+    for (int n = 0; n < 3000; ++n) Push(token, i);  // more than one event
   }
+  for (size_t i = 0; i < 3; ++i) streams_[i]->PushEnd(EndedWith(FinishReason::kLength));
   FakeEngine::Deliver(*stream_);
   std::vector<uint32_t> order;
   v1::GenerateResponse event;
@@ -264,32 +267,18 @@ TEST_F(PromptLogprobsTest, APromptOfOneTokenHasOneEvent) {
                                   Event::kSummary));
 }
 
-class LongPromptLogprobsTest : public GenerateTest {
- protected:
-  LongPromptLogprobsTest() : GenerateTest(true, 1 << 16) {}
-};
-
-TEST_F(LongPromptLogprobsTest, PromptEventsAreCutIntoChunks) {
-  constexpr int kTokens = 40000;
-  request_.set_prompt(std::string(kTokens, 'a'));
-  request_.mutable_output()->set_prompt_logprobs(true);
+TEST_F(PromptLogprobsTest, ATimeLimitWithinThePromptEndsItsEventsToo) {
+  request_.set_prompt("abc");
   Start();
-  stream_->PushStart({});
-  SampledToken token = Token('a');
-  token.score = ScoredToken{'a', -1.0f, 1};
-  token.top.assign(20, {'z', -0.25f, 1});
-  for (int64_t i = 1; i < kTokens; ++i) stream_->PushScored({i, token});
-  stream_->PushToken(Token('x'));
-  stream_->PushEnd(EndedWith(FinishReason::kLength));
-  FakeEngine::Deliver(*stream_);
-  int tokens = 0;
-  v1::GenerateResponse event;
-  while (reader_->Read(&event)) {
-    EXPECT_LE(event.ByteSizeLong(), size_t{1} << 20);
-    tokens += event.prompt().tokens_size();
-  }
-  EXPECT_TRUE(reader_->Finish().ok());
-  EXPECT_EQ(tokens, kTokens);
+  PushStart();
+  PushScored(1, 'b');
+  PushEnd(EndedWith(FinishReason::kTimeLimit));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(kinds_.front(), Event::kStarted);
+  EXPECT_EQ(kinds_[1], Event::kPrompt);
+  EXPECT_EQ(kinds_[kinds_.size() - 2], Event::kFinished);
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_TIME_LIMIT);
+  EXPECT_EQ(summary_.usage().completion_tokens(), 0u);
 }
 
 }  // namespace

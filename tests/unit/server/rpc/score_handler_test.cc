@@ -141,6 +141,22 @@ TEST_F(ScoreHandlerTest, APassedDeadlineLetsGoOfTheSequence) {
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
 }
 
+TEST_F(ScoreHandlerTest, ADeadlineThatOnlyTheServerKnowsHasItsReason) {
+  const grpc::Status status =
+      ExpiredStatusOf([this](const std::unique_ptr<grpc::ClientContext>& context) {
+        return stub_->Score(context.get(), request_, &response_);
+      });
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(ReasonIn(status), "EXPIRED_IN_QUEUE");
+}
+
+TEST_F(ScoreHandlerTest, AFullEngineRefusesBeforeTheRequestIsRead) {
+  engine_.set_open_status(WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"));
+  request_.clear_continuations();  // not looked at
+  grpc::ClientContext context;
+  EXPECT_EQ(ReasonIn(stub_->Score(&context, request_, &response_)), "QUEUE_FULL");
+}
+
 TEST_F(ScoreHandlerTest, SurvivesCancellationAtAnyMoment) {
   for (size_t round = 0; round < 100; ++round) {
     Start(round);

@@ -120,6 +120,37 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsWhatIsBuilt) {
   EXPECT_TRUE(response.default_sampling().has_typical_p());
 }
 
+TEST_F(UnaryHandlersTest, ModelInfoStatesTheGuaranteeAndItsScope) {
+  v1::ModelInfoResponse response;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
+  const v1::DeterminismInfo& determinism = response.determinism();
+  EXPECT_EQ(determinism.guarantee(), v1::DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE);
+  EXPECT_THAT(determinism.scope(),
+              ElementsAre(v1::DETERMINISM_SCOPE_BATCH, v1::DETERMINISM_SCOPE_CHUNKING,
+                          v1::DETERMINISM_SCOPE_PREFIX_CACHE, v1::DETERMINISM_SCOPE_PREEMPTION,
+                          v1::DETERMINISM_SCOPE_REPLICA));
+  EXPECT_TRUE(response.capabilities().resume());
+}
+
+TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {
+  model_.build_id = "b01d";
+  model_.limits.max_prefill_tokens = 12;
+  v1::ModelInfoResponse off;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &off).ok());
+  EXPECT_EQ(off.identity().build_id(), "b01d");
+  EXPECT_EQ(off.limits().max_step_prefill_tokens(), 12u);
+  EXPECT_FALSE(off.limits().has_max_queue_time());
+  EXPECT_FALSE(off.capabilities().prefix_cache());
+  model_.prefix_cache = true;
+  model_.limits.max_queue_time = absl::Milliseconds(1500);
+  grpc::ClientContext second;
+  v1::ModelInfoResponse on;
+  ASSERT_TRUE(stub_->ModelInfo(&second, v1::ModelInfoRequest(), &on).ok());
+  EXPECT_TRUE(on.capabilities().prefix_cache());
+  EXPECT_EQ(on.limits().max_queue_time().seconds(), 1);
+  EXPECT_EQ(on.limits().max_queue_time().nanos(), 500'000'000);
+}
+
 class UnaryWithoutTokenizerTest : public RpcTest {
  protected:
   UnaryWithoutTokenizerTest() : RpcTest(/*with_tokenizer=*/false) {}

@@ -1,0 +1,56 @@
+#include "server/rpc/call_registry.h"
+
+namespace tlm {
+
+CallRegistry::Registration::Registration(Registration&& other) noexcept
+    : registry_(std::exchange(other.registry_, nullptr)),
+      request_id_(std::move(other.request_id_)),
+      number_(other.number_) {}
+
+CallRegistry::Registration& CallRegistry::Registration::operator=(Registration&& other) noexcept {
+  std::swap(registry_, other.registry_);
+  std::swap(request_id_, other.request_id_);
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+CallRegistry::Registration::~Registration() {
+  if (registry_ != nullptr) registry_->Unregister(request_id_, number_);
+}
+
+CallRegistry::Registration CallRegistry::Register(const std::string& request_id,
+                                                  std::weak_ptr<AbortableCall> call) {
+  MutexLock lock(&mutex_);
+  const uint64_t number = ++registered_;
+  calls_[request_id] = {std::move(call), number};
+  return Registration(this, request_id, number);
+}
+
+bool CallRegistry::Abort(const std::string& request_id, const absl::Status& status) {
+  std::shared_ptr<AbortableCall> call;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = calls_.find(request_id);
+    if (found != calls_.end()) call = found->second.call.lock();
+  }
+  return call != nullptr && call->Abort(status);
+}
+
+std::vector<std::string> CallRegistry::AbortAll(const absl::Status& status) {
+  std::vector<std::string> ids;
+  {
+    MutexLock lock(&mutex_);
+    ids.reserve(calls_.size());
+    for (const auto& [id, entry] : calls_) ids.push_back(id);
+  }
+  std::erase_if(ids, [&](const std::string& id) { return !Abort(id, status); });
+  return ids;
+}
+
+void CallRegistry::Unregister(const std::string& request_id, uint64_t number) {
+  MutexLock lock(&mutex_);
+  const auto found = calls_.find(request_id);
+  if (found != calls_.end() && found->second.number == number) calls_.erase(found);
+}
+
+}  // namespace tlm

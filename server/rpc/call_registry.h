@@ -1,0 +1,71 @@
+// The calls that can be ended from outside, by request id.
+#ifndef TLM_SERVER_RPC_CALL_REGISTRY_H_
+#define TLM_SERVER_RPC_CALL_REGISTRY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/base/mutex.h"
+
+namespace tlm {
+
+// A call that works or waits for the engine. Thread-safe.
+class AbortableCall {
+ public:
+  virtual ~AbortableCall() = default;
+  // Lets go of the engine's work and ends the call with `status`, unless it has ended or is about
+  // to; true when this is what ends it. Does not wait for the client.
+  virtual bool Abort(const absl::Status& status) = 0;
+};
+
+// Thread-safe; no lock is held while a call is ended. Outlives every registration.
+class CallRegistry {
+ public:
+  // A call can be found as long as this lives. Move-only.
+  class Registration {
+   public:
+    Registration() = default;
+    Registration(Registration&& other) noexcept;
+    Registration& operator=(Registration&& other) noexcept;
+    ~Registration();
+
+   private:
+    friend class CallRegistry;
+    Registration(CallRegistry* registry, std::string request_id, uint64_t number)
+        : registry_(registry), request_id_(std::move(request_id)), number_(number) {}
+
+    CallRegistry* registry_ = nullptr;
+    std::string request_id_;
+    uint64_t number_ = 0;
+  };
+
+  // Admission keeps ids of active calls apart; should one come twice, the later call is found.
+  [[nodiscard]] Registration Register(const std::string& request_id,
+                                      std::weak_ptr<AbortableCall> call);
+
+  // Ends the call of this id; true when it was active and this ended it.
+  bool Abort(const std::string& request_id, const absl::Status& status);
+  // Ends all that are registered now; the ids of those this ended, in order.
+  std::vector<std::string> AbortAll(const absl::Status& status);
+
+ private:
+  struct Entry {
+    std::weak_ptr<AbortableCall> call;  // weak: the call lives as long as gRPC and the engine say
+    uint64_t number = 0;                // of its registration
+  };
+
+  void Unregister(const std::string& request_id, uint64_t number);
+
+  Mutex mutex_;
+  std::map<std::string, Entry> calls_ TLM_GUARDED_BY(mutex_);
+  uint64_t registered_ TLM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_REGISTRY_H_

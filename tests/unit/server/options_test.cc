@@ -1,0 +1,168 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/reflection.h"
+#include "server/command_line.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Flags are the process's: every test has them as they were.
+class OptionsTest : public ::testing::Test {
+ protected:
+  static absl::StatusOr<ServerOptions> Parse(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"tlm-server", "--model=somewhere"});
+    std::vector<char*> argv;
+    for (std::string& flag : flags) argv.push_back(flag.data());
+    argv.push_back(nullptr);
+    return ParseOptions(static_cast<int>(flags.size()), argv.data());
+  }
+  static ConfigOption Named(const std::vector<ConfigOption>& options, std::string_view name) {
+    const auto found =
+        std::find_if(options.begin(), options.end(),
+                     [&](const ConfigOption& option) { return option.name == name; });
+    EXPECT_NE(found, options.end()) << name;
+    return found == options.end() ? ConfigOption() : *found;
+  }
+
+  const absl::FlagSaver saver_;
+};
+
+TEST_F(OptionsTest, DefaultsOfTheEngine) {
+  const absl::StatusOr<ServerOptions> options = Parse({});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(options->prefix_cache);
+  EXPECT_EQ(options->max_prefill_tokens, options->max_batch_tokens);
+  EXPECT_EQ(options->max_decode_stretch, 2.0);
+  EXPECT_EQ(options->max_queue_time, absl::Seconds(30));
+}
+
+TEST_F(OptionsTest, ThereIsNoAdminPortUnlessAskedFor) {
+  EXPECT_EQ(Parse({})->admin_port, std::nullopt);
+  EXPECT_EQ(Parse({"--admin_port=-1"})->admin_port, std::nullopt);
+  EXPECT_EQ(Parse({"--admin_port=0"})->admin_port, 0);
+  const absl::StatusOr<ServerOptions> options =
+      Parse({"--admin_port=7000", "--admin_host=::1", "--admin_port_file=f"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->admin_port, 7000);
+  EXPECT_EQ(options->admin_host, "::1");
+  EXPECT_EQ(options->admin_port_file, "f");
+}
+
+TEST_F(OptionsTest, AdminPortOutOfRangeIsRefused) {
+  EXPECT_THAT(Parse({"--admin_port=65536"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("--admin_port is 65536, the range is [-1, 65535]")));
+  EXPECT_THAT(Parse({"--admin_port=-2"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(OptionsTest, AdminHostIsLoopbackWhetherUsedOrNot) {
+  for (const char* const host : {"0.0.0.0", "::", "10.0.0.1", "example.org", ""}) {
+    EXPECT_THAT(Parse({std::string("--admin_host=") + host}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("--admin_host"), HasSubstr("loopback"))))
+        << host;
+  }
+}
+
+TEST_F(OptionsTest, AdminPortFileNeedsAPort) {
+  EXPECT_THAT(Parse({"--admin_port_file=f"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs --admin_port")));
+}
+
+TEST_F(OptionsTest, PrefillTokensAreAtMostTheBatchs) {
+  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=64"})->max_prefill_tokens, 64);
+  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=0"})->max_prefill_tokens, 64);
+  EXPECT_THAT(
+      Parse({"--max_batch_tokens=64", "--max_prefill_tokens=65"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is 65, the range is [0, 64]")));
+  EXPECT_THAT(Parse({"--max_prefill_tokens=-1"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(OptionsTest, DecodeStretchIsNoneOrAtLeastOne) {
+  for (const char* const value : {"0", "1", "1.5", "1000"}) {
+    EXPECT_THAT(Parse({std::string("--max_decode_stretch=") + value}), IsOk()) << value;
+  }
+  for (const char* const value : {"0.5", "-1", "nan", "inf", "1001"}) {
+    EXPECT_THAT(Parse({std::string("--max_decode_stretch=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max_decode_stretch")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, QueueTimeIsPositiveAndMayBeInfinite) {
+  EXPECT_EQ(Parse({"--max_queue_time=100ms"})->max_queue_time, absl::Milliseconds(100));
+  EXPECT_EQ(Parse({"--max_queue_time=inf"})->max_queue_time, absl::InfiniteDuration());
+  for (const char* const value : {"0", "-1s", "-inf"}) {
+    EXPECT_THAT(Parse({std::string("--max_queue_time=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max_queue_time")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, PrefixCacheCanBeSwitchedOff) {
+  EXPECT_FALSE(Parse({"--noprefix_cache"})->prefix_cache);
+  EXPECT_FALSE(Parse({"--prefix_cache=false"})->prefix_cache);
+}
+
+TEST_F(OptionsTest, FlagsHaveTheirValuesAndDefaults) {
+  const absl::StatusOr<ServerOptions> options =
+      Parse({"--max_queue_time=1500ms", "--kv_cache_bytes=1MiB", "--noprefix_cache"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(Named(options->flags, "max_queue_time").value, "1.5s");
+  EXPECT_EQ(Named(options->flags, "max_queue_time").default_value, "30s");
+  EXPECT_EQ(Named(options->flags, "prefix_cache").value, "false");
+  EXPECT_EQ(Named(options->flags, "port").value, "50051");
+  EXPECT_EQ(Named(options->flags, "model").value, "somewhere");
+  EXPECT_EQ(Named(options->flags, "model").default_value, "");
+  EXPECT_NE(Named(options->flags, "kv_cache_bytes").value,
+            Named(options->flags, "kv_cache_bytes").default_value);
+}
+
+TEST_F(OptionsTest, FlagsAreOursAloneByName) {
+  const absl::StatusOr<ServerOptions> options = Parse({});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(
+      std::is_sorted(options->flags.begin(), options->flags.end(),
+                     [](const ConfigOption& a, const ConfigOption& b) { return a.name < b.name; }));
+  for (const ConfigOption& option : options->flags) {
+    EXPECT_NE(option.name, "flagfile");
+    EXPECT_NE(option.name, "help");
+  }
+}
+
+TEST_F(OptionsTest, AFlagFileCountsAsTheCommandLine) {
+  TempDir dir;
+  const std::string file = dir.Write("flags", "--max_running_requests=3\n--admin_port=0\n");
+  const absl::StatusOr<ServerOptions> options = Parse({"--flagfile=" + file});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->max_running_requests, 3);
+  EXPECT_EQ(options->admin_port, 0);
+  EXPECT_EQ(Named(options->flags, "max_running_requests").value, "3");
+}
+
+TEST_F(OptionsTest, SecretsAreMaskedOnceTheyAreSet) {
+  constexpr std::array<std::string_view, 2> kSecrets = {"model", "port_file"};
+  ASSERT_THAT(Parse({}), IsOk());
+  const std::vector<ConfigOption> flags = FlagValues(kSecrets);
+  EXPECT_EQ(Named(flags, "model").value, kMaskedValue);
+  EXPECT_EQ(Named(flags, "port_file").value, "");
+  EXPECT_EQ(Named(flags, "host").value, "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,128 @@
+// Generate calls that continue what another replica began.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
+#include "tests/unit/server/rpc/generate_fixture.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+
+class GenerateResumeTest : public GenerateTest {
+ protected:
+  GenerateResumeTest() {
+    request_.mutable_sampling()->set_seed(3);
+    request_.mutable_resume()->set_fingerprint("f00d");
+    request_.mutable_output()->set_token_ids(true);
+  }
+  void Received(std::string_view text) {
+    for (const int32_t id : ByteIds(text)) {
+      request_.mutable_resume()->add_generated_token_ids(static_cast<uint32_t>(id));
+    }
+  }
+  grpc::Status Refusal() {
+    context_ = std::make_unique<grpc::ClientContext>();
+    reader_ = stub_->Generate(context_.get(), request_);
+    return ReadToTheEnd();
+  }
+};
+
+TEST_F(GenerateResumeTest, ContinuesBehindTheTokensReceived) {
+  Received("ab");
+  Start();
+  EXPECT_THAT(engine_.WaitForRequest().generate->generated, ElementsAre('a', 'b'));
+  PushStart();
+  PushText("c");
+  EXPECT_EQ(Read().started().prompt_token_count(), 5u);
+  const v1::GenerateTokens event = Read().tokens();
+  EXPECT_EQ(event.position(), 7u);
+  EXPECT_EQ(event.text(), "c");
+  ASSERT_EQ(event.tokens_size(), 1);
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(summary_.usage().completion_tokens(), 3u);
+}
+
+TEST_F(GenerateResumeTest, WhatWasReceivedIsNotComputedForTokensButAsAPrompt) {
+  Received("abc");
+  request_.mutable_output()->set_resource_usage(true);
+  Start();
+  streams_[0]->PushStart({.queue_time = absl::ZeroDuration(), .cached_prompt_tokens = 4});
+  PushText("de");
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
+  const uint64_t attention = 2 * 2 * 8;
+  // Positions 4 .. 8 of prompt and output; the tokens drawn from 7 and 8.
+  EXPECT_EQ(summary_.resources().flops(),
+            5 * layer + (5 + 6 + 7 + 8 + 9) * attention + 2 * (2 * 8 * 300));
+  EXPECT_EQ(summary_.usage().cached_prompt_tokens(), 4u);
+}
+
+TEST_F(GenerateResumeTest, AStreamThatLackedOnlyItsEnd) {
+  Received("abc");
+  request_.mutable_stopping()->set_max_new_tokens(3);
+  request_.mutable_output()->set_timing(true);
+  request_.mutable_output()->set_resource_usage(true);
+  Start();
+  // Nothing is left to compute.
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kFinished, Event::kSummary));
+  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(summary_.usage().completion_tokens(), 3u);
+  EXPECT_FALSE(summary_.timing().has_first_token());
+  EXPECT_EQ(summary_.resources().flops(), 0u);
+}
+
+TEST_F(GenerateResumeTest, AStopStringAmongTheTokensReceivedEndsItWithoutTheEngine) {
+  Received("abSTOP");
+  request_.mutable_stopping()->add_stop_strings("STOP");
+  request_.mutable_stopping()->set_include_stop_in_output(true);
+  Start();
+  EXPECT_TRUE(stream_->detached());
+  PushEnd(FailedWith(Cancelled("detached")));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kFinished, Event::kSummary));
+  EXPECT_EQ(finished_.front().stop_string(), "STOP");
+  EXPECT_EQ(summary_.usage().completion_tokens(), 6u);
+}
+
+TEST_F(GenerateResumeTest, AStopStringMayBeginInTheTokensReceived) {
+  Received("ab");
+  request_.mutable_stopping()->add_stop_strings("bcd");
+  Start();
+  PushStart();
+  PushText("ce");
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  // The server that began had held "b" back, so it had not sent that token; whoever sends it says
+  // that it was.
+  EXPECT_EQ(texts_[0], "bce");
+}
+
+TEST_F(GenerateResumeTest, IdsBehindAStopStringNameTheField) {
+  Received("abSTOPc");
+  request_.mutable_stopping()->add_stop_strings("STOP");
+  const grpc::Status status = Refusal();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(),
+            "resume.generated_token_ids");
+  EXPECT_EQ(engine_.submitted(), 0);
+  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+}
+
+TEST_F(GenerateResumeTest, AStaleFingerprintHasAReason) {
+  request_.mutable_resume()->set_fingerprint("beef");
+  const grpc::Status status = Refusal();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReasonIn(status), "STALE_FINGERPRINT");
+}
+
+}  // namespace
+}  // namespace tlm
