@@ -183,6 +183,7 @@ absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, std::string* text
   if (status.ok()) status = stream->Finish();
   if (status.ok()) {
     status = output.Finish();
+    ReportResumes("chat", *client_, *stream, console_);
   } else {
     output.Abandon();
   }

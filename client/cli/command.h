@@ -42,6 +42,7 @@ int RunInfo(const Arguments& arguments, Console* console);
 int RunTokenize(const Arguments& arguments, Console* console);
 int RunDetokenize(const Arguments& arguments, Console* console);
 int RunHealth(const Arguments& arguments, Console* console);
+int RunAdmin(const Arguments& arguments, Console* console);
 int RunVersion(const Arguments& arguments, Console* console);
 int RunHelp(const Arguments& arguments, Console* console);
 

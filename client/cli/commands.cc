@@ -113,6 +113,18 @@ std::span<const Command> Commands() {
        {"service", "wait", "json"},
        true,
        RunHealth},
+      {"admin",
+       "load|abort|drain|flush|config [REQUEST_ID...]",
+       "look after a running server, at its admin port",
+       "load    what waits and runs, how full the KV cache is\n"
+       "abort   end the requests of these ids, or --all of them\n"
+       "drain   begin to shut down; what runs may go on for --time_limit\n"
+       "flush   free the blocks that only the prefix cache holds\n"
+       "config  every flag of the server and its value; what was changed has a star\n\n"
+       "  tlm admin load --admin_target=127.0.0.1:50052",
+       {"admin_target", "all", "time_limit", "json"},
+       true,
+       RunAdmin},
       {"version", "", "the version of this program", "", {}, false, RunVersion},
       {"help", "[COMMAND]", "this text, or the flags of a command", "", {}, false, RunHelp},
   };

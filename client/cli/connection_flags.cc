@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "absl/flags/flag.h"
 #include "client/cli/flag_types.h"
 
-ABSL_FLAG(std::string, target, "127.0.0.1:50051", "the server, as host:port or unix:/path");
+ABSL_FLAG(std::string, target, "127.0.0.1:50051",
+          "the server, as host:port or unix:/path; several replicas with commas between them");
 ABSL_FLAG(tlm::cli::TimeSpan, timeout, tlm::cli::TimeSpan{absl::InfiniteDuration()},
           "give up after this long; the server knows it too");
 ABSL_FLAG(bool, tls, false, "encrypt, and verify the server");
@@ -28,7 +30,12 @@ std::span<const std::string_view> ConnectionFlagNames() {
   return kNames;
 }
 
-std::string TargetFromFlags() { return absl::GetFlag(FLAGS_target); }
+std::vector<std::string> TargetsFromFlags() {
+  std::istringstream list(absl::GetFlag(FLAGS_target));
+  std::vector<std::string> targets;
+  for (std::string target; std::getline(list, target, ',');) targets.push_back(target);
+  return targets;
+}
 
 absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags() {
   client::ClientOptions options;

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -14,8 +15,8 @@ namespace tlm::cli {
 
 std::span<const std::string_view> ConnectionFlagNames();
 
-// --target.
-std::string TargetFromFlags();
+// --target, taken apart at its commas.
+std::vector<std::string> TargetsFromFlags();
 // The flags about TLS, and the API key of --api_key_file or else of the environment's TLM_API_KEY.
 // NOT_FOUND when the file cannot be read.
 absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags();

@@ -51,9 +51,11 @@ int RunGenerate(const Arguments& arguments, Console* console) {
   options.stats = absl::GetFlag(FLAGS_stats) || console->err_is_terminal;
   const absl::Time start = absl::Now();
   const auto stream = (*session)->client().StartGenerate(*request, (*session)->call_options());
-  return (*session)->Finish(absl::GetFlag(FLAGS_json)
-                                ? PrintEvents(stream.get(), console)
-                                : PrintText(options, start, stream.get(), console));
+  const absl::Status status = absl::GetFlag(FLAGS_json)
+                                  ? PrintEvents(stream.get(), console)
+                                  : PrintText(options, start, stream.get(), console);
+  if (status.ok()) ReportResumes("generate", (*session)->client(), *stream, console);
+  return (*session)->Finish(status);
 }
 
 }  // namespace tlm::cli

@@ -47,6 +47,15 @@ int ReportUsage(std::string_view command, std::string_view message, Console* con
   return kUsageError;
 }
 
+void ReportResumes(std::string_view command, const client::Client& client,
+                   const client::GenerateStream& stream, Console* console) {
+  if (stream.resumes() == 0) return;
+  const std::string times = stream.resumes() == 1 ? "" : fmt::format(" {} times", stream.resumes());
+  console->err << fmt::format("tlm: {}: lost the server{}, went on with {}", command, times,
+                              client.targets()[stream.target()])
+               << std::endl;
+}
+
 std::string StatusMessage(const absl::Status& status) { return std::string(status.message()); }
 
 void PrintJson(const google::protobuf::Message& message, std::ostream& out) {

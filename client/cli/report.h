@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/console.h"
+#include "client/cpp/client.h"
 
 namespace tlm::cli {
 
@@ -19,6 +20,11 @@ int ReportError(std::string_view command, const absl::Status& status, Console* c
 
 // "tlm: generate: no flag --x ...". Returns kUsageError. `command` may be empty.
 int ReportUsage(std::string_view command, std::string_view message, Console* console);
+
+// One line if the stream was continued elsewhere: "tlm: generate: lost the server, went on with
+// host:port".
+void ReportResumes(std::string_view command, const client::Client& client,
+                   const client::GenerateStream& stream, Console* console);
 
 // The status's message as a standard string.
 std::string StatusMessage(const absl::Status& status);

@@ -10,7 +10,7 @@ namespace tlm::cli {
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags() {
   const auto options = ClientOptionsFromFlags();
   if (!options.ok()) return options.status();
-  return client::Client::Connect(TargetFromFlags(), *options);
+  return client::Client::Connect(TargetsFromFlags(), *options);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(std::string_view command, Console* console) {

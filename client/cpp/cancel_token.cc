@@ -1,17 +1,25 @@
 #include "client/cpp/cancel_token.h"
 
+#include <grpcpp/alarm.h>
+#include <grpcpp/completion_queue.h>
+
 #include <algorithm>
-#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/time/clock.h"
 
 namespace tlm::client {
 
-// TryCancel runs under the lock so that no context can be destroyed meanwhile; it only starts the
-// cancellation and runs no code of ours.
+CancelToken::CancelToken(CancelToken* parent) {
+  if (parent != nullptr) parent_.emplace(parent, [this] { Cancel(); });
+}
+
+// Called under the lock, so that nothing a callback uses can be destroyed meanwhile.
 void CancelToken::Cancel() {
   std::lock_guard<std::mutex> lock(mutex_);
   cancelled_ = true;
-  for (grpc::ClientContext* context : contexts_) context->TryCancel();
-  changed_.notify_all();
+  for (const std::function<void()>& on_cancel : on_cancel_) on_cancel();
 }
 
 bool CancelToken::cancelled() const {
@@ -19,26 +27,38 @@ bool CancelToken::cancelled() const {
   return cancelled_;
 }
 
-bool CancelToken::WaitFor(absl::Duration timeout) const {
-  std::unique_lock<std::mutex> lock(mutex_);
+bool CancelToken::WaitFor(absl::Duration timeout) {
   // A longer wait would overflow the clock's nanoseconds.
-  const absl::Duration bounded = std::min(timeout, absl::Hours(24 * 365));
-  changed_.wait_for(lock, absl::ToChronoNanoseconds(bounded), [this] { return cancelled_; });
-  return cancelled_;
+  const absl::Duration bounded = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));
+  grpc::CompletionQueue queue;
+  grpc::Alarm alarm;
+  alarm.Set(&queue, absl::ToChronoTime(absl::Now() + bounded), this);
+  {
+    const Registration registration(this, [&alarm] { alarm.Cancel(); });
+    void* tag;
+    bool ok;
+    queue.Next(&tag, &ok);
+  }
+  queue.Shutdown();
+  return cancelled();
+}
+
+CancelToken::Registration::Registration(CancelToken* token, std::function<void()> on_cancel)
+    : token_(token) {
+  if (token_ == nullptr) return;
+  std::lock_guard<std::mutex> lock(token_->mutex_);
+  token_->on_cancel_.push_back(std::move(on_cancel));
+  place_ = std::prev(token_->on_cancel_.end());
+  if (token_->cancelled_) (*place_)();
 }
 
 CancelToken::Registration::Registration(CancelToken* token, grpc::ClientContext* context)
-    : token_(token), context_(context) {
-  if (token_ == nullptr) return;
-  std::lock_guard<std::mutex> lock(token_->mutex_);
-  token_->contexts_.insert(context_);
-  if (token_->cancelled_) context_->TryCancel();
-}
+    : Registration(token, [context] { context->TryCancel(); }) {}
 
 CancelToken::Registration::~Registration() {
   if (token_ == nullptr) return;
   std::lock_guard<std::mutex> lock(token_->mutex_);
-  token_->contexts_.erase(context_);
+  token_->on_cancel_.erase(place_);
 }
 
 }  // namespace tlm::client

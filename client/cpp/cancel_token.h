@@ -4,9 +4,10 @@
 
 #include <grpcpp/client_context.h>
 
-#include <condition_variable>
+#include <functional>
+#include <list>
 #include <mutex>
-#include <set>
+#include <optional>
 
 #include "absl/time/time.h"
 
@@ -17,20 +18,13 @@ namespace tlm::client {
 // handlers: wait for the signal in a thread and call Cancel there.
 class CancelToken {
  public:
-  CancelToken() = default;
-  CancelToken(const CancelToken&) = delete;
-  CancelToken& operator=(const CancelToken&) = delete;
-
-  void Cancel();
-  bool cancelled() const;
-
-  // Returns after `timeout`, or as soon as the token is cancelled; true if it is.
-  bool WaitFor(absl::Duration timeout) const;
-
-  // Ties a call to a token (none if null) for the life of this object, which must end before the
-  // context's does.
+  // Does something when a token (none if null) is cancelled, or at once if it is already; until
+  // this object ends, which waits for `on_cancel` to return.
   class Registration {
    public:
+    // `on_cancel` is short and does not use the token.
+    Registration(CancelToken* token, std::function<void()> on_cancel);
+    // Cancels a call. This ends before the context does.
     Registration(CancelToken* token, grpc::ClientContext* context);
     ~Registration();
     Registration(const Registration&) = delete;
@@ -38,14 +32,27 @@ class CancelToken {
 
    private:
     CancelToken* const token_;
-    grpc::ClientContext* const context_;
+    std::list<std::function<void()>>::iterator place_;
   };
+
+  CancelToken() = default;
+  // Is cancelled together with `parent`, which outlives it and may be null.
+  explicit CancelToken(CancelToken* parent);
+  CancelToken(const CancelToken&) = delete;
+  CancelToken& operator=(const CancelToken&) = delete;
+
+  void Cancel();
+  bool cancelled() const;
+
+  // Returns after `timeout`, or as soon as the token is cancelled; true if it is. Meanwhile gRPC
+  // works on connections, which it does only while somebody waits inside it.
+  bool WaitFor(absl::Duration timeout);
 
  private:
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool cancelled_ = false;                   // guarded by mutex_
-  std::set<grpc::ClientContext*> contexts_;  // guarded by mutex_
+  bool cancelled_ = false;                      // guarded by mutex_
+  std::list<std::function<void()>> on_cancel_;  // guarded by mutex_
+  std::optional<Registration> parent_;
 };
 
 }  // namespace tlm::client

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
 
+#include "absl/time/clock.h"
+#include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
 
 namespace tlm::client {
@@ -16,48 +21,67 @@ using grpc::health::v1::HealthCheckResponse;
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& target,
                                                         const ClientOptions& options) {
-  auto channel = MakeChannel(target, options);
-  if (!channel.ok()) return channel.status();
-  std::string authorization;
-  if (!options.api_key.empty()) authorization = fmt::format("Bearer {}", options.api_key);
-  // The constructor is private, out of make_unique's reach.
-  return std::unique_ptr<Client>(new Client(*channel, std::move(authorization)));
+  return Connect(std::vector<std::string>{target}, options);
 }
 
-Client::Client(const std::shared_ptr<grpc::Channel>& channel, std::string authorization)
-    : authorization_(std::move(authorization)),
-      model_(v1::LanguageModel::NewStub(channel)),
-      health_(grpc::health::v1::Health::NewStub(channel)) {}
-
-std::unique_ptr<grpc::ClientContext> Client::NewContext(const CallOptions& options) const {
-  auto context = std::make_unique<grpc::ClientContext>();
-  if (options.timeout < absl::InfiniteDuration()) {
-    context->set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::string>& targets,
+                                                        const ClientOptions& options) {
+  if (targets.empty()) return absl::InvalidArgumentError("there is no target");
+  std::vector<Replica> replicas;
+  for (const std::string& target : targets) {
+    const auto channel = MakeChannel(target, options);
+    if (!channel.ok()) return channel.status();
+    replicas.push_back(
+        {v1::LanguageModel::NewStub(*channel), grpc::health::v1::Health::NewStub(*channel)});
   }
-  context->set_wait_for_ready(options.wait_for_ready);
-  if (!authorization_.empty()) context->AddMetadata("authorization", authorization_);
-  for (const auto& [key, value] : options.metadata) context->AddMetadata(key, value);
-  return context;
+  // The constructor is private, out of make_unique's reach.
+  return std::unique_ptr<Client>(
+      new Client(targets, std::move(replicas), AuthorizationOf(options)));
 }
+
+Client::Client(std::vector<std::string> targets, std::vector<Replica> replicas,
+               std::string authorization)
+    : targets_(std::move(targets)),
+      replicas_(std::move(replicas)),
+      authorization_(std::move(authorization)),
+      picker_(replicas_.size()) {}
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> Client::Call(Stub* stub,
+absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
                                       grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, Response*),
-                                      const Request& request, const CallOptions& options) const {
-  const std::unique_ptr<grpc::ClientContext> context = NewContext(options);
-  const CancelToken::Registration registration(options.cancel, context.get());
-  Response response;
-  const grpc::Status status = (stub->*method)(context.get(), request, &response);
-  if (!status.ok()) return FromGrpcStatus(status);
-  return response;
+                                      const Request& request, const CallOptions& options) {
+  const absl::Time deadline = absl::Now() + options.timeout;
+  std::set<size_t> tried;
+  grpc::Status status;
+  while (const std::optional<size_t> target = picker_.Next(absl::Now(), tried)) {
+    CallOptions attempt = options;
+    attempt.timeout = deadline - absl::Now();
+    // One that is gone is waited for when there is no other.
+    attempt.wait_for_ready = options.wait_for_ready && tried.size() + 1 == replicas_.size();
+    const std::unique_ptr<grpc::ClientContext> context = MakeContext(attempt, authorization_);
+    const CancelToken::Registration registration(options.cancel, context.get());
+    Response response;
+    status = ((replicas_[*target].*stub).get()->*method)(context.get(), request, &response);
+    if (status.ok()) return response;
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
+    picker_.MarkFailed(*target, absl::Now());
+    tried.insert(*target);
+  }
+  return FromGrpcStatus(status);
 }
 
 std::unique_ptr<GenerateStream> Client::StartGenerate(const v1::GenerateRequest& request,
                                                       const CallOptions& options) {
   return std::make_unique<GenerateStream>(
-      NewContext(options), options.cancel,
-      [&](grpc::ClientContext* context) { return model_->Generate(context, request); });
+      request, options, &picker_,
+      [this](size_t target, const v1::GenerateRequest& to_send, const CallOptions& call_options) {
+        return std::make_unique<GenerateStream::Call>(
+            MakeContext(call_options, authorization_), call_options.cancel,
+            [&](grpc::ClientContext* context) {
+              return replicas_[target].model->Generate(context, to_send);
+            });
+      });
 }
 
 absl::Status Client::Generate(const v1::GenerateRequest& request,
@@ -84,9 +108,11 @@ absl::StatusOr<GenerateResult> Client::Generate(const v1::GenerateRequest& reque
 
 std::unique_ptr<ForwardStream> Client::StartForward(const v1::ForwardRequest& request,
                                                     const CallOptions& options) {
+  const size_t target = *picker_.Next(absl::Now());
   return std::make_unique<ForwardStream>(
-      NewContext(options), options.cancel,
-      [&](grpc::ClientContext* context) { return model_->Forward(context, request); });
+      MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
+        return replicas_[target].model->Forward(context, request);
+      });
 }
 
 absl::StatusOr<ForwardResult> Client::Forward(const v1::ForwardRequest& request,
@@ -104,12 +130,12 @@ absl::StatusOr<ForwardResult> Client::Forward(const v1::ForwardRequest& request,
 
 absl::StatusOr<v1::ModelInfoResponse> Client::ModelInfo(const v1::ModelInfoRequest& request,
                                                         const CallOptions& options) {
-  return Call(model_.get(), &v1::LanguageModel::Stub::ModelInfo, request, options);
+  return Call(&Replica::model, &v1::LanguageModel::Stub::ModelInfo, request, options);
 }
 
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 const CallOptions& options) {
-  auto response = Call(model_.get(), &v1::LanguageModel::Stub::Score, request, options);
+  auto response = Call(&Replica::model, &v1::LanguageModel::Stub::Score, request, options);
   if (response.ok() && response->scores_size() != request.continuations_size()) {
     return absl::InternalError(fmt::format("the server sent {} scores for {} continuations",
                                            response->scores_size(), request.continuations_size()));
@@ -119,12 +145,12 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       const CallOptions& options) {
-  return Call(model_.get(), &v1::LanguageModel::Stub::Tokenize, request, options);
+  return Call(&Replica::model, &v1::LanguageModel::Stub::Tokenize, request, options);
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
                                                           const CallOptions& options) {
-  return Call(model_.get(), &v1::LanguageModel::Stub::Detokenize, request, options);
+  return Call(&Replica::model, &v1::LanguageModel::Stub::Detokenize, request, options);
 }
 
 absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
@@ -132,7 +158,7 @@ absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
   HealthCheckRequest request;
   request.set_service(service);
   const auto response =
-      Call(health_.get(), &grpc::health::v1::Health::Stub::Check, request, options);
+      Call(&Replica::health, &grpc::health::v1::Health::Stub::Check, request, options);
   if (!response.ok()) return response.status();
   return response->status();
 }
@@ -142,10 +168,10 @@ absl::Status Client::WaitUntilServing(const std::string& service, const CallOpti
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   const absl::Time deadline = absl::Now() + options.timeout;
   CancelToken never;
-  const CancelToken* cancel = options.cancel != nullptr ? options.cancel : &never;
+  CancelToken* cancel = options.cancel != nullptr ? options.cancel : &never;
   while (true) {
     CallOptions attempt = options;
-    attempt.wait_for_ready = true;
+    attempt.wait_for_ready = replicas_.size() == 1;
     attempt.timeout = deadline - absl::Now();
     const absl::StatusOr<bool> serving = WatchUntilServing(service, attempt);
     if (serving.ok() && *serving) return absl::OkStatus();
@@ -164,9 +190,11 @@ absl::StatusOr<bool> Client::WatchUntilServing(const std::string& service,
                                                const CallOptions& options) {
   HealthCheckRequest request;
   request.set_service(service);
+  const size_t target = *picker_.Next(absl::Now());
   ServerStream<HealthCheckResponse> stream(
-      NewContext(options), options.cancel,
-      [&](grpc::ClientContext* context) { return health_->Watch(context, request); });
+      MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
+        return replicas_[target].health->Watch(context, request);
+      });
   HealthCheckResponse response;
   while (stream.Read(&response)) {
     if (response.status() == HealthCheckResponse::SERVING) return true;

@@ -8,53 +8,59 @@
 //     std::cout << event.tokens().text() << std::flush;
 //   });
 //
-// A failed call returns the server's code and message; DetailsOf (status.h) has the rest. Nothing
-// is retried: a caller knows best whether a refused request is still wanted after retry_delay.
+// A failed call returns the server's code and message; DetailsOf (status.h) has the rest.
+//
+// A client may have several targets: replicas that serve the same model. Calls are spread over them
+// round robin, past those that failed within the last second. Generate goes on elsewhere when its
+// replica dies (generate_stream.h); a unary call that is UNAVAILABLE is made once on each target;
+// Forward is not repeated. Otherwise nothing is retried: a caller knows best whether a refused
+// request is still wanted after retry_delay.
 #ifndef TLM_CLIENT_CPP_CLIENT_H_
 #define TLM_CLIENT_CPP_CLIENT_H_
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "client/cpp/cancel_token.h"
+#include "client/cpp/call_options.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/conversation.h"
 #include "client/cpp/forward_collector.h"
 #include "client/cpp/generate_collector.h"
+#include "client/cpp/generate_stream.h"
 #include "client/cpp/server_stream.h"
+#include "client/cpp/target_picker.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tlm/v1/language_model.grpc.pb.h"
 
 namespace tlm::client {
 
-struct CallOptions {
-  // Becomes the deadline of the call, which the server knows too: DEADLINE_EXCEEDED after it.
-  absl::Duration timeout = absl::InfiniteDuration();
-  // Cancels the call from another thread. May be null; else outlives the call.
-  CancelToken* cancel = nullptr;
-  // Wait for the server to come up (within the timeout) instead of failing with UNAVAILABLE.
-  bool wait_for_ready = false;
-  // Further request metadata: {"traceparent", "00-..."}; lower-case keys.
-  std::vector<std::pair<std::string, std::string>> metadata;
-};
-
-using GenerateStream = ServerStream<v1::GenerateResponse>;
 using ForwardStream = ServerStream<v1::ForwardResponse>;
 using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-// Thread-safe: any number of calls at a time. Keep one for the life of the program.
+// Thread-safe: any number of calls at a time. Keep one for the life of the program; its streams end
+// before it.
 class Client {
  public:
   // Connects when first used, so a server that is down shows in the first call. Errors as
   // MakeChannel.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          const ClientOptions& options = {});
+  // To replicas of one model. INVALID_ARGUMENT without any.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& targets,
+                                                         const ClientOptions& options = {});
+
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(std::initializer_list<std::string> targets,
+                                                         const ClientOptions& options = {}) {
+    return Connect(std::vector<std::string>(targets), options);
+  }
+
+  // As given to Connect.
+  const std::vector<std::string>& targets() const { return targets_; }
 
   // The events one by one.
   std::unique_ptr<GenerateStream> StartGenerate(const v1::GenerateRequest& request,
@@ -87,30 +93,37 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     const CallOptions& options = {});
 
-  // The health of a service by its full name; empty = the server as a whole. NOT_FOUND for a
-  // service the server does not know.
+  // The health of a service, by its full name, on one of the targets; empty = the server as a
+  // whole. NOT_FOUND for a service the server does not know.
   absl::StatusOr<ServingStatus> Health(const std::string& service = "",
                                        const CallOptions& options = {});
-  // Returns OK once the service is SERVING. DEADLINE_EXCEEDED after options.timeout, CANCELLED, or
-  // what the server says if it has no health service.
+  // Returns OK once the service is SERVING on one of the targets. DEADLINE_EXCEEDED after
+  // options.timeout, CANCELLED, or what the server says if it has no health service.
   absl::Status WaitUntilServing(const std::string& service, const CallOptions& options);
 
  private:
-  Client(const std::shared_ptr<grpc::Channel>& channel, std::string authorization);
+  struct Replica {
+    std::unique_ptr<v1::LanguageModel::Stub> model;
+    std::unique_ptr<grpc::health::v1::Health::Stub> health;
+  };
 
-  std::unique_ptr<grpc::ClientContext> NewContext(const CallOptions& options) const;
+  Client(std::vector<std::string> targets, std::vector<Replica> replicas,
+         std::string authorization);
+
   // One Health.Watch call, until SERVING (true) or its end.
   absl::StatusOr<bool> WatchUntilServing(const std::string& service, const CallOptions& options);
 
+  // A unary call of the stub that `stub` points to in a replica.
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Call(Stub* stub,
+  absl::StatusOr<Response> Call(std::unique_ptr<Stub> Replica::*stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                              Response*),
-                                const Request& request, const CallOptions& options) const;
+                                const Request& request, const CallOptions& options);
 
-  const std::string authorization_;  // metadata value; empty = none
-  const std::unique_ptr<v1::LanguageModel::Stub> model_;
-  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  const std::vector<std::string> targets_;
+  const std::vector<Replica> replicas_;  // one a target
+  const std::string authorization_;      // metadata value; empty = none
+  TargetPicker picker_;
 };
 
 }  // namespace tlm::client

@@ -18,6 +18,7 @@ namespace tlm {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -51,6 +52,12 @@ INSTANTIATE_TEST_SUITE_P(
         UsageCase{"NegativePort", {"--model=x", "--port=-1"}, "--port is -1"},
         UsageCase{"HostOfTheWholeMachine", {"--model=x", "--host=0.0.0.0"}, "no TLS"},
         UsageCase{"HostName", {"--model=x", "--host=example.org"}, "no TLS"},
+        UsageCase{"AdminHostOfTheWholeMachine",
+                  {"--model=x", "--admin_port=0", "--admin_host=0.0.0.0"},
+                  "--admin_host is 0.0.0.0"},
+        UsageCase{"AdminPortTooLarge", {"--model=x", "--admin_port=65536"}, "[-1, 65535]"},
+        UsageCase{"StretchBelowOne", {"--model=x", "--max_decode_stretch=0.5"}, "[1, 1000]"},
+        UsageCase{"NoQueueTime", {"--model=x", "--max_queue_time=0"}, "must be positive"},
         UsageCase{"UnknownBackend", {"--model=x", "--backend=tpu"}, "auto, cpu or cuda"},
         UsageCase{"NegativeThreads", {"--model=x", "--threads=-1"}, "[0, 1024]"},
         UsageCase{"NoBatchTokens", {"--model=x", "--max_batch_tokens=0"}, "[1, 65536]"},
@@ -70,10 +77,28 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(HelpTest, ListsEveryFlagWithStatusZero) {
   const ServerRun run = RunServerToTheEnd({"--help"});
   EXPECT_EQ(run.exit_status, 0);
-  for (const char* flag : {"--model", "--host", "--port", "--port_file", "--backend", "--threads",
-                           "--max_batch_tokens", "--max_running_requests", "--max_queued_requests",
-                           "--max_queued_tokens", "--kv_cache_bytes", "--max_context",
-                           "--drain_timeout", "--stall_timeout", "--log_level"}) {
+  for (const char* flag : {"--model",
+                           "--host",
+                           "--port",
+                           "--port_file",
+                           "--admin_port",
+                           "--admin_host",
+                           "--admin_port_file",
+                           "--backend",
+                           "--threads",
+                           "--max_prefill_tokens",
+                           "--max_decode_stretch",
+                           "--prefix_cache",
+                           "--max_queue_time",
+                           "--max_batch_tokens",
+                           "--max_running_requests",
+                           "--max_queued_requests",
+                           "--max_queued_tokens",
+                           "--kv_cache_bytes",
+                           "--max_context",
+                           "--drain_timeout",
+                           "--stall_timeout",
+                           "--log_level"}) {
     EXPECT_THAT(run.output, HasSubstr(std::string(flag) + " ("));
   }
 }
@@ -81,7 +106,7 @@ TEST(HelpTest, ListsEveryFlagWithStatusZero) {
 TEST(HelpTest, VersionNamesTheProgram) {
   const ServerRun run = RunServerToTheEnd({"--version"});
   EXPECT_EQ(run.exit_status, 0);
-  EXPECT_THAT(run.output, StartsWith("tlm-server "));
+  EXPECT_THAT(run.output, ContainsRegex("^tlm-server [0-9.]+ \\(build [0-9a-f]{40}\\)"));
 }
 
 TEST(FlagFileTest, GivesFlags) {

@@ -5,6 +5,8 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
+#include <utility>
+
 #include "google/rpc/status.pb.h"
 
 namespace tlm {
@@ -26,8 +28,8 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
 template <typename Response>
 class FakeServer::StreamReactor : public grpc::ServerWriteReactor<Response> {
  public:
-  StreamReactor(const Script<Response>& script, FakeServer* server)
-      : script_(script), server_(server) {
+  StreamReactor(Script<Response> script, FakeServer* server)
+      : script_(std::move(script)), server_(server) {
     WriteNext();
   }
 
@@ -64,7 +66,7 @@ class FakeServer::StreamReactor : public grpc::ServerWriteReactor<Response> {
     if (reached_.fetch_add(1) == 1) this->Finish(grpc::Status::CANCELLED);
   }
 
-  const Script<Response>& script_;
+  const Script<Response> script_;
   FakeServer* const server_;
   size_t next_ = 0;
   std::atomic<int> reached_{0};
@@ -161,8 +163,9 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* FakeServer::Generate(
     index = generate_requests_.size();
     generate_requests_.push_back(*request);
   }
-  return new StreamReactor<v1::GenerateResponse>(
-      index < generates.size() ? generates[index] : generate, this);
+  Script<v1::GenerateResponse> script = index < generates.size() ? generates[index] : generate;
+  if (answer_generate) script = answer_generate(*request);
+  return new StreamReactor<v1::GenerateResponse>(std::move(script), this);
 }
 
 grpc::ServerWriteReactor<v1::ForwardResponse>* FakeServer::Forward(

@@ -5,6 +5,7 @@
 #include <grpcpp/server.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +25,8 @@ struct Script {
   bool hold = false;  // after the responses, keep the call open until the client cancels it
 };
 
-// Listens on a free loopback port. Set the scripts before the first call; Stop ends the server
-// early. Calls are served by gRPC's threads.
+// Listens on a free loopback port. Set the scripts before the first call. Calls are served by
+// gRPC's threads; those that are open when the server is destroyed break off.
 class FakeServer final : public v1::LanguageModel::CallbackService {
  public:
   FakeServer();
@@ -37,6 +38,8 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   // The i-th Generate call gets the i-th of `generates`, further calls get `generate`.
   std::vector<Script<v1::GenerateResponse>> generates;
   Script<v1::GenerateResponse> generate;
+  // If set, every Generate call gets what this returns instead. Called by any thread.
+  std::function<Script<v1::GenerateResponse>(const v1::GenerateRequest&)> answer_generate;
   Script<v1::ForwardResponse> forward;
   Script<v1::ModelInfoResponse> model_info;
   Script<v1::ScoreResponse> score;

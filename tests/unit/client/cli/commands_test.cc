@@ -42,8 +42,10 @@ TEST_F(CommandsTest, GenerateKeepsSeveralOutputsApart) {
   auto& events = server_.generate.responses;
   events = GenerateScript({"one", "two", " more", "\n"});
   events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
-  events[2].mutable_tokens()->set_output_index(1);
-  events[4].mutable_tokens()->set_output_index(1);
+  for (const size_t i : {1, 2, 3, 4}) {
+    events[i].mutable_tokens()->set_output_index((i + 1) % 2);
+    events[i].mutable_tokens()->set_position(3 + (i - 1) / 2);
+  }
   events.insert(events.end() - 1, events[5]);
   events[5].mutable_finished()->set_output_index(1);
   EXPECT_EQ(Run({"generate", "p", "--num_sequences=2"}), kSuccess) << err_.str();
@@ -65,10 +67,26 @@ TEST_F(CommandsTest, GenerateRefusesContradictions) {
 TEST_F(CommandsTest, GenerateReportsFailureInMidStream) {
   server_.generate.responses = GenerateScript({"Once"});
   server_.generate.responses.resize(2);
-  server_.generate.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+  server_.generate.status = grpc::Status(grpc::StatusCode::ABORTED, "by an admin");
   EXPECT_EQ(Run({"generate", "p"}), kFailure);
   EXPECT_EQ(out_.str(), "Once\n");
-  EXPECT_EQ(err_.str(), "tlm: generate: UNAVAILABLE: draining\n");
+  EXPECT_EQ(err_.str(), "tlm: generate: ABORTED: by an admin\n");
+}
+
+TEST_F(CommandsTest, GenerateGoesOnWithAnotherTarget) {
+  server_.generate.responses = GenerateScript({"Once"});
+  server_.generate.responses.resize(2);
+  server_.generate.status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+  FakeServer other;
+  other.generate.responses = GenerateScript({"Once", " upon"});
+  other.generate.responses.erase(other.generate.responses.begin() + 1);
+  EXPECT_EQ(
+      RunWithoutTarget({"generate", "p", "--target=" + server_.target() + "," + other.target()}),
+      kSuccess)
+      << err_.str();
+  EXPECT_EQ(out_.str(), "Once upon\n");
+  EXPECT_EQ(err_.str(), "tlm: generate: lost the server, went on with " + other.target() + "\n");
+  EXPECT_THAT(other.last_generate().resume().generated_token_ids(), ElementsAre(100));
 }
 
 TEST_F(CommandsTest, GenerateGivesUpAtTimeout) {

@@ -129,6 +129,30 @@ TEST_F(ClientTest, EndsAtDeadline) {
             absl::StatusCode::kDeadlineExceeded);
 }
 
+TEST_F(ClientTest, SpreadsCallsOverTargetsAndPassesOverThoseThatAreGone) {
+  FakeServer other;
+  server_.tokenize.responses.resize(1);
+  server_.tokenize.responses[0].add_token_ids(1);
+  other.tokenize.responses.resize(1);
+  other.tokenize.responses[0].add_token_ids(2);
+  const auto client = *Client::Connect({"127.0.0.1:1", server_.target(), other.target()});
+  std::vector<uint32_t> answers;
+  for (int i = 0; i < 4; ++i) {
+    const auto response = client->Tokenize({});
+    ASSERT_TRUE(response.ok()) << response.status();
+    answers.push_back(response->token_ids(0));
+  }
+  EXPECT_THAT(answers, ElementsAre(1, 2, 1, 2));
+  CallOptions options;
+  options.timeout = absl::Seconds(30);
+  EXPECT_TRUE(client->WaitUntilServing("", options).ok());
+}
+
+TEST_F(ClientTest, TakesTargetsInBraces) {
+  EXPECT_THAT((*Client::Connect({"a:1", "b:1"}))->targets(), ElementsAre("a:1", "b:1"));
+  EXPECT_THAT((*Client::Connect("a:1"))->targets(), ElementsAre("a:1"));
+}
+
 TEST_F(ClientTest, CollectsForwardRows) {
   server_.forward.responses = ForwardScript(2);
   const auto result = client_->Forward({});
@@ -184,8 +208,10 @@ TEST_F(ClientTest, CollectsOutputsThatInterleave) {
   auto& events = server_.generate.responses;
   events = GenerateScript({"a", "x", "b", "y"});
   events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
-  events[2].mutable_tokens()->set_output_index(1);
-  events[4].mutable_tokens()->set_output_index(1);
+  for (const size_t i : {1, 2, 3, 4}) {
+    events[i].mutable_tokens()->set_output_index((i + 1) % 2);
+    events[i].mutable_tokens()->set_position(3 + (i - 1) / 2);
+  }
   events.insert(events.end() - 1, events[5]);
   events[6].mutable_finished()->set_output_index(1);
   const auto result = client_->Generate(Prompt("p"));
@@ -219,6 +245,11 @@ TEST_F(ClientTest, StopsWaitingAtDeadline) {
   CallOptions options;
   options.timeout = absl::Milliseconds(50);
   EXPECT_EQ(client_->WaitUntilServing("", options).code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(ClientWithoutServerTest, NeedsATarget) {
+  EXPECT_EQ(Client::Connect(std::vector<std::string>()).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ClientWithoutServerTest, IsUnavailable) {

@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "client/cli/admin_output.h"
+#include "client/cli/command.h"
+#include "client/cli/connection_flags.h"
+#include "client/cli/flag_types.h"
+#include "client/cli/interrupt.h"
+#include "client/cli/proto_values.h"
+#include "client/cli/report.h"
+#include "client/cli/request_flags.h"
+#include "client/cpp/admin_client.h"
+
+ABSL_FLAG(std::string, admin_target, "",
+          "the admin port of a server, as host:port; it is not that of --target");
+ABSL_FLAG(bool, all, false, "abort: every request that is active");
+ABSL_FLAG(tlm::cli::TimeSpan, time_limit, tlm::cli::TimeSpan{absl::InfiniteDuration()},
+          "drain: after this long what still runs is cut off; not given, as the server is set");
+
+namespace tlm::cli {
+namespace {
+
+template <typename Response>
+absl::Status Print(const absl::StatusOr<Response>& response,
+                   void (*print)(const Response&, std::ostream&), Console* console) {
+  if (!response.ok()) return response.status();
+  if (absl::GetFlag(FLAGS_json)) {
+    PrintJson(*response, console->out);
+  } else {
+    print(*response, console->out);
+  }
+  return absl::OkStatus();
+}
+
+struct Call {
+  client::AdminClient* client;
+  const client::CallOptions& options;
+  const Arguments& request_ids;
+  Console* console;
+};
+
+absl::Status RunLoad(const Call& call) {
+  return Print(call.client->GetLoad(call.options), PrintLoad, call.console);
+}
+
+absl::Status RunAbort(const Call& call) {
+  v1::AbortRequest request;
+  request.mutable_request_ids()->Add(call.request_ids.begin(), call.request_ids.end());
+  request.set_all(absl::GetFlag(FLAGS_all));
+  return Print(call.client->Abort(request, call.options), PrintAbort, call.console);
+}
+
+absl::Status RunDrain(const Call& call) {
+  v1::DrainRequest request;
+  const absl::Duration limit = absl::GetFlag(FLAGS_time_limit).duration;
+  if (limit < absl::InfiniteDuration()) *request.mutable_time_limit() = ToProto(limit);
+  return Print(call.client->Drain(request, call.options), PrintDrain, call.console);
+}
+
+absl::Status RunFlush(const Call& call) {
+  return Print(call.client->FlushPrefixCache(call.options), PrintFlush, call.console);
+}
+
+absl::Status RunConfig(const Call& call) {
+  return Print(call.client->GetConfig(call.options), PrintConfig, call.console);
+}
+
+using RunCall = absl::Status (*)(const Call&);
+
+// Null for a word that names none.
+RunCall FindCall(const std::string& word) {
+  static const std::map<std::string, RunCall> kCalls = {{"load", RunLoad},
+                                                        {"abort", RunAbort},
+                                                        {"drain", RunDrain},
+                                                        {"flush", RunFlush},
+                                                        {"config", RunConfig}};
+  const auto found = kCalls.find(word);
+  return found == kCalls.end() ? nullptr : found->second;
+}
+
+// What is wrong with the command line; empty when nothing is.
+std::string UsageError(const Arguments& arguments) {
+  if (arguments.empty() || FindCall(arguments[0]) == nullptr) {
+    return "takes one of load, abort, drain, flush and config";
+  }
+  const bool has_ids = arguments.size() > 1;
+  if (arguments[0] != "abort" && has_ids) {
+    return fmt::format("{} takes nothing after it", arguments[0]);
+  }
+  if (arguments[0] == "abort" && has_ids == absl::GetFlag(FLAGS_all)) {
+    return "abort takes request ids, or --all";
+  }
+  if (absl::GetFlag(FLAGS_admin_target).empty()) {
+    return "needs --admin_target, the host:port of the server's --admin_port";
+  }
+  return "";
+}
+
+}  // namespace
+
+int RunAdmin(const Arguments& arguments, Console* console) {
+  if (const std::string error = UsageError(arguments); !error.empty()) {
+    return ReportUsage("admin", error, console);
+  }
+  const auto client_options = ClientOptionsFromFlags();
+  if (!client_options.ok()) return ReportError("admin", client_options.status(), console);
+  const auto client =
+      client::AdminClient::Connect(absl::GetFlag(FLAGS_admin_target), *client_options);
+  if (!client.ok()) return ReportError("admin", client.status(), console);
+
+  Interrupt interrupt;
+  client::CallOptions options;
+  options.timeout = TimeoutFromFlags();
+  options.cancel = interrupt.token();
+  const Arguments request_ids(arguments.begin() + 1, arguments.end());
+  const absl::Status status =
+      FindCall(arguments[0])({client->get(), options, request_ids, console});
+  if (status.ok()) return kSuccess;
+  if (interrupt.exit_code() != 0 && absl::IsCancelled(status)) return interrupt.exit_code();
+  return ReportError("admin", status, console);
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,26 @@
+// What `tlm admin` prints.
+#ifndef TLM_CLIENT_CLI_ADMIN_OUTPUT_H_
+#define TLM_CLIENT_CLI_ADMIN_OUTPUT_H_
+
+#include <ostream>
+
+#include "tlm/v1/admin.pb.h"
+
+namespace tlm::cli {
+
+// One line a figure.
+void PrintLoad(const v1::GetLoadResponse& load, std::ostream& out);
+
+// One line a request that was ended, one that was not active, and how many were ended.
+void PrintAbort(const v1::AbortResponse& response, std::ostream& out);
+
+void PrintDrain(const v1::DrainResponse& response, std::ostream& out);
+
+void PrintFlush(const v1::FlushPrefixCacheResponse& response, std::ostream& out);
+
+// One line a flag; "*" before those whose value is not the default.
+void PrintConfig(const v1::GetConfigResponse& config, std::ostream& out);
+
+}  // namespace tlm::cli
+
+#endif  // TLM_CLIENT_CLI_ADMIN_OUTPUT_H_

@@ -1,0 +1,221 @@
+#include "client/cpp/generate_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client/cpp/call_end.h"
+#include "client/cpp/status.h"
+
+namespace tlm::client {
+namespace {
+
+// Between a half and the whole: streams that lost the same replica do not all come back at once.
+absl::Duration Jittered(absl::Duration backoff) {
+  std::random_device random;
+  return backoff * std::uniform_real_distribution<double>(0.5, 1.0)(random);
+}
+
+// The same code and details.
+absl::Status WithMessage(const absl::Status& status, const std::string& message) {
+  absl::Status result(status.code(), message);
+  status.ForEachPayload([&result](absl::string_view url, const absl::Cord& payload) {
+    result.SetPayload(url, payload);
+  });
+  return result;
+}
+
+std::string Described(const absl::Status& status) {
+  return fmt::format("{}: {}", CodeName(status.code()), std::string(status.message()));
+}
+
+}  // namespace
+
+GenerateStream::GenerateStream(const v1::GenerateRequest& request, const CallOptions& options,
+                               TargetPicker* picker, StartCall start_call)
+    : options_(options),
+      picker_(picker),
+      start_call_(std::move(start_call)),
+      deadline_(absl::Now() + options.timeout),
+      cancel_(options.cancel),
+      continuation_(request, absl::Now()) {
+  const absl::Time now = absl::Now();
+  const size_t target = *picker_->Next(now);
+  if (resumable()) {
+    BeginSearch(absl::OkStatus(), now);
+    Start(target);
+    return;
+  }
+  CallOptions unchanged = options_;
+  unchanged.cancel = &cancel_;
+  target_ = target;
+  call_ = start_call_(target, request, unchanged);
+}
+
+bool GenerateStream::Read(v1::GenerateResponse* event) {
+  while (!status_) {
+    if (!call_->Read(event)) {
+      EndCall();
+      continue;
+    }
+    if (!resumable()) return true;
+    const absl::StatusOr<StreamContinuation::Taken> taken = continuation_.Take(event);
+    if (!taken.ok()) {
+      call_.reset();
+      status_ = taken.status();
+    } else if (*taken == StreamContinuation::Taken::kOtherModel) {
+      call_.reset();
+      GoOnAfter(absl::FailedPreconditionError("the fingerprint or the prompt differs"));
+    } else {
+      NoteProgress();
+      if (*taken == StreamContinuation::Taken::kDeliver) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status GenerateStream::Finish() {
+  v1::GenerateResponse dropped;
+  while (Read(&dropped)) {
+  }
+  return *status_;
+}
+
+void GenerateStream::NoteProgress() {
+  if (!search_) return;
+  if (!search_->cause.ok()) ++resumes_;
+  search_.reset();
+  picker_->MarkServing(target_);
+}
+
+void GenerateStream::EndCall() {
+  const absl::Status status = call_->Finish();
+  call_.reset();
+  if (status.ok() || !resumable()) {
+    status_ = status;
+  } else if (cancel_.cancelled()) {
+    status_ = absl::CancelledError("cancelled");
+  } else {
+    GoOnAfter(status);
+  }
+}
+
+// `status` is how the call ended, or why it was ended.
+void GenerateStream::GoOnAfter(const absl::Status& status) {
+  const absl::Time now = absl::Now();
+  const CallEnd end = ClassifyEnd(status);
+  if (!search_) {
+    const bool passes = end == CallEnd::kLost || end == CallEnd::kOverloaded;
+    if (!passes || resumes_ == options_.resume.max_resumes) {
+      status_ = status;
+      return;
+    }
+    BeginSearch(status, now);
+  }
+  search_->tried.insert(target_);
+  switch (end) {
+    case CallEnd::kLost:
+      lost_calls_.insert(target_);
+      picker_->MarkFailed(target_, now);
+      break;
+    case CallEnd::kOverloaded:
+      search_->overloaded = status;
+      picker_->MarkFailed(target_, now);
+      break;
+    case CallEnd::kOtherModel:
+      if (!continuation_.started()) status_ = status;
+      other_models_.insert(target_);
+      break;
+    case CallEnd::kIdInUse:
+      if (!lost_calls_.contains(target_) || std::exchange(rename_, true)) status_ = status;
+      search_->tried.erase(target_);
+      break;
+    case CallEnd::kFinal:
+      status_ = status;
+      break;
+  }
+  if (status_) return;
+  if (const auto delay = DetailsOf(status).retry_delay) {
+    search_->retry_delay = std::min(search_->retry_delay, *delay);
+  }
+  SearchOn(status);
+}
+
+void GenerateStream::BeginSearch(const absl::Status& cause, absl::Time now) {
+  search_.emplace();
+  search_->cause = cause;
+  search_->end = now + options_.resume.patience;
+  search_->backoff = options_.resume.initial_backoff;
+}
+
+// Starts the next call, or sets status_.
+void GenerateStream::SearchOn(const absl::Status& status) {
+  std::set<size_t> excluded = other_models_;
+  excluded.insert(search_->tried.begin(), search_->tried.end());
+  std::optional<size_t> target = picker_->Next(absl::Now(), excluded);
+  if (!target && other_models_.size() < picker_->size()) {
+    if (!Pause(status)) return;
+    target = picker_->Next(absl::Now(), other_models_);
+  }
+  if (!target) {
+    status_ = WithMessage(status, fmt::format("no replica continues the stream, all {} targets "
+                                              "serve another model: {}",
+                                              picker_->size(), std::string(status.message())));
+    return;
+  }
+  Start(*target);
+}
+
+// Waits until the targets may be tried again; false, with status_ set, when that makes no sense.
+bool GenerateStream::Pause(const absl::Status& status) {
+  const absl::Time now = absl::Now();
+  const bool has_delay = search_->retry_delay < absl::InfiniteDuration();
+  if (!continuation_.started()) {
+    const bool waits = options_.wait_for_ready || has_delay;
+    if (!search_->overloaded.ok() || !waits) {
+      status_ = search_->overloaded.ok() ? status : search_->overloaded;
+      return false;
+    }
+  }
+  absl::Duration delay = Jittered(search_->backoff);
+  if (has_delay) delay = std::max(delay, search_->retry_delay);
+  const bool is_patient = !continuation_.started() && options_.wait_for_ready;
+  if ((!is_patient && now + delay > search_->end) || (has_delay && now + delay > deadline_)) {
+    status_ = NoReplica(status);
+    return false;
+  }
+  search_->backoff = std::min(search_->backoff * 2, options_.resume.max_backoff);
+  search_->retry_delay = absl::InfiniteDuration();
+  search_->overloaded = absl::OkStatus();
+  search_->tried.clear();
+  if (cancel_.WaitFor(std::min(delay, deadline_ - now))) {
+    status_ = absl::CancelledError("cancelled");
+    return false;
+  }
+  return true;
+}
+
+absl::Status GenerateStream::NoReplica(const absl::Status& last) const {
+  if (search_->cause.ok()) return last;
+  return WithMessage(
+      last, fmt::format("the stream broke ({}), and no replica continued it within {}: {}",
+                        Described(search_->cause), absl::FormatDuration(options_.resume.patience),
+                        std::string(last.message())));
+}
+
+void GenerateStream::Start(size_t target) {
+  const absl::Time now = absl::Now();
+  CallOptions options = options_;
+  options.timeout = deadline_ - now;
+  options.cancel = &cancel_;
+  // With several targets a call must not wait for one that is gone.
+  options.wait_for_ready = options_.wait_for_ready && picker_->size() == 1;
+  target_ = target;
+  call_ = start_call_(target, continuation_.NextRequest(now, rename_), options);
+}
+
+}  // namespace tlm::client

@@ -1,0 +1,244 @@
+#include "client/cpp/stream_continuation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tlm::client {
+namespace {
+
+// A server that announces more outputs than this is broken; nothing is allocated for it.
+constexpr uint32_t kMaxOutputs = 1 << 16;
+// What servers take at least, a suffix included.
+constexpr size_t kMaxRequestIdBytes = 128;
+// A time limit of zero would be refused; after this the output ends as it should.
+constexpr absl::Duration kShortestTimeLimit = absl::Milliseconds(1);
+
+bool WantsIds(const v1::OutputOptions& output) {
+  return output.token_ids() || output.logprobs() || output.top_logprobs() > 0;
+}
+
+std::string Renamed(const std::string& request_id, int number) {
+  const std::string suffix = fmt::format("~{}", number);
+  return request_id.substr(0, kMaxRequestIdBytes - suffix.size()) + suffix;
+}
+
+void ShortenTimeLimit(absl::Duration elapsed, google::protobuf::Duration* limit) {
+  const absl::Duration whole = absl::Seconds(limit->seconds()) + absl::Nanoseconds(limit->nanos());
+  const absl::Duration left = std::max(whole - elapsed, kShortestTimeLimit);
+  limit->set_seconds(absl::ToInt64Seconds(left));
+  limit->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(left % absl::Seconds(1))));
+}
+
+// Lists and maps are the request's own already, and merging would repeat them.
+void FixParameters(v1::SamplingParams effective, v1::SamplingParams* sampling) {
+  effective.clear_logit_bias();
+  effective.clear_allowed_token_ids();
+  effective.clear_banned_token_ids();
+  sampling->MergeFrom(effective);
+}
+
+// How many of the `count` items from `from` on are among the first `delivered`.
+uint64_t Repeated(uint64_t count, uint64_t from, uint64_t delivered) {
+  return delivered > from ? std::min(count, delivered - from) : 0;
+}
+
+}  // namespace
+
+StreamContinuation::StreamContinuation(v1::GenerateRequest request, absl::Time start)
+    : request_(std::move(request)),
+      start_(start),
+      ids_wanted_(WantsIds(request_.output())),
+      fingerprint_(request_.resume().fingerprint()),
+      outputs_(1) {
+  const auto& ids = request_.resume().generated_token_ids();
+  outputs_[0].ids.assign(ids.begin(), ids.end());
+  outputs_[0].announced = outputs_[0].ids.size();
+}
+
+bool StreamContinuation::Resumes() const {
+  return outputs_.size() == 1 && !outputs_[0].ids.empty();
+}
+
+v1::GenerateRequest StreamContinuation::NextRequest(absl::Time now, bool rename) {
+  v1::GenerateRequest request = request_;
+  if (rename && !request.request_id().empty()) {
+    request.set_request_id(Renamed(request.request_id(), calls_));
+  }
+  request.mutable_output()->set_token_ids(true);
+  if (started_) FixParameters(effective_, request.mutable_sampling());
+  if (calls_ > 0 && request.scheduling().has_soft_time_limit()) {
+    ShortenTimeLimit(now - start_, request.mutable_scheduling()->mutable_soft_time_limit());
+  }
+  const bool resumes = Resumes();
+  if (resumes) {
+    v1::ResumePoint& resume = *request.mutable_resume();
+    resume.mutable_generated_token_ids()->Assign(outputs_[0].ids.begin(), outputs_[0].ids.end());
+    resume.set_fingerprint(fingerprint_);
+    // They came before the first token.
+    request.mutable_output()->set_prompt_logprobs(false);
+  }
+  for (Output& output : outputs_) {
+    output.call_tokens = resumes ? output.ids.size() : 0;
+    output.call_text_bytes = resumes ? output.text_bytes : 0;
+  }
+  call_started_ = false;
+  ++calls_;
+  return request;
+}
+
+absl::StatusOr<StreamContinuation::Taken> StreamContinuation::Take(v1::GenerateResponse* event) {
+  if (event->event_case() == v1::GenerateResponse::EVENT_NOT_SET) {
+    // An event of a newer server: compatible by contract. Which ones came before nobody can tell.
+    return calls_ == 1 ? Taken::kDeliver : Taken::kDrop;
+  }
+  if (event->has_started() == call_started_) {
+    return absl::InternalError(call_started_
+                                   ? "the server began the stream twice"
+                                   : "the server did not begin the stream with `started`");
+  }
+  switch (event->event_case()) {
+    case v1::GenerateResponse::kStarted:
+      return TakeStarted(event->mutable_started());
+    case v1::GenerateResponse::kPrompt:
+      return TakePrompt(event->mutable_prompt());
+    case v1::GenerateResponse::kTokens:
+      return TakeTokens(event->mutable_tokens());
+    case v1::GenerateResponse::kFinished:
+      return TakeFinished(event->finished());
+    case v1::GenerateResponse::kSummary:
+    case v1::GenerateResponse::EVENT_NOT_SET:
+      break;
+  }
+  TakeSummary(event->mutable_summary());
+  return Taken::kDeliver;
+}
+
+absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeStarted(
+    v1::GenerateStarted* started) {
+  call_started_ = true;
+  if (started_) {
+    const bool continues =
+        started->fingerprint() == fingerprint_ && started->prompt_token_count() == prompt_tokens_;
+    return continues ? Taken::kDrop : Taken::kOtherModel;
+  }
+  const uint32_t outputs = std::max(started->effective().num_sequences(), 1u);
+  if (outputs > kMaxOutputs) {
+    return absl::InternalError(fmt::format("the server announced {} outputs", outputs));
+  }
+  outputs_.resize(outputs);
+  effective_ = started->effective();
+  fingerprint_ = started->fingerprint();
+  prompt_tokens_ = started->prompt_token_count();
+  cached_prompt_tokens_ = started->cached_prompt_tokens();
+  started_ = true;
+  return Taken::kDeliver;
+}
+
+absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakePrompt(
+    v1::GeneratePrompt* prompt) {
+  const uint64_t end = uint64_t{prompt->offset()} + static_cast<uint64_t>(prompt->tokens_size());
+  if (prompt->offset() > prompt_delivered_) {
+    return absl::InternalError(fmt::format("the server sent prompt token {} where {} comes next",
+                                           prompt->offset(), prompt_delivered_));
+  }
+  if (end <= prompt_delivered_) return Taken::kDrop;
+  prompt->mutable_tokens()->DeleteSubrange(0,
+                                           static_cast<int>(prompt_delivered_ - prompt->offset()));
+  prompt->set_offset(static_cast<uint32_t>(prompt_delivered_));
+  prompt_delivered_ = end;
+  return Taken::kDeliver;
+}
+
+absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeTokens(
+    v1::GenerateTokens* tokens) {
+  const auto found = OutputOf(tokens->output_index());
+  if (!found.ok()) return found.status();
+  Output& output = **found;
+  if (absl::Status status = TakeIds(tokens, &output); !status.ok()) return status;
+
+  std::string& text = *tokens->mutable_text();
+  const uint64_t text_bytes = text.size();
+  text.erase(0, Repeated(text_bytes, output.call_text_bytes, output.text_bytes));
+  output.call_text_bytes += text_bytes;
+  output.text_bytes = std::max(output.text_bytes, output.call_text_bytes);
+
+  HideIds(tokens);
+  if (tokens->tokens().empty() && tokens->text().empty()) return Taken::kDrop;
+  if (output.finished) {
+    return absl::InternalError(
+        fmt::format("the server continued output {} behind its end", tokens->output_index()));
+  }
+  tokens->set_position(prompt_tokens_ + output.announced);
+  output.announced = output.ids.size();
+  return Taken::kDeliver;
+}
+
+// Leaves in `tokens` those that are new.
+absl::Status StreamContinuation::TakeIds(v1::GenerateTokens* tokens, Output* output) const {
+  if (tokens->position() != prompt_tokens_ + output->call_tokens) {
+    return absl::InternalError(
+        fmt::format("the server sent token {} of output {} where {} comes next", tokens->position(),
+                    tokens->output_index(), prompt_tokens_ + output->call_tokens));
+  }
+  const uint64_t count = static_cast<uint64_t>(tokens->tokens_size());
+  const uint64_t repeated = Repeated(count, output->call_tokens, output->ids.size());
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint32_t id = tokens->tokens(static_cast<int>(i)).id();
+    if (i >= repeated) {
+      output->ids.push_back(id);
+    } else if (output->ids[output->call_tokens + i] != id) {
+      return absl::InternalError(fmt::format(
+          "the replica that took over sent token {} at position {} where another was received", id,
+          tokens->position() + i));
+    }
+  }
+  output->call_tokens += count;
+  tokens->mutable_tokens()->DeleteSubrange(0, static_cast<int>(repeated));
+  return absl::OkStatus();
+}
+
+void StreamContinuation::HideIds(v1::GenerateTokens* tokens) {
+  if (ids_wanted_) return;
+  // A server without a tokenizer sends ids unasked: to the application they are all there is.
+  has_tokenizer_ = has_tokenizer_ || !tokens->text().empty() ||
+                   std::any_of(tokens->tokens().begin(), tokens->tokens().end(),
+                               [](const v1::TokenInfo& token) { return !token.bytes().empty(); });
+  if (has_tokenizer_) tokens->clear_tokens();
+}
+
+absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeFinished(
+    const v1::GenerateFinished& finished) {
+  const auto found = OutputOf(finished.output_index());
+  if (!found.ok()) return found.status();
+  Output& output = **found;
+  // What the time limit ends need not come as far the second time.
+  if (finished.reason() != v1::FINISH_REASON_TIME_LIMIT &&
+      (output.call_tokens < output.ids.size() || output.call_text_bytes < output.text_bytes)) {
+    return absl::InternalError(
+        fmt::format("the replica that took over ended output {} after {} tokens, {} were received",
+                    finished.output_index(), output.call_tokens, output.ids.size()));
+  }
+  if (std::exchange(output.finished, true)) return Taken::kDrop;
+  return Taken::kDeliver;
+}
+
+// Cached tokens as `started` told them. Generated ones a replica counts from the first of the
+// output on, unless its time was too short to come that far.
+void StreamContinuation::TakeSummary(v1::GenerateSummary* summary) const {
+  if (calls_ == 1) return;
+  uint64_t received = 0;
+  for (const Output& output : outputs_) received += output.ids.size();
+  v1::Usage& usage = *summary->mutable_usage();
+  usage.set_cached_prompt_tokens(cached_prompt_tokens_);
+  usage.set_completion_tokens(std::max(usage.completion_tokens(), received));
+}
+
+absl::StatusOr<StreamContinuation::Output*> StreamContinuation::OutputOf(uint32_t index) {
+  if (index < outputs_.size()) return &outputs_[index];
+  return absl::InternalError(
+      fmt::format("the server sent output {}, announced were {}", index, outputs_.size()));
+}
+
+}  // namespace tlm::client

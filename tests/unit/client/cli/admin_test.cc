@@ -1,0 +1,150 @@
+// `tlm admin` against an Admin service in this process.
+#include <gmock/gmock.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "absl/flags/reflection.h"
+#include "client/cli/command.h"
+#include "tlm/v1/admin.grpc.pb.h"
+
+namespace tlm::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Remembers the latest request of each kind.
+class FakeAdmin final : public v1::Admin::Service {
+ public:
+  grpc::Status GetLoad(grpc::ServerContext*, const v1::GetLoadRequest*,
+                       v1::GetLoadResponse* response) override {
+    response->set_queued_requests(3);
+    response->set_queued_tokens(4000);
+    response->mutable_estimated_queue_time()->set_nanos(250'000'000);
+    response->set_kv_blocks_total(200);
+    response->set_kv_blocks_used(50);
+    response->mutable_uptime()->set_seconds(3700);
+    return grpc::Status::OK;
+  }
+  grpc::Status Abort(grpc::ServerContext*, const v1::AbortRequest* request,
+                     v1::AbortResponse* response) override {
+    abort = *request;
+    if (request->request_ids_size() > 0) response->add_aborted(request->request_ids(0));
+    if (request->request_ids_size() > 1) response->add_not_found(request->request_ids(1));
+    response->set_aborted_total(1);
+    return grpc::Status::OK;
+  }
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request,
+                     v1::DrainResponse* response) override {
+    drain = *request;
+    response->set_active_requests(2);
+    return grpc::Status::OK;
+  }
+  grpc::Status FlushPrefixCache(grpc::ServerContext*, const v1::FlushPrefixCacheRequest*,
+                                v1::FlushPrefixCacheResponse* response) override {
+    response->set_blocks_freed(1234);
+    return grpc::Status::OK;
+  }
+  grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
+                         v1::GetConfigResponse* response) override {
+    for (const char* value : {"50051", "50052"}) {
+      auto* option = response->add_options();
+      option->set_name("port");
+      option->set_value(value);
+      option->set_default_value("50051");
+    }
+    return grpc::Status::OK;
+  }
+
+  v1::AbortRequest abort;
+  v1::DrainRequest drain;
+};
+
+class AdminTest : public testing::Test {
+ protected:
+  AdminTest() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&admin_);
+    server_ = builder.BuildAndStart();
+  }
+
+  int Run(std::vector<std::string> args) {
+    args.insert(args.begin(), "admin");
+    args.push_back("--admin_target=127.0.0.1:" + std::to_string(port_));
+    return RunWithoutTarget(args);
+  }
+  int RunWithoutTarget(const std::vector<std::string>& args) {
+    const absl::FlagSaver saver;
+    out_.str("");
+    err_.str("");
+    Console console{in_, out_, err_};
+    return RunCommandLine(args, &console);
+  }
+
+  FakeAdmin admin_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  std::istringstream in_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(AdminTest, TellsTheLoad) {
+  EXPECT_EQ(Run({"load"}), kSuccess) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("3 requests, 4,000 tokens, about 250ms to wait\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("50 (25.0 %)\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("1h1m40s\n"));
+  EXPECT_EQ(Run({"load", "--json"}), kSuccess);
+  EXPECT_THAT(out_.str(), StartsWith("{\"queued_requests\":\"3\","));
+}
+
+TEST_F(AdminTest, AbortsRequests) {
+  EXPECT_EQ(Run({"abort", "a", "b"}), kSuccess) << err_.str();
+  EXPECT_THAT(admin_.abort.request_ids(), ElementsAre("a", "b"));
+  EXPECT_FALSE(admin_.abort.all());
+  EXPECT_EQ(out_.str(), "ended a\nnot active b\n1 requests ended\n");
+  EXPECT_EQ(Run({"abort", "--all"}), kSuccess);
+  EXPECT_TRUE(admin_.abort.all());
+}
+
+TEST_F(AdminTest, Drains) {
+  EXPECT_EQ(Run({"drain"}), kSuccess) << err_.str();
+  EXPECT_FALSE(admin_.drain.has_time_limit());
+  EXPECT_EQ(out_.str(), "draining, 2 calls active\n");
+  EXPECT_EQ(Run({"drain", "--time_limit=1m30s"}), kSuccess);
+  EXPECT_EQ(admin_.drain.time_limit().seconds(), 90);
+}
+
+TEST_F(AdminTest, FlushesThePrefixCache) {
+  EXPECT_EQ(Run({"flush"}), kSuccess) << err_.str();
+  EXPECT_EQ(out_.str(), "1,234 KV blocks freed\n");
+}
+
+TEST_F(AdminTest, MarksWhatIsNotTheDefault) {
+  EXPECT_EQ(Run({"config"}), kSuccess) << err_.str();
+  EXPECT_EQ(out_.str(), "   port  50051\n*  port  50052\n");
+}
+
+TEST_F(AdminTest, RefusesWrongUsage) {
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {}, {"restart"}, {"load", "x"}, {"abort"}, {"abort", "x", "--all"}}) {
+    EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
+    EXPECT_THAT(err_.str(), StartsWith("tlm: admin: "));
+  }
+  EXPECT_EQ(RunWithoutTarget({"admin", "load"}), kUsageError);
+  EXPECT_THAT(err_.str(), HasSubstr("--admin_target"));
+}
+
+TEST_F(AdminTest, ReportsAServerThatIsNotThere) {
+  EXPECT_EQ(RunWithoutTarget({"admin", "load", "--admin_target=127.0.0.1:1"}), kFailure);
+  EXPECT_THAT(err_.str(), StartsWith("tlm: admin: UNAVAILABLE: "));
+}
+
+}  // namespace
+}  // namespace tlm::cli
