@@ -1,5 +1,6 @@
 """What the test modules share: a server, requests, and answers and statuses taken apart."""
 
+import re
 import unittest
 
 import grpc
@@ -73,6 +74,29 @@ def request(prompt=PROMPT, max_new_tokens=24, **sampling):
         sampling=common_pb2.SamplingParams(**sampling),
         stopping=generate_pb2.StoppingCriteria(max_new_tokens=max_new_tokens, ignore_eos=True),
         output=generate_pb2.OutputOptions(token_ids=True))
+
+
+def request_of_ids(ids, max_new_tokens=24, **sampling):
+    """The same of token ids."""
+    asked = request(max_new_tokens=max_new_tokens, **sampling)
+    asked.prompt_token_ids.ids.extend(ids)
+    return asked
+
+
+def bypassing(asked):
+    """The request, which neither looks blocks up in the prefix cache nor publishes them."""
+    asked.cache.bypass_prefix_cache = True
+    return asked
+
+
+def stop_report(server):
+    """Stops the server, which must end well; the numbers of the line it ends with."""
+    server.terminate()
+    status, log = server.wait(), server.log()
+    if status != 0:
+        raise AssertionError(f"tlm-server ended with {status}:\n{log}")
+    line = next(line for line in log.splitlines() if "stopped: " in line)
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)}
 
 
 def details_of(error, message_type):

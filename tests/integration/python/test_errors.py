@@ -72,6 +72,10 @@ class InvalidArgumentTest(ServerTest):
                 (lambda m: m.output.__setattr__("top_logprobs", 100000), "top_logprobs"),
                 (lambda m: m.output.__setattr__("logprobs_mode", 99), "logprobs_mode"),
                 (lambda m: m.scheduling.__setattr__("priority", 1 << 30), "priority"),
+                (lambda m: m.scheduling.soft_time_limit.FromSeconds(0), "soft_time_limit"),
+                (lambda m: m.scheduling.soft_time_limit.FromSeconds(-1), "soft_time_limit"),
+                (lambda m: m.scheduling.soft_time_limit.FromSeconds(1 << 36), "soft_time_limit"),
+                (lambda m: m.cache.__setattr__("cache_salt", "x" * 10000), "cache_salt"),
                 (lambda m: m.__setattr__("request_id", "x" * 10000), "request_id"),
                 (lambda m: m.__setattr__("request_id", "a\nb"), "request_id")):
             with self.subTest(field):
@@ -143,18 +147,16 @@ class OtherStatusTest(ServerTest):
             self.assert_fails(Code.NOT_FOUND, call)
 
     def test_parts_not_built_are_unimplemented(self):
-        for name, call in (
-                ("resume", lambda: self.model.Generate(
-                    changed(lambda m: m.resume.SetInParent()))),
-                ("regex", lambda: self.model.Generate(
-                    changed(lambda m: m.__setattr__("regex", "a*")))),
-                ("soft time limit", lambda: self.model.Generate(
-                    changed(lambda m: m.scheduling.soft_time_limit.FromSeconds(1)))),
-                ("json", lambda: self.model.Generate(
-                    changed(lambda m: m.__setattr__("json_object", True))))):
+        for name, change in (
+                ("json_schema", lambda m: m.__setattr__("json_schema", "{}")),
+                ("regex", lambda m: m.__setattr__("regex", "a*")),
+                ("grammar", lambda m: m.__setattr__("grammar", "root ::= 'a'")),
+                ("choices", lambda m: m.choices.choices.append("a")),
+                ("json_object", lambda m: m.__setattr__("json_object", True))):
             with self.subTest(name):
-                error = self.assert_fails(Code.UNIMPLEMENTED, call)
-                self.assertNotEqual(error.details(), "")
+                error = self.assert_fails(
+                    Code.UNIMPLEMENTED, lambda c=change: self.model.Generate(changed(c)))
+                self.assertIn(name, error.details())
 
     def test_conversations_need_a_chat_template(self):
         chat = generate_pb2.ChatInput(messages=[{"role": "user", "content": "Hello"}])

@@ -5,9 +5,9 @@ import unittest
 
 import grpc
 
-from support import PROMPT, ServerTest, request
+from support import PROMPT, Answer, ServerTest, request
 
-from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
+from tlm.v1 import common_pb2, forward_pb2, language_model_pb2_grpc, model_info_pb2
 
 
 class StreamTest(ServerTest):
@@ -181,6 +181,22 @@ class ManyStreamsTest(ServerTest):
             results = list(pool.map(run, range(streams)))
         for n, result in enumerate(results):
             self.assertEqual(result, expected.get(n, grpc.StatusCode.CANCELLED), n)
+
+    def test_a_reader_that_stops_keeps_nobody_waiting_and_loses_nothing(self):
+        asked = request(seed=3, temperature=1, max_new_tokens=900)
+        asked.output.top_logprobs = 20  # more than connections and mailboxes hold
+        expected = self.generate(asked)
+        connection = self.server.connect()
+        self.addCleanup(connection.close)
+        slow = language_model_pb2_grpc.LanguageModelStub(connection).Generate(asked, timeout=60)
+        events = [next(slow)]
+        self.assertTrue(events[0].HasField("started"))
+        for seed in range(8):
+            alone = self.generate(request(seed=seed, temperature=1, max_new_tokens=60))
+            self.assertEqual(len(alone.ids), 60)
+        answer = Answer(events + list(slow))
+        self.assertEqual(answer.tokens, expected.tokens)
+        self.assertEqual(answer.text, expected.text)
 
     def test_deadline_ends_a_running_stream(self):
         self.assert_fails(

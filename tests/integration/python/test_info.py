@@ -9,7 +9,7 @@ import unittest
 import grpc
 
 from support import ServerTest, request
-from tlm_server import DEMO_MODEL
+from tlm_server import DEMO_MODEL, TlmServer, run_server
 
 from grpc.health.v1 import health_pb2
 from reflection_pb2 import ServerReflectionRequest
@@ -103,6 +103,14 @@ class ModelInfoTest(ServerTest):
         self.assertEqual(self.info.determinism.fingerprint, answer.started.fingerprint)
         self.assertEqual(self.info.determinism.guarantee,
                          model_info_pb2.DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE)
+        self.assertEqual(set(self.info.determinism.scope),
+                         set(model_info_pb2.DeterminismScope.values())
+                         - {model_info_pb2.DETERMINISM_SCOPE_UNSPECIFIED})
+
+    def test_build_is_what_the_program_says_of_itself(self):
+        self.assertRegex(self.info.identity.build_id, "^[0-9a-f]{40}$")
+        _, version = run_server("--version")
+        self.assertIn(self.info.identity.build_id, version)
 
     def test_default_sampling_is_what_unset_fields_mean(self):
         defaults = self.info.default_sampling
@@ -110,6 +118,38 @@ class ModelInfoTest(ServerTest):
         for field in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty"):
             self.assertTrue(defaults.HasField(field), field)
             self.assertEqual(getattr(defaults, field), getattr(effective, field), field)
+
+
+class FingerprintTest(unittest.TestCase):
+
+    def info(self, *flags):
+        with TlmServer(*flags) as server:
+            return server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+
+    def test_it_is_the_same_on_replicas_and_whatever_decides_no_token(self):
+        usual = self.info().determinism.fingerprint
+        self.assertEqual(self.info().determinism.fingerprint, usual)
+        self.assertEqual(
+            self.info("--threads=1", "--noprefix_cache", "--max_batch_tokens=64",
+                      "--max_running_requests=3", "--max_context=100",
+                      "--max_queue_time=inf").determinism.fingerprint, usual)
+
+    def test_it_changes_with_what_decides_tokens(self):
+        flags = [(), ("--kv_cache_dtype=bfloat16",), ("--init=random", "--seed=1"),
+                 ("--init=random", "--seed=2")]
+        fingerprints = [self.info(*of).determinism.fingerprint for of in flags]
+        self.assertEqual(len(set(fingerprints)), len(flags))
+
+    def test_limits_and_capabilities_follow_the_flags(self):
+        usual = self.info()
+        self.assertTrue(usual.capabilities.prefix_cache)
+        self.assertTrue(usual.capabilities.resume)
+        self.assertEqual(usual.limits.max_queue_time.seconds, 30)
+        self.assertEqual(usual.limits.max_step_prefill_tokens, usual.limits.max_step_tokens)
+        other = self.info("--noprefix_cache", "--max_queue_time=inf", "--max_prefill_tokens=100")
+        self.assertFalse(other.capabilities.prefix_cache)
+        self.assertFalse(other.limits.HasField("max_queue_time"))
+        self.assertEqual(other.limits.max_step_prefill_tokens, 100)
 
 
 class TokenizeTest(ServerTest):

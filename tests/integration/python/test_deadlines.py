@@ -1,0 +1,169 @@
+"""Time that runs out: the call's deadline, with the reason of its end, and the soft limit.
+
+The deadlines here are sent to the server and kept from the client's library, which would otherwise
+end the call by itself, without a reason, should its own timer be first."""
+
+import json
+import pathlib
+import shutil
+import tempfile
+import time
+import unittest
+
+import grpc
+
+from support import Answer, ServerTest, details_of, request
+from tlm_server import DEMO_MODEL, TlmServer
+
+from google.rpc import error_details_pb2
+from tlm.v1 import common_pb2
+
+Code = grpc.StatusCode
+LONG = 30000  # tokens, which take seconds on any machine
+slow_model = None  # its directory
+
+
+def time_limited(seconds, **arguments):
+    """A request that runs for seconds, if let."""
+    message = request(temperature=1, max_new_tokens=LONG, **arguments)
+    message.scheduling.soft_time_limit.FromNanoseconds(int(seconds * 1e9))
+    return message
+
+
+def setUpModule():
+    """Makes a model like the bundled one, untrained, with a context for LONG outputs."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tlm-test-"))
+    unittest.addModuleCleanup(shutil.rmtree, directory)
+    config = json.loads((DEMO_MODEL / "config.json").read_text())
+    config["max_position_embeddings"] = 1 << 15
+    (directory / "config.json").write_text(json.dumps(config))
+    shutil.copy(DEMO_MODEL / "tokenizer.json", directory)
+    global slow_model
+    slow_model = directory
+
+
+def start(*flags):
+    return TlmServer(f"--model={slow_model}", "--init=random", "--seed=1", *flags).__enter__()
+
+
+class DeadlineTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        # A server of its own for each class: what was measured decides what is feasible.
+        cls.server = start("--max_running_requests=1")
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def generate_within(self, asked, milliseconds):
+        return self.model.Generate(asked, metadata=(("grpc-timeout", f"{milliseconds}m"),))
+
+    def assert_expires(self, reason, call):
+        """On a machine that is very busy gRPC's own cancellation, which knows no reason, may
+        overtake the server's answer; then the call is made again."""
+        for _ in range(5):
+            error = self.assert_fails(Code.DEADLINE_EXCEEDED, call)
+            info = details_of(error, error_details_pb2.ErrorInfo)
+            if info is not None:
+                break
+        self.assertIsNotNone(info, error.details())
+        self.assertEqual(info.reason, reason)
+        self.assertEqual(info.domain, "tlm")
+        return error
+
+    def busy(self):
+        """A stream that holds the server's only place."""
+        call = self.model.Generate(request(temperature=1, max_new_tokens=LONG))
+        self.assertTrue(next(call).HasField("started"))
+        self.addCleanup(call.cancel)
+        return call
+
+
+class HardLimitTest(DeadlineTest):
+
+    def test_expired_in_the_queue(self):
+        first = self.busy()
+        error = self.assert_expires(
+            "EXPIRED_IN_QUEUE",
+            lambda: self.generate_within(request(max_new_tokens=1), 400))
+        self.assertIn("queued", error.details())
+        first.cancel()
+        self.assertEqual(len(self.generate(request(max_new_tokens=3)).ids), 3)
+
+    def test_expired_while_running_delivers_what_there_was(self):
+        tokens = []
+
+        def run():
+            tokens.clear()
+            for event in self.generate_within(request(temperature=1, max_new_tokens=LONG), 400):
+                tokens.extend(event.tokens.tokens)
+                yield event
+
+        error = self.assert_expires("EXPIRED_RUNNING", run)
+        self.assertIn("running", error.details())
+        self.assertGreater(len(tokens), 0)
+        usage = common_pb2.Usage.FromString(dict(error.trailing_metadata())["tlm-usage-bin"])
+        self.assertGreaterEqual(usage.completion_tokens, len(tokens))
+        self.assertLess(usage.completion_tokens, LONG)
+
+    def test_infeasible_is_refused_at_once(self):
+        for seed in range(4):  # enough to measure
+            self.generate(request(seed=seed, max_new_tokens=20))
+        asked = request(max_new_tokens=LONG)
+        asked.stopping.min_new_tokens = LONG
+        before = time.monotonic()
+        error = self.assert_expires("INFEASIBLE", lambda: self.generate_within(asked, 100))
+        self.assertLess(time.monotonic() - before, 1)
+        self.assertIn("measured", error.details())
+
+    def test_in_time(self):
+        answer = Answer(list(self.generate_within(request(max_new_tokens=3), 60000)))
+        self.assertEqual(len(answer.ids), 3)
+
+    def test_the_clients_own_timer(self):
+        self.assert_fails(
+            Code.DEADLINE_EXCEEDED,
+            lambda: self.model.Generate(request(max_new_tokens=LONG), timeout=0.3))
+        self.assertEqual(len(self.generate(request(max_new_tokens=3)).ids), 3)
+
+
+class SoftLimitTest(DeadlineTest):
+
+    def test_ends_well_with_what_there_is(self):
+        answer = self.generate(time_limited(0.4, seed=5))
+        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_TIME_LIMIT)
+        self.assertIsNone(answer.finished.WhichOneof("matched"))
+        self.assertGreater(len(answer.ids), 0)
+        self.assertLess(len(answer.ids), LONG)
+        self.assertEqual(answer.text, self.detokenize(answer.ids))
+        self.assertEqual(answer.summary.usage.completion_tokens, len(answer.ids))
+        # No more and no less than the beginning of what it would have been.
+        whole = self.generate(request(temperature=1, seed=5, max_new_tokens=len(answer.ids)))
+        self.assertEqual(whole.ids, answer.ids)
+
+    def test_in_the_queue_there_is_nothing(self):
+        self.busy()
+        answer = self.generate(time_limited(0.2))
+        self.assertEqual(answer.kinds, ["started", "finished", "summary"])
+        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_TIME_LIMIT)
+        self.assertEqual(answer.summary.usage.completion_tokens, 0)
+        self.assertGreater(answer.summary.usage.prompt_tokens, 0)
+        self.assertGreaterEqual(answer.started.queue_time.ToNanoseconds(), 150_000_000)
+
+    def test_that_is_not_reached_changes_nothing(self):
+        asked = time_limited(60, seed=6)
+        asked.stopping.max_new_tokens = 8
+        answer = self.generate(asked)
+        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_LENGTH)
+        self.assertEqual(len(answer.ids), 8)
+
+    def test_every_output_ends(self):
+        server = start()
+        self.addCleanup(server.close)
+        events = list(server.model.Generate(time_limited(0.4, num_sequences=3), timeout=60))
+        reasons = [e.finished.reason for e in events if e.HasField("finished")]
+        self.assertEqual(reasons, [common_pb2.FINISH_REASON_TIME_LIMIT] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,232 @@
+"""Streams that are interrupted and continued, by the same server or by another replica."""
+
+import unittest
+
+import grpc
+
+from support import PROMPT, ServerTest, details_of, request, violated_fields
+from tlm_server import TlmServer
+
+from google.rpc import error_details_pb2
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2
+
+Code = grpc.StatusCode
+
+
+def continued(asked, started, ids):
+    """The request that continues `asked` behind the tokens `ids`."""
+    message = generate_pb2.GenerateRequest()
+    message.CopyFrom(asked)
+    message.sampling.seed = started.effective.seed
+    message.resume.fingerprint = started.fingerprint
+    message.resume.generated_token_ids.extend(ids)
+    return message
+
+
+class ResumeTest(ServerTest):
+    """Cuts streams of one server behind every event and continues them on another."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Other chunks, other batches, no prefix cache: nothing of it shows.
+        cls.other = TlmServer("--max_batch_tokens=7", "--prefix_cache=false").__enter__()
+        cls.addClassCleanup(cls.other.close)
+
+    def assert_continues(self, asked, expect=None):
+        """Every cut of the stream of `asked` continues it; the undisturbed answer."""
+        whole = self.generate(asked)
+        if expect is not None:
+            expect(whole)
+        position = whole.started.prompt_token_count
+        for cut in range(len(whole.chunks) + 1):
+            with self.subTest(cut=cut):
+                sent = [token for chunk in whole.chunks[:cut] for token in chunk.tokens]
+                text = "".join(chunk.text for chunk in whole.chunks[:cut])
+                message = continued(asked, whole.started, [token.id for token in sent])
+                events = list(self.other.model.Generate(message, timeout=60))
+                kinds = [event.WhichOneof("event") for event in events]
+                self.assertEqual(kinds[0], "started")
+                self.assertEqual(kinds[-2:], ["finished", "summary"])
+                chunks = [event.tokens for event in events if event.HasField("tokens")]
+                if chunks:
+                    self.assertEqual(chunks[0].position, position + len(sent))
+                rest = [token for chunk in chunks for token in chunk.tokens]
+                self.assertEqual(sent + rest, whole.tokens)
+                self.assertEqual(text + "".join(chunk.text for chunk in chunks), whole.text)
+                self.assertEqual(events[-2].finished, whole.finished)
+                usage = events[-1].summary.usage
+                self.assertEqual(usage.prompt_tokens, whole.summary.usage.prompt_tokens)
+                self.assertEqual(usage.completion_tokens, whole.summary.usage.completion_tokens)
+        return whole
+
+    def test_sampled_with_logprobs(self):
+        asked = request(temperature=1, max_new_tokens=20)
+        asked.output.top_logprobs = 4
+        self.assert_continues(asked)
+
+    def test_processed_logprobs_after_penalties_and_truncation(self):
+        asked = request(temperature=1.2, top_p=0.9, top_k=50, repetition_penalty=1.3,
+                        presence_penalty=0.5, frequency_penalty=0.7, seed=11, max_new_tokens=20)
+        asked.output.top_logprobs = 2
+        asked.output.logprobs_mode = common_pb2.LOGPROBS_MODE_PROCESSED
+        self.assert_continues(asked)
+
+    def test_greedy_without_a_seed(self):
+        asked = request(temperature=0, max_new_tokens=16)
+        whole = self.generate(asked)
+        message = continued(asked, whole.started, whole.ids[:7])
+        message.sampling.ClearField("seed")
+        self.assertEqual(self.generate(message).ids, whole.ids[7:])
+
+    def test_characters_split_over_tokens(self):
+        def has_replacements(answer):
+            self.assertIn("\ufffd", answer.text)
+        asked = request(prompt="\u4f60\u597d\U0001f642", temperature=5, seed=3, max_new_tokens=40)
+        self.assert_continues(asked, has_replacements)
+
+    def test_stop_strings(self):
+        text = self.generate(request(temperature=1, seed=4, max_new_tokens=40)).text
+        stop = text[len(text) // 2:][:6]
+        begins_alike = [text[i:i + 3] + "\u00a7" for i in range(0, len(text) - 3, 5)][:8]
+        for include in (False, True):
+            with self.subTest(include=include):
+                asked = request(temperature=1, seed=4, max_new_tokens=40)
+                asked.stopping.stop_strings.extend([stop] + begins_alike)
+                asked.stopping.include_stop_in_output = include
+                whole = self.assert_continues(asked)
+                self.assertEqual(whole.finished.stop_string, stop)
+
+    def test_stop_tokens_and_ends_of_sequence(self):
+        ids = self.generate(request(temperature=1, seed=6, max_new_tokens=24)).ids
+        for include in (False, True):
+            for min_new_tokens in (0, 12):
+                with self.subTest(include=include, min_new_tokens=min_new_tokens):
+                    asked = request(temperature=1, seed=6, max_new_tokens=24)
+                    asked.stopping.stop_token_ids.append(ids[10])
+                    asked.stopping.min_new_tokens = min_new_tokens
+                    asked.stopping.include_stop_in_output = include
+                    self.assert_continues(asked)
+        asked = request(temperature=1, seed=6, max_new_tokens=24, logit_bias={0: 12.0})
+        asked.stopping.ignore_eos = False
+        asked.stopping.min_new_tokens = 5
+        whole = self.assert_continues(asked)
+        self.assertEqual(whole.finished.reason, common_pb2.FINISH_REASON_EOS)
+
+    def test_chunks_of_several_tokens(self):
+        asked = request(temperature=1, seed=8, max_new_tokens=20)
+        asked.output.min_chunk_tokens = 3
+        self.assert_continues(asked)
+
+    def test_prompts_as_ids_and_a_full_context(self):
+        limit = self.model.ModelInfo(
+            model_info_pb2.ModelInfoRequest()).limits.max_context_tokens
+        asked = request(temperature=1, seed=9)
+        asked.prompt_token_ids.ids.extend([5 + i % 90 for i in range(limit - 5)])
+        asked.stopping.ClearField("max_new_tokens")
+        whole = self.assert_continues(asked)
+        self.assertEqual(whole.finished.reason, common_pb2.FINISH_REASON_CONTEXT_LENGTH)
+
+    def test_behind_a_cancelled_stream(self):
+        asked = request(temperature=1, max_new_tokens=60)
+        call = self.model.Generate(asked, timeout=60)
+        started = next(call).started
+        ids, text = [], ""
+        for event in call:
+            ids += [token.id for token in event.tokens.tokens]
+            text += event.tokens.text
+            if len(ids) >= 20:
+                call.cancel()
+                break
+        rest = Rest(self.other.model.Generate(continued(asked, started, ids), timeout=60))
+        asked.sampling.seed = started.effective.seed
+        whole = self.generate(asked)
+        self.assertEqual(ids + rest.ids, whole.ids)
+        self.assertEqual(text + rest.text, whole.text)
+
+    def test_twice(self):
+        asked = request(temperature=1, seed=2, max_new_tokens=30)
+        whole = self.generate(asked)
+        first = continued(asked, whole.started, whole.ids[:10])
+        call = self.other.model.Generate(first, timeout=60)
+        started = next(call).started
+        ids = whole.ids[:10]
+        while len(ids) < 15:
+            ids += [token.id for token in next(call).tokens.tokens]
+        call.cancel()
+        self.assertEqual(self.generate(continued(asked, started, ids)).ids,
+                         whole.ids[len(ids):])
+
+
+class Rest:
+    """The tokens of a stream that was continued."""
+
+    def __init__(self, events):
+        chunks = [event.tokens for event in events if event.HasField("tokens")]
+        self.ids = [token.id for chunk in chunks for token in chunk.tokens]
+        self.text = "".join(chunk.text for chunk in chunks)
+
+
+class NotResumableTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.asked = request(temperature=1, seed=1, max_new_tokens=12)
+        cls.whole = cls.generate(cls(), cls.asked)
+
+    def refused(self, change, code=Code.INVALID_ARGUMENT, ids=None):
+        message = continued(self.asked, self.whole.started,
+                            self.whole.ids[:4] if ids is None else ids)
+        change(message)
+        return self.assert_fails(code, lambda: self.model.Generate(message, timeout=60))
+
+    def test_a_stale_fingerprint(self):
+        error = self.refused(lambda m: m.resume.__setattr__("fingerprint", "0" * 64),
+                             Code.FAILED_PRECONDITION)
+        self.assertEqual(details_of(error, error_details_pb2.ErrorInfo).reason,
+                         "STALE_FINGERPRINT")
+        self.assertIn("0" * 64, error.details())
+        self.assertIn(self.whole.started.fingerprint, error.details())
+
+    def test_what_names_no_stream(self):
+        for name, change, field in (
+                ("no fingerprint", lambda m: m.resume.ClearField("fingerprint"), "fingerprint"),
+                ("no seed", lambda m: m.sampling.ClearField("seed"), "sampling.seed"),
+                ("sequences", lambda m: m.sampling.__setattr__("num_sequences", 2),
+                 "num_sequences"),
+                ("foreign id", lambda m: m.resume.generated_token_ids.append(1 << 30),
+                 "resume.generated_token_ids[4]"),
+                ("too many", lambda m: m.stopping.__setattr__("max_new_tokens", 3),
+                 "resume.generated_token_ids"),
+                ("too long", lambda m: m.resume.generated_token_ids.extend([5] * 100000),
+                 "resume.generated_token_ids"),
+                ("prompt scores", lambda m: m.output.__setattr__("prompt_logprobs", True),
+                 "prompt_logprobs"),
+                ("behind a stop token",
+                 lambda m: m.stopping.stop_token_ids.append(self.whole.ids[1]),
+                 "resume.generated_token_ids"),
+                ("behind a stop string",
+                 lambda m: m.stopping.stop_strings.append(
+                     self.detokenize(self.whole.ids[:4])[1:3]),
+                 "resume.generated_token_ids")):
+            with self.subTest(name):
+                error = self.refused(change)
+                self.assertTrue(any(field in violated for violated in violated_fields(error)),
+                                f"{violated_fields(error)} does not name {field}")
+
+    def test_capabilities_say_so(self):
+        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+        self.assertTrue(info.capabilities.resume)
+        self.assertIn(model_info_pb2.DETERMINISM_SCOPE_PREFIX_CACHE, info.determinism.scope)
+
+    def test_no_token_was_received(self):
+        message = continued(self.asked, self.whole.started, [])
+        answer = self.generate(message)
+        self.assertEqual(answer.tokens, self.whole.tokens)
+        self.assertEqual(answer.started.prompt_token_count,
+                         len(self.tokenize(PROMPT)))
+
+
+if __name__ == "__main__":
+    unittest.main()
