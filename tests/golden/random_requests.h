@@ -2,6 +2,7 @@
 #ifndef TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 #define TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -59,17 +60,23 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random) {
   work.sampling.frequency_penalty = random() % 3 == 0 ? 0.4f : 0.0f;
   work.sampling.seed = random() % 5;
   work.stop.max_new_tokens = 1 + static_cast<int64_t>(random() % 40);
+  work.stop.min_new_tokens = random() % 3 == 0 ? work.stop.max_new_tokens / 2 : 0;
+  work.stop.stop_token_ids = {3, 7};
   work.score = {.logprob = true, .top = 3};
   work.score_prompt = random() % 4 == 0;
   return work;
 }
 
-// `outputs` says how many mailboxes it wants; they are not attached.
-inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number, int* outputs) {
+// `outputs` says how many mailboxes it wants, at most `max_outputs`; they are not attached.
+inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number, int max_outputs,
+                             int* outputs) {
   Request request;
   request.id = std::to_string(number);
   request.prompt = RandomPrompt(random, vocab);
   request.priority = static_cast<int32_t>(random() % 3);
+  if (random() % 4 == 0) request.tenant = "another";
+  if (random() % 4 == 0) request.cache.salt = "salt";
+  request.cache.bypass = random() % 8 == 0;
   *outputs = 1;
   switch (random() % 6) {
     case 0:
@@ -80,7 +87,9 @@ inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number,
       break;
     default:
       request.generate = RandomGenerate(random);
-      if (random() % 3 == 0) *outputs = 2 + static_cast<int>(random() % (kMaxOutputs - 1));
+      if (random() % 3 == 0) {
+        *outputs = std::min(2 + static_cast<int>(random() % (kMaxOutputs - 1)), max_outputs);
+      }
   }
   return request;
 }
