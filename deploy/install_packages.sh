@@ -20,6 +20,7 @@ build_packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev
+  libbenchmark-dev gnuplot-nox           # benchmarks and their plots
   python3 python3-grpcio python3-protobuf
 )
 

@@ -1,0 +1,68 @@
+// A language model that costs nothing, so that what is left to measure is the server around it.
+#ifndef TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_
+#define TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/transformer_lm/language_model.h"
+#include "tests/benchmarks/costless_server.h"
+
+namespace tlm::bench {
+
+// Its logits are all equal. Names the thread that calls it kEngineThreadName. Not thread-safe.
+class CostlessModel : public LanguageModel {
+ public:
+  static constexpr int64_t kVocabSize = 64;
+
+  // `rows_per_second`: rows of logits, which are tokens, it gives at the most, waiting as if for a
+  // device; 0 = as fast as they are asked for.
+  CostlessModel(const BatchLimits& limits, int64_t num_kv_blocks, double rows_per_second)
+      : limits_(limits),
+        num_kv_blocks_(num_kv_blocks),
+        seconds_per_row_(rows_per_second > 0 ? 1 / rows_per_second : 0),
+        logits_(static_cast<size_t>(limits.max_logits_rows * kVocabSize)) {}
+
+  int64_t vocab_size() const override { return kVocabSize; }
+  const BatchLimits& limits() const override { return limits_; }
+  int64_t num_kv_blocks() const override { return num_kv_blocks_; }
+
+  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override {
+    if (!named_) pthread_setname_np(pthread_self(), kEngineThreadName);
+    named_ = true;
+    if (seconds_per_row_ > 0) WaitFor(batch.logits_rows.size());
+    return std::span<const float>(logits_).first(batch.logits_rows.size() * kVocabSize);
+  }
+  absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
+
+ private:
+  using SteadyClock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kMaxArrears{10};
+
+  // Until a device of that rate has computed them. A wait that took too long is made good by the
+  // next ones, so that the rate is kept whatever the system's timers do.
+  void WaitFor(size_t rows) {
+    const std::chrono::duration<double> time(seconds_per_row_ * static_cast<double>(rows));
+    ready_ = std::max(ready_, SteadyClock::now() - kMaxArrears) +
+             std::chrono::duration_cast<SteadyClock::duration>(time);
+    std::this_thread::sleep_until(ready_);
+  }
+
+  const BatchLimits limits_;
+  const int64_t num_kv_blocks_;
+  const double seconds_per_row_;
+  const std::vector<float> logits_;
+  SteadyClock::time_point ready_;
+  bool named_ = false;
+};
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_

@@ -1,0 +1,80 @@
+#include "tests/benchmarks/costless_server.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <memory>
+
+#include "model/base/errors.h"
+#include "model/ops/ops.h"
+#include "server/observe/log.h"
+#include "server/rpc/grpc_listener.h"
+#include "server/rpc/rpc_server.h"
+#include "tests/benchmarks/costless_model.h"
+
+namespace tlm::bench {
+namespace {
+
+EngineOptions EngineOptionsForStreams() {
+  EngineOptions options;
+  options.max_batch_tokens = kCostlessStreams * kCostlessPromptTokens;
+  options.max_prefill_tokens = options.max_batch_tokens;
+  options.max_running_requests = kCostlessStreams;
+  return options;
+}
+
+ServedModel ServedCostlessModel(const EngineOptions& options) {
+  ServedModel served;
+  served.model_id = "costless";
+  served.server_version = "benchmark";
+  served.backend = "none";
+  served.device_name = "none";
+  served.fingerprint = "costless";
+  served.config.model_type = "llama";
+  served.config.architecture = "LlamaForCausalLM";
+  served.config.vocab_size = CostlessModel::kVocabSize;
+  served.config.context_length = kCostlessContext;
+  served.config.d_model = 8;
+  served.config.num_layers = 1;
+  served.config.num_heads = 2;
+  served.config.num_kv_heads = 1;
+  served.config.head_dim = 4;
+  served.config.d_ff = 16;
+  served.config.rope_theta = 10000.0;
+  served.limits.max_context_tokens = kCostlessContext;
+  served.limits.max_running_requests = options.max_running_requests;
+  served.limits.max_batch_tokens = options.max_batch_tokens;
+  served.limits.max_queued_requests = options.max_queued_requests;
+  served.limits.max_queued_tokens = options.max_queued_tokens;
+  return served;
+}
+
+}  // namespace
+
+absl::Status ServeCostlessModel(int port, const std::string& port_file, double rows_per_second) {
+  TLM_RETURN_IF_ERROR(SetUpLog("warn"));
+  RouteGrpcLog();
+  const EngineOptions options = EngineOptionsForStreams();
+  const int64_t blocks = kCostlessStreams * (kCostlessContext / kBlockTokens + 1);
+  CostlessModel model({.max_tokens = options.max_batch_tokens,
+                       .max_sequences = options.max_running_requests,
+                       .max_logits_rows = options.max_running_requests,
+                       .max_context = kCostlessContext},
+                      blocks, rows_per_second);
+  Clock& clock = *Clock::Real();
+  const ServedModel served = ServedCostlessModel(options);
+  Admission admission(AdmissionLimits(), clock);
+  CallRegistry calls;
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Start(model, options, clock));
+  std::atomic<uint64_t> random = 1;
+  TLM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<RpcServer> server,
+      RpcServer::Start("127.0.0.1", port,
+                       {served, *engine, admission, calls, clock, [&random] { return random++; }}));
+  admission.Open();
+  std::ofstream(port_file) << server->port() << std::endl;
+  for (;;) pause();
+}
+
+}  // namespace tlm::bench

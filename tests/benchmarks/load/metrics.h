@@ -1,0 +1,77 @@
+// What a run says about the server, in numbers.
+#ifndef TLM_TESTS_BENCHMARKS_LOAD_METRICS_H_
+#define TLM_TESTS_BENCHMARKS_LOAD_METRICS_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/benchmarks/load/load_generator.h"
+#include "tests/benchmarks/load/summary.h"
+
+namespace tlm::bench {
+
+// What a request must keep to count as good, besides its deadline.
+struct ServiceLevel {
+  double ttft_seconds = std::numeric_limits<double>::infinity();
+  double itl_seconds = std::numeric_limits<double>::infinity();  // the request's mean
+};
+
+enum class Outcome {
+  kCompleted,
+  kRefused,  // not let in: told at once that there is no room, or that its deadline cannot be met
+  kFailed,   // everything else; past its deadline too
+};
+
+Outcome OutcomeOf(const CallRecord& call);
+
+// Requests that ended without success in the same way.
+struct Ending {
+  Outcome outcome = Outcome::kFailed;
+  std::string code = {};
+  std::string reason = {};  // of ErrorInfo; empty when the server gave none
+  int64_t count = 0;
+  int64_t with_retry_time = 0;  // those told when to come back
+  Summary seconds = {};         // until the answer was here
+  Summary retry_seconds = {};
+};
+
+// Counts and latencies are of the requests that were due in the window, wherever they ended; rates
+// are of what happened in the window, whenever it began.
+struct PointMetrics {
+  LoadPoint point = {};
+  double window_seconds = 0;
+
+  // offered = completed + refused + failed
+  int64_t offered = 0;
+  int64_t completed = 0;
+  int64_t refused = 0;
+  int64_t failed = 0;
+  int64_t good = 0;  // of the completed ones
+
+  double offered_per_second = 0;
+  double completed_per_second = 0;
+  double good_per_second = 0;
+  double events_per_second = 0;  // messages with tokens
+  double output_tokens_per_second = 0;
+  double total_tokens_per_second = 0;  // prompts, cached or not, and outputs
+
+  Summary ttft = {};         // time to the first token
+  Summary inter_token = {};  // between successive events of a request that carry tokens
+  Summary per_token = {};    // of each request: its mean time for a token after the first event
+  Summary end_to_end = {};   // of completed requests
+  Summary refusal = {};      // until a refusal was here
+  Summary lag = {};          // how much later than due requests were sent: the client's own fault
+
+  double cached_prompt_share = 0;    // of the prompt tokens of requests that were started
+  double client_cpus = 0;            // processors used, on average
+  double server_cpus = 0;            // 0 when not known
+  std::vector<Ending> endings = {};  // the most frequent first
+};
+
+PointMetrics Measure(const RunRecord& run, const ServiceLevel& level);
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_LOAD_METRICS_H_

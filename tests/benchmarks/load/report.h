@@ -1,0 +1,30 @@
+// The metrics of a run as a table for people, JSON for programs and a plot.
+#ifndef TLM_TESTS_BENCHMARKS_LOAD_REPORT_H_
+#define TLM_TESTS_BENCHMARKS_LOAD_REPORT_H_
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/benchmarks/load/metrics.h"
+
+namespace tlm::bench {
+
+// "8 callers", "12.5/s".
+std::string NameOf(const LoadPoint& point);
+
+// Throughput, latencies and endings of every point.
+void PrintTables(const std::vector<PointMetrics>& points, std::ostream& out);
+
+// Seconds and rates, unrounded; null where there is nothing to summarize.
+nlohmann::ordered_json ToJson(const Summary& summary);
+nlohmann::ordered_json ToJson(const PointMetrics& metrics);
+
+// Writes `document`, indented. INTERNAL when the file cannot be written.
+absl::Status WriteJson(const nlohmann::ordered_json& document, const std::string& path);
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_LOAD_REPORT_H_

@@ -1,0 +1,160 @@
+#include "tests/benchmarks/load/stall_probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "client/cpp/status.h"
+#include "model/base/errors.h"
+#include "tests/benchmarks/load/workload.h"
+
+namespace tlm::bench {
+namespace {
+
+constexpr std::chrono::milliseconds kPollInterval{100};
+// The prompt's own output: long enough to see it decode, short enough not to disturb by itself.
+constexpr int64_t kArrivalOutputTokens = 4;
+
+Mixture Exactly(int64_t count) { return Counts(fmt::format("{}", count)).mixture; }
+
+}  // namespace
+
+StallProbe::StallProbe(Target& target, const StallOptions& options)
+    : target_(target), options_(options) {}
+
+StallProbe::~StallProbe() {
+  ending_ = true;
+  for (const auto& stream : streams_) stream->Cancel();
+  if (arrival_ != nullptr) arrival_->Cancel();
+  void* tag = nullptr;
+  bool ok = false;
+  while (open_calls_ > 0 && queue_.Next(&tag, &ok)) static_cast<GenerateCall*>(tag)->OnEvent(ok);
+  queue_.Shutdown();
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+absl::StatusOr<Stall> StallProbe::Measure(uint64_t repetition) {
+  TLM_RETURN_IF_ERROR(StartStreams(repetition));
+  TLM_RETURN_IF_ERROR(RunFor(options_.settle_seconds));
+  const TimePoint begin = SteadyClock::now();
+  TLM_RETURN_IF_ERROR(RunFor(options_.undisturbed_seconds));
+  TLM_ASSIGN_OR_RETURN(arrival_, Send(options_.prompt_tokens, kArrivalOutputTokens, repetition,
+                                      static_cast<uint64_t>(options_.streams)));
+  const CallRecord& arrival = arrival_->record();
+  TLM_RETURN_IF_ERROR(RunUntil([&] { return arrival.first_token.has_value(); }));
+  const TimePoint first_token = *arrival.first_token;
+  // A gap that the prompt caused may end after its first token.
+  TLM_RETURN_IF_ERROR(RunUntil([&] { return AllStreamsHaveTokensSince(first_token); }));
+  Stall stall;
+  stall.undisturbed = Summarize(GapsEnding(begin, arrival.due));
+  stall.disturbed = Summarize(GapsTouching(arrival.due, first_token));
+  if (stall.undisturbed.count == 0 || stall.disturbed.count == 0) {
+    return FailedPrecondition("the streams got no tokens while they were measured");
+  }
+  stall.ttft_seconds = Seconds(arrival.due, first_token);
+  stall.undisturbed_tokens_per_second = TokensPerSecond(begin, arrival.due);
+  stall.disturbed_tokens_per_second = TokensPerSecond(arrival.due, first_token);
+  return stall;
+}
+
+absl::Status StallProbe::StartStreams(uint64_t repetition) {
+  for (int64_t i = 0; i < options_.streams; ++i) {
+    TLM_ASSIGN_OR_RETURN(streams_.emplace_back(),
+                         Send(options_.stream_prompt_tokens, options_.stream_output_tokens,
+                              repetition, static_cast<uint64_t>(i)));
+  }
+  return RunUntil([this] {
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const auto& stream) { return stream->record().first_token.has_value(); });
+  });
+}
+
+absl::StatusOr<std::unique_ptr<GenerateCall>> StallProbe::Send(int64_t prompt_tokens,
+                                                               int64_t output_tokens,
+                                                               uint64_t repetition,
+                                                               uint64_t index) {
+  TLM_ASSIGN_OR_RETURN(const Workload workload,
+                       Workload::Create({.prompt_tokens = Exactly(prompt_tokens),
+                                         .output_tokens = Exactly(output_tokens),
+                                         .deadline = Durations("inf").mixture,
+                                         .priority = Exactly(0),
+                                         .seed = options_.seed},
+                                        target_.model()));
+  const PlannedRequest request = workload.Make(repetition, index);
+  ++open_calls_;
+  return std::make_unique<GenerateCall>(target_.NextStub(), queue_, request, SteadyClock::now(),
+                                        *this);
+}
+
+absl::Status StallProbe::RunUntil(const std::function<bool()>& condition) {
+  const TimePoint end = After(SteadyClock::now(), options_.patience_seconds);
+  while (failure_.ok() && !condition()) {
+    if (SteadyClock::now() > end) {
+      return DeadlineExceeded("the server took longer than {} s", options_.patience_seconds);
+    }
+    void* tag = nullptr;
+    bool ok = false;
+    const auto event =
+        queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kPollInterval);
+    if (event == grpc::CompletionQueue::GOT_EVENT) static_cast<GenerateCall*>(tag)->OnEvent(ok);
+  }
+  return failure_;
+}
+
+absl::Status StallProbe::RunFor(double seconds) {
+  const TimePoint end = After(SteadyClock::now(), seconds);
+  return RunUntil([end] { return SteadyClock::now() >= end; });
+}
+
+void StallProbe::OnTokens(GenerateCall& call, int64_t tokens) {
+  const CallRecord& record = call.record();
+  if (&call == arrival_.get() || record.gaps.empty()) return;
+  gaps_.push_back({.begin = After(record.last_token, -record.gaps.back()),
+                   .end = record.last_token,
+                   .tokens = tokens});
+}
+
+void StallProbe::OnDone(GenerateCall& call) {
+  --open_calls_;
+  // The prompt may well be done before the streams are measured.
+  if (ending_ || !failure_.ok()) return;
+  const CallRecord& record = call.record();
+  if (&call == arrival_.get() && record.code == grpc::StatusCode::OK) return;
+  failure_ = FailedPrecondition(
+      "a call ended with {} after {} of {} tokens, before everything was measured",
+      client::CodeName(static_cast<absl::StatusCode>(record.code)), record.tokens,
+      record.wanted_tokens);
+}
+
+bool StallProbe::AllStreamsHaveTokensSince(TimePoint time) const {
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [time](const auto& stream) { return stream->record().last_token >= time; });
+}
+
+std::vector<double> StallProbe::GapsEnding(TimePoint begin, TimePoint end) const {
+  std::vector<double> seconds;
+  for (const Gap& gap : gaps_) {
+    if (gap.end > begin && gap.end <= end) seconds.push_back(Seconds(gap.begin, gap.end));
+  }
+  return seconds;
+}
+
+std::vector<double> StallProbe::GapsTouching(TimePoint begin, TimePoint end) const {
+  std::vector<double> seconds;
+  for (const Gap& gap : gaps_) {
+    if (gap.end > begin && gap.begin < end) seconds.push_back(Seconds(gap.begin, gap.end));
+  }
+  return seconds;
+}
+
+double StallProbe::TokensPerSecond(TimePoint begin, TimePoint end) const {
+  int64_t tokens = 0;
+  for (const Gap& gap : gaps_) {
+    if (gap.end > begin && gap.end <= end) tokens += gap.tokens;
+  }
+  return static_cast<double>(tokens) / Seconds(begin, end);
+}
+
+}  // namespace tlm::bench

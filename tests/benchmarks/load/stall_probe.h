@@ -1,0 +1,90 @@
+// Measures how long a prompt that arrives holds up the streams that run.
+#ifndef TLM_TESTS_BENCHMARKS_LOAD_STALL_PROBE_H_
+#define TLM_TESTS_BENCHMARKS_LOAD_STALL_PROBE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/benchmarks/load/generate_call.h"
+#include "tests/benchmarks/load/summary.h"
+#include "tests/benchmarks/load/target.h"
+
+namespace tlm::bench {
+
+struct StallOptions {
+  int64_t streams = 8;  // that decode
+  int64_t stream_prompt_tokens = 64;
+  int64_t stream_output_tokens = 28672;  // at most: they are cancelled when all is measured
+  int64_t prompt_tokens = 16384;         // of the prompt that arrives
+  double settle_seconds = 1;
+  double undisturbed_seconds = 5;  // measured before it arrives
+  double patience_seconds = 900;   // for any one thing to happen
+  uint64_t seed = 1;
+};
+
+// Gaps are between successive events with tokens of one stream.
+struct Stall {
+  Summary undisturbed;  // gaps that end before the prompt arrives
+  Summary disturbed;    // gaps that touch the time from its arrival to its first token
+  double ttft_seconds = 0;
+  double undisturbed_tokens_per_second = 0;  // of all streams together
+  double disturbed_tokens_per_second = 0;
+
+  // The worst gap, in undisturbed p99s.
+  double worst_ratio() const { return disturbed.max / undisturbed.p99; }
+};
+
+// One measurement. Not thread-safe.
+class StallProbe : public GenerateCall::Listener {
+ public:
+  // `target` outlives the probe.
+  StallProbe(Target& target, const StallOptions& options);
+  // Ends every call.
+  ~StallProbe() override;
+
+  // `repetition` makes the prompts different ones. Once. INVALID_ARGUMENT for lengths the model
+  // does not hold; FAILED_PRECONDITION when a stream or the prompt ends before all is measured;
+  // DEADLINE_EXCEEDED when patience does.
+  absl::StatusOr<Stall> Measure(uint64_t repetition);
+
+ private:
+  struct Gap {
+    TimePoint begin;
+    TimePoint end;
+    int64_t tokens = 0;  // that ended it
+  };
+
+  void OnTokens(GenerateCall& call, int64_t tokens) override;
+  void OnDone(GenerateCall& call) override;
+
+  absl::Status StartStreams(uint64_t repetition);
+  absl::StatusOr<std::unique_ptr<GenerateCall>> Send(int64_t prompt_tokens, int64_t output_tokens,
+                                                     uint64_t repetition, uint64_t index);
+  // Handles events until `condition` holds.
+  absl::Status RunUntil(const std::function<bool()>& condition);
+  absl::Status RunFor(double seconds);
+  bool AllStreamsHaveTokensSince(TimePoint time) const;
+  // Seconds of the gaps that end between `begin` and `end`, and of those that touch that time.
+  std::vector<double> GapsEnding(TimePoint begin, TimePoint end) const;
+  std::vector<double> GapsTouching(TimePoint begin, TimePoint end) const;
+  double TokensPerSecond(TimePoint begin, TimePoint end) const;
+
+  Target& target_;
+  const StallOptions options_;
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<GenerateCall>> streams_;
+  std::unique_ptr<GenerateCall> arrival_;
+  std::vector<Gap> gaps_;  // of the streams
+  int64_t open_calls_ = 0;
+  bool ending_ = false;
+  absl::Status failure_;
+};
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_LOAD_STALL_PROBE_H_

@@ -1,0 +1,58 @@
+// What is asked of the server: a sequence of requests drawn from a seed.
+#ifndef TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_
+#define TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/benchmarks/load/mixture.h"
+#include "tlm/v1/generate.pb.h"
+#include "tlm/v1/model_info.pb.h"
+
+namespace tlm::bench {
+
+struct WorkloadOptions {
+  Mixture prompt_tokens;
+  Mixture output_tokens;  // exact: end-of-sequence tokens are ignored
+  // This share of every prompt, from its beginning, is the same for all requests of a group.
+  double shared_prefix = 0;
+  int64_t prefix_groups = 1;
+  Mixture deadline;  // of the call
+  Mixture priority;
+  float temperature = 1;  // 0: greedy
+  bool text = false;      // ask for text besides token ids
+  uint64_t seed = 0;
+};
+
+struct PlannedRequest {
+  v1::GenerateRequest message;
+  int64_t prompt_tokens = 0;
+  double deadline_seconds = 0;  // may be infinite
+};
+
+// Immutable.
+class Workload {
+ public:
+  // INVALID_ARGUMENT for lengths that the model's context does not hold and for values out of
+  // range.
+  static absl::StatusOr<Workload> Create(const WorkloadOptions& options,
+                                         const v1::ModelInfoResponse& model);
+
+  // Request number `index` of a run; other runs have other prompts, so that nothing but the shared
+  // prefixes is found in a prefix cache. A pure function of the seed, `run` and `index`.
+  PlannedRequest Make(uint64_t run, uint64_t index) const;
+
+  const WorkloadOptions& options() const { return options_; }
+
+ private:
+  Workload(const WorkloadOptions& options, uint32_t vocab_size);
+
+  WorkloadOptions options_;
+  uint32_t vocab_size_;
+  std::vector<std::vector<uint32_t>> prefixes_;  // one a group, as long as the longest
+};
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_

@@ -1,0 +1,68 @@
+"""What the scenarios share: running a benchmark, and a verdict for every bar."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO_MODEL = ROOT / "model" / "demo"
+
+
+def parser(description):
+    """An argument parser with what every scenario has."""
+    result = argparse.ArgumentParser(description=description,
+                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    result.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
+                        help="build folder, with bin/ and benchmarks/")
+    result.add_argument("--server", type=pathlib.Path, help="tlm-server; that of the build folder "
+                        "if not given")
+    result.add_argument("--server_flag", action="append", default=[],
+                        help="a further flag for the server; may be repeated")
+    result.add_argument("--json", type=pathlib.Path, help="write everything to this file")
+    return result
+
+
+def run(arguments, benchmark, flags, server_flags):
+    """Runs a benchmark against a server of its own; its output goes on, its JSON comes back."""
+    server = arguments.server or arguments.build / "bin" / "tlm-server"
+    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
+        path = pathlib.Path(directory) / "result.json"
+        command = [arguments.build / "benchmarks" / benchmark, f"--server={server}",
+                   f"--json={path}", *flags, "--", "--log_level=warn", *server_flags,
+                   *arguments.server_flag]
+        sys.stdout.flush()
+        if subprocess.run(command, check=False).returncode != 0:
+            sys.exit(f"{benchmark} failed")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def spread(values, form="{:.4g}"):
+    """The median, and all values behind it."""
+    return (form.format(statistics.median(values)) + "  ("
+            + " ".join(form.format(value) for value in values) + ")")
+
+
+class Verdicts:
+    """Bars, each met or not; printed at the end."""
+
+    def __init__(self):
+        self._rows = []
+
+    def check(self, what, value, bar, met):
+        self._rows.append({"what": what, "value": value, "bar": bar, "met": bool(met)})
+
+    def finish(self, arguments, results):
+        """Prints the verdicts, writes the JSON and returns the exit status: 0 if all are met."""
+        width = max(len(row["what"]) for row in self._rows)
+        print()
+        for row in self._rows:
+            met = "met" if row["met"] else "NOT MET"
+            print(f"{row['what']:<{width}}  {row['value']}  (bar: {row['bar']})  {met}")
+        if arguments.json is not None:
+            document = {"verdicts": self._rows, "results": results}
+            arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        return 0 if all(row["met"] for row in self._rows) else 1
