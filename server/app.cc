@@ -28,6 +28,7 @@ EngineOptions EngineOptionsFor(const ServerOptions& options) {
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.max_prefill_tokens = options.max_prefill_tokens;
   engine.max_decode_stretch = options.max_decode_stretch;
+  engine.short_prompt_tokens = options.short_prompt_tokens;
   engine.prefix_cache = options.prefix_cache;
   engine.max_running_requests = options.max_running_requests;
   engine.max_queued_requests = options.max_queued_requests;

@@ -55,6 +55,9 @@ ABSL_FLAG(int64_t, max_prefill_tokens, 0,
 ABSL_FLAG(double, max_decode_stretch, 2.0,
           "while streams run, a step gets so few prompt tokens that it takes about this many times "
           "as long as without any, 1 to 1000; 0 = no such bound");
+ABSL_FLAG(int64_t, short_prompt_tokens, 256,
+          "prompts of at most so many tokens that are not in the prefix cache are not held back by "
+          "max_decode_stretch, 0 to 2^24; 0 = all are");
 ABSL_FLAG(bool, prefix_cache, true,
           "keep the keys and values of what was computed, for later prompts that begin alike");
 ABSL_FLAG(int64_t, max_running_requests, 64, "sequences computed at once, 1 to 4096");
@@ -188,7 +191,10 @@ absl::Status ReadSchedulingOptions(ServerOptions* options) {
   options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options->max_prefill_tokens = absl::GetFlag(FLAGS_max_prefill_tokens);
   options->max_decode_stretch = absl::GetFlag(FLAGS_max_decode_stretch);
+  options->short_prompt_tokens = absl::GetFlag(FLAGS_short_prompt_tokens);
   options->max_queue_time = absl::GetFlag(FLAGS_max_queue_time);
+  TLM_RETURN_IF_ERROR(
+      CheckRange("short_prompt_tokens", options->short_prompt_tokens, 0, int64_t{1} << 24));
   TLM_RETURN_IF_ERROR(
       CheckRange("max_prefill_tokens", options->max_prefill_tokens, 0, options->max_batch_tokens));
   if (options->max_prefill_tokens == 0) options->max_prefill_tokens = options->max_batch_tokens;

@@ -40,6 +40,7 @@ struct ServerOptions {
   int64_t max_batch_tokens = 0;
   int64_t max_prefill_tokens = 0;  // never 0 once read: at most max_batch_tokens
   double max_decode_stretch = 0;   // 0: no bound
+  int64_t short_prompt_tokens = 0;
   absl::Duration max_queue_time;   // infinite: no bound
   bool prefix_cache = true;
   int64_t max_running_requests = 0;

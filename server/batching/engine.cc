@@ -35,6 +35,7 @@ absl::Status CheckOptions(const EngineOptions& options, const LanguageModel& mod
     return InvalidArgument("max_queue_time is {}, it must be longer than zero",
                            absl::FormatDuration(options.max_queue_time));
   }
+  TLM_RETURN_IF_ERROR(CheckAtLeast(options.short_prompt_tokens, 0, "short_prompt_tokens"));
   const double stretch = options.max_decode_stretch;
   if (stretch != 0 && !(stretch >= 1)) {
     return InvalidArgument("max_decode_stretch is {}, the least is 1, or 0 for no bound", stretch);

@@ -30,6 +30,9 @@ struct EngineOptions {
   // many times as long as one of decodes alone, by the measured rates, so that a long prompt does
   // not stall running streams; >= 1, 0 = no such bound.
   double max_decode_stretch = 2.0;
+  // Prompts of at most so many tokens that are not in the cache are left out of that: held back,
+  // they would queue up for their first token. 0 = none.
+  int64_t short_prompt_tokens = 256;
 };
 
 // A snapshot for health, load reports and tests.

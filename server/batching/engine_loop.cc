@@ -13,7 +13,8 @@ SchedulerLimits LimitsFor(const EngineOptions& options, const BatchLimits& limit
   return {.max_batch_tokens = options.max_batch_tokens,
           .max_prefill_tokens = options.max_prefill_tokens,
           .max_running_sequences = options.max_running_requests,
-          .max_logits_rows = limits.max_logits_rows};
+          .max_logits_rows = limits.max_logits_rows,
+          .short_prompt_tokens = options.short_prompt_tokens};
 }
 
 bool IsDecode(const Chunk& chunk) {

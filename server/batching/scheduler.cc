@@ -24,6 +24,7 @@ bool WaitsForReader(const Sequence& sequence) {
 
 void Count(const Chunk& chunk, int64_t sign, StepPlan& plan) {
   (chunk.decode ? plan.decodes : plan.prefill_tokens) += sign * chunk.num_tokens;
+  if (chunk.long_prompt) plan.long_prompt_tokens += sign * chunk.num_tokens;
   plan.rows += sign * chunk.num_rows;
 }
 
@@ -39,7 +40,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixCache
               .max_prefill_tokens = limits.max_prefill_tokens,
               .max_running_sequences = std::min(
                   {limits.max_running_sequences, limits.max_batch_tokens, limits.max_logits_rows}),
-              .max_logits_rows = limits.max_logits_rows},
+              .max_logits_rows = limits.max_logits_rows,
+              .short_prompt_tokens = limits.short_prompt_tokens},
       pool_(pool),
       cache_(cache) {
   TLM_CHECK(limits_.max_prefill_tokens > 0 && limits_.max_running_sequences > 0);
@@ -51,9 +53,10 @@ int64_t Scheduler::decoding() const {
   });
 }
 
-StepPlan Scheduler::Plan(int64_t max_prefill_tokens) {
+StepPlan Scheduler::Plan(int64_t max_long_prompt_tokens) {
   StepPlan plan;
-  plan.max_prefill_tokens = std::clamp(max_prefill_tokens, int64_t{0}, limits_.max_prefill_tokens);
+  plan.max_long_prompt_tokens =
+      std::clamp(max_long_prompt_tokens, int64_t{0}, limits_.max_prefill_tokens);
   ++plans_;
   Extend(plan, /*may_preempt=*/true);
   return plan;
@@ -77,10 +80,10 @@ void Scheduler::DropEnded(StepPlan& plan) {
 void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   Survey();
   AddDecodes(plan, may_preempt);
-  if (plan.decodes == 0 && plan.max_prefill_tokens == 0) {
-    plan.max_prefill_tokens = limits_.max_prefill_tokens;  // nobody else gets on with it
+  if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
+    plan.max_long_prompt_tokens = limits_.max_prefill_tokens;  // nobody else gets on with it
   }
-  AddPrefills(plan);
+  if (plan.max_long_prompt_tokens > 0) AddPrefills(plan);
 }
 
 // One look at each that runs: readers take results meanwhile, and who is parked must not change
@@ -128,11 +131,12 @@ bool Scheduler::GrowByPreempting(Sequence& sequence, bool may_preempt) {
 
 void Scheduler::AddPrefills(StepPlan& plan) {
   PrefillTurns turns(lines_, door_.line);
-  while (plan.prefill_tokens < plan.max_prefill_tokens &&
+  while (plan.prefill_tokens < limits_.max_prefill_tokens &&
          plan.decodes + plan.prefill_tokens < limits_.max_batch_tokens) {
     Sequence* const sequence = turns.Next();
     if (sequence == nullptr) return;
     if (sequence->state() == SequenceState::kWaiting) {
+      if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*sequence)) continue;
       if (!Admit(*sequence)) {
         turns.CloseDoor();
         continue;
@@ -146,14 +150,27 @@ void Scheduler::AddPrefills(StepPlan& plan) {
 void Scheduler::AddPrefill(Sequence& sequence, StepPlan& plan) {
   Seat& seat = running_.find(&sequence)->second;
   if (seat.planned == plans_) return;
-  const int64_t tokens =
-      sequence.LongestChunk(std::min(plan.max_prefill_tokens - plan.prefill_tokens,
-                                     limits_.max_batch_tokens - plan.decodes - plan.prefill_tokens),
-                            std::min(limits_.max_logits_rows - plan.rows, sequence.Room()));
+  int64_t max_tokens = std::min(limits_.max_prefill_tokens - plan.prefill_tokens,
+                                limits_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
+  if (!seat.short_prompt) {
+    max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);
+  }
+  const int64_t tokens = sequence.LongestChunk(
+      max_tokens, std::min(limits_.max_logits_rows - plan.rows, sequence.Room()));
   if (tokens <= 0) return;
-  AddChunk({&sequence, sequence.computed(), tokens, sequence.RowsWanted(tokens)}, plan);
+  AddChunk({.sequence = &sequence,
+            .first_position = sequence.computed(),
+            .num_tokens = tokens,
+            .num_rows = sequence.RowsWanted(tokens),
+            .decode = false,
+            .long_prompt = !seat.short_prompt},
+           plan);
   seat.planned = plans_;
   seat.line->counter->Charge(tokens, 0);
+}
+
+bool Scheduler::IsShort(const Sequence& sequence) const {
+  return sequence.remaining() <= limits_.short_prompt_tokens;
 }
 
 }  // namespace tlm

@@ -21,6 +21,9 @@ struct SchedulerLimits {
   int64_t max_prefill_tokens = 0;     // of one step, summed over all prefilling sequences
   int64_t max_running_sequences = 0;  // that hold blocks
   int64_t max_logits_rows = 0;        // of one step
+  // Prompts that need at most so many tokens computed when they are admitted are not held back for
+  // the sake of decodes: see Plan.
+  int64_t short_prompt_tokens = 0;
 };
 
 // A block whose contents another one needs before the next step.
@@ -36,6 +39,7 @@ struct Chunk {
   int64_t num_tokens = 0;  // >= 1
   int64_t num_rows = 0;    // results wanted from it
   bool decode = false;
+  bool long_prompt = false;  // of one that is held back for the sake of decodes
 };
 
 struct StepPlan {
@@ -44,8 +48,9 @@ struct StepPlan {
   // Sums over the chunks.
   int64_t decodes = 0;
   int64_t prefill_tokens = 0;
+  int64_t long_prompt_tokens = 0;  // of prefill_tokens
   int64_t rows = 0;
-  int64_t max_prefill_tokens = 0;
+  int64_t max_long_prompt_tokens = 0;
 };
 
 // Knows the sequences that are neither finished nor removed, waiting or running.
@@ -57,7 +62,8 @@ struct StepPlan {
 // A step. Decodes come first and all of them are in every step: no more sequences run than a step
 // has tokens and rows for, those that running ones will branch into included. Then prefills,
 // running and waiting ones in the one order of PrefillTurns: priority, the tenant that has had the
-// least, deadline, arrival.
+// least, deadline, arrival. Beside decodes long prompts get only what Plan's caller allows them;
+// short ones pass by those that have to wait for the next step.
 //
 // Admission. A waiting sequence first becomes a user of the cached blocks that begin it. It runs
 // when there are places for it and its branches, and blocks for the rest of its known tokens and
@@ -92,11 +98,11 @@ class Scheduler {
   // In whatever state, known or not; gives its blocks back.
   void Remove(Sequence& sequence);
 
-  // The next step's work, blocks taken. At most `max_prefill_tokens` of prefill, or what the limits
-  // allow; 0 counts only beside decodes. Empty when every sequence waits for its reader or ends
-  // with rows on their way. The caller marks the chunks launched or computed, or removes the
-  // sequences, before it plans again.
-  StepPlan Plan(int64_t max_prefill_tokens = std::numeric_limits<int64_t>::max());
+  // The next step's work, blocks taken. At most `max_long_prompt_tokens` of long prompts, within
+  // what the limits allow of all; 0, which counts only beside decodes, leaves no prefill at all.
+  // Empty when every sequence waits for its reader or ends with rows on their way. The caller marks
+  // the chunks launched or computed, or removes the sequences, before it plans again.
+  StepPlan Plan(int64_t max_long_prompt_tokens = std::numeric_limits<int64_t>::max());
   // Takes out of the last plan what no longer runs (which must still exist), and adds with what is
   // left of the step's tokens and rows what was added, or has got room, since. Preempts only parked
   // sequences.
@@ -120,9 +126,10 @@ class Scheduler {
   // What is noted of one that runs.
   struct Seat {
     TenantLine* line = nullptr;
-    int64_t places = 0;       // it takes or will branch into
-    int64_t planned = 0;      // the last plan with a chunk of it
-    bool prefilling = false;  // is among those of its line
+    int64_t places = 0;         // it takes or will branch into
+    int64_t planned = 0;        // the last plan with a chunk of it
+    bool short_prompt = false;  // when it was admitted
+    bool prefilling = false;    // is among those of its line
     bool parked = false;
   };
   using Running = std::map<Sequence*, Seat, BySeniority>;
@@ -142,6 +149,8 @@ class Scheduler {
   bool GrowByPreempting(Sequence& sequence, bool may_preempt);
   void AddPrefills(StepPlan& plan);
   void AddPrefill(Sequence& sequence, StepPlan& plan);
+  // Of one that is not running, or just begins to.
+  bool IsShort(const Sequence& sequence) const;
 
   // scheduler_admission.cc: who runs.
   bool Admit(Sequence& sequence);

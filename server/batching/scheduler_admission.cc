@@ -133,6 +133,7 @@ void Scheduler::SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling) {
 void Scheduler::Run(Sequence& sequence) {
   Seat& seat = running_[&sequence];
   seat.line = &lines_.LineOf(sequence);
+  seat.short_prompt = IsShort(sequence);
   SetPlaces(seat, PlacesOf(sequence), /*parked=*/false);
   sequence.set_running(true);
 }

@@ -61,6 +61,7 @@ inline Schedule RandomSchedule(std::mt19937_64& random) {
   schedule.options.max_running_requests = kMaxOutputs + static_cast<int64_t>(random() % 6);
   schedule.options.prefix_cache = random() % 4 != 0;
   schedule.options.max_decode_stretch = random() % 2 == 0 ? 0 : 1.5;
+  schedule.options.short_prompt_tokens = random() % 2 == 0 ? 0 : 64;
   schedule.passes = random() % 3 == 0 ? 2 : 1;
   schedule.shuffled = true;
   schedule.cancel_one_in = 6;

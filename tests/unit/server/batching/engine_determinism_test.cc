@@ -32,6 +32,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     setup.options.max_running_requests = Between(1, 12);
     setup.options.prefix_cache = !OneIn(4);
     setup.options.max_decode_stretch = OneIn(4) ? 2 : 0;
+    setup.options.short_prompt_tokens = OneIn(2) ? 0 : 70;
     setup.own_thread = OneIn(4);
     return setup;
   }

@@ -127,20 +127,23 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
   }
 
   void CheckPlan(const StepPlan& plan) {
-    int64_t decodes = 0, prefill_tokens = 0, rows = 0;
+    int64_t decodes = 0, prefill_tokens = 0, long_prompt_tokens = 0, rows = 0;
     std::set<Sequence*> seen;
     for (const Chunk& chunk : plan.chunks) {
       ASSERT_TRUE(followed_.contains(chunk.sequence));
       ASSERT_TRUE(seen.insert(chunk.sequence).second);
       ASSERT_NO_FATAL_FAILURE(CheckChunk(chunk));
       (chunk.decode ? decodes : prefill_tokens) += chunk.num_tokens;
+      if (chunk.long_prompt) long_prompt_tokens += chunk.num_tokens;
       rows += chunk.num_rows;
     }
     ASSERT_EQ(decodes, plan.decodes);
     ASSERT_EQ(prefill_tokens, plan.prefill_tokens);
     ASSERT_EQ(rows, plan.rows);
     ASSERT_LE(decodes + prefill_tokens, limits_.max_batch_tokens);
-    ASSERT_LE(prefill_tokens, std::min(plan.max_prefill_tokens, limits_.max_prefill_tokens));
+    ASSERT_LE(prefill_tokens, limits_.max_prefill_tokens);
+    ASSERT_EQ(long_prompt_tokens, plan.long_prompt_tokens);
+    ASSERT_LE(long_prompt_tokens, plan.max_long_prompt_tokens);
     ASSERT_LE(rows, limits_.max_logits_rows);
     ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
   }
@@ -264,7 +267,8 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
   const SchedulerLimits limits_{.max_batch_tokens = Between(1, 200),
                                 .max_prefill_tokens = Between(1, 200),
                                 .max_running_sequences = Between(1, 12),
-                                .max_logits_rows = Between(1, 20)};
+                                .max_logits_rows = Between(1, 20),
+                                .short_prompt_tokens = OneIn(2) ? 0 : Between(1, 100)};
   SchedulerBench bench_{limits_, Between(6, 12), /*with_cache=*/GetParam() % 4 < 2};
   std::map<Sequence*, Followed, ByNumber> followed_;  // all that have not ended
   StepPlan ahead_;

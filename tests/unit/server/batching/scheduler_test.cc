@@ -57,6 +57,26 @@ TEST(SchedulerTest, BoundsPrefillTokensSummedOverAllSequences) {
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(second, 10)));
 }
 
+TEST(SchedulerTest, HoldsBackLongPromptsAlone) {
+  SchedulerLimits limits = Wide();
+  limits.short_prompt_tokens = 40;
+  SchedulerBench bench(limits);
+  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(40), 100));
+  bench.Step();
+  Sequence* const first = bench.Add(GenerateRequest(Prompt(41), 1));
+  Sequence* const second = bench.Add(GenerateRequest(Prompt(41), 1));
+  Sequence* const brief = bench.Add(GenerateRequest(Prompt(40), 1));
+  EXPECT_THAT(Chunks(bench.Step(30)), ElementsAre(Of(decoding, 1), Of(first, 30), Of(brief, 40)));
+  EXPECT_EQ(second->state(), SequenceState::kWaiting);
+  // Its end is not short for being what is left.
+  EXPECT_THAT(Chunks(bench.Step(5)), ElementsAre(Of(decoding, 1), Of(first, 5)));
+  // A step of decodes alone is one.
+  Sequence* const late = bench.Add(GenerateRequest(Prompt(2), 1));
+  EXPECT_THAT(Chunks(bench.Step(0)), ElementsAre(Of(decoding, 1)));
+  EXPECT_THAT(Chunks(bench.Step(10)),
+              ElementsAre(Of(decoding, 1), Of(first, 6), Of(second, 4), Of(late, 2)));
+}
+
 TEST(SchedulerTest, PrefillsByPriorityThenDeadlineThenArrival) {
   SchedulerLimits limits = Wide();
   limits.max_prefill_tokens = 64;
