@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/convert.h"
@@ -47,6 +48,27 @@ void (*KernelOf(Activation activation, const Kernels& kernels))(float*, int64_t)
 }
 
 int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Tokens of one sequence at consecutive positions.
+struct TokenRun {
+  int64_t begin = 0;
+  int64_t tokens = 0;
+};
+
+std::vector<TokenRun> RunsOf(const TokenLayout& layout, int64_t max_tokens) {
+  std::vector<TokenRun> runs;
+  for (int64_t token = 0; token < layout.tokens; ++token) {
+    const bool goes_on = !runs.empty() && runs.back().tokens < max_tokens &&
+                         layout.sequence_of[token] == layout.sequence_of[token - 1] &&
+                         layout.positions[token] == layout.positions[token - 1] + 1;
+    if (goes_on) {
+      ++runs.back().tokens;
+    } else {
+      runs.push_back({.begin = token, .tokens = 1});
+    }
+  }
+  return runs;
+}
 
 int UsableProcessors() {
   cpu_set_t set;
@@ -284,36 +306,42 @@ absl::Status CpuOps::Attention(const Rows& q, float scale, int64_t window,
   TLM_CHECK(group * cache.num_kv_heads * head_dim == q.cols && out.cols == q.cols);
   const int64_t head_elements = kBlockTokens * head_dim;
   const int64_t values = cache.num_kv_heads * head_elements;
-  // The first position a token sees.
-  const auto first_seen = [&](int64_t token) -> int64_t {
-    return window > 0 ? std::max<int64_t>(0, layout.positions[token] + 1 - window) : 0;
-  };
-  // A unit is one token and one kv head; a unit's work grows with the positions it sees.
+  const int64_t heads = std::min(group, kMaxAttentionQueries);  // of a unit
+  const int64_t parts = DivideUp(group, heads);
+  const std::vector<TokenRun> runs =
+      RunsOf(layout, RunLength(layout.tokens * cache.num_kv_heads, heads));
+  // A unit is a run and some query heads of one kv head; its work grows with the positions seen.
+  const int64_t units = static_cast<int64_t>(runs.size()) * cache.num_kv_heads * parts;
   int64_t positions = 0;
   for (int64_t token = 0; token < layout.tokens; ++token) {
-    positions += layout.positions[token] + 1 - first_seen(token);
+    const int64_t seen = layout.positions[token] + 1;
+    positions += window > 0 ? std::min(window, seen) : seen;
   }
-  const int64_t units = layout.tokens * cache.num_kv_heads;
-  const int64_t mean_products = DivideUp(positions, layout.tokens) * 2 * group * head_dim;
+  const int64_t mean_products = DivideUp(positions * 2 * q.cols, units);
   const int64_t units_per_task = std::max<int64_t>(1, kMinTaskProducts / mean_products);
   const auto attend = [&](int64_t unit) {
-    const int64_t token = unit / cache.num_kv_heads;
-    const int64_t kv_head = unit % cache.num_kv_heads;
-    float scratch[kAttentionScratchRows * kMaxHeadDim];
+    const TokenRun run = runs[static_cast<size_t>(unit / (cache.num_kv_heads * parts))];
+    const int64_t kv_head = unit / parts % cache.num_kv_heads;
+    const int64_t first_head = unit % parts * heads;
+    const int64_t column = (kv_head * group + first_head) * head_dim;
+    float scratch[(kMaxAttentionQueries + kAttentionScratchRows) * kMaxHeadDim];
     kernels_.attention(
-        {.q = q.data + token * q.stride + kv_head * group * head_dim,
-         .heads = group,
+        {.q = q.data + run.begin * q.stride + column,
+         .q_stride = q.stride,
+         .tokens = run.tokens,
+         .heads = std::min(heads, group - first_head),
          .head_dim = head_dim,
          .scale = scale,
-         .first = first_seen(token),
-         .context = layout.positions[token] + 1,
-         .block_table = layout.block_tables + layout.sequence_of[token] * layout.max_blocks,
+         .position = layout.positions[run.begin],
+         .window = window,
+         .block_table = layout.block_tables + layout.sequence_of[run.begin] * layout.max_blocks,
          .cache = cache.data,
          .storage = StorageOf(cache.dtype),
          .block_elements = 2 * values,
          .key_offset = kv_head * head_elements,
          .value_offset = values + kv_head * head_elements,
-         .out = out.data + token * out.stride + kv_head * group * head_dim,
+         .out = out.data + run.begin * out.stride + column,
+         .out_stride = out.stride,
          .scratch = scratch});
   };
   pool_.ParallelFor(DivideUp(units, units_per_task), [&](int64_t task) {
@@ -321,6 +349,12 @@ absl::Status CpuOps::Attention(const Rows& q, float scale, int64_t window,
     for (int64_t unit = task * units_per_task; unit < end; ++unit) attend(unit);
   });
   return absl::OkStatus();
+}
+
+// Long enough to share the reading of tiles, short enough to keep all threads busy.
+int64_t CpuOps::RunLength(int64_t rows, int64_t heads) const {
+  const int64_t fair = DivideUp(rows, 2 * pool_.threads());
+  return std::clamp(kMaxAttentionQueries / heads, int64_t{1}, std::max(fair, int64_t{1}));
 }
 
 }  // namespace tlm

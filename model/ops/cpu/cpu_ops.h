@@ -51,6 +51,10 @@ class CpuOps : public Ops {
   // Calls body(row) for every row, several rows a task when each is little work.
   void ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<void(int64_t)> body);
 
+  // Tokens that attend together, at the most: of `rows`, one for each token and kv head, with
+  // `heads` queries each.
+  int64_t RunLength(int64_t rows, int64_t heads) const;
+
   const Isa isa_;
   const Kernels& kernels_;
   CpuDevice device_;

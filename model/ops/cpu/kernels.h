@@ -36,7 +36,9 @@ struct MatMulArgs {
   int64_t out_stride = 0;
 };
 
-// One token's attention for the query heads of one kv head.
+// The attention of consecutive tokens of one sequence for some query heads of one kv head. All of
+// them take their turn at a tile while it is in the cache; what one gives does not depend on the
+// others.
 //
 // A block holds, for each kv head, keys as [head_dim][64 tokens] (so that a vector spans keys) and
 // values as [64 tokens][head_dim]. Tile b covers positions 64b .. 64b + 63:
@@ -46,22 +48,26 @@ struct MatMulArgs {
 // beginning with the tile of the first position seen; positions before it have no part in theirs.
 // The result is O / L (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1).
 struct AttentionArgs {
-  const float* q = nullptr;  // [heads, head_dim]
+  const float* q = nullptr;  // [tokens] rows of [heads, head_dim]
+  int64_t q_stride = 0;      // between rows
+  int64_t tokens = 0;        // tokens * heads <= kMaxAttentionQueries
   int64_t heads = 0;
   int64_t head_dim = 0;
   float scale = 1.0f;
-  int64_t first = 0;    // positions seen: first .. context - 1
-  int64_t context = 0;  // > first
+  int64_t position = 0;  // of the first token
+  int64_t window = 0;    // each sees the last so many positions up to its own; 0: all
   const int32_t* block_table = nullptr;
   const void* cache = nullptr;  // block 0 of the layer
   Storage storage = Storage::kF32;
   int64_t block_elements = 0;  // of one block, all heads, keys and values
   int64_t key_offset = 0;      // elements from a block's start to this head's keys
   int64_t value_offset = 0;    // likewise its values
-  float* out = nullptr;        // [heads, head_dim]
-  float* scratch = nullptr;    // kAttentionScratchRows * head_dim floats
+  float* out = nullptr;        // as q
+  int64_t out_stride = 0;
+  float* scratch = nullptr;  // (tokens * heads + kAttentionScratchRows) * head_dim floats
 };
-inline constexpr int64_t kAttentionScratchRows = 2;
+inline constexpr int64_t kMaxAttentionQueries = 32;
+inline constexpr int64_t kAttentionScratchRows = 4;
 
 // One row's norm; the formulas are Ops::RmsNorm's and Ops::LayerNorm's. In place allowed.
 struct NormArgs {
