@@ -52,7 +52,7 @@ ABSL_FLAG(int64_t, max_batch_tokens, 512,
 ABSL_FLAG(int64_t, max_prefill_tokens, 0,
           "of those, tokens of prompts, over all requests, at most max_batch_tokens; 0 = "
           "max_batch_tokens");
-ABSL_FLAG(double, max_decode_stretch, 1.6,
+ABSL_FLAG(double, max_decode_stretch, 2.0,
           "while streams run, a step gets so few prompt tokens that it takes about this many times "
           "as long as without any, 1 to 1000; 0 = no such bound");
 ABSL_FLAG(int64_t, short_prompt_tokens, 256,

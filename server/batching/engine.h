@@ -29,7 +29,7 @@ struct EngineOptions {
   // With sequences decoding, prefill gets so few tokens of a step that it takes at most about this
   // many times as long as one of decodes alone, by the measured rates, so that a long prompt does
   // not stall running streams; >= 1, 0 = no such bound.
-  double max_decode_stretch = 1.6;
+  double max_decode_stretch = 2.0;
   // Prompts of at most so many tokens that are not in the cache are left out of that: held back,
   // they would queue up for their first token. 0 = none.
   int64_t short_prompt_tokens = 256;

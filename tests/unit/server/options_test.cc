@@ -47,7 +47,7 @@ TEST_F(OptionsTest, DefaultsOfTheEngine) {
   ASSERT_THAT(options, IsOk());
   EXPECT_TRUE(options->prefix_cache);
   EXPECT_EQ(options->max_prefill_tokens, options->max_batch_tokens);
-  EXPECT_EQ(options->max_decode_stretch, 1.6);
+  EXPECT_EQ(options->max_decode_stretch, 2.0);
   EXPECT_EQ(options->max_queue_time, absl::Seconds(30));
 }
 
