@@ -227,22 +227,23 @@ TEST_F(OneCutTest, RefusesWhatDoesNotContinueTheStream) {
   EXPECT_TRUE(refused(answer_[1])) << "did not begin";
 
   v1::GenerateResponse event;
-  const auto tokens =
-      std::find_if(answer_.begin(), answer_.end(), [](const auto& e) { return e.has_tokens(); });
+  // A copy: every beginning makes the answer anew.
+  const v1::GenerateResponse tokens =
+      *std::find_if(answer_.begin(), answer_.end(), [](const auto& e) { return e.has_tokens(); });
   begin();
-  event = *tokens;
+  event = tokens;
   event.mutable_tokens()->set_position(event.tokens().position() + 1);
   EXPECT_TRUE(refused(event)) << "left a token out";
   begin();
-  event = *tokens;
+  event = tokens;
   event.mutable_tokens()->mutable_tokens(0)->set_id(5000);
   EXPECT_TRUE(refused(event)) << "sent another token than before";
   begin();
-  event = *tokens;
+  event = tokens;
   event.mutable_tokens()->set_output_index(2);
   EXPECT_TRUE(refused(event)) << "sent an output that was not announced";
   begin();
-  event.mutable_finished()->set_output_index(tokens->tokens().output_index());
+  event.mutable_finished()->set_output_index(tokens.tokens().output_index());
   event.mutable_finished()->set_reason(v1::FINISH_REASON_LENGTH);
   EXPECT_TRUE(refused(event)) << "ended before what was received";
   begin();

@@ -503,6 +503,7 @@ TEST_F(TimedEngineTest, RefusesWhatTheMeasuredRatesCannotReach) {
   bypassing.cache.bypass = true;
   EXPECT_TRUE(unreachable(tight, bypassing));
   EXPECT_FALSE(unreachable(absl::Milliseconds(250), bypassing));
+  EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
   EXPECT_THAT(Run(Within(tight, GenerateRequest(Prompt(400, 1), 1))).ends[0].status, IsOk());
   EXPECT_EQ(ReasonOf(Run(Within(tight, GenerateRequest(Prompt(400, 9), 1))).ends[0].status),
             "INFEASIBLE");
