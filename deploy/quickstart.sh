@@ -14,7 +14,9 @@ case "${1:-}" in
   *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+say() {
+  if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
+}
 
 say "1/5 packages"
 deploy/install_packages.sh build

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "model/base/json.h"
+#include "server/batching/sequence.h"
 #include "server/rpc/field_error.h"
 
 namespace tlm {
@@ -57,12 +57,10 @@ absl::Status CheckEnd(const GenerateWork& work) {
     return BadField(kIds, "has {} entries, at most {} tokens will be generated", count,
                     stop.max_new_tokens);
   }
-  std::vector<int32_t> ending = stop.eos_token_ids;
-  ending.insert(ending.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
-  std::sort(ending.begin(), ending.end());
-  for (int64_t i = stop.min_new_tokens; i + 1 < count; ++i) {
+  constexpr int64_t kAnyContext = std::numeric_limits<int64_t>::max();  // checked with the prompt
+  for (int64_t i = 0; i + 1 < count; ++i) {
     const int32_t id = work.generated[static_cast<size_t>(i)];
-    if (!std::binary_search(ending.begin(), ending.end(), id)) continue;
+    if (!FinishAt(stop, i + 1, id, /*length=*/i + 1, kAnyContext).has_value()) continue;
     return BadField(fmt::format("{}[{}]", kIds, i), "is {}, which ends the output, but {} follow",
                     id, count - i - 1);
   }

@@ -179,6 +179,14 @@ inline void ExpectScores(const std::vector<SampledToken>& collected,
   }
 }
 
+// Outputs 5, 6 and 7, the latter two as branches that nobody reads.
+inline Request ThreeOutputs(int64_t prompt_tokens) {
+  Request request = GenerateRequest(Prompt(prompt_tokens), 3);
+  request.generate->output_index = 5;
+  request.branch_streams = {UnreadStream(), UnreadStream()};
+  return request;
+}
+
 }  // namespace tlm
 
 #endif  // TLM_TESTS_UNIT_SERVER_BATCHING_REQUESTS_H_
