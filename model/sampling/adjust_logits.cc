@@ -1,31 +1,14 @@
 #include "model/sampling/adjust_logits.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "model/sampling/draw_math.h"
 
 namespace tlm {
 namespace {
 
 constexpr float kRemoved = -std::numeric_limits<float>::infinity();
-
-// An extreme bias or penalty must neither remove a token nor make the only one.
-float KeptFinite(float value) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  return std::clamp(value, -kLargest, kLargest);
-}
-
-float Penalised(float logit, const SamplingParams& params, const TokenHistory::Seen& seen) {
-  const float repetition = params.repetition_penalty;
-  if (seen.in_prompt || seen.in_output > 0) {
-    logit = logit > 0.0f ? logit / repetition : logit * repetition;
-  }
-  if (seen.in_output > 0) {
-    logit -= params.frequency_penalty * static_cast<float>(seen.in_output);
-    logit -= params.presence_penalty;
-  }
-  return KeptFinite(logit);
-}
 
 void RemoveAllBut(std::span<const int32_t> allowed, std::vector<float>* logits) {
   auto next = allowed.begin();
@@ -57,9 +40,13 @@ void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
   for (const int32_t id : params.banned_token_ids) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
   for (const int32_t id : banned) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
   if (!params.has_penalties()) return;
+  const Penalties penalties = {params.repetition_penalty, params.presence_penalty,
+                               params.frequency_penalty};
   for (const auto& [id, seen] : history.seen()) {
     float& logit = (*adjusted)[static_cast<size_t>(id)];
-    if (!std::isinf(logit)) logit = Penalised(logit, params, seen);
+    if (!std::isinf(logit)) {
+      logit = PenalisedLogit(logit, penalties, seen.in_prompt, seen.in_output);
+    }
   }
 }
 

@@ -3,36 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/sampling/adjust_logits.h"
-#include "model/sampling/philox.h"
+#include "model/sampling/draw_errors.h"
+#include "model/sampling/draw_math.h"
 
 namespace tlm {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Sums of fixed-point numbers are the same in any order. 2^39 times at most 2^24 tokens fits 64
-// bits; `value` is in [0, 1].
-uint64_t FixedPoint(double value) { return static_cast<uint64_t>(std::llround(value * 0x1p39)); }
-
-// Gumbel noise of one token, from one uniform word.
-double GumbelNoise(uint32_t word) {
-  const double uniform = (static_cast<double>(word) + 0.5) * 0x1p-32;
-  return -std::log(-std::log(uniform));
-}
-
-// No word gives more: the largest uniform is 1 - 2^-33.
-const double kMaxGumbel = GumbelNoise(0xffffffffu);
-
-uint32_t NoiseWord(uint64_t seed, const DrawKey& key, int32_t id) {
-  const PhiloxCounter counter = {static_cast<uint32_t>(key.position),
-                                 static_cast<uint32_t>(key.position >> 32), key.output_index,
-                                 static_cast<uint32_t>(id) / 4};
-  return Philox4x32(counter, seed)[static_cast<uint32_t>(id) % 4];
-}
+constexpr size_t kBins = 2048;
 
 // The most likely token, the lowest id among equals; -1 when all logits are -infinity. DATA_LOSS
 // where they are no distribution.
@@ -42,7 +25,7 @@ absl::StatusOr<int32_t> FindMostLikely(std::span<const float> logits) {
   for (size_t id = 0; id < logits.size(); ++id) {
     // Written so that NaN gets through.
     if (logits[id] <= best_logit) continue;
-    if (!(logits[id] < kInfinity)) return DataLoss("the logit of token {} is {}", id, logits[id]);
+    if (!(logits[id] < kInfinity)) return NotADistribution(static_cast<int64_t>(id), logits[id]);
     best = static_cast<int32_t>(id);
     best_logit = logits[id];
   }
@@ -52,20 +35,16 @@ absl::StatusOr<int32_t> FindMostLikely(std::span<const float> logits) {
 // The most likely token of logits that must have one.
 absl::StatusOr<int32_t> MostLikelyOf(std::span<const float> logits) {
   TLM_ASSIGN_OR_RETURN(const int32_t best, FindMostLikely(logits));
-  if (best < 0) return DataLoss("all {} logits are -infinity", logits.size());
+  if (best < 0) return AllExcluded(static_cast<int64_t>(logits.size()));
   return best;
 }
 
-// log of the sum of e^logit: what is taken off a logit to make a log-probability of it.
-double Normaliser(std::span<const float> logits) {
+double NormaliserOf(std::span<const float> logits) {
   const float max = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - max);
-  return max + std::log(sum);
-}
-
-float LogProbability(float logit, double normaliser) {
-  return static_cast<float>(static_cast<double>(logit) - normaliser);
+  const double scale = NormaliserScale(static_cast<int64_t>(logits.size()));
+  uint64_t sum = 0;
+  for (const float logit : logits) sum += NormaliserWeight(logit, max, scale);
+  return Normaliser(max, sum, scale);
 }
 
 ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser) {
@@ -80,10 +59,6 @@ ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser
 }
 
 }  // namespace
-
-double Sampler::RelativeTo(const Candidate& best, const Candidate& candidate) {
-  return static_cast<double>(candidate.logit) - static_cast<double>(best.logit);
-}
 
 bool Sampler::MoreLikely(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -102,10 +77,9 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
     drawn_from = adjusted_;
     TLM_ASSIGN_OR_RETURN(most_likely, FindMostLikely(drawn_from));
     if (most_likely < 0) {
-      return InvalidArgument(
-          "no token can be drawn: the model excludes all that {} allowed, {} banned and {} ending "
-          "ids (kept back by min_new_tokens) leave",
-          params.allowed_token_ids.size(), params.banned_token_ids.size(), banned.size());
+      return NoneLeft({.allowed = params.allowed_token_ids.size(),
+                       .banned = params.banned_token_ids.size(),
+                       .ending = banned.size()});
     }
   }
   const bool greedy = params.temperature == 0.0f;
@@ -135,7 +109,7 @@ absl::StatusOr<std::vector<SampledToken>> Sampler::ScoreGiven(std::span<const fl
                                                               std::span<const int32_t> ids,
                                                               uint32_t top) {
   TLM_RETURN_IF_ERROR(MostLikelyOf(logits).status());
-  const double normaliser = Normaliser(logits);
+  const double normaliser = NormaliserOf(logits);
   const std::vector<ScoredToken> most_likely = MostLikely(logits, top, normaliser);
   std::vector<SampledToken> tokens;
   tokens.reserve(ids.size());
@@ -164,14 +138,17 @@ void Sampler::Truncate(const SamplingParams& params) {
 
 int32_t Sampler::Draw(const SamplingParams& params, const DrawKey& key) const {
   const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
-  // Starting from the most likely token, most others are too far behind for any noise to bring them
-  // to the front.
+  const NoiseKey noise = {params.seed, key.position, key.output_index};
+  // Starting from the most likely token, most others are too far behind for any noise, or for any
+  // that their word can make, to bring them to the front.
   int32_t winner = best_.id;
-  double best = GumbelNoise(NoiseWord(params.seed, key, best_.id));
+  double best = GumbelNoise(NoiseWord(noise, best_.id));
   for (const Candidate& candidate : candidates_) {
-    const double relative = RelativeTo(best_, candidate) * inverse_temperature;
-    if (relative + kMaxGumbel < best) continue;
-    const double value = relative + GumbelNoise(NoiseWord(params.seed, key, candidate.id));
+    const double scaled = ScaledLogit(candidate.logit, best_.logit, inverse_temperature);
+    if (scaled + kMaxGumbel < best) continue;
+    const uint32_t word = NoiseWord(noise, candidate.id);
+    if (scaled + GumbelBound(word) < best) continue;
+    const double value = scaled + GumbelNoise(word);
     if (value > best || (value == best && candidate.id < winner)) {
       best = value;
       winner = candidate.id;
@@ -186,30 +163,34 @@ void Sampler::KeepTopK(uint32_t top_k) {
   candidates_.resize(top_k);
 }
 
-template <typename Before>
-void Sampler::KeepFirst(double probability, double inverse_temperature, Before before) {
+template <typename Measure, typename Before>
+void Sampler::KeepFirst(double probability, double inverse_temperature, Measure measure,
+                        Before before) {
   const auto weight = [&](const Candidate& candidate) {
-    return FixedPoint(std::exp(RelativeTo(best_, candidate) * inverse_temperature));
+    return DrawWeight(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
   };
-  uint64_t total = 0;
-  for (const Candidate& candidate : candidates_) total += weight(candidate);
+  const auto bin = [&](const Candidate& candidate) {
+    return static_cast<size_t>(std::min(measure(candidate) * 64.0, double{kBins - 1}));
+  };
+  // Instead of sorting the vocabulary: the weights of coarse steps of the order, then only the step
+  // in which there is enough.
+  bin_weights_.assign(kBins, 0);
+  for (const Candidate& candidate : candidates_) bin_weights_[bin(candidate)] += weight(candidate);
+  const uint64_t total = std::accumulate(bin_weights_.begin(), bin_weights_.end(), uint64_t{0});
   const double wanted = probability * static_cast<double>(total);
-  // Sort a growing prefix instead of the vocabulary: it is nearly always short.
   uint64_t sum = 0;
-  size_t kept = 0;
-  size_t sorted = 0;
-  for (size_t prefix = 64; kept < candidates_.size(); prefix *= 8) {
-    const size_t end = std::min(prefix, candidates_.size());
-    std::partial_sort(candidates_.begin() + sorted, candidates_.begin() + end, candidates_.end(),
-                      before);
-    for (sorted = end; kept < end; ++kept) {
-      if (kept > 0 && static_cast<double>(sum) >= wanted) {
-        candidates_.resize(kept);
-        return;
-      }
-      sum += weight(candidates_[kept]);
-    }
+  size_t last = 0;
+  while (last < kBins - 1 && static_cast<double>(sum + bin_weights_[last]) < wanted) {
+    sum += bin_weights_[last++];
   }
+  std::erase_if(candidates_, [&](const Candidate& candidate) { return bin(candidate) > last; });
+  const auto rest =
+      std::partition(candidates_.begin(), candidates_.end(),
+                     [&](const Candidate& candidate) { return bin(candidate) < last; });
+  std::sort(rest, candidates_.end(), before);
+  auto kept = rest;
+  while (kept != candidates_.end() && static_cast<double>(sum) < wanted) sum += weight(*kept++);
+  candidates_.erase(kept, candidates_.end());
 }
 
 void Sampler::KeepTypical(float typical_p, double inverse_temperature) {
@@ -217,19 +198,19 @@ void Sampler::KeepTypical(float typical_p, double inverse_temperature) {
   // With g = (best logit - logit) / temperature, a token's information is g + log(sum of e^-g), and
   // the entropy is the mean of g + that same logarithm: it cancels out of their difference.
   const auto gap = [&](const Candidate& candidate) {
-    return -RelativeTo(best_, candidate) * inverse_temperature;
+    return -ScaledLogit(candidate.logit, best_.logit, inverse_temperature);
   };
   uint64_t total = 0;
   uint64_t weighted = 0;
   for (const Candidate& candidate : candidates_) {
-    const double probability = std::exp(-gap(candidate));
-    total += FixedPoint(probability);
-    weighted += FixedPoint(probability * gap(candidate));
+    total += DrawWeight(-gap(candidate));
+    weighted += InformationWeight(-gap(candidate));
   }
   const double mean = static_cast<double>(weighted) / static_cast<double>(total);
-  KeepFirst(typical_p, inverse_temperature, [&](const Candidate& a, const Candidate& b) {
-    const double distance_a = std::abs(gap(a) - mean);
-    const double distance_b = std::abs(gap(b) - mean);
+  const auto distance = [&](const Candidate& candidate) { return std::abs(gap(candidate) - mean); };
+  KeepFirst(typical_p, inverse_temperature, distance, [&](const Candidate& a, const Candidate& b) {
+    const double distance_a = distance(a);
+    const double distance_b = distance(b);
     return distance_a < distance_b || (distance_a == distance_b && a.id < b.id);
   });
   // The most likely token need not be a typical one.
@@ -238,14 +219,17 @@ void Sampler::KeepTypical(float typical_p, double inverse_temperature) {
 
 void Sampler::KeepTopP(float top_p, double inverse_temperature) {
   if (top_p >= 1.0f) return;
-  KeepFirst(top_p, inverse_temperature, MoreLikely);
+  const auto gap = [&](const Candidate& candidate) {
+    return -ScaledLogit(candidate.logit, best_.logit, inverse_temperature);
+  };
+  KeepFirst(top_p, inverse_temperature, gap, MoreLikely);
 }
 
 void Sampler::KeepMinP(float min_p, double inverse_temperature) {
   if (min_p <= 0.0f) return;
-  const double floor = std::log(static_cast<double>(min_p));
+  const double floor = Log(static_cast<double>(min_p));
   std::erase_if(candidates_, [&](const Candidate& candidate) {
-    return RelativeTo(best_, candidate) * inverse_temperature < floor;
+    return ScaledLogit(candidate.logit, best_.logit, inverse_temperature) < floor;
   });
 }
 
@@ -254,13 +238,13 @@ void Sampler::SetProcessed(size_t vocab_size, float temperature) {
   adjusted_.assign(vocab_size, -kInfinity);
   for (const Candidate& candidate : candidates_) {
     adjusted_[static_cast<size_t>(candidate.id)] =
-        static_cast<float>(RelativeTo(best_, candidate) * inverse_temperature);
+        static_cast<float>(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
   }
 }
 
 void Sampler::Score(std::span<const float> logits, const ScoreRequest& request,
                     SampledToken* token) {
-  const double normaliser = Normaliser(logits);
+  const double normaliser = NormaliserOf(logits);
   if (request.logprob) token->score = ScoreOf(logits, token->id, normaliser);
   token->top = MostLikely(logits, request.top, normaliser);
 }

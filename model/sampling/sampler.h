@@ -3,45 +3,15 @@
 #define TLM_MODEL_SAMPLING_SAMPLER_H_
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/sampling/draw.h"
 #include "model/sampling/sampling_params.h"
 #include "model/sampling/token_history.h"
 
 namespace tlm {
-
-// A token with what the model thought of it: natural-log probability and place by falling
-// probability, 1 = most likely, equal ones ranked by id.
-struct ScoredToken {
-  int32_t id = 0;
-  float logprob = 0.0f;  // -infinity for a token that may not be drawn
-  uint32_t rank = 0;
-};
-
-struct SampledToken {
-  int32_t id = 0;
-  std::optional<ScoredToken> score;  // when asked for
-  std::vector<ScoredToken> top;      // the most likely ones, best first; as many as asked for
-};
-
-// What the draw depends on besides logits, parameters and the sequence's own tokens: nothing else,
-// so the same request draws the same tokens in any batch and after any interruption.
-struct DrawKey {
-  uint32_t output_index = 0;
-  uint64_t position = 0;  // absolute position the drawn token will stand at
-};
-
-struct ScoreRequest {
-  bool logprob = false;
-  uint32_t top = 0;
-  // The distribution of the scores: log-softmax of the unmodified logits or, when set, of what the
-  // token was drawn from: after every step of SamplingParams, tokens removed having -infinity.
-  // Greedy draws know neither temperature nor truncation, so theirs end after the penalties.
-  bool processed = false;
-};
 
 // Chooses a token. Steps are applied in the order SamplingParams states; the draw is argmax over
 // the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10 function of
@@ -73,9 +43,6 @@ class Sampler {
   // Orders by logit, equal ones by id.
   static bool MoreLikely(const Candidate& a, const Candidate& b);
 
-  // The difference of their logits, <= 0.
-  static double RelativeTo(const Candidate& best, const Candidate& candidate);
-
   // All tokens above -infinity.
   void SetCandidates(std::span<const float> logits, int32_t most_likely);
   int32_t Draw(const SamplingParams& params, const DrawKey& key) const;
@@ -85,9 +52,10 @@ class Sampler {
   void KeepTypical(float typical_p, double inverse_temperature);
   void KeepTopP(float top_p, double inverse_temperature);
   void KeepMinP(float min_p, double inverse_temperature);
-  // The shortest beginning, in the order of `before`, that has at least `probability`.
-  template <typename Before>
-  void KeepFirst(double probability, double inverse_temperature, Before before);
+  // The shortest beginning, in the order of `before`, that has at least `probability`. `measure` is
+  // at least 0 and never falls along that order.
+  template <typename Measure, typename Before>
+  void KeepFirst(double probability, double inverse_temperature, Measure measure, Before before);
   // Makes adjusted_ what candidates_ are drawn from: logits relative to the best, by temperature.
   void SetProcessed(size_t vocab_size, float temperature);
   // `logits` have a token above -infinity. Overwrites candidates_.
@@ -98,6 +66,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
   Candidate best_{};  // the most likely of candidates_
   std::vector<float> adjusted_;
+  std::vector<uint64_t> bin_weights_;
 };
 
 }  // namespace tlm

@@ -1,0 +1,38 @@
+// Why no token could be drawn, in one wording for every backend.
+#ifndef TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
+#define TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "model/base/errors.h"
+
+namespace tlm {
+
+// `logit` is NaN or +infinity.
+inline absl::Status NotADistribution(int64_t id, float logit) {
+  return DataLoss("the logit of token {} is {}", id, logit);
+}
+
+inline absl::Status AllExcluded(int64_t vocab_size) {
+  return DataLoss("all {} logits are -infinity", vocab_size);
+}
+
+// How many ids left no token to draw.
+struct RemovalCounts {
+  size_t allowed = 0;
+  size_t banned = 0;
+  size_t ending = 0;
+};
+
+inline absl::Status NoneLeft(const RemovalCounts& ids) {
+  return InvalidArgument(
+      "no token can be drawn: the model excludes all that {} allowed, {} banned and {} ending "
+      "ids (kept back by min_new_tokens) leave",
+      ids.allowed, ids.banned, ids.ending);
+}
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
