@@ -15,8 +15,8 @@
 namespace tlm {
 
 // What memory was taken for; ModelInfo reports the bytes of each.
-enum class MemoryPurpose { kWeights, kKvCache, kActivations, kLogits, kRuntime };
-inline constexpr int kMemoryPurposes = 5;
+enum class MemoryPurpose { kWeights, kKvCache, kActivations, kLogits, kRuntime, kGraphs };
+inline constexpr int kMemoryPurposes = 6;
 
 struct DeviceInfo {
   std::string backend;  // "cpu", "cuda"
@@ -24,7 +24,11 @@ struct DeviceInfo {
   std::string
       arithmetic;  // "avx512"; devices with the same backend and arithmetic give the same bits
   size_t total_bytes = 0;  // memory the device has
+  size_t free_bytes = 0;   // what nobody had taken of it when it was opened; not host_addressable
   bool host_addressable = false;
+  // Whether results are free of who else is in a batch and of how sequences were cut into batches:
+  // what model/ops/ops.h promises. Only a backend that must break the promise says false.
+  bool batch_invariant = true;
 };
 
 // Copies and everything queued by Ops happen in the order of the calls. Not thread-safe: one thread
@@ -38,7 +42,8 @@ class Device {
   // Memory with alignment 64 or better, contents undefined. RESOURCE_EXHAUSTED names the bytes
   // asked for and those left.
   virtual absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) = 0;
-  // Bytes of all live buffers of each purpose, packed matrices included, by MemoryPurpose.
+  // Bytes of all live buffers of each purpose, packed matrices included, by MemoryPurpose; those of
+  // kGraphs grow while shapes recur. From any thread.
   virtual std::array<size_t, kMemoryPurposes> AllocatedBytes() const = 0;
 
   // Returns as soon as `from` may be reused.

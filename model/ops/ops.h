@@ -1,7 +1,8 @@
 // The operations a decoder-only transformer is made of. Every shape is stated here, once; the CPU
 // implementation is the specification of all others.
 //
-// Numbers. Activations are float32 unless a device says otherwise. An output element never depends
+// Numbers. The residual stream x is float32; what lies between two operations has the backend's
+// ActivationType, and every operation rounds its output to it once. An output element never depends
 // on the other rows of the call: a matrix product accumulates every element in fp32 over k in one
 // fixed order, a norm reduces a row in one fixed order, and attention is a left fold over key tiles
 // of kBlockTokens starting at position 0. How rows are grouped into calls is therefore invisible.
@@ -10,10 +11,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/ops/batch.h"
 #include "model/ops/device.h"
 #include "model/tensor/dtype.h"
 #include "model/tensor/tensor_view.h"
@@ -25,17 +28,25 @@ inline constexpr int kBlockTokens = 64;
 // The widest attention head any backend handles.
 inline constexpr int kMaxHeadDim = 1024;
 
-// Rows of float32 activations in device memory: row r starts at data + r * stride.
+// Rows of activations in device memory: row r starts at element r * stride of data.
 struct Rows {
-  float* data = nullptr;
+  void* data = nullptr;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // elements, >= cols
+  int64_t stride = 0;         // elements, >= cols
+  DType dtype = DType::kF32;  // kF32, kBF16 or kF16
 
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   // Columns [begin, begin + count) of the same rows.
-  Rows Columns(int64_t begin, int64_t count) const { return {data + begin, rows, count, stride}; }
+  Rows Columns(int64_t begin, int64_t count) const {
+    return {static_cast<char*>(data) + static_cast<size_t>(begin) * DTypeBytes(dtype), rows, count,
+            stride, dtype};
+  }
   // The first `count` rows.
-  Rows First(int64_t count) const { return {data, count, cols, stride}; }
+  Rows First(int64_t count) const { return {data, count, cols, stride, dtype}; }
 };
 
 // A weight matrix [n, k] in the layout a backend likes best. Immutable; belongs to the device.
@@ -61,14 +72,34 @@ struct KvLayer {
   }
 };
 
-// Where every token of a batch stands. All arrays are in device memory.
+// Where every token of a running batch stands. All arrays are in device memory.
 struct TokenLayout {
-  int64_t tokens = 0;
+  int64_t tokens = 0;  // padding included
   int64_t sequences = 0;
   int64_t max_blocks = 0;                 // row length of block_tables
-  const int32_t* positions = nullptr;     // [tokens], absolute, < max_blocks * kBlockTokens
+  const int32_t* positions = nullptr;     // [tokens], absolute, < max_blocks * kBlockTokens; or
+                                          // -1: padding, computed and never read
   const int32_t* sequence_of = nullptr;   // [tokens], row of block_tables
   const int32_t* block_tables = nullptr;  // [sequences, max_blocks], ids of KV blocks
+};
+
+// A batch as the operations read it. A backend may pad it with tokens and rows that take no part,
+// so that few different shapes occur.
+struct DeviceBatch {
+  TokenLayout layout;
+  const int32_t* token_ids = nullptr;    // [layout.tokens]
+  int64_t rows = 0;                      // of logits, padding included
+  const int32_t* logits_rows = nullptr;  // [rows]
+  uint64_t capture_key = 0;  // for Device::RunCaptured; 0: this shape is not worth recording
+};
+
+// What a backend must know of a model to prepare for its batches.
+struct ModelShape {
+  int64_t vocab_size = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t gated_outputs = 0;  // n of the widest matrix of MatMulGated; 0: there is none
 };
 
 enum class RopePairing { kInterleaved, kHalf };
@@ -79,8 +110,29 @@ enum class MatrixOrder {
   kInputsFirst,   // [k, n]
 };
 
-// Where eps stands; see RmsNorm.
+// What a matrix is for.
+enum class MatrixUse {
+  kPlain,  // of MatMul and Embed
+  kGated,  // of MatMulGated: the gate's outputs stacked upon the up projection's, n / 2 each
+};
+
+// Where eps stands; see Norm.
 enum class EpsPlacement { kInsideRoot, kOutsideRoot };
+
+// For a row of n values, with mean and variance (that of the row itself, divided by n):
+//   rms    out = in / sqrt(mean(in^2) + eps) * gain                    eps inside the root
+//          out = in / (sqrt(mean(in^2)) + eps) * gain                  eps outside
+//          (Zhang and Sennrich 2019, eq. 4)
+//   layer  out = (in - mean) / sqrt(variance + eps) * gain + bias      or eps outside likewise
+//          (Ba et al. 2016, section 3)
+struct Norm {
+  enum class Kind { kRms, kLayer };
+  Kind kind = Kind::kRms;
+  const float* gain = nullptr;  // [n], in device memory
+  const float* bias = nullptr;  // [n]; kLayer alone
+  float eps = 0.0f;
+  EpsPlacement placement = EpsPlacement::kInsideRoot;
+};
 
 // Elementwise functions of ungated feed-forward networks.
 enum class Activation {
@@ -90,69 +142,114 @@ enum class Activation {
   kGelu,      // a / 2 * (1 + erf(a / sqrt(2)))   (Hendrycks and Gimpel 2016)
 };
 
+// What is done to a row of a matrix product, in this order.
+struct Epilogue {
+  const float* bias = nullptr;                // [n] in device memory; null: none
+  std::optional<Activation> activation = {};  // applied to every element
+};
+
+// What is done to queries and keys before attention. Positions' cosines and sines are [positions,
+// head_dim / 2] pairs in device memory, as RopeTable::Entries makes them.
+struct HeadTransform {
+  const float* q_gain = nullptr;  // [head_dim]; null: heads are not normalised
+  const float* k_gain = nullptr;  // [head_dim]; with q_gain
+  float eps = 0.0f;
+  EpsPlacement placement = EpsPlacement::kInsideRoot;
+  const float* rope_table = nullptr;  // null: no rotary positions
+  RopePairing pairing = RopePairing::kHalf;
+};
+
 // Same threading as Device. Arguments are checked by the caller (TransformerLM); an implementation
-// may TLM_CHECK them. Errors are INTERNAL: a device fault.
+// may TLM_CHECK them. Errors are INTERNAL: a device fault. Between BeginBatch and EndBatch
+// operations are only queued where the backend is asynchronous.
 class Ops {
  public:
   virtual ~Ops() = default;
 
   virtual Device& device() = 0;
 
+  // Of the rows between operations, for a model whose matrices are stored as `weights`.
+  virtual DType ActivationType(DType weights) const = 0;
+  // Of keys and values unless asked otherwise, and those that may be asked for.
+  virtual DType DefaultKvType(DType weights) const = 0;
+  virtual bool TakesKvType(DType weights, DType kv) const = 0;
+
   // Stacks host matrices of n_i outputs and k inputs along n and brings them to the device. dtype
-  // F32, F16, BF16 or F64 (stored as F32); all parts stored alike, as the widest of them.
-  // RESOURCE_EXHAUSTED as Allocate.
+  // F32, F16, BF16 or F64 (stored as F32); all parts stored alike, as the widest of them. With
+  // kGated, n is even; the element order on the device is the backend's own. The parts may go when
+  // it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a value that is not finite,
+  // where ChecksFinite.
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
-      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst) = 0;
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
+      MatrixUse use = MatrixUse::kPlain) = 0;
   // Brings host vectors [n_i] of any float type, laid end to end, to the device as float32.
   virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 
-  // out[t] = table[ids[t]] for t < out.rows; table [vocab, out.cols], ids in device memory.
-  virtual absl::Status Embed(const Matrix& table, const int32_t* ids, const Rows& out) = 0;
+  // Whether packing looks at every value on its way; otherwise whoever packs has done so.
+  virtual bool ChecksFinite() const { return false; }
 
-  // out[r] = in[rows[r]] for r < out.rows.
-  virtual absl::Status GatherRows(const Rows& in, const int32_t* rows, const Rows& out) = 0;
+  // Bytes that Reserve will take, host memory apart.
+  virtual size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
+                              DType activations) const = 0;
+  // Takes all memory that batches within `limits` need beside the caller's rows: nothing is
+  // allocated afterwards. Before the first batch, of one model at a time. RESOURCE_EXHAUSTED as
+  // Allocate.
+  virtual absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
+                               DType activations) = 0;
+  // Waits for what is under way and gives back what Reserve took, if anything; nothing is running
+  // or wanted any more. Another Reserve may follow.
+  virtual void Release() = 0;
+  // Rows that DeviceBatch may have at the most, padding included, for so many asked for.
+  virtual int64_t PaddedRows(int64_t rows) const = 0;
 
-  // For each row, over groups of `group` columns (in.cols is a multiple of it):
-  //   out = in / sqrt(mean(in^2) + eps) * gain       gain [group]; eps inside the root
-  //   out = in / (sqrt(mean(in^2)) + eps) * gain     eps outside
-  // (Zhang and Sennrich 2019, eq. 4). In place when in and out are the same.
-  virtual absl::Status RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                               EpsPlacement placement, const Rows& out) = 0;
+  // Batches that may be begun before the first one's results are awaited; 1 where operations
+  // compute on the calling thread.
+  virtual int max_batches() const = 0;
+  // Whether the next batch may name draws of the one ended last (TokenOfDraw).
+  virtual bool TakesTokenOfDraw() const { return max_batches() > 1; }
+  // Brings a batch to the device; it stays the running one until EndBatch, and `batch` as it is
+  // until its results are there.
+  virtual absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) = 0;
+  // Makes the running batch's draws from logits [DeviceBatch::rows, vocab_size].
+  virtual absl::Status Sample(const Rows& logits) = 0;
+  // Queues what brings the draws' tokens and the logits of host_rows to the host. `logits` without
+  // data when the batch has no rows.
+  virtual absl::Status EndBatch(const Rows& logits) = 0;
+  // Returns the results of the oldest batch ended and not awaited, when they are there.
+  virtual absl::StatusOr<BatchResult> AwaitBatch() = 0;
 
-  // For each row, with mean and variance (that of the row itself, divided by its length):
-  //   out = (in - mean) / sqrt(variance + eps) * gain + bias      gain, bias [in.cols]
-  // or eps outside the root, as RmsNorm (Ba et al. 2016, section 3). In place likewise.
-  virtual absl::Status LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
-                                 EpsPlacement placement, const Rows& out) = 0;
+  // out[t] = table[ids[t]] (+ positions_table[positions[t]] where there is one); tables [..,
+  // out.cols], out float32.
+  virtual absl::Status Embed(const Matrix& table, const Matrix* positions_table,
+                             const DeviceBatch& batch, const Rows& out) = 0;
 
-  // out[m, n] = sum over k of x[m, k] * w[n, k], k ascending, + bias[n] at the end where `bias`
-  // [w.n()] is not null.
-  virtual absl::Status MatMul(const Rows& x, const Matrix& w, const float* bias,
+  // x += delta, then out = norm(x), row by row; x float32. `delta` without data: x stays.
+  virtual absl::Status AddNorm(const Rows& x, const Rows& delta, const Norm& norm,
+                               const Rows& out) = 0;
+  // out[r] = norm(x[rows[r]] + delta[rows[r]]); x stays. `rows` [out.rows] in device memory.
+  virtual absl::Status GatherAddNorm(const Rows& x, const Rows& delta, const int32_t* rows,
+                                     const Norm& norm, const Rows& out) = 0;
+
+  // out[m, n] = epilogue(sum over k of x[m, k] * w[n, k]), k ascending; out of x's type or float32.
+  virtual absl::Status MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
                               const Rows& out) = 0;
+  // out[m, j] = silu(g) * u, g = sum over k of x[m, k] * w[j, k] + bias[j], u likewise of output
+  // n / 2 + j; silu(a) = a / (1 + exp(-a)). `w` of MatrixUse::kGated; bias [n], not interleaved, or
+  // null; out [m, n / 2].
+  virtual absl::Status MatMulGated(const Rows& x, const Matrix& w, const float* bias,
+                                   const Rows& out) = 0;
 
-  // x += y
-  virtual absl::Status Add(const Rows& x, const Rows& y) = 0;
-
-  // out[m, j] = silu(gate_up[m, j]) * gate_up[m, d_ff + j], silu(a) = a / (1 + exp(-a)); j < d_ff.
-  virtual absl::Status SwiGlu(const Rows& gate_up, const Rows& out) = 0;
-
-  // x = activation(x), elementwise and in place.
-  virtual absl::Status Activate(Activation activation, const Rows& x) = 0;
-
-  // Rotates the pairs of every head of `head_dim` columns by the angles of position
-  // positions[r] (Su et al. 2021, eq. 34), in place. `table` is [positions, head_dim / 2] of (cos,
-  // sin) in device memory, as RopeTable::Entries makes it.
-  virtual absl::Status Rope(const Rows& x, int64_t head_dim, RopePairing pairing,
-                            const float* table, const int32_t* positions) = 0;
-
-  // Stores the keys and values [tokens, num_kv_heads * head_dim] at their positions' places.
-  virtual absl::Status WriteKv(const Rows& k, const Rows& v, const TokenLayout& layout,
-                               const KvLayer& cache) = 0;
+  // qkv [tokens, (num_heads + 2 num_kv_heads) * head_dim]: queries, keys, values. Normalises every
+  // query and key head for itself (RMS; Henry et al. 2020), rotates the pairs of every head by the
+  // angles of its position (Su et al. 2021, eq. 34), leaves the queries in place and stores keys
+  // and values at their positions' places of the cache; what becomes of their columns is undefined.
+  virtual absl::Status PrepareAttention(const Rows& qkv, const HeadTransform& transform,
+                                        const TokenLayout& layout, const KvLayer& cache) = 0;
 
   // Causal attention of q [tokens, num_heads * head_dim] over the cache, which already holds the
   // tokens' own keys and values: token t sees positions 0 .. positions[t] of its sequence, or with
   // window > 0 the last `window` of them. Query head h reads kv head h / (num_heads /
-  // num_kv_heads). Scores are scaled by `scale`.
+  // num_kv_heads). Scores are scaled by `scale`. `layout` is that of the running batch.
   virtual absl::Status Attention(const Rows& q, float scale, int64_t window,
                                  const TokenLayout& layout, const KvLayer& cache,
                                  const Rows& out) = 0;

@@ -3,20 +3,12 @@
 #define TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_
 
 #include <cstdint>
-#include <span>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/transformer_lm/batch.h"
+#include "model/ops/batch.h"
 
 namespace tlm {
-
-// The largest batch a model is built for; its workspaces are sized by it once.
-struct BatchLimits {
-  int64_t max_tokens = 0;       // of one batch
-  int64_t max_sequences = 0;    // of one batch
-  int64_t max_logits_rows = 0;  // of one batch
-  int64_t max_context = 0;      // positions of a sequence; at most the model's context_length
-};
 
 // A model that continues sequences; tests let a scripted one stand in for TransformerLM.
 // Not thread-safe: the engine thread alone calls it.
@@ -27,25 +19,32 @@ class LanguageModel {
   virtual const BatchLimits& limits() const = 0;
   virtual int64_t num_kv_blocks() const = 0;
 
-  // Runs the batch, writes its keys and values into the cache and returns the logits of
-  // batch.logits_rows, [rows, vocab_size] row-major in host memory, valid until the next Forward.
-  // `batch` is within limits() and its block ids are below num_kv_blocks() (CHECKed). INTERNAL: a
-  // device fault; the cache's blocks of this batch are then undefined.
-  virtual absl::StatusOr<std::span<const float>> Forward(const Batch& batch) = 0;
+  // Runs a batch in two halves, so that the host prepares the next one while a device computes:
+  // Launch begins it, Wait returns the results of the oldest batch launched and not waited for. A
+  // batch writes its tokens' keys and values into the cache, gives the logits it asks for and makes
+  // its draws. `batch` stays as it is until its results are there; it is within limits() and its
+  // block ids are below num_kv_blocks() (CHECKed). At most max_launched() batches may be waited for
+  // at a time, and only a model with more than one takes TokenOfDraw() for a token id; a draw that
+  // fails stands for token 0. Batches run in the order of their launches.
+  // Wait's error is INTERNAL, a device fault; the cache's blocks of that batch are then undefined,
+  // and so is every batch launched before its results were there.
+  virtual int max_launched() const { return 1; }
+  // Whether the next batch may name tokens of the one launched last: not where some of its draws
+  // end on the host.
+  virtual bool TakesTokenOfDraw() const { return max_launched() > 1; }
+  virtual void Launch(const Batch& batch) = 0;
+  virtual absl::StatusOr<BatchResult> Wait() = 0;
 
-  // The same in two halves, so that the host prepares the next batch while a device computes this
-  // one: Launch begins it, Wait returns what Forward would have. `batch` stays as it is until then;
-  // exactly one Wait follows every Launch, and no other call comes between. A model that computes
-  // on the calling thread leaves all of it to Wait.
-  virtual void Launch(const Batch& batch) { launched_ = &batch; }
-  virtual absl::StatusOr<std::span<const float>> Wait() { return Forward(*launched_); }
+  // Both at once; nothing else is launched.
+  absl::StatusOr<BatchResult> Forward(const Batch& batch) {
+    Launch(batch);
+    return Wait();
+  }
 
-  // Copies the keys and values of one KV block, of all layers, before the next Forward. Both ids
-  // are below num_kv_blocks() (CHECKed). INTERNAL: a device fault.
+  // Copies the keys and values of one KV block, of all layers, after the batches launched so far
+  // and before the next one. Both ids are below num_kv_blocks() (CHECKed). INTERNAL: a device
+  // fault.
   virtual absl::Status CopyKvBlock(int32_t from, int32_t to) = 0;
-
- private:
-  const Batch* launched_ = nullptr;
 };
 
 }  // namespace tlm

@@ -1,5 +1,6 @@
 #include "model/transformer_lm/packed_weights.h"
 
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -24,34 +25,61 @@ absl::StatusOr<PackedNorm> PackNorm(const TensorView& gain, const TensorView& bi
   return norm;
 }
 
+// Packs the matrices of a model whose MatrixTypeOf is `type`.
+struct Packer {
+  Ops& ops;
+  DType type;
+
+  // Where activations have the matrices' type, a model of several types runs in float32: its other
+  // matrices are widened, as parts are that stand beside one in float32, if without outputs.
+  absl::StatusOr<std::unique_ptr<Matrix>> Pack(Views parts,
+                                               MatrixOrder order = MatrixOrder::kOutputsFirst,
+                                               MatrixUse use = MatrixUse::kPlain) const {
+    const TensorView& first = parts.front();
+    if (ops.ActivationType(first.dtype) == ops.ActivationType(type)) {
+      return ops.PackMatrix(parts, order, use);
+    }
+    const bool outputs_first = order == MatrixOrder::kOutputsFirst;
+    std::vector<TensorView> widened(parts.begin(), parts.end());
+    widened.push_back({.dtype = DType::kF32,
+                       .shape = outputs_first ? Shape{0, first.shape[1]} : Shape{first.shape[0], 0},
+                       .data = nullptr});
+    return ops.PackMatrix(widened, order, use);
+  }
+};
+
 // Linear maps of the same input as one, with their biases end to end.
-absl::StatusOr<PackedLinear> PackLinear(Views matrices, Views biases, MatrixOrder order, Ops& ops) {
+absl::StatusOr<PackedLinear> PackLinear(Views matrices, Views biases, MatrixOrder order,
+                                        const Packer& packer, MatrixUse use = MatrixUse::kPlain) {
   PackedLinear linear;
-  TLM_ASSIGN_OR_RETURN(linear.matrix, ops.PackMatrix(matrices, order));
-  TLM_ASSIGN_OR_RETURN(linear.bias, PackVectors(biases, ops));
+  TLM_ASSIGN_OR_RETURN(linear.matrix, packer.Pack(matrices, order, use));
+  TLM_ASSIGN_OR_RETURN(linear.bias, PackVectors(biases, packer.ops));
   return linear;
 }
 
-absl::StatusOr<PackedLinear> PackQkv(const LayerWeights& weights, MatrixOrder order, Ops& ops) {
+absl::StatusOr<PackedLinear> PackQkv(const LayerWeights& weights, MatrixOrder order,
+                                     const Packer& packer) {
   if (weights.qkv.data != nullptr) {
-    return PackLinear({&weights.qkv, 1}, {&weights.qkv_bias, 1}, order, ops);
+    return PackLinear({&weights.qkv, 1}, {&weights.qkv_bias, 1}, order, packer);
   }
   const TensorView matrices[] = {weights.q, weights.k, weights.v};
   const TensorView biases[] = {weights.q_bias, weights.k_bias, weights.v_bias};
-  return PackLinear(matrices, biases, order, ops);
+  return PackLinear(matrices, biases, order, packer);
 }
 
-absl::StatusOr<PackedLinear> PackUp(const LayerWeights& weights, MatrixOrder order, Ops& ops) {
+absl::StatusOr<PackedLinear> PackUp(const LayerWeights& weights, MatrixOrder order,
+                                    const Packer& packer) {
   if (weights.gate.data == nullptr) {
-    return PackLinear({&weights.up, 1}, {&weights.up_bias, 1}, order, ops);
+    return PackLinear({&weights.up, 1}, {&weights.up_bias, 1}, order, packer);
   }
   const TensorView matrices[] = {weights.gate, weights.up};
   const TensorView biases[] = {weights.gate_bias, weights.up_bias};
-  return PackLinear(matrices, biases, order, ops);
+  return PackLinear(matrices, biases, order, packer, MatrixUse::kGated);
 }
 
 absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeights& weights,
-                                      Ops& ops) {
+                                      const Packer& packer) {
+  Ops& ops = packer.ops;
   const auto order_of = [&config](TensorRole role) {
     return IsInputsFirst(config.naming, role) ? MatrixOrder::kInputsFirst
                                               : MatrixOrder::kOutputsFirst;
@@ -60,15 +88,15 @@ absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeig
   TLM_ASSIGN_OR_RETURN(layer.attention_norm,
                        PackNorm(weights.attn_norm, weights.attn_norm_bias, ops));
   const TensorRole qkv = weights.qkv.data != nullptr ? TensorRole::kQkv : TensorRole::kQ;
-  TLM_ASSIGN_OR_RETURN(layer.qkv, PackQkv(weights, order_of(qkv), ops));
+  TLM_ASSIGN_OR_RETURN(layer.qkv, PackQkv(weights, order_of(qkv), packer));
   TLM_ASSIGN_OR_RETURN(layer.q_norm, PackVectors({&weights.q_norm, 1}, ops));
   TLM_ASSIGN_OR_RETURN(layer.k_norm, PackVectors({&weights.k_norm, 1}, ops));
   TLM_ASSIGN_OR_RETURN(layer.attention, PackLinear({&weights.o, 1}, {&weights.o_bias, 1},
-                                                   order_of(TensorRole::kO), ops));
+                                                   order_of(TensorRole::kO), packer));
   TLM_ASSIGN_OR_RETURN(layer.ffn_norm, PackNorm(weights.ffn_norm, weights.ffn_norm_bias, ops));
-  TLM_ASSIGN_OR_RETURN(layer.up, PackUp(weights, order_of(TensorRole::kUp), ops));
+  TLM_ASSIGN_OR_RETURN(layer.up, PackUp(weights, order_of(TensorRole::kUp), packer));
   TLM_ASSIGN_OR_RETURN(layer.down, PackLinear({&weights.down, 1}, {&weights.down_bias, 1},
-                                              order_of(TensorRole::kDown), ops));
+                                              order_of(TensorRole::kDown), packer));
   return layer;
 }
 
@@ -76,22 +104,43 @@ absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeig
 
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           Ops& ops) {
+  const Packer packer{ops, MatrixTypeOf(weights)};
   PackedWeights packed;
-  TLM_ASSIGN_OR_RETURN(packed.token_embedding, ops.PackMatrix({&weights.token_embedding, 1}));
+  TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({&weights.token_embedding, 1}));
   if (config.learned_positions) {
     TLM_ASSIGN_OR_RETURN(packed.position_embedding,
                          ops.PackMatrix({&weights.position_embedding, 1}));
   }
   for (const LayerWeights& layer : weights.layers) {
-    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, PackLayer(config, layer, ops));
+    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, PackLayer(config, layer, packer));
     packed.layers.push_back(std::move(packed_layer));
   }
   TLM_ASSIGN_OR_RETURN(packed.final_norm,
                        PackNorm(weights.final_norm, weights.final_norm_bias, ops));
   if (!config.tie_word_embeddings) {
-    TLM_ASSIGN_OR_RETURN(packed.lm_head, ops.PackMatrix({&weights.lm_head, 1}));
+    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({&weights.lm_head, 1}));
   }
   return packed;
+}
+
+DType MatrixTypeOf(const ModelWeights& weights) {
+  std::optional<DType> common;
+  bool differ = false;
+  const auto add = [&](const TensorView& matrix) {
+    if (matrix.data == nullptr) return;
+    const DType dtype = matrix.dtype == DType::kF64 ? DType::kF32 : matrix.dtype;
+    differ |= common.value_or(dtype) != dtype;
+    common = dtype;
+  };
+  add(weights.token_embedding);
+  add(weights.lm_head);
+  for (const LayerWeights& layer : weights.layers) {
+    for (const TensorView* const matrix : {&layer.qkv, &layer.q, &layer.k, &layer.v, &layer.o,
+                                           &layer.gate, &layer.up, &layer.down}) {
+      add(*matrix);
+    }
+  }
+  return differ ? DType::kF32 : common.value_or(DType::kF32);
 }
 
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights) {

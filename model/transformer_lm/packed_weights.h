@@ -50,6 +50,10 @@ struct PackedWeights {
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           Ops& ops);
 
+// The type all matrices of `weights` have, kF64 counting as kF32; kF32 where they differ. What
+// activations are computed in follows from it: see Ops::ActivationType.
+DType MatrixTypeOf(const ModelWeights& weights);
+
 // Bytes taken on the device by stored element type, none of them 0: matrices as they are stored,
 // vectors as float32.
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights);

@@ -3,7 +3,9 @@
 #ifndef TLM_MODEL_TRANSFORMER_LM_TRANSFORMER_LM_H_
 #define TLM_MODEL_TRANSFORMER_LM_TRANSFORMER_LM_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
 #include "model/kv_cache/kv_storage.h"
+#include "model/ops/batch.h"
 #include "model/ops/ops.h"
-#include "model/transformer_lm/batch.h"
 #include "model/transformer_lm/language_model.h"
 #include "model/transformer_lm/packed_weights.h"
 #include "model/weights/model_weights.h"
@@ -39,54 +41,74 @@ class TransformerLM : public LanguageModel {
                                                              const BatchLimits& limits,
                                                              const KvPlan& kv_plan);
 
+  ~TransformerLM() override;
+
   int64_t vocab_size() const override { return config_.vocab_size; }
   const BatchLimits& limits() const override { return limits_; }
-  int64_t num_kv_blocks() const override { return kv_.num_blocks(); }
-  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override;
+  int64_t num_kv_blocks() const override { return kv_->num_blocks(); }
+  int max_launched() const override { return ops_.max_batches(); }
+  bool TakesTokenOfDraw() const override { return ops_.TakesTokenOfDraw(); }
+  void Launch(const Batch& batch) override;
+  absl::StatusOr<BatchResult> Wait() override;
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
 
   const ModelConfig& config() const { return config_; }
-  const KvShape& kv_shape() const { return kv_.shape(); }
+  const KvShape& kv_shape() const { return kv_->shape(); }
   // Bytes of the weights by stored element type; together all of MemoryPurpose::kWeights.
   std::map<DType, uint64_t> WeightBytes() const { return BytesByType(weights_); }
 
   // The shape of the KV cache that Load makes.
   static KvShape KvShapeFor(const ModelConfig& config, DType dtype);
+  // What Load takes on the device for intermediate results, logits and rotary positions, with
+  // matrices of MatrixTypeOf `weights`: everything but the weights and the KV cache.
+  static size_t WorkspaceBytes(const ModelConfig& config, const BatchLimits& limits, DType weights,
+                               const Ops& ops);
 
  private:
-  TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits, KvStorage kv);
+  // Rows of intermediate results; see Carve.
+  struct Scratch {
+    Rows x, delta, normed, qkv, attention, hidden, gathered, logits;
+  };
+
+  TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits);
+
+  static ModelShape ShapeOf(const ModelConfig& config);
+  // Lays the rows of a largest batch out from `base`, which may be null; the bytes they take.
+  static size_t Carve(const ModelConfig& config, const BatchLimits& limits, DType activations,
+                      const Ops& ops, std::byte* base, Scratch* scratch);
+  static size_t LogitsBytes(const ModelConfig& config, const BatchLimits& limits, const Ops& ops);
+  static size_t RopeTableBytes(const ModelConfig& config, const BatchLimits& limits);
 
   absl::Status LoadRopeTable();
-  absl::Status AllocateWorkspace();
-  absl::Status UploadBatch(const Batch& batch);
-  absl::Status RunEmbedding(int64_t tokens);
-  absl::Status RunAttention(const PackedLayer& layer, int64_t index, int64_t tokens);
+  absl::Status AllocateWorkspace(DType matrix_type);
+  absl::Status WarmUp();
+  absl::Status Run(const Batch& batch);
+  absl::Status RunLayers(const DeviceBatch& batch);
+  absl::Status RunEmbedding(const DeviceBatch& batch);
+  absl::Status RunAttention(const PackedLayer& layer, int64_t index, const Rows& delta,
+                            const DeviceBatch& batch);
   absl::Status RunFfn(const PackedLayer& layer, int64_t tokens);
-  absl::StatusOr<std::span<const float>> RunHead(int64_t rows, int64_t tokens);
-  absl::Status Norm(const Rows& in, const PackedNorm& norm, const Rows& out);
-  absl::Status HeadNorm(const Rows& heads, const Buffer& gain);
-  absl::Status Linear(const Rows& in, const PackedLinear& linear, const Rows& out);
+  absl::Status RunHead(const DeviceBatch& batch);
+  Norm NormOf(const PackedNorm& norm) const;
+  HeadTransform HeadTransformOf(const PackedLayer& layer) const;
+  absl::Status Linear(const Rows& in, const PackedLinear& linear,
+                      std::optional<Activation> activation, const Rows& out);
   void CheckBatch(const Batch& batch) const;
 
   const ModelConfig config_;
   Ops& ops_;
   const BatchLimits limits_;
-  KvStorage kv_;
   PackedWeights weights_;
   Buffer rope_table_;  // [max_context, head_dim / 2] (cos, sin); empty without rotary positions
-  struct Scratch {
-    Buffer activations;  // float32 rows of the layers
-    Buffer logits;       // [max_logits_rows, vocab_size]
-    Buffer integers;     // token ids, positions, sequence_of, logits rows, block tables
-    Rows x, normed, qkv, attention, projected, gate_up, hidden, gathered, logits_rows;
-    int32_t* token_ids = nullptr;
-    int32_t* positions = nullptr;
-    int32_t* sequence_of = nullptr;
-    int32_t* block_tables = nullptr;
-    int32_t* row_indices = nullptr;
-  } scratch_;
-  TokenLayout layout_;              // of the running batch
-  std::vector<float> host_logits_;  // used only when the device's memory is not the host's
+  Buffer activations_;
+  Buffer logits_;
+  Scratch scratch_;
+  std::optional<KvStorage> kv_;  // after Load
+  struct Launched {
+    const Batch* batch;
+    absl::Status status;  // of beginning it
+  };
+  std::deque<Launched> launched_;  // and not waited for
 };
 
 }  // namespace tlm

@@ -1,9 +1,13 @@
 #include "model/weights/checkpoint.h"
 
+#include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <span>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "model/base/errors.h"
@@ -35,8 +39,15 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   return index;
 }
 
-std::string_view Text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+// The file's bytes, kHashPieceBytes at a time.
+std::vector<std::string_view> Pieces(const SafetensorsFile& file) {
+  std::vector<std::string_view> pieces;
+  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  while (!rest.empty()) {
+    pieces.push_back(rest.substr(0, Checkpoint::kHashPieceBytes));
+    rest.remove_prefix(pieces.back().size());
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -116,16 +127,51 @@ size_t Checkpoint::tensor_bytes() const {
   return bytes;
 }
 
-absl::StatusOr<std::string> Checkpoint::Sha256() const {
-  if (files_.size() == 1 && FileName(files_.front()) == kSingleFile) {
-    return Sha256Hex(Text(files_.front().bytes()));
-  }
+absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   std::string lines;
   for (const SafetensorsFile& file : files_) {
-    TLM_ASSIGN_OR_RETURN(const std::string hex, Sha256Hex(Text(file.bytes())));
-    lines += fmt::format("{}  {}\n", hex, FileName(file));
+    Sha256Stream stream;
+    for (const std::string_view piece : Pieces(file)) {
+      if (stop.stop_requested()) return Cancelled("hashing was stopped");
+      stream.Append(piece);
+    }
+    TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
+    if (files_.size() == 1 && FileName(file) == kSingleFile) return Hex(digest);
+    lines += fmt::format("{}  {}\n", Hex(digest), FileName(file));
   }
   return Sha256Hex(lines);
+}
+
+absl::StatusOr<std::string> Checkpoint::PiecewiseSha256(int threads) const {
+  std::vector<std::string_view> pieces;
+  for (const SafetensorsFile& file : files_) {
+    for (const std::string_view piece : Pieces(file)) pieces.push_back(piece);
+  }
+  std::vector<absl::StatusOr<Sha256Digest>> digests(pieces.size(), Sha256Digest{});
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < pieces.size(); i = next++) digests[i] = tlm::Sha256(pieces[i]);
+  };
+  {
+    std::vector<std::jthread> helpers;
+    const size_t wanted = std::min(pieces.size(), static_cast<size_t>(std::max(threads, 1)));
+    try {
+      while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      // No more threads to be had: those there are do it.
+    }
+    work();
+  }
+  std::string text;
+  auto digest = digests.cbegin();
+  for (const SafetensorsFile& file : files_) {
+    text += fmt::format("{}\n", file.bytes().size());
+    for (size_t i = Pieces(file).size(); i > 0; --i, ++digest) {
+      TLM_RETURN_IF_ERROR(digest->status());
+      text.append(reinterpret_cast<const char*>((*digest)->data()), (*digest)->size());
+    }
+  }
+  return Sha256Hex(text);
 }
 
 }  // namespace tlm

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +36,16 @@ class Checkpoint {
   // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors it is that of the
   // file's bytes, what `sha256sum model.safetensors` prints; of several files, that of one line
   // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
-  // files, which takes seconds where they are large: no part of Open(). INTERNAL if libcrypto
-  // refuses.
-  absl::StatusOr<std::string> Sha256() const;
+  // files one after the other, which takes seconds where they are large: no part of Open().
+  // CANCELLED soon after `stop` is requested; INTERNAL if libcrypto refuses.
+  absl::StatusOr<std::string> Sha256(std::stop_token stop = {}) const;
+
+  // Tells the same weights from others as Sha256() does, by a hash that several threads compute:
+  // the SHA-256, in lower-case hexadecimal, of what stands for each file in the order of their
+  // names: one line "<bytes of the file>\n" and the SHA-256 digests of its pieces of
+  // kHashPieceBytes, the last one shorter, 32 bytes each. INTERNAL as above.
+  absl::StatusOr<std::string> PiecewiseSha256(int threads) const;
+  static constexpr size_t kHashPieceBytes = size_t{16} << 20;
 
   const std::string& model_dir() const { return model_dir_; }
 

@@ -4,30 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 #include <vector>
 
+#include "model/ops/cpu/convert.h"
 #include "tests/support/forwarding_ops.h"
 
 namespace tlm {
 
 // Every token's keys are folded in two parts, those before its chunk and those of its chunk, as
 // implementations do that keep one kernel for the cache and one for the new tokens. The formula is
-// right; the border moves with the schedule. Knows no copied blocks: for requests of one output.
+// right; the border moves with the schedule. Reads the cache as the CPU's backend lays it out
+// (model/ops/cpu/kernels.h).
 class ChunkSplitOps : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
-
-  absl::Status WriteKv(const Rows& k, const Rows& v, const TokenLayout& layout,
-                       const KvLayer& cache) override {
-    for (int64_t t = 0; t < layout.tokens; ++t) {
-      Slot& slot = slots_[Address(layout, cache, t, layout.positions[t])];
-      slot.key.assign(k.data + t * k.stride, k.data + t * k.stride + k.cols);
-      slot.value.assign(v.data + t * v.stride, v.data + t * v.stride + v.cols);
-    }
-    return ops_.WriteKv(k, v, layout, cache);
-  }
 
   absl::Status Attention(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
                          const KvLayer& cache, const Rows& out) override {
@@ -37,20 +28,19 @@ class ChunkSplitOps : public ForwardingOps {
       if (t == 0 || layout.sequence_of[t] != layout.sequence_of[t - 1]) chunk_begin = position;
       const int64_t first = window > 0 ? std::max<int64_t>(position + 1 - window, 0) : 0;
       for (int64_t head = 0; head < q.cols / cache.head_dim; ++head) {
-        const float* query = q.data + t * q.stride + head * cache.head_dim;
+        const float* query = q.as<float>() + t * q.stride + head * cache.head_dim;
         const int64_t kv_head = head / (q.cols / cache.head_dim / cache.num_kv_heads);
         Part all(cache.head_dim);
         for (const auto& [begin, end] : {std::pair(first, std::max(first, chunk_begin)),
                                          std::pair(std::max(first, chunk_begin), position + 1)}) {
           Part part(cache.head_dim);
           for (int64_t j = begin; j < end; ++j) {
-            const Slot& slot = slots_.at(Address(layout, cache, t, j));
-            part.AddKey(query, slot.key.data() + kv_head * cache.head_dim,
-                        slot.value.data() + kv_head * cache.head_dim, scale);
+            const Slot slot = SlotAt(layout, cache, t, j, kv_head);
+            part.AddKey(query, slot.key.data(), slot.value.data(), scale);
           }
           all.Fold(part);
         }
-        float* result = out.data + t * out.stride + head * cache.head_dim;
+        float* result = out.as<float>() + t * out.stride + head * cache.head_dim;
         for (int64_t d = 0; d < cache.head_dim; ++d) result[d] = all.values[d] / all.sum;
       }
     }
@@ -93,16 +83,24 @@ class ChunkSplitOps : public ForwardingOps {
     std::vector<float> values;
   };
 
-  // Where a position of the token's sequence lies in a layer's cache.
-  static std::pair<const void*, int64_t> Address(const TokenLayout& layout, const KvLayer& cache,
-                                                 int64_t token, int64_t position) {
+  // Of a position of the token's sequence.
+  static Slot SlotAt(const TokenLayout& layout, const KvLayer& cache, int64_t token,
+                     int64_t position, int64_t kv_head) {
     const int64_t block =
         layout
             .block_tables[layout.sequence_of[token] * layout.max_blocks + position / kBlockTokens];
-    return {cache.data, block * kBlockTokens + position % kBlockTokens};
+    const int64_t head_elements = kBlockTokens * cache.head_dim;
+    const int64_t keys = (block * 2 * cache.num_kv_heads + kv_head) * head_elements;
+    const int64_t values = keys + cache.num_kv_heads * head_elements;
+    const int64_t place = position % kBlockTokens;
+    Slot slot;
+    for (int64_t d = 0; d < cache.head_dim; ++d) {
+      slot.key.push_back(ReadElement(cache.data, cache.dtype, keys + d * kBlockTokens + place));
+      slot.value.push_back(
+          ReadElement(cache.data, cache.dtype, values + place * cache.head_dim + d));
+    }
+    return slot;
   }
-
-  std::map<std::pair<const void*, int64_t>, Slot> slots_;
 };
 
 }  // namespace tlm

@@ -15,44 +15,58 @@ class ForwardingOps : public Ops {
   explicit ForwardingOps(Ops& ops) : ops_(ops) {}
 
   Device& device() override { return ops_.device(); }
+  DType ActivationType(DType weights) const override { return ops_.ActivationType(weights); }
+  DType DefaultKvType(DType weights) const override { return ops_.DefaultKvType(weights); }
+  bool TakesKvType(DType weights, DType kv) const override { return ops_.TakesKvType(weights, kv); }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
-                                                     MatrixOrder order) override {
-    return ops_.PackMatrix(parts, order);
+                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
+                                                     MatrixUse use = MatrixUse::kPlain) override {
+    return ops_.PackMatrix(parts, order, use);
   }
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override {
     return ops_.PackVector(parts);
   }
-  absl::Status Embed(const Matrix& table, const int32_t* ids, const Rows& out) override {
-    return ops_.Embed(table, ids, out);
+  size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
+                      DType activations) const override {
+    return ops_.ReserveBytes(limits, shape, activations);
   }
-  absl::Status GatherRows(const Rows& in, const int32_t* rows, const Rows& out) override {
-    return ops_.GatherRows(in, rows, out);
+  absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
+                       DType activations) override {
+    return ops_.Reserve(limits, shape, activations);
   }
-  absl::Status RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                       EpsPlacement placement, const Rows& out) override {
-    return ops_.RmsNorm(in, group, gain, eps, placement, out);
+  void Release() override { ops_.Release(); }
+  int64_t PaddedRows(int64_t rows) const override { return ops_.PaddedRows(rows); }
+  int max_batches() const override { return ops_.max_batches(); }
+  bool TakesTokenOfDraw() const override { return ops_.TakesTokenOfDraw(); }
+  absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override {
+    return ops_.BeginBatch(batch);
   }
-  absl::Status LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
-                         EpsPlacement placement, const Rows& out) override {
-    return ops_.LayerNorm(in, gain, bias, eps, placement, out);
+  absl::Status Sample(const Rows& logits) override { return ops_.Sample(logits); }
+  absl::Status EndBatch(const Rows& logits) override { return ops_.EndBatch(logits); }
+  absl::StatusOr<BatchResult> AwaitBatch() override { return ops_.AwaitBatch(); }
+  absl::Status Embed(const Matrix& table, const Matrix* positions_table, const DeviceBatch& batch,
+                     const Rows& out) override {
+    return ops_.Embed(table, positions_table, batch, out);
   }
-  absl::Status MatMul(const Rows& x, const Matrix& w, const float* bias, const Rows& out) override {
-    return ops_.MatMul(x, w, bias, out);
+  absl::Status AddNorm(const Rows& x, const Rows& delta, const Norm& norm,
+                       const Rows& out) override {
+    return ops_.AddNorm(x, delta, norm, out);
   }
-  absl::Status Add(const Rows& x, const Rows& y) override { return ops_.Add(x, y); }
-  absl::Status SwiGlu(const Rows& gate_up, const Rows& out) override {
-    return ops_.SwiGlu(gate_up, out);
+  absl::Status GatherAddNorm(const Rows& x, const Rows& delta, const int32_t* rows,
+                             const Norm& norm, const Rows& out) override {
+    return ops_.GatherAddNorm(x, delta, rows, norm, out);
   }
-  absl::Status Activate(Activation activation, const Rows& x) override {
-    return ops_.Activate(activation, x);
+  absl::Status MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
+                      const Rows& out) override {
+    return ops_.MatMul(x, w, epilogue, out);
   }
-  absl::Status Rope(const Rows& x, int64_t head_dim, RopePairing pairing, const float* table,
-                    const int32_t* positions) override {
-    return ops_.Rope(x, head_dim, pairing, table, positions);
+  absl::Status MatMulGated(const Rows& x, const Matrix& w, const float* bias,
+                           const Rows& out) override {
+    return ops_.MatMulGated(x, w, bias, out);
   }
-  absl::Status WriteKv(const Rows& k, const Rows& v, const TokenLayout& layout,
-                       const KvLayer& cache) override {
-    return ops_.WriteKv(k, v, layout, cache);
+  absl::Status PrepareAttention(const Rows& qkv, const HeadTransform& transform,
+                                const TokenLayout& layout, const KvLayer& cache) override {
+    return ops_.PrepareAttention(qkv, transform, layout, cache);
   }
   absl::Status Attention(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
                          const KvLayer& cache, const Rows& out) override {

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -131,7 +132,8 @@ CpuOps::CpuOps(int threads, Isa isa)
       device_(fmt::format("{} ({} thread{}, {})", ProcessorName(), threads, threads == 1 ? "" : "s",
                           IsaName(isa)),
               IsaName(isa)),
-      pool_(threads) {}
+      pool_(threads),
+      samplers_(static_cast<size_t>(threads)) {}
 
 void CpuOps::ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<void(int64_t)> body) {
   const int64_t rows_per_task = std::max<int64_t>(1, kMinTaskElements / work_per_row);
@@ -142,8 +144,12 @@ void CpuOps::ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<vo
   });
 }
 
+bool CpuOps::TakesKvType(DType, DType kv) const {
+  return kv == DType::kF32 || kv == DType::kF16 || kv == DType::kBF16;
+}
+
 absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts,
-                                                           MatrixOrder order) {
+                                                           MatrixOrder order, MatrixUse use) {
   return PackedMatrix::Pack(parts, order, device_, pool_);
 }
 
@@ -163,55 +169,125 @@ absl::StatusOr<Buffer> CpuOps::PackVector(std::span<const TensorView> parts) {
   return buffer;
 }
 
-absl::Status CpuOps::Embed(const Matrix& table, const int32_t* ids, const Rows& out) {
-  const PackedMatrix& packed = Packed(table);
-  TLM_CHECK(out.cols == packed.k());
-  ForEachRow(out.rows, out.cols,
-             [&](int64_t row) { packed.CopyRow(ids[row], out.data + row * out.stride); });
+size_t CpuOps::ReserveBytes(const BatchLimits& limits, const ModelShape& shape, DType) const {
+  return static_cast<size_t>(limits.max_tokens * shape.gated_outputs) * sizeof(float);
+}
+
+absl::Status CpuOps::Reserve(const BatchLimits& limits, const ModelShape& shape,
+                             DType activations) {
+  TLM_ASSIGN_OR_RETURN(gate_up_memory_, device_.Allocate(ReserveBytes(limits, shape, activations),
+                                                         MemoryPurpose::kActivations));
+  gate_up_ = {gate_up_memory_.data(), limits.max_tokens, shape.gated_outputs, shape.gated_outputs};
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::GatherRows(const Rows& in, const int32_t* rows, const Rows& out) {
-  TLM_CHECK(in.cols == out.cols);
-  for (int64_t row = 0; row < out.rows; ++row) {
-    const float* const from = in.data + rows[row] * in.stride;
-    std::copy(from, from + in.cols, out.data + row * out.stride);
-  }
-  return absl::OkStatus();
+void CpuOps::Release() {
+  gate_up_memory_ = Buffer();
+  gate_up_ = Rows();
 }
 
-absl::Status CpuOps::RmsNorm(const Rows& in, int64_t group, const float* gain, float eps,
-                             EpsPlacement placement, const Rows& out) {
-  TLM_CHECK(in.cols % group == 0 && out.cols == in.cols && out.rows == in.rows);
-  ForEachRow(in.rows, in.cols, [&](int64_t row) {
-    for (int64_t begin = 0; begin < in.cols; begin += group) {
-      kernels_.rms_norm({.in = in.data + row * in.stride + begin,
-                         .n = group,
-                         .gain = gain,
-                         .eps = eps,
-                         .eps_outside_root = placement == EpsPlacement::kOutsideRoot,
-                         .out = out.data + row * out.stride + begin});
+absl::StatusOr<DeviceBatch> CpuOps::BeginBatch(const Batch& batch) {
+  batch_ = &batch;
+  result_ = {};
+  return DeviceBatch{.layout = {.tokens = batch.tokens(),
+                                .sequences = batch.sequences,
+                                .max_blocks = batch.max_blocks,
+                                .positions = batch.positions.data(),
+                                .sequence_of = batch.sequence_of.data(),
+                                .block_tables = batch.block_tables.data()},
+                     .token_ids = batch.token_ids.data(),
+                     .rows = batch.rows(),
+                     .logits_rows = batch.logits_rows.data()};
+}
+
+absl::Status CpuOps::Sample(const Rows& logits) {
+  const std::vector<Draw>& draws = batch_->draws;
+  const auto vocab_size = static_cast<size_t>(logits.cols);
+  result_.tokens.assign(draws.size(), SampledToken());
+  // The sampler of a task is its alone.
+  const size_t tasks = std::min(draws.size(), samplers_.size());
+  pool_.ParallelFor(static_cast<int64_t>(tasks), [&](int64_t task) {
+    for (size_t i = static_cast<size_t>(task); i < draws.size(); i += tasks) {
+      const Draw& draw = draws[i];
+      const std::span<const float> row(logits.as<float>() + draw.row * logits.stride, vocab_size);
+      result_.tokens[i] = samplers_[static_cast<size_t>(task)].Sample(
+          row, *draw.params, *draw.history, draw.key, draw.score, draw.banned);
     }
   });
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::LayerNorm(const Rows& in, const float* gain, const float* bias, float eps,
-                               EpsPlacement placement, const Rows& out) {
-  TLM_CHECK(out.cols == in.cols && out.rows == in.rows);
-  ForEachRow(in.rows, in.cols, [&](int64_t row) {
-    kernels_.layer_norm({.in = in.data + row * in.stride,
-                         .n = in.cols,
-                         .gain = gain,
-                         .bias = bias,
-                         .eps = eps,
-                         .eps_outside_root = placement == EpsPlacement::kOutsideRoot,
-                         .out = out.data + row * out.stride});
+absl::Status CpuOps::EndBatch(const Rows& logits) {
+  const std::vector<int32_t>& wanted = batch_->host_rows;
+  if (wanted.empty()) return absl::OkStatus();
+  // The draws are made: those rows may be overwritten that nobody wants.
+  float* const data = logits.as<float>();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const float* const from = data + wanted[i] * logits.stride;
+    float* const to = data + static_cast<int64_t>(i) * logits.cols;
+    if (to != from) std::memmove(to, from, static_cast<size_t>(logits.cols) * sizeof(float));
+  }
+  result_.logits = {data, wanted.size() * static_cast<size_t>(logits.cols)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchResult> CpuOps::AwaitBatch() { return std::move(result_); }
+
+absl::Status CpuOps::Embed(const Matrix& table, const Matrix* positions_table,
+                           const DeviceBatch& batch, const Rows& out) {
+  const PackedMatrix& packed = Packed(table);
+  TLM_CHECK(out.cols == packed.k() && out.rows == batch.layout.tokens);
+  ForEachRow(out.rows, out.cols, [&](int64_t row) {
+    packed.CopyRow(batch.token_ids[row], out.as<float>() + row * out.stride);
+  });
+  if (positions_table == nullptr) return absl::OkStatus();
+  const PackedMatrix& places = Packed(*positions_table);
+  TLM_CHECK(out.cols == places.k());
+  ForEachRow(out.rows, out.cols, [&](int64_t row) {
+    places.AddRow(batch.layout.positions[row], out.as<float>() + row * out.stride);
   });
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const float* bias, const Rows& out) {
+void CpuOps::NormRow(const Norm& norm, const float* in, int64_t n, float* out) const {
+  const NormArgs args{.in = in,
+                      .n = n,
+                      .gain = norm.gain,
+                      .bias = norm.bias,
+                      .eps = norm.eps,
+                      .eps_outside_root = norm.placement == EpsPlacement::kOutsideRoot,
+                      .out = out};
+  norm.kind == Norm::Kind::kRms ? kernels_.rms_norm(args) : kernels_.layer_norm(args);
+}
+
+absl::Status CpuOps::AddNorm(const Rows& x, const Rows& delta, const Norm& norm, const Rows& out) {
+  TLM_CHECK(out.cols == x.cols && out.rows == x.rows);
+  TLM_CHECK(delta.data == nullptr || (delta.cols == x.cols && delta.rows == x.rows));
+  ForEachRow(x.rows, 2 * x.cols, [&](int64_t row) {
+    float* const values = x.as<float>() + row * x.stride;
+    if (delta.data != nullptr) {
+      kernels_.add(values, delta.as<float>() + row * delta.stride, x.cols);
+    }
+    NormRow(norm, values, x.cols, out.as<float>() + row * out.stride);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::GatherAddNorm(const Rows& x, const Rows& delta, const int32_t* rows,
+                                   const Norm& norm, const Rows& out) {
+  TLM_CHECK(out.cols == x.cols && delta.cols == x.cols);
+  ForEachRow(out.rows, 2 * x.cols, [&](int64_t row) {
+    const float* const values = x.as<float>() + rows[row] * x.stride;
+    float* const to = out.as<float>() + row * out.stride;
+    std::copy(values, values + x.cols, to);
+    kernels_.add(to, delta.as<float>() + rows[row] * delta.stride, x.cols);
+    NormRow(norm, to, x.cols, to);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
+                            const Rows& out) {
   const PackedMatrix& packed = Packed(w);
   TLM_CHECK(x.cols == packed.k() && out.cols == packed.n() && out.rows == x.rows);
   // Tasks are stripes of output features, each weight read by one thread; a multiple of the widest
@@ -224,7 +300,7 @@ absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const float* bias, c
   const int64_t panels_per_task = groups_per_task * kTilePanels;
   const int64_t tasks = DivideUp(packed.panels(), panels_per_task);
   pool_.ParallelFor(tasks, [&](int64_t task) {
-    kernels_.matmul({.x = x.data,
+    kernels_.matmul({.x = x.as<float>(),
                      .x_stride = x.stride,
                      .rows = x.rows,
                      .w = packed.data(),
@@ -233,66 +309,65 @@ absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const float* bias, c
                      .n = packed.n(),
                      .panel_begin = task * panels_per_task,
                      .panel_end = std::min(packed.panels(), (task + 1) * panels_per_task),
-                     .bias = bias,
-                     .out = out.data,
+                     .bias = epilogue.bias,
+                     .out = out.as<float>(),
                      .out_stride = out.stride});
   });
+  if (!epilogue.activation.has_value()) return absl::OkStatus();
+  const auto activate = KernelOf(*epilogue.activation, kernels_);
+  ForEachRow(out.rows, 4 * out.cols,
+             [&](int64_t row) { activate(out.as<float>() + row * out.stride, out.cols); });
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::Add(const Rows& x, const Rows& y) {
-  TLM_CHECK(x.cols == y.cols && x.rows == y.rows);
-  ForEachRow(x.rows, x.cols, [&](int64_t row) {
-    kernels_.add(x.data + row * x.stride, y.data + row * y.stride, x.cols);
-  });
-  return absl::OkStatus();
-}
-
-absl::Status CpuOps::SwiGlu(const Rows& gate_up, const Rows& out) {
-  TLM_CHECK(gate_up.cols == 2 * out.cols && gate_up.rows == out.rows);
+absl::Status CpuOps::MatMulGated(const Rows& x, const Matrix& w, const float* bias,
+                                 const Rows& out) {
+  TLM_CHECK(w.n() == 2 * out.cols && x.rows <= gate_up_.rows && w.n() <= gate_up_.cols);
+  const Rows gate_up = gate_up_.First(x.rows).Columns(0, w.n());
+  TLM_RETURN_IF_ERROR(MatMul(x, w, {.bias = bias}, gate_up));
   ForEachRow(out.rows, 4 * out.cols, [&](int64_t row) {
-    const float* const gate = gate_up.data + row * gate_up.stride;
-    kernels_.swiglu(gate, gate + out.cols, out.cols, out.data + row * out.stride);
+    const float* const gate = gate_up.as<float>() + row * gate_up.stride;
+    kernels_.swiglu(gate, gate + out.cols, out.cols, out.as<float>() + row * out.stride);
   });
   return absl::OkStatus();
 }
 
-absl::Status CpuOps::Activate(Activation activation, const Rows& x) {
-  const auto kernel = KernelOf(activation, kernels_);
-  ForEachRow(x.rows, 4 * x.cols, [&](int64_t row) { kernel(x.data + row * x.stride, x.cols); });
-  return absl::OkStatus();
-}
-
-absl::Status CpuOps::Rope(const Rows& x, int64_t head_dim, RopePairing pairing, const float* table,
-                          const int32_t* positions) {
-  TLM_CHECK(x.cols % head_dim == 0);
-  ForEachRow(x.rows, x.cols, [&](int64_t row) {
-    const float* const angles = table + positions[row] * head_dim;
-    for (int64_t begin = 0; begin < x.cols; begin += head_dim) {
-      RotateHead(angles, head_dim, pairing, x.data + row * x.stride + begin);
+void CpuOps::PrepareHeads(const HeadTransform& transform, const float* gain, int64_t position,
+                          int64_t num_heads, int64_t head_dim, float* heads) const {
+  const Norm norm{.gain = gain, .eps = transform.eps, .placement = transform.placement};
+  for (int64_t head = 0; head < num_heads; ++head, heads += head_dim) {
+    if (gain != nullptr) NormRow(norm, heads, head_dim, heads);
+    if (transform.rope_table != nullptr) {
+      RotateHead(transform.rope_table + position * head_dim, head_dim, transform.pairing, heads);
     }
-  });
-  return absl::OkStatus();
+  }
 }
 
-absl::Status CpuOps::WriteKv(const Rows& k, const Rows& v, const TokenLayout& layout,
-                             const KvLayer& cache) {
+absl::Status CpuOps::PrepareAttention(const Rows& qkv, const HeadTransform& transform,
+                                      const TokenLayout& layout, const KvLayer& cache) {
   const int64_t head_dim = cache.head_dim;
-  TLM_CHECK(k.cols == cache.num_kv_heads * head_dim && v.cols == k.cols);
-  const int64_t values = cache.num_kv_heads * kBlockTokens * head_dim;  // offset within a block
-  ForEachRow(layout.tokens, 2 * k.cols, [&](int64_t token) {
+  const int64_t kv_size = cache.num_kv_heads * head_dim;
+  const int64_t q_size = qkv.cols - 2 * kv_size;
+  TLM_CHECK(q_size > 0 && q_size % kv_size == 0);
+  const int64_t block_values = kv_size * kBlockTokens;  // offset within a block
+  ForEachRow(layout.tokens, 2 * qkv.cols, [&](int64_t token) {
     const int64_t position = layout.positions[token];
+    float* const q = qkv.as<float>() + token * qkv.stride;
+    float* const k = q + q_size;
+    const float* const v = k + kv_size;
+    PrepareHeads(transform, transform.q_gain, position, q_size / head_dim, head_dim, q);
+    PrepareHeads(transform, transform.k_gain, position, cache.num_kv_heads, head_dim, k);
     const int32_t* const blocks =
         layout.block_tables + layout.sequence_of[token] * layout.max_blocks;
     const int64_t slot = position % kBlockTokens;
-    const int64_t block = blocks[position / kBlockTokens] * 2 * values;
+    const int64_t block = blocks[position / kBlockTokens] * 2 * block_values;
     for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
       const int64_t base = block + head * kBlockTokens * head_dim;
-      const float* const key = k.data + token * k.stride + head * head_dim;
-      const float* const value = v.data + token * v.stride + head * head_dim;
       for (int64_t d = 0; d < head_dim; ++d) {
-        WriteElement(cache.data, cache.dtype, base + d * kBlockTokens + slot, key[d]);
-        WriteElement(cache.data, cache.dtype, base + values + slot * head_dim + d, value[d]);
+        WriteElement(cache.data, cache.dtype, base + d * kBlockTokens + slot,
+                     k[head * head_dim + d]);
+        WriteElement(cache.data, cache.dtype, base + block_values + slot * head_dim + d,
+                     v[head * head_dim + d]);
       }
     }
   });
@@ -326,7 +401,7 @@ absl::Status CpuOps::Attention(const Rows& q, float scale, int64_t window,
     const int64_t column = (kv_head * group + first_head) * head_dim;
     float scratch[(kMaxAttentionQueries + kAttentionScratchRows) * kMaxHeadDim];
     kernels_.attention(
-        {.q = q.data + run.begin * q.stride + column,
+        {.q = q.as<float>() + run.begin * q.stride + column,
          .q_stride = q.stride,
          .tokens = run.tokens,
          .heads = std::min(heads, group - first_head),
@@ -340,7 +415,7 @@ absl::Status CpuOps::Attention(const Rows& q, float scale, int64_t window,
          .block_elements = 2 * values,
          .key_offset = kv_head * head_elements,
          .value_offset = values + kv_head * head_elements,
-         .out = out.data + run.begin * out.stride + column,
+         .out = out.as<float>() + run.begin * out.stride + column,
          .out_stride = out.stride,
          .scratch = scratch});
   };

@@ -149,4 +149,11 @@ void PackedMatrix::CopyRow(int64_t row, float* out) const {
   }
 }
 
+void PackedMatrix::AddRow(int64_t row, float* to) const {
+  const int64_t offset = (row / kPanel) * k_ * kPanel + row % kPanel;
+  for (int64_t i = 0; i < k_; ++i) {
+    to[i] += ReadElement(data_.data(), dtype_, offset + i * kPanel);
+  }
+}
+
 }  // namespace tlm

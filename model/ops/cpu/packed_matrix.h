@@ -35,6 +35,8 @@ class PackedMatrix : public Matrix {
   int64_t panels() const { return (n_ + kPanel - 1) / kPanel; }
   // Row `row` as float32, k values.
   void CopyRow(int64_t row, float* out) const;
+  // Adds it to `to`.
+  void AddRow(int64_t row, float* to) const;
 
  private:
   PackedMatrix(int64_t n, int64_t k, DType dtype, Buffer data);

@@ -88,11 +88,13 @@ static inline BitVec LoadHalves(const void* from) {
 static inline Vec Widen(const BF16* from) { return (Vec)(LoadHalves(from) << 16); }
 
 // binary16's fields moved into a float's make the exponent too small by 112; the product repairs
-// that and is exact, for subnormals too. Stored weights are finite.
+// that and is exact, for subnormals too. Infinity and NaN, which keys and values may be, get back
+// the exponent that says so.
 static inline Vec Widen(const F16* from) {
   const BitVec bits = LoadHalves(from);
   const Vec magnitude = (Vec)((bits & 0x7fffu) << 13) * 0x1p112f;
-  return (Vec)((BitVec)magnitude | ((bits & 0x8000u) << 16));
+  const BitVec not_finite = (BitVec)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+  return (Vec)((BitVec)magnitude | not_finite | ((bits & 0x8000u) << 16));
 }
 
 static inline float WidenOne(const float* from) { return *from; }
@@ -107,6 +109,10 @@ static inline float WidenOne(const F16* from) {
   float value;
   __builtin_memcpy(&value, &bits, 4);
   value *= 0x1p112f;
+  if ((from->bits & 0x7c00u) == 0x7c00u) {
+    bits |= 0x7f800000u;
+    __builtin_memcpy(&value, &bits, 4);
+  }
   return from->bits & 0x8000u ? -value : value;
 }
 

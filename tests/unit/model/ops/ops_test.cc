@@ -1,9 +1,12 @@
-// Every operation against double precision, and its rows against other groupings of the same rows.
+// Matrix products and what surrounds them, against double precision, and rows against other
+// groupings of the same rows.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
 
-#include "model/ops/rope_table.h"
+#include "model/base/float16.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
 namespace tlm {
@@ -13,81 +16,264 @@ struct MatMulShape {
   int64_t m, n, k;
 };
 
-TEST_P(OpsTest, MatMulIsTheProductForEveryShapeAndStorage) {
-  const MatMulShape shapes[] = {{1, 1, 1},    {1, 16, 8},   {3, 17, 5},    {2, 300, 64},
-                                {4, 33, 31},  {5, 129, 48}, {7, 16, 100},  {8, 40, 64},
-                                {9, 257, 77}, {65, 50, 40}, {130, 31, 130}};
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const MatMulShape& shape : shapes) {
-      const HostMatrix w(shape.n, shape.k, dtype, 1);
-      const auto packed = Pack(w);
-      EXPECT_EQ(packed->dtype(), dtype);
-      std::vector<float> x = RandomFloats(shape.m * shape.k, 2);
-      std::vector<float> out(shape.m * shape.n, std::nanf(""));
-      ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, nullptr, AsRows(out, shape.n)), IsOk());
-      for (int64_t m = 0; m < shape.m; ++m) {
-        for (int64_t n = 0; n < shape.n; ++n) {
-          double expected = 0.0;
-          double magnitude = 0.0;
-          for (int64_t k = 0; k < shape.k; ++k) {
-            const double product = static_cast<double>(x[m * shape.k + k]) * w.at(n, k);
-            expected += product;
-            magnitude += std::abs(product);
-          }
-          // k roundings of partial sums (two each without a fused multiply-add).
-          const double bound = 2e-7 * magnitude * std::sqrt(static_cast<double>(shape.k)) + 1e-7;
-          ASSERT_NEAR(out[m * shape.n + n], expected, bound)
-              << DTypeName(dtype) << " " << shape.m << "x" << shape.n << "x" << shape.k;
-        }
+// Odd ones, and those that tensor cores take.
+std::vector<MatMulShape> Shapes(bool emulated) {
+  std::vector<MatMulShape> shapes = {{1, 1, 1},    {1, 16, 8},   {3, 17, 5},   {4, 33, 31},
+                                     {8, 40, 64},  {9, 57, 77},  {1, 64, 64},  {7, 32, 128},
+                                     {17, 96, 96}, {65, 48, 32}, {129, 24, 40}};
+  if (!emulated) {
+    shapes.insert(shapes.end(), {{2, 300, 64}, {5, 129, 48}, {130, 31, 130}, {200, 256, 1024}});
+  }
+  return shapes;
+}
+
+// A sum of products in double precision, and of their magnitudes.
+struct Dot {
+  double value = 0.0;
+  double magnitude = 0.0;
+};
+Dot DotOf(const std::vector<float>& x, int64_t m, const HostMatrix& w, int64_t n) {
+  Dot dot;
+  for (int64_t k = 0; k < w.cols(); ++k) {
+    const double product =
+        static_cast<double>(x[static_cast<size_t>(m * w.cols() + k)]) * w.at(n, k);
+    dot.value += product;
+    dot.magnitude += std::abs(product);
+  }
+  return dot;
+}
+// k roundings of partial sums (two each without a fused multiply-add), or for every 16 products one
+// truncation of their sum.
+double SumError(const Dot& dot, int64_t k) {
+  const double terms = static_cast<double>(k);
+  return (2e-7 * std::sqrt(terms) + 2.4e-7 * terms / 16.0) * dot.magnitude + 1e-7;
+}
+
+class MatMulTest : public OpsTest {};
+
+TEST_P(MatMulTest, IsTheProductForEveryShape) {
+  for (const MatMulShape& shape : Shapes(GetParam().emulated)) {
+    const HostMatrix w(shape.n, shape.k, weights(), 1);
+    const auto packed = Pack(w);
+    EXPECT_EQ(packed->dtype(), weights());
+    EXPECT_EQ(packed->n(), shape.n);
+    EXPECT_EQ(packed->k(), shape.k);
+    const std::vector<float> x = Rounded(RandomFloats(shape.m * shape.k, 2), activations());
+    const DeviceRows in = Upload(x, shape.k, activations());
+    for (const DType out_type : {activations(), DType::kF32}) {
+      const DeviceRows out = Poisoned(shape.m, shape.n, out_type);
+      ASSERT_THAT(ops_->MatMul(in.rows, *packed, {}, out.rows), IsOk());
+      const std::vector<float> actual = Download(out);
+      for (int64_t i = 0; i < shape.m * shape.n; ++i) {
+        const Dot dot = DotOf(x, i / shape.n, w, i % shape.n);
+        ASSERT_NEAR(actual[i], dot.value,
+                    SumError(dot, shape.k) + RoundingError(dot.value, out_type))
+            << shape.m << "x" << shape.n << "x" << shape.k << " to " << DTypeName(out_type);
       }
     }
   }
 }
 
-TEST_P(OpsTest, MatMulAddsTheBiasToTheFinishedProduct) {
-  for (const MatMulShape& shape : {MatMulShape{1, 5, 3}, {3, 17, 40}, {9, 300, 20}}) {
-    const auto packed = Pack(HostMatrix(shape.n, shape.k, DType::kF32, 1));
-    std::vector<float> x = RandomFloats(shape.m * shape.k, 2);
+TEST_P(MatMulTest, AddsTheBiasToTheFinishedProduct) {
+  for (const MatMulShape& shape : {MatMulShape{1, 5, 3}, {3, 17, 40}, {9, 64, 32}, {70, 40, 16}}) {
+    const auto packed = Pack(HostMatrix(shape.n, shape.k, weights(), 1));
+    const DeviceRows x = Upload(RandomFloats(shape.m * shape.k, 2), shape.k, activations());
     const std::vector<float> bias = RandomFloats(shape.n, 3);
-    std::vector<float> plain(shape.m * shape.n), biased(shape.m * shape.n);
-    ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, nullptr, AsRows(plain, shape.n)), IsOk());
-    ASSERT_THAT(ops_->MatMul(AsRows(x, shape.k), *packed, bias.data(), AsRows(biased, shape.n)),
+    const Buffer device_bias = Upload(bias);
+    const DeviceRows plain = Poisoned(shape.m, shape.n, DType::kF32);
+    const DeviceRows biased = Poisoned(shape.m, shape.n, DType::kF32);
+    ASSERT_THAT(ops_->MatMul(x.rows, *packed, {}, plain.rows), IsOk());
+    ASSERT_THAT(ops_->MatMul(x.rows, *packed, {.bias = device_bias.as<float>()}, biased.rows),
                 IsOk());
-    for (size_t i = 0; i < plain.size(); ++i) ASSERT_EQ(biased[i], plain[i] + bias[i % shape.n]);
+    const std::vector<float> without = Download(plain);
+    const std::vector<float> with = Download(biased);
+    for (size_t i = 0; i < without.size(); ++i) {
+      ASSERT_EQ(with[i], without[i] + bias[i % static_cast<size_t>(shape.n)]);
+    }
   }
 }
 
-TEST_P(OpsTest, MatMulRowsDoNotDependOnHowManyThereAre) {
-  constexpr int64_t kRows = 70, kN = 203, kK = 150;
-  const std::vector<float> bias = RandomFloats(kN, 5);
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    const auto packed = Pack(HostMatrix(kN, kK, dtype, 3));
-    std::vector<float> x = RandomFloats(kRows * kK, 4);
-    std::vector<float> together(kRows * kN);
-    ASSERT_THAT(ops_->MatMul(AsRows(x, kK), *packed, bias.data(), AsRows(together, kN)), IsOk());
-    for (const int64_t chunk : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 33, 64}) {
-      std::vector<float> apart(kRows * kN);
+TEST_P(MatMulTest, RowsDoNotDependOnHowManyThereAre) {
+  const int64_t kRows = 70;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{43, 50}, {96, 80}}) {
+    const Buffer bias = Upload(RandomFloats(n, 5));
+    const auto packed = Pack(HostMatrix(n, k, weights(), 3));
+    const DeviceRows x = Upload(RandomFloats(kRows * k, 4), k, activations());
+    const DeviceRows out = Poisoned(kRows, n, activations());
+    const Epilogue epilogue{.bias = bias.as<float>(), .activation = Activation::kSilu};
+    ASSERT_THAT(ops_->MatMul(x.rows, *packed, epilogue, out.rows), IsOk());
+    const std::vector<float> together = Download(out);
+    for (const int64_t chunk : {1, 2, 3, 5, 7, 8, 9, 15, 17, 33, 64}) {
+      const DeviceRows apart = Poisoned(kRows, n, activations());
+      const auto from = [](const DeviceRows& all, int64_t begin, int64_t rows) {
+        char* const data = all.rows.as<char>() + static_cast<size_t>(begin * all.rows.stride) *
+                                                     DTypeBytes(all.rows.dtype);
+        return Rows{data, rows, all.rows.cols, all.rows.stride, all.rows.dtype};
+      };
       for (int64_t begin = 0; begin < kRows; begin += chunk) {
         const int64_t rows = std::min(chunk, kRows - begin);
-        ASSERT_THAT(ops_->MatMul({x.data() + begin * kK, rows, kK, kK}, *packed, bias.data(),
-                                 {apart.data() + begin * kN, rows, kN, kN}),
+        ASSERT_THAT(ops_->MatMul(from(x, begin, rows), *packed, epilogue, from(apart, begin, rows)),
                     IsOk());
       }
-      ASSERT_EQ(apart, together) << DTypeName(dtype) << ", chunks of " << chunk;
+      ASSERT_EQ(Download(apart), together) << n << "x" << k << ", chunks of " << chunk;
     }
   }
 }
 
-TEST_P(OpsTest, PackMatrixStacksPartsAndWidensMixedTypes) {
+double Exact(Activation activation, double a) {
+  switch (activation) {
+    case Activation::kSilu:
+      return a / (1.0 + std::exp(-a));
+    case Activation::kRelu:
+      return std::max(a, 0.0);
+    case Activation::kGeluTanh:
+      // 1 + tanh(u) = 2 / (1 + e^-2u), which keeps its digits where tanh is near -1.
+      return a / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (a + 0.044715 * a * a * a)));
+    case Activation::kGelu:
+      return a / 2.0 * std::erfc(-a / std::sqrt(2.0));
+  }
+  return 0.0;
+}
+
+constexpr Activation kActivations[] = {Activation::kSilu, Activation::kRelu, Activation::kGeluTanh,
+                                       Activation::kGelu};
+
+// The products are the values themselves: a row of w has one that is not 0.
+class ActivationTest : public OpsTest {
+ protected:
+  // f(values), through a matrix of k inputs.
+  std::vector<float> Activate(Activation activation, const std::vector<float>& values, int64_t k) {
+    const int64_t n = static_cast<int64_t>(values.size());
+    std::vector<float> diagonal(static_cast<size_t>(n * k), 0.0f);
+    for (int64_t i = 0; i < n; ++i) diagonal[static_cast<size_t>(i * k)] = values[i];
+    const auto packed = Pack(HostMatrix(k, weights(), diagonal));
+    std::vector<float> one(static_cast<size_t>(k), 0.0f);
+    one[0] = 1.0f;
+    const DeviceRows x = Upload(one, k, activations());
+    const DeviceRows out = Poisoned(1, n, DType::kF32);
+    EXPECT_THAT(ops_->MatMul(x.rows, *packed, {.activation = activation}, out.rows), IsOk());
+    return Download(out);
+  }
+};
+
+TEST_P(ActivationTest, KeepsItsDigitsEverywhere) {
+  std::vector<float> in = {0.0f,   1e-30f,  -1e-30f,  1e-10f, -1e-10f, 80.0f,
+                           -80.0f, 1000.0f, -1000.0f, 14.0f,  -14.0f};
+  if (weights() != DType::kF16) in.insert(in.end(), {3e38f, -3e38f});
+  const float step = GetParam().emulated ? 0.037f : 0.0037f;
+  for (float a = -16.0f; a < 16.0f; a += step) in.push_back(a);
+  in.resize((in.size() + 15) / 16 * 16, 1.0f);
+  in = Rounded(in, weights());
+  constexpr double kUlp = std::numeric_limits<float>::epsilon();
+  for (const Activation activation : kActivations) {
+    for (const int64_t k : {1, 16}) {
+      const std::vector<float> out = Activate(activation, in, k);
+      for (size_t i = 0; i < in.size(); ++i) {
+        const double expected = Exact(activation, in[i]);
+        // Below 1e-36 the exponential is taken for 0.
+        ASSERT_NEAR(out[i], expected, 6 * kUlp * std::abs(expected) + 1e-35)
+            << "activation " << static_cast<int>(activation) << " of " << in[i];
+      }
+    }
+  }
+}
+
+TEST_P(ActivationTest, OfNanIsNan) {
+  // A NaN would not be packed; one among the inputs makes every product NaN.
+  for (const Activation activation : kActivations) {
+    const auto packed = Pack(HostMatrix(19, 16, weights(), 1));
+    std::vector<float> values(16, 1.0f);
+    values[5] = std::nanf("");
+    const DeviceRows x = Upload(values, 16, activations());
+    const DeviceRows out = Upload(std::vector<float>(19, 0.0f), 19, activations());
+    ASSERT_THAT(ops_->MatMul(x.rows, *packed, {.activation = activation}, out.rows), IsOk());
+    for (const float value : Download(out)) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+TEST_P(MatMulTest, GatedIsTheGatedProduct) {
+  for (const MatMulShape& shape :
+       {MatMulShape{1, 14, 5}, {3, 37, 16}, {9, 64, 64}, {17, 96, 32}, {70, 48, 40}}) {
+    const int64_t n = 2 * shape.n;
+    const HostMatrix w(n, shape.k, weights(), 1);
+    const auto packed = Pack(w, MatrixUse::kGated);
+    EXPECT_EQ(packed->n(), n);
+    const std::vector<float> x = Rounded(RandomFloats(shape.m * shape.k, 2), activations());
+    const DeviceRows in = Upload(x, shape.k, activations());
+    const std::vector<float> bias = RandomFloats(n, 3);
+    const Buffer device_bias = Upload(bias);
+    for (const bool biased : {false, true}) {
+      const DeviceRows out = Poisoned(shape.m, shape.n, activations());
+      ASSERT_THAT(
+          ops_->MatMulGated(in.rows, *packed, biased ? device_bias.as<float>() : nullptr, out.rows),
+          IsOk());
+      const std::vector<float> actual = Download(out);
+      for (int64_t i = 0; i < shape.m * shape.n; ++i) {
+        const int64_t j = i % shape.n;
+        const Dot gate_dot = DotOf(x, i / shape.n, w, j);
+        const Dot up_dot = DotOf(x, i / shape.n, w, shape.n + j);
+        const double gate = gate_dot.value + (biased ? bias[j] : 0.0);
+        const double up = up_dot.value + (biased ? bias[shape.n + j] : 0.0);
+        const double silu = Exact(Activation::kSilu, gate);
+        // Products may be rounded, and again with the bias; the slope of silu is below 1.1.
+        const double gate_error = SumError(gate_dot, shape.k) +
+                                  1.01 * RoundingError(gate_dot.value, activations()) +
+                                  1.01 * RoundingError(gate, activations());
+        const double up_error = SumError(up_dot, shape.k) +
+                                1.01 * RoundingError(up_dot.value, activations()) +
+                                1.01 * RoundingError(up, activations());
+        const double tolerance = 1.1 * gate_error * (std::abs(up) + up_error) +
+                                 (std::abs(silu) + gate_error) * up_error +
+                                 1.1 * RoundingError(silu * up, activations()) + 1e-6;
+        ASSERT_NEAR(actual[i], silu * up, tolerance) << shape.m << "x" << shape.n << "x" << shape.k;
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, GatedRowsDoNotDependOnHowManyThereAre) {
+  const int64_t kRows = 70;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{21, 50}, {48, 80}}) {
+    const auto packed = Pack(HostMatrix(2 * n, k, weights(), 3), MatrixUse::kGated);
+    const std::vector<float> x = RandomFloats(kRows * k, 4);
+    const DeviceRows all = Upload(x, k, activations());
+    const DeviceRows out = Poisoned(kRows, n, activations());
+    ASSERT_THAT(ops_->MatMulGated(all.rows, *packed, nullptr, out.rows), IsOk());
+    const std::vector<float> together = Download(out);
+    for (int64_t row = 0; row < kRows; row += 23) {
+      const DeviceRows one = Upload(
+          std::vector<float>(x.begin() + row * k, x.begin() + (row + 1) * k), k, activations());
+      const DeviceRows alone = Poisoned(1, n, activations());
+      ASSERT_THAT(ops_->MatMulGated(one.rows, *packed, nullptr, alone.rows), IsOk());
+      ASSERT_EQ(Download(alone),
+                std::vector<float>(together.begin() + row * n, together.begin() + (row + 1) * n));
+    }
+  }
+}
+
+// The rows of a packed matrix, as Embed gives them.
+class PackTest : public OpsTest {
+ protected:
+  std::vector<float> RowsOf(const Matrix& matrix, const std::vector<int32_t>& ids) {
+    Batch batch = BatchOf({{.tokens = static_cast<int64_t>(ids.size()), .blocks = {0}}});
+    batch.token_ids = ids;
+    const DeviceRows out = Poisoned(ops_->PaddedRows(batch.tokens()), matrix.k(), DType::kF32);
+    RunBatch(batch, [&](const DeviceBatch& on_device) {
+      ASSERT_THAT(ops_->Embed(matrix, nullptr, on_device, out.rows.First(on_device.layout.tokens)),
+                  IsOk());
+    });
+    return Download(out, batch.tokens());
+  }
+};
+
+TEST_P(PackTest, StacksPartsAndWidensMixedTypes) {
   const HostMatrix a(20, 6, DType::kBF16, 5), b(3, 6, DType::kF32, 6);
   const TensorView views[] = {a.view(), b.view()};
-  auto packed = ops_->PackMatrix(views);
+  const auto packed = ops_->PackMatrix(views);
   ASSERT_THAT(packed, IsOk());
   EXPECT_EQ((*packed)->n(), 23);
   EXPECT_EQ((*packed)->dtype(), DType::kF32);
-  const std::vector<int32_t> ids = {0, 19, 20, 22};
-  std::vector<float> out(ids.size() * 6);
-  ASSERT_THAT(ops_->Embed(**packed, ids.data(), AsRows(out, 6)), IsOk());
+  const std::vector<float> out = RowsOf(**packed, {0, 19, 20, 22});
   for (int64_t col = 0; col < 6; ++col) {
     EXPECT_EQ(out[col], a.at(0, col));
     EXPECT_EQ(out[6 + col], a.at(19, col));
@@ -96,20 +282,19 @@ TEST_P(OpsTest, PackMatrixStacksPartsAndWidensMixedTypes) {
   }
 }
 
-TEST_P(OpsTest, PackMatrixTakesEitherOrder) {
+TEST_P(PackTest, TakesEitherOrder) {
   // Widths that start and end panels within a part, and types that must be widened or need not be.
   for (const DType second : {DType::kBF16, DType::kF32}) {
     const HostMatrix a(37, 21, DType::kBF16, 5), b(37, 30, second, 6);
     const TensorView views[] = {a.view(), b.view()};
-    auto packed = ops_->PackMatrix(views, MatrixOrder::kInputsFirst);
+    const auto packed = ops_->PackMatrix(views, MatrixOrder::kInputsFirst);
     ASSERT_THAT(packed, IsOk());
     ASSERT_EQ((*packed)->n(), 51);
     ASSERT_EQ((*packed)->k(), 37);
     EXPECT_EQ((*packed)->dtype(), second);
     std::vector<int32_t> ids(51);
     std::iota(ids.begin(), ids.end(), 0);
-    std::vector<float> out(51 * 37);
-    ASSERT_THAT(ops_->Embed(**packed, ids.data(), AsRows(out, 37)), IsOk());
+    const std::vector<float> out = RowsOf(**packed, ids);
     for (int64_t n = 0; n < 51; ++n) {
       for (int64_t k = 0; k < 37; ++k) {
         ASSERT_EQ(out[n * 37 + k], n < 21 ? a.at(k, n) : b.at(k, n - 21)) << n << ", " << k;
@@ -118,7 +303,15 @@ TEST_P(OpsTest, PackMatrixTakesEitherOrder) {
   }
 }
 
-TEST_P(OpsTest, PackVectorLaysPartsEndToEnd) {
+TEST_P(PackTest, ReadsDoubles) {
+  const std::vector<double> values = {1.0, 2.0, 1e-3, -4.5};
+  const TensorView view{DType::kF64, Shape{2, 2}, values.data()};
+  const auto packed = ops_->PackMatrix({&view, 1});
+  ASSERT_THAT(packed, IsOk());
+  EXPECT_EQ(RowsOf(**packed, {1}), (std::vector<float>{1e-3f, -4.5f}));
+}
+
+TEST_P(PackTest, LaysVectorsEndToEnd) {
   const std::vector<float> first = {1.0f, 2.5f, -3.0f};
   const std::vector<double> second = {1e-3, 4.0};
   const std::vector<uint16_t> third = {FloatToBf16(7.0f)};
@@ -133,7 +326,7 @@ TEST_P(OpsTest, PackVectorLaysPartsEndToEnd) {
   EXPECT_THAT(values, ::testing::ElementsAre(1.0f, 2.5f, -3.0f, 1e-3f, 4.0f, 7.0f));
 }
 
-TEST_P(OpsTest, CopyOnDeviceCopies) {
+TEST_P(PackTest, CopyOnDeviceCopies) {
   auto buffer = ops_->device().Allocate(4 * sizeof(float), MemoryPurpose::kRuntime);
   ASSERT_THAT(buffer, IsOk());
   const float values[] = {1.0f, 2.0f};
@@ -146,55 +339,9 @@ TEST_P(OpsTest, CopyOnDeviceCopies) {
   EXPECT_THAT(copied, ::testing::ElementsAre(1.0f, 2.0f, 1.0f, 2.0f));
 }
 
-TEST_P(OpsTest, PackMatrixReadsDoubles) {
-  const std::vector<double> values = {1.0, 2.0, 1e-3, -4.5};
-  const TensorView view{DType::kF64, Shape{2, 2}, values.data()};
-  auto packed = ops_->PackMatrix({&view, 1});
-  ASSERT_THAT(packed, IsOk());
-  const std::vector<int32_t> ids = {1};
-  std::vector<float> out(2);
-  ASSERT_THAT(ops_->Embed(**packed, ids.data(), AsRows(out, 2)), IsOk());
-  EXPECT_EQ(out, (std::vector<float>{1e-3f, -4.5f}));
-}
-
-TEST_P(OpsTest, RopeRotatesBothPairings) {
-  constexpr int64_t kHeadDim = 12, kHeads = 3;
-  const std::vector<float> table = RopeTable(kHeadDim, 10000.0).Entries(0, 100);
-  const std::vector<int32_t> positions = {0, 99, 1, 57};
-  for (const RopePairing pairing : {RopePairing::kInterleaved, RopePairing::kHalf}) {
-    const std::vector<float> in = RandomFloats(4 * kHeads * kHeadDim, 10);
-    std::vector<float> out = in;
-    ASSERT_THAT(ops_->Rope(AsRows(out, kHeads * kHeadDim), kHeadDim, pairing, table.data(),
-                           positions.data()),
-                IsOk());
-    for (int64_t head = 0; head < 4 * kHeads; ++head) {
-      for (int64_t i = 0; i < kHeadDim / 2; ++i) {
-        const double angle =
-            positions[head / kHeads] * std::pow(10000.0, -2.0 * i / double{kHeadDim});
-        const bool half = pairing == RopePairing::kHalf;
-        const int64_t a = head * kHeadDim + (half ? i : 2 * i);
-        const int64_t b = head * kHeadDim + (half ? i + kHeadDim / 2 : 2 * i + 1);
-        ASSERT_NEAR(out[a], in[a] * std::cos(angle) - in[b] * std::sin(angle), 1e-6);
-        ASSERT_NEAR(out[b], in[a] * std::sin(angle) + in[b] * std::cos(angle), 1e-6);
-      }
-    }
-  }
-}
-
-TEST_P(OpsTest, AddAndGatherRows) {
-  std::vector<float> x = RandomFloats(3 * 21, 11);
-  const std::vector<float> before = x;
-  std::vector<float> y = RandomFloats(3 * 21, 12);
-  ASSERT_THAT(ops_->Add(AsRows(x, 21), AsRows(y, 21)), IsOk());
-  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], before[i] + y[i]);
-  const std::vector<int32_t> rows = {2, 0};
-  std::vector<float> out(2 * 21);
-  ASSERT_THAT(ops_->GatherRows(AsRows(x, 21), rows.data(), AsRows(out, 21)), IsOk());
-  EXPECT_TRUE(std::equal(out.begin(), out.begin() + 21, x.begin() + 2 * 21));
-  EXPECT_TRUE(std::equal(out.begin() + 21, out.end(), x.begin()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Cpu, OpsTest, ::testing::ValuesIn(AvailableIsas()), IsaTestName);
+INSTANTIATE_TEST_SUITE_P(Backends, MatMulTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
+INSTANTIATE_TEST_SUITE_P(Backends, ActivationTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
+INSTANTIATE_TEST_SUITE_P(Backends, PackTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
 
 }  // namespace
 }  // namespace tlm

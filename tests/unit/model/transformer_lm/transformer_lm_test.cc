@@ -10,6 +10,7 @@
 #include <random>
 
 #include "model/ops/cpu/cpu_ops.h"
+#include "model/sampling/sampler.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/small_config.h"
@@ -41,6 +42,7 @@ struct Sequence {
 // Adds the next `count` tokens of `sequence` to the batch, all of them with logits.
 void AddChunk(const Sequence& sequence, int64_t count, Batch* batch) {
   for (int64_t i = 0; i < count; ++i) {
+    batch->host_rows.push_back(static_cast<int32_t>(batch->logits_rows.size()));
     batch->logits_rows.push_back(static_cast<int32_t>(batch->token_ids.size()));
     batch->token_ids.push_back(sequence.ids[sequence.done + i]);
     batch->positions.push_back(static_cast<int32_t>(sequence.done + i));
@@ -63,9 +65,9 @@ std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& id
         std::min<int64_t>(chunk, static_cast<int64_t>(ids.size()) - sequence.done);
     Batch batch;
     AddChunk(sequence, count, &batch);
-    const auto rows = model.Forward(batch);
-    EXPECT_THAT(rows, IsOk());
-    logits.insert(logits.end(), rows->begin(), rows->end());
+    const auto result = model.Forward(batch);
+    EXPECT_THAT(result, IsOk());
+    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
     sequence.done += count;
   }
   return logits;
@@ -148,9 +150,9 @@ TEST_P(TransformerLMTest, LogitsDoNotDependOnChunksBatchMatesOrThreads) {
     const size_t first_row = batch.logits_rows.size();
     AddChunk(sequence, count, &batch);
     if (mates > 0 && !mate_first) AddChunk(mate, mates, &batch);
-    const auto rows = other->Forward(batch);
-    ASSERT_THAT(rows, IsOk());
-    const auto begin = rows->begin() + first_row * other->vocab_size();
+    const auto result = other->Forward(batch);
+    ASSERT_THAT(result, IsOk());
+    const auto begin = result->logits.begin() + first_row * other->vocab_size();
     together.insert(together.end(), begin, begin + count * other->vocab_size());
     sequence.done += count;
     mate.done += mates;
@@ -203,11 +205,56 @@ TEST(TransformerLMKvTest, ACopiedBlockContinuesLikeItsOriginal) {
   for (const Sequence& sequence : {original, branch}) {
     Batch next;
     AddChunk(sequence, 1, &next);
-    const auto rows = (*model)->Forward(next);
-    ASSERT_THAT(rows, IsOk());
-    logits.emplace_back(rows->begin(), rows->end());
+    const auto result = (*model)->Forward(next);
+    ASSERT_THAT(result, IsOk());
+    logits.emplace_back(result->logits.begin(), result->logits.end());
   }
   EXPECT_EQ(logits[0], logits[1]);
+}
+
+// Draws are Sampler's, whatever else the batch asks for; rows nobody wants are not given.
+TEST(TransformerLMDrawTest, DrawsAndGivesTheRowsAskedFor) {
+  const RandomModel random(SmallConfig("qwen3"), DType::kF32, 15);
+  const auto vocab = static_cast<size_t>(random.config().vocab_size);
+  auto ops = CpuOps::Create(2);
+  ASSERT_THAT(ops, IsOk());
+  const auto model = TransformerLM::Load(random.config(), random.weights(), **ops, kLimits, kKv);
+  ASSERT_THAT(model, IsOk());
+  const std::vector<int32_t> ids = RandomIds(40, random.config().vocab_size, 16);
+  const std::vector<float> logits = RunAlone(**model, ids, 40);
+
+  const SamplingParams params[] = {{.temperature = 0.0f}, {.top_k = 5, .seed = 3}, {.seed = 4}};
+  const TokenHistory history;
+  Batch batch;
+  AddChunk({ids, {1, 2}, 0}, 40, &batch);
+  batch.host_rows = {3, 39};
+  for (const int32_t row : {39, 7, 39}) {
+    const SamplingParams& drawn = params[batch.draws.size()];
+    batch.draws.push_back({.row = row,
+                           .params = &drawn,
+                           .history = &history,
+                           .key = {.output_index = 2, .position = 40},
+                           .score = {.logprob = true, .top = 2}});
+  }
+  const auto result = (*model)->Forward(batch);
+  ASSERT_THAT(result, IsOk());
+  ASSERT_EQ(result->logits.size(), 2 * vocab);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(std::equal(result->logits.begin() + i * vocab,
+                           result->logits.begin() + (i + 1) * vocab,
+                           logits.begin() + batch.host_rows[i] * vocab));
+  }
+  Sampler sampler;
+  ASSERT_EQ(result->tokens.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const Draw& draw = batch.draws[i];
+    const auto expected = sampler.Sample({logits.data() + draw.row * vocab, vocab}, *draw.params,
+                                         history, draw.key, draw.score);
+    ASSERT_THAT(result->tokens[i], IsOk());
+    EXPECT_EQ(result->tokens[i]->id, expected->id);
+    EXPECT_EQ(result->tokens[i]->score->logprob, expected->score->logprob);
+    EXPECT_EQ(result->tokens[i]->top.size(), 2u);
+  }
 }
 
 TEST(TransformerLMLoadTest, NamesTheTensorThatIsNotFinite) {
@@ -234,6 +281,11 @@ TEST(TransformerLMLoadTest, TakesAllMemoryAtOnceAndGivesItBack) {
           TransformerLM::Load(random.config(), random.weights(), **ops, kLimits, kKv);
       ASSERT_THAT(model, IsOk());
       const auto before = (*ops)->device().AllocatedBytes();
+      size_t taken = 0;
+      for (const size_t bytes : before) taken += bytes;
+      EXPECT_EQ(taken - before[static_cast<int>(MemoryPurpose::kWeights)] -
+                    before[static_cast<int>(MemoryPurpose::kKvCache)],
+                TransformerLM::WorkspaceBytes(random.config(), kLimits, DType::kBF16, **ops));
       EXPECT_EQ(before[static_cast<int>(MemoryPurpose::kKvCache)],
                 (*model)->kv_shape().bytes_per_block() * kKv.num_blocks);
       RunAlone(**model, RandomIds(250, random.config().vocab_size, 12), 250);

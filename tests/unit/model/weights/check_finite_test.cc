@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "model/base/float16.h"
@@ -38,6 +39,17 @@ TEST(CheckFiniteTest, AcceptsTheLargestAndTheSmallestNumbers) {
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kF16, {0x7bff, 0xfbff, 0x0001, 0x8000}), "x"),
               IsOk());
   EXPECT_THAT(CheckFinite({DType::kF32, {0, 5}, nullptr}, "x"), IsOk());
+}
+
+TEST(CheckFiniteTest, NamesTheFirstOfManyInALargeTensor) {
+  constexpr int64_t kElements = int64_t{20} << 20;
+  std::vector<uint16_t> values(kElements, 0);
+  EXPECT_THAT(CheckFinite(View(DType::kBF16, values), "x"), IsOk());
+  for (const int64_t index : {kElements - 1, int64_t{17} << 20, int64_t{9000000}, int64_t{3}}) {
+    values[index] = FloatToBf16(kInfinity);
+    EXPECT_THAT(CheckFinite(View(DType::kBF16, values), "x"),
+                StatusIs(kBad, HasSubstr("element " + std::to_string(index) + " is inf")));
+  }
 }
 
 TEST(CheckFiniteTest, NamesTensorIndexAndValueForEveryType) {

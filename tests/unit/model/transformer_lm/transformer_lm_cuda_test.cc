@@ -1,0 +1,331 @@
+// The whole model on the CUDA backend, played by the host (tests/support/simt): against the
+// double-precision reference, and against itself in other batches and with everything that only
+// makes it faster turned off.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/ops/cuda/cuda_ops.h"
+#include "model/transformer_lm/transformer_lm.h"
+#include "tests/support/random_model.h"
+#include "tests/support/reference_model.h"
+#include "tests/support/simt/emulator.h"
+#include "tests/support/small_config.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+constexpr BatchLimits kLimits = {
+    .max_tokens = 130, .max_sequences = 6, .max_logits_rows = 130, .max_context = 256};
+constexpr int64_t kBlocks = 24;
+
+struct Case {
+  const char* config;
+  DType dtype;
+  bool matrix_units = false;  // widths that the matrix units take
+
+  std::string Name() const {
+    return std::string(config) + "_" + DTypeName(dtype) + (matrix_units ? "_mma" : "");
+  }
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Name(); }
+
+ModelConfig ConfigOf(const Case& c) {
+  ModelConfig config = SmallConfig(c.config);
+  if (c.matrix_units) {
+    config.vocab_size = 136;
+    config.d_model = 64;
+    config.head_dim = 64;
+    config.d_ff = 88;
+  }
+  return config;
+}
+
+std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) {
+    ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
+  }
+  return ids;
+}
+
+// A sequence under way.
+struct Sequence {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> blocks;
+  int64_t done = 0;
+};
+
+// Adds the next `count` tokens, all of them with logits for the host.
+void AddChunk(const Sequence& sequence, int64_t count, Batch* batch) {
+  for (int64_t i = 0; i < count; ++i) {
+    batch->host_rows.push_back(static_cast<int32_t>(batch->logits_rows.size()));
+    batch->logits_rows.push_back(static_cast<int32_t>(batch->token_ids.size()));
+    batch->token_ids.push_back(sequence.ids[static_cast<size_t>(sequence.done + i)]);
+    batch->positions.push_back(static_cast<int32_t>(sequence.done + i));
+    batch->sequence_of.push_back(static_cast<int32_t>(batch->sequences));
+  }
+  batch->max_blocks = 4;
+  batch->block_tables.insert(batch->block_tables.end(), sequence.blocks.begin(),
+                             sequence.blocks.end());
+  ++batch->sequences;
+}
+
+// A model on a backend of its own.
+struct Loaded {
+  std::unique_ptr<CudaOps> ops;
+  std::unique_ptr<TransformerLM> model;
+};
+Loaded Load(const ModelConfig& config, const ModelWeights& weights,
+            const CudaOptions& options = {}) {
+  Loaded loaded;
+  auto ops = CudaOps::Create(options, nullptr);
+  EXPECT_THAT(ops, IsOk());
+  loaded.ops = *std::move(ops);
+  const DType kv = loaded.ops->DefaultKvType(MatrixTypeOf(weights));
+  auto model = TransformerLM::Load(config, weights, *loaded.ops, kLimits,
+                                   {.num_blocks = kBlocks, .dtype = kv});
+  EXPECT_THAT(model, IsOk());
+  if (model.ok()) loaded.model = *std::move(model);
+  return loaded;
+}
+
+// All logits of `ids`, computed alone: `first` tokens, then `chunk` at a time.
+std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t first,
+                            int64_t chunk) {
+  Sequence sequence{ids, {7, 2, 11, 5}, 0};
+  std::vector<float> logits;
+  const auto total = static_cast<int64_t>(ids.size());
+  while (sequence.done < total) {
+    const int64_t next = sequence.done == 0 ? first : chunk;
+    const int64_t count = std::min(next, total - sequence.done);
+    Batch batch;
+    AddChunk(sequence, count, &batch);
+    const auto result = model.Forward(batch);
+    EXPECT_THAT(result, IsOk());
+    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
+    sequence.done += count;
+  }
+  return logits;
+}
+std::vector<float> RunAtOnce(TransformerLM& model, const std::vector<int32_t>& ids) {
+  return RunAlone(model, ids, static_cast<int64_t>(ids.size()), 1);
+}
+
+double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
+  double error = 0.0, square = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    square += expected[i] * expected[i];
+  }
+  return std::sqrt(error / square);
+}
+
+class ReferenceTest : public ::testing::TestWithParam<Case> {};
+class InvarianceTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ReferenceTest, LogitsAreThoseOfTheDoublePrecisionReference) {
+  const RandomModel random(ConfigOf(GetParam()), GetParam().dtype, 1);
+  const Loaded loaded = Load(random.config(), random.weights());
+  const std::vector<int32_t> ids = RandomIds(70, random.config().vocab_size, 2);
+  const std::vector<double> expected = ReferenceLogits(random.config(), random.weights(), ids);
+  const std::vector<float> actual = RunAtOnce(*loaded.model, ids);
+  ASSERT_EQ(actual.size(), expected.size());
+  // Every operation of a layer rounds its output to 8, 11 or 24 bits; a dozen of them add up.
+  const double roundoff = GetParam().dtype == DType::kBF16  ? 0x1p-9
+                          : GetParam().dtype == DType::kF16 ? 0x1p-12
+                                                            : 0x1p-23;
+  EXPECT_LT(RelativeError(actual, expected), 6 * roundoff);
+}
+
+TEST_P(InvarianceTest, LogitsDoNotDependOnChunksOrBatchMates) {
+  const RandomModel random(ConfigOf(GetParam()), GetParam().dtype, 3);
+  const Loaded loaded = Load(random.config(), random.weights());
+  const int64_t length = 70;
+  const std::vector<int32_t> ids = RandomIds(length, random.config().vocab_size, 4);
+  const std::vector<float> alone = RunAtOnce(*loaded.model, ids);
+  for (const auto& [first, chunk] : {std::pair<int64_t, int64_t>{60, 1}, {1, 64}, {17, 31}}) {
+    EXPECT_EQ(RunAlone(*loaded.model, ids, first, chunk), alone)
+        << first << ", then chunks of " << chunk;
+  }
+  EXPECT_GT(loaded.ops->device().graph_counts().replayed, 0);
+
+  Sequence sequence{ids, {3, 20, 1, 23}, 0};
+  std::vector<Sequence> mates;
+  for (int32_t i = 0; i < 4; ++i) {
+    mates.push_back({RandomIds(250, random.config().vocab_size, 5 + static_cast<uint64_t>(i)),
+                     {4 + i, 8 + i, 12 + i, 16 + i},
+                     0});
+  }
+  const auto add_mate = [](Sequence& mate, int64_t count, Batch* batch) {
+    if (mate.done + count > static_cast<int64_t>(mate.ids.size())) mate.done = 0;
+    AddChunk(mate, count, batch);
+    mate.done += count;
+  };
+  std::mt19937_64 schedule(6);
+  std::vector<float> together;
+  while (sequence.done < length) {
+    // Half of the batches decode, padded or not, among mates before and after.
+    const bool decodes = schedule() % 2 == 0;
+    const auto chunk = static_cast<int64_t>(decodes ? 1 : 1 + schedule() % 40);
+    const int64_t count = std::min(length - sequence.done, chunk);
+    const size_t before = schedule() % 3, after = schedule() % 3;
+    Batch batch;
+    for (size_t i = 0; i < before; ++i) add_mate(mates[i], decodes ? 1 : 15, &batch);
+    const auto first_row = static_cast<int64_t>(batch.logits_rows.size());
+    AddChunk(sequence, count, &batch);
+    for (size_t i = 0; i < after; ++i) add_mate(mates[2 + i], decodes ? 1 : 15, &batch);
+    const auto result = loaded.model->Forward(batch);
+    ASSERT_THAT(result, IsOk());
+    const auto begin = result->logits.begin() + first_row * random.config().vocab_size;
+    together.insert(together.end(), begin, begin + count * random.config().vocab_size);
+    sequence.done += count;
+  }
+  EXPECT_EQ(together, alone);
+}
+
+std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.Name(); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, ReferenceTest,
+    ::testing::Values(Case{"cs336", DType::kF32}, Case{"qwen3", DType::kBF16, true},
+                      Case{"qwen3", DType::kF16},
+                      Case{"llama_tied_with_biases", DType::kBF16, true},
+                      Case{"mistral", DType::kF16, true}, Case{"gpt2", DType::kF32, true},
+                      Case{"gpt2", DType::kBF16}, Case{"lm_layer_norm_outside", DType::kF32},
+                      Case{"lm_layer_norm_with_qk_norm", DType::kF16}),
+    CaseName);
+INSTANTIATE_TEST_SUITE_P(Families, InvarianceTest,
+                         ::testing::Values(Case{"cs336", DType::kF32},
+                                           Case{"qwen3", DType::kBF16, true},
+                                           Case{"mistral", DType::kF16, true},
+                                           Case{"gpt2", DType::kBF16}),
+                         CaseName);
+
+constexpr Case kQwen3 = {"qwen3", DType::kBF16, true};
+
+// Greedy tokens of two sequences after their prompts; `ahead`: each step is launched before the
+// tokens it stands on are known.
+std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, bool ahead) {
+  const int64_t vocab = loaded.model->vocab_size();
+  const SamplingParams greedy{.temperature = 0.0f};
+  const TokenHistory history;
+  std::vector<std::vector<int32_t>> generated(2);
+  std::vector<Batch> batches(static_cast<size_t>(steps));
+  const auto wait = [&] {
+    const auto result = loaded.model->Wait();
+    ASSERT_THAT(result, IsOk());
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_THAT(result->tokens.at(i), IsOk());
+      generated[i].push_back(result->tokens[i]->id);
+    }
+  };
+  for (int64_t step = 0; step < steps; ++step) {
+    Batch& batch = batches[static_cast<size_t>(step)];
+    for (int32_t i = 0; i < 2; ++i) {
+      const int64_t prompt = 60 + i;
+      Sequence sequence{RandomIds(prompt, vocab, 21 + static_cast<uint64_t>(i)),
+                        {6 * i, 6 * i + 1, 6 * i + 2, 6 * i + 3},
+                        0};
+      if (step > 0) {
+        sequence.done = prompt + step - 1;
+        sequence.ids.resize(static_cast<size_t>(sequence.done));
+        sequence.ids.push_back(ahead ? TokenOfDraw(i) : generated[static_cast<size_t>(i)].back());
+      }
+      AddChunk(sequence, step == 0 ? prompt : 1, &batch);
+      batch.draws.push_back({.row = static_cast<int32_t>(batch.rows() - 1),
+                             .params = &greedy,
+                             .history = &history,
+                             .key = {.position = static_cast<uint64_t>(prompt + step)},
+                             .score = {}});
+    }
+    batch.host_rows.clear();
+    loaded.model->Launch(batch);
+    if (!ahead || step > 0) wait();
+  }
+  if (ahead) wait();
+  return generated;
+}
+
+TEST(StepTest, StepsMayStandOnTokensThatAreNotKnownYet) {
+  const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 7);
+  const Loaded loaded = Load(random.config(), random.weights());
+  ASSERT_EQ(loaded.model->max_launched(), 2);
+  const auto in_step = Generate(loaded, 8, false);
+  EXPECT_EQ(Generate(loaded, 8, true), in_step);
+}
+
+TEST(StepTest, WhatMakesItFasterChangesNoBit) {
+  const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 8);
+  const std::vector<int32_t> ids = RandomIds(68, random.config().vocab_size, 9);
+  const Loaded plain = Load(random.config(), random.weights(), {.graphs = false, .overlap = false});
+  const std::vector<float> expected = RunAtOnce(*plain.model, ids);
+  EXPECT_EQ(RunAlone(*plain.model, ids, 61, 1), expected);
+  EXPECT_EQ(plain.ops->device().graph_counts().recorded, 0);
+  for (const CudaOptions& options : {CudaOptions{.graphs = true, .overlap = false},
+                                     CudaOptions{.graphs = false, .overlap = true},
+                                     CudaOptions{.graphs = true, .overlap = true}}) {
+    const Loaded loaded = Load(random.config(), random.weights(), options);
+    EXPECT_EQ(RunAlone(*loaded.model, ids, 61, 1), expected)
+        << "graphs " << options.graphs << ", overlap " << options.overlap;
+  }
+}
+
+// Steps that overlap take their waiting with them: one for a batch's results, none within it.
+TEST(StepTest, StepsAllocateNothingAndWaitOnceForTheirResults) {
+  const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 10);
+  const Loaded loaded = Load(random.config(), random.weights());
+  Generate(loaded, 6, true);
+  const auto before = simt::emulated::ReadCounts();
+  const auto bytes = loaded.ops->device().AllocatedBytes();
+  Generate(loaded, 6, true);
+  const auto after = simt::emulated::ReadCounts();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(loaded.ops->device().AllocatedBytes(), bytes);
+  EXPECT_LE(after.synchronizations - before.synchronizations, 6u);
+  EXPECT_EQ(after.graph_launches - before.graph_launches, 5u) << "all but the prompts";
+}
+
+TEST(LoadTest, MemoryIsWhatWasForetold) {
+  for (const Case& c : {kQwen3, Case{"gpt2", DType::kF32}}) {
+    const RandomModel random(ConfigOf(c), c.dtype, 11);
+    const Loaded loaded = Load(random.config(), random.weights());
+    const auto bytes = loaded.ops->device().AllocatedBytes();
+    size_t taken = 0;
+    for (const size_t part : bytes) taken += part;
+    EXPECT_EQ(taken - bytes[static_cast<int>(MemoryPurpose::kWeights)] -
+                  bytes[static_cast<int>(MemoryPurpose::kKvCache)],
+              TransformerLM::WorkspaceBytes(random.config(), kLimits, c.dtype, *loaded.ops));
+  }
+}
+
+TEST(LoadTest, MatricesOfDifferentTypesMeetInFloat32) {
+  // Embeddings and a head of their own in float32 upon a model in bfloat16, its matrices in either
+  // order.
+  for (const char* name : {"qwen3_untied", "gpt2_exact_gelu"}) {
+    const ModelConfig config = ConfigOf({name, DType::kBF16, true});
+    const RandomModel half(config, DType::kBF16, 12), single(config, DType::kF32, 13);
+    ModelWeights weights = half.weights();
+    weights.token_embedding = single.weights().token_embedding;
+    weights.lm_head = single.weights().lm_head;
+    const Loaded loaded = Load(config, weights);
+    ASSERT_NE(loaded.model, nullptr);
+    const std::vector<int32_t> ids = RandomIds(30, config.vocab_size, 14);
+    EXPECT_LT(RelativeError(RunAtOnce(*loaded.model, ids), ReferenceLogits(config, weights, ids)),
+              6 * 0x1p-23)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace tlm
