@@ -6,21 +6,49 @@ namespace tlm {
 namespace {
 
 void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
-  const auto tokens = chunk.sequence->tokens().subspan(static_cast<size_t>(chunk.first_position),
-                                                       static_cast<size_t>(chunk.num_tokens));
-  batch->token_ids.insert(batch->token_ids.end(), tokens.begin(), tokens.end());
-  for (int64_t i = 0; i < chunk.num_tokens; ++i) {
-    batch->positions.push_back(static_cast<int32_t>(chunk.first_position + i));
+  const Sequence& sequence = *chunk.sequence;
+  const int64_t end = chunk.first_position + chunk.num_tokens;
+  for (int64_t position = chunk.first_position; position < end; ++position) {
+    const bool known = position < static_cast<int64_t>(sequence.tokens().size());
+    batch->token_ids.push_back(known ? sequence.tokens()[static_cast<size_t>(position)]
+                                     : TokenOfDraw(sequence.draw()));
+    batch->positions.push_back(static_cast<int32_t>(position));
+    batch->sequence_of.push_back(index);
   }
-  batch->sequence_of.insert(batch->sequence_of.end(), tokens.size(), index);
+}
+
+// Of the token at `position`, behind what logits row `row` belongs to.
+void AppendDraws(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
+  const GenerateWork& work = *sequence.request().generate;
+  Draw draw{.row = row,
+            .params = &work.sampling,
+            .history = &sequence.history(),
+            .key = {.output_index = work.output_index, .position = static_cast<uint64_t>(position)},
+            .score = work.score,
+            .banned = sequence.BannedTokens(position)};
+  sequence.set_draw(static_cast<int64_t>(batch->draws.size()));
+  batch->draws.push_back(draw);
+  if (position > sequence.prompt_tokens()) return;
+  for (const auto& stream : sequence.request().branch_streams) {
+    ++draw.key.output_index;
+    if (stream != nullptr) batch->draws.push_back(draw);
+  }
 }
 
 // `first_token`: index in the batch of the chunk's first token.
 void AppendLogitsRows(const Chunk& chunk, int64_t first_token, Batch* batch) {
-  for (int64_t row = 0; row < chunk.num_rows; ++row) {
-    const int64_t position = chunk.sequence->WantedPosition(row);
+  Sequence& sequence = *chunk.sequence;
+  const int64_t last_known = static_cast<int64_t>(sequence.tokens().size()) - 1;
+  for (int64_t i = 0; i < chunk.num_rows; ++i) {
+    const int64_t position = sequence.UnplannedPosition(i);
+    const int32_t row = static_cast<int32_t>(batch->rows());
     batch->logits_rows.push_back(
         static_cast<int32_t>(first_token + position - chunk.first_position));
+    if (sequence.generates() && position >= last_known) {
+      AppendDraws(sequence, position + 1, row, batch);
+    } else {
+      batch->host_rows.push_back(row);
+    }
   }
 }
 

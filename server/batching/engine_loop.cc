@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "server/batching/batch_builder.h"
 
 namespace tlm {
 namespace {
@@ -34,25 +33,26 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
                                   : std::nullopt),
       scheduler_(LimitsFor(options, model.limits()), pool_, cache_ ? &*cache_ : nullptr),
       pacer_(options.max_decode_stretch),
-      rates_(options.max_prefill_tokens) {
+      rates_(options.max_prefill_tokens),
+      pipeline_(model) {
   UpdateStats();
 }
 
 bool EngineLoop::Step() {
   TakeArrivals();
-  const absl::Time begin = clock_.Now();
-  DropUnwanted(begin);
-  const StepPlan plan = CompletePlan();
-  if (plan.chunks.empty()) {
-    last_end_.reset();
-  } else {
-    Launch(plan, begin);
+  const absl::Time now = clock_.Now();
+  DropUnwanted(now);
+  if (pipeline_.empty()) Launch(CompletePlan(), now);
+  const bool computes = !pipeline_.empty();
+  if (computes) {
     PlanAhead();
-    FinishStep(plan, model_.Wait(), begin);
+    FinishStep(pipeline_.Wait());
+  } else {
+    last_end_.reset();
   }
   EraseFinished();
   UpdateStats();
-  return !plan.chunks.empty();
+  return computes;
 }
 
 void EngineLoop::TakeArrivals() {
@@ -86,19 +86,17 @@ void EngineLoop::PlanAhead() {
   TakeArrivals();
   ahead_ = scheduler_.Plan(PrefillBudget());
   LeaveQueue(ahead_);
+  if (pipeline_.CanLaunch(ahead_)) Launch(std::exchange(ahead_, {}), clock_.Now());
 }
 
 int64_t EngineLoop::PrefillBudget() const { return pacer_.PrefillTokens(scheduler_.decoding()); }
 
-void EngineLoop::Launch(const StepPlan& plan, absl::Time now) {
+void EngineLoop::Launch(StepPlan plan, absl::Time now) {
+  if (plan.chunks.empty()) return;
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.sequence->started()) StartStreams(*chunk.sequence, now);
   }
-  BuildBatch(plan, &batch_);
-  model_.Launch(batch_);
-  for (const Chunk& chunk : plan.chunks) {
-    chunk.sequence->MarkLaunched(chunk.num_tokens, model_.limits().max_context);
-  }
+  pipeline_.Launch(std::move(plan), now);
 }
 
 void EngineLoop::StartStreams(Sequence& sequence, absl::Time now) {
@@ -113,27 +111,27 @@ void EngineLoop::StartStreams(Sequence& sequence, absl::Time now) {
   }
 }
 
-void EngineLoop::FinishStep(const StepPlan& plan,
-                            const absl::StatusOr<std::span<const float>>& logits,
-                            absl::Time begin) {
+void EngineLoop::FinishStep(StepResults results) {
   const absl::Time end = clock_.Now();
   EngineStats& stats = report_.stats;
   ++stats.steps;
   step_fault_ = absl::OkStatus();
-  if (logits.ok()) {
-    RecordRates(plan, begin, end);
-    TakeResults(plan, *logits, end);
+  if (results.status().ok()) {
+    RecordRates(results, end);
+    TakeResults(results, end);
   } else {
-    FailStep(plan, logits.status(), end);
+    FailStep(results, end);
   }
   last_end_ = end;
   stats.fault = step_fault_;
   stats.consecutive_faults = step_fault_.ok() ? 0 : stats.consecutive_faults + 1;
 }
 
-void EngineLoop::FailStep(const StepPlan& plan, const absl::Status& error, absl::Time now) {
-  const absl::Status status = DeviceFault(error);
-  for (const Chunk& chunk : plan.chunks) End(*chunk.sequence, status, Finish(), now);
+void EngineLoop::FailStep(const StepResults& results, absl::Time now) {
+  const absl::Status status = DeviceFault(results.status());
+  EndChunks(results.plan(), status, now);
+  // What was launched behind it is lost too.
+  while (!pipeline_.empty()) EndChunks(pipeline_.Wait().plan(), status, now);
   // The others may share blocks with those, and the cache may know some: nothing that the device
   // holds is believed any more.
   ahead_ = {};
@@ -150,9 +148,12 @@ absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
   return Internal("the device failed while computing: {}", std::string(error.message()));
 }
 
-void EngineLoop::RecordRates(const StepPlan& plan, absl::Time begin, absl::Time end) {
-  ServiceRates::Step step{.elapsed = end - last_end_.value_or(begin)};
+void EngineLoop::RecordRates(const StepResults& results, absl::Time end) {
+  const StepPlan& plan = results.plan();
+  // While steps follow each other without a gap, from the end of one to that of the next.
+  ServiceRates::Step step{.elapsed = end - last_end_.value_or(results.begin())};
   for (const Chunk& chunk : plan.chunks) {
+    if (chunk.sequence->state() == SequenceState::kFinished) continue;  // computed in vain
     (IsDecode(chunk) ? step.decode_tokens : step.prefill_tokens) += chunk.num_tokens;
   }
   report_.stats.prefill_tokens += step.prefill_tokens;

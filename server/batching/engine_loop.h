@@ -16,7 +16,6 @@
 #include "model/kv_cache/block_pool.h"
 #include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/sampler.h"
-#include "model/transformer_lm/batch.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine.h"
 #include "server/batching/request_queue.h"
@@ -24,6 +23,7 @@
 #include "server/batching/sequence.h"
 #include "server/batching/service_rates.h"
 #include "server/batching/step_pacer.h"
+#include "server/batching/step_pipeline.h"
 
 namespace tlm {
 
@@ -37,6 +37,13 @@ namespace tlm {
 // its results: how far every sequence will be, and that those which need not end now will have one
 // more token. Sequences that end all the same are dropped from it before it is launched, and what
 // arrived in the meantime is added.
+//
+// A model that takes two batches is not kept waiting for that: the plan is launched when it is
+// made, unless a draw in it has to wait for results (see StepPipeline). Then what Step waits for
+// was launched by the Step before it, and a sequence that has ended computes one token in vain,
+// which reaches no stream, no figure and no cached block:
+//
+//   Step n    arrivals, what is unwanted | plan n + 1 | launch n + 1 | wait for n | its results
 class EngineLoop {
  public:
   // What callers are to be told after a step, and what they may ask.
@@ -53,7 +60,7 @@ class EngineLoop {
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
              std::shared_ptr<RequestQueue> queue);
 
-  // Takes arrivals, ends what is cancelled or expired, computes one batch and pushes its results.
+  // Takes arrivals, ends what is cancelled or expired, waits for one batch and pushes its results.
   // False when there was nothing to compute: nothing is left, or all wait for their readers. Then
   // wait for the queue's work, at the latest until NextDeadline().
   bool Step();
@@ -74,12 +81,11 @@ class EngineLoop {
   StepPlan CompletePlan();
   void PlanAhead();
   int64_t PrefillBudget() const;
-  void Launch(const StepPlan& plan, absl::Time now);
+  void Launch(StepPlan plan, absl::Time now);
   void StartStreams(Sequence& sequence, absl::Time now);
-  void FinishStep(const StepPlan& plan, const absl::StatusOr<std::span<const float>>& logits,
-                  absl::Time begin);
-  void FailStep(const StepPlan& plan, const absl::Status& error, absl::Time now);
-  void RecordRates(const StepPlan& plan, absl::Time begin, absl::Time end);
+  void FinishStep(StepResults results);
+  void FailStep(const StepResults& results, absl::Time now);
+  void RecordRates(const StepResults& results, absl::Time end);
   void LeaveQueue(const StepPlan& plan);
   void LeaveQueue(Sequence& sequence);
   // Keeps the fault for the figures; what the requests it hit are told.
@@ -94,23 +100,24 @@ class EngineLoop {
   void EndUncomputed(Sequence& sequence, const Finish& finish, absl::Time now);
   // An output's end; that of a sequence's branches too, which end with the same status.
   void End(Sequence& sequence, const absl::Status& status, const Finish& finish, absl::Time now);
+  void EndChunks(const StepPlan& plan, const absl::Status& status, absl::Time now);
   void EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end);
   void PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number, StreamEnd end);
   void EraseFinished();
 
-  // engine_loop_results.cc: what becomes of the logits.
-  void TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now);
-  void TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
-  RowResult UseRow(Sequence& sequence, std::span<const float> logits, absl::Time now);
+  // engine_loop_results.cc: what becomes of logits and tokens.
+  void TakeResults(StepResults& results, absl::Time now);
+  void TakeRow(Sequence& sequence, const RowResults& row, absl::Time now);
+  RowResult UseRow(Sequence& sequence, const RowResults& row, absl::Time now);
   RowResult DeliverRow(Sequence& sequence, std::span<const float> logits);
   RowResult ScorePromptToken(Sequence& sequence, std::span<const float> logits);
   RowResult ScoreContinuations(Sequence& sequence, std::span<const float> logits);
   absl::Status PushScore(Sequence& sequence, int64_t index, int32_t id,
                          std::span<const float> logits);
-  RowResult Draw(Sequence& sequence, std::span<const float> logits, absl::Time now);
-  RowResult DrawOutputs(Sequence& parent, std::span<const float> logits, absl::Time now);
-  void StartBranch(Sequence& parent, std::unique_ptr<Sequence> branch,
-                   std::span<const float> logits, absl::Time now);
+  RowResult TakeToken(Sequence& sequence, const RowResults& row, absl::Time now);
+  RowResult TakeFirstTokens(Sequence& parent, const RowResults& row, absl::Time now);
+  void StartBranch(Sequence& parent, std::unique_ptr<Sequence> branch, const RowResults& row,
+                   absl::Time now);
   void Publish(Sequence& sequence, int64_t tokens);
 
   LanguageModel& model_;
@@ -122,11 +129,11 @@ class EngineLoop {
   Scheduler scheduler_;
   StepPacer pacer_;
   ServiceRates rates_;
-  Sampler sampler_;
-  Batch batch_;
-  StepPlan ahead_;  // of the next step, as far as it is known
+  Sampler sampler_;  // for tokens that are given
+  StepPlan ahead_;   // of the next step, as far as it is known; empty when that was launched
   std::vector<std::unique_ptr<Sequence>> sequences_;
-  bool any_finished_ = false;                          // among them
+  StepPipeline pipeline_;                              // its steps know sequences
+  bool any_finished_ = false;                          // among the sequences
   std::unordered_map<int64_t, int64_t> outputs_left_;  // not ended, by request_number
   int64_t next_number_ = 0;
   int64_t never_admitted_ = 0;          // of the sequences: those the queue still counts as waiting

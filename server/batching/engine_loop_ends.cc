@@ -96,6 +96,13 @@ void EngineLoop::End(Sequence& sequence, const absl::Status& status, const Finis
   any_finished_ = true;
 }
 
+void EngineLoop::EndChunks(const StepPlan& plan, const absl::Status& status, absl::Time now) {
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.sequence->state() == SequenceState::kFinished) continue;
+    End(*chunk.sequence, status, Finish(), now);
+  }
+}
+
 void EngineLoop::EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end) {
   PushEnd(sequence.TakeBranchStream(branch), sequence.request_number(), end);
 }
@@ -113,6 +120,7 @@ void EngineLoop::PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t req
 
 void EngineLoop::EndAll(const absl::Status& status) {
   TakeArrivals();
+  while (!pipeline_.empty()) pipeline_.Wait();  // nobody wants the results
   const absl::Time now = clock_.Now();
   for (const auto& sequence : sequences_) {
     if (sequence->state() != SequenceState::kFinished) End(*sequence, status, Finish(), now);
@@ -124,8 +132,10 @@ void EngineLoop::EndAll(const absl::Status& status) {
 void EngineLoop::EraseFinished() {
   if (std::exchange(any_finished_, false)) {
     Scheduler::DropEnded(ahead_);
-    std::erase_if(sequences_, [](const std::unique_ptr<Sequence>& sequence) {
-      return sequence->state() == SequenceState::kFinished;
+    std::erase_if(sequences_, [this](const std::unique_ptr<Sequence>& sequence) {
+      if (sequence->state() != SequenceState::kFinished) return false;
+      any_finished_ |= sequence->in_flight();
+      return !sequence->in_flight();
     });
   }
   if (sequences_.empty()) TLM_CHECK(pool_.used_blocks() == 0 && outputs_left_.empty());

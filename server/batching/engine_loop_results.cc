@@ -1,4 +1,4 @@
-// The second half of EngineLoop's step: what becomes of the logits.
+// The second half of EngineLoop's step: what becomes of logits and tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,24 +25,24 @@ absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
 
 }  // namespace
 
-void EngineLoop::TakeResults(const StepPlan& plan, std::span<const float> logits, absl::Time now) {
-  const size_t vocab_size = static_cast<size_t>(model_.vocab_size());
-  TLM_CHECK(logits.size() == batch_.logits_rows.size() * vocab_size);
-  for (const Chunk& chunk : plan.chunks) {
+void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
+  for (const Chunk& chunk : results.plan().chunks) {
     Sequence& sequence = *chunk.sequence;
-    for (int64_t row = 0; row < chunk.num_rows; ++row) {
-      const std::span<const float> row_logits = logits.first(vocab_size);
-      logits = logits.subspan(vocab_size);
-      if (sequence.state() == SequenceState::kFinished) continue;  // an earlier row was bad
-      TakeRow(sequence, row_logits, now);
+    if (chunk.num_rows > 0 && sequence.state() != SequenceState::kFinished) {
+      report_.streams.push_back(sequence.request().stream);
     }
-    if (chunk.num_rows > 0) report_.streams.push_back(sequence.request().stream);
+    for (int64_t i = 0; i < chunk.num_rows; ++i) {
+      const RowResults row = results.NextRow();
+      // It ended while the step computed, or an earlier row was bad.
+      if (sequence.state() == SequenceState::kFinished) continue;
+      TakeRow(sequence, row, now);
+    }
   }
 }
 
-void EngineLoop::TakeRow(Sequence& sequence, std::span<const float> logits, absl::Time now) {
+void EngineLoop::TakeRow(Sequence& sequence, const RowResults& row, absl::Time now) {
   const int64_t tokens = sequence.WantedPosition(0) + 1;
-  const RowResult finish = UseRow(sequence, logits, now);
+  const RowResult finish = UseRow(sequence, row, now);
   if (!finish.ok()) return End(sequence, finish.status(), Finish(), now);
   Publish(sequence, tokens);
   if (finish->has_value()) End(sequence, absl::OkStatus(), **finish, now);
@@ -52,13 +52,13 @@ void EngineLoop::Publish(Sequence& sequence, int64_t tokens) {
   if (cache_.has_value()) sequence.PublishBlocks(tokens, *cache_);
 }
 
-EngineLoop::RowResult EngineLoop::UseRow(Sequence& sequence, std::span<const float> logits,
+EngineLoop::RowResult EngineLoop::UseRow(Sequence& sequence, const RowResults& row,
                                          absl::Time now) {
-  if (sequence.delivers_rows()) return DeliverRow(sequence, logits);
-  if (!sequence.generates()) return ScoreContinuations(sequence, logits);
-  const size_t behind = static_cast<size_t>(sequence.WantedPosition(0)) + 1;
-  if (behind < sequence.tokens().size()) return ScorePromptToken(sequence, logits);
-  return sequence.branches() > 0 ? DrawOutputs(sequence, logits, now) : Draw(sequence, logits, now);
+  if (sequence.delivers_rows()) return DeliverRow(sequence, row.logits);
+  if (!sequence.generates()) return ScoreContinuations(sequence, row.logits);
+  if (row.draws.empty()) return ScorePromptToken(sequence, row.logits);
+  return sequence.branches() > 0 ? TakeFirstTokens(sequence, row, now)
+                                 : TakeToken(sequence, row, now);
 }
 
 EngineLoop::RowResult EngineLoop::DeliverRow(Sequence& sequence, std::span<const float> logits) {
@@ -106,40 +106,42 @@ absl::Status EngineLoop::PushScore(Sequence& sequence, int64_t index, int32_t id
   return absl::OkStatus();
 }
 
-EngineLoop::RowResult EngineLoop::Draw(Sequence& sequence, std::span<const float> logits,
-                                       absl::Time now) {
-  const GenerateWork& work = *sequence.request().generate;
-  const DrawKey key{.output_index = work.output_index, .position = sequence.tokens().size()};
+EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults& row,
+                                            absl::Time now) {
+  const auto drawn = std::find_if(row.draws.begin(), row.draws.end(), [&](const Draw& draw) {
+    return draw.key.output_index == sequence.request().generate->output_index;
+  });
+  TLM_CHECK(drawn != row.draws.end());
   TLM_ASSIGN_OR_RETURN(SampledToken token,
-                       sampler_.Sample(logits, work.sampling, sequence.history(), key, work.score,
-                                       sequence.banned_tokens()));
+                       std::move(row.tokens[static_cast<size_t>(drawn - row.draws.begin())]));
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
   const std::optional<Finish> finish = sequence.Append(token.id, model_.limits().max_context);
   sequence.stream().PushToken(std::move(token));
   return finish;
 }
 
-EngineLoop::RowResult EngineLoop::DrawOutputs(Sequence& parent, std::span<const float> logits,
-                                              absl::Time now) {
+EngineLoop::RowResult EngineLoop::TakeFirstTokens(Sequence& parent, const RowResults& row,
+                                                  absl::Time now) {
   const int64_t tokens = parent.WantedPosition(0) + 1;
   std::vector<std::unique_ptr<Sequence>> branches = parent.TakeBranches();
-  const RowResult result = Draw(parent, logits, now);
+  const RowResult result = TakeToken(parent, row, now);
   // Before the blocks are shared: this may replace them.
   if (result.ok()) Publish(parent, tokens);
-  for (auto& branch : branches) StartBranch(parent, std::move(branch), logits, now);
+  for (auto& branch : branches) StartBranch(parent, std::move(branch), row, now);
   return result;
 }
 
 void EngineLoop::StartBranch(Sequence& parent, std::unique_ptr<Sequence> taken,
-                             std::span<const float> logits, absl::Time now) {
+                             const RowResults& row, absl::Time now) {
   Sequence& branch = *taken;
   sequences_.push_back(std::move(taken));
-  TakeRow(branch, logits, now);
+  TakeRow(branch, row, now);
   report_.streams.push_back(branch.request().stream);
   if (branch.state() == SequenceState::kFinished) return;
   const std::optional<BlockCopy> copy = scheduler_.AddBranch(parent, branch);
   if (!copy.has_value()) return;
-  // At once: parent and branch are both going to write behind what they share.
+  // At once: parent and branch are both going to write behind what they share. What the parent may
+  // have written there already is overwritten before it is read.
   const absl::Status copied = model_.CopyKvBlock(copy->from, copy->to);
   if (!copied.ok()) End(branch, DeviceFault(copied), Finish(), now);
 }

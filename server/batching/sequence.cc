@@ -109,7 +109,7 @@ SequenceState Sequence::state() const {
 }
 
 int64_t Sequence::target() const {
-  if (generates()) return Length() + (draws_ahead_ ? 1 : 0);
+  if (generates()) return Length() + tokens_ahead_;
   if (delivers_rows()) return request_.forward->positions.back() + 1;
   return Length() == prompt_tokens_ ? Length() : Length() - 1;
 }
@@ -146,11 +146,19 @@ void Sequence::MarkComputed(int64_t count) {
 void Sequence::MarkLaunched(int64_t count, int64_t max_context) {
   const int64_t rows = RowsWanted(count);
   MarkComputed(count);
+  ++steps_in_flight_;
   rows_in_flight_ += rows;
-  if (!generates() || NextRow() < Length()) return;
-  const bool last = generated_tokens() + 1 >= request_.generate->stop.max_new_tokens ||
-                    Length() + 1 >= max_context;
-  draws_ahead_ = !last;
+  const int64_t tokens = tokens_in_flight();
+  if (tokens == 0) return;
+  const bool last = generated_tokens() + tokens >= request_.generate->stop.max_new_tokens ||
+                    Length() + tokens >= max_context;
+  tokens_ahead_ = last ? tokens - 1 : tokens;
+}
+
+int64_t Sequence::tokens_in_flight() const {
+  if (!generates()) return 0;
+  // The row of the last token, and all behind it, give tokens; those before it score the prompt.
+  return std::max(NextRow() - (Length() - 1), int64_t{0});
 }
 
 int64_t Sequence::RowsWanted(int64_t count) const {
@@ -172,16 +180,16 @@ int64_t Sequence::WantedPosition(int64_t n) const {
   return request_.forward->positions[static_cast<size_t>(next_row_ + n)];
 }
 
-std::span<const int32_t> Sequence::banned_tokens() const {
-  if (generated_tokens() >= request_.generate->stop.min_new_tokens) return {};
+std::span<const int32_t> Sequence::BannedTokens(int64_t position) const {
+  if (position - prompt_tokens_ >= request_.generate->stop.min_new_tokens) return {};
   return ending_ids_;
 }
 
 std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   tokens_.push_back(token);
   next_row_ = Length() - 1;
-  rows_in_flight_ = 0;
-  draws_ahead_ = false;
+  rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
+  tokens_ahead_ = std::max(tokens_ahead_ - 1, int64_t{0});
   if (request_.generate->sampling.has_penalties()) history_.AddOutput(token);
   return FinishAt(request_.generate->stop, generated_tokens(), token, Length(), max_context);
 }
@@ -295,9 +303,10 @@ bool Sequence::Grow(BlockPool& pool, int64_t tokens) {
 bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
   TLM_CHECK(blocks_.empty());
   if (parent.computed_ < prompt_tokens_) return false;
-  const int64_t full = parent.computed_ / kBlockTokens;
+  // What the parent computes behind it by now is its own.
+  const int64_t full = prompt_tokens_ / kBlockTokens;
   std::vector<BlockId> own;
-  const int64_t rest = BlocksFor(parent.computed_) - full;
+  const int64_t rest = BlocksFor(prompt_tokens_) - full;
   if (!pool.Allocate(rest, &own)) return false;
   blocks_.assign(parent.blocks_.begin(), parent.blocks_.begin() + full);
   for (const BlockId block : blocks_) pool.AddReference(block);
@@ -306,7 +315,7 @@ bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
   published_blocks_ = std::min(parent.published_blocks_, full);
   publishes_ = parent.publishes_;
   blocks_peak_ = std::max(blocks_peak_, rest);
-  computed_ = parent.computed_;
+  computed_ = prompt_tokens_;
   return true;
 }
 
@@ -337,7 +346,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   end.computed_prompt_tokens = is_branch ? 0 : computed_prompt_tokens_;
   end.kv_blocks_peak = blocks_peak_;
   end.preemptions = preemptions_;
-  end.steps = steps_;
+  end.steps = steps_ - steps_in_flight_;
   return end;
 }
 

@@ -64,6 +64,10 @@ std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context
 //                       |          target = 6 and nothing is left to plan
 //                computed = 6
 //
+// That next step may even begin before d is known; then two tokens are on their way, until the
+// first of the two steps has ended. Where d turns out to end the output, the token behind it is
+// surplus: nobody learns of it.
+//
 // A request for several outputs is one sequence until its first draw. Then its branches become
 // sequences, which share the full blocks of the prompt:
 //
@@ -108,6 +112,15 @@ class Sequence {
   // A step has begun that does. Its rows are on their way until each was used: by Append or
   // MarkRowDelivered.
   void MarkLaunched(int64_t count, int64_t max_context);
+  // The oldest of the steps that have begun has ended: it took part in that.
+  void MarkStepEnded() { --steps_in_flight_; }
+  // Steps that have begun and not ended know it.
+  bool in_flight() const { return steps_in_flight_ > 0; }
+  // Generate: tokens behind tokens() that are being drawn.
+  int64_t tokens_in_flight() const;
+  // Where the last of them stands among its batch's draws, as whoever made the batch noted it.
+  void set_draw(int64_t draw) { draw_ = draw; }
+  int64_t draw() const { return draw_; }
   // Results its mailbox will have room for behind those on their way.
   int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
@@ -117,13 +130,15 @@ class Sequence {
   int64_t LongestChunk(int64_t max_tokens, int64_t max_rows) const;
   // The position of the n-th wanted row (from 0) below the target that was not delivered.
   int64_t WantedPosition(int64_t n) const;
+  // The same of those that are not on their way either.
+  int64_t UnplannedPosition(int64_t n) const { return WantedPosition(rows_in_flight_ + n); }
 
   // Score: the index of the continuation whose tokens follow the prompt.
   int64_t continuation() const { return continuation_; }
-  // Generate: ids that the next draw must leave out, ascending: those that would end the sequence
-  // before it has min_new_tokens.
-  std::span<const int32_t> banned_tokens() const;
-  // Generate: the last row gave this token; the end, if it is one.
+  // Generate: ids that the draw of tokens()[position] must leave out, ascending: those that would
+  // end the sequence before it has min_new_tokens.
+  std::span<const int32_t> BannedTokens(int64_t position) const;
+  // Generate: the first of the rows on their way gave this token; the end, if it is one.
   std::optional<Finish> Append(int32_t token, int64_t max_context);
   // Generate, before anything was computed: the end, if the tokens that came with the request are a
   // whole output.
@@ -156,10 +171,10 @@ class Sequence {
 
   // Takes what is missing for `tokens` tokens; false, and nothing is taken, when the pool has less.
   [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens);
-  // A branch that holds no blocks becomes a user of its parent's full ones and takes one for the
-  // rest, if any, whose contents are to be copied; then it is computed as far as its parent. False,
-  // and nothing is taken, when the pool has no block left or the parent was preempted before its
-  // prompt's last row arrived.
+  // A branch that holds no blocks becomes a user of those that its parent has filled with the
+  // prompt and takes one for the rest, if any, whose contents are to be copied; then its prompt is
+  // computed. False, and nothing is taken, when the pool has no block left or the parent was
+  // preempted before its prompt's last row arrived.
   [[nodiscard]] bool ShareBlocks(const Sequence& parent, BlockPool& pool);
   // Gives all blocks back: nothing is computed any more.
   void ReleaseBlocks(BlockPool& pool);
@@ -221,14 +236,16 @@ class Sequence {
   // otherwise its position, all from there to the target being wanted.
   int64_t next_row_ = 0;
   int64_t rows_in_flight_ = 0;  // from there on
-  bool draws_ahead_ = false;    // one of them gives a token that is not known to be the last
+  int64_t tokens_ahead_ = 0;    // they give and that are not known to be the last
+  int64_t draw_ = 0;
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;
   bool finished_ = false;
   int64_t preemptions_ = 0;
-  int64_t steps_ = 0;
-  int64_t blocks_peak_ = 0;  // without shared ones
+  int64_t steps_ = 0;            // begun
+  int64_t steps_in_flight_ = 0;  // of them
+  int64_t blocks_peak_ = 0;      // without shared ones
   std::optional<absl::Time> started_;
   std::optional<absl::Time> first_token_;
 };

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "model/transformer_lm/language_model.h"
 #include "tests/benchmarks/costless_server.h"
+#include "tests/support/host_draws.h"
 
 namespace tlm::bench {
 
@@ -34,11 +35,17 @@ class CostlessModel : public LanguageModel {
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return num_kv_blocks_; }
 
-  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override {
+  void Launch(const Batch& batch) override {
     if (!named_) pthread_setname_np(pthread_self(), kEngineThreadName);
     named_ = true;
+    launched_ = &batch;
+  }
+  absl::StatusOr<BatchResult> Wait() override {
+    const Batch& batch = *launched_;
     if (seconds_per_row_ > 0) WaitFor(batch.logits_rows.size());
-    return std::span<const float>(logits_).first(batch.logits_rows.size() * kVocabSize);
+    return BatchResult{
+        .logits = std::span<const float>(logits_).first(batch.host_rows.size() * kVocabSize),
+        .tokens = DrawAll(batch.draws, logits_, kVocabSize)};
   }
   absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
 
@@ -61,6 +68,7 @@ class CostlessModel : public LanguageModel {
   const std::vector<float> logits_;
   SteadyClock::time_point ready_;
   bool named_ = false;
+  const Batch* launched_ = nullptr;
 };
 
 }  // namespace tlm::bench

@@ -17,6 +17,7 @@
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
+#include "tests/support/host_draws.h"
 
 namespace tlm {
 namespace {
@@ -40,8 +41,10 @@ class ConstantModel : public LanguageModel {
   int64_t vocab_size() const override { return kVocabSize; }
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return blocks_; }
-  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override {
-    return std::span(logits_).first(batch.logits_rows.size() * kVocabSize);
+  void Launch(const Batch& batch) override { launched_ = &batch; }
+  absl::StatusOr<BatchResult> Wait() override {
+    return BatchResult{.logits = std::span(logits_).first(launched_->host_rows.size() * kVocabSize),
+                       .tokens = DrawAll(launched_->draws, logits_, kVocabSize)};
   }
   absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
 
@@ -49,6 +52,7 @@ class ConstantModel : public LanguageModel {
   const BatchLimits limits_;
   const int64_t blocks_;
   const std::vector<float> logits_;
+  const Batch* launched_ = nullptr;
 };
 
 // An engine without its threads, and readers that take everything between two steps.

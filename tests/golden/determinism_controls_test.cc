@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "tests/golden/schedules.h"
 #include "tests/support/batch_dependent_ops.h"
 #include "tests/support/chunk_split_ops.h"
+#include "tests/support/host_draws.h"
 
 namespace tlm {
 namespace {
@@ -22,26 +25,40 @@ class RankNoiseModel : public LanguageModel {
   int64_t vocab_size() const override { return model_.vocab_size(); }
   const BatchLimits& limits() const override { return model_.limits(); }
   int64_t num_kv_blocks() const override { return model_.num_kv_blocks(); }
-  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override {
-    const auto logits = model_.Forward(batch);
-    if (!logits.ok()) return logits;
-    noisy_.assign(logits->begin(), logits->end());
-    const size_t vocab = static_cast<size_t>(vocab_size());
-    for (size_t i = 0; i < noisy_.size(); ++i) {
-      const size_t rank = i / vocab;
-      std::minstd_rand random(static_cast<uint32_t>(rank * vocab + i % vocab + 1));
-      random.discard(3);
-      noisy_[i] += std::extreme_value_distribution<float>()(random);
-    }
-    return std::span<const float>(noisy_);
+  void Launch(const Batch& batch) override {
+    wanted_rows_ = batch.host_rows;
+    launched_ = batch;
+    launched_.host_rows.resize(batch.logits_rows.size());
+    std::iota(launched_.host_rows.begin(), launched_.host_rows.end(), 0);
+    model_.Launch(launched_);
+  }
+  absl::StatusOr<BatchResult> Wait() override {
+    absl::StatusOr<BatchResult> result = model_.Wait();
+    if (!result.ok()) return result;
+    result->tokens = DrawAll(launched_.draws, Noisy(result->logits), vocab_size());
+    logits_ = SelectRows(result->logits, wanted_rows_, vocab_size());
+    result->logits = logits_;
+    return result;
   }
   absl::Status CopyKvBlock(int32_t from, int32_t to) override {
     return model_.CopyKvBlock(from, to);
   }
 
  private:
+  std::vector<float> Noisy(std::span<const float> logits) const {
+    std::vector<float> noisy(logits.begin(), logits.end());
+    for (size_t i = 0; i < noisy.size(); ++i) {
+      std::minstd_rand random(static_cast<uint32_t>(i + 1));
+      random.discard(3);
+      noisy[i] += std::extreme_value_distribution<float>()(random);
+    }
+    return noisy;
+  }
+
   LanguageModel& model_;
-  std::vector<float> noisy_;
+  Batch launched_;  // with all rows
+  std::vector<int32_t> wanted_rows_;
+  std::vector<float> logits_;
 };
 
 struct Caught {
@@ -70,22 +87,26 @@ TEST(DeterminismControlsTest, ASoundBackendPasses) {
 }
 
 TEST(DeterminismControlsTest, SumsThatDependOnTheBatchSizeAreCaught) {
-  const Caught caught = RunSchedules(
-      {.ops = [](Ops& ops) { return std::make_unique<BatchDependentOps>(ops); }, .model = {}});
+  const Caught caught =
+      RunSchedules({.backend = {},
+                    .ops = [](Ops& ops) { return std::make_unique<BatchDependentOps>(ops); },
+                    .model = {}});
   EXPECT_GT(caught.outputs, 0);
   EXPECT_GT(caught.logits, 0);
 }
 
 TEST(DeterminismControlsTest, AttentionThatDependsOnChunkBordersIsCaught) {
-  const Caught caught = RunSchedules(
-      {.ops = [](Ops& ops) { return std::make_unique<ChunkSplitOps>(ops); }, .model = {}},
-      /*max_outputs=*/1);
+  const Caught caught =
+      RunSchedules({.backend = {},
+                    .ops = [](Ops& ops) { return std::make_unique<ChunkSplitOps>(ops); },
+                    .model = {}},
+                   /*max_outputs=*/1);
   EXPECT_GT(caught.outputs, 0);
   EXPECT_GT(caught.logits, 0);
 }
 
 TEST(DeterminismControlsTest, NoiseIndexedByRankInTheBatchIsCaught) {
-  const Caught caught = RunSchedules({.ops = {}, .model = [](LanguageModel& model) {
+  const Caught caught = RunSchedules({.backend = {}, .ops = {}, .model = [](LanguageModel& model) {
                                         return std::make_unique<RankNoiseModel>(model);
                                       }});
   EXPECT_GT(caught.outputs, 0);

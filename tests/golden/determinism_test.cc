@@ -35,10 +35,7 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     for (int i = 0; i < kSchedules; ++i) {
       const Schedule schedule = RandomSchedule(random);
       const ScheduleRun together = runner.Execute(schedule, round, random, &alone);
-      counts.preemptions += together.counts.preemptions;
-      counts.copied_blocks += together.counts.copied_blocks;
-      counts.cached_tokens += together.counts.cached_tokens;
-      counts.resumed += together.counts.resumed;
+      counts += together.counts;
       const Difference difference = Compare(together, alone);
       compared += difference.compared;
       ASSERT_EQ(difference.different, 0)

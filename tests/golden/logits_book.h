@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <numeric>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "model/ops/ops.h"
 #include "model/transformer_lm/language_model.h"
+#include "tests/support/host_draws.h"
 
 namespace tlm {
 
@@ -27,8 +32,9 @@ inline uint64_t Hash(const void* data, size_t bytes) {
   return hash;
 }
 
-// Keeps the book of what passes through. It knows the tokens behind every row because it notes
-// which token was written to which slot of the cache.
+// Keeps the book of what passes through: of all rows of logits, which it has brought to the host.
+// It knows the tokens behind every row because it notes which token was written to which slot of
+// the cache, in the order of the device: when results come, not when work is launched.
 class RecordingModel : public LanguageModel {
  public:
   // Both outlive this object.
@@ -38,46 +44,94 @@ class RecordingModel : public LanguageModel {
   int64_t vocab_size() const override { return model_.vocab_size(); }
   const BatchLimits& limits() const override { return model_.limits(); }
   int64_t num_kv_blocks() const override { return model_.num_kv_blocks(); }
+  int max_launched() const override { return model_.max_launched(); }
+  bool TakesTokenOfDraw() const override { return model_.TakesTokenOfDraw(); }
 
-  absl::StatusOr<std::span<const float>> Forward(const Batch& batch) override {
-    for (int64_t token = 0; token < batch.tokens(); ++token) {
-      slots_[Slot(batch, token, batch.positions[token])] = batch.token_ids[token];
+  void Launch(const Batch& batch) override {
+    if (!launched_.empty()) ++launches_ahead_;
+    Launched& launched = launched_.emplace_back(Launched{batch, batch.host_rows, {}});
+    std::vector<int32_t>& rows = launched.batch.host_rows;
+    rows.resize(batch.logits_rows.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    model_.Launch(launched.batch);
+  }
+
+  absl::StatusOr<BatchResult> Wait() override {
+    absl::StatusOr<BatchResult> result = model_.Wait();
+    Launched& oldest = launched_.front();
+    if (result.ok()) {
+      Write(oldest.batch);
+      Record(oldest.batch, result->logits);
+      drawn_ = DrawnIds(result->tokens);
+      logits_ = SelectRows(result->logits, oldest.wanted_rows, vocab_size());
+      result->logits = logits_;
     }
-    const auto logits = model_.Forward(batch);
-    if (!logits.ok()) return logits;
-    for (size_t row = 0; row < batch.logits_rows.size(); ++row) {
-      const int32_t token = batch.logits_rows[row];
-      std::vector<int32_t> prefix;
-      for (int32_t position = 0; position <= batch.positions[token]; ++position) {
-        prefix.push_back(slots_[Slot(batch, token, position)]);
-      }
-      const uint64_t hash = Hash(logits->data() + row * vocab_size(), vocab_size() * sizeof(float));
-      const auto [entry, is_new] = book_.hashes.emplace(std::move(prefix), hash);
-      if (!is_new) ++book_.repeated;
-      if (entry->second != hash) ++book_.contradictions;
-    }
-    return logits;
+    for (const auto& [from, to] : oldest.copies) CopySlots(from, to);
+    launched_.pop_front();
+    return result;
   }
 
   absl::Status CopyKvBlock(int32_t from, int32_t to) override {
-    std::copy_n(slots_.begin() + from * kBlockTokens, kBlockTokens,
-                slots_.begin() + to * kBlockTokens);
+    if (launched_.empty()) {
+      CopySlots(from, to);
+    } else {
+      launched_.back().copies.emplace_back(from, to);
+    }
     ++copies_;
     return model_.CopyKvBlock(from, to);
   }
   int64_t copies() const { return copies_; }
+  // Batches launched before the results of the one before.
+  int64_t launches_ahead() const { return launches_ahead_; }
 
  private:
+  struct Launched {
+    Batch batch;                                      // with all rows
+    std::vector<int32_t> wanted_rows;                 // by the caller
+    std::vector<std::pair<int32_t, int32_t>> copies;  // behind it
+  };
+
   static size_t Slot(const Batch& batch, int64_t token, int64_t position) {
     const int64_t block =
         batch.block_tables[batch.sequence_of[token] * batch.max_blocks + position / kBlockTokens];
     return static_cast<size_t>(block * kBlockTokens + position % kBlockTokens);
   }
 
+  void Write(const Batch& batch) {
+    for (int64_t token = 0; token < batch.tokens(); ++token) {
+      const int32_t id = batch.token_ids[token];
+      slots_[Slot(batch, token, batch.positions[token])] =
+          id >= 0 ? id : drawn_.at(static_cast<size_t>(-1 - id));
+    }
+  }
+
+  void Record(const Batch& batch, std::span<const float> logits) {
+    for (size_t row = 0; row < batch.logits_rows.size(); ++row) {
+      const int32_t token = batch.logits_rows[row];
+      std::vector<int32_t> prefix;
+      for (int32_t position = 0; position <= batch.positions[token]; ++position) {
+        prefix.push_back(slots_[Slot(batch, token, position)]);
+      }
+      const uint64_t hash = Hash(logits.data() + row * vocab_size(), vocab_size() * sizeof(float));
+      const auto [entry, is_new] = book_.hashes.emplace(std::move(prefix), hash);
+      if (!is_new) ++book_.repeated;
+      if (entry->second != hash) ++book_.contradictions;
+    }
+  }
+
+  void CopySlots(int32_t from, int32_t to) {
+    std::copy_n(slots_.begin() + from * kBlockTokens, kBlockTokens,
+                slots_.begin() + to * kBlockTokens);
+  }
+
   LanguageModel& model_;
   LogitsBook& book_;
   std::vector<int32_t> slots_;
+  std::deque<Launched> launched_;  // oldest first
+  std::vector<int32_t> drawn_;     // by the last batch with results
+  std::vector<float> logits_;
   int64_t copies_ = 0;
+  int64_t launches_ahead_ = 0;
 };
 
 }  // namespace tlm

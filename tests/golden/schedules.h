@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/config/model_config.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/batching/engine.h"
@@ -79,6 +80,16 @@ struct ScheduleCounts {
   int64_t copied_blocks = 0;
   int64_t cached_tokens = 0;
   int64_t resumed = 0;
+  int64_t launches_ahead = 0;  // of the results of the step before
+
+  ScheduleCounts& operator+=(const ScheduleCounts& other) {
+    preemptions += other.preemptions;
+    copied_blocks += other.copied_blocks;
+    cached_tokens += other.cached_tokens;
+    resumed += other.resumed;
+    launches_ahead += other.launches_ahead;
+    return *this;
+  }
 };
 
 struct ScheduleRun {
@@ -86,20 +97,34 @@ struct ScheduleRun {
   ScheduleCounts counts;
 };
 
-// What stands between the engine and the processor: a sound backend, or one with a mistake.
+// What the engine runs on: the processor or another backend, and what stands between, sound or with
+// a mistake.
 struct Machine {
+  std::function<absl::StatusOr<std::unique_ptr<Ops>>(const Schedule&)> backend;
   std::function<std::unique_ptr<Ops>(Ops&)> ops;
   std::function<std::unique_ptr<LanguageModel>(LanguageModel&)> model;
+};
+
+// A model and how many requests it is asked.
+struct ScheduledModel {
+  ModelConfig config;
+  DType dtype = DType::kF32;  // of weights, keys and values
+  int requests = 0;
+  int max_outputs = kMaxOutputs;
 };
 
 // A model and the requests it is asked, whatever the schedule.
 class ScheduleRunner {
  public:
-  static constexpr int kRequests = 14;
   static constexpr int64_t kContext = 256;
 
+  explicit ScheduleRunner(const ScheduledModel& scheduled)
+      : scheduled_(scheduled), model_(scheduled.config, scheduled.dtype, 42) {}
   ScheduleRunner(const char* config, DType dtype, int max_outputs = kMaxOutputs)
-      : dtype_(dtype), max_outputs_(max_outputs), model_(SmallConfig(config), dtype, 42) {}
+      : ScheduleRunner(ScheduledModel{.config = SmallConfig(config),
+                                      .dtype = dtype,
+                                      .requests = 14,
+                                      .max_outputs = max_outputs}) {}
 
   void set_machine(Machine machine) { machine_ = std::move(machine); }
   const LogitsBook& book() const { return book_; }
@@ -108,15 +133,16 @@ class ScheduleRunner {
   // what the resumed outputs' first tokens are taken from.
   ScheduleRun Execute(const Schedule& schedule, uint64_t request_seed, std::mt19937_64& random,
                       const Outcomes* alone = nullptr) {
-    auto cpu = CpuOps::Create(schedule.threads);
-    EXPECT_THAT(cpu, IsOk());
-    const std::unique_ptr<Ops> wrong = machine_.ops ? machine_.ops(**cpu) : nullptr;
+    const auto backend = MakeBackend(schedule);
+    EXPECT_THAT(backend, IsOk());
+    const std::unique_ptr<Ops> wrong = machine_.ops ? machine_.ops(**backend) : nullptr;
     const BatchLimits limits{.max_tokens = schedule.options.max_batch_tokens,
                              .max_sequences = schedule.options.max_running_requests,
                              .max_logits_rows = 16,
                              .max_context = kContext};
-    auto model = TransformerLM::Load(model_.config(), model_.weights(), wrong ? *wrong : **cpu,
-                                     limits, {.num_blocks = schedule.kv_blocks, .dtype = dtype_});
+    auto model =
+        TransformerLM::Load(model_.config(), model_.weights(), wrong ? *wrong : **backend, limits,
+                            {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype});
     EXPECT_THAT(model, IsOk());
     RecordingModel recording(**model, book_);
     const std::unique_ptr<LanguageModel> changed =
@@ -131,10 +157,16 @@ class ScheduleRunner {
     EXPECT_EQ((*engine)->Stats().kv_blocks_used, 0);
     run.counts.preemptions = (*engine)->Stats().preemptions;
     run.counts.copied_blocks = recording.copies();
+    run.counts.launches_ahead = recording.launches_ahead();
     return run;
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<Ops>> MakeBackend(const Schedule& schedule) const {
+    if (machine_.backend) return machine_.backend(schedule);
+    return CpuOps::Create(schedule.threads);
+  }
+
   struct Submitted {
     Request request;
     std::vector<std::shared_ptr<CollectingReader>> readers;
@@ -145,11 +177,12 @@ class ScheduleRunner {
   // The same ones for the same seed, with their mailboxes.
   std::vector<Submitted> MakeRequests(uint64_t seed) const {
     std::mt19937_64 random(seed);
-    std::vector<Submitted> all(kRequests);
-    for (int i = 0; i < kRequests; ++i) {
+    std::vector<Submitted> all(scheduled_.requests);
+    for (int i = 0; i < scheduled_.requests; ++i) {
       int outputs = 0;
       Request& request = all[i].request;
-      request = RandomRequest(random, model_.config().vocab_size, i, max_outputs_, &outputs);
+      request =
+          RandomRequest(random, model_.config().vocab_size, i, scheduled_.max_outputs, &outputs);
       all[i].cancelled.assign(outputs, false);
       const int64_t capacity = request.score.has_value() ? TokenStream::kUnbounded : 1 + i % 5;
       for (int output = 0; output < outputs; ++output) {
@@ -226,8 +259,7 @@ class ScheduleRunner {
     return outcomes;
   }
 
-  const DType dtype_;  // of weights, keys and values
-  const int max_outputs_;
+  const ScheduledModel scheduled_;
   const RandomModel model_;
   Machine machine_;
   LogitsBook book_;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -43,6 +44,11 @@ class SnapshotTest : public ::testing::TestWithParam<Isa> {
   static Rows AsRows(std::vector<float>& values) {
     return {values.data(), static_cast<int64_t>(values.size()) / kDim, kDim, kDim};
   }
+  // The queries as PrepareAttention leaves them; keys and values are in cache_ then.
+  std::vector<float> Prepare(const std::vector<float>& q, const std::vector<float>& k,
+                             const std::vector<float>& v, const std::vector<int32_t>& positions,
+                             const HeadTransform& transform);
+
   // softmax(q K^T / 8) V of query `query` over the keys whose mask is true: these keys, in order,
   // are the cached positions of a sequence of their own.
   void AttendMasked(const std::vector<float>& q, std::vector<float> k, std::vector<float> v,
@@ -50,26 +56,57 @@ class SnapshotTest : public ::testing::TestWithParam<Isa> {
 
   std::string directory_;
   std::unique_ptr<CpuOps> ops_;
+  std::optional<KvStorage> cache_;  // one block of one head
 };
+
+std::vector<float> SnapshotTest::Prepare(const std::vector<float>& q, const std::vector<float>& k,
+                                         const std::vector<float>& v,
+                                         const std::vector<int32_t>& positions,
+                                         const HeadTransform& transform) {
+  const int64_t tokens = static_cast<int64_t>(positions.size());
+  auto storage = KvStorage::Create(ops_->device(), {1, 1, kDim, DType::kF32}, 1);
+  EXPECT_THAT(storage, IsOk());
+  cache_.emplace(*std::move(storage));
+  const std::vector<int32_t> sequence_of(positions.size(), 0), block_table = {0};
+  const TokenLayout layout{.tokens = tokens,
+                           .sequences = 1,
+                           .max_blocks = 1,
+                           .positions = positions.data(),
+                           .sequence_of = sequence_of.data(),
+                           .block_tables = block_table.data()};
+  std::vector<float> qkv(static_cast<size_t>(3 * tokens * kDim));
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::copy_n(&q[t * kDim], kDim, &qkv[3 * t * kDim]);
+    std::copy_n(&k[t * kDim], kDim, &qkv[(3 * t + 1) * kDim]);
+    std::copy_n(&v[t * kDim], kDim, &qkv[(3 * t + 2) * kDim]);
+  }
+  EXPECT_THAT(ops_->PrepareAttention({qkv.data(), tokens, 3 * kDim, 3 * kDim}, transform, layout,
+                                     cache_->layer(0)),
+              IsOk());
+  std::vector<float> prepared(static_cast<size_t>(tokens * kDim));
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::copy_n(&qkv[3 * t * kDim], kDim, &prepared[t * kDim]);
+  }
+  return prepared;
+}
 
 TEST_P(SnapshotTest, RmsNorm) {
   std::vector<float> x = ReadFloats("in_embeddings");
   const std::vector<float> gain = ReadFloats("recovered_layers.1.ln1.weight");
-  ASSERT_THAT(
-      ops_->RmsNorm(AsRows(x), kDim, gain.data(), 1e-5f, EpsPlacement::kInsideRoot, AsRows(x)),
-      IsOk());
+  ASSERT_THAT(ops_->AddNorm(AsRows(x), Rows(), {.gain = gain.data(), .eps = 1e-5f}, AsRows(x)),
+              IsOk());
   ExpectNear(x, Read("test_rmsnorm"));
 }
 
+// A token of each position: its query is rotated in place, its key and value go to a cache.
 TEST_P(SnapshotTest, RopeOnInterleavedPairs) {
-  std::vector<float> x = ReadFloats("in_embeddings");
+  const std::vector<float> x = ReadFloats("in_embeddings");
   const std::vector<float> table = RopeTable(kDim, 10000.0).Entries(0, 12);
   std::vector<int32_t> positions(x.size() / kDim);
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 12);
-  ASSERT_THAT(
-      ops_->Rope(AsRows(x), kDim, RopePairing::kInterleaved, table.data(), positions.data()),
-      IsOk());
-  ExpectNear(x, Read("test_rope"));
+  const std::vector<float> rotated = Prepare(
+      x, x, x, positions, {.rope_table = table.data(), .pairing = RopePairing::kInterleaved});
+  ExpectNear(rotated, Read("test_rope"));
 }
 
 void SnapshotTest::AttendMasked(const std::vector<float>& q, std::vector<float> k,
@@ -85,23 +122,19 @@ void SnapshotTest::AttendMasked(const std::vector<float>& q, std::vector<float> 
     kept_v.insert(kept_v.end(), v.begin() + at, v.begin() + at + kDim);
   }
   const int64_t kept = static_cast<int64_t>(kept_k.size()) / kDim;
-  auto storage = KvStorage::Create(ops_->device(), {1, 1, kDim, DType::kF32}, 1);
-  ASSERT_THAT(storage, IsOk());
   std::vector<int32_t> positions(kept);
   std::iota(positions.begin(), positions.end(), 0);
-  const std::vector<int32_t> sequence_of(kept, 0), block_table = {0};
-  TokenLayout layout{.tokens = kept,
-                     .sequences = 1,
-                     .max_blocks = 1,
-                     .positions = positions.data(),
-                     .sequence_of = sequence_of.data(),
-                     .block_tables = block_table.data()};
-  ASSERT_THAT(ops_->WriteKv(AsRows(kept_k), AsRows(kept_v), layout, storage->layer(0)), IsOk());
+  Prepare(kept_k, kept_k, kept_v, positions, {});
+  const int32_t last = positions.back(), sequence = 0, block = 0;
+  const TokenLayout layout{.tokens = 1,
+                           .sequences = 1,
+                           .max_blocks = 1,
+                           .positions = &last,
+                           .sequence_of = &sequence,
+                           .block_tables = &block};
   std::vector<float> row(q.begin() + query * kDim, q.begin() + (query + 1) * kDim);
-  layout.tokens = 1;
-  layout.positions = &positions.back();
   ASSERT_THAT(ops_->Attention(AsRows(row), 1.0f / std::sqrt(static_cast<float>(kDim)), 0, layout,
-                              storage->layer(0), {out, 1, kDim, kDim}),
+                              cache_->layer(0), {out, 1, kDim, kDim}),
               IsOk());
 }
 

@@ -31,11 +31,28 @@ float Logit(uint64_t folded, int64_t id) {
   return static_cast<float>(bits) * 0x1p-21f - 4.0f;
 }
 
+bool Same(const Draw& a, const Draw& b) {
+  return a.row == b.row && a.params == b.params && a.history == b.history &&
+         a.key.output_index == b.key.output_index && a.key.position == b.key.position &&
+         a.banned.data() == b.banned.data() && a.banned.size() == b.banned.size();
+}
+
+bool Same(const Batch& a, const Batch& b) {
+  return a.token_ids == b.token_ids && a.positions == b.positions &&
+         a.sequence_of == b.sequence_of && a.block_tables == b.block_tables &&
+         a.logits_rows == b.logits_rows && a.host_rows == b.host_rows &&
+         std::equal(a.draws.begin(), a.draws.end(), b.draws.begin(), b.draws.end(),
+                    [](const Draw& x, const Draw& y) { return Same(x, y); });
+}
+
+bool IsUnknown(int32_t token) { return token < 0; }
+
 }  // namespace
 
-ScriptedModel::ScriptedModel(const BatchLimits& limits, int64_t num_kv_blocks)
+ScriptedModel::ScriptedModel(const BatchLimits& limits, int64_t num_kv_blocks, int max_launched)
     : limits_(limits),
       num_kv_blocks_(num_kv_blocks),
+      max_launched_(max_launched),
       cells_(static_cast<size_t>(num_kv_blocks * kBlockTokens)) {}
 
 std::vector<float> ScriptedModel::LogitsAfter(std::span<const int32_t> tokens) {
@@ -51,37 +68,79 @@ std::vector<float> ScriptedModel::LogitsAfter(std::span<const int32_t> tokens) {
   return logits;
 }
 
-absl::StatusOr<std::span<const float>> ScriptedModel::Forward(const Batch& batch) {
-  if (on_forward_) on_forward_(batch);
-  CheckBatch(batch);
-  if (!failure_.ok()) {
-    Spoil(batch);
-    return std::exchange(failure_, absl::OkStatus());
-  }
-  Write(batch);
-  logits_.clear();
-  for (const int32_t token : batch.logits_rows) AppendLogits(batch, token);
-  return logits_;
+void ScriptedModel::ComputeOnOwnThread() {
+  TLM_CHECK(max_launched_ == 1);
+  own_thread_ = true;
 }
 
 void ScriptedModel::Launch(const Batch& batch) {
-  TLM_CHECK(launched_ == nullptr);
-  launched_ = &batch;
-  launched_copy_ = batch;
+  TLM_CHECK(static_cast<int>(launched_.size()) < max_launched_);
+  CheckBatch(batch);
+  std::fill(logits_.begin(), logits_.end(), std::numeric_limits<float>::quiet_NaN());
+  ++launches_;
+  if (!launched_.empty()) ++launches_ahead_;
+  for (const int32_t token : batch.token_ids) {
+    if (!IsUnknown(token)) continue;
+    // What is known already must be told.
+    TLM_CHECK(TakesTokenOfDraw() && !launched_.empty() &&
+              -1 - token < std::ssize(launched_.back().as_launched.draws));
+    ++unknown_tokens_;
+  }
+  // Only what computes at once may look at what the draws point at.
+  auto draws = max_launched_ > 1 ? std::make_unique<HeldDraws>(batch.draws) : nullptr;
+  launched_.push_back(
+      {.batch = &batch, .as_launched = batch, .draws = std::move(draws), .copies = {}});
   if (own_thread_) {
-    computing_ = std::async(std::launch::async, [this] { return Forward(*launched_); });
+    computing_ = std::async(std::launch::async, [this] { return Compute(launched_.front()); });
   }
   if (on_launch_) on_launch_();
 }
 
-absl::StatusOr<std::span<const float>> ScriptedModel::Wait() {
-  TLM_CHECK(launched_ != nullptr);
+bool ScriptedModel::TakesTokenOfDraw() const {
+  if (max_launched_ == 1) return false;
+  return launched_.empty() ||
+         std::all_of(launched_.back().draws->draws().begin(), launched_.back().draws->draws().end(),
+                     [](const Draw& draw) { return draw.params->logit_bias.empty(); });
+}
+
+absl::StatusOr<BatchResult> ScriptedModel::Wait() {
+  TLM_CHECK(!launched_.empty());
   if (on_wait_) on_wait_();
-  const auto logits = own_thread_ ? computing_.get() : Forward(*launched_);
-  TLM_CHECK(launched_->token_ids == launched_copy_.token_ids &&
-            launched_->block_tables == launched_copy_.block_tables);
-  launched_ = nullptr;
-  return logits;
+  Launched& oldest = launched_.front();
+  auto result = own_thread_ ? computing_.get() : Compute(oldest);
+  TLM_CHECK(Same(*oldest.batch, oldest.as_launched));
+  for (const BlockPair& blocks : oldest.copies) Copy(blocks);
+  launched_.pop_front();
+  return result;
+}
+
+absl::StatusOr<BatchResult> ScriptedModel::Compute(Launched& launched) {
+  const Batch batch = Resolve(launched);
+  if (on_forward_) on_forward_(batch);
+  drawn_.assign(batch.draws.size(), 0);
+  if (launched.undefined || !failure_.ok()) Spoil(batch);
+  if (!failure_.ok()) {
+    for (Launched& behind : launched_) behind.undefined = true;
+    return std::exchange(failure_, absl::OkStatus());
+  }
+  if (!launched.undefined) Write(batch);
+  std::vector<float> logits;  // of all rows
+  for (const int32_t token : batch.logits_rows) AppendLogits(batch, token, &logits);
+  BatchResult result;
+  result.tokens =
+      DrawAll(launched.draws ? launched.draws->draws() : batch.draws, logits, kVocabSize);
+  drawn_ = DrawnIds(result.tokens);
+  logits_ = SelectRows(logits, batch.host_rows, kVocabSize);
+  result.logits = logits_;
+  return result;
+}
+
+Batch ScriptedModel::Resolve(const Launched& launched) const {
+  Batch batch = launched.as_launched;
+  for (int32_t& token : batch.token_ids) {
+    if (IsUnknown(token)) token = drawn_.at(static_cast<size_t>(-1 - token));
+  }
+  return batch;
 }
 
 void ScriptedModel::CheckBatch(const Batch& batch) const {
@@ -95,7 +154,8 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
   TLM_CHECK(static_cast<int64_t>(batch.logits_rows.size()) <= limits_.max_logits_rows);
   for (int64_t i = 0; i < tokens; ++i) {
     const int32_t sequence = batch.sequence_of[i];
-    TLM_CHECK(batch.token_ids[i] >= 0 && batch.token_ids[i] < kVocabSize);
+    TLM_CHECK(batch.token_ids[i] < kVocabSize);
+    TLM_CHECK(batch.token_ids[i] >= 0 || max_launched_ > 1);
     TLM_CHECK(batch.positions[i] >= 0 && batch.positions[i] < limits_.max_context);
     TLM_CHECK(batch.positions[i] < batch.max_blocks * kBlockTokens);
     TLM_CHECK(sequence >= 0 && sequence < batch.sequences);
@@ -104,7 +164,21 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
     }
   }
   CheckBlocks(batch);
-  for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < tokens);
+  CheckRows(batch);
+}
+
+// Every row is for something.
+void ScriptedModel::CheckRows(const Batch& batch) const {
+  for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < batch.tokens());
+  TLM_CHECK(static_cast<int64_t>(batch.draws.size()) <= limits_.max_sequences);
+  std::set<int32_t> used;
+  for (const Draw& draw : batch.draws) used.insert(draw.row);
+  for (size_t i = 0; i < batch.host_rows.size(); ++i) {
+    TLM_CHECK(i == 0 || batch.host_rows[i] > batch.host_rows[i - 1]);
+    TLM_CHECK(used.insert(batch.host_rows[i]).second);
+  }
+  TLM_CHECK(static_cast<int64_t>(used.size()) == batch.rows());
+  TLM_CHECK(used.empty() || (*used.begin() == 0 && *used.rbegin() == batch.rows() - 1));
 }
 
 void ScriptedModel::CheckBlocks(const Batch& batch) const {
@@ -127,17 +201,22 @@ void ScriptedModel::CheckBlocks(const Batch& batch) const {
 }
 
 absl::Status ScriptedModel::CopyKvBlock(int32_t from, int32_t to) {
-  TLM_CHECK(launched_ == nullptr);
+  TLM_CHECK(!own_thread_ || launched_.empty());
   TLM_CHECK(from >= 0 && from < num_kv_blocks_ && to >= 0 && to < num_kv_blocks_ && from != to);
   ++copies_;
-  const auto source = cells_.begin() + from * kBlockTokens;
-  const auto target = cells_.begin() + to * kBlockTokens;
-  if (copy_failure_.ok()) {
-    std::copy(source, source + kBlockTokens, target);
+  if (!copy_failure_.ok()) {
+    std::fill_n(cells_.begin() + to * kBlockTokens, kBlockTokens, Mix(0));
+  } else if (launched_.empty()) {
+    Copy({from, to});
   } else {
-    std::fill(target, target + kBlockTokens, Mix(0));
+    launched_.back().copies.emplace_back(from, to);
   }
   return std::exchange(copy_failure_, absl::OkStatus());
+}
+
+void ScriptedModel::Copy(const BlockPair& blocks) {
+  std::copy_n(cells_.begin() + blocks.first * kBlockTokens, kBlockTokens,
+              cells_.begin() + blocks.second * kBlockTokens);
 }
 
 uint64_t& ScriptedModel::Cell(const Batch& batch, int64_t sequence, int64_t position) {
@@ -162,14 +241,14 @@ void ScriptedModel::Spoil(const Batch& batch) {
   }
 }
 
-void ScriptedModel::AppendLogits(const Batch& batch, int64_t token) {
+void ScriptedModel::AppendLogits(const Batch& batch, int64_t token, std::vector<float>* logits) {
   uint64_t folded = 0;
   for (int64_t position = 0; position <= batch.positions[token]; ++position) {
     folded = Fold(folded, Cell(batch, batch.sequence_of[token], position));
   }
   const bool nan = nan_token_ == batch.token_ids[token];
   for (int64_t id = 0; id < kVocabSize; ++id) {
-    logits_.push_back(nan ? std::numeric_limits<float>::quiet_NaN() : Logit(folded, id));
+    logits->push_back(nan ? std::numeric_limits<float>::quiet_NaN() : Logit(folded, id));
   }
 }
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "tests/unit/server/batching/requests.h"
 
 namespace tlm {
@@ -33,6 +36,9 @@ TEST(BatchBuilderTest, LaysChunksEndToEnd) {
   EXPECT_THAT(batch.positions, ElementsAre(3, 100, 101, 1, 2, 3));
   EXPECT_THAT(batch.sequence_of, ElementsAre(0, 1, 1, 2, 2, 2));
   EXPECT_THAT(batch.logits_rows, ElementsAre(0, 3, 5));
+  ASSERT_EQ(batch.draws.size(), 1);
+  EXPECT_EQ(batch.draws[0].row, 0);
+  EXPECT_THAT(batch.host_rows, ElementsAre(1, 2));
   EXPECT_EQ(batch.sequences, 3);
   EXPECT_EQ(batch.max_blocks, 4);
   EXPECT_THAT(batch.block_tables, ElementsAre(0, 0, 0, 0, 1, 2, 3, 4, 5, 0, 0, 0));
@@ -47,6 +53,141 @@ TEST(BatchBuilderTest, AGenerateChunkThatReachesTheEndWantsItsLastRow) {
   Batch batch;
   BuildBatch(plan, &batch);
   EXPECT_THAT(batch.logits_rows, ElementsAre(2));
+  EXPECT_THAT(batch.host_rows, IsEmpty());
+}
+
+TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
+  BlockPool pool(1);
+  Request request = GenerateRequest({10, 11, 12}, 5);
+  request.generate->output_index = 4;
+  request.generate->sampling.presence_penalty = 1;
+  request.generate->stop.min_new_tokens = 2;
+  request.generate->stop.stop_token_ids = {9};
+  request.generate->stop.eos_token_ids = {3};
+  request.generate->score = {.logprob = true, .top = 7};
+  Sequence sequence(std::move(request), 0);
+  ASSERT_TRUE(sequence.Grow(pool, 3));
+  StepPlan plan;
+  plan.chunks = {{&sequence, 0, 3, 1}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  ASSERT_EQ(batch.draws.size(), 1);
+  const Draw& draw = batch.draws[0];
+  EXPECT_EQ(draw.params, &sequence.request().generate->sampling);
+  EXPECT_EQ(draw.history, &sequence.history());
+  EXPECT_EQ(draw.key.output_index, 4);
+  EXPECT_EQ(draw.key.position, 3);
+  EXPECT_TRUE(draw.score.logprob);
+  EXPECT_EQ(draw.score.top, 7);
+  EXPECT_THAT(draw.banned, ElementsAre(3, 9));
+}
+
+TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
+  BlockPool pool(4);
+  Sequence before(GenerateRequest({7}, 5), 0);
+  Request request = GenerateRequest({10, 11, 12}, 5);
+  request.generate->output_index = 4;
+  request.branch_streams = {UnreadStream(), UnreadStream(), UnreadStream()};
+  Sequence parent(std::move(request), 1);
+  parent.TakeBranchStream(1);
+  ASSERT_TRUE(before.Grow(pool, 1) && parent.Grow(pool, 4));
+  StepPlan plan;
+  plan.chunks = {{&before, 0, 1, 1}, {&parent, 0, 3, 1}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  std::vector<int32_t> rows;
+  std::vector<uint32_t> outputs;
+  for (const Draw& draw : batch.draws) {
+    rows.push_back(draw.row);
+    outputs.push_back(draw.key.output_index);
+  }
+  EXPECT_THAT(rows, ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(outputs, ElementsAre(0, 4, 5, 7));
+  // Behind it the parent draws for itself alone, even before its first token is known.
+  parent.MarkLaunched(3, 1000);
+  plan.chunks = {{&parent, 3, 1, 1}};
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(1)));
+  ASSERT_EQ(batch.draws.size(), 1);
+  EXPECT_EQ(batch.draws[0].key.output_index, 4);
+  EXPECT_EQ(batch.draws[0].key.position, 4);
+}
+
+TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
+  BlockPool pool(2);
+  Sequence other(GenerateRequest({7}, 5), 0);
+  Request request = GenerateRequest({10, 11, 12}, 5);
+  request.generate->stop.min_new_tokens = 2;
+  request.generate->stop.eos_token_ids = {3};
+  Sequence sequence(std::move(request), 1);
+  ASSERT_TRUE(other.Grow(pool, 1) && sequence.Grow(pool, 5));
+  StepPlan plan;
+  plan.chunks = {{&other, 0, 1, 1}, {&sequence, 0, 3, 1}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  sequence.MarkLaunched(3, 1000);
+  plan.chunks = {{&sequence, 3, 1, 1}};
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(1)));
+  EXPECT_THAT(batch.positions, ElementsAre(3));
+  EXPECT_THAT(batch.logits_rows, ElementsAre(0));
+  EXPECT_THAT(batch.draws[0].banned, ElementsAre(3));  // one token is still to come before an end
+  sequence.MarkLaunched(1, 1000);
+  ASSERT_FALSE(sequence.Append(20, 1000).has_value());
+  plan.chunks = {{&sequence, 4, 1, 1}};
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(0)));
+  EXPECT_THAT(batch.draws[0].banned, IsEmpty());
+  EXPECT_EQ(batch.draws[0].key.position, 5);
+}
+
+// As after a preemption: what is known is recomputed with what is on its way.
+TEST(BatchBuilderTest, AChunkMayEndWithATokenThatIsNotKnown) {
+  BlockPool pool(1);
+  Sequence sequence(GenerateRequest({10, 11, 12}, 5), 0);
+  ASSERT_TRUE(sequence.Grow(pool, 3));
+  StepPlan plan;
+  plan.chunks = {{&sequence, 0, 3, 1}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  sequence.MarkLaunched(3, 1000);
+  sequence.ReleaseBlocks(pool);
+  ASSERT_TRUE(sequence.Grow(pool, 4));
+  plan.chunks = {{&sequence, 0, 4, 1}};
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.token_ids, ElementsAre(10, 11, 12, TokenOfDraw(0)));
+  EXPECT_THAT(batch.logits_rows, ElementsAre(3));
+  EXPECT_EQ(batch.draws[0].key.position, 4);
+}
+
+TEST(BatchBuilderTest, PromptScoresGoToTheHostAndTheLastRowIsDrawnFrom) {
+  BlockPool pool(1);
+  Request request = GenerateRequest({10, 11, 12}, 5);
+  request.generate->score_prompt = true;
+  Sequence sequence(std::move(request), 0);
+  ASSERT_TRUE(sequence.Grow(pool, 3));
+  StepPlan plan;
+  plan.chunks = {{&sequence, 0, 3, 3}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.logits_rows, ElementsAre(0, 1, 2));
+  EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
+  ASSERT_EQ(batch.draws.size(), 1);
+  EXPECT_EQ(batch.draws[0].row, 2);
+}
+
+TEST(BatchBuilderTest, RowsOnTheirWayAreNotAskedForAgain) {
+  BlockPool pool(1);
+  Sequence forward(ForwardRequest({20, 21, 22, 23, 24}, {1, 3, 4}, UnreadStream()), 0);
+  ASSERT_TRUE(forward.Grow(pool, 5));
+  forward.MarkLaunched(2, 1000);
+  StepPlan plan;
+  plan.chunks = {{&forward, 2, 3, 2}};
+  Batch batch;
+  BuildBatch(plan, &batch);
+  EXPECT_THAT(batch.logits_rows, ElementsAre(1, 2));
+  EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
+  EXPECT_THAT(batch.draws, IsEmpty());
 }
 
 TEST(BatchBuilderTest, ReplacesWhatWasThere) {
@@ -61,6 +202,7 @@ TEST(BatchBuilderTest, ReplacesWhatWasThere) {
   BuildBatch(plan, &batch);
   EXPECT_THAT(batch.token_ids, ElementsAre(10));
   EXPECT_THAT(batch.logits_rows, IsEmpty());
+  EXPECT_THAT(batch.draws, IsEmpty());
   EXPECT_THAT(batch.block_tables, ElementsAre(0));
   EXPECT_EQ(batch.sequences, 1);
 }

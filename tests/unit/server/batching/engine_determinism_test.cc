@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "tests/unit/server/batching/loop_bench.h"
@@ -16,7 +17,8 @@ using Collected = CollectingReader::Collected;
 
 constexpr int64_t kContext = 6 * 64;
 
-class EngineDeterminismTest : public ::testing::TestWithParam<int> {
+// A seed, and how many batches the model takes at a time.
+class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, int>> {
  protected:
   int64_t Between(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
@@ -33,7 +35,8 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     setup.options.prefix_cache = !OneIn(4);
     setup.options.max_decode_stretch = OneIn(4) ? 2 : 0;
     setup.options.short_prompt_tokens = OneIn(2) ? 0 : 70;
-    setup.own_thread = OneIn(4);
+    setup.max_launched = std::get<1>(GetParam());
+    setup.own_thread = OneIn(4) && setup.max_launched == 1;
     return setup;
   }
 
@@ -52,6 +55,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     work.output_index = static_cast<uint32_t>(Between(0, 3));
     if (OneIn(3)) work.stop.eos_token_ids = {static_cast<int32_t>(Between(0, 60))};
     work.stop.min_new_tokens = Between(0, 30);
+    if (OneIn(8)) work.sampling.logit_bias = {{static_cast<int32_t>(Between(0, 60)), 2.0f}};
     return request;
   }
 
@@ -115,9 +119,13 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
   };
 
   std::vector<Submitted> SubmitOne(LoopBench& bench, int64_t max_outputs) {
+    const absl::Time now = bench.clock.Now();
     Request request = RandomRequest();
     request.priority = static_cast<int32_t>(Between(-1, 1));
     request.tenant = OneIn(4) ? "other" : "";
+    if (request.generate.has_value() && OneIn(8)) {
+      request.soft_deadline = now + absl::Milliseconds(Between(1, 5000));
+    }
     request.cache = {.bypass = OneIn(8), .salt = OneIn(8) ? "pepper" : ""};
     ++requests_;
     std::vector<Submitted> outputs;
@@ -157,14 +165,19 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
                  cancelled);
   }
 
-  // A cancelled one has received a beginning of it.
-  static void ExpectAsAlone(const Submitted& submitted) {
+  // One that was cancelled, timed out or hit by a fault has received a beginning of it.
+  void ExpectAsAlone(const Submitted& submitted) const {
     const Collected collected = submitted.reader->collected();
     ASSERT_EQ(collected.ends.size(), 1);
     ASSERT_LE(collected.starts.size(), 1);
-    const bool cancelled = collected.ends[0].status.code() == absl::StatusCode::kCancelled;
-    ASSERT_TRUE(collected.ends[0].status.ok() || (submitted.detached && cancelled))
-        << collected.ends[0].status;
+    const StreamEnd& end = collected.ends[0];
+    const bool cancelled =
+        !end.status.ok() || (end.reason == FinishReason::kTimeLimit &&
+                             submitted.request.soft_deadline < absl::InfiniteFuture());
+    ASSERT_TRUE(end.status.ok() ||
+                (submitted.detached && end.status.code() == absl::StatusCode::kCancelled) ||
+                (faults_ > 0 && end.status.code() == absl::StatusCode::kInternal))
+        << end.status;
     ExpectScoresAsAlone(submitted, collected, cancelled);
     if (submitted.request.generate.has_value()) {
       std::vector<int32_t> expected = GenerateAlone(submitted.request, kContext);
@@ -188,11 +201,14 @@ class EngineDeterminismTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  std::mt19937 random_{static_cast<uint32_t>(GetParam())};
+  void RunSchedule(bool with_faults);
+
+  std::mt19937 random_{static_cast<uint32_t>(std::get<0>(GetParam()))};
   int64_t requests_ = 0;
+  int64_t faults_ = 0;
 };
 
-TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
+void EngineDeterminismTest::RunSchedule(bool with_faults) {
   const LoopSetup setup = RandomSetup();
   LoopBench bench(setup);
   bench.model.set_on_forward(
@@ -218,6 +234,10 @@ TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
       unlucky.detached = true;
     }
     if (OneIn(200)) bench.loop.FlushPrefixCache();
+    if (with_faults && OneIn(50)) {
+      bench.model.FailOnce(absl::InternalError("lost"));
+      ++faults_;
+    }
     const bool computed = bench.Step();
     for (const Submitted& submitted : all) {
       if (!computed || OneIn(6)) submitted.reader->TakeNow();
@@ -233,7 +253,20 @@ TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, EngineDeterminismTest, ::testing::Range(0, 150));
+TEST_P(EngineDeterminismTest, EveryScheduleGivesWhatRunningAloneGives) {
+  RunSchedule(/*with_faults=*/false);
+}
+
+class EngineFaultsDeterminismTest : public EngineDeterminismTest {};
+
+TEST_P(EngineFaultsDeterminismTest, WhatNoFaultHitsIsAsIfThereWereNone) {
+  RunSchedule(/*with_faults=*/true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EngineDeterminismTest,
+                         ::testing::Combine(::testing::Range(0, 150), ::testing::Values(1, 2)));
+INSTANTIATE_TEST_SUITE_P(Seeds, EngineFaultsDeterminismTest,
+                         ::testing::Combine(::testing::Range(0, 50), ::testing::Values(1, 2)));
 
 }  // namespace
 }  // namespace tlm

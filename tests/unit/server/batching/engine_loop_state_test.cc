@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,12 @@ struct InState {
   std::vector<std::shared_ptr<CollectingReader>> others;
 };
 
-InState Bring(Where where, absl::Duration timeout,
-              absl::Duration soft_timeout = absl::InfiniteDuration()) {
+// Of a model that takes `max_launched` batches at a time: with 2, one of them computes while the
+// request is ended.
+InState BringTo(Where where, int max_launched, absl::Duration timeout,
+                absl::Duration soft_timeout = absl::InfiniteDuration()) {
   LoopSetup setup;
+  setup.max_launched = max_launched;
   setup.blocks = 4;
   setup.max_context = 256;
   setup.options.max_batch_tokens = 50;
@@ -88,13 +92,18 @@ InState Bring(Where where, absl::Duration timeout,
   return state;
 }
 
-class EngineLoopStateTest : public ::testing::TestWithParam<Where> {
+class EngineLoopStateTest : public ::testing::TestWithParam<std::tuple<Where, int>> {
  protected:
+  static Where where() { return std::get<0>(GetParam()); }
+  static InState Bring(absl::Duration timeout,
+                       absl::Duration soft_timeout = absl::InfiniteDuration()) {
+    return BringTo(where(), std::get<1>(GetParam()), timeout, soft_timeout);
+  }
   // The rest goes on to the right end, and no block is lost.
   static void ExpectOthersUnharmed(InState& state) {
     state.bench->StepUntilNothingCanBeDone();
     for (const auto& other : state.others) {
-      const bool preempting = GetParam() == Where::kPreempted;
+      const bool preempting = where() == Where::kPreempted;
       const Request alone =
           preempting ? GenerateRequest(Prompt(20), 200) : GenerateRequest(Prompt(40), 100);
       EXPECT_EQ(other->collected().token_ids(), GenerateAlone(alone, 256));
@@ -106,19 +115,19 @@ class EngineLoopStateTest : public ::testing::TestWithParam<Where> {
 };
 
 TEST_P(EngineLoopStateTest, ADeadlineEndsItAtTheNextStep) {
-  InState state = Bring(GetParam(), absl::Hours(1));
+  InState state = Bring(absl::Hours(1));
   state.bench->clock.Advance(absl::Hours(1));
   state.bench->Step();
   state.reader->TakeNow();
   const StreamEnd end = OnlyEnd(*state.reader);
   EXPECT_EQ(end.status.code(), absl::StatusCode::kDeadlineExceeded);
-  const bool queued = GetParam() == Where::kArrived || GetParam() == Where::kWaiting;
+  const bool queued = where() == Where::kArrived || where() == Where::kWaiting;
   EXPECT_EQ(ReasonOf(end.status), queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING");
   ExpectOthersUnharmed(state);
 }
 
 TEST_P(EngineLoopStateTest, AReaderThatLetsGoEndsItAtTheNextStep) {
-  InState state = Bring(GetParam(), absl::InfiniteDuration());
+  InState state = Bring(absl::InfiniteDuration());
   state.reader->stream()->Detach();
   state.bench->Step();
   state.reader->TakeNow();
@@ -127,7 +136,7 @@ TEST_P(EngineLoopStateTest, AReaderThatLetsGoEndsItAtTheNextStep) {
 }
 
 TEST_P(EngineLoopStateTest, LettingGoAfterTheEndChangesNothing) {
-  InState state = Bring(GetParam(), absl::InfiniteDuration());
+  InState state = Bring(absl::InfiniteDuration());
   state.reader->Resume();
   state.bench->StepUntilNothingCanBeDone();
   EXPECT_TRUE(OnlyEnd(*state.reader).status.ok());
@@ -139,13 +148,13 @@ TEST_P(EngineLoopStateTest, LettingGoAfterTheEndChangesNothing) {
 }
 
 TEST_P(EngineLoopStateTest, ASoftLimitEndsAGenerationWell) {
-  InState state = Bring(GetParam(), absl::Hours(2), absl::Hours(1));
+  InState state = Bring(absl::Hours(2), absl::Hours(1));
   state.reader->TakeNow();
   const size_t tokens = state.reader->collected().tokens.size();
   state.bench->clock.Advance(absl::Hours(1));
   state.bench->Step();
   state.reader->TakeNow();
-  const bool generates = GetParam() != Where::kScoring && GetParam() != Where::kParkedForward;
+  const bool generates = where() != Where::kScoring && where() != Where::kParkedForward;
   EXPECT_EQ(state.reader->collected().ends.size(), generates ? 1 : 0);
   if (!generates) {
     state.reader->Resume();
@@ -161,7 +170,7 @@ TEST_P(EngineLoopStateTest, ASoftLimitEndsAGenerationWell) {
 }
 
 TEST_P(EngineLoopStateTest, AHardLimitThatComesFirstIsWhatEndsIt) {
-  InState state = Bring(GetParam(), absl::Hours(1), absl::Hours(2));
+  InState state = Bring(absl::Hours(1), absl::Hours(2));
   state.bench->clock.Advance(absl::Hours(3));
   state.bench->Step();
   state.reader->TakeNow();
@@ -169,8 +178,8 @@ TEST_P(EngineLoopStateTest, AHardLimitThatComesFirstIsWhatEndsIt) {
   ExpectOthersUnharmed(state);
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
-  switch (state.param) {
+std::string NameOf(Where where) {
+  switch (where) {
     case Where::kArrived:
       return "Arrived";
     case Where::kWaiting:
@@ -191,11 +200,15 @@ std::string NameOf(const ::testing::TestParamInfo<Where>& state) {
   return "";
 }
 
-INSTANTIATE_TEST_SUITE_P(States, EngineLoopStateTest,
-                         ::testing::Values(Where::kArrived, Where::kWaiting, Where::kPrefilling,
-                                           Where::kDecoding, Where::kScoring, Where::kPreempted,
-                                           Where::kParked, Where::kParkedForward),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(
+    States, EngineLoopStateTest,
+    ::testing::Combine(::testing::Values(Where::kArrived, Where::kWaiting, Where::kPrefilling,
+                                         Where::kDecoding, Where::kScoring, Where::kPreempted,
+                                         Where::kParked, Where::kParkedForward),
+                       ::testing::Values(1, 2)),
+    [](const auto& info) {
+      return NameOf(std::get<0>(info.param)) + (std::get<1>(info.param) > 1 ? "InFlight" : "");
+    });
 
 }  // namespace
 }  // namespace tlm

@@ -33,6 +33,7 @@ struct LoopSetup {
   // Without a pace: the clock stands still unless a test moves it.
   EngineOptions options = {.max_decode_stretch = 0};
   bool own_thread = false;  // the model computes on one
+  int max_launched = 1;     // batches at a time
 };
 
 class LoopBench {
@@ -42,7 +43,7 @@ class LoopBench {
                .max_sequences = setup.options.max_running_requests,
                .max_logits_rows = setup.max_logits_rows,
                .max_context = setup.max_context},
-              setup.blocks),
+              setup.blocks, setup.max_launched),
         queue(std::make_shared<RequestQueue>(
             QueueLoad{setup.options.max_queued_requests, setup.options.max_queued_tokens})),
         loop(model, setup.options, clock, queue) {

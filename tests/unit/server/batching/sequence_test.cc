@@ -355,6 +355,72 @@ TEST(SequenceTest, PreemptedWhileItsLastRowsAreOnTheirWayItWantsNothing) {
   EXPECT_EQ(forward.remaining(), 0);
 }
 
+TEST(SequenceTest, TwoTokensMayBeOnTheirWay) {
+  Sequence sequence(GenerateRequest(Prompt(10), 3, UnreadStream(5)), 0);
+  sequence.set_running(true);
+  EXPECT_EQ(sequence.tokens_in_flight(), 0);
+  sequence.MarkLaunched(10, kContext);
+  EXPECT_EQ(sequence.tokens_in_flight(), 1);
+  sequence.MarkLaunched(1, kContext);
+  EXPECT_EQ(sequence.tokens_in_flight(), 2);
+  EXPECT_EQ(sequence.target(), 12);
+  EXPECT_EQ(sequence.Room(), 3);
+  EXPECT_EQ(sequence.WantedPosition(0), 9);
+  EXPECT_EQ(sequence.UnplannedPosition(0), 11);
+  EXPECT_FALSE(sequence.Append(7, kContext).has_value());
+  EXPECT_EQ(sequence.tokens_in_flight(), 1);
+  EXPECT_EQ(sequence.state(), SequenceState::kDecoding);
+  sequence.MarkLaunched(1, kContext);  // the third, which is the last
+  EXPECT_EQ(sequence.tokens_in_flight(), 2);
+  EXPECT_EQ(sequence.remaining(), 0);
+  EXPECT_FALSE(sequence.Append(8, kContext).has_value());
+  EXPECT_EQ(sequence.remaining(), 0);
+  EXPECT_EQ(sequence.WantedPosition(0), 11);
+  EXPECT_TRUE(sequence.Append(9, kContext).has_value());
+}
+
+TEST(SequenceTest, PromptScoresOnTheirWayAreNoTokens) {
+  Request request = GenerateRequest(Prompt(10), 3);
+  request.generate->score_prompt = true;
+  Sequence sequence(std::move(request), 0);
+  sequence.MarkLaunched(9, kContext);
+  EXPECT_EQ(sequence.tokens_in_flight(), 0);
+  sequence.MarkLaunched(1, kContext);
+  EXPECT_EQ(sequence.tokens_in_flight(), 1);
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(sequence.MarkRowDelivered().has_value());
+  EXPECT_EQ(sequence.tokens_in_flight(), 1);
+  EXPECT_EQ(sequence.WantedPosition(0), 9);
+}
+
+TEST(SequenceTest, AStepThatHasNotEndedIsNotToldAtTheEnd) {
+  Sequence sequence(GenerateRequest(Prompt(10), 5), 0);
+  sequence.MarkLaunched(10, kContext);
+  sequence.MarkLaunched(1, kContext);
+  sequence.MarkStepEnded();
+  EXPECT_TRUE(sequence.in_flight());
+  EXPECT_EQ(sequence.End(absl::OkStatus(), Finish(), absl::UnixEpoch()).steps, 1);
+  sequence.MarkStepEnded();
+  EXPECT_FALSE(sequence.in_flight());
+}
+
+TEST(SequenceTest, ABranchSharesNothingThatItsParentComputesAlready) {
+  for (const int64_t prompt : {128, 130}) {
+    BlockPool pool(5);
+    Sequence parent(ThreeOutputs(prompt), 0);
+    ASSERT_TRUE(parent.Grow(pool, prompt + 1));
+    parent.MarkLaunched(prompt, kContext);
+    parent.MarkLaunched(1, kContext);
+    const auto branches = parent.TakeBranches();
+    EXPECT_EQ(branches[0]->tokens_in_flight(), 0);
+    EXPECT_FALSE(branches[0]->in_flight());
+    ASSERT_TRUE(branches[0]->ShareBlocks(parent, pool));
+    EXPECT_EQ(branches[0]->computed(), prompt);
+    EXPECT_EQ(static_cast<int64_t>(branches[0]->blocks().size()), BlocksFor(prompt));
+    branches[0]->ReleaseBlocks(pool);
+    parent.ReleaseBlocks(pool);
+  }
+}
+
 // Outputs that another replica began.
 
 Request Resumed(std::vector<int32_t> generated, int64_t max_new_tokens) {
@@ -375,10 +441,10 @@ TEST(SequenceTest, ResumedTokensCountAsGenerated) {
   EXPECT_EQ(sequence.RowsWanted(12), 0);
   EXPECT_EQ(sequence.RowsWanted(13), 1);
   EXPECT_EQ(sequence.history().seen().at(7).in_output, 2);
-  EXPECT_EQ(sequence.banned_tokens().size(), 1);
+  EXPECT_EQ(sequence.BannedTokens(13).size(), 1);
+  EXPECT_TRUE(sequence.BannedTokens(14).empty());
   EXPECT_FALSE(sequence.FinishedBefore(kContext).has_value());
   EXPECT_FALSE(sequence.Append(9, kContext).has_value());
-  EXPECT_TRUE(sequence.banned_tokens().empty());
   EXPECT_EQ(sequence.Append(9, kContext)->reason, FinishReason::kLength);
 }
 
