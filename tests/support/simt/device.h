@@ -1,0 +1,113 @@
+// The emulated device: streams of work and what runs them. The API in <cuda_runtime.h> is written
+// on it (runtime_*.cc).
+#ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
+#define TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/simt/block.h"
+#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/memory.h"
+
+namespace tlm::simt::emulated {
+
+// What a stream does next: a kernel, or anything else.
+struct Work {
+  std::shared_ptr<const Kernel> kernel;  // null: `run`
+  std::function<void()> run;
+};
+
+// A block that has begun, and its number in its kernel's grid.
+struct EarlyBlock {
+  std::unique_ptr<Block> block;
+  size_t number = 0;
+};
+
+// The moment that recording an event marked.
+struct Marker {
+  CUstream_st* stream = nullptr;
+  CUgraph_st* capture = nullptr;  // recorded while the stream was captured into this graph
+  bool reached = false;
+  std::chrono::steady_clock::time_point time;
+};
+
+}  // namespace tlm::simt::emulated
+
+struct CUgraph_st {
+  std::vector<tlm::simt::emulated::Work> work;
+  CUstream_st* origin = nullptr;  // the stream whose capture fills it; null once that has ended
+};
+struct CUgraphExec_st {
+  std::vector<tlm::simt::emulated::Work> work;
+};
+struct CUstream_st {
+  bool waits_for_default = true;  // not made with cudaStreamNonBlocking
+  std::deque<tlm::simt::emulated::Work> queue;
+  CUgraph_st* capture = nullptr;
+  // Blocks, one each, of the queue's first kernels, that began before the kernels ahead of these.
+  std::deque<tlm::simt::emulated::EarlyBlock> early;
+};
+struct CUevent_st {
+  std::shared_ptr<tlm::simt::emulated::Marker> marker;  // null: never recorded
+};
+
+namespace tlm::simt::emulated {
+
+// All members are guarded by `lock`, which is held while kernels run.
+class Device {
+ public:
+  Device();
+
+  std::recursive_mutex lock;
+  Memory memory;
+  Options options;
+  Counts counts;
+  FailureRecorder* recorder = nullptr;
+  // A failed kernel leaves its error to every later call.
+  cudaError_t failure = cudaSuccess;
+  std::map<KernelAddress, size_t> allowed_shared_bytes;
+  CUstream_st default_stream;
+  std::set<CUstream_st*> streams;
+  std::set<CUgraph_st*> captures;  // in progress
+
+  // The stream behind a handle; null if there is none.
+  CUstream_st* Find(cudaStream_t stream);
+  // Adds work to the stream (or to the graph it is captured into) and runs what Progress says.
+  void Give(CUstream_st& stream, Work work);
+  // Runs the stream's work, all of it or until the marker is reached.
+  void Drain(CUstream_st& stream, const Marker* until = nullptr);
+  void DrainAll();
+  // Runs the first thing in the stream's queue.
+  void Step(CUstream_st& stream);
+  // Forgets all work and the failure.
+  void Reset(const Options& new_options);
+
+ private:
+  void RunSome();
+  void RunKernel(CUstream_st& stream, const Kernel& kernel);
+  void BeginEarly(CUstream_st& stream);
+  bool RunBlock(Block& block);
+  std::unique_ptr<Block> TakeBlock();
+
+  Dice dice_;
+  std::vector<std::unique_ptr<Block>> idle_blocks_;
+};
+
+Device& TheDevice();
+
+// Hands the message to the FailureRecorder, or prints it and aborts.
+void ReportFailure(const std::string& message);
+
+}  // namespace tlm::simt::emulated
+
+#endif  // TLM_TESTS_SUPPORT_SIMT_DEVICE_H_

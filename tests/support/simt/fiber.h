@@ -1,0 +1,43 @@
+// A stack of its own for each thread of an emulated block, and the switch between two of them.
+#ifndef TLM_TESTS_SUPPORT_SIMT_FIBER_H_
+#define TLM_TESTS_SUPPORT_SIMT_FIBER_H_
+
+#include <cstddef>
+
+namespace tlm::simt::emulated {
+
+// One line of control that can be left and entered again. A default-constructed Fiber stands for
+// the caller's own stack: it can be left first. Not thread-safe: fibers that switch to each other
+// stay on one thread. A fiber may be forgotten while it is suspended; objects on its stack are not
+// destroyed then.
+class Fiber {
+ public:
+  Fiber() = default;
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // Gives this fiber a stack, once; `number` staggers where stacks begin, so that many of them
+  // share a cache well.
+  void Allocate(int number);
+  // The next switch to this fiber calls `entry`, which must never return. Forgets where it was.
+  void Begin(void (*entry)());
+  // Suspends `from`, which is running, and continues this fiber. `for_good`: nobody is going to
+  // continue `from` before its next Begin.
+  void SwitchFrom(Fiber& from, bool for_good = false);
+  // To be called first thing in `entry`.
+  static void Entered();
+
+ private:
+  void* stack_pointer_ = nullptr;
+  unsigned char* mapping_ = nullptr;  // guard page, then the stack
+  unsigned char* top_ = nullptr;
+  // What sanitizers call this stack.
+  void* thread_sanitizer_fiber_ = nullptr;
+  const void* bottom_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tlm::simt::emulated
+
+#endif  // TLM_TESTS_SUPPORT_SIMT_FIBER_H_

@@ -1,0 +1,49 @@
+// The arithmetic of the GPU's matrix units, bit for bit: mma.sync m16n8k16 with 16-bit inputs and
+// float32 accumulators.
+//
+// One fused sum adds the accumulator c and n products a[i] b[i]:
+//
+//   1. Each term has an exponent: that of c, or the sum of its factors' exponents, where the
+//      exponent of a zero or subnormal is the least of its format (-126; float16: -14). The product
+//      of the significands is exact, in (-4, 4), and is not normalised.
+//   2. All terms are aligned to the largest exponent E and truncated (towards zero) to F fractional
+//      bits: units of 2^(E - F).
+//   3. The truncated terms are added exactly.
+//   4. The sum is normalised and truncated (towards zero) to float32, subnormals included; at or
+//      above 2^128 it becomes infinity.
+//
+// Infinities add as in IEEE 754; any NaN, 0 * infinity or infinity - infinity gives the bits
+// 0x7fffffff.
+//
+// Published: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv
+// 2511.10909, which found no difference from hardware in large random tests. Hopper: F = 25, n =
+// 16, for mma.sync and wgmma alike; Ampere: F = 24 and two sums of n = 8 after each other. Assumed
+// here, where the published model leaves it open; tests/gpu/mma_canon asks the hardware: products
+// that are zero have no say in E; a sum that truncates to zero is +0.
+#ifndef TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_
+#define TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_
+
+#include <cstdint>
+
+namespace tlm::simt {
+
+enum class MmaInput { kBf16, kF16 };
+
+struct MmaUnit {
+  int fraction_bits;  // F, at most 25
+  int products;       // n: 8 or 16
+};
+inline constexpr MmaUnit kHopperMma = {25, 16};
+inline constexpr MmaUnit kAmpereMma = {24, 8};
+
+// c[r][j] += sum over k of a[r][k] b[j][k]: one m16n8k16.
+void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const uint16_t (&b)[8][16],
+             float (&c)[16][8]);
+
+// One element of it: the new value of c. `k` values at a and b, a multiple of 16, in order: what a
+// loop of mma over k makes of them.
+float MmaDot(MmaUnit unit, MmaInput input, const uint16_t* a, const uint16_t* b, int k, float c);
+
+}  // namespace tlm::simt
+
+#endif  // TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_

@@ -1,0 +1,198 @@
+// The other half of model/ops/cuda/kernels/simt.h: the same names for a host that plays a GPU.
+// Every thread of a block is a fiber; between the places where a warp or the block waits, they run
+// one after the other in an order drawn at random, so that a forgotten barrier shows as a wrong
+// result. tests/support/simt/emulator.h lists what is checked.
+#ifndef TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
+#define TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
+
+#include <cuda_runtime.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "model/base/float16.h"
+
+#define TLM_DEVICE inline
+#define TLM_HOST_DEVICE inline
+#define TLM_KERNEL void
+#define __launch_bounds__(...)
+
+// Of the running thread. Valid inside kernels only.
+extern uint3 threadIdx;
+extern uint3 blockIdx;
+extern dim3 blockDim;
+extern dim3 gridDim;
+
+namespace tlm::simt {
+
+// 16 bytes, as all wide accesses move them; addresses are 16-byte aligned.
+struct alignas(16) Quad {
+  uint32_t word[4];
+};
+// Storage of 16-bit elements.
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+
+namespace emulated {
+
+extern unsigned char* shared_memory;
+
+// What lanes of one warp do together.
+enum class Collective : uint8_t {
+  kSyncThreads,
+  kSyncWarp,
+  kShuffle,
+  kBallot,
+  kLoadMatrices,
+  kLoadMatricesTransposed,
+  kMultiplyAddBf16,
+  kMultiplyAddF16,
+};
+
+void SyncThreads();
+void SyncWarp();
+void WaitForPrevious();
+void LetNextStart();
+// The 64 bits that lane `lane` passed as `value`.
+uint64_t Exchange(uint64_t value, int lane);
+uint32_t Ballot(bool predicate);
+void LoadMatrices(uint32_t (&out)[4], const void* row, bool transposed);
+void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], Collective kind);
+void CopyAsync16(void* shared, const void* global, bool valid);
+void CopyAsyncCommit();
+void CopyAsyncWait(int pending);
+// The running thread's lane in its warp.
+int Lane();
+// Fails the kernel unless 16 bytes at `from` are aligned and lie in memory a device can reach.
+void CheckGlobalQuad(const void* from);
+// The same of `address` and `bytes` for atomics: aligned to their size.
+void CheckAligned(const void* address, size_t bytes);
+
+template <typename T>
+T ExchangeAs(T value, int lane) {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  return std::bit_cast<T>(static_cast<Bits>(Exchange(std::bit_cast<Bits>(value), lane & 31)));
+}
+template <typename T, typename Operation>
+T Atomic(T* address, Operation operation) {
+  CheckAligned(address, sizeof(T));
+  const T old = *address;
+  *address = operation(old);
+  return old;
+}
+
+}  // namespace emulated
+
+template <typename T>
+T* SharedMemory() {
+  return reinterpret_cast<T*>(emulated::shared_memory);
+}
+
+// --- Waiting. ---
+
+inline void SyncThreads() { emulated::SyncThreads(); }
+inline void SyncWarp() { emulated::SyncWarp(); }
+inline void FenceDevice() {}
+inline void WaitForPrevious() { emulated::WaitForPrevious(); }
+inline void LetNextStart() { emulated::LetNextStart(); }
+
+// --- Within a warp, all 32 lanes. ---
+
+template <typename T>
+T ShuffleXor(T value, int mask) {
+  return emulated::ExchangeAs(value, emulated::Lane() ^ mask);
+}
+template <typename T>
+T Shuffle(T value, int lane) {
+  return emulated::ExchangeAs(value, lane);
+}
+inline uint32_t Ballot(bool predicate) { return emulated::Ballot(predicate); }
+inline int PopCount(uint32_t bits) { return std::popcount(bits); }
+
+// --- Atomics: one thread runs at a time. ---
+
+inline uint32_t AtomicAdd(uint32_t* address, uint32_t value) {
+  return emulated::Atomic(address, [value](uint32_t old) { return old + value; });
+}
+inline uint64_t AtomicAdd(uint64_t* address, uint64_t value) {
+  return emulated::Atomic(address, [value](uint64_t old) { return old + value; });
+}
+inline uint64_t AtomicMax(uint64_t* address, uint64_t value) {
+  return emulated::Atomic(address, [value](uint64_t old) { return old < value ? value : old; });
+}
+inline uint32_t AtomicOr(uint32_t* address, uint32_t value) {
+  return emulated::Atomic(address, [value](uint32_t old) { return old | value; });
+}
+
+// --- Memory. ---
+
+inline Quad LoadStreaming(const void* from) {
+  emulated::CheckGlobalQuad(from);
+  return *static_cast<const Quad*>(from);
+}
+inline uint32_t LoadVolatile(const uint32_t* from) {
+  return *const_cast<const volatile uint32_t*>(from);
+}
+inline uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(static_cast<const unsigned char*>(shared) - emulated::shared_memory);
+}
+inline void CopyAsync16(void* shared, const void* global, bool valid = true) {
+  emulated::CopyAsync16(shared, global, valid);
+}
+inline void CopyAsyncCommit() { emulated::CopyAsyncCommit(); }
+template <int kPending>
+void CopyAsyncWait() {
+  emulated::CopyAsyncWait(kPending);
+}
+
+// --- Matrix units. ---
+
+inline void LoadMatrices(uint32_t (&out)[4], const void* row) {
+  emulated::LoadMatrices(out, row, false);
+}
+inline void LoadMatricesTransposed(uint32_t (&out)[4], const void* row) {
+  emulated::LoadMatrices(out, row, true);
+}
+template <typename T>
+void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  static_assert(std::is_same_v<T, Bf16> || std::is_same_v<T, F16>);
+  emulated::MultiplyAdd(c, a, b,
+                        std::is_same_v<T, Bf16> ? emulated::Collective::kMultiplyAddBf16
+                                                : emulated::Collective::kMultiplyAddF16);
+}
+
+// --- Numbers. ---
+
+inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
+inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
+inline float Sqrt(float a) { return std::sqrt(a); }
+inline float ToFloat(float a) { return a; }
+inline float ToFloat(Bf16 a) { return Bf16ToFloat(a.bits); }
+inline float ToFloat(F16 a) { return F16ToFloat(a.bits); }
+template <typename T>
+T FromFloat(float a);
+template <>
+inline float FromFloat<float>(float a) {
+  return a;
+}
+template <>
+inline Bf16 FromFloat<Bf16>(float a) {
+  return {a != a ? uint16_t{0x7fff} : FloatToBf16(a)};  // NaN as the device writes it
+}
+template <>
+inline F16 FromFloat<F16>(float a) {
+  return {a != a ? uint16_t{0x7fff} : FloatToF16(a)};
+}
+inline uint32_t FloatBits(float a) { return std::bit_cast<uint32_t>(a); }
+inline float FloatOfBits(uint32_t a) { return std::bit_cast<float>(a); }
+
+}  // namespace tlm::simt
+
+#endif  // TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
