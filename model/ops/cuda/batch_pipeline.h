@@ -1,0 +1,109 @@
+// Batches on their way through the device: what a step needs beside the model itself.
+#ifndef TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
+#define TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/ops/batch.h"
+#include "model/ops/cuda/attention_plan.h"
+#include "model/ops/cuda/batch_ring.h"
+#include "model/ops/cuda/batch_shape.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/draw_table.h"
+#include "model/ops/cuda/kernels/sample.h"
+#include "model/ops/ops.h"
+#include "model/sampling/sampler.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// Of one model and its limits. Begin, Sample, End and Await are those of Ops; same threading as
+// Device. Takes its memory when it is made.
+class BatchPipeline {
+ public:
+  // Bytes on the device of what Create takes.
+  static size_t DeviceBytes(const CudaDevice& device, const BatchLimits& limits,
+                            const ModelShape& shape, DType activations);
+  // RESOURCE_EXHAUSTED as Allocate. `device` must outlive the pipeline.
+  static absl::StatusOr<std::unique_ptr<BatchPipeline>> Create(CudaDevice& device,
+                                                               const BatchLimits& limits,
+                                                               const ModelShape& shape,
+                                                               DType activations);
+
+  static constexpr int kBatches = BatchRing::kSlots;
+
+  absl::StatusOr<DeviceBatch> Begin(const Batch& batch);
+  // Nothing to do for a batch without draws.
+  absl::Status Sample(const Rows& logits);
+  absl::Status End(const Rows& logits);
+  absl::StatusOr<BatchResult> Await();
+
+  // Whether every draw of the batch ended last is made on the device.
+  bool TakesTokenOfDraw() const { return ended_.empty() || ended_.back().host_draws.empty(); }
+
+  const ModelShape& shape() const { return shape_; }
+  // For the kernels, in device memory: attention's part of the running batch, and the tokens drawn
+  // by the batch before.
+  const AttentionGrid& attention_grid() const { return planner_.grid(); }
+  const void* attention_work() const;
+  AttentionScratch attention_scratch() const { return planner_.Scratch(attention_.data()); }
+  const int32_t* drawn_tokens() const { return ring_->drawn_tokens(); }
+
+ private:
+  // A draw that is made on the host, and what its batch may no longer have when it is.
+  struct HostDraw {
+    size_t index = 0;  // of Batch::draws
+    int32_t row = 0;
+    SamplingParams params;
+    TokenHistory history;
+    DrawKey key;
+    ScoreRequest score;
+    std::vector<int32_t> banned;
+    int64_t pending = -1;  // draw of the batch before whose token the history lacks
+  };
+  struct Running {
+    const Batch* batch = nullptr;
+    BatchShape shape;
+    PackedDraws draws;
+    std::vector<HostDraw> host_draws;
+    std::vector<int32_t> host_rows;  // the batch's and those of host_draws
+  };
+
+  BatchPipeline(CudaDevice& device, const BatchLimits& limits, const ModelShape& shape,
+                DType activations);
+  absl::Status Allocate();
+  static RingShape RingShapeFor(const BatchLimits& limits, const ModelShape& shape,
+                                size_t attention_bytes);
+  static AttentionPlanner PlannerFor(const CudaDevice& device, const BatchLimits& limits,
+                                     const ModelShape& shape, DType activations);
+  // Which of the sampling kernels run.
+  static SampleStages StagesOf(const PackedDraws& draws);
+  void NoteHostDraws(const Batch& batch);
+  // Makes the host's draws, and gives `result` the batch's own rows.
+  void FinishOnHost(Running& done, const RingResult& ring, BatchResult* result);
+
+  CudaDevice& device_;
+  const BatchLimits limits_;
+  const ModelShape shape_;
+  AttentionPlanner planner_;
+  DrawTable draw_table_;
+  Sampler sampler_;
+  std::unique_ptr<BatchRing> ring_;
+  Buffer attention_;  // the planner's scratch
+  Buffer sampling_;   // the sampling kernels' scratch
+  Running running_;
+  std::deque<Running> ended_;          // oldest first
+  std::vector<int32_t> drawn_before_;  // by the batch awaited last
+  std::vector<float> host_logits_;     // where rows of host draws lie among those asked for
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_

@@ -1,0 +1,125 @@
+// The way of batches to the device and of their results back, two at a time.
+//
+//            Begin, Stage, Upload          kernels          Download          Await
+//   slot 0   page-locked host memory  ->   one device   ->  page-locked  ->   the caller
+//   slot 1   page-locked host memory  ->   copy of all  ->  page-locked  ->   the caller
+//
+// The device's side never moves, so that recorded graphs find every batch at the same addresses;
+// the stream's order keeps one batch's arrays from the next one's copy.
+#ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_H_
+#define TLM_MODEL_OPS_CUDA_BATCH_RING_H_
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/ops/batch.h"
+#include "model/ops/cuda/batch_ring_layout.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// What a batch brought back. Valid until the second Begin after the batch's own.
+// turn, until the second Begin after it.
+struct RingResult {
+  std::span<const int32_t> drawn_tokens;  // [max_draws]; empty without draws
+  std::span<const std::byte> results;     // as many bytes as Download asked for
+  std::span<const float> logits;          // [host rows, vocab_size]
+};
+
+// Same threading as Device. Begin, Stage, Upload, Download once for each batch, in this order; then
+// Await, oldest batch first, at the latest when kSlots batches are in flight. Statuses are those of
+// CudaDevice::Check.
+class BatchRing {
+ public:
+  static constexpr int kSlots = kRingSlots;
+
+  static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).device_bytes(); }
+  static size_t HostBytes(const RingShape& shape) { return RingLayout(shape).host_bytes(); }
+  // Takes DeviceBytes as kActivations and HostBytes page-locked; RESOURCE_EXHAUSTED as Allocate.
+  // `device` must outlive the ring.
+  static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
+                                                           const RingShape& shape);
+  ~BatchRing();
+  BatchRing(const BatchRing&) = delete;
+  BatchRing& operator=(const BatchRing&) = delete;
+
+  const RingLayout& layout() const { return layout_; }
+  // Batches begun and not awaited.
+  int in_flight() const { return in_flight_; }
+
+  // Takes the next slot; fewer than kSlots batches are in flight. A batch that was begun and never
+  // came to its Download is dropped.
+  absl::Status Begin();
+  // Memory of the begun batch's slot for a section, its capacity long.
+  std::span<std::byte> host(RingSection section);
+  template <typename T>
+  std::span<T> host_as(RingSection section) {
+    const std::span<std::byte> bytes = host(section);
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+  // Fills the sections that hold the batch's own arrays; see WritePadded.
+  void Stage(const Batch& batch, const PaddedShape& padded);
+  // Queues the slot's way to the device: what Stage wrote and the first bytes of these sections.
+  absl::Status Upload(size_t attention_bytes, size_t draw_bytes);
+
+  // The device's side of a section.
+  template <typename T>
+  T* device(RingSection section) const {
+    return reinterpret_cast<T*>(device_memory_.as<std::byte>() + layout_.offset(section));
+  }
+  // Where the draws' tokens and other results go. The tokens stay for the next batch to read, until
+  // its own draws replace them; 0 before the first batch.
+  int32_t* drawn_tokens() const {
+    return reinterpret_cast<int32_t*>(device_memory_.as<std::byte>() + layout_.results_offset());
+  }
+  void* draw_results() const {
+    return reinterpret_cast<std::byte*>(drawn_tokens()) + layout_.draw_results_offset();
+  }
+
+  // Queues the way back of the drawn tokens, the first `result_bytes` of the draws' results (-1:
+  // no draws, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
+  // floats with a stride in elements.
+  absl::Status Download(int64_t result_bytes, const float* logits, int64_t logits_stride,
+                        std::span<const int32_t> host_rows);
+  // Returns the results of the oldest batch in flight, when they are there.
+  absl::StatusOr<RingResult> Await();
+
+ private:
+  struct Slot {
+    std::byte* upload = nullptr;
+    std::byte* results = nullptr;
+    float* logits = nullptr;
+    bool drew = false;
+    size_t result_bytes = 0;
+    int64_t host_rows = 0;
+    cudaEvent_t done = nullptr;
+  };
+
+  BatchRing(CudaDevice& device, const RingShape& shape);
+  absl::Status Open();
+  absl::Status DownloadLogits(const float* logits, int64_t stride,
+                              std::span<const int32_t> host_rows);
+
+  CudaDevice& device_;
+  const RingShape shape_;
+  const RingLayout layout_;
+  Buffer device_memory_;
+  Buffer host_memory_;
+  std::array<Slot, kSlots> slots_{};
+  std::array<size_t, kRingSections> staged_{};  // bytes of the begun batch's sections
+  int next_ = 0;        // slot of the next batch to begin, or of the begun one
+  bool begun_ = false;  // and not downloaded
+  int in_flight_ = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_BATCH_RING_H_

@@ -1,0 +1,65 @@
+#include "model/ops/cuda/batch_shape.h"
+
+#include <algorithm>
+
+#include "model/ops/ops.h"
+
+namespace tlm {
+namespace {
+
+int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+int64_t MaxBlocks(const BatchLimits& limits) {
+  return RoundUp(limits.max_context, kBlockTokens) / kBlockTokens;
+}
+
+}  // namespace
+
+int64_t PaddedRowCount(int64_t rows) {
+  if (rows <= 0 || rows > kMaxPaddedRows) return rows;
+  if (rows <= 16) {
+    int64_t padded = 1;
+    while (padded < rows) padded *= 2;
+    return padded;
+  }
+  if (rows <= 64) return RoundUp(rows, 8);
+  if (rows <= 128) return RoundUp(rows, 16);
+  return RoundUp(rows, rows <= 256 ? 32 : 64);
+}
+
+int64_t PaddedBlockCount(int64_t blocks, int64_t max_blocks) {
+  int64_t padded = 8;
+  while (padded < blocks) padded *= 4;
+  return std::min(padded, max_blocks);
+}
+
+BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
+  const int64_t tokens = batch.tokens();
+  const int64_t draws = static_cast<int64_t>(batch.draws.size());
+  const int64_t padded_tokens = PaddedRowCount(tokens);
+  const int64_t most_draws = std::min(padded_tokens, limits.max_sequences);
+  const bool decodes = tokens == batch.sequences && tokens <= kMaxPaddedRows;
+  if (!decodes || batch.rows() > tokens || draws > most_draws) {
+    return {.padded = {.tokens = tokens,
+                       .rows = batch.rows(),
+                       .sequences = batch.sequences,
+                       .max_blocks = batch.max_blocks},
+            .draws = draws,
+            .key = 0};
+  }
+  BatchShape shape;
+  shape.padded = {.tokens = padded_tokens,
+                  .rows = batch.rows() == 0
+                              ? 0
+                              : std::min(padded_tokens, PaddedRowCount(limits.max_logits_rows)),
+                  .sequences = batch.sequences,
+                  .max_blocks = PaddedBlockCount(batch.max_blocks, MaxBlocks(limits))};
+  shape.draws = draws == 0 ? 0 : most_draws;
+  // The number of sequences is not part of the shape: no kernel is told it.
+  shape.key = uint64_t{1} | uint64_t{shape.padded.rows > 0} << 1 | uint64_t{shape.draws > 0} << 2 |
+              static_cast<uint64_t>(shape.padded.tokens) << 3 |
+              static_cast<uint64_t>(shape.padded.max_blocks) << 16;
+  return shape;
+}
+
+}  // namespace tlm

@@ -1,0 +1,18 @@
+// cuBLASLt as a GemmLibrary.
+#ifndef TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_
+#define TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/gemm_library.h"
+
+namespace tlm {
+
+// The library on `device`, which must outlive it. UNAVAILABLE when it cannot be opened.
+absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibrary(CudaDevice& device);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_

@@ -1,0 +1,325 @@
+#include "model/ops/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/cuda_status.h"
+#include "model/ops/cuda/kernels/launch.h"
+
+namespace tlm {
+namespace {
+
+constexpr int kMinComputeMajor = 8;
+constexpr size_t kStagingHalf = size_t{2} << 20;
+constexpr int kMaxRecordings = 2;  // of one key, before it is given up
+
+absl::Status FindDevice(int ordinal) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    int runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) return NotFound("no CUDA driver is installed");
+    return FailedPrecondition("the driver speaks CUDA {}.{}, this program needs {}.{}",
+                              driver / 1000, driver % 1000 / 10, runtime / 1000,
+                              runtime % 1000 / 10);
+  }
+  if (error == cudaErrorNoDevice) return NotFound("no CUDA device is visible");
+  TLM_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
+  if (ordinal < 0 || ordinal >= count) {
+    return NotFound("CUDA device {} asked for, {} {} visible", ordinal, count,
+                    count == 1 ? "is" : "are");
+  }
+  return absl::OkStatus();
+}
+
+// Makes device `ordinal` the calling thread's; nobody else in the process changes that.
+cudaError_t UseDevice(int ordinal) {
+  thread_local int current = -1;
+  if (current == ordinal) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(ordinal);
+  if (error == cudaSuccess) current = ordinal;
+  return error;
+}
+
+// Bytes by which free memory fell from one reading to the next.
+size_t Taken(size_t before, size_t after) { return before > after ? before - after : 0; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions& options) {
+  TLM_RETURN_IF_ERROR(FindDevice(options.device));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options));
+  TLM_RETURN_IF_ERROR(device->Open(options.device));
+  // Newer devices than Hopper run what is compiled from the PTX for 8.0, which does not wait.
+  SetKernelOverlap(options.overlap && device->properties_.compute_major == 9);
+  return device;
+}
+
+CudaDevice::CudaDevice(const CudaOptions& options) : graphs_enabled_(options.graphs) {}
+
+CudaDevice::~CudaDevice() {
+  // After a fault these fail, and there is nobody left to tell.
+  if (UseDevice(properties_.ordinal) != cudaSuccess) return;
+  if (compute_stream_ != nullptr) cudaStreamSynchronize(compute_stream_);
+  if (copy_stream_ != nullptr) cudaStreamSynchronize(copy_stream_);
+  for (const auto& [key, graph] : graphs_) {
+    if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
+  }
+  for (const cudaEvent_t event : staging_.copied) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  if (copy_stream_ != nullptr) cudaStreamDestroy(copy_stream_);
+  if (compute_stream_ != nullptr) cudaStreamDestroy(compute_stream_);
+}
+
+absl::Status CudaDevice::Open(int ordinal) {
+  properties_.ordinal = ordinal;
+  TLM_CUDA_RETURN_IF_ERROR(UseDevice(ordinal));
+  TLM_RETURN_IF_ERROR(ReadProperties(ordinal));
+  TLM_RETURN_IF_ERROR(CreateStreams());
+  TLM_ASSIGN_OR_RETURN(staging_.memory, AllocatePinned(staging_.copied.size() * kStagingHalf));
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::ReadProperties(int ordinal) {
+  cudaDeviceProp read;
+  TLM_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, ordinal));
+  if (read.major < kMinComputeMajor) {
+    return FailedPrecondition("{} has compute capability {}.{}, {}.0 is the least", read.name,
+                              read.major, read.minor, kMinComputeMajor);
+  }
+  properties_.compute_major = read.major;
+  properties_.compute_minor = read.minor;
+  properties_.multiprocessors = read.multiProcessorCount;
+  properties_.shared_bytes_per_block = read.sharedMemPerBlockOptin;
+  properties_.shared_bytes_per_multiprocessor = read.sharedMemPerMultiprocessor;
+  properties_.l2_bytes = static_cast<size_t>(std::max(0, read.l2CacheSize));
+  properties_.total_bytes = read.totalGlobalMem;
+  TLM_ASSIGN_OR_RETURN(properties_.free_bytes, FreeBytes());
+  info_.backend = "cuda";
+  info_.name = read.name;
+  info_.arithmetic = fmt::format("sm_{}{}", read.major, read.minor);
+  info_.total_bytes = read.totalGlobalMem;
+  info_.free_bytes = properties_.free_bytes;
+  info_.host_addressable = false;
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::CreateStreams() {
+  // Without ties to the default stream: nothing here uses it.
+  TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking));
+  TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking));
+  for (cudaEvent_t& event : staging_.copied) {
+    TLM_CUDA_RETURN_IF_ERROR(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  return absl::OkStatus();
+}
+
+void CudaDevice::AddArithmeticMark(std::string_view mark) {
+  info_.arithmetic += '/';
+  info_.arithmetic += mark;
+}
+
+absl::Status CudaDevice::Check(cudaError_t error, std::string_view call) {
+  if (!fault_.ok()) return fault_;
+  if (error == cudaSuccess) return absl::OkStatus();
+  absl::Status status = CudaStatus(error, call);
+  // Whoever looks at the last error next should not find this one.
+  cudaGetLastError();
+  // What goes wrong while a graph is recorded may go right when run directly.
+  if (error != cudaErrorMemoryAllocation && !recording_) fault_ = status;
+  return status;
+}
+
+absl::Status CudaDevice::MakeCurrent() {
+  return Check(UseDevice(properties_.ordinal), "cudaSetDevice");
+}
+
+absl::Status CudaDevice::Ready() {
+  if (!fault_.ok()) return fault_;
+  return MakeCurrent();
+}
+
+absl::StatusOr<size_t> CudaDevice::FreeBytes() {
+  TLM_RETURN_IF_ERROR(Ready());
+  size_t free = 0;
+  size_t total = 0;
+  TLM_RETURN_IF_ERROR(Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+  return free;
+}
+
+absl::StatusOr<Buffer> CudaDevice::Allocate(size_t bytes, MemoryPurpose purpose) {
+  TLM_RETURN_IF_ERROR(Ready());
+  if (bytes == 0) return Buffer();
+  TLM_CHECK(!recording_);
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    TLM_ASSIGN_OR_RETURN(const size_t free, FreeBytes());
+    return CudaOutOfMemory("device memory", bytes, free);
+  }
+  TLM_RETURN_IF_ERROR(Check(error, "cudaMalloc"));
+  std::atomic<size_t>& total = allocated_[static_cast<size_t>(purpose)];
+  total.fetch_add(bytes, std::memory_order_relaxed);
+  return Buffer(data, bytes, [&total, ordinal = properties_.ordinal](void* memory, size_t size) {
+    UseDevice(ordinal);
+    cudaFree(memory);
+    total.fetch_sub(size, std::memory_order_relaxed);
+  });
+}
+
+absl::StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
+  TLM_RETURN_IF_ERROR(Ready());
+  if (bytes == 0) return Buffer();
+  TLM_CHECK(!recording_);
+  void* data = nullptr;
+  const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return ResourceExhausted("{} bytes of page-locked host memory could not be had", bytes);
+  }
+  TLM_RETURN_IF_ERROR(Check(error, "cudaHostAlloc"));
+  pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return Buffer(data, bytes, [this](void* memory, size_t size) {
+    UseDevice(properties_.ordinal);
+    cudaFreeHost(memory);
+    pinned_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  });
+}
+
+std::array<size_t, kMemoryPurposes> CudaDevice::AllocatedBytes() const {
+  std::array<size_t, kMemoryPurposes> bytes{};
+  for (int purpose = 0; purpose < kMemoryPurposes; ++purpose) {
+    bytes[purpose] = allocated_[purpose].load(std::memory_order_relaxed);
+  }
+  bytes[static_cast<size_t>(MemoryPurpose::kGraphs)] += graph_bytes_;
+  return bytes;
+}
+
+absl::Status CudaDevice::CopyToDevice(void* to, const void* from, size_t bytes) {
+  TLM_RETURN_IF_ERROR(Ready());
+  TLM_CHECK(!recording_);
+  for (size_t done = 0; done < bytes;) {
+    const size_t piece = std::min(kStagingHalf, bytes - done);
+    const int half = staging_.next;
+    const cudaEvent_t copied = staging_.copied[static_cast<size_t>(half)];
+    std::byte* const staged =
+        staging_.memory.as<std::byte>() + static_cast<size_t>(half) * kStagingHalf;
+    // An event never recorded counts as passed.
+    TLM_RETURN_IF_ERROR(Check(cudaEventSynchronize(copied), "cudaEventSynchronize"));
+    std::memcpy(staged, static_cast<const std::byte*>(from) + done, piece);
+    TLM_RETURN_IF_ERROR(Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staged, piece,
+                                              cudaMemcpyHostToDevice, compute_stream_),
+                              "cudaMemcpyAsync"));
+    TLM_RETURN_IF_ERROR(Check(cudaEventRecord(copied, compute_stream_), "cudaEventRecord"));
+    staging_.next = 1 - half;
+    done += piece;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaDevice::CopyToHost(void* to, const void* from, size_t bytes) {
+  TLM_RETURN_IF_ERROR(Ready());
+  TLM_CHECK(!recording_);
+  if (bytes == 0) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(
+      Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_stream_),
+            "cudaMemcpyAsync"));
+  return Check(cudaStreamSynchronize(compute_stream_), "cudaStreamSynchronize");
+}
+
+absl::Status CudaDevice::CopyOnDevice(void* to, const void* from, size_t bytes) {
+  TLM_RETURN_IF_ERROR(Ready());
+  if (bytes == 0) return absl::OkStatus();
+  return Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream_),
+               "cudaMemcpyAsync");
+}
+
+absl::Status CudaDevice::Synchronize() {
+  TLM_RETURN_IF_ERROR(Ready());
+  TLM_CHECK(!recording_);
+  TLM_RETURN_IF_ERROR(Check(cudaStreamSynchronize(copy_stream_), "cudaStreamSynchronize"));
+  return Check(cudaStreamSynchronize(compute_stream_), "cudaStreamSynchronize");
+}
+
+absl::Status CudaDevice::RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) {
+  TLM_RETURN_IF_ERROR(Ready());
+  if (key == 0) return fn();
+  const auto found = graphs_.find(key);
+  const bool refused = !graphs_enabled_ ||
+                       (found == graphs_.end() && graphs_.size() >= kMaxGraphs) ||
+                       (found != graphs_.end() && found->second.failures >= kMaxRecordings);
+  if (refused) {
+    ++graph_counts_.eager;
+    return fn();
+  }
+  Graph& graph = graphs_[key];
+  if (graph.exec != nullptr) {
+    ++graph_counts_.replayed;
+  } else {
+    TLM_RETURN_IF_ERROR(Record(fn, &graph));
+    if (graph.exec == nullptr) {
+      ++graph_counts_.eager;
+      return fn();
+    }
+    ++graph_counts_.recorded;
+  }
+  return Check(cudaGraphLaunch(graph.exec, compute_stream_), "cudaGraphLaunch");
+}
+
+absl::Status CudaDevice::DropGraphs() {
+  TLM_RETURN_IF_ERROR(Ready());
+  TLM_CHECK(!recording_);
+  absl::Status status;
+  for (const auto& [key, graph] : graphs_) {
+    if (graph.exec == nullptr) continue;
+    // One that still runs goes when it is done.
+    status = Check(cudaGraphExecDestroy(graph.exec), "cudaGraphExecDestroy");
+  }
+  graphs_.clear();
+  graph_bytes_ = 0;
+  return status;
+}
+
+absl::Status CudaDevice::Record(const std::function<absl::Status()>& fn, Graph* graph) {
+  TLM_ASSIGN_OR_RETURN(const size_t free_before, FreeBytes());
+  // Other threads may allocate meanwhile; this one does nothing but queue.
+  cudaError_t error = cudaStreamBeginCapture(compute_stream_, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) {
+    CountFailure(CudaStatus(error, "cudaStreamBeginCapture"), graph);
+    return absl::OkStatus();
+  }
+  recording_ = true;
+  const absl::Status run = fn();
+  cudaGraph_t recorded = nullptr;
+  error = cudaStreamEndCapture(compute_stream_, &recorded);
+  recording_ = false;
+  absl::Status status = run.ok() ? CudaStatus(error, "cudaStreamEndCapture") : run;
+  if (status.ok()) {
+    status = CudaStatus(cudaGraphInstantiate(&graph->exec, recorded, 0), "cudaGraphInstantiate");
+    if (!status.ok()) graph->exec = nullptr;
+  }
+  if (recorded != nullptr) cudaGraphDestroy(recorded);
+  if (!status.ok()) {
+    CountFailure(status, graph);
+    return absl::OkStatus();
+  }
+  TLM_ASSIGN_OR_RETURN(const size_t free_after, FreeBytes());
+  graph_bytes_ += Taken(free_before, free_after);
+  return absl::OkStatus();
+}
+
+void CudaDevice::CountFailure(const absl::Status& why, Graph* graph) {
+  cudaGetLastError();
+  ++graph->failures;
+  ++graph_counts_.failed;
+  graph_counts_.last_failure = std::string(why.message());
+}
+
+}  // namespace tlm

@@ -1,0 +1,39 @@
+// The border between the server and libtlm_cuda.so, the module that holds the CUDA backend: opened
+// at run time, so that the same program starts on machines without CUDA. What crosses it are C
+// functions, plain structs and objects of the classes in model/ops, whose layouts both sides must
+// have compiled alike: that is what the ABI string says.
+#ifndef TLM_MODEL_OPS_CUDA_CUDA_MODULE_H_
+#define TLM_MODEL_OPS_CUDA_CUDA_MODULE_H_
+
+#include <cstddef>
+
+#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/ops.h"
+
+namespace tlm {
+
+inline constexpr char kCudaModuleFile[] = "libtlm_cuda.so";
+inline constexpr char kCudaModuleAbiSymbol[] = "tlm_cuda_module_abi";
+inline constexpr char kCudaCreateSymbol[] = "tlm_cuda_create";
+
+using CudaModuleAbiFunction = const char*();
+using CudaCreateFunction = int(const CudaOptions* options, Ops** out, char* error,
+                               size_t error_size);
+
+}  // namespace tlm
+
+extern "C" {
+
+// The program's version, its compiler and a hash of the headers that describe the border. Called
+// before anything else; a program whose own string differs calls nothing else.
+const char* tlm_cuda_module_abi();
+
+// Makes the backend on a device. Returns an absl::StatusCode: 0 and the backend, which belongs to
+// the caller and must be gone before the module is closed, in *out; or another one, null in *out
+// and one line of text in `error`, terminated and cut to `error_size` bytes. NOT_FOUND: no such
+// device. FAILED_PRECONDITION: the driver or the device is too old. Nothing is thrown.
+int tlm_cuda_create(const tlm::CudaOptions* options, tlm::Ops** out, char* error,
+                    size_t error_size);
+}
+
+#endif  // TLM_MODEL_OPS_CUDA_CUDA_MODULE_H_

@@ -1,0 +1,269 @@
+#include "model/ops/cuda/cuda_ops.h"
+
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/cuda_matrix.h"
+#include "model/ops/cuda/kernels/add_norm.h"
+#include "model/ops/cuda/kernels/attention.h"
+#include "model/ops/cuda/kernels/embed.h"
+#include "model/ops/cuda/kernels/prepare_attention.h"
+#include "model/ops/cuda/matrix_layout.h"
+#include "model/ops/cuda/nvtx.h"
+
+namespace tlm {
+namespace {
+
+const CudaMatrix& Cuda(const Matrix& matrix) { return static_cast<const CudaMatrix&>(matrix); }
+
+EmbeddingTable TableOf(const Matrix& matrix) {
+  const CudaMatrix& table = Cuda(matrix);
+  TLM_CHECK(!table.layout().gated());
+  return {.data = table.data(), .dtype = table.dtype(), .stride = table.layout().row_stride()};
+}
+
+void CheckSameShape(const Rows& a, const Rows& b) {
+  TLM_CHECK(a.rows == b.rows && a.cols == b.cols);
+}
+
+AddNormArgs NormArgsOf(const Rows& x, const Rows& delta, const Norm& norm, const Rows& out) {
+  TLM_CHECK(x.dtype == DType::kF32 && x.cols == out.cols);
+  TLM_CHECK(delta.data == nullptr || (delta.dtype == out.dtype && delta.cols == x.cols));
+  TLM_CHECK((norm.kind == Norm::Kind::kLayer) == (norm.bias != nullptr));
+  return {.x = x.as<float>(),
+          .x_stride = x.stride,
+          .delta = delta.data,
+          .delta_stride = delta.stride,
+          .gain = norm.gain,
+          .bias = norm.bias,
+          .eps = norm.eps,
+          .eps_outside_root = norm.placement == EpsPlacement::kOutsideRoot,
+          .out = out.data,
+          .out_stride = out.stride,
+          .rows = out.rows,
+          .dim = out.cols};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOptions& options,
+                                                         MakeLibrary* make_library) {
+  TLM_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Create(options));
+  std::unique_ptr<GemmLibrary> library;
+  if (options.library && make_library != nullptr) {
+    if (auto made = make_library(*device); made.ok()) library = *std::move(made);
+  }
+  device->AddArithmeticMark(library != nullptr ? library->version() : "own-gemm");
+  TLM_RETURN_IF_ERROR(device->MakeCurrent());
+  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(device), std::move(library)));
+  TLM_RETURN_IF_ERROR(ops->gemm_.PrepareKernels());
+  return ops;
+}
+
+CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library)
+    : device_(std::move(device)),
+      library_(std::move(library)),
+      gemm_(*device_, device_->properties(), library_.get()),
+      upload_(*device_) {}
+
+CudaOps::~CudaOps() { Release(); }
+
+template <typename Launch>
+absl::Status CudaOps::Queue(std::string_view name, const Launch& launch) {
+  TLM_RETURN_IF_ERROR(device_->MakeCurrent());
+  return device_->Check(launch(device_->compute_stream()), name);
+}
+
+DType CudaOps::ActivationType(DType weights) const {
+  return weights == DType::kBF16 || weights == DType::kF16 ? weights : DType::kF32;
+}
+
+absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackMatrix(std::span<const TensorView> parts,
+                                                            MatrixOrder order, MatrixUse use) {
+  const int outputs_axis = order == MatrixOrder::kOutputsFirst ? 0 : 1;
+  int64_t n = 0;
+  for (const TensorView& part : parts) {
+    TLM_CHECK(part.shape.rank() == 2 && IsFloat(part.dtype));
+    n += part.shape[outputs_axis];
+  }
+  const MatrixLayout layout(n, parts.front().shape[1 - outputs_axis], StoredType(parts), use);
+  TLM_ASSIGN_OR_RETURN(Buffer data, device_->Allocate(layout.bytes(), MemoryPurpose::kWeights));
+  UploadTarget target{.data = data.data(),
+                      .dtype = layout.dtype(),
+                      .rows = n,
+                      .row_stride = layout.row_stride(),
+                      .output_of_row = {}};
+  if (layout.gated()) {
+    target.output_of_row = [&layout](int64_t row) { return layout.OutputOfRow(row); };
+  }
+  TLM_RETURN_IF_ERROR(upload_.Matrix(parts, order, target));
+  gemm_.Prepare(layout);
+  return std::make_unique<CudaMatrix>(layout, std::move(data));
+}
+
+absl::StatusOr<Buffer> CudaOps::PackVector(std::span<const TensorView> parts) {
+  size_t elements = 0;
+  for (const TensorView& part : parts) {
+    TLM_CHECK(part.shape.rank() == 1 && IsFloat(part.dtype));
+    elements += static_cast<size_t>(part.elements());
+  }
+  TLM_ASSIGN_OR_RETURN(Buffer buffer,
+                       device_->Allocate(elements * sizeof(float), MemoryPurpose::kWeights));
+  TLM_RETURN_IF_ERROR(upload_.Vector(parts, buffer.as<float>()));
+  return buffer;
+}
+
+size_t CudaOps::ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
+                             DType activations) const {
+  return BatchPipeline::DeviceBytes(*device_, limits, shape, activations) +
+         gemm_.ReserveBytes(limits, shape.gated_outputs, activations);
+}
+
+absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape,
+                              DType activations) {
+  TLM_CHECK(pipeline_ == nullptr);
+  TLM_RETURN_IF_ERROR(upload_.Finish());
+  TLM_ASSIGN_OR_RETURN(pipeline_, BatchPipeline::Create(*device_, limits, shape, activations));
+  if (pipeline_->attention_grid().mma) {
+    TLM_RETURN_IF_ERROR(Queue("attention's shared memory", [&](cudaStream_t) {
+      return PrepareMmaAttention(activations, shape.head_dim);
+    }));
+  }
+  return gemm_.Reserve(limits, shape.vocab_size);
+}
+
+void CudaOps::Release() {
+  // What is under way reads the memory that is about to go; a fault has been reported elsewhere.
+  device_->Synchronize().IgnoreError();
+  device_->DropGraphs().IgnoreError();
+  pipeline_.reset();
+}
+
+absl::StatusOr<DeviceBatch> CudaOps::BeginBatch(const Batch& batch) {
+  TLM_CHECK(pipeline_ != nullptr);
+  return pipeline_->Begin(batch);
+}
+
+absl::Status CudaOps::Sample(const Rows& logits) { return pipeline_->Sample(logits); }
+
+absl::Status CudaOps::EndBatch(const Rows& logits) { return pipeline_->End(logits); }
+
+absl::StatusOr<BatchResult> CudaOps::AwaitBatch() { return pipeline_->Await(); }
+
+absl::Status CudaOps::Embed(const Matrix& table, const Matrix* positions_table,
+                            const DeviceBatch& batch, const Rows& out) {
+  TLM_CHECK(out.dtype == DType::kF32 && out.rows == batch.layout.tokens);
+  TLM_CHECK(table.k() == out.cols);
+  TLM_CHECK(positions_table == nullptr || positions_table->k() == out.cols);
+  const NvtxRange range("embed");
+  const EmbedArgs args{
+      .tokens_table = TableOf(table),
+      .positions_table = positions_table == nullptr ? EmbeddingTable() : TableOf(*positions_table),
+      .token_ids = batch.token_ids,
+      .drawn = pipeline_->drawn_tokens(),
+      .positions = batch.layout.positions,
+      .tokens = batch.layout.tokens,
+      .dim = out.cols,
+      .out = out.as<float>(),
+      .out_stride = out.stride};
+  return Queue("embed", [&](cudaStream_t stream) { return LaunchEmbed(args, stream); });
+}
+
+absl::Status CudaOps::AddNorm(const Rows& x, const Rows& delta, const Norm& norm, const Rows& out) {
+  CheckSameShape(x, out);
+  TLM_CHECK(delta.data == nullptr || delta.rows == x.rows);
+  const NvtxRange range("add norm");
+  const AddNormArgs args = NormArgsOf(x, delta, norm, out);
+  return Queue("add norm",
+               [&](cudaStream_t stream) { return LaunchAddNorm(args, out.dtype, stream); });
+}
+
+absl::Status CudaOps::GatherAddNorm(const Rows& x, const Rows& delta, const int32_t* rows,
+                                    const Norm& norm, const Rows& out) {
+  const NvtxRange range("gather add norm");
+  AddNormArgs args = NormArgsOf(x, delta, norm, out);
+  args.gather = rows;
+  return Queue("gather add norm",
+               [&](cudaStream_t stream) { return LaunchAddNorm(args, out.dtype, stream); });
+}
+
+absl::Status CudaOps::MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
+                             const Rows& out) {
+  TLM_CHECK(x.cols == w.k() && out.cols == w.n() && out.rows == x.rows);
+  TLM_CHECK(out.dtype == x.dtype || out.dtype == DType::kF32);
+  const NvtxRange range("matmul");
+  return gemm_.Run(x, Cuda(w), epilogue, out);
+}
+
+absl::Status CudaOps::MatMulGated(const Rows& x, const Matrix& w, const float* bias,
+                                  const Rows& out) {
+  TLM_CHECK(x.cols == w.k() && 2 * out.cols == w.n() && out.rows == x.rows);
+  TLM_CHECK(out.dtype == x.dtype && Cuda(w).layout().gated());
+  const NvtxRange range("gated matmul");
+  return gemm_.RunGated(x, Cuda(w), bias, out);
+}
+
+absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& transform,
+                                       const TokenLayout& layout, const KvLayer& cache) {
+  const int64_t heads = qkv.cols / cache.head_dim - 2 * cache.num_kv_heads;
+  TLM_CHECK(qkv.rows == layout.tokens && cache.head_dim <= kMaxHeadDim);
+  TLM_CHECK(heads > 0 && (heads + 2 * cache.num_kv_heads) * cache.head_dim == qkv.cols);
+  TLM_CHECK(cache.dtype == qkv.dtype);
+  TLM_CHECK((transform.q_gain == nullptr) == (transform.k_gain == nullptr));
+  TLM_CHECK(transform.rope_table == nullptr || cache.head_dim % 2 == 0);
+  const NvtxRange range("prepare attention");
+  const PrepareAttentionArgs args{
+      .qkv = qkv.data,
+      .qkv_stride = qkv.stride,
+      .num_heads = static_cast<int32_t>(heads),
+      .num_kv_heads = static_cast<int32_t>(cache.num_kv_heads),
+      .head_dim = static_cast<int32_t>(cache.head_dim),
+      .q_gain = transform.q_gain,
+      .k_gain = transform.k_gain,
+      .eps = transform.eps,
+      .eps_outside_root = transform.placement == EpsPlacement::kOutsideRoot,
+      .rope_table = transform.rope_table,
+      .interleaved = transform.pairing == RopePairing::kInterleaved,
+      .positions = layout.positions,
+      .sequence_of = layout.sequence_of,
+      .block_tables = layout.block_tables,
+      .max_blocks = layout.max_blocks,
+      .cache = cache.data,
+      .tokens = layout.tokens};
+  return Queue("prepare attention", [&](cudaStream_t stream) {
+    return LaunchPrepareAttention(args, qkv.dtype, stream);
+  });
+}
+
+absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
+                                const TokenLayout& layout, const KvLayer& cache, const Rows& out) {
+  CheckSameShape(q, out);
+  const ModelShape& shape = pipeline_->shape();
+  TLM_CHECK(q.rows == layout.tokens && q.dtype == cache.dtype && out.dtype == q.dtype);
+  TLM_CHECK(cache.num_kv_heads == shape.num_kv_heads && cache.head_dim == shape.head_dim);
+  TLM_CHECK(q.cols == shape.num_heads * shape.head_dim);
+  const NvtxRange range("attention");
+  const AttentionScratch scratch = pipeline_->attention_scratch();
+  const AttentionArgs args{.q = q.data,
+                           .q_stride = q.stride,
+                           .out = out.data,
+                           .out_stride = out.stride,
+                           .cache = cache.data,
+                           .block_tables = layout.block_tables,
+                           .max_blocks = layout.max_blocks,
+                           .num_kv_heads = static_cast<int32_t>(shape.num_kv_heads),
+                           .group = static_cast<int32_t>(shape.num_heads / shape.num_kv_heads),
+                           .head_dim = static_cast<int32_t>(shape.head_dim),
+                           .window = window,
+                           .scale = scale,
+                           .blocks = static_cast<int32_t>(pipeline_->attention_grid().blocks),
+                           .work = pipeline_->attention_work(),
+                           .tickets = scratch.tickets,
+                           .partial_stats = scratch.partial_stats,
+                           .partial_values = scratch.partial_values};
+  return Queue("attention", [&](cudaStream_t stream) {
+    return LaunchAttention(args, q.dtype, pipeline_->attention_grid().mma, stream);
+  });
+}
+
+}  // namespace tlm

@@ -1,0 +1,90 @@
+// The CUDA backend: every operation of Ops as kernels on one stream of a GPU.
+#ifndef TLM_MODEL_OPS_CUDA_CUDA_OPS_H_
+#define TLM_MODEL_OPS_CUDA_CUDA_OPS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/ops/cuda/batch_pipeline.h"
+#include "model/ops/cuda/batch_shape.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/cuda/gemm.h"
+#include "model/ops/cuda/gemm_library.h"
+#include "model/ops/cuda/weight_upload.h"
+#include "model/ops/ops.h"
+
+namespace tlm {
+
+// Activations, keys and values have the type of the matrices, float64 counting as float32. Batches
+// of one token a sequence are padded and recorded (batch_shape.h).
+class CudaOps : public Ops {
+ public:
+  using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);
+
+  // Opens a device; statuses as CudaDevice::Create. `make_library` makes what options.library is
+  // about; null where there is no library, and one that cannot be made is done without.
+  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const CudaOptions& options,
+                                                         MakeLibrary* make_library);
+  ~CudaOps() override;
+
+  CudaDevice& device() override { return *device_; }
+
+  DType ActivationType(DType weights) const override;
+  DType DefaultKvType(DType weights) const override { return ActivationType(weights); }
+  bool TakesKvType(DType weights, DType kv) const override { return kv == ActivationType(weights); }
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
+                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
+                                                     MatrixUse use = MatrixUse::kPlain) override;
+  absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
+  bool ChecksFinite() const override { return true; }
+  size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
+                      DType activations) const override;
+  absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
+                       DType activations) override;
+  void Release() override;
+  int64_t PaddedRows(int64_t rows) const override { return PaddedRowCount(rows); }
+  int max_batches() const override { return BatchPipeline::kBatches; }
+  bool TakesTokenOfDraw() const override { return pipeline_->TakesTokenOfDraw(); }
+  absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override;
+  absl::Status Sample(const Rows& logits) override;
+  absl::Status EndBatch(const Rows& logits) override;
+  absl::StatusOr<BatchResult> AwaitBatch() override;
+  absl::Status Embed(const Matrix& table, const Matrix* positions_table, const DeviceBatch& batch,
+                     const Rows& out) override;
+  absl::Status AddNorm(const Rows& x, const Rows& delta, const Norm& norm,
+                       const Rows& out) override;
+  absl::Status GatherAddNorm(const Rows& x, const Rows& delta, const int32_t* rows,
+                             const Norm& norm, const Rows& out) override;
+  absl::Status MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
+                      const Rows& out) override;
+  absl::Status MatMulGated(const Rows& x, const Matrix& w, const float* bias,
+                           const Rows& out) override;
+  absl::Status PrepareAttention(const Rows& qkv, const HeadTransform& transform,
+                                const TokenLayout& layout, const KvLayer& cache) override;
+  absl::Status Attention(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
+                         const KvLayer& cache, const Rows& out) override;
+
+ private:
+  CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library);
+
+  // Starts a kernel on this device: the launch's status.
+  template <typename Launch>
+  absl::Status Queue(std::string_view name, const Launch& launch);
+
+  const std::unique_ptr<CudaDevice> device_;
+  const std::unique_ptr<GemmLibrary> library_;  // may be null
+  Gemm gemm_;
+  WeightUpload upload_;
+  std::unique_ptr<BatchPipeline> pipeline_;  // while reserved
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_CUDA_OPS_H_

@@ -1,0 +1,17 @@
+// What may be chosen of the CUDA backend.
+#ifndef TLM_MODEL_OPS_CUDA_CUDA_OPTIONS_H_
+#define TLM_MODEL_OPS_CUDA_CUDA_OPTIONS_H_
+
+namespace tlm {
+
+// The switches change how fast, never which bits: each optimisation can be turned off to see that.
+struct CudaOptions {
+  int device = 0;       // ordinal among the devices that CUDA_VISIBLE_DEVICES leaves
+  bool graphs = true;   // steps of shapes that recur are recorded once and replayed
+  bool overlap = true;  // a kernel may begin before the one before it ends, where devices can
+  bool library = true;  // cuBLASLt for large products, where it gives the bits of own kernels
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_CUDA_OPTIONS_H_

@@ -1,0 +1,257 @@
+#include "model/ops/cuda/draw_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/kernels/draw_record.h"
+#include "model/sampling/adjust_logits.h"
+#include "model/sampling/draw_errors.h"
+#include "model/sampling/draw_math.h"
+
+namespace tlm {
+namespace {
+
+constexpr size_t kMaxDrawWords = 16384;
+constexpr size_t kRecordWords = sizeof(DrawRecord) / 4;
+constexpr size_t kHeaderWords = sizeof(DrawTableHeader) / 4;
+
+size_t BitmapWords(int64_t vocab_size) { return (static_cast<size_t>(vocab_size) + 31) / 32; }
+
+size_t RemovalWords(const Draw& draw, int64_t vocab_size) {
+  const SamplingParams& params = *draw.params;
+  const size_t ids =
+      params.allowed_token_ids.size() + params.banned_token_ids.size() + draw.banned.size();
+  return std::min(ids, BitmapWords(vocab_size));
+}
+
+size_t ListWords(const Draw& draw, int64_t vocab_size) {
+  const SamplingParams& params = *draw.params;
+  const size_t history = params.has_penalties() ? 2 * draw.history->seen().size() : 0;
+  return 2 * params.logit_bias.size() + RemovalWords(draw, vocab_size) + history;
+}
+
+// Appends words to a table; `size` counts them.
+class WordWriter {
+ public:
+  WordWriter(std::span<std::byte> table, size_t size) : table_(table), size_(size) {}
+
+  void Put(uint32_t word) {
+    TLM_CHECK((size_ + 1) * 4 <= table_.size());
+    std::memcpy(table_.data() + 4 * size_++, &word, 4);
+  }
+  // What has been put since Begin.
+  void Begin() { begin_ = size_; }
+  WordRange Range() const {
+    return {static_cast<uint32_t>(begin_), static_cast<uint32_t>(size_ - begin_)};
+  }
+  size_t size() const { return size_; }
+
+ private:
+  std::span<std::byte> table_;
+  size_t size_;
+  size_t begin_ = 0;
+};
+
+void PutIds(std::span<const int32_t> ids, WordWriter* words, WordRange* range) {
+  words->Begin();
+  for (const int32_t id : ids) words->Put(static_cast<uint32_t>(id));
+  *range = words->Range();
+}
+
+// One bit a token, set where it is removed.
+void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, int64_t vocab_size,
+               WordWriter* words, WordRange* range) {
+  auto next_allowed = params.allowed_token_ids.begin();
+  auto next_banned = banned.begin();
+  const bool all_allowed = params.allowed_token_ids.empty();
+  words->Begin();
+  for (size_t word = 0; word < BitmapWords(vocab_size); ++word) {
+    const int64_t end = 32 * (static_cast<int64_t>(word) + 1);
+    uint32_t removed = all_allowed ? 0 : ~uint32_t{0};
+    for (; next_allowed != params.allowed_token_ids.end() && *next_allowed < end; ++next_allowed) {
+      removed &= ~(uint32_t{1} << (*next_allowed % 32));
+    }
+    for (; next_banned != banned.end() && *next_banned < end; ++next_banned) {
+      removed |= uint32_t{1} << (*next_banned % 32);
+    }
+    words->Put(removed);
+  }
+  *range = words->Range();
+}
+
+void PutRemovals(const SamplingParams& params, std::span<const int32_t> banned, int64_t vocab_size,
+                 WordWriter* words, DrawRecord* record) {
+  if (params.allowed_token_ids.size() + banned.size() > BitmapWords(vocab_size)) {
+    PutBitmap(params, banned, vocab_size, words, &record->removed);
+    return;
+  }
+  PutIds(params.allowed_token_ids, words, &record->allowed);
+  PutIds(banned, words, &record->banned);
+}
+
+void PutBias(const SamplingParams& params, WordWriter* words, DrawRecord* record) {
+  words->Begin();
+  for (const auto& [id, bias] : params.logit_bias) {
+    words->Put(static_cast<uint32_t>(id));
+    words->Put(std::bit_cast<uint32_t>(bias));
+  }
+  record->bias = words->Range();
+}
+
+void PutHistory(const TokenHistory& history, WordWriter* words, DrawRecord* record) {
+  words->Begin();
+  for (const auto& [id, seen] : history.seen()) {
+    words->Put(static_cast<uint32_t>(id));
+    words->Put(seen.in_output * 2 + (seen.in_prompt ? 1 : 0));
+  }
+  record->history = words->Range();
+}
+
+DrawKind KindOf(const SamplingParams& params) {
+  if (params.temperature == 0.0f) return DrawKind::kGreedy;
+  const bool truncated =
+      params.top_k > 0 || params.typical_p < 1.0f || params.top_p < 1.0f || params.min_p > 0.0f;
+  return truncated ? DrawKind::kTruncated : DrawKind::kPlain;
+}
+
+// Everything but the lists.
+DrawRecord MakeRecord(const Draw& draw) {
+  const SamplingParams& params = *draw.params;
+  DrawRecord record;
+  record.kind = KindOf(params);
+  record.row = draw.row;
+  record.seed = params.seed;
+  record.position = draw.key.position;
+  record.output_index = draw.key.output_index;
+  record.top_k = params.top_k;
+  if (record.kind != DrawKind::kGreedy) {
+    record.inverse_temperature = 1.0 / static_cast<double>(params.temperature);
+  }
+  record.top_p = params.top_p;
+  record.typical_p = params.typical_p;
+  record.min_p_floor = params.min_p > 0.0f ? Log(static_cast<double>(params.min_p))
+                                           : -std::numeric_limits<double>::infinity();
+  record.repetition_penalty = params.repetition_penalty;
+  record.presence_penalty = params.presence_penalty;
+  record.frequency_penalty = params.frequency_penalty;
+  record.adjusts = NeedsAdjusting(params, draw.banned) ? 1 : 0;
+  record.penalises = params.has_penalties() ? 1 : 0;
+  record.wants_logprob = draw.score.logprob ? 1 : 0;
+  record.processed = draw.score.processed ? 1 : 0;
+  record.top = draw.score.top;
+  return record;
+}
+
+int32_t PendingDraw(const Batch& batch, const Draw& draw) {
+  const int32_t token = batch.logits_rows[static_cast<size_t>(draw.row)];
+  const int32_t id = batch.token_ids[static_cast<size_t>(token)];
+  return id < 0 ? -1 - id : kNoPendingDraw;
+}
+
+absl::StatusOr<SampledToken> Unpack(const ScoreRequest& score, const RemovalCounts& removals,
+                                    const DrawOutcome& outcome, const std::byte* top,
+                                    int64_t vocab_size) {
+  if (outcome.status == DrawStatus::kNotADistribution) {
+    return NotADistribution(outcome.id, std::bit_cast<float>(outcome.detail_bits));
+  }
+  if (outcome.status == DrawStatus::kAllExcluded) return AllExcluded(vocab_size);
+  if (outcome.status == DrawStatus::kNoneLeft) return NoneLeft(removals);
+  SampledToken token;
+  token.id = outcome.id;
+  if (score.logprob) token.score = {outcome.id, outcome.logprob, outcome.rank};
+  const int64_t count = std::min<int64_t>(score.top, vocab_size);
+  token.top.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    TopToken one;
+    std::memcpy(&one, top + static_cast<size_t>(i) * sizeof(one), sizeof(one));
+    token.top.push_back({one.id, one.logprob, static_cast<uint32_t>(i + 1)});
+  }
+  return token;
+}
+
+}  // namespace
+
+DrawTableBytes MaxDrawTableBytes(const BatchLimits& limits, int64_t vocab_size) {
+  const size_t draws = static_cast<size_t>(limits.max_sequences);
+  const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, vocab_size));
+  const size_t bias = 2 * static_cast<size_t>(vocab_size);
+  const size_t lists = std::min(kMaxDrawWords, history + bias + BitmapWords(vocab_size));
+  return {.table = 4 * (kHeaderWords + draws * (kRecordWords + lists)),
+          .outcomes = draws * (sizeof(DrawOutcome) + kMaxTopTokens * sizeof(TopToken))};
+}
+
+bool NeedsHost(const Draw& draw, int64_t vocab_size) {
+  return draw.score.top > kMaxTopTokens || ListWords(draw, vocab_size) > kMaxDrawWords;
+}
+
+void DrawTable::Pack(const Batch& batch, std::span<std::byte> table, PackedDraws* packed) {
+  const size_t draws = batch.draws.size();
+  packed->noise = packed->finish = false;
+  packed->host.clear();
+  packed->removals.clear();
+  bool any_top = false;
+  parity_ = 1 - parity_;
+  const DrawTableHeader header = {.draws = static_cast<uint32_t>(draws), .parity = parity_};
+  TLM_CHECK(sizeof(header) + draws * sizeof(DrawRecord) <= table.size());
+  std::memcpy(table.data(), &header, sizeof(header));
+  WordWriter words(table, kHeaderWords + draws * kRecordWords);
+  for (size_t i = 0; i < draws; ++i) {
+    const Draw& draw = batch.draws[i];
+    DrawRecord record;
+    packed->removals.push_back({.allowed = draw.params->allowed_token_ids.size(),
+                                .banned = draw.params->banned_token_ids.size(),
+                                .ending = draw.banned.size()});
+    if (NeedsHost(draw, vocab_size_)) {
+      packed->host.push_back(static_cast<int32_t>(i));
+    } else {
+      record = MakeRecord(draw);
+      PutBias(*draw.params, &words, &record);
+      banned_.clear();
+      std::set_union(draw.params->banned_token_ids.begin(), draw.params->banned_token_ids.end(),
+                     draw.banned.begin(), draw.banned.end(), std::back_inserter(banned_));
+      PutRemovals(*draw.params, banned_, vocab_size_, &words, &record);
+      if (record.penalises != 0) {
+        PutHistory(*draw.history, &words, &record);
+        record.pending_draw = PendingDraw(batch, draw);
+      }
+      packed->noise |= record.kind == DrawKind::kPlain;
+      packed->finish |= record.kind == DrawKind::kTruncated || draw.score.logprob || record.top > 0;
+      any_top |= record.top > 0;
+    }
+    std::memcpy(table.data() + sizeof(header) + i * sizeof(record), &record, sizeof(record));
+  }
+  packed->table_bytes = 4 * words.size();
+  packed->outcome_bytes =
+      draws * (sizeof(DrawOutcome) + (any_top ? kMaxTopTokens * sizeof(TopToken) : 0));
+}
+
+std::vector<absl::StatusOr<SampledToken>> UnpackDraws(const Batch& batch, const PackedDraws& packed,
+                                                      int64_t vocab_size,
+                                                      std::span<const std::byte> outcomes) {
+  const size_t draws = batch.draws.size();
+  std::vector<absl::StatusOr<SampledToken>> tokens;
+  tokens.reserve(draws);
+  auto next_host = packed.host.begin();
+  for (size_t i = 0; i < draws; ++i) {
+    if (next_host != packed.host.end() && *next_host == static_cast<int32_t>(i)) {
+      ++next_host;
+      tokens.push_back(SampledToken{});
+      continue;
+    }
+    const size_t top = draws * sizeof(DrawOutcome) + i * kMaxTopTokens * sizeof(TopToken);
+    TLM_CHECK(draws * sizeof(DrawOutcome) <= outcomes.size() &&
+              (batch.draws[i].score.top == 0 ||
+               top + kMaxTopTokens * sizeof(TopToken) <= outcomes.size()));
+    DrawOutcome outcome;
+    std::memcpy(&outcome, outcomes.data() + i * sizeof(outcome), sizeof(outcome));
+    tokens.push_back(Unpack(batch.draws[i].score, packed.removals[i], outcome,
+                            outcomes.data() + top, vocab_size));
+  }
+  return tokens;
+}
+
+}  // namespace tlm

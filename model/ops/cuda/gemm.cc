@@ -1,0 +1,357 @@
+#include "model/ops/cuda/gemm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/kernels/gemm_epilogue.h"
+#include "model/ops/cuda/kernels/gemm_probe.h"
+#include "model/ops/cuda/kernels/gemm_simt.h"
+#include "model/ops/cuda/kernels/gemm_skinny.h"
+#include "model/ops/cuda/kernels/gemm_tiled.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
+
+namespace tlm {
+namespace {
+
+// Rows of x the library is given at a time: enough to fill any device, few enough for the memory
+// that probes and, with gated products, the workspace take.
+constexpr int64_t kLibraryRows = 2048;
+constexpr int64_t kGatedLibraryRows = 1024;
+constexpr int64_t kRowStep = 64;
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t ElementBytes(DType dtype) { return static_cast<int64_t>(DTypeBytes(dtype)); }
+
+GemmActivation ActivationOf(const Epilogue& epilogue) {
+  if (!epilogue.activation.has_value()) return GemmActivation::kNone;
+  switch (*epilogue.activation) {
+    case Activation::kSilu:
+      return GemmActivation::kSilu;
+    case Activation::kRelu:
+      return GemmActivation::kRelu;
+    case Activation::kGeluTanh:
+      return GemmActivation::kGeluTanh;
+    case Activation::kGelu:
+      return GemmActivation::kGelu;
+  }
+  return GemmActivation::kNone;
+}
+
+bool SameKind(const MatrixLayout& a, const MatrixLayout& b) {
+  return a.n() == b.n() && a.k() == b.k() && a.dtype() == b.dtype() && a.gated() == b.gated();
+}
+
+bool MayBeLibrarys(const MatrixLayout& layout) {
+  return layout.n() > 0 && layout.k() > 0 &&
+         UsesMatrixUnits(layout.n(), layout.k(), layout.dtype());
+}
+
+int64_t GatedChunkRows(const BatchLimits& limits) {
+  return std::min(kGatedLibraryRows, DivideUp(limits.max_tokens, kRowStep) * kRowStep);
+}
+
+Rows Slice(const Rows& rows, int64_t first, int64_t count) {
+  return {rows.as<char>() + first * rows.stride * ElementBytes(rows.dtype), count, rows.cols,
+          rows.stride, rows.dtype};
+}
+
+// `output` from row `first` on.
+GemmOutput Slice(const GemmOutput& output, int64_t first, DType dtype) {
+  GemmOutput slice = output;
+  const int64_t bytes = output.out_float32 ? 4 : ElementBytes(dtype);
+  slice.out = static_cast<char*>(output.out) + first * output.out_stride * bytes;
+  return slice;
+}
+
+bool RowsAreAligned(const Rows& rows) {
+  return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.stride % 8 == 0;
+}
+
+void CheckOperands(const Rows& x, const CudaMatrix& w, const Rows& out, int64_t columns) {
+  TLM_CHECK(x.cols == w.k() && x.dtype == w.dtype() && out.cols == columns);
+  TLM_CHECK(x.rows == out.rows && x.stride >= x.cols && out.stride >= out.cols);
+  TLM_CHECK(out.dtype == x.dtype || out.dtype == DType::kF32);
+  TLM_CHECK(!UsesMatrixUnits(w.n(), w.k(), w.dtype()) || RowsAreAligned(x));
+}
+
+}  // namespace
+
+Gemm::Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* library)
+    : device_(device),
+      planned_for_{
+          .multiprocessors = properties.multiprocessors,
+          .shared_bytes_per_multiprocessor = properties.shared_bytes_per_multiprocessor,
+      },
+      library_(library) {}
+
+absl::Status Gemm::PrepareKernels() {
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmSkinny(), "PrepareGemmSkinny"));
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmTiled(), "PrepareGemmTiled"));
+  return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
+}
+
+void Gemm::Prepare(const MatrixLayout& layout) {
+  const bool known =
+      std::any_of(layouts_.begin(), layouts_.end(),
+                  [&layout](const MatrixLayout& other) { return SameKind(other, layout); });
+  if (!known) layouts_.push_back(layout);
+}
+
+size_t Gemm::ReserveBytes(const BatchLimits& limits) const {
+  if (library_ == nullptr || limits.max_tokens <= kSkinnyTokens) return 0;
+  int64_t columns = 0;
+  for (const MatrixLayout& layout : layouts_) {
+    if (layout.gated() && MayBeLibrarys(layout)) columns = std::max(columns, layout.n());
+  }
+  return static_cast<size_t>(GatedChunkRows(limits) * columns * 2);
+}
+
+size_t Gemm::ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const {
+  if (library_ == nullptr || limits.max_tokens <= kSkinnyTokens || dtype == DType::kF32) return 0;
+  return static_cast<size_t>(GatedChunkRows(limits) * gated_outputs * 2);
+}
+
+void Gemm::Release() {
+  workspace_ = Buffer();
+  products_.clear();
+}
+
+std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limits,
+                                                        int64_t vocab_size) const {
+  std::vector<LibraryProduct> products;
+  for (const MatrixLayout& layout : layouts_) {
+    if (!MayBeLibrarys(layout)) continue;
+    const bool logits = !layout.gated() && layout.n() == vocab_size;
+    const DType out = logits ? DType::kF32 : layout.dtype();
+    const int64_t most = logits ? limits.max_logits_rows : limits.max_tokens;
+    if (most <= kSkinnyTokens) continue;
+    int64_t rows = std::min(kLibraryRows, DivideUp(most, kRowStep) * kRowStep);
+    if (layout.gated()) rows = GatedChunkRows(limits);
+    const int64_t fitting =
+        static_cast<int64_t>(kProbeBytes) / (layout.n() * ElementBytes(out)) / kRowStep * kRowStep;
+    products.push_back(
+        {.gemm = {.n = layout.n(),
+                  .k = layout.k(),
+                  .w_stride = layout.row_stride(),
+                  .dtype = layout.dtype(),
+                  .out_dtype = out,
+                  .min_rows = kSkinnyTokens,
+                  .max_rows = std::clamp(rows, 2 * kRowStep, std::max(fitting, 2 * kRowStep))},
+         .gated = layout.gated()});
+  }
+  return products;
+}
+
+absl::Status Gemm::Reserve(const BatchLimits& limits, int64_t vocab_size) {
+  const size_t bytes = ReserveBytes(limits);
+  if (bytes > 0) {
+    TLM_ASSIGN_OR_RETURN(workspace_, device_.Allocate(bytes, MemoryPurpose::kActivations));
+  }
+  if (library_ == nullptr) return absl::OkStatus();
+  products_ = LibraryProducts(limits, vocab_size);
+  for (LibraryProduct& product : products_) {
+    const absl::Status status = Probe(product);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
+  }
+  return device_.fault();
+}
+
+int Gemm::library_products() const {
+  return static_cast<int>(
+      std::count_if(products_.begin(), products_.end(),
+                    [](const LibraryProduct& product) { return product.plan >= 0; }));
+}
+
+absl::Status Gemm::FillProbe(const LibraryGemm& gemm, const Rows& x, void* w) {
+  const ProbeFillArgs x_args{.data = x.data,
+                             .rows = x.rows,
+                             .cols = x.cols,
+                             .stride = x.stride,
+                             .seed = 2,
+                             .cancelling_rows = 2};
+  const ProbeFillArgs w_args{.data = w,
+                             .rows = gemm.n,
+                             .cols = gemm.k,
+                             .stride = gemm.w_stride,
+                             .seed = 1,
+                             .second_half = -1.0f};
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  for (const ProbeFillArgs& args : {x_args, w_args}) {
+    TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeFill(args, gemm.dtype, device_.compute_stream()),
+                                      "LaunchProbeFill"));
+  }
+  // Products fetch weights before earlier kernels have ended: elsewhere no kernel writes any.
+  return device_.Synchronize();
+}
+
+absl::Status Gemm::Probe(LibraryProduct& product) {
+  const LibraryGemm& gemm = product.gemm;
+  const auto allocate = [this](int64_t elements, DType dtype) {
+    return device_.Allocate(static_cast<size_t>(elements * ElementBytes(dtype)),
+                            MemoryPurpose::kRuntime);
+  };
+  TLM_ASSIGN_OR_RETURN(Buffer w_data, allocate(gemm.n * gemm.w_stride, gemm.dtype));
+  TLM_ASSIGN_OR_RETURN(Buffer x_data, allocate(gemm.max_rows * gemm.k, gemm.dtype));
+  TLM_ASSIGN_OR_RETURN(Buffer own, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
+  TLM_ASSIGN_OR_RETURN(Buffer out, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
+  TLM_ASSIGN_OR_RETURN(Buffer count, allocate(1, DType::kI32));
+
+  const CudaMatrix w(MatrixLayout(gemm.n, gemm.k, gemm.dtype, MatrixUse::kPlain),
+                     std::move(w_data));
+  const Rows x{x_data.data(), gemm.max_rows, gemm.k, gemm.k, gemm.dtype};
+  TLM_RETURN_IF_ERROR(FillProbe(gemm, x, const_cast<void*>(w.data())));
+  TLM_RETURN_IF_ERROR(RunOwn(
+      x, w,
+      {.out = own.data(), .out_stride = gemm.n, .out_float32 = gemm.out_dtype == DType::kF32}));
+  const GemmProbe probe{.x = x.data,
+                        .x_stride = x.stride,
+                        .w = w.data(),
+                        .out = out.data(),
+                        .out_stride = gemm.n,
+                        .agrees = [&](int64_t m) { return SameBits(product, own, out, count, m); }};
+  TLM_ASSIGN_OR_RETURN(product.plan, library_->Prepare(gemm, probe));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Gemm::SameBits(const LibraryProduct& product, const Buffer& a, const Buffer& b,
+                                    const Buffer& count, int64_t m) {
+  uint32_t differences = 0;
+  TLM_RETURN_IF_ERROR(device_.CopyToDevice(count.data(), &differences, sizeof(differences)));
+  const int64_t words = product.gemm.n * ElementBytes(product.gemm.out_dtype) / 2;
+  TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeCompare({.a = a.data(),
+                                                        .b = b.data(),
+                                                        .rows = m,
+                                                        .words = words,
+                                                        .a_stride = words,
+                                                        .b_stride = words,
+                                                        .differences = count.as<uint32_t>()},
+                                                       device_.compute_stream()),
+                                    "LaunchProbeCompare"));
+  TLM_RETURN_IF_ERROR(device_.CopyToHost(&differences, count.data(), sizeof(differences)));
+  return differences == 0;
+}
+
+const Gemm::LibraryProduct* Gemm::FindProduct(const MatrixLayout& layout, DType out) const {
+  for (const LibraryProduct& product : products_) {
+    const LibraryGemm& gemm = product.gemm;
+    if (gemm.n == layout.n() && gemm.k == layout.k() && gemm.dtype == layout.dtype() &&
+        gemm.out_dtype == out && product.gated == layout.gated()) {
+      return product.plan >= 0 ? &product : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status Gemm::Run(const Rows& x, const CudaMatrix& w, const Epilogue& epilogue,
+                       const Rows& out) {
+  CheckOperands(x, w, out, w.n());
+  TLM_CHECK(!w.layout().gated());
+  if (x.rows == 0) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  const GemmOutput output{.out = out.data,
+                          .out_stride = out.stride,
+                          .out_float32 = out.dtype == DType::kF32,
+                          .bias = epilogue.bias,
+                          .activation = ActivationOf(epilogue)};
+  const LibraryProduct* const product =
+      x.rows > kSkinnyTokens && RowsAreAligned(out) ? FindProduct(w.layout(), out.dtype) : nullptr;
+  return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
+}
+
+absl::Status Gemm::RunGated(const Rows& x, const CudaMatrix& w, const float* bias,
+                            const Rows& out) {
+  CheckOperands(x, w, out, w.n() / 2);
+  TLM_CHECK(w.layout().gated() && out.dtype == x.dtype);
+  if (x.rows == 0) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  const GemmOutput output{.out = out.data,
+                          .out_stride = out.stride,
+                          .out_float32 = out.dtype == DType::kF32,
+                          .bias = bias};
+  const LibraryProduct* const product =
+      x.rows > kSkinnyTokens ? FindProduct(w.layout(), out.dtype) : nullptr;
+  return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
+}
+
+absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& output) {
+  const DType dtype = w.dtype();
+  const GemmPlan plan =
+      PlanGemm({.m = x.rows, .n = w.n(), .k = w.k(), .dtype = dtype, .gated = w.layout().gated()},
+               planned_for_);
+  GemmArgs args{.x = x.data,
+                .x_stride = x.stride,
+                .m = x.rows,
+                .w = w.data(),
+                .w_stride = w.layout().row_stride(),
+                .n = w.n(),
+                .k = w.k(),
+                .gated = w.layout().gated(),
+                .output = output,
+                .row_tiles = plan.row_tiles,
+                .token_tiles = plan.token_tiles};
+  const cudaStream_t stream = device_.compute_stream();
+  if (plan.method == GemmMethod::kSimt) {
+    return device_.Check(LaunchGemmSimt(args, dtype, plan.tile, stream), "LaunchGemmSimt");
+  }
+  if (plan.method == GemmMethod::kSkinny) {
+    return device_.Check(LaunchGemmSkinny(args, dtype, plan.tile, plan.grid, stream),
+                         "LaunchGemmSkinny");
+  }
+  TLM_RETURN_IF_ERROR(
+      device_.Check(LaunchGemmTiled(args, dtype, plan.grid, stream), "LaunchGemmTiled"));
+  if (output.activation == GemmActivation::kNone) return absl::OkStatus();
+  FinishArgs finish{.output = output, .m = x.rows, .n = w.n()};
+  finish.output.bias = nullptr;  // added already
+  return device_.Check(LaunchFinish(finish, dtype, stream), "LaunchFinish");
+}
+
+absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
+                              const GemmOutput& output) {
+  const LibraryGemm& gemm = product.gemm;
+  // Chunks of nearly the same size.
+  const int64_t chunks = DivideUp(x.rows, gemm.max_rows);
+  const int64_t step = DivideUp(DivideUp(x.rows, chunks), 8) * 8;
+  for (int64_t first = 0; first < x.rows; first += step) {
+    const Rows chunk = Slice(x, first, std::min(step, x.rows - first));
+    const GemmOutput target = Slice(output, first, gemm.dtype);
+    absl::Status status = absl::UnimplementedError("too few rows");
+    if (chunk.rows > gemm.min_rows) {
+      void* const sums = product.gated ? workspace_.data() : target.out;
+      const int64_t stride = product.gated ? gemm.n : target.out_stride;
+      status = library_->Run(product.plan, chunk.data, chunk.stride, chunk.rows, w.data(), sums,
+                             stride, device_.compute_stream());
+    }
+    if (status.ok()) {
+      status = FinishChunk(product, chunk.rows, target);
+    } else if (absl::IsUnimplemented(status)) {
+      status = RunOwn(chunk, w, target);
+    }
+    TLM_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gemm::FinishChunk(const LibraryProduct& product, int64_t rows,
+                               const GemmOutput& output) {
+  const LibraryGemm& gemm = product.gemm;
+  const cudaStream_t stream = device_.compute_stream();
+  if (product.gated) {
+    return device_.Check(LaunchSwiGlu({.gate_up = workspace_.data(),
+                                       .gate_up_stride = gemm.n,
+                                       .output = output,
+                                       .m = rows,
+                                       .n = gemm.n},
+                                      gemm.dtype, stream),
+                         "LaunchSwiGlu");
+  }
+  if (output.bias == nullptr && output.activation == GemmActivation::kNone) {
+    return absl::OkStatus();
+  }
+  return device_.Check(LaunchFinish({.output = output, .m = rows, .n = gemm.n}, gemm.dtype, stream),
+                       "LaunchFinish");
+}
+
+}  // namespace tlm

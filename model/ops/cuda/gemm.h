@@ -1,0 +1,111 @@
+// Matrix products on the device.
+//
+// Numbers. Every output is one chain: an fp32 accumulator that starts at 0 and takes k ascending,
+// then rounding to the activation type T, that of x:
+//
+//   a = chain              where UsesMatrixUnits: k by 16, as mma.m16n8k16 sums them; otherwise one
+//                          by one, each a fused multiply-add
+//   v = T(a)
+//   v = T(v + bias[j])     with a bias
+//   v = T(activation(v))   with an activation
+//   out = T(silu(g) * u)   of a gated product, g and u each such a v
+//
+// Where out is fp32 (logits), read T as fp32: nothing is rounded. Because every step ends in a
+// rounding of its own, one fused kernel has the bits of a product followed by an elementwise
+// kernel.
+#ifndef TLM_MODEL_OPS_CUDA_GEMM_H_
+#define TLM_MODEL_OPS_CUDA_GEMM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/ops/batch.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/cuda_matrix.h"
+#include "model/ops/cuda/gemm_library.h"
+#include "model/ops/cuda/gemm_plan.h"
+#include "model/ops/cuda/kernels/gemm_args.h"
+#include "model/ops/cuda/matrix_layout.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// Chooses and starts the kernels, on the device's compute stream. A product's choice depends on the
+// number of rows only between kernels with the same bits. Same threading as Device; statuses are
+// those of CudaDevice::Check. Where UsesMatrixUnits, rows of x are 16-byte aligned; the library is
+// asked for plain products only where those of out are, too.
+class Gemm {
+ public:
+  // `library` may be null: own kernels alone. Both must outlive this. `properties` are those to
+  // plan for, usually the device's.
+  Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* library);
+
+  // Lets the kernels have their shared memory; before the first run.
+  absl::Status PrepareKernels();
+
+  // Notes that products with matrices of this layout will be run; before Reserve.
+  void Prepare(const MatrixLayout& layout);
+
+  // Device memory that Reserve keeps, for the layouts noted so far.
+  size_t ReserveBytes(const BatchLimits& limits) const;
+  // The same before any is noted: of a model whose gated matrices have so many outputs, 0 for none,
+  // and inputs that the library could take.
+  size_t ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const;
+  // Takes the workspace, and finds out for every layout noted whether the library has the bits of
+  // the own kernels. For that it takes more memory (inputs and two outputs of the largest product,
+  // kProbeBytes of output at the most) and gives it back; a product there is no memory to try goes
+  // without the library. Outputs of vocab_size features are taken to be fp32. Nothing is allocated
+  // or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
+  absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size);
+  // Gives back what Reserve keeps, and goes without the library until the next one.
+  void Release();
+  static constexpr size_t kProbeBytes = size_t{384} << 20;
+
+  // Kinds of products that could be the library's, and how many are. After Reserve.
+  int library_candidates() const { return static_cast<int>(products_.size()); }
+  int library_products() const;
+
+  // Ops::MatMul.
+  absl::Status Run(const Rows& x, const CudaMatrix& w, const Epilogue& epilogue, const Rows& out);
+  // Ops::MatMulGated.
+  absl::Status RunGated(const Rows& x, const CudaMatrix& w, const float* bias, const Rows& out);
+
+ private:
+  // A kind of product the library may compute, m rows of x at a time.
+  struct LibraryProduct {
+    LibraryGemm gemm;
+    bool gated = false;
+    int plan = -1;  // of the library; -1: own kernels
+  };
+
+  // The kinds that the layouts noted make. Gated ones write their sums to the workspace.
+  std::vector<LibraryProduct> LibraryProducts(const BatchLimits& limits, int64_t vocab_size) const;
+  const LibraryProduct* FindProduct(const MatrixLayout& layout, DType out) const;
+  absl::Status Probe(LibraryProduct& product);
+  // Writes what to try `gemm` on, and waits for it.
+  absl::Status FillProbe(const LibraryGemm& gemm, const Rows& x, void* w);
+  // Whether the first m rows of two outputs of `product` have the same bits.
+  absl::StatusOr<bool> SameBits(const LibraryProduct& product, const Buffer& a, const Buffer& b,
+                                const Buffer& count, int64_t m);
+
+  absl::Status RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
+  // Chunk by chunk: the library's sums, then what is left to do to them.
+  absl::Status RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
+                          const GemmOutput& output);
+  absl::Status FinishChunk(const LibraryProduct& product, int64_t rows, const GemmOutput& output);
+
+  CudaDevice& device_;
+  const GemmDevice planned_for_;
+  GemmLibrary* const library_;
+  std::vector<MatrixLayout> layouts_;     // each kind once
+  std::vector<LibraryProduct> products_;  // once reserved
+  Buffer workspace_;                      // sums of a chunk of a gated product
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_GEMM_H_

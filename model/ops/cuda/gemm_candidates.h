@@ -1,0 +1,53 @@
+// Which of a library's algorithms to try, and for how many rows: plain functions.
+#ifndef TLM_MODEL_OPS_CUDA_GEMM_CANDIDATES_H_
+#define TLM_MODEL_OPS_CUDA_GEMM_CANDIDATES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// What cuBLASLt tells of an algorithm (cublasLtMatmulAlgoConfigAttributes_t).
+struct GemmAlgorithm {
+  int32_t id = 0;
+  uint32_t stages = 0;
+  int32_t split_k = 1;
+  uint32_t reduction = 0;  // scheme; 0: none
+  size_t workspace_bytes = 0;
+};
+
+// Whether nothing it tells speaks against one chain of sums for each output: no split of k, no
+// reduction of partial sums, no memory to keep them in. What it really does the probe shows.
+bool MaySumInOneChain(const GemmAlgorithm& algorithm);
+
+// Indices of the algorithms worth trying, in the order to try them. On compute capability 9 those
+// come first that were found to sum forward over k whatever their tile (ALGO_ID 66, STAGES_ID 35);
+// otherwise the library's order, which is by its estimate of their speed, stays.
+std::vector<size_t> TrialOrder(std::span<const GemmAlgorithm> algorithms, int compute_major);
+
+// Of algorithms 0 .. count - 1, tried in this order, the fastest of the first `most` that agree;
+// nothing if none does. `time` is asked of those that agree alone. Errors of either end the search.
+absl::StatusOr<std::optional<size_t>> ChooseFastest(
+    size_t count, size_t most, absl::FunctionRef<absl::StatusOr<bool>(size_t)> agrees,
+    absl::FunctionRef<absl::StatusOr<float>(size_t)> time);
+
+// Row counts of (above, most] to probe an algorithm with, which may divide its work by rows: both
+// ends, and an odd number between.
+std::vector<int64_t> ProbedRows(int64_t above, int64_t most);
+
+// The largest row count of each bucket that (min_rows, max_rows] is cut into: the powers of two
+// above min_rows, and max_rows. 0 <= min_rows; empty when there are no rows.
+std::vector<int64_t> RowBuckets(int64_t min_rows, int64_t max_rows);
+
+// The index of the bucket that m rows are in; m <= the last bucket's rows.
+size_t BucketOf(std::span<const int64_t> buckets, int64_t m);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_GEMM_CANDIDATES_H_

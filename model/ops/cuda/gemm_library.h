@@ -1,0 +1,67 @@
+// A vendor's matrix products, as far as they give the bits of the own kernels.
+#ifndef TLM_MODEL_OPS_CUDA_GEMM_LIBRARY_H_
+#define TLM_MODEL_OPS_CUDA_GEMM_LIBRARY_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+// out[m, n] = sum over k of x[m, k] * w[n, k] for every m in (min_rows, max_rows]: x and w of one
+// 16-bit type, accumulated in float32 and rounded once.
+struct LibraryGemm {
+  int64_t n = 0;  // multiples of 8
+  int64_t k = 0;
+  int64_t w_stride = 0;            // elements from one row of w to the next; a multiple of 8
+  DType dtype = DType::kBF16;      // of x and w: kBF16 or kF16
+  DType out_dtype = DType::kBF16;  // dtype, or kF32
+  int64_t min_rows = 0;            // so many and fewer are computed otherwise
+  int64_t max_rows = 0;
+
+  bool operator==(const LibraryGemm&) const = default;
+};
+
+// Memory to try algorithms on, all of it on the device, 256-byte aligned, with contents that make
+// wrong orders of summation show. Strides in elements, multiples of 8.
+struct GemmProbe {
+  const void* x = nullptr;  // [max_rows, k]
+  int64_t x_stride = 0;
+  const void* w = nullptr;  // [n, k]
+  void* out = nullptr;      // [max_rows, n]
+  int64_t out_stride = 0;
+  // Whether `out` [m, n], which an algorithm wrote on the compute stream just before, has the bits
+  // of the own kernels in all rows that `agrees` looks at. May wait for the stream.
+  std::function<absl::StatusOr<bool>(int64_t m)> agrees;
+};
+
+// Plans are made when a model is loaded; Run neither allocates nor tries. Same threading as Device.
+class GemmLibrary {
+ public:
+  virtual ~GemmLibrary() = default;
+
+  // "cuBLASLt 13.1.0"
+  virtual std::string version() const = 0;
+
+  // Finds, for every bucket of row counts (powers of two), the fastest of some algorithms that all
+  // pass the probe. The number of the plan for Run; -1: for some bucket none agrees, so that this
+  // product is not the library's. Asked again for an equal LibraryGemm it answers without trying.
+  // INTERNAL: a device fault.
+  virtual absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) = 0;
+
+  // Queues the product of m rows, min_rows < m <= max_rows. Addresses are multiples of 16 bytes,
+  // strides multiples of 8 elements. UNIMPLEMENTED, with nothing queued: the library refuses this
+  // very call; the caller computes it himself.
+  virtual absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w,
+                           void* out, int64_t out_stride, cudaStream_t stream) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_GEMM_LIBRARY_H_

@@ -1,0 +1,85 @@
+#include "model/ops/cuda/gemm_plan.h"
+
+#include <algorithm>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
+
+namespace tlm {
+namespace {
+
+// Shared memory the system keeps of every block, on all devices since compute capability 8.0.
+constexpr size_t kReservedSharedBytes = 1024;
+// Blocks of a product on a multiprocessor; see gemm_tiles.h.
+constexpr int64_t kBlocksAtWork = 2;
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int TilesOf(int64_t extent, int tile) { return static_cast<int>(DivideUp(extent, tile)); }
+
+// The tile for few rows of x: of those with the fewest tokens that hold them all, the one with the
+// most rows of weights that still gives nine in ten multiprocessors a tile.
+int SkinnyTile(const GemmShape& shape, const GemmDevice& device) {
+  int first = 0;
+  while (kMmaTiles[first].tokens < shape.m) ++first;
+  int chosen = -1;
+  for (int tile = first; tile < kTiledMmaTile; ++tile) {
+    if (kMmaTiles[tile].tokens != kMmaTiles[first].tokens) break;
+    if (shape.gated && kMmaTiles[tile].rows < 32) continue;
+    const int64_t tiles = DivideUp(shape.n, kMmaTiles[tile].rows);
+    if (chosen < 0 || tiles * 10 >= int64_t{device.multiprocessors} * 9) chosen = tile;
+  }
+  return chosen;
+}
+
+// A grid of which no block has more than one tile more than another.
+int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
+  const int64_t fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
+                                               (shared_bytes + kReservedSharedBytes));
+  const int64_t blocks =
+      std::max(device.multiprocessors, 1) * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
+  const int64_t rounds = DivideUp(tiles, blocks);
+  return static_cast<int>(DivideUp(tiles, rounds));
+}
+
+GemmPlan PlanMma(GemmMethod method, int tile, const GemmShape& shape, const GemmDevice& device) {
+  GemmPlan plan{.method = method,
+                .tile = tile,
+                .row_tiles = TilesOf(shape.n, kMmaTiles[tile].rows),
+                .token_tiles = TilesOf(shape.m, kMmaTiles[tile].tokens),
+                .threads = kGemmThreads,
+                .shared_bytes = static_cast<size_t>(kMmaTiles[tile].shared_bytes())};
+  plan.grid = EvenGrid(int64_t{plan.row_tiles} * plan.token_tiles, plan.shared_bytes, device);
+  return plan;
+}
+
+GemmPlan PlanSimt(const GemmShape& shape) {
+  const int tile = shape.m <= kSimtTiles[0].tokens ? 0 : 1;
+  GemmPlan plan{.method = GemmMethod::kSimt,
+                .tile = tile,
+                .row_tiles = TilesOf(shape.n, kSimtTiles[tile].rows),
+                .token_tiles = TilesOf(shape.m, kSimtTiles[tile].tokens),
+                .threads = kGemmThreads,
+                .shared_bytes = static_cast<size_t>(kSimtTiles[tile].shared_bytes())};
+  plan.grid = plan.row_tiles * plan.token_tiles;
+  return plan;
+}
+
+}  // namespace
+
+bool UsesMatrixUnits(int64_t n, int64_t k, DType dtype) {
+  return (dtype == DType::kBF16 || dtype == DType::kF16) && n % 8 == 0 && k % 8 == 0;
+}
+
+GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device) {
+  TLM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0);
+  TLM_CHECK(shape.m <= kMaxGemmExtent && shape.n <= kMaxGemmExtent && shape.k <= kMaxGemmExtent);
+  if (!UsesMatrixUnits(shape.n, shape.k, shape.dtype)) return PlanSimt(shape);
+  if (shape.m <= kSkinnyTokens) {
+    return PlanMma(GemmMethod::kSkinny, SkinnyTile(shape, device), shape, device);
+  }
+  if (shape.library_allowed) return {.method = GemmMethod::kLibrary};
+  return PlanMma(GemmMethod::kTiled, kTiledMmaTile, shape, device);
+}
+
+}  // namespace tlm

@@ -1,0 +1,80 @@
+// Activations of feed-forward networks, with the same bits on host and device. Relative errors stay
+// within a few units in the last place down to where e^-|a| leaves float's normal range; from there
+// on it is 0. NaN stays NaN. Included by kernels only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ACTIVATIONS_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ACTIVATIONS_H_
+
+#include "model/ops/cuda/kernels/math.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm::simt {
+
+// e^(x + more), x in [-200, 0] and `more` a correction beyond x's last place: an error in the
+// exponent is one of the same size relative to the power, so the product with log2(e) carries its
+// own rounding along.
+TLM_HOST_DEVICE float ExpOfNegative(float x, float more) {
+  constexpr float kLog2E = 1.44269502e+00f;
+  constexpr float kLog2ERest = 1.92596303e-08f;  // log2(e) = kLog2E + kLog2ERest
+  constexpr float kLn2 = 6.93147182e-01f;
+  const float exponent = x * kLog2E;
+  const float rest = Fma(x, kLog2E, -exponent) + Fma(x, kLog2ERest, more * kLog2E);
+  const float power = Exp2OfNegative(exponent);
+  return Fma(power, rest * kLn2, power);
+}
+
+// The same of an exponent that a float holds too few digits of.
+TLM_HOST_DEVICE float ExpOfNegative(double x) {
+  const float high = static_cast<float>(x);
+  return ExpOfNegative(high, static_cast<float>(x - static_cast<double>(high)));
+}
+
+// |a|, at most 32, where the exponentials below are 0 beside 1 or times a.
+TLM_HOST_DEVICE float BoundedMagnitude(float a) {
+  const float magnitude = a < 0.0f ? -a : a;
+  return magnitude < 32.0f ? magnitude : 32.0f;
+}
+
+// a / (1 + e^-b), b of a's sign and small = e^-|b|, which cannot overflow.
+TLM_HOST_DEVICE float TimesLogistic(float a, float small) {
+  return (a < 0.0f ? a * small : a) / (1.0f + small);
+}
+
+// a / (1 + e^-a)
+TLM_HOST_DEVICE float Silu(float a) {
+  const float magnitude = a < 0.0f ? -a : a;
+  return TimesLogistic(a, ExpOfNegative(magnitude < 128.0f ? -magnitude : -128.0f, 0.0f));
+}
+
+TLM_HOST_DEVICE float Relu(float a) { return a < 0.0f ? 0.0f : a; }
+
+// 1 + tanh(u) = 2 / (1 + e^-2u), hence a / (1 + e^-2u) with 2u = 2 sqrt(2 / pi) a (1 + 0.044715
+// a^2).
+TLM_HOST_DEVICE float GeluTanh(float a) {
+  const double z = static_cast<double>(BoundedMagnitude(a));
+  const double exponent = -1.5957691216057308 * z * (1.0 + 0.044715 * z * z);
+  return TimesLogistic(a, ExpOfNegative(exponent > -200.0 ? exponent : -200.0));
+}
+
+// a Phi(a), Phi the normal distribution. For z = |a|, Phi(-z) = e^(-z^2 / 2) t P(t) with
+// t = 1 / (1 + 0.35 z) and P the polynomial of degree 8 with the least relative error, 3.2e-8, on
+// z <= 14.5; beyond, the exponential is 0.
+TLM_HOST_DEVICE float Gelu(float a) {
+  const float z = BoundedMagnitude(a);
+  const double square = static_cast<double>(z) * static_cast<double>(z);
+  const float t = 1.0f / Fma(z, 0.35f, 1.0f);
+  float p = -2.915802971e-02f;
+  p = Fma(p, t, 1.440316141e-01f);
+  p = Fma(p, t, -2.558403909e-01f);
+  p = Fma(p, t, 1.593212485e-01f);
+  p = Fma(p, t, -2.321339399e-02f);
+  p = Fma(p, t, 1.055529267e-01f);
+  p = Fma(p, t, 1.198211834e-01f);
+  p = Fma(p, t, 1.398635358e-01f);
+  p = Fma(p, t, 1.396213025e-01f);
+  const float lower_tail = ExpOfNegative(square < 400.0 ? -0.5 * square : -200.0) * t * p;
+  return a * (a < 0.0f ? lower_tail : 1.0f - lower_tail);
+}
+
+}  // namespace tlm::simt
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ACTIVATIONS_H_

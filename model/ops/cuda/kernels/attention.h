@@ -1,0 +1,85 @@
+// Causal attention over a paged cache, one kernel for prefill and decode.
+//
+// For query row i at position p, over the key tiles t = 0, 1, .. of 64 positions it sees, in order:
+//   s[j] = sum over d of q[i, d] k[j, d]                           float32, d ascending by 16
+//   m_t = max s[j],  w[j] = 2^((s[j] - m_t) scale log2 e),  l_t = sum w[j]
+//   O_t[d] = sum over j of w[j] v[j, d]                            from zero, j ascending by 16
+//   M' = max(M, m_t), keep = 2^((M - M') scale log2 e), add = 2^((m_t - M') scale log2 e)
+//   l = fma(l_t, add, l keep),  O = fma(O_t, add, O keep),  M = M'
+//   out[i] = O (1 / l)
+// j runs over positions <= p, with a window over the last `window` of them; w[j] is rounded to the
+// activation type for O_t alone (Dao 2023, FlashAttention-2, with the running rescale taken out of
+// the tile). A tile's partial (m_t, l_t, O_t) depends on nothing but the row, its keys and values,
+// and the fold's order is fixed: chunks, decode, cache hits and splits of the work agree bit for
+// bit. This stands on one property of the matrix units: a product with a factor of zero leaves the
+// other products' rounding alone, whatever its other factor.
+//
+// Two kernels, chosen by what never changes in a model's life (attention_plan.h): on the matrix
+// units for 16-bit types and head_dim 64, 80, 96, 128, 256; plain arithmetic for all others.
+//
+// What is read: positions beyond a query tile's last one, or before its window, never. Within the
+// tile a later token's non-finite value reaches earlier rows of its own sequence in the matrix
+// units (0 * inf), not in plain arithmetic. Other sequences' rows never mix.
+//
+// Bytes, head_dim 128 in 16 bits: a key tile is 32 KiB, read once for all rows of its query tile,
+// and stays in flight while another is computed: with two blocks on each of 132 multiprocessors
+// 2 * 2 * 32 KiB, some 80 KiB of it at any time, where 4.3 TB/s need 19 B a cycle, hence 28 KiB at
+// a latency of 1,500 cycles. A tile of 16 rows costs a block about 1,000 cycles of arithmetic and
+// waiting for itself, two blocks share a multiprocessor, and a tile arrives every 1,760 cycles: the
+// memory decides. Batch 64 and 256 at 1k context, 8 kv heads: 268 MB and 1.07 GB a layer, with
+// queries, outputs and partials (below) 2 % more; expected 90 % of read bandwidth and more.
+// Prefill, 64 rows: 4 * 64 * 64 * 128 FLOP a tile, for which a multiprocessor reads 128 KiB of
+// shared memory (1,024 cycles), computes 512 mma (800 cycles at the rate of mma.sync) and issues
+// 1,200 instructions a scheduler, two thirds of them softmax. Two blocks overlap: 1,300 to 1,700
+// cycles a tile, 290 to 370 TFLOP/s. Heads of 256 columns: half the rows for a tile of 64 KiB.
+//
+// Partials. A split costs a record of (head_dim + 2) * 4 bytes a row and tile, written and read:
+// with a group of 4 rows 2 KiB beside the tile's 32 KiB, 6 % twice over, and only for tiles outside
+// the prefix. A tree of segments would divide that by the segment's length, but it would be another
+// order of folding, or two accumulators a row, for what is below 1 % in batches (the planner splits
+// at most one item a block) and below 3 % of a step for one sequence of 8k positions.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+struct AttentionArgs {
+  const void* q = nullptr;  // [tokens, num_kv_heads * group * head_dim] of the activation type
+  int64_t q_stride = 0;     // elements
+  void* out = nullptr;      // as q; rows of tokens without work are not written
+  int64_t out_stride = 0;
+  const void* cache = nullptr;  // [blocks][K, V][num_kv_heads][64][head_dim], from block 0
+  const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
+  int64_t max_blocks = 0;
+  int32_t num_kv_heads = 0;
+  int32_t group = 0;  // query heads of a kv head
+  int32_t head_dim = 0;
+  int64_t window = 0;  // 0: none; if not 0, the work was planned with 0 or as large a window
+  float scale = 0.0f;  // above 0
+  int32_t blocks = 0;  // of the grid, as the work was planned for
+  const void* work = nullptr;  // AttentionPlanner::Plan's, 16-byte aligned; read after
+                               // WaitForPrevious
+  // Scratch of AttentionPlanner::scratch. Tickets are 0 before a launch and after it.
+  uint32_t* tickets = nullptr;
+  float* partial_stats = nullptr;   // [partial rows][2]: m, l
+  float* partial_values = nullptr;  // [partial rows][head_dim]
+};
+
+// Lets the kernel on the matrix units have its shared memory; once on every device, before the
+// first launch. cudaErrorInvalidValue where the device has not as much.
+cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim);
+
+// activations: kF32, kBF16 or kF16; `mma` only where HasMmaAttention and prepared.
+cudaError_t LaunchAttention(const AttentionArgs& args, DType activations, bool mma,
+                            cudaStream_t stream);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_

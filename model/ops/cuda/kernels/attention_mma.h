@@ -1,0 +1,413 @@
+// Attention on the matrix units; see attention.h. Included by attention_mma_*.cu only.
+//
+// A block of 4 warps takes its units one after the other and streams their K and V tiles through
+// two stages of shared memory, the next tile on its way while one is computed, over the borders of
+// units. A warp's S = q k^T has 16 query rows, its P V 16 rows and columns by 16:
+//
+//   wide, up to 64 rows     warp w has rows [16 w, 16 w + 16), all keys and all columns; of heads
+//                           of 256 columns warps w and w + 2 share rows [16 w, 16 w + 16), w < 2:
+//                           each computes their weights, for one half of the columns
+//   narrow, up to 16 rows   warp w has all rows, for S and the softmax keys [16 w, 16 w + 16), for
+//                           P V columns [16 w, 16 w + 16) of every 64; maxima, sums and P pass
+//                           through shared memory
+//
+// Each element is the same sequence of operations in both: S over head_dim by 16 from zero; a row's
+// sum over a lane's four weights of every 16 keys, then over the four 16s, then over four lanes;
+// P V over the four 16s from zero.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_
+
+#include "model/ops/cuda/kernels/attention_device.h"
+#include "model/ops/cuda/kernels/attention_fragments.h"
+#include "model/ops/cuda/kernels/attention_launch.h"
+#include "model/ops/cuda/kernels/attention_stream.h"
+#include "model/ops/cuda/kernels/launch.h"
+
+namespace tlm {
+namespace simt {
+
+// What a warp holds of 16 query rows: of the lane's two rows, and of columns [16 (first + i
+// stride), ..), i < N, as P V gives them.
+template <int N>
+struct RowState {
+  float max[2];
+  float sum[2];
+  float values[N][2][4];
+
+  TLM_DEVICE void Clear() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      max[h] = kLowest;
+      sum[h] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) values[i][0][e] = values[i][1][e] = 0.0f;
+    }
+  }
+};
+
+// Calls visit(half, column, a, b) for every two adjacent elements of P V that the lane holds.
+template <int kHeadDim, int N, typename Visit>
+TLM_DEVICE void ForPairs(const float (&values)[N][2][4], int first, int stride, Visit visit) {
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if (first + i * stride >= kHeadDim / 16) continue;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int column = 16 * (first + i * stride) + 8 * j + 2 * pair;
+      visit(0, column, values[i][j][0], values[i][j][1]);
+      visit(1, column, values[i][j][2], values[i][j][3]);
+    }
+  }
+}
+
+struct alignas(8) FloatPair {
+  float a;
+  float b;
+};
+
+template <int kHeadDim, typename T>
+struct MmaAttention {
+  static constexpr int kTileElements = kAttentionTile * kHeadDim;
+  // 16s of columns: of a head, of a warp's share in narrow units, and as many as a wide warp has
+  // in flight.
+  static constexpr int kColumns = kHeadDim / 16;
+  static constexpr int kNarrow = (kColumns + 3) / 4;
+  static constexpr int kInFlight = kColumns % 2 == 0 ? 2 : 1;
+  // Of wide units: rows, and the warps that share 16 of them.
+  static constexpr int kRows = kHeadDim <= 128 ? 64 : 32;
+  static constexpr int kSharing = kAttentionMaxRows / kRows;
+  static constexpr int kWide = kColumns / kSharing;
+  static_assert(kNarrow != kWide && kRows == MmaAttentionRows(kHeadDim));
+
+  const AttentionKernelArgs& args;
+  T* const stages;      // [2][K, V] tiles
+  T* const q;           // [kRows, head_dim], or in narrow units [16, head_dim] and what follows
+  T* const weights;     // [16, 64]
+  float* const maxima;  // [4 warps][16 rows]
+  float* const sums;    // [4 warps][16 rows][4 lanes]
+  TileStream<kHeadDim, T> stream;
+  int stage = 0;
+
+  static constexpr int kScratchFloats = kRows * kHeadDim / 2;
+  static_assert(16 * kHeadDim + 16 * 64 + 2 * (4 * 16 + 4 * 16 * 4) <= kRows * kHeadDim);
+
+  TLM_DEVICE MmaAttention(const AttentionKernelArgs& a, T* shared)
+      : args(a),
+        stages(shared),
+        q(shared + 4 * kTileElements),
+        weights(q + 16 * kHeadDim),
+        maxima(reinterpret_cast<float*>(weights + 16 * 64)),
+        sums(maxima + 4 * 16),
+        stream(a, shared) {}
+
+  static TLM_DEVICE int Warp() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
+  // A wide warp's first row and first 16 columns.
+  static TLM_DEVICE int WideRow() { return 16 * (Warp() % (4 / kSharing)); }
+  static TLM_DEVICE int WideColumns() {
+    return kSharing == 1 ? 0 : Warp() / (4 / kSharing) * kWide;
+  }
+  // The lane's row in either half of 16.
+  static TLM_DEVICE int LaneRow(int half) { return LaneInWarp() / 4 + 8 * half; }
+
+  TLM_DEVICE void Run() {
+    stream.Fetch();
+    const int end = FirstUnits(args)[blockIdx.x + 1];
+    for (int i = FirstUnits(args)[blockIdx.x]; i < end; ++i) {
+      const AttentionUnit unit = UnitAt(args, i);
+      // The unit before has done with the queries, and with the stage that is fetched next.
+      SyncThreads();
+      if (unit.rows <= 16) {
+        RunUnit<kNarrow>(unit);
+      } else {
+        RunUnit<kWide>(unit);
+      }
+      if (unit.units == 1) continue;
+      if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(q))) continue;
+      SyncThreads();
+      FoldRecords<T>(args, unit, reinterpret_cast<float*>(q), kScratchFloats);
+    }
+  }
+
+  template <int N>
+  TLM_DEVICE void RunUnit(const AttentionUnit& unit) {
+    RowState<N> state;
+    state.Clear();
+    const int first = FirstTileOfUnit(args, unit);
+    if (first < unit.end) CopyQueries(unit);
+    for (int tile = first; tile < unit.end; ++tile) {
+      // Arrive: K of this tile, and with the unit's first one all but the next tile.
+      if (tile == first) {
+        stream.Fetch();
+        CopyAsyncWait<2>();
+        SyncThreads();
+      } else {
+        CopyAsyncWait<1>();
+        SyncThreads();
+        stream.Fetch();
+      }
+      const T* const keys = stages + stage * 2 * kTileElements;
+      if constexpr (N == kNarrow) {
+        NarrowTile(unit, tile, keys, state);
+      } else {
+        WideTile(unit, tile, keys, state);
+      }
+      stage ^= 1;
+    }
+    Finish(unit, state);
+  }
+
+  // Rows past the unit's are zeros.
+  TLM_DEVICE void CopyQueries(const AttentionUnit& unit) {
+    constexpr int kPieces = kHeadDim / 8;
+    const int rows = unit.rows <= 16 ? 16 : kRows;
+    for (int i = static_cast<int>(threadIdx.x); i < rows * kPieces; i += kAttentionThreads) {
+      const int row = i / kPieces;
+      const int piece = i % kPieces;
+      const bool exists = row < unit.rows;
+      const T* const from = static_cast<const T*>(args.q) +
+                            RowOffset(args, unit, exists ? row : 0, args.q_stride) + piece * 8;
+      CopyAsync16(q + Swizzled<kHeadDim>::Offset(row, piece), from, exists);
+    }
+    CopyAsyncCommit();
+  }
+
+  template <int N>
+  TLM_DEVICE void Hide(const AttentionUnit& unit, int tile, int row, int first,
+                       float (&s)[N][2][4]) const {
+    if (SeenByAll(args, unit, tile).All()) return;
+    const Seen seen[2] = {SeenOfPosition(args, PositionOf(args, unit, row + LaneRow(0)), tile),
+                          SeenOfPosition(args, PositionOf(args, unit, row + LaneRow(1)), tile)};
+    HideKeys(seen, first, s);
+  }
+
+  TLM_DEVICE void WideTile(const AttentionUnit& unit, int tile, const T* keys,
+                           RowState<kWide>& state) const {
+    const int row = WideRow();
+    const bool works = row < unit.rows;
+    uint32_t p[4][4];
+    float max[2], sum[2];
+    if (works) {
+      float s[4][2][4];
+      Scores<kHeadDim>(q, row, keys, 0, s);
+      Hide(unit, tile, row, 0, s);
+      RowMaxima(s, max);
+      float parts[2][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float part[2];
+        Weights<T>(s[i], max, args.scale_log2, p[i], part);
+        parts[0][i] = part[0];
+        parts[1][i] = part[1];
+      }
+      sum[0] = RowSum(parts[0]);
+      sum[1] = RowSum(parts[1]);
+    }
+    CopyAsyncWait<2>();
+    SyncThreads();
+    if (!works) return;
+    const Folding folding = Begin(unit, tile, row, max, sum, state);
+    const auto v_fragments = RowFragments<kHeadDim>(keys + kTileElements, 0, 16 * WideColumns());
+#pragma unroll
+    for (int i = 0; i < kWide; i += kInFlight) {
+      float values[kInFlight][2][4];
+      WeighValues<kHeadDim, kInFlight, 1>(p, v_fragments, i, kWide, values);
+      Fold<kInFlight>(folding, values, WideColumns() + i, 1, &state.values[i]);
+    }
+  }
+
+  TLM_DEVICE void NarrowTile(const AttentionUnit& unit, int tile, const T* keys,
+                             RowState<kNarrow>& state) const {
+    const int warp = Warp();
+    const int lane = LaneInWarp();
+    float s[1][2][4];
+    float max[2];
+    Scores<kHeadDim>(q, 0, keys, warp, s);
+    Hide(unit, tile, 0, warp, s);
+    RowMaxima(s, max);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (lane % 4 == 0) maxima[16 * warp + LaneRow(h)] = max[h];
+    }
+    SyncThreads();
+    uint32_t p[4][4];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int w = 0; w < 4; ++w) max[h] = Larger(maxima[16 * w + LaneRow(h)], max[h]);
+    }
+    float part[2];
+    Weights<T>(s[0], max, args.scale_log2, p[0], part);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      sums[(16 * warp + LaneRow(h)) * 4 + lane % 4] = part[h];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        T* const piece = weights + Swizzled<64>::Offset(LaneRow(h), 2 * warp + j);
+        reinterpret_cast<uint32_t*>(piece)[lane % 4] = p[0][h + 2 * j];
+      }
+    }
+    CopyAsyncWait<2>();
+    SyncThreads();
+    float sum[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float parts[4];
+#pragma unroll
+      for (int w = 0; w < 4; ++w) parts[w] = sums[(16 * w + LaneRow(h)) * 4 + lane % 4];
+      sum[h] = RowSum(parts);
+    }
+    const auto fragments = RowFragments<64>(weights, 0);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) LoadMatrices(p[i], fragments.At(0, 2 * i));
+    const Folding folding = Begin(unit, tile, 0, max, sum, state);
+    float values[kNarrow][2][4];
+    WeighValues<kHeadDim, kNarrow, 4>(p, RowFragments<kHeadDim>(keys + kTileElements, 0, 16 * warp),
+                                      0, kColumns - warp, values);
+    Fold<kNarrow>(folding, values, warp, 4, state.values);
+  }
+
+  // Where a tile's values go: upon the unit's state, or into its record.
+  struct Folding {
+    bool records;
+    FoldFactors factors[2];
+    float* record[2];  // of the lane's rows; null: no such row
+  };
+
+  template <int N>
+  TLM_DEVICE Folding Begin(const AttentionUnit& unit, int tile, int row, const float (&max)[2],
+                           const float (&sum)[2], RowState<N>& state) const {
+    Folding folding;
+    folding.records = !IsPrefix(unit);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      folding.record[h] = nullptr;
+      if (!folding.records) {
+        folding.factors[h] = FoldStats(max[h], sum[h], args.scale_log2, state.max[h], state.sum[h]);
+      } else if (row + LaneRow(h) < unit.rows) {
+        folding.record[h] = WriteStats(TileRecordRow(unit, tile, row + LaneRow(h)), max[h], sum[h]);
+      }
+    }
+    return folding;
+  }
+
+  template <int N>
+  TLM_DEVICE void Fold(const Folding& folding, const float (&values)[N][2][4], int first,
+                       int stride, float (*state)[2][4]) const {
+    if (folding.records) return WriteValues<N>(folding.record, values, first, stride);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          state[i][j][e] = FoldValue(values[i][j][e], folding.factors[e / 2], state[i][j][e]);
+        }
+      }
+    }
+  }
+
+  // Returns the values of a partial row, whose statistics one of the lanes that hold them writes.
+  TLM_DEVICE float* WriteStats(int64_t record_row, float max, float sum) const {
+    if (LaneInWarp() % 4 == 0) {
+      *reinterpret_cast<FloatPair*>(args.partial_stats + 2 * record_row) = {max, sum};
+    }
+    return args.partial_values + record_row * kHeadDim;
+  }
+  template <int N>
+  TLM_DEVICE void WriteValues(float* const (&record)[2], const float (&values)[N][2][4], int first,
+                              int stride) const {
+    ForPairs<kHeadDim>(values, first, stride, [&](int half, int column, float a, float b) {
+      if (record[half] != nullptr) {
+        *reinterpret_cast<FloatPair*>(record[half] + column) = {a, b};
+      }
+    });
+  }
+
+  // Writes the unit's rows: of the output where the unit is the whole item, else of record 0.
+  template <int N>
+  TLM_DEVICE void Finish(const AttentionUnit& unit, const RowState<N>& state) const {
+    constexpr bool kIsNarrow = N == kNarrow;
+    const int row = kIsNarrow ? 0 : WideRow();
+    const int first = kIsNarrow ? Warp() : WideColumns();
+    const int stride = kIsNarrow ? 4 : 1;
+    if (!IsPrefix(unit)) return;
+    if (unit.units == 1) return WriteOutput(unit, state, row, first, stride);
+    float* record[2] = {nullptr, nullptr};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (row + LaneRow(h) >= unit.rows) continue;
+      record[h] = WriteStats(PrefixRecordRow(unit, row + LaneRow(h)), state.max[h], state.sum[h]);
+    }
+    WriteValues<N>(record, state.values, first, stride);
+  }
+
+  template <int N>
+  TLM_DEVICE void WriteOutput(const AttentionUnit& unit, const RowState<N>& state, int row,
+                              int first, int stride) const {
+    const float reciprocal[2] = {1.0f / state.sum[0], 1.0f / state.sum[1]};
+    T* out[2] = {nullptr, nullptr};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (row + LaneRow(h) >= unit.rows) continue;
+      out[h] = static_cast<T*>(args.out) + RowOffset(args, unit, row + LaneRow(h), args.out_stride);
+    }
+    ForPairs<kHeadDim>(state.values, first, stride, [&](int half, int column, float a, float b) {
+      if (out[half] == nullptr) return;
+      *reinterpret_cast<uint32_t*>(out[half] + column) =
+          PackPair<T>(a * reciprocal[half], b * reciprocal[half]);
+    });
+  }
+};
+
+template <typename T, int kHeadDim>
+TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelArgs args) {
+  WaitForPrevious();
+  LetNextStart();
+  MmaAttention<kHeadDim, T>(args, SharedMemory<T>()).Run();
+}
+
+}  // namespace simt
+
+// visit(kernel) for the kernel of a width.
+template <typename T, typename Visit>
+cudaError_t WithMmaKernel(int64_t head_dim, Visit visit) {
+  switch (head_dim) {
+    case 64:
+      return visit(simt::AttendMma<T, 64>);
+    case 80:
+      return visit(simt::AttendMma<T, 80>);
+    case 96:
+      return visit(simt::AttendMma<T, 96>);
+    case 128:
+      return visit(simt::AttendMma<T, 128>);
+    case 256:
+      return visit(simt::AttendMma<T, 256>);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+template <typename T>
+cudaError_t PrepareMmaAttentionFor(int64_t head_dim) {
+  return WithMmaKernel<T>(head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
+    return AllowSharedMemory(kernel, MmaAttentionSharedBytes(head_dim));
+  });
+}
+
+template <typename T>
+cudaError_t LaunchMmaAttentionFor(const AttentionArgs& args, cudaStream_t stream) {
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.blocks)),
+                          .block = dim3(kAttentionThreads),
+                          .shared_bytes = MmaAttentionSharedBytes(args.head_dim)};
+  return WithMmaKernel<T>(args.head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
+    return Launch(kernel, shape, stream, AttentionKernelArgs(args));
+  });
+}
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_

@@ -1,0 +1,101 @@
+// The way of K and V tiles to shared memory. Included by attention_mma.h only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_
+
+#include "model/ops/cuda/kernels/attention_device.h"
+#include "model/ops/cuda/kernels/attention_fragments.h"
+
+namespace tlm::simt {
+
+// Brings the tiles of a block's units, one after the other over the borders of units, to two stages
+// of a K and a V tile each in turn.
+template <int kHeadDim, typename T>
+class TileStream {
+ public:
+  static constexpr int kTileElements = kAttentionTile * kHeadDim;
+
+  TLM_DEVICE TileStream(const AttentionKernelArgs& args, T* stages) : args_(args), stages_(stages) {
+    unit_ = FirstUnits(args)[blockIdx.x];
+    end_ = FirstUnits(args)[blockIdx.x + 1];
+    Enter();
+  }
+
+  // Begins the copies of the next tile, in two groups: K, then V; groups of nothing after the last.
+  // Keys that no row sees become zeros.
+  TLM_DEVICE void Fetch() {
+    if (unit_ < end_) {
+      const int64_t kv_tile = int64_t{block_} * 2 * args_.num_kv_heads + kv_head_;
+      const T* const keys = static_cast<const T*>(args_.cache) + kv_tile * kTileElements;
+      T* const stage = stages_ + next_stage_ * 2 * kTileElements;
+      Copy(keys, stage);
+      CopyAsyncCommit();
+      Copy(keys + int64_t{args_.num_kv_heads} * kTileElements, stage + kTileElements);
+      CopyAsyncCommit();
+      next_stage_ ^= 1;
+      Advance();
+    } else {
+      CopyAsyncCommit();
+      CopyAsyncCommit();
+    }
+  }
+
+ private:
+  // Each group of kShuffled threads has a row, and every so many rows after it.
+  TLM_DEVICE void Copy(const T* from, T* to) const {
+    constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
+    constexpr int kRowsAtOnce = kAttentionThreads / kGroup;
+    const int row = static_cast<int>(threadIdx.x) / kGroup;
+    const int piece = static_cast<int>(threadIdx.x) % kGroup;
+    from += row * kHeadDim + piece * 8;
+    to += Swizzled<kHeadDim>::Offset(row, piece);
+#pragma unroll
+    for (int rows = 0; rows < kAttentionTile; rows += kRowsAtOnce) {
+      const bool seen = seen_(row + rows);
+#pragma unroll
+      for (int i = 0; i < kHeadDim; i += kGroup * 8) {
+        CopyAsync16(to + rows * kHeadDim + i, from + rows * kHeadDim + i, seen);
+      }
+    }
+  }
+  // The block's id is looked up a tile ahead of its use.
+  TLM_DEVICE void Advance() {
+    ++tile_;
+    seen_.first -= kAttentionTile;
+    seen_.last -= kAttentionTile;
+    if (tile_ < unit_end_) {
+      block_ = table_[tile_];
+    } else {
+      ++unit_;
+      Enter();
+    }
+  }
+  TLM_DEVICE void Enter() {
+    for (; unit_ < end_; ++unit_) {
+      const AttentionUnit& unit = UnitAt(args_, unit_);
+      tile_ = FirstTileOfUnit(args_, unit);
+      unit_end_ = unit.end;
+      if (tile_ >= unit_end_) continue;
+      kv_head_ = unit.kv_head;
+      seen_ = SeenByAny(args_, unit, tile_);
+      table_ = args_.block_tables + unit.sequence * args_.max_blocks;
+      block_ = table_[tile_];
+      return;
+    }
+  }
+
+  const AttentionKernelArgs& args_;
+  T* const stages_;
+  int next_stage_ = 0;
+  int unit_ = 0;
+  int end_ = 0;
+  int unit_end_ = 0;
+  int tile_ = 0;
+  int block_ = 0;
+  int kv_head_ = 0;
+  Seen seen_{0, 0};
+  const int32_t* table_ = nullptr;
+};
+
+}  // namespace tlm::simt
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_

@@ -1,0 +1,201 @@
+// The matrix product on the matrix units, for tiles of any shape. Included by kernels only.
+//
+// Weights are the mma's 16 x 16 operand, tokens its 8 columns: one token costs an eighth of a tile.
+// Every accumulator belongs to one warp and takes k ascending by 16, whatever the tile. A step
+// waits for a stage of the ring (gemm_ring.h), passes a barrier and multiplies the stage, while the
+// copies of the one that is stages - 1 ahead begin, into the place of the one just used up.
+//
+// Bytes: n k of weights once for each token tile, m k of x once for each row tile (from the
+// second-level cache), m n of outputs; times the element's size.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
+
+#include <cstdint>
+
+#include "model/ops/cuda/kernels/gemm_args.h"
+#include "model/ops/cuda/kernels/gemm_finish.h"
+#include "model/ops/cuda/kernels/gemm_ring.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm::simt {
+
+// One warp's part in multiplying.
+template <typename T, int kTile>
+struct WarpProduct {
+  using Shape = MmaShape<kTile>;
+  // Operands of 32 of k.
+  struct Fragments {
+    uint32_t weights[Shape::kRowTiles][2][4];  // [..][16 of k]
+    uint32_t tokens[Shape::kTokenTiles][4];
+  };
+
+  float sums[Shape::kRowTiles][Shape::kTokenTiles][4];
+  int first_row_tile;  // of the block's
+  int first_token_tile;
+  bool active;
+  // What this lane passes to LoadMatrices: bytes from the stage's start to its rows.
+  int weight_rows[Shape::kRowTiles];
+  int token_rows;
+  int weight_piece;  // 0 or 1: which half of 16 of k
+  int token_piece;   // 0 .. 3: which quarter of 32 of k
+  int swizzle;
+
+  TLM_DEVICE explicit WarpProduct(bool gated) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    active = warp < Shape::kActiveWarps;
+    first_row_tile = warp % Shape::kWarpsAlongRows * Shape::kRowTiles;
+    first_token_tile = warp / Shape::kWarpsAlongRows * Shape::kTokenTiles;
+    const int row = lane % 8;  // of an 8 x 8 matrix; matrices 1 and 3 are the lower half of the 16
+    const int lower = lane / 8 % 2;
+    weight_piece = lane / 16;
+    token_piece = lane / 8;
+    swizzle = Shape::Swizzle(row);
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+      const int tile = first_row_tile + i;
+      // A gated tile has 8 gates above and their 8 ups below: a lane gets both of an output.
+      const int stored = gated ? tile / 2 * 32 + tile % 2 * 8 + row + lower * kGateGroup
+                               : tile * kMmaRows + row + lower * 8;
+      weight_rows[i] = stored * Shape::kPieces * kPieceBytes;
+    }
+    token_rows =
+        Shape::kWeightBytes + (first_token_tile * kMmaTokens + row) * Shape::kPieces * kPieceBytes;
+  }
+
+  TLM_DEVICE void Clear() {
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < Shape::kTokenTiles; ++j) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) sums[i][j][c] = 0.0f;
+      }
+    }
+  }
+
+  TLM_DEVICE void Load(const unsigned char* stage, int step, Fragments& f) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int piece = ((step * 4 + half * 2 + weight_piece) ^ swizzle) * kPieceBytes;
+#pragma unroll
+      for (int i = 0; i < Shape::kRowTiles; ++i) {
+        LoadMatrices(f.weights[i][half], stage + weight_rows[i] + piece);
+      }
+    }
+    const int piece = ((step * 4 + token_piece) ^ swizzle) * kPieceBytes;
+#pragma unroll
+    for (int j = 0; j < Shape::kTokenTiles; ++j) {
+      constexpr int kTileBytes = kMmaTokens * Shape::kPieces * kPieceBytes;
+      LoadMatrices(f.tokens[j], stage + token_rows + j * kTileBytes + piece);
+    }
+  }
+
+  TLM_DEVICE void Multiply(const Fragments& f) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < Shape::kRowTiles; ++i) {
+#pragma unroll
+        for (int j = 0; j < Shape::kTokenTiles; ++j) {
+          const uint32_t tokens[2] = {f.tokens[j][half * 2], f.tokens[j][half * 2 + 1]};
+          MultiplyAdd<T>(sums[i][j], f.weights[i][half], tokens);
+        }
+      }
+    }
+  }
+
+  // Stores the sums of tile `tile`.
+  template <bool kActivates>
+  TLM_DEVICE void StoreSums(const GemmArgs& args, int tile) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const int row_tile = tile / args.token_tiles * (Shape::kRows / kMmaRows) + first_row_tile;
+    const int first_token =
+        tile % args.token_tiles * Shape::kTokens + first_token_tile * kMmaTokens + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < Shape::kRowTiles; ++i) {
+      // An mma tile is 16 outputs of a plain product and 8 of a gated one.
+      const int row = (row_tile + i) * (args.gated ? 8 : kMmaRows) + lane / 4;
+#pragma unroll
+      for (int j = 0; j < Shape::kTokenTiles; ++j) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          const int token = first_token + j * kMmaTokens + c;
+          if (token >= args.m) continue;
+          StorePair<kActivates>(args, token, row, sums[i][j][c], sums[i][j][c + 2]);
+        }
+      }
+    }
+  }
+
+ private:
+  // The two sums of a token in one mma tile: rows `row` and row + 8, or a gate and its up.
+  template <bool kActivates>
+  TLM_DEVICE static void StorePair(const GemmArgs& args, int token, int row, float upper,
+                                   float lower) {
+    if (args.gated) {
+      if (row < args.n / 2) StoreGated<T>(args.output, token, row, args.n / 2, upper, lower);
+    } else {
+      if (row < args.n) StorePlain<T, kActivates>(args.output, token, row, upper);
+      if (row + 8 < args.n) StorePlain<T, kActivates>(args.output, token, row + 8, lower);
+    }
+  }
+};
+
+// Multiplies a stage while the copies of a later one begin. Warps that do both begin copies between
+// the steps, where they would only wait for their sums.
+template <typename T, int kTile>
+TLM_DEVICE void MultiplyStage(WarpProduct<T, kTile>& product, int slot,
+                              const StageCopier<kTile>& copier, bool copies) {
+  using Shape = MmaShape<kTile>;
+  constexpr int kFragments = Shape::kFragments;
+  if constexpr (Shape::kCopiers < kGemmThreads) {
+    if (copies) copier.CopyShare(0, 1);
+  }
+  if (!product.active) return;
+  const unsigned char* const stage = SharedMemory<unsigned char>() + slot * Shape::kStageBytes;
+  typename WarpProduct<T, kTile>::Fragments fragments[kFragments];
+  if (kFragments == 2) product.Load(stage, 0, fragments[0]);
+#pragma unroll
+  for (int step = 0; step < Shape::kSteps; ++step) {
+    const int load = step + kFragments - 1;
+    if (load < Shape::kSteps) product.Load(stage, load, fragments[load % kFragments]);
+    product.Multiply(fragments[step % kFragments]);
+    if constexpr (Shape::kCopiers == kGemmThreads) {
+      if (copies) copier.CopyShare(step, Shape::kSteps);
+    }
+  }
+}
+
+// The kernels' body. Blocks are persistent: tiles blockIdx.x, + gridDim.x, ...
+template <typename T, int kTile, bool kActivates>
+TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
+  using Shape = MmaShape<kTile>;
+  static_assert(Shape::kCopiers < kGemmThreads || Shape::kActiveWarps * kWarpLanes == kGemmThreads);
+  LetNextStart();
+  StageCopier<kTile> copier(args);
+  CopyFirstWeights(copier);
+  WaitForPrevious();
+  CopyFirstTokens<kTile>(args);
+  WarpProduct<T, kTile> product(args.gated);
+  const int tiles = args.row_tiles * args.token_tiles;
+  const int k_end = static_cast<int>(args.k);
+  int slot = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
+    product.Clear();
+    for (int k = 0; k < k_end; k += Shape::kStageK) {
+      CopyAsyncWait<Shape::kStages - 2>();
+      SyncThreads();
+      const bool copies = copier.Copies();
+      MultiplyStage(product, slot, copier, copies);
+      CopyAsyncCommit();
+      if (copies) copier.Advance();
+      slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
+    }
+    if (product.active) product.template StoreSums<kActivates>(args, tile);
+  }
+}
+
+}  // namespace tlm::simt
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_

@@ -1,0 +1,51 @@
+#include "model/ops/cuda/kernels/gemm_mma.h"
+#include "model/ops/cuda/kernels/gemm_skinny.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm {
+namespace {
+
+// Three to an SM: two at work and one of the next product fetching ahead.
+template <typename T, int kTile>
+TLM_KERNEL __launch_bounds__(kGemmThreads, 3) GemmSkinny(const GemmArgs args) {
+  simt::MultiplyTiles<T, kTile, true>(args);
+}
+
+using Kernel = void (*)(GemmArgs);
+
+template <typename T>
+Kernel KernelOf(int tile) {
+  static constexpr Kernel kKernels[] = {
+      GemmSkinny<T, 0>, GemmSkinny<T, 1>, GemmSkinny<T, 2>, GemmSkinny<T, 3>,
+      GemmSkinny<T, 4>, GemmSkinny<T, 5>, GemmSkinny<T, 6>, GemmSkinny<T, 7>,
+  };
+  static_assert(sizeof(kKernels) / sizeof(kKernels[0]) == kTiledMmaTile);
+  return kKernels[tile];
+}
+
+}  // namespace
+
+cudaError_t PrepareGemmSkinny() {
+  for (int tile = 0; tile < kTiledMmaTile; ++tile) {
+    for (const Kernel kernel : {KernelOf<simt::Bf16>(tile), KernelOf<simt::F16>(tile)}) {
+      const cudaError_t error = AllowSharedMemory(kernel, kMmaTiles[tile].shared_bytes());
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchGemmSkinny(const GemmArgs& args, DType dtype, int tile, int grid,
+                             cudaStream_t stream) {
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(grid)),
+      .block = dim3(kGemmThreads),
+      .shared_bytes = static_cast<size_t>(kMmaTiles[tile].shared_bytes()),
+  };
+  const Kernel kernel =
+      dtype == DType::kBF16 ? KernelOf<simt::Bf16>(tile) : KernelOf<simt::F16>(tile);
+  return Launch(kernel, shape, stream, args);
+}
+
+}  // namespace tlm

@@ -1,0 +1,210 @@
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/prepare_attention.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm {
+namespace {
+
+using namespace simt;
+
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarpLanes;
+constexpr int kPageTokens = 64;
+// A lane's unit: two neighbours of the head's first part and two of its second.
+constexpr int kUnit = 4;
+
+struct PrepareAttentionKernelArgs {
+  PrepareAttentionArgs op;
+  // Elements of the head's first part: half of it, and even where pairs are neighbours. Element i
+  // of the first part and element i of the second are then in one unit, and so are 2i and 2i + 1.
+  int32_t first_part;
+  bool paired;  // both parts are whole pairs, and pairs can be moved at once
+};
+
+// Two neighbours, moved at once.
+template <typename T>
+struct alignas(2 * sizeof(T)) Neighbours {
+  T low, high;
+};
+
+// A head's elements spread over a warp: lane i has units i, i + 32, ...
+template <typename T, int kUnits>
+struct Head {
+  const PrepareAttentionKernelArgs& args;
+  float v[kUnits][kUnit];
+
+  // The first of unit u's neighbours, counted from the start of either part.
+  static TLM_DEVICE int Pair(int u) {
+    return 2 * (u * kWarpLanes + static_cast<int>(threadIdx.x % kWarpLanes));
+  }
+  // Element j of unit u within the head; -1 where there is none.
+  TLM_DEVICE int Index(int u, int j) const {
+    const int offset = Pair(u) + j % 2;
+    if (j < 2) return offset < args.first_part ? offset : -1;
+    return args.first_part + offset < args.op.head_dim ? args.first_part + offset : -1;
+  }
+
+  TLM_DEVICE void Load(const T* head) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (!args.paired) {
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j)
+          v[u][j] = Index(u, j) < 0 ? 0.0f : ToFloat(head[Index(u, j)]);
+        continue;
+      }
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        Neighbours<T> pair{FromFloat<T>(0.0f), FromFloat<T>(0.0f)};
+        if (Pair(u) < args.first_part) {
+          pair = *reinterpret_cast<const Neighbours<T>*>(head + part * args.first_part + Pair(u));
+        }
+        v[u][2 * part] = ToFloat(pair.low);
+        v[u][2 * part + 1] = ToFloat(pair.high);
+      }
+    }
+  }
+  TLM_DEVICE void Store(T* head) const {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (!args.paired) {
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          if (Index(u, j) >= 0) head[Index(u, j)] = FromFloat<T>(v[u][j]);
+        }
+        continue;
+      }
+      if (Pair(u) >= args.first_part) continue;
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        *reinterpret_cast<Neighbours<T>*>(head + part * args.first_part + Pair(u)) = {
+            FromFloat<T>(v[u][2 * part]), FromFloat<T>(v[u][2 * part + 1])};
+      }
+    }
+  }
+
+  // All lanes: sums go through the warp.
+  TLM_DEVICE void Normalise(const float* gain) {
+    float squares = 0.0f;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) squares = Fma(v[u][j], v[u][j], squares);
+    }
+#pragma unroll
+    for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) squares += ShuffleXor(squares, mask);
+    const float mean = squares / static_cast<float>(args.op.head_dim);
+    const float scale = args.op.eps_outside_root ? 1.0f / (Sqrt(mean) + args.op.eps)
+                                                 : 1.0f / Sqrt(mean + args.op.eps);
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) {
+        if (Index(u, j) >= 0) v[u][j] = v[u][j] * scale * gain[Index(u, j)];
+      }
+    }
+  }
+
+  // `angles` of the position, (cos, sin) of pair i at 2 i.
+  TLM_DEVICE void Rotate(const float* angles) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (args.op.interleaved) {
+        if (Index(u, 0) >= 0) RotatePair(angles + Index(u, 0), v[u][0], v[u][1]);
+        if (Index(u, 2) >= 0) RotatePair(angles + Index(u, 2), v[u][2], v[u][3]);
+      } else {
+        if (Index(u, 0) >= 0) RotatePair(angles + 2 * Index(u, 0), v[u][0], v[u][2]);
+        if (Index(u, 1) >= 0) RotatePair(angles + 2 * Index(u, 1), v[u][1], v[u][3]);
+      }
+    }
+  }
+  static TLM_DEVICE void RotatePair(const float* angle, float& first, float& second) {
+    const float cosine = angle[0];
+    const float sine = angle[1];
+    const float rotated = first * cosine - second * sine;
+    second = first * sine + second * cosine;
+    first = rotated;
+  }
+};
+
+// Where a position's key or value of a kv head lies in the cache.
+template <typename T>
+TLM_DEVICE T* CachePlace(const PrepareAttentionArgs& op, int64_t token, int32_t position,
+                         int32_t kv_head, bool is_value) {
+  const int64_t block =
+      op.block_tables[op.sequence_of[token] * op.max_blocks + position / kPageTokens];
+  const int64_t page = (block * 2 + (is_value ? 1 : 0)) * op.num_kv_heads + kv_head;
+  return static_cast<T*>(op.cache) + (page * kPageTokens + position % kPageTokens) * op.head_dim;
+}
+
+// A warp per (token, head), heads of one token in turn; kUnits * 128 >= head_dim.
+template <typename T, int kUnits>
+TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
+  LetNextStart();
+  WaitForPrevious();
+  const PrepareAttentionArgs& op = args.op;
+  const int32_t all_heads = op.num_heads + 2 * op.num_kv_heads;
+  const int64_t warp = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpLanes;
+  const int64_t token = warp / all_heads;
+  if (token >= op.tokens || op.positions[token] < 0) return;
+  const int32_t position = op.positions[token];
+  const int32_t head = static_cast<int32_t>(warp - token * all_heads);
+  const bool is_query = head < op.num_heads;
+  const bool is_value = head >= op.num_heads + op.num_kv_heads;
+  T* const from = static_cast<T*>(op.qkv) + token * op.qkv_stride + int64_t{head} * op.head_dim;
+  Head<T, kUnits> values{args, {}};
+  values.Load(from);
+  if (!is_value) {
+    if (op.q_gain != nullptr) values.Normalise(is_query ? op.q_gain : op.k_gain);
+    if (op.rope_table != nullptr) {
+      values.Rotate(op.rope_table + int64_t{position} * op.head_dim);
+    }
+  }
+  T* to = from;
+  if (!is_query) {
+    const int32_t kv_head = (head - op.num_heads) % op.num_kv_heads;
+    to = CachePlace<T>(op, token, position, kv_head, is_value);
+  }
+  values.Store(to);
+}
+
+template <typename T>
+cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
+  const int64_t warps = op.tokens * (op.num_heads + 2 * int64_t{op.num_kv_heads});
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>((warps + kWarps - 1) / kWarps)),
+                          .block = dim3(kThreads)};
+  // Heads lie end to end in rows and in the cache: one's alignment is that of all.
+  const bool aligned = reinterpret_cast<uintptr_t>(op.qkv) % (2 * sizeof(T)) == 0 &&
+                       reinterpret_cast<uintptr_t>(op.cache) % (2 * sizeof(T)) == 0 &&
+                       op.qkv_stride % 2 == 0;
+  const PrepareAttentionKernelArgs args{
+      .op = op,
+      .first_part = op.interleaved ? (op.head_dim + 3) / 4 * 2 : (op.head_dim + 1) / 2,
+      .paired = aligned && op.head_dim % kUnit == 0};
+  if (op.head_dim <= kWarpLanes * kUnit) {
+    return Launch(PrepareAttention<T, 1>, shape, stream, args);
+  }
+  if (op.head_dim <= 2 * kWarpLanes * kUnit) {
+    return Launch(PrepareAttention<T, 2>, shape, stream, args);
+  }
+  return Launch(PrepareAttention<T, 8>, shape, stream, args);
+}
+
+}  // namespace
+
+cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,
+                                   cudaStream_t stream) {
+  if (args.tokens == 0) return cudaSuccess;
+  switch (activations) {
+    case DType::kF32:
+      return LaunchFor<float>(args, stream);
+    case DType::kBF16:
+      return LaunchFor<Bf16>(args, stream);
+    case DType::kF16:
+      return LaunchFor<F16>(args, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace tlm

@@ -1,0 +1,47 @@
+// From the fused QKV product to what attention reads: heads normalised, rotated and, keys and
+// values, stored in the paged cache.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_PREPARE_ATTENTION_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_PREPARE_ATTENTION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+// For every token at a position p >= 0 and every head h of queries and keys, in float32:
+//   h' = h * scale * gain, scale = 1 / sqrt(mean(h^2) + eps) or 1 / (sqrt(..) + eps)   with gains
+//   (a, b) -> (a cos - b sin, a sin + b cos) for its pairs                              with a
+//   table
+// rounded once to the activation type. Queries stay in place, keys and values go to the cache,
+// which is of the activation type: [block][K, V][kv_head][64][head_dim].
+// Bytes: tokens * (2 num_heads + 4 num_kv_heads) * head_dim elements, and 4 * head_dim of angles.
+struct PrepareAttentionArgs {
+  void* qkv = nullptr;  // [tokens, (num_heads + 2 num_kv_heads) * head_dim]
+  int64_t qkv_stride = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;           // at most 1024; even with a table
+  const float* q_gain = nullptr;  // [head_dim]; null: heads are not normalised
+  const float* k_gain = nullptr;  // [head_dim]; with q_gain
+  float eps = 0.0f;
+  bool eps_outside_root = false;
+  const float* rope_table = nullptr;      // [positions, head_dim / 2] (cos, sin); null: no rotation
+  bool interleaved = false;               // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  const int32_t* positions = nullptr;     // [tokens]; below 0: padding, left alone
+  const int32_t* sequence_of = nullptr;   // [tokens]
+  const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
+  int64_t max_blocks = 0;
+  void* cache = nullptr;  // block 0 of the layer
+  int64_t tokens = 0;
+};
+
+// activations: kF32, kBF16 or kF16.
+cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,
+                                   cudaStream_t stream);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_PREPARE_ATTENTION_H_

@@ -1,0 +1,99 @@
+// Reading and writing runs of eight elements of any stored type as floats. Included by kernels
+// only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ROW_ACCESS_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ROW_ACCESS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/ops/cuda/kernels/simt.h"
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+// Elements of a run: 16 bytes of a 16-bit type.
+inline constexpr int kRun = 8;
+
+// Whether every run of rows that begin at `data` and lie `stride` elements apart can be moved in
+// pieces of 16 bytes.
+inline bool RunsAreAligned(const void* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kRun == 0;
+}
+
+namespace simt {
+
+// Memory is moved through Quad whatever its elements are. Not by a copy of bytes: of that nvcc
+// makes sixteen accesses wherever it loses sight of the alignment.
+struct [[gnu::may_alias]] alignas(16) AnyQuad {
+  uint32_t word[4];
+};
+TLM_DEVICE Quad LoadQuad(const void* from) {
+  const AnyQuad any = *static_cast<const AnyQuad*>(from);
+  return {{any.word[0], any.word[1], any.word[2], any.word[3]}};
+}
+TLM_DEVICE void StoreQuad(void* to, const Quad& quad) {
+  *static_cast<AnyQuad*>(to) = {{quad.word[0], quad.word[1], quad.word[2], quad.word[3]}};
+}
+
+TLM_DEVICE void UnpackQuads(const Quad (&quads)[2], float (&out)[kRun]) {
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) out[i] = FloatOfBits(quads[i / 4].word[i % 4]);
+}
+
+// Elements at[0], ..., at[7]; `wide`: at is 16-byte aligned and all eight exist. Elements from
+// `count` on do not exist and are 0.
+template <typename T>
+TLM_DEVICE void LoadRun(const T* at, int64_t count, bool wide, float (&out)[kRun]) {
+  if (!wide) {
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) out[i] = i < count ? ToFloat(at[i]) : 0.0f;
+  } else if constexpr (sizeof(T) == 4) {
+    const Quad quads[2] = {LoadQuad(at), LoadQuad(at + 4)};
+    UnpackQuads(quads, out);
+  } else {
+    const Quad quad = LoadQuad(at);
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+      out[i] = ToFloat(T{static_cast<uint16_t>(quad.word[i / 2] >> (16 * (i % 2)))});
+    }
+  }
+}
+
+// Rounds each value once. `count` and `wide` as above.
+template <typename T>
+TLM_DEVICE void StoreRun(T* at, int64_t count, bool wide, const float (&values)[kRun]) {
+  if (!wide) {
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+      if (i < count) at[i] = FromFloat<T>(values[i]);
+    }
+  } else if constexpr (sizeof(T) == 4) {
+    Quad quads[2];
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) quads[i / 4].word[i % 4] = FloatBits(values[i]);
+    StoreQuad(at, quads[0]);
+    StoreQuad(at + 4, quads[1]);
+  } else {
+    Quad quad;
+#pragma unroll
+    for (int i = 0; i < kRun; i += 2) quad.word[i / 2] = PackPair<T>(values[i], values[i + 1]);
+    StoreQuad(at, quad);
+  }
+}
+
+// LoadRun of elements [index, index + 8) of an array stored as `dtype`.
+TLM_DEVICE void LoadRunOf(DType dtype, const void* array, int64_t index, int64_t count, bool wide,
+                          float (&out)[kRun]) {
+  if (dtype == DType::kF32) {
+    LoadRun(static_cast<const float*>(array) + index, count, wide, out);
+  } else if (dtype == DType::kBF16) {
+    LoadRun(static_cast<const Bf16*>(array) + index, count, wide, out);
+  } else {
+    LoadRun(static_cast<const F16*>(array) + index, count, wide, out);
+  }
+}
+
+}  // namespace simt
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ROW_ACCESS_H_

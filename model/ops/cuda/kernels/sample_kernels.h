@@ -1,0 +1,16 @@
+// The later kernels of sample.h, for the function that starts them all.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_KERNELS_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_KERNELS_H_
+
+#include <cuda_runtime.h>
+
+#include "model/ops/cuda/kernels/sample_scratch.h"
+
+namespace tlm {
+
+cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream);
+cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_KERNELS_H_

@@ -1,0 +1,89 @@
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/sample_kernels.h"
+#include "model/ops/cuda/kernels/sample_scratch.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm {
+namespace {
+
+using namespace simt;
+
+struct NoiseMemory {
+  Noisy reduce[kScanWarps];
+  uint32_t last;
+};
+
+// Considers the four tokens of one Philox counter.
+TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
+                             const DrawRecord& record, const NoiseKey& key, Noisy* front) {
+  double scaled[4];
+  bool hopeless = true;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    scaled[i] = ScaledLogit(logits[i], best, record.inverse_temperature);
+    hopeless = hopeless && scaled[i] + kMaxGumbel < front->value;
+  }
+  if (hopeless) return;
+  uint32_t words[4];
+  NoiseWords(key, id / 4, words);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    Consider(scaled[i], words[i], static_cast<int32_t>(id) + i, front);
+  }
+}
+
+// Grid (chunks, draws), as Scan. Every thread starts from the most likely token: what cannot come
+// before it is passed over, as whole chunks, as tokens, or by their words, and no logarithm taken.
+TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
+  LetNextStart();
+  WaitForPrevious();
+  const uint32_t draw = blockIdx.y;
+  if (draw >= HeaderOf(args.op).draws) return;
+  const DrawRecord& record = RecordOf(args.op, draw);
+  if (record.kind != DrawKind::kPlain) return;
+  const DrawState state = args.scratch.states[draw];
+  if (state.status != DrawStatus::kOk) return;
+
+  NoiseMemory* memory = SharedMemory<NoiseMemory>();
+  const NoiseKey key = {record.seed, record.position, record.output_index};
+  const float best = LogitOf(state.used);
+  Noisy front = {GumbelNoise(NoiseWord(key, IdOf(state.used))), IdOf(state.used)};
+  const TokenKey chunk_best = args.scratch.chunk_best[draw * args.scratch.chunks + blockIdx.x].used;
+  const double nearest = ScaledLogit(LogitOf(chunk_best), best, record.inverse_temperature);
+  if (chunk_best != 0 && nearest + kMaxGumbel >= front.value) {
+    const float* row = UsedRow(args, record, draw);
+    const bool wide = args.wide || record.adjusts != 0;
+    const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
+#pragma unroll 2
+    for (int i = 0; i < kSampleChunk / (4 * kScanThreads); ++i) {
+      const int64_t id = begin + (i * kScanThreads + threadIdx.x) * 4;
+      float logits[4];
+      LoadFour(row + id, args.op.vocab_size - id, wide, logits);
+      ConsiderFour(logits, static_cast<uint32_t>(id), best, record, key, &front);
+    }
+    front = FrontOfBlock<kScanWarps>(front, memory->reduce);
+  }
+  ChunkNoise* chunks = args.scratch.chunk_noise + draw * args.scratch.chunks;
+  if (threadIdx.x == 0) chunks[blockIdx.x] = {front.value, front.id, 0};
+  if (!IsLastBlock(args.scratch.noise_tickets + draw, args.scratch.chunks, &memory->last)) return;
+
+  for (uint32_t i = threadIdx.x; i < args.scratch.chunks; i += kScanThreads) {
+    const ChunkNoise one = LoadShared(chunks + i);
+    front = Front(front, {one.value, one.id});
+  }
+  front = FrontOfBlock<kScanWarps>(front, memory->reduce);
+  if (threadIdx.x != 0) return;
+  OutcomeOf(args.op, draw).id = front.id;
+  PublishToken(args, draw, front.id);
+}
+
+}  // namespace
+
+cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream) {
+  const dim3 grid(args.scratch.chunks, static_cast<unsigned>(args.op.draws));
+  return Launch(Noise,
+                {.grid = grid, .block = dim3(kScanThreads), .shared_bytes = sizeof(NoiseMemory)},
+                stream, args);
+}
+
+}  // namespace tlm

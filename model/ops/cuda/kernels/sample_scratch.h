@@ -1,0 +1,215 @@
+// What the kernels of sample.h tell each other, and how they read draws and logits. Included by
+// them only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/ops/cuda/kernels/draw_record.h"
+#include "model/ops/cuda/kernels/sample.h"
+#include "model/ops/cuda/kernels/simt.h"
+#include "model/sampling/draw_math.h"
+
+namespace tlm {
+
+// Logits a block of scan or noise reads: four at a time, so that tokens of one Philox counter come
+// together.
+inline constexpr int kSampleChunk = 4096;
+inline constexpr int kScanThreads = 256;
+inline constexpr int kScanWarps = kScanThreads / 32;
+inline constexpr uint32_t kNoToken = 0xffffffffu;
+
+// A token above -infinity as one number that rises with its likelihood: the logit's OrderedBits,
+// then the lower id. 0: no such token.
+using TokenKey = uint64_t;
+TLM_EVERYWHERE TokenKey MakeTokenKey(float logit, uint32_t id) {
+  return uint64_t{OrderedBits(logit)} << 32 | (0xffffffffu - id);
+}
+TLM_EVERYWHERE float LogitOf(TokenKey key) {
+  return LogitOfOrderedBits(static_cast<uint32_t>(key >> 32));
+}
+TLM_EVERYWHERE int32_t IdOf(TokenKey key) {
+  return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(key));
+}
+
+// Of one chunk of a draw's logits.
+struct ChunkBest {
+  TokenKey given = 0;             // among the logits as they came
+  TokenKey used = 0;              // among what the token is drawn from
+  uint32_t first_bad = kNoToken;  // lowest id whose logit is NaN or +infinity
+  uint32_t unused = 0;
+};
+struct ChunkNoise {
+  double value = 0.0;
+  int32_t id = 0;
+  uint32_t unused = 0;
+};
+struct DrawState {
+  TokenKey given = 0;
+  TokenKey used = 0;
+  DrawStatus status = DrawStatus::kOk;
+  uint32_t unused = 0;
+};
+
+struct SampleScratch {
+  float* adjusted = nullptr;          // [max_draws, adjusted_stride]
+  ChunkBest* chunk_best = nullptr;    // [max_draws, chunks]
+  ChunkNoise* chunk_noise = nullptr;  // [max_draws, chunks]
+  // Of the tokens each warp of scan saw: [max_draws, chunks * kScanWarps], of draws with top_k.
+  TokenKey* warp_best = nullptr;
+  DrawState* states = nullptr;  // [max_draws]
+  int32_t* tokens = nullptr;    // [2, max_draws], drawn by this batch and by the one before
+  // How many chunks of a draw are done; 0 between launches.
+  uint32_t* scan_tickets = nullptr;   // [max_draws]
+  uint32_t* noise_tickets = nullptr;  // [max_draws]
+  int64_t adjusted_stride = 0;
+  uint32_t chunks = 0;
+  size_t bytes = 0;
+};
+SampleScratch SampleScratchLayout(void* scratch, int64_t max_draws, int64_t vocab_size);
+
+struct SampleKernelArgs {
+  SampleArgs op;
+  SampleScratch scratch;
+  bool wide;  // rows of logits are 16-byte aligned
+  double normaliser_scale;
+};
+
+namespace simt {
+
+TLM_DEVICE const DrawTableHeader& HeaderOf(const SampleArgs& op) {
+  return *static_cast<const DrawTableHeader*>(op.table);
+}
+TLM_DEVICE const DrawRecord& RecordOf(const SampleArgs& op, uint32_t draw) {
+  return reinterpret_cast<const DrawRecord*>(static_cast<const DrawTableHeader*>(op.table) +
+                                             1)[draw];
+}
+TLM_DEVICE const uint32_t* WordsOf(const SampleArgs& op, const WordRange& range) {
+  return static_cast<const uint32_t*>(op.table) + range.begin;
+}
+TLM_DEVICE DrawOutcome& OutcomeOf(const SampleArgs& op, uint32_t draw) {
+  return static_cast<DrawOutcome*>(op.outcomes)[draw];
+}
+TLM_DEVICE TopToken* TopOf(const SampleArgs& op, uint32_t draw) {
+  TopToken* first =
+      reinterpret_cast<TopToken*>(static_cast<DrawOutcome*>(op.outcomes) + HeaderOf(op).draws);
+  return first + static_cast<size_t>(draw) * kMaxTopTokens;
+}
+
+// The logits as they came, and what the draw's token is drawn from.
+TLM_DEVICE const float* GivenRow(const SampleKernelArgs& args, const DrawRecord& record) {
+  return args.op.logits + record.row * args.op.logits_stride;
+}
+TLM_DEVICE const float* UsedRow(const SampleKernelArgs& args, const DrawRecord& record,
+                                uint32_t draw) {
+  if (record.adjusts == 0) return GivenRow(args, record);
+  return args.scratch.adjusted + draw * args.scratch.adjusted_stride;
+}
+
+// Elements at[0] ... at[3], -infinity from `count` on; `wide`: at is 16-byte aligned.
+TLM_DEVICE void LoadFour(const float* at, int64_t count, bool wide, float (&out)[4]) {
+  if (wide && count >= 4) {
+    Quad quad;
+    __builtin_memcpy(&quad, __builtin_assume_aligned(at, 16), sizeof(quad));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = FloatOfBits(quad.word[i]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) out[i] = i < count ? at[i] : FloatOfBits(0xff800000u);
+}
+
+// Tells of a draw's token on the device: 0 of one that failed.
+TLM_DEVICE void PublishToken(const SampleKernelArgs& args, uint32_t draw, int32_t id) {
+  args.op.drawn[draw] = id;
+  args.scratch.tokens[HeaderOf(args.op).parity * args.op.max_draws + draw] = id;
+}
+
+// --- Over a block of kWarps warps. `memory` [kWarps], free afterwards only when all are past
+// another SyncThreads. Every thread receives the result. ---
+
+template <int kWarps, typename T, typename Combine>
+TLM_DEVICE T ReduceBlock(T value, T* memory, Combine combine) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = combine(value, ShuffleXor(value, mask));
+  SyncThreads();
+  if (threadIdx.x % kWarpLanes == 0) memory[threadIdx.x / kWarpLanes] = value;
+  SyncThreads();
+  T result = memory[0];
+#pragma unroll 1
+  for (int warp = 1; warp < kWarps; ++warp) result = combine(result, memory[warp]);
+  return result;
+}
+template <int kWarps>
+TLM_DEVICE uint64_t MaxOfBlock(uint64_t value, uint64_t* memory) {
+  return ReduceBlock<kWarps>(value, memory, [](uint64_t a, uint64_t b) { return a < b ? b : a; });
+}
+template <int kWarps>
+TLM_DEVICE uint64_t SumOfBlock(uint64_t value, uint64_t* memory) {
+  return ReduceBlock<kWarps>(value, memory, [](uint64_t a, uint64_t b) { return a + b; });
+}
+
+// A token with its noise.
+struct Noisy {
+  double value;
+  int32_t id;
+};
+// The one that is drawn of the two.
+TLM_DEVICE Noisy Front(const Noisy& a, const Noisy& b) {
+  return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
+}
+template <int kWarps>
+TLM_DEVICE Noisy FrontOfBlock(Noisy own, Noisy* memory) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    own = Front(own, {ShuffleXor(own.value, mask), ShuffleXor(own.id, mask)});
+  }
+  SyncThreads();
+  if (threadIdx.x % kWarpLanes == 0) memory[threadIdx.x / kWarpLanes] = own;
+  SyncThreads();
+  Noisy front = memory[0];
+#pragma unroll 1
+  for (int warp = 1; warp < kWarps; ++warp) front = Front(front, memory[warp]);
+  return front;
+}
+
+// What noise can make of a token: replaces *front where it comes before.
+TLM_DEVICE void Consider(double scaled, uint32_t word, int32_t id, Noisy* front) {
+  if (scaled + GumbelBound(word) < front->value) return;
+  *front = Front(*front, {scaled + GumbelNoise(word), id});
+}
+
+// Whether this is the last block of the draw to come here: then every other's stores are visible.
+// The whole block; `flag` is in shared memory. Sets the ticket back.
+TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
+  SyncThreads();
+  if (threadIdx.x == 0) {
+    FenceDevice();
+    const bool last = AtomicAdd(ticket, 1u) == blocks - 1;
+    if (last) *ticket = 0;
+    FenceDevice();
+    *flag = last ? 1 : 0;
+  }
+  SyncThreads();
+  return *flag != 0;
+}
+
+// Reads what other blocks stored before their ticket.
+template <typename T>
+TLM_DEVICE T LoadShared(const T* from) {
+  static_assert(sizeof(T) % 4 == 0);
+  uint32_t words[sizeof(T) / 4];
+#pragma unroll
+  for (size_t i = 0; i < sizeof(T) / 4; ++i) {
+    words[i] = LoadVolatile(reinterpret_cast<const uint32_t*>(from) + i);
+  }
+  T value;
+  __builtin_memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+}  // namespace simt
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_

@@ -1,0 +1,244 @@
+// Finding the shortest beginning of an order over tokens that has enough weight, without sorting:
+// histograms of integers, first by a coarse measure of the order, then digit by digit of its exact
+// key. Integer sums make it the same set whatever the threads do first. Included by kernels only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SELECT_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SELECT_H_
+
+#include <cstdint>
+
+#include "model/ops/cuda/kernels/sample_tokens.h"
+
+namespace tlm::simt {
+
+// The block's: no other access to the histogram at the same time.
+TLM_DEVICE void ClearHistogram(SelectMemory* memory) {
+  SyncThreads();
+#pragma unroll
+  for (uint32_t i = 0; i < kBinsPerThread; ++i) {
+    const uint32_t bin = i * kSelectThreads + threadIdx.x;
+    memory->tokens[bin] = 0;
+    memory->low[bin] = 0;
+    memory->high[bin] = 0;
+  }
+  if (threadIdx.x == 0) memory->found = {};
+  SyncThreads();
+}
+
+TLM_DEVICE void AddToBin(SelectMemory* memory, uint32_t bin, uint32_t tokens, uint64_t weight) {
+  AtomicAdd(&memory->tokens[bin], tokens);
+  if (weight == 0) return;
+  // 64 bits by two additions of 32, because shared memory has no other: the first one's carry goes
+  // into the second.
+  const uint32_t low = static_cast<uint32_t>(weight);
+  const uint32_t old = AtomicAdd(&memory->low[bin], low);
+  const uint32_t high = static_cast<uint32_t>(weight >> 32) + (old + low < old ? 1 : 0);
+  if (high != 0) AtomicAdd(&memory->high[bin], high);
+}
+
+// The sum over the threads before this one; *total over all.
+template <typename T>
+TLM_DEVICE T SumBefore(T own, T* memory, T* total) {
+  const int lane = threadIdx.x % kWarpLanes;
+  const int warp = threadIdx.x / kWarpLanes;
+  T sum = own;
+#pragma unroll
+  for (int distance = 1; distance < kWarpLanes; distance *= 2) {
+    const T other = Shuffle(sum, lane >= distance ? lane - distance : lane);
+    if (lane >= distance) sum += other;
+  }
+  SyncThreads();
+  if (lane == kWarpLanes - 1) memory[warp] = sum;
+  SyncThreads();
+  T before = sum - own;
+  *total = 0;
+#pragma unroll 1
+  for (int i = 0; i < kSelectWarps; ++i) {
+    if (i < warp) before += memory[i];
+    *total += memory[i];
+  }
+  return before;
+}
+
+// How much is enough.
+struct Wanted {
+  enum class Unit : uint32_t {
+    kTokens,
+    kWeight,
+    kPart,  // of the weight of all
+  };
+  Unit unit;
+  double amount;
+};
+
+// The bin in which the tokens or their weight, counted from `base` on, reach *wanted; makes a
+// weight of a part.
+TLM_DEVICE Bin FindBin(SelectMemory* memory, const Bin& base, Wanted* wanted) {
+  const bool counts = wanted->unit == Wanted::Unit::kTokens;
+  SyncThreads();
+  uint64_t weights[kBinsPerThread];
+  uint32_t tokens[kBinsPerThread];
+  uint64_t own_weight = 0;
+  uint32_t own_tokens = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kBinsPerThread; ++i) {
+    const uint32_t bin = threadIdx.x * kBinsPerThread + i;
+    tokens[i] = memory->tokens[bin];
+    weights[i] = counts ? tokens[i] : uint64_t{memory->high[bin]} << 32 | memory->low[bin];
+    own_weight += weights[i];
+    own_tokens += tokens[i];
+  }
+  uint64_t total_weight;
+  uint32_t total_tokens;
+  uint64_t weight = base.weight_before + SumBefore(own_weight, memory->reduce, &total_weight);
+  uint32_t count = base.tokens_before + SumBefore(own_tokens, memory->warp_tokens, &total_tokens);
+  if (wanted->unit == Wanted::Unit::kPart) {
+    *wanted = {Wanted::Unit::kWeight, wanted->amount * static_cast<double>(total_weight)};
+  }
+  // They reach it once, so in one thread and bin at the most.
+#pragma unroll
+  for (uint32_t i = 0; i < kBinsPerThread; ++i) {
+    const uint64_t after = weight + weights[i];
+    if (static_cast<double>(weight) < wanted->amount &&
+        !(static_cast<double>(after) < wanted->amount)) {
+      memory->found = {weight, count, threadIdx.x * kBinsPerThread + i, tokens[i], 0};
+    }
+    weight = after;
+    count += tokens[i];
+  }
+  SyncThreads();
+  return memory->found;
+}
+
+struct Rule {
+  Tokens::Order order;
+  Wanted wanted;
+};
+
+TLM_DEVICE uint64_t PrimaryKey(const Tokens& tokens, const Rule& rule, float logit) {
+  return rule.order == Tokens::Order::kLikely ? LikelyKey(logit)
+                                              : DoubleBits(tokens.Distance(logit));
+}
+// Rises, if not strictly, with the primary key.
+TLM_DEVICE uint32_t CoarseKey(const Tokens& tokens, const Rule& rule, float logit) {
+  const double measure = rule.order == Tokens::Order::kLikely
+                             ? -ScaledLogit(logit, tokens.front, tokens.front_scale)
+                             : tokens.Distance(logit);
+  const double scaled = measure * 64.0;
+  return scaled < static_cast<double>(kBins - 1) ? static_cast<uint32_t>(scaled) : kBins - 1;
+}
+TLM_DEVICE uint64_t WeightOf(const Tokens& tokens, const Rule& rule, float logit) {
+  return rule.wanted.unit == Wanted::Unit::kTokens ? 0 : DrawWeight(tokens.Scaled(logit));
+}
+
+TLM_DEVICE Bin FindCoarse(const Tokens& tokens, const Rule& rule, Wanted* wanted) {
+  SelectMemory* memory = tokens.memory;
+  ClearHistogram(memory);
+  // Most of a vocabulary ends in the last bin: threads add to it once.
+  uint32_t last_tokens = 0;
+  uint64_t last_weight = 0;
+  tokens.ForEach(tokens.listed, [&](uint32_t, float logit) {
+    const uint32_t bin = CoarseKey(tokens, rule, logit);
+    const uint64_t weight = WeightOf(tokens, rule, logit);
+    if (bin == kBins - 1) {
+      ++last_tokens;
+      last_weight += weight;
+    } else {
+      AddToBin(memory, bin, 1, weight);
+    }
+  });
+  if (last_tokens > 0) AddToBin(memory, kBins - 1, last_tokens, last_weight);
+  return FindBin(memory, {}, wanted);
+}
+
+// Puts the tokens in play whose coarse key is in [first, last] on the list.
+TLM_DEVICE void MakeList(const Tokens& tokens, const Rule& rule, uint32_t first, uint32_t last) {
+  SelectMemory* memory = tokens.memory;
+  SyncThreads();
+  if (threadIdx.x == 0) memory->list_size = 0;
+  SyncThreads();
+  tokens.ForEach(false, [&](uint32_t id, float logit) {
+    const uint32_t bin = CoarseKey(tokens, rule, logit);
+    if (bin < first || bin > last) return;
+    const uint32_t slot = AtomicAdd(&memory->list_size, 1u);
+    memory->list_ids[slot] = id;
+    memory->list_logits[slot] = logit;
+  });
+  SyncThreads();
+}
+
+// What is known of the key of a boundary: its coarse key, then its primary key's upper bits, then
+// the primary key and the id's upper bits.
+struct Known {
+  uint32_t coarse;
+  bool by_id = false;
+  uint64_t primary = 0;
+  uint64_t prefix = 0;
+  uint32_t rest;  // lower bits of the key at hand that are not known
+};
+
+// Calls f(the key at hand, primary key, id, logit) for the tokens in play that agree with it.
+template <typename F>
+TLM_DEVICE void ForAgreeing(const Tokens& tokens, bool from_list, const Rule& rule,
+                            const Known& known, F f) {
+  tokens.ForEach(from_list, [&](uint32_t id, float logit) {
+    if (CoarseKey(tokens, rule, logit) != known.coarse) return;
+    const uint64_t primary = PrimaryKey(tokens, rule, logit);
+    if (known.by_id && primary != known.primary) return;
+    const uint64_t key = known.by_id ? id : primary;
+    if (known.rest < 64 && key >> known.rest != known.prefix) return;
+    f(key, primary, id, logit);
+  });
+}
+
+// Of the tokens in coarse bin `bin`, the one at which they or their weight reach `wanted`.
+TLM_DEVICE Cut FindExact(const Tokens& tokens, bool from_list, const Rule& rule, Bin bin,
+                         Wanted wanted) {
+  SelectMemory* memory = tokens.memory;
+  Known known{.coarse = bin.index, .rest = rule.order == Tokens::Order::kLikely ? 32u : 64u};
+#pragma unroll 1
+  while (bin.tokens > 1) {
+    if (known.rest == 0) {
+      // Equal tokens: by their ids, of which no two are equal.
+      known.by_id = true;
+      known.primary = known.prefix;
+      known.prefix = 0;
+      known.rest = kIdBits;
+    }
+    const uint32_t digit_bits = known.rest < kDigitBits ? known.rest : kDigitBits;
+    const uint32_t shift = known.rest - digit_bits;
+    ClearHistogram(memory);
+    ForAgreeing(tokens, from_list, rule, known, [&](uint64_t key, uint64_t, uint32_t, float logit) {
+      const uint32_t digit = static_cast<uint32_t>(key >> shift) & ((1u << digit_bits) - 1);
+      AddToBin(memory, digit, 1, WeightOf(tokens, rule, logit));
+    });
+    bin = FindBin(memory, bin, &wanted);
+    known.prefix = known.prefix << digit_bits | bin.index;
+    known.rest = shift;
+  }
+  ForAgreeing(tokens, from_list, rule, known, [&](uint64_t, uint64_t primary, uint32_t id, float) {
+    memory->boundary = {primary, id};
+  });
+  SyncThreads();
+  return memory->boundary;
+}
+
+// The cut after which the tokens in play, in the rule's order, have the weight wanted. Takes tokens
+// that it leaves in play to the list where there is room.
+TLM_DEVICE Cut SelectFirst(const Rule& rule, Tokens* tokens) {
+  Wanted wanted = rule.wanted;
+  const Bin bin = FindCoarse(*tokens, rule, &wanted);
+  if (bin.index == kBins) return {};
+  bool from_list = tokens->listed;
+  if (!from_list && bin.tokens_before + bin.tokens <= kListTokens) {
+    MakeList(*tokens, rule, 0, bin.index);
+    from_list = tokens->listed = true;
+  } else if (!from_list && bin.tokens <= kListTokens) {
+    MakeList(*tokens, rule, bin.index, bin.index);
+    from_list = true;
+  }
+  return FindExact(*tokens, from_list, rule, bin, wanted);
+}
+
+}  // namespace tlm::simt
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SELECT_H_

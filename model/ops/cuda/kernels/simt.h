@@ -1,0 +1,238 @@
+// What kernels are written in: the instructions of a GPU under names of their own, so that the same
+// source compiles for the device and, with another <simt_emulated.h>, for a host that plays a GPU
+// (tests/support/simt).
+//
+// Kernels use only what is here and plain C++. All shared memory is dynamic: SharedMemory<T>().
+// Floating-point expressions are compiled without contraction; where a product and a sum are to be
+// rounded once, Fma says so. Every thread of the block named in a function's comment must take
+// part.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
+
+#include <cstdint>
+
+#ifndef __CUDACC__
+#include <simt_emulated.h>
+#else
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define TLM_DEVICE __device__ __forceinline__
+#define TLM_HOST_DEVICE __host__ __device__ __forceinline__
+#define TLM_KERNEL __global__ void
+
+namespace tlm::simt {
+
+// --- One thread's view: threadIdx, blockIdx, blockDim, gridDim are CUDA's. ---
+
+// The block's dynamic shared memory, 128-byte aligned; undefined contents.
+template <typename T>
+TLM_DEVICE T* SharedMemory() {
+  extern __shared__ __align__(128) unsigned char tlm_shared_memory[];
+  return reinterpret_cast<T*>(tlm_shared_memory);
+}
+
+// --- Waiting. ---
+
+// The whole block; orders its shared and global memory accesses.
+TLM_DEVICE void SyncThreads() { __syncthreads(); }
+// The whole warp; orders its accesses.
+TLM_DEVICE void SyncWarp() { __syncwarp(); }
+// Orders this thread's global accesses before its later ones, as other blocks see them.
+TLM_DEVICE void FenceDevice() { __threadfence(); }
+
+// Programmatic dependent launch. WaitForPrevious returns when everything earlier kernels of the
+// stream wrote is visible: before the first access to anything another kernel writes, and on every
+// path before a kernel ends. LetNextStart allows the next kernel's blocks to begin.
+TLM_DEVICE void WaitForPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+TLM_DEVICE void LetNextStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" :::);
+#endif
+}
+
+// --- Within a warp, all 32 lanes. ---
+
+template <typename T>
+TLM_DEVICE T ShuffleXor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+// The value of lane `lane`.
+template <typename T>
+TLM_DEVICE T Shuffle(T value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
+// Bit i: the predicate of lane i.
+TLM_DEVICE uint32_t Ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
+TLM_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
+
+// --- Atomics, integers only: sums of floats would depend on the order. Each returns the old value;
+// the address is in global or shared memory. ---
+
+TLM_DEVICE uint32_t AtomicAdd(uint32_t* address, uint32_t value) {
+  return atomicAdd(address, value);
+}
+TLM_DEVICE uint64_t AtomicAdd(uint64_t* address, uint64_t value) {
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+  return atomicAdd(reinterpret_cast<unsigned long long*>(address), value);
+}
+TLM_DEVICE uint64_t AtomicMax(uint64_t* address, uint64_t value) {
+  return atomicMax(reinterpret_cast<unsigned long long*>(address), value);
+}
+TLM_DEVICE uint32_t AtomicOr(uint32_t* address, uint32_t value) { return atomicOr(address, value); }
+
+// --- Memory. ---
+
+// 16 bytes, as all wide accesses move them; addresses are 16-byte aligned.
+struct alignas(16) Quad {
+  uint32_t word[4];
+};
+// From global memory that no kernel writes (weights), past the first-level cache.
+TLM_DEVICE Quad LoadStreaming(const void* from) {
+  Quad quad;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(quad.word[0]), "=r"(quad.word[1]), "=r"(quad.word[2]), "=r"(quad.word[3])
+               : "l"(from));
+  return quad;
+}
+// A 4-byte load that sees what other blocks stored before a FenceDevice.
+TLM_DEVICE uint32_t LoadVolatile(const uint32_t* from) {
+  return *const_cast<const volatile uint32_t*>(from);
+}
+
+TLM_DEVICE uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+// Begins copying 16 bytes from global to shared memory; zeros, and nothing read, if not `valid`.
+TLM_DEVICE void CopyAsync16(void* shared, const void* global, bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
+}
+// Closes a group of the copies this thread began.
+TLM_DEVICE void CopyAsyncCommit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Returns when all but the newest kPending groups of this thread have arrived (for this thread:
+// others see them after SyncThreads).
+template <int kPending>
+TLM_DEVICE void CopyAsyncWait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// --- Matrix units, all 32 lanes of a warp. PTX ISA, "Matrix fragments for mma.m16n8k16". ---
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8
+// of matrix i / 8 (16-byte aligned). Lane i receives in out[j] elements 2 (i % 4) and 2 (i % 4) + 1
+// of row i / 4 of matrix j; Transposed: of column i / 4.
+TLM_DEVICE void LoadMatrices(uint32_t (&out)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+TLM_DEVICE void LoadMatricesTransposed(uint32_t (&out)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+
+// Storage of 16-bit elements.
+struct Bf16 {
+  uint16_t bits;
+};
+struct F16 {
+  uint16_t bits;
+};
+
+// c += a b, a [16, 16] row-major, b [16, 8] column-major, c [16, 8] float32. With g = lane / 4 and
+// t = lane % 4: a[0] holds row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3] the same
+// rows, columns + 8. b[0] holds column g, rows 2t and 2t + 1; b[1] rows + 8. c[0] and c[1] are row
+// g, columns 2t and 2t + 1; c[2] and c[3] row g + 8.
+template <typename T>
+TLM_DEVICE void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+template <>
+TLM_DEVICE void MultiplyAdd<Bf16>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <>
+TLM_DEVICE void MultiplyAdd<F16>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// --- Numbers: each rounds once, to nearest even, on host and device alike. ---
+
+TLM_HOST_DEVICE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
+TLM_HOST_DEVICE double Fma(double a, double b, double c) { return fma(a, b, c); }
+TLM_HOST_DEVICE float Sqrt(float a) { return sqrtf(a); }
+
+TLM_DEVICE float ToFloat(float a) { return a; }
+TLM_DEVICE float ToFloat(Bf16 a) { return __uint_as_float(uint32_t{a.bits} << 16); }
+TLM_DEVICE float ToFloat(F16 a) { return __half2float(__ushort_as_half(a.bits)); }
+template <typename T>
+TLM_DEVICE T FromFloat(float a);
+template <>
+TLM_DEVICE float FromFloat<float>(float a) {
+  return a;
+}
+template <>
+TLM_DEVICE Bf16 FromFloat<Bf16>(float a) {
+  return {__bfloat16_as_ushort(__float2bfloat16_rn(a))};
+}
+template <>
+TLM_DEVICE F16 FromFloat<F16>(float a) {
+  return {__half_as_ushort(__float2half_rn(a))};
+}
+TLM_HOST_DEVICE uint32_t FloatBits(float a) {
+#ifdef __CUDA_ARCH__
+  return __float_as_uint(a);
+#else
+  union {
+    float f;
+    uint32_t u;
+  } bits{a};
+  return bits.u;
+#endif
+}
+TLM_HOST_DEVICE float FloatOfBits(uint32_t a) {
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(a);
+#else
+  union {
+    uint32_t u;
+    float f;
+  } bits{a};
+  return bits.f;
+#endif
+}
+
+}  // namespace tlm::simt
+
+#endif  // __CUDACC__
+
+namespace tlm::simt {
+
+inline constexpr int kWarpLanes = 32;
+
+// Two 16-bit elements in the word that fragments hold: `low` in the lower half.
+template <typename T>
+TLM_DEVICE uint32_t PackPair(float low, float high) {
+  return uint32_t{FromFloat<T>(low).bits} | uint32_t{FromFloat<T>(high).bits} << 16;
+}
+
+}  // namespace tlm::simt
+
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_

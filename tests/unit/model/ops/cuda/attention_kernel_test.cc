@@ -1,0 +1,265 @@
+// Paged attention's kernels on a host that plays a GPU: against double precision, and bit for bit
+// over chunks, splits of the work, grids, batch mates and block orders, in a cache whose unwritten
+// positions and foreign blocks are NaN.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/support/simt/emulator.h"
+#include "tests/unit/model/ops/cuda/attention_world.h"
+
+namespace tlm {
+namespace {
+
+struct Expectation {
+  double value;
+  double magnitude;  // the mean of |v| by the same weights
+};
+
+// Element d of query head `head` at `position`.
+std::vector<Expectation> Expected(const Heads& heads, const Sequence& sequence, int64_t position,
+                                  int64_t head) {
+  const int64_t kv_head = head / (heads.query_heads / heads.kv_heads);
+  const int64_t first = heads.window > 0 ? std::max<int64_t>(0, position + 1 - heads.window) : 0;
+  const auto at = [&](const std::vector<float>& values, int64_t t, int64_t d) -> double {
+    return values[static_cast<size_t>((t * heads.kv_heads + kv_head) * heads.head_dim + d)];
+  };
+  std::vector<double> scores;
+  for (int64_t t = first; t <= position; ++t) {
+    double dot = 0.0;
+    for (int64_t d = 0; d < heads.head_dim; ++d) {
+      dot += double{sequence.q[static_cast<size_t>(
+                 (position * heads.query_heads + head) * heads.head_dim + d)]} *
+             at(sequence.k, t, d);
+    }
+    scores.push_back(dot / std::sqrt(static_cast<double>(heads.head_dim)));
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  std::vector<Expectation> out(static_cast<size_t>(heads.head_dim));
+  double sum = 0.0;
+  for (int64_t t = first; t <= position; ++t) {
+    const double weight = std::exp(scores[static_cast<size_t>(t - first)] - max);
+    sum += weight;
+    for (int64_t d = 0; d < heads.head_dim; ++d) {
+      out[static_cast<size_t>(d)].value += weight * at(sequence.v, t, d);
+      out[static_cast<size_t>(d)].magnitude += weight * std::fabs(at(sequence.v, t, d));
+    }
+  }
+  for (Expectation& e : out) e = {e.value / sum, e.magnitude / sum};
+  return out;
+}
+
+void ExpectNear(const Heads& heads, const Sequence& sequence, const std::vector<float>& out) {
+  // Of a rounding to the activation type: the weights' and the output's.
+  const double rounding = heads.dtype == DType::kBF16  ? 0x1p-8
+                          : heads.dtype == DType::kF16 ? 0x1p-11
+                                                       : 0x1p-22;
+  for (int64_t position = 0; position < sequence.tokens; ++position) {
+    for (int64_t head = 0; head < heads.query_heads; ++head) {
+      const std::vector<Expectation> expected = Expected(heads, sequence, position, head);
+      for (int64_t d = 0; d < heads.head_dim; ++d) {
+        const Expectation& e = expected[static_cast<size_t>(d)];
+        ASSERT_NEAR(
+            out[static_cast<size_t>((position * heads.query_heads + head) * heads.head_dim + d)],
+            e.value, rounding * (std::fabs(e.value) + e.magnitude) + 3e-6)
+            << heads.name() << " position " << position << " head " << head << " dim " << d;
+      }
+    }
+  }
+}
+
+std::vector<std::vector<Part>> Chunks(int sequence, int64_t tokens, int64_t chunk) {
+  std::vector<std::vector<Part>> batches;
+  for (int64_t begin = 0; begin < tokens; begin += chunk) {
+    batches.push_back({{sequence, begin, std::min(tokens, begin + chunk)}});
+  }
+  return batches;
+}
+
+TEST(AttentionKernelTest, EqualsSoftmaxInDoublePrecision) {
+  const Heads cases[] = {
+      {DType::kBF16, 4, 2, 64},      {DType::kF16, 2, 1, 80},       {DType::kBF16, 3, 1, 96},
+      {DType::kF16, 4, 4, 128},      {DType::kBF16, 8, 1, 128, 70}, {DType::kBF16, 2, 1, 256},
+      {DType::kF16, 1, 1, 256, 100}, {DType::kF32, 4, 2, 64},       {DType::kF32, 6, 2, 20},
+      {DType::kF32, 3, 1, 7, 37},    {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},
+      {DType::kF32, 2, 1, 300},      {DType::kF32, 1, 1, 1},        {DType::kF16, 20, 1, 16, 1}};
+  int64_t tokens = 130;
+  for (const Heads& heads : cases) {
+    // Lengths around the borders of tiles, too.
+    tokens = tokens == 130 ? 64 : tokens == 64 ? 65 : 130;
+    World world(heads, {Sequence(heads, tokens, 3, {5, 1, 17})});
+    world.Run({{{0, 0, tokens}}}, {.unit_tiles = 1});
+    ExpectNear(heads, world.sequence(0), world.output(0));
+  }
+}
+
+TEST(AttentionKernelTest, ChunksSplitsAndGridsGiveTheSameBits) {
+  const Heads cases[] = {{DType::kBF16, 4, 2, 64},     {DType::kF16, 3, 1, 80, 70},
+                         {DType::kBF16, 2, 1, 128},    {DType::kF16, 2, 1, 96, 100},
+                         {DType::kF32, 4, 2, 20},      {DType::kF32, 2, 1, 12, 50},
+                         {DType::kBF16, 10, 2, 24, 64}};
+  for (const Heads& heads : cases) {
+    const int64_t tokens = 203;
+    World world(heads, {Sequence(heads, tokens, 5, {6, 3, 7, 0})});
+    world.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
+    const std::vector<uint32_t> whole = Bits(world.output(0));
+    int64_t turn = 0;
+    for (const int64_t chunk : {17, 63, 64, 65, 100, 203}) {
+      const int64_t unit_tiles[] = {1, 0, 3, 16, 2};
+      const Deal deal{.unit_tiles = unit_tiles[turn++ % 5],
+                      .grid_blocks = 1 + chunk % 9,
+                      .plan_with_window = turn % 2 == 0,
+                      .max_rows = turn % 3 == 0 ? 16 : 0,
+                      .padding = static_cast<int>(chunk % 3)};
+      world.Run(Chunks(0, tokens, chunk), deal);
+      ASSERT_EQ(Bits(world.output(0)), whole) << heads.name() << ", chunks of " << chunk;
+    }
+  }
+}
+
+TEST(AttentionKernelTest, DecodeGivesTheBitsOfPrefill) {
+  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF16, 2, 1, 256, 70},
+                             Heads{DType::kBF16, 18, 1, 64, 40}, Heads{DType::kF32, 2, 2, 5}}) {
+    World world(heads, {Sequence(heads, 150, 9, {2, 9, 4})});
+    world.Run({{{0, 0, 150}}}, {});
+    const std::vector<uint32_t> whole = Bits(world.output(0));
+    std::vector<std::vector<Part>> batches = Chunks(0, 150, 1);
+    // The steps around the borders of tiles and of the window, and some more.
+    std::erase_if(batches, [](const std::vector<Part>& batch) {
+      const int64_t position = batch[0].begin;
+      return position % 64 > 1 && position % 64 < 62 && position % 13 != 0;
+    });
+    for (const int64_t unit_tiles : {0, 1}) {
+      world.Run(batches, {.unit_tiles = unit_tiles});
+      const std::vector<uint32_t> decoded = Bits(world.output(0));
+      for (const std::vector<Part>& batch : batches) {
+        for (int64_t i = 0; i < heads.q_cols(); ++i) {
+          const size_t at = static_cast<size_t>(batch[0].begin * heads.q_cols() + i);
+          ASSERT_EQ(decoded[at], whole[at]) << heads.name() << ", position " << batch[0].begin;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionKernelTest, MoreRecordsThanFitSharedMemoryAreFoldedInTheSameOrder) {
+  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF32, 5, 1, 4}}) {
+    std::vector<int32_t> blocks(21);
+    for (int i = 0; i < 21; ++i) blocks[static_cast<size_t>(i)] = (i * 5 + 2) % 24;
+    World world(heads, {Sequence(heads, 1300, 21, blocks)});
+    world.Run({{{0, 1284, 1300}}}, {.unit_tiles = 1000});
+    const std::vector<uint32_t> whole = Bits(world.output(0));
+    for (const int64_t unit_tiles : {1, 2}) {
+      world.Run({{{0, 1284, 1300}}}, {.unit_tiles = unit_tiles});
+      ASSERT_EQ(Bits(world.output(0)), whole) << heads.name();
+    }
+  }
+}
+
+TEST(AttentionKernelTest, LaunchesThatOverlapDisturbNothing) {
+  for (const Heads& heads : {Heads{DType::kF16, 4, 2, 96, 90}, Heads{DType::kF32, 3, 1, 10}}) {
+    World world(heads, {Sequence(heads, 150, 23, {3, 1, 2})});
+    world.Run({{{0, 0, 150}}}, {});
+    const std::vector<uint32_t> once = Bits(world.output(0));
+    const uint64_t early = simt::emulated::ReadCounts().early_blocks;
+    world.Run({{{0, 0, 150}}}, {.unit_tiles = 1, .launches = 3});
+    EXPECT_EQ(Bits(world.output(0)), once) << heads.name();
+    EXPECT_GT(simt::emulated::ReadCounts().early_blocks, early);
+  }
+}
+
+TEST(AttentionKernelTest, BatchMatesAndBlockOrderDoNotMatter) {
+  for (const Heads& heads : {Heads{DType::kBF16, 4, 2, 128}, Heads{DType::kF16, 6, 2, 16}}) {
+    World alone(heads, {Sequence(heads, 140, 11, {0, 1, 2})});
+    alone.Run({{{0, 0, 100}}, {{0, 100, 140}}}, {});
+    World crowd(heads, {Sequence(heads, 140, 11, {20, 3, 11}), Sequence(heads, 190, 12, {5, 6, 7}),
+                        Sequence(heads, 30, 13, {9})});
+    // One of the mates is all NaN.
+    for (std::vector<float>* values :
+         {&crowd.sequence(2).q, &crowd.sequence(2).k, &crowd.sequence(2).v}) {
+      std::fill(values->begin(), values->end(), kNan);
+    }
+    for (const int64_t unit_tiles : {0, 1, 2}) {
+      crowd.Run({{{1, 0, 70}, {0, 0, 1}},
+                 {{2, 0, 30}, {0, 1, 100}, {1, 189, 190}},
+                 {{0, 100, 140}, {2, 29, 30}, {1, 128, 190}}},
+                {.unit_tiles = unit_tiles, .grid_blocks = 5, .padding = 2});
+      ASSERT_EQ(Bits(crowd.output(0)), Bits(alone.output(0))) << heads.name();
+      ASSERT_TRUE(std::isnan(crowd.output(2)[0]));
+    }
+  }
+}
+
+TEST(AttentionKernelTest, NonFiniteQueriesStayInTheirRows) {
+  for (const Heads& heads : {Heads{DType::kBF16, 2, 1, 64}, Heads{DType::kF32, 2, 1, 8}}) {
+    World world(heads, {Sequence(heads, 100, 15, {1, 0})});
+    world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
+    const std::vector<uint32_t> clean = Bits(world.output(0));
+    const int64_t bad = 70 * heads.q_cols();
+    world.sequence(0).q[static_cast<size_t>(bad)] = kNan;
+    world.sequence(0).q[static_cast<size_t>(bad + heads.head_dim)] =
+        std::numeric_limits<float>::infinity();
+    world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
+    const std::vector<uint32_t> found = Bits(world.output(0));
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (static_cast<int64_t>(i) / heads.q_cols() == 70) {
+        ASSERT_TRUE(std::isnan(world.output(0)[i])) << heads.name() << " " << i;
+      } else {
+        ASSERT_EQ(found[i], clean[i]) << heads.name() << " " << i;
+      }
+    }
+  }
+}
+
+TEST(AttentionKernelTest, PlainArithmeticNeverTakesInWhatARowDoesNotSee) {
+  const Heads heads{DType::kF32, 2, 1, 8, 50};
+  World world(heads, {Sequence(heads, 150, 17, {1, 0, 2})});
+  world.Run({{{0, 0, 150}}}, {});
+  const std::vector<float> clean = world.output(0);
+  std::fill_n(world.sequence(0).v.begin(), 70 * 8, kNan);
+  std::fill_n(world.sequence(0).k.begin(), 70 * 8, kNan);
+  world.sequence(0).v.back() = kNan;
+  world.Run({{{0, 0, 150}}}, {});
+  // Position 69 is seen by 69 .. 118, position 149 by itself.
+  for (int64_t position = 0; position < 150; ++position) {
+    const bool poisoned = position < 119 || position == 149;
+    const size_t last = static_cast<size_t>((position + 1) * heads.q_cols() - 1);
+    ASSERT_EQ(std::isnan(world.output(0)[last]), poisoned) << position;
+    if (poisoned) continue;
+    ASSERT_EQ(world.output(0)[last], clean[last]) << position;
+  }
+}
+
+TEST(AttentionKernelTest, LargeScoresDoNotOverflow) {
+  for (const Heads& heads : {Heads{DType::kBF16, 1, 1, 64}, Heads{DType::kF32, 1, 1, 16}}) {
+    World world(heads, {Sequence(heads, 100, 19, {1, 0})});
+    for (float& value : world.sequence(0).q) value *= 1024.0f;
+    world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
+    for (int64_t position = 0; position < 100; ++position) {
+      const std::vector<Expectation> expected = Expected(heads, world.sequence(0), position, 0);
+      for (int64_t d = 0; d < heads.head_dim; ++d) {
+        // Scores of some 10^4 in float32 leave errors of 10^-3 in the exponent.
+        ASSERT_NEAR(world.output(0)[static_cast<size_t>(position * heads.head_dim + d)],
+                    expected[static_cast<size_t>(d)].value, 0.05);
+      }
+    }
+  }
+}
+
+TEST(AttentionKernelTest, WhatNoKernelTakesIsRefused) {
+  AttentionArgs args{.group = 1, .head_dim = 72, .scale = 1.0f, .blocks = 1};
+  EXPECT_EQ(LaunchAttention(args, DType::kBF16, true, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(LaunchAttention(args, DType::kI32, false, nullptr), cudaErrorInvalidValue);
+  args.head_dim = 64;
+  EXPECT_EQ(LaunchAttention(args, DType::kF32, true, nullptr), cudaErrorInvalidValue);
+  args.scale = 0.0f;
+  EXPECT_EQ(LaunchAttention(args, DType::kBF16, true, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(PrepareMmaAttention(DType::kF32, 64), cudaErrorInvalidValue);
+  EXPECT_EQ(PrepareMmaAttention(DType::kF16, 65), cudaErrorInvalidValue);
+}
+
+}  // namespace
+}  // namespace tlm

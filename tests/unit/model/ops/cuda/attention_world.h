@@ -1,0 +1,297 @@
+// Sequences of random queries, keys and values, run through attention's planner and kernels on a
+// host that plays a GPU, in batches of any heads.
+#ifndef TLM_TESTS_UNIT_MODEL_OPS_CUDA_ATTENTION_WORLD_H_
+#define TLM_TESTS_UNIT_MODEL_OPS_CUDA_ATTENTION_WORLD_H_
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/base/float16.h"
+#include "model/ops/cuda/attention_plan.h"
+#include "model/ops/cuda/kernels/attention.h"
+#include "model/ops/cuda/kernels/launch.h"
+
+namespace tlm {
+
+inline constexpr int64_t kBlocks = 24;  // of the cache
+inline constexpr int64_t kMaxContext = 22 * kBlockTokens;
+inline constexpr int64_t kTableWidth = kMaxContext / kBlockTokens;
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+struct Heads {
+  DType dtype;
+  int64_t query_heads, kv_heads, head_dim;
+  int64_t window = 0;
+
+  int64_t q_cols() const { return query_heads * head_dim; }
+  std::string name() const {
+    return std::string(DTypeName(dtype)) + " " + std::to_string(query_heads) + "/" +
+           std::to_string(kv_heads) + " heads of " + std::to_string(head_dim) + ", window " +
+           std::to_string(window);
+  }
+};
+
+inline std::vector<uint8_t> Encode(const std::vector<float>& values, DType dtype) {
+  std::vector<uint8_t> bytes(values.size() * DTypeBytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kF32) {
+      std::memcpy(&bytes[4 * i], &values[i], 4);
+    } else {
+      const uint16_t half = dtype == DType::kBF16 ? FloatToBf16(values[i]) : FloatToF16(values[i]);
+      std::memcpy(&bytes[2 * i], &half, 2);
+    }
+  }
+  return bytes;
+}
+
+inline std::vector<float> Decode(const std::vector<uint8_t>& bytes, DType dtype) {
+  std::vector<float> values(bytes.size() / DTypeBytes(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kF32) {
+      std::memcpy(&values[i], &bytes[4 * i], 4);
+    } else {
+      uint16_t half = 0;
+      std::memcpy(&half, &bytes[2 * i], 2);
+      values[i] = dtype == DType::kBF16 ? Bf16ToFloat(half) : F16ToFloat(half);
+    }
+  }
+  return values;
+}
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(size_t bytes) {
+    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
+  }
+  explicit DeviceMemory(const std::vector<uint8_t>& bytes) : DeviceMemory(bytes.size()) {
+    Write(bytes.data(), bytes.size());
+  }
+  ~DeviceMemory() { cudaFree(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  void Write(const void* from, size_t bytes) {
+    EXPECT_EQ(cudaMemcpyAsync(data_, from, bytes, cudaMemcpyHostToDevice, nullptr), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  }
+  std::vector<uint8_t> Read(size_t bytes) const {
+    std::vector<uint8_t> out(bytes);
+    EXPECT_EQ(cudaMemcpyAsync(out.data(), data_, bytes, cudaMemcpyDeviceToHost, nullptr),
+              cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    return out;
+  }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// A sequence's queries, keys and values for all its positions, as stored; and its blocks.
+struct Sequence {
+  Sequence(const Heads& heads, int64_t length, uint64_t seed, std::vector<int32_t> block_ids)
+      : tokens(length), blocks(std::move(block_ids)) {
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int64_t cols) {
+      std::normal_distribution<float> normal;
+      std::vector<float> values(static_cast<size_t>(length * cols));
+      for (float& value : values) value = normal(random);
+      return Decode(Encode(values, heads.dtype), heads.dtype);
+    };
+    q = draw(heads.q_cols());
+    k = draw(heads.kv_heads * heads.head_dim);
+    v = draw(heads.kv_heads * heads.head_dim);
+  }
+  int64_t tokens;
+  std::vector<int32_t> blocks;
+  std::vector<float> q, k, v;
+};
+
+// Positions [begin, end) of a sequence in one batch.
+struct Part {
+  int sequence;
+  int64_t begin;
+  int64_t end;
+};
+
+// How the work is dealt.
+struct Deal {
+  int64_t unit_tiles = 0;
+  int64_t grid_blocks = 6;
+  bool plan_with_window = true;
+  int64_t max_rows = 0;  // of query tiles; 0: the kernel's own
+  int padding = 0;
+  int launches = 1;  // one after the other, as early as they may begin; each does the same
+};
+
+// Runs them. The cache holds every position up to what a batch computes, and NaN elsewhere.
+class World {
+ public:
+  World(const Heads& heads, std::vector<Sequence> sequences)
+      : heads_(heads), sequences_(std::move(sequences)) {
+    for (const Sequence& sequence : sequences_) {
+      outputs_.emplace_back(sequence.q.size(), kNan);
+    }
+  }
+  Sequence& sequence(int i) { return sequences_[static_cast<size_t>(i)]; }
+  const std::vector<float>& output(int i) const { return outputs_[static_cast<size_t>(i)]; }
+
+  // Runs batches one after the other; what they do not write of the outputs is NaN.
+  void Run(const std::vector<std::vector<Part>>& batches, const Deal& deal) {
+    for (std::vector<float>& output : outputs_) std::fill(output.begin(), output.end(), kNan);
+    const bool mma = heads_.dtype != DType::kF32 && HasMmaAttention(heads_.head_dim);
+    if (mma) {
+      ASSERT_EQ(PrepareMmaAttention(heads_.dtype, heads_.head_dim), cudaSuccess);
+    }
+    AttentionGrid grid{
+        mma, deal.grid_blocks,
+        mma ? MmaAttentionRows(heads_.head_dim) : SimtAttentionRows(heads_.head_dim)};
+    if (deal.max_rows > 0) grid.max_rows = std::min(grid.max_rows, deal.max_rows);
+    AttentionPlanner planner({.max_tokens = kMaxContext,
+                              .max_sequences = static_cast<int64_t>(sequences_.size()),
+                              .max_logits_rows = 1,
+                              .max_context = kMaxContext},
+                             {0, heads_.query_heads, heads_.kv_heads, heads_.head_dim}, grid,
+                             AttentionPlanner::Options{.unit_tiles = deal.unit_tiles});
+    DeviceMemory scratch(planner.scratch_bytes());
+    scratch.Write(std::vector<uint8_t>(planner.ticket_bytes()).data(), planner.ticket_bytes());
+    for (const std::vector<Part>& parts : batches) {
+      RunBatch(parts, deal, planner, scratch);
+    }
+    // Ready for the next launch.
+    EXPECT_EQ(scratch.Read(planner.ticket_bytes()), std::vector<uint8_t>(planner.ticket_bytes()));
+  }
+
+ private:
+  // Keys and values of everything up to the parts' ends; NaN elsewhere.
+  std::vector<float> Cache(const std::vector<Part>& parts) const {
+    const int64_t page = kBlockTokens * heads_.head_dim;
+    std::vector<float> cache(static_cast<size_t>(kBlocks * 2 * heads_.kv_heads * page), kNan);
+    for (const Part& part : parts) {
+      const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
+      for (int64_t t = 0; t < part.end; ++t) {
+        const int64_t block = sequence.blocks[static_cast<size_t>(t / kBlockTokens)];
+        for (int64_t h = 0; h < heads_.kv_heads; ++h) {
+          for (int64_t d = 0; d < heads_.head_dim; ++d) {
+            const size_t from =
+                static_cast<size_t>((t * heads_.kv_heads + h) * heads_.head_dim + d);
+            const int64_t at = t % kBlockTokens * heads_.head_dim + d;
+            cache[static_cast<size_t>((block * 2 * heads_.kv_heads + h) * page + at)] =
+                sequence.k[from];
+            cache[static_cast<size_t>(((block * 2 + 1) * heads_.kv_heads + h) * page + at)] =
+                sequence.v[from];
+          }
+        }
+      }
+    }
+    return cache;
+  }
+
+  void RunBatch(const std::vector<Part>& parts, const Deal& deal, AttentionPlanner& planner,
+                const DeviceMemory& scratch_memory) {
+    const int64_t cols = heads_.q_cols();
+    const int64_t stride = cols + 16;  // as where queries are columns of a wider row
+    Batch batch;
+    batch.max_blocks = kTableWidth;
+    std::vector<float> q;
+    for (const Part& part : parts) {
+      const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
+      for (int64_t t = part.begin; t < part.end; ++t) {
+        batch.token_ids.push_back(0);
+        batch.positions.push_back(static_cast<int32_t>(t));
+        batch.sequence_of.push_back(static_cast<int32_t>(batch.sequences));
+        q.insert(q.end(), sequence.q.begin() + t * cols, sequence.q.begin() + (t + 1) * cols);
+        q.insert(q.end(), static_cast<size_t>(stride - cols), kNan);
+      }
+      std::vector<int32_t> table(sequence.blocks);
+      table.resize(static_cast<size_t>(kTableWidth), 0);
+      batch.block_tables.insert(batch.block_tables.end(), table.begin(), table.end());
+      ++batch.sequences;
+    }
+    for (int i = 0; i < deal.padding; ++i) {
+      batch.token_ids.push_back(0);
+      batch.positions.push_back(-1);
+      batch.sequence_of.push_back(static_cast<int32_t>(batch.sequences - 1));
+      q.insert(q.end(), static_cast<size_t>(stride), kNan);
+    }
+    std::vector<AttentionUnit> work(planner.work_bytes() / 64 + 1);
+    const auto used =
+        planner.Plan(batch, deal.plan_with_window ? heads_.window : 0,
+                     {reinterpret_cast<std::byte*>(work.data()), planner.work_bytes()});
+    ASSERT_TRUE(used.ok()) << used.status();
+    DeviceMemory on_work(*used);
+    on_work.Write(work.data(), *used);
+    const DeviceMemory on_q(Encode(q, heads_.dtype));
+    const DeviceMemory on_cache(Encode(Cache(parts), heads_.dtype));
+    DeviceMemory on_tables(batch.block_tables.size() * sizeof(int32_t));
+    on_tables.Write(batch.block_tables.data(), batch.block_tables.size() * sizeof(int32_t));
+    const size_t out_bytes = static_cast<size_t>(batch.tokens() * cols) * DTypeBytes(heads_.dtype);
+    const DeviceMemory on_out(
+        Encode(std::vector<float>(static_cast<size_t>(batch.tokens() * cols), kNan), heads_.dtype));
+    const AttentionScratch scratch = planner.Scratch(scratch_memory.data());
+    const AttentionArgs args{.q = on_q.data(),
+                             .q_stride = stride,
+                             .out = on_out.data(),
+                             .out_stride = cols,
+                             .cache = on_cache.data(),
+                             .block_tables = on_tables.as<int32_t>(),
+                             .max_blocks = kTableWidth,
+                             .num_kv_heads = static_cast<int32_t>(heads_.kv_heads),
+                             .group = static_cast<int32_t>(heads_.query_heads / heads_.kv_heads),
+                             .head_dim = static_cast<int32_t>(heads_.head_dim),
+                             .window = heads_.window,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(heads_.head_dim)),
+                             .blocks = static_cast<int32_t>(planner.grid().blocks),
+                             .work = on_work.data(),
+                             .tickets = scratch.tickets,
+                             .partial_stats = scratch.partial_stats,
+                             .partial_values = scratch.partial_values};
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    SetKernelOverlap(deal.launches > 1);
+    for (int i = 0; i < deal.launches; ++i) {
+      ASSERT_EQ(LaunchAttention(args, heads_.dtype, planner.grid().mma, stream), cudaSuccess);
+    }
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+    const std::vector<float> out = Decode(on_out.Read(out_bytes), heads_.dtype);
+    int64_t token = 0;
+    for (const Part& part : parts) {
+      for (int64_t t = part.begin; t < part.end; ++t, ++token) {
+        std::copy_n(out.begin() + token * cols, cols,
+                    outputs_[static_cast<size_t>(part.sequence)].begin() + t * cols);
+      }
+    }
+    for (; token < batch.tokens(); ++token) {
+      EXPECT_TRUE(std::isnan(out[static_cast<size_t>(token * cols)])) << "padding was written";
+    }
+  }
+
+  const Heads heads_;
+  std::vector<Sequence> sequences_;
+  std::vector<std::vector<float>> outputs_;
+};
+
+// Bits, so that NaN equals itself.
+inline std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+}  // namespace tlm
+
+#endif  // TLM_TESTS_UNIT_MODEL_OPS_CUDA_ATTENTION_WORLD_H_

@@ -1,0 +1,232 @@
+#include "model/ops/cuda/batch_ring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/simt.h"
+#include "tests/support/simt/emulator.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using simt::emulated::Configure;
+using simt::emulated::Progress;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kVocab = 4;
+
+// A model of one block: token i's id (or the drawn token it refers to) plus its position and its
+// sequence's first block is its row of logits, and row 0 its draw.
+struct StepArgs {
+  const int32_t* token_ids;
+  const int32_t* positions;
+  const int32_t* sequence_of;
+  const int32_t* block_tables;
+  int64_t max_blocks;
+  const int32_t* draws;  // of each draw: the row to draw from
+  float* logits;
+  int32_t* drawn;
+  int32_t* results;
+};
+TLM_KERNEL Step(const StepArgs args) {
+  simt::WaitForPrevious();
+  const int t = static_cast<int>(threadIdx.x);
+  if (args.positions[t] >= 0) {
+    const int32_t id = args.token_ids[t];
+    const int32_t token = id >= 0 ? id : args.drawn[-1 - id];
+    const int32_t block = args.block_tables[args.sequence_of[t] * args.max_blocks];
+    for (int v = 0; v < kVocab; ++v) {
+      args.logits[t * kVocab + v] = static_cast<float>(token + args.positions[t] + block + v);
+    }
+  }
+  simt::SyncThreads();
+  if (t < 2) {
+    args.drawn[t] = static_cast<int32_t>(args.logits[args.draws[t] * kVocab]);
+    args.results[t] = -args.drawn[t];
+  }
+}
+
+class BatchRingTest : public ::testing::TestWithParam<Progress> {
+ protected:
+  static constexpr RingShape kShape{.max_tokens = 32,
+                                    .max_rows = 32,
+                                    .max_sequences = 4,
+                                    .max_blocks = 3,
+                                    .max_draws = 2,
+                                    .max_host_rows = 4,
+                                    .vocab_size = kVocab,
+                                    .attention_bytes = 16,
+                                    .draw_bytes = 64,
+                                    .result_bytes = 32};
+
+  void SetUp() override {
+    Configure({.seed = 3, .progress = GetParam()});
+    allocations_ = simt::emulated::Allocations();
+    device_ = CudaDevice::Create({}).value();
+    ring_ = BatchRing::Create(*device_, kShape).value();
+    logits_ = device_->Allocate(32 * kVocab * sizeof(float), MemoryPurpose::kLogits).value();
+  }
+  void TearDown() override {
+    logits_ = Buffer();
+    ring_ = nullptr;
+    device_ = nullptr;
+    EXPECT_EQ(simt::emulated::Allocations(), allocations_);
+  }
+
+  static Batch TwoTokens(int32_t first, int32_t second, int32_t position) {
+    Batch batch;
+    batch.token_ids = {first, second};
+    batch.positions = {position, position};
+    batch.sequence_of = {0, 1};
+    batch.block_tables = {1000, 2000};
+    batch.sequences = 2;
+    batch.max_blocks = 1;
+    batch.logits_rows = {0, 1};
+    return batch;
+  }
+
+  absl::Status Launch(const Batch& batch, std::span<const int32_t> host_rows) {
+    constexpr PaddedShape kPadded{.tokens = 32, .rows = 2, .sequences = 4, .max_blocks = 3};
+    if (absl::Status status = ring_->Begin(); !status.ok()) return status;
+    ring_->Stage(batch, kPadded);
+    const std::span<int32_t> draws = ring_->host_as<int32_t>(RingSection::kDraws);
+    draws[0] = 1;
+    draws[1] = 0;
+    if (absl::Status status = ring_->Upload(0, 8); !status.ok()) return status;
+    const auto in = [this](RingSection section) { return ring_->device<int32_t>(section); };
+    const StepArgs args{.token_ids = in(RingSection::kTokenIds),
+                        .positions = in(RingSection::kPositions),
+                        .sequence_of = in(RingSection::kSequenceOf),
+                        .block_tables = in(RingSection::kBlockTables),
+                        .max_blocks = kPadded.max_blocks,
+                        .draws = in(RingSection::kDraws),
+                        .logits = logits_.as<float>(),
+                        .drawn = ring_->drawn_tokens(),
+                        .results = static_cast<int32_t*>(ring_->draw_results())};
+    // Recorded once: all batches have the same addresses.
+    const absl::Status status = device_->RunCaptured(1, [&] {
+      return device_->Check(
+          tlm::Launch(Step, {.grid = dim3(1), .block = dim3(32)}, device_->compute_stream(), args),
+          "step");
+    });
+    if (!status.ok()) return status;
+    return ring_->Download(8, logits_.as<float>(), kVocab, host_rows);
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<BatchRing> ring_;
+  Buffer logits_;
+
+ private:
+  size_t allocations_ = 0;
+};
+
+TEST_P(BatchRingTest, TwoBatchesFlyWithTokensDrawnByTheOneBefore) {
+  const simt::emulated::Counts before = simt::emulated::ReadCounts();
+  const std::vector<int32_t> none;
+  int32_t first = 10;
+  int32_t second = 20;
+  ASSERT_THAT(Launch(TwoTokens(first, second, 0), none), IsOk());
+  for (int32_t position = 1; position < 7; ++position) {
+    // Draw 0 is of row 1, so the sequences find their tokens in the other order.
+    const std::vector<int32_t> host_rows = {position % 2};
+    ASSERT_THAT(Launch(TwoTokens(TokenOfDraw(1), TokenOfDraw(0), position), host_rows), IsOk());
+    EXPECT_EQ(ring_->in_flight(), 2);
+    first += 1000 + position - 1;
+    second += 2000 + position - 1;
+    const auto result = ring_->Await();
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->drawn_tokens, ElementsAre(second, first));
+    const auto* const scores = reinterpret_cast<const int32_t*>(result->results.data());
+    ASSERT_EQ(result->results.size(), 8u);
+    EXPECT_EQ(scores[0], -second);
+    EXPECT_EQ(scores[1], -first);
+    if (position == 1) {
+      EXPECT_THAT(result->logits, IsEmpty());
+    } else {
+      const auto drawn = static_cast<float>((position - 1) % 2 == 0 ? first : second);
+      EXPECT_THAT(result->logits, ElementsAre(drawn, drawn + 1, drawn + 2, drawn + 3));
+    }
+  }
+  ASSERT_THAT(ring_->Await(), IsOk());
+  EXPECT_EQ(ring_->in_flight(), 0);
+  // Nothing is allocated in a step, and the host waits for results alone.
+  const simt::emulated::Counts after = simt::emulated::ReadCounts();
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.synchronizations - before.synchronizations, 7u);
+  EXPECT_EQ(after.graph_launches - before.graph_launches, 7u);
+}
+
+TEST_P(BatchRingTest, BringsChosenRowsOfStridedLogits) {
+  constexpr int64_t kStride = 7;
+  std::vector<float> values(4 * kStride);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Buffer wide =
+      device_->Allocate(values.size() * sizeof(float), MemoryPurpose::kLogits).value();
+  ASSERT_THAT(device_->CopyToDevice(wide.data(), values.data(), wide.bytes()), IsOk());
+  ASSERT_THAT(ring_->Begin(), IsOk());
+  ASSERT_THAT(ring_->Upload(0, 0), IsOk());
+  const std::vector<int32_t> rows = {0, 2, 3};
+  ASSERT_THAT(ring_->Download(-1, wide.as<float>(), kStride, rows), IsOk());
+  const auto result = ring_->Await();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->logits, ElementsAre(0, 1, 2, 3, 14, 15, 16, 17, 21, 22, 23, 24));
+  EXPECT_THAT(result->drawn_tokens, IsEmpty());
+  EXPECT_THAT(result->results, IsEmpty());
+}
+
+TEST_P(BatchRingTest, DropsABatchThatNeverEnded) {
+  const std::vector<int32_t> none;
+  ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
+  ASSERT_THAT(ring_->Begin(), IsOk());
+  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 32, .rows = 2, .sequences = 2, .max_blocks = 1});
+  ASSERT_THAT(ring_->Upload(0, 0), IsOk());
+  EXPECT_EQ(ring_->in_flight(), 2);
+  ASSERT_THAT(Launch(TwoTokens(TokenOfDraw(1), TokenOfDraw(0), 1), none), IsOk());
+  EXPECT_EQ(ring_->in_flight(), 2);
+  EXPECT_THAT(ring_->Await()->drawn_tokens, ElementsAre(2020, 1010));
+  EXPECT_THAT(ring_->Await()->drawn_tokens, ElementsAre(4021, 2011));
+}
+
+TEST_P(BatchRingTest, ReturnsTheDevicesFaultWhereverItIs) {
+  const std::vector<int32_t> none;
+  ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
+  ASSERT_THAT(ring_->Begin(), IsOk());
+  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 2, .rows = 2, .sequences = 2, .max_blocks = 1});
+  const absl::Status fault = device_->Check(cudaErrorIllegalAddress, "some kernel");
+  EXPECT_THAT(fault, StatusIs(absl::StatusCode::kInternal, HasSubstr("some kernel")));
+  EXPECT_EQ(ring_->Upload(0, 0), fault);
+  EXPECT_EQ(ring_->Download(-1, nullptr, kVocab, none), fault);
+  EXPECT_EQ(ring_->Await().status(), fault);
+  EXPECT_EQ(ring_->Begin(), fault);
+  EXPECT_EQ(BatchRing::Create(*device_, kShape).status(), fault);
+}
+
+TEST_P(BatchRingTest, TakesTheMemoryItSays) {
+  constexpr auto kActivations = static_cast<size_t>(MemoryPurpose::kActivations);
+  EXPECT_EQ(device_->AllocatedBytes()[kActivations], BatchRing::DeviceBytes(kShape));
+  const size_t pinned = device_->pinned_bytes();
+  ring_ = nullptr;
+  EXPECT_EQ(device_->AllocatedBytes()[kActivations], 0u);
+  EXPECT_EQ(pinned - device_->pinned_bytes(), BatchRing::HostBytes(kShape));
+  for (int call = 0; call < 2; ++call) {
+    simt::emulated::FailAllocationAfter(call);
+    EXPECT_THAT(BatchRing::Create(*device_, kShape),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes of")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Progress, BatchRingTest,
+                         ::testing::Values(Progress::kLazy, Progress::kEager, Progress::kRandom));
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,114 @@
+#include "model/ops/cuda/batch_shape.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace tlm {
+namespace {
+
+constexpr BatchLimits kLimits = {
+    .max_tokens = 2048, .max_sequences = 300, .max_logits_rows = 400, .max_context = 5000};
+
+// `sequences` sequences of so many tokens, every last one with logits and a draw.
+Batch BatchWith(int64_t sequences, int64_t tokens_each, int64_t max_blocks = 3) {
+  Batch batch;
+  batch.sequences = sequences;
+  batch.max_blocks = max_blocks;
+  const auto tokens = static_cast<size_t>(sequences * tokens_each);
+  batch.token_ids.resize(tokens);
+  batch.positions.resize(tokens);
+  batch.sequence_of.resize(tokens);
+  batch.block_tables.resize(static_cast<size_t>(sequences * max_blocks));
+  batch.logits_rows.resize(static_cast<size_t>(sequences));
+  batch.draws.resize(static_cast<size_t>(sequences));
+  return batch;
+}
+
+TEST(BatchShapeTest, PaddingRisesWithTheRowsAndStaysSmall) {
+  std::set<int64_t> counts;
+  for (int64_t rows = 1; rows <= kMaxPaddedRows; ++rows) {
+    const int64_t padded = PaddedRowCount(rows);
+    EXPECT_GE(padded, rows);
+    EXPECT_GE(padded, PaddedRowCount(rows - 1));
+    EXPECT_EQ(PaddedRowCount(padded), padded);
+    // At the most twice the few, 7 more, or a fourth more of the many.
+    EXPECT_LE(padded, rows <= 16 ? 2 * rows : rows + std::max<int64_t>(7, (rows + 3) / 4)) << rows;
+    counts.insert(padded);
+  }
+  EXPECT_LE(counts.size(), 24u);
+  EXPECT_EQ(PaddedRowCount(0), 0);
+  EXPECT_EQ(PaddedRowCount(kMaxPaddedRows + 1), kMaxPaddedRows + 1);
+}
+
+TEST(BatchShapeTest, BlocksArePaddedToFewCountsWithinTheLimit) {
+  EXPECT_EQ(PaddedBlockCount(1, 100), 8);
+  EXPECT_EQ(PaddedBlockCount(9, 100), 32);
+  EXPECT_EQ(PaddedBlockCount(33, 100), 100);
+  EXPECT_EQ(PaddedBlockCount(3, 4), 4);
+}
+
+TEST(BatchShapeTest, DecodingBatchesOfOneBucketShareAKey) {
+  const BatchShape a = ShapeOf(BatchWith(17, 1), kLimits);
+  const BatchShape b = ShapeOf(BatchWith(24, 1, 7), kLimits);
+  EXPECT_EQ(a.padded.tokens, 24);
+  EXPECT_EQ(a.padded.rows, 24);
+  EXPECT_EQ(a.padded.sequences, 17);
+  EXPECT_EQ(a.padded.max_blocks, 8);
+  EXPECT_EQ(a.draws, 24);
+  EXPECT_EQ(a.key % 2, 1u);
+  EXPECT_EQ(a.key, b.key);
+}
+
+TEST(BatchShapeTest, EqualKeysMeanEqualLaunches) {
+  using Launches = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+  std::map<uint64_t, Launches> seen;
+  for (int64_t sequences = 1; sequences <= 300; sequences += 3) {
+    for (const int64_t blocks : {1, 9, 40, 79}) {
+      for (const bool logits : {false, true}) {
+        for (const bool draws : {false, true}) {
+          Batch batch = BatchWith(sequences, 1, blocks);
+          if (!logits) batch.logits_rows.clear();
+          if (!logits || !draws) batch.draws.clear();
+          const BatchShape shape = ShapeOf(batch, kLimits);
+          ASSERT_NE(shape.key, 0u);
+          EXPECT_LT(shape.key, uint64_t{1} << 48);  // what stands above is the caller's
+          const Launches launches = {shape.padded.tokens, shape.padded.rows,
+                                     shape.padded.max_blocks, shape.draws};
+          EXPECT_EQ(seen.emplace(shape.key, launches).first->second, launches);
+          EXPECT_GE(shape.padded.rows, batch.rows());
+          EXPECT_LE(shape.padded.rows, PaddedRowCount(kLimits.max_logits_rows));
+          EXPECT_GE(shape.draws, static_cast<int64_t>(batch.draws.size()));
+          EXPECT_LE(shape.draws, kLimits.max_sequences);
+        }
+      }
+    }
+  }
+  std::set<Launches> different;
+  for (const auto& [key, launches] : seen) different.insert(launches);
+  EXPECT_EQ(different.size(), seen.size());
+}
+
+TEST(BatchShapeTest, OtherBatchesAreTakenAsTheyAre) {
+  const Batch prefill = BatchWith(3, 7);
+  const BatchShape shape = ShapeOf(prefill, kLimits);
+  EXPECT_EQ(shape.key, 0u);
+  EXPECT_EQ(shape.padded.tokens, 21);
+  EXPECT_EQ(shape.padded.rows, 3);
+  EXPECT_EQ(shape.padded.max_blocks, 3);
+  EXPECT_EQ(shape.draws, 3);
+  // More draws than tokens: outputs that begin at one prompt's end.
+  Batch branching = BatchWith(1, 1);
+  branching.draws.resize(5);
+  EXPECT_EQ(ShapeOf(branching, kLimits).key, 0u);
+  EXPECT_EQ(ShapeOf(branching, kLimits).draws, 5);
+  Batch repeated = BatchWith(2, 1);
+  repeated.logits_rows.resize(3);
+  EXPECT_EQ(ShapeOf(repeated, kLimits).key, 0u);
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,293 @@
+#include "model/ops/cuda/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/simt.h"
+#include "tests/support/simt/emulator.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using simt::emulated::Configure;
+using simt::emulated::FailureRecorder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr size_t kRuntime = static_cast<size_t>(MemoryPurpose::kRuntime);
+constexpr size_t kWeights = static_cast<size_t>(MemoryPurpose::kWeights);
+
+struct AddArgs {
+  const int32_t* in;
+  int32_t* out;
+};
+TLM_KERNEL AddOne(const AddArgs args) {
+  simt::WaitForPrevious();
+  args.out[threadIdx.x] = args.in[threadIdx.x] + 1;
+}
+// Reads global memory at an address that is no multiple of 16.
+TLM_KERNEL Misaligned(const AddArgs args) {
+  simt::WaitForPrevious();
+  simt::CopyAsync16(simt::SharedMemory<int32_t>(), args.in + 1);
+  simt::CopyAsyncCommit();
+  simt::CopyAsyncWait<0>();
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Configure({});
+    allocations_ = simt::emulated::Allocations();
+  }
+  void TearDown() override { EXPECT_EQ(simt::emulated::Allocations(), allocations_); }
+
+  static std::unique_ptr<CudaDevice> Open(const CudaOptions& options = {}) {
+    auto device = CudaDevice::Create(options);
+    EXPECT_THAT(device, IsOk());
+    return device.ok() ? *std::move(device) : nullptr;
+  }
+  static absl::Status Start(CudaDevice& device, void (*kernel)(AddArgs), const Buffer& in,
+                            const Buffer& out) {
+    const LaunchShape shape{.grid = dim3(1), .block = dim3(32), .shared_bytes = 1024};
+    return device.Check(
+        Launch(kernel, shape, device.compute_stream(), {in.as<int32_t>(), out.as<int32_t>()}),
+        "kernel");
+  }
+  static Buffer Memory(CudaDevice& device, size_t bytes) {
+    return device.Allocate(bytes, MemoryPurpose::kActivations).value();
+  }
+  static Buffer Filled(CudaDevice& device, int32_t value) {
+    Buffer buffer = Memory(device, 32 * sizeof(int32_t));
+    const std::vector<int32_t> values(32, value);
+    EXPECT_THAT(device.CopyToDevice(buffer.data(), values.data(), buffer.bytes()), IsOk());
+    return buffer;
+  }
+  static int32_t First(CudaDevice& device, const Buffer& buffer) {
+    int32_t value = 0;
+    EXPECT_THAT(device.CopyToHost(&value, buffer.data(), sizeof(value)), IsOk());
+    return value;
+  }
+
+ private:
+  size_t allocations_ = 0;
+};
+
+TEST_F(CudaDeviceTest, TellsWhatItIs) {
+  const auto device = Open();
+  EXPECT_EQ(device->info().backend, "cuda");
+  EXPECT_EQ(device->info().arithmetic, "sm_90");
+  EXPECT_FALSE(device->info().host_addressable);
+  EXPECT_EQ(device->properties().multiprocessors, 4);
+  EXPECT_EQ(device->properties().shared_bytes_per_block, 227u << 10);
+  EXPECT_EQ(device->info().total_bytes, size_t{256} << 20);
+  device->AddArithmeticMark("own-gemm");
+  EXPECT_EQ(device->info().arithmetic, "sm_90/own-gemm");
+}
+
+TEST_F(CudaDeviceTest, RefusesDevicesThatAreNotThere) {
+  EXPECT_THAT(CudaDevice::Create({.device = 1}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("device 1 asked for, 1 is visible")));
+  EXPECT_THAT(CudaDevice::Create({.device = -1}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("device -1")));
+}
+
+TEST_F(CudaDeviceTest, RefusesDevicesThatAreTooOld) {
+  Configure({.compute_capability = 75});
+  EXPECT_THAT(CudaDevice::Create({}), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                               HasSubstr("compute capability 7.5, 8.0")));
+}
+
+TEST_F(CudaDeviceTest, LetsKernelsOverlapOnlyWhereTheyCan) {
+  Open();
+  EXPECT_TRUE(KernelOverlap());
+  Open({.overlap = false});
+  EXPECT_FALSE(KernelOverlap());
+  Configure({.compute_capability = 80});
+  Open();
+  EXPECT_FALSE(KernelOverlap());
+}
+
+TEST_F(CudaDeviceTest, CountsMemoryByPurpose) {
+  const auto device = Open();
+  {
+    const Buffer weights = device->Allocate(1000, MemoryPurpose::kWeights).value();
+    const Buffer more = device->Allocate(24, MemoryPurpose::kWeights).value();
+    const Buffer nothing = device->Allocate(0, MemoryPurpose::kRuntime).value();
+    EXPECT_EQ(device->AllocatedBytes()[kWeights], 1024u);
+    EXPECT_EQ(device->AllocatedBytes()[kRuntime], 0u);
+    EXPECT_EQ(nothing.data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(more.data()) % 64, 0u);
+  }
+  EXPECT_EQ(device->AllocatedBytes()[kWeights], 0u);
+}
+
+TEST_F(CudaDeviceTest, KeepsPageLockedMemoryApart) {
+  const auto device = Open();
+  const size_t own = device->pinned_bytes();
+  {
+    const Buffer pinned = device->AllocatePinned(4096).value();
+    EXPECT_EQ(device->pinned_bytes(), own + 4096);
+  }
+  EXPECT_EQ(device->pinned_bytes(), own);
+}
+
+TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
+  const auto device = Open();
+  EXPECT_THAT(device->Allocate(size_t{1} << 40, MemoryPurpose::kKvCache),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1099511627776 bytes"), HasSubstr("are free"))));
+  simt::emulated::FailAllocationAfter(0);
+  EXPECT_THAT(device->AllocatePinned(64),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("64 bytes of page-locked")));
+  // No fault of the device: it goes on.
+  EXPECT_THAT(device->Allocate(64, MemoryPurpose::kKvCache), IsOk());
+}
+
+TEST_F(CudaDeviceTest, CannotBeOpenedWithoutStagingMemory) {
+  simt::emulated::FailAllocationAfter(0);
+  EXPECT_THAT(CudaDevice::Create({}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("page-locked")));
+}
+
+TEST_F(CudaDeviceTest, TakesTheSourceOfACopyBeforeItReturns) {
+  const auto device = Open();
+  for (const size_t bytes : {size_t{1}, size_t{2} << 20, (size_t{5} << 20) + 3}) {
+    std::vector<uint8_t> source(bytes);
+    // No two stretches of a power of two bytes are alike.
+    for (size_t i = 0; i < bytes; ++i) source[i] = static_cast<uint8_t>(i % 251);
+    const std::vector<uint8_t> expected = source;
+    const Buffer buffer = Memory(*device, bytes);
+    ASSERT_THAT(device->CopyToDevice(buffer.data(), source.data(), bytes), IsOk());
+    source.assign(bytes, 0xee);
+    std::vector<uint8_t> back(bytes);
+    ASSERT_THAT(device->CopyToHost(back.data(), buffer.data(), bytes), IsOk());
+    EXPECT_EQ(back, expected) << bytes;
+  }
+}
+
+TEST_F(CudaDeviceTest, CopiesOnTheDeviceInTheOrderOfTheCalls) {
+  const auto device = Open();
+  const Buffer a = Filled(*device, 1);
+  const Buffer b = Filled(*device, 2);
+  EXPECT_THAT(device->CopyOnDevice(b.data(), a.data(), a.bytes()), IsOk());
+  EXPECT_THAT(Start(*device, AddOne, b, a), IsOk());
+  EXPECT_THAT(device->CopyOnDevice(b.data(), a.data(), a.bytes()), IsOk());
+  EXPECT_EQ(First(*device, b), 2);
+}
+
+TEST_F(CudaDeviceTest, ReplaysWhatItRecordedWithWhatMemoryHoldsThen) {
+  const auto device = Open();
+  const Buffer in = Filled(*device, 10);
+  const Buffer out = Filled(*device, 0);
+  int runs = 0;
+  const auto step = [&] {
+    ++runs;
+    return Start(*device, AddOne, in, out);
+  };
+  EXPECT_THAT(device->RunCaptured(5, step), IsOk());
+  EXPECT_EQ(First(*device, out), 11);
+  EXPECT_THAT(device->CopyOnDevice(in.data(), out.data(), in.bytes()), IsOk());
+  EXPECT_THAT(device->RunCaptured(5, step), IsOk());
+  EXPECT_EQ(First(*device, out), 12);
+  EXPECT_EQ(runs, 1);
+  EXPECT_EQ(device->graph_counts().recorded, 1);
+  EXPECT_EQ(device->graph_counts().replayed, 1);
+  EXPECT_EQ(device->graph_counts().eager, 0);
+
+  EXPECT_THAT(device->DropGraphs(), IsOk());
+  EXPECT_THAT(device->RunCaptured(5, step), IsOk());
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(device->graph_counts().recorded, 2);
+}
+
+TEST_F(CudaDeviceTest, RunsDirectlyWithoutAKeyOrWithGraphsTurnedOff) {
+  for (const bool graphs : {true, false}) {
+    const auto device = Open({.graphs = graphs});
+    const Buffer in = Filled(*device, 10);
+    const Buffer out = Filled(*device, 0);
+    int runs = 0;
+    const auto step = [&] {
+      ++runs;
+      return Start(*device, AddOne, in, out);
+    };
+    const uint64_t key = graphs ? 0 : 7;
+    EXPECT_THAT(device->RunCaptured(key, step), IsOk());
+    EXPECT_THAT(device->RunCaptured(key, step), IsOk());
+    EXPECT_EQ(First(*device, out), 11);
+    EXPECT_EQ(runs, 2);
+    EXPECT_EQ(device->graph_counts().recorded, 0);
+  }
+}
+
+TEST_F(CudaDeviceTest, RecordsSoManyGraphsAndNoMore) {
+  const auto device = Open();
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  const auto step = [&] { return Start(*device, AddOne, in, out); };
+  const auto most = static_cast<uint64_t>(CudaDevice::kMaxGraphs);
+  for (uint64_t key = 1; key <= most + 1; ++key) {
+    ASSERT_THAT(device->RunCaptured(key, step), IsOk());
+  }
+  EXPECT_EQ(device->graph_counts().recorded, static_cast<int64_t>(most));
+  EXPECT_EQ(device->graph_counts().eager, 1);
+  EXPECT_THAT(device->RunCaptured(1, step), IsOk());
+  EXPECT_EQ(device->graph_counts().replayed, 1);
+}
+
+TEST_F(CudaDeviceTest, RunsDirectlyWhatCannotBeRecorded) {
+  const auto device = Open();
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  int runs = 0;
+  const auto step = [&] {
+    ++runs;
+    TLM_RETURN_IF_ERROR(Start(*device, AddOne, in, out));
+    return device->Check(cudaStreamSynchronize(device->compute_stream()), "cudaStreamSynchronize");
+  };
+  for (int call = 0; call < 3; ++call) EXPECT_THAT(device->RunCaptured(9, step), IsOk());
+  EXPECT_EQ(First(*device, out), 2);
+  // Twice tried and made up for, then not tried any more.
+  EXPECT_EQ(runs, 5);
+  EXPECT_EQ(device->graph_counts().failed, 2);
+  EXPECT_EQ(device->graph_counts().eager, 3);
+  EXPECT_THAT(device->graph_counts().last_failure, HasSubstr("StreamCaptureUnsupported"));
+  EXPECT_THAT(device->fault(), IsOk());
+}
+
+TEST_F(CudaDeviceTest, ReturnsTheErrorOfWhatItRuns) {
+  const auto device = Open();
+  const auto step = [] { return InvalidArgument("not this"); };
+  EXPECT_THAT(device->RunCaptured(3, step),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not this")));
+  EXPECT_THAT(device->Synchronize(), IsOk());
+}
+
+TEST_F(CudaDeviceTest, StaysFaultyAfterAFault) {
+  const FailureRecorder recorder;
+  const auto device = Open();
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  EXPECT_THAT(Start(*device, Misaligned, in, out), IsOk());
+  EXPECT_THAT(device->Synchronize(),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("cudaErrorLaunchFailure")));
+  const absl::Status fault = device->fault();
+  EXPECT_THAT(std::string(fault.message()), HasSubstr("CUDA: cudaStreamSynchronize: "));
+  int32_t value = 0;
+  EXPECT_EQ(device->CopyToHost(&value, in.data(), sizeof(value)), fault);
+  EXPECT_EQ(device->CopyToDevice(in.data(), &value, sizeof(value)), fault);
+  EXPECT_EQ(device->CopyOnDevice(in.data(), out.data(), 4), fault);
+  EXPECT_EQ(device->Allocate(64, MemoryPurpose::kWeights).status(), fault);
+  EXPECT_EQ(device->RunCaptured(0, [] { return absl::OkStatus(); }), fault);
+  EXPECT_EQ(device->Check(cudaSuccess, "later"), fault);
+  EXPECT_EQ(device->Synchronize(), fault);
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,176 @@
+#include "model/ops/cuda/draw_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "model/ops/cuda/kernels/draw_record.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kVocab = 100000;
+constexpr BatchLimits kLimits = {
+    .max_tokens = 4, .max_sequences = 4, .max_logits_rows = 4, .max_context = 4096};
+
+std::vector<int32_t> FirstIds(int32_t count) {
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+// Packs one draw of each of the given ones.
+class DrawTableTest : public ::testing::Test {
+ protected:
+  void Pack(const std::vector<Draw>& draws) {
+    batch_.Clear();
+    for (size_t i = 0; i < draws.size(); ++i) {
+      batch_.token_ids.push_back(5);
+      batch_.logits_rows.push_back(static_cast<int32_t>(i));
+    }
+    batch_.draws = draws;
+    bytes_.assign(MaxDrawTableBytes(kLimits, kVocab).table, std::byte{0});
+    table_.Pack(batch_, bytes_, &packed_);
+  }
+  DrawTableHeader Header() const {
+    DrawTableHeader header;
+    std::memcpy(&header, bytes_.data(), sizeof(header));
+    return header;
+  }
+  DrawRecord Record(size_t i) const {
+    DrawRecord record;
+    std::memcpy(&record, bytes_.data() + sizeof(DrawTableHeader) + i * sizeof(record),
+                sizeof(record));
+    return record;
+  }
+  static Draw MakeDraw(const SamplingParams& params, ScoreRequest score = {}) {
+    static const TokenHistory no_history;
+    return {.params = &params, .history = &no_history, .score = score};
+  }
+
+  Batch batch_;
+  std::vector<std::byte> bytes_;
+  DrawTable table_{kVocab};
+  PackedDraws packed_;
+};
+
+TEST_F(DrawTableTest, AsksForNoMoreKernelsThanDrawsNeed) {
+  const SamplingParams greedy{.temperature = 0.0f, .top_k = 5};
+  const SamplingParams plain;
+  const SamplingParams truncated{.top_p = 0.5f};
+  Pack({MakeDraw(greedy)});
+  EXPECT_FALSE(packed_.noise || packed_.finish);
+  EXPECT_EQ(packed_.outcome_bytes, sizeof(DrawOutcome));
+  Pack({MakeDraw(greedy), MakeDraw(plain)});
+  EXPECT_TRUE(packed_.noise && !packed_.finish);
+  Pack({MakeDraw(truncated)});
+  EXPECT_TRUE(!packed_.noise && packed_.finish);
+  Pack({MakeDraw(greedy, {.logprob = true})});
+  EXPECT_TRUE(!packed_.noise && packed_.finish);
+  EXPECT_EQ(packed_.outcome_bytes, sizeof(DrawOutcome));
+  Pack({MakeDraw(greedy, {.top = 1}), MakeDraw(greedy)});
+  EXPECT_EQ(packed_.outcome_bytes, 2 * (sizeof(DrawOutcome) + kMaxTopTokens * sizeof(TopToken)));
+}
+
+TEST_F(DrawTableTest, TurnsTheArraysOfDrawnTokensWithEveryBatch) {
+  const SamplingParams params;
+  Pack({MakeDraw(params)});
+  const uint32_t first = Header().parity;
+  Pack({MakeDraw(params)});
+  EXPECT_EQ(Header().parity, 1 - first);
+  Pack({MakeDraw(params)});
+  EXPECT_EQ(Header().parity, first);
+}
+
+TEST_F(DrawTableTest, SendsFewRemovalsAsIdsAndManyAsBits) {
+  SamplingParams params{.banned_token_ids = FirstIds(10)};
+  Pack({MakeDraw(params)});
+  EXPECT_EQ(Record(0).banned.words, 10u);
+  EXPECT_EQ(Record(0).removed.words, 0u);
+  params.allowed_token_ids = FirstIds(65536);
+  Pack({MakeDraw(params)});
+  EXPECT_EQ(Record(0).removed.words, kVocab / 32);
+  EXPECT_EQ(Record(0).allowed.words + Record(0).banned.words, 0u);
+  std::vector<uint32_t> words(packed_.table_bytes / 4);
+  std::memcpy(words.data(), bytes_.data(), packed_.table_bytes);
+  const uint32_t* removed = words.data() + Record(0).removed.begin;
+  EXPECT_EQ(removed[0], 0x3ffu);
+  EXPECT_EQ(removed[1], 0u);
+  EXPECT_EQ(removed[65536 / 32], 0xffffffffu);
+}
+
+TEST_F(DrawTableTest, JoinsBothKindsOfBannedIds) {
+  const SamplingParams params{.banned_token_ids = {3, 9}};
+  const std::vector<int32_t> ending = {2, 9};
+  Draw draw = MakeDraw(params);
+  draw.banned = ending;
+  Pack({draw});
+  EXPECT_EQ(Record(0).banned.words, 3u);
+  EXPECT_EQ(Record(0).adjusts, 1u);
+}
+
+TEST_F(DrawTableTest, AsManyListsAsADrawMayHaveFit) {
+  SamplingParams params{.repetition_penalty = 2.0f, .allowed_token_ids = FirstIds(65536)};
+  TokenHistory history;
+  history.AddPrompt(FirstIds(4096));
+  const size_t free_words = 16384 - 2 * 4096 - kVocab / 32;
+  for (size_t i = 0; i < free_words / 2; ++i) {
+    params.logit_bias.emplace_back(static_cast<int32_t>(i), 1.0f);
+  }
+  Draw draw = MakeDraw(params);
+  draw.history = &history;
+  EXPECT_FALSE(NeedsHost(draw, kVocab));
+  Pack({draw, draw, draw, draw});
+  EXPECT_TRUE(packed_.host.empty());
+  EXPECT_LE(packed_.table_bytes, MaxDrawTableBytes(kLimits, kVocab).table);
+
+  SamplingParams more = params;
+  more.logit_bias.emplace_back(99999, 1.0f);
+  Draw too_much = draw;
+  too_much.params = &more;
+  EXPECT_TRUE(NeedsHost(too_much, kVocab));
+  Pack({draw, too_much});
+  EXPECT_EQ(packed_.host, std::vector<int32_t>{1});
+  EXPECT_EQ(Record(1).kind, DrawKind::kHost);
+}
+
+TEST_F(DrawTableTest, HistoryIsNotSentWithoutPenalties) {
+  const SamplingParams params;
+  TokenHistory history;
+  history.AddPrompt(FirstIds(50000));
+  Draw draw = MakeDraw(params);
+  draw.history = &history;
+  EXPECT_FALSE(NeedsHost(draw, kVocab));
+  Pack({draw});
+  EXPECT_EQ(Record(0).history.words, 0u);
+  EXPECT_EQ(Record(0).adjusts, 0u);
+}
+
+TEST_F(DrawTableTest, ErrorsAreTellableWhenWhatDrawsPointedAtIsGone) {
+  {
+    const SamplingParams params{.allowed_token_ids = {1, 2}, .banned_token_ids = {1}};
+    const std::vector<int32_t> ending = {2};
+    Draw draw = MakeDraw(params);
+    draw.banned = ending;
+    Pack({draw, draw, draw});
+    for (Draw& gone : batch_.draws) gone = {.row = gone.row, .score = gone.score};
+  }
+  const std::vector<DrawOutcome> outcomes = {
+      {.status = DrawStatus::kNoneLeft},
+      {.status = DrawStatus::kNotADistribution, .id = 7, .detail_bits = 0x7f800000},
+      {.status = DrawStatus::kAllExcluded}};
+  const auto tokens = UnpackDraws(batch_, packed_, kVocab, std::as_bytes(std::span(outcomes)));
+  ASSERT_EQ(tokens.size(), 3u);
+  EXPECT_THAT(tokens[0], StatusIs(absl::StatusCode::kInvalidArgument,
+                                  HasSubstr("2 allowed, 1 banned and 1 ending")));
+  EXPECT_THAT(tokens[1], StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 7 is inf")));
+  EXPECT_THAT(tokens[2], StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 100000")));
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,240 @@
+// How Gemm uses a library: what it believes of it, and that its products are finished as own ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/ops/cuda/cuda_status.h"
+#include "model/ops/cuda/kernels/gemm_tiled.h"
+#include "tests/unit/model/ops/cuda/gemm_fixture.h"
+
+namespace tlm {
+namespace {
+
+enum class Order {
+  kOneChain,   // the own kernels'
+  kTwoHalves,  // the sums of both halves of k, added: a split of k
+};
+
+// A library that computes with own kernels, or in another order.
+class TestLibrary : public GemmLibrary {
+ public:
+  explicit TestLibrary(Order order) : order_(order) {}
+
+  std::string version() const override { return "test"; }
+
+  absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) override {
+    gemms.push_back(gemm);
+    for (const int64_t m : {gemm.min_rows + 1, gemm.max_rows}) {
+      TLM_RETURN_IF_ERROR(Multiply(gemm, probe.x, probe.x_stride, m, probe.w, probe.out,
+                                   probe.out_stride, probe_stream));
+      TLM_ASSIGN_OR_RETURN(const bool agrees, probe.agrees(m));
+      if (!agrees) return -1;
+    }
+    return static_cast<int>(gemms.size()) - 1;
+  }
+
+  absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
+                   int64_t out_stride, cudaStream_t stream) override {
+    const LibraryGemm& gemm = gemms[static_cast<size_t>(plan)];
+    EXPECT_GT(m, gemm.min_rows);
+    EXPECT_LE(m, gemm.max_rows);
+    if (refuses) return absl::UnimplementedError("refused");
+    ++runs;
+    return Multiply(gemm, x, x_stride, m, w, out, out_stride, stream);
+  }
+
+  std::vector<LibraryGemm> gemms;
+  int runs = 0;
+  bool refuses = false;
+  cudaStream_t probe_stream = nullptr;
+
+ private:
+  absl::Status Multiply(const LibraryGemm& gemm, const void* x, int64_t x_stride, int64_t m,
+                        const void* w, void* out, int64_t out_stride, cudaStream_t stream) {
+    if (order_ == Order::kTwoHalves) {
+      return MultiplyHalves(gemm, x, x_stride, m, w, out, out_stride, stream);
+    }
+    const GemmArgs args{.x = x,
+                        .x_stride = x_stride,
+                        .m = m,
+                        .w = w,
+                        .w_stride = gemm.w_stride,
+                        .n = gemm.n,
+                        .k = gemm.k,
+                        .output = {.out = out,
+                                   .out_stride = out_stride,
+                                   .out_float32 = gemm.out_dtype == DType::kF32},
+                        .row_tiles = static_cast<int32_t>((gemm.n + 127) / 128),
+                        .token_tiles = static_cast<int32_t>((m + 127) / 128)};
+    return CudaStatus(LaunchGemmTiled(args, gemm.dtype, 2, stream), "LaunchGemmTiled");
+  }
+
+  // On the host.
+  static absl::Status MultiplyHalves(const LibraryGemm& gemm, const void* x, int64_t x_stride,
+                                     int64_t m, const void* w, void* out, int64_t out_stride,
+                                     cudaStream_t stream) {
+    std::vector<uint16_t> host_x(static_cast<size_t>((m - 1) * x_stride + gemm.k));
+    std::vector<uint16_t> host_w(static_cast<size_t>((gemm.n - 1) * gemm.w_stride + gemm.k));
+    std::vector<uint16_t> host_out(static_cast<size_t>((m - 1) * out_stride + gemm.n));
+    TLM_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    TLM_CUDA_RETURN_IF_ERROR(
+        cudaMemcpy(host_x.data(), x, host_x.size() * 2, cudaMemcpyDeviceToHost));
+    TLM_CUDA_RETURN_IF_ERROR(
+        cudaMemcpy(host_w.data(), w, host_w.size() * 2, cudaMemcpyDeviceToHost));
+    const int half = static_cast<int>(gemm.k / 2);
+    for (int64_t row = 0; row < m; ++row) {
+      for (int64_t j = 0; j < gemm.n; ++j) {
+        const uint16_t* const a = host_w.data() + j * gemm.w_stride;
+        const uint16_t* const b = host_x.data() + row * x_stride;
+        const auto sum = [&](int begin) {
+          return simt::MmaDot(simt::kHopperMma, simt::MmaInput::kBf16, a + begin, b + begin, half,
+                              0.0f);
+        };
+        host_out[static_cast<size_t>(row * out_stride + j)] = FloatToBf16(sum(0) + sum(half));
+      }
+    }
+    TLM_CUDA_RETURN_IF_ERROR(
+        cudaMemcpy(out, host_out.data(), host_out.size() * 2, cudaMemcpyHostToDevice));
+    return absl::OkStatus();
+  }
+
+  const Order order_;
+};
+
+class GemmLibraryUseTest : public GemmFixture {
+ protected:
+  void SetUp() override {}
+  void OpenWith(TestLibrary* library) {
+    Open(4, library);
+    library->probe_stream = device_->compute_stream();
+  }
+  static constexpr BatchLimits kLimits{
+      .max_tokens = 200, .max_sequences = 4, .max_logits_rows = 96, .max_context = 64};
+  static constexpr int64_t kVocabulary = 56;
+
+  void Note(int64_t n, int64_t k, DType dtype, MatrixUse use = MatrixUse::kPlain) {
+    gemm_->Prepare(MatrixLayout(n, k, dtype, use));
+  }
+};
+
+TEST_F(GemmLibraryUseTest, EveryKindOfProductIsProbedOnce) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  for (int layer = 0; layer < 3; ++layer) {
+    Note(40, 64, DType::kBF16);
+    Note(80, 64, DType::kBF16, MatrixUse::kGated);
+  }
+  Note(kVocabulary, 64, DType::kBF16);
+  Note(40, 64, DType::kF32);
+  Note(41, 64, DType::kBF16);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(gemm_->library_candidates(), 3);
+  EXPECT_EQ(gemm_->library_products(), 3);
+  ASSERT_EQ(library.gemms.size(), 3u);
+  EXPECT_EQ(library.gemms[0].max_rows, 256);
+  EXPECT_EQ(library.gemms[0].out_dtype, DType::kBF16);
+  EXPECT_EQ(library.gemms[2].out_dtype, DType::kF32);
+  EXPECT_EQ(library.gemms[2].max_rows, 128);
+}
+
+TEST_F(GemmLibraryUseTest, ADifferentOrderOfSummationIsFoundOut) {
+  TestLibrary library(Order::kTwoHalves);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(gemm_->library_candidates(), 1);
+  EXPECT_EQ(gemm_->library_products(), 0);
+  const Numbers w = RandomNumbers(40, 64, DType::kBF16, 1);
+  const Numbers x = RandomNumbers(100, 64, DType::kBF16, 2);
+  ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
+  EXPECT_EQ(library.runs, 0);
+}
+
+TEST_F(GemmLibraryUseTest, ItsProductsAreFinishedAsOwnOnes) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  const std::vector<float> bias = RandomNumbers(1, 72, DType::kF32, 3).values;
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    Note(72, 64, dtype);
+    Note(72, 64, dtype, MatrixUse::kGated);
+    Note(kVocabulary, 64, dtype);
+  }
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const Numbers w = RandomNumbers(72, 64, dtype, 4);
+    const Numbers x = RandomNumbers(150, 64, dtype, 5);
+    ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, dtype));
+    ExpectSameBits(Multiply(x, w, bias, Activation::kGelu),
+                   ExpectedProduct(x, w, bias, Activation::kGelu, dtype));
+    ExpectSameBits(MultiplyGated(x, w), ExpectedGated(x, w, {}));
+    ExpectSameBits(MultiplyGated(x, w, bias), ExpectedGated(x, w, bias));
+    const Numbers head = RandomNumbers(kVocabulary, 64, dtype, 6);
+    ExpectSameBits(Multiply(x, head, {}, std::nullopt, DType::kF32),
+                   ExpectedProduct(x, head, {}, std::nullopt, DType::kF32));
+  }
+  EXPECT_EQ(library.runs, 12);  // rows of logits are more than were asked for: two chunks
+}
+
+TEST_F(GemmLibraryUseTest, FewRowsAreNeverItsOwn) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  const Numbers w = RandomNumbers(40, 64, DType::kBF16, 7);
+  Multiply(RandomNumbers(64, 64, DType::kBF16, 8), w);
+  EXPECT_EQ(library.runs, 0);
+  Multiply(RandomNumbers(65, 64, DType::kBF16, 8), w);
+  EXPECT_EQ(library.runs, 1);
+}
+
+TEST_F(GemmLibraryUseTest, WhatItRefusesIsComputedAllTheSame) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  Note(40, 64, DType::kBF16, MatrixUse::kGated);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  library.refuses = true;
+  const Numbers w = RandomNumbers(40, 64, DType::kBF16, 9);
+  const Numbers x = RandomNumbers(300, 64, DType::kBF16, 10);
+  ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
+  ExpectSameBits(MultiplyGated(x, w), ExpectedGated(x, w, {}));
+  EXPECT_EQ(library.runs, 0);
+}
+
+TEST_F(GemmLibraryUseTest, ReserveKeepsWhatItSaid) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  EXPECT_EQ(gemm_->ReserveBytes(kLimits), 0u);
+  Note(80, 64, DType::kBF16, MatrixUse::kGated);
+  Note(48, 64, DType::kBF16, MatrixUse::kGated);
+  EXPECT_EQ(gemm_->ReserveBytes(kLimits), 256u * 80 * 2);
+  EXPECT_EQ(gemm_->ReserveBytes(kLimits, 80, DType::kBF16), gemm_->ReserveBytes(kLimits));
+  EXPECT_EQ(gemm_->ReserveBytes(kLimits, 80, DType::kF32), 0u);
+  const auto allocated = [this] {
+    size_t sum = 0;
+    for (const size_t bytes : device_->AllocatedBytes()) sum += bytes;
+    return sum;
+  };
+  const size_t before = allocated();
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(allocated() - before, gemm_->ReserveBytes(kLimits));
+  gemm_->Release();
+  EXPECT_EQ(allocated(), before);
+  EXPECT_EQ(gemm_->library_products(), 0);
+}
+
+TEST_F(GemmLibraryUseTest, WithoutMemoryToProbeItGoesWithout) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  simt::emulated::FailAllocationAfter(2);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(gemm_->library_products(), 0);
+  const Numbers w = RandomNumbers(40, 64, DType::kBF16, 11);
+  const Numbers x = RandomNumbers(70, 64, DType::kBF16, 12);
+  ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,166 @@
+#include "model/ops/cuda/gemm_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "model/ops/cuda/kernels/gemm_tiles.h"
+
+namespace tlm {
+namespace {
+
+constexpr GemmDevice kH200{.multiprocessors = 132, .shared_bytes_per_multiprocessor = 228 << 10};
+constexpr GemmDevice kA100{.multiprocessors = 108, .shared_bytes_per_multiprocessor = 164 << 10};
+constexpr GemmDevice kA10{.multiprocessors = 72, .shared_bytes_per_multiprocessor = 100 << 10};
+constexpr GemmDevice kOne{.multiprocessors = 1, .shared_bytes_per_multiprocessor = 100 << 10};
+constexpr GemmDevice kDevices[] = {kH200, kA100, kA10, kOne};
+
+constexpr int64_t kRows[] = {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 96, 128, 129, 1000};
+constexpr int64_t kOutputs[] = {1, 2, 8, 16, 24, 40, 1000, 1024, 4096, 6144, 19456, 24576, 151936};
+
+int TileRows(const GemmPlan& plan) {
+  return plan.method == GemmMethod::kSimt ? kSimtTiles[plan.tile].rows : kMmaTiles[plan.tile].rows;
+}
+int TileTokens(const GemmPlan& plan) {
+  return plan.method == GemmMethod::kSimt ? kSimtTiles[plan.tile].tokens
+                                          : kMmaTiles[plan.tile].tokens;
+}
+
+// Calls fn(shape, plan, device) for plans of own kernels.
+template <typename Fn>
+void ForEachPlan(Fn fn) {
+  for (const GemmDevice& device : kDevices) {
+    for (const int64_t m : kRows) {
+      for (const int64_t n : kOutputs) {
+        for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+          for (const bool gated : {false, true}) {
+            if (gated && n % 2 != 0) continue;
+            const GemmShape shape{.m = m, .n = n, .k = 256, .dtype = dtype, .gated = gated};
+            SCOPED_TRACE(testing::Message()
+                         << "m " << m << " n " << n << " " << DTypeName(dtype)
+                         << (gated ? " gated" : "") << " on " << device.multiprocessors);
+            fn(shape, PlanGemm(shape, device), device);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmPlanTest, TilesCoverEveryOutputOnce) {
+  ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
+    EXPECT_GE(plan.row_tiles * TileRows(plan), shape.n);
+    EXPECT_LT((plan.row_tiles - 1) * TileRows(plan), shape.n);
+    EXPECT_GE(plan.token_tiles * TileTokens(plan), shape.m);
+    EXPECT_LT((plan.token_tiles - 1) * TileTokens(plan), shape.m);
+  });
+}
+
+TEST(GemmPlanTest, BlocksShareTheTilesEvenly) {
+  ForEachPlan([](const GemmShape&, const GemmPlan& plan, const GemmDevice& device) {
+    const int64_t tiles = plan.row_tiles * plan.token_tiles;
+    ASSERT_GT(plan.grid, 0);
+    ASSERT_LE(plan.grid, tiles);
+    if (plan.method == GemmMethod::kSimt) {
+      EXPECT_EQ(plan.grid, tiles);
+      return;
+    }
+    // Block b takes tiles b, b + grid, ...: rounds of them, or one fewer.
+    const int64_t rounds = (tiles + plan.grid - 1) / plan.grid;
+    EXPECT_LE(plan.grid, 2 * device.multiprocessors);
+    EXPECT_GT(tiles, (rounds - 1) * plan.grid);
+    // No grid that fits needs fewer rounds, and none with as many leaves fewer places empty.
+    const auto fitting = std::clamp<int64_t>(
+        static_cast<int64_t>(device.shared_bytes_per_multiprocessor / (plan.shared_bytes + 1024)),
+        1, 2);
+    const int64_t most = fitting * device.multiprocessors;
+    EXPECT_EQ(rounds, (tiles + most - 1) / most);
+    EXPECT_LT(rounds * plan.grid - tiles, rounds);
+  });
+}
+
+TEST(GemmPlanTest, SharedMemoryLeavesRoomForTheNextKernel) {
+  ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
+    EXPECT_GT(plan.shared_bytes, 0u);
+    // Three blocks of an H200's 228 KiB, or two; one on every device.
+    EXPECT_LE(plan.shared_bytes, shape.m > 32 && shape.m <= 64 ? 99u << 10 : 75u << 10);
+    EXPECT_EQ(plan.threads, kGemmThreads);
+  });
+}
+
+TEST(GemmPlanTest, TheKindOfKernelDependsOnTheRowsOnlyWhereBitsAgree) {
+  ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
+    const bool matrix_units = UsesMatrixUnits(shape.n, shape.k, shape.dtype);
+    EXPECT_EQ(plan.method == GemmMethod::kSimt, !matrix_units);
+    if (matrix_units) {
+      EXPECT_EQ(plan.method, shape.m <= 64 ? GemmMethod::kSkinny : GemmMethod::kTiled);
+    }
+  });
+}
+
+TEST(GemmPlanTest, OnlyMultiplesOf8In16BitsUseMatrixUnits) {
+  EXPECT_TRUE(UsesMatrixUnits(8, 8, DType::kBF16));
+  EXPECT_TRUE(UsesMatrixUnits(4096, 24, DType::kF16));
+  EXPECT_FALSE(UsesMatrixUnits(4096, 4096, DType::kF32));
+  EXPECT_FALSE(UsesMatrixUnits(4095, 4096, DType::kBF16));
+  EXPECT_FALSE(UsesMatrixUnits(4096, 4092, DType::kBF16));
+}
+
+TEST(GemmPlanTest, TheLibraryTakesManyRowsWhereItMay) {
+  GemmShape shape{.m = 64, .n = 4096, .k = 4096, .library_allowed = true};
+  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kSkinny);
+  shape.m = 65;
+  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kLibrary);
+  shape.k = 4095;
+  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kSimt);
+}
+
+TEST(GemmPlanTest, GatedTilesHoldWholeGroups) {
+  ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
+    if (shape.gated) {
+      EXPECT_EQ(TileRows(plan) % 32, 0);
+    }
+  });
+}
+
+TEST(GemmPlanTest, FewOutputsGetNarrowTiles) {
+  const auto rows_of_tile = [](int64_t m, int64_t n, const GemmDevice& device) {
+    return kMmaTiles[PlanGemm({.m = m, .n = n, .k = 1024}, device).tile].rows;
+  };
+  EXPECT_EQ(rows_of_tile(1, 1024, kH200), 16);
+  EXPECT_EQ(rows_of_tile(1, 2048, kH200), 16);
+  EXPECT_EQ(rows_of_tile(1, 4096, kH200), 32);
+  EXPECT_EQ(rows_of_tile(64, 4096, kH200), 32);
+  EXPECT_EQ(rows_of_tile(64, 24576, kH200), 64);
+}
+
+TEST(GemmPlanTest, TokensOfATileFollowTheRows) {
+  const auto tokens_of_tile = [](int64_t m) {
+    return kMmaTiles[PlanGemm({.m = m, .n = 4096, .k = 1024}, kH200).tile].tokens;
+  };
+  EXPECT_EQ(tokens_of_tile(1), 8);
+  EXPECT_EQ(tokens_of_tile(8), 8);
+  EXPECT_EQ(tokens_of_tile(9), 16);
+  EXPECT_EQ(tokens_of_tile(17), 32);
+  EXPECT_EQ(tokens_of_tile(33), 64);
+  EXPECT_EQ(tokens_of_tile(65), 128);
+}
+
+// The requests that hide 1 us of latency at 4.3 TB/s, for a model of 8 billion parameters.
+TEST(GemmPlanTest, EnoughBytesAreUnderWayForOneToken) {
+  struct Product {
+    int64_t n, k;
+  };
+  for (const Product product : {Product{6144, 4096}, Product{4096, 4096}, Product{24576, 4096},
+                                Product{4096, 12288}, Product{151936, 4096}}) {
+    const GemmPlan plan = PlanGemm({.m = 1, .n = product.n, .k = product.k}, kH200);
+    const MmaTile& tile = kMmaTiles[plan.tile];
+    const int64_t weights_under_way =
+        int64_t{plan.grid} * (tile.stages - 1) * tile.rows * tile.stage_k * 2;
+    EXPECT_GE(weights_under_way, 4'300'000) << product.n << " x " << product.k;
+  }
+}
+
+}  // namespace
+}  // namespace tlm

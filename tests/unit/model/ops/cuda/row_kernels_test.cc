@@ -1,0 +1,212 @@
+// What the op tests cannot see of the kernels that work on rows: how the cache is laid out,
+// padding, and that they wait for each other.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "model/base/float16.h"
+#include "model/ops/cuda/kernels/add_norm.h"
+#include "model/ops/cuda/kernels/embed.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/prepare_attention.h"
+#include "tests/support/simt/emulator.h"
+
+namespace tlm {
+namespace {
+
+// An array in device memory.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : count_(values.size()) {
+    EXPECT_EQ(cudaMalloc(&data_, count_ * sizeof(T)), cudaSuccess);
+    EXPECT_EQ(
+        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, nullptr),
+        cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  }
+  ~OnDevice() { cudaFree(data_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  T* data() const { return static_cast<T*>(data_); }
+  std::vector<T> Read() const {
+    std::vector<T> values(count_);
+    EXPECT_EQ(
+        cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, nullptr),
+        cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    return values;
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t count_;
+};
+
+std::vector<uint16_t> Bf16Range(int count) {
+  std::vector<uint16_t> values;
+  for (int i = 0; i < count; ++i) values.push_back(FloatToBf16(static_cast<float>(i + 1)));
+  return values;
+}
+
+struct CacheCase {
+  int32_t heads, kv_heads, head_dim;
+};
+
+TEST(PrepareAttentionKernelTest, KeysAndValuesLieTokenByTokenInTheirBlocks) {
+  for (const CacheCase& c : {CacheCase{2, 2, 8}, {1, 1, 7}, {3, 1, 260}}) {
+    const int64_t cols = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
+    // The second token is padding; the others are of sequences 1 and 0.
+    const std::vector<int32_t> positions = {70, -1, 3}, sequence_of = {1, 1, 0};
+    const std::vector<int32_t> blocks = {4, 0, 2, 1};
+    const std::vector<uint16_t> rows = Bf16Range(static_cast<int>(3 * cols));
+    const size_t page = size_t{64} * static_cast<size_t>(c.head_dim);
+    const size_t cache_elements = 5 * 2 * static_cast<size_t>(c.kv_heads) * page;
+    const OnDevice<uint16_t> qkv(rows), cache(std::vector<uint16_t>(cache_elements, 0xffff));
+    const OnDevice<int32_t> on_positions(positions), on_sequences(sequence_of), on_blocks(blocks);
+    const PrepareAttentionArgs args{.qkv = qkv.data(),
+                                    .qkv_stride = cols,
+                                    .num_heads = c.heads,
+                                    .num_kv_heads = c.kv_heads,
+                                    .head_dim = c.head_dim,
+                                    .positions = on_positions.data(),
+                                    .sequence_of = on_sequences.data(),
+                                    .block_tables = on_blocks.data(),
+                                    .max_blocks = 2,
+                                    .cache = cache.data(),
+                                    .tokens = 3};
+    ASSERT_EQ(LaunchPrepareAttention(args, DType::kBF16, nullptr), cudaSuccess);
+    EXPECT_EQ(qkv.Read(), rows) << "nothing is to be done to queries";
+
+    std::vector<uint16_t> expected(cache_elements, 0xffff);
+    const struct { size_t token, block, slot; } places[] = {{0, 1, 6}, {2, 4, 3}};
+    for (const auto& place : places) {
+      for (size_t kv = 0; kv < 2; ++kv) {
+        for (size_t head = 0; head < static_cast<size_t>(c.kv_heads); ++head) {
+          const size_t column =
+              (static_cast<size_t>(c.heads) + kv * static_cast<size_t>(c.kv_heads) + head) *
+              static_cast<size_t>(c.head_dim);
+          const size_t to =
+              ((place.block * 2 + kv) * static_cast<size_t>(c.kv_heads) + head) * page +
+              place.slot * static_cast<size_t>(c.head_dim);
+          std::memcpy(&expected[to], &rows[place.token * static_cast<size_t>(cols) + column],
+                      static_cast<size_t>(c.head_dim) * sizeof(uint16_t));
+        }
+      }
+    }
+    EXPECT_EQ(cache.Read(), expected) << "head_dim " << c.head_dim;
+  }
+}
+
+TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
+  // One head of each kind, all with the same elements and gains: the key in the cache is the query.
+  for (const bool interleaved : {false, true}) {
+    const int32_t dim = 36;
+    std::vector<float> row;
+    for (int32_t i = 0; i < 3 * dim; ++i) row.push_back(std::sin(static_cast<float>(i % dim + 1)));
+    std::vector<float> gain, angles(static_cast<size_t>(2 * dim), 0.0f);
+    for (int32_t i = 0; i < dim; ++i) {
+      gain.push_back(1.0f + 0.1f * static_cast<float>(i));
+      const float angle = 0.3f * static_cast<float>(i / 2);
+      angles[static_cast<size_t>(dim + i)] = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
+    }
+    const OnDevice<float> qkv(row), on_gain(gain), table(angles),
+        cache(std::vector<float>(static_cast<size_t>(2 * 64 * dim), std::nanf("")));
+    const OnDevice<int32_t> position({1}), zero({0});
+    const PrepareAttentionArgs args{.qkv = qkv.data(),
+                                    .qkv_stride = 3 * dim,
+                                    .num_heads = 1,
+                                    .num_kv_heads = 1,
+                                    .head_dim = dim,
+                                    .q_gain = on_gain.data(),
+                                    .k_gain = on_gain.data(),
+                                    .eps = 1e-5f,
+                                    .rope_table = table.data(),
+                                    .interleaved = interleaved,
+                                    .positions = position.data(),
+                                    .sequence_of = zero.data(),
+                                    .block_tables = zero.data(),
+                                    .max_blocks = 1,
+                                    .cache = cache.data(),
+                                    .tokens = 1};
+    ASSERT_EQ(LaunchPrepareAttention(args, DType::kF32, nullptr), cudaSuccess);
+    const std::vector<float> after = qkv.Read(), stored = cache.Read();
+    EXPECT_NE(after, row);
+    for (size_t d = 0; d < static_cast<size_t>(dim); ++d) {
+      EXPECT_EQ(stored[static_cast<size_t>(dim) + d], after[d]);
+      EXPECT_EQ(stored[static_cast<size_t>(65 * dim) + d], row[d]) << "values are only copied";
+    }
+  }
+}
+
+TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
+  const OnDevice<uint16_t> tokens(Bf16Range(3 * 8)), places(Bf16Range(2 * 8));
+  const OnDevice<int32_t> ids({-2, 0}), drawn({0, 2}), positions({1, -1});
+  const OnDevice<float> out(std::vector<float>(16, 0.0f));
+  const EmbedArgs args{
+      .tokens_table = {.data = tokens.data(), .dtype = DType::kBF16, .stride = 8},
+      .positions_table = {.data = places.data(), .dtype = DType::kBF16, .stride = 8},
+      .token_ids = ids.data(),
+      .drawn = drawn.data(),
+      .positions = positions.data(),
+      .tokens = 2,
+      .dim = 8,
+      .out = out.data(),
+      .out_stride = 8};
+  ASSERT_EQ(LaunchEmbed(args, nullptr), cudaSuccess);
+  const std::vector<float> values = out.Read();
+  for (size_t j = 0; j < 8; ++j) {
+    EXPECT_EQ(values[j], static_cast<float>(17 + j) + static_cast<float>(9 + j));
+    EXPECT_EQ(values[8 + j], static_cast<float>(1 + j) + static_cast<float>(1 + j));
+  }
+}
+
+TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
+  // A chain in which each kernel reads what the one before it wrote, with overlap: a block of each
+  // begins early, and reads too early unless it waits.
+  SetKernelOverlap(true);
+  const int64_t dim = 2304;
+  std::vector<uint16_t> ones(static_cast<size_t>(4 * dim), FloatToBf16(1.0f));
+  const OnDevice<uint16_t> table(ones), delta(ones), normed(std::vector<uint16_t>(ones.size(), 0));
+  const OnDevice<int32_t> ids({0, 1, 2, 3});
+  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(4 * dim), 0.0f)),
+      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f));
+  const uint64_t early = simt::emulated::ReadCounts().early_blocks;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const EmbedArgs embed{
+      .tokens_table = {.data = table.data(), .dtype = DType::kBF16, .stride = dim},
+      .positions_table = {},
+      .token_ids = ids.data(),
+      .tokens = 4,
+      .dim = dim,
+      .out = x.data(),
+      .out_stride = dim};
+  AddNormArgs norm{.x = x.data(),
+                   .x_stride = dim,
+                   .delta = delta.data(),
+                   .delta_stride = dim,
+                   .gain = gain.data(),
+                   .out = normed.data(),
+                   .out_stride = dim,
+                   .rows = 4,
+                   .dim = dim};
+  ASSERT_EQ(LaunchEmbed(embed, stream), cudaSuccess);
+  ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // x = 2
+  norm.delta = normed.data();                                         // 1 everywhere
+  norm.out = delta.data();
+  ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // x = 3
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(x.Read(), std::vector<float>(static_cast<size_t>(4 * dim), 3.0f));
+  EXPECT_EQ(delta.Read(), ones);
+  EXPECT_GT(simt::emulated::ReadCounts().early_blocks, early);
+  SetKernelOverlap(false);
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,450 @@
+// Draws on the device against Sampler, which is their specification: tokens, scores and statuses
+// have to be the same to the bit.
+#include "model/ops/cuda/kernels/sample.h"
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "model/ops/cuda/draw_table.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/sampling/sampler.h"
+#include "tests/support/simt/emulator.h"
+
+namespace tlm {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kMaxDraws = 8;
+
+// Memory of the device, for as long as it is in scope.
+class DeviceBytes {
+ public:
+  explicit DeviceBytes(size_t bytes) {
+    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
+  }
+  ~DeviceBytes() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Everything one draw points at.
+struct Request {
+  SamplingParams params = {};
+  TokenHistory history = {};
+  DrawKey key = {};
+  ScoreRequest score = {};
+  std::vector<int32_t> banned = {};
+  std::vector<float> logits = {};
+};
+
+// The sampling kernels of one vocabulary with all their memory.
+class DeviceSampler {
+ public:
+  explicit DeviceSampler(int64_t vocab_size, int64_t stride = 0)
+      : vocab_size_(vocab_size),
+        stride_(std::max(stride, vocab_size)),
+        bytes_(MaxDrawTableBytes({.max_tokens = kMaxDraws,
+                                  .max_sequences = kMaxDraws,
+                                  .max_logits_rows = kMaxDraws,
+                                  .max_context = 1 << 20},
+                                 vocab_size)),
+        logits_(static_cast<size_t>(kMaxDraws * stride_) * sizeof(float)),
+        table_(bytes_.table),
+        outcomes_(bytes_.outcomes),
+        scratch_(SampleScratchBytes(kMaxDraws, vocab_size)),
+        drawn_(kMaxDraws * sizeof(int32_t)),
+        packer_(vocab_size) {
+    SetKernelOverlap(true);
+    const size_t scratch_bytes = SampleScratchBytes(kMaxDraws, vocab_size);
+    EXPECT_EQ(cudaMemsetAsync(scratch_.data(), 0, scratch_bytes, nullptr), cudaSuccess);
+  }
+
+  // `input_ids` of the rows' tokens: an id, or TokenOfDraw of the call before. All stages run when
+  // `all_stages`, else those that are needed.
+  std::vector<absl::StatusOr<SampledToken>> Sample(const std::vector<Request>& requests,
+                                                   bool all_stages = false,
+                                                   std::vector<int32_t> input_ids = {}) {
+    Batch batch;
+    input_ids.resize(requests.size(), 1);
+    batch.token_ids = input_ids;
+    std::vector<float> rows(requests.size() * static_cast<size_t>(stride_), std::nanf(""));
+    for (size_t i = 0; i < requests.size(); ++i) {
+      // Rows in another order than draws.
+      const size_t row = requests.size() - 1 - i;
+      batch.logits_rows.push_back(static_cast<int32_t>(i));
+      batch.draws.push_back({.row = static_cast<int32_t>(row),
+                             .params = &requests[i].params,
+                             .history = &requests[i].history,
+                             .key = requests[i].key,
+                             .score = requests[i].score,
+                             .banned = requests[i].banned});
+      std::copy(requests[i].logits.begin(), requests[i].logits.end(),
+                rows.begin() + static_cast<ptrdiff_t>(row * static_cast<size_t>(stride_)));
+    }
+    std::vector<std::byte> table(bytes_.table);
+    packer_.Pack(batch, table, &packed_);
+    EXPECT_LE(packed_.table_bytes, bytes_.table);
+    EXPECT_LE(packed_.outcome_bytes, bytes_.outcomes);
+    Copy(logits_.data(), rows.data(), rows.size() * sizeof(float), cudaMemcpyHostToDevice);
+    Copy(table_.data(), table.data(), packed_.table_bytes, cudaMemcpyHostToDevice);
+    const SampleArgs args = {.logits = static_cast<const float*>(logits_.data()),
+                             .logits_stride = stride_,
+                             .vocab_size = vocab_size_,
+                             .table = table_.data(),
+                             .scratch = scratch_.data(),
+                             .max_draws = kMaxDraws,
+                             .draws = all_stages ? kMaxDraws : std::ssize(requests),
+                             .outcomes = outcomes_.data(),
+                             .drawn = static_cast<int32_t*>(drawn_.data())};
+    const SampleStages stages = {.noise = all_stages || packed_.noise,
+                                 .finish = all_stages || packed_.finish};
+    EXPECT_EQ(LaunchSample(args, stages, nullptr), cudaSuccess);
+    std::vector<uint64_t> outcomes(packed_.outcome_bytes / 8);
+    Copy(outcomes.data(), outcomes_.data(), packed_.outcome_bytes, cudaMemcpyDeviceToHost);
+    drawn_ids_.resize(requests.size());
+    Copy(drawn_ids_.data(), drawn_.data(), requests.size() * 4, cudaMemcpyDeviceToHost);
+    return UnpackDraws(batch, packed_, vocab_size_, std::as_bytes(std::span(outcomes)));
+  }
+  const std::vector<int32_t>& drawn() const { return drawn_ids_; }
+  const PackedDraws& packed() const { return packed_; }
+
+ private:
+  static void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    EXPECT_EQ(cudaMemcpyAsync(to, from, bytes, kind, nullptr), cudaSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  }
+
+  int64_t vocab_size_;
+  int64_t stride_;
+  DrawTableBytes bytes_;
+  DeviceBytes logits_;
+  DeviceBytes table_;
+  DeviceBytes outcomes_;
+  DeviceBytes scratch_;
+  DeviceBytes drawn_;
+  DrawTable packer_;
+  PackedDraws packed_;
+  std::vector<int32_t> drawn_ids_;
+};
+
+bool SameScore(const ScoredToken& a, const ScoredToken& b) {
+  return a.id == b.id && a.rank == b.rank &&
+         std::bit_cast<uint32_t>(a.logprob) == std::bit_cast<uint32_t>(b.logprob);
+}
+
+void ExpectSame(const absl::StatusOr<SampledToken>& got,
+                const absl::StatusOr<SampledToken>& expected, const std::string& what) {
+  ASSERT_EQ(got.status(), expected.status()) << what;
+  if (!got.ok()) return;
+  EXPECT_EQ(got->id, expected->id) << what;
+  ASSERT_EQ(got->score.has_value(), expected->score.has_value()) << what;
+  if (got->score.has_value()) {
+    EXPECT_TRUE(SameScore(*got->score, *expected->score))
+        << what << ": " << got->score->logprob << " at " << got->score->rank << ", not "
+        << expected->score->logprob << " at " << expected->score->rank;
+  }
+  ASSERT_EQ(got->top.size(), expected->top.size()) << what;
+  for (size_t i = 0; i < got->top.size(); ++i) {
+    EXPECT_TRUE(SameScore(got->top[i], expected->top[i]))
+        << what << ", place " << i << ": " << got->top[i].id << " of " << got->top[i].logprob
+        << ", not " << expected->top[i].id << " of " << expected->top[i].logprob;
+  }
+}
+
+// The requests on the device, and each with Sampler.
+void ExpectSamplersTokens(DeviceSampler& device, const std::vector<Request>& requests,
+                          const std::string& what, bool all_stages = false) {
+  const auto tokens = device.Sample(requests, all_stages);
+  ASSERT_EQ(tokens.size(), requests.size());
+  Sampler sampler;
+  const std::vector<int32_t>& on_host = device.packed().host;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (std::count(on_host.begin(), on_host.end(), static_cast<int32_t>(i)) > 0) {
+      EXPECT_EQ(device.drawn()[i], 0) << what;
+      continue;
+    }
+    const Request& request = requests[i];
+    const auto expected = sampler.Sample(request.logits, request.params, request.history,
+                                         request.key, request.score, request.banned);
+    ExpectSame(tokens[i], expected, what + ", draw " + std::to_string(i));
+    EXPECT_EQ(device.drawn()[i], expected.ok() ? expected->id : 0) << what;
+  }
+}
+
+using Random = std::mt19937_64;
+
+bool OneIn(Random& random, int count) { return random() % static_cast<uint64_t>(count) == 0; }
+float Uniform(Random& random, float low, float high) {
+  return std::uniform_real_distribution<float>(low, high)(random);
+}
+
+// Of many characters: wide and narrow, tied, with a token alone, with excluded ones, with none.
+std::vector<float> RandomLogits(int64_t vocab_size, Random& random) {
+  constexpr float kSpreads[] = {0.0f, 1e-6f, 0.1f, 2.0f, 2.0f, 2.0f, 10.0f, 1e4f, 1e30f};
+  std::normal_distribution<float> normal(Uniform(random, -20.0f, 20.0f),
+                                         kSpreads[random() % std::size(kSpreads)]);
+  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  for (float& logit : logits) logit = normal(random);
+  if (OneIn(random, 3)) {
+    const float step = OneIn(random, 2) ? 0.5f : 4.0f;
+    for (float& logit : logits) logit = std::round(logit / step) * step;
+  }
+  if (OneIn(random, 4)) {
+    for (float& logit : logits) logit = OneIn(random, 3) ? -kInf : logit;
+  }
+  if (OneIn(random, 4)) logits[random() % logits.size()] = Uniform(random, 0.0f, 60.0f);
+  if (OneIn(random, 8)) {
+    for (float& logit : logits) logit = OneIn(random, 2) ? 0.0f : -0.0f;
+  }
+  if (OneIn(random, 30)) std::fill(logits.begin(), logits.end(), -kInf);
+  if (OneIn(random, 30)) logits[random() % logits.size()] = kInf;
+  if (OneIn(random, 30)) logits[random() % logits.size()] = std::nanf("");
+  return logits;
+}
+
+std::vector<int32_t> RandomIds(int64_t vocab_size, Random& random) {
+  // A few, some, or most of them.
+  const int every = OneIn(random, 3) ? 2 : (OneIn(random, 2) ? 40 : 1000);
+  std::vector<int32_t> ids;
+  for (int64_t id = 0; id < vocab_size; ++id) {
+    if (OneIn(random, every)) ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+TokenHistory RandomHistory(int64_t vocab_size, Random& random) {
+  TokenHistory history;
+  for (int i = 0; i < 60; ++i) {
+    const int32_t id = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size));
+    history.AddPrompt({&id, 1});
+    if (OneIn(random, 2)) history.AddOutput(id);
+    history.AddOutput(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size)));
+  }
+  return history;
+}
+
+void RandomTruncation(int64_t vocab_size, Random& random, SamplingParams* params) {
+  constexpr float kParts[] = {1e-30f, 1e-6f, 0.3f, 0.9f, 0.95f, 0.999f, 0.9999999f};
+  if (OneIn(random, 2)) {
+    params->top_k = 1 + static_cast<uint32_t>(
+                            random() % (OneIn(random, 2) ? 40 : static_cast<uint64_t>(vocab_size)));
+  }
+  if (OneIn(random, 2)) params->top_p = kParts[random() % std::size(kParts)];
+  if (OneIn(random, 3)) params->typical_p = kParts[random() % std::size(kParts)];
+  if (OneIn(random, 3)) params->min_p = OneIn(random, 5) ? 1.0f : Uniform(random, 0.0f, 0.3f);
+}
+
+void RandomAdjustments(int64_t vocab_size, Random& random, Request* request) {
+  SamplingParams& params = request->params;
+  if (OneIn(random, 3)) {
+    for (const int32_t id : RandomIds(vocab_size, random)) {
+      params.logit_bias.emplace_back(id, Uniform(random, -10.0f, 10.0f));
+    }
+    if (OneIn(random, 10)) {
+      for (auto& [id, bias] : params.logit_bias) bias *= 3e37f;
+    }
+  }
+  if (OneIn(random, 3)) params.allowed_token_ids = RandomIds(vocab_size, random);
+  if (OneIn(random, 3)) params.banned_token_ids = RandomIds(vocab_size, random);
+  if (OneIn(random, 3)) request->banned = RandomIds(vocab_size, random);
+  if (OneIn(random, 2)) params.repetition_penalty = OneIn(random, 9) ? 1e-38f : 1.3f;
+  if (OneIn(random, 2)) params.frequency_penalty = Uniform(random, -2.0f, 2.0f);
+  if (OneIn(random, 2)) params.presence_penalty = Uniform(random, -2.0f, 2.0f);
+  if (params.has_penalties()) request->history = RandomHistory(vocab_size, random);
+}
+
+Request RandomRequest(int64_t vocab_size, Random& random) {
+  constexpr float kTemperatures[] = {0.0f, 1e-30f, 0.01f, 0.6f, 0.7f, 1.0f, 1.3f, 50.0f, 1e30f};
+  Request request;
+  request.logits = RandomLogits(vocab_size, random);
+  request.params.temperature = kTemperatures[random() % std::size(kTemperatures)];
+  request.params.seed = random();
+  request.key = {.output_index = static_cast<uint32_t>(random() % 3), .position = random() >> 30};
+  if (!OneIn(random, 4)) RandomTruncation(vocab_size, random, &request.params);
+  if (!OneIn(random, 3)) RandomAdjustments(vocab_size, random, &request);
+  if (OneIn(random, 2)) {
+    request.score = {.logprob = OneIn(random, 2),
+                     .top = static_cast<uint32_t>(random() % 33) * (OneIn(random, 2) ? 1u : 0u),
+                     .processed = OneIn(random, 2)};
+  }
+  return request;
+}
+
+struct SizeCase {
+  int64_t vocab_size;
+  int batches;
+  int64_t stride = 0;
+};
+
+class SampleTest : public ::testing::TestWithParam<SizeCase> {};
+
+TEST_P(SampleTest, DrawsWhatSamplerDraws) {
+  const SizeCase& size = GetParam();
+  DeviceSampler device(size.vocab_size, size.stride);
+  Random random(static_cast<uint64_t>(size.vocab_size));
+  for (int batch = 0; batch < size.batches; ++batch) {
+    simt::emulated::Configure({.seed = random()});
+    std::vector<Request> requests;
+    const size_t draws = 1 + random() % kMaxDraws;
+    for (size_t i = 0; i < draws; ++i) {
+      requests.push_back(RandomRequest(size.vocab_size, random));
+    }
+    ExpectSamplersTokens(device, requests, "batch " + std::to_string(batch), OneIn(random, 2));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, SampleTest,
+                         ::testing::Values(SizeCase{1, 30}, SizeCase{2, 30}, SizeCase{31, 50},
+                                           SizeCase{33, 50, 36}, SizeCase{1000, 60},
+                                           SizeCase{4097, 20, 4100}, SizeCase{9000, 20},
+                                           SizeCase{50257, 4}, SizeCase{151936, 2}),
+                         [](const auto& info) { return std::to_string(info.param.vocab_size); });
+
+// Logits as a language model gives them: a few likely tokens, thousands near each other.
+std::vector<float> ModelLogits(int64_t vocab_size, Random& random) {
+  std::normal_distribution<float> normal(0.0f, 2.5f);
+  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  for (float& logit : logits) logit = normal(random);
+  for (int i = 0; i < 12; ++i) {
+    logits[random() % logits.size()] = 20.0f - 1.5f * static_cast<float>(i);
+  }
+  return logits;
+}
+
+struct ParamsCase {
+  const char* name;
+  SamplingParams params;
+};
+class LargeVocabularyTest : public ::testing::TestWithParam<ParamsCase> {};
+
+TEST_P(LargeVocabularyTest, DrawsWhatSamplerDraws) {
+  constexpr int64_t kVocab = 151936;
+  DeviceSampler device(kVocab);
+  Random random(7);
+  std::vector<Request> requests;
+  for (uint32_t i = 0; i < 2; ++i) {
+    requests.push_back({.params = GetParam().params,
+                        .key = {i, 5 * i},
+                        .score = {.logprob = true, .top = 20 * i, .processed = i == 1},
+                        .logits = ModelLogits(kVocab, random)});
+    requests.back().params.seed = random();
+  }
+  ExpectSamplersTokens(device, requests, GetParam().name);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Params, LargeVocabularyTest,
+    ::testing::Values(
+        ParamsCase{"Greedy", {.temperature = 0.0f}}, ParamsCase{"Plain", {}},
+        ParamsCase{"Hot", {.temperature = 5.0f}},
+        ParamsCase{"ChatDefaults", {.temperature = 0.6f, .top_k = 20, .top_p = 0.95f}},
+        ParamsCase{"HotTopP", {.temperature = 3.0f, .top_p = 0.9f}},
+        ParamsCase{"LargeTopK", {.temperature = 3.0f, .top_k = 30000, .top_p = 0.99f}},
+        ParamsCase{"Typical", {.temperature = 2.0f, .typical_p = 0.5f}},
+        ParamsCase{"MinP", {.temperature = 1.5f, .min_p = 0.02f}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+Request OneRequest(std::vector<float> logits, SamplingParams params) {
+  return {.params = std::move(params), .key = {3, 17}, .logits = std::move(logits)};
+}
+
+TEST(SampleEdgesTest, EqualLogitsAreCutByTheirIds) {
+  constexpr int64_t kVocab = 5000;
+  DeviceSampler device(kVocab);
+  const std::vector<float> flat(kVocab, 1.5f);
+  std::vector<Request> requests;
+  for (const uint32_t top_k : {1u, 2u, 700u, 4999u, 5000u, 6000u}) {
+    requests.push_back(OneRequest(flat, {.top_k = top_k}));
+    requests.back().score = {.logprob = true, .top = 32, .processed = true};
+  }
+  requests.push_back(OneRequest(flat, {.top_p = 0.37f}));
+  requests.push_back(OneRequest(flat, {.typical_p = 0.37f}));
+  ExpectSamplersTokens(device, requests, "flat");
+}
+
+TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenDrawnJustBefore) {
+  constexpr int64_t kVocab = 6000;
+  DeviceSampler device(kVocab);
+  Random random(3);
+  std::vector<Request> before;
+  for (int i = 0; i < 3; ++i) before.push_back(OneRequest(ModelLogits(kVocab, random), {}));
+  const auto first = device.Sample(before);
+  const std::vector<int32_t> drawn = device.drawn();
+
+  std::vector<Request> requests;
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < 3; ++i) {
+    Request request =
+        OneRequest(ModelLogits(kVocab, random), {.temperature = 0.0f, .frequency_penalty = 0.5f});
+    // Known from the prompt, known from the output, unknown.
+    const int32_t id = drawn[static_cast<size_t>(i)];
+    if (i == 0) request.history.AddPrompt({&id, 1});
+    if (i == 1) request.history.AddOutput(id);
+    request.params.repetition_penalty = 1.25f;
+    request.score = {.logprob = true, .processed = true};
+    // Only so much in front that the penalty of one time more decides.
+    request.logits[static_cast<size_t>(id)] = i == 1 ? 26.3f : 25.5f;
+    requests.push_back(std::move(request));
+    ids.push_back(TokenOfDraw(2 - i));  // rows stand in the other order
+  }
+  const auto tokens = device.Sample(requests, false, ids);
+  Sampler sampler;
+  for (size_t i = 0; i < 3; ++i) {
+    Request& request = requests[i];
+    const auto without =
+        sampler.Sample(request.logits, request.params, request.history, request.key, request.score);
+    request.history.AddOutput(drawn[i]);
+    const auto with =
+        sampler.Sample(request.logits, request.params, request.history, request.key, request.score);
+    EXPECT_NE(with->score->logprob, without->score->logprob) << "it decides";
+    ExpectSame(tokens[i], with, "draw " + std::to_string(i));
+  }
+}
+
+TEST(SampleEdgesTest, DrawsForTheHostAreToldAndDrawZeroOnTheDevice) {
+  constexpr int64_t kVocab = 40000;
+  DeviceSampler device(kVocab);
+  Random random(9);
+  std::vector<Request> requests(3, OneRequest(ModelLogits(kVocab, random), {}));
+  requests[0].score.top = 33;
+  for (int32_t id = 0; id < 8200; ++id) requests[2].params.logit_bias.emplace_back(id, 1.0f);
+  const auto tokens = device.Sample(requests, true);
+  EXPECT_EQ(device.packed().host, (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(device.drawn()[0], 0);
+  EXPECT_EQ(device.drawn()[2], 0);
+  Sampler sampler;
+  const Request& second = requests[1];
+  ExpectSame(tokens[1],
+             sampler.Sample(second.logits, second.params, second.history, second.key, {}),
+             "between two of the host");
+}
+
+TEST(SampleEdgesTest, BitsDoNotDependOnTheOtherDraws) {
+  constexpr int64_t kVocab = 9000;
+  DeviceSampler device(kVocab);
+  Random random(21);
+  std::vector<Request> all;
+  for (int i = 0; i < kMaxDraws; ++i) all.push_back(RandomRequest(kVocab, random));
+  const auto together = device.Sample(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    ExpectSame(device.Sample({all[i]}, i % 2 == 1)[0], together[i], "draw " + std::to_string(i));
+  }
+}
+
+}  // namespace
+}  // namespace tlm
