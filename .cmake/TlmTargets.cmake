@@ -23,16 +23,17 @@ add_library(tlm_options INTERFACE)
 target_compile_features(tlm_options INTERFACE cxx_std_20)
 # -ffp-contract=off: which products fuse with which sums is written in the code, never chosen by
 # the optimiser; results would otherwise depend on inlining.
-target_compile_options(tlm_options INTERFACE -Wall -Wextra -Wno-unused-parameter -ffp-contract=off)
+target_compile_options(tlm_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-ffp-contract=off>")
 target_include_directories(tlm_options INTERFACE "${PROJECT_SOURCE_DIR}")
 if(TLM_WERROR)
-  target_compile_options(tlm_options INTERFACE -Werror)
+  target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  target_compile_options(tlm_options INTERFACE -Wthread-safety)
+  target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>")
 elseif(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 warns of overlaps that cannot be when text is joined (its bug 105651).
-  target_compile_options(tlm_options INTERFACE -Wno-restrict)
+  target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
 endif()
 if(TLM_SANITIZE)
   target_compile_options(tlm_options INTERFACE -fsanitize=${TLM_SANITIZE} -fno-omit-frame-pointer

@@ -17,20 +17,20 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 // Calls that are being read out slowly hold no engine slot: let some of them come on top.
 constexpr int64_t kExtraCalls = 1024;
 
-AdmissionLimits AdmissionLimitsFor(const ServerOptions& options) {
+AdmissionLimits AdmissionLimitsFor(const RequestLimits& served) {
   AdmissionLimits limits;
-  limits.max_calls = options.max_running_requests + options.max_queued_requests + kExtraCalls;
+  limits.max_calls = served.max_running_requests + served.max_queued_requests + kExtraCalls;
   return limits;
 }
 
-EngineOptions EngineOptionsFor(const ServerOptions& options) {
+EngineOptions EngineOptionsFor(const ServerOptions& options, const RequestLimits& served) {
   EngineOptions engine;
-  engine.max_batch_tokens = options.max_batch_tokens;
-  engine.max_prefill_tokens = options.max_prefill_tokens;
+  engine.max_batch_tokens = served.max_batch_tokens;
+  engine.max_prefill_tokens = served.max_prefill_tokens;
   engine.max_decode_stretch = options.max_decode_stretch;
   engine.short_prompt_tokens = options.short_prompt_tokens;
   engine.prefix_cache = options.prefix_cache;
-  engine.max_running_requests = options.max_running_requests;
+  engine.max_running_requests = served.max_running_requests;
   engine.max_queued_requests = options.max_queued_requests;
   engine.max_queued_tokens = options.max_queued_tokens;
   engine.max_queue_time = options.max_queue_time;
@@ -45,8 +45,9 @@ uint64_t RandomBits() {
 
 }  // namespace
 
-App::App(const ServerOptions& options, LoadedModel loaded)
-    : loaded_(std::move(loaded)), admission_(AdmissionLimitsFor(options), *Clock::Real()) {}
+App::App(LoadedModel loaded)
+    : loaded_(std::move(loaded)),
+      admission_(AdmissionLimitsFor(loaded_.served.limits), *Clock::Real()) {}
 
 App::~App() {
   monitor_.reset();
@@ -58,9 +59,10 @@ absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options,
   RouteGrpcLog();
   TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options));
   Clock& clock = *Clock::Real();
-  std::unique_ptr<App> app(new App(options, std::move(loaded)));
+  std::unique_ptr<App> app(new App(std::move(loaded)));
   TLM_ASSIGN_OR_RETURN(app->engine_,
-                       Engine::Start(*app->loaded_.model, EngineOptionsFor(options), clock));
+                       Engine::Start(*app->loaded_.model,
+                                     EngineOptionsFor(options, app->loaded_.served.limits), clock));
   const RpcContext rpc{app->loaded_.served, *app->engine_, app->admission_,
                        app->calls_,         clock,         RandomBits};
   TLM_ASSIGN_OR_RETURN(app->server_, RpcServer::Start(options.host, options.port, rpc));

@@ -33,6 +33,8 @@ class App {
   // 0 without an admin port.
   int admin_port() const { return admin_ == nullptr ? 0 : admin_->port(); }
   const ServedModel& served() const { return loaded_.served; }
+  // Which backend it runs on and why, in one line for people.
+  const std::string& backend_reason() const { return loaded_.backend_reason; }
 
   // NOT_SERVING, new calls are refused with UNAVAILABLE (reason DRAINING), calls that run may go on
   // for `timeout`; then the rest ends with UNAVAILABLE. Returns when no call is left; the admin
@@ -42,7 +44,7 @@ class App {
   void Hurry() { admission_.Interrupt(); }
 
  private:
-  App(const ServerOptions& options, LoadedModel loaded);
+  explicit App(LoadedModel loaded);
   absl::Status StartAdmin(const ServerOptions& options, ShutdownRequest& shutdown);
 
   LoadedModel loaded_;

@@ -8,7 +8,7 @@
 namespace tlm {
 namespace {
 
-constexpr int kFormat = 3;
+constexpr int kFormat = 4;
 
 std::string SamplingText(const SamplingParams& sampling) {
   return fmt::format("temperature {} top_k {} top_p {} min_p {} typical_p {} repetition {}",

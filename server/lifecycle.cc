@@ -27,6 +27,7 @@ absl::Status RunServer(const ServerOptions& options) {
   if (options.admin_port.has_value()) {
     spdlog::info("admin on {}:{}", options.admin_host, app->admin_port());
   }
+  spdlog::info("{}", app->backend_reason());
   spdlog::info("serving {} on {}:{} ({}, context {} tokens, {} KV blocks)",
                LogQuoted(app->served().model_id), options.host, app->port(),
                app->served().device_name, app->served().limits.max_context_tokens,

@@ -4,6 +4,7 @@
 #define TLM_SERVER_MEMORY_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
@@ -23,14 +24,25 @@ struct WeightBytes {
 struct MemoryPlan {
   BatchLimits batch;
   int64_t kv_blocks = 0;
+  DType kv_dtype = DType::kF32;
 };
 
-// `available`: bytes that may be taken, where the device's memory is the host's. INVALID_ARGUMENT
-// for limits the model cannot keep and for a KV cache that does not hold one context;
-// RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
+// What a model takes of a device, in the order it is taken.
+struct MemoryNeeds {
+  WeightBytes weights;
+  // For intermediate results of batches within the limits; TransformerLM::WorkspaceBytes.
+  std::function<uint64_t(const BatchLimits&)> workspace;
+  KvShape kv;
+};
+
+// `available`: bytes of the host's memory that may be taken. Of a GPU's, --gpu_memory_fraction of
+// all and no more than is free may be; what weights and workspace leave goes to keys and values,
+// but for a reserve that the runtime takes by and by. Step sizes are those of WithStepSizes.
+// INVALID_ARGUMENT for limits the model cannot keep and for a KV cache that does not hold one
+// context; RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
-                                      const WeightBytes& weights, const KvShape& kv,
-                                      const DeviceInfo& device, uint64_t available);
+                                      const MemoryNeeds& needs, const DeviceInfo& device,
+                                      uint64_t available);
 
 }  // namespace tlm
 

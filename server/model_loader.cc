@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -127,29 +129,58 @@ void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& 
   memory.logits = of(MemoryPurpose::kLogits);
   memory.runtime = of(MemoryPurpose::kRuntime);
   memory.device_total = device.info().total_bytes;
+  memory.graphs = [&device] {
+    return uint64_t{device.AllocatedBytes()[static_cast<size_t>(MemoryPurpose::kGraphs)]};
+  };
 }
 
-// Brings the weights to the device; their host copy is gone when this returns.
+absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const Ops& ops,
+                             const DeviceInfo& device) {
+  const DType own = ops.DefaultKvType(weights);
+  const DType asked = options.kv_cache_dtype.value_or(own);
+  if (ops.TakesKvType(weights, asked)) return asked;
+  return InvalidArgument("--kv_cache_dtype asks for {}; backend {} takes {} with weights of {}",
+                         DTypeName(asked), device.backend, DTypeName(own), DTypeName(weights));
+}
+
+absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
+                                   Ops& ops) {
+  const DeviceInfo& device = ops.device().info();
+  TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType());
+  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
+  const MemoryNeeds needs{.weights = {.host = source.host_bytes(), .device = source.device_bytes()},
+                          .workspace =
+                              [&](const BatchLimits& limits) {
+                                return TransformerLM::WorkspaceBytes(source.config(), limits,
+                                                                     weights, ops);
+                              },
+                          .kv = TransformerLM::KvShapeFor(source.config(), kv)};
+  return PlanMemory(options, source.config(), needs, device, AvailableHostMemory());
+}
+
+// Brings the weights to the device, while other threads find out which they are; their host copy is
+// gone when this returns.
 absl::Status LoadWeights(const ServerOptions& options, ModelSource source, LoadedModel& loaded) {
   ServedModel& served = loaded.served;
-  Device& device = loaded.ops->device();
-  const KvShape kv_shape = TransformerLM::KvShapeFor(source.config(), options.kv_cache_dtype);
-  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                       PlanMemory(options, source.config(),
-                                  {.host = source.host_bytes(), .device = source.device_bytes()},
-                                  kv_shape, device.info(), AvailableHostMemory()));
+  const DeviceInfo& device = loaded.ops->device().info();
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
   FillLimits(options, plan.batch, served.limits);
   TLM_ASSIGN_OR_RETURN(const ModelWeights weights, source.Weights());
-  TLM_ASSIGN_OR_RETURN(
-      loaded.model, TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
-                                        {.num_blocks = plan.kv_blocks, .dtype = kv_shape.dtype}));
+  std::future<absl::StatusOr<std::string>> identity =
+      std::async([&source] { return source.WeightsIdentity(); });
+  TLM_ASSIGN_OR_RETURN(loaded.model,
+                       TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
+                                           {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}));
   served.tensors = source.tensors();
-  TLM_ASSIGN_OR_RETURN(served.weights_sha256, source.WeightsSha256());
-  TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild());
+  TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild(device.backend));
   served.build_id = build.build_id;
+  TLM_ASSIGN_OR_RETURN(const std::string weights_identity, identity.get());
   TLM_ASSIGN_OR_RETURN(served.fingerprint,
-                       FingerprintOf(served, source.WeightsIdentity(served.weights_sha256), build,
-                                     device.info(), kv_shape.dtype));
+                       FingerprintOf(served, weights_identity, build, device, plan.kv_dtype));
+  if (std::optional<Checkpoint> files = source.TakeCheckpoint()) {
+    loaded.hash = std::make_unique<WeightsSha256>(*std::move(files));
+    served.weights_sha256 = [hash = loaded.hash.get()] { return hash->Get(); };
+  }
   return absl::OkStatus();
 }
 
@@ -164,13 +195,18 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.prefix_cache = options.prefix_cache;
   served.config = source.config();
   TLM_RETURN_IF_ERROR(LoadExtras(options, loaded));
-  TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend(options.backend, options.threads));
-  spdlog::debug("{}", backend.reason);
+  TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
+                                                       .threads = options.threads,
+                                                       .cuda = options.cuda,
+                                                       .cuda_module = options.cuda_module}));
+  loaded.backend_reason = backend.reason;
   loaded.ops = std::move(backend.ops);
-  TLM_RETURN_IF_ERROR(LoadWeights(options, std::move(source), loaded));
   const Device& device = loaded.ops->device();
+  TLM_RETURN_IF_ERROR(
+      LoadWeights(WithStepSizes(options, device.info()), std::move(source), loaded));
   served.backend = device.info().backend;
   served.device_name = device.info().name;
+  served.batch_invariant = device.info().batch_invariant;
   FillMemory(*loaded.model, device, served.memory);
   return loaded;
 }

@@ -3,6 +3,7 @@
 #define TLM_SERVER_MODEL_LOADER_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "model/chat/chat_template.h"
@@ -11,6 +12,7 @@
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/options.h"
 #include "server/rpc/served_model.h"
+#include "server/weights_sha256.h"
 
 namespace tlm {
 
@@ -21,11 +23,13 @@ struct LoadedModel {
   LoadedModel(LoadedModel&&) = default;
   LoadedModel& operator=(LoadedModel&&) = delete;
 
+  std::string backend_reason;  // one line for people: see Backend
   std::unique_ptr<Ops> ops;
   std::unique_ptr<TransformerLM> model;
   std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
   std::unique_ptr<ChatTemplate> chat;    // null: there is none
-  ServedModel served;                    // its tokenizer and template are those above
+  std::unique_ptr<WeightsSha256> hash;   // null: the weights do not come from files
+  ServedModel served;                    // refers to those above
 };
 
 // Reads the directory, or draws the preset's weights, checks everything, and takes all memory the

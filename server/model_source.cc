@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
+#include "model/transformer_lm/packed_weights.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
@@ -108,13 +110,20 @@ absl::StatusOr<ModelWeights> ModelSource::Weights() {
   return random_->weights();
 }
 
-absl::StatusOr<std::string> ModelSource::WeightsSha256() const {
-  if (!checkpoint_.has_value()) return std::string();
-  return checkpoint_->Sha256();
+absl::StatusOr<DType> ModelSource::MatrixType() const {
+  if (!checkpoint_.has_value()) return random_dtype_;
+  TLM_ASSIGN_OR_RETURN(const ModelWeights weights, BindWeights(config_, *checkpoint_));
+  return MatrixTypeOf(weights);
 }
 
-std::string ModelSource::WeightsIdentity(const std::string& sha256) const {
-  if (checkpoint_.has_value()) return sha256;
+absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
+  if (checkpoint_.has_value()) {
+    constexpr unsigned kMostThreads = 32;
+    const unsigned threads = std::min(std::thread::hardware_concurrency(), kMostThreads);
+    TLM_ASSIGN_OR_RETURN(const std::string hash,
+                         checkpoint_->PiecewiseSha256(static_cast<int>(threads)));
+    return fmt::format("pieces {}", hash);
+  }
   constexpr int kGenerator = 1;  // grows when the same seed draws other weights
   return fmt::format("random {} seed {} {}", kGenerator, seed_, DTypeName(random_dtype_));
 }

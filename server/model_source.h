@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,10 +39,13 @@ class ModelSource {
   // once. RESOURCE_EXHAUSTED when host_bytes() are not available.
   absl::StatusOr<ModelWeights> Weights();
 
-  // The SHA-256 of the weight files, empty for drawn ones. Reads every byte.
-  absl::StatusOr<std::string> WeightsSha256() const;
-  // What tells these weights from others: the hash of the files, or how they are drawn.
-  std::string WeightsIdentity(const std::string& sha256) const;
+  // The type of the matrices that Weights() gives; see MatrixTypeOf. Errors as of Weights().
+  absl::StatusOr<DType> MatrixType() const;
+  // What tells these weights from others: a hash of the files, or how they are drawn. Reads every
+  // byte of the files, with several threads.
+  absl::StatusOr<std::string> WeightsIdentity() const;
+  // The files, once the weights are no longer needed; none for drawn ones. The last call of all.
+  std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
   absl::Status OpenFiles(const std::string& dir);

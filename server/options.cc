@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,10 +46,24 @@ ABSL_FLAG(std::string, admin_host, "127.0.0.1",
 ABSL_FLAG(std::string, admin_port_file, "",
           "file that gets the number of the admin port, before that of --port_file is written, and "
           "is removed when the server ends; empty = none");
-ABSL_FLAG(std::string, backend, "auto", "what computes: auto, cpu or cuda");
+ABSL_FLAG(std::string, backend, "auto",
+          "what computes: cpu, cuda, or auto for cuda where it works and else cpu");
 ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
-ABSL_FLAG(int64_t, max_batch_tokens, 512,
-          "tokens computed in one step, prefill and decode together, 1 to 65536");
+ABSL_FLAG(int, gpu_device, 0,
+          "number of the GPU, 0 to 1023, among those CUDA_VISIBLE_DEVICES leaves");
+ABSL_FLAG(double, gpu_memory_fraction, 0.9,
+          "part of the GPU's memory that weights, keys and values and all else may take together, "
+          "above 0 to 1; what others have taken already is left alone");
+ABSL_FLAG(std::string, cuda_module, "",
+          "libtlm_cuda.so; empty = beside the program, or ../lib/tlm from there");
+ABSL_FLAG(bool, cuda_graphs, true, "record the kernels of steps that recur and replay them");
+ABSL_FLAG(bool, cuda_overlap, true, "let a kernel begin before the one before it ends");
+ABSL_FLAG(bool, cuda_library, true,
+          "cuBLASLt for large products, where it gives the same bits as the program's own kernels");
+ABSL_FLAG(
+    std::optional<int64_t>, max_batch_tokens, std::nullopt,
+    "tokens computed in one step, prefill and decode together, 1 to 65536; 512 on the CPU and "
+    "8192 on a GPU if not given");
 ABSL_FLAG(int64_t, max_prefill_tokens, 0,
           "of those, tokens of prompts, over all requests, at most max_batch_tokens; 0 = "
           "max_batch_tokens");
@@ -60,18 +75,23 @@ ABSL_FLAG(int64_t, short_prompt_tokens, 256,
           "max_decode_stretch, 0 to 2^24; 0 = all are");
 ABSL_FLAG(bool, prefix_cache, true,
           "keep the keys and values of what was computed, for later prompts that begin alike");
-ABSL_FLAG(int64_t, max_running_requests, 64, "sequences computed at once, 1 to 4096");
+ABSL_FLAG(std::optional<int64_t>, max_running_requests, std::nullopt,
+          "sequences computed at once, 1 to 4096; 64 on the CPU and 256 on a GPU if not given");
 ABSL_FLAG(int64_t, max_queued_requests, 1024, "requests that may wait, 1 to 1048576");
 ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens that may wait, 1 to 2^40");
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
           "are refused at once, as 30s or 2m; inf = no such bound");
-ABSL_FLAG(tlm::ByteSize, kv_cache_bytes, {},
-          "memory for keys and values, in bytes or as 512MiB, 8GiB; 0 = enough for "
-          "max_running_requests full contexts, at most a quarter of the memory");
-ABSL_FLAG(std::string, kv_cache_dtype, "float32",
-          "elements of keys and values: float32, or bfloat16 or float16 for half the memory at a "
-          "loss of precision");
+ABSL_FLAG(
+    tlm::ByteSize, kv_cache_bytes, {},
+    "memory for keys and values, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
+    "gpu_memory_fraction leaves, on the CPU enough for max_running_requests full contexts, at "
+    "most a quarter of the memory");
+ABSL_FLAG(
+    std::string, kv_cache_dtype, "auto",
+    "elements of keys and values: float32, bfloat16, float16, or auto for float32 on the CPU, "
+    "where 16 bits halve the memory at a loss of precision, and on a GPU the type that "
+    "activations have");
 ABSL_FLAG(int64_t, max_context, 0,
           "tokens of prompt and output together; 0 = as many as the model takes");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
@@ -84,6 +104,8 @@ namespace tlm {
 namespace {
 
 constexpr double kMaxDecodeStretch = 1000;
+constexpr int64_t kMaxBatchTokens = 65536;
+constexpr int64_t kMaxRunningRequests = 4096;
 // Flags whose values nobody may read back: there is none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
 
@@ -130,11 +152,13 @@ absl::StatusOr<bool> SamplingDefaultsFromName(const std::string& name) {
   return InvalidArgument("--sampling_defaults is {}, it may be model or neutral", name);
 }
 
-absl::StatusOr<DType> KvCacheDTypeFromName(const std::string& name) {
+absl::StatusOr<std::optional<DType>> KvCacheDTypeFromName(const std::string& name) {
+  if (name == "auto") return std::nullopt;
   if (name == "float32") return DType::kF32;
   if (name == "bfloat16") return DType::kBF16;
   if (name == "float16") return DType::kF16;
-  return InvalidArgument("--kv_cache_dtype is {}, it may be float32, bfloat16 or float16", name);
+  return InvalidArgument("--kv_cache_dtype is {}, it may be auto, float32, bfloat16 or float16",
+                         name);
 }
 
 // Which model, and what its weights are.
@@ -186,18 +210,49 @@ absl::Status ReadAdminOptions(ServerOptions* options) {
   return absl::OkStatus();
 }
 
-// How the engine divides its steps, and how long it lets requests wait. After max_batch_tokens.
+absl::Status ReadBackendOptions(ServerOptions* options) {
+  TLM_ASSIGN_OR_RETURN(options->backend, BackendFromName(absl::GetFlag(FLAGS_backend)));
+  options->threads = absl::GetFlag(FLAGS_threads);
+  options->cuda = {.device = absl::GetFlag(FLAGS_gpu_device),
+                   .graphs = absl::GetFlag(FLAGS_cuda_graphs),
+                   .overlap = absl::GetFlag(FLAGS_cuda_overlap),
+                   .library = absl::GetFlag(FLAGS_cuda_library)};
+  options->cuda_module = absl::GetFlag(FLAGS_cuda_module);
+  const double fraction = absl::GetFlag(FLAGS_gpu_memory_fraction);
+  options->gpu_memory_fraction = fraction;
+  TLM_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, 1024));
+  TLM_RETURN_IF_ERROR(CheckRange("gpu_device", options->cuda.device, 0, 1023));
+  // Written so that NaN is out of range.
+  if (!(fraction > 0 && fraction <= 1)) {
+    return InvalidArgument("--gpu_memory_fraction is {}, the range is (0, 1]", fraction);
+  }
+  return absl::OkStatus();
+}
+
+// Sizes that a backend chooses where they are not given.
+absl::Status ReadStepSizes(ServerOptions* options) {
+  const std::optional<int64_t> tokens = absl::GetFlag(FLAGS_max_batch_tokens);
+  const std::optional<int64_t> requests = absl::GetFlag(FLAGS_max_running_requests);
+  TLM_RETURN_IF_ERROR(CheckRange("max_batch_tokens", tokens.value_or(1), 1, kMaxBatchTokens));
+  TLM_RETURN_IF_ERROR(
+      CheckRange("max_running_requests", requests.value_or(1), 1, kMaxRunningRequests));
+  options->max_batch_tokens = tokens.value_or(0);
+  options->max_running_requests = requests.value_or(0);
+  options->max_prefill_tokens = absl::GetFlag(FLAGS_max_prefill_tokens);
+  TLM_RETURN_IF_ERROR(CheckRange("max_prefill_tokens", options->max_prefill_tokens, 0,
+                                 tokens.value_or(kMaxBatchTokens)));
+  if (options->max_prefill_tokens == 0) options->max_prefill_tokens = options->max_batch_tokens;
+  return absl::OkStatus();
+}
+
+// How the engine divides its steps, and how long it lets requests wait.
 absl::Status ReadSchedulingOptions(ServerOptions* options) {
   options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
-  options->max_prefill_tokens = absl::GetFlag(FLAGS_max_prefill_tokens);
   options->max_decode_stretch = absl::GetFlag(FLAGS_max_decode_stretch);
   options->short_prompt_tokens = absl::GetFlag(FLAGS_short_prompt_tokens);
   options->max_queue_time = absl::GetFlag(FLAGS_max_queue_time);
   TLM_RETURN_IF_ERROR(
       CheckRange("short_prompt_tokens", options->short_prompt_tokens, 0, int64_t{1} << 24));
-  TLM_RETURN_IF_ERROR(
-      CheckRange("max_prefill_tokens", options->max_prefill_tokens, 0, options->max_batch_tokens));
-  if (options->max_prefill_tokens == 0) options->max_prefill_tokens = options->max_batch_tokens;
   const double stretch = options->max_decode_stretch;
   // Written so that NaN is out of range.
   if (!(stretch == 0 || (stretch >= 1 && stretch <= kMaxDecodeStretch))) {
@@ -214,9 +269,6 @@ absl::Status ReadSchedulingOptions(ServerOptions* options) {
 absl::Status CheckOptions(const ServerOptions& options) {
   TLM_RETURN_IF_ERROR(CheckHost("host", options.host));
   TLM_RETURN_IF_ERROR(CheckRange("port", options.port, 0, 65535));
-  TLM_RETURN_IF_ERROR(CheckRange("threads", options.threads, 0, 1024));
-  TLM_RETURN_IF_ERROR(CheckRange("max_batch_tokens", options.max_batch_tokens, 1, 65536));
-  TLM_RETURN_IF_ERROR(CheckRange("max_running_requests", options.max_running_requests, 1, 4096));
   TLM_RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests, 1, 1 << 20));
   TLM_RETURN_IF_ERROR(
       CheckRange("max_queued_tokens", options.max_queued_tokens, 1, int64_t{1} << 40));
@@ -240,10 +292,8 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   options.host = absl::GetFlag(FLAGS_host);
   options.port = absl::GetFlag(FLAGS_port);
   options.port_file = absl::GetFlag(FLAGS_port_file);
-  TLM_ASSIGN_OR_RETURN(options.backend, BackendFromName(absl::GetFlag(FLAGS_backend)));
-  options.threads = absl::GetFlag(FLAGS_threads);
-  options.max_batch_tokens = absl::GetFlag(FLAGS_max_batch_tokens);
-  options.max_running_requests = absl::GetFlag(FLAGS_max_running_requests);
+  TLM_RETURN_IF_ERROR(ReadBackendOptions(&options));
+  TLM_RETURN_IF_ERROR(ReadStepSizes(&options));
   options.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
   options.max_queued_tokens = absl::GetFlag(FLAGS_max_queued_tokens);
   options.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes).bytes;
@@ -257,6 +307,15 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(ReadAdminOptions(&options));
   TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options));
   options.flags = FlagValues(kSecretFlags);
+  return options;
+}
+
+ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device) {
+  const bool gpu = !device.host_addressable;
+  if (options.max_batch_tokens == 0) options.max_batch_tokens = gpu ? 8192 : 512;
+  if (options.max_running_requests == 0) options.max_running_requests = gpu ? 256 : 64;
+  if (options.max_prefill_tokens == 0) options.max_prefill_tokens = options.max_batch_tokens;
+  options.max_prefill_tokens = std::min(options.max_prefill_tokens, options.max_batch_tokens);
   return options;
 }
 

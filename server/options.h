@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "model/backend/backend.h"
+#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/device.h"
 #include "model/tensor/dtype.h"
 #include "server/rpc/config_option.h"
 
@@ -37,18 +39,21 @@ struct ServerOptions {
   std::string admin_port_file;    // empty: none
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;  // 0: all processors
-  int64_t max_batch_tokens = 0;
-  int64_t max_prefill_tokens = 0;  // never 0 once read: at most max_batch_tokens
-  double max_decode_stretch = 0;   // 0: no bound
+  CudaOptions cuda;
+  std::string cuda_module;           // empty: looked for
+  double gpu_memory_fraction = 0.9;  // (0, 1]
+  int64_t max_batch_tokens = 0;      // 0, like the next and max_running_requests: by the backend
+  int64_t max_prefill_tokens = 0;    // at most max_batch_tokens
+  double max_decode_stretch = 0;     // 0: no bound
   int64_t short_prompt_tokens = 0;
-  absl::Duration max_queue_time;   // infinite: no bound
+  absl::Duration max_queue_time;  // infinite: no bound
   bool prefix_cache = true;
   int64_t max_running_requests = 0;
   int64_t max_queued_requests = 0;
   int64_t max_queued_tokens = 0;
-  int64_t kv_cache_bytes = 0;  // 0: chosen by memory and load
-  DType kv_cache_dtype = DType::kF32;
-  int64_t max_context = 0;  // 0: the model's
+  int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
+  std::optional<DType> kv_cache_dtype;  // none: the backend's own
+  int64_t max_context = 0;              // 0: the model's
   absl::Duration drain_timeout;
   absl::Duration stall_timeout;
   std::string log_level;
@@ -58,6 +63,10 @@ struct ServerOptions {
 // Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
 // the process itself where ParseFlags of server/command_line.h does.
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
+
+// Fills in the sizes of steps that were not given: small ones where the device computes in the
+// host's memory, large ones for a GPU.
+ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device);
 
 }  // namespace tlm
 

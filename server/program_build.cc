@@ -23,6 +23,9 @@ namespace {
 // the tokenizer's.
 constexpr std::string_view kComputingLibraries[] = {"libm.so", "libstdc++.so", "libpcre2-8.so",
                                                     "libutf8proc.so"};
+// The module itself, and what makes code for devices that it has none for.
+constexpr std::string_view kCudaLibraries[] = {"libtlm_cuda", "libcublasLt.so",
+                                               "libnvidia-ptxjitcompiler.so"};
 constexpr int kMathProbes = 4096;
 
 size_t RoundUp(size_t bytes, size_t alignment) {
@@ -75,15 +78,17 @@ std::map<std::string, std::string> LoadedBuildIds() {
   return ids;
 }
 
-bool Computes(std::string_view library) {
-  return std::any_of(std::begin(kComputingLibraries), std::end(kComputingLibraries),
+bool IsOneOf(std::span<const std::string_view> names, std::string_view library) {
+  return std::any_of(names.begin(), names.end(),
                      [&](std::string_view name) { return library.substr(0, name.size()) == name; });
 }
 
-std::string ComputingLibraries(const std::map<std::string, std::string>& ids) {
+std::string ComputingLibraries(const std::map<std::string, std::string>& ids, bool cuda) {
   std::string text;
   for (const auto& [name, id] : ids) {
-    if (Computes(name)) text += fmt::format("{} {}\n", name, id);
+    if (IsOneOf(kComputingLibraries, name) || (cuda && IsOneOf(kCudaLibraries, name))) {
+      text += fmt::format("{} {}\n", name, id);
+    }
   }
   return text;
 }
@@ -109,10 +114,10 @@ absl::StatusOr<std::string> ProgramBuildId() {
   return FailedPrecondition("the program carries no build id: link it with --build-id=sha1");
 }
 
-absl::StatusOr<ProgramBuild> ReadProgramBuild() {
+absl::StatusOr<ProgramBuild> ReadProgramBuild(std::string_view backend) {
   ProgramBuild build;
   TLM_ASSIGN_OR_RETURN(build.build_id, ProgramBuildId());
-  build.libraries = ComputingLibraries(LoadedBuildIds());
+  build.libraries = ComputingLibraries(LoadedBuildIds(), backend == "cuda");
   TLM_ASSIGN_OR_RETURN(build.math, HashOfMath());
   return build;
 }

@@ -4,7 +4,7 @@
 #   tests/run.sh [--profile release|asan|tsan] [--build-only] [-L LABEL] [-R NAME] [-j JOBS]
 #
 # -L and -R select tests as CTest's options of the same name do; labels: unit, golden, integration,
-# layers, benchmark. The tsan profile builds and runs the layers without gRPC only.
+# layers, cuda, benchmark. The tsan profile builds and runs the layers without gRPC only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -6,20 +6,32 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "model/ops/cuda/cuda_options.h"
 #include "model/ops/ops.h"
 
 namespace tlm {
 
-enum class BackendKind { kAuto, kCpu, kCuda };
+enum class BackendKind {
+  kAuto,  // kCuda where it works, else kCpu
+  kCpu,
+  kCuda,
+};
+
+struct BackendOptions {
+  BackendKind kind = BackendKind::kAuto;
+  int threads = 0;  // of the CPU backend; 0: every processor this process may use
+  CudaOptions cuda{};
+  std::string cuda_module{};  // path of libtlm_cuda.so; empty: where FindCudaModule looks
+};
 
 struct Backend {
   std::unique_ptr<Ops> ops;
   std::string reason;  // one line for people: what was chosen and why
 };
 
-// `threads`: of the CPU backend, 0 = every processor this process may use. INVALID_ARGUMENT for an
-// impossible number of threads, UNIMPLEMENTED for kCuda: this build has no CUDA backend.
-absl::StatusOr<Backend> CreateBackend(BackendKind kind, int threads);
+// INVALID_ARGUMENT for an impossible number of threads. With kCuda also what OpenCudaBackend
+// returns; with kAuto that only becomes the reason.
+absl::StatusOr<Backend> CreateBackend(const BackendOptions& options);
 
 }  // namespace tlm
 

@@ -20,7 +20,7 @@ uint64_t U64(int64_t value) { return static_cast<uint64_t>(value); }
 void FillIdentity(const ServedModel& model, v1::ModelIdentity& identity) {
   identity.set_model_id(model.model_id);
   identity.set_architecture(model.config.architecture);
-  identity.set_weights_sha256(model.weights_sha256);
+  if (model.weights_sha256) identity.set_weights_sha256(model.weights_sha256());
   identity.set_tokenizer_sha256(model.tokenizer_sha256);
   identity.set_server_version(model.server_version);
   identity.set_build_id(model.build_id);
@@ -51,10 +51,13 @@ void FillMemory(const ServedMemory& from, v1::MemoryInfo& memory) {
   memory.set_kv_blocks_total(from.kv_blocks);
   memory.set_activation_arena(from.activations);
   memory.set_logits_workspace(from.logits);
+  const uint64_t graphs = from.graphs ? from.graphs() : 0;
+  memory.set_graph_pool(graphs);
   memory.set_runtime_reserved(from.runtime);
   memory.set_device_total(from.device_total);
   const uint64_t kv_bytes = from.kv_blocks * kBlockTokens * from.kv_bytes_per_token;
-  memory.set_allocated_total(weights + kv_bytes + from.activations + from.logits + from.runtime);
+  memory.set_allocated_total(weights + kv_bytes + from.activations + from.logits + graphs +
+                             from.runtime);
 }
 
 void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
@@ -106,6 +109,10 @@ void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabiliti
 
 void FillDeterminism(const ServedModel& model, v1::DeterminismInfo& determinism) {
   determinism.set_fingerprint(model.fingerprint);
+  if (!model.batch_invariant) {
+    determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_NONE);
+    return;
+  }
   determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE);
   for (const v1::DeterminismScope scope :
        {v1::DETERMINISM_SCOPE_BATCH, v1::DETERMINISM_SCOPE_CHUNKING,

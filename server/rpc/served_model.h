@@ -3,6 +3,7 @@
 #define TLM_SERVER_RPC_SERVED_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,10 @@ struct ServedMemory {
   uint64_t logits = 0;
   uint64_t runtime = 0;
   uint64_t device_total = 0;
+  std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
 };
 
-// Filled in once at start and read by every call afterwards.
+// Filled in once at start and read by every call afterwards. Its functions tell what changes later.
 struct ServedModel {
   std::string model_id;  // what requests may give as `model`
   ModelConfig config;
@@ -44,7 +46,9 @@ struct ServedModel {
   RequestLimits limits;
   SamplingParams default_sampling;  // the seed has no default
 
-  std::string weights_sha256;    // hexadecimal; empty when they do not come from files
+  // Hexadecimal; empty when they do not come from files and while it is not known. From any thread;
+  // none: empty.
+  std::function<std::string()> weights_sha256;
   std::string tokenizer_sha256;  // empty without a tokenizer
   std::string chat_sha256;       // of the files the template comes from; empty without one
   std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
@@ -52,6 +56,7 @@ struct ServedModel {
   std::string build_id;  // of the running program, hexadecimal
   std::string backend;
   std::string device_name;
+  bool batch_invariant = true;        // tokens do not depend on what else is computed, or how
   bool prefix_cache = false;          // prompts that begin alike share their computation
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;

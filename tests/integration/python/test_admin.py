@@ -358,7 +358,7 @@ class ConfigTest(unittest.TestCase):
         status, usage = run_server("--help")
         self.assertEqual(status, 0)
         self.assertEqual(sorted(options), sorted(re.findall(r"^ +--(\w+) \(", usage, re.M)))
-        for name, value, default in (("max_running_requests", "5", "64"),
+        for name, value, default in (("max_running_requests", "5", ""),
                                      ("prefix_cache", "false", "true"),
                                      ("max_queue_time", "1m30s", "30s"),
                                      ("model", str(DEMO_MODEL), ""),

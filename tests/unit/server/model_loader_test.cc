@@ -10,6 +10,7 @@
 
 #include "model/accounting/parameters.h"
 #include "model/config/config_reader.h"
+#include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
@@ -102,7 +103,7 @@ TEST(ModelLoaderTest, DrawsWeightsForAConfigurationAlone) {
   const absl::StatusOr<LoadedModel> loaded = LoadModel(RandomOptions(dir));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const ServedModel& served = loaded->served;
-  EXPECT_EQ(served.weights_sha256, "");
+  EXPECT_FALSE(served.weights_sha256);
   EXPECT_EQ(served.tokenizer, nullptr);
   EXPECT_EQ(served.chat, nullptr);
   EXPECT_EQ(served.limits.max_num_sequences, 4);
@@ -141,6 +142,30 @@ TEST(ModelLoaderTest, FingerprintKnowsSeedTypeAndConfiguration) {
   std::sort(all.begin(), all.end());
   EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
   EXPECT_EQ(all[0].size(), 64u);
+}
+
+TEST(ModelLoaderTest, FilesAreKnownByTheirHash) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  WriteMixedCheckpoint(dir);
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(OptionsFor(dir));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_TRUE(loaded->served.weights_sha256);
+  const auto checkpoint = Checkpoint::Open(dir.path());
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(loaded->served.weights_sha256(), *checkpoint->Sha256());
+}
+
+TEST(ModelLoaderTest, StepsHaveTheBackendsSizesUnlessGiven) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  ServerOptions options = RandomOptions(dir);
+  options.max_batch_tokens = options.max_running_requests = 0;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->served.limits.max_batch_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.max_prefill_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.max_running_requests, 64);
 }
 
 TEST(ModelLoaderTest, SamplingDefaultsAreTheModels) {

@@ -93,6 +93,70 @@ TEST_F(OptionsTest, PrefillTokensAreAtMostTheBatchs) {
   EXPECT_THAT(Parse({"--max_prefill_tokens=-1"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
 }
 
+TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {
+  DeviceInfo cpu;
+  cpu.host_addressable = true;
+  const DeviceInfo gpu;
+  const absl::StatusOr<ServerOptions> open = Parse({});
+  ASSERT_THAT(open, IsOk());
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_batch_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_prefill_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_running_requests, 64);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_batch_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_prefill_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_running_requests, 256);
+  const absl::StatusOr<ServerOptions> given =
+      Parse({"--max_batch_tokens=100", "--max_running_requests=7"});
+  ASSERT_THAT(given, IsOk());
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_batch_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_prefill_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_running_requests, 7);
+}
+
+TEST_F(OptionsTest, PrefillTokensAloneAreCutToTheBackendsBatch) {
+  const absl::StatusOr<ServerOptions> options = Parse({"--max_prefill_tokens=1000"});
+  ASSERT_THAT(options, IsOk());
+  DeviceInfo device;
+  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 1000);
+  device.host_addressable = true;
+  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 512);
+}
+
+TEST_F(OptionsTest, GpuMemoryFractionIsPositiveAndAtMostOne) {
+  EXPECT_EQ(Parse({})->gpu_memory_fraction, 0.9);
+  for (const char* const value : {"1", "0.01", "1e-6"}) {
+    EXPECT_THAT(Parse({std::string("--gpu_memory_fraction=") + value}), IsOk()) << value;
+  }
+  for (const char* const value : {"0", "-0.5", "1.01", "nan", "inf"}) {
+    EXPECT_THAT(Parse({std::string("--gpu_memory_fraction=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--gpu_memory_fraction")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, CudaCanBeChosenInItsParts) {
+  const absl::StatusOr<ServerOptions> all = Parse({});
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->cuda.device, 0);
+  EXPECT_TRUE(all->cuda.graphs && all->cuda.overlap && all->cuda.library);
+  const absl::StatusOr<ServerOptions> none =
+      Parse({"--gpu_device=3", "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library",
+             "--cuda_module=/x/y.so"});
+  ASSERT_THAT(none, IsOk());
+  EXPECT_EQ(none->cuda.device, 3);
+  EXPECT_FALSE(none->cuda.graphs || none->cuda.overlap || none->cuda.library);
+  EXPECT_EQ(none->cuda_module, "/x/y.so");
+  EXPECT_THAT(Parse({"--gpu_device=-1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[0, 1023]")));
+}
+
+TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
+  EXPECT_EQ(Parse({})->kv_cache_dtype, std::nullopt);
+  EXPECT_EQ(Parse({"--kv_cache_dtype=float16"})->kv_cache_dtype, DType::kF16);
+  EXPECT_THAT(Parse({"--kv_cache_dtype=int8"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("auto, float32, bfloat16")));
+}
+
 TEST_F(OptionsTest, DecodeStretchIsNoneOrAtLeastOne) {
   for (const char* const value : {"0", "1", "1.5", "1000"}) {
     EXPECT_THAT(Parse({std::string("--max_decode_stretch=") + value}), IsOk()) << value;

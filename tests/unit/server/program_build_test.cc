@@ -22,8 +22,8 @@ TEST(ProgramBuildTest, TheBuildIdIsASha1) {
 }
 
 TEST(ProgramBuildTest, IsTheSameEveryTime) {
-  const absl::StatusOr<ProgramBuild> first = ReadProgramBuild();
-  const absl::StatusOr<ProgramBuild> second = ReadProgramBuild();
+  const absl::StatusOr<ProgramBuild> first = ReadProgramBuild("cpu");
+  const absl::StatusOr<ProgramBuild> second = ReadProgramBuild("cpu");
   ASSERT_THAT(first, IsOk());
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(first->build_id, *ProgramBuildId());
@@ -35,7 +35,7 @@ TEST(ProgramBuildTest, IsTheSameEveryTime) {
 
 // This test is linked as the project's default is, with shared libraries of the distribution.
 TEST(ProgramBuildTest, NamesTheLibrariesThatComputeAndNoOthers) {
-  const absl::StatusOr<ProgramBuild> build = ReadProgramBuild();
+  const absl::StatusOr<ProgramBuild> build = ReadProgramBuild("cpu");
   ASSERT_THAT(build, IsOk());
   EXPECT_THAT(build->libraries, Not(HasSubstr("libcrypto")));
   EXPECT_THAT(build->libraries, Not(HasSubstr("/")));

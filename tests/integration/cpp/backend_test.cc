@@ -1,0 +1,90 @@
+// Which backend the server chooses, what it says of it, and how it ends where it cannot have it.
+// The modules are those of tests/support/cuda_modules; a library with the driver's name lets the
+// server get as far as opening them on machines without a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "model/backend/cuda_backend.h"
+#include "tests/support/server_process.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string ModulesDir() { return std::getenv("TLM_CUDA_MODULES"); }
+std::string Module(const std::string& name) {
+  return ModulesDir() + "/libtlm_cuda_" + name + ".so";
+}
+
+// While it lives, programs that are started find the library that has only the driver's name.
+class NoDriver {
+ public:
+  NoDriver() { setenv("LD_LIBRARY_PATH", (ModulesDir() + "/driver").c_str(), 1); }
+  ~NoDriver() { unsetenv("LD_LIBRARY_PATH"); }
+};
+
+// The server must end by itself, with one line.
+std::string ErrorOf(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), {"--model=" + DemoModelDir(), "--port=0", "--backend=cuda"});
+  const ServerRun run = RunServerToTheEnd(flags);
+  EXPECT_EQ(run.exit_status, 1) << run.output;
+  EXPECT_EQ(std::count(run.output.begin(), run.output.end(), '\n'), 1) << run.output;
+  EXPECT_THAT(run.output, StartsWith("tlm-server: backend cuda: "));
+  return run.output;
+}
+
+TEST(BackendTest, CudaWithoutADriverIsOneLine) {
+  if (ProbeCudaDriver().ok()) GTEST_SKIP() << "this machine has NVIDIA's driver";
+  EXPECT_THAT(ErrorOf({}), AllOf(HasSubstr("no NVIDIA driver"), HasSubstr("libcuda.so.1")));
+}
+
+TEST(BackendTest, AutoServesOnTheCpuAndSaysWhy) {
+  if (ProbeCudaDriver().ok()) GTEST_SKIP() << "this machine has NVIDIA's driver";
+  const auto server = ServerProcess::Serve({"--backend=auto"});
+  EXPECT_THAT(server->output(), ContainsRegex("backend cpu: [^\n]*; not cuda: no NVIDIA driver"));
+}
+
+TEST(BackendTest, AutoSurvivesABadModule) {
+  const NoDriver driver;
+  const auto server = ServerProcess::Serve({"--backend=auto", "--cuda_module=" + Module("mute")});
+  EXPECT_THAT(server->output(), ContainsRegex("backend cpu: [^\n]*; not cuda: [^\n]*mute"));
+}
+
+TEST(BackendTest, CpuDoesNotLookFurther) {
+  const auto server = ServerProcess::Serve({"--backend=cpu", "--cuda_module=/nonexistent"});
+  EXPECT_THAT(server->output(), ContainsRegex("backend cpu: [^\n]*; as asked"));
+}
+
+TEST(BackendTest, ModulesThatAreNoneAreOneLine) {
+  const NoDriver driver;
+  const TempDir dir;
+  dir.Write("text.so", "not a library\n");
+  EXPECT_THAT(ErrorOf({"--cuda_module=/nonexistent.so"}), HasSubstr("/nonexistent.so"));
+  EXPECT_THAT(ErrorOf({"--cuda_module=" + dir.File("text.so")}), HasSubstr("text.so"));
+  EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("mute")}), HasSubstr("is no CUDA module of tlm"));
+  EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("other_abi")}), HasSubstr("of another build"));
+  EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("failing"), "--gpu_device=2"}),
+              HasSubstr("there is no GPU 2"));
+}
+
+TEST(BackendTest, TheBuiltModuleWithoutAGpuIsOneLine) {
+  if (std::string(std::getenv("TLM_CUDA_BUILD")) != "1") {
+    GTEST_SKIP() << "the CUDA backend is not in this build";
+  }
+  if (ProbeCudaDriver().ok()) GTEST_SKIP() << "this machine has NVIDIA's driver";
+  const NoDriver driver;
+  ErrorOf({});
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,96 @@
+"""The CUDA backend behind the real border, on a GPU that the host plays
+(tests/support/cuda_modules), against the CPU backend."""
+
+import array
+import os
+import pathlib
+import unittest
+
+from support import Answer, request
+from tlm_server import TlmServer
+
+from tlm.v1 import forward_pb2, model_info_pb2
+
+MODULES = pathlib.Path(os.environ["TLM_CUDA_MODULES"])
+PROMPTS = ["In the evening", "It was", "She looked at him for a long time and then"]
+# bfloat16 between operations, 8 bits of it, over 6 layers.
+TOLERANCE = 0.25
+
+
+def emulated(*flags):
+    """A server on the emulated GPU; the library with the driver's name lets it look for one."""
+    before = os.environ.get("LD_LIBRARY_PATH")
+    os.environ["LD_LIBRARY_PATH"] = str(MODULES / "driver")
+    try:
+        return TlmServer("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
+                         "--max_running_requests=4", *flags)
+    finally:
+        if before is None:
+            del os.environ["LD_LIBRARY_PATH"]
+        else:
+            os.environ["LD_LIBRARY_PATH"] = before
+
+
+def logits(server):
+    """{(prompt, position): values} of all positions."""
+    rows = {}
+    asked = forward_pb2.ForwardRequest(prompts=PROMPTS, all=True)
+    for message in server.model.Forward(asked, timeout=120):
+        if message.HasField("header"):
+            width = message.header.row_width
+        for i in range(message.rows.row_count):
+            rows[message.rows.sequence_index, message.rows.first_position + i] = \
+                array.array("f", message.rows.data[4 * i * width:4 * (i + 1) * width])
+    return rows
+
+
+def tokens(server, **fields):
+    return Answer(list(server.model.Generate(request(**fields), timeout=120))).ids
+
+
+class CudaTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cuda = cls.enterClassContext(emulated("--max_batch_tokens=64"))
+        cls.cpu = cls.enterClassContext(TlmServer("--backend=cpu"))
+
+    def test_says_what_it_runs_on(self):
+        identity = self.cuda.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity
+        self.assertEqual(identity.backend, "cuda")
+        self.assertEqual(identity.device_name, "emulated GPU")
+        self.assertIn("backend cuda: emulated GPU; as asked", self.cuda.log())
+
+    def test_fingerprints_of_backends_differ(self):
+        infos = [server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+                 for server in (self.cuda, self.cpu)]
+        self.assertNotEqual(*(info.determinism.fingerprint for info in infos))
+        self.assertEqual(*(info.identity.weights_sha256 for info in infos))
+
+    def test_memory_parts_sum_to_the_total(self):
+        tokens(self.cuda, seed=1, max_new_tokens=2)
+        memory = self.cuda.model.ModelInfo(model_info_pb2.ModelInfoRequest()).memory
+        parts = (sum(weights.bytes for weights in memory.weights)
+                 + memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
+                 + memory.activation_arena + memory.logits_workspace + memory.graph_pool
+                 + memory.runtime_reserved)
+        self.assertEqual(parts, memory.allocated_total)
+        self.assertLess(memory.allocated_total, 0.9 * memory.device_total)
+
+    def test_logits_are_those_of_the_cpu(self):
+        cuda, cpu = logits(self.cuda), logits(self.cpu)
+        self.assertEqual(cuda.keys(), cpu.keys())
+        for place, row in cpu.items():
+            worst = max(abs(a - b) for a, b in zip(row, cuda[place]))
+            self.assertLess(worst, TOLERANCE, place)
+
+    def test_a_stream_is_the_same_without_graphs_overlap_and_large_steps(self):
+        asked = dict(seed=7, max_new_tokens=12)
+        with emulated("--max_batch_tokens=5", "--nocuda_graphs", "--nocuda_overlap",
+                      "--nocuda_library", "--noprefix_cache") as plain:
+            self.assertEqual(tokens(plain, **asked), tokens(self.cuda, **asked))
+
+
+if __name__ == "__main__":
+    unittest.main()
