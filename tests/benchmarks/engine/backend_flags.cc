@@ -1,0 +1,69 @@
+#include "tests/benchmarks/engine/backend_flags.h"
+
+#include <charconv>
+#include <fstream>
+#include <system_error>
+
+#include "absl/flags/flag.h"
+#include "model/base/errors.h"
+
+ABSL_FLAG(std::string, backend, "auto", "auto, cpu or cuda");
+ABSL_FLAG(int32_t, threads, 0, "of the CPU backend; 0: all processors");
+ABSL_FLAG(std::string, cuda_module, "", "the CUDA backend's file; empty: where it is installed");
+ABSL_FLAG(bool, cuda_graphs, true, "record and replay steps");
+ABSL_FLAG(bool, cuda_overlap, true, "let a kernel begin before the one before it ends");
+ABSL_FLAG(bool, cuda_library, true, "let cuBLASLt compute products of many rows");
+
+namespace tlm::bench {
+
+absl::StatusOr<Backend> BackendFromFlags() {
+  BackendOptions options{.threads = absl::GetFlag(FLAGS_threads),
+                         .cuda = {.graphs = absl::GetFlag(FLAGS_cuda_graphs),
+                                  .overlap = absl::GetFlag(FLAGS_cuda_overlap),
+                                  .library = absl::GetFlag(FLAGS_cuda_library)},
+                         .cuda_module = absl::GetFlag(FLAGS_cuda_module)};
+  const std::string name = absl::GetFlag(FLAGS_backend);
+  if (name == "cpu") {
+    options.kind = BackendKind::kCpu;
+  } else if (name == "cuda") {
+    options.kind = BackendKind::kCuda;
+  } else if (name != "auto") {
+    return InvalidArgument("--backend is '{}', not auto, cpu or cuda", name);
+  }
+  return CreateBackend(options);
+}
+
+absl::StatusOr<std::vector<int64_t>> NumbersFlag(const std::vector<std::string>& texts,
+                                                 std::string_view flag, int64_t least,
+                                                 int64_t most) {
+  std::vector<int64_t> numbers;
+  for (const std::string& text : texts) {
+    if (text.empty()) continue;
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size() || number < least ||
+        number > most) {
+      return InvalidArgument("--{} has '{}', not {} to {}", flag, text, least, most);
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<std::optional<DType>> TypeFlag(std::string_view text, std::string_view flag) {
+  if (text.empty()) return std::optional<DType>();
+  if (text == "float32") return std::optional(DType::kF32);
+  if (text == "bfloat16") return std::optional(DType::kBF16);
+  if (text == "float16") return std::optional(DType::kF16);
+  return InvalidArgument("--{} is '{}', not float32, bfloat16 or float16", flag, text);
+}
+
+absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::ofstream file(path);
+  file << report.dump(2) << "\n";
+  if (!file.flush()) return InvalidArgument("--json={} cannot be written", path);
+  return absl::OkStatus();
+}
+
+}  // namespace tlm::bench

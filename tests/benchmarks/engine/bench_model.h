@@ -1,0 +1,51 @@
+// A model on a backend, without a server around it.
+#ifndef TLM_TESTS_BENCHMARKS_ENGINE_BENCH_MODEL_H_
+#define TLM_TESTS_BENCHMARKS_ENGINE_BENCH_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/backend/backend.h"
+#include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
+#include "model/transformer_lm/transformer_lm.h"
+
+namespace tlm::bench {
+
+struct ModelChoice {
+  std::string directory = {};               // exactly one of the two is not empty
+  std::string preset = {};                  // with random weights
+  std::optional<DType> weights_dtype = {};  // of random weights; none: what the preset names
+  std::optional<DType> kv_dtype = {};       // none: the backend's own choice
+};
+
+// Members in the order they need each other.
+struct BenchModel {
+  Backend backend;
+  ModelConfig config;
+  std::string name;
+  DType weights_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  std::unique_ptr<TransformerLM> model;
+  double load_seconds = 0;  // from host memory or the page cache to ready; drawing not counted
+
+  // Bytes of weights a pass over few tokens reads: all but the rows of an untied embedding table.
+  uint64_t WeightBytesRead() const;
+  uint64_t KvBytesPerToken() const { return model->kv_shape().bytes_per_token(); }
+};
+
+// INVALID_ARGUMENT names what is wrong with the choice or the model.
+absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& choice,
+                                                           Backend backend,
+                                                           const BatchLimits& limits,
+                                                           int64_t kv_blocks);
+
+// The configuration alone, to plan limits by.
+absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice);
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_ENGINE_BENCH_MODEL_H_
