@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Packs everything tests/gpu/run.sh needs into a folder that runs on a machine with a GPU and its
+# driver, the CUDA libraries and Python, whatever else is installed there.
+#
+#   tests/gpu/bundle.sh [--build DIR] [--out DIR]
+#
+# --build  a build with -DTLM_CUDA=ON; default build/release
+# --out    is replaced; default build/gpu-bundle. Fails when it would exceed 64 MiB.
+#
+# There: OUT/run.sh [--out RESULTS] [--python PYTHON]
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build=build/release out=build/gpu-bundle
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build) build=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    *) sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2 ;;
+  esac
+done
+limit_bytes=$((64 << 20))
+
+programs=(bin/tlm-server bin/tlm bin/libtlm_cuda.so
+          tests/ceilings tests/mma_canon tests/ops_test tests/attention_invariance_test
+          tests/determinism_cuda_test
+          benchmarks/ops_bench benchmarks/engine_bench benchmarks/serve_bench)
+rm -rf "$out"
+mkdir -p "$out/bin" "$out/lib" "$out/tests/peers" "$out/model"
+for program in "${programs[@]}"; do
+  [ -e "$build/$program" ] || { echo "bundle.sh: $build/$program is not built" >&2; exit 1; }
+  strip -o "$out/bin/$(basename "$program")" "$build/$program"
+done
+
+# Their shared libraries, but for those every system has in its own version and CUDA's.
+for program in "$out"/bin/*; do
+  ldd "$program" | awk '$3 ~ /^\// { print $3 }'
+done | sort -u | while read -r library; do
+  case "$(basename "$library")" in
+    libc.so.*|libm.so.*|libpthread.so.*|libdl.so.*|librt.so.*|libresolv.so.*|ld-linux*) ;;
+    libstdc++.so.*|libgcc_s.so.*) ;;  # older ones than this build's are refused at the start
+    libcublas*|libcudart*|libcuda.so*) ;;
+    *) strip -o "$out/lib/$(basename "$library")" "$library" ;;
+  esac
+done
+
+cp -r tests/gpu "$out/tests/gpu"
+cp -r tests/peers/parity "$out/tests/peers/parity"
+cp -r model/demo "$out/model/demo"
+find "$out" -name __pycache__ -prune -exec rm -rf {} +
+cat >"$out/run.sh" <<'RUN'
+#!/usr/bin/env bash
+exec "$(dirname "$0")/tests/gpu/run.sh" --bin "$(dirname "$0")/bin" "$@"
+RUN
+chmod +x "$out/run.sh"
+git rev-parse HEAD >"$out/revision" 2>/dev/null || true
+
+bytes=$(du -sb "$out" | cut -f1)
+echo "$out: $((bytes >> 10)) KiB, $(find "$out" -type f | wc -l) files"
+if [ "$bytes" -gt "$limit_bytes" ]; then
+  echo "bundle.sh: that is more than $((limit_bytes >> 20)) MiB" >&2
+  exit 1
+fi

@@ -1,0 +1,97 @@
+// The checks of mma_canon on the emulated device: they pass where all is well, and find what is
+// wrong.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "model/ops/cuda/gemm.h"
+#include "tests/gpu/canon/mma_check.h"
+#include "tests/gpu/canon/product_check.h"
+#include "tests/support/simt/emulator.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+constexpr int64_t kRowCounts[] = {1, 2, 9, 65, 70};
+
+class CanonTest : public testing::Test {
+ protected:
+  CanonTest() {
+    simt::emulated::Configure({});
+    auto device = CudaDevice::Create({});
+    EXPECT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+};
+
+// Computes with own kernels.
+class FakeLibrary : public GemmLibrary {
+ public:
+  FakeLibrary(CudaDevice& device, bool honest)
+      : gemm_(device, device.properties(), nullptr), honest_(honest) {}
+
+  std::string version() const override { return "fake"; }
+  absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe&) override {
+    gemm_spec_ = gemm;
+    return 0;
+  }
+  // A dishonest one leaves the last row out.
+  absl::Status Run(int, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
+                   int64_t out_stride, cudaStream_t) override {
+    const MatrixLayout layout(gemm_spec_.n, gemm_spec_.k, gemm_spec_.dtype, MatrixUse::kPlain);
+    const CudaMatrix matrix(layout,
+                            Buffer(const_cast<void*>(w), layout.bytes(), [](void*, size_t) {}));
+    const int64_t rows = honest_ ? m : m - 1;
+    return gemm_.Run({const_cast<void*>(x), rows, gemm_spec_.k, x_stride, gemm_spec_.dtype}, matrix,
+                     {}, {out, rows, gemm_spec_.n, out_stride, gemm_spec_.out_dtype});
+  }
+
+ private:
+  Gemm gemm_;
+  const bool honest_;
+  LibraryGemm gemm_spec_;
+};
+
+TEST_F(CanonTest, TheEmulatedUnitIsItsModel) {
+  const auto checks = CheckMma(*device_, 2);
+  ASSERT_TRUE(checks.ok()) << checks.status();
+  for (const MmaCheck& check : *checks) {
+    EXPECT_EQ(check.elements, 256);
+    EXPECT_EQ(check.differences, 0) << check.name << ": " << check.first;
+  }
+}
+
+TEST_F(CanonTest, OwnKernelsHaveTheSameBitsInEveryBatch) {
+  for (const ProductShape& shape :
+       {ProductShape{.name = "plain", .n = 72, .k = 136},
+        ProductShape{.name = "half", .n = 64, .k = 64, .dtype = DType::kF16},
+        ProductShape{.name = "gated", .n = 80, .k = 64, .gated = true},
+        ProductShape{.name = "logits", .n = 96, .k = 64, .logits = true}}) {
+    const auto check = CheckProduct(*device_, nullptr, shape, kRowCounts);
+    ASSERT_TRUE(check.ok()) << check.status();
+    EXPECT_FALSE(check->library);
+    EXPECT_EQ(check->runs, 30);
+    EXPECT_EQ(check->different_runs, 0) << shape.name << ": " << check->first;
+    EXPECT_EQ(check->model_differences, 0) << shape.name;
+    EXPECT_EQ(check->model_elements, shape.gated ? 0 : 96) << shape.name;
+  }
+}
+
+TEST_F(CanonTest, FindsALibraryWithOtherBits) {
+  const ProductShape shape{.name = "plain", .n = 72, .k = 64};
+  for (const bool honest : {true, false}) {
+    FakeLibrary library(*device_, honest);
+    const auto check = CheckProduct(*device_, &library, shape, kRowCounts);
+    ASSERT_TRUE(check.ok()) << check.status();
+    EXPECT_TRUE(check->library);
+    EXPECT_EQ(check->different_runs == 0, honest);
+    EXPECT_EQ(check->first.substr(0, 7), honest ? "" : "65 rows");
+  }
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,166 @@
+// Are matrix products the same bits whoever computes them, and with whom?
+//
+//   mma_canon [--json=FILE]
+//
+// 1. One mma.sync after the other against its model in C++.
+// 2. Products of the shapes of real models: two rows computed alone against the same rows in
+//    batches of 1 to 8,192, among random rows and among NaNs; by the own kernels alone, and with
+//    cuBLASLt where its algorithms pass the probe. And a sample against the model.
+//
+// Exits with 1 when something differs that other results rely on, with 77 when there is no GPU.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "model/ops/cuda/cublaslt_library.h"
+#include "model/ops/cuda/cuda_device.h"
+#include "nlohmann/json.hpp"
+#include "tests/gpu/canon/mma_check.h"
+#include "tests/gpu/canon/product_check.h"
+
+namespace tlm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMmaTiles = 4096;
+constexpr int64_t kRowCounts[] = {1,  2,  7,   8,   9,   16,  17,  31,  33,   63,   64,
+                                  65, 96, 128, 129, 192, 256, 257, 512, 1000, 2048, 8192};
+constexpr int64_t kMostLogitsRows = 512;
+
+std::vector<ProductShape> Shapes() {
+  return {
+      {.name = "Qwen3-8B qkv", .n = 6144, .k = 4096},
+      {.name = "Qwen3-8B o", .n = 4096, .k = 4096},
+      {.name = "Qwen3-8B gate_up", .n = 24576, .k = 4096, .gated = true},
+      {.name = "Qwen3-8B down", .n = 4096, .k = 12288},
+      {.name = "Qwen3-8B head", .n = 151936, .k = 4096, .logits = true},
+      {.name = "Qwen3-0.6B qkv", .n = 4096, .k = 1024},
+      {.name = "Qwen3-0.6B o", .n = 1024, .k = 2048},
+      {.name = "Qwen3-0.6B gate_up", .n = 6144, .k = 1024, .gated = true},
+      {.name = "Qwen3-0.6B down", .n = 1024, .k = 3072},
+      {.name = "Qwen3-0.6B head", .n = 151936, .k = 1024, .logits = true},
+      {.name = "Llama-3.1-8B gate_up", .n = 28672, .k = 4096, .gated = true},
+      {.name = "Llama-3.1-8B down", .n = 4096, .k = 14336},
+      {.name = "Llama-3.1-8B o, float16", .n = 4096, .k = 4096, .dtype = DType::kF16},
+      {.name = "776 x 520", .n = 776, .k = 520},
+  };
+}
+
+const char* Name(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "f16"; }
+
+// False when the published part of the model is wrong.
+absl::StatusOr<bool> RunMma(CudaDevice& device, Json& json) {
+  TLM_ASSIGN_OR_RETURN(const std::vector<MmaCheck> checks, CheckMma(device, kMmaTiles));
+  fmt::print("\nmma.sync against its model\n{:<22} {:>5} {:>10} {:>12}\n", "operands", "type",
+             "elements", "differences");
+  bool good = true;
+  for (const MmaCheck& check : checks) {
+    fmt::print("{:<22} {:>5} {:>10} {:>12}{}  {}\n", check.name, Name(check.dtype), check.elements,
+               check.differences, check.assumed ? " (assumed)" : "", check.first);
+    good &= check.assumed || check.differences == 0;
+    json["mma"].push_back({{"operands", check.name},
+                           {"dtype", Name(check.dtype)},
+                           {"assumed", check.assumed},
+                           {"elements", check.elements},
+                           {"differences", check.differences}});
+  }
+  return good;
+}
+
+// False when a row depends on its mates, or on who computes it.
+absl::StatusOr<bool> RunProduct(CudaDevice& device, GemmLibrary* library, const ProductShape& shape,
+                                Json& json) {
+  std::vector<int64_t> row_counts;
+  for (const int64_t rows : kRowCounts) {
+    if (!shape.logits || rows <= kMostLogitsRows) row_counts.push_back(rows);
+  }
+  TLM_ASSIGN_OR_RETURN(const ProductCheck check, CheckProduct(device, library, shape, row_counts));
+  const char* by = check.library ? "cublaslt" : "own";
+  fmt::print("{:<24} {:>7} {:>6} {:>9} {:>6} {:>10} {:>14} {:>6}/{}  {}\n", shape.name, shape.n,
+             shape.k, by, check.runs, check.different_runs, check.different_elements,
+             check.model_differences, check.model_elements, check.first);
+  std::fflush(stdout);
+  json["products"].push_back({{"name", shape.name},
+                              {"n", shape.n},
+                              {"k", shape.k},
+                              {"dtype", Name(shape.dtype)},
+                              {"library_asked", library != nullptr},
+                              {"library", check.library},
+                              {"runs", check.runs},
+                              {"different_runs", check.different_runs},
+                              {"different_elements", check.different_elements},
+                              {"model_elements", check.model_elements},
+                              {"model_differences", check.model_differences}});
+  return check.different_runs == 0 && check.model_differences == 0;
+}
+
+absl::StatusOr<bool> RunAll(CudaDevice& device, Json& json) {
+  json["device"] = device.info().name;
+  TLM_ASSIGN_OR_RETURN(bool good, RunMma(device, json));
+  std::unique_ptr<GemmLibrary> library;
+  absl::StatusOr<std::unique_ptr<GemmLibrary>> opened = MakeCublasLtLibrary(device);
+  if (opened.ok()) {
+    library = *std::move(opened);
+    json["library"] = library->version();
+    fmt::print("\n{}\n", library->version());
+  } else {
+    fmt::print("\nwithout cuBLASLt: {}\n", opened.status().ToString());
+  }
+  fmt::print("\nrows alone and in batches\n{:<24} {:>7} {:>6} {:>9} {:>6} {:>10} {:>14} {:>8}\n",
+             "product", "n", "k", "over 64", "runs", "different", "elements", "of model");
+  for (GemmLibrary* const by : {static_cast<GemmLibrary*>(nullptr), library.get()}) {
+    for (const ProductShape& shape : Shapes()) {
+      if (by == nullptr && library != nullptr && shape.logits)
+        continue;  // the library's probe runs it
+      const absl::StatusOr<bool> same = RunProduct(device, by, shape, json);
+      if (!same.ok() && !absl::IsResourceExhausted(same.status())) return same.status();
+      if (!same.ok()) fmt::print("{:<24} skipped: {}\n", shape.name, same.status().ToString());
+      good &= !same.ok() || *same;
+    }
+    if (library == nullptr) break;
+  }
+  return good;
+}
+
+int Main(int argc, char** argv) {
+  std::string json_path;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with("--json=")) {
+      fmt::print(stderr, "usage: mma_canon [--json=FILE]\n");
+      return 2;
+    }
+    json_path = argument.substr(7);
+  }
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    fmt::print("mma_canon: skipped, there is no GPU\n");
+    return 77;
+  }
+  absl::StatusOr<std::unique_ptr<CudaDevice>> device = CudaDevice::Create({});
+  if (!device.ok()) {
+    fmt::print(stderr, "mma_canon: {}\n", device.status().ToString());
+    return 1;
+  }
+  Json json;
+  const absl::StatusOr<bool> good = RunAll(**device, json);
+  json["passed"] = good.ok() && *good;
+  if (!json_path.empty()) std::ofstream(json_path) << json.dump(1) << '\n';
+  if (!good.ok()) {
+    fmt::print(stderr, "mma_canon: {}\n", good.status().ToString());
+    return 1;
+  }
+  fmt::print("\n{}\n", *good ? "one arithmetic" : "results differ");
+  return *good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tlm
+
+int main(int argc, char** argv) { return tlm::Main(argc, argv); }

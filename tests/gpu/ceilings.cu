@@ -1,0 +1,217 @@
+// What this GPU can do at the best, measured: the denominators of every fraction that is reported.
+//
+//   ceilings [OUTPUT.json]
+//
+//   read       a kernel that reads 8 GiB once and keeps an integer of it
+//   copy       cudaMemcpy of 4 GiB on the device, bytes read and bytes written counted
+//   matmul     8192 x 8192 x 8192 in bfloat16 by cuBLASLt's first choice, random operands
+//   upload     cudaMemcpyAsync of 1 GiB from pinned host memory
+//   launch     an empty kernel in a graph of 1,000
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "ceilings: %s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
+  std::exit(1);
+}
+#define CHECK_CUDA(call) Check((call) == cudaSuccess, #call)
+#define CHECK_LT(call) Check((call) == CUBLAS_STATUS_SUCCESS, #call)
+
+__global__ void Read(const uint4* from, size_t count, uint32_t* to) {
+  uint32_t bits = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    const uint4 a = __ldcs(from + i), b = __ldcs(from + i + step);
+    const uint4 c = __ldcs(from + i + 2 * step), d = __ldcs(from + i + 3 * step);
+    bits ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w;
+    bits ^= c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
+  }
+  for (; i < count; i += step) bits ^= from[i].x ^ from[i].y ^ from[i].z ^ from[i].w;
+  if (bits == 0x9e3779b9) *to = bits;  // almost never, but the reads must happen
+}
+
+// Values between -1 and 1; real data, since zeros multiply faster.
+__global__ void FillRandom(__nv_bfloat16* to, size_t count, uint32_t seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
+       i += size_t{gridDim.x} * blockDim.x) {
+    uint32_t x = static_cast<uint32_t>(i) * 2654435761u + seed;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    to[i] = __float2bfloat16(static_cast<float>(x ^ (x >> 16)) / 2147483648.0f - 1.0f);
+  }
+}
+
+__global__ void Nothing() {}
+
+// The median time in seconds of `run`, each between two events.
+template <typename Run>
+double MedianSeconds(cudaStream_t stream, int count, Run run) {
+  cudaEvent_t begin, end;
+  CHECK_CUDA(cudaEventCreate(&begin));
+  CHECK_CUDA(cudaEventCreate(&end));
+  for (int i = 0; i < 3; ++i) run();
+  std::vector<double> seconds;
+  for (int i = 0; i < count; ++i) {
+    CHECK_CUDA(cudaEventRecord(begin, stream));
+    run();
+    CHECK_CUDA(cudaEventRecord(end, stream));
+    CHECK_CUDA(cudaEventSynchronize(end));
+    float milliseconds = 0;
+    CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+    seconds.push_back(1e-3 * milliseconds);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.end());
+  return seconds[static_cast<size_t>(count / 2)];
+}
+
+double ReadRate(cudaStream_t stream, const cudaDeviceProp& device) {
+  constexpr size_t kBytes = size_t{8} << 30;
+  uint4* memory = nullptr;
+  uint32_t* result = nullptr;
+  CHECK_CUDA(cudaMalloc(&memory, kBytes));
+  CHECK_CUDA(cudaMalloc(&result, sizeof(uint32_t)));
+  FillRandom<<<4096, 256, 0, stream>>>(reinterpret_cast<__nv_bfloat16*>(memory), kBytes / 2, 1);
+  double best = 0;
+  for (const int blocks : {4, 8, 16, 32}) {
+    const double seconds = MedianSeconds(stream, 10, [&] {
+      Read<<<blocks * device.multiProcessorCount, 256, 0, stream>>>(memory, kBytes / 16, result);
+    });
+    best = std::max(best, kBytes / seconds);
+  }
+  CHECK_CUDA(cudaGetLastError());
+  CHECK_CUDA(cudaFree(memory));
+  CHECK_CUDA(cudaFree(result));
+  return best;
+}
+
+double CopyRate(cudaStream_t stream) {
+  constexpr size_t kBytes = size_t{4} << 30;
+  void *from = nullptr, *to = nullptr;
+  CHECK_CUDA(cudaMalloc(&from, kBytes));
+  CHECK_CUDA(cudaMalloc(&to, kBytes));
+  const double seconds = MedianSeconds(stream, 10, [&] {
+    CHECK_CUDA(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, stream));
+  });
+  CHECK_CUDA(cudaFree(from));
+  CHECK_CUDA(cudaFree(to));
+  return 2.0 * kBytes / seconds;
+}
+
+double MatMulRate(cudaStream_t stream) {
+  constexpr int64_t kSize = 8192;
+  constexpr size_t kElements = kSize * kSize;
+  constexpr size_t kWorkspace = size_t{64} << 20;
+  __nv_bfloat16 *a = nullptr, *b = nullptr, *c = nullptr;
+  void* workspace = nullptr;
+  CHECK_CUDA(cudaMalloc(&a, kElements * 2));
+  CHECK_CUDA(cudaMalloc(&b, kElements * 2));
+  CHECK_CUDA(cudaMalloc(&c, kElements * 2));
+  CHECK_CUDA(cudaMalloc(&workspace, kWorkspace));
+  FillRandom<<<4096, 256, 0, stream>>>(a, kElements, 2);
+  FillRandom<<<4096, 256, 0, stream>>>(b, kElements, 3);
+  cublasLtHandle_t handle;
+  cublasLtMatmulDesc_t product;
+  cublasLtMatrixLayout_t layout;
+  cublasLtMatmulPreference_t preference;
+  CHECK_LT(cublasLtCreate(&handle));
+  CHECK_LT(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  CHECK_LT(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                          sizeof(transposed)));
+  CHECK_LT(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, kSize, kSize, kSize));
+  CHECK_LT(cublasLtMatmulPreferenceCreate(&preference));
+  CHECK_LT(cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof(kWorkspace)));
+  cublasLtMatmulHeuristicResult_t choice;
+  int found = 0;
+  CHECK_LT(cublasLtMatmulAlgoGetHeuristic(handle, product, layout, layout, layout, layout,
+                                          preference, 1, &choice, &found));
+  Check(found == 1, "choosing a product");
+  const float one = 1.0f, zero = 0.0f;
+  const double seconds = MedianSeconds(stream, 20, [&] {
+    CHECK_LT(cublasLtMatmul(handle, product, &one, a, layout, b, layout, &zero, c, layout, c,
+                            layout, &choice.algo, workspace, kWorkspace, stream));
+  });
+  CHECK_LT(cublasLtMatmulPreferenceDestroy(preference));
+  CHECK_LT(cublasLtMatrixLayoutDestroy(layout));
+  CHECK_LT(cublasLtMatmulDescDestroy(product));
+  CHECK_LT(cublasLtDestroy(handle));
+  for (void* const memory :
+       {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c), workspace}) {
+    CHECK_CUDA(cudaFree(memory));
+  }
+  return 2.0 * kSize * kSize * kSize / seconds;
+}
+
+double UploadRate(cudaStream_t stream) {
+  constexpr size_t kBytes = size_t{1} << 30;
+  void *host = nullptr, *device = nullptr;
+  CHECK_CUDA(cudaMallocHost(&host, kBytes));
+  CHECK_CUDA(cudaMalloc(&device, kBytes));
+  const double seconds = MedianSeconds(stream, 5, [&] {
+    CHECK_CUDA(cudaMemcpyAsync(device, host, kBytes, cudaMemcpyHostToDevice, stream));
+  });
+  CHECK_CUDA(cudaFreeHost(host));
+  CHECK_CUDA(cudaFree(device));
+  return kBytes / seconds;
+}
+
+double LaunchSeconds(cudaStream_t stream) {
+  constexpr int kLaunches = 1000;
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kLaunches; ++i) Nothing<<<1, 32, 0, stream>>>();
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+  const double seconds =
+      MedianSeconds(stream, 10, [&] { CHECK_CUDA(cudaGraphLaunch(replay, stream)); });
+  CHECK_CUDA(cudaGraphExecDestroy(replay));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  return seconds / kLaunches;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("ceilings: skipped, no CUDA device\n");
+    return 77;
+  }
+  cudaDeviceProp device;
+  cudaStream_t stream;
+  int driver = 0;
+  CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaDriverGetVersion(&driver));
+  const double read = ReadRate(stream, device), copy = CopyRate(stream);
+  const double matmul = MatMulRate(stream), upload = UploadRate(stream);
+  const double launch = LaunchSeconds(stream);
+  std::printf("device   %s, %d multiprocessors, sm_%d%d, driver %d, cuBLASLt %zu\n", device.name,
+              device.multiProcessorCount, device.major, device.minor, driver, cublasLtGetVersion());
+  std::printf("read     %8.1f GB/s\ncopy     %8.1f GB/s\nmatmul   %8.1f TFLOP/s (bf16)\n",
+              read / 1e9, copy / 1e9, matmul / 1e12);
+  std::printf("upload   %8.1f GB/s\nlaunch   %8.2f us in a graph\n", upload / 1e9, 1e6 * launch);
+  if (argc < 2) return 0;
+  std::FILE* const file = std::fopen(argv[1], "w");
+  if (file == nullptr) return std::perror(argv[1]), 1;
+  std::fprintf(file,
+               "{\"device\": \"%s\", \"driver\": %d, \"cublaslt\": %zu, \"read_bytes_per_second\": "
+               "%.6e, \"copy_bytes_per_second\": %.6e, \"matmul_flops\": %.6e, "
+               "\"upload_bytes_per_second\": %.6e, \"launch_seconds\": %.3e}\n",
+               device.name, driver, cublasLtGetVersion(), read, copy, matmul, upload, launch);
+  return std::fclose(file) == 0 ? 0 : 1;
+}

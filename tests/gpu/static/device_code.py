@@ -1,0 +1,160 @@
+"""What the compiler kept of each kernel: the assembler's report and the PTX.
+
+.cmake/keep_device_code.sh leaves both in a folder X.cu.device for every X.cu of
+model/ops/cuda/sources.cmake.
+"""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+
+ARCHITECTURES = ("sm_80", "sm_90a")  # of the reports
+VIRTUAL_ARCHITECTURES = ("compute_80", "compute_90a")  # of the PTX
+
+
+class Missing(Exception):
+    """Nothing was kept, or not all of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One kernel on one architecture, as `ptxas -v` tells it."""
+    kernel: str
+    source: str
+    architecture: str
+    registers: int
+    stack_bytes: int
+    spill_bytes: int
+    shared_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Ptx:
+    """One kernel's PTX, a list of statements and labels."""
+    kernel: str
+    source: str
+    architecture: str
+    statements: tuple
+
+
+def short_name(demangled):
+    """"void tlm::(anonymous namespace)::Embed<tlm::simt::F16, 8>(Args)" -> "Embed<F16,8>"."""
+    name = demangled.replace("(anonymous namespace)::", "").replace("tlm::simt::", "")
+    name = name.replace("tlm::", "").removeprefix("void ")
+    name = re.sub(r"\((?:bool|int|unsigned int|long)\)", "", name)  # (int)8
+    depth = 0
+    for at, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0:
+            name = name[:at]
+            break
+    return name.replace(" ", "")
+
+
+def short_names(mangled):
+    """{mangled: short}"""
+    mangled = sorted(set(mangled))
+    if not mangled:
+        return {}
+    said = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True,
+                          check=True).stdout.splitlines()
+    return dict(zip(mangled, map(short_name, said)))
+
+
+def kept_folders(objects, sources):
+    """{source: folder}; `sources` relative to the folder `objects`."""
+    folders = {source: pathlib.Path(objects) / (source + ".device") for source in sources}
+    for source, folder in folders.items():
+        if not (folder / "ptxas.txt").is_file():
+            raise Missing(f"{source}: no report in {folder}; build tlm_cuda")
+    if not folders:
+        raise Missing("no kernel is listed")
+    return folders
+
+
+ENTRY = re.compile(r"Compiling entry function '(\S+)' for '(\w+)'")
+STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def parse_report(text, source):
+    """[Report] with mangled names."""
+    reports = []
+    entry = stack = None
+    for line in text.splitlines():
+        if found := ENTRY.search(line):
+            entry, stack = found.groups(), None
+        elif entry and (found := STACK.search(line)):
+            stack = [int(value) for value in found.groups()]
+        elif entry and (found := USED.search(line)):
+            if stack is None:
+                raise Missing(f"{source}: no stack size of {entry[0]}")
+            shared = SHARED.search(line)
+            reports.append(Report(entry[0], source, entry[1], int(found[1]), stack[0],
+                                  stack[1] + stack[2], int(shared[1]) if shared else 0))
+            entry = None
+    if entry:
+        raise Missing(f"{source}: no registers of {entry[0]}")
+    return reports
+
+
+def read_reports(objects, sources):
+    """[Report] of all kernels on all architectures."""
+    reports = []
+    for source, folder in kept_folders(objects, sources).items():
+        found = parse_report((folder / "ptxas.txt").read_text(), source)
+        for architecture in ARCHITECTURES:
+            if not any(report.architecture == architecture for report in found):
+                raise Missing(f"{source}: no report for {architecture}")
+        reports += found
+    names = short_names(report.kernel for report in reports)
+    return [dataclasses.replace(report, kernel=names[report.kernel]) for report in reports]
+
+
+PTX_ENTRY = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.entry\s+([\w$]+)\s*\(", re.MULTILINE)
+
+
+def statements_of(body):
+    """Statements and labels of a function's body, without comments and line numbers."""
+    body = re.sub(r"//[^\n]*", "", body)
+    body = re.sub(r"^\s*\.loc\b[^\n]*$", "", body, flags=re.MULTILINE)
+    body = re.sub(r"^\s*[{}]\s*$", "", body, flags=re.MULTILINE)
+    body = re.sub(r"^(\s*[\w$]+:)(?!:)", r"\1;", body, flags=re.MULTILINE)
+    return tuple(" ".join(part.split()) for part in body.split(";") if part.strip())
+
+
+def matching_brace(text, opening):
+    depth = 0
+    for at in range(opening, len(text)):
+        depth += (text[at] == "{") - (text[at] == "}")
+        if depth == 0:
+            return at
+    raise Missing("a kernel in the PTX does not end")
+
+
+def parse_ptx(text, source, architecture):
+    """[Ptx] with mangled names."""
+    kernels = []
+    for entry in PTX_ENTRY.finditer(text):
+        opening = text.index("{", entry.end())
+        body = text[opening + 1:matching_brace(text, opening)]
+        kernels.append(Ptx(entry[1], source, architecture, statements_of(body)))
+    return kernels
+
+
+def read_ptx(objects, sources):
+    """[Ptx] of all kernels for all virtual architectures."""
+    kernels = []
+    for source, folder in kept_folders(objects, sources).items():
+        for architecture in VIRTUAL_ARCHITECTURES:
+            files = list(folder.glob(f"*.{architecture}.ptx"))
+            if len(files) != 1:
+                raise Missing(f"{source}: no PTX for {architecture} in {folder}")
+            found = parse_ptx(files[0].read_text(), source, architecture)
+            if not found:
+                raise Missing(f"{source}: no kernel in the PTX for {architecture}")
+            kernels += found
+    names = short_names(kernel.kernel for kernel in kernels)
+    return [dataclasses.replace(kernel, kernel=names[kernel.kernel]) for kernel in kernels]

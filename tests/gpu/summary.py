@@ -1,0 +1,120 @@
+"""The figures of a run of run.sh as fractions of what the card can do, against their bars.
+
+  summary.py FOLDER
+
+Reads what the stages wrote there, prints two tables and writes summary.json. A stage that wrote
+nothing is reported as missing, not as met.
+"""
+
+import json
+import pathlib
+import sys
+
+# Qwen3-8B, 256 requests of 1,024 in and 1,024 out on an H200: published by SGLang, seconds.
+PUBLISHED_SECONDS = {"SGLang": 30.85, "SGLang, deterministic": 43.99}
+
+
+def load(folder, name):
+    path = folder / name
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def test_of(report, name):
+    for test in (report or {}).get("tests", []):
+        if test["test"] == name:
+            return test
+    return None
+
+
+class Summary:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, value, unit, bar=None, at_most=False):
+        """`bar` in the unit of `value`; `value` None: not measured."""
+        met = None if value is None or bar is None else (value <= bar if at_most else value >= bar)
+        self.rows.append({"what": what, "value": value, "unit": unit, "bar": bar, "met": met})
+
+    def print(self):
+        for row in self.rows:
+            value = "missing" if row["value"] is None else f"{row['value']:.3g} {row['unit']}"
+            bar = "" if row["bar"] is None else f"bar {row['bar']:.3g}"
+            verdict = {True: "met", False: "NOT MET", None: ""}[row["met"]]
+            print(f"{row['what']:<58} {value:>16}  {bar:<10} {verdict}".rstrip())
+
+
+def decode_fraction(summary, ceilings, report, name, test, bar):
+    found = test_of(report, test)
+    fraction = None
+    if found and ceilings:
+        fraction = 100 * found["bytes"] / found["seconds"] / ceilings["read_bytes_per_second"]
+    summary.add(f"{name}: {test}, of the read bandwidth", fraction, "%", bar)
+
+
+def prompt_factor(summary, ceilings, report, name, test, bar):
+    found = test_of(report, test)
+    factor = None
+    if found and ceilings:
+        factor = found["seconds"] * ceilings["matmul_flops"] / found["flops"]
+    summary.add(f"{name}: {test}, times the floor of its products", factor, "x", bar, at_most=True)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    ceilings = load(folder, "ceilings.json")
+    summary = Summary()
+    if ceilings:
+        print(f"{ceilings['device']}: reads {ceilings['read_bytes_per_second'] / 1e9:.0f} GB/s, "
+              f"{ceilings['matmul_flops'] / 1e12:.0f} TFLOP/s, uploads "
+              f"{ceilings['upload_bytes_per_second'] / 1e9:.1f} GB/s\n")
+    small, middle, large = (load(folder, f"engine-{size}.json") for size in ("0.6b", "1.7b", "8b"))
+    decode_fraction(summary, ceilings, small, "Qwen3-0.6B", "tg64 @ d1024", 50)
+    decode_fraction(summary, ceilings, middle, "Qwen3-1.7B", "tg64 @ d1024", 75)
+    decode_fraction(summary, ceilings, large, "Qwen3-8B", "tg64 @ d1024", 90)
+    for count in (64, 256):
+        decode_fraction(summary, ceilings, large, "Qwen3-8B", f"tg64 x {count} @ d1024", None)
+    for tokens, bar in ((1024, None), (8192, 1.5)):
+        prompt_factor(summary, ceilings, large, "Qwen3-8B", f"pp{tokens}", bar)
+    requests = test_of(large, "256 requests 1024/1024")
+    summary.add("Qwen3-8B: 256 requests of 1,024 in, 1,024 out",
+                requests and requests["seconds"], "s", 27.7, at_most=True)
+    rpc = load(folder, "rpc.json")
+    summary.add("gRPC on top of the engine at 64 streams", rpc and rpc["overhead_percent"], "%", 3,
+                at_most=True)
+    start = load(folder, "start.json")
+    factor = None
+    if start and ceilings:
+        floor = start["weight_bytes"] / ceilings["upload_bytes_per_second"]
+        factor = start["ready_seconds"] / floor
+    summary.add("16 GB model ready, times the upload of its bytes", factor, "x", 2, at_most=True)
+    summary.print()
+
+    print("\npeers")
+    step = test_of(large, "tg64 @ d1024")
+    for name in ("peer-graph", "peer-static"):
+        for row in (load(folder, f"{name}.json") or {"rows": []})["rows"]:
+            ours = step if row["batch"] == 1 else test_of(large, f"tg64 x {row['batch']} @ d1024")
+            ratio = f"{row['step_ms'] / 1e3 / ours['seconds']:.2f}x" if ours else "?"
+            print(f"{row['peer']}, batch {row['batch']}: {row['step_ms']:.2f} ms a step; tlm is "
+                  f"{ratio} as fast")
+    for row in (load(folder, "peer-continuous.json") or {"rows": []})["rows"]:
+        print(f"{row['peer']}, {row['requests']} requests of {row['prompt']}/{row['output']}: "
+              f"{row['tokens_per_second']:.0f} tokens/s")
+    for peer, seconds in PUBLISHED_SECONDS.items():
+        ratio = f"{seconds / requests['seconds']:.2f}x" if requests else "?"
+        print(f"{peer} (published): {seconds} s for 256 x 1,024/1,024; tlm is {ratio} as fast")
+
+    stages = [line.split("\t") for line in
+              (folder / "stages.tsv").read_text(encoding="utf-8").splitlines()]
+    print("\n" + ", ".join(f"{name} {status}" for name, status, _ in stages))
+    (folder / "summary.json").write_text(json.dumps(
+        {"ceilings": ceilings, "figures": summary.rows,
+         "stages": [{"stage": name, "status": status, "seconds": int(seconds)}
+                    for name, status, seconds in stages]}, indent=2), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
