@@ -56,6 +56,11 @@ function(_tlm_find_cuda why_not)
   endif()
 endfunction()
 
+# CMake 3.25.1, Debian 12's, wants a library that CUDA 13 no longer has.
+if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
+
 set(TLM_CUDA_BUILD OFF)
 if(NOT TLM_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "TLM_CUDA is ${TLM_CUDA}, it may be AUTO, ON or OFF")
@@ -86,6 +91,8 @@ if(TLM_CUDA_BUILD)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
+  # Machine code and line tables for every device are five times as large otherwise.
+  string(APPEND CMAKE_CUDA_FLAGS " -Xfatbin=-compress-all")
   message(STATUS "CUDA backend: built with ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, "
                  "for sm_80, sm_90a and compute_80")
 endif()

@@ -208,6 +208,9 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.device_name = device.info().name;
   served.batch_invariant = device.info().batch_invariant;
   FillMemory(*loaded.model, device, served.memory);
+  if (const std::string report = loaded.ops->Report(); !report.empty()) {
+    loaded.backend_reason += "; " + report;
+  }
   return loaded;
 }
 

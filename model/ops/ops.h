@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -199,6 +200,9 @@ class Ops {
   // Waits for what is under way and gives back what Reserve took, if anything; nothing is running
   // or wanted any more. Another Reserve may follow.
   virtual void Release() = 0;
+  // What of its optimisations is in use and what had to be done without, in one line for people; ""
+  // where there is nothing to tell. After Reserve.
+  virtual std::string Report() const { return ""; }
   // Rows that DeviceBatch may have at the most, padding included, for so many asked for.
   virtual int64_t PaddedRows(int64_t rows) const = 0;
 

@@ -250,7 +250,10 @@ absl::Status Main() {
              static_cast<double>(loaded->WeightBytesRead()) / 1e9, loaded->load_seconds);
   Bench bench(plan, *loaded);
   TLM_RETURN_IF_ERROR(bench.Run());
+  const std::string backend_report = loaded->backend.ops->Report();
+  if (!backend_report.empty()) fmt::print("\n{}\n", backend_report);
   Json report = Describe(*loaded);
+  if (!backend_report.empty()) report["backend_report"] = backend_report;
   report["tests"] = bench.tests();
   return WriteJson(report, absl::GetFlag(FLAGS_json));
 }

@@ -34,6 +34,7 @@ class ForwardingOps : public Ops {
                        DType activations) override {
     return ops_.Reserve(limits, shape, activations);
   }
+  std::string Report() const override { return ops_.Report(); }
   void Release() override { ops_.Release(); }
   int64_t PaddedRows(int64_t rows) const override { return ops_.PaddedRows(rows); }
   int max_batches() const override { return ops_.max_batches(); }

@@ -8,6 +8,7 @@
 #include "model/ops/cuda/kernels/attention.h"
 #include "model/ops/cuda/kernels/embed.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
+#include "model/ops/cuda/kernels/sample.h"
 #include "model/ops/cuda/matrix_layout.h"
 #include "model/ops/cuda/nvtx.h"
 
@@ -50,13 +51,18 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOptions& opti
                                                          MakeLibrary* make_library) {
   TLM_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> device, CudaDevice::Create(options));
   std::unique_ptr<GemmLibrary> library;
+  std::string without_library = "not asked for";
   if (options.library && make_library != nullptr) {
-    if (auto made = make_library(*device); made.ok()) library = *std::move(made);
+    absl::StatusOr<std::unique_ptr<GemmLibrary>> made = make_library(*device);
+    without_library = std::string(made.status().message());
+    if (made.ok()) library = *std::move(made);
   }
   device->AddArithmeticMark(library != nullptr ? library->version() : "own-gemm");
   TLM_RETURN_IF_ERROR(device->MakeCurrent());
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(device), std::move(library)));
+  ops->without_library_ = std::move(without_library);
   TLM_RETURN_IF_ERROR(ops->gemm_.PrepareKernels());
+  TLM_RETURN_IF_ERROR(ops->LoadOtherKernels());
   return ops;
 }
 
@@ -67,6 +73,14 @@ CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary
       upload_(*device_) {}
 
 CudaOps::~CudaOps() { Release(); }
+
+absl::Status CudaOps::LoadOtherKernels() {
+  TLM_RETURN_IF_ERROR(device_->Check(LoadEmbed(), "LoadEmbed"));
+  TLM_RETURN_IF_ERROR(device_->Check(LoadAddNorm(), "LoadAddNorm"));
+  TLM_RETURN_IF_ERROR(device_->Check(LoadPrepareAttention(), "LoadPrepareAttention"));
+  TLM_RETURN_IF_ERROR(device_->Check(LoadSimtAttention(), "LoadSimtAttention"));
+  return device_->Check(LoadSample(), "LoadSample");
+}
 
 template <typename Launch>
 absl::Status CudaOps::Queue(std::string_view name, const Launch& launch) {
@@ -137,6 +151,22 @@ void CudaOps::Release() {
   device_->Synchronize().IgnoreError();
   device_->DropGraphs().IgnoreError();
   pipeline_.reset();
+  gemm_.Release();
+}
+
+std::string CudaOps::Report() const {
+  const std::string products =
+      library_ == nullptr
+          ? fmt::format("own kernels for all products ({})", without_library_)
+          : fmt::format("{} for {} of {} kinds of products of many rows", library_->version(),
+                        gemm_.library_products(), gemm_.library_candidates());
+  const GraphCounts& graphs = device_->graph_counts();
+  std::string report = fmt::format("{}; graphs: {} recorded, {} steps replayed, {} run directly",
+                                   products, graphs.recorded, graphs.replayed, graphs.eager);
+  if (graphs.failed > 0) {
+    report += fmt::format(", {} not recorded ({})", graphs.failed, graphs.last_failure);
+  }
+  return report;
 }
 
 absl::StatusOr<DeviceBatch> CudaOps::BeginBatch(const Batch& batch) {

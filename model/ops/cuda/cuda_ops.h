@@ -49,6 +49,7 @@ class CudaOps : public Ops {
   absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                        DType activations) override;
   void Release() override;
+  std::string Report() const override;
   int64_t PaddedRows(int64_t rows) const override { return PaddedRowCount(rows); }
   int max_batches() const override { return BatchPipeline::kBatches; }
   bool TakesTokenOfDraw() const override { return pipeline_->TakesTokenOfDraw(); }
@@ -74,12 +75,15 @@ class CudaOps : public Ops {
  private:
   CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library);
 
+  // All but those of gemm_ and attention's on the matrix units.
+  absl::Status LoadOtherKernels();
   // Starts a kernel on this device: the launch's status.
   template <typename Launch>
   absl::Status Queue(std::string_view name, const Launch& launch);
 
   const std::unique_ptr<CudaDevice> device_;
   const std::unique_ptr<GemmLibrary> library_;  // may be null
+  std::string without_library_;                 // why it is
   Gemm gemm_;
   WeightUpload upload_;
   std::unique_ptr<BatchPipeline> pipeline_;  // while reserved

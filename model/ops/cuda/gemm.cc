@@ -90,6 +90,7 @@ absl::Status Gemm::PrepareKernels() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmSkinny(), "PrepareGemmSkinny"));
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmTiled(), "PrepareGemmTiled"));
+  TLM_RETURN_IF_ERROR(device_.Check(LoadGemmEpilogue(), "LoadGemmEpilogue"));
   return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
 }
 

@@ -44,7 +44,7 @@ class Gemm {
   // plan for, usually the device's.
   Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* library);
 
-  // Lets the kernels have their shared memory; before the first run.
+  // Loads the kernels and lets them have their shared memory; before the first run.
   absl::Status PrepareKernels();
 
   // Notes that products with matrices of this layout will be run; before Reserve.

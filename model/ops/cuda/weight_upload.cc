@@ -12,7 +12,7 @@
 namespace tlm {
 namespace {
 
-constexpr int kMaxThreads = 8;
+constexpr int kMaxThreads = 16;
 // Pieces smaller than this cost more in calls than they gain by being filled in parallel.
 constexpr size_t kMinPieceBytes = size_t{256} << 10;
 

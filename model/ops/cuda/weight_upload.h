@@ -57,7 +57,7 @@ class WeightUpload {
 
   // Page-locked memory comes in so many slots for each thread, of this size.
   static constexpr int kSlotsPerThread = 2;
-  static constexpr size_t kSlotBytes = size_t{8} << 20;
+  static constexpr size_t kSlotBytes = size_t{4} << 20;
 
  private:
   CudaDevice& device_;

@@ -200,7 +200,20 @@ cudaError_t LaunchFor(const AddNormKernelArgs& args, cudaStream_t stream) {
   return Launch(AddNormLong<T>, shape, stream, args);
 }
 
+template <typename T>
+cudaError_t LoadFor() {
+  return LoadKernels(AddNorm<T, 1>, AddNorm<T, 2>, AddNorm<T, 4>, AddNormLong<T>);
+}
+
 }  // namespace
+
+cudaError_t LoadAddNorm() {
+  for (const auto load : {LoadFor<float>, LoadFor<Bf16>, LoadFor<F16>}) {
+    const cudaError_t error = load();
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t LaunchAddNorm(const AddNormArgs& args, DType activations, cudaStream_t stream) {
   if (args.rows == 0) return cudaSuccess;

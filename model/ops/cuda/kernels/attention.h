@@ -76,6 +76,9 @@ struct AttentionArgs {
 // first launch. cudaErrorInvalidValue where the device has not as much.
 cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim);
 
+// Loads the other kernels; once on every device, before the first launch.
+cudaError_t LoadSimtAttention();
+
 // activations: kF32, kBF16 or kF16; `mma` only where HasMmaAttention and prepared.
 cudaError_t LaunchAttention(const AttentionArgs& args, DType activations, bool mma,
                             cudaStream_t stream);

@@ -129,9 +129,10 @@ TLM_DEVICE bool IsPrefix(const AttentionUnit& unit) { return unit.end <= unit.pr
 // are then visible. `scratch` is shared memory that nobody reads or writes meanwhile.
 TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUnit& unit,
                              uint32_t* scratch) {
-  FenceDevice();
   SyncThreads();
   if (threadIdx.x == 0) {
+    // The barrier has ordered what the other threads wrote before this, too.
+    FenceDevice();
     uint32_t* const ticket = args.tickets + unit.ticket;
     const bool last = AtomicAdd(ticket, 1) + 1 == static_cast<uint32_t>(unit.units);
     // For the next launch.

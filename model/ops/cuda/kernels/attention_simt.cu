@@ -267,8 +267,22 @@ cudaError_t LaunchType(const AttentionArgs& args, cudaStream_t stream) {
   return LaunchRows<T, 4>(args, stream);
 }
 
+template <typename T>
+cudaError_t LoadType() {
+  return LoadKernels(AttendSimt<T, 16>, AttendSimt<T, 4>);
+}
+
 }  // namespace
 }  // namespace simt
+
+cudaError_t LoadSimtAttention() {
+  for (const auto load :
+       {simt::LoadType<float>, simt::LoadType<simt::Bf16>, simt::LoadType<simt::F16>}) {
+    const cudaError_t error = load();
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t LaunchSimtAttention(const AttentionArgs& args, DType activations, cudaStream_t stream) {
   switch (activations) {

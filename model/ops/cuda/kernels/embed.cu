@@ -49,6 +49,8 @@ bool IsAligned(const EmbeddingTable& table) {
 
 }  // namespace
 
+cudaError_t LoadEmbed() { return LoadKernel(Embed); }
+
 cudaError_t LaunchEmbed(const EmbedArgs& args, cudaStream_t stream) {
   if (args.tokens == 0) return cudaSuccess;
   const bool wide = args.dim % kRun == 0 && IsAligned(args.tokens_table) &&

@@ -32,6 +32,8 @@ struct EmbedArgs {
   int64_t out_stride = 0;
 };
 
+// Loads the kernel; once on a device, before the first launch.
+cudaError_t LoadEmbed();
 cudaError_t LaunchEmbed(const EmbedArgs& args, cudaStream_t stream);
 
 }  // namespace tlm

@@ -96,6 +96,10 @@ LaunchShape ShapeFor(int64_t rows, int64_t columns) {
 
 }  // namespace
 
+cudaError_t LoadGemmEpilogue() {
+  return LoadKernels(Finish<float>, Finish<Bf16>, Finish<F16>, SwiGlu<Bf16>, SwiGlu<F16>);
+}
+
 cudaError_t LaunchFinish(const FinishArgs& args, DType dtype, cudaStream_t stream) {
   const LaunchShape shape = ShapeFor(args.m, args.n);
   const WithAlignment<FinishArgs> all{args,

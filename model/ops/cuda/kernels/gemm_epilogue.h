@@ -12,6 +12,9 @@
 
 namespace tlm {
 
+// Loads the kernels; once on a device, before the first launch.
+cudaError_t LoadGemmEpilogue();
+
 // output.out [m, n], which holds accumulators rounded to its type, becomes what GemmOutput says.
 // dtype: of x. Bytes: m n elements read and written.
 struct FinishArgs {

@@ -38,10 +38,31 @@ cudaError_t Launch(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t 
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 
-// Lets a kernel have more than 48 KiB of dynamic shared memory: once for each instantiation, on
-// every device, before its first launch.
+// Once for each instantiation, on every device, before its first launch. Brings its code there,
+// which otherwise happens with that launch and may not while a graph is recorded; and asks for one
+// split of a multiprocessor's memory, as much of it shared as there can be, for all kernels alike:
+// where it must change, no block of the next kernel joins those of the one before.
+template <typename Args>
+cudaError_t LoadKernel(void (*kernel)(Args)) {
+  constexpr int kMostShared = 100;  // per cent
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kMostShared);
+}
+// Several; the first error.
+template <typename... Args>
+cudaError_t LoadKernels(void (*... kernels)(Args)) {
+  cudaError_t error = cudaSuccess;
+  ((error = error == cudaSuccess ? LoadKernel(kernels) : error), ...);
+  return error;
+}
+
+// LoadKernel, and lets it have more than 48 KiB of dynamic shared memory.
 template <typename Args>
 cudaError_t AllowSharedMemory(void (*kernel)(Args), size_t bytes) {
+  const cudaError_t error = LoadKernel(kernel);
+  if (error != cudaSuccess) return error;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(bytes));
 }

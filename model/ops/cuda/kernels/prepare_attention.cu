@@ -190,7 +190,20 @@ cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
   return Launch(PrepareAttention<T, 8>, shape, stream, args);
 }
 
+template <typename T>
+cudaError_t LoadFor() {
+  return LoadKernels(PrepareAttention<T, 1>, PrepareAttention<T, 2>, PrepareAttention<T, 8>);
+}
+
 }  // namespace
+
+cudaError_t LoadPrepareAttention() {
+  for (const auto load : {LoadFor<float>, LoadFor<Bf16>, LoadFor<F16>}) {
+    const cudaError_t error = load();
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,
                                    cudaStream_t stream) {

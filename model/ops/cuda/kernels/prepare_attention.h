@@ -38,6 +38,8 @@ struct PrepareAttentionArgs {
   int64_t tokens = 0;
 };
 
+// Loads the kernels; once on a device, before the first launch.
+cudaError_t LoadPrepareAttention();
 // activations: kF32, kBF16 or kF16.
 cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,
                                    cudaStream_t stream);

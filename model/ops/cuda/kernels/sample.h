@@ -44,6 +44,8 @@ struct SampleArgs {
 
 size_t SampleScratchBytes(int64_t max_draws, int64_t vocab_size);
 
+// Loads the kernels; once on a device, before the first launch.
+cudaError_t LoadSample();
 cudaError_t LaunchSample(const SampleArgs& args, const SampleStages& stages, cudaStream_t stream);
 
 }  // namespace tlm

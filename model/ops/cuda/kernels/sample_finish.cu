@@ -229,6 +229,8 @@ TLM_KERNEL __launch_bounds__(kSelectThreads, 2) Finish(const SampleKernelArgs ar
 
 }  // namespace
 
+cudaError_t LoadFinish() { return LoadKernel(Finish); }
+
 cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream) {
   return Launch(Finish,
                 {.grid = dim3(static_cast<unsigned>(args.op.draws)),

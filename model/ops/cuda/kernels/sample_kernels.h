@@ -8,6 +8,8 @@
 
 namespace tlm {
 
+cudaError_t LoadNoise();
+cudaError_t LoadFinish();
 cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream);
 cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream);
 

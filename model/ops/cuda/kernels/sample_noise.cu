@@ -79,6 +79,8 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
 
 }  // namespace
 
+cudaError_t LoadNoise() { return LoadKernel(Noise); }
+
 cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream) {
   const dim3 grid(args.scratch.chunks, static_cast<unsigned>(args.op.draws));
   return Launch(Noise,

@@ -189,6 +189,13 @@ size_t SampleScratchBytes(int64_t max_draws, int64_t vocab_size) {
   return SampleScratchLayout(nullptr, max_draws, vocab_size).bytes;
 }
 
+cudaError_t LoadSample() {
+  cudaError_t error = LoadKernel(Scan);
+  if (error == cudaSuccess) error = LoadNoise();
+  if (error == cudaSuccess) error = LoadFinish();
+  return error;
+}
+
 cudaError_t LaunchSample(const SampleArgs& op, const SampleStages& stages, cudaStream_t stream) {
   if (op.draws == 0) return cudaSuccess;
   const SampleKernelArgs args = {
