@@ -98,7 +98,33 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(const ModelCo
   TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(weights)));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(model->kv_, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
+  if (ops.max_batches() > 1) TLM_RETURN_IF_ERROR(model->WarmUp());
   return model;
+}
+
+// A prompt and a decoding step, for nobody: what a device does at the first use of a kernel is then
+// done. The blocks they write belong to no sequence yet.
+absl::Status TransformerLM::WarmUp() {
+  const SamplingParams params;
+  const TokenHistory history;
+  const int64_t prompt = std::min({limits_.max_tokens, limits_.max_context,
+                                   int64_t{2 * kBlockTokens}, kv_->num_blocks() * kBlockTokens});
+  for (const int64_t tokens : {prompt, int64_t{1}}) {
+    Batch batch;
+    batch.sequences = 1;
+    batch.max_blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+    for (int32_t i = 0; i < tokens; ++i) {
+      batch.token_ids.push_back(0);
+      batch.positions.push_back(i);
+      batch.sequence_of.push_back(0);
+    }
+    for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
+    batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
+    batch.draws = {{.params = &params, .history = &history}};
+    // What the logits are is the model's own affair: a bad draw is no fault.
+    TLM_RETURN_IF_ERROR(Forward(batch).status());
+  }
+  return absl::OkStatus();
 }
 
 TransformerLM::TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits)
