@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Collects the libraries that tests/gpu/build_from_source.sh needs, from this machine's packages, for
-# a machine that has a CUDA toolkit and a compiler only: headers, static libraries, CMake files.
+# a machine that has a CUDA toolkit and a compiler only: headers, libraries, CMake files.
 #
 #   tests/gpu/dependencies.sh [DIR]      default tests/gpu/dependencies, which git ignores
 set -euo pipefail
@@ -11,18 +11,16 @@ packages=(libabsl-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libssl-dev lib
 rm -rf "$out"
 mkdir -p "$out"
 for package in "${packages[@]}"; do
-  dpkg-query -L "$package" 2>/dev/null || echo "dependencies.sh: $package is not installed" >&2
-done | grep -E '^/usr/(include|lib|src|share)/' | grep -vE '^/usr/share/(doc|lintian|man)/' |
+  dpkg-query -L "$package"
+done | grep -E '^/usr/(include|lib|src|share)/' |
+  grep -vE '^/usr/share/(doc|lintian|man)/|/lib(crypto|ssl|pcre2-(16|32|posix))\.a$|/pkgconfig/' |
   sort -u | while read -r file; do
-    if [ -f "$file" ]; then printf '%s\n' "$file"; fi
-  done >"$out/files"
-tar -C / --dereference --ignore-failed-read -cf - --files-from=<(sed 's#^/##' "$out/files") |
-  tar -C "$out" -xf -
-rm "$out/files"
-# Programs look shared libraries up by the names these call themselves.
-find "$out" -name '*.so' | while read -r library; do
-  soname=$(readelf -d "$library" 2>/dev/null | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-  [ -z "$soname" ] || [ -e "$(dirname "$library")/$soname" ] ||
-    cp "$library" "$(dirname "$library")/$soname"
-done
+    if [ -d "$file" ] && [ ! -L "$file" ]; then continue; fi
+    printf '%s\n' "$file"
+    # A library's links lead to files of other packages.
+    while [ -L "$file" ]; do
+      file=$(realpath -s "$(dirname "$file")/$(readlink "$file")")
+      printf '%s\n' "$file"
+    done
+  done | sort -u | sed 's#^/##' | tar -C / -cf - --files-from=- | tar -C "$out" -xf -
 echo "$out: $(($(du -sb "$out" | cut -f1) >> 20)) MiB"

@@ -62,6 +62,40 @@ def prompt_factor(summary, ceilings, report, name, test, bar):
     summary.add(f"{name}: {test}, times the floor of its products", factor, "x", bar, at_most=True)
 
 
+def same_bits(product):
+    return product["different_runs"] + product["model_differences"] == 0
+
+
+def canon_verdict(canon):
+    """One line on whether products have the same bits whoever computes them."""
+    if canon is None or "passed" not in canon:
+        return "missing"
+    products = canon.get("products", [])
+    by_library = [product for product in products if product["library_asked"]]
+    parts = [
+        "one arithmetic" if canon["passed"] else "RESULTS DIFFER",
+        f"{sum(check['differences'] > 0 for check in canon.get('mma', []))} of "
+        f"{len(canon.get('mma', []))} kinds of mma operands differ from the model",
+        f"{sum(not same_bits(product) for product in products)} "
+        f"of {len(products)} products differ",
+        f"cuBLASLt computes {sum(product['library'] for product in by_library)} of "
+        f"{len(by_library)} products" if by_library else "no cuBLASLt"]
+    return "; ".join(parts)
+
+
+def correctness_verdict(stages):
+    checked = [stage for stage in stages if stage["kind"] == "correctness"]
+    bad = [f"{stage['stage']} {stage['status']}" for stage in checked
+           if stage["status"] in ("failed", "timeout")]
+    skipped = [stage["stage"] for stage in checked if stage["status"] == "skipped"]
+    verdict = f"{sum(stage['status'] == 'passed' for stage in checked)} of {len(checked)} passed"
+    if bad:
+        verdict += "; NOT PASSED: " + ", ".join(bad)
+    if skipped:
+        verdict += "; skipped: " + ", ".join(skipped)
+    return verdict
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     ceilings = load(folder, "ceilings.json")
@@ -107,13 +141,17 @@ def main():
         ratio = f"{seconds / requests['seconds']:.2f}x" if requests else "?"
         print(f"{peer} (published): {seconds} s for 256 x 1,024/1,024; tlm is {ratio} as fast")
 
-    stages = [line.split("\t") for line in
+    stages = [dict(zip(("stage", "status", "seconds", "kind"), line.split("\t"))) for line in
               (folder / "stages.tsv").read_text(encoding="utf-8").splitlines()]
-    print("\n" + ", ".join(f"{name} {status}" for name, status, _ in stages))
+    print("\n" + ", ".join(f"{stage['stage']} {stage['status']}" for stage in stages))
+    canon = load(folder, "canon.json")
+    print("canon: " + canon_verdict(canon))
+    print("correctness: " + correctness_verdict(stages))
     (folder / "summary.json").write_text(json.dumps(
-        {"ceilings": ceilings, "figures": summary.rows,
-         "stages": [{"stage": name, "status": status, "seconds": int(seconds)}
-                    for name, status, seconds in stages]}, indent=2), encoding="utf-8")
+        {"ceilings": ceilings, "canon": canon_verdict(canon), "figures": summary.rows,
+         "correctness": correctness_verdict(stages),
+         "stages": [stage | {"seconds": int(stage["seconds"])} for stage in stages]}, indent=2),
+        encoding="utf-8")
 
 
 if __name__ == "__main__":

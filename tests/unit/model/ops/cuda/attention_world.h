@@ -1,5 +1,5 @@
-// Sequences of random queries, keys and values, run through attention's planner and kernels on a
-// host that plays a GPU, in batches of any heads.
+// Sequences of random queries, keys and values, run through attention's planner and kernels in
+// batches of any heads.
 #ifndef TLM_TESTS_UNIT_MODEL_OPS_CUDA_ATTENTION_WORLD_H_
 #define TLM_TESTS_UNIT_MODEL_OPS_CUDA_ATTENTION_WORLD_H_
 
@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -19,12 +20,10 @@
 #include "model/ops/cuda/attention_plan.h"
 #include "model/ops/cuda/kernels/attention.h"
 #include "model/ops/cuda/kernels/launch.h"
+#include "tests/support/simt/device_under_test.h"
 
 namespace tlm {
 
-inline constexpr int64_t kBlocks = 24;  // of the cache
-inline constexpr int64_t kMaxContext = 22 * kBlockTokens;
-inline constexpr int64_t kTableWidth = kMaxContext / kBlockTokens;
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Heads {
@@ -71,6 +70,8 @@ class DeviceMemory {
  public:
   explicit DeviceMemory(size_t bytes) {
     EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);  // NaN
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   }
   explicit DeviceMemory(const std::vector<uint8_t>& bytes) : DeviceMemory(bytes.size()) {
     Write(bytes.data(), bytes.size());
@@ -120,6 +121,17 @@ struct Sequence {
   std::vector<float> q, k, v;
 };
 
+// As many blocks as so many tokens take, in any order and with gaps.
+inline std::vector<int32_t> ScatteredBlocks(int64_t tokens, uint64_t seed) {
+  const auto needed = static_cast<size_t>((tokens + kBlockTokens - 1) / kBlockTokens);
+  std::vector<int32_t> blocks(needed + 5);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::mt19937_64 random(seed);
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  blocks.resize(needed);
+  return blocks;
+}
+
 // Positions [begin, end) of a sequence in one batch.
 struct Part {
   int sequence;
@@ -137,13 +149,18 @@ struct Deal {
   int launches = 1;  // one after the other, as early as they may begin; each does the same
 };
 
-// Runs them. The cache holds every position up to what a batch computes, and NaN elsewhere.
+// Runs them on the device. The cache holds every position up to what a batch computes, and NaN
+// elsewhere.
 class World {
  public:
   World(const Heads& heads, std::vector<Sequence> sequences)
       : heads_(heads), sequences_(std::move(sequences)) {
     for (const Sequence& sequence : sequences_) {
       outputs_.emplace_back(sequence.q.size(), kNan);
+      table_width_ = std::max(table_width_, std::ssize(sequence.blocks));
+      for (const int64_t block : sequence.blocks) {
+        cache_blocks_ = std::max(cache_blocks_, block + 1);
+      }
     }
   }
   Sequence& sequence(int i) { return sequences_[static_cast<size_t>(i)]; }
@@ -152,6 +169,10 @@ class World {
   // Runs batches one after the other; what they do not write of the outputs is NaN.
   void Run(const std::vector<std::vector<Part>>& batches, const Deal& deal) {
     for (std::vector<float>& output : outputs_) std::fill(output.begin(), output.end(), kNan);
+    stored_.clear();
+    for (const Sequence& sequence : sequences_) {
+      stored_.push_back({Encode(sequence.k, heads_.dtype), Encode(sequence.v, heads_.dtype)});
+    }
     const bool mma = heads_.dtype != DType::kF32 && HasMmaAttention(heads_.head_dim);
     if (mma) {
       ASSERT_EQ(PrepareMmaAttention(heads_.dtype, heads_.head_dim), cudaSuccess);
@@ -160,10 +181,11 @@ class World {
         mma, deal.grid_blocks,
         mma ? MmaAttentionRows(heads_.head_dim) : SimtAttentionRows(heads_.head_dim)};
     if (deal.max_rows > 0) grid.max_rows = std::min(grid.max_rows, deal.max_rows);
-    AttentionPlanner planner({.max_tokens = kMaxContext,
+    const int64_t max_context = table_width_ * kBlockTokens;
+    AttentionPlanner planner({.max_tokens = max_context,
                               .max_sequences = static_cast<int64_t>(sequences_.size()),
                               .max_logits_rows = 1,
-                              .max_context = kMaxContext},
+                              .max_context = max_context},
                              {0, heads_.query_heads, heads_.kv_heads, heads_.head_dim}, grid,
                              AttentionPlanner::Options{.unit_tiles = deal.unit_tiles});
     DeviceMemory scratch(planner.scratch_bytes());
@@ -176,24 +198,27 @@ class World {
   }
 
  private:
-  // Keys and values of everything up to the parts' ends; NaN elsewhere.
-  std::vector<float> Cache(const std::vector<Part>& parts) const {
-    const int64_t page = kBlockTokens * heads_.head_dim;
-    std::vector<float> cache(static_cast<size_t>(kBlocks * 2 * heads_.kv_heads * page), kNan);
+  // Keys and values of a sequence as the cache has them.
+  struct Stored {
+    std::vector<uint8_t> k, v;
+  };
+
+  // Keys and values of everything up to the parts' ends, as stored; NaN elsewhere.
+  std::vector<uint8_t> Cache(const std::vector<Part>& parts) const {
+    const int64_t row = heads_.head_dim * static_cast<int64_t>(DTypeBytes(heads_.dtype));
+    const int64_t page = kBlockTokens * row;
+    std::vector<uint8_t> cache(static_cast<size_t>(cache_blocks_ * 2 * heads_.kv_heads * page),
+                               0xff);
     for (const Part& part : parts) {
       const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
+      const Stored& stored = stored_[static_cast<size_t>(part.sequence)];
       for (int64_t t = 0; t < part.end; ++t) {
         const int64_t block = sequence.blocks[static_cast<size_t>(t / kBlockTokens)];
         for (int64_t h = 0; h < heads_.kv_heads; ++h) {
-          for (int64_t d = 0; d < heads_.head_dim; ++d) {
-            const size_t from =
-                static_cast<size_t>((t * heads_.kv_heads + h) * heads_.head_dim + d);
-            const int64_t at = t % kBlockTokens * heads_.head_dim + d;
-            cache[static_cast<size_t>((block * 2 * heads_.kv_heads + h) * page + at)] =
-                sequence.k[from];
-            cache[static_cast<size_t>(((block * 2 + 1) * heads_.kv_heads + h) * page + at)] =
-                sequence.v[from];
-          }
+          const int64_t from = (t * heads_.kv_heads + h) * row;
+          const int64_t to = (block * 2 * heads_.kv_heads + h) * page + t % kBlockTokens * row;
+          std::copy_n(stored.k.begin() + from, row, cache.begin() + to);
+          std::copy_n(stored.v.begin() + from, row, cache.begin() + to + heads_.kv_heads * page);
         }
       }
     }
@@ -205,7 +230,7 @@ class World {
     const int64_t cols = heads_.q_cols();
     const int64_t stride = cols + 16;  // as where queries are columns of a wider row
     Batch batch;
-    batch.max_blocks = kTableWidth;
+    batch.max_blocks = table_width_;
     std::vector<float> q;
     for (const Part& part : parts) {
       const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
@@ -217,7 +242,7 @@ class World {
         q.insert(q.end(), static_cast<size_t>(stride - cols), kNan);
       }
       std::vector<int32_t> table(sequence.blocks);
-      table.resize(static_cast<size_t>(kTableWidth), 0);
+      table.resize(static_cast<size_t>(table_width_), 0);
       batch.block_tables.insert(batch.block_tables.end(), table.begin(), table.end());
       ++batch.sequences;
     }
@@ -235,7 +260,7 @@ class World {
     DeviceMemory on_work(*used);
     on_work.Write(work.data(), *used);
     const DeviceMemory on_q(Encode(q, heads_.dtype));
-    const DeviceMemory on_cache(Encode(Cache(parts), heads_.dtype));
+    const DeviceMemory on_cache(Cache(parts));
     DeviceMemory on_tables(batch.block_tables.size() * sizeof(int32_t));
     on_tables.Write(batch.block_tables.data(), batch.block_tables.size() * sizeof(int32_t));
     const size_t out_bytes = static_cast<size_t>(batch.tokens() * cols) * DTypeBytes(heads_.dtype);
@@ -248,7 +273,7 @@ class World {
                              .out_stride = cols,
                              .cache = on_cache.data(),
                              .block_tables = on_tables.as<int32_t>(),
-                             .max_blocks = kTableWidth,
+                             .max_blocks = table_width_,
                              .num_kv_heads = static_cast<int32_t>(heads_.kv_heads),
                              .group = static_cast<int32_t>(heads_.query_heads / heads_.kv_heads),
                              .head_dim = static_cast<int32_t>(heads_.head_dim),
@@ -261,7 +286,7 @@ class World {
                              .partial_values = scratch.partial_values};
     cudaStream_t stream = nullptr;
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-    SetKernelOverlap(deal.launches > 1);
+    SetKernelOverlap(deal.launches > 1 && DeviceOverlapsKernels());
     for (int i = 0; i < deal.launches; ++i) {
       ASSERT_EQ(LaunchAttention(args, heads_.dtype, planner.grid().mma, stream), cudaSuccess);
     }
@@ -283,6 +308,9 @@ class World {
   const Heads heads_;
   std::vector<Sequence> sequences_;
   std::vector<std::vector<float>> outputs_;
+  int64_t table_width_ = 4;     // blocks a sequence may have
+  int64_t cache_blocks_ = 12;   // more than some sequences have
+  std::vector<Stored> stored_;  // of this run
 };
 
 // Bits, so that NaN equals itself.

@@ -8,52 +8,19 @@
 #include <memory>
 #include <vector>
 
-#include "model/ops/cuda/kernels/launch.h"
-#include "model/ops/cuda/kernels/simt.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/ops/cuda/test_kernels.h"
 
 namespace tlm {
 namespace {
 
-using simt::emulated::Configure;
 using simt::emulated::Progress;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr int64_t kVocab = 4;
-
-// A model of one block: token i's id (or the drawn token it refers to) plus its position and its
-// sequence's first block is its row of logits, and row 0 its draw.
-struct StepArgs {
-  const int32_t* token_ids;
-  const int32_t* positions;
-  const int32_t* sequence_of;
-  const int32_t* block_tables;
-  int64_t max_blocks;
-  const int32_t* draws;  // of each draw: the row to draw from
-  float* logits;
-  int32_t* drawn;
-  int32_t* results;
-};
-TLM_KERNEL Step(const StepArgs args) {
-  simt::WaitForPrevious();
-  const int t = static_cast<int>(threadIdx.x);
-  if (args.positions[t] >= 0) {
-    const int32_t id = args.token_ids[t];
-    const int32_t token = id >= 0 ? id : args.drawn[-1 - id];
-    const int32_t block = args.block_tables[args.sequence_of[t] * args.max_blocks];
-    for (int v = 0; v < kVocab; ++v) {
-      args.logits[t * kVocab + v] = static_cast<float>(token + args.positions[t] + block + v);
-    }
-  }
-  simt::SyncThreads();
-  if (t < 2) {
-    args.drawn[t] = static_cast<int32_t>(args.logits[args.draws[t] * kVocab]);
-    args.results[t] = -args.drawn[t];
-  }
-}
+constexpr int64_t kVocab = kStepVocab;
 
 class BatchRingTest : public ::testing::TestWithParam<Progress> {
  protected:
@@ -69,8 +36,8 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
                                     .result_bytes = 32};
 
   void SetUp() override {
-    Configure({.seed = 3, .progress = GetParam()});
-    allocations_ = simt::emulated::Allocations();
+    ConfigureDevice({.seed = 3, .progress = GetParam()});
+    allocations_ = DeviceAllocations();
     device_ = CudaDevice::Create({}).value();
     ring_ = BatchRing::Create(*device_, kShape).value();
     logits_ = device_->Allocate(32 * kVocab * sizeof(float), MemoryPurpose::kLogits).value();
@@ -79,7 +46,7 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
     logits_ = Buffer();
     ring_ = nullptr;
     device_ = nullptr;
-    EXPECT_EQ(simt::emulated::Allocations(), allocations_);
+    EXPECT_EQ(DeviceAllocations(), allocations_);
   }
 
   static Batch TwoTokens(int32_t first, int32_t second, int32_t position) {
@@ -113,11 +80,8 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
                         .drawn = ring_->drawn_tokens(),
                         .results = static_cast<int32_t*>(ring_->draw_results())};
     // Recorded once: all batches have the same addresses.
-    const absl::Status status = device_->RunCaptured(1, [&] {
-      return device_->Check(
-          tlm::Launch(Step, {.grid = dim3(1), .block = dim3(32)}, device_->compute_stream(), args),
-          "step");
-    });
+    const absl::Status status = device_->RunCaptured(
+        1, [&] { return device_->Check(LaunchStep(args, device_->compute_stream()), "step"); });
     if (!status.ok()) return status;
     return ring_->Download(8, logits_.as<float>(), kVocab, host_rows);
   }
@@ -131,7 +95,7 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
 };
 
 TEST_P(BatchRingTest, TwoBatchesFlyWithTokensDrawnByTheOneBefore) {
-  const simt::emulated::Counts before = simt::emulated::ReadCounts();
+  const DeviceWatch watch;
   const std::vector<int32_t> none;
   int32_t first = 10;
   int32_t second = 20;
@@ -160,10 +124,7 @@ TEST_P(BatchRingTest, TwoBatchesFlyWithTokensDrawnByTheOneBefore) {
   ASSERT_THAT(ring_->Await(), IsOk());
   EXPECT_EQ(ring_->in_flight(), 0);
   // Nothing is allocated in a step, and the host waits for results alone.
-  const simt::emulated::Counts after = simt::emulated::ReadCounts();
-  EXPECT_EQ(after.allocations, before.allocations);
-  EXPECT_EQ(after.synchronizations - before.synchronizations, 7u);
-  EXPECT_EQ(after.graph_launches - before.graph_launches, 7u);
+  watch.ExpectCounts({.graph_launches = 7, .allocations = 0, .synchronizations = 7});
 }
 
 TEST_P(BatchRingTest, BringsChosenRowsOfStridedLogits) {
@@ -219,7 +180,7 @@ TEST_P(BatchRingTest, TakesTheMemoryItSays) {
   EXPECT_EQ(device_->AllocatedBytes()[kActivations], 0u);
   EXPECT_EQ(pinned - device_->pinned_bytes(), BatchRing::HostBytes(kShape));
   for (int call = 0; call < 2; ++call) {
-    simt::emulated::FailAllocationAfter(call);
+    if (!FailDeviceAllocationAfter(call)) return;
     EXPECT_THAT(BatchRing::Create(*device_, kShape),
                 StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes of")));
   }

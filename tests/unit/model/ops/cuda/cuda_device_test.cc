@@ -9,56 +9,35 @@
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/kernels/launch.h"
-#include "model/ops/cuda/kernels/simt.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/ops/cuda/test_kernels.h"
 
 namespace tlm {
 namespace {
 
-using simt::emulated::Configure;
-using simt::emulated::FailureRecorder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kRuntime = static_cast<size_t>(MemoryPurpose::kRuntime);
 constexpr size_t kWeights = static_cast<size_t>(MemoryPurpose::kWeights);
 
-struct AddArgs {
-  const int32_t* in;
-  int32_t* out;
-};
-TLM_KERNEL AddOne(const AddArgs args) {
-  simt::WaitForPrevious();
-  args.out[threadIdx.x] = args.in[threadIdx.x] + 1;
-}
-// Reads global memory at an address that is no multiple of 16.
-TLM_KERNEL Misaligned(const AddArgs args) {
-  simt::WaitForPrevious();
-  simt::CopyAsync16(simt::SharedMemory<int32_t>(), args.in + 1);
-  simt::CopyAsyncCommit();
-  simt::CopyAsyncWait<0>();
-}
-
 class CudaDeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    Configure({});
-    allocations_ = simt::emulated::Allocations();
+    ConfigureDevice({});
+    allocations_ = DeviceAllocations();
   }
-  void TearDown() override { EXPECT_EQ(simt::emulated::Allocations(), allocations_); }
+  void TearDown() override { EXPECT_EQ(DeviceAllocations(), allocations_); }
 
   static std::unique_ptr<CudaDevice> Open(const CudaOptions& options = {}) {
     auto device = CudaDevice::Create(options);
     EXPECT_THAT(device, IsOk());
     return device.ok() ? *std::move(device) : nullptr;
   }
-  static absl::Status Start(CudaDevice& device, void (*kernel)(AddArgs), const Buffer& in,
-                            const Buffer& out) {
-    const LaunchShape shape{.grid = dim3(1), .block = dim3(32), .shared_bytes = 1024};
-    return device.Check(
-        Launch(kernel, shape, device.compute_stream(), {in.as<int32_t>(), out.as<int32_t>()}),
-        "kernel");
+  static absl::Status AddOne(CudaDevice& device, const Buffer& in, const Buffer& out) {
+    const AddOneArgs args{.in = in.as<int32_t>(), .out = out.as<int32_t>()};
+    return device.Check(LaunchAddOne(args, device.compute_stream()), "kernel");
   }
   static Buffer Memory(CudaDevice& device, size_t bytes) {
     return device.Allocate(bytes, MemoryPurpose::kActivations).value();
@@ -80,6 +59,7 @@ class CudaDeviceTest : public ::testing::Test {
 };
 
 TEST_F(CudaDeviceTest, TellsWhatItIs) {
+  if (RunsOnGpu()) GTEST_SKIP() << "GPUs differ";
   const auto device = Open();
   EXPECT_EQ(device->info().backend, "cuda");
   EXPECT_EQ(device->info().arithmetic, "sm_90");
@@ -92,6 +72,7 @@ TEST_F(CudaDeviceTest, TellsWhatItIs) {
 }
 
 TEST_F(CudaDeviceTest, RefusesDevicesThatAreNotThere) {
+  if (RunsOnGpu()) GTEST_SKIP() << "machines differ in their GPUs";
   EXPECT_THAT(CudaDevice::Create({.device = 1}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("device 1 asked for, 1 is visible")));
   EXPECT_THAT(CudaDevice::Create({.device = -1}),
@@ -99,17 +80,20 @@ TEST_F(CudaDeviceTest, RefusesDevicesThatAreNotThere) {
 }
 
 TEST_F(CudaDeviceTest, RefusesDevicesThatAreTooOld) {
-  Configure({.compute_capability = 75});
+  if (RunsOnGpu()) GTEST_SKIP() << "the GPU is new enough";
+  ConfigureDevice({.compute_capability = 75});
   EXPECT_THAT(CudaDevice::Create({}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                HasSubstr("compute capability 7.5, 8.0")));
 }
 
 TEST_F(CudaDeviceTest, LetsKernelsOverlapOnlyWhereTheyCan) {
-  Open();
-  EXPECT_TRUE(KernelOverlap());
+  const auto device = Open();
+  EXPECT_EQ(KernelOverlap(), device->properties().compute_major >= 9);
   Open({.overlap = false});
   EXPECT_FALSE(KernelOverlap());
-  Configure({.compute_capability = 80});
+  if (RunsOnGpu()) return;
+  EXPECT_GE(device->properties().compute_major, 9);
+  ConfigureDevice({.compute_capability = 80});
   Open();
   EXPECT_FALSE(KernelOverlap());
 }
@@ -143,15 +127,16 @@ TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
   EXPECT_THAT(device->Allocate(size_t{1} << 40, MemoryPurpose::kKvCache),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1099511627776 bytes"), HasSubstr("are free"))));
-  simt::emulated::FailAllocationAfter(0);
-  EXPECT_THAT(device->AllocatePinned(64),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("64 bytes of page-locked")));
+  if (FailDeviceAllocationAfter(0)) {
+    EXPECT_THAT(device->AllocatePinned(64), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                     HasSubstr("64 bytes of page-locked")));
+  }
   // No fault of the device: it goes on.
   EXPECT_THAT(device->Allocate(64, MemoryPurpose::kKvCache), IsOk());
 }
 
 TEST_F(CudaDeviceTest, CannotBeOpenedWithoutStagingMemory) {
-  simt::emulated::FailAllocationAfter(0);
+  if (!FailDeviceAllocationAfter(0)) GTEST_SKIP() << "a GPU's allocations succeed";
   EXPECT_THAT(CudaDevice::Create({}),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("page-locked")));
 }
@@ -177,7 +162,7 @@ TEST_F(CudaDeviceTest, CopiesOnTheDeviceInTheOrderOfTheCalls) {
   const Buffer a = Filled(*device, 1);
   const Buffer b = Filled(*device, 2);
   EXPECT_THAT(device->CopyOnDevice(b.data(), a.data(), a.bytes()), IsOk());
-  EXPECT_THAT(Start(*device, AddOne, b, a), IsOk());
+  EXPECT_THAT(AddOne(*device, b, a), IsOk());
   EXPECT_THAT(device->CopyOnDevice(b.data(), a.data(), a.bytes()), IsOk());
   EXPECT_EQ(First(*device, b), 2);
 }
@@ -189,7 +174,7 @@ TEST_F(CudaDeviceTest, ReplaysWhatItRecordedWithWhatMemoryHoldsThen) {
   int runs = 0;
   const auto step = [&] {
     ++runs;
-    return Start(*device, AddOne, in, out);
+    return AddOne(*device, in, out);
   };
   EXPECT_THAT(device->RunCaptured(5, step), IsOk());
   EXPECT_EQ(First(*device, out), 11);
@@ -215,7 +200,7 @@ TEST_F(CudaDeviceTest, RunsDirectlyWithoutAKeyOrWithGraphsTurnedOff) {
     int runs = 0;
     const auto step = [&] {
       ++runs;
-      return Start(*device, AddOne, in, out);
+      return AddOne(*device, in, out);
     };
     const uint64_t key = graphs ? 0 : 7;
     EXPECT_THAT(device->RunCaptured(key, step), IsOk());
@@ -230,7 +215,7 @@ TEST_F(CudaDeviceTest, RecordsSoManyGraphsAndNoMore) {
   const auto device = Open();
   const Buffer in = Filled(*device, 1);
   const Buffer out = Filled(*device, 0);
-  const auto step = [&] { return Start(*device, AddOne, in, out); };
+  const auto step = [&] { return AddOne(*device, in, out); };
   const auto most = static_cast<uint64_t>(CudaDevice::kMaxGraphs);
   for (uint64_t key = 1; key <= most + 1; ++key) {
     ASSERT_THAT(device->RunCaptured(key, step), IsOk());
@@ -248,7 +233,7 @@ TEST_F(CudaDeviceTest, RunsDirectlyWhatCannotBeRecorded) {
   int runs = 0;
   const auto step = [&] {
     ++runs;
-    TLM_RETURN_IF_ERROR(Start(*device, AddOne, in, out));
+    TLM_RETURN_IF_ERROR(AddOne(*device, in, out));
     return device->Check(cudaStreamSynchronize(device->compute_stream()), "cudaStreamSynchronize");
   };
   for (int call = 0; call < 3; ++call) EXPECT_THAT(device->RunCaptured(9, step), IsOk());
@@ -270,11 +255,14 @@ TEST_F(CudaDeviceTest, ReturnsTheErrorOfWhatItRuns) {
 }
 
 TEST_F(CudaDeviceTest, StaysFaultyAfterAFault) {
-  const FailureRecorder recorder;
+  const auto recorder = RecordDeviceFailures();
+  if (recorder == nullptr) GTEST_SKIP() << "a GPU that failed is lost to the process";
   const auto device = Open();
   const Buffer in = Filled(*device, 1);
   const Buffer out = Filled(*device, 0);
-  EXPECT_THAT(Start(*device, Misaligned, in, out), IsOk());
+  EXPECT_EQ(LaunchMisaligned({.in = in.as<int32_t>(), .out = out.as<int32_t>()},
+                             device->compute_stream()),
+            cudaSuccess);
   EXPECT_THAT(device->Synchronize(),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("cudaErrorLaunchFailure")));
   const absl::Status fault = device->fault();

@@ -1,4 +1,4 @@
-// Matrix products on the emulated device, and what their bits must be.
+// Matrix products on the device, and what their bits must be.
 #ifndef TLM_TESTS_UNIT_MODEL_OPS_CUDA_GEMM_FIXTURE_H_
 #define TLM_TESTS_UNIT_MODEL_OPS_CUDA_GEMM_FIXTURE_H_
 
@@ -17,10 +17,10 @@
 #include "model/ops/cuda/cuda_device.h"
 #include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/gemm.h"
-#include "model/ops/cuda/kernels/activations.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 #include "tests/support/simt/mma_model.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/ops/cuda/host_activations.h"
 
 namespace tlm {
 
@@ -71,20 +71,21 @@ inline float ChainOf(const Numbers& x, int64_t row, const Numbers& w, int64_t ou
     b[static_cast<size_t>(i)] = Encode16(x.dtype, x.at(row, i));
   }
   const auto input = w.dtype == DType::kBF16 ? simt::MmaInput::kBf16 : simt::MmaInput::kF16;
-  return simt::MmaDot(simt::kHopperMma, input, a.data(), b.data(), static_cast<int>(padded), 0.0f);
+  static const simt::MmaUnit unit = MatrixUnitUnderTest();
+  return simt::MmaDot(unit, input, a.data(), b.data(), static_cast<int>(padded), 0.0f);
 }
 
 inline float ActivatedBy(std::optional<Activation> activation, float v) {
   if (!activation.has_value()) return v;
   switch (*activation) {
     case Activation::kSilu:
-      return simt::Silu(v);
+      return HostSilu(v);
     case Activation::kRelu:
-      return simt::Relu(v);
+      return HostRelu(v);
     case Activation::kGeluTanh:
-      return simt::GeluTanh(v);
+      return HostGeluTanh(v);
     case Activation::kGelu:
-      return simt::Gelu(v);
+      return HostGelu(v);
   }
   return v;
 }
@@ -110,7 +111,7 @@ inline Numbers ExpectedGated(const Numbers& x, const Numbers& w, const std::vect
   for (int64_t row = 0; row < x.rows; ++row) {
     for (int64_t j = 0; j < half; ++j) {
       expected.values.push_back(
-          RoundTo(x.dtype, simt::Silu(sums.at(row, j)) * sums.at(row, half + j)));
+          RoundTo(x.dtype, HostSilu(sums.at(row, j)) * sums.at(row, half + j)));
     }
   }
   return expected;
@@ -196,7 +197,7 @@ class GemmFixture : public ::testing::Test {
  protected:
   // Products are planned for a device of `multiprocessors`.
   void Open(int multiprocessors = 4, GemmLibrary* library = nullptr) {
-    simt::emulated::Configure({});
+    ConfigureDevice({});
     device_ = CudaDevice::Create({}).value();
     CudaProperties properties = device_->properties();
     properties.multiprocessors = multiprocessors;

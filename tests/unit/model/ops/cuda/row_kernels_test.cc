@@ -12,7 +12,7 @@
 #include "model/ops/cuda/kernels/embed.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 
 namespace tlm {
 namespace {
@@ -168,14 +168,14 @@ TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
 TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   // A chain in which each kernel reads what the one before it wrote, with overlap: a block of each
   // begins early, and reads too early unless it waits.
-  SetKernelOverlap(true);
+  SetKernelOverlap(DeviceOverlapsKernels());
   const int64_t dim = 2304;
   std::vector<uint16_t> ones(static_cast<size_t>(4 * dim), FloatToBf16(1.0f));
   const OnDevice<uint16_t> table(ones), delta(ones), normed(std::vector<uint16_t>(ones.size(), 0));
   const OnDevice<int32_t> ids({0, 1, 2, 3});
   const OnDevice<float> x(std::vector<float>(static_cast<size_t>(4 * dim), 0.0f)),
       gain(std::vector<float>(static_cast<size_t>(dim), 1.0f));
-  const uint64_t early = simt::emulated::ReadCounts().early_blocks;
+  const DeviceWatch watch;
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
   const EmbedArgs embed{
@@ -204,7 +204,7 @@ TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   EXPECT_EQ(x.Read(), std::vector<float>(static_cast<size_t>(4 * dim), 3.0f));
   EXPECT_EQ(delta.Read(), ones);
-  EXPECT_GT(simt::emulated::ReadCounts().early_blocks, early);
+  watch.ExpectOverlap();
   SetKernelOverlap(false);
 }
 

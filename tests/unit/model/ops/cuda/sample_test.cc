@@ -17,7 +17,7 @@
 #include "model/ops/cuda/draw_table.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/sampling/sampler.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 
 namespace tlm {
 namespace {
@@ -30,6 +30,7 @@ class DeviceBytes {
  public:
   explicit DeviceBytes(size_t bytes) {
     EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
+    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);
   }
   ~DeviceBytes() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
   DeviceBytes(const DeviceBytes&) = delete;
@@ -68,7 +69,7 @@ class DeviceSampler {
         scratch_(SampleScratchBytes(kMaxDraws, vocab_size)),
         drawn_(kMaxDraws * sizeof(int32_t)),
         packer_(vocab_size) {
-    SetKernelOverlap(true);
+    SetKernelOverlap(DeviceOverlapsKernels());
     const size_t scratch_bytes = SampleScratchBytes(kMaxDraws, vocab_size);
     EXPECT_EQ(cudaMemsetAsync(scratch_.data(), 0, scratch_bytes, nullptr), cudaSuccess);
   }
@@ -296,8 +297,9 @@ TEST_P(SampleTest, DrawsWhatSamplerDraws) {
   const SizeCase& size = GetParam();
   DeviceSampler device(size.vocab_size, size.stride);
   Random random(static_cast<uint64_t>(size.vocab_size));
-  for (int batch = 0; batch < size.batches; ++batch) {
-    simt::emulated::Configure({.seed = random()});
+  const int batches = RunsOnGpu() ? 5 * size.batches : size.batches;
+  for (int batch = 0; batch < batches; ++batch) {
+    ConfigureDevice({.seed = random()});
     std::vector<Request> requests;
     const size_t draws = 1 + random() % kMaxDraws;
     for (size_t i = 0; i < draws; ++i) {

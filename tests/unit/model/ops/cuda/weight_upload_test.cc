@@ -13,13 +13,12 @@
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/upload_pipeline.h"
-#include "tests/support/simt/emulator.h"
+#include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
 namespace {
 
-using simt::emulated::Configure;
 using simt::emulated::Progress;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -27,13 +26,13 @@ using ::testing::HasSubstr;
 class WeightUploadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    Configure({});
-    allocations_ = simt::emulated::Allocations();
+    ConfigureDevice({});
+    allocations_ = DeviceAllocations();
     device_ = CudaDevice::Create({}).value();
   }
   void TearDown() override {
     device_ = nullptr;
-    EXPECT_EQ(simt::emulated::Allocations(), allocations_);
+    EXPECT_EQ(DeviceAllocations(), allocations_);
   }
 
   Buffer Memory(size_t bytes) { return device_->Allocate(bytes, MemoryPurpose::kWeights).value(); }
@@ -67,7 +66,7 @@ TEST_F(WeightUploadTest, BringsManyPiecesToTheirPlaces) {
   constexpr int64_t kRows = 1800;
   constexpr int64_t kCols = 1000;
   for (const Progress progress : {Progress::kLazy, Progress::kEager, Progress::kRandom}) {
-    Configure({.progress = progress});
+    ConfigureDevice({.progress = progress});
     WeightUpload upload(*device_, 3);
     std::vector<Buffer> buffers;
     std::vector<std::vector<uint16_t>> expected;
@@ -201,7 +200,7 @@ TEST_F(WeightUploadTest, HoldsPageLockedMemoryUntilItIsFinished) {
     ASSERT_THAT(upload.Finish(), IsOk());
     EXPECT_EQ(device_->pinned_bytes(), own);
   }
-  simt::emulated::FailAllocationAfter(0);
+  if (!FailDeviceAllocationAfter(0)) return;
   EXPECT_THAT(upload.Matrix(views, MatrixOrder::kOutputsFirst, target),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("page-locked")));
 }
@@ -216,7 +215,7 @@ TEST_F(WeightUploadTest, RefusesRowsThatNoSlotHolds) {
                              .row_stride = 3 << 20,
                              .output_of_row = {}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("12582912 bytes"), HasSubstr("limit is 8388608"))));
+                       AllOf(HasSubstr("12582912 bytes"), HasSubstr("limit is 4194304"))));
 }
 
 TEST_F(WeightUploadTest, PipelineStopsAtTheFirstErrorOfAPiece) {
