@@ -45,10 +45,10 @@ class StepPipelineTest : public ::testing::Test {
 TEST_F(StepPipelineTest, LaunchesAsManyAsTheModelTakes) {
   for (const int most : {1, 2, 3}) {
     ScriptedModel model(kLimits, 16, most);
-    StepPipeline pipeline(model);
-    EXPECT_TRUE(pipeline.empty());
     const auto a = NewSequence(GenerateRequest(Prompt(10), 20), 5);
     const auto b = NewSequence(GenerateRequest(Prompt(10), 20), 5);
+    StepPipeline pipeline(model);  // waits for what is launched at its end
+    EXPECT_TRUE(pipeline.empty());
     EXPECT_FALSE(pipeline.CanLaunch({}));
     ASSERT_TRUE(pipeline.CanLaunch(PlanOf({a.get()})));
     pipeline.Launch(PlanOf({a.get()}), absl::UnixEpoch());
