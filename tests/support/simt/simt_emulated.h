@@ -114,7 +114,6 @@ T Shuffle(T value, int lane) {
   return emulated::ExchangeAs(value, lane);
 }
 inline uint32_t Ballot(bool predicate) { return emulated::Ballot(predicate); }
-inline int PopCount(uint32_t bits) { return std::popcount(bits); }
 
 // --- Atomics: one thread runs at a time. ---
 
@@ -124,19 +123,12 @@ inline uint32_t AtomicAdd(uint32_t* address, uint32_t value) {
 inline uint64_t AtomicAdd(uint64_t* address, uint64_t value) {
   return emulated::Atomic(address, [value](uint64_t old) { return old + value; });
 }
-inline uint64_t AtomicMax(uint64_t* address, uint64_t value) {
-  return emulated::Atomic(address, [value](uint64_t old) { return old < value ? value : old; });
-}
 inline uint32_t AtomicOr(uint32_t* address, uint32_t value) {
   return emulated::Atomic(address, [value](uint32_t old) { return old | value; });
 }
 
 // --- Memory. ---
 
-inline Quad LoadStreaming(const void* from) {
-  emulated::CheckGlobalQuad(from);
-  return *static_cast<const Quad*>(from);
-}
 inline uint32_t LoadVolatile(const uint32_t* from) {
   return *const_cast<const volatile uint32_t*>(from);
 }

@@ -70,7 +70,6 @@ TLM_DEVICE T Shuffle(T value, int lane) {
 }
 // Bit i: the predicate of lane i.
 TLM_DEVICE uint32_t Ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
-TLM_DEVICE int PopCount(uint32_t bits) { return __popc(bits); }
 
 // --- Atomics, integers only: sums of floats would depend on the order. Each returns the old value;
 // the address is in global or shared memory. ---
@@ -82,9 +81,6 @@ TLM_DEVICE uint64_t AtomicAdd(uint64_t* address, uint64_t value) {
   static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
   return atomicAdd(reinterpret_cast<unsigned long long*>(address), value);
 }
-TLM_DEVICE uint64_t AtomicMax(uint64_t* address, uint64_t value) {
-  return atomicMax(reinterpret_cast<unsigned long long*>(address), value);
-}
 TLM_DEVICE uint32_t AtomicOr(uint32_t* address, uint32_t value) { return atomicOr(address, value); }
 
 // --- Memory. ---
@@ -93,14 +89,6 @@ TLM_DEVICE uint32_t AtomicOr(uint32_t* address, uint32_t value) { return atomicO
 struct alignas(16) Quad {
   uint32_t word[4];
 };
-// From global memory that no kernel writes (weights), past the first-level cache.
-TLM_DEVICE Quad LoadStreaming(const void* from) {
-  Quad quad;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(quad.word[0]), "=r"(quad.word[1]), "=r"(quad.word[2]), "=r"(quad.word[3])
-               : "l"(from));
-  return quad;
-}
 // A 4-byte load that sees what other blocks stored before a FenceDevice.
 TLM_DEVICE uint32_t LoadVolatile(const uint32_t* from) {
   return *const_cast<const volatile uint32_t*>(from);

@@ -15,6 +15,7 @@
 
 #include "model/ops/cuda/cuda_ops.h"
 #include "model/transformer_lm/transformer_lm.h"
+#include "tests/support/chunked_sequence.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/simt/emulator.h"
@@ -50,37 +51,6 @@ ModelConfig ConfigOf(const Case& c) {
   return config;
 }
 
-std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) {
-    ids.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
-  }
-  return ids;
-}
-
-// A sequence under way.
-struct Sequence {
-  std::vector<int32_t> ids;
-  std::vector<int32_t> blocks;
-  int64_t done = 0;
-};
-
-// Adds the next `count` tokens, all of them with logits for the host.
-void AddChunk(const Sequence& sequence, int64_t count, Batch* batch) {
-  for (int64_t i = 0; i < count; ++i) {
-    batch->host_rows.push_back(static_cast<int32_t>(batch->logits_rows.size()));
-    batch->logits_rows.push_back(static_cast<int32_t>(batch->token_ids.size()));
-    batch->token_ids.push_back(sequence.ids[static_cast<size_t>(sequence.done + i)]);
-    batch->positions.push_back(static_cast<int32_t>(sequence.done + i));
-    batch->sequence_of.push_back(static_cast<int32_t>(batch->sequences));
-  }
-  batch->max_blocks = 4;
-  batch->block_tables.insert(batch->block_tables.end(), sequence.blocks.begin(),
-                             sequence.blocks.end());
-  ++batch->sequences;
-}
-
 // A model on a backend of its own.
 struct Loaded {
   std::unique_ptr<CudaOps> ops;
@@ -103,7 +73,7 @@ Loaded Load(const ModelConfig& config, const ModelWeights& weights,
 // All logits of `ids`, computed alone: `first` tokens, then `chunk` at a time.
 std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t first,
                             int64_t chunk) {
-  Sequence sequence{ids, {7, 2, 11, 5}, 0};
+  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
   std::vector<float> logits;
   const auto total = static_cast<int64_t>(ids.size());
   while (sequence.done < total) {
@@ -160,14 +130,14 @@ TEST_P(InvarianceTest, LogitsDoNotDependOnChunksOrBatchMates) {
   }
   EXPECT_GT(loaded.ops->device().graph_counts().replayed, 0);
 
-  Sequence sequence{ids, {3, 20, 1, 23}, 0};
-  std::vector<Sequence> mates;
+  ChunkedSequence sequence{ids, {3, 20, 1, 23}, 0};
+  std::vector<ChunkedSequence> mates;
   for (int32_t i = 0; i < 4; ++i) {
     mates.push_back({RandomIds(250, random.config().vocab_size, 5 + static_cast<uint64_t>(i)),
                      {4 + i, 8 + i, 12 + i, 16 + i},
                      0});
   }
-  const auto add_mate = [](Sequence& mate, int64_t count, Batch* batch) {
+  const auto add_mate = [](ChunkedSequence& mate, int64_t count, Batch* batch) {
     if (mate.done + count > static_cast<int64_t>(mate.ids.size())) mate.done = 0;
     AddChunk(mate, count, batch);
     mate.done += count;
@@ -234,9 +204,9 @@ std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, 
     Batch& batch = batches[static_cast<size_t>(step)];
     for (int32_t i = 0; i < 2; ++i) {
       const int64_t prompt = 60 + i;
-      Sequence sequence{RandomIds(prompt, vocab, 21 + static_cast<uint64_t>(i)),
-                        {6 * i, 6 * i + 1, 6 * i + 2, 6 * i + 3},
-                        0};
+      ChunkedSequence sequence{RandomIds(prompt, vocab, 21 + static_cast<uint64_t>(i)),
+                               {6 * i, 6 * i + 1, 6 * i + 2, 6 * i + 3},
+                               0};
       if (step > 0) {
         sequence.done = prompt + step - 1;
         sequence.ids.resize(static_cast<size_t>(sequence.done));

@@ -11,6 +11,7 @@
 
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/sampling/sampler.h"
+#include "tests/support/chunked_sequence.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/small_config.h"
@@ -25,40 +26,9 @@ constexpr BatchLimits kLimits = {
     .max_tokens = 300, .max_sequences = 8, .max_logits_rows = 300, .max_context = 256};
 constexpr KvPlan kKv = {.num_blocks = 24};
 
-std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(random() % vocab));
-  return ids;
-}
-
-// A sequence under way: its tokens and its blocks, spread over the pool.
-struct Sequence {
-  std::vector<int32_t> ids;
-  std::vector<int32_t> blocks;
-  int64_t done = 0;
-};
-
-// Adds the next `count` tokens of `sequence` to the batch, all of them with logits.
-void AddChunk(const Sequence& sequence, int64_t count, Batch* batch) {
-  for (int64_t i = 0; i < count; ++i) {
-    batch->host_rows.push_back(static_cast<int32_t>(batch->logits_rows.size()));
-    batch->logits_rows.push_back(static_cast<int32_t>(batch->token_ids.size()));
-    batch->token_ids.push_back(sequence.ids[sequence.done + i]);
-    batch->positions.push_back(static_cast<int32_t>(sequence.done + i));
-    batch->sequence_of.push_back(static_cast<int32_t>(batch->sequences));
-  }
-  batch->max_blocks = 4;
-  for (int64_t i = 0; i < batch->max_blocks; ++i) {
-    batch->block_tables.push_back(
-        i < static_cast<int64_t>(sequence.blocks.size()) ? sequence.blocks[i] : 0);
-  }
-  ++batch->sequences;
-}
-
 // All logits of `ids`, computed alone, `chunk` tokens at a time.
 std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t chunk) {
-  Sequence sequence{ids, {7, 2, 11, 5}, 0};
+  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
   std::vector<float> logits;
   while (sequence.done < static_cast<int64_t>(ids.size())) {
     const int64_t count =
@@ -137,8 +107,8 @@ TEST_P(TransformerLMTest, LogitsDoNotDependOnChunksBatchMatesOrThreads) {
 
   const auto other_ops = MakeOps(2);
   const auto other = Load(random, *other_ops);
-  Sequence sequence{ids, {3, 20, 1, 9}, 0};
-  Sequence mate{RandomIds(250, random.config().vocab_size, 5), {4, 5, 6, 7}, 0};
+  ChunkedSequence sequence{ids, {3, 20, 1, 9}, 0};
+  ChunkedSequence mate{RandomIds(250, random.config().vocab_size, 5), {4, 5, 6, 7}, 0};
   std::mt19937_64 schedule(6);
   std::vector<float> together;
   while (sequence.done < 200) {
@@ -190,7 +160,7 @@ TEST(TransformerLMKvTest, ACopiedBlockContinuesLikeItsOriginal) {
   ASSERT_THAT(ops, IsOk());
   const auto model = TransformerLM::Load(random.config(), random.weights(), **ops, kLimits, kKv);
   ASSERT_THAT(model, IsOk());
-  Sequence original{RandomIds(101, random.config().vocab_size, 9), {7, 2}, 0};
+  ChunkedSequence original{RandomIds(101, random.config().vocab_size, 9), {7, 2}, 0};
   Batch prompt;
   AddChunk(original, 100, &prompt);
   ASSERT_THAT((*model)->Forward(prompt), IsOk());
@@ -199,10 +169,10 @@ TEST(TransformerLMKvTest, ACopiedBlockContinuesLikeItsOriginal) {
 
   // Shares the first block; each writes its next token into its own second one.
   original.done = 100;
-  Sequence branch = original;
+  ChunkedSequence branch = original;
   branch.blocks = {7, 23};
   std::vector<std::vector<float>> logits;
-  for (const Sequence& sequence : {original, branch}) {
+  for (const ChunkedSequence& sequence : {original, branch}) {
     Batch next;
     AddChunk(sequence, 1, &next);
     const auto result = (*model)->Forward(next);
