@@ -28,7 +28,10 @@ absl::StatusOr<Backend> CreateBackend(const BackendOptions& options) {
     if (options.kind == BackendKind::kCuda) return WithContext(cuda.status(), "backend cuda");
     why = fmt::format("not cuda: {}", std::string(cuda.status().message()));
   }
-  TLM_ASSIGN_OR_RETURN(std::unique_ptr<CpuOps> cpu, CpuOps::Create(options.threads));
+  TLM_ASSIGN_OR_RETURN(
+      std::unique_ptr<CpuOps> cpu,
+      CpuOps::Create(
+          {.threads = options.threads, .isa = options.isa, .pin_threads = options.pin_threads}));
   return Chosen(std::move(cpu), why);
 }
 

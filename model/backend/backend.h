@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "model/ops/cpu/cpu_options.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/ops.h"
 
@@ -19,7 +20,9 @@ enum class BackendKind {
 
 struct BackendOptions {
   BackendKind kind = BackendKind::kAuto;
-  int threads = 0;  // of the CPU backend; 0: every processor this process may use
+  int threads = 0;  // of the CPU backend, as the next two; see CpuOptions
+  std::string isa = std::string(kBestIsa);
+  bool pin_threads = true;
   CudaOptions cuda{};
   std::string cuda_module{};  // path of libtlm_cuda.so; empty: where FindCudaModule looks
 };
@@ -29,8 +32,8 @@ struct Backend {
   std::string reason;  // one line for people: what was chosen and why
 };
 
-// INVALID_ARGUMENT for an impossible number of threads. With kCuda also what OpenCudaBackend
-// returns; with kAuto that only becomes the reason.
+// INVALID_ARGUMENT for an impossible number of threads or instruction set. With kCuda also what
+// OpenCudaBackend returns; with kAuto that only becomes the reason.
 absl::StatusOr<Backend> CreateBackend(const BackendOptions& options);
 
 }  // namespace tlm

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "model/ops/batch.h"
 #include "model/ops/device.h"
+#include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
 #include "model/tensor/tensor_view.h"
 
@@ -101,6 +102,8 @@ struct ModelShape {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t gated_outputs = 0;  // n of the widest matrix of MatMulGated; 0: there is none
+  int64_t inputs = 0;         // k of the widest matrix
+  WeightFormat weights = WeightFormat::kAsGiven;  // of all matrices
 };
 
 enum class RopePairing { kInterleaved, kHalf };
@@ -175,14 +178,18 @@ class Ops {
   virtual DType DefaultKvType(DType weights) const = 0;
   virtual bool TakesKvType(DType weights, DType kv) const = 0;
 
+  // Whether matrices may be stored so. Those of kInt8 have dtype() kI8, for which ActivationType
+  // and the others then are asked.
+  virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }
+
   // Stacks host matrices of n_i outputs and k inputs along n and brings them to the device. dtype
   // F32, F16, BF16 or F64 (stored as F32); all parts stored alike, as the widest of them. With
   // kGated, n is even; the element order on the device is the backend's own. The parts may go when
   // it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a value that is not finite,
-  // where ChecksFinite.
+  // where ChecksFinite; UNIMPLEMENTED where not TakesWeights(format).
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain) = 0;
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) = 0;
   // Brings host vectors [n_i] of any float type, laid end to end, to the device as float32.
   virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 

@@ -12,29 +12,47 @@ namespace {
 
 using Views = std::span<const TensorView>;
 
-// Empty when the configuration has no such tensors.
-absl::StatusOr<Buffer> PackVectors(Views parts, Ops& ops) {
-  if (parts.front().data == nullptr) return Buffer();
-  return ops.PackVector(parts);
-}
-
-absl::StatusOr<PackedNorm> PackNorm(const TensorView& gain, const TensorView& bias, Ops& ops) {
-  PackedNorm norm;
-  TLM_ASSIGN_OR_RETURN(norm.gain, PackVectors({&gain, 1}, ops));
-  TLM_ASSIGN_OR_RETURN(norm.bias, PackVectors({&bias, 1}, ops));
-  return norm;
-}
-
-// Packs the matrices of a model whose MatrixTypeOf is `type`.
+// Packs the matrices of a model whose MatrixTypeOf in `format` is `type`.
 struct Packer {
   Ops& ops;
   DType type;
+  WeightFormat format;
+  TensorLender* lender;  // of all tensors, or null
 
-  // Where activations have the matrices' type, a model of several types runs in float32: its other
-  // matrices are widened, as parts are that stand beside one in float32, if without outputs.
+  // What `pack` makes of `parts`, which are in memory meanwhile.
+  template <typename Pack>
+  auto Borrowing(Views parts, Pack pack) const -> decltype(pack()) {
+    if (lender == nullptr) return pack();
+    TLM_RETURN_IF_ERROR(lender->Lend(parts));
+    auto packed = pack();
+    lender->Return(parts);
+    return packed;
+  }
+
   absl::StatusOr<std::unique_ptr<Matrix>> Pack(Views parts,
                                                MatrixOrder order = MatrixOrder::kOutputsFirst,
                                                MatrixUse use = MatrixUse::kPlain) const {
+    return Borrowing(parts, [&] { return PackInType(parts, order, use); });
+  }
+
+  // Empty when the configuration has no such tensors.
+  absl::StatusOr<Buffer> PackVectors(Views parts) const {
+    if (parts.front().data == nullptr) return Buffer();
+    return Borrowing(parts, [&] { return ops.PackVector(parts); });
+  }
+
+  absl::StatusOr<PackedNorm> PackNorm(const TensorView& gain, const TensorView& bias) const {
+    PackedNorm norm;
+    TLM_ASSIGN_OR_RETURN(norm.gain, PackVectors({&gain, 1}));
+    TLM_ASSIGN_OR_RETURN(norm.bias, PackVectors({&bias, 1}));
+    return norm;
+  }
+
+  // Where activations have the matrices' type, a model of several types runs in float32: its other
+  // matrices are widened, as parts are that stand beside one in float32, if without outputs.
+  absl::StatusOr<std::unique_ptr<Matrix>> PackInType(Views parts, MatrixOrder order,
+                                                     MatrixUse use) const {
+    if (format == WeightFormat::kInt8) return ops.PackMatrix(parts, order, use, format);
     const TensorView& first = parts.front();
     if (ops.ActivationType(first.dtype) == ops.ActivationType(type)) {
       return ops.PackMatrix(parts, order, use);
@@ -53,7 +71,7 @@ absl::StatusOr<PackedLinear> PackLinear(Views matrices, Views biases, MatrixOrde
                                         const Packer& packer, MatrixUse use = MatrixUse::kPlain) {
   PackedLinear linear;
   TLM_ASSIGN_OR_RETURN(linear.matrix, packer.Pack(matrices, order, use));
-  TLM_ASSIGN_OR_RETURN(linear.bias, PackVectors(biases, packer.ops));
+  TLM_ASSIGN_OR_RETURN(linear.bias, packer.PackVectors(biases));
   return linear;
 }
 
@@ -79,21 +97,20 @@ absl::StatusOr<PackedLinear> PackUp(const LayerWeights& weights, MatrixOrder ord
 
 absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeights& weights,
                                       const Packer& packer) {
-  Ops& ops = packer.ops;
   const auto order_of = [&config](TensorRole role) {
     return IsInputsFirst(config.naming, role) ? MatrixOrder::kInputsFirst
                                               : MatrixOrder::kOutputsFirst;
   };
   PackedLayer layer;
   TLM_ASSIGN_OR_RETURN(layer.attention_norm,
-                       PackNorm(weights.attn_norm, weights.attn_norm_bias, ops));
+                       packer.PackNorm(weights.attn_norm, weights.attn_norm_bias));
   const TensorRole qkv = weights.qkv.data != nullptr ? TensorRole::kQkv : TensorRole::kQ;
   TLM_ASSIGN_OR_RETURN(layer.qkv, PackQkv(weights, order_of(qkv), packer));
-  TLM_ASSIGN_OR_RETURN(layer.q_norm, PackVectors({&weights.q_norm, 1}, ops));
-  TLM_ASSIGN_OR_RETURN(layer.k_norm, PackVectors({&weights.k_norm, 1}, ops));
+  TLM_ASSIGN_OR_RETURN(layer.q_norm, packer.PackVectors({&weights.q_norm, 1}));
+  TLM_ASSIGN_OR_RETURN(layer.k_norm, packer.PackVectors({&weights.k_norm, 1}));
   TLM_ASSIGN_OR_RETURN(layer.attention, PackLinear({&weights.o, 1}, {&weights.o_bias, 1},
                                                    order_of(TensorRole::kO), packer));
-  TLM_ASSIGN_OR_RETURN(layer.ffn_norm, PackNorm(weights.ffn_norm, weights.ffn_norm_bias, ops));
+  TLM_ASSIGN_OR_RETURN(layer.ffn_norm, packer.PackNorm(weights.ffn_norm, weights.ffn_norm_bias));
   TLM_ASSIGN_OR_RETURN(layer.up, PackUp(weights, order_of(TensorRole::kUp), packer));
   TLM_ASSIGN_OR_RETURN(layer.down, PackLinear({&weights.down, 1}, {&weights.down_bias, 1},
                                               order_of(TensorRole::kDown), packer));
@@ -103,23 +120,29 @@ absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeig
 }  // namespace
 
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          Ops& ops) {
-  const Packer packer{ops, MatrixTypeOf(weights)};
+                                          WeightFormat format, Ops& ops) {
+  if (!ops.TakesWeights(format)) {
+    return Unimplemented("8-bit weights on backend {}", ops.device().info().backend);
+  }
+  const Packer packer{ops, MatrixTypeOf(weights, format), format, weights.lender};
   PackedWeights packed;
+  // The largest first: what is lent stands beside what is packed already.
   TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({&weights.token_embedding, 1}));
+  if (!config.tie_word_embeddings) {
+    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({&weights.lm_head, 1}));
+  }
   if (config.learned_positions) {
-    TLM_ASSIGN_OR_RETURN(packed.position_embedding,
-                         ops.PackMatrix({&weights.position_embedding, 1}));
+    const Views positions = {&weights.position_embedding, 1};
+    TLM_ASSIGN_OR_RETURN(packed.position_embedding, packer.Borrowing(positions, [&] {
+      return ops.PackMatrix(positions, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, format);
+    }));
   }
   for (const LayerWeights& layer : weights.layers) {
     TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, PackLayer(config, layer, packer));
     packed.layers.push_back(std::move(packed_layer));
   }
   TLM_ASSIGN_OR_RETURN(packed.final_norm,
-                       PackNorm(weights.final_norm, weights.final_norm_bias, ops));
-  if (!config.tie_word_embeddings) {
-    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({&weights.lm_head, 1}));
-  }
+                       packer.PackNorm(weights.final_norm, weights.final_norm_bias));
   return packed;
 }
 
@@ -141,6 +164,10 @@ DType MatrixTypeOf(const ModelWeights& weights) {
     }
   }
   return differ ? DType::kF32 : common.value_or(DType::kF32);
+}
+
+DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format) {
+  return format == WeightFormat::kInt8 ? DType::kI8 : MatrixTypeOf(weights);
 }
 
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights) {

@@ -45,14 +45,17 @@ struct PackedWeights {
   std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
 };
 
-// `config` has passed Validate() and `weights` are what it asks for. RESOURCE_EXHAUSTED when the
-// device has not that much memory.
+// `config` has passed Validate() and `weights` are what it asks for. Matrices are stored in
+// `format`, all of them. RESOURCE_EXHAUSTED when the device has not that much memory, UNIMPLEMENTED
+// for a format that `ops` does not take.
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          Ops& ops);
+                                          WeightFormat format, Ops& ops);
 
 // The type all matrices of `weights` have, kF64 counting as kF32; kF32 where they differ. What
 // activations are computed in follows from it: see Ops::ActivationType.
 DType MatrixTypeOf(const ModelWeights& weights);
+// The same once they are stored in `format`.
+DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format);
 
 // Bytes taken on the device by stored element type, none of them 0: matrices as they are stored,
 // vectors as float32.

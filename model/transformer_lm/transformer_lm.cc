@@ -49,8 +49,8 @@ class Carver {
  public:
   explicit Carver(std::byte* base) : base_(base) {}
   Rows Take(int64_t rows, int64_t cols, DType dtype) {
-    // 16-bit rows begin at 16-byte borders: what wide loads and copies need.
-    constexpr int64_t kRowElements = 8;
+    // Rows begin at 64-byte borders: what wide loads and copies like.
+    constexpr int64_t kRowElements = 32;
     const int64_t stride = (cols + kRowElements - 1) / kRowElements * kRowElements;
     const Rows result{base_ == nullptr ? nullptr : base_ + used_, rows, cols, stride, dtype};
     constexpr size_t kAlignment = 128;
@@ -74,28 +74,28 @@ KvShape TransformerLM::KvShapeFor(const ModelConfig& config, DType dtype) {
           .dtype = dtype};
 }
 
-absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(const ModelConfig& config,
-                                                                   const ModelWeights& weights,
-                                                                   Ops& ops,
-                                                                   const BatchLimits& limits,
-                                                                   const KvPlan& kv_plan) {
+absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
+    const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
+    const KvPlan& kv_plan, WeightFormat format) {
   TLM_RETURN_IF_ERROR(Validate(config));
   TLM_CHECK(limits.max_tokens > 0 && limits.max_sequences > 0 && limits.max_logits_rows > 0);
   if (limits.max_context < 1 || limits.max_context > config.context_length) {
     return InvalidArgument("max_context is {}, the model's context_length is {}",
                            limits.max_context, config.context_length);
   }
-  if (!ops.ChecksFinite()) TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
+  if (!ops.ChecksFinite() && weights.lender == nullptr) {
+    TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
+  }
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
-  absl::StatusOr<PackedWeights> packed = PackWeights(config, weights, ops);
+  absl::StatusOr<PackedWeights> packed = PackWeights(config, weights, format, ops);
   if (absl::IsInvalidArgument(packed.status())) {
-    // A backend that checks on its way knows no tensor's name.
+    // A backend that checks on its way knows no tensor's name; a lender has named it already.
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   TLM_RETURN_IF_ERROR(packed.status());
   model->weights_ = *std::move(packed);
   TLM_RETURN_IF_ERROR(model->LoadRopeTable());
-  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(weights)));
+  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(weights, format)));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(model->kv_, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
   if (ops.max_batches() > 1) TLM_RETURN_IF_ERROR(model->WarmUp());
@@ -132,12 +132,15 @@ TransformerLM::TransformerLM(const ModelConfig& config, Ops& ops, const BatchLim
 
 TransformerLM::~TransformerLM() { ops_.Release(); }
 
-ModelShape TransformerLM::ShapeOf(const ModelConfig& config) {
+ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
+  const int64_t widest = std::max({config.d_model, config.q_size(), config.d_ff});
   return {.vocab_size = config.vocab_size,
           .num_heads = config.num_heads,
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim,
-          .gated_outputs = config.gated_ffn() ? 2 * config.d_ff : 0};
+          .gated_outputs = config.gated_ffn() ? 2 * config.d_ff : 0,
+          .inputs = widest,
+          .weights = weights == DType::kI8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven};
 }
 
 size_t TransformerLM::Carve(const ModelConfig& config, const BatchLimits& limits, DType activations,
@@ -172,7 +175,7 @@ size_t TransformerLM::WorkspaceBytes(const ModelConfig& config, const BatchLimit
   Scratch scratch;
   return Carve(config, limits, activations, ops, nullptr, &scratch) +
          LogitsBytes(config, limits, ops) + RopeTableBytes(config, limits) +
-         ops.ReserveBytes(limits, ShapeOf(config), activations);
+         ops.ReserveBytes(limits, ShapeOf(config, weights), activations);
 }
 
 absl::Status TransformerLM::LoadRopeTable() {
@@ -206,7 +209,7 @@ absl::Status TransformerLM::AllocateWorkspace(DType matrix_type) {
       logits_, device.Allocate(LogitsBytes(config_, limits_, ops_), MemoryPurpose::kLogits));
   const int64_t vocab = config_.vocab_size;
   scratch_.logits = {logits_.data(), ops_.PaddedRows(limits_.max_logits_rows), vocab, vocab};
-  return ops_.Reserve(limits_, ShapeOf(config_), activations);
+  return ops_.Reserve(limits_, ShapeOf(config_, matrix_type), activations);
 }
 
 void TransformerLM::CheckBatch(const Batch& batch) const {

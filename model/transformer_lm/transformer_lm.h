@@ -33,13 +33,13 @@ struct KvPlan {
 
 class TransformerLM : public LanguageModel {
  public:
-  // Packs `weights` (which may be dropped afterwards) onto the device and takes all memory the
-  // model will ever use: nothing is allocated later. INVALID_ARGUMENT names a tensor with a
-  // non-finite value, RESOURCE_EXHAUSTED what did not fit. `ops` outlives the model.
-  static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(const ModelConfig& config,
-                                                             const ModelWeights& weights, Ops& ops,
-                                                             const BatchLimits& limits,
-                                                             const KvPlan& kv_plan);
+  // Packs `weights` (which may be dropped afterwards) onto the device, in `format`, and takes all
+  // memory the model will ever use: nothing is allocated later. INVALID_ARGUMENT names a tensor
+  // with a non-finite value, RESOURCE_EXHAUSTED what did not fit; UNIMPLEMENTED for a format the
+  // backend does not take. `ops` outlives the model.
+  static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
+      const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
+      const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven);
 
   ~TransformerLM() override;
 
@@ -72,7 +72,8 @@ class TransformerLM : public LanguageModel {
 
   TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits);
 
-  static ModelShape ShapeOf(const ModelConfig& config);
+  // `weights`: MatrixTypeOf in their format.
+  static ModelShape ShapeOf(const ModelConfig& config, DType weights);
   // Lays the rows of a largest batch out from `base`, which may be null; the bytes they take.
   static size_t Carve(const ModelConfig& config, const BatchLimits& limits, DType activations,
                       const Ops& ops, std::byte* base, Scratch* scratch);

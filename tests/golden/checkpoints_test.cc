@@ -203,7 +203,10 @@ TEST_P(RandomCheckpointTest, LogitsAreThoseOfTheReference) {
     error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
     norm += expected[i] * expected[i];
   }
-  EXPECT_LT(std::sqrt(error / norm), 2e-6);
+  // Weights of 16 bits come with keys and values, and on some machines activations, of their type.
+  const DType dtype = GetParam().dtype;
+  const double tolerance = dtype == DType::kF32 ? 2e-6 : dtype == DType::kF16 ? 1e-3 : 1e-2;
+  EXPECT_LT(std::sqrt(error / norm), tolerance);
 }
 
 // Every family, in every type and both forms of checkpoint.

@@ -111,6 +111,7 @@ struct ScheduledModel {
   DType dtype = DType::kF32;  // of weights, keys and values
   int requests = 0;
   int max_outputs = kMaxOutputs;
+  WeightFormat format = WeightFormat::kAsGiven;
 };
 
 // A model and the requests it is asked, whatever the schedule.
@@ -120,11 +121,13 @@ class ScheduleRunner {
 
   explicit ScheduleRunner(const ScheduledModel& scheduled)
       : scheduled_(scheduled), model_(scheduled.config, scheduled.dtype, 42) {}
-  ScheduleRunner(const char* config, DType dtype, int max_outputs = kMaxOutputs)
+  ScheduleRunner(const char* config, DType dtype, int max_outputs = kMaxOutputs,
+                 WeightFormat format = WeightFormat::kAsGiven)
       : ScheduleRunner(ScheduledModel{.config = SmallConfig(config),
                                       .dtype = dtype,
                                       .requests = 14,
-                                      .max_outputs = max_outputs}) {}
+                                      .max_outputs = max_outputs,
+                                      .format = format}) {}
 
   void set_machine(Machine machine) { machine_ = std::move(machine); }
   const LogitsBook& book() const { return book_; }
@@ -142,7 +145,8 @@ class ScheduleRunner {
                              .max_context = kContext};
     auto model =
         TransformerLM::Load(model_.config(), model_.weights(), wrong ? *wrong : **backend, limits,
-                            {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype});
+                            {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype},
+                            scheduled_.format);
     EXPECT_THAT(model, IsOk());
     RecordingModel recording(**model, book_);
     const std::unique_ptr<LanguageModel> changed =

@@ -29,6 +29,8 @@ class SnapshotTest : public ::testing::TestWithParam<Isa> {
     auto ops = CpuOps::Create(2, GetParam());
     ASSERT_THAT(ops, IsOk());
     ops_ = *std::move(ops);
+    ASSERT_THAT(ops_->Reserve({.max_tokens = 256}, {.head_dim = kDim, .inputs = 1024}, DType::kF32),
+                IsOk());
   }
   NpyArray Read(const std::string& name) const { return ReadNpy(directory_ + "/" + name + ".npy"); }
   std::vector<float> ReadFloats(const std::string& name) const {

@@ -18,10 +18,11 @@ class ForwardingOps : public Ops {
   DType ActivationType(DType weights) const override { return ops_.ActivationType(weights); }
   DType DefaultKvType(DType weights) const override { return ops_.DefaultKvType(weights); }
   bool TakesKvType(DType weights, DType kv) const override { return ops_.TakesKvType(weights, kv); }
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
-                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
-                                                     MatrixUse use = MatrixUse::kPlain) override {
-    return ops_.PackMatrix(parts, order, use);
+  bool TakesWeights(WeightFormat format) const override { return ops_.TakesWeights(format); }
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override {
+    return ops_.PackMatrix(parts, order, use, format);
   }
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override {
     return ops_.PackVector(parts);

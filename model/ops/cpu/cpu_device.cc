@@ -4,11 +4,56 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <fstream>
 
 #include "model/base/errors.h"
 
 namespace tlm {
+namespace {
+
+// Spares the address translation when weights are streamed.
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// The last page is a large one too where that wastes little.
+size_t MappedBytes(size_t bytes) {
+  const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  return rounded - bytes <= bytes / 64 ? rounded : bytes;
+}
+
+// Pages come zeroed and only when touched. From kHugePage bytes on the memory begins where a large
+// page can: more is mapped and what is too much given back.
+void* Map(size_t bytes) {
+  const size_t slack = bytes >= kHugePage ? kHugePage : 0;
+  void* const mapped =
+      mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED || slack == 0) return mapped;
+  std::byte* const begin = static_cast<std::byte*>(mapped);
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+  const size_t end = (before + bytes + page - 1) / page * page;
+  if (before > 0) munmap(begin, before);
+  if (end < bytes + slack) munmap(begin + end, bytes + slack - end);
+#if defined(MADV_HUGEPAGE)
+  // Where the system refuses, small pages do.
+  madvise(begin + before, bytes, MADV_HUGEPAGE);
+#endif
+  return begin + before;
+}
+
+// The number after `label` in a file of lines "label: number kB", in bytes; 0 where there is none.
+size_t KilobytesIn(const char* path, const std::string& label) {
+  std::ifstream file(path);
+  std::string word;
+  size_t kilobytes = 0;
+  while (file >> word) {
+    if (word == label && file >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+}  // namespace
 
 CpuDevice::CpuDevice(const std::string& name, std::string_view arithmetic) {
   info_.backend = "cpu";
@@ -25,22 +70,16 @@ absl::StatusOr<Buffer> CpuDevice::Allocate(size_t bytes, MemoryPurpose purpose) 
                              info_.total_bytes);
   }
   if (bytes == 0) return Buffer();
-  // Pages come zeroed and only when touched; large ones spare the address translation when weights
-  // are streamed.
-  void* const data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t mapped = MappedBytes(bytes);
+  void* const data = Map(mapped);
   if (data == MAP_FAILED) {
     return ResourceExhausted("{} bytes of memory could not be had: {}", bytes,
                              std::strerror(errno));
   }
-#if defined(MADV_HUGEPAGE)
-  constexpr size_t kHugePage = size_t{2} << 20;
-  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
-#endif
   std::atomic<size_t>& total = allocated_[static_cast<size_t>(purpose)];
   total.fetch_add(bytes, std::memory_order_relaxed);
-  return Buffer(data, bytes, [&total](void* memory, size_t size) {
-    munmap(memory, size);
+  return Buffer(data, bytes, [&total, mapped](void* memory, size_t size) {
+    munmap(memory, mapped);
     total.fetch_sub(size, std::memory_order_relaxed);
   });
 }
@@ -51,6 +90,12 @@ std::array<size_t, kMemoryPurposes> CpuDevice::AllocatedBytes() const {
     bytes[purpose] = allocated_[purpose].load(std::memory_order_relaxed);
   }
   return bytes;
+}
+
+std::string CpuDevice::LargePages() const {
+  const size_t bytes = KilobytesIn("/proc/self/smaps_rollup", "AnonHugePages:");
+  if (bytes == 0) return "no large pages";
+  return fmt::format("{} MiB in large pages", bytes >> 20);
 }
 
 absl::Status CpuDevice::CopyToDevice(void* to, const void* from, size_t bytes) {

@@ -4,12 +4,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/base/errors.h"
+#include "model/ops/cpu/attention.h"
 #include "model/ops/cpu/cpu_device.h"
+#include "model/ops/cpu/cpu_options.h"
+#include "model/ops/cpu/int8_products.h"
 #include "model/ops/cpu/isa.h"
 #include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/products.h"
+#include "model/ops/cpu/row_ops.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/ops.h"
 #include "model/sampling/sampler.h"
@@ -23,22 +30,45 @@ class CpuOps : public Ops {
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads, Isa isa);
   // The machine's best instruction set; threads = 0 takes every processor this process may use.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads);
+  // INVALID_ARGUMENT for an impossible number of threads, and for an instruction set that has no
+  // such name or that this machine lacks; the message names those it has.
+  static absl::StatusOr<std::unique_ptr<CpuOps>> Create(const CpuOptions& options);
+  // With kernels that compute as `isa`'s do, which this machine can run; they outlive the result.
+  static std::unique_ptr<CpuOps> CreateWith(int threads, Isa isa, const Kernels& kernels,
+                                            bool pin_threads = false);
 
   Device& device() override { return device_; }
   Isa isa() const { return isa_; }
 
-  DType ActivationType(DType) const override { return DType::kF32; }
-  DType DefaultKvType(DType) const override { return DType::kF32; }
+  DType ActivationType(DType weights) const override;
+  DType DefaultKvType(DType weights) const override;
   bool TakesKvType(DType weights, DType kv) const override;
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
-                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
-                                                     MatrixUse use = MatrixUse::kPlain) override;
+  bool TakesWeights(WeightFormat) const override { return true; }
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
+  bool ChecksFinite() const override { return true; }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
-                      DType activations) const override;
+                      DType activations) const override {
+    const size_t products = shape.weights == WeightFormat::kInt8
+                                ? Int8Products::ScratchBytes(limits.max_tokens, shape.inputs)
+                                : products_.ReserveBytes(shape.inputs);
+    return products + attention_.ReserveBytes(shape.head_dim);
+  }
   absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
-                       DType activations) override;
-  void Release() override;
+                       DType activations) override {
+    TLM_RETURN_IF_ERROR(attention_.Reserve(device_, shape.head_dim));
+    return shape.weights == WeightFormat::kInt8
+               ? int8_products_.Reserve(limits.max_tokens, shape.inputs)
+               : products_.Reserve(shape.inputs);
+  }
+  void Release() override {
+    int8_products_.Release();
+    products_.Release();
+    attention_.Release();
+  }
+  std::string Report() const override;
   int64_t PaddedRows(int64_t rows) const override { return rows; }
   int max_batches() const override { return 1; }
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override;
@@ -61,29 +91,19 @@ class CpuOps : public Ops {
                          const KvLayer& cache, const Rows& out) override;
 
  private:
-  CpuOps(int threads, Isa isa);
-
-  // Calls body(row) for every row, several rows a task when each is little work.
-  void ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<void(int64_t)> body);
-
-  void NormRow(const Norm& norm, const float* in, int64_t n, float* out) const;
-  // All heads [num_heads, head_dim] of a token.
-  void PrepareHeads(const HeadTransform& transform, const float* gain, int64_t position,
-                    int64_t num_heads, int64_t head_dim, float* heads) const;
-
-  // Tokens that attend together, at the most: of `rows`, one for each token and kv head, with
-  // `heads` queries each.
-  int64_t RunLength(int64_t rows, int64_t heads) const;
+  CpuOps(int threads, Isa isa, const Kernels& kernels, bool pin_threads);
 
   const Isa isa_;
   const Kernels& kernels_;
   CpuDevice device_;
   ThreadPool pool_;
+  RowOps rows_;
+  Products products_;
+  Int8Products int8_products_;
+  CpuAttention attention_;
   std::vector<Sampler> samplers_;  // one a thread
-  Rows gate_up_;                   // what MatMulGated computes first, for max_tokens
-  Buffer gate_up_memory_;
-  const Batch* batch_ = nullptr;  // the running one
-  BatchResult result_;            // of the one ended
+  const Batch* batch_ = nullptr;   // the running one
+  BatchResult result_;             // of the one ended
 };
 
 }  // namespace tlm

@@ -1,17 +1,34 @@
 #include "model/ops/cpu/isa.h"
 
+#include "model/ops/cpu/amx.h"
+
 namespace tlm {
+namespace {
+
+struct NamedIsa {
+  Isa isa;
+  std::string_view name;
+};
+constexpr NamedIsa kNames[] = {{Isa::kPortable, "portable"},
+                               {Isa::kAvx2, "avx2"},
+                               {Isa::kAvx512, "avx512"},
+                               {Isa::kAvx512Bf16, "avx512_bf16"},
+                               {Isa::kAmxBf16, "amx_bf16"}};
+
+}  // namespace
 
 std::string_view IsaName(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return "portable";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
+  for (const NamedIsa& named : kNames) {
+    if (named.isa == isa) return named.name;
   }
   return "?";
+}
+
+std::optional<Isa> IsaFromName(std::string_view name) {
+  for (const NamedIsa& named : kNames) {
+    if (named.name == name) return named.isa;
+  }
+  return std::nullopt;
 }
 
 std::vector<Isa> AvailableIsas() {
@@ -19,11 +36,19 @@ std::vector<Isa> AvailableIsas() {
 #if defined(__x86_64__)
   // The builtins also ask the operating system whether it saves the wide registers.
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.push_back(Isa::kAvx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    isas.push_back(Isa::kAvx512);
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return isas;
   }
+  isas.push_back(Isa::kAvx2);
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
+    return isas;
+  }
+  isas.push_back(Isa::kAvx512);
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512vnni")) return isas;
+  isas.push_back(Isa::kAvx512Bf16);
+  if (AmxAvailable()) isas.push_back(Isa::kAmxBf16);
 #endif
   return isas;
 }

@@ -1,12 +1,14 @@
 #include "model/ops/cpu/packed_matrix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/convert.h"
+#include "model/ops/cpu/matrix_parts.h"
+#include "model/ops/cpu/panel_packer.h"
 
 namespace tlm {
 namespace {
@@ -19,87 +21,9 @@ DType StoredType(std::span<const TensorView> parts) {
   return alike && (first == DType::kBF16 || first == DType::kF16) ? first : DType::kF32;
 }
 
-// Where the weights of one output feature lie.
-struct Source {
-  const char* data = nullptr;  // of the first input; null past the last output
-  DType dtype = DType::kF32;
-  int64_t stride = 1;  // elements from one input to the next
-};
-
-int64_t OutputsOf(const TensorView& part, MatrixOrder order) {
-  return part.shape[order == MatrixOrder::kOutputsFirst ? 0 : 1];
-}
-
-int64_t InputsOf(const TensorView& part, MatrixOrder order) {
-  return part.shape[order == MatrixOrder::kOutputsFirst ? 1 : 0];
-}
-
-Source FindOutput(std::span<const TensorView> parts, MatrixOrder order, int64_t output) {
-  for (const TensorView& part : parts) {
-    const int64_t outputs = OutputsOf(part, order);
-    if (output < outputs) {
-      const bool outputs_first = order == MatrixOrder::kOutputsFirst;
-      const int64_t first = outputs_first ? output * InputsOf(part, order) : output;
-      return {part.as<char>() + static_cast<size_t>(first) * DTypeBytes(part.dtype), part.dtype,
-              outputs_first ? 1 : outputs};
-    }
-    output -= outputs;
-  }
-  return {};
-}
-
-// Element types of equal width move as they are; Bits is their width. Strides of 1, the usual case,
-// are worth a loop of their own.
-template <typename Bits, bool kConsecutive>
-void PackPanelAsIs(const Source* sources, int64_t k, Bits* panel) {
-  constexpr int64_t kBlock = 32;  // keeps the source lines and the written ones in the cache
-  for (int64_t begin = 0; begin < k; begin += kBlock) {
-    const int64_t end = std::min(k, begin + kBlock);
-    for (int r = 0; r < kPanel; ++r) {
-      if (sources[r].data == nullptr) continue;
-      const char* const source = sources[r].data;
-      const int64_t stride = kConsecutive ? 1 : sources[r].stride;
-      for (int64_t i = begin; i < end; ++i) {
-        std::memcpy(&panel[i * kPanel + r], source + i * stride * sizeof(Bits), sizeof(Bits));
-      }
-    }
-  }
-}
-
-template <typename Bits>
-void PackPanelAsIs(const Source* sources, MatrixOrder order, int64_t k, Bits* panel) {
-  if (order == MatrixOrder::kOutputsFirst) {
-    PackPanelAsIs<Bits, true>(sources, k, panel);
-  } else {
-    PackPanelAsIs<Bits, false>(sources, k, panel);
-  }
-}
-
-void PackPanelConverting(const Source* sources, int64_t k, float* panel) {
-  for (int r = 0; r < kPanel; ++r) {
-    if (sources[r].data == nullptr) continue;
-    for (int64_t i = 0; i < k; ++i) {
-      panel[i * kPanel + r] = ReadElement(sources[r].data, sources[r].dtype, i * sources[r].stride);
-    }
-  }
-}
-
-void PackPanel(std::span<const TensorView> parts, MatrixOrder order, int64_t panel, int64_t k,
-               DType dtype, void* data) {
-  Source sources[kPanel];
-  bool as_is = true;
-  for (int r = 0; r < kPanel; ++r) {
-    sources[r] = FindOutput(parts, order, panel * kPanel + r);
-    as_is = as_is && (sources[r].data == nullptr || sources[r].dtype == dtype);
-  }
-  const int64_t offset = panel * k * kPanel;
-  if (!as_is) {
-    PackPanelConverting(sources, k, static_cast<float*>(data) + offset);
-  } else if (DTypeBytes(dtype) == 2) {
-    PackPanelAsIs(sources, order, k, static_cast<uint16_t*>(data) + offset);
-  } else {
-    PackPanelAsIs(sources, order, k, static_cast<float*>(data) + offset);
-  }
+int64_t PanelElements(DType dtype, int64_t k) {
+  if (dtype != DType::kBF16) return k * kPanel;
+  return (k + kBf16InputStep - 1) / kBf16InputStep * kBf16InputStep * kPanel;
 }
 
 }  // namespace
@@ -117,43 +41,62 @@ Storage StorageOf(DType dtype) {
 }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(std::span<const TensorView> parts,
-                                                                 MatrixOrder order, Device& device,
-                                                                 ThreadPool& pool) {
-  TLM_CHECK(!parts.empty());
-  const int64_t k = InputsOf(parts.front(), order);
-  int64_t n = 0;
-  for (const TensorView& part : parts) {
-    TLM_CHECK(part.shape.rank() == 2 && InputsOf(part, order) == k && IsFloat(part.dtype));
-    n += OutputsOf(part, order);
-  }
+                                                                 MatrixOrder order, MatrixUse use,
+                                                                 Device& device, ThreadPool& pool) {
+  const MatrixParts outputs(parts, order, use);
   const DType dtype = StoredType(parts);
-  const int64_t panels = (n + kPanel - 1) / kPanel;
-  // Fresh memory is zero, which is what the features past n must be.
+  const size_t panel_bytes =
+      static_cast<size_t>(PanelElements(dtype, outputs.k())) * DTypeBytes(dtype);
+  // Fresh memory is zero, which is what lies beside the inputs.
   TLM_ASSIGN_OR_RETURN(Buffer data,
-                       device.Allocate(static_cast<size_t>(panels * kPanel * k) * DTypeBytes(dtype),
+                       device.Allocate(static_cast<size_t>(outputs.panels()) * panel_bytes,
                                        MemoryPurpose::kWeights));
-  pool.ParallelFor(panels,
-                   [&](int64_t panel) { PackPanel(parts, order, panel, k, dtype, data.data()); });
-  return std::unique_ptr<PackedMatrix>(new PackedMatrix(n, k, dtype, std::move(data)));
+  // Inputs first, the weights of neighbouring panels share lines and pages.
+  const int64_t task_panels = order == MatrixOrder::kInputsFirst ? 8 : 1;
+  std::atomic<bool> finite{true};
+  pool.ParallelFor((outputs.panels() + task_panels - 1) / task_panels, [&](int64_t task) {
+    const int64_t begin = task * task_panels;
+    const int64_t end = std::min(outputs.panels(), begin + task_panels);
+    if (!PackPanels(outputs, begin, end, dtype,
+                    data.as<std::byte>() + static_cast<size_t>(begin) * panel_bytes, panel_bytes)) {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  if (!finite) {
+    return InvalidArgument("a weight of a matrix [{}, {}] is not finite as {}", outputs.n(),
+                           outputs.k(), DTypeName(dtype));
+  }
+  return std::unique_ptr<PackedMatrix>(
+      new PackedMatrix(outputs.n(), outputs.k(), dtype, use, outputs.panels(), std::move(data)));
 }
 
-PackedMatrix::PackedMatrix(int64_t n, int64_t k, DType dtype, Buffer data)
-    : n_(n), k_(k), dtype_(dtype), data_(std::move(data)) {}
+PackedMatrix::PackedMatrix(int64_t n, int64_t k, DType dtype, MatrixUse use, int64_t panels,
+                           Buffer data)
+    : n_(n), k_(k), dtype_(dtype), use_(use), panels_(panels), data_(std::move(data)) {}
 
 Storage PackedMatrix::storage() const { return StorageOf(dtype_); }
 
-void PackedMatrix::CopyRow(int64_t row, float* out) const {
-  const int64_t offset = (row / kPanel) * k_ * kPanel + row % kPanel;
+template <typename Visit>
+void PackedMatrix::ForEachOf(int64_t row, const Visit& visit) const {
+  TLM_CHECK(use_ == MatrixUse::kPlain);
+  const size_t panel = static_cast<size_t>(row / kPanel * PanelElements(dtype_, k_));
+  const std::byte* const from = data_.as<std::byte>() + panel * DTypeBytes(dtype_);
+  const int64_t lane = row % kPanel;
+  if (dtype_ != DType::kBF16) {
+    for (int64_t i = 0; i < k_; ++i) visit(i, ReadElement(from, dtype_, i * kPanel + lane));
+    return;
+  }
   for (int64_t i = 0; i < k_; ++i) {
-    out[i] = ReadElement(data_.data(), dtype_, offset + i * kPanel);
+    visit(i, ReadElement(from, DType::kBF16, (i / 2 * kPanel + lane) * 2 + i % 2));
   }
 }
 
+void PackedMatrix::CopyRow(int64_t row, float* out) const {
+  ForEachOf(row, [out](int64_t i, float value) { out[i] = value; });
+}
+
 void PackedMatrix::AddRow(int64_t row, float* to) const {
-  const int64_t offset = (row / kPanel) * k_ * kPanel + row % kPanel;
-  for (int64_t i = 0; i < k_; ++i) {
-    to[i] += ReadElement(data_.data(), dtype_, offset + i * kPanel);
-  }
+  ForEachOf(row, [to](int64_t i, float value) { to[i] += value; });
 }
 
 }  // namespace tlm

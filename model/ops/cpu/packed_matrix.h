@@ -7,6 +7,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/kernels.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"
@@ -16,14 +17,15 @@
 
 namespace tlm {
 
-// [n, k] stored as [ceil(n / 16)][k][16]: a cache line (16-bit: half of one) holds 16 output
-// features of one input feature. Features past n are zero.
-class PackedMatrix : public Matrix {
+// [n, k] as panels of 16 output features; matmul_kernels.h says how one lies. Features past n are
+// zero.
+class PackedMatrix : public CpuMatrix {
  public:
-  // Parts are stacked along n and stored as the widest of their types, F64 as F32.
+  // Parts are stacked along n and stored as the widest of their types, F64 as F32. As
+  // Ops::PackMatrix.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
-                                                            MatrixOrder order, Device& device,
-                                                            ThreadPool& pool);
+                                                            MatrixOrder order, MatrixUse use,
+                                                            Device& device, ThreadPool& pool);
 
   int64_t n() const override { return n_; }
   int64_t k() const override { return k_; }
@@ -32,18 +34,22 @@ class PackedMatrix : public Matrix {
 
   Storage storage() const;
   const void* data() const { return data_.data(); }
-  int64_t panels() const { return (n_ + kPanel - 1) / kPanel; }
-  // Row `row` as float32, k values.
-  void CopyRow(int64_t row, float* out) const;
-  // Adds it to `to`.
-  void AddRow(int64_t row, float* to) const;
+  int64_t panels() const { return panels_; }
+  bool gated() const { return use_ == MatrixUse::kGated; }
+  void CopyRow(int64_t row, float* out) const override;
+  void AddRow(int64_t row, float* to) const override;
 
  private:
-  PackedMatrix(int64_t n, int64_t k, DType dtype, Buffer data);
+  PackedMatrix(int64_t n, int64_t k, DType dtype, MatrixUse use, int64_t panels, Buffer data);
+  // Calls visit(i, value) for every input of a row.
+  template <typename Visit>
+  void ForEachOf(int64_t row, const Visit& visit) const;
 
   const int64_t n_;
   const int64_t k_;
   const DType dtype_;
+  const MatrixUse use_;
+  const int64_t panels_;
   const Buffer data_;
 };
 

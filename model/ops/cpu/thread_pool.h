@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -11,22 +12,37 @@
 
 namespace tlm {
 
-// `threads` workers, the calling thread being one of them. Between loops the others spin briefly
-// (a decode step is some hundred loops in quick succession) and then sleep, so that an idle server
-// uses no processor. One loop at a time: not thread-safe.
+// `threads` workers, the calling thread being worker 0. Between loops the others spin for some
+// microseconds (a decode step is some hundred loops in quick succession) and then sleep, so that an
+// idle server uses no processor. One loop at a time: not thread-safe, but the caller need not be
+// the same thread every time.
 class ThreadPool {
  public:
-  // 1 <= threads <= 4096.
-  explicit ThreadPool(int threads);
+  // 1 <= threads <= 4096. `pinned`: worker i > 0 stays on the i-th of the processors this thread
+  // may use, and PinCaller keeps worker 0 on the first: no other thread of the program then makes
+  // two of them share one. Heeded only where there are as many of both; with fewer threads the
+  // system knows better which processors are free.
+  explicit ThreadPool(int threads, bool pinned = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(shares_.size()); }
+  bool pinned() const { return pinned_; }
 
-  // Calls body(i) once for every i in [0, tasks), in any order and on any of the threads, and
-  // returns when all have returned. `body` must not throw and must not call the pool.
-  void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t)> body);
+  // For the thread that calls all loops from now on; nothing where the pool is not pinned, next to
+  // nothing the second time. The thread, and those that it starts, keep to that processor until it
+  // calls UnpinCaller or destroys the pool.
+  void PinCaller();
+  void UnpinCaller();
+
+  // Calls body(task) once for every task in [0, tasks), in any order and on any of the threads, and
+  // returns when all have returned. A worker begins with its own contiguous share of the tasks, in
+  // ascending order, and then helps the others with theirs. `body` must not throw and must not call
+  // the pool.
+  void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t task)> body);
+  // With the number of the worker, in [0, threads()): tasks of one number never overlap in time.
+  void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t task, int worker)> body);
 
  private:
   // One word says which loop runs, whether it may still be joined, and how many workers are in it.
@@ -38,19 +54,30 @@ class ThreadPool {
   static constexpr uint32_t kInsideMask = (1u << 12) - 1;
   static constexpr uint32_t kOpen = 1u << 12;
   static constexpr uint32_t kNextLoop = 1u << 13;
+  static constexpr size_t kCacheLine = 64;
 
-  void WorkerMain();
+  // A worker's own tasks: [next, end) are not taken yet.
+  struct alignas(kCacheLine) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
+  void WorkerMain(int worker);
   // Waits until `state_` is other than `seen`, spinning first.
   void AwaitChange(uint32_t seen) const;
-  void RunTasks();
+  void RunTasks(int worker);
 
-  std::atomic<uint32_t> state_{0};
+  // The running loop and its shares. Written while nobody is inside, read by those who are.
+  const absl::FunctionRef<void(int64_t, int)>* body_ = nullptr;
+  std::vector<Share> shares_;
+  bool spins_ = true;
+  bool pinned_ = false;
+  std::vector<int> processors_;  // that may be used
+  std::thread::id caller_;       // pinned; or none
   std::atomic<bool> stopping_{false};
-  // The running loop. Written while nobody is inside, read by those who are.
-  const absl::FunctionRef<void(int64_t)>* body_ = nullptr;
-  int64_t tasks_ = 0;
-  std::atomic<int64_t> next_task_{0};
-  std::vector<std::thread> workers_;
+  std::atomic<bool> busy_{false};
+  alignas(kCacheLine) std::atomic<uint32_t> state_{0};
+  alignas(kCacheLine) std::vector<std::thread> workers_;
 };
 
 }  // namespace tlm

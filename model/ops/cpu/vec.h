@@ -1,6 +1,7 @@
 // A vector of kLanes floats for the instruction set this translation unit is compiled for. Included
 // only by the kernel files, inside their own namespace TLM_ISA_NAMESPACE, so that every instruction
 // set has types and functions of its own.
+#include <stddef.h>
 #include <stdint.h>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
@@ -61,12 +62,20 @@ static inline Vec Max(Vec a, Vec b) { return a > b ? a : b; }
 
 // Lanes summed in a fixed tree: halves onto each other until one is left.
 static inline float Sum(Vec value) {
-  float lanes[kLanes];
-  Store(lanes, value);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+#if defined(__AVX512F__)
+  const auto eight = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX2__)
+  const Vec eight = value;
+#endif
+#if defined(__AVX2__)
+  const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+                    __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+#else
+  const Vec four = value;
+#endif
+  const auto two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  return two[0] + two[1];
 }
 
 // kLanes stored elements as floats, exactly.
@@ -87,6 +96,15 @@ static inline BitVec LoadHalves(const void* from) {
 
 static inline Vec Widen(const BF16* from) { return (Vec)(LoadHalves(from) << 16); }
 
+#if defined(__AVX512F__)
+static inline Vec Widen(const F16* from) {
+  return (Vec)_mm512_maskz_cvtph_ps((__mmask16)-1, _mm256_loadu_si256((const __m256i*)from));
+}
+#elif defined(__F16C__)
+static inline Vec Widen(const F16* from) {
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
+}
+#else
 // binary16's fields moved into a float's make the exponent too small by 112; the product repairs
 // that and is exact, for subnormals too. Infinity and NaN, which keys and values may be, get back
 // the exponent that says so.
@@ -96,6 +114,7 @@ static inline Vec Widen(const F16* from) {
   const BitVec not_finite = (BitVec)((bits & 0x7c00u) == 0x7c00u) & 0x7f800000u;
   return (Vec)((BitVec)magnitude | not_finite | ((bits & 0x8000u) << 16));
 }
+#endif
 
 static inline float WidenOne(const float* from) { return *from; }
 static inline float WidenOne(const BF16* from) {
@@ -114,6 +133,66 @@ static inline float WidenOne(const F16* from) {
     __builtin_memcpy(&value, &bits, 4);
   }
   return from->bits & 0x8000u ? -value : value;
+}
+
+// Rounded to the nearest, ties to even; NaN stays NaN.
+static inline BF16 RoundOne(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  if (value != value) return BF16{(uint16_t)((bits >> 16) | 0x40u)};
+  return BF16{(uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+static inline void StoreRounded(BF16* to, Vec value) {
+  const BitVec bits = (BitVec)value;
+  const BitVec rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const BitVec nan = (bits >> 16) | 0x40u;
+  const HalfVec halves = __builtin_convertvector(value == value ? rounded : nan, HalfVec);
+  __builtin_memcpy(to, &halves, sizeof(halves));
+}
+
+// The same for either type a row may have.
+static inline void StoreAs(float* to, Vec value) { Store(to, value); }
+static inline void StoreAs(BF16* to, Vec value) { StoreRounded(to, value); }
+static inline void StoreOneAs(float* to, float value) { *to = value; }
+static inline void StoreOneAs(BF16* to, float value) { *to = RoundOne(value); }
+
+// The first `count` < kLanes elements, then zeros; and back.
+template <typename T>
+static inline Vec WidenFirst(const T* from, int64_t count) {
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if (i < count) lanes[i] = WidenOne(from + i);
+  }
+  return Load(lanes);
+}
+template <typename T>
+static inline void StoreFirst(T* to, Vec value, int64_t count) {
+  float lanes[kLanes];
+  Store(lanes, value);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    if (i < count) StoreOneAs(to + i, lanes[i]);
+  }
+}
+
+static inline F16 RoundToF16(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, 4);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return F16{(uint16_t)(sign | 0x7e00u)};
+  if (magnitude >= 0x477ff000u) return F16{(uint16_t)(sign | 0x7c00u)};
+  if (magnitude < 0x38800000u) {
+    // Subnormal: adding 0.5 leaves the digits at the bottom, rounded.
+    float shifted;
+    __builtin_memcpy(&shifted, &magnitude, 4);
+    shifted += 0.5f;
+    uint32_t digits;
+    __builtin_memcpy(&digits, &shifted, 4);
+    return F16{(uint16_t)(sign | (digits - 0x3f000000u))};
+  }
+  const uint32_t odd = (magnitude >> 13) & 1u;
+  return F16{(uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
 }
 
 // e^x for x <= 0 (and up to about 88), relative error below 2e-7: x = n ln 2 + r, |r| <= ln 2 / 2,

@@ -39,9 +39,9 @@ class CudaOps : public Ops {
   DType ActivationType(DType weights) const override;
   DType DefaultKvType(DType weights) const override { return ActivationType(weights); }
   bool TakesKvType(DType weights, DType kv) const override { return kv == ActivationType(weights); }
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
-                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
-                                                     MatrixUse use = MatrixUse::kPlain) override;
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
+      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
   bool ChecksFinite() const override { return true; }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,

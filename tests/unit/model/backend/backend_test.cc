@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/backend/cuda_backend.h"
+#include "model/ops/cpu/isa.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -40,6 +41,24 @@ TEST(CreateBackendTest, CudaFailsWhereItDoesNotWork) {
   ASSERT_FALSE(backend.ok());
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(backend.status().message()), StartsWith("backend cuda: "));
+}
+
+TEST(CreateBackendTest, CpuComputesWithTheInstructionSetAskedFor) {
+  for (const Isa isa : AvailableIsas()) {
+    const std::string name(IsaName(isa));
+    const auto backend = CreateBackend({.kind = BackendKind::kCpu, .threads = 1, .isa = name});
+    ASSERT_THAT(backend, IsOk());
+    EXPECT_EQ(backend->ops->device().info().arithmetic, name);
+    EXPECT_THAT(backend->ops->device().info().name, HasSubstr(name));
+  }
+}
+
+TEST(CreateBackendTest, ARefusedInstructionSetIsToldTheOnesThereAre) {
+  for (const std::string name : {"", "sse9", "AVX2"}) {
+    EXPECT_THAT(CreateBackend({.kind = BackendKind::kCpu, .threads = 1, .isa = name}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("'" + name + "'"), HasSubstr("auto, portable"))));
+  }
 }
 
 TEST(CreateBackendTest, RefusesAnImpossibleNumberOfThreads) {

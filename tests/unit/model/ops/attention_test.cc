@@ -46,7 +46,8 @@ class AttentionTest : public OpsTest {
              .num_heads = c.heads,
              .num_kv_heads = c.kv_heads,
              .head_dim = c.head_dim,
-             .gated_outputs = 0},
+             .gated_outputs = 0,
+             .inputs = 64},
             {.max_tokens = 256, .max_sequences = 4, .max_logits_rows = 4, .max_context = 256});
     auto storage = KvStorage::Create(ops_->device(), {1, c.kv_heads, c.head_dim, kv_type()}, 8);
     EXPECT_THAT(storage, IsOk());

@@ -20,7 +20,8 @@ class BatchTest : public OpsTest {
              .num_heads = 2,
              .num_kv_heads = 1,
              .head_dim = 16,
-             .gated_outputs = 0},
+             .gated_outputs = 0,
+             .inputs = 64},
             {.max_tokens = 40, .max_sequences = 6, .max_logits_rows = 6, .max_context = 128});
   }
 
@@ -230,7 +231,8 @@ TEST_P(BatchTest, WhatIsReservedIsWhatWasForetold) {
                          .num_heads = 4,
                          .num_kv_heads = 2,
                          .head_dim = 64,
-                         .gated_outputs = 128};
+                         .gated_outputs = 128,
+                         .inputs = 300};
   const BatchLimits limits{
       .max_tokens = 200, .max_sequences = 20, .max_logits_rows = 30, .max_context = 1000};
   const auto total = [this] {

@@ -125,9 +125,13 @@ void OpsTest::SetUp() {
   if (absl::IsUnavailable(made.status())) GTEST_SKIP() << made.status().message();
   ASSERT_THAT(made, IsOk());
   ops_ = *std::move(made);
-  Reserve(
-      {.vocab_size = 64, .num_heads = 2, .num_kv_heads = 1, .head_dim = 16, .gated_outputs = 1200},
-      {.max_tokens = 160, .max_sequences = 8, .max_logits_rows = 8, .max_context = 256});
+  Reserve({.vocab_size = 64,
+           .num_heads = 2,
+           .num_kv_heads = 1,
+           .head_dim = 16,
+           .gated_outputs = 1200,
+           .inputs = 4096},
+          {.max_tokens = 160, .max_sequences = 8, .max_logits_rows = 8, .max_context = 256});
 }
 
 void OpsTest::TearDown() {

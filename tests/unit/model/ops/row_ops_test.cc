@@ -194,7 +194,8 @@ TEST_P(PrepareAttentionTest, NormalisesAndRotatesQueriesInPlace) {
              .num_heads = c.heads,
              .num_kv_heads = c.kv_heads,
              .head_dim = dim,
-             .gated_outputs = 0},
+             .gated_outputs = 0,
+             .inputs = 64},
             {.max_tokens = 160, .max_sequences = 8, .max_logits_rows = 8, .max_context = 256});
     auto storage = KvStorage::Create(ops_->device(), {1, c.kv_heads, dim, activations()}, 4);
     ASSERT_THAT(storage, IsOk());

@@ -1,0 +1,88 @@
+// Attention on the threads of a pool.
+#ifndef TLM_MODEL_OPS_CPU_ATTENTION_H_
+#define TLM_MODEL_OPS_CPU_ATTENTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/thread_pool.h"
+#include "model/ops/device.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// Same threading as Ops.
+class CpuAttention {
+ public:
+  // Both outlive this.
+  CpuAttention(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  // Working memory for heads of up to so many elements, without which Run must not be called.
+  // RESOURCE_EXHAUSTED as Allocate.
+  size_t ReserveBytes(int64_t head_dim) const;
+  absl::Status Reserve(Device& device, int64_t head_dim);
+  void Release() { memory_ = Buffer(); }
+
+  // As Ops::Attention.
+  void Run(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
+           const KvLayer& cache, const Rows& out);
+
+ private:
+  // Consecutive tokens of one sequence and some query heads of one kv head.
+  struct Unit {
+    int64_t token = 0;
+    int64_t tokens = 0;
+    int64_t kv_head = 0;
+    int64_t first_head = 0;
+    int64_t heads = 0;
+    int64_t tile_begin = 0;  // of the tiles that they see
+    int64_t tile_end = 0;
+
+    int64_t rows() const { return tokens * heads; }
+    int64_t tiles() const { return tile_end - tile_begin; }
+    int64_t cost() const;
+  };
+  // Tiles of a unit that is too large for one thread.
+  struct Piece {
+    int64_t unit = 0;
+    int64_t tile_begin = 0;
+    int64_t tile_end = 0;
+    float* records = nullptr;
+  };
+  struct Call;  // the arguments of Run
+
+  int64_t threads() const { return pool_.threads(); }
+  void MakeUnits(const Call& call);
+  // Puts units that would keep one thread busy for too long to the front; how many there are.
+  int64_t UnitsToSplit(int64_t head_dim);
+  // Cuts as many tiles of the first `splits` units, from (unit, tile) on, as there is room for
+  // records of into pieces_ and wholes_.
+  void CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, int64_t* tile);
+  // Computes pieces_, and units from `first_unit` on whole.
+  void Compute(const Call& call, int64_t first_unit);
+  // Folds the records of wholes_.
+  void FoldPieces(const Call& call);
+  AttentionArgs ArgsOf(const Call& call, const Unit& unit) const;
+
+  float* scratch(int64_t thread) const;
+  float* states() const;
+  float* records() const;
+
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  Buffer memory_;  // scratch of every thread, states of units that are split, their records
+  int64_t max_head_dim_ = 0;
+  // Of the running call, kept for their memory.
+  std::vector<Unit> units_;
+  std::vector<Piece> pieces_;
+  std::vector<Piece> wholes_;         // those of a unit, together
+  std::vector<int64_t> state_begin_;  // of the units that are split, in floats
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_ATTENTION_H_

@@ -1,0 +1,22 @@
+// What can be chosen about the CPU backend.
+#ifndef TLM_MODEL_OPS_CPU_CPU_OPTIONS_H_
+#define TLM_MODEL_OPS_CPU_CPU_OPTIONS_H_
+
+#include <string>
+#include <string_view>
+
+namespace tlm {
+
+// Stands for the best instruction set the machine has.
+inline constexpr std::string_view kBestIsa = "auto";
+
+struct CpuOptions {
+  int threads = 0;                          // 0: every processor this process may use
+  std::string isa = std::string(kBestIsa);  // or an IsaName
+  // Whether a thread stays on one processor, where there are as many threads as processors.
+  bool pin_threads = true;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_CPU_OPTIONS_H_

@@ -1,0 +1,17 @@
+// What Ops asks to become of a product, as the kernels take it.
+#ifndef TLM_MODEL_OPS_CPU_FINISH_H_
+#define TLM_MODEL_OPS_CPU_FINISH_H_
+
+#include "model/ops/cpu/matmul_kernels.h"
+#include "model/ops/ops.h"
+
+namespace tlm {
+
+// Of MatMul into `out`, F32 or BF16.
+ProductFinish FinishOf(const Epilogue& epilogue, const Rows& out);
+// Of MatMulGated.
+ProductFinish GatedFinishOf(const float* bias, const Rows& out);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_FINISH_H_

@@ -1,0 +1,104 @@
+#include "model/ops/cpu/int8_products.h"
+
+#include <algorithm>
+
+#include "model/base/errors.h"
+#include "model/ops/cpu/finish.h"
+
+namespace tlm {
+namespace {
+
+// Less work than this is not worth handing to another thread: some microseconds.
+constexpr int64_t kMinTaskProducts = 262144;
+constexpr int64_t kMinTaskElements = 32768;
+// More rows are taken in several goes, so many that the weights read anew for each cost little.
+constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
+constexpr int64_t kMinScratchRows = 64;
+// What kernels compute at a time: whole ones of these, gated ones with both their halves.
+constexpr int64_t kTilePanels = 4;
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+int64_t RowBytes(int64_t inputs) {
+  return Int8PaddedInputs(inputs) +
+         Int8Groups(inputs) * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
+}
+
+Int8Rows RowsIn(const Buffer& scratch, int64_t rows, int64_t inputs) {
+  auto* const values = scratch.as<int8_t>();
+  auto* const scales = reinterpret_cast<float*>(values + rows * Int8PaddedInputs(inputs));
+  return {values, scales, reinterpret_cast<int32_t*>(scales + rows * Int8Groups(inputs))};
+}
+
+}  // namespace
+
+size_t Int8Products::ScratchBytes(int64_t rows, int64_t inputs) {
+  if (inputs == 0) return 0;
+  const int64_t most = std::max(kMinScratchRows, kMaxScratchBytes / RowBytes(inputs));
+  return static_cast<size_t>(std::min(rows, most) * RowBytes(inputs));
+}
+
+absl::Status Int8Products::Reserve(int64_t rows, int64_t inputs) {
+  TLM_ASSIGN_OR_RETURN(scratch_,
+                       device_.Allocate(ScratchBytes(rows, inputs), MemoryPurpose::kActivations));
+  return absl::OkStatus();
+}
+
+void Int8Products::MatMul(const Rows& x, const Int8Matrix& w, const Epilogue& epilogue,
+                          const Rows& out) {
+  TLM_CHECK(!w.gated() && out.cols == w.n() && out.rows == x.rows);
+  Run(x, w, FinishOf(epilogue, out));
+}
+
+void Int8Products::MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias,
+                               const Rows& out) {
+  TLM_CHECK(w.gated() && w.n() == 2 * out.cols && out.rows == x.rows);
+  Run(x, w, GatedFinishOf(bias, out));
+}
+
+void Int8Products::Run(const Rows& x, const Int8Matrix& w, const ProductFinish& finish) {
+  TLM_CHECK(x.dtype == DType::kF32 && x.cols == w.k());
+  const int64_t most = static_cast<int64_t>(scratch_.bytes()) / RowBytes(w.k());
+  TLM_CHECK(x.rows == 0 || most > 0);
+  for (int64_t first = 0; first < x.rows; first += most) {
+    const int64_t count = std::min(most, x.rows - first);
+    const Int8Rows rows = RowsIn(scratch_, count, w.k());
+    Quantize(x, first, rows, count);
+    Multiply(rows, first, count, w, finish);
+  }
+}
+
+void Int8Products::Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count) {
+  const int64_t rows_per_task = DivideUp(kMinTaskElements, x.cols);
+  pool_.ParallelFor(DivideUp(count, rows_per_task), [&](int64_t task) {
+    kernels_.quantize_rows({.x = x.as<float>() + first * x.stride,
+                            .x_stride = x.stride,
+                            .k = x.cols,
+                            .begin = task * rows_per_task,
+                            .end = std::min(count, (task + 1) * rows_per_task),
+                            .rows = rows});
+  });
+}
+
+void Int8Products::Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
+                            const ProductFinish& finish) {
+  // Each weight is read by one thread; stripes are small enough that the last ones even the threads
+  // out.
+  const int64_t tiles = DivideUp(w.panels(), kTilePanels);
+  const int64_t tile_products = count * w.k() * kTilePanels * kPanel;
+  const int64_t tiles_per_task =
+      std::max(tiles / (int64_t{pool_.threads()} * 8), DivideUp(kMinTaskProducts, tile_products));
+  const int64_t panels_per_task = tiles_per_task * kTilePanels;
+  pool_.ParallelFor(DivideUp(w.panels(), panels_per_task), [&](int64_t task) {
+    kernels_.matmul_int8({.x = rows,
+                          .row_count = count,
+                          .first_row = first,
+                          .w = w.data(),
+                          .k = w.k(),
+                          .panel_begin = task * panels_per_task,
+                          .panel_end = std::min(w.panels(), (task + 1) * panels_per_task),
+                          .finish = finish});
+  });
+}
+
+}  // namespace tlm

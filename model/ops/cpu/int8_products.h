@@ -1,0 +1,48 @@
+// Products with matrices of 8-bit weights on the threads of a pool.
+#ifndef TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_
+#define TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "model/ops/cpu/int8_matrix.h"
+#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/thread_pool.h"
+#include "model/ops/device.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// Rows are quantised once a product, into memory that Reserve takes. Same threading as Ops.
+class Int8Products {
+ public:
+  // All outlive this.
+  Int8Products(const Kernels& kernels, Device& device, ThreadPool& pool)
+      : kernels_(kernels), device_(device), pool_(pool) {}
+
+  // Bytes for quantised rows of up to `inputs` values, `rows` of them if that is not too much.
+  static size_t ScratchBytes(int64_t rows, int64_t inputs);
+  // Takes them. RESOURCE_EXHAUSTED as Allocate.
+  absl::Status Reserve(int64_t rows, int64_t inputs);
+  void Release() { scratch_ = Buffer(); }
+
+  // As Ops::MatMul and Ops::MatMulGated; x float32, its rows within what was reserved for.
+  void MatMul(const Rows& x, const Int8Matrix& w, const Epilogue& epilogue, const Rows& out);
+  void MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias, const Rows& out);
+
+ private:
+  void Run(const Rows& x, const Int8Matrix& w, const ProductFinish& finish);
+  void Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count);
+  void Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
+                const ProductFinish& finish);
+
+  const Kernels& kernels_;
+  Device& device_;
+  ThreadPool& pool_;
+  Buffer scratch_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_

@@ -1,0 +1,258 @@
+#include "model/ops/cpu/panel_packer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "model/base/float16.h"
+#include "model/ops/cpu/matmul_kernels.h"
+
+namespace tlm {
+namespace {
+
+// Vectors of what every processor of an architecture has: 128 bits.
+using Words = uint32_t __attribute__((vector_size(16)));
+using Halves = uint16_t __attribute__((vector_size(16)));
+
+template <typename Vector>
+Vector LoadAs(const void* from) {
+  Vector value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// A word of all rows.
+constexpr size_t kLineBytes = 4 * kPanel;
+// Inputs that are packed at a time where they are not where a transposition finds them.
+constexpr int64_t kChunk = 64;
+
+// Lines of one panel from rows of its outputs.
+//
+// A row is seen as words: a float, or two 16-bit weights. A panel of words [word][16] is the
+// transposed rows; in this form lies what is stored as F32 and BF16, and F16 with another shuffle.
+class PanelWriter {
+ public:
+  explicit PanelWriter(DType dtype) : dtype_(dtype) {}
+
+  // The first `words` of all rows, a multiple of 4.
+  void Transpose(const std::array<const char*, kPanel>& rows, int64_t words, std::byte* out) {
+    for (int64_t word = 0; word < words; word += 4, out += 4 * kLineBytes) {
+      for (size_t lane = 0; lane < kPanel; lane += 4) {
+        const char* const four[4] = {rows[lane] + word * 4, rows[lane + 1] + word * 4,
+                                     rows[lane + 2] + word * 4, rows[lane + 3] + word * 4};
+        TransposeFour(four, out + lane * 4);
+      }
+      if (dtype_ == DType::kF16) SplitPairs(out);
+    }
+  }
+
+  // Inputs of all outputs that lie side by side, [count][16] every `stride` bytes. BF16: an even
+  // number of them.
+  void Copy(const char* from, size_t stride, int64_t count, std::byte* out) {
+    const size_t bytes = kPanel * DTypeBytes(dtype_);
+    if (dtype_ == DType::kBF16) {
+      for (int64_t i = 0; i < count; i += 2, from += 2 * stride, out += kLineBytes) {
+        for (size_t half = 0; half < 2; ++half) {
+          const Halves even = Checked(LoadAs<Halves>(from + half * 16));
+          const Halves odd = Checked(LoadAs<Halves>(from + stride + half * 16));
+          const Halves low = __builtin_shuffle(even, odd, Halves{0, 8, 1, 9, 2, 10, 3, 11});
+          const Halves high = __builtin_shuffle(even, odd, Halves{4, 12, 5, 13, 6, 14, 7, 15});
+          std::memcpy(out + half * 32, &low, sizeof(low));
+          std::memcpy(out + half * 32 + 16, &high, sizeof(high));
+        }
+      }
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i, from += stride, out += bytes) {
+      for (size_t at = 0; at < bytes; at += 16) {
+        const Words words = Checked(LoadAs<Words>(from + at));
+        std::memcpy(out + at, &words, sizeof(words));
+      }
+    }
+  }
+
+  bool finite() const {
+    for (int i = 0; i < 4; ++i) {
+      if (not_finite_[i] != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  // Looks at values on their way: an exponent all of ones is that of infinity and NaN.
+  Words Checked(Words words) {
+    if (dtype_ == DType::kF32) {
+      not_finite_ |= (Words)((words & 0x7f800000u) == 0x7f800000u);
+    } else {
+      const auto exponent = static_cast<uint16_t>(dtype_ == DType::kBF16 ? 0x7f80 : 0x7c00);
+      not_finite_ |= (Words)(((Halves)words & exponent) == exponent);
+    }
+    return words;
+  }
+  Halves Checked(Halves halves) { return (Halves)Checked((Words)halves); }
+
+  // Four words of four rows to four places a line apart.
+  void TransposeFour(const char* const* rows, std::byte* out) {
+    const Words row0 = Checked(LoadAs<Words>(rows[0]));
+    const Words row1 = Checked(LoadAs<Words>(rows[1]));
+    const Words row2 = Checked(LoadAs<Words>(rows[2]));
+    const Words row3 = Checked(LoadAs<Words>(rows[3]));
+    const Words low01 = __builtin_shuffle(row0, row1, Words{0, 4, 1, 5});
+    const Words high01 = __builtin_shuffle(row0, row1, Words{2, 6, 3, 7});
+    const Words low23 = __builtin_shuffle(row2, row3, Words{0, 4, 1, 5});
+    const Words high23 = __builtin_shuffle(row2, row3, Words{2, 6, 3, 7});
+    const Words words[4] = {__builtin_shuffle(low01, low23, Words{0, 1, 4, 5}),
+                            __builtin_shuffle(low01, low23, Words{2, 3, 6, 7}),
+                            __builtin_shuffle(high01, high23, Words{0, 1, 4, 5}),
+                            __builtin_shuffle(high01, high23, Words{2, 3, 6, 7})};
+    for (size_t i = 0; i < 4; ++i) std::memcpy(out + i * kLineBytes, &words[i], sizeof(Words));
+  }
+
+  // Four lines [16][2] to [2][16] each.
+  static void SplitPairs(std::byte* lines) {
+    for (int line = 0; line < 4; ++line, lines += kLineBytes) {
+      Halves pairs[4];
+      std::memcpy(pairs, lines, sizeof(pairs));
+      constexpr Halves kEven = {0, 2, 4, 6, 8, 10, 12, 14};
+      constexpr Halves kOdd = {1, 3, 5, 7, 9, 11, 13, 15};
+      const Halves split[4] = {__builtin_shuffle(pairs[0], pairs[1], kEven),
+                               __builtin_shuffle(pairs[2], pairs[3], kEven),
+                               __builtin_shuffle(pairs[0], pairs[1], kOdd),
+                               __builtin_shuffle(pairs[2], pairs[3], kOdd)};
+      std::memcpy(lines, split, sizeof(split));
+    }
+  }
+
+  const DType dtype_;
+  Words not_finite_ = {};
+};
+
+template <typename From, typename To, typename Convert>
+void ConvertAll(const char* from, int64_t stride, int64_t count, const Convert& convert, void* to) {
+  To* const out = static_cast<To*>(to);
+  const size_t step = static_cast<size_t>(stride) * sizeof(From);
+  for (int64_t i = 0; i < count; ++i, from += step) {
+    From element;
+    std::memcpy(&element, from, sizeof(element));
+    out[i] = convert(element);
+  }
+}
+
+// `count` weights of one output as `dtype`, one after the other: as they are, or as float.
+void CopyWeights(const OutputWeights& weights, int64_t first, int64_t count, DType dtype,
+                 void* to) {
+  const char* const from =
+      weights.data + static_cast<size_t>(first * weights.stride) * DTypeBytes(weights.dtype);
+  const auto same = [](auto value) { return value; };
+  if (dtype != DType::kF32) {
+    return ConvertAll<uint16_t, uint16_t>(from, weights.stride, count, same, to);
+  }
+  switch (weights.dtype) {
+    case DType::kBF16:
+      return ConvertAll<uint16_t, float>(from, weights.stride, count, Bf16ToFloat, to);
+    case DType::kF16:
+      return ConvertAll<uint16_t, float>(from, weights.stride, count, F16ToFloat, to);
+    case DType::kF64:
+      return ConvertAll<double, float>(
+          from, weights.stride, count, [](double value) { return static_cast<float>(value); }, to);
+    default:
+      return ConvertAll<float, float>(from, weights.stride, count, same, to);
+  }
+}
+
+using Lanes = std::array<OutputWeights, kPanel>;
+
+// One panel.
+class Packer {
+ public:
+  Packer(const MatrixParts& parts, int64_t panel, DType dtype)
+      : dtype_(dtype), element_bytes_(DTypeBytes(dtype)), writer_(dtype) {
+    for (int lane = 0; lane < kPanel; ++lane) {
+      lanes_[static_cast<size_t>(lane)] = parts.At(panel, lane);
+    }
+    const OutputWeights& first = lanes_[0];
+    as_stored_ = true;
+    side_by_side_ = true;
+    for (size_t lane = 0; lane < kPanel; ++lane) {
+      const OutputWeights& weights = lanes_[lane];
+      as_stored_ &= weights.data != nullptr && weights.dtype == dtype && weights.stride == 1;
+      side_by_side_ &= weights.data == first.data + lane * element_bytes_ &&
+                       weights.dtype == dtype && weights.stride == first.stride;
+    }
+  }
+
+  // Inputs [begin, end) to the panel at `out`; `begin` a multiple of kChunk.
+  void Pack(int64_t begin, int64_t end, std::byte* out) {
+    // Whole words and four of them at a time, the rest by way of a copy.
+    const int64_t step = 16 / static_cast<int64_t>(element_bytes_);
+    const int64_t whole = end - (end - begin) % step;
+    if (side_by_side_) {
+      const size_t stride = static_cast<size_t>(lanes_[0].stride) * element_bytes_;
+      writer_.Copy(lanes_[0].data + static_cast<size_t>(begin) * stride, stride, whole - begin,
+                   LineOf(begin, out));
+      begin = whole;
+    } else if (as_stored_) {
+      std::array<const char*, kPanel> rows;
+      for (size_t lane = 0; lane < kPanel; ++lane) {
+        rows[lane] = lanes_[lane].data + static_cast<size_t>(begin) * element_bytes_;
+      }
+      writer_.Transpose(rows, (whole - begin) / step * 4, LineOf(begin, out));
+      begin = whole;
+    }
+    for (; begin < end; begin += kChunk) {
+      PackCopies(begin, std::min(kChunk, end - begin), LineOf(begin, out));
+    }
+  }
+
+  bool finite() const { return writer_.finite(); }
+
+ private:
+  std::byte* LineOf(int64_t input, std::byte* out) const {
+    return out + static_cast<size_t>(input) * element_bytes_ * kPanel;
+  }
+
+  void PackCopies(int64_t first, int64_t count, std::byte* out) {
+    alignas(16) char copies[kPanel][kChunk * sizeof(float)];
+    alignas(16) std::byte lines[kChunk * kLineBytes];
+    std::array<const char*, kPanel> rows;
+    const size_t bytes = (static_cast<size_t>(count) * element_bytes_ + 15) / 16 * 16;
+    for (size_t lane = 0; lane < kPanel; ++lane) {
+      std::memset(copies[lane], 0, bytes);
+      if (lanes_[lane].data != nullptr) {
+        CopyWeights(lanes_[lane], first, count, dtype_, copies[lane]);
+      }
+      rows[lane] = copies[lane];
+    }
+    writer_.Transpose(rows, static_cast<int64_t>(bytes / 4), lines);
+    const int64_t inputs = dtype_ == DType::kBF16 ? (count + 1) / 2 * 2 : count;
+    std::memcpy(out, lines, static_cast<size_t>(inputs) * element_bytes_ * kPanel);
+  }
+
+  const DType dtype_;
+  const size_t element_bytes_;
+  Lanes lanes_;
+  bool as_stored_ = true;     // every output's weights one after the other
+  bool side_by_side_ = true;  // every input's weights one after the other
+  PanelWriter writer_;
+};
+
+}  // namespace
+
+bool PackPanels(const MatrixParts& parts, int64_t begin, int64_t end, DType dtype, std::byte* out,
+                size_t panel_bytes) {
+  std::vector<Packer> packers;
+  for (int64_t panel = begin; panel < end; ++panel) packers.emplace_back(parts, panel, dtype);
+  // Panels whose weights share lines take turns.
+  const int64_t k = parts.k();
+  const int64_t step = packers.size() > 1 ? kChunk : k;
+  for (int64_t first = 0; first < k; first += step) {
+    for (size_t i = 0; i < packers.size(); ++i) {
+      packers[i].Pack(first, std::min(k, first + step), out + i * panel_bytes);
+    }
+  }
+  return std::all_of(packers.begin(), packers.end(),
+                     [](const Packer& packer) { return packer.finite(); });
+}
+
+}  // namespace tlm

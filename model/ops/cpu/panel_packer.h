@@ -1,0 +1,21 @@
+// Host weights into the panels that kernels read.
+#ifndef TLM_MODEL_OPS_CPU_PANEL_PACKER_H_
+#define TLM_MODEL_OPS_CPU_PANEL_PACKER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/ops/cpu/matrix_parts.h"
+#include "model/tensor/dtype.h"
+
+namespace tlm {
+
+// Writes panels [begin, end), stored as `dtype` (F32, BF16 or F16; see matmul_kernels.h), to `out`,
+// `panel_bytes` apart. 0 where there is no such output; beside the inputs `out` stays as it is.
+// False where a value, as it is stored, is not finite. Thread-safe.
+bool PackPanels(const MatrixParts& parts, int64_t begin, int64_t end, DType dtype, std::byte* out,
+                size_t panel_bytes);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_PANEL_PACKER_H_

@@ -1,0 +1,166 @@
+#include "model/ops/cpu/products.h"
+
+#include <algorithm>
+
+#include "model/base/errors.h"
+#include "model/ops/cpu/finish.h"
+
+namespace tlm {
+namespace {
+
+// Rows that pass over the weights at once: many, so that weights are seldom read, and few enough
+// to stay in a cache meanwhile.
+constexpr int64_t kBlockRows = 192;
+constexpr int64_t kMinBlockRows = 48;
+constexpr int64_t kBlockUnits = 196608;
+// Panels of a task, a multiple of what kernels take at a time, and more of them where that would be
+// less than about two microseconds' work.
+constexpr int64_t kTaskPanels = 4;
+constexpr int64_t kMinTaskProducts = 32768;
+// Rows that are not cut apart where kernels do not say.
+constexpr int64_t kPartRows = 32;
+// Rows whose products take as long as reading the weights.
+constexpr int64_t kRowsOfMemory = 8;
+// Fewer units are packed sooner by one thread than handed out to many.
+constexpr int64_t kUnitsOfOneThread = 16384;
+
+int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Rows of a tile that leaves none of `rows` a tile much smaller than the others.
+int64_t EvenTile(int64_t rows, int64_t most) { return DivideUp(rows, DivideUp(rows, most)); }
+
+size_t ElementBytes(Storage type) { return type == Storage::kF32 ? 4 : 2; }
+
+const void* RowOf(const MatMulArgs& args, int64_t row) {
+  return static_cast<const char*>(args.x) +
+         static_cast<size_t>(row * args.x_stride) * ElementBytes(args.x_type);
+}
+
+// `count` rows or what there is of them from `first` on, the border of a tile.
+MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
+  MatMulArgs args = all;
+  args.x = RowOf(all, first);
+  args.rows = std::min(count, all.rows - first);
+  if (all.packed_x != nullptr) args.packed_x += first * UnitsOf(all.x_type, all.k);
+  args.finish.out =
+      static_cast<char*>(all.finish.out) +
+      static_cast<size_t>(first * all.finish.out_stride) * ElementBytes(all.finish.out_type);
+  return args;
+}
+
+}  // namespace
+
+size_t Products::RowsBytes(int64_t inputs) {
+  return static_cast<size_t>(inputs * kBlockRows) * sizeof(uint32_t);
+}
+
+size_t Products::WidenedBytes(int64_t inputs) const {
+  return static_cast<size_t>(inputs * kWidenedPanels * kPanel * pool_.threads()) * sizeof(float);
+}
+
+size_t Products::ReserveBytes(int64_t inputs) const {
+  return RowsBytes(inputs) + WidenedBytes(inputs);
+}
+
+absl::Status Products::Reserve(int64_t inputs) {
+  TLM_ASSIGN_OR_RETURN(packed_rows_,
+                       device_.Allocate(RowsBytes(inputs), MemoryPurpose::kActivations));
+  TLM_ASSIGN_OR_RETURN(widened_,
+                       device_.Allocate(WidenedBytes(inputs), MemoryPurpose::kActivations));
+  reserved_inputs_ = inputs;
+  return absl::OkStatus();
+}
+
+void Products::Release() {
+  packed_rows_ = Buffer();
+  widened_ = Buffer();
+  reserved_inputs_ = 0;
+}
+
+void Products::MatMul(const Rows& x, const PackedMatrix& w, const Epilogue& epilogue,
+                      const Rows& out) {
+  TLM_CHECK(!w.gated() && x.cols == w.k() && out.cols == w.n() && out.rows == x.rows);
+  Run(x, w, FinishOf(epilogue, out));
+}
+
+void Products::MatMulGated(const Rows& x, const PackedMatrix& w, const float* bias,
+                           const Rows& out) {
+  TLM_CHECK(w.gated() && x.cols == w.k() && w.n() == 2 * out.cols && out.rows == x.rows);
+  Run(x, w, GatedFinishOf(bias, out));
+}
+
+void Products::Run(const Rows& x, const PackedMatrix& w, const ProductFinish& finish) {
+  TLM_CHECK(w.k() <= reserved_inputs_);
+  const Storage x_type = StorageOf(x.dtype);
+  const MatMulNeeds needs = kernels_.needs_of_matmul(x_type, w.storage());
+  const MatMulArgs args{.x = x.data,
+                        .x_type = x_type,
+                        .x_stride = x.stride,
+                        .rows = x.rows,
+                        .w = w.data(),
+                        .w_type = w.storage(),
+                        .k = w.k(),
+                        .finish = finish};
+  if (args.rows == 0) return;
+  if (needs.tile_rows == 0) return RunBlock(args, needs, w.panels());
+  TLM_CHECK(kBlockRows % needs.tile_rows == 0 && kMinBlockRows % needs.tile_rows == 0);
+  const int64_t most =
+      std::clamp(kBlockUnits / UnitsOf(args.x_type, args.k) / needs.tile_rows * needs.tile_rows,
+                 kMinBlockRows, kBlockRows);
+  const int64_t block_rows = DivideUp(EvenTile(args.rows, most), needs.tile_rows) * needs.tile_rows;
+  for (int64_t row = 0; row < args.rows; row += block_rows) {
+    RunBlock(RowsOf(args, row, block_rows), needs, w.panels());
+  }
+}
+
+const uint32_t* Products::Pack(const MatMulArgs& args) {
+  const int64_t units = UnitsOf(args.x_type, args.k);
+  // A single row lies as it should, if it is of whole units.
+  if (args.rows == 1 && (args.x_type == Storage::kF32 || args.k % 2 == 0)) {
+    return static_cast<const uint32_t*>(args.x);
+  }
+  uint32_t* const out = packed_rows_.as<uint32_t>();
+  const int64_t tiles = DivideUp(args.rows, args.tile_rows);
+  const int64_t tiles_of_task = units * args.rows <= kUnitsOfOneThread ? tiles : 1;
+  pool_.ParallelFor(DivideUp(tiles, tiles_of_task), [&](int64_t task) {
+    const int64_t first = task * tiles_of_task * args.tile_rows;
+    kernels_.pack_rows({.x = RowOf(args, first),
+                        .x_type = args.x_type,
+                        .x_stride = args.x_stride,
+                        .rows = std::min(tiles_of_task * args.tile_rows, args.rows - first),
+                        .tile_rows = args.tile_rows,
+                        .k = args.k,
+                        .out = out + first * units});
+  });
+  return out;
+}
+
+void Products::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels) {
+  if (needs.tile_rows > 0) {
+    args.tile_rows = EvenTile(args.rows, needs.tile_rows);
+    args.packed_x = Pack(args);
+  }
+  const int64_t panel_products =
+      DivideUp(std::max(args.rows, kRowsOfMemory), kRowsOfMemory) * args.k * kPanel;
+  const int64_t task_panels =
+      kTaskPanels * DivideUp(kMinTaskProducts, kTaskPanels * panel_products);
+  const int64_t stripes = DivideUp(panels, task_panels);
+  // Where panels are few, rows are shared out as well.
+  const int64_t granule = args.tile_rows > 0 ? args.tile_rows : kPartRows;
+  const int64_t granules = DivideUp(args.rows, granule);
+  const int64_t parts = std::min(granules, DivideUp(2 * int64_t{pool_.threads()}, stripes));
+  const int64_t part_rows = DivideUp(granules, parts) * granule;
+  // A worker goes through panels that lie one after the other: its next task is mostly the next.
+  pool_.ParallelFor(stripes * DivideUp(args.rows, part_rows), [&](int64_t task, int worker) {
+    MatMulArgs part = RowsOf(args, task / stripes * part_rows, part_rows);
+    part.panel_begin = task % stripes * task_panels;
+    part.panel_end = std::min(panels, part.panel_begin + task_panels);
+    if (part.panel_end < panels) part.next_panel = part.panel_end;
+    if (needs.widened) {
+      part.widened = widened_.as<float>() + worker * kWidenedPanels * kPanel * reserved_inputs_;
+    }
+    kernels_.matmul(part);
+  });
+}
+
+}  // namespace tlm

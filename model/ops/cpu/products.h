@@ -1,0 +1,52 @@
+// Matrix products on the threads of a pool.
+#ifndef TLM_MODEL_OPS_CPU_PRODUCTS_H_
+#define TLM_MODEL_OPS_CPU_PRODUCTS_H_
+
+#include "absl/status/status.h"
+#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/packed_matrix.h"
+#include "model/ops/cpu/thread_pool.h"
+#include "model/ops/device.h"
+#include "model/ops/ops.h"
+#include "model/tensor/buffer.h"
+
+namespace tlm {
+
+// Cuts products into stripes of panels, each of which one thread computes. Same threading as Ops.
+class Products {
+ public:
+  // All outlive this.
+  Products(const Kernels& kernels, Device& device, ThreadPool& pool)
+      : kernels_(kernels), device_(device), pool_(pool) {}
+
+  // Bytes that products with matrices of up to `inputs` inputs need beside the operands.
+  size_t ReserveBytes(int64_t inputs) const;
+  // Takes them, before the first product. RESOURCE_EXHAUSTED as Device::Allocate.
+  absl::Status Reserve(int64_t inputs);
+  void Release();
+
+  // As Ops::MatMul.
+  void MatMul(const Rows& x, const PackedMatrix& w, const Epilogue& epilogue, const Rows& out);
+  // As Ops::MatMulGated.
+  void MatMulGated(const Rows& x, const PackedMatrix& w, const float* bias, const Rows& out);
+
+ private:
+  static size_t RowsBytes(int64_t inputs);
+  size_t WidenedBytes(int64_t inputs) const;
+  void Run(const Rows& x, const PackedMatrix& w, const ProductFinish& finish);
+  // All rows of `args` at once; fills in the rest of them.
+  void RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels);
+  // The rows of `args` as kernels read them.
+  const uint32_t* Pack(const MatMulArgs& args);
+
+  const Kernels& kernels_;
+  Device& device_;
+  ThreadPool& pool_;
+  int64_t reserved_inputs_ = 0;
+  Buffer packed_rows_;
+  Buffer widened_;  // of every worker
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_PRODUCTS_H_

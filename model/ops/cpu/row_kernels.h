@@ -1,0 +1,44 @@
+// What is done to single rows; see kernels.h for what all kernels have in common.
+#ifndef TLM_MODEL_OPS_CPU_ROW_KERNELS_H_
+#define TLM_MODEL_OPS_CPU_ROW_KERNELS_H_
+
+#include <cstdint>
+
+#include "model/ops/cpu/storage.h"
+
+namespace tlm {
+
+// out = norm(x + delta); the formulas are those of Norm in ops.h.
+struct AddNormArgs {
+  const float* x = nullptr;      // [n]
+  const void* delta = nullptr;   // [n]; null: 0
+  Storage type = Storage::kF32;  // of delta and out; kF32 or kBF16
+  float* sum = nullptr;          // x + delta is left here (may be x); null: nowhere
+  int64_t n = 0;
+  const float* gain = nullptr;  // [n]
+  const float* bias = nullptr;  // [n]; of a layer norm alone
+  bool layer = false;           // a layer norm, else RMS
+  float eps = 0.0f;
+  bool eps_outside_root = false;
+  void* out = nullptr;  // [n]; not x
+};
+
+// The most elements a head may have.
+inline constexpr int kMaxHeadElements = 1024;
+
+// Heads of a token, side by side, as HeadTransform of ops.h has them, in place.
+struct HeadsArgs {
+  void* heads = nullptr;         // [count, head_dim]
+  Storage type = Storage::kF32;  // or kBF16: rounded once, at the end
+  int64_t count = 0;
+  int64_t head_dim = 0;         // at most kMaxHeadElements
+  const float* gain = nullptr;  // [head_dim]; null: not normalised
+  float eps = 0.0f;
+  bool eps_outside_root = false;
+  const float* angles = nullptr;  // [head_dim / 2] pairs of cosine and sine; null: not rotated
+  bool interleaved = false;       // pairs are (2i, 2i + 1), else (i, i + head_dim / 2)
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CPU_ROW_KERNELS_H_

@@ -1,0 +1,21 @@
+// What the elements of matrices are stored as on a device.
+#ifndef TLM_MODEL_OPS_WEIGHT_FORMAT_H_
+#define TLM_MODEL_OPS_WEIGHT_FORMAT_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+enum class WeightFormat {
+  kAsGiven,  // the type they come in; F64 as F32
+  kInt8,     // 8-bit integers, a float32 scale for each group of them
+};
+
+// As flags name them: "auto" for kAsGiven, "int8". INVALID_ARGUMENT lists these for another name.
+absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_WEIGHT_FORMAT_H_

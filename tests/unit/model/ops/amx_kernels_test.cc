@@ -1,0 +1,405 @@
+// The kernels that use tiles, bit for bit, against models of the arithmetic that matmul_kernels.h,
+// int8_kernels.h and attention_kernels.h promise: on this processor's tile unit, and on one that
+// the host plays.
+#include <gtest/gtest.h>
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "model/base/float16.h"
+#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels.h"
+#include "tests/support/amx/played_kernels.h"
+#include "tests/support/amx/tile_unit.h"
+
+namespace tlm {
+namespace {
+
+struct Machine {
+  const char* name;
+  Isa needs;
+  bool (*vectors_agree)();
+  const Kernels& (*kernels)(bool vectors_agree);
+};
+constexpr Machine kMachines[] = {
+    {"Played", Isa::kAvx512Bf16, PlayedAmxVectorsAgree, PlayedAmxKernels},
+    {"Processor", Isa::kAmxBf16, AmxVectorsAgree, AmxBf16Kernels},
+};
+
+class AmxTest : public ::testing::TestWithParam<Machine> {
+ protected:
+  void SetUp() override {
+    const std::vector<Isa> isas = AvailableIsas();
+    if (std::find(isas.begin(), isas.end(), GetParam().needs) == isas.end()) {
+      GTEST_SKIP() << "this machine cannot run " << IsaName(GetParam().needs);
+    }
+  }
+};
+
+int64_t RoundedUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+// Random bfloat16 of exponents around that of 1 and, `wild`, now and then of any.
+std::vector<uint16_t> RandomBf16(int64_t count, uint64_t seed, bool wild) {
+  std::mt19937_64 random(seed);
+  std::vector<uint16_t> values(static_cast<size_t>(count));
+  for (uint16_t& value : values) {
+    const uint64_t bits = random();
+    const uint64_t exponent = wild && bits >> 60 == 0 ? (bits >> 32) % 255 : 120 + (bits >> 32) % 8;
+    value = static_cast<uint16_t>((bits & 0x807fu) | exponent << 7);
+  }
+  return values;
+}
+
+// A product of random rows and weights, in memory as kernels take them. What lies beside the rows
+// is NaN.
+struct Product {
+  Product(int64_t m, int64_t n, int64_t k, uint64_t seed, bool wild)
+      : rows(m), outputs(n), inputs(k), stride(k + 5) {
+    x = RandomBf16(m * stride, seed, wild);
+    for (int64_t i = 0; i < m; ++i) std::fill_n(x.begin() + i * stride + k, 5, uint16_t{0x7fff});
+    w = RandomBf16(n * k, seed + 1, wild);
+    const int64_t padded = RoundedUp(k, kBf16InputStep);
+    packed.assign(static_cast<size_t>(RoundedUp(n, kPanel) * padded), 0);
+    for (int64_t i = 0; i < n * k; ++i) {
+      const int64_t row = i / k;
+      const int64_t col = i % k;
+      const int64_t at = row / kPanel * kPanel * padded + col / 2 * 2 * kPanel + row % kPanel * 2;
+      packed[static_cast<size_t>(at + col % 2)] = w[static_cast<size_t>(i)];
+    }
+  }
+
+  // By `kernels`, with a column beside every row of the result that must stay as it is.
+  std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) const {
+    std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
+    kernels.matmul({.x = x.data(),
+                    .x_type = Storage::kBF16,
+                    .x_stride = stride,
+                    .rows = first_rows,
+                    .w = packed.data(),
+                    .w_type = Storage::kBF16,
+                    .k = inputs,
+                    .panel_end = RoundedUp(outputs, kPanel) / kPanel,
+                    .finish = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+    return out;
+  }
+
+  std::vector<float> Expected() const {
+    std::vector<float> out(static_cast<size_t>(rows * (outputs + 1)), -77.0f);
+    for (int64_t i = 0; i < rows * outputs; ++i) {
+      const int64_t row = i / outputs;
+      const int64_t output = i % outputs;
+      out[static_cast<size_t>(row * (outputs + 1) + output)] =
+          Dot(x.data() + row * stride, w.data() + output * inputs);
+    }
+    return out;
+  }
+
+  float Dot(const uint16_t* a, const uint16_t* b) const {
+    float sum = 0.0f;
+    for (int64_t begin = 0; begin < inputs; begin += 32) {
+      float even = 0.0f;
+      float odd = 0.0f;
+      for (int64_t k = begin; k < std::min(begin + 32, inputs); ++k) {
+        float& part = k % 2 == 0 ? even : odd;
+        part = PlayedFma(Bf16ToFloat(a[k]), Bf16ToFloat(b[k]), part);
+      }
+      sum = PlayedFma(1.0f, sum, PlayedFma(1.0f, even, odd));
+    }
+    return sum;
+  }
+
+  int64_t rows, outputs, inputs, stride;
+  std::vector<uint16_t> x, w, packed;
+};
+
+// Their bits; all NaN count as one.
+std::vector<uint32_t> Bits(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) {
+    bits.push_back(value != value ? 0x7fc00000u : std::bit_cast<uint32_t>(value));
+  }
+  return bits;
+}
+std::vector<uint32_t> FirstBits(const std::vector<float>& values, int64_t count) {
+  return Bits({values.begin(), values.begin() + count});
+}
+
+class AmxProductTest : public AmxTest {};
+
+TEST_P(AmxProductTest, VectorsAgreeWithTiles) {
+  const bool agree = GetParam().vectors_agree();
+  // A processor may have its own way at the least normal number; then tiles serve few rows as well.
+  if (!agree && GetParam().needs == Isa::kAmxBf16) {
+    GTEST_SKIP() << "this processor's tiles round otherwise than its vectors";
+  }
+  EXPECT_TRUE(agree);
+}
+
+TEST_P(AmxProductTest, IsThePromisedSumForEveryNumberOfRows) {
+  const struct {
+    int64_t n, k;
+    bool wild;
+  } kShapes[] = {{16, 1, false}, {17, 31, true}, {33, 32, false}, {48, 33, true}, {32, 200, true}};
+  for (const auto& [n, k, wild] : kShapes) {
+    const Product product(70, n, k, static_cast<uint64_t>(n * k), wild);
+    const std::vector<float> expected = product.Expected();
+    for (const bool vectors : {false, true}) {
+      const Kernels& kernels = GetParam().kernels(vectors);
+      for (int64_t rows = 1; rows <= 70; rows += rows < 40 ? 1 : 6) {
+        ASSERT_EQ(Bits(product.Multiply(kernels, rows)), FirstBits(expected, rows * (n + 1)))
+            << rows << "x" << n << "x" << k << (vectors ? ", vectors" : ", tiles");
+      }
+    }
+  }
+}
+
+// More than fit into the caches: sums pass through memory, rows and panels come in parts.
+TEST_P(AmxProductTest, IsThePromisedSumInParts) {
+  const struct {
+    int64_t m, n, k;
+  } kShapes[] = {{97, 40, 1100}, {64, 16, 513}, {75, 16, 10300}, {545, 16, 32}};
+  for (const auto& [m, n, k] : kShapes) {
+    const Product product(m, n, k, 9, false);
+    ASSERT_EQ(Bits(product.Multiply(GetParam().kernels(true), m)), Bits(product.Expected()))
+        << m << "x" << n << "x" << k;
+  }
+}
+
+TEST_P(AmxProductTest, TakesSubnormalsForZeroAndLeavesNone) {
+  Product product(5, 16, 64, 1, false);
+  const auto fill = [&product](uint16_t a, uint16_t b) {
+    for (int64_t i = 0; i < product.rows; ++i) {
+      std::fill_n(product.x.begin() + i * product.stride, product.inputs, a);
+    }
+    std::fill(product.packed.begin(), product.packed.end(), b);
+  };
+  const uint16_t kSubnormal = 0x007f, kOne = 0x3f80, kSmall = 0x2000;  // 2^-63
+  for (const auto& [a, b] : {std::pair{kSubnormal, kOne}, {kOne, kSubnormal}, {kSmall, kSmall}}) {
+    fill(a, b);
+    const float expected = a == kSmall ? 64 * 0x1p-126f : 0.0f;
+    for (const int64_t rows : {1, 5}) {
+      for (const bool vectors : {false, true}) {
+        const std::vector<float> out = product.Multiply(GetParam().kernels(vectors), rows);
+        EXPECT_EQ(out[0], expected) << rows;
+      }
+    }
+  }
+}
+
+TEST_P(AmxProductTest, LeavesTheThreadAsItWas) {
+  const Product product(40, 16, 64, 1, false);
+  const unsigned before = _mm_getcsr();
+  for (const int64_t rows : {1, 40}) {
+    product.Multiply(GetParam().kernels(true), rows);
+    EXPECT_EQ(_mm_getcsr(), before);
+    EXPECT_FALSE(TilesAreConfigured());
+  }
+}
+
+// The system keeps the tiles of a thread that waits.
+TEST_P(AmxProductTest, ThreadsDoNotDisturbEachOther) {
+  const Product product(64, 48, 256, 4, true);
+  const std::vector<uint32_t> expected = Bits(product.Expected());
+  const Kernels& kernels = GetParam().kernels(true);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 10; ++round) {
+        if (Bits(product.Multiply(kernels, product.rows)) != expected) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, AmxProductTest, ::testing::ValuesIn(kMachines),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Rows as quantised and weights as packed, of random bytes.
+struct Int8Product {
+  Int8Product(int64_t m, int64_t n, int64_t k) : rows(m), outputs(n), inputs(k) {
+    std::mt19937_64 random(static_cast<uint64_t>(m * n * k));
+    const int64_t padded = Int8PaddedInputs(k);
+    const int64_t groups = Int8Groups(k);
+    // At a border of 64 bytes, as promised.
+    storage.resize(static_cast<size_t>(m * padded + 64));
+    values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
+    for (int64_t i = 0; i < m * padded; ++i) {
+      values[i] = i % padded < k ? static_cast<int8_t>(random() % 255) - 127 : int8_t{0};
+    }
+    scales.resize(static_cast<size_t>(m * groups));
+    for (float& scale : scales) scale = static_cast<float>(random() % 1000 + 1) * 0x1p-12f;
+    offsets.resize(scales.size());
+    for (int64_t i = 0; i < m * padded; ++i) {
+      offsets[static_cast<size_t>(i / padded * groups + i % padded / kInt8Group)] -=
+          kInt8Offset * values[i];
+    }
+    w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * Int8PanelBytes(k)));
+    for (uint8_t& byte : w) byte = static_cast<uint8_t>(random() % 255 + 1);
+    for (int64_t panel = 0; panel < RoundedUp(n, kPanel) / kPanel; ++panel) {
+      for (int64_t group = 0; group < groups; ++group) {
+        const int64_t count = std::min(kInt8Group, padded - group * kInt8Group);
+        uint8_t* const at = w.data() + panel * Int8PanelBytes(k) +
+                            group * Int8GroupBytes(kInt8Group) + count * kPanel;
+        for (int i = 0; i < kPanel; ++i) {
+          const float scale = static_cast<float>(random() % 1000) * 0x1p-12f;
+          std::memcpy(at + i * sizeof(float), &scale, sizeof(float));
+        }
+      }
+    }
+  }
+
+  std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) {
+    std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
+    kernels.matmul_int8(
+        {.x = {.values = values, .scales = scales.data(), .offsets = offsets.data()},
+         .row_count = first_rows,
+         .w = w.data(),
+         .k = inputs,
+         .panel_end = RoundedUp(outputs, kPanel) / kPanel,
+         .finish = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+    return out;
+  }
+
+  int64_t rows, outputs, inputs;
+  std::vector<int8_t> storage;
+  int8_t* values;
+  std::vector<float> scales;
+  std::vector<int32_t> offsets;
+  std::vector<uint8_t> w;
+};
+
+class AmxInt8Test : public AmxTest {};
+
+TEST_P(AmxInt8Test, HasTheBitsOfOtherInstructionSets) {
+  const struct { int64_t n, k; } kShapes[] = {{16, 1}, {17, 64}, {48, 256}, {32, 300}, {33, 1000}};
+  for (const auto& [n, k] : kShapes) {
+    Int8Product product(70, n, k);
+    const std::vector<float> expected = product.Multiply(Avx512Bf16Kernels(), 70);
+    for (int64_t rows = 1; rows <= 70; rows += rows < 40 ? 1 : 6) {
+      ASSERT_EQ(Bits(product.Multiply(GetParam().kernels(true), rows)),
+                FirstBits(expected, rows * (n + 1)))
+          << rows << "x" << n << "x" << k;
+    }
+    EXPECT_FALSE(TilesAreConfigured());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, AmxInt8Test, ::testing::ValuesIn(kMachines),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// A sequence of 200 positions and what it attends with. Slots past its end are NaN.
+struct AttentionCase {
+  AttentionCase(int64_t head_dim, int64_t kv_tokens) : dim(head_dim) {
+    const int64_t block = 2 * 64 * dim;
+    cache = RandomBf16(4 * block, static_cast<uint64_t>(dim), false);
+    for (int64_t at = kv_tokens; at < 256; ++at) SetToken(at, 0x7fff);
+    q = RandomBf16(64 * 3 * dim, 7, false);
+    scratch.resize(static_cast<size_t>(AttentionScratch(64 * 3, dim) + 16));
+  }
+  // Every element of a position's key and value.
+  void SetToken(int64_t position, uint16_t bits) {
+    uint16_t* const keys = cache.data() + table[position / 64] * 2 * 64 * dim;
+    for (int64_t d = 0; d < dim; ++d) {
+      keys[KeyIndex(true, dim, position % 64, d)] = bits;
+      keys[64 * dim + ValueIndex(true, dim, position % 64, d)] = bits;
+    }
+  }
+
+  // [tokens, heads, dim], of the tokens from `position` on; `first` is the row of the first's
+  // query.
+  std::vector<float> Attend(const Kernels& kernels, int64_t first, int64_t tokens, int64_t heads,
+                            int64_t position, int64_t window) {
+    std::vector<uint16_t> out(static_cast<size_t>(tokens * heads * dim));
+    const auto border = (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+    kernels.attention({.q = q.data() + first * heads * dim,
+                       .type = Storage::kBF16,
+                       .q_stride = heads * dim,
+                       .tokens = tokens,
+                       .heads = heads,
+                       .head_dim = dim,
+                       .scale = 0.02f,
+                       .position = position,
+                       .window = window,
+                       .block_table = table,
+                       .cache = cache.data(),
+                       .storage = Storage::kBF16,
+                       .block_elements = 2 * 64 * dim,
+                       .value_offset = 64 * dim,
+                       .out = out.data(),
+                       .out_stride = heads * dim,
+                       .scratch = scratch.data() + border / sizeof(float)});
+    std::vector<float> values;
+    for (const uint16_t bits : out) values.push_back(Bf16ToFloat(bits));
+    return values;
+  }
+
+  int64_t dim;
+  int32_t table[4] = {2, 0, 3, 1};
+  std::vector<uint16_t> cache, q;
+  std::vector<float> scratch;
+};
+
+class AmxAttentionTest : public AmxTest {};
+
+TEST_P(AmxAttentionTest, HasTheBitsOfTheManualAndOfRowsAlone) {
+  const Kernels& kernels = GetParam().kernels(true);
+  for (const int64_t dim : {32, 96, 128}) {
+    for (const auto& [tokens, heads] : {std::pair<int64_t, int64_t>{1, 2}, {7, 3}, {40, 2}}) {
+      for (const int64_t window : {0, 50}) {
+        const int64_t position = 150;
+        AttentionCase attention(dim, position + tokens);
+        const std::vector<float> together =
+            attention.Attend(kernels, 0, tokens, heads, position, window);
+        for (const float value : together) ASSERT_FALSE(value != value);
+        ASSERT_EQ(together,
+                  attention.Attend(PlayedAmxKernels(true), 0, tokens, heads, position, window));
+        std::vector<float> alone;
+        for (int64_t i = 0; i < tokens; ++i) {
+          const std::vector<float> row =
+              attention.Attend(kernels, i, 1, heads, position + i, window);
+          alone.insert(alone.end(), row.begin(), row.end());
+        }
+        ASSERT_EQ(together, alone) << dim << ", " << tokens << " tokens, window " << window;
+      }
+    }
+  }
+  EXPECT_FALSE(TilesAreConfigured());
+}
+
+TEST_P(AmxAttentionTest, RowsDoNotMeetWhatTheyDoNotSee) {
+  constexpr int64_t kTokens = 30, kHeads = 2, kDim = 64, kPosition = 100, kWindow = 20;
+  const Kernels& kernels = GetParam().kernels(true);
+  AttentionCase attention(kDim, kPosition + kTokens);
+  const std::vector<float> before =
+      attention.Attend(kernels, 0, kTokens, kHeads, kPosition, kWindow);
+  // Seen by tokens 5 to 24 alone.
+  attention.SetToken(kPosition + 5, 0x7fc0);
+  const std::vector<float> after =
+      attention.Attend(kernels, 0, kTokens, kHeads, kPosition, kWindow);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const int64_t token = static_cast<int64_t>(i) / (kHeads * kDim);
+    if (token < 5 || token >= 25) {
+      ASSERT_EQ(after[i], before[i]) << token;
+    } else {
+      ASSERT_TRUE(after[i] != after[i]) << token;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, AmxAttentionTest, ::testing::ValuesIn(kMachines),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tlm
