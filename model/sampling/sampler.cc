@@ -3,49 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/sampling/adjust_logits.h"
 #include "model/sampling/draw_errors.h"
 #include "model/sampling/draw_math.h"
+#include "model/sampling/gap_bins.h"
 
 namespace tlm {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr size_t kBins = 2048;
-
-// The most likely token, the lowest id among equals; -1 when all logits are -infinity. DATA_LOSS
-// where they are no distribution.
-absl::StatusOr<int32_t> FindMostLikely(std::span<const float> logits) {
-  int32_t best = -1;
-  float best_logit = -kInfinity;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    // Written so that NaN gets through.
-    if (logits[id] <= best_logit) continue;
-    if (!(logits[id] < kInfinity)) return NotADistribution(static_cast<int64_t>(id), logits[id]);
-    best = static_cast<int32_t>(id);
-    best_logit = logits[id];
-  }
-  return best;
-}
-
-// The most likely token of logits that must have one.
-absl::StatusOr<int32_t> MostLikelyOf(std::span<const float> logits) {
-  TLM_ASSIGN_OR_RETURN(const int32_t best, FindMostLikely(logits));
-  if (best < 0) return AllExcluded(static_cast<int64_t>(logits.size()));
-  return best;
-}
-
-double NormaliserOf(std::span<const float> logits) {
-  const float max = *std::max_element(logits.begin(), logits.end());
-  const double scale = NormaliserScale(static_cast<int64_t>(logits.size()));
-  uint64_t sum = 0;
-  for (const float logit : logits) sum += NormaliserWeight(logit, max, scale);
-  return Normaliser(max, sum, scale);
-}
 
 ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser) {
   const float own = logits[static_cast<size_t>(id)];
@@ -60,8 +29,11 @@ ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser
 
 }  // namespace
 
-bool Sampler::MoreLikely(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+// The most likely token of logits that must have one.
+absl::StatusOr<int32_t> Sampler::MostLikelyOf(std::span<const float> logits) const {
+  TLM_ASSIGN_OR_RETURN(const int32_t best, scan_.MostLikely(logits));
+  if (best < 0) return AllExcluded(static_cast<int64_t>(logits.size()));
+  return best;
 }
 
 absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
@@ -75,7 +47,7 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
   if (NeedsAdjusting(params, banned)) {
     AdjustLogits(logits, params, history, banned, &adjusted_);
     drawn_from = adjusted_;
-    TLM_ASSIGN_OR_RETURN(most_likely, FindMostLikely(drawn_from));
+    TLM_ASSIGN_OR_RETURN(most_likely, scan_.MostLikely(drawn_from));
     if (most_likely < 0) {
       return NoneLeft({.allowed = params.allowed_token_ids.size(),
                        .banned = params.banned_token_ids.size(),
@@ -86,13 +58,13 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
   SampledToken result;
   result.id = most_likely;
   if (!greedy) {
-    SetCandidates(drawn_from, most_likely);
-    Truncate(params);
-    result.id = Draw(params, key);
+    best_ = {drawn_from[static_cast<size_t>(most_likely)], most_likely};
+    result.id = IsPlain(params) ? DrawFromRow(drawn_from, params, key)
+                                : DrawFromCandidates(drawn_from, params, key);
   }
   if (!score.logprob && score.top == 0) return result;
   if (score.processed && !greedy) {
-    SetProcessed(logits.size(), params.temperature);
+    SetProcessed(drawn_from, params);
     drawn_from = adjusted_;
   }
   Score(score.processed ? drawn_from : logits, score, &result);
@@ -109,7 +81,7 @@ absl::StatusOr<std::vector<SampledToken>> Sampler::ScoreGiven(std::span<const fl
                                                               std::span<const int32_t> ids,
                                                               uint32_t top) {
   TLM_RETURN_IF_ERROR(MostLikelyOf(logits).status());
-  const double normaliser = NormaliserOf(logits);
+  const double normaliser = scan_.NormaliserOf(logits);
   const std::vector<ScoredToken> most_likely = MostLikely(logits, top, normaliser);
   std::vector<SampledToken> tokens;
   tokens.reserve(ids.size());
@@ -120,8 +92,31 @@ absl::StatusOr<std::vector<SampledToken>> Sampler::ScoreGiven(std::span<const fl
   return tokens;
 }
 
-void Sampler::SetCandidates(std::span<const float> logits, int32_t most_likely) {
-  best_ = {logits[static_cast<size_t>(most_likely)], most_likely};
+bool Sampler::IsPlain(const SamplingParams& params) {
+  return params.top_k == 0 && params.typical_p >= 1.0f;
+}
+
+int32_t Sampler::DrawFromRow(std::span<const float> logits, const SamplingParams& params,
+                             const DrawKey& key) {
+  const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
+  kept_ = Kept();
+  if (params.top_p < 1.0f) {
+    kept_.last = scan_.LastWithin(logits, best_, params.top_p, inverse_temperature);
+  }
+  if (params.min_p > 0.0f) kept_.least_scaled = Log(static_cast<double>(params.min_p));
+  return scan_.Draw(logits, best_, inverse_temperature, kept_,
+                    {params.seed, key.position, key.output_index});
+}
+
+int32_t Sampler::DrawFromCandidates(std::span<const float> logits, const SamplingParams& params,
+                                    const DrawKey& key) {
+  const bool few = params.top_k > 0 && scan_.FindTop(logits, params.top_k, &candidates_);
+  if (!few) SetCandidates(logits);
+  Truncate(params);
+  return Draw(params, key);
+}
+
+void Sampler::SetCandidates(std::span<const float> logits) {
   candidates_.clear();
   for (size_t id = 0; id < logits.size(); ++id) {
     if (!std::isinf(logits[id])) candidates_.push_back({logits[id], static_cast<int32_t>(id)});
@@ -169,24 +164,18 @@ void Sampler::KeepFirst(double probability, double inverse_temperature, Measure 
   const auto weight = [&](const Candidate& candidate) {
     return DrawWeight(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
   };
-  const auto bin = [&](const Candidate& candidate) {
-    return static_cast<size_t>(std::min(measure(candidate) * 64.0, double{kBins - 1}));
-  };
+  const auto bin = [&](const Candidate& candidate) { return GapBin(measure(candidate)); };
   // Instead of sorting the vocabulary: the weights of coarse steps of the order, then only the step
   // in which there is enough.
-  bin_weights_.assign(kBins, 0);
+  bin_weights_.assign(kGapBins, 0);
   for (const Candidate& candidate : candidates_) bin_weights_[bin(candidate)] += weight(candidate);
-  const uint64_t total = std::accumulate(bin_weights_.begin(), bin_weights_.end(), uint64_t{0});
-  const double wanted = probability * static_cast<double>(total);
-  uint64_t sum = 0;
-  size_t last = 0;
-  while (last < kBins - 1 && static_cast<double>(sum + bin_weights_[last]) < wanted) {
-    sum += bin_weights_[last++];
-  }
-  std::erase_if(candidates_, [&](const Candidate& candidate) { return bin(candidate) > last; });
+  const auto [last, before_last, wanted] = FindBin(bin_weights_, probability);
+  const size_t last_bin = last;
+  uint64_t sum = before_last;
+  std::erase_if(candidates_, [&](const Candidate& candidate) { return bin(candidate) > last_bin; });
   const auto rest =
       std::partition(candidates_.begin(), candidates_.end(),
-                     [&](const Candidate& candidate) { return bin(candidate) < last; });
+                     [&](const Candidate& candidate) { return bin(candidate) < last_bin; });
   std::sort(rest, candidates_.end(), before);
   auto kept = rest;
   while (kept != candidates_.end() && static_cast<double>(sum) < wanted) sum += weight(*kept++);
@@ -233,9 +222,15 @@ void Sampler::KeepMinP(float min_p, double inverse_temperature) {
   });
 }
 
-void Sampler::SetProcessed(size_t vocab_size, float temperature) {
-  const double inverse_temperature = 1.0 / static_cast<double>(temperature);
-  adjusted_.assign(vocab_size, -kInfinity);
+void Sampler::SetProcessed(std::span<const float> logits, const SamplingParams& params) {
+  const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
+  if (IsPlain(params)) {
+    SetCandidates(logits);
+    std::erase_if(candidates_, [&](const Candidate& candidate) {
+      return !kept_.Has(candidate, ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
+    });
+  }
+  adjusted_.assign(logits.size(), -kInfinity);
   for (const Candidate& candidate : candidates_) {
     adjusted_[static_cast<size_t>(candidate.id)] =
         static_cast<float>(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
@@ -244,7 +239,7 @@ void Sampler::SetProcessed(size_t vocab_size, float temperature) {
 
 void Sampler::Score(std::span<const float> logits, const ScoreRequest& request,
                     SampledToken* token) {
-  const double normaliser = NormaliserOf(logits);
+  const double normaliser = scan_.NormaliserOf(logits);
   if (request.logprob) token->score = ScoreOf(logits, token->id, normaliser);
   token->top = MostLikely(logits, request.top, normaliser);
 }
@@ -252,9 +247,11 @@ void Sampler::Score(std::span<const float> logits, const ScoreRequest& request,
 std::vector<ScoredToken> Sampler::MostLikely(std::span<const float> logits, uint32_t count,
                                              double normaliser) {
   if (count == 0) return {};
-  candidates_.clear();
-  for (size_t id = 0; id < logits.size(); ++id) {
-    candidates_.push_back({logits[id], static_cast<int32_t>(id)});
+  if (!scan_.FindTop(logits, count, &candidates_)) {
+    candidates_.clear();
+    for (size_t id = 0; id < logits.size(); ++id) {
+      candidates_.push_back({logits[id], static_cast<int32_t>(id)});
+    }
   }
   const size_t top = std::min<size_t>(count, candidates_.size());
   std::partial_sort(candidates_.begin(), candidates_.begin() + top, candidates_.end(), MoreLikely);

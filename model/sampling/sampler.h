@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/sampling/candidate.h"
 #include "model/sampling/draw.h"
 #include "model/sampling/sampling_params.h"
+#include "model/sampling/scan_dispatch.h"
 #include "model/sampling/token_history.h"
+#include "model/sampling/vocabulary_scan.h"
 
 namespace tlm {
 
@@ -19,6 +22,10 @@ namespace tlm {
 // scratch memory of a few times the vocabulary.
 class Sampler {
  public:
+  Sampler() : Sampler(FastestScanKernels()) {}
+  // The same draws by certain kernels, which outlive this.
+  explicit Sampler(const ScanKernels& kernels) : scan_(kernels) {}
+
   // `history` counts for the penalties. Tokens in `banned` (ascending) are not drawn, as if they
   // were among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
   // -infinity; INVALID_ARGUMENT when the model gives some token a chance but no token that bias,
@@ -36,15 +43,16 @@ class Sampler {
                                                        std::span<const int32_t> ids, uint32_t top);
 
  private:
-  struct Candidate {
-    float logit;
-    int32_t id;
-  };
-  // Orders by logit, equal ones by id.
-  static bool MoreLikely(const Candidate& a, const Candidate& b);
-
+  absl::StatusOr<int32_t> MostLikelyOf(std::span<const float> logits) const;
+  // Whether what truncation leaves is a Kept of the whole row.
+  static bool IsPlain(const SamplingParams& params);
+  // Both draw by temperature, from what truncation leaves: kept_, or candidates_.
+  int32_t DrawFromRow(std::span<const float> logits, const SamplingParams& params,
+                      const DrawKey& key);
+  int32_t DrawFromCandidates(std::span<const float> logits, const SamplingParams& params,
+                             const DrawKey& key);
   // All tokens above -infinity.
-  void SetCandidates(std::span<const float> logits, int32_t most_likely);
+  void SetCandidates(std::span<const float> logits);
   int32_t Draw(const SamplingParams& params, const DrawKey& key) const;
   // Each shortens candidates_ to those it keeps, at least one.
   void Truncate(const SamplingParams& params);
@@ -56,15 +64,17 @@ class Sampler {
   // at least 0 and never falls along that order.
   template <typename Measure, typename Before>
   void KeepFirst(double probability, double inverse_temperature, Measure measure, Before before);
-  // Makes adjusted_ what candidates_ are drawn from: logits relative to the best, by temperature.
-  void SetProcessed(size_t vocab_size, float temperature);
+  // Makes adjusted_ what was drawn from: logits relative to the best, by temperature.
+  void SetProcessed(std::span<const float> logits, const SamplingParams& params);
   // `logits` have a token above -infinity. Overwrites candidates_.
   void Score(std::span<const float> logits, const ScoreRequest& request, SampledToken* token);
   std::vector<ScoredToken> MostLikely(std::span<const float> logits, uint32_t count,
                                       double normaliser);
 
+  VocabularyScan scan_;
   std::vector<Candidate> candidates_;
-  Candidate best_{};  // the most likely of candidates_
+  Candidate best_{};  // the most likely of what is drawn from
+  Kept kept_;
   std::vector<float> adjusted_;
   std::vector<uint64_t> bin_weights_;
 };

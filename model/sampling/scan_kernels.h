@@ -1,0 +1,51 @@
+// Passes over a row of logits, one table an instruction set. All give the same results, bit for
+// bit: exponentials are those of model/base/elementary.h, noise that of draw_math.h.
+#ifndef TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
+#define TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
+
+#include <cstdint>
+
+namespace tlm {
+
+// What a draw's noise depends on, and which of it is wanted: that of tokens 4 * first_group .. 4 *
+// (first_group + groups) - 1.
+struct NoiseRange {
+  uint64_t seed = 0;
+  uint64_t position = 0;
+  uint32_t output_index = 0;
+  uint32_t first_group = 0;
+  int64_t groups = 0;
+};
+
+struct NoiseHit {
+  int32_t id = 0;
+  uint32_t word = 0;
+};
+// find_noise may write this many hits more than there are tokens.
+inline constexpr int64_t kMoreHits = 32;
+
+struct ScanKernels {
+  const char* name;
+  // The largest of n >= 1 logits. `*sound`: all are below +infinity; otherwise the largest is of no
+  // use. Of equal zeros, either.
+  float (*max)(const float* logits, int64_t n, bool* sound);
+  // Places of logits in [least, most], ascending; their number. Room for n.
+  int64_t (*find)(const float* logits, int64_t n, float least, float most, int32_t* found);
+  // Tokens whose uniform word (NoiseWord) is at least `least`, in any order; their number. Room for
+  // 4 * groups + kMoreHits. Some may lie behind the range.
+  int64_t (*find_noise)(const NoiseRange& range, uint32_t least, NoiseHit* hits);
+  // gaps[i] = -ScaledLogit(logits[i], best, inverse_temperature) and
+  // weights[i] = FixedPoint(ExpOfNegative(-gaps[i]), scale); logits are at most `best`, not NaN.
+  void (*weigh)(const float* logits, int64_t n, float best, double inverse_temperature,
+                double scale, double* gaps, uint64_t* weights);
+};
+
+const ScanKernels& PortableScanKernels();
+#if defined(__x86_64__)
+const ScanKernels& Avx2ScanKernels();
+const ScanKernels& Avx512ScanKernels();
+#endif
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_SAMPLING_SCAN_KERNELS_H_

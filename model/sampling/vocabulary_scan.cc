@@ -1,0 +1,193 @@
+#include "model/sampling/vocabulary_scan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "model/base/errors.h"
+#include "model/sampling/draw_errors.h"
+#include "model/sampling/gap_bins.h"
+
+namespace tlm {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Tokens that are looked at together; what is computed of them fits the first cache.
+constexpr size_t kBlock = 256;
+
+template <typename Body>
+void ForEachBlock(std::span<const float> logits, size_t size, Body body) {
+  for (size_t begin = 0; begin < logits.size(); begin += size) {
+    body(begin, logits.subspan(begin, std::min(size, logits.size() - begin)));
+  }
+}
+
+int64_t SizeOf(std::span<const float> logits) { return static_cast<int64_t>(logits.size()); }
+
+absl::Status FirstUnsound(std::span<const float> logits) {
+  const auto unsound =
+      std::find_if(logits.begin(), logits.end(), [](float logit) { return !(logit < kInfinity); });
+  TLM_CHECK(unsound != logits.end());
+  return NotADistribution(unsound - logits.begin(), *unsound);
+}
+
+// Words below this one make no noise of `wanted` or more; none where no word does. GumbelBound is
+// -e ln 2 + 1e-9 with e the exponent of (~word + 1/2) 2^-32, from -33 to -1.
+std::optional<uint32_t> LeastWord(double wanted) {
+  // Upwards, so that rounding keeps a word too many.
+  const double exponent = std::floor((1e-9 - wanted) * 0x1.71547652b82fep0 + 1e-6);
+  if (exponent >= -1.0) return 0;
+  if (exponent < -33.0) return std::nullopt;
+  return ~((uint32_t{1} << (33 + static_cast<int>(exponent))) - 1);
+}
+
+}  // namespace
+
+absl::StatusOr<int32_t> VocabularyScan::MostLikely(std::span<const float> logits) const {
+  float best = -kInfinity;
+  std::span<const float> where;
+  bool all_sound = true;
+  ForEachBlock(logits, 1024, [&](size_t, std::span<const float> block) {
+    bool sound = true;
+    const float max = kernels_.max(block.data(), SizeOf(block), &sound);
+    all_sound = all_sound && sound;
+    if (max <= best) return;
+    best = max;
+    where = block;
+  });
+  if (!all_sound) return FirstUnsound(logits);
+  if (best == -kInfinity) return -1;
+  const float* const token = std::find(where.data(), where.data() + where.size(), best);
+  return static_cast<int32_t>(token - logits.data());
+}
+
+double VocabularyScan::NormaliserOf(std::span<const float> logits) {
+  bool sound = true;
+  const float max = kernels_.max(logits.data(), SizeOf(logits), &sound);
+  const double scale = NormaliserScale(SizeOf(logits));
+  uint64_t sum = 0;
+  ForEachBlock(logits, kBlock, [&](size_t, std::span<const float> block) {
+    std::array<double, kBlock> gaps;
+    std::array<uint64_t, kBlock> weights;
+    kernels_.weigh(block.data(), SizeOf(block), max, 1.0, scale, gaps.data(), weights.data());
+    sum = std::accumulate(weights.begin(), weights.begin() + block.size(), sum);
+  });
+  return Normaliser(max, sum, scale);
+}
+
+bool VocabularyScan::FindTop(std::span<const float> logits, uint32_t count,
+                             std::vector<Candidate>* candidates) {
+  // As many blocks as are wanted have a token each that is at least the last of their largest.
+  constexpr size_t kSmallBlock = 64;
+  if (count == 0 || count > logits.size() / kSmallBlock) return false;
+  block_maxima_.clear();
+  ForEachBlock(logits, kSmallBlock, [&](size_t, std::span<const float> block) {
+    bool sound = true;
+    block_maxima_.push_back(kernels_.max(block.data(), SizeOf(block), &sound));
+  });
+  ordered_maxima_ = block_maxima_;
+  const auto last = ordered_maxima_.begin() + (count - 1);
+  std::nth_element(ordered_maxima_.begin(), last, ordered_maxima_.end(), std::greater<>());
+  const float least = *last;
+  if (least == -kInfinity) return false;
+  candidates->clear();
+  ForEachBlock(logits, kSmallBlock, [&](size_t begin, std::span<const float> block) {
+    if (block_maxima_[begin / kSmallBlock] < least) return;
+    std::array<int32_t, kSmallBlock> found;
+    const int64_t number =
+        kernels_.find(block.data(), SizeOf(block), least, kInfinity, found.data());
+    for (int64_t i = 0; i < number; ++i) {
+      const size_t id = begin + static_cast<size_t>(found[static_cast<size_t>(i)]);
+      candidates->push_back({logits[id], static_cast<int32_t>(id)});
+    }
+  });
+  return true;
+}
+
+void VocabularyScan::FillBins(std::span<const float> logits, float best,
+                              double inverse_temperature) {
+  bin_weights_.assign(kGapBins, 0);
+  ForEachBlock(logits, kBlock, [&](size_t, std::span<const float> block) {
+    std::array<double, kBlock> gaps;
+    std::array<uint64_t, kBlock> weights;
+    kernels_.weigh(block.data(), SizeOf(block), best, inverse_temperature, kWeightScale,
+                   gaps.data(), weights.data());
+    for (size_t i = 0; i < block.size(); ++i) bin_weights_[GapBin(gaps[i])] += weights[i];
+  });
+}
+
+Candidate VocabularyScan::LastWithin(std::span<const float> logits, const Candidate& best,
+                                     double probability, double inverse_temperature) {
+  FillBins(logits, best.logit, inverse_temperature);
+  const BinSearch bins = FindBin(bin_weights_, probability);
+  // Of the bin in which there is enough, and some beside it for the sake of rounding.
+  const double logits_per_bin = 1.0 / (kBinsPerGap * inverse_temperature);
+  const double slack = 1e-5 * (std::abs(best.logit) + logits_per_bin * kGapBins) + 1e-30;
+  const auto bin = static_cast<double>(bins.bin);
+  const auto most = static_cast<float>(best.logit - bin * logits_per_bin + slack);
+  const auto least = bins.bin + 1 == kGapBins
+                         ? std::numeric_limits<float>::lowest()
+                         : static_cast<float>(best.logit - (bin + 1) * logits_per_bin - slack);
+  found_.resize(logits.size());
+  const int64_t number = kernels_.find(logits.data(), SizeOf(logits), least, most, found_.data());
+  candidates_.clear();
+  for (int64_t i = 0; i < number; ++i) {
+    const int32_t id = found_[static_cast<size_t>(i)];
+    const float logit = logits[static_cast<size_t>(id)];
+    const double gap = -ScaledLogit(logit, best.logit, inverse_temperature);
+    if (GapBin(gap) == bins.bin) candidates_.push_back({logit, id});
+  }
+  std::sort(candidates_.begin(), candidates_.end(), tlm::MoreLikely);
+  Candidate last = best;
+  uint64_t sum = bins.before;
+  for (const Candidate& candidate : candidates_) {
+    if (static_cast<double>(sum) >= bins.wanted) break;
+    sum += DrawWeight(ScaledLogit(candidate.logit, best.logit, inverse_temperature));
+    last = candidate;
+  }
+  return last;
+}
+
+int32_t VocabularyScan::Draw(std::span<const float> logits, const Candidate& best,
+                             double inverse_temperature, const Kept& kept, const NoiseKey& noise) {
+  int32_t winner = best.id;
+  double largest = GumbelNoise(NoiseWord(noise, best.id));
+  ForEachBlock(logits, kBlock, [&](size_t begin, std::span<const float> block) {
+    // Most blocks are too far behind for the noise that most words make.
+    bool sound = true;
+    const float max = kernels_.max(block.data(), SizeOf(block), &sound);
+    if (max < kept.last.logit) return;
+    const double block_scaled = ScaledLogit(max, best.logit, inverse_temperature);
+    if (block_scaled < kept.least_scaled) return;
+    const std::optional<uint32_t> least = LeastWord(largest - block_scaled);
+    if (!least.has_value()) return;
+    std::array<NoiseHit, kBlock + kMoreHits> hits;
+    const int64_t number =
+        kernels_.find_noise({.seed = noise.seed,
+                             .position = noise.position,
+                             .output_index = noise.output_index,
+                             .first_group = static_cast<uint32_t>(begin / 4),
+                             .groups = static_cast<int64_t>((block.size() + 3) / 4)},
+                            *least, hits.data());
+    for (int64_t i = 0; i < number; ++i) {
+      const auto [id, word] = hits[static_cast<size_t>(i)];
+      const auto place = static_cast<size_t>(id);
+      if (place >= begin + block.size()) continue;
+      const double scaled = ScaledLogit(logits[place], best.logit, inverse_temperature);
+      if (scaled + GumbelBound(word) < largest || !kept.Has({logits[place], id}, scaled)) continue;
+      const double value = scaled + GumbelNoise(word);
+      if (value > largest || (value == largest && id < winner)) {
+        largest = value;
+        winner = id;
+      }
+    }
+  });
+  return winner;
+}
+
+}  // namespace tlm
