@@ -8,7 +8,7 @@
 namespace tlm {
 namespace {
 
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
 
 std::string SamplingText(const SamplingParams& sampling) {
   return fmt::format("temperature {} top_k {} top_p {} min_p {} typical_p {} repetition {}",
@@ -16,19 +16,23 @@ std::string SamplingText(const SamplingParams& sampling) {
                      sampling.typical_p, sampling.repetition_penalty);
 }
 
+const char* FormatName(WeightFormat format) {
+  return format == WeightFormat::kInt8 ? "int8" : "as given";
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const ProgramBuild& build, const DeviceInfo& device,
-                                          DType kv_dtype) {
+                                          const StoredTypes& types) {
   return Sha256Hex(fmt::format(
       "format {}\nweights {}\ntokenizer {}\nchat {}\nsampling {}\nversion {}\nbuild {}\nmath {}\n"
-      "backend {}\narithmetic {}\nkv {}\nlibraries\n{}config\n{}",
+      "backend {}\narithmetic {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
       kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
       SamplingText(served.default_sampling), served.server_version, build.build_id, build.math,
-      device.backend, device.arithmetic, DTypeName(kv_dtype), build.libraries,
-      CanonicalText(served.config)));
+      device.backend, device.arithmetic, FormatName(types.weights), DTypeName(types.kv),
+      build.libraries, CanonicalText(served.config)));
 }
 
 }  // namespace tlm

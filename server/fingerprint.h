@@ -6,11 +6,18 @@
 
 #include "absl/status/statusor.h"
 #include "model/ops/device.h"
+#include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
 #include "server/program_build.h"
 #include "server/rpc/served_model.h"
 
 namespace tlm {
+
+// What a device holds the model's numbers as.
+struct StoredTypes {
+  WeightFormat weights = WeightFormat::kAsGiven;
+  DType kv = DType::kF32;
+};
 
 // A hash, hexadecimal, of
 //
@@ -21,6 +28,7 @@ namespace tlm {
 //   sampling     what requests get that leave a parameter unset
 //   build        the program, its libraries and their way through the processor
 //   device       backend and arithmetic (the instruction set's path)
+//   matrices     what they are stored as
 //   kv           the element type of keys and values
 //
 // Servers with the same fingerprint give the same tokens to the same request. What only decides how
@@ -29,7 +37,7 @@ namespace tlm {
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const ProgramBuild& build, const DeviceInfo& device,
-                                          DType kv_dtype);
+                                          const StoredTypes& types);
 
 }  // namespace tlm
 

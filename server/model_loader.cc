@@ -1,11 +1,15 @@
 #include "server/model_loader.h"
 
 #include <fmt/format.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -39,7 +43,17 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
       Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-absl::Status LoadTokenizer(const std::string& model_dir, LoadedModel& loaded) {
+// What a directory holds besides configuration and weights.
+struct Extras {
+  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
+  std::string tokenizer_sha256;
+  std::unique_ptr<ChatTemplate> chat;  // null: there is none
+  std::string chat_sha256;
+  SamplingParams sampling;
+};
+
+absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& config,
+                           Extras& extras) {
   const std::string path = model_dir + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
@@ -47,12 +61,11 @@ absl::Status LoadTokenizer(const std::string& model_dir, LoadedModel& loaded) {
     return absl::OkStatus();
   }
   TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
-  TLM_ASSIGN_OR_RETURN(loaded.served.tokenizer_sha256, Sha256Hex(json));
+  TLM_ASSIGN_OR_RETURN(extras.tokenizer_sha256, Sha256Hex(json));
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
-  WarnOfSmallVocabulary(**tokenizer, loaded.served.config);
-  loaded.tokenizer = *std::move(tokenizer);
-  loaded.served.tokenizer = loaded.tokenizer.get();
+  WarnOfSmallVocabulary(**tokenizer, config);
+  extras.tokenizer = *std::move(tokenizer);
   return absl::OkStatus();
 }
 
@@ -71,18 +84,17 @@ absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
 }
 
 // A template this program cannot run costs the conversations, not the server.
-absl::Status LoadChatTemplate(const std::string& model_dir, LoadedModel& loaded) {
-  if (loaded.tokenizer == nullptr) return absl::OkStatus();
+absl::Status LoadChatTemplate(const std::string& model_dir, Extras& extras) {
+  if (extras.tokenizer == nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
   if (absl::IsUnimplemented(chat.status())) {
     spdlog::warn("no conversations: {}", std::string(chat.status().message()));
     return absl::OkStatus();
   }
   TLM_RETURN_IF_ERROR(chat.status());
-  loaded.chat = *std::move(chat);
-  loaded.served.chat = loaded.chat.get();
-  if (loaded.chat == nullptr) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(loaded.served.chat_sha256, HashOfChatFiles(model_dir));
+  extras.chat = *std::move(chat);
+  if (extras.chat == nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(extras.chat_sha256, HashOfChatFiles(model_dir));
   return absl::OkStatus();
 }
 
@@ -97,13 +109,34 @@ absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& 
   return absl::OkStatus();
 }
 
-// What the directory holds besides configuration and weights.
-absl::Status LoadExtras(const ServerOptions& options, LoadedModel& loaded) {
-  if (options.model_dir.empty()) return absl::OkStatus();
-  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, loaded));
-  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, loaded));
-  if (!options.model_sampling_defaults) return absl::OkStatus();
-  return ReadSamplingDefaults(options.model_dir, loaded.served.default_sampling);
+absl::StatusOr<Extras> LoadExtras(const ServerOptions& options, const ModelConfig& config) {
+  Extras extras;
+  if (options.model_dir.empty()) return extras;
+  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, extras));
+  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, extras));
+  if (options.model_sampling_defaults) {
+    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, extras.sampling));
+  }
+  return extras;
+}
+
+void TakeExtras(Extras extras, LoadedModel& loaded) {
+  loaded.tokenizer = std::move(extras.tokenizer);
+  loaded.chat = std::move(extras.chat);
+  ServedModel& served = loaded.served;
+  served.tokenizer = loaded.tokenizer.get();
+  served.tokenizer_sha256 = std::move(extras.tokenizer_sha256);
+  served.chat = loaded.chat.get();
+  served.chat_sha256 = std::move(extras.chat_sha256);
+  served.default_sampling = extras.sampling;
+}
+
+// What was only of use while loading goes back to the system rather than to the next one who asks
+// for memory of that size.
+void TrimHeap() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
@@ -146,37 +179,61 @@ absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const 
 absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
                                    Ops& ops) {
   const DeviceInfo& device = ops.device().info();
-  TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType());
+  if (!ops.TakesWeights(options.weights)) {
+    return Unimplemented("--weights=int8 is not there yet on backend {}", device.backend);
+  }
+  TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType(options.weights));
   TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  const MemoryNeeds needs{.weights = {.host = source.host_bytes(), .device = source.device_bytes()},
-                          .workspace =
-                              [&](const BatchLimits& limits) {
-                                return TransformerLM::WorkspaceBytes(source.config(), limits,
-                                                                     weights, ops);
-                              },
-                          .kv = TransformerLM::KvShapeFor(source.config(), kv)};
+  const MemoryNeeds needs{
+      .weights = {.host = source.host_bytes(), .device = source.device_bytes(options.weights)},
+      .workspace =
+          [&](const BatchLimits& limits) {
+            return TransformerLM::WorkspaceBytes(source.config(), limits, weights, ops);
+          },
+      .kv = TransformerLM::KvShapeFor(source.config(), kv)};
   return PlanMemory(options, source.config(), needs, device, AvailableHostMemory());
 }
 
-// Brings the weights to the device, while other threads find out which they are; their host copy is
-// gone when this returns.
-absl::Status LoadWeights(const ServerOptions& options, ModelSource source, LoadedModel& loaded) {
+// What of the weights' loading goes into the fingerprint.
+struct WeightsRecord {
+  std::string identity;
+  DType kv_dtype = DType::kF32;
+};
+
+// Brings the weights to the device, and finds out which they are.
+absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSource& source,
+                                          LoadedModel& loaded) {
+  const bool on_host = loaded.ops->device().info().host_addressable;
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
+  FillLimits(options, plan.batch, loaded.served.limits);
+  TLM_ASSIGN_OR_RETURN(
+      const ModelWeights weights,
+      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()}));
+  // On the host packing needs all threads and has hashed what it packs when it ends; on the way to
+  // a GPU they have time meanwhile.
+  std::future<absl::StatusOr<std::string>> identity =
+      std::async(on_host ? std::launch::deferred : std::launch::async | std::launch::deferred,
+                 [&source] { return source.WeightsIdentity(); });
+  TLM_ASSIGN_OR_RETURN(
+      loaded.model,
+      TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
+                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights));
+  WeightsRecord record;
+  record.kv_dtype = plan.kv_dtype;
+  TLM_ASSIGN_OR_RETURN(record.identity, identity.get());
+  return record;
+}
+
+// The name of all that was loaded; the files' own hash follows when it is known.
+absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights,
+                      ModelSource& source, LoadedModel& loaded) {
   ServedModel& served = loaded.served;
   const DeviceInfo& device = loaded.ops->device().info();
-  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
-  FillLimits(options, plan.batch, served.limits);
-  TLM_ASSIGN_OR_RETURN(const ModelWeights weights, source.Weights());
-  std::future<absl::StatusOr<std::string>> identity =
-      std::async([&source] { return source.WeightsIdentity(); });
-  TLM_ASSIGN_OR_RETURN(loaded.model,
-                       TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
-                                           {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}));
-  served.tensors = source.tensors();
   TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild(device.backend));
   served.build_id = build.build_id;
-  TLM_ASSIGN_OR_RETURN(const std::string weights_identity, identity.get());
   TLM_ASSIGN_OR_RETURN(served.fingerprint,
-                       FingerprintOf(served, weights_identity, build, device, plan.kv_dtype));
+                       FingerprintOf(served, weights.identity, build, device,
+                                     {.weights = options.weights, .kv = weights.kv_dtype}));
   if (std::optional<Checkpoint> files = source.TakeCheckpoint()) {
     loaded.hash = std::make_unique<WeightsSha256>(*std::move(files));
     served.weights_sha256 = [hash = loaded.hash.get()] { return hash->Get(); };
@@ -194,16 +251,26 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.server_version = TLM_VERSION;
   served.prefix_cache = options.prefix_cache;
   served.config = source.config();
-  TLM_RETURN_IF_ERROR(LoadExtras(options, loaded));
+  served.tensors = source.tensors();
+  // A large vocabulary takes as long as the weights; waited for on every way out.
+  std::future<absl::StatusOr<Extras>> extras =
+      std::async(std::launch::async | std::launch::deferred,
+                 [&options, config = served.config] { return LoadExtras(options, config); });
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
                                                        .threads = options.threads,
+                                                       .isa = options.isa,
+                                                       .pin_threads = options.pin_threads,
                                                        .cuda = options.cuda,
                                                        .cuda_module = options.cuda_module}));
   loaded.backend_reason = backend.reason;
   loaded.ops = std::move(backend.ops);
   const Device& device = loaded.ops->device();
-  TLM_RETURN_IF_ERROR(
-      LoadWeights(WithStepSizes(options, device.info()), std::move(source), loaded));
+  TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
+                       LoadWeights(WithStepSizes(options, device.info()), source, loaded));
+  TLM_ASSIGN_OR_RETURN(Extras taken, extras.get());
+  TakeExtras(std::move(taken), loaded);
+  TrimHeap();
+  TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
   served.backend = device.info().backend;
   served.device_name = device.info().name;
   served.batch_invariant = device.info().batch_invariant;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
@@ -19,6 +18,8 @@
 namespace tlm {
 namespace {
 
+// Elements of 8 bits that share a scale, at the most.
+constexpr uint64_t kInt8ScaledElements = 256;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 std::string NameOf(const std::string& model_dir) {
@@ -62,6 +63,7 @@ absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
 
 absl::Status ModelSource::OpenFiles(const std::string& dir) {
   TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir));
+  TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
     const DType loaded = tensor.dtype == DType::kF64 ? DType::kF32 : tensor.dtype;
     tensors_.push_back({name, loaded, tensor.shape});
@@ -89,40 +91,60 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
 }
 
 uint64_t ModelSource::host_bytes() const {
-  return checkpoint_.has_value() ? 0 : RandomWeights::BytesFor(config_, random_dtype_);
+  return checkpoint_.has_value() ? 0 : RandomWeights::BytesLentFor(config_, random_dtype_);
 }
 
-uint64_t ModelSource::device_bytes() const {
+uint64_t ModelSource::device_bytes(WeightFormat format) const {
   const std::string head = TensorName(config_.naming, TensorRole::kLmHead, -1);
   uint64_t bytes = 0;
   for (const TensorRecord& tensor : tensors_) {
     if (IsKnownBuffer(tensor.name, tensor.shape.rank())) continue;
     if (config_.tie_word_embeddings && tensor.name == head) continue;  // a copy, not loaded
-    const DType held = tensor.shape.rank() == 1 ? DType::kF32 : tensor.dtype;
-    bytes += static_cast<uint64_t>(tensor.shape.elements()) * DTypeBytes(held);
+    const auto elements = static_cast<uint64_t>(tensor.shape.elements());
+    if (tensor.shape.rank() == 1) {
+      bytes += elements * sizeof(float);
+    } else if (format == WeightFormat::kInt8) {
+      bytes += elements + elements / kInt8ScaledElements * sizeof(float);
+    } else {
+      bytes += elements * DTypeBytes(tensor.dtype);
+    }
   }
   return bytes;
 }
 
-absl::StatusOr<ModelWeights> ModelSource::Weights() {
-  if (checkpoint_.has_value()) return BindWeights(config_, *checkpoint_);
-  TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Create(config_, random_dtype_, seed_));
-  return random_->weights();
+absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
+  if (!checkpoint_.has_value()) {
+    TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Reserve(config_, random_dtype_, seed_));
+    return random_->weights();
+  }
+  if (!reading.by_packer_alone) return bound_;
+  lender_ = std::make_unique<CheckpointLender>(
+      *checkpoint_, CheckpointLender::Options{.check_finite = !reading.checks_finite});
+  ModelWeights weights = bound_;
+  weights.lender = lender_.get();
+  return weights;
 }
 
-absl::StatusOr<DType> ModelSource::MatrixType() const {
+absl::StatusOr<DType> ModelSource::MatrixType(WeightFormat format) const {
+  if (format == WeightFormat::kInt8) return DType::kI8;
   if (!checkpoint_.has_value()) return random_dtype_;
-  TLM_ASSIGN_OR_RETURN(const ModelWeights weights, BindWeights(config_, *checkpoint_));
-  return MatrixTypeOf(weights);
+  return MatrixTypeOf(bound_);
+}
+
+absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
+  CheckpointLender reader(*checkpoint_, {.check_finite = false, .release = false});
+  ModelWeights weights = bound_;
+  for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    TLM_RETURN_IF_ERROR(reader.Lend({PlaceOf(spec, &weights), 1}));
+  }
+  return reader.Identity();
 }
 
 absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
   if (checkpoint_.has_value()) {
-    constexpr unsigned kMostThreads = 32;
-    const unsigned threads = std::min(std::thread::hardware_concurrency(), kMostThreads);
     TLM_ASSIGN_OR_RETURN(const std::string hash,
-                         checkpoint_->PiecewiseSha256(static_cast<int>(threads)));
-    return fmt::format("pieces {}", hash);
+                         lender_ != nullptr ? lender_->Identity() : ReadIdentity());
+    return fmt::format("tensors {}", hash);
   }
   constexpr int kGenerator = 1;  // grows when the same seed draws other weights
   return fmt::format("random {} seed {} {}", kGenerator, seed_, DTypeName(random_dtype_));

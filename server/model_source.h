@@ -3,6 +3,7 @@
 #define TLM_SERVER_MODEL_SOURCE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
+#include "model/weights/checkpoint_lender.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "server/options.h"
@@ -30,32 +32,45 @@ class ModelSource {
   const ModelConfig& config() const { return config_; }
   // Every tensor by name, in the type it is loaded as: float64 as float32.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
-  // Host memory that Weights() takes besides the page cache.
+  // Host memory that the weights take at a time, while they are packed, besides the page cache.
   uint64_t host_bytes() const;
-  // What the weights take on a device, but for its padding: vectors in float32, matrices as loaded.
-  uint64_t device_bytes() const;
+  // What the weights take on a device, but for its padding: vectors in float32, matrices in
+  // `format`.
+  uint64_t device_bytes(WeightFormat format) const;
 
-  // Binds the files' tensors or draws new ones; the views are valid as long as this lives. At most
-  // once. RESOURCE_EXHAUSTED when host_bytes() are not available.
-  absl::StatusOr<ModelWeights> Weights();
+  // How the weights are read while they are packed.
+  struct Reading {
+    bool by_packer_alone = true;
+    bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
+  };
+  // The files' tensors or those to be drawn; the views are valid as long as this stays where it is.
+  // At most once. They have a lender, unless they are files' that others read too; it checks what
+  // the packer does not. RESOURCE_EXHAUSTED when there are no addresses for them.
+  absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
-  // The type of the matrices that Weights() gives; see MatrixTypeOf. Errors as of Weights().
-  absl::StatusOr<DType> MatrixType() const;
-  // What tells these weights from others: a hash of the files, or how they are drawn. Reads every
-  // byte of the files, with several threads.
+  // The type of the matrices that Weights() gives, once in `format`; see MatrixTypeOf. Errors as of
+  // Weights().
+  absl::StatusOr<DType> MatrixType(WeightFormat format) const;
+  // What tells these weights from others: a hash of their tensors, or how they are drawn. Where
+  // Weights() are files' with a lender, after they were packed; else it reads all of them itself,
+  // with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
   // The files, once the weights are no longer needed; none for drawn ones. The last call of all.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
   absl::Status OpenFiles(const std::string& dir);
+  // Of files, with threads of its own.
+  absl::StatusOr<std::string> ReadIdentity() const;
   absl::Status PlanRandom(const ServerOptions& options);
 
   std::string name_;
   ModelConfig config_;
   std::vector<TensorRecord> tensors_;
   std::optional<Checkpoint> checkpoint_;  // weights from files
-  DType random_dtype_ = DType::kF32;      // and else
+  ModelWeights bound_;                    // of these
+  std::unique_ptr<CheckpointLender> lender_;
+  DType random_dtype_ = DType::kF32;  // and else
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;
 };

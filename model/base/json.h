@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tlm {
@@ -15,7 +16,12 @@ namespace tlm {
 // that is not JSON (the message gives line and column), for a key that occurs twice in one object
 // (JSON leaves open which of the two counts), for numbers no double can hold, and for arrays and
 // objects nested deeper than `max_depth`. The caller bounds the length of the text.
-absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = 64);
+inline constexpr int kMaxJsonDepth = 64;
+absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = kMaxJsonDepth);
+
+// INVALID_ARGUMENT as ParseJson for text with a zero byte, which nlohmann takes for the end of the
+// text, so that it would not look at what follows.
+absl::Status CheckNoZeroByte(std::string_view text);
 
 // "line 3, column 14" of byte `position` of `text`, both counted from 1; for messages.
 std::string LineAndColumn(std::string_view text, size_t position);

@@ -71,6 +71,33 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
 }
 
+std::span<std::byte> MappedFile::PagesOf(std::span<const std::byte> part) const {
+  if (part.empty()) return {};
+  TLM_CHECK(part.data() >= data_ && part.data() + part.size() <= data_ + size_);
+  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t first = static_cast<size_t>(part.data() - data_) / page * page;
+  const size_t end = static_cast<size_t>(part.data() - data_) + part.size();
+  return {const_cast<std::byte*>(data_) + first, end - first};
+}
+
+void MappedFile::Populate(std::span<const std::byte> part) const {
+  const std::span<std::byte> pages = PagesOf(part);
+  if (pages.empty()) return;
+  // Where the file is not in the system's cache, reading ahead is faster than fault by fault.
+  unsigned char cached = 0;
+  if (mincore(pages.data(), 1, &cached) == 0 && (cached & 1u) == 0) {
+    madvise(pages.data(), pages.size(), MADV_WILLNEED);
+  }
+#if defined(MADV_POPULATE_READ)
+  madvise(pages.data(), pages.size(), MADV_POPULATE_READ);
+#endif
+}
+
+void MappedFile::Release(std::span<const std::byte> part) const {
+  const std::span<std::byte> pages = PagesOf(part);
+  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
+}
+
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   TLM_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   const std::span<const std::byte> bytes = file.bytes();

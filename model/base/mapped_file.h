@@ -24,9 +24,20 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+  // Brings `part` of bytes() to memory ahead of its use, so that reading it does not fault page by
+  // page. Only advice: what the system does not take is read when it is touched.
+  void Populate(std::span<const std::byte> part) const;
+  // Gives back the memory of the pages that `part` of bytes() touches, which counts as this
+  // process's while they are mapped; the system may keep them in its cache. They are read again
+  // when they are touched again.
+  void Release(std::span<const std::byte> part) const;
   const std::string& path() const { return path_; }
 
  private:
+  // The pages of the part, as addresses for advice.
+  std::span<std::byte> PagesOf(std::span<const std::byte> part) const;
+
   MappedFile(std::string path, const std::byte* data, size_t size);
 
   std::string path_;

@@ -122,6 +122,8 @@ constexpr Row kRows[] = {
          "num_key_value_heads": 8, "num_hidden_layers": 32, "max_position_embeddings": 32768,
          "sliding_window": 4096})"},
 
+    {"cs336-tinystories", kCs336,
+     R"({"d_model": 512, "d_ff": 1344, "num_layers": 4, "num_heads": 16})"},
     {"cs336-small", kCs336, R"({"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12})"},
     {"cs336-medium", kCs336,
      R"({"d_model": 1024, "d_ff": 4096, "num_layers": 24, "num_heads": 16})"},

@@ -91,6 +91,8 @@ v1::DataType DataTypeOf(DType dtype) {
       return v1::DATA_TYPE_BFLOAT16;
     case DType::kF16:
       return v1::DATA_TYPE_FLOAT16;
+    case DType::kI8:
+      return v1::DATA_TYPE_INT8;
     default:
       return v1::DATA_TYPE_UNSPECIFIED;
   }

@@ -121,11 +121,14 @@ absl::StatusOr<TokenTables> BuildTokenTables(const TokenizerDescription& descrip
   for (const auto& [content, id] : description.model.vocab) {
     if (!tables.added_ids.contains(content)) tokens.push_back({id, &content, false});
   }
-  absl::flat_hash_map<int32_t, std::string_view> content_of;
-  for (const auto& [content, id] : description.model.vocab) content_of.emplace(id, content);
+  absl::flat_hash_map<int32_t, std::string_view> content_of;  // the model's, of ids of added ones
+  for (const AddedToken& token : added) content_of.emplace(token.id, std::string_view());
+  for (const auto& [content, id] : description.model.vocab) {
+    if (const auto same = content_of.find(id); same != content_of.end()) same->second = content;
+  }
   for (size_t i = 0; i < added.size(); ++i) {
     const auto same_id = content_of.find(added[i].id);
-    const bool is_models = same_id != content_of.end() && same_id->second == added[i].content;
+    const bool is_models = same_id->second == added[i].content;
     if (!is_models) entries.push_back({added[i].id, added[i].content, false});
     tokens.push_back({added[i].id, &tables.added_contents[i], !is_models});
   }

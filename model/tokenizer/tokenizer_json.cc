@@ -6,6 +6,7 @@
 #include "model/base/json.h"
 #include "model/tokenizer/tokenizer_json_fields.h"
 #include "model/tokenizer/tokenizer_json_pipeline.h"
+#include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
 namespace {
@@ -50,14 +51,15 @@ absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const json& root) {
 }  // namespace
 
 absl::StatusOr<TokenizerDescription> ParseTokenizerJson(std::string_view text) {
-  TLM_ASSIGN_OR_RETURN(const json root, ParseJson(text));
+  TLM_ASSIGN_OR_RETURN(TokenizerJson parsed, ParseTokenizerTables(text));
+  const json& root = parsed.root;
   if (!root.is_object()) return InvalidArgument("is not a JSON object");
   TLM_ASSIGN_OR_RETURN(const std::string version, ReadString(root, "", "version"));
   if (!version.empty() && version != "1.0") {
     return Unimplemented("version {} is not supported, only '1.0' is", Quoted(version));
   }
   TokenizerDescription result;
-  TLM_ASSIGN_OR_RETURN(result.model, ReadModel(root));
+  TLM_ASSIGN_OR_RETURN(result.model, ReadModel(parsed));
   TLM_ASSIGN_OR_RETURN(result.added_tokens, ReadAddedTokens(root));
   TLM_ASSIGN_OR_RETURN(result.normalizer, ReadNormalizer(root));
   TLM_ASSIGN_OR_RETURN(result.pre_tokenizer, ReadPreTokenizer(root));

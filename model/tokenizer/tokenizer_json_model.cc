@@ -51,9 +51,9 @@ absl::StatusOr<std::pair<std::string, std::string>> ReadMerge(const json& merge,
   };
   if (merge.is_string()) {
     const std::string& text = merge.get_ref<const std::string&>();
-    const size_t space = text.find(' ');
-    if (space == text.npos || text.find(' ', space + 1) != text.npos) return wrong();
-    return std::pair(text.substr(0, space), text.substr(space + 1));
+    std::optional<std::pair<std::string, std::string>> parts = SplitMerge(text);
+    if (!parts.has_value()) return wrong();
+    return *std::move(parts);
   }
   if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
     return wrong();
@@ -66,20 +66,25 @@ absl::Status ReadMerges(const json& model, ModelDescription* result) {
   result->merges.reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const json& merge = (*merges)[i];
-    // The first line of a merges.txt, which some converters copied.
-    if (merge.is_string() && merge.get_ref<const std::string&>().rfind("#version", 0) == 0) {
-      continue;
-    }
+    if (merge.is_string() && IsMergesVersion(merge.get_ref<const std::string&>())) continue;
     TLM_ASSIGN_OR_RETURN(result->merges.emplace_back(), ReadMerge(merge, i));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModelDescription> ReadBpe(const json& model) {
+absl::StatusOr<ModelDescription> ReadBpe(const json& model, TokenizerJson& parsed) {
   TLM_RETURN_IF_ERROR(CheckModelOptions(model));
   ModelDescription result;
-  TLM_RETURN_IF_ERROR(ReadVocab(model, &result));
-  TLM_RETURN_IF_ERROR(ReadMerges(model, &result));
+  if (parsed.vocab.has_value() && !parsed.vocab->empty()) {
+    result.vocab = *std::move(parsed.vocab);
+  } else {
+    TLM_RETURN_IF_ERROR(ReadVocab(model, &result));
+  }
+  if (parsed.merges.has_value()) {
+    result.merges = *std::move(parsed.merges);
+  } else {
+    TLM_RETURN_IF_ERROR(ReadMerges(model, &result));
+  }
   TLM_ASSIGN_OR_RETURN(result.ignore_merges, ReadBool(model, "model.", "ignore_merges", false));
   TLM_ASSIGN_OR_RETURN(result.byte_fallback, ReadBool(model, "model.", "byte_fallback", false));
   TLM_ASSIGN_OR_RETURN(result.fuse_unknown, ReadBool(model, "model.", "fuse_unk", false));
@@ -143,15 +148,15 @@ absl::StatusOr<ModelDescription> ReadUnigram(const json& model) {
 
 }  // namespace
 
-absl::StatusOr<ModelDescription> ReadModel(const json& root) {
-  TLM_ASSIGN_OR_RETURN(const json* const model, ReadObject(root, "", "model"));
+absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed) {
+  TLM_ASSIGN_OR_RETURN(const json* const model, ReadObject(parsed.root, "", "model"));
   TLM_ASSIGN_OR_RETURN(const std::string type, ReadString(*model, "model.", "type"));
   const json* const vocab = FindMember(*model, "vocab");
   // Older files name no type; the two then differ in their vocabularies.
   const bool looks_like_unigram = type.empty() && vocab != nullptr && vocab->is_array() &&
                                   FindMember(*model, "merges") == nullptr;
   if (type == "Unigram" || looks_like_unigram) return ReadUnigram(*model);
-  if (type.empty() || type == "BPE") return ReadBpe(*model);
+  if (type.empty() || type == "BPE") return ReadBpe(*model, parsed);
   return Unimplemented("model.type {} is not supported, only 'BPE' and 'Unigram' are",
                        Quoted(type));
 }

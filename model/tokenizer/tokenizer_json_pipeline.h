@@ -10,6 +10,7 @@
 #include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/token_decoder.h"
 #include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
 
@@ -17,8 +18,8 @@ absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const nlohmann::json&
 absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const nlohmann::json& root);
 absl::StatusOr<SpecialTokenFrame> ReadPostProcessor(const nlohmann::json& root);
 absl::StatusOr<std::vector<TokenDecoderStep>> ReadDecoder(const nlohmann::json& root);
-// The model itself.
-absl::StatusOr<ModelDescription> ReadModel(const nlohmann::json& root);
+// The model itself. Takes the tables of `parsed`.
+absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed);
 
 }  // namespace tlm
 

@@ -40,8 +40,10 @@ std::optional<uint8_t> ByteOfTokenName(std::string_view name) {
 }
 
 absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entries) {
-  std::sort(entries.begin(), entries.end(),
-            [](const VocabularyEntry& a, const VocabularyEntry& b) { return a.id < b.id; });
+  const auto by_id = [](const VocabularyEntry& a, const VocabularyEntry& b) { return a.id < b.id; };
+  if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {  // files mostly have them so
+    std::sort(entries.begin(), entries.end(), by_id);
+  }
   TLM_RETURN_IF_ERROR(CheckIds(entries));
   Vocabulary result;
   for (const VocabularyEntry& entry : entries) {

@@ -1,13 +1,9 @@
 #include "model/weights/checkpoint.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
-#include <memory>
 #include <set>
 #include <span>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "model/base/errors.h"
@@ -22,6 +18,7 @@ namespace {
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = size_t{32} << 20;
+constexpr size_t kHashedAtOnce = size_t{4} << 20;
 constexpr std::string_view kCompiledPrefix = "_orig_mod.";
 
 std::string Join(const std::string& dir, std::string_view name) {
@@ -37,17 +34,6 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   absl::StatusOr<std::map<std::string, std::string>> index = ParseShardIndex(text);
   if (!index.ok()) return WithContext(index.status(), path);
   return index;
-}
-
-// The file's bytes, kHashPieceBytes at a time.
-std::vector<std::string_view> Pieces(const SafetensorsFile& file) {
-  std::vector<std::string_view> pieces;
-  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  while (!rest.empty()) {
-    pieces.push_back(rest.substr(0, Checkpoint::kHashPieceBytes));
-    rest.remove_prefix(pieces.back().size());
-  }
-  return pieces;
 }
 
 }  // namespace
@@ -131,9 +117,13 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   std::string lines;
   for (const SafetensorsFile& file : files_) {
     Sha256Stream stream;
-    for (const std::string_view piece : Pieces(file)) {
+    for (std::span<const std::byte> rest = file.bytes(); !rest.empty();) {
       if (stop.stop_requested()) return Cancelled("hashing was stopped");
-      stream.Append(piece);
+      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kHashedAtOnce));
+      file.mapped().Populate(piece);
+      stream.Append({reinterpret_cast<const char*>(piece.data()), piece.size()});
+      file.mapped().Release(piece);
+      rest = rest.subspan(piece.size());
     }
     TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
     if (files_.size() == 1 && FileName(file) == kSingleFile) return Hex(digest);
@@ -142,36 +132,20 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   return Sha256Hex(lines);
 }
 
-absl::StatusOr<std::string> Checkpoint::PiecewiseSha256(int threads) const {
-  std::vector<std::string_view> pieces;
+const MappedFile* Checkpoint::FileWith(const std::byte* address) const {
   for (const SafetensorsFile& file : files_) {
-    for (const std::string_view piece : Pieces(file)) pieces.push_back(piece);
+    const std::span<const std::byte> bytes = file.bytes();
+    if (address >= bytes.data() && address < bytes.data() + bytes.size()) return &file.mapped();
   }
-  std::vector<absl::StatusOr<Sha256Digest>> digests(pieces.size(), Sha256Digest{});
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < pieces.size(); i = next++) digests[i] = tlm::Sha256(pieces[i]);
-  };
-  {
-    std::vector<std::jthread> helpers;
-    const size_t wanted = std::min(pieces.size(), static_cast<size_t>(std::max(threads, 1)));
-    try {
-      while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      // No more threads to be had: those there are do it.
-    }
-    work();
-  }
-  std::string text;
-  auto digest = digests.cbegin();
-  for (const SafetensorsFile& file : files_) {
-    text += fmt::format("{}\n", file.bytes().size());
-    for (size_t i = Pieces(file).size(); i > 0; --i, ++digest) {
-      TLM_RETURN_IF_ERROR(digest->status());
-      text.append(reinterpret_cast<const char*>((*digest)->data()), (*digest)->size());
-    }
-  }
-  return Sha256Hex(text);
+  return nullptr;
+}
+
+void Checkpoint::Populate(std::span<const std::byte> part) const {
+  if (const MappedFile* const file = FileWith(part.data())) file->Populate(part);
+}
+
+void Checkpoint::Release(std::span<const std::byte> part) const {
+  if (const MappedFile* const file = FileWith(part.data())) file->Release(part);
 }
 
 }  // namespace tlm

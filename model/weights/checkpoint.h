@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -36,16 +37,15 @@ class Checkpoint {
   // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors it is that of the
   // file's bytes, what `sha256sum model.safetensors` prints; of several files, that of one line
   // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
-  // files one after the other, which takes seconds where they are large: no part of Open().
-  // CANCELLED soon after `stop` is requested; INTERNAL if libcrypto refuses.
+  // files one after the other, which takes seconds where they are large: no part of Open(). Keeps
+  // no more than some megabytes of them in memory. CANCELLED soon after `stop` is requested;
+  // INTERNAL if libcrypto refuses.
   absl::StatusOr<std::string> Sha256(std::stop_token stop = {}) const;
 
-  // Tells the same weights from others as Sha256() does, by a hash that several threads compute:
-  // the SHA-256, in lower-case hexadecimal, of what stands for each file in the order of their
-  // names: one line "<bytes of the file>\n" and the SHA-256 digests of its pieces of
-  // kHashPieceBytes, the last one shorter, 32 bytes each. INTERNAL as above.
-  absl::StatusOr<std::string> PiecewiseSha256(int threads) const;
-  static constexpr size_t kHashPieceBytes = size_t{16} << 20;
+  // As MappedFile of the file that holds `part` of a tensor's data; nothing for what lies in no
+  // file, because it had to be copied.
+  void Populate(std::span<const std::byte> part) const;
+  void Release(std::span<const std::byte> part) const;
 
   const std::string& model_dir() const { return model_dir_; }
 
@@ -54,6 +54,8 @@ class Checkpoint {
   absl::Status OpenShards(const std::map<std::string, std::string>& file_of_tensor);
   // Takes over the file's tensors under their names without prefix.
   absl::Status Add(SafetensorsFile file);
+  // Null for an address in none of them.
+  const MappedFile* FileWith(const std::byte* address) const;
 
   std::string model_dir_;
   std::vector<SafetensorsFile> files_;  // by name

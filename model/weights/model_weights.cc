@@ -1,7 +1,11 @@
 #include "model/weights/model_weights.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +13,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/weights/name_map.h"
+#include "model/weights/parallel_pieces.h"
 
 namespace tlm {
 
@@ -151,13 +156,34 @@ absl::Status CheckNoneSurplus(const std::set<std::string>& expected, const Check
                          Quoted(first), surplus);
 }
 
+// Compares two tensors of the same type and shape without keeping them in memory.
+bool AreEqual(const TensorView& a, const TensorView& b, const Checkpoint& checkpoint) {
+  constexpr size_t kPieceBytes = size_t{1} << 20;
+  const std::span<const std::byte> left(a.as<std::byte>(), a.bytes());
+  const std::span<const std::byte> right(b.as<std::byte>(), b.bytes());
+  std::atomic<bool> equal{true};
+  const size_t pieces = (left.size() + kPieceBytes - 1) / kPieceBytes;
+  ForEachPiece(static_cast<int64_t>(pieces), 0, [&](int64_t piece) {
+    if (!equal) return;
+    const size_t begin = static_cast<size_t>(piece) * kPieceBytes;
+    const size_t size = std::min(kPieceBytes, left.size() - begin);
+    for (const auto& part : {left.subspan(begin, size), right.subspan(begin, size)}) {
+      checkpoint.Populate(part);
+    }
+    if (std::memcmp(left.data() + begin, right.data() + begin, size) != 0) equal = false;
+    for (const auto& part : {left.subspan(begin, size), right.subspan(begin, size)}) {
+      checkpoint.Release(part);
+    }
+  });
+  return equal;
+}
+
 // A tied model's checkpoint may repeat the embedding as LM head: harmless if it is a true copy, and
 // a sign of a wrong configuration if not.
 absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
-                           const TensorView& embedding) {
+                           const TensorView& embedding, const Checkpoint& checkpoint) {
   TLM_RETURN_IF_ERROR(CheckTensor(name, head, embedding.shape));
-  if (head.dtype == embedding.dtype &&
-      std::memcmp(head.data, embedding.data, embedding.bytes()) == 0) {
+  if (head.dtype == embedding.dtype && AreEqual(head, embedding, checkpoint)) {
     return absl::OkStatus();
   }
   return InvalidArgument(
@@ -183,7 +209,7 @@ absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& c
     weights.lm_head = weights.token_embedding;
     const TensorView* const stored = checkpoint.Find(head_name);
     if (stored != nullptr) {
-      TLM_RETURN_IF_ERROR(CheckTiedHead(head_name, *stored, weights.token_embedding));
+      TLM_RETURN_IF_ERROR(CheckTiedHead(head_name, *stored, weights.token_embedding, checkpoint));
     }
     expected.insert(head_name);
   }

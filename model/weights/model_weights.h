@@ -9,6 +9,7 @@
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
+#include "model/weights/tensor_lender.h"
 
 namespace tlm {
 
@@ -25,13 +26,15 @@ struct LayerWeights {
   TensorView gate_bias, up_bias, down_bias;
 };
 
-// Host memory the Checkpoint owns; each tensor F64, F32, BF16 or F16, not necessarily all alike.
+// Host memory that somebody else owns; each tensor F64, F32, BF16 or F16, not necessarily all
+// alike.
 struct ModelWeights {
   TensorView token_embedding;
   TensorView position_embedding;  // without data unless positions are learned
   std::vector<LayerWeights> layers;
   TensorView final_norm, final_norm_bias;
-  TensorView lm_head;  // the very same view as token_embedding where the two are tied
+  TensorView lm_head;              // the very same view as token_embedding where the two are tied
+  TensorLender* lender = nullptr;  // of all of them; null: they are in memory
 };
 
 // Where the tensor of `spec` stands; weights->layers must have spec.layer.

@@ -1,24 +1,25 @@
 #include "model/weights/random_weights.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
+#include <map>
 #include <span>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/weights/host_memory.h"
+#include "model/weights/parallel_pieces.h"
+#include "model/weights/tensor_lender.h"
 #include "model/weights/truncated_normal.h"
 
 namespace tlm {
 namespace {
 
-constexpr uint64_t kAlignment = 64;
 // Elements a thread fills at a time; even, as TruncatedNormal wants it.
 constexpr int64_t kChunk = int64_t{1} << 18;
 constexpr int64_t kBlock = 4096;
@@ -142,32 +143,22 @@ void FillChunk(const Chunk& chunk, DType dtype) {
   }
 }
 
-void FillAll(const std::vector<Task>& tasks, DType dtype, int threads) {
+void FillAll(const std::vector<const Task*>& tasks, DType dtype, int threads) {
   std::vector<Chunk> chunks;
-  for (const Task& task : tasks) {
-    for (int64_t begin = 0; begin < task.elements; begin += kChunk)
-      chunks.push_back({&task, begin});
-  }
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < chunks.size(); i = next++) FillChunk(chunks[i], dtype);
-  };
-  if (threads <= 0) threads = static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<std::thread> helpers;
-  try {
-    while (static_cast<int>(helpers.size()) + 1 < threads && helpers.size() + 1 < chunks.size()) {
-      helpers.emplace_back(work);
+  for (const Task* const task : tasks) {
+    for (int64_t begin = 0; begin < task->elements; begin += kChunk) {
+      chunks.push_back({task, begin});
     }
-  } catch (const std::system_error&) {
-    // The system gives no more threads: those there are do it.
   }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  ForEachPiece(static_cast<int64_t>(chunks.size()), threads,
+               [&](int64_t i) { FillChunk(chunks[static_cast<size_t>(i)], dtype); });
 }
 
+// Whole pages, so that tensors can be given back one by one.
 uint64_t BytesOf(const TensorSpec& spec, DType dtype) {
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t bytes = static_cast<uint64_t>(spec.shape.elements()) * DTypeBytes(dtype);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + page - 1) / page * page;
 }
 
 uint64_t BytesOf(const std::vector<TensorSpec>& specs, DType dtype) {
@@ -178,38 +169,104 @@ uint64_t BytesOf(const std::vector<TensorSpec>& specs, DType dtype) {
 
 }  // namespace
 
-void RandomWeights::Free::operator()(std::byte* data) const { std::free(data); }
+// Addresses for all tensors, of which those lent have memory.
+class RandomWeights::Lender : public TensorLender {
+ public:
+  Lender(void* memory, uint64_t bytes, DType dtype, int threads)
+      : memory_(memory), bytes_(bytes), dtype_(dtype), threads_(threads) {}
+  ~Lender() override { munmap(memory_, bytes_); }
+
+  void Add(const Task& task) { tasks_.emplace(task.data, task); }
+
+  absl::Status Lend(std::span<const TensorView> tensors) override {
+    std::vector<const Task*> lent;
+    for (const TensorView& tensor : tensors) {
+      if (const auto found = tasks_.find(tensor.data); found != tasks_.end()) {
+        lent.push_back(&found->second);
+      }
+    }
+    FillAll(lent, dtype_, threads_);
+    return absl::OkStatus();
+  }
+
+  void Return(std::span<const TensorView> tensors) override {
+    for (const TensorView& tensor : tensors) {
+      if (!tasks_.contains(tensor.data)) continue;
+      madvise(const_cast<void*>(tensor.data), tensor.bytes(), MADV_DONTNEED);
+    }
+  }
+
+  void FillEverything() {
+    std::vector<const Task*> all;
+    for (const auto& [data, task] : tasks_) all.push_back(&task);
+    FillAll(all, dtype_, threads_);
+  }
+
+ private:
+  void* const memory_;
+  const uint64_t bytes_;
+  const DType dtype_;
+  const int threads_;
+  std::map<const void*, Task> tasks_;  // by address
+};
+
+RandomWeights::RandomWeights() = default;
+RandomWeights::~RandomWeights() = default;
+RandomWeights::RandomWeights(RandomWeights&&) noexcept = default;
+RandomWeights& RandomWeights::operator=(RandomWeights&&) noexcept = default;
 
 uint64_t RandomWeights::BytesFor(const ModelConfig& config, DType dtype) {
   return BytesOf(ExpectedTensors(config), dtype);
 }
 
+uint64_t RandomWeights::BytesLentFor(const ModelConfig& config, DType dtype) {
+  uint64_t most = 0;
+  uint64_t of_layer = 0;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    const uint64_t bytes = BytesOf(spec, dtype);
+    if (spec.layer == 0) of_layer += bytes;
+    if (spec.layer < 0) most = std::max(most, bytes);
+  }
+  return std::max(most, of_layer);
+}
+
 absl::StatusOr<RandomWeights> RandomWeights::Create(const ModelConfig& config, DType dtype,
                                                     uint64_t seed, int threads) {
-  TLM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
-  const std::vector<TensorSpec> specs = ExpectedTensors(config);
-  const uint64_t needed = BytesOf(specs, dtype);
+  const uint64_t needed = BytesFor(config, dtype);
   const uint64_t available = AvailableHostMemory();
   if (needed > available) {
     return ResourceExhausted("random weights need {} bytes of memory, {} are available", needed,
                              available);
   }
-  RandomWeights result;
-  result.memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, needed)));
-  if (result.memory_ == nullptr) {
-    return ResourceExhausted("{} bytes of memory for random weights could not be had", needed);
+  TLM_ASSIGN_OR_RETURN(RandomWeights result, Reserve(config, dtype, seed, threads));
+  result.lender_->FillEverything();
+  result.weights_.lender = nullptr;
+  return result;
+}
+
+absl::StatusOr<RandomWeights> RandomWeights::Reserve(const ModelConfig& config, DType dtype,
+                                                     uint64_t seed, int threads) {
+  TLM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
+  const std::vector<TensorSpec> specs = ExpectedTensors(config);
+  const uint64_t bytes = BytesOf(specs, dtype);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return ResourceExhausted("{} bytes of memory for random weights could not be had", bytes);
   }
+  RandomWeights result;
+  result.lender_ = std::make_unique<Lender>(memory, bytes, dtype, threads);
   result.weights_.layers.resize(static_cast<size_t>(config.num_layers));
-  std::vector<Task> tasks;
-  std::byte* next = result.memory_.get();
+  auto* next = static_cast<std::byte*>(memory);
   for (const TensorSpec& spec : specs) {
     *PlaceOf(spec, &result.weights_) = {dtype, spec.shape, next};
-    tasks.push_back(TaskOf(config, spec, seed));
-    tasks.back().data = next;
+    Task task = TaskOf(config, spec, seed);
+    task.data = next;
+    result.lender_->Add(task);
     next += BytesOf(spec, dtype);
   }
   if (config.tie_word_embeddings) result.weights_.lm_head = result.weights_.token_embedding;
-  FillAll(tasks, dtype, threads);
+  result.weights_.lender = result.lender_.get();
   return result;
 }
 

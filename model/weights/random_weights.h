@@ -27,18 +27,30 @@ class RandomWeights {
   static absl::StatusOr<RandomWeights> Create(const ModelConfig& config, DType dtype, uint64_t seed,
                                               int threads = 0);
 
+  // The same weights, but a tensor is drawn when it is lent, each time anew, and takes memory until
+  // it is returned: weights() has a lender. RESOURCE_EXHAUSTED as above, for addresses.
+  static absl::StatusOr<RandomWeights> Reserve(const ModelConfig& config, DType dtype,
+                                               uint64_t seed, int threads = 0);
+
+  ~RandomWeights();
+  RandomWeights(RandomWeights&&) noexcept;
+  RandomWeights& operator=(RandomWeights&&) noexcept;
+
   // Host memory Create takes.
   static uint64_t BytesFor(const ModelConfig& config, DType dtype);
+  // Host memory that weights of Reserve take at a time, if the tensors of one layer or one of those
+  // outside the layers are lent together at most.
+  static uint64_t BytesLentFor(const ModelConfig& config, DType dtype);
 
   // Valid as long as this lives.
   const ModelWeights& weights() const { return weights_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const;
-  };
+  class Lender;
 
-  std::unique_ptr<std::byte[], Free> memory_;
+  RandomWeights();
+
+  std::unique_ptr<Lender> lender_;  // has the memory
   ModelWeights weights_;
 };
 

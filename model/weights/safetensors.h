@@ -41,6 +41,7 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   // The whole file.
   std::span<const std::byte> bytes() const { return file_.bytes(); }
+  const MappedFile& mapped() const { return file_; }
 
  private:
   explicit SafetensorsFile(MappedFile file) : file_(std::move(file)) {}

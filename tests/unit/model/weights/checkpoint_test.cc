@@ -210,49 +210,6 @@ TEST(CheckpointSha256Test, EndsWhenItIsStopped) {
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("stopped")));
 }
 
-// A file of 8-bit elements, each `fill` but for the one at `changed`.
-std::string LargeFile(size_t elements, char fill, size_t changed) {
-  std::string data(elements, fill);
-  data[changed] = 'x';
-  return SafetensorsBytes(
-      fmt::format(R"({{"x":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", elements),
-      data);
-}
-
-TEST(CheckpointPiecewiseSha256Test, IsAsDefinedWhateverTheThreads) {
-  const TempDir dir;
-  constexpr size_t kPiece = Checkpoint::kHashPieceBytes;
-  const std::string file = LargeFile(kPiece + kPiece / 2, 'a', 7);
-  dir.Write("model.safetensors", file);
-  std::string text = fmt::format("{}\n", file.size());
-  for (size_t begin = 0; begin < file.size(); begin += kPiece) {
-    const auto digest = Sha256(std::string_view(file).substr(begin, kPiece));
-    ASSERT_THAT(digest, IsOk());
-    text.append(reinterpret_cast<const char*>(digest->data()), digest->size());
-  }
-  const std::string expected = *Sha256Hex(text);
-  const auto checkpoint = Checkpoint::Open(dir.path());
-  ASSERT_THAT(checkpoint, IsOk());
-  for (const int threads : {0, 1, 2, 7}) {
-    const auto hash = checkpoint->PiecewiseSha256(threads);
-    ASSERT_THAT(hash, IsOk());
-    EXPECT_EQ(*hash, expected) << threads;
-  }
-}
-
-TEST(CheckpointPiecewiseSha256Test, TellsFilesApart) {
-  constexpr size_t kPiece = Checkpoint::kHashPieceBytes;
-  std::set<std::string> all;
-  for (const size_t changed : {size_t{0}, size_t{9}, kPiece - 200, kPiece + 5}) {
-    const TempDir dir;
-    dir.Write("model.safetensors", LargeFile(kPiece + 6, 'a', changed));
-    const auto checkpoint = Checkpoint::Open(dir.path());
-    ASSERT_THAT(checkpoint, IsOk());
-    all.insert(*checkpoint->PiecewiseSha256(2));
-  }
-  EXPECT_EQ(all.size(), 4u);
-}
-
 TEST(CheckpointSha256Test, OfAPublishedFileIsTheKnownOne) {
   const auto dir = OraclePath("tiny/llama-tiny-plain");
   if (!dir.has_value()) GTEST_SKIP() << "no oracle files beside the checkout";

@@ -201,5 +201,29 @@ TEST(RandomWeightsTest, RefusesWhatCannotFitBeforeTakingIt) {
               HasSubstr(std::to_string(RandomWeights::BytesFor(config, DType::kF32))));
 }
 
+TEST(RandomWeightsTest, ReservedOnesAreDrawnWhenTheyAreLent) {
+  const ModelConfig config = Llama();
+  const RandomWeights drawn = Make(config);
+  absl::StatusOr<RandomWeights> reserved = RandomWeights::Reserve(config, DType::kF32, 1, 2);
+  ASSERT_TRUE(reserved.ok()) << reserved.status();
+  const RandomWeights moved = *std::move(reserved);
+  const LayerWeights& expected = drawn.weights().layers[1];
+  const LayerWeights& layer = moved.weights().layers[1];
+  ASSERT_NE(moved.weights().lender, nullptr);
+  EXPECT_EQ(drawn.weights().lender, nullptr);
+  for (int round = 0; round < 2; ++round) {
+    const TensorView lent[] = {layer.gate, layer.up, TensorView()};
+    ASSERT_TRUE(moved.weights().lender->Lend(lent).ok());
+    EXPECT_EQ(Values(layer.gate), Values(expected.gate));
+    EXPECT_EQ(Values(layer.up), Values(expected.up));
+    EXPECT_THAT(Values(layer.down), testing::Each(0.0f)) << "it was not lent";
+    moved.weights().lender->Return(lent);
+    EXPECT_THAT(Values(layer.gate), testing::Each(0.0f)) << "its memory is gone";
+  }
+  const uint64_t at_once = RandomWeights::BytesLentFor(config, DType::kF32);
+  EXPECT_GE(at_once, expected.gate.bytes() + expected.up.bytes());
+  EXPECT_LT(at_once, RandomWeights::BytesFor(config, DType::kF32));
+}
+
 }  // namespace
 }  // namespace tlm

@@ -1,0 +1,104 @@
+// Building JSON values from a parser's events.
+#ifndef TLM_MODEL_BASE_JSON_BUILDER_H_
+#define TLM_MODEL_BASE_JSON_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/base/errors.h"
+#include "model/base/json.h"
+
+namespace tlm {
+
+// Builds the value from the events of nlohmann::json::sax_parse as ParseJson promises it. Who takes
+// some of the events for themselves hands on the rest.
+class JsonBuilder {
+ public:
+  // `text` is for messages.
+  explicit JsonBuilder(std::string_view text, int max_depth = kMaxJsonDepth)
+      : text_(text), max_depth_(max_depth) {}
+
+  absl::Status status() && { return std::move(status_); }
+  nlohmann::json value() && { return std::move(root_); }
+
+  bool null() { return Add(nullptr); }
+  bool boolean(bool value) { return Add(value); }
+  bool number_integer(int64_t value) { return Add(value); }
+  bool number_unsigned(uint64_t value) { return Add(value); }
+  bool number_float(double value, const std::string&) { return Add(value); }
+  bool string(std::string& value) { return Add(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) { return Refuse(InvalidArgument("holds binary data")); }
+  bool start_object(size_t) { return Open(nlohmann::json::value_t::object); }
+  bool start_array(size_t) { return Open(nlohmann::json::value_t::array); }
+  bool end_object() { return Close(); }
+  bool end_array() { return Close(); }
+
+  bool key(std::string& name) {
+    const auto [member, added] =
+        open_.back()->get_ref<nlohmann::json::object_t&>().emplace(std::move(name), nullptr);
+    if (!added) return Refuse(InvalidArgument("key {} occurs twice", Quoted(member->first)));
+    member_ = &member->second;
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
+    const std::string where = LineAndColumn(text_, position == 0 ? 0 : position - 1);
+    constexpr int kOutOfRange = 406;
+    if (error.id == kOutOfRange) return Refuse(InvalidArgument("number out of range at {}", where));
+    return Refuse(InvalidArgument("is not valid JSON at {}", where));
+  }
+
+ private:
+  bool Refuse(absl::Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+
+  // Where the next value goes: the root, the member just named, or the end of the open array.
+  nlohmann::json* Place(nlohmann::json value) {
+    nlohmann::json* place = &root_;
+    if (!open_.empty() && open_.back()->is_array()) {
+      open_.back()->push_back(nullptr);
+      place = &open_.back()->back();
+    } else if (!open_.empty()) {
+      place = member_;
+    }
+    *place = std::move(value);
+    return place;
+  }
+
+  bool Add(nlohmann::json value) {
+    Place(std::move(value));
+    return true;
+  }
+
+  bool Open(nlohmann::json::value_t type) {
+    if (static_cast<int>(open_.size()) >= max_depth_) {
+      return Refuse(InvalidArgument("nests deeper than the limit of {} levels", max_depth_));
+    }
+    open_.push_back(Place(type));
+    return true;
+  }
+
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string_view text_;
+  const int max_depth_;
+  absl::Status status_;
+  nlohmann::json root_;
+  std::vector<nlohmann::json*> open_;  // the arrays and objects around the current place
+  nlohmann::json* member_ = nullptr;   // of the innermost object, named but without a value yet
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_BASE_JSON_BUILDER_H_

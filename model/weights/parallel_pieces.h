@@ -1,0 +1,18 @@
+// Work on weights by threads of its own, while they are on their way to a device.
+#ifndef TLM_MODEL_WEIGHTS_PARALLEL_PIECES_H_
+#define TLM_MODEL_WEIGHTS_PARALLEL_PIECES_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+
+namespace tlm {
+
+// Calls work(i) once for every i in [0, pieces), begun in rising order, on the calling thread and
+// on others, `threads` in all (0: as many as there are processors, at most 32); with fewer where
+// the system gives no more. Returns when all have returned. `work` must not throw.
+void ForEachPiece(int64_t pieces, int threads, absl::FunctionRef<void(int64_t)> work);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_WEIGHTS_PARALLEL_PIECES_H_
