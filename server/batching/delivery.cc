@@ -1,5 +1,6 @@
 #include "server/batching/delivery.h"
 
+#include <iterator>
 #include <utility>
 
 namespace tlm {
@@ -8,10 +9,19 @@ Delivery::Delivery() : thread_([this] { Run(); }) {}
 
 Delivery::~Delivery() { Stop(); }
 
-void Delivery::Notify(const std::vector<std::shared_ptr<TokenStream>>& streams) {
+void Delivery::Notify(std::vector<std::shared_ptr<TokenStream>> streams) {
+  std::erase_if(streams, [](const auto& stream) { return !stream->MarkDue(); });
   if (streams.empty()) return;
-  MutexLock lock(&mutex_);
-  due_.insert(streams.begin(), streams.end());
+  {
+    MutexLock lock(&mutex_);
+    if (due_.empty()) {
+      due_ = std::move(streams);
+    } else {
+      due_.insert(due_.end(), std::make_move_iterator(streams.begin()),
+                  std::make_move_iterator(streams.end()));
+    }
+  }
+  // Without the lock, for which the thread that wakes up would have to wait.
   due_or_stopping_.NotifyOne();
 }
 
@@ -19,14 +29,14 @@ void Delivery::Stop() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
-    due_or_stopping_.NotifyOne();
   }
+  due_or_stopping_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
 void Delivery::Run() {
   for (;;) {
-    std::unordered_set<std::shared_ptr<TokenStream>> now_due;
+    std::vector<std::shared_ptr<TokenStream>> now_due;
     {
       MutexLock lock(&mutex_);
       while (due_.empty() && !stopping_) due_or_stopping_.Wait(&mutex_);
@@ -34,6 +44,7 @@ void Delivery::Run() {
       now_due = std::exchange(due_, {});
     }
     for (const auto& stream : now_due) {
+      stream->ClearDue();
       if (const auto listener = stream->listener()) listener->OnStreamReady();
     }
   }

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <thread>
-#include <unordered_set>
 #include <vector>
 
 #include "model/base/mutex.h"
@@ -25,7 +24,7 @@ class Delivery {
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
-  void Notify(const std::vector<std::shared_ptr<TokenStream>>& streams);
+  void Notify(std::vector<std::shared_ptr<TokenStream>> streams);
   // Makes the calls that are due, then joins the thread. Once; nothing may be notified afterwards.
   // Not to be called by a listener.
   void Stop();
@@ -35,8 +34,8 @@ class Delivery {
 
   Mutex mutex_;
   CondVar due_or_stopping_;
-  // Shared: a handler may let its stream go before the call.
-  std::unordered_set<std::shared_ptr<TokenStream>> due_ TLM_GUARDED_BY(mutex_);
+  // Each once. Shared: a handler may let its stream go before the call.
+  std::vector<std::shared_ptr<TokenStream>> due_ TLM_GUARDED_BY(mutex_);
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: uses the others
 };

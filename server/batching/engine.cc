@@ -209,7 +209,7 @@ class EngineImpl : public Engine {
       stats_.busy = busy;
       stats_.last_progress = now;
     }
-    delivery_.Notify(report.streams);
+    delivery_.Notify(std::move(report.streams));
     if (report.ended > 0) AddUnfinished(-report.ended);
   }
 

@@ -21,8 +21,9 @@ TokenStream::Pending TokenStream::Take() {
   std::weak_ptr<StreamWaker> waker;
   {
     MutexLock lock(&mutex_);
-    if (RoomLocked() == 0) waker = waker_;
+    if (Room() == 0) waker = waker_;
     taken = std::exchange(pending_, Pending());
+    held_.store(0, std::memory_order_release);
   }
   WakeIfAlive(waker);
   return taken;
@@ -43,14 +44,9 @@ void TokenStream::SetWaker(std::weak_ptr<StreamWaker> waker) {
   waker_ = std::move(waker);
 }
 
-int64_t TokenStream::Room() const {
-  MutexLock lock(&mutex_);
-  return RoomLocked();
-}
-
-int64_t TokenStream::RoomLocked() const {
-  const size_t held = pending_.tokens.size() + pending_.rows.size() + pending_.scored.size();
-  return capacity_ - static_cast<int64_t>(held);
+void TokenStream::Hold() {
+  TLM_CHECK(!ended_ && Room() > 0);
+  held_.fetch_add(1, std::memory_order_release);
 }
 
 void TokenStream::PushStart(const StreamStart& start) {
@@ -61,19 +57,19 @@ void TokenStream::PushStart(const StreamStart& start) {
 
 void TokenStream::PushToken(SampledToken token) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_ && RoomLocked() > 0);
+  Hold();
   pending_.tokens.push_back(std::move(token));
 }
 
 void TokenStream::PushRow(LogitsRow row) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_ && RoomLocked() > 0);
+  Hold();
   pending_.rows.push_back(std::move(row));
 }
 
 void TokenStream::PushScored(ScoredEntry entry) {
   MutexLock lock(&mutex_);
-  TLM_CHECK(!ended_ && RoomLocked() > 0);
+  Hold();
   pending_.scored.push_back(std::move(entry));
 }
 

@@ -97,7 +97,7 @@ class TokenStream {
   bool detached() const { return detached_.load(std::memory_order_acquire); }
   // Results that may be pushed; only pushing makes it smaller. A Score request's mailbox is
   // unbounded: one row gives several results.
-  int64_t Room() const;
+  int64_t Room() const { return capacity_ - held_.load(std::memory_order_acquire); }
   void PushStart(const StreamStart& start);
   void PushToken(SampledToken token);
   void PushRow(LogitsRow row);
@@ -106,17 +106,25 @@ class TokenStream {
   void PushEnd(StreamEnd end);
 
   // Delivery's side.
+  // The listener is to be called; false when that was due already.
+  bool MarkDue() { return !due_.exchange(true, std::memory_order_acq_rel); }
+  // The call begins: what is pushed from now on makes another one due.
+  void ClearDue() { due_.exchange(false, std::memory_order_acq_rel); }
   std::shared_ptr<StreamListener> listener() const { return listener_.lock(); }
 
  private:
-  int64_t RoomLocked() const TLM_REQUIRES(mutex_);
+  // There must be room.
+  void Hold() TLM_REQUIRES(mutex_);
 
   // Weak: the handler may be gone before the engine notices.
   const std::weak_ptr<StreamListener> listener_;
   const int64_t capacity_;
   std::atomic<bool> detached_{false};
-  mutable Mutex mutex_;
+  std::atomic<bool> due_{false};
+  Mutex mutex_;
   Pending pending_ TLM_GUARDED_BY(mutex_);
+  // Results in pending_. Written with the mutex, read without: the engine asks in every step.
+  std::atomic<int64_t> held_{0};
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
   // Weak: a handler may keep the mailbox longer than the engine lives.
   std::weak_ptr<StreamWaker> waker_ TLM_GUARDED_BY(mutex_);

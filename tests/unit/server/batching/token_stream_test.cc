@@ -132,9 +132,9 @@ TEST(TokenStreamTest, OutlivesItsWakerAndItsListener) {
 TEST(TokenStreamDeathTest, NothingIsPushedIntoAFullOne) {
   TokenStream stream = Unheard(1);
   stream.PushToken({});
-  EXPECT_DEATH(stream.PushToken({}), "RoomLocked");
-  EXPECT_DEATH(stream.PushRow({}), "RoomLocked");
-  EXPECT_DEATH(stream.PushScored({}), "RoomLocked");
+  EXPECT_DEATH(stream.PushToken({}), "Room");
+  EXPECT_DEATH(stream.PushRow({}), "Room");
+  EXPECT_DEATH(stream.PushScored({}), "Room");
 }
 
 TEST(TokenStreamDeathTest, NothingFollowsTheEnd) {
