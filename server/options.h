@@ -13,6 +13,7 @@
 #include "model/backend/backend.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/device.h"
+#include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
 #include "server/rpc/config_option.h"
 
@@ -28,8 +29,9 @@ struct ServerOptions {
   std::string model_dir;  // exactly one of the two is not empty
   std::string preset;     // of model/config/presets.h; with kRandom
   WeightsInit init = WeightsInit::kFiles;
-  uint64_t seed = 0;                    // of kRandom
-  std::optional<DType> weights_dtype;   // of kRandom; none: what the configuration names
+  uint64_t seed = 0;                              // of kRandom
+  std::optional<DType> weights_dtype;             // of kRandom; none: what the configuration names
+  WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
   std::string host;
   int port = 0;           // 0: any free one
@@ -38,7 +40,9 @@ struct ServerOptions {
   std::optional<int> admin_port;  // none: no admin port; 0: any free one
   std::string admin_port_file;    // empty: none
   BackendKind backend = BackendKind::kAuto;
-  int threads = 0;  // 0: all processors
+  int threads = 0;                          // 0: all processors
+  std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions
+  bool pin_threads = true;
   CudaOptions cuda;
   std::string cuda_module;           // empty: looked for
   double gpu_memory_fraction = 0.9;  // (0, 1]

@@ -135,7 +135,8 @@ class FingerprintTest(unittest.TestCase):
                       "--max_queue_time=inf").determinism.fingerprint, usual)
 
     def test_it_changes_with_what_decides_tokens(self):
-        flags = [(), ("--kv_cache_dtype=bfloat16",), ("--init=random", "--seed=1"),
+        flags = [(), ("--kv_cache_dtype=float16",), ("--weights=int8", "--backend=cpu"),
+                 ("--init=random", "--seed=1"),
                  ("--init=random", "--seed=2")]
         fingerprints = [self.info(*of).determinism.fingerprint for of in flags]
         self.assertEqual(len(set(fingerprints)), len(flags))

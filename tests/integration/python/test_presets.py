@@ -193,6 +193,7 @@ class RandomWeightsTest(unittest.TestCase):
                 ("--seed=1 needs", [model, "--seed=1"]),
                 ("--weights_dtype=float32 needs", [model, "--weights_dtype=float32"]),
                 ("'int4'", [model, "--init=random", "--weights_dtype=int4"]),
+                ("--weights is 'int4'", [model, "--weights=int4"]),
                 ("--sampling_defaults", [model, "--sampling_defaults=none"])):
             self.assert_refused(2, text, *flags)
 

@@ -27,7 +27,7 @@ struct Inputs {
     device.arithmetic = "avx2";
   }
   std::string Fingerprint() const {
-    const absl::StatusOr<std::string> text = FingerprintOf(served, weights, build, device, kv);
+    const absl::StatusOr<std::string> text = FingerprintOf(served, weights, build, device, types);
     EXPECT_THAT(text, IsOk());
     return text.value_or("");
   }
@@ -36,7 +36,7 @@ struct Inputs {
   std::string weights = "3e16";
   ProgramBuild build;
   DeviceInfo device;
-  DType kv = DType::kF32;
+  StoredTypes types;
 };
 
 struct Change {
@@ -54,7 +54,8 @@ const Change kChanges[] = {
     {"Math", [](Inputs& i) { i.build.math = "3a7c"; }},
     {"Backend", [](Inputs& i) { i.device.backend = "cuda"; }},
     {"Arithmetic", [](Inputs& i) { i.device.arithmetic = "avx512"; }},
-    {"KvType", [](Inputs& i) { i.kv = DType::kBF16; }},
+    {"KvType", [](Inputs& i) { i.types.kv = DType::kBF16; }},
+    {"WeightFormat", [](Inputs& i) { i.types.weights = WeightFormat::kInt8; }},
     {"Config", [](Inputs& i) { i.served.config.vocab_size = 301; }},
     {"EosIds",
      [](Inputs& i) {

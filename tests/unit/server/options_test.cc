@@ -134,6 +134,22 @@ TEST_F(OptionsTest, GpuMemoryFractionIsPositiveAndAtMostOne) {
   }
 }
 
+TEST_F(OptionsTest, CpuCanBeChosenInItsParts) {
+  const absl::StatusOr<ServerOptions> best = Parse({});
+  ASSERT_THAT(best, IsOk());
+  EXPECT_EQ(best->isa, "auto");
+  EXPECT_TRUE(best->pin_threads);
+  // Known, whether or not this machine has it.
+  const absl::StatusOr<ServerOptions> chosen = Parse({"--isa=amx_bf16", "--nopin_threads"});
+  ASSERT_THAT(chosen, IsOk());
+  EXPECT_EQ(chosen->isa, "amx_bf16");
+  EXPECT_FALSE(chosen->pin_threads);
+  for (const std::string flag : {"--isa=", "--isa=AVX2", "--isa=avx512 "}) {
+    EXPECT_THAT(Parse({flag}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--isa is")))
+        << flag;
+  }
+}
+
 TEST_F(OptionsTest, CudaCanBeChosenInItsParts) {
   const absl::StatusOr<ServerOptions> all = Parse({});
   ASSERT_THAT(all, IsOk());
@@ -155,6 +171,17 @@ TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
   EXPECT_EQ(Parse({"--kv_cache_dtype=float16"})->kv_cache_dtype, DType::kF16);
   EXPECT_THAT(Parse({"--kv_cache_dtype=int8"}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("auto, float32, bfloat16")));
+}
+
+TEST_F(OptionsTest, MatricesAreKeptAsTheyComeUnlessToldOtherwise) {
+  EXPECT_EQ(Parse({})->weights, WeightFormat::kAsGiven);
+  EXPECT_EQ(Parse({"--weights=auto"})->weights, WeightFormat::kAsGiven);
+  EXPECT_EQ(Parse({"--weights=int8"})->weights, WeightFormat::kInt8);
+  for (const char* const value : {"int4", "bfloat16", "INT8", ""}) {
+    EXPECT_THAT(Parse({std::string("--weights=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(std::string("--weights is '") + value + "', it may be auto")));
+  }
 }
 
 TEST_F(OptionsTest, DecodeStretchIsNoneOrAtLeastOne) {
