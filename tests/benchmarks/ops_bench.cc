@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,18 +15,20 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "model/base/errors.h"
-#include "model/base/float16.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"
+#include "tests/benchmarks/engine/cpu_ceilings.h"
+#include "tests/benchmarks/engine/op_inputs.h"
+#include "tests/benchmarks/engine/op_timer.h"
 
 ABSL_FLAG(std::string, preset, "qwen3-0.6b", "whose shapes");
 ABSL_FLAG(std::string, weights_dtype, "bfloat16", "float32, bfloat16 or float16");
 ABSL_FLAG(std::vector<std::string>, rows, (std::vector<std::string>{"1", "16", "64", "512"}),
           "of activations: tokens of a step");
 ABSL_FLAG(std::vector<std::string>, contexts, {"1024"}, "positions each decoding sequence sees");
+ABSL_FLAG(std::vector<std::string>, prefixes, (std::vector<std::string>{"0", "7680"}),
+          "positions before the rows of one sequence that attend together");
 ABSL_FLAG(bool, head, true, "the LM head too: the largest matrix");
 ABSL_FLAG(double, seconds, 0.3, "of measuring each, at least");
 ABSL_FLAG(std::string, json, "", "write everything to this file");
@@ -37,74 +38,54 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Calls recorded together, so that what it costs to start one is not what is measured.
-constexpr int kCalls = 20;
-// Weights of the calls are different ones until they fill so much: no cache holds them.
+// Weights, keys and values of the calls are different ones until they fill so much: no cache holds
+// them.
 constexpr size_t kRotatedBytes = size_t{512} << 20;
 
-// Random elements of a type, on the host.
-std::vector<uint16_t> RandomHalves(size_t count, DType dtype) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal(0.0f, 0.05f);
-  std::vector<float> values(4096 + 1);  // repeats, at shifting places
-  for (float& value : values) value = normal(random);
-  std::vector<uint16_t> halves(count);
-  for (size_t i = 0; i < count; ++i) {
-    const float value = values[(i * 7 + i / 4096) % values.size()];
-    halves[i] = dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
-  }
-  return halves;
-}
-
-std::vector<float> RandomFloats(size_t count) {
-  std::mt19937 random(2);
-  std::normal_distribution<float> normal(0.0f, 0.05f);
-  std::vector<float> values(4096 + 1);
-  for (float& value : values) value = normal(random);
-  std::vector<float> floats(count);
-  for (size_t i = 0; i < count; ++i) floats[i] = values[(i * 7 + i / 4096) % values.size()];
-  return floats;
-}
+struct OpsPlan {
+  std::vector<int64_t> rows, contexts, prefixes;
+};
 
 class OpsBench {
  public:
-  OpsBench(Ops& ops, const ModelConfig& config, DType weights)
+  OpsBench(Ops& ops, const ModelConfig& config, DType weights, const CpuCeilings& ceilings)
       : ops_(ops),
         config_(config),
         weights_(weights),
         activations_(ops.ActivationType(weights)),
-        kv_type_(ops.DefaultKvType(weights)) {}
+        kv_type_(ops.DefaultKvType(weights)),
+        timer_(ops.device(), ceilings, absl::GetFlag(FLAGS_seconds)) {}
 
-  absl::Status Run(const std::vector<int64_t>& rows, const std::vector<int64_t>& contexts) {
-    const int64_t most = *std::max_element(rows.begin(), rows.end());
-    const int64_t context = *std::max_element(contexts.begin(), contexts.end());
-    limits_ = {.max_tokens = most,
-               .max_sequences = most,
-               .max_logits_rows = most,
-               .max_context = context + 1};
-    TLM_RETURN_IF_ERROR(ops_.Reserve(limits_, Shape(), activations_));
+  absl::Status Run(const OpsPlan& plan) {
+    const int64_t most = *std::max_element(plan.rows.begin(), plan.rows.end());
+    int64_t context = *std::max_element(plan.contexts.begin(), plan.contexts.end());
+    for (const int64_t prefix : plan.prefixes) context = std::max(context, prefix + most);
+    const BatchLimits limits = {
+        .max_tokens = most, .max_sequences = most, .max_logits_rows = most, .max_context = context};
+    TLM_RETURN_IF_ERROR(ops_.Reserve(limits, Shape(), activations_));
     const int64_t widest =
         std::max({config_.q_size() + 2 * config_.kv_size(), 2 * config_.d_ff, config_.d_model});
-    TLM_RETURN_IF_ERROR(
-        MakeRows(ops_.PaddedRows(most), widest, activations_, &input_memory_, &input_));
-    TLM_RETURN_IF_ERROR(
-        MakeRows(ops_.PaddedRows(most), widest, activations_, &output_memory_, &output_));
-    TLM_RETURN_IF_ERROR(MakeRows(ops_.PaddedRows(most), config_.d_model, DType::kF32,
-                                 &residual_memory_, &residual_));
-    fmt::print("{:<34} {:>10} {:>10} {:>10}\n", "operation", "us", "GB/s", "GFLOP/s");
-    TLM_RETURN_IF_ERROR(Matrices(rows));
-    for (const int64_t count : rows) TLM_RETURN_IF_ERROR(Norms(count));
-    for (const int64_t positions : contexts) {
-      for (const int64_t count : rows) {
+    const int64_t padded = ops_.PaddedRows(most);
+    TLM_ASSIGN_OR_RETURN(input_, MakeRows(ops_, padded, widest, activations_));
+    TLM_ASSIGN_OR_RETURN(output_, MakeRows(ops_, padded, widest, activations_));
+    TLM_ASSIGN_OR_RETURN(residual_, MakeRows(ops_, padded, config_.d_model, DType::kF32));
+    OpTimer::PrintHead();
+    TLM_RETURN_IF_ERROR(Matrices(plan.rows));
+    for (const int64_t count : plan.rows) TLM_RETURN_IF_ERROR(Norms(count));
+    for (const int64_t positions : plan.contexts) {
+      for (const int64_t count : plan.rows) {
         if (count * positions <= int64_t{1} << 19) {
-          TLM_RETURN_IF_ERROR(Attention(count, positions));
+          TLM_RETURN_IF_ERROR(DecodeAttention(count, positions));
         }
       }
+    }
+    for (const int64_t prefix : plan.prefixes) {
+      if (most > 1) TLM_RETURN_IF_ERROR(PromptAttention(most, prefix));
     }
     ops_.Release();
     return absl::OkStatus();
   }
-  const Json& results() const { return results_; }
+  const Json& results() const { return timer_.results(); }
 
  private:
   ModelShape Shape() const {
@@ -112,55 +93,9 @@ class OpsBench {
             .num_heads = config_.num_heads,
             .num_kv_heads = config_.num_kv_heads,
             .head_dim = config_.head_dim,
-            .gated_outputs = config_.gated_ffn() ? 2 * config_.d_ff : 0};
-  }
-
-  absl::Status MakeRows(int64_t rows, int64_t cols, DType dtype, Buffer* memory, Rows* result) {
-    const auto count = static_cast<size_t>(rows * cols);
-    TLM_ASSIGN_OR_RETURN(
-        *memory, ops_.device().Allocate(count * DTypeBytes(dtype), MemoryPurpose::kActivations));
-    *result = {memory->data(), rows, cols, cols, dtype};
-    if (dtype == DType::kF32) {
-      const std::vector<float> values = RandomFloats(count);
-      return ops_.device().CopyToDevice(memory->data(), values.data(), count * sizeof(float));
-    }
-    const std::vector<uint16_t> values = RandomHalves(count, dtype);
-    return ops_.device().CopyToDevice(memory->data(), values.data(), count * sizeof(uint16_t));
-  }
-
-  static Rows Part(const Rows& rows, int64_t count, int64_t cols) {
-    Rows part = rows.First(count).Columns(0, cols);
-    part.stride = cols;
-    return part;
-  }
-
-  // The median seconds of one of `calls`; the i-th gets i.
-  absl::StatusOr<double> Time(const std::function<absl::Status(int)>& call) {
-    const uint64_t key = ++keys_ << 32;  // no key of a batch
-    const auto all = [&call]() -> absl::Status {
-      for (int i = 0; i < kCalls; ++i) TLM_RETURN_IF_ERROR(call(i));
-      return absl::OkStatus();
-    };
-    std::vector<double> seconds;
-    double total = 0;
-    for (int run = 0; run < 3 || total < absl::GetFlag(FLAGS_seconds); ++run) {
-      const absl::Time begin = absl::Now();
-      TLM_RETURN_IF_ERROR(ops_.device().RunCaptured(key, all));
-      TLM_RETURN_IF_ERROR(ops_.device().Synchronize());
-      const double taken = absl::ToDoubleSeconds(absl::Now() - begin);
-      if (run > 0) seconds.push_back(taken / kCalls);  // the first one warms up
-      total += taken;
-    }
-    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-    return seconds[seconds.size() / 2];
-  }
-
-  void Add(const std::string& name, double seconds, double bytes, double flops) {
-    fmt::print("{:<34} {:>10.2f} {:>10.1f} {:>10.1f}\n", name, 1e6 * seconds, bytes / seconds / 1e9,
-               flops / seconds / 1e9);
-    std::fflush(stdout);
-    results_.push_back(
-        {{"operation", name}, {"seconds", seconds}, {"bytes", bytes}, {"flops", flops}});
+            .gated_outputs = config_.gated_ffn() ? 2 * config_.d_ff : 0,
+            .inputs = std::max({config_.d_model, config_.q_size(), config_.d_ff}),
+            .weights = weights_ == DType::kI8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven};
   }
 
   absl::Status Matrices(const std::vector<int64_t>& rows) {
@@ -174,10 +109,8 @@ class OpsBench {
                                  rows));
     TLM_RETURN_IF_ERROR(MatrixOf("down", config_.d_model, config_.d_ff, MatrixUse::kPlain, rows));
     if (!absl::GetFlag(FLAGS_head)) return absl::OkStatus();
-    Buffer memory;
-    Rows logits;
     const int64_t most = std::min<int64_t>(64, rows.back());
-    TLM_RETURN_IF_ERROR(MakeRows(most, config_.vocab_size, DType::kF32, &memory, &logits));
+    TLM_ASSIGN_OR_RETURN(OwnedRows logits, MakeRows(ops_, most, config_.vocab_size, DType::kF32));
     std::swap(logits, output_);
     std::vector<int64_t> few;
     for (const int64_t count : rows) {
@@ -191,20 +124,11 @@ class OpsBench {
 
   absl::StatusOr<std::vector<std::unique_ptr<Matrix>>> MakeMatrices(int64_t n, int64_t k,
                                                                     MatrixUse use) {
-    const auto count = static_cast<size_t>(n * k);
-    const size_t bytes = count * DTypeBytes(weights_);
-    const std::vector<float> floats =
-        weights_ == DType::kF32 ? RandomFloats(count) : std::vector<float>();
-    const std::vector<uint16_t> halves =
-        weights_ == DType::kF32 ? std::vector<uint16_t>() : RandomHalves(count, weights_);
-    const TensorView view{weights_, tlm::Shape({n, k}),
-                          floats.empty() ? static_cast<const void*>(halves.data())
-                                         : static_cast<const void*>(floats.data())};
+    const size_t bytes = static_cast<size_t>(n * k) * DTypeBytes(weights_);
+    const size_t copies = std::clamp<size_t>(kRotatedBytes / bytes, 1, OpTimer::kCalls);
     std::vector<std::unique_ptr<Matrix>> matrices;
-    const size_t copies = std::clamp<size_t>(kRotatedBytes / bytes, 1, kCalls);
     for (size_t i = 0; i < copies; ++i) {
-      TLM_ASSIGN_OR_RETURN(std::unique_ptr<Matrix> matrix,
-                           ops_.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, use));
+      TLM_ASSIGN_OR_RETURN(std::unique_ptr<Matrix> matrix, MakeMatrix(ops_, n, k, weights_, use));
       matrices.push_back(std::move(matrix));
     }
     return matrices;
@@ -215,20 +139,22 @@ class OpsBench {
     TLM_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Matrix>> matrices,
                          MakeMatrices(n, k, use));
     for (const int64_t m : rows) {
-      const Rows x = Part(input_, m, k);
+      const Rows x = input_.Part(m, k);
       const int64_t outputs = use == MatrixUse::kGated ? n / 2 : n;
-      const Rows out = Part(output_, m, outputs);
-      TLM_ASSIGN_OR_RETURN(const double seconds, Time([&](int i) {
-                             const Matrix& w = *matrices[static_cast<size_t>(i) % matrices.size()];
-                             return use == MatrixUse::kGated ? ops_.MatMulGated(x, w, nullptr, out)
-                                                             : ops_.MatMul(x, w, {}, out);
-                           }));
+      const Rows out = output_.Part(m, outputs);
       const double bytes =
           static_cast<double>(n * k) * static_cast<double>(DTypeBytes(weights_)) +
           static_cast<double>(m * k) * static_cast<double>(DTypeBytes(x.dtype)) +
           static_cast<double>(m * outputs) * static_cast<double>(DTypeBytes(out.dtype));
-      Add(fmt::format("{} {}x{} m={}", name, n, k, m), seconds, bytes,
-          2.0 * static_cast<double>(m * n) * static_cast<double>(k));
+      const double flops = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
+      TLM_RETURN_IF_ERROR(timer_.Time(fmt::format("{} {}x{} m={}", name, n, k, m),
+                                      {.bytes = bytes, .matmul_flops = flops}, [&](int i) {
+                                        const Matrix& w =
+                                            *matrices[static_cast<size_t>(i) % matrices.size()];
+                                        return use == MatrixUse::kGated
+                                                   ? ops_.MatMulGated(x, w, nullptr, out)
+                                                   : ops_.MatMul(x, w, {}, out);
+                                      }));
     }
     return absl::OkStatus();
   }
@@ -238,93 +164,155 @@ class OpsBench {
     const TensorView view{DType::kF32, tlm::Shape({config_.d_model}), ones.data()};
     TLM_ASSIGN_OR_RETURN(const Buffer gain, ops_.PackVector({&view, 1}));
     const Norm norm{.gain = gain.as<float>(), .eps = 1e-6f};
-    const Rows x = residual_.First(count);
-    const Rows delta = Part(input_, count, config_.d_model);
-    const Rows out = Part(output_, count, config_.d_model);
-    TLM_ASSIGN_OR_RETURN(const double seconds,
-                         Time([&](int) { return ops_.AddNorm(x, delta, norm, out); }));
+    const Rows x = residual_.rows.First(count);
+    const Rows delta = input_.Part(count, config_.d_model);
+    const Rows out = output_.Part(count, config_.d_model);
     const double values = static_cast<double>(count * config_.d_model);
-    Add(fmt::format("add + norm {} m={}", config_.d_model, count), seconds,
-        values * (8.0 + 2.0 * static_cast<double>(DTypeBytes(activations_))), 0);
-    return absl::OkStatus();
+    const double bytes = values * (8.0 + 2.0 * static_cast<double>(DTypeBytes(activations_)));
+    return timer_.Time(fmt::format("add + norm {} m={}", config_.d_model, count),
+                       {.bytes = bytes, .cached = true},
+                       [&](int) { return ops_.AddNorm(x, delta, norm, out); });
   }
 
   // `count` sequences, each with one token that sees `positions`.
-  absl::Status Attention(int64_t count, int64_t positions) {
-    const int64_t max_blocks = (positions + kBlockTokens - 1) / kBlockTokens;
-    KvLayer cache{.dtype = kv_type_,
-                  .num_blocks = count * max_blocks,
-                  .num_kv_heads = config_.num_kv_heads,
-                  .head_dim = config_.head_dim};
-    Buffer memory;
-    Rows elements;
-    TLM_RETURN_IF_ERROR(MakeRows(cache.num_blocks,
-                                 static_cast<int64_t>(cache.block_bytes() / DTypeBytes(kv_type_)),
-                                 kv_type_, &memory, &elements));
-    cache.data = memory.data();
+  absl::Status DecodeAttention(int64_t count, int64_t positions) {
     Batch batch;
     batch.sequences = count;
-    batch.max_blocks = max_blocks;
+    batch.max_blocks = BlocksOf(positions);
     for (int64_t sequence = 0; sequence < count; ++sequence) {
       batch.token_ids.push_back(0);
       batch.positions.push_back(static_cast<int32_t>(positions - 1));
       batch.sequence_of.push_back(static_cast<int32_t>(sequence));
-      for (int64_t block = 0; block < max_blocks; ++block) {
-        batch.block_tables.push_back(static_cast<int32_t>(sequence * max_blocks + block));
-      }
     }
+    const auto seen = static_cast<double>(count * positions);
+    return AttentionOf(fmt::format("{} x {}", count, positions), batch, seen, seen);
+  }
+
+  // One sequence: `count` tokens, the first of which sees `prefix` positions beside itself.
+  absl::Status PromptAttention(int64_t count, int64_t prefix) {
+    Batch batch;
+    batch.sequences = 1;
+    batch.max_blocks = BlocksOf(prefix + count);
+    for (int64_t token = 0; token < count; ++token) {
+      batch.token_ids.push_back(0);
+      batch.positions.push_back(static_cast<int32_t>(prefix + token));
+      batch.sequence_of.push_back(0);
+    }
+    const auto rows = static_cast<double>(count);
+    return AttentionOf(fmt::format("of {} after {}", count, prefix), batch,
+                       static_cast<double>(prefix + count),
+                       rows * static_cast<double>(prefix) + rows * (rows + 1) / 2);
+  }
+
+  static int64_t BlocksOf(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
+
+  // Every sequence of `batch` gets blocks of its own. `positions` of the cache are read, `pairs` of
+  // a token and a position it sees computed.
+  absl::Status AttentionOf(const std::string& name, Batch& batch, double positions, double pairs) {
+    const int64_t blocks = batch.sequences * batch.max_blocks;
+    for (int64_t block = 0; block < blocks; ++block) {
+      batch.block_tables.push_back(static_cast<int32_t>(block));
+    }
+    KvLayer cache{.dtype = kv_type_,
+                  .num_blocks = blocks,
+                  .num_kv_heads = config_.num_kv_heads,
+                  .head_dim = config_.head_dim};
+    const size_t bytes = static_cast<size_t>(blocks) * cache.block_bytes();
+    const size_t copies = std::clamp<size_t>(kRotatedBytes / bytes, 1, OpTimer::kCalls);
+    TLM_ASSIGN_OR_RETURN(
+        const OwnedRows elements,
+        MakeRows(ops_, static_cast<int64_t>(copies) * blocks,
+                 static_cast<int64_t>(cache.block_bytes() / DTypeBytes(kv_type_)), kv_type_));
+    const auto cache_of = [&](int call) {
+      KvLayer layer = cache;
+      layer.data = elements.rows.as<std::byte>() + static_cast<size_t>(call) % copies * bytes;
+      return layer;
+    };
     TLM_ASSIGN_OR_RETURN(const DeviceBatch on_device, ops_.BeginBatch(batch));
+    TLM_RETURN_IF_ERROR(TimePrepare(name, on_device.layout, cache_of));
     const int64_t tokens = on_device.layout.tokens;
-    const Rows q = Part(input_, tokens, config_.q_size());
-    const Rows out = Part(output_, tokens, config_.q_size());
+    const Rows q = input_.Part(tokens, config_.q_size());
+    const Rows out = output_.Part(tokens, config_.q_size());
     const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-    TLM_ASSIGN_OR_RETURN(const double seconds, Time([&](int) {
-                           return ops_.Attention(q, scale, 0, on_device.layout, cache, out);
-                         }));
-    TLM_RETURN_IF_ERROR(ops_.EndBatch(Rows()));
-    TLM_RETURN_IF_ERROR(ops_.AwaitBatch().status());
-    const double seen = static_cast<double>(count * positions);
     const double kv_bytes = static_cast<double>(cache.block_bytes()) / kBlockTokens;
-    Add(fmt::format("attention {} x {}", count, positions), seconds, seen * kv_bytes,
-        4.0 * seen * static_cast<double>(config_.q_size()));
-    return absl::OkStatus();
+    const double flops = 4.0 * pairs * static_cast<double>(config_.q_size());
+    const bool bf16 = kv_type_ == DType::kBF16 && activations_ == DType::kBF16;
+    TLM_RETURN_IF_ERROR(timer_.Time("attention " + name,
+                                    {.bytes = positions * kv_bytes,
+                                     .matmul_flops = bf16 ? flops : 0,
+                                     .float_flops = bf16 ? 0 : flops},
+                                    [&](int call) {
+                                      return ops_.Attention(q, scale, 0, on_device.layout,
+                                                            cache_of(call), out);
+                                    }));
+    TLM_RETURN_IF_ERROR(ops_.EndBatch(Rows()));
+    return ops_.AwaitBatch().status();
+  }
+
+  // What comes before attention: norms of heads, rotary positions, keys and values to their places.
+  absl::Status TimePrepare(const std::string& name, const TokenLayout& layout,
+                           const std::function<KvLayer(int)>& cache_of) {
+    const std::vector<float> ones(static_cast<size_t>(config_.head_dim), 1.0f);
+    const TensorView view{DType::kF32, tlm::Shape({config_.head_dim}), ones.data()};
+    TLM_ASSIGN_OR_RETURN(const Buffer gain, ops_.PackVector({&view, 1}));
+    TLM_ASSIGN_OR_RETURN(const OwnedRows angles, MakeRows(ops_, layout.max_blocks * kBlockTokens,
+                                                          config_.head_dim, DType::kF32));
+    const float* gains = config_.qk_norm ? gain.as<float>() : nullptr;
+    const HeadTransform transform{
+        .q_gain = gains, .k_gain = gains, .eps = 1e-6f, .rope_table = angles.rows.as<float>()};
+    const int64_t width = config_.q_size() + 2 * config_.kv_size();
+    const Rows qkv = input_.Part(layout.tokens, width);
+    const double bytes = 2.0 * static_cast<double>(layout.tokens * width) *
+                         static_cast<double>(DTypeBytes(activations_));
+    return timer_.Time("prepare " + name, {.bytes = bytes, .cached = true}, [&](int call) {
+      return ops_.PrepareAttention(qkv, transform, layout, cache_of(call));
+    });
   }
 
   Ops& ops_;
   const ModelConfig& config_;
   const DType weights_, activations_, kv_type_;
-  BatchLimits limits_;
-  Buffer input_memory_, output_memory_, residual_memory_;
-  Rows input_, output_, residual_;
-  uint64_t keys_ = 0;
-  Json results_ = Json::array();
+  OwnedRows input_, output_, residual_;
+  OpTimer timer_;
 };
+
+absl::StatusOr<DType> StoredTypeFromFlags() {
+  TLM_ASSIGN_OR_RETURN(const std::optional<DType> given,
+                       TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));
+  TLM_ASSIGN_OR_RETURN(const WeightFormat format, WeightFormatFromFlags());
+  if (!given.has_value()) return InvalidArgument("--weights_dtype must not be empty");
+  return format == WeightFormat::kInt8 ? DType::kI8 : *given;
+}
 
 absl::Status Main() {
   TLM_ASSIGN_OR_RETURN(const ModelConfig config,
                        ReadBenchConfig({.preset = absl::GetFlag(FLAGS_preset)}));
-  TLM_ASSIGN_OR_RETURN(const std::optional<DType> weights,
-                       TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));
-  TLM_ASSIGN_OR_RETURN(const std::vector<int64_t> rows,
-                       NumbersFlag(absl::GetFlag(FLAGS_rows), "rows", 1, 65536));
-  TLM_ASSIGN_OR_RETURN(const std::vector<int64_t> contexts,
+  TLM_ASSIGN_OR_RETURN(const DType weights, StoredTypeFromFlags());
+  OpsPlan plan;
+  TLM_ASSIGN_OR_RETURN(plan.rows, NumbersFlag(absl::GetFlag(FLAGS_rows), "rows", 1, 65536));
+  TLM_ASSIGN_OR_RETURN(plan.contexts,
                        NumbersFlag(absl::GetFlag(FLAGS_contexts), "contexts", 1, 1 << 20));
-  if (!weights.has_value() || rows.empty() || contexts.empty()) {
-    return InvalidArgument("--weights_dtype, --rows and --contexts must not be empty");
+  TLM_ASSIGN_OR_RETURN(plan.prefixes,
+                       NumbersFlag(absl::GetFlag(FLAGS_prefixes), "prefixes", 0, 1 << 20));
+  if (plan.rows.empty() || plan.contexts.empty()) {
+    return InvalidArgument("--rows and --contexts must not be empty");
   }
   TLM_ASSIGN_OR_RETURN(const Backend backend, BackendFromFlags());
-  fmt::print("{}\n{} shapes, {}\n\n", backend.reason, absl::GetFlag(FLAGS_preset),
-             DTypeName(*weights));
-  OpsBench bench(*backend.ops, config, *weights);
-  TLM_RETURN_IF_ERROR(bench.Run(rows, contexts));
   const DeviceInfo& device = backend.ops->device().info();
-  return WriteJson({{"preset", absl::GetFlag(FLAGS_preset)},
-                    {"weights_dtype", DTypeName(*weights)},
-                    {"backend", device.backend},
-                    {"device", device.name},
-                    {"arithmetic", device.arithmetic},
-                    {"operations", bench.results()}},
-                   absl::GetFlag(FLAGS_json));
+  fmt::print("{}\n{} shapes, {}\n", backend.reason, absl::GetFlag(FLAGS_preset),
+             DTypeName(weights));
+  TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, CeilingsFromFlags(device, weights));
+  fmt::print("\n");
+  OpsBench bench(*backend.ops, config, weights, ceilings);
+  TLM_RETURN_IF_ERROR(bench.Run(plan));
+  Json report = {{"preset", absl::GetFlag(FLAGS_preset)},
+                 {"weights_dtype", DTypeName(weights)},
+                 {"backend", device.backend},
+                 {"device", device.name},
+                 {"arithmetic", device.arithmetic}};
+  if (ceilings.read_bytes_per_second > 0) report["ceilings"] = ToJson(ceilings);
+  report["operations"] = bench.results();
+  return WriteJson(report, absl::GetFlag(FLAGS_json));
 }
 
 }  // namespace

@@ -1,15 +1,33 @@
 """The benchmarks run, and what they report adds up. Not a measurement: loads are tiny."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 BENCHMARKS_DIR = pathlib.Path(os.environ["TLM_BENCHMARKS_DIR"])
-DEMO_MODEL = pathlib.Path(os.environ["TLM_SOURCE_DIR"]) / "model" / "demo"
+SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
+DEMO_MODEL = SOURCE_DIR / "model" / "demo"
+
+# Stands for llama-bench and llama-batched-bench: answers what it is asked for, at the rates given.
+FAKE_PEER = """#!{python}
+import json, sys
+arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+assert arguments["-m"].endswith("model.gguf") and arguments["-t"] == "1", arguments
+print("a warning, as real ones print")
+if "-npl" in arguments:
+    for count in arguments["-npl"].split(","):
+        print(json.dumps({{"pl": int(count), "tg": int(arguments["-ntg"]), "speed_tg": {rate}}}))
+else:
+    print(json.dumps([{{"n_prompt": int(arguments["-p"]), "n_gen": int(arguments["-n"]),
+                       "n_depth": int(arguments.get("-d", 0)), "samples_ts": [{rate}],
+                       "model_n_params": {params}, "build_commit": "fake"}}]))
+"""
 
 
 class SmokeTest(unittest.TestCase):
@@ -103,6 +121,27 @@ class SmokeTest(unittest.TestCase):
                 run["worst_ratio"],
                 run["disturbed_gap_s"]["max"] / run["undisturbed_gap_s"]["p99"])
 
+    def test_served_steps_are_held_against_the_models(self):
+        path = self.directory / "result.json"
+        script = pathlib.Path(os.environ["TLM_SOURCE_DIR"]) / "tests/benchmarks/server_cost.py"
+        result = subprocess.run(
+            [sys.executable, "-B", script, f"--build={BIN_DIR.parent}", "--streams=1,2",
+             "--threads=1", "--output_tokens=8", "--rounds=2", "--duration=500ms", "--warmup=0s",
+             f"--json={path}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        # Whether the bars are met is not the question here.
+        self.assertIn(result.returncode, (0, 1), result.stdout + result.stderr)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rounds = document["results"][:4]
+        self.assertEqual([entry["streams"] for entry in rounds], [1, 2, 1, 2])
+        for entry in rounds:
+            self.assertGreater(entry["throughput_ratio"], 0)
+            self.assertGreater(entry["client_step_s"], 0)
+            self.assertLess(entry["server_percent"], entry["not_model_percent"])
+            self.assertGreater(entry["tokens_per_event"], 0)
+        self.assertEqual(len(document["verdicts"]), 4)
+        self.assertEqual(result.returncode == 0, all(row["met"] for row in document["verdicts"]))
+
     def test_streams_are_measured_without_a_model(self):
         result, _ = self.run_benchmark("stream_bench", "--streams=1,16", "--pace=0,2000",
                                        "--duration=500ms", "--warmup=200ms")
@@ -115,6 +154,91 @@ class SmokeTest(unittest.TestCase):
             self.assertGreater(point["server_cpu_us_per_token"], 0)
             if point["pace_tokens_per_second"]:
                 self.assertLess(point["tokens_per_second"], 1.2 * 2000)
+
+    def test_engine_bench_reports_rates_and_ceilings(self):
+        result, output = self.run_benchmark(
+            "engine_bench", "--backend=cpu", "--preset=cs336-tinystories", "--prompts=16,2048",
+            "--decode=4", "--sequences=1,3", "--repetitions=3", "--threads=1", "--isa=portable")
+        self.assertEqual([test["test"] for test in result["tests"]], ["pp16", "tg4", "tg4 x 3"])
+        # The context of the model is 1,024.
+        self.assertEqual(result["left_out"], ["pp2048", "tg4 @ d8192"])
+        self.assertEqual(result["arithmetic"], "portable")
+        self.assertEqual(result["n_threads"], 1)
+        self.assertEqual(result["model_n_params"], 22696448)
+        for name in ("read_bytes_per_second", "matmul_flops_per_second",
+                     "product_flops_per_second"):
+            self.assertGreater(result["ceilings"][name], 0)
+        for test in result["tests"]:
+            self.assertEqual(len(test["samples_ts"]), 3)
+            self.assertIn(sorted(test["samples_ts"])[1], [test["tokens_per_second"]])
+            tokens = test["n_prompt"] or test["n_parallel"]
+            self.assertTrue(math.isclose(test["seconds"] * test["tokens_per_second"], tokens,
+                                         rel_tol=1e-9))
+            self.assertGreater(test["fraction_of_ceiling"], 0)
+            self.assertIn(test["test"], output)
+
+    def test_engine_bench_measures_a_model_directory_with_8_bit_weights(self):
+        result, _ = self.run_benchmark(
+            "engine_bench", "--backend=cpu", f"--model={DEMO_MODEL}", "--weights=int8",
+            "--prompts=8", "--decode=2", "--sequences=2", "--long_depth=0", "--repetitions=1",
+            "--ceilings=false")
+        self.assertEqual(result["weights_dtype"], "I8")
+        self.assertEqual([test["test"] for test in result["tests"]], ["pp8", "tg2 x 2"])
+        self.assertNotIn("ceilings", result)
+
+    def test_ops_bench_measures_every_operation(self):
+        result, output = self.run_benchmark(
+            "ops_bench", "--backend=cpu", "--preset=cs336-tinystories", "--rows=1,4",
+            "--contexts=64", "--prefixes=0,64", "--seconds=0.001", "--threads=1", "--isa=portable")
+        names = [operation["operation"] for operation in result["operations"]]
+        for part in ("qkv", "output", "gate_up", "down", "head", "add + norm", "prepare 1 x 64",
+                     "attention 4 x 64", "attention of 4 after 64"):
+            self.assertTrue(any(name.startswith(part) for name in names), part)
+        self.assertIn("GB/s read", output)
+        for operation in result["operations"]:
+            self.assertGreater(operation["seconds"], 0)
+            self.assertGreater(operation["bytes"], 0)
+
+    def compare(self, rate, *flags, params=22696448):
+        """compare.sh against a peer that says `rate` to everything."""
+        peer = self.directory / "llama-bench"
+        peer.write_text(FAKE_PEER.format(python=sys.executable, rate=rate, params=params),
+                        encoding="utf-8")
+        peer.chmod(0o755)
+        (self.directory / "model.gguf").write_bytes(b"GGUF")
+        return subprocess.run(
+            [SOURCE_DIR / "tests" / "benchmarks" / "compare.sh", f"--peer={peer}",
+             f"--batched_peer={peer}", f"--gguf={self.directory / 'model.gguf'}", "--rounds=2",
+             "--preset=cs336-tinystories", "--weights_dtype=float32", "--threads=1",
+             "--tests=pp16,tg4,tg4x2", f"--engine_bench={BENCHMARKS_DIR / 'engine_bench'}",
+             f"--json={self.directory / 'compare.json'}", *flags],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+    def test_comparison_prints_ratios_and_bars(self):
+        for rate, code, word in ((1e-3, 0, " met (>= 1.1)"), (1e9, 1, "NOT MET (>= 1.1)")):
+            result = self.compare(rate)
+            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+            self.assertIn(word, result.stdout)
+            report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
+            self.assertEqual([test["test"] for test in report["tests"]], ["pp16", "tg4", "tg4 x 2"])
+            self.assertEqual([test["bar"] for test in report["tests"]], [1.4, 1.1, None])
+            for test in report["tests"]:
+                self.assertEqual(len(test["samples"]["ours"]), 2)
+                self.assertEqual(test["peer"], rate)
+                self.assertAlmostEqual(test["ratio"], test["ours"] / rate)
+
+    def test_comparison_says_why_it_cannot_be_made(self):
+        for flags, params, message in (
+                (["--peer=/nowhere/llama-bench"], 22696448, "there is no such file"),
+                (["--batched_peer=/bin/true"], 22696448, "no result"),
+                (["--peer=/bin/false"], 22696448, "exited with 1"),
+                (["--tests=tg4@d4096"], 22696448, "within the context"),
+                ([], 1000, "the models differ")):
+            with self.subTest(message):
+                result = self.compare(1.0, *flags, params=params)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(message, result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main():
         subprocess.run([served.program("engine_bench"), "--backend=cuda",
                         f"--preset={arguments.preset}", "--prompts=", "--decode=64",
                         f"--sequences={arguments.streams}",
-                        f"--depths={prompt + output // 2 - 32}", "--repetitions=3",
+                        f"--depths={prompt + output // 2 - 32}", "--repetitions=3", "--long_depth=0",
                         f"--json={engine_json}"], check=True)
         with served.Server(f"--preset={arguments.preset}", "--init=random",
                            f"--max_running_requests={arguments.streams}",

@@ -146,11 +146,13 @@ kind=speed
 stage kernels 60 ops_bench --backend=cuda --preset=qwen3-8b --rows=1,8,16,64,256,2048 \
   --json="$out/kernels.json"
 stage engine-0.6b 40 engine_bench --backend=cuda --preset=qwen3-0.6b --prompts=1024,8192 \
-  --sequences=1,64,256 --depths=1024 --decode=64 --repetitions=3 --json="$out/engine-0.6b.json"
+  --sequences=1,64,256 --depths=1024 --decode=64 --long_depth=0 --repetitions=3 \
+  --json="$out/engine-0.6b.json"
 stage engine-1.7b 40 engine_bench --backend=cuda --preset=qwen3-1.7b --prompts=1024 \
-  --sequences=1 --depths=1024 --decode=64 --repetitions=3 --json="$out/engine-1.7b.json"
+  --sequences=1 --depths=1024 --decode=64 --long_depth=0 --repetitions=3 \
+  --json="$out/engine-1.7b.json"
 stage engine-8b 120 engine_bench --backend=cuda --preset=qwen3-8b --prompts=1024,8192 \
-  --sequences=1,64,256 --depths=1024 --decode=64 --repetitions=3 --requests=256 \
+  --sequences=1,64,256 --depths=1024 --decode=64 --long_depth=0 --repetitions=3 --requests=256 \
   --request_prompt=1024 --request_output=1024 --json="$out/engine-8b.json"
 stage rpc 60 "$python" "$here/rpc_cost.py" --json="$out/rpc.json"
 stage start 90 "$python" "$here/start_time.py" --directory="$model" --json="$out/start.json"

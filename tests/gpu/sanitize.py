@@ -23,7 +23,8 @@ def main():
         [tool, f"--tool={sys.argv[1]}", "--error-exitcode=9", served.program("engine_bench"),
          "--backend=cuda", f"--model={pathlib.Path(__file__).parents[2] / 'model' / 'demo'}",
          "--prompts=100", "--decode=4", "--sequences=1,9", "--depths=70", "--requests=5",
-         "--request_prompt=70", "--request_output=4", "--repetitions=1"],
+         "--request_prompt=70", "--request_output=4", "--repetitions=1",
+         "--long_depth=0"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(run.stdout)
     if "Device not supported" in run.stdout or "Unable to find" in run.stdout:

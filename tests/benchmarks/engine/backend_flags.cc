@@ -1,5 +1,8 @@
 #include "tests/benchmarks/engine/backend_flags.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <system_error>
@@ -9,6 +12,12 @@
 
 ABSL_FLAG(std::string, backend, "auto", "auto, cpu or cuda");
 ABSL_FLAG(int32_t, threads, 0, "of the CPU backend; 0: all processors");
+ABSL_FLAG(
+    std::string, isa, "auto",
+    "of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or auto for the best");
+ABSL_FLAG(std::string, weights, "auto", "how matrices are stored: auto as they come, or int8");
+ABSL_FLAG(bool, ceilings, true, "measure what the CPU does at the most, to hold times against");
+ABSL_FLAG(bool, pin_threads, true, "keep each thread of the CPU backend on one processor");
 ABSL_FLAG(std::string, cuda_module, "", "the CUDA backend's file; empty: where it is installed");
 ABSL_FLAG(bool, cuda_graphs, true, "record and replay steps");
 ABSL_FLAG(bool, cuda_overlap, true, "let a kernel begin before the one before it ends");
@@ -18,6 +27,8 @@ namespace tlm::bench {
 
 absl::StatusOr<Backend> BackendFromFlags() {
   BackendOptions options{.threads = absl::GetFlag(FLAGS_threads),
+                         .isa = absl::GetFlag(FLAGS_isa),
+                         .pin_threads = absl::GetFlag(FLAGS_pin_threads),
                          .cuda = {.graphs = absl::GetFlag(FLAGS_cuda_graphs),
                                   .overlap = absl::GetFlag(FLAGS_cuda_overlap),
                                   .library = absl::GetFlag(FLAGS_cuda_library)},
@@ -31,6 +42,31 @@ absl::StatusOr<Backend> BackendFromFlags() {
     return InvalidArgument("--backend is '{}', not auto, cpu or cuda", name);
   }
   return CreateBackend(options);
+}
+
+int CpuThreadsFromFlags() {
+  if (absl::GetFlag(FLAGS_threads) > 0) return absl::GetFlag(FLAGS_threads);
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 1;
+  return std::max(1, CPU_COUNT(&usable));
+}
+
+absl::StatusOr<WeightFormat> WeightFormatFromFlags() {
+  absl::StatusOr<WeightFormat> format = WeightFormatFromName(absl::GetFlag(FLAGS_weights));
+  if (!format.ok()) return WithContext(format.status(), "--weights");
+  return format;
+}
+
+absl::StatusOr<CpuCeilings> CeilingsFromFlags(const DeviceInfo& device, DType weights) {
+  if (!absl::GetFlag(FLAGS_ceilings) || device.backend != "cpu") return CpuCeilings();
+  const Operands operands = weights == DType::kI8     ? Operands::kInt8
+                            : weights == DType::kBF16 ? Operands::kBf16
+                                                      : Operands::kFloat;
+  TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings,
+                       MeasureCpuCeilings(device.arithmetic, operands, CpuThreadsFromFlags()));
+  fmt::print("{}\n", Describe(ceilings));
+  return ceilings;
 }
 
 absl::StatusOr<std::vector<int64_t>> NumbersFlag(const std::vector<std::string>& texts,

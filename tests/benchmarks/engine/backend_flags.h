@@ -12,11 +12,20 @@
 #include "absl/status/statusor.h"
 #include "model/backend/backend.h"
 #include "model/tensor/dtype.h"
+#include "tests/benchmarks/engine/cpu_ceilings.h"
 
 namespace tlm::bench {
 
-// By --backend, --threads, --cuda_module, --cuda_graphs, --cuda_overlap and --cuda_library.
+// By --backend, --threads, --isa, --pin_threads, --cuda_module, --cuda_graphs, --cuda_overlap and
+// --cuda_library.
 absl::StatusOr<Backend> BackendFromFlags();
+// Threads of the CPU backend by --threads.
+int CpuThreadsFromFlags();
+// By --weights.
+absl::StatusOr<WeightFormat> WeightFormatFromFlags();
+// By --ceilings: measures what the machine does at the most with products of `weights`, as they
+// are stored. All 0 when not asked for and for backends other than the CPU's.
+absl::StatusOr<CpuCeilings> CeilingsFromFlags(const DeviceInfo& device, DType weights);
 
 // Each of `texts` as a number from `least` to `most`; empty ones are left out. INVALID_ARGUMENT
 // names `flag` and the text.

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   loaded->name = choice.preset.empty() ? choice.directory : choice.preset;
   loaded->backend = std::move(backend);
   Ops& ops = *loaded->backend.ops;
-  loaded->weights_dtype = MatrixTypeOf(host.weights);
+  loaded->weights_dtype = MatrixTypeOf(host.weights, choice.format);
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
   if (!ops.TakesKvType(loaded->weights_dtype, loaded->kv_dtype)) {
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
@@ -74,9 +74,10 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
                            ops.device().info().backend);
   }
   const absl::Time begin = absl::Now();
-  TLM_ASSIGN_OR_RETURN(loaded->model,
-                       TransformerLM::Load(loaded->config, host.weights, ops, limits,
-                                           {.num_blocks = kv_blocks, .dtype = loaded->kv_dtype}));
+  TLM_ASSIGN_OR_RETURN(
+      loaded->model,
+      TransformerLM::Load(loaded->config, host.weights, ops, limits,
+                          {.num_blocks = kv_blocks, .dtype = loaded->kv_dtype}, choice.format));
   TLM_RETURN_IF_ERROR(ops.device().Synchronize());
   loaded->load_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   return loaded;

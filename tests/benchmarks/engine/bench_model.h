@@ -20,6 +20,7 @@ struct ModelChoice {
   std::string preset = {};                  // with random weights
   std::optional<DType> weights_dtype = {};  // of random weights; none: what the preset names
   std::optional<DType> kv_dtype = {};       // none: the backend's own choice
+  WeightFormat format = WeightFormat::kAsGiven;
 };
 
 // Members in the order they need each other.
@@ -27,7 +28,7 @@ struct BenchModel {
   Backend backend;
   ModelConfig config;
   std::string name;
-  DType weights_dtype = DType::kF32;
+  DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
   double load_seconds = 0;  // from host memory or the page cache to ready; drawing not counted

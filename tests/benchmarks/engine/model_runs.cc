@@ -78,6 +78,11 @@ absl::Status ModelRuns::Fill(int64_t depth, int64_t chunk) {
   return absl::OkStatus();
 }
 
+void ModelRuns::Rewind(int64_t depth) {
+  TLM_CHECK(depth <= depth_);
+  depth_ = depth;
+}
+
 void ModelRuns::FillDecode(const std::vector<int32_t>* ids, int64_t position, Batch* batch) const {
   StartBatch(batch);
   for (int64_t sequence = 0; sequence < sequences_; ++sequence) {
@@ -98,7 +103,7 @@ void ModelRuns::FillDecode(const std::vector<int32_t>* ids, int64_t position, Ba
 absl::StatusOr<std::vector<double>> ModelRuns::Decode(int64_t steps) {
   std::deque<Batch> launched;
   std::vector<double> seconds;
-  absl::Time last;
+  absl::Time last = absl::Now();
   int64_t begun = 0;
   for (int64_t done = 0; done < steps; ++done) {
     while (begun < steps && static_cast<int>(launched.size()) < model_.max_launched()) {
@@ -114,7 +119,7 @@ absl::StatusOr<std::vector<double>> ModelRuns::Decode(int64_t steps) {
       next_[i] = result.tokens[i]->id;
     }
     const absl::Time now = absl::Now();
-    if (done > 0) seconds.push_back(absl::ToDoubleSeconds(now - last));
+    seconds.push_back(absl::ToDoubleSeconds(now - last));
     last = now;
   }
   depth_ += steps;

@@ -24,8 +24,11 @@ class ModelRuns {
 
   // Gives every sequence `depth` tokens: computed for one, its blocks copied to the others.
   absl::Status Fill(int64_t depth, int64_t chunk);
+  // Forgets all but the first `depth` tokens of every sequence.
+  void Rewind(int64_t depth);
   // Decodes `steps` greedy tokens of every sequence, one step ahead where the model can; the
-  // seconds between the results of one step and the next's, [steps - 1].
+  // seconds from the beginning to the first step's results and from each step's to the next's,
+  // [steps].
   absl::StatusOr<std::vector<double>> Decode(int64_t steps);
 
  private:

@@ -1,0 +1,174 @@
+#include "tests/benchmarks/engine/cpu_ceilings.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "model/base/errors.h"
+#include "tests/benchmarks/engine/cpu_loops.h"
+#include "tests/benchmarks/engine/statistics.h"
+
+namespace tlm::bench {
+namespace {
+
+// More than the last level of cache of any processor holds.
+constexpr size_t kReadBytes = size_t{1} << 30;
+constexpr size_t kLargePage = size_t{2} << 20;
+constexpr int kPasses = 9;
+constexpr double kProductSeconds = 0.02;  // of a pass
+
+// Anonymous memory in large pages where the system gives them.
+class LargeMemory {
+ public:
+  static absl::StatusOr<LargeMemory> Map(size_t bytes) {
+    void* data = mmap(nullptr, bytes + kLargePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) return ResourceExhausted("no {} bytes to measure reads with", bytes);
+    LargeMemory memory(data, bytes + kLargePage);
+    madvise(memory.data(), bytes, MADV_HUGEPAGE);  // refused: ordinary pages do too
+    return memory;
+  }
+  LargeMemory(LargeMemory&& other) noexcept : mapped_(other.mapped_), bytes_(other.bytes_) {
+    other.mapped_ = nullptr;
+  }
+  LargeMemory& operator=(LargeMemory&&) = delete;
+  ~LargeMemory() {
+    if (mapped_ != nullptr) munmap(mapped_, bytes_);
+  }
+
+  char* data() const {
+    const auto address = reinterpret_cast<uintptr_t>(mapped_);
+    return reinterpret_cast<char*>((address + kLargePage - 1) / kLargePage * kLargePage);
+  }
+
+ private:
+  LargeMemory(void* mapped, size_t bytes) : mapped_(mapped), bytes_(bytes) {}
+
+  void* mapped_;
+  size_t bytes_;
+};
+
+// Keeps the calling thread on the i-th processor it may use, if there are so many.
+void PinToProcessor(int index) {
+  cpu_set_t usable, one;
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &usable) || index-- > 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);  // refused: it stays where the system puts it
+    return;
+  }
+}
+
+// Calls body(thread) on every thread at once, `passes` times after one that warms up; the median
+// seconds of a pass.
+double TimePasses(int threads, int passes, const std::function<void(int)>& body) {
+  std::barrier barrier(threads);
+  std::vector<double> seconds;
+  const auto work = [&](int thread) {
+    PinToProcessor(thread);
+    for (int pass = 0; pass <= passes; ++pass) {
+      barrier.arrive_and_wait();
+      const absl::Time begin = absl::Now();
+      body(thread);
+      barrier.arrive_and_wait();
+      if (thread == 0 && pass > 0) seconds.push_back(absl::ToDoubleSeconds(absl::Now() - begin));
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int thread = 0; thread < threads; ++thread) workers.emplace_back(work, thread);
+  for (std::thread& worker : workers) worker.join();
+  return Median(seconds);
+}
+
+absl::StatusOr<double> ReadRate(const CpuLoops& loops, int threads) {
+  TLM_ASSIGN_OR_RETURN(const LargeMemory memory, LargeMemory::Map(kReadBytes));
+  const size_t share = kReadBytes / static_cast<size_t>(threads) / 4096 * 4096;
+  std::atomic<uint64_t> seen{0};
+  // The pass that warms up is the one that writes: every thread's pages are near it.
+  std::vector<char> written(static_cast<size_t>(threads), 0);
+  const double seconds = TimePasses(threads, kPasses, [&](int thread) {
+    char* part = memory.data() + static_cast<size_t>(thread) * share;
+    if (written[static_cast<size_t>(thread)] == 0) {
+      std::fill_n(part, share, static_cast<char>(1));
+      written[static_cast<size_t>(thread)] = 1;
+    }
+    seen.fetch_or(loops.read(part, share), std::memory_order_relaxed);
+  });
+  TLM_CHECK(seen.load() != 0);
+  return static_cast<double>(share) * threads / seconds;
+}
+
+double ProductRate(const ProductLoop& loop, int threads) {
+  std::atomic<float> sink{0};
+  const auto seconds = [&](int passes, int64_t rounds) {
+    return TimePasses(threads, passes, [&](int) { sink.store(loop.run(rounds)); });
+  };
+  int64_t rounds = 1024;
+  while (rounds < int64_t{1} << 40 && seconds(1, rounds) < kProductSeconds / 2) rounds *= 2;
+  return loop.flops_per_round * static_cast<double>(rounds) * threads / seconds(kPasses, rounds);
+}
+
+}  // namespace
+
+double CpuCeilings::LeastSeconds(double bytes, double matmul_flops, double float_flops) const {
+  return std::max(bytes / read_bytes_per_second,
+                  matmul_flops / matmul_flops_per_second + float_flops / float_flops_per_second);
+}
+
+double CpuCeilings::Fraction(double seconds, double bytes, double matmul_flops,
+                             double float_flops) const {
+  if (read_bytes_per_second == 0) return 0;
+  return LeastSeconds(bytes, matmul_flops, float_flops) / seconds;
+}
+
+std::string Describe(const CpuCeilings& ceilings) {
+  std::string text = fmt::format(
+      "at most: {:.1f} GB/s read, {:.0f} GFLOP/s by {}", ceilings.read_bytes_per_second / 1e9,
+      ceilings.matmul_flops_per_second / 1e9, ceilings.matmul_instruction);
+  if (ceilings.matmul_instruction != ceilings.float_instruction) {
+    text += fmt::format(", {:.0f} by {}", ceilings.float_flops_per_second / 1e9,
+                        ceilings.float_instruction);
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const CpuCeilings& ceilings) {
+  return {{"read_bytes_per_second", ceilings.read_bytes_per_second},
+          {"matmul_flops_per_second", ceilings.matmul_flops_per_second},
+          {"matmul_instruction", ceilings.matmul_instruction},
+          {"float_flops_per_second", ceilings.float_flops_per_second},
+          {"float_instruction", ceilings.float_instruction}};
+}
+
+absl::StatusOr<CpuCeilings> MeasureCpuCeilings(std::string_view arithmetic, Operands operands,
+                                               int threads) {
+  const CpuLoops* loops = LoopsOf(arithmetic);
+  if (loops == nullptr) return InvalidArgument("no ceilings are known for '{}'", arithmetic);
+  if (threads < 1 || threads > 4096) {
+    return InvalidArgument("ceilings of {} threads, not 1 to 4096", threads);
+  }
+  CpuCeilings ceilings;
+  TLM_ASSIGN_OR_RETURN(ceilings.read_bytes_per_second, ReadRate(*loops, threads));
+  ceilings.float_instruction = loops->floats.instruction;
+  ceilings.float_flops_per_second = ProductRate(loops->floats, threads);
+  const ProductLoop& wanted = operands == Operands::kInt8   ? loops->int8
+                              : operands == Operands::kBf16 ? loops->bf16
+                                                            : loops->floats;
+  const bool own = wanted.run != nullptr && operands != Operands::kFloat;
+  ceilings.matmul_instruction = own ? wanted.instruction : ceilings.float_instruction;
+  ceilings.matmul_flops_per_second =
+      own ? ProductRate(wanted, threads) : ceilings.float_flops_per_second;
+  return ceilings;
+}
+
+}  // namespace tlm::bench

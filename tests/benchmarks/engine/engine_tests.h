@@ -1,0 +1,78 @@
+// The tests of engine_bench: which there are, and what is found.
+#ifndef TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_
+#define TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/ops/batch.h"
+#include "tests/benchmarks/engine/bench_model.h"
+#include "tests/benchmarks/engine/cpu_ceilings.h"
+#include "tests/benchmarks/engine/request_run.h"
+
+namespace tlm::bench {
+
+// Sequences that decode together, each with `depth` tokens before.
+struct DecodeTest {
+  int64_t sequences = 0;
+  int64_t depth = 0;
+};
+
+struct EnginePlan {
+  std::vector<int64_t> prompts;  // tokens of each
+  std::vector<DecodeTest> decodes;
+  int64_t decode_tokens = 0;  // of each sequence
+  RequestLoad load;           // without requests: none
+  int64_t batch_tokens = 0;   // of a step at the most
+  int repetitions = 0;
+
+  // Takes out what needs more positions than `context`; the names of the tests taken out.
+  std::vector<std::string> DropLongerThan(int64_t context);
+  // For all tests.
+  BatchLimits Limits() const;
+  int64_t KvBlocks() const;
+};
+
+class EngineTests {
+ public:
+  // `loaded` has been loaded with the plan's limits and blocks.
+  EngineTests(const EnginePlan& plan, BenchModel& loaded, const CpuCeilings& ceilings)
+      : plan_(plan), loaded_(loaded), ceilings_(ceilings) {}
+
+  // Prints a line a test. Errors are those of the model.
+  absl::Status Run();
+  const nlohmann::ordered_json& results() const { return results_; }
+
+ private:
+  using Json = nlohmann::ordered_json;
+
+  // What a test computes and reads, and how long it took; a sample for each repetition.
+  struct Found {
+    std::string name = {};
+    double tokens = 0;                 // in one sample
+    std::vector<double> seconds = {};  // of a sample
+    double steps = 1;                  // passes through the weights in a sample
+    double bytes = 0;                  // read in one step
+    double linear_flops = 0;           // of products with weights in one step
+    double attention_flops = 0;
+  };
+
+  absl::Status TimePrompt(int64_t tokens);
+  absl::Status TimeDecode(const DecodeTest& test);
+  absl::Status TimeRequests();
+  void Add(const Found& found, Json more);
+  // Of a step that takes `seconds`, the part its bytes and operations take at the least.
+  double Fraction(const Found& found, double seconds) const;
+
+  const EnginePlan& plan_;
+  BenchModel& loaded_;
+  const CpuCeilings& ceilings_;
+  Json results_ = Json::array();
+};
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_

@@ -1,0 +1,76 @@
+#include "tests/benchmarks/engine/op_inputs.h"
+
+#include <cstddef>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "model/base/float16.h"
+#include "model/tensor/tensor_view.h"
+
+namespace tlm::bench {
+namespace {
+
+// Few values drawn, repeated at shifting places: drawing hundreds of millions would take longer
+// than what is measured.
+template <typename T, typename Convert>
+std::vector<T> RandomValues(size_t count, Convert convert) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0.0f, 0.05f);
+  std::vector<T> drawn(4096 + 1);
+  for (T& value : drawn) value = convert(normal(random));
+  std::vector<T> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = drawn[(i * 7 + i / 4096) % drawn.size()];
+  return values;
+}
+
+std::vector<float> RandomFloats(size_t count) {
+  return RandomValues<float>(count, [](float value) { return value; });
+}
+
+std::vector<uint16_t> RandomHalves(size_t count, DType dtype) {
+  return RandomValues<uint16_t>(count, dtype == DType::kBF16 ? FloatToBf16 : FloatToF16);
+}
+
+}  // namespace
+
+Rows OwnedRows::Part(int64_t count, int64_t cols) const {
+  Rows part = rows.First(count).Columns(0, cols);
+  part.stride = cols;
+  return part;
+}
+
+absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype) {
+  const auto count = static_cast<size_t>(rows * cols);
+  const size_t bytes = count * DTypeBytes(dtype);
+  OwnedRows made;
+  TLM_ASSIGN_OR_RETURN(made.memory, ops.device().Allocate(bytes, MemoryPurpose::kActivations));
+  made.rows = {made.memory.data(), rows, cols, cols, dtype};
+  if (dtype == DType::kF32) {
+    TLM_RETURN_IF_ERROR(
+        ops.device().CopyToDevice(made.memory.data(), RandomFloats(count).data(), bytes));
+  } else {
+    TLM_RETURN_IF_ERROR(
+        ops.device().CopyToDevice(made.memory.data(), RandomHalves(count, dtype).data(), bytes));
+  }
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType weights,
+                                                   MatrixUse use) {
+  const auto count = static_cast<size_t>(n * k);
+  const bool int8 = weights == DType::kI8;
+  const WeightFormat format = int8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven;
+  if (weights == DType::kF32) {
+    const std::vector<float> values = RandomFloats(count);
+    const TensorView view{weights, Shape({n, k}), values.data()};
+    return ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, use, format);
+  }
+  const DType given = int8 ? DType::kBF16 : weights;
+  const std::vector<uint16_t> values = RandomHalves(count, given);
+  const TensorView view{given, Shape({n, k}), values.data()};
+  return ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, use, format);
+}
+
+}  // namespace tlm::bench

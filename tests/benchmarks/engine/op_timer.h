@@ -1,0 +1,55 @@
+// Times single operations of a backend.
+#ifndef TLM_TESTS_BENCHMARKS_ENGINE_OP_TIMER_H_
+#define TLM_TESTS_BENCHMARKS_ENGINE_OP_TIMER_H_
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "model/ops/device.h"
+#include "tests/benchmarks/engine/cpu_ceilings.h"
+
+namespace tlm::bench {
+
+// What an operation must at least do.
+struct OpWork {
+  double bytes = 0;         // read and written
+  double matmul_flops = 0;  // of products with weights, and with keys and values of their type
+  double float_flops = 0;   // of products of floats
+  bool cached = false;      // the bytes lie in caches as they do between a model's operations: the
+                            // memory is no bound
+};
+
+class OpTimer {
+ public:
+  // Calls recorded together, so that what it costs to start one is not what is measured.
+  static constexpr int kCalls = 20;
+
+  // Both outlive it; every operation is timed for at least `seconds`.
+  OpTimer(Device& device, const CpuCeilings& ceilings, double seconds)
+      : device_(device), ceilings_(ceilings), seconds_(seconds) {}
+
+  // Prints the head of the table.
+  static void PrintHead();
+  // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line. Errors are those of
+  // the calls.
+  absl::Status Time(const std::string& name, const OpWork& work,
+                    const std::function<absl::Status(int)>& call);
+  const nlohmann::ordered_json& results() const { return results_; }
+
+ private:
+  // The median seconds of one call.
+  absl::StatusOr<double> SecondsOf(const std::function<absl::Status(int)>& call);
+
+  Device& device_;
+  const CpuCeilings& ceilings_;
+  const double seconds_;
+  uint64_t keys_ = 0;
+  nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace tlm::bench
+
+#endif  // TLM_TESTS_BENCHMARKS_ENGINE_OP_TIMER_H_

@@ -1,0 +1,68 @@
+"""start_time.py runs, and what it reports adds up. Not a measurement: the model is tiny."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
+BUILD_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"]).parent
+START_TIME = SOURCE_DIR / "tests" / "benchmarks" / "start_time.py"
+
+try:
+    import google.protobuf  # noqa: F401
+    import grpc  # noqa: F401
+except ImportError as error:
+    print(f"skipped: {error} (python3-grpcio and python3-protobuf are needed)")
+    sys.exit(77)
+
+
+class StartTimeTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="tlm-start-test-")
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+
+    def start(self, *flags):
+        """Runs it to a good end; its JSON and its standard output."""
+        path = self.directory / "result.json"
+        result = subprocess.run(
+            [sys.executable, "-B", START_TIME, f"--build={BUILD_DIR}", "--starts=2",
+             f"--json={path}", *flags, "--", "--threads=1", "--kv_cache_bytes=1MiB"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return json.loads(path.read_text(encoding="utf-8")), result.stdout
+
+    def check(self, starts):
+        self.assertEqual(len(starts), 2)
+        for start in starts:
+            self.assertLess(0, start["serving_s"])
+            self.assertLess(start["serving_s"], start["first_token_s"])
+            self.assertLessEqual(start["resident_bytes"], start["peak_bytes"])
+            self.assertLessEqual(start["peak_bytes"], start["settled"]["peak_bytes"])
+            self.assertGreater(start["weight_bytes"], 0)
+            self.assertLessEqual(start["kv_bytes"], 1 << 20)
+
+    def test_a_checkpoint_is_written_once_and_started_from(self):
+        cache = f"--cache={self.directory}"
+        result, output = self.start("--shape=tiny", cache)
+        self.check(result["starts"])
+        self.assertIn("exec to first token, s", output)
+        weights = self.directory / "tiny" / "model.safetensors"
+        written = weights.stat().st_mtime_ns
+        self.start("--shape=tiny", cache)
+        self.assertEqual(weights.stat().st_mtime_ns, written)
+
+    def test_a_bad_model_ends_it_with_the_servers_words(self):
+        result = subprocess.run(
+            [sys.executable, "-B", START_TIME, f"--build={BUILD_DIR}", f"--model={self.directory}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("config.json", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
