@@ -21,6 +21,7 @@ build_packages=(
 test_packages=(
   libgtest-dev libgmock-dev
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
+  qemu-user g++-aarch64-linux-gnu        # kernels on other processors than this one
   python3 python3-grpcio python3-protobuf
 )
 

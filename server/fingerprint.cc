@@ -28,11 +28,11 @@ absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const StoredTypes& types) {
   return Sha256Hex(fmt::format(
       "format {}\nweights {}\ntokenizer {}\nchat {}\nsampling {}\nversion {}\nbuild {}\nmath {}\n"
-      "backend {}\narithmetic {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
+      "backend {}\narithmetic {} {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
       kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
       SamplingText(served.default_sampling), served.server_version, build.build_id, build.math,
-      device.backend, device.arithmetic, FormatName(types.weights), DTypeName(types.kv),
-      build.libraries, CanonicalText(served.config)));
+      device.backend, device.arithmetic, device.arithmetic_probe, FormatName(types.weights),
+      DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
 }
 
 }  // namespace tlm

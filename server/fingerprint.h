@@ -27,7 +27,7 @@ struct StoredTypes {
 //   chat         the hash of what conversations are rendered with
 //   sampling     what requests get that leave a parameter unset
 //   build        the program, its libraries and their way through the processor
-//   device       backend and arithmetic (the instruction set's path)
+//   device       backend and arithmetic (the instruction set's path, and bits of what it computes)
 //   matrices     what they are stored as
 //   kv           the element type of keys and values
 //

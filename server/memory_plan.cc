@@ -70,8 +70,8 @@ absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint6
   return ResourceExhausted(
       "the model needs {} bytes of memory, {} are available: {} for weights, and the larger of {} "
       "to draw them and {} for keys and values of {} tokens with {} for intermediate results; "
-      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens and --weights_dtype "
-      "lower them",
+      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, --weights_dtype "
+      "and --weights=int8 lower them",
       needed, available, weights.device, weights.host, kv_bytes, plan.kv_blocks * kBlockTokens,
       workspace);
 }

@@ -180,7 +180,8 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
                                    Ops& ops) {
   const DeviceInfo& device = ops.device().info();
   if (!ops.TakesWeights(options.weights)) {
-    return Unimplemented("--weights=int8 is not there yet on backend {}", device.backend);
+    return Unimplemented("--weights=int8 is not there yet on backend {}; --backend=cpu has it",
+                         device.backend);
   }
   TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType(options.weights));
   TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));

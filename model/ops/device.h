@@ -23,6 +23,9 @@ struct DeviceInfo {
   std::string name;     // "AMD EPYC 9575F (2 threads, avx512)"
   std::string
       arithmetic;  // "avx512"; devices with the same backend and arithmetic give the same bits
+  // The bits of products whose order of additions is the processor's own, "" where there are none:
+  // equal on devices that give the same bits.
+  std::string arithmetic_probe;
   size_t total_bytes = 0;  // memory the device has
   size_t free_bytes = 0;   // what nobody had taken of it when it was opened; not host_addressable
   bool host_addressable = false;

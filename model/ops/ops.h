@@ -178,6 +178,9 @@ class Ops {
   virtual DType DefaultKvType(DType weights) const = 0;
   virtual bool TakesKvType(DType weights, DType kv) const = 0;
 
+  // Whether products take float32 rows with matrices of 16 bits as well: a model whose matrices
+  // differ in type then keeps each in its own.
+  virtual bool TakesFloatRows() const { return false; }
   // Whether matrices may be stored so. Those of kInt8 have dtype() kI8, for which ActivationType
   // and the others then are asked.
   virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }

@@ -48,13 +48,15 @@ struct Packer {
     return norm;
   }
 
-  // Where activations have the matrices' type, a model of several types runs in float32: its other
-  // matrices are widened, as parts are that stand beside one in float32, if without outputs.
+  // A model of several types runs in float32. Where float32 rows need matrices of float32, its
+  // other matrices are widened, as parts are that stand beside one in float32, if without outputs.
   absl::StatusOr<std::unique_ptr<Matrix>> PackInType(Views parts, MatrixOrder order,
                                                      MatrixUse use) const {
     if (format == WeightFormat::kInt8) return ops.PackMatrix(parts, order, use, format);
     const TensorView& first = parts.front();
-    if (ops.ActivationType(first.dtype) == ops.ActivationType(type)) {
+    const bool fits = ops.ActivationType(first.dtype) == ops.ActivationType(type) ||
+                      (ops.TakesFloatRows() && ops.ActivationType(type) == DType::kF32);
+    if (fits) {
       return ops.PackMatrix(parts, order, use);
     }
     const bool outputs_first = order == MatrixOrder::kOutputsFirst;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
@@ -13,13 +14,14 @@
 namespace tlm {
 namespace {
 
-// The index of the first element whose exponent bits are all ones, which is what infinities and
-// NaNs have in common; `count` when there is none. The inner loop has no exit, so that it is done
-// many elements at a time.
+// The index of the first element that without its sign is not below `limit`, the bits of what is
+// no number to compute with and all that come after it; `count` when there is none. The inner loop
+// has no exit, so that it is done many elements at a time.
 template <typename Bits>
-int64_t FirstWithExponent(const Bits* elements, int64_t count, Bits exponent) {
+int64_t FirstFrom(const Bits* elements, int64_t count, Bits limit) {
   constexpr int64_t kBlock = 4096;
-  const auto non_finite = [exponent](Bits bits) { return (bits & exponent) == exponent; };
+  constexpr Bits kMagnitude = std::numeric_limits<Bits>::max() >> 1;
+  const auto non_finite = [limit](Bits bits) { return (bits & kMagnitude) >= limit; };
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t end = std::min(begin + kBlock, count);
     Bits found = 0;
@@ -29,13 +31,13 @@ int64_t FirstWithExponent(const Bits* elements, int64_t count, Bits exponent) {
   return count;
 }
 
-// What `first` says of the tensor's elements as bits of their width, with their exponents' mask; 0
-// for another type.
+// What `first` says of the tensor's elements as bits of their width, with those of infinity, of F64
+// those of the least value that is infinity as a float; 0 for another type.
 template <typename First>
 int64_t OfBits(const TensorView& tensor, First first) {
   switch (tensor.dtype) {
     case DType::kF64:
-      return first(tensor.as<uint64_t>(), uint64_t{0x7ff0'0000'0000'0000u});
+      return first(tensor.as<uint64_t>(), uint64_t{0x47ef'ffff'f000'0000u});
     case DType::kF32:
       return first(tensor.as<uint32_t>(), uint32_t{0x7f80'0000u});
     case DType::kBF16:
@@ -63,8 +65,8 @@ double ValueAt(const TensorView& tensor, int64_t index) {
 }  // namespace
 
 int64_t FirstNonFinite(const TensorView& tensor) {
-  return OfBits(tensor, [&](const auto* elements, auto exponent) {
-    return FirstWithExponent(elements, tensor.elements(), exponent);
+  return OfBits(tensor, [&](const auto* elements, auto limit) {
+    return FirstFrom(elements, tensor.elements(), limit);
   });
 }
 

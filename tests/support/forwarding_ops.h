@@ -16,6 +16,7 @@ class ForwardingOps : public Ops {
 
   Device& device() override { return ops_.device(); }
   DType ActivationType(DType weights) const override { return ops_.ActivationType(weights); }
+  bool TakesFloatRows() const override { return ops_.TakesFloatRows(); }
   DType DefaultKvType(DType weights) const override { return ops_.DefaultKvType(weights); }
   bool TakesKvType(DType weights, DType kv) const override { return ops_.TakesKvType(weights, kv); }
   bool TakesWeights(WeightFormat format) const override { return ops_.TakesWeights(format); }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "model/ops/device.h"
 
@@ -21,6 +22,7 @@ class CpuDevice : public Device {
   CpuDevice(const std::string& name, std::string_view arithmetic);
 
   const DeviceInfo& info() const override { return info_; }
+  void set_arithmetic_probe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
   // How much of this process' memory lies in large pages, for people: "1190 MiB in large pages".

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/ops/cpu/arithmetic_probe.h"
 #include "model/ops/cpu/convert.h"
 #include "model/ops/cpu/int8_vnni.h"
 #include "model/ops/cpu/packed_matrix.h"
@@ -56,14 +57,17 @@ const PackedMatrix& Packed(const Matrix& matrix) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuOps>> CpuOps::Create(const CpuOptions& options) {
-  const int threads = options.threads == 0
-                          ? std::max(1, static_cast<int>(UsableProcessors().size()))
-                          : options.threads;
+  const int threads = options.threads == 0 ? DefaultThreads() : options.threads;
   if (threads < 1 || threads > kMaxThreads) {
     return InvalidArgument("threads is {}, the range is 1 to {}", threads, kMaxThreads);
   }
   TLM_ASSIGN_OR_RETURN(const Isa isa, ChooseIsa(options.isa));
-  return CreateWith(threads, isa, KernelsFor(isa), options.pin_threads);
+  std::unique_ptr<CpuOps> ops = CreateWith(threads, isa, KernelsFor(isa), options.pin_threads);
+  if (HasBf16Products(isa)) {
+    TLM_ASSIGN_OR_RETURN(std::string probe, ArithmeticProbe(ops->kernels_, ops->device_));
+    ops->device_.set_arithmetic_probe(std::move(probe));
+  }
+  return ops;
 }
 
 absl::StatusOr<std::unique_ptr<CpuOps>> CpuOps::Create(int threads, Isa isa) {
@@ -147,8 +151,11 @@ std::string CpuOps::Report() const {
   std::string report =
       fmt::format("threads {}pinned, {}", pool_.pinned() ? "" : "not ", device_.LargePages());
 #if defined(__x86_64__)
-  if (&kernels_ == &AmxBf16Kernels(true)) report += ", few rows by vectors";
-  if (&kernels_ == &AmxBf16Kernels(false)) report += ", few rows by tiles";
+  // Not to be called where the processor has not what its file is compiled for.
+  if (isa_ == Isa::kAmxBf16) {
+    const bool by_vectors = &kernels_ == &AmxBf16Kernels(true);
+    report += by_vectors ? ", few rows by vectors" : ", few rows by tiles";
+  }
 #endif
   return report;
 }

@@ -42,6 +42,7 @@ class CpuOps : public Ops {
 
   DType ActivationType(DType weights) const override;
   DType DefaultKvType(DType weights) const override;
+  bool TakesFloatRows() const override { return true; }
   bool TakesKvType(DType weights, DType kv) const override;
   bool TakesWeights(WeightFormat) const override { return true; }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(

@@ -56,8 +56,8 @@ class PanelWriter {
         for (size_t half = 0; half < 2; ++half) {
           const Halves even = Checked(LoadAs<Halves>(from + half * 16));
           const Halves odd = Checked(LoadAs<Halves>(from + stride + half * 16));
-          const Halves low = __builtin_shuffle(even, odd, Halves{0, 8, 1, 9, 2, 10, 3, 11});
-          const Halves high = __builtin_shuffle(even, odd, Halves{4, 12, 5, 13, 6, 14, 7, 15});
+          const Halves low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+          const Halves high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
           std::memcpy(out + half * 32, &low, sizeof(low));
           std::memcpy(out + half * 32 + 16, &high, sizeof(high));
         }
@@ -98,14 +98,14 @@ class PanelWriter {
     const Words row1 = Checked(LoadAs<Words>(rows[1]));
     const Words row2 = Checked(LoadAs<Words>(rows[2]));
     const Words row3 = Checked(LoadAs<Words>(rows[3]));
-    const Words low01 = __builtin_shuffle(row0, row1, Words{0, 4, 1, 5});
-    const Words high01 = __builtin_shuffle(row0, row1, Words{2, 6, 3, 7});
-    const Words low23 = __builtin_shuffle(row2, row3, Words{0, 4, 1, 5});
-    const Words high23 = __builtin_shuffle(row2, row3, Words{2, 6, 3, 7});
-    const Words words[4] = {__builtin_shuffle(low01, low23, Words{0, 1, 4, 5}),
-                            __builtin_shuffle(low01, low23, Words{2, 3, 6, 7}),
-                            __builtin_shuffle(high01, high23, Words{0, 1, 4, 5}),
-                            __builtin_shuffle(high01, high23, Words{2, 3, 6, 7})};
+    const Words low01 = __builtin_shufflevector(row0, row1, 0, 4, 1, 5);
+    const Words high01 = __builtin_shufflevector(row0, row1, 2, 6, 3, 7);
+    const Words low23 = __builtin_shufflevector(row2, row3, 0, 4, 1, 5);
+    const Words high23 = __builtin_shufflevector(row2, row3, 2, 6, 3, 7);
+    const Words words[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                            __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                            __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                            __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
     for (size_t i = 0; i < 4; ++i) std::memcpy(out + i * kLineBytes, &words[i], sizeof(Words));
   }
 
@@ -114,12 +114,11 @@ class PanelWriter {
     for (int line = 0; line < 4; ++line, lines += kLineBytes) {
       Halves pairs[4];
       std::memcpy(pairs, lines, sizeof(pairs));
-      constexpr Halves kEven = {0, 2, 4, 6, 8, 10, 12, 14};
-      constexpr Halves kOdd = {1, 3, 5, 7, 9, 11, 13, 15};
-      const Halves split[4] = {__builtin_shuffle(pairs[0], pairs[1], kEven),
-                               __builtin_shuffle(pairs[2], pairs[3], kEven),
-                               __builtin_shuffle(pairs[0], pairs[1], kOdd),
-                               __builtin_shuffle(pairs[2], pairs[3], kOdd)};
+      const Halves split[4] = {
+          __builtin_shufflevector(pairs[0], pairs[1], 0, 2, 4, 6, 8, 10, 12, 14),
+          __builtin_shufflevector(pairs[2], pairs[3], 0, 2, 4, 6, 8, 10, 12, 14),
+          __builtin_shufflevector(pairs[0], pairs[1], 1, 3, 5, 7, 9, 11, 13, 15),
+          __builtin_shufflevector(pairs[2], pairs[3], 1, 3, 5, 7, 9, 11, 13, 15)};
       std::memcpy(lines, split, sizeof(split));
     }
   }

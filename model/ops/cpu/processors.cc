@@ -2,8 +2,11 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 namespace tlm {
 namespace {
@@ -32,6 +35,23 @@ std::vector<int> UsableProcessors() {
     if (CPU_ISSET_S(processor, bytes, set.get())) processors.push_back(processor);
   }
   return processors;
+}
+
+std::optional<int> ProcessorsOfQuota(std::string_view cpu_max) {
+  std::istringstream text{std::string(cpu_max)};
+  int64_t quota = 0;
+  int64_t period = 0;
+  if (!(text >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return static_cast<int>(std::min<int64_t>((quota - 1) / period + 1, kMaxProcessors));
+}
+
+int DefaultThreads() {
+  const int processors = std::max(1, static_cast<int>(UsableProcessors().size()));
+  // Where a container sees its own group as the root; elsewhere there is no such file.
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string line;
+  std::getline(file, line);
+  return std::min(processors, ProcessorsOfQuota(line).value_or(processors));
 }
 
 bool RunOnProcessors(const std::vector<int>& processors) {

@@ -2,13 +2,23 @@
 #ifndef TLM_MODEL_OPS_CPU_PROCESSORS_H_
 #define TLM_MODEL_OPS_CPU_PROCESSORS_H_
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tlm {
 
 // Numbers of those the calling thread may run on, ascending; {} where the system does not tell.
 std::vector<int> UsableProcessors();
+
+// As many threads as there are of these, or as the processor time that the process' control group
+// (version 2) may have at a time, if that is less; at least 1.
+int DefaultThreads();
+
+// Processors' worth of time that the text of a cpu.max file allows ("150000 100000": 1.5), rounded
+// up; nothing where it sets no limit or is no such text.
+std::optional<int> ProcessorsOfQuota(std::string_view cpu_max);
 
 // Makes the calling thread run on these alone; false where the system refuses.
 bool RunOnProcessors(const std::vector<int>& processors);

@@ -55,6 +55,9 @@ size_t Products::RowsBytes(int64_t inputs) {
 }
 
 size_t Products::WidenedBytes(int64_t inputs) const {
+  const bool widened = kernels_.needs_of_matmul(Storage::kF32, Storage::kBF16).widened ||
+                       kernels_.needs_of_matmul(Storage::kF32, Storage::kF16).widened;
+  if (!widened) return 0;
   return static_cast<size_t>(inputs * kWidenedPanels * kPanel * pool_.threads()) * sizeof(float);
 }
 

@@ -116,8 +116,10 @@ class StormTest(unittest.TestCase):
 
 class SlowReadersTest(ServerTest):
     READERS = 6
-    # A connection takes 64 KiB that nobody reads; each of these streams is several times as long.
-    NARROW = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
+    # These connections take little that nobody reads; what the server's side of one and a mailbox
+    # hold beside that is less than such a stream.
+    NARROW = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0),
+              ("grpc.http2.lookahead_bytes", 1024)]
 
     @classmethod
     def setUpClass(cls):

@@ -82,10 +82,7 @@ TEST(ModelLoaderTest, MemoryIsWhatIsAllocatedByType) {
   EXPECT_EQ(weights + memory.kv_blocks * kBlockTokens * memory.kv_bytes_per_token +
                 memory.activations + memory.logits + memory.runtime,
             std::accumulate(allocated.begin(), allocated.end(), uint64_t{0}));
-  // A model of several types computes in float32: where rows take the type of bfloat16 matrices,
-  // those are widened.
-  const bool widened = loaded->ops->ActivationType(DType::kBF16) != DType::kF32;
-  ASSERT_EQ(memory.weights.size(), widened ? 2u : 3u);
+  ASSERT_EQ(memory.weights.size(), 3u);
   const auto bytes_of = [&memory](DType wanted) {
     for (const auto& [dtype, bytes] : memory.weights) {
       if (dtype == wanted) return bytes;
@@ -94,9 +91,7 @@ TEST(ModelLoaderTest, MemoryIsWhatIsAllocatedByType) {
   };
   // Rows may be padded, so at least.
   EXPECT_GE(bytes_of(DType::kF32), 300u * 32 * 4);
-  if (!widened) {
-    EXPECT_LT(bytes_of(DType::kF32), 300u * 32 * 4 * 3 / 2);
-  }
+  EXPECT_LT(bytes_of(DType::kF32), 300u * 32 * 4 * 3 / 2);
   EXPECT_GE(bytes_of(DType::kF16), 2u * 2 * 48 * 32 * 2);
   EXPECT_LT(bytes_of(DType::kF16), 2u * 2 * 48 * 32 * 2 * 3 / 2);
 }

@@ -32,7 +32,8 @@ TEST(CheckFiniteTest, AcceptsTheLargestAndTheSmallestNumbers) {
                           "x"),
               IsOk());
   EXPECT_THAT(
-      CheckFinite(View<double>(DType::kF64, {std::numeric_limits<double>::max(), -1e300}), "x"),
+      CheckFinite(View<double>(DType::kF64, {double{std::numeric_limits<float>::max()}, -1e-300}),
+                  "x"),
       IsOk());
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kBF16, {0x7f7f, 0xff7f, 0x0001, 0x8000}), "x"),
               IsOk());
@@ -62,6 +63,8 @@ TEST(CheckFiniteTest, NamesTensorIndexAndValueForEveryType) {
               StatusIs(kBad, HasSubstr("element 1 is nan")));
   EXPECT_THAT(CheckFinite(View<double>(DType::kF64, {0, -1.0 / 0.0}), "x"),
               StatusIs(kBad, HasSubstr("element 1 is -inf")));
+  EXPECT_THAT(CheckFinite(View<double>(DType::kF64, {0, -1e300}), "x"),
+              StatusIs(kBad, HasSubstr("element 1 is -1e+300")));
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kBF16, {0, FloatToBf16(kInfinity)}), "x"),
               StatusIs(kBad, HasSubstr("element 1 is inf")));
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kF16, {0, FloatToF16(-kInfinity)}), "x"),
