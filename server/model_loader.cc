@@ -185,13 +185,16 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
   }
   TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType(options.weights));
   TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  const MemoryNeeds needs{
-      .weights = {.host = source.host_bytes(), .device = source.device_bytes(options.weights)},
-      .workspace =
-          [&](const BatchLimits& limits) {
-            return TransformerLM::WorkspaceBytes(source.config(), limits, weights, ops);
-          },
-      .kv = TransformerLM::KvShapeFor(source.config(), kv)};
+  // A model of several types, on a device whose products take rows of the matrices' type alone.
+  const bool widened = weights == DType::kF32 && !ops.TakesFloatRows();
+  const MemoryNeeds needs{.weights = {.host = source.host_bytes(),
+                                      .device = source.device_bytes(options.weights, widened)},
+                          .workspace =
+                              [&](const BatchLimits& limits) {
+                                return TransformerLM::WorkspaceBytes(source.config(), limits,
+                                                                     weights, ops);
+                              },
+                          .kv = TransformerLM::KvShapeFor(source.config(), kv)};
   return PlanMemory(options, source.config(), needs, device, AvailableHostMemory());
 }
 

@@ -94,7 +94,7 @@ uint64_t ModelSource::host_bytes() const {
   return checkpoint_.has_value() ? 0 : RandomWeights::BytesLentFor(config_, random_dtype_);
 }
 
-uint64_t ModelSource::device_bytes(WeightFormat format) const {
+uint64_t ModelSource::device_bytes(WeightFormat format, bool widened) const {
   const std::string head = TensorName(config_.naming, TensorRole::kLmHead, -1);
   uint64_t bytes = 0;
   for (const TensorRecord& tensor : tensors_) {
@@ -106,7 +106,7 @@ uint64_t ModelSource::device_bytes(WeightFormat format) const {
     } else if (format == WeightFormat::kInt8) {
       bytes += elements + elements / kInt8ScaledElements * sizeof(float);
     } else {
-      bytes += elements * DTypeBytes(tensor.dtype);
+      bytes += elements * DTypeBytes(widened ? DType::kF32 : tensor.dtype);
     }
   }
   return bytes;

@@ -35,8 +35,8 @@ class ModelSource {
   // Host memory that the weights take at a time, while they are packed, besides the page cache.
   uint64_t host_bytes() const;
   // What the weights take on a device, but for its padding: vectors in float32, matrices in
-  // `format`.
-  uint64_t device_bytes(WeightFormat format) const;
+  // `format`; those that are as they come in float32 too where they are `widened`.
+  uint64_t device_bytes(WeightFormat format, bool widened) const;
 
   // How the weights are read while they are packed.
   struct Reading {

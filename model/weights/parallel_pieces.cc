@@ -17,10 +17,10 @@ void ForEachPiece(int64_t pieces, int threads, absl::FunctionRef<void(int64_t)> 
   const auto run = [&] {
     for (int64_t i = next++; i < pieces; i = next++) work(i);
   };
-  std::vector<std::jthread> helpers;
+  std::vector<std::jthread> others;
   try {
-    while (static_cast<int64_t>(helpers.size()) + 1 < std::min<int64_t>(threads, pieces)) {
-      helpers.emplace_back(run);
+    while (static_cast<int64_t>(others.size()) + 1 < std::min<int64_t>(threads, pieces)) {
+      others.emplace_back(run);
     }
   } catch (const std::system_error&) {
     // No more threads to be had: those there are do it.
