@@ -21,9 +21,11 @@ build_packages=(
 test_packages=(
   libgtest-dev libgmock-dev
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
-  qemu-user g++-aarch64-linux-gnu        # kernels on other processors than this one
   python3 python3-grpcio python3-protobuf
 )
+
+# Kernels on other processors than this one.
+if [ "$(uname -m)" = x86_64 ]; then test_packages+=(qemu-user g++-aarch64-linux-gnu); fi
 
 case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
