@@ -2,11 +2,16 @@
 #ifndef TLM_TESTS_SUPPORT_CHUNKED_SEQUENCE_H_
 #define TLM_TESTS_SUPPORT_CHUNKED_SEQUENCE_H_
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <vector>
 
 #include "model/ops/batch.h"
+#include "model/transformer_lm/language_model.h"
+#include "tests/support/status_matchers.h"
 
 namespace tlm {
 
@@ -42,6 +47,29 @@ inline void AddChunk(const ChunkedSequence& sequence, int64_t count, Batch* batc
                              sequence.blocks.end());
   ++batch->sequences;
   batch->block_tables.resize(static_cast<size_t>(batch->sequences * batch->max_blocks), 0);
+}
+
+// All logits of `ids`, computed alone: `first` tokens, then `chunk` at a time.
+inline std::vector<float> RunAlone(LanguageModel& model, const std::vector<int32_t>& ids,
+                                   int64_t first, int64_t chunk) {
+  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
+  std::vector<float> logits;
+  const auto total = static_cast<int64_t>(ids.size());
+  while (sequence.done < total) {
+    const int64_t next = sequence.done == 0 ? first : chunk;
+    const int64_t count = std::min(next, total - sequence.done);
+    Batch batch;
+    AddChunk(sequence, count, &batch);
+    const auto result = model.Forward(batch);
+    EXPECT_THAT(result, IsOk());
+    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
+    sequence.done += count;
+  }
+  return logits;
+}
+inline std::vector<float> RunAlone(LanguageModel& model, const std::vector<int32_t>& ids,
+                                   int64_t chunk) {
+  return RunAlone(model, ids, chunk, chunk);
 }
 
 }  // namespace tlm

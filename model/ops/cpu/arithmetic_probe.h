@@ -12,8 +12,8 @@ namespace tlm {
 
 // 16 hexadecimal digits of the bits of products of bfloat16 rows and weights: of ordinary values,
 // of such as cancel, and of some whose products are subnormal. Kernels that agree on them may be
-// taken for each other's equals, others may not. Takes some ten microseconds, and memory of
-// `device` meanwhile. RESOURCE_EXHAUSTED as Allocate.
+// taken for each other's equals, others may not. Takes memory of `device` meanwhile.
+// RESOURCE_EXHAUSTED as Allocate.
 absl::StatusOr<std::string> ArithmeticProbe(const Kernels& kernels, Device& device);
 
 }  // namespace tlm

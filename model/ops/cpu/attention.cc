@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/ops/cpu/divide_up.h"
 #include "model/ops/cpu/packed_matrix.h"
 
 namespace tlm {
@@ -14,8 +15,6 @@ namespace {
 constexpr int64_t kMinTaskProducts = 131072;
 // Fewer tiles than this are not split.
 constexpr int64_t kMinSplitTiles = 4;
-
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // Floats of the states of units that are split; as many again are there for their records.
 int64_t SplitFloats(int64_t threads, int64_t head_dim) {

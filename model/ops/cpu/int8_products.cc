@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
+#include "model/ops/cpu/divide_up.h"
 #include "model/ops/cpu/finish.h"
 
 namespace tlm {
@@ -16,8 +17,6 @@ constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
 constexpr int64_t kMinScratchRows = 64;
 // What kernels compute at a time: whole ones of these, gated ones with both their halves.
 constexpr int64_t kTilePanels = 4;
-
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 int64_t RowBytes(int64_t inputs) {
   return Int8PaddedInputs(inputs) +

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
+#include "model/ops/cpu/divide_up.h"
 #include "model/ops/cpu/finish.h"
 
 namespace tlm {
@@ -23,8 +24,6 @@ constexpr int64_t kPartRows = 32;
 constexpr int64_t kRowsOfMemory = 8;
 // Fewer units are packed sooner by one thread than handed out to many.
 constexpr int64_t kUnitsOfOneThread = 16384;
-
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // Rows of a tile that leaves none of `rows` a tile much smaller than the others.
 int64_t EvenTile(int64_t rows, int64_t most) { return DivideUp(rows, DivideUp(rows, most)); }

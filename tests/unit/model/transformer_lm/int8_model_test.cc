@@ -40,22 +40,6 @@ std::unique_ptr<TransformerLM> Load(const RandomModel& random, Ops& ops) {
   return *std::move(model);
 }
 
-std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t chunk) {
-  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
-  std::vector<float> logits;
-  const auto total = static_cast<int64_t>(ids.size());
-  while (sequence.done < total) {
-    const int64_t count = std::min(chunk, total - sequence.done);
-    Batch batch;
-    AddChunk(sequence, count, &batch);
-    const auto result = model.Forward(batch);
-    EXPECT_THAT(result, IsOk());
-    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
-    sequence.done += count;
-  }
-  return logits;
-}
-
 // The weights of a model as its 8-bit matrices hold them, in float32.
 class Dequantised {
  public:

@@ -70,24 +70,6 @@ Loaded Load(const ModelConfig& config, const ModelWeights& weights,
   return loaded;
 }
 
-// All logits of `ids`, computed alone: `first` tokens, then `chunk` at a time.
-std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t first,
-                            int64_t chunk) {
-  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
-  std::vector<float> logits;
-  const auto total = static_cast<int64_t>(ids.size());
-  while (sequence.done < total) {
-    const int64_t next = sequence.done == 0 ? first : chunk;
-    const int64_t count = std::min(next, total - sequence.done);
-    Batch batch;
-    AddChunk(sequence, count, &batch);
-    const auto result = model.Forward(batch);
-    EXPECT_THAT(result, IsOk());
-    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
-    sequence.done += count;
-  }
-  return logits;
-}
 std::vector<float> RunAtOnce(TransformerLM& model, const std::vector<int32_t>& ids) {
   return RunAlone(model, ids, static_cast<int64_t>(ids.size()), 1);
 }

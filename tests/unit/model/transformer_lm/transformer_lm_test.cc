@@ -26,23 +26,6 @@ constexpr BatchLimits kLimits = {
     .max_tokens = 300, .max_sequences = 8, .max_logits_rows = 300, .max_context = 256};
 constexpr KvPlan kKv = {.num_blocks = 24};
 
-// All logits of `ids`, computed alone, `chunk` tokens at a time.
-std::vector<float> RunAlone(TransformerLM& model, const std::vector<int32_t>& ids, int64_t chunk) {
-  ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};
-  std::vector<float> logits;
-  while (sequence.done < static_cast<int64_t>(ids.size())) {
-    const int64_t count =
-        std::min<int64_t>(chunk, static_cast<int64_t>(ids.size()) - sequence.done);
-    Batch batch;
-    AddChunk(sequence, count, &batch);
-    const auto result = model.Forward(batch);
-    EXPECT_THAT(result, IsOk());
-    logits.insert(logits.end(), result->logits.begin(), result->logits.end());
-    sequence.done += count;
-  }
-  return logits;
-}
-
 struct Case {
   const char* config;
   DType dtype;
