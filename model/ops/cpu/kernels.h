@@ -35,8 +35,8 @@ const Kernels& PortableKernels();
 const Kernels& Avx2Kernels();
 const Kernels& Avx512Kernels();
 const Kernels& Avx512Bf16Kernels();
-// Whether this processor's tiles give the bits that vectors give in their order: computes adversarial
-// products both ways. It must have tiles (Isa::kAmxBf16).
+// Whether this processor's tiles give the bits that vectors give in their order: computes
+// adversarial products both ways. It must have tiles (Isa::kAmxBf16).
 bool AmxVectorsAgree();
 // `vectors_agree`: products of few rows of bfloat16 may be computed by vectors.
 const Kernels& AmxBf16Kernels(bool vectors_agree);
