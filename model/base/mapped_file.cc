@@ -9,28 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "model/base/descriptor.h"
 #include "model/base/errors.h"
 
 namespace tlm {
-namespace {
-
-// Closes on destruction.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-}  // namespace
-
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {

@@ -112,7 +112,9 @@ absl::StatusOr<Value> RaiseException(Heap* heap, Clock*, Arguments arguments) {
       const BoundArguments bound,
       BoundArguments::Bind("raise_exception", {1, {"message"}}, std::move(arguments)));
   TLM_ASSIGN_OR_RETURN(const TextPtr message, ToText(heap, *bound.Get(0)));
-  absl::Status status = InvalidArgument("{}", message->bytes);
+  absl::Status status = message->bytes.empty()
+                            ? InvalidArgument("the chat template raises an exception without words")
+                            : InvalidArgument("{}", message->bytes);
   status.SetPayload(kRaisedPayload, absl::Cord());
   return status;
 }

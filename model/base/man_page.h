@@ -1,0 +1,53 @@
+// Manual pages, in the language of man(7), from texts that know nothing of it.
+#ifndef TLM_MODEL_BASE_MAN_PAGE_H_
+#define TLM_MODEL_BASE_MAN_PAGE_H_
+
+#include <string>
+#include <string_view>
+
+namespace tlm {
+
+struct ManPageHead {
+  std::string name;  // "tlm-server"
+  int section = 1;
+  std::string date;    // "2026-02-28"
+  std::string source;  // "tlm 1.0"
+};
+
+// The date a page bears: that of the environment's SOURCE_DATE_EPOCH, so that builds can be
+// repeated (reproducible-builds.org), else today's; in UTC.
+std::string ManPageDate();
+
+// A page from its beginning to its end. Texts are plain: nothing in them is taken for a request.
+// Thread-compatible.
+class ManPage {
+ public:
+  explicit ManPage(const ManPageHead& head);
+
+  void Section(std::string_view title);
+  void Subsection(std::string_view title);
+
+  // Paragraphs, with empty lines between them; lines that begin with two spaces are an example, and
+  // stay as they are.
+  void Text(std::string_view text);
+
+  // `name` in bold, `arguments` in italics, as a paragraph of its own.
+  void Synopsis(std::string_view name, std::string_view arguments);
+
+  // A term in bold, and indented what it means. `value` is in italics behind an equals sign, if it
+  // is not empty.
+  void Item(std::string_view term, std::string_view value, std::string_view meaning);
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void BeginParagraph();
+  void Filled(std::string_view paragraph);
+
+  std::string text_;
+  bool after_heading_ = false;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_BASE_MAN_PAGE_H_
