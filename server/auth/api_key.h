@@ -1,0 +1,59 @@
+// API keys: how they look, how they are made, and what a server keeps of them.
+//
+//   tlm_3f9a0c51d2e7_9b1c...   "tlm_", 12 digits of an id, "_", 64 digits of a secret
+//
+// Digits are hexadecimal, in lower case. The id is no secret: it names the key in files and logs.
+// The secret has 256 random bits. What is kept is HMAC-SHA-256 of the whole key under a random salt
+// of its own. That is fast on purpose: slow password hashes make guessing dear where secrets are
+// few, as words people choose are; nobody tries 2^256.
+#ifndef TLM_SERVER_AUTH_API_KEY_H_
+#define TLM_SERVER_AUTH_API_KEY_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+inline constexpr size_t kApiKeyIdDigits = 12;
+inline constexpr size_t kApiKeySecretDigits = 64;
+inline constexpr size_t kApiKeySaltBytes = 16;
+inline constexpr size_t kApiKeyHashBytes = 32;
+
+// Views of the key's text.
+struct ApiKeyParts {
+  std::string_view id;
+  std::string_view secret;
+};
+
+// nullopt for what is no key.
+std::optional<ApiKeyParts> ParseApiKey(std::string_view text);
+bool IsApiKeyId(std::string_view text);
+
+// What a server keeps to recognise a key. Salt and hash are bytes.
+struct ApiKeyHash {
+  std::string salt;
+  std::string hash;
+};
+
+struct NewApiKey {
+  std::string id;
+  std::string text;  // the key itself: for its owner, and kept nowhere
+  ApiKeyHash hash;
+};
+
+// From the operating system's random numbers; INTERNAL if there are none.
+absl::StatusOr<NewApiKey> MakeApiKey();
+
+// Whether `text` is the key that `hash` was made of. Takes the same time wherever they differ.
+bool Matches(const ApiKeyHash& hash, std::string_view text);
+
+// Bytes as lower-case hexadecimal digits and back; nullopt unless there are two digits a byte.
+std::string HexText(std::string_view bytes);
+std::optional<std::string> BytesOfHex(std::string_view text);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_API_KEY_H_

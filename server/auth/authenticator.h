@@ -1,0 +1,58 @@
+// Decides who makes a call from what the call shows.
+#ifndef TLM_SERVER_AUTH_AUTHENTICATOR_H_
+#define TLM_SERVER_AUTH_AUTHENTICATOR_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/auth/principal.h"
+
+namespace tlm {
+
+// A client certificate that the TLS handshake has verified.
+struct PeerCertificate {
+  std::string subject;                 // the distinguished name, as RFC 2253 writes it
+  std::string common_name;             // of the subject; may be empty
+  std::vector<std::string> dns_names;  // subject alternative names of this kind
+  std::vector<std::string> uris;       // likewise; a SPIFFE id is one
+};
+
+// Views of what outlives the question.
+struct CallCredentials {
+  // Values of the metadata key `authorization`, as they came.
+  std::vector<std::string_view> authorization;
+  std::optional<PeerCertificate> certificate;
+};
+
+// Thread-safe.
+class Authenticator {
+ public:
+  virtual ~Authenticator() = default;
+  // UNAUTHENTICATED, reason MISSING_CREDENTIALS, when the call shows none, and reason
+  // BAD_CREDENTIALS for unknown, wrong, disabled or expired ones, without saying which;
+  // PERMISSION_DENIED, reason ROLE_REQUIRED, for those that are known and lack the role.
+  virtual absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
+                                                 Role role) const = 0;
+};
+
+// The refusals of Authenticate, alike whoever refuses.
+absl::Status MissingCredentials();
+absl::Status BadCredentials();
+// `principal` if it has `role`, else PERMISSION_DENIED.
+absl::StatusOr<Principal> WithRole(Principal principal, Role role);
+
+// Takes everybody as nobody in particular, who may do everything: for ports that only this machine
+// or a trusted network reaches.
+class TrustEverybody final : public Authenticator {
+ public:
+  absl::StatusOr<Principal> Authenticate(const CallCredentials&, Role) const override {
+    return Principal();
+  }
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_AUTHENTICATOR_H_

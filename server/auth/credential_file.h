@@ -1,0 +1,58 @@
+// A small file with credentials that others replace or write while the server runs.
+#ifndef TLM_SERVER_AUTH_CREDENTIAL_FILE_H_
+#define TLM_SERVER_AUTH_CREDENTIAL_FILE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+struct FileContent {
+  std::string text;
+  mode_t mode = 0;  // who may read and write it
+};
+
+// The whole of a regular file, symbolic links followed. Messages begin with `path`: NOT_FOUND or
+// FAILED_PRECONDITION when it cannot be opened or read or is no regular file, INVALID_ARGUMENT for
+// more than `max_bytes`.
+absl::StatusOr<FileContent> ReadCredentialFile(const std::string& path, size_t max_bytes);
+
+// Tells changes of one file by its metadata: renames over it, links that lead elsewhere, writes in
+// place. Not thread-safe.
+class CredentialFile {
+ public:
+  CredentialFile(std::string path, size_t max_bytes);
+
+  const std::string& path() const { return path_; }
+  // The content, when it may have changed since the last call that gave one; nullopt when it has
+  // not. Errors as ReadCredentialFile's, at every call.
+  absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
+
+ private:
+  // Equal of two looks at a file: nobody wrote it between them, but for the case below.
+  struct Version {
+    dev_t device = 0;
+    ino_t inode = 0;
+    off_t size = 0;
+    int64_t modified_ns = 0;
+    int64_t changed_ns = 0;
+    bool operator==(const Version&) const = default;
+  };
+
+  absl::StatusOr<Version> Look() const;
+
+  const std::string path_;
+  const size_t max_bytes_;
+  // Of the content given last; nullopt: the file was so young then that another write could leave
+  // the same times behind, so that it has to be read again.
+  std::optional<Version> seen_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_CREDENTIAL_FILE_H_

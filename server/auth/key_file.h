@@ -1,0 +1,105 @@
+// The file behind --api_keys: who may call, as whom, and how much. JSON:
+//
+//   {
+//     "version": 1,
+//     "defaults": {"requests_per_minute": 600},
+//     "tenants": {
+//       "acme": {"requests_per_minute": 60, "tokens_per_minute": 100000,
+//                "max_concurrent_requests": 8},
+//       "batch": {"requests_per_minute": null}
+//     },
+//     "keys": [
+//       {"id": "3f9a0c51d2e7", "salt": "<32 hex digits>", "hash": "<64 hex digits>",
+//        "tenant": "acme", "role": "inference", "created": "2026-01-31T12:00:00Z",
+//        "expires": "2027-01-31T00:00:00Z", "disabled": true}
+//     ],
+//     "certificates": [
+//       {"common_name": "ops-1", "tenant": "ops", "role": "admin"}
+//     ]
+//   }
+//
+// `version`, and of a key `id`, `salt`, `hash` and `tenant` are required; `role` is "inference"
+// unless it says "admin". A certificate is named by exactly one of `subject` (RFC 2253), `uri`,
+// `dns` and `common_name`. A limit that a tenant lacks is that of `defaults`, and null is none. A
+// tenant need not stand among `tenants`. Anything else in the file is an error.
+#ifndef TLM_SERVER_AUTH_KEY_FILE_H_
+#define TLM_SERVER_AUTH_KEY_FILE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/auth/api_key.h"
+#include "server/auth/principal.h"
+#include "server/auth/tenant_limits.h"
+
+namespace tlm {
+
+// nullopt: as the defaults say; 0: none.
+struct LimitSettings {
+  std::optional<int64_t> requests_per_minute;
+  std::optional<int64_t> tokens_per_minute;
+  std::optional<int64_t> max_concurrent_requests;
+
+  bool empty() const {
+    return !requests_per_minute.has_value() && !tokens_per_minute.has_value() &&
+           !max_concurrent_requests.has_value();
+  }
+};
+
+struct KeyEntry {
+  std::string id;
+  ApiKeyHash hash;
+  std::string tenant;
+  Role role = Role::kInference;
+  std::optional<absl::Time> created;
+  absl::Time expires = absl::InfiniteFuture();
+  bool disabled = false;
+};
+
+// Which name of a certificate an entry goes by, the most specific first.
+enum class CertificateName { kSubject, kUri, kDns, kCommonName };
+
+struct CertificateEntry {
+  CertificateName kind = CertificateName::kCommonName;
+  std::string name;
+  std::string tenant;
+  Role role = Role::kInference;
+};
+
+struct KeyFile {
+  LimitSettings defaults;
+  std::map<std::string, LimitSettings> tenants;
+  std::vector<KeyEntry> keys;
+  std::vector<CertificateEntry> certificates;
+
+  TenantLimits LimitsOf(const std::string& tenant) const;
+};
+
+inline constexpr size_t kMaxKeyFileBytes = size_t{32} << 20;
+inline constexpr size_t kMaxKeyFileEntries = 100'000;  // of each kind
+inline constexpr int64_t kMaxTenantLimit = int64_t{1} << 40;
+inline constexpr size_t kMaxTenantBytes = 64;
+inline constexpr size_t kMaxCertificateNameBytes = 1024;
+
+// INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never shows a hash.
+absl::StatusOr<KeyFile> ParseKeyFile(std::string_view json);
+// As ParseKeyFile reads it, with a line's end behind it.
+std::string KeyFileText(const KeyFile& file);
+
+// 1 to kMaxTenantBytes printable ASCII characters, no space at either end.
+bool IsTenantName(std::string_view text);
+// "inference" or "admin" and back; nullopt for anything else.
+std::optional<Role> RoleFromName(std::string_view name);
+std::string_view RoleName(Role role);
+// The key under which the file has it: "subject", "uri", "dns" or "common_name".
+std::string_view CertificateNameKey(CertificateName kind);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_KEY_FILE_H_

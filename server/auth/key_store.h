@@ -1,0 +1,46 @@
+// Changing a key file, while a server may be reading it and others may want to change it too.
+#ifndef TLM_SERVER_AUTH_KEY_STORE_H_
+#define TLM_SERVER_AUTH_KEY_STORE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/auth/key_file.h"
+
+namespace tlm {
+
+// One change of one file: Open, alter file(), Save. Others who Open it wait until this is gone. Not
+// thread-safe.
+class KeyStore {
+ public:
+  enum class Missing { kError, kEmpty };
+
+  // Errors name the file: it cannot be read, or is no key file. A file that is not there is
+  // NOT_FOUND, or one without entries.
+  static absl::StatusOr<std::unique_ptr<KeyStore>> Open(const std::string& path, Missing missing);
+  ~KeyStore();
+  KeyStore(const KeyStore&) = delete;
+  KeyStore& operator=(const KeyStore&) = delete;
+
+  KeyFile& file() { return file_; }
+
+  // Replaces the file in one step, so that readers see the old or the new one whole. Mode and owner
+  // stay; a new file is its owner's alone. A symbolic link stays one. FAILED_PRECONDITION names
+  // what cannot be written; then the file is as it was.
+  absl::Status Save();
+
+ private:
+  KeyStore(std::string path, int directory) : path_(std::move(path)), directory_(directory) {}
+
+  const std::string path_;  // links resolved
+  const int directory_;     // open, and locked
+  bool exists_ = false;
+  KeyFile file_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_KEY_STORE_H_

@@ -1,0 +1,330 @@
+#include "server/auth/keys_commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "server/auth/api_key.h"
+#include "server/auth/key_file.h"
+#include "server/auth/key_store.h"
+
+namespace tlm {
+namespace {
+
+constexpr std::string_view kAddFlags[] = {"file", "tenant", "role", "expires"};
+constexpr std::string_view kListFlags[] = {"file"};
+constexpr std::string_view kIdFlags[] = {"file", "id"};
+constexpr std::string_view kRotateFlags[] = {"file", "id", "expires", "grace"};
+constexpr std::string_view kLimitsFlags[] = {"file", "tenant", "requests_per_minute",
+                                             "tokens_per_minute", "max_concurrent_requests"};
+constexpr std::string_view kLimitsSwitches[] = {"defaults"};
+constexpr std::string_view kCertificateFlags[] = {"file",        "subject", "uri", "dns",
+                                                  "common_name", "tenant",  "role"};
+constexpr std::string_view kCertificateSwitches[] = {"remove"};
+constexpr absl::Duration kRotationGrace = absl::Hours(24);
+
+// An "I/O" error is no usage error, whatever its code.
+absl::StatusOr<std::unique_ptr<KeyStore>> OpenStore(const KeysArguments& arguments,
+                                                    KeyStore::Missing missing) {
+  TLM_ASSIGN_OR_RETURN(const std::string path, arguments.Required("file"));
+  absl::StatusOr<std::unique_ptr<KeyStore>> store = KeyStore::Open(path, missing);
+  if (absl::IsInvalidArgument(store.status())) {
+    return absl::FailedPreconditionError(store.status().message());
+  }
+  return store;
+}
+
+absl::Status Save(KeyStore& store) {
+  const absl::Status status = store.Save();
+  return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message()) : status;
+}
+
+absl::StatusOr<std::string> TenantFrom(const KeysArguments& arguments) {
+  TLM_ASSIGN_OR_RETURN(std::string tenant, arguments.Required("tenant"));
+  if (IsTenantName(tenant)) return tenant;
+  return InvalidArgument("--tenant is {}, it takes 1 to {} printable ASCII characters",
+                         Quoted(tenant), kMaxTenantBytes);
+}
+
+absl::StatusOr<Role> RoleFrom(const KeysArguments& arguments) {
+  const std::string name = arguments.Find("role").value_or("inference");
+  if (const std::optional<Role> role = RoleFromName(name); role.has_value()) return *role;
+  return InvalidArgument("--role is {}, it may be inference or admin", Quoted(name));
+}
+
+// "90d" as well, which Abseil does not know.
+std::optional<absl::Duration> DurationFrom(const std::string& text) {
+  absl::Duration duration;
+  if (absl::ParseDuration(text, &duration)) return duration;
+  int days = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, days);
+  if (error != std::errc() || end - rest != 1 || *rest != 'd') return std::nullopt;
+  return days * absl::Hours(24);
+}
+
+absl::StatusOr<absl::Time> ExpiryFrom(const KeysArguments& arguments, absl::Time now) {
+  const std::optional<std::string> text = arguments.Find("expires");
+  if (!text.has_value()) return absl::InfiniteFuture();
+  absl::Time time;
+  std::string error;
+  if (const std::optional<absl::Duration> after = DurationFrom(*text); after.has_value()) {
+    time = now + *after;
+  } else if (!absl::ParseTime(absl::RFC3339_full, *text, &time, &error)) {
+    return InvalidArgument("--expires is {}, it takes 90d, 12h or 2027-01-31T00:00:00Z",
+                           Quoted(*text));
+  }
+  if (time <= now) return InvalidArgument("--expires is {}, which is past", Quoted(*text));
+  if (time == absl::InfiniteFuture()) {
+    return InvalidArgument("--expires is {}: leave it out for a key that does not expire",
+                           Quoted(*text));
+  }
+  return time;
+}
+
+// To the second: nobody types more of it.
+absl::Time Seconds(absl::Time time) { return absl::FromUnixSeconds(absl::ToUnixSeconds(time)); }
+
+KeyEntry EntryFor(const NewApiKey& key, std::string tenant, Role role, absl::Time now,
+                  absl::Time expires) {
+  return {key.id, key.hash,     std::move(tenant),
+          role,   Seconds(now), expires == absl::InfiniteFuture() ? expires : Seconds(expires),
+          false};
+}
+
+absl::StatusOr<std::string> Add(const KeysArguments& arguments, Clock& clock) {
+  const absl::Time now = clock.Now();
+  TLM_ASSIGN_OR_RETURN(const std::string tenant, TenantFrom(arguments));
+  TLM_ASSIGN_OR_RETURN(const Role role, RoleFrom(arguments));
+  TLM_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryFrom(arguments, now));
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kEmpty));
+  TLM_ASSIGN_OR_RETURN(const NewApiKey key, MakeApiKey());
+  store->file().keys.push_back(EntryFor(key, tenant, role, now, expires));
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return key.text + "\n";
+}
+
+std::string LimitText(std::optional<int64_t> limit) {
+  if (!limit.has_value()) return "default";
+  return *limit == 0 ? "none" : std::to_string(*limit);
+}
+
+std::string LimitsLine(std::string_view whose, const LimitSettings& limits) {
+  return fmt::format(
+      "{:<24} requests_per_minute={} tokens_per_minute={} "
+      "max_concurrent_requests={}\n",
+      whose, LimitText(limits.requests_per_minute), LimitText(limits.tokens_per_minute),
+      LimitText(limits.max_concurrent_requests));
+}
+
+std::string DateText(std::optional<absl::Time> time) {
+  if (!time.has_value()) return "-";
+  if (*time == absl::InfiniteFuture()) return "never";
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", *time, absl::UTCTimeZone());
+}
+
+absl::StatusOr<std::string> List(const KeysArguments& arguments, Clock& clock) {
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
+  const KeyFile& file = store->file();
+  std::string text = fmt::format("{:<12}  {:<9}  {:<8}  {:<20}  {:<20}  {}\n", "ID", "ROLE",
+                                 "STATE", "CREATED", "EXPIRES", "TENANT");
+  for (const KeyEntry& key : file.keys) {
+    const char* const state = key.disabled                 ? "disabled"
+                              : clock.Now() >= key.expires ? "expired"
+                                                           : "active";
+    text += fmt::format("{:<12}  {:<9}  {:<8}  {:<20}  {:<20}  {}\n", key.id, RoleName(key.role),
+                        state, DateText(key.created), DateText(key.expires), key.tenant);
+  }
+  if (!file.certificates.empty()) text += "\nCERTIFICATES\n";
+  for (const CertificateEntry& entry : file.certificates) {
+    text += fmt::format("{}={}  {}  {}\n", CertificateNameKey(entry.kind), entry.name,
+                        RoleName(entry.role), entry.tenant);
+  }
+  if (!file.defaults.empty() || !file.tenants.empty()) text += "\nLIMITS\n";
+  if (!file.defaults.empty()) text += LimitsLine("(defaults)", file.defaults);
+  for (const auto& [tenant, limits] : file.tenants) text += LimitsLine(tenant, limits);
+  return text;
+}
+
+// The entry --id names, in the store's file.
+absl::StatusOr<KeyEntry*> Named(const KeysArguments& arguments, KeyStore& store) {
+  TLM_ASSIGN_OR_RETURN(const std::string id, arguments.Required("id"));
+  for (KeyEntry& key : store.file().keys) {
+    if (key.id == id) return &key;
+  }
+  return NotFound("the file has no key with the id {}", Quoted(id));
+}
+
+absl::StatusOr<std::string> SetDisabled(const KeysArguments& arguments, bool disabled) {
+  TLM_RETURN_IF_ERROR(arguments.Required("id").status());
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
+  TLM_ASSIGN_OR_RETURN(KeyEntry* const key, Named(arguments, *store));
+  key->disabled = disabled;
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return "";
+}
+
+absl::StatusOr<std::string> Disable(const KeysArguments& arguments, Clock&) {
+  return SetDisabled(arguments, true);
+}
+
+absl::StatusOr<std::string> Enable(const KeysArguments& arguments, Clock&) {
+  return SetDisabled(arguments, false);
+}
+
+absl::StatusOr<std::string> Remove(const KeysArguments& arguments, Clock&) {
+  TLM_RETURN_IF_ERROR(arguments.Required("id").status());
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
+  TLM_ASSIGN_OR_RETURN(const KeyEntry* const key, Named(arguments, *store));
+  store->file().keys.erase(store->file().keys.begin() + (key - store->file().keys.data()));
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return "";
+}
+
+absl::StatusOr<std::string> Rotate(const KeysArguments& arguments, Clock& clock) {
+  const absl::Time now = clock.Now();
+  TLM_RETURN_IF_ERROR(arguments.Required("id").status());
+  TLM_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryFrom(arguments, now));
+  absl::Duration grace = kRotationGrace;
+  if (const std::optional<std::string> text = arguments.Find("grace"); text.has_value()) {
+    const std::optional<absl::Duration> given = DurationFrom(*text);
+    if (!given.has_value() || *given < absl::ZeroDuration() || *given == absl::InfiniteDuration()) {
+      return InvalidArgument("--grace is {}, it takes 0, 12h or 7d", Quoted(*text));
+    }
+    grace = *given;
+  }
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
+  TLM_ASSIGN_OR_RETURN(KeyEntry* const old, Named(arguments, *store));
+  TLM_ASSIGN_OR_RETURN(const NewApiKey key, MakeApiKey());
+  old->expires = std::min(old->expires, Seconds(now + grace));
+  KeyEntry fresh = EntryFor(key, old->tenant, old->role, now, expires);
+  store->file().keys.push_back(std::move(fresh));
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return key.text + "\n";
+}
+
+absl::Status ReadLimit(const KeysArguments& arguments, std::string_view flag,
+                       std::optional<int64_t>& limit) {
+  const std::optional<std::string> text = arguments.Find(flag);
+  if (!text.has_value()) return absl::OkStatus();
+  int64_t value = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, value);
+  if (*text == "default") {
+    limit = std::nullopt;
+  } else if (*text == "none") {
+    limit = 0;
+  } else if (error == std::errc() && rest == end && value >= 1 && value <= kMaxTenantLimit) {
+    limit = value;
+  } else {
+    return InvalidArgument("--{} is {}, it takes 1 to {}, none or default", flag, Quoted(*text),
+                           kMaxTenantLimit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLimits(const KeysArguments& arguments, LimitSettings& limits) {
+  TLM_RETURN_IF_ERROR(ReadLimit(arguments, "requests_per_minute", limits.requests_per_minute));
+  TLM_RETURN_IF_ERROR(ReadLimit(arguments, "tokens_per_minute", limits.tokens_per_minute));
+  return ReadLimit(arguments, "max_concurrent_requests", limits.max_concurrent_requests);
+}
+
+absl::StatusOr<std::string> Limits(const KeysArguments& arguments, Clock&) {
+  const bool defaults = arguments.Has("defaults");
+  if (defaults == arguments.Has("tenant")) {
+    return InvalidArgument(
+        "give --tenant, or --defaults for the tenants without limits of their "
+        "own");
+  }
+  LimitSettings checked;
+  TLM_RETURN_IF_ERROR(ReadLimits(arguments, checked));
+  std::string tenant;
+  if (!defaults) {
+    TLM_ASSIGN_OR_RETURN(tenant, TenantFrom(arguments));
+  }
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kEmpty));
+  KeyFile& file = store->file();
+  TLM_RETURN_IF_ERROR(ReadLimits(arguments, defaults ? file.defaults : file.tenants[tenant]));
+  if (!defaults && file.tenants[tenant].empty()) file.tenants.erase(tenant);
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return "";
+}
+
+absl::StatusOr<CertificateEntry> CertificateFrom(const KeysArguments& arguments) {
+  CertificateEntry entry;
+  int names = 0;
+  for (const CertificateName kind : {CertificateName::kSubject, CertificateName::kUri,
+                                     CertificateName::kDns, CertificateName::kCommonName}) {
+    if (!arguments.Has(CertificateNameKey(kind))) continue;
+    ++names;
+    entry.kind = kind;
+    TLM_ASSIGN_OR_RETURN(entry.name, arguments.Required(CertificateNameKey(kind)));
+    if (entry.name.size() > kMaxCertificateNameBytes) {
+      return InvalidArgument("--{} has {} bytes, the limit is {}", CertificateNameKey(kind),
+                             entry.name.size(), kMaxCertificateNameBytes);
+    }
+  }
+  if (names != 1) return InvalidArgument("give one of --subject, --uri, --dns and --common_name");
+  if (arguments.Has("remove")) return entry;
+  TLM_ASSIGN_OR_RETURN(entry.tenant, TenantFrom(arguments));
+  TLM_ASSIGN_OR_RETURN(entry.role, RoleFrom(arguments));
+  return entry;
+}
+
+absl::StatusOr<std::string> Certificate(const KeysArguments& arguments, Clock&) {
+  TLM_ASSIGN_OR_RETURN(CertificateEntry entry, CertificateFrom(arguments));
+  const bool remove = arguments.Has("remove");
+  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, remove ? KeyStore::Missing::kError
+                                                                     : KeyStore::Missing::kEmpty));
+  const size_t erased =
+      std::erase_if(store->file().certificates, [&entry](const CertificateEntry& other) {
+        return other.kind == entry.kind && other.name == entry.name;
+      });
+  if (remove && erased == 0) {
+    return NotFound("the file has no certificate with this {}", CertificateNameKey(entry.kind));
+  }
+  if (!remove) store->file().certificates.push_back(std::move(entry));
+  TLM_RETURN_IF_ERROR(Save(*store));
+  return "";
+}
+
+constexpr KeysCommand kCommands[] = {
+    {"add",
+     "--tenant=T [--role=inference|admin] [--expires=90d]",
+     "make a key and print it: the only time it can be seen",
+     kAddFlags,
+     {},
+     Add},
+    {"list", "", "keys, certificates and limits; no secrets", kListFlags, {}, List},
+    {"disable", "--id=ID", "refuse a key from now on", kIdFlags, {}, Disable},
+    {"enable", "--id=ID", "take a disabled key again", kIdFlags, {}, Enable},
+    {"remove", "--id=ID", "forget a key", kIdFlags, {}, Remove},
+    {"rotate",
+     "--id=ID [--grace=24h] [--expires=90d]",
+     "make a key like this one and print it; the old one expires after the grace",
+     kRotateFlags,
+     {},
+     Rotate},
+    {"limits",
+     "--tenant=T|--defaults [--requests_per_minute=N] [--tokens_per_minute=N] "
+     "[--max_concurrent_requests=N]",
+     "bound a tenant, all its keys together; N may be none, or default", kLimitsFlags,
+     kLimitsSwitches, Limits},
+    {"certificate",
+     "--subject=DN|--uri=URI|--dns=NAME|--common_name=NAME --tenant=T [--role=R], or --remove",
+     "take holders of such a client certificate as the tenant", kCertificateFlags,
+     kCertificateSwitches, Certificate},
+};
+
+}  // namespace
+
+std::span<const KeysCommand> KeysCommands() { return kCommands; }
+
+}  // namespace tlm

@@ -1,0 +1,76 @@
+// tlm-keys: makes and changes the file of API keys that tlm-server reads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/auth/keys_commands.h"
+
+namespace {
+
+// As tlm-server's.
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+std::string Help() {
+  std::string text =
+      "tlm-keys: makes and changes the file that tlm-server --api_keys=FILE reads.\n\n"
+      "  tlm-keys COMMAND --file=FILE [flags]\n\n";
+  for (const tlm::KeysCommand& command : tlm::KeysCommands()) {
+    text += fmt::format("  {:<12} {}\n", command.name, command.help);
+    if (!command.usage.empty()) text += fmt::format("  {:<12} {}\n", "", command.usage);
+  }
+  return text +
+         "\nFILE is replaced in one step, and a running server reads it within seconds. It holds "
+         "salted\nhashes: nobody gets the keys back from it. What needs a file that is not there "
+         "makes it.\n\nExit status: 0 done, 1 could not be done and nothing has changed, 2 the "
+         "command line is wrong.\n";
+}
+
+int Fail(std::string message, int exit_status) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fprintf(stderr, "tlm-keys: %s\n", message.c_str());
+  return exit_status;
+}
+
+int Print(const std::string& text) {
+  // A key that was made and did not reach anybody is one nobody has.
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return Fail("cannot write to the standard output", kExitFailure);
+  }
+  return EXIT_SUCCESS;
+}
+
+int Run(const tlm::KeysCommand& command, std::span<const char* const> arguments) {
+  const absl::StatusOr<tlm::KeysArguments> parsed =
+      tlm::KeysArguments::Parse(arguments, command.flags, command.switches);
+  const absl::StatusOr<std::string> output =
+      parsed.ok() ? command.run(*parsed, *tlm::Clock::Real()) : parsed.status();
+  if (output.ok()) return Print(*output);
+  return Fail(fmt::format("{}: {}", command.name, std::string(output.status().message())),
+              absl::IsInvalidArgument(output.status()) ? kExitUsage : kExitFailure);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<const char*> arguments(argv + std::min(argc, 1), argv + argc);
+  for (const std::string_view argument : arguments) {
+    if (argument == "--help" || argument == "-h") return Print(Help());
+    if (argument == "--version") return Print("tlm-keys " TLM_VERSION "\n");
+  }
+  if (arguments.empty()) return Fail("no command: try tlm-keys --help", kExitUsage);
+  if (arguments.front() == std::string_view("help")) return Print(Help());
+  for (const tlm::KeysCommand& command : tlm::KeysCommands()) {
+    if (command.name == arguments.front()) {
+      return Run(command, std::span(arguments).subspan(1));
+    }
+  }
+  return Fail(fmt::format("there is no command '{}': try tlm-keys --help", arguments.front()),
+              kExitUsage);
+}

@@ -1,0 +1,32 @@
+// Who makes a call, as far as it has been proved.
+#ifndef TLM_SERVER_AUTH_PRINCIPAL_H_
+#define TLM_SERVER_AUTH_PRINCIPAL_H_
+
+#include <string>
+
+#include "server/auth/tenant_limits.h"
+
+namespace tlm {
+
+enum class Role {
+  kInference,  // the data port
+  kAdmin,      // the Admin service, and the data port too
+};
+
+struct Principal {
+  // Whose requests these are: what limits, fairness and the prefix cache go by. Empty: nobody's in
+  // particular.
+  std::string tenant;
+  // What proved it, for the log: the id of an API key or the subject of a certificate; never a
+  // secret. Empty: nothing had to be proved.
+  std::string credential;
+  bool may_infer = true;
+  bool may_administer = true;
+  TenantLimits limits;  // of the tenant, all its credentials together
+
+  bool Has(Role role) const { return role == Role::kAdmin ? may_administer : may_infer; }
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_AUTH_PRINCIPAL_H_

@@ -1,0 +1,142 @@
+#include "server/auth/key_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr char kSalt[] = "000102030405060708090a0b0c0d0e0f";
+constexpr char kHash[] = "000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f";
+
+std::string Key(const std::string& id, const std::string& more = "") {
+  return R"({"id": ")" + id + R"(", "salt": ")" + kSalt + R"(", "hash": ")" + kHash +
+         R"(", "tenant": "acme")" + more + "}";
+}
+
+std::string WithKeys(const std::string& keys) {
+  return R"({"version": 1, "keys": [)" + keys + "]}";
+}
+
+TEST(KeyFileTest, ReadsEverythingAndWritesTheSame) {
+  const std::string text = R"({
+    "version": 1,
+    "defaults": {"requests_per_minute": 600},
+    "tenants": {"acme": {"tokens_per_minute": 1000, "max_concurrent_requests": 2},
+                "batch": {"requests_per_minute": null}},
+    "keys": [)" +
+                           Key("3f9a0c51d2e7",
+                               R"(, "role": "admin", "created": "2026-01-31T12:00:00Z",
+                         "expires": "2027-01-31T00:00:00+01:00", "disabled": true)") +
+                           R"(],
+    "certificates": [{"common_name": "ops-1", "tenant": "ops", "role": "admin"},
+                     {"uri": "spiffe://d/acme", "tenant": "acme"}]})";
+  const absl::StatusOr<KeyFile> file = ParseKeyFile(text);
+  ASSERT_THAT(file, IsOk());
+  ASSERT_EQ(file->keys.size(), 1u);
+  EXPECT_EQ(file->keys[0].role, Role::kAdmin);
+  EXPECT_EQ(file->keys[0].expires, absl::FromUnixSeconds(1801350000));
+  EXPECT_TRUE(file->keys[0].disabled);
+  ASSERT_EQ(file->certificates.size(), 2u);
+  EXPECT_EQ(file->certificates[1].kind, CertificateName::kUri);
+  const std::string written = KeyFileText(*file);
+  const absl::StatusOr<KeyFile> again = ParseKeyFile(written);
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(KeyFileText(*again), written);
+  EXPECT_EQ(again->keys[0].expires, file->keys[0].expires);
+}
+
+TEST(KeyFileTest, LimitsAreTheTenantsOwnThenTheDefaultsThenNone) {
+  const KeyFile file = *ParseKeyFile(R"({"version": 1,
+    "defaults": {"requests_per_minute": 600},
+    "tenants": {"acme": {"tokens_per_minute": 1000}, "batch": {"requests_per_minute": null}}})");
+  EXPECT_EQ(file.LimitsOf("acme"), (TenantLimits{600, 1000, 0}));
+  EXPECT_EQ(file.LimitsOf("batch"), (TenantLimits{0, 0, 0}));
+  EXPECT_EQ(file.LimitsOf("somebody"), (TenantLimits{600, 0, 0}));
+}
+
+TEST(KeyFileTest, AKeyIsForInferenceAndDoesNotExpireUnlessItSaysSo) {
+  const KeyFile file = *ParseKeyFile(WithKeys(Key("3f9a0c51d2e7")));
+  EXPECT_EQ(file.keys[0].role, Role::kInference);
+  EXPECT_EQ(file.keys[0].expires, absl::InfiniteFuture());
+  EXPECT_FALSE(file.keys[0].disabled);
+}
+
+struct Fault {
+  std::string text;
+  std::string place;
+};
+
+class KeyFileFaultTest : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(KeyFileFaultTest, IsRefusedByName) {
+  EXPECT_THAT(ParseKeyFile(GetParam().text), StatusIs(kInvalid, HasSubstr(GetParam().place)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KeyFileFaultTest,
+    ::testing::Values(
+        Fault{"", "not valid JSON"}, Fault{"[]", "the file: is no object"}, Fault{"{}", "version"},
+        Fault{R"({"version": 2})", "version"}, Fault{R"({"version": 1.0})", "version"},
+        Fault{R"({"version": "1"})", "version"},
+        Fault{R"({"version": 1, "key": []})", "no field 'key'"},
+        Fault{R"({"version": 1, "version": 1})", "occurs twice"},
+        Fault{R"({"version": 1, "keys": {}})", "keys: is no list"},
+        Fault{R"({"version": 1, "keys": [[[[[[[[[[]]]]]]]]]})", "deep"},
+        Fault{WithKeys("7"), "keys[0]: is no object"},
+        Fault{WithKeys("{}"), "keys[0].id: is missing"},
+        Fault{WithKeys(Key("3F9A0C51D2E7")), "keys[0].id"},
+        Fault{WithKeys(Key("3f9a0c51d2e7") + "," + Key("3f9a0c51d2e7")), "keys[1]: another key"},
+        Fault{WithKeys(Key("3f9a0c51d2e7", R"(, "role": "root")")), "keys[0].role: is 'root'"},
+        Fault{WithKeys(Key("3f9a0c51d2e7", R"(, "roles": [])")), "no field 'roles'"},
+        Fault{WithKeys(Key("3f9a0c51d2e7", R"(, "disabled": 1)")), "keys[0].disabled"},
+        Fault{WithKeys(Key("3f9a0c51d2e7", R"(, "expires": "tomorrow")")), "keys[0].expires"},
+        Fault{WithKeys(Key("3f9a0c51d2e7", R"(, "expires": "infinite-future")")),
+              "keys[0].expires"},
+        Fault{R"({"version": 1, "tenants": {"": {}}})", "no name of a tenant"},
+        Fault{R"({"version": 1, "tenants": {"a": {"requests_per_minute": 0}}})",
+              "tenants.a.requests_per_minute"},
+        Fault{R"({"version": 1, "tenants": {"a": {"requests_per_minute": -1}}})",
+              "tenants.a.requests_per_minute"},
+        Fault{R"({"version": 1, "tenants": {"a": {"tokens_per_minute": 1.5}}})",
+              "tenants.a.tokens_per_minute"},
+        Fault{R"({"version": 1, "defaults": {"max_concurrent_requests": 1e30}})",
+              "defaults.max_concurrent_requests"},
+        Fault{R"({"version": 1, "certificates": [{"tenant": "a"}]})", "certificates[0]: has 0"},
+        Fault{R"({"version": 1, "certificates": [{"dns": "a", "uri": "b", "tenant": "a"}]})",
+              "certificates[0]: has 2"},
+        Fault{R"({"version": 1, "certificates": [{"dns": "a", "tenant": "a"},
+                                                 {"dns": "a", "tenant": "b"}]})",
+              "certificates[1]: another entry"}));
+
+TEST(KeyFileTest, DoesNotRepeatAKeyThatWasPutIntoTheWrongPlace) {
+  const std::string secret = "tlm_0123456789ab_" + std::string(64, 'f');
+  for (const std::string& text :
+       {R"({"version": 1, ")" + secret + R"(": 1})",
+        R"({"version": 1, "tenants": {")" + secret + R"(": {}}})",
+        WithKeys(Key("3f9a0c51d2e7", R"(, "role": ")" + secret + "\"")),
+        WithKeys(Key("3f9a0c51d2e7", R"(, "expires": ")" + secret + "\""))}) {
+    EXPECT_THAT(ParseKeyFile(text), StatusIs(kInvalid, Not(HasSubstr("ffff"))));
+  }
+}
+
+TEST(KeyFileTest, NamesOfTenants) {
+  EXPECT_TRUE(IsTenantName("Acme, Inc. (EU)"));
+  EXPECT_TRUE(IsTenantName(std::string(64, 'a')));
+  for (const std::string& bad :
+       {std::string(), std::string(65, 'a'), std::string(" a"), std::string("a "),
+        std::string("a\nb"), std::string("\xc3\xa4"), std::string("a\0b", 3)}) {
+    EXPECT_FALSE(IsTenantName(bad));
+  }
+}
+
+}  // namespace
+}  // namespace tlm
