@@ -7,16 +7,27 @@
 #include <memory>
 
 #include "model/base/errors.h"
+#include "server/observe/json_formatter.h"
+#include "server/observe/log_event.h"
 
 namespace tlm {
 namespace {
+
+// Set once, before other threads start.
+LogFormat current_format = LogFormat::kText;
 
 // UTC, milliseconds, so that logs of several machines merge.
 constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
 
 }  // namespace
 
-absl::Status SetUpLog(std::string_view level) {
+absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name) {
+  if (name == "text") return LogFormat::kText;
+  if (name == "json") return LogFormat::kJson;
+  return InvalidArgument("is {}, it may be text or json", name);
+}
+
+absl::Status SetUpLog(std::string_view level, LogFormat format) {
   spdlog::level::level_enum threshold;
   if (level == "debug") {
     threshold = spdlog::level::debug;
@@ -33,12 +44,19 @@ absl::Status SetUpLog(std::string_view level) {
   }
   auto logger =
       std::make_shared<spdlog::logger>("tlm", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern(kPattern, spdlog::pattern_time_type::utc);
+  if (format == LogFormat::kJson) {
+    logger->set_formatter(std::make_unique<JsonFormatter>());
+  } else {
+    logger->set_pattern(kPattern, spdlog::pattern_time_type::utc);
+  }
+  current_format = format;
   logger->set_level(threshold);
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();
 }
+
+LogFormat CurrentLogFormat() { return current_format; }
 
 void FlushLog() { spdlog::default_logger()->flush(); }
 

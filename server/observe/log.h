@@ -1,4 +1,5 @@
-// The server's log: one line an event on stderr, through spdlog. Never holds what a user wrote.
+// The server's log: one line an event on stderr, through spdlog. Never holds prompts, outputs or
+// secrets.
 #ifndef TLM_SERVER_OBSERVE_LOG_H_
 #define TLM_SERVER_OBSERVE_LOG_H_
 
@@ -6,13 +7,22 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace tlm {
+
+enum class LogFormat {
+  kText,
+  kJson,  // one object a line: see json_formatter.h
+};
+
+// "text" or "json"; INVALID_ARGUMENT "is ..., it may be ..." for anything else.
+absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name);
 
 // Lines of this level and above are written: "debug", "info", "warn", "error" or "off".
 // INVALID_ARGUMENT for anything else. Called once, before other threads start; afterwards
 // spdlog::info and its kind may be called from any thread.
-absl::Status SetUpLog(std::string_view level);
+absl::Status SetUpLog(std::string_view level, LogFormat format);
 
 // Writes out what is buffered; for the moment before the process ends without destructors.
 void FlushLog();

@@ -1,0 +1,36 @@
+// What is counted and measured of a call when it is over.
+#ifndef TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
+#define TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace tlm {
+
+struct CallSummary {
+  std::string_view rpc;
+  std::string_view tenant;
+  bool admitted = false;
+  bool used_engine = false;  // Generate, Forward, Score: what vLLM calls a request
+  absl::StatusCode code = absl::StatusCode::kOk;
+  std::string reason;  // the status', in capitals; empty: none
+  // How the first output of a Generate call ended well: "eos", "stop_token", "stop_string",
+  // "length", "context_length", "time_limit"; empty otherwise.
+  std::string_view finish;
+  int64_t prompt_tokens = 0;
+  int64_t cached_prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  absl::Duration total;
+  std::optional<absl::Duration> queue;    // of one that was started
+  std::optional<absl::Duration> prefill;  // of a Generate call that ended well, like decode
+  std::optional<absl::Duration> decode;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_CALL_SUMMARY_H_

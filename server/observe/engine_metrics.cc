@@ -1,0 +1,38 @@
+#include "server/observe/engine_metrics.h"
+
+#include <string_view>
+#include <utility>
+
+#include "server/observe/buckets.h"
+#include "server/observe/metrics.h"
+
+namespace tlm {
+
+EngineMetrics::EngineMetrics(MetricFamilies& families, std::string_view model_name)
+    : gaps_(InterTokenBuckets()),
+      inter_token_(families.Histogram("vllm:inter_token_latency_seconds",
+                                      {model_name, kEngineLabel}, InterTokenBuckets())),
+      time_per_output_token_(families.Histogram("vllm:time_per_output_token_seconds",
+                                                {model_name, kEngineLabel}, InterTokenBuckets())),
+      iteration_tokens_(families.Histogram("vllm:iteration_tokens_total",
+                                           {model_name, kEngineLabel}, StepTokenBuckets())),
+      step_seconds_(families.Histogram("tlm_engine_step_seconds", {}, StepTimeBuckets())),
+      prompt_tokens_total_(
+          families.Counter("vllm:prompt_tokens_total", {model_name, kEngineLabel})),
+      generation_tokens_total_(
+          families.Counter("vllm:generation_tokens_total", {model_name, kEngineLabel})) {}
+
+void EngineMetrics::EndStep(int64_t tokens, absl::Duration elapsed) {
+  if (tokens > 0) {
+    iteration_tokens_.Observe(static_cast<double>(tokens));
+    step_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
+  }
+  prompt_tokens_total_.Increment(static_cast<double>(std::exchange(prompt_tokens_, 0)));
+  generation_tokens_total_.Increment(static_cast<double>(std::exchange(drawn_tokens_, 0)));
+  if (gaps_.empty()) return;
+  gaps_.AddTo(inter_token_);
+  gaps_.AddTo(time_per_output_token_);
+  gaps_.Clear();
+}
+
+}  // namespace tlm

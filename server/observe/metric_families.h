@@ -1,0 +1,50 @@
+// The families of prometheus-cpp that hold what is counted as it happens.
+#ifndef TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
+#define TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/observe/metric_table.h"
+
+namespace tlm {
+
+// The values of a metric's labels, in the order of its spec.
+using LabelValues = std::initializer_list<std::string_view>;
+
+// Thread-safe. What is returned lives as long as this; asking again gives the same.
+class MetricFamilies {
+ public:
+  MetricFamilies();
+
+  // `name` is one of AllMetrics, of this kind, and has as many labels.
+  prometheus::Counter& Counter(std::string_view name, LabelValues values = {});
+  prometheus::Gauge& Gauge(std::string_view name, LabelValues values = {});
+  prometheus::Histogram& Histogram(std::string_view name, LabelValues values,
+                                   const std::vector<double>& buckets);
+
+  // Families that have samples.
+  std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
+
+ private:
+  prometheus::Registry registry_;
+  std::map<std::string_view, prometheus::Family<prometheus::Counter>*> counters_;
+  std::map<std::string_view, prometheus::Family<prometheus::Gauge>*> gauges_;
+  std::map<std::string_view, prometheus::Family<prometheus::Histogram>*> histograms_;
+};
+
+// Label names and values of one sample; there must be as many of both.
+prometheus::Labels LabelsOf(const MetricSpec& spec, LabelValues values);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_

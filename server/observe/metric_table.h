@@ -1,0 +1,31 @@
+// Every metric the server exposes: the one list that the code and server/observe/README.md go by.
+#ifndef TLM_SERVER_OBSERVE_METRIC_TABLE_H_
+#define TLM_SERVER_OBSERVE_METRIC_TABLE_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tlm {
+
+enum class MetricKind { kCounter, kGauge, kHistogram };
+
+struct MetricSpec {
+  std::string_view name;
+  MetricKind kind = MetricKind::kCounter;
+  std::string_view labels;  // in the order of their values, "rpc tenant"; empty: none
+  std::string_view help;
+};
+
+// In the order of the documentation.
+std::span<const MetricSpec> AllMetrics();
+
+// The one of this name, which there must be.
+const MetricSpec& MetricNamed(std::string_view name);
+
+// AllMetrics as a table for people, in Markdown.
+std::string MetricTableMarkdown();
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_METRIC_TABLE_H_

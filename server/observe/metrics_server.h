@@ -1,0 +1,63 @@
+// The metrics port: /metrics for Prometheus, /healthz and /readyz for whoever looks after
+// processes.
+#ifndef TLM_SERVER_OBSERVE_METRICS_SERVER_H_
+#define TLM_SERVER_OBSERVE_METRICS_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/observe/metrics.h"
+#include "server/observe/server_state.h"
+
+struct mg_context;
+struct mg_connection;
+
+namespace tlm {
+
+struct MetricsServerOptions {
+  std::string host;
+  int port = 0;  // 0: any free one
+};
+
+// Plain HTTP/1.1, GET and HEAD, one request a connection:
+//
+//   /metrics   200, everything that is measured
+//   /healthz   200 while the process is worth keeping: loading, serving or draining; 503 while the
+//              engine fails or stands still
+//   /readyz    200 while it serves, 503 and the state's name otherwise
+//
+// Another path is 404, another method 405. It is answered from before the model is loaded until the
+// process ends, by a few threads of its own; a request that is not there within two seconds is cut
+// off, and no more connections are open at once than there are threads and places in a short line.
+// Thread-safe after Start.
+class MetricsServer {
+ public:
+  // Listens. `metrics` and `state` outlive the server. FAILED_PRECONDITION when the port cannot be
+  // had.
+  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const MetricsServerOptions& options,
+                                                              const Metrics& metrics,
+                                                              const ServerState& state);
+  // Ends the answers under way.
+  ~MetricsServer();
+  MetricsServer(const MetricsServer&) = delete;
+  MetricsServer& operator=(const MetricsServer&) = delete;
+
+  int port() const { return port_; }
+
+ private:
+  MetricsServer(std::string host, const Metrics& metrics, const ServerState& state)
+      : host_(std::move(host)), metrics_(metrics), state_(state) {}
+  static int Answer(mg_connection* connection);
+
+  const std::string host_;
+  const Metrics& metrics_;
+  const ServerState& state_;
+  mg_context* context_ = nullptr;
+  int port_ = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_METRICS_SERVER_H_

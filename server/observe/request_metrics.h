@@ -1,0 +1,43 @@
+// Times and sizes of requests, as vLLM measures them.
+#ifndef TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
+#define TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "server/observe/call_summary.h"
+#include "server/observe/metric_families.h"
+
+namespace tlm {
+
+// Thread-safe.
+class RequestMetrics {
+ public:
+  // Of the model of this name and context; `families` outlives it.
+  RequestMetrics(MetricFamilies& families, std::string_view model_name, int64_t max_context);
+
+  // A Generate call has its first token, so long after its arrival.
+  void RecordFirstToken(absl::Duration time) { first_token_.Observe(absl::ToDoubleSeconds(time)); }
+  // An admitted call that used the engine is over.
+  void RecordEnd(const CallSummary& call);
+
+ private:
+  prometheus::Histogram& Times(std::string_view name);
+
+  MetricFamilies& families_;
+  const std::string model_name_;
+  prometheus::Histogram& first_token_;
+  prometheus::Histogram& total_;
+  prometheus::Histogram& queue_;
+  prometheus::Histogram& prefill_;
+  prometheus::Histogram& decode_;
+  prometheus::Histogram& inference_;
+  prometheus::Histogram& prompt_tokens_;
+  prometheus::Histogram& generation_tokens_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_REQUEST_METRICS_H_

@@ -1,0 +1,74 @@
+#include "server/observe/scraped.h"
+
+#include <algorithm>
+
+#include "server/observe/metrics.h"
+
+namespace tlm {
+
+void ScrapedSamples::Add(std::string_view name, double value, LabelValues labels) {
+  const MetricSpec& spec = MetricNamed(name);
+  if (families_.empty() || families_.back().name != name) {
+    const bool counter = spec.kind == MetricKind::kCounter;
+    families_.push_back({std::string(name),
+                         std::string(spec.help),
+                         counter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge,
+                         {}});
+  }
+  prometheus::ClientMetric sample;
+  for (auto& [label, text] : LabelsOf(spec, labels)) sample.label.push_back({label, text});
+  sample.counter.value = value;
+  sample.gauge.value = value;
+  families_.back().metric.push_back(std::move(sample));
+}
+
+void ScrapedSamples::AddState(LifeState state) {
+  for (const LifeState each : {LifeState::kStarting, LifeState::kServing, LifeState::kNotServing,
+                               LifeState::kDraining, LifeState::kStopped}) {
+    Add("tlm_state", each == state ? 1 : 0, {LifeStateName(each)});
+  }
+}
+
+void ScrapedSamples::AddProcess(const ProcessFigures& process) {
+  Add("process_cpu_seconds_total", process.cpu_seconds);
+  Add("process_resident_memory_bytes", process.resident_bytes);
+  Add("process_virtual_memory_bytes", process.virtual_bytes);
+  Add("process_open_fds", process.open_fds);
+  Add("process_max_fds", process.max_fds);
+  Add("process_threads", process.threads);
+  Add("process_start_time_seconds", process.start_time);
+}
+
+void ScrapedSamples::AddEngine(const EngineFigures& engine, std::string_view model_name) {
+  const auto count = [](int64_t value) { return static_cast<double>(value); };
+  const auto vllm = [&](std::string_view name, double value) {
+    Add(name, value, {model_name, kEngineLabel});
+  };
+  const double usage =
+      count(engine.kv_blocks_used) / count(std::max<int64_t>(engine.kv_blocks_total, 1));
+  vllm("vllm:num_requests_running", count(engine.running_sequences));
+  vllm("vllm:num_requests_waiting", count(engine.waiting_requests));
+  vllm("vllm:kv_cache_usage_perc", usage);
+  vllm("vllm:gpu_cache_usage_perc", usage);
+  vllm("vllm:prefix_cache_queries_total", count(engine.cache_queried_tokens));
+  vllm("vllm:prefix_cache_hits_total", count(engine.cache_hit_tokens));
+  vllm("vllm:gpu_prefix_cache_queries_total", count(engine.cache_queried_tokens));
+  vllm("vllm:gpu_prefix_cache_hits_total", count(engine.cache_hit_tokens));
+  vllm("vllm:num_preemptions_total", count(engine.preemptions));
+  Add("tlm_engine_steps_total", count(engine.steps));
+  Add("tlm_engine_prefill_tokens_total", count(engine.prefill_tokens));
+  Add("tlm_engine_decode_tokens_total", count(engine.decode_tokens));
+  Add("tlm_engine_failed_steps", count(engine.failed_steps));
+  Add("tlm_engine_last_progress_age_seconds", engine.progress_age_seconds);
+  Add("tlm_sequences_parked", count(engine.parked_sequences));
+  Add("tlm_queued_tokens", count(engine.waiting_tokens));
+  Add("tlm_estimated_queue_seconds", engine.estimated_queue_seconds);
+  Add("tlm_kv_blocks", count(engine.kv_blocks_used), {"used"});
+  Add("tlm_kv_blocks", count(engine.kv_blocks_cached), {"cached"});
+  Add("tlm_kv_blocks",
+      count(engine.kv_blocks_total - engine.kv_blocks_used - engine.kv_blocks_cached), {"free"});
+  Add("tlm_prefix_cache_evicted_blocks_total", count(engine.cache_evicted_blocks));
+  Add("tlm_prefix_cache_published_blocks_total", count(engine.cache_published_blocks));
+}
+
+}  // namespace tlm

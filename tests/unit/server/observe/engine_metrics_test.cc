@@ -1,0 +1,79 @@
+#include "server/observe/engine_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/observe/buckets.h"
+
+namespace tlm {
+namespace {
+
+prometheus::ClientMetric::Histogram Of(MetricFamilies& families, std::string_view name,
+                                       const std::vector<double>& buckets) {
+  return families.Histogram(name, {"m", "0"}, buckets).Collect().histogram;
+}
+
+class EngineMetricsTest : public ::testing::Test {
+ protected:
+  prometheus::ClientMetric::Histogram Gaps() {
+    return Of(families_, "vllm:inter_token_latency_seconds", InterTokenBuckets());
+  }
+  double Count(std::string_view name) { return families_.Counter(name, {"m", "0"}).Value(); }
+
+  MetricFamilies families_;
+  EngineMetrics metrics_{families_, "m"};
+};
+
+TEST_F(EngineMetricsTest, HandsOverAtTheEndOfTheStep) {
+  metrics_.AddPrompt(7);
+  metrics_.AddToken(absl::Milliseconds(20));
+  EXPECT_EQ(Gaps().sample_count, 0u);
+  EXPECT_EQ(Count("vllm:generation_tokens_total"), 0);
+  metrics_.EndStep(8, absl::Milliseconds(3));
+  EXPECT_EQ(Gaps().sample_count, 1u);
+  EXPECT_NEAR(Gaps().sample_sum, 0.02, 1e-12);
+  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
+  EXPECT_EQ(Count("vllm:prompt_tokens_total"), 7);
+}
+
+TEST_F(EngineMetricsTest, TellsNothingTwice) {
+  metrics_.AddToken(absl::Milliseconds(20));
+  metrics_.EndStep(1, absl::Milliseconds(3));
+  metrics_.EndStep(1, absl::Milliseconds(3));
+  EXPECT_EQ(Gaps().sample_count, 1u);
+  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
+  EXPECT_EQ(Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count, 2u);
+}
+
+TEST_F(EngineMetricsTest, AFirstTokenHasNoGap) {
+  metrics_.AddToken(absl::ZeroDuration());
+  metrics_.EndStep(1, absl::Milliseconds(3));
+  EXPECT_EQ(Gaps().sample_count, 0u);
+  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
+}
+
+TEST_F(EngineMetricsTest, AStepThatFailedComputedNothing) {
+  metrics_.EndStep(0, absl::ZeroDuration());
+  EXPECT_EQ(Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count, 0u);
+}
+
+TEST_F(EngineMetricsTest, BatchesFallIntoTheBucketsOfSingleObservations) {
+  MetricFamilies singly;
+  auto& histogram =
+      singly.Histogram("vllm:inter_token_latency_seconds", {"m", "0"}, InterTokenBuckets());
+  for (const double ms : {0.1, 9.9, 10.0, 10.1, 25.0, 80'000.0, 80'001.0}) {
+    histogram.Observe(ms / 1000);
+    metrics_.AddToken(absl::Seconds(ms / 1000));
+  }
+  metrics_.EndStep(1, absl::Milliseconds(1));
+  const auto batched = Gaps();
+  const auto expected = histogram.Collect().histogram;
+  ASSERT_EQ(batched.bucket.size(), expected.bucket.size());
+  for (size_t i = 0; i < batched.bucket.size(); ++i) {
+    EXPECT_EQ(batched.bucket[i].cumulative_count, expected.bucket[i].cumulative_count) << i;
+  }
+  EXPECT_NEAR(batched.sample_sum, expected.sample_sum, 1e-9);
+}
+
+}  // namespace
+}  // namespace tlm

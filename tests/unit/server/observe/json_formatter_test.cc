@@ -1,0 +1,79 @@
+#include "server/observe/json_formatter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/observe/log_event.h"
+
+namespace tlm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class JsonFormatterTest : public ::testing::Test {
+ protected:
+  JsonFormatterTest() : before_(spdlog::default_logger()) {
+    auto logger = std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(out_));
+    logger->set_formatter(std::make_unique<JsonFormatter>());
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~JsonFormatterTest() override { spdlog::set_default_logger(before_); }
+
+  // What was logged, each line an object.
+  std::vector<Json> Lines() const {
+    std::vector<Json> lines;
+    std::istringstream in(out_.str());
+    for (std::string line; std::getline(in, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+
+  std::ostringstream out_;
+  const std::shared_ptr<spdlog::logger> before_;
+};
+
+TEST_F(JsonFormatterTest, WritesTimeLevelAndMessage) {
+  spdlog::warn("half {}", "full");
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["level"], "warning");
+  EXPECT_EQ(lines[0]["msg"], "half full");
+  EXPECT_THAT(lines[0]["ts"].get<std::string>(),
+              ::testing::MatchesRegex("20..-..-..T..:..:..\\....Z"));
+}
+
+TEST_F(JsonFormatterTest, AddsTheFieldsOfAnEventInOrder) {
+  Json fields;
+  fields["b"] = 1;
+  fields["a"] = Json::array({"x"});
+  LogEvent(spdlog::level::info, "event", fields);
+  EXPECT_THAT(out_.str(), ::testing::HasSubstr(R"("msg":"event","b":1,"a":["x"]})"));
+}
+
+TEST_F(JsonFormatterTest, FieldsAreOfTheirEventAlone) {
+  LogEvent(spdlog::level::info, "event", Json{{"field", 1}});
+  spdlog::info("plain");
+  EXPECT_FALSE(Lines().at(1).contains("field"));
+}
+
+TEST_F(JsonFormatterTest, StaysOneObjectALineWhateverIsWritten) {
+  std::string everything;
+  for (int c = 0; c < 256; ++c) everything += static_cast<char>(c);
+  LogEvent(spdlog::level::info, everything, Json{{"id", everything}, {"id2", "\"}\n{\""}});
+  const std::vector<Json> lines = Lines();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["id2"], "\"}\n{\"");
+  EXPECT_EQ(lines[0]["id"].get<std::string>().substr(0, 128), everything.substr(0, 128));
+}
+
+}  // namespace
+}  // namespace tlm
