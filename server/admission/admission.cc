@@ -22,16 +22,24 @@ absl::Status Refusal(absl::Status status, std::string_view reason) {
 
 }  // namespace
 
-Admission::Ticket::Ticket(Admission* admission, std::string request_id, int64_t tokens)
-    : admission_(admission), request_id_(std::move(request_id)), tokens_(tokens) {}
+Admission::Ticket::Ticket(Admission* admission, const AdmissionRequest& request)
+    : admission_(admission),
+      tenant_(request.caller.tenant),
+      limits_(request.caller.limits),
+      request_id_(request.request_id),
+      tokens_(request.tokens) {}
 
 Admission::Ticket::Ticket(Ticket&& other) noexcept
     : admission_(std::exchange(other.admission_, nullptr)),
+      tenant_(std::move(other.tenant_)),
+      limits_(other.limits_),
       request_id_(std::exchange(other.request_id_, {})),
       tokens_(other.tokens_) {}
 
 Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
   std::swap(admission_, other.admission_);
+  std::swap(tenant_, other.tenant_);
+  std::swap(limits_, other.limits_);
   std::swap(request_id_, other.request_id_);
   std::swap(tokens_, other.tokens_);
   return *this;
@@ -40,21 +48,31 @@ Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
 Admission::Ticket::~Ticket() {
   if (admission_ == nullptr) return;
   FreeRequestId();
-  admission_->Release(tokens_);
+  admission_->Release(*this);
 }
 
 void Admission::Ticket::FreeRequestId() {
   if (request_id_.empty()) return;
-  admission_->FreeId(request_id_);
+  admission_->FreeId(*this);
   request_id_.clear();
+}
+
+void Admission::Ticket::ChargeOutput(int64_t tokens) {
+  if (admission_ != nullptr) admission_->ChargeOutput(*this, tokens);
+}
+
+void Admission::Ticket::Refund() {
+  if (admission_ != nullptr) admission_->Refund(*this);
 }
 
 Admission::Admission(const AdmissionLimits& limits, Clock& clock)
     : limits_(limits), clock_(clock) {}
 
-absl::Status Admission::CheckOpen() const {
+absl::Status Admission::CheckOpen(const Principal& caller) const {
+  const absl::Time now = clock_.Now();
   MutexLock lock(&mutex_);
-  return CheckOpenLocked();
+  TLM_RETURN_IF_ERROR(CheckOpenLocked());
+  return quotas_.Check(caller.tenant, caller.limits, 1, now);
 }
 
 absl::Status Admission::CheckOpenLocked() const {
@@ -70,27 +88,29 @@ absl::Status Admission::CheckOpenLocked() const {
       "QUEUE_FULL");
 }
 
-absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& request_id, int64_t tokens,
-                                                   absl::Time deadline) {
+absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& request) {
   const absl::Time now = clock_.Now();
+  const Principal& caller = request.caller;
   MutexLock lock(&mutex_);
   TLM_RETURN_IF_ERROR(CheckOpenLocked());
-  if (deadline <= now) {
+  if (request.deadline <= now) {
     return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                       "EXPIRED_IN_QUEUE");
   }
-  if (tokens > limits_.max_tokens - tokens_) {
+  TLM_RETURN_IF_ERROR(quotas_.Check(caller.tenant, caller.limits, request.tokens, now));
+  if (request.tokens > limits_.max_tokens - tokens_) {
     return Refusal(ResourceExhausted("active calls hold {} prompt tokens, {} more exceed the limit "
                                      "of {}",
-                                     tokens_, tokens, limits_.max_tokens),
+                                     tokens_, request.tokens, limits_.max_tokens),
                    "QUEUED_TOKENS");
   }
-  if (!active_ids_.insert(request_id).second) {
+  if (!active_ids_.emplace(caller.tenant, request.request_id).second) {
     return WithField(AlreadyExists("request_id is in use by an active request"), "request_id");
   }
   ++calls_;
-  tokens_ += tokens;
-  return Ticket(this, request_id, tokens);
+  tokens_ += request.tokens;
+  quotas_.Begin(caller.tenant, caller.limits, request.tokens, now);
+  return Ticket(this, request);
 }
 
 void Admission::Open() {
@@ -127,14 +147,27 @@ int64_t Admission::active_calls() const {
   return calls_;
 }
 
-void Admission::FreeId(const std::string& request_id) {
+void Admission::FreeId(const Ticket& ticket) {
   MutexLock lock(&mutex_);
-  active_ids_.erase(request_id);
+  active_ids_.erase({ticket.tenant_, ticket.request_id_});
 }
 
-void Admission::Release(int64_t tokens) {
+void Admission::ChargeOutput(const Ticket& ticket, int64_t tokens) {
+  const absl::Time now = clock_.Now();
   MutexLock lock(&mutex_);
-  tokens_ -= tokens;
+  quotas_.Charge(ticket.tenant_, ticket.limits_, tokens, now);
+}
+
+void Admission::Refund(const Ticket& ticket) {
+  const absl::Time now = clock_.Now();
+  MutexLock lock(&mutex_);
+  quotas_.Refund(ticket.tenant_, ticket.limits_, ticket.tokens_, now);
+}
+
+void Admission::Release(const Ticket& ticket) {
+  MutexLock lock(&mutex_);
+  tokens_ -= ticket.tokens_;
+  quotas_.End(ticket.tenant_, ticket.limits_);
   if (--calls_ == 0) changed_.NotifyAll();
 }
 

@@ -1,10 +1,11 @@
-// Who may come in: bounds on what is active at once, unique request ids, and the state of the
-// server (starting, serving, draining).
+// Who may come in: bounds on what is active at once, limits of tenants, unique request ids, and the
+// state of the server (starting, serving, draining).
 #ifndef TLM_SERVER_ADMISSION_ADMISSION_H_
 #define TLM_SERVER_ADMISSION_ADMISSION_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -12,12 +13,22 @@
 #include "absl/time/time.h"
 #include "model/base/clock.h"
 #include "model/base/mutex.h"
+#include "server/admission/tenant_quotas.h"
+#include "server/auth/principal.h"
 
 namespace tlm {
 
 struct AdmissionLimits {
   int64_t max_calls = 4096;               // admitted and not yet over
   int64_t max_tokens = int64_t{1} << 24;  // prompt tokens of those calls together
+};
+
+// A call that wants in.
+struct AdmissionRequest {
+  const Principal& caller;
+  std::string request_id;
+  int64_t tokens = 0;  // of its prompt
+  absl::Time deadline = absl::InfiniteFuture();
 };
 
 // Thread-safe. Outlives every ticket it gave out.
@@ -35,12 +46,18 @@ class Admission {
     // The call is as good as over, though not yet counted out: from now on another one may take its
     // id. Idempotent.
     void FreeRequestId();
+    // Counts against the tenant's limits: tokens that were generated, once, at the end; or that
+    // nothing was done for the call, and nothing is to count. Nothing on an empty ticket.
+    void ChargeOutput(int64_t tokens);
+    void Refund();
 
    private:
     friend class Admission;
-    Ticket(Admission* admission, std::string request_id, int64_t tokens);
+    Ticket(Admission* admission, const AdmissionRequest& request);
 
     Admission* admission_ = nullptr;
+    std::string tenant_;
+    TenantLimits limits_;  // those it came in by
     std::string request_id_;
     int64_t tokens_ = 0;
   };
@@ -48,14 +65,14 @@ class Admission {
   // Refuses everything until Open(). `clock` outlives the object.
   Admission(const AdmissionLimits& limits, Clock& clock);
 
-  // What Admit would say to a new call without tokens now: for refusing before work is put into
-  // reading a request.
-  absl::Status CheckOpen() const;
-  // Admits a call with `tokens` prompt tokens. UNAVAILABLE with reason STARTING or DRAINING and a
-  // retry time; ALREADY_EXISTS while another call of this id is active; DEADLINE_EXCEEDED, reason
-  // EXPIRED_IN_QUEUE, when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL or
-  // QUEUED_TOKENS, and a retry time, over a limit.
-  absl::StatusOr<Ticket> Admit(const std::string& request_id, int64_t tokens, absl::Time deadline);
+  // What Admit would say to the smallest new call of `caller` now: for refusing before work is put
+  // into reading a request.
+  absl::Status CheckOpen(const Principal& caller) const;
+  // Admits a call. UNAVAILABLE with reason STARTING or DRAINING and a retry time; ALREADY_EXISTS
+  // while another call of this tenant and id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE,
+  // when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL, QUEUED_TOKENS or, over a
+  // limit of the tenant, TENANT_QUOTA, and a retry time.
+  absl::StatusOr<Ticket> Admit(const AdmissionRequest& request);
 
   // Starting -> serving.
   void Open();
@@ -72,8 +89,10 @@ class Admission {
   enum class State { kStarting, kServing, kDraining };
 
   absl::Status CheckOpenLocked() const TLM_REQUIRES(mutex_);
-  void FreeId(const std::string& request_id);
-  void Release(int64_t tokens);
+  void FreeId(const Ticket& ticket);
+  void ChargeOutput(const Ticket& ticket, int64_t tokens);
+  void Refund(const Ticket& ticket);
+  void Release(const Ticket& ticket);
 
   const AdmissionLimits limits_;
   Clock& clock_;
@@ -83,7 +102,9 @@ class Admission {
   bool interrupted_ TLM_GUARDED_BY(mutex_) = false;
   int64_t calls_ TLM_GUARDED_BY(mutex_) = 0;   // tickets that are out
   int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;  // of those
-  absl::flat_hash_set<std::string> active_ids_ TLM_GUARDED_BY(mutex_);
+  // With their tenants: nobody learns from a refusal which ids others use.
+  absl::flat_hash_set<std::pair<std::string, std::string>> active_ids_ TLM_GUARDED_BY(mutex_);
+  TenantQuotas quotas_ TLM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tlm

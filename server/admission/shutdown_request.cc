@@ -1,12 +1,21 @@
 #include "server/admission/shutdown_request.h"
 
-namespace tlm {
+#include <algorithm>
+#include <chrono>
 
-bool ShutdownRequest::Ask(std::optional<absl::Duration> drain_limit) {
+namespace tlm {
+namespace {
+
+// Condition variables take the steady clock's nanoseconds: keep far-away timeouts within them.
+constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
+
+}  // namespace
+
+bool ShutdownRequest::Ask(const ShutdownTerms& terms) {
   MutexLock lock(&mutex_);
   if (asked_) return false;
   asked_ = true;
-  drain_limit_ = drain_limit;
+  terms_ = terms;
   changed_.NotifyAll();
   return true;
 }
@@ -16,10 +25,29 @@ bool ShutdownRequest::asked() const {
   return asked_;
 }
 
-std::optional<absl::Duration> ShutdownRequest::Wait() {
+ShutdownTerms ShutdownRequest::Wait() {
   MutexLock lock(&mutex_);
   while (!asked_) changed_.Wait(&mutex_);
-  return drain_limit_;
+  return terms_;
+}
+
+void ShutdownRequest::Hurry() {
+  MutexLock lock(&mutex_);
+  hurried_ = true;
+  changed_.NotifyAll();
+}
+
+bool ShutdownRequest::WaitForHurry(absl::Duration timeout) {
+  const auto end =
+      std::chrono::steady_clock::now() +
+      absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kLongestWait));
+  MutexLock lock(&mutex_);
+  while (!hurried_) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left <= left.zero()) break;
+    changed_.WaitFor(&mutex_, left);
+  }
+  return hurried_;
 }
 
 }  // namespace tlm

@@ -22,9 +22,10 @@ constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
 class AdmissionTest : public ::testing::Test {
  protected:
   absl::StatusOr<Admission::Ticket> Admit(const std::string& id, int64_t tokens = 1) {
-    return admission_.Admit(id, tokens, absl::InfiniteFuture());
+    return admission_.Admit({caller_, id, tokens});
   }
 
+  const Principal caller_;
   FakeClock clock_;
   Admission admission_{{.max_calls = 2, .max_tokens = 100}, clock_};
 };
@@ -46,18 +47,18 @@ TEST_F(AdmissionTest, RefusesWithRetryTimeWhileDraining) {
 }
 
 TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
-  EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "STARTING");
+  EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "STARTING");
   admission_.Open();
-  EXPECT_THAT(admission_.CheckOpen(), IsOk());
+  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
   const absl::StatusOr<Admission::Ticket> first = Admit("a");
   {
     const absl::StatusOr<Admission::Ticket> second = Admit("b");
-    EXPECT_THAT(admission_.CheckOpen(), StatusIs(kExhausted, _));
-    EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "QUEUE_FULL");
+    EXPECT_THAT(admission_.CheckOpen(caller_), StatusIs(kExhausted, _));
+    EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "QUEUE_FULL");
   }
-  EXPECT_THAT(admission_.CheckOpen(), IsOk());
+  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
   admission_.Drain();
-  EXPECT_EQ(ReasonOf(admission_.CheckOpen()), "DRAINING");
+  EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "DRAINING");
 }
 
 TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {
@@ -110,10 +111,10 @@ TEST_F(AdmissionTest, RefusedCallsLeaveNothingBehind) {
 TEST_F(AdmissionTest, RefusesACallWhoseDeadlineHasPassed) {
   admission_.Open();
   clock_.Advance(absl::Seconds(10));
-  const absl::Status status = admission_.Admit("a", 1, clock_.Now()).status();
+  const absl::Status status = admission_.Admit({caller_, "a", 1, clock_.Now()}).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded, _));
   EXPECT_EQ(ReasonOf(status), "EXPIRED_IN_QUEUE");
-  EXPECT_THAT(admission_.Admit("a", 1, clock_.Now() + absl::Nanoseconds(1)), IsOk());
+  EXPECT_THAT(admission_.Admit({caller_, "a", 1, clock_.Now() + absl::Nanoseconds(1)}), IsOk());
 }
 
 TEST_F(AdmissionTest, MovedTicketsAreGivenBackOnce) {
@@ -147,6 +148,42 @@ TEST_F(AdmissionTest, AnIdMayBeFreeBeforeItsCallIsCountedOut) {
     EXPECT_THAT(Admit("a"), StatusIs(absl::StatusCode::kAlreadyExists, _));
   }
   EXPECT_EQ(admission_.active_calls(), 0);
+}
+
+TEST_F(AdmissionTest, TenantsDoNotSeeEachOthersIds) {
+  admission_.Open();
+  Principal acme;
+  acme.tenant = "acme";
+  Principal other;
+  other.tenant = "other";
+  const auto first = admission_.Admit({acme, "a", 1});
+  EXPECT_THAT(first, IsOk());
+  EXPECT_THAT(admission_.Admit({acme, "a", 1}), StatusIs(absl::StatusCode::kAlreadyExists, _));
+  EXPECT_THAT(admission_.Admit({other, "a", 1}), IsOk());
+}
+
+TEST_F(AdmissionTest, HoldsATenantToItsLimits) {
+  admission_.Open();
+  Principal acme;
+  acme.tenant = "acme";
+  acme.limits = {.requests_per_minute = 3, .tokens_per_minute = 50};
+  {
+    Admission::Ticket ticket = *admission_.Admit({acme, "a", 10});
+    EXPECT_THAT(admission_.Admit({acme, "a", 10}), StatusIs(absl::StatusCode::kAlreadyExists, _));
+    ticket.ChargeOutput(30);
+  }
+  { Admission::Ticket ticket = *admission_.Admit({acme, "b", 10}); }
+  const absl::Status refused = admission_.Admit({acme, "c", 1}).status();
+  EXPECT_THAT(refused, StatusIs(kExhausted, HasSubstr("50 tokens per minute")));
+  EXPECT_EQ(ReasonOf(refused), "TENANT_QUOTA");
+  EXPECT_EQ(ReasonOf(admission_.CheckOpen(acme)), "TENANT_QUOTA");
+  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
+  clock_.Advance(*RetryAfterOf(refused));
+  {
+    Admission::Ticket ticket = *admission_.Admit({acme, "c", 1});
+    ticket.Refund();
+  }
+  EXPECT_THAT(admission_.Admit({acme, "d", 1}), IsOk());
 }
 
 TEST_F(AdmissionTest, WaitsUntilTheLastTicketIsBack) {

@@ -15,27 +15,29 @@ TEST(ShutdownRequestTest, NobodyHasAskedAtFirst) {
   EXPECT_FALSE(shutdown.asked());
 }
 
-TEST(ShutdownRequestTest, TheFirstAskerDecidesTheLimit) {
+TEST(ShutdownRequestTest, TheFirstAskerDecidesTheTerms) {
   ShutdownRequest shutdown;
-  EXPECT_TRUE(shutdown.Ask(absl::Seconds(5)));
-  EXPECT_FALSE(shutdown.Ask(absl::Seconds(9)));
-  EXPECT_FALSE(shutdown.Ask(std::nullopt));
+  EXPECT_TRUE(shutdown.Ask({.drain_limit = absl::Seconds(5)}));
+  EXPECT_FALSE(shutdown.Ask({.withdrawal_grace = false, .drain_limit = absl::Seconds(9)}));
+  EXPECT_FALSE(shutdown.Ask({}));
   EXPECT_TRUE(shutdown.asked());
-  EXPECT_EQ(shutdown.Wait(), absl::Seconds(5));
+  const ShutdownTerms terms = shutdown.Wait();
+  EXPECT_EQ(terms.drain_limit, absl::Seconds(5));
+  EXPECT_TRUE(terms.withdrawal_grace);
 }
 
 TEST(ShutdownRequestTest, AskingWithoutALimitCountsAsWell) {
   ShutdownRequest shutdown;
-  EXPECT_TRUE(shutdown.Ask(std::nullopt));
-  EXPECT_FALSE(shutdown.Ask(absl::Seconds(9)));
-  EXPECT_EQ(shutdown.Wait(), std::nullopt);
+  EXPECT_TRUE(shutdown.Ask({}));
+  EXPECT_FALSE(shutdown.Ask({.withdrawal_grace = false, .drain_limit = absl::Seconds(9)}));
+  EXPECT_EQ(shutdown.Wait().drain_limit, std::nullopt);
 }
 
 TEST(ShutdownRequestTest, WakesWhoWaits) {
   ShutdownRequest shutdown;
   std::optional<absl::Duration> limit;
-  std::thread waiter([&] { limit = shutdown.Wait(); });
-  shutdown.Ask(absl::Seconds(3));
+  std::thread waiter([&] { limit = shutdown.Wait().drain_limit; });
+  shutdown.Ask({.drain_limit = absl::Seconds(3)});
   waiter.join();
   EXPECT_EQ(limit, absl::Seconds(3));
 }
@@ -45,10 +47,27 @@ TEST(ShutdownRequestTest, OneOfManyAskersIsTheFirst) {
   std::atomic<int> first{0};
   std::vector<std::thread> askers;
   for (int i = 0; i < 8; ++i) {
-    askers.emplace_back([&] { first += shutdown.Ask(std::nullopt) ? 1 : 0; });
+    askers.emplace_back([&] { first += shutdown.Ask({}) ? 1 : 0; });
   }
   for (std::thread& asker : askers) asker.join();
   EXPECT_EQ(first, 1);
+}
+
+TEST(ShutdownRequestTest, WithoutHurryAWaitLastsItsTime) {
+  ShutdownRequest shutdown;
+  EXPECT_FALSE(shutdown.WaitForHurry(absl::ZeroDuration()));
+  shutdown.Ask({});
+  EXPECT_FALSE(shutdown.WaitForHurry(absl::Milliseconds(1)));
+}
+
+TEST(ShutdownRequestTest, HurryEndsEveryWaitPresentAndFuture) {
+  ShutdownRequest shutdown;
+  bool hurried = false;
+  std::thread waiter([&] { hurried = shutdown.WaitForHurry(absl::InfiniteDuration()); });
+  shutdown.Hurry();
+  waiter.join();
+  EXPECT_TRUE(hurried);
+  EXPECT_TRUE(shutdown.WaitForHurry(absl::InfiniteDuration()));
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "server/admission/tenant_quotas.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+// How soon another call of the tenant ends, nobody knows.
+constexpr absl::Duration kRetryConcurrent = absl::Seconds(1);
+
+bool IsLimited(const TenantLimits& limits) { return limits != TenantLimits(); }
+
+absl::Status OverQuota(absl::Duration retry, std::string_view what, int64_t limit) {
+  return WithRetryAfter(
+      WithReason(ResourceExhausted("the limit of this tenant is {} {}", limit, what),
+                 "TENANT_QUOTA"),
+      retry);
+}
+
+bool IsFull(const MinuteBudget& budget, int64_t per_minute, absl::Time now) {
+  return per_minute == 0 || budget.WaitFor(per_minute, per_minute, now) == absl::ZeroDuration();
+}
+
+}  // namespace
+
+absl::Status TenantQuotas::Check(const std::string& tenant, const TenantLimits& limits,
+                                 int64_t tokens, absl::Time now) const {
+  if (!IsLimited(limits)) return absl::OkStatus();
+  const auto found = usages_.find(tenant);
+  if (found == usages_.end()) return absl::OkStatus();
+  const Usage& usage = found->second;
+  if (limits.max_concurrent_requests > 0 && usage.active >= limits.max_concurrent_requests) {
+    return OverQuota(kRetryConcurrent, "requests at once", limits.max_concurrent_requests);
+  }
+  if (limits.requests_per_minute > 0) {
+    const absl::Duration wait = usage.requests.WaitFor(1, limits.requests_per_minute, now);
+    if (wait > absl::ZeroDuration()) {
+      return OverQuota(wait, "requests per minute", limits.requests_per_minute);
+    }
+  }
+  if (limits.tokens_per_minute > 0) {
+    const absl::Duration wait = usage.tokens.WaitFor(tokens, limits.tokens_per_minute, now);
+    if (wait > absl::ZeroDuration()) {
+      return OverQuota(wait, "tokens per minute", limits.tokens_per_minute);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TenantQuotas::Begin(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+                         absl::Time now) {
+  if (!IsLimited(limits)) return;
+  if (usages_.size() >= forget_at_) ForgetIdle(now);
+  Usage& usage = usages_[tenant];
+  usage.limits = limits;
+  ++usage.active;
+  if (limits.requests_per_minute > 0) usage.requests.Spend(1, limits.requests_per_minute, now);
+  if (limits.tokens_per_minute > 0) usage.tokens.Spend(tokens, limits.tokens_per_minute, now);
+}
+
+void TenantQuotas::Charge(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+                          absl::Time now) {
+  const auto found = usages_.find(tenant);
+  if (found == usages_.end() || limits.tokens_per_minute == 0) return;
+  found->second.tokens.Spend(tokens, limits.tokens_per_minute, now);
+}
+
+void TenantQuotas::Refund(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+                          absl::Time now) {
+  const auto found = usages_.find(tenant);
+  if (found == usages_.end()) return;
+  Usage& usage = found->second;
+  if (limits.requests_per_minute > 0) usage.requests.GiveBack(1, limits.requests_per_minute, now);
+  if (limits.tokens_per_minute > 0) usage.tokens.GiveBack(tokens, limits.tokens_per_minute, now);
+}
+
+void TenantQuotas::End(const std::string& tenant, const TenantLimits& limits) {
+  if (!IsLimited(limits)) return;
+  const auto found = usages_.find(tenant);
+  if (found != usages_.end()) --found->second.active;
+}
+
+void TenantQuotas::ForgetIdle(absl::Time now) {
+  absl::erase_if(usages_, [now](const auto& entry) {
+    const Usage& usage = entry.second;
+    return usage.active == 0 && IsFull(usage.requests, usage.limits.requests_per_minute, now) &&
+           IsFull(usage.tokens, usage.limits.tokens_per_minute, now);
+  });
+  // Looked for again only once there are twice as many: each call pays for a few.
+  forget_at_ = std::max(kForgetAt, 2 * usages_.size());
+}
+
+}  // namespace tlm

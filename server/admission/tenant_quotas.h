@@ -1,0 +1,58 @@
+// What each tenant has used of its limits.
+#ifndef TLM_SERVER_ADMISSION_TENANT_QUOTAS_H_
+#define TLM_SERVER_ADMISSION_TENANT_QUOTAS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/admission/minute_budget.h"
+#include "server/auth/tenant_limits.h"
+
+namespace tlm {
+
+// Limits come with each question and hold from then on. A tenant without limits leaves no trace,
+// and one whose budgets are full again is forgotten, so that there are as many here as have been
+// active lately. Not thread-safe.
+class TenantQuotas {
+ public:
+  // RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with the time after which it would not be refused,
+  // when a call with `tokens` tokens is over a limit. More tokens than a minute gives are let in
+  // while that minute's are all there, and leave a debt.
+  absl::Status Check(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+                     absl::Time now) const;
+
+  // A call that has been Check()ed begins: charged with `tokens`, of its prompt.
+  void Begin(const std::string& tenant, const TenantLimits& limits, int64_t tokens, absl::Time now);
+  // Tokens it has generated: charged when they are known, whatever is left.
+  void Charge(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+              absl::Time now);
+  // Nothing was done for a call that has begun: its charges of Begin are undone.
+  void Refund(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
+              absl::Time now);
+  // A call that has begun is over.
+  void End(const std::string& tenant, const TenantLimits& limits);
+
+  size_t size() const { return usages_.size(); }
+
+ private:
+  struct Usage {
+    MinuteBudget requests;
+    MinuteBudget tokens;
+    int64_t active = 0;
+    TenantLimits limits;  // the latest
+  };
+
+  void ForgetIdle(absl::Time now);
+
+  absl::flat_hash_map<std::string, Usage> usages_;
+  size_t forget_at_ = kForgetAt;  // size at which the idle ones are looked for
+  static constexpr size_t kForgetAt = 1024;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_ADMISSION_TENANT_QUOTAS_H_
