@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "model/base/thread_name.h"
+
 namespace tlm {
 
 Delivery::Delivery() : thread_([this] { Run(); }) {}
@@ -35,6 +37,7 @@ void Delivery::Stop() {
 }
 
 void Delivery::Run() {
+  NameThisThread("delivery");
   for (;;) {
     std::vector<std::shared_ptr<TokenStream>> now_due;
     {

@@ -11,6 +11,7 @@
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
+#include "model/base/thread_name.h"
 #include "model/ops/ops.h"
 #include "server/batching/delivery.h"
 #include "server/batching/engine_loop.h"
@@ -19,6 +20,9 @@
 
 namespace tlm {
 namespace {
+
+// What a server cut off at its end, another one takes, or the same one once it is back.
+constexpr absl::Duration kRetryElsewhere = absl::Seconds(1);
 
 absl::Status CheckAtLeast(int64_t value, int64_t least, const char* name) {
   if (value >= least) return absl::OkStatus();
@@ -148,6 +152,7 @@ class EngineImpl : public Engine {
 
  private:
   void Run() {
+    NameThisThread("engine");
     while (!stopping_.load(std::memory_order_acquire)) {
       SetBusy();
       Flush(TakeFlushes(/*last=*/false), /*busy=*/true);
@@ -158,7 +163,8 @@ class EngineImpl : public Engine {
       queue_->WaitForWork(loop_.NextDeadline() - clock_.Now());
     }
     queue_->Close();  // nothing may come in behind the last look
-    loop_.EndAll(WithReason(Unavailable("the server is shutting down"), "DRAINING"));
+    loop_.EndAll(WithRetryAfter(WithReason(Unavailable("the server is shutting down"), "DRAINING"),
+                                kRetryElsewhere));
     Publish(/*busy=*/false);
     Flush(TakeFlushes(/*last=*/true), /*busy=*/false);
   }

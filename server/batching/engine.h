@@ -14,6 +14,7 @@
 #include "model/kv_cache/prefix_cache.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/request.h"
+#include "server/observe/engine_metrics.h"
 
 namespace tlm {
 
@@ -33,6 +34,8 @@ struct EngineOptions {
   // Prompts of at most so many tokens that are not in the cache are left out of that: held back,
   // they would queue up for their first token. 0 = none.
   int64_t short_prompt_tokens = 256;
+  // What steps and tokens are told to, on the engine thread; outlives the engine. Null: nobody.
+  EngineMetrics* metrics = nullptr;
 };
 
 // A snapshot for health, load reports and tests.

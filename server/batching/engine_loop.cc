@@ -28,6 +28,7 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
     : model_(model),
       clock_(clock),
       queue_(std::move(queue)),
+      metrics_(options.metrics),
       pool_(model.num_kv_blocks()),
       cache_(options.prefix_cache ? std::optional<PrefixCache>(std::in_place, pool_)
                                   : std::nullopt),
@@ -94,7 +95,9 @@ int64_t EngineLoop::PrefillBudget() const { return pacer_.PrefillTokens(schedule
 void EngineLoop::Launch(StepPlan plan, absl::Time now) {
   if (plan.chunks.empty()) return;
   for (const Chunk& chunk : plan.chunks) {
-    if (!chunk.sequence->started()) StartStreams(*chunk.sequence, now);
+    if (chunk.sequence->started()) continue;
+    StartStreams(*chunk.sequence, now);
+    if (metrics_ != nullptr) metrics_->AddPrompt(chunk.sequence->prompt_tokens());
   }
   pipeline_.Launch(std::move(plan), now);
 }
@@ -116,11 +119,15 @@ void EngineLoop::FinishStep(StepResults results) {
   EngineStats& stats = report_.stats;
   ++stats.steps;
   step_fault_ = absl::OkStatus();
+  ServiceRates::Step computed;
   if (results.status().ok()) {
-    RecordRates(results, end);
+    computed = RecordRates(results, end);
     TakeResults(results, end);
   } else {
     FailStep(results, end);
+  }
+  if (metrics_ != nullptr) {
+    metrics_->EndStep(computed.prefill_tokens + computed.decode_tokens, computed.elapsed);
   }
   last_end_ = end;
   stats.fault = step_fault_;
@@ -148,7 +155,7 @@ absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
   return Internal("the device failed while computing: {}", std::string(error.message()));
 }
 
-void EngineLoop::RecordRates(const StepResults& results, absl::Time end) {
+ServiceRates::Step EngineLoop::RecordRates(const StepResults& results, absl::Time end) {
   const StepPlan& plan = results.plan();
   // While steps follow each other without a gap, from the end of one to that of the next.
   ServiceRates::Step step{.elapsed = end - last_end_.value_or(results.begin())};
@@ -162,6 +169,7 @@ void EngineLoop::RecordRates(const StepResults& results, absl::Time end) {
   rates_.RecordStep(step, end);
   rates_.RecordDrain(std::exchange(left_queue_, {}), never_admitted_, step.elapsed);
   queue_->SetEstimates(rates_.Estimates());
+  return step;
 }
 
 void EngineLoop::LeaveQueue(const StepPlan& plan) {

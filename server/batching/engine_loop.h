@@ -85,7 +85,8 @@ class EngineLoop {
   void StartStreams(Sequence& sequence, absl::Time now);
   void FinishStep(StepResults results);
   void FailStep(const StepResults& results, absl::Time now);
-  void RecordRates(const StepResults& results, absl::Time end);
+  // Returns how long the step took and what it computed.
+  ServiceRates::Step RecordRates(const StepResults& results, absl::Time end);
   void LeaveQueue(const StepPlan& plan);
   void LeaveQueue(Sequence& sequence);
   // Keeps the fault for the figures; what the requests it hit are told.
@@ -114,6 +115,7 @@ class EngineLoop {
   RowResult ScoreContinuations(Sequence& sequence, std::span<const float> logits);
   absl::Status PushScore(Sequence& sequence, int64_t index, int32_t id,
                          std::span<const float> logits);
+  void RecordToken(Sequence& sequence, absl::Time now);
   RowResult TakeToken(Sequence& sequence, const RowResults& row, absl::Time now);
   RowResult TakeFirstTokens(Sequence& parent, const RowResults& row, absl::Time now);
   void StartBranch(Sequence& parent, std::unique_ptr<Sequence> branch, const RowResults& row,
@@ -124,6 +126,7 @@ class EngineLoop {
   Clock& clock_;
   // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
+  EngineMetrics* const metrics_;  // null: nobody measures
   BlockPool pool_;
   std::optional<PrefixCache> cache_;
   Scheduler scheduler_;

@@ -106,6 +106,11 @@ absl::Status EngineLoop::PushScore(Sequence& sequence, int64_t index, int32_t id
   return absl::OkStatus();
 }
 
+void EngineLoop::RecordToken(Sequence& sequence, absl::Time now) {
+  const absl::Duration gap = sequence.MarkToken(now);
+  if (metrics_ != nullptr) metrics_->AddToken(gap);
+}
+
 EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults& row,
                                             absl::Time now) {
   const auto drawn = std::find_if(row.draws.begin(), row.draws.end(), [&](const Draw& draw) {
@@ -115,6 +120,7 @@ EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults
   TLM_ASSIGN_OR_RETURN(SampledToken token,
                        std::move(row.tokens[static_cast<size_t>(drawn - row.draws.begin())]));
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
+  RecordToken(sequence, now);
   const std::optional<Finish> finish = sequence.Append(token.id, model_.limits().max_context);
   sequence.stream().PushToken(std::move(token));
   return finish;

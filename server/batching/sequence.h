@@ -194,6 +194,12 @@ class Sequence {
   bool started() const { return started_.has_value(); }
   // The first token was drawn.
   void MarkFirstToken(absl::Time now) { first_token_ = now; }
+  // A token was drawn; the time since the one before it, zero for the first one here.
+  absl::Duration MarkToken(absl::Time now) {
+    const absl::Duration gap = now - last_token_.value_or(now);
+    last_token_ = now;
+    return gap;
+  }
   // Closes the sequence; what is to be told at the end. `finish` counts when `status` is OK. What
   // was computed for several outputs is the parent's.
   StreamEnd End(const absl::Status& status, const Finish& finish, absl::Time now);
@@ -248,6 +254,7 @@ class Sequence {
   int64_t blocks_peak_ = 0;      // without shared ones
   std::optional<absl::Time> started_;
   std::optional<absl::Time> first_token_;
+  std::optional<absl::Time> last_token_;
 };
 
 }  // namespace tlm
