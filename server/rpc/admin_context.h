@@ -5,26 +5,29 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "model/base/clock.h"
 #include "server/admission/admission.h"
 #include "server/admission/shutdown_request.h"
 #include "server/batching/engine.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/config_option.h"
 #include "server/rpc/request_limits.h"
+#include "server/rpc/rpc_context.h"
 
 namespace tlm {
 
-// All that is referred to outlives every call.
-struct AdminContext {
+// What is there from the start. All that is referred to outlives every call.
+struct AdminContext : CallServices {
+  ShutdownRequest& shutdown;
+  std::vector<ConfigOption> config;  // by name
+};
+
+// What is there once a model has been loaded. All that is referred to outlives every call.
+struct AdminTarget {
   Engine& engine;
   Admission& admission;
   CallRegistry& calls;
-  ShutdownRequest& shutdown;
-  Clock& clock;
   const RequestLimits& limits;
   absl::Time serving_since;
-  std::vector<ConfigOption> config;  // by name
 };
 
 }  // namespace tlm

@@ -39,8 +39,8 @@ absl::Status CheckAbort(const v1::AbortRequest& request, const RequestLimits& li
 
 }  // namespace
 
-void GetLoad(const AdminContext& admin, v1::GetLoadResponse& response) {
-  const EngineStats stats = admin.engine.Stats();
+void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response) {
+  const EngineStats stats = target.engine.Stats();
   const absl::Time now = admin.clock.Now();
   response.set_queued_requests(U64(stats.waiting_requests));
   response.set_queued_tokens(U64(stats.waiting_tokens));
@@ -55,26 +55,26 @@ void GetLoad(const AdminContext& admin, v1::GetLoadResponse& response) {
   response.set_steps(U64(stats.steps));
   SetDuration(now - stats.last_progress, response.mutable_last_step_age());
   response.set_draining(admin.shutdown.asked() || stats.draining);
-  SetDuration(now - admin.serving_since, response.mutable_uptime());
-  response.set_active_calls(U64(admin.admission.active_calls()));
+  SetDuration(now - target.serving_since, response.mutable_uptime());
+  response.set_active_calls(U64(target.admission.active_calls()));
   FillPrefixCache(stats.prefix_cache, *response.mutable_prefix_cache());
   response.set_preemptions(U64(stats.preemptions));
   response.set_finished_requests(U64(stats.finished_requests));
 }
 
-absl::Status AbortCalls(const v1::AbortRequest& request, const AdminContext& admin,
+absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& target,
                         v1::AbortResponse& response) {
-  TLM_RETURN_IF_ERROR(CheckAbort(request, admin.limits));
+  TLM_RETURN_IF_ERROR(CheckAbort(request, target.limits));
   const absl::Status status =
       WithReason(Aborted("an administrator ended the call"), "ABORTED_BY_ADMIN");
   // Asked for twice is ended once, and not unknown the second time.
   std::set<std::string> missing(request.request_ids().begin(), request.request_ids().end());
   std::vector<std::string> ended;
   for (const std::string& id : missing) {
-    if (admin.calls.Abort(id, status)) ended.push_back(id);
+    if (target.calls.Abort(id, status)) ended.push_back(id);
   }
   if (request.all()) {
-    const std::vector<std::string> rest = admin.calls.AbortAll(status);
+    const std::vector<std::string> rest = target.calls.AbortAll(status);
     ended.insert(ended.end(), rest.begin(), rest.end());
   }
   for (const std::string& id : ended) missing.erase(id);
@@ -87,13 +87,13 @@ absl::Status AbortCalls(const v1::AbortRequest& request, const AdminContext& adm
 }
 
 absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& admin,
-                        v1::DrainResponse& response) {
+                        const AdminTarget& target, v1::DrainResponse& response) {
   std::optional<absl::Duration> limit;
   if (request.has_time_limit()) {
     TLM_ASSIGN_OR_RETURN(limit, ReadDuration("time_limit", request.time_limit()));
   }
-  response.set_active_requests(U64(admin.admission.active_calls()));
-  const bool first = admin.shutdown.Ask(limit);
+  response.set_active_requests(U64(target.admission.active_calls()));
+  const bool first = admin.shutdown.Ask({.drain_limit = limit});
   response.set_already_draining(!first);
   spdlog::info("admin Drain{}", first ? "" : ": had begun before");
   return absl::OkStatus();

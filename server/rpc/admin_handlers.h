@@ -11,16 +11,16 @@ namespace tlm {
 
 // All fill `response` and return at once.
 
-void GetLoad(const AdminContext& admin, v1::GetLoadResponse& response);
+void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
 
 // Ends Generate, Forward and Score calls with ABORTED, reason ABORTED_BY_ADMIN. INVALID_ARGUMENT,
 // and nothing is ended, for more than kMaxAbortIds names or one longer than a request id may be.
-absl::Status AbortCalls(const v1::AbortRequest& request, const AdminContext& admin,
+absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& target,
                         v1::AbortResponse& response);
 
 // INVALID_ARGUMENT for a time limit that is negative.
 absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& admin,
-                        v1::DrainResponse& response);
+                        const AdminTarget& target, v1::DrainResponse& response);
 
 void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response);
 

@@ -3,7 +3,6 @@
 #define TLM_SERVER_RPC_ADMIN_SERVER_H_
 
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -15,22 +14,27 @@
 
 namespace tlm {
 
-// Answers from Start to Shutdown, while the data port drains too. Thread-safe after Start.
+// Answers from Open to Shutdown, while the data port drains too. Thread-safe after Serve.
 class AdminServer {
  public:
-  // Listens on `host`:`port` as GrpcListener does, and is SERVING.
-  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& host, int port,
-                                                            AdminContext admin);
+  // Listens as GrpcListener does, and is SERVING. Until Serve all calls but GetConfig end with
+  // UNAVAILABLE, reason STARTING.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Open(const ListenerOptions& options,
+                                                           AdminContext admin);
 
+  // From now on all calls are answered. Once.
+  void Serve(const AdminTarget& target) { gate_.Open(target); }
   int port() const { return listener_->port(); }
   // As GrpcListener's.
   void Shutdown(absl::Duration grace) { listener_->Shutdown(grace); }
 
  private:
-  explicit AdminServer(AdminContext admin) : service_(std::move(admin)) {}
+  explicit AdminServer(const AdminContext& admin)
+      : service_(admin, gate_), unknown_calls_(admin, UnknownCallService::Port::kAdmin) {}
 
+  AdminGate gate_;
   AdminService service_;
-  UnknownCallService unknown_calls_{UnknownCallService::Port::kAdmin};
+  UnknownCallService unknown_calls_;
   std::unique_ptr<GrpcListener> listener_;  // last: uses the others
 };
 

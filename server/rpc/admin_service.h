@@ -7,14 +7,19 @@
 #include <utility>
 
 #include "server/rpc/admin_context.h"
+#include "server/rpc/gate.h"
 #include "tlm/v1/admin.grpc.pb.h"
 
 namespace tlm {
 
+using AdminGate = Gate<AdminTarget>;
+
 // Thread-safe: gRPC calls it from its threads.
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  explicit AdminService(AdminContext admin) : admin_(std::move(admin)) {}
+  // `gate` outlives the service and its calls. Until it is open all calls but GetConfig end with
+  // UNAVAILABLE, reason STARTING.
+  AdminService(AdminContext admin, const AdminGate& gate) : admin_(std::move(admin)), gate_(gate) {}
 
   grpc::ServerUnaryReactor* GetLoad(grpc::CallbackServerContext* context,
                                     const v1::GetLoadRequest* request,
@@ -33,7 +38,15 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::GetConfigResponse* response) override;
 
  private:
+  // OK, or why the caller may not.
+  absl::Status Access(const char* name, grpc::CallbackServerContext* context) const;
+  // `answer(target)` fills the response in and says with what status the call ends.
+  template <typename Answer>
+  grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,
+                                  Answer answer) const;
+
   const AdminContext admin_;
+  const AdminGate& gate_;
 };
 
 }  // namespace tlm

@@ -1,27 +1,52 @@
 #include "server/rpc/call_record.h"
 
-#include <spdlog/spdlog.h>
-
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
-#include "server/observe/log.h"
+#include "server/rpc/call_log.h"
 
 namespace tlm {
 
-void LogCall(const CallRecord& record) {
-  const absl::Duration total = record.clock->Now() - record.arrival;
-  const absl::StatusCode code = record.status.code();
-  spdlog::info(
-      "request rpc={} id={} status={} prompt_tokens={} completion_tokens={} queue_ms={:.1f} "
-      "total_ms={:.1f}",
-      record.rpc, LogQuoted(record.request_id), absl::StatusCodeToString(code),
-      record.prompt_tokens, record.completion_tokens, absl::ToDoubleMilliseconds(record.queue_time),
-      absl::ToDoubleMilliseconds(total));
-  if (code == absl::StatusCode::kInternal || code == absl::StatusCode::kDataLoss) {
-    const absl::string_view message = record.status.message();
-    spdlog::error("request id={} failed: {}", LogQuoted(record.request_id),
-                  std::string_view(message.data(), message.size()));
+namespace {
+
+CallSummary SummaryOf(const CallRecord& record) {
+  CallSummary summary;
+  summary.rpc = record.rpc;
+  summary.tenant = record.caller.tenant;
+  summary.used_engine = record.admitted;
+  summary.admitted = record.admitted || record.status.ok();
+  summary.code = record.status.code();
+  summary.reason = ReasonOf(record.status);
+  summary.finish = record.finish;
+  summary.prompt_tokens = record.prompt_tokens;
+  summary.cached_prompt_tokens = record.cached_prompt_tokens;
+  summary.completion_tokens = record.completion_tokens;
+  summary.total = record.clock->Now() - record.arrival;
+  if (record.started) summary.queue = record.queue_time;
+  summary.prefill = record.prefill_time;
+  summary.decode = record.decode_time;
+  return summary;
+}
+
+}  // namespace
+
+void MarkAdmitted(CallRecord& record) {
+  record.admitted = true;
+  record.queued = record.clock->Now();
+  record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
+}
+
+void MarkFirstToken(CallRecord& record) {
+  record.first_token = record.clock->Now();
+  record.metrics->RecordFirstToken(*record.first_token - record.arrival);
+}
+
+void EndCall(const CallRecord& record) {
+  const CallSummary summary = SummaryOf(record);
+  if (summary.admitted && !record.admitted) {
+    record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
   }
+  record.metrics->CountEnd(summary);
+  LogCall(record, summary);
 }
 
 v1::Usage UsageOf(const CallRecord& record) {

@@ -1,5 +1,7 @@
 #include "server/rpc/call_registry.h"
 
+#include <algorithm>
+
 namespace tlm {
 
 CallRegistry::Registration::Registration(Registration&& other) noexcept
@@ -22,18 +24,22 @@ CallRegistry::Registration CallRegistry::Register(const std::string& request_id,
                                                   std::weak_ptr<AbortableCall> call) {
   MutexLock lock(&mutex_);
   const uint64_t number = ++registered_;
-  calls_[request_id] = {std::move(call), number};
+  calls_.emplace(request_id, Entry{std::move(call), number});
   return Registration(this, request_id, number);
 }
 
 bool CallRegistry::Abort(const std::string& request_id, const absl::Status& status) {
-  std::shared_ptr<AbortableCall> call;
+  std::vector<std::shared_ptr<AbortableCall>> calls;
   {
     MutexLock lock(&mutex_);
-    const auto found = calls_.find(request_id);
-    if (found != calls_.end()) call = found->second.call.lock();
+    const auto [begin, end] = calls_.equal_range(request_id);
+    for (auto entry = begin; entry != end; ++entry) calls.push_back(entry->second.call.lock());
   }
-  return call != nullptr && call->Abort(status);
+  bool ended = false;
+  for (const std::shared_ptr<AbortableCall>& call : calls) {
+    if (call != nullptr && call->Abort(status)) ended = true;
+  }
+  return ended;
 }
 
 std::vector<std::string> CallRegistry::AbortAll(const absl::Status& status) {
@@ -41,7 +47,9 @@ std::vector<std::string> CallRegistry::AbortAll(const absl::Status& status) {
   {
     MutexLock lock(&mutex_);
     ids.reserve(calls_.size());
-    for (const auto& [id, entry] : calls_) ids.push_back(id);
+    for (const auto& [id, entry] : calls_) {
+      if (ids.empty() || ids.back() != id) ids.push_back(id);
+    }
   }
   std::erase_if(ids, [&](const std::string& id) { return !Abort(id, status); });
   return ids;
@@ -49,8 +57,10 @@ std::vector<std::string> CallRegistry::AbortAll(const absl::Status& status) {
 
 void CallRegistry::Unregister(const std::string& request_id, uint64_t number) {
   MutexLock lock(&mutex_);
-  const auto found = calls_.find(request_id);
-  if (found != calls_.end() && found->second.number == number) calls_.erase(found);
+  const auto [begin, end] = calls_.equal_range(request_id);
+  const auto found = std::find_if(
+      begin, end, [number](const auto& entry) { return entry.second.number == number; });
+  if (found != end) calls_.erase(found);
 }
 
 }  // namespace tlm

@@ -44,13 +44,13 @@ class CallRegistry {
     uint64_t number_ = 0;
   };
 
-  // Admission keeps ids of active calls apart; should one come twice, the later call is found.
+  // Several calls may have one id: admission keeps those of one tenant apart alone.
   [[nodiscard]] Registration Register(const std::string& request_id,
                                       std::weak_ptr<AbortableCall> call);
 
-  // Ends the call of this id; true when it was active and this ended it.
+  // Ends the calls of this id; true when this ended one.
   bool Abort(const std::string& request_id, const absl::Status& status);
-  // Ends all that are registered now; the ids of those this ended, in order.
+  // Ends all that are registered now; the ids of those this ended, in order, each once.
   std::vector<std::string> AbortAll(const absl::Status& status);
 
  private:
@@ -62,7 +62,7 @@ class CallRegistry {
   void Unregister(const std::string& request_id, uint64_t number);
 
   Mutex mutex_;
-  std::map<std::string, Entry> calls_ TLM_GUARDED_BY(mutex_);
+  std::multimap<std::string, Entry> calls_ TLM_GUARDED_BY(mutex_);
   uint64_t registered_ TLM_GUARDED_BY(mutex_) = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/rpc/call_cost.h"
+#include "server/rpc/call_entry.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/request_limits.h"
 #include "server/rpc/row_encoder.h"
@@ -64,7 +65,7 @@ struct Window {
 class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
  public:
   ForwardReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
-      : StreamingCall(context, CallRecord::Begin("Forward", rpc.clock)), rpc_(rpc) {}
+      : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc)), rpc_(rpc) {}
 
   void Start(const v1::ForwardRequest& request) {
     KeepAlive();
@@ -76,24 +77,25 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
 
  private:
   absl::Status Submit(const v1::ForwardRequest& message) {
+    TLM_RETURN_IF_ERROR(Access());
     TLM_ASSIGN_OR_RETURN(const std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ForwardCall> converted = Read(message);
+    absl::StatusOr<ForwardCall> converted = Read(message, Caller());
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(ForwardCall call, std::move(converted));
     call_ = std::move(call);
     record_.prompt_tokens = call_.total_tokens;
-    TLM_ASSIGN_OR_RETURN(ticket_,
-                         rpc_.admission.Admit(request_id, record_.prompt_tokens, record_.deadline));
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
     RegisterIn(rpc_.calls);
     window_ = Window::For(call_, rpc_.model.config.vocab_size);
     encoder_.emplace(call_.format);
     return FillWindow();
   }
 
-  absl::StatusOr<ForwardCall> Read(const v1::ForwardRequest& message) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+  absl::StatusOr<ForwardCall> Read(const v1::ForwardRequest& message,
+                                   const Principal& caller) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
     return ConvertForward(message, rpc_.model);
   }
 
@@ -105,6 +107,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
       auto stream = std::make_shared<TokenStream>(weak_from_this(), window_.rows);
       Request request;
       request.id = record_.request_id;
+      request.tenant = record_.caller.tenant;
       request.forward = ForwardWork{call_.PositionsOf(next_)};
       const std::vector<int64_t>& positions = request.forward->positions;
       const uint64_t flops = SequenceFlops(rpc_.model.config, positions.back() + 1,
@@ -119,6 +122,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
         const bool wait = absl::IsResourceExhausted(status) && !streams_.empty();
         return wait ? absl::OkStatus() : status;
       }
+      if (!record_.admitted) MarkAdmitted(record_);
       streams_.push_back(std::move(stream));
       flops_ += flops;
       ++next_;

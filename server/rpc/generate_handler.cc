@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/rpc/call_cost.h"
+#include "server/rpc/call_entry.h"
 #include "server/rpc/output_group.h"
 #include "server/rpc/proto_time.h"
 #include "server/rpc/sampling_message.h"
@@ -19,7 +20,7 @@ constexpr int64_t kMaxBacklog = 256;
 class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
  public:
   GenerateReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
-      : StreamingCall(context, CallRecord::Begin("Generate", rpc.clock)), rpc_(rpc) {}
+      : StreamingCall(context, BeginCall("Generate", Role::kInference, *context, rpc)), rpc_(rpc) {}
 
   void Start(const v1::GenerateRequest& request) {
     KeepAlive();
@@ -33,15 +34,15 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
 
  private:
   absl::Status Submit(const v1::GenerateRequest& message) {
+    TLM_RETURN_IF_ERROR(Access());
     TLM_ASSIGN_OR_RETURN(std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<GenerateCall> converted = Read(message);
+    absl::StatusOr<GenerateCall> converted = Read(message, Caller());
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(GenerateCall call, std::move(converted));
     record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
-    TLM_ASSIGN_OR_RETURN(ticket_,
-                         rpc_.admission.Admit(request_id, record_.prompt_tokens, record_.deadline));
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
     RegisterIn(rpc_.calls);
     FillSampling(call.work.sampling, call.num_sequences, effective_);
     effective_.set_seed(call.work.sampling.seed);
@@ -50,17 +51,21 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     outputs_.emplace(call, rpc_.model.tokenizer, weak_from_this());
     TLM_RETURN_IF_ERROR(outputs_->Replay(call.work.generated));
     record_.completion_tokens = outputs_->completion_tokens();
-    return rpc_.engine.Submit(RequestFor(std::move(call)));
+    TLM_RETURN_IF_ERROR(rpc_.engine.Submit(RequestFor(std::move(call))));
+    MarkAdmitted(record_);
+    return absl::OkStatus();
   }
 
-  absl::StatusOr<GenerateCall> Read(const v1::GenerateRequest& message) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+  absl::StatusOr<GenerateCall> Read(const v1::GenerateRequest& message,
+                                    const Principal& caller) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
     return ConvertGenerate(message, rpc_.model, rpc_.random);
   }
 
   Request RequestFor(GenerateCall call) TLM_REQUIRES(mutex_) {
     Request request;
     request.id = record_.request_id;
+    request.tenant = record_.caller.tenant;
     request.prompt = std::move(call.prompt);
     request.generate = std::move(call.work);
     request.cache = std::move(call.cache);
@@ -77,7 +82,11 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
   void Collect() override TLM_REQUIRES(mutex_) {
     if (!outputs_.has_value()) return;
     outputs_->Collect();
-    record_.completion_tokens = outputs_->completion_tokens();
+    const int64_t tokens = outputs_->completion_tokens();
+    if (tokens > record_.completion_tokens && !record_.first_token.has_value()) {
+      MarkFirstToken(record_);
+    }
+    record_.completion_tokens = tokens;
     if (!outputs_->start().has_value()) return;
     record_.started = true;
     record_.queue_time = outputs_->start()->queue_time;
@@ -101,6 +110,7 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     if (!outputs_->complete()) return NextStep::Nothing();
     if (std::exchange(summary_sent_, true)) return NextStep::End(absl::OkStatus());
     FillSummary(*message.mutable_summary());
+    RecordCompletion();
     return NextStep::Message();
   }
 
@@ -124,6 +134,15 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
       outputs_->FillResources(rpc_.model.config, StepWeightBytes(rpc_.model),
                               *summary.mutable_resources());
     }
+  }
+
+  void RecordCompletion() TLM_REQUIRES(mutex_) {
+    for (size_t i = 0; i < outputs_->size(); ++i) {
+      record_.metrics->CountOutput(outputs_->FinishName(i));
+    }
+    record_.finish = outputs_->FinishName(0);
+    record_.prefill_time = outputs_->prefill_time();
+    record_.decode_time = outputs_->decode_time();
   }
 
   const RpcContext& rpc_;

@@ -4,6 +4,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "server/rpc/call_record.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/rpc_context.h"
 #include "tlm/v1/language_model.grpc.pb.h"
 
@@ -12,8 +14,10 @@ namespace tlm {
 // Thread-safe: gRPC calls it from its threads.
 class LanguageModelService final : public v1::LanguageModel::CallbackService {
  public:
-  // What `rpc` names outlives the service and its calls.
-  explicit LanguageModelService(const RpcContext& rpc) : rpc_(rpc) {}
+  // What `services` names and `gate` outlive the service and its calls. Until the gate is open all
+  // calls end with UNAVAILABLE, reason STARTING.
+  LanguageModelService(const CallServices& services, const RpcGate& gate)
+      : services_(services), gate_(gate) {}
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
       grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
@@ -33,11 +37,15 @@ class LanguageModelService final : public v1::LanguageModel::CallbackService {
                                        v1::DetokenizeResponse* response) override;
 
  private:
+  // The record of a call that comes before there is a model: how it ends.
+  CallRecord Starting(const char* name, grpc::CallbackServerContext* context) const;
+  // `answer(model)` fills the response in and says with what status the call ends.
   template <typename Request, typename Answer>
   grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,
                                   const Request& request, Answer answer);
 
-  const RpcContext rpc_;
+  const CallServices services_;
+  const RpcGate& gate_;
 };
 
 }  // namespace tlm

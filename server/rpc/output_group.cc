@@ -142,10 +142,34 @@ int64_t OutputGroup::completion_tokens() const {
   return tokens;
 }
 
+std::string_view OutputGroup::FinishName(size_t output) const {
+  const OutputEnd& end = outputs_[output].assembler.end();
+  if (end.stop_string.has_value()) return "stop_string";
+  switch (end.reason) {
+    case FinishReason::kEos:
+      return "eos";
+    case FinishReason::kStopToken:
+      return "stop_token";
+    case FinishReason::kContextLength:
+      return "context_length";
+    case FinishReason::kTimeLimit:
+      return "time_limit";
+    case FinishReason::kLength:
+    case FinishReason::kRowsComplete:
+      break;
+  }
+  return "length";
+}
+
+absl::Duration OutputGroup::decode_time() const {
+  absl::Duration longest;
+  for (const Output& output : outputs_) longest = std::max(longest, output.stream_end->decode_time);
+  return longest;
+}
+
 void OutputGroup::FillTiming(v1::Timing& timing) const {
   const StreamEnd& first = *outputs_.front().stream_end;
-  absl::Duration decode = first.decode_time;
-  for (const Output& output : outputs_) decode = std::max(decode, output.stream_end->decode_time);
+  const absl::Duration decode = decode_time();
   const absl::Duration first_token = first.queue_time + first.prefill_time;
   SetDuration(first.queue_time, timing.mutable_queue());
   SetDuration(first.prefill_time, timing.mutable_prefill());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,7 +64,13 @@ class OutputGroup {
 
   // Tokens generated so far, over all outputs, replayed ones included.
   int64_t completion_tokens() const;
-  // Of a complete group: what this server did.
+  size_t size() const { return outputs_.size(); }
+  // Of a complete group: what ended the output, as CallSummary::finish.
+  std::string_view FinishName(size_t output) const;
+  // Of a complete group: what this server did; decoding from the first token to the last output's
+  // end.
+  absl::Duration prefill_time() const { return outputs_.front().stream_end->prefill_time; }
+  absl::Duration decode_time() const;
   void FillTiming(v1::Timing& timing) const;
   void FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
                      v1::ResourceUsage& resources) const;

@@ -6,27 +6,35 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "server/admission/admission.h"
+#include "server/auth/authenticator.h"
 #include "server/batching/engine.h"
+#include "server/observe/metrics.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/served_model.h"
 
 namespace tlm {
 
-// All of it outlives every call.
-struct RpcContext {
-  const ServedModel& model;
-  Engine& engine;
-  Admission& admission;
-  CallRegistry& calls;
+// What every call of every service begins and ends with. All of it outlives every call.
+struct CallServices {
+  const Authenticator& authenticator;
+  Metrics& metrics;
   Clock& clock;
   RandomSource random;
 };
 
-// Whether a new call can come in at all: asked before work is put into reading its request, so that
-// refusing costs next to nothing however many are refused. Thread-safe.
-inline absl::Status CheckOpen(const RpcContext& rpc) {
-  TLM_RETURN_IF_ERROR(rpc.admission.CheckOpen());
+// All of it outlives every call.
+struct RpcContext : CallServices {
+  const ServedModel& model;
+  Engine& engine;
+  Admission& admission;
+  CallRegistry& calls;
+};
+
+// Whether a new call of `caller` can come in at all: asked before work is put into reading its
+// request, so that refusing costs next to nothing however many are refused. Thread-safe.
+inline absl::Status CheckOpen(const RpcContext& rpc, const Principal& caller) {
+  TLM_RETURN_IF_ERROR(rpc.admission.CheckOpen(caller));
   return rpc.engine.CheckOpen();
 }
 

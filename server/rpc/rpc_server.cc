@@ -4,14 +4,17 @@
 
 namespace tlm {
 
-absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& host, int port,
-                                                            const RpcContext& rpc) {
-  std::unique_ptr<RpcServer> server(new RpcServer(rpc));
-  TLM_ASSIGN_OR_RETURN(server->listener_,
-                       GrpcListener::Open(host, port, rpc.model.limits,
-                                          {.name = v1::LanguageModel::service_full_name(),
-                                           .service = &server->service_,
-                                           .unknown_calls = &server->unknown_calls_}));
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Open(const ListenerOptions& options,
+                                                           const CallServices& services, bool oip) {
+  std::unique_ptr<RpcServer> server(new RpcServer(services));
+  GrpcListener::Services served;
+  served.services.push_back({v1::LanguageModel::service_full_name(), &server->service_});
+  if (oip) {
+    served.services.push_back(
+        {inference::GRPCInferenceService::service_full_name(), &server->oip_});
+  }
+  served.unknown_calls = &server->unknown_calls_;
+  TLM_ASSIGN_OR_RETURN(server->listener_, GrpcListener::Open(options, RequestLimits(), served));
   return server;
 }
 

@@ -3,36 +3,54 @@
 #define TLM_SERVER_RPC_RPC_SERVER_H_
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/rpc/gate.h"
 #include "server/rpc/grpc_listener.h"
 #include "server/rpc/language_model_service.h"
+#include "server/rpc/oip_service.h"
 #include "server/rpc/rpc_context.h"
 #include "server/rpc/unknown_call_service.h"
 
 namespace tlm {
 
-// Thread-safe after Start.
+// Thread-safe after Serve, but for the end, as GrpcListener.
 class RpcServer {
  public:
-  // Listens on `host`:`port` as GrpcListener does, with what `rpc` names, which outlives the
-  // server.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const std::string& host, int port,
-                                                          const RpcContext& rpc);
+  // Listens as GrpcListener does, with the Open Inference Protocol too if `oip`; calls end with
+  // UNAVAILABLE, reason STARTING, until Serve. What `services` names outlives the server.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Open(const ListenerOptions& options,
+                                                         const CallServices& services,
+                                                         bool oip = false);
+
+  // From now on calls are answered with what `rpc` names, which outlives them. Once.
+  void Serve(const RpcContext& rpc) { gate_.Open(rpc); }
 
   int port() const { return listener_->port(); }
-  // What grpc.health.v1 says of the server as a whole and of tlm.v1.LanguageModel.
-  void SetServing(bool serving) { listener_->SetServing(serving); }
   // As GrpcListener's.
+  absl::Status Listen() { return listener_->Listen(); }
+  // What grpc.health.v1 says of the server as a whole and of tlm.v1.LanguageModel.
+  void SetServing(bool serving) {
+    oip_.SetServing(serving);
+    listener_->SetServing(serving);
+  }
+  // As GrpcListener's.
+  void StopBeginnings() { listener_->StopBeginnings(); }
+  void StopListening() { listener_->StopListening(); }
+  void Withdraw() { listener_->Withdraw(); }
   void Shutdown(absl::Duration grace) { listener_->Shutdown(grace); }
 
  private:
-  explicit RpcServer(const RpcContext& rpc) : service_(rpc) {}
+  explicit RpcServer(const CallServices& services)
+      : service_(services, gate_),
+        oip_(services, gate_),
+        unknown_calls_(services, UnknownCallService::Port::kData) {}
 
+  RpcGate gate_;
   LanguageModelService service_;
-  UnknownCallService unknown_calls_{UnknownCallService::Port::kData};
+  OipService oip_;
+  UnknownCallService unknown_calls_;
   std::unique_ptr<GrpcListener> listener_;  // last: uses the others
 };
 

@@ -6,95 +6,61 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/base/mutex.h"
 #include "server/batching/token_stream.h"
-#include "server/rpc/call_record.h"
-#include "server/rpc/call_registry.h"
-#include "server/rpc/deadline_timer.h"
-#include "server/rpc/proto_time.h"
-#include "server/rpc/status_mapping.h"
+#include "server/rpc/call_entry.h"
 #include "server/rpc/token_info.h"
+#include "server/rpc/unary_call.h"
 
 namespace tlm {
 namespace {
 
-// Lives as a StreamingCall does, with one message at the end instead of writes between.
-class ScoreReactor final : public grpc::ServerUnaryReactor,
-                           public StreamListener,
-                           public AbortableCall,
-                           public std::enable_shared_from_this<ScoreReactor> {
+class ScoreReactor final : public UnaryCall {
  public:
   ScoreReactor(grpc::CallbackServerContext* context, v1::ScoreResponse* response,
                const RpcContext& rpc)
-      : context_(context),
+      : UnaryCall(context, BeginCall("Score", Role::kInference, *context, rpc)),
         response_(response),
-        rpc_(rpc),
-        record_(CallRecord::Begin("Score", rpc.clock)) {
-    record_.deadline = AnswerBy(DeadlineFrom(context->deadline()), record_.arrival);
-  }
+        rpc_(rpc) {}
 
   void Start(const v1::ScoreRequest& request) {
-    self_ = shared_from_this();
-    const absl::Status status = Submit(request);
-    if (!status.ok()) {
-      FinishOnce(status);
-      return;
-    }
-    absl::Time deadline;
-    {
-      MutexLock lock(&mutex_);
-      deadline = record_.deadline;
-    }
-    deadline_timer_.Start(deadline, weak_from_this());
+    Run([&] { return Submit(request); });
   }
-
-  // The delivery thread.
-  void OnStreamReady() override {
-    std::optional<absl::Status> end;
-    {
-      MutexLock lock(&mutex_);
-      if (!finished_) end = Collect();
-    }
-    if (end.has_value()) FinishOnce(*end);
-  }
-
-  // The answer has to leave now to be with the client in time.
-  void OnDeadline() { FinishAs(ExpiredStatus); }
-
-  bool Abort(const absl::Status& status) override { return FinishOnce(status); }
 
  private:
   absl::Status Submit(const v1::ScoreRequest& message) {
+    TLM_RETURN_IF_ERROR(Access());
     TLM_ASSIGN_OR_RETURN(const std::string request_id,
                          RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ScoreCall> converted = Read(message);
+    absl::StatusOr<ScoreCall> converted = Read(message, Caller());
     MutexLock lock(&mutex_);
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(ScoreCall call, std::move(converted));
     record_.prompt_tokens = call.total_tokens;
-    TLM_ASSIGN_OR_RETURN(ticket_,
-                         rpc_.admission.Admit(request_id, call.total_tokens, record_.deadline));
-    registration_ = rpc_.calls.Register(request_id, weak_from_this());
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
+    RegisterIn(rpc_.calls);
     for (size_t i = 0; i < call.work.continuations.size(); ++i) {
       response_->add_scores()->set_is_greedy(true);
     }
     stream_ = std::make_shared<TokenStream>(weak_from_this());
     Request request;
     request.id = request_id;
+    request.tenant = record_.caller.tenant;
     request.prompt = std::move(call.prompt);
     request.score = std::move(call.work);
     request.deadline = record_.deadline;
     request.stream = stream_;
-    return rpc_.engine.Submit(std::move(request));
+    TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
+    MarkAdmitted(record_);
+    return absl::OkStatus();
   }
 
-  absl::StatusOr<ScoreCall> Read(const v1::ScoreRequest& message) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_));
+  absl::StatusOr<ScoreCall> Read(const v1::ScoreRequest& message, const Principal& caller) const {
+    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
     return ConvertScore(message, rpc_.model);
   }
 
   // Takes in what has arrived; how the call ends, once it does.
-  std::optional<absl::Status> Collect() TLM_REQUIRES(mutex_) {
+  std::optional<absl::Status> Collect() override TLM_REQUIRES(mutex_) {
     if (stream_ == nullptr) return std::nullopt;
     const TokenStream::Pending pending = stream_->Take();
     if (pending.start.has_value()) {
@@ -120,55 +86,13 @@ class ScoreReactor final : public grpc::ServerUnaryReactor,
     score.set_is_greedy(score.is_greedy() && token.score->rank == 1);
   }
 
-  void OnCancel() override { FinishAs(CancelledStatus); }
-
-  void FinishAs(absl::Status (*status_of)(const CallRecord&)) {
-    absl::Status status;
-    {
-      MutexLock lock(&mutex_);
-      status = status_of(record_);
-    }
-    FinishOnce(status);
+  void Abandon() override TLM_REQUIRES(mutex_) {
+    if (stream_ != nullptr) stream_->Detach();
   }
 
-  // False when the call had ended before.
-  bool FinishOnce(const absl::Status& status) {
-    {
-      MutexLock lock(&mutex_);
-      if (std::exchange(finished_, true)) return false;
-      // Whoever has heard of the end may use the id again at once.
-      registration_ = CallRegistry::Registration();
-      ticket_.FreeRequestId();
-      record_.status = status;
-      if (stream_ != nullptr) stream_->Detach();
-      if (!status.ok()) AddUsageTrailers(record_, *context_);
-    }
-    Finish(ToGrpcStatus(status));
-    return true;
-  }
-
-  void OnDone() override {
-    {
-      MutexLock lock(&mutex_);
-      ticket_ = Admission::Ticket();
-      LogCall(record_);
-    }
-    // The end of this object, unless a wake-up still holds it.
-    const std::shared_ptr<ScoreReactor> last = std::move(self_);
-  }
-
-  grpc::CallbackServerContext* const context_;
-  v1::ScoreResponse* const response_;  // not used once finished_
+  v1::ScoreResponse* const response_;  // not used once the call has finished
   const RpcContext& rpc_;
-  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
-  std::shared_ptr<ScoreReactor> self_;
-  Mutex mutex_;
-  CallRecord record_ TLM_GUARDED_BY(mutex_);
-  Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
-  CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   std::shared_ptr<TokenStream> stream_ TLM_GUARDED_BY(mutex_);
-  bool finished_ TLM_GUARDED_BY(mutex_) = false;
-  DeadlineTimer deadline_timer_;
 };
 
 }  // namespace

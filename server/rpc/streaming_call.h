@@ -72,9 +72,19 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
   virtual void Abandon() TLM_REQUIRES(mutex_) = 0;
   // Begins the call's life; before anything that can end it.
   void KeepAlive() { self_ = this->shared_from_this(); }
+  // Who makes the call; never changes.
+  const Principal& Caller() {
+    MutexLock lock(&mutex_);
+    return record_.caller;
+  }
   // The call is admitted: from now on until its end `calls` can abort it.
   void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
     registration_ = calls.Register(record_.request_id, this->weak_from_this());
+  }
+  // Whether the caller's credentials are enough.
+  absl::Status Access() {
+    MutexLock lock(&mutex_);
+    return record_.access;
   }
   // Ends the call before anything was written, unless it was aborted meanwhile.
   void FinishEarly(const absl::Status& status);
@@ -128,6 +138,7 @@ void StreamingCall<Response>::Pump() {
       step = Next(message_);
     }
     writing_ = step.kind == NextStep::Kind::kMessage;
+    if (writing_ && !record_.first_write.has_value()) record_.first_write = record_.clock->Now();
     if (step.kind == NextStep::Kind::kEnd) SetEnd(step.status);
   }
   // Outside the lock, though nobody else can get here: writing_ or finished_ keeps them out.
@@ -197,8 +208,8 @@ template <typename Response>
 void StreamingCall<Response>::OnDone() {
   {
     MutexLock lock(&mutex_);
-    ticket_ = Admission::Ticket();
-    LogCall(record_);
+    GiveBack(ticket_, record_);
+    EndCall(record_);
   }
   // The end of this object, unless a wake-up still holds it.
   const std::shared_ptr<StreamingCall> last = std::move(self_);

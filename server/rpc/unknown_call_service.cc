@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include "server/rpc/call_entry.h"
+#include "server/rpc/status_mapping.h"
+
 namespace tlm {
 namespace {
 
@@ -19,15 +22,19 @@ std::string Explain(const std::string& method, UnknownCallService::Port port) {
   if (port == UnknownCallService::Port::kAdmin && StartsWith(method, "/tlm.v1.LanguageModel/")) {
     return "the LanguageModel service has a port of its own, that of --port";
   }
+  if (port == UnknownCallService::Port::kData &&
+      StartsWith(method, "/inference.GRPCInferenceService/")) {
+    return "of the Open Inference Protocol there is what open_inference.proto names, and with "
+           "--oip "
+           "alone";
+  }
   return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
 }
 
 // Lives until gRPC is done with it.
 class Refusal final : public grpc::ServerGenericBidiReactor {
  public:
-  explicit Refusal(const std::string& message) {
-    Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, message));
-  }
+  explicit Refusal(const grpc::Status& status) { Finish(status); }
   void OnDone() override { delete this; }
 };
 
@@ -35,7 +42,14 @@ class Refusal final : public grpc::ServerGenericBidiReactor {
 
 grpc::ServerGenericBidiReactor* UnknownCallService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  return new Refusal(Explain(context->method(), port_));
+  const Role role = port_ == Port::kAdmin ? Role::kAdmin : Role::kInference;
+  CallRecord record = BeginCall("unknown", role, *context, services_);
+  record.status = record.access;
+  if (record.status.ok()) {
+    record.status = absl::UnimplementedError(Explain(context->method(), port_));
+  }
+  EndCall(record);
+  return new Refusal(ToGrpcStatus(record.status));
 }
 
 }  // namespace tlm

@@ -5,21 +5,25 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include "server/rpc/rpc_context.h"
+
 namespace tlm {
 
 // UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. Calls
-// that belong on the server's other port are told so. Thread-safe.
+// that belong on the server's other port are told so. Who has no credentials where some are needed
+// hears of that alone. Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
   // Which port it answers on.
   enum class Port { kData, kAdmin };
 
-  explicit UnknownCallService(Port port) : port_(port) {}
+  UnknownCallService(const CallServices& services, Port port) : services_(services), port_(port) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
 
  private:
+  const CallServices services_;
   const Port port_;
 };
 

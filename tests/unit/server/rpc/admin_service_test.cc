@@ -26,6 +26,7 @@ using ::testing::UnorderedElementsAre;
 class AdminServiceTest : public GenerateTest {
  protected:
   AdminServiceTest() {
+    admin_gate_.Open({engine_, admission_, calls_, model_.limits, clock_.Now() - absl::Minutes(2)});
     grpc::ServerBuilder builder;
     builder.RegisterService(&admin_service_);
     admin_server_ = builder.BuildAndStart();
@@ -60,14 +61,12 @@ class AdminServiceTest : public GenerateTest {
 
   FakeClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   ShutdownRequest shutdown_;
-  AdminService admin_service_{AdminContext{engine_,
-                                           admission_,
-                                           calls_,
-                                           shutdown_,
-                                           clock_,
-                                           model_.limits,
-                                           clock_.Now() - absl::Minutes(2),
-                                           {{"host", "::1", "127.0.0.1"}, {"port", "1", "2"}}}};
+  AdminGate admin_gate_;  // open
+  AdminService admin_service_{
+      AdminContext{{authenticator_, metrics_, clock_, [this] { return random_++; }},
+                   shutdown_,
+                   {{"host", "::1", "127.0.0.1"}, {"port", "1", "2"}}},
+      admin_gate_};
   std::unique_ptr<grpc::Server> admin_server_;
   std::unique_ptr<v1::Admin::Stub> admin_;
 };
@@ -298,18 +297,18 @@ TEST_F(AdminServiceTest, DrainAsksForTheShutdownOnce) {
   request.mutable_time_limit()->set_seconds(50);
   ASSERT_TRUE(Drain(request, &response).ok());
   EXPECT_TRUE(response.already_draining());
-  EXPECT_EQ(shutdown_.Wait(), absl::Seconds(5));
+  EXPECT_EQ(shutdown_.Wait().drain_limit, absl::Seconds(5));
 }
 
 TEST_F(AdminServiceTest, DrainWithoutALimitLeavesItToTheServer) {
   v1::DrainResponse response;
   ASSERT_TRUE(Drain(v1::DrainRequest(), &response).ok());
   EXPECT_EQ(response.active_requests(), 0u);
-  EXPECT_EQ(shutdown_.Wait(), std::nullopt);
+  EXPECT_EQ(shutdown_.Wait().drain_limit, std::nullopt);
 }
 
 TEST_F(AdminServiceTest, DrainAfterASignalSaysSo) {
-  shutdown_.Ask(std::nullopt);
+  shutdown_.Ask({});
   v1::DrainResponse response;
   ASSERT_TRUE(Drain(v1::DrainRequest(), &response).ok());
   EXPECT_TRUE(response.already_draining());

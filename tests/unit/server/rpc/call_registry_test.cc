@@ -51,6 +51,23 @@ TEST(CallRegistryTest, EndsTheCallOfTheNameWithTheStatus) {
   EXPECT_THAT(b->status(), IsOk());
 }
 
+TEST(CallRegistryTest, EndsAllCallsOfOneName) {
+  CallRegistry registry;
+  const auto first = std::make_shared<FakeCall>();
+  const auto second = std::make_shared<FakeCall>();
+  const CallRegistry::Registration one = registry.Register("a", first);
+  {
+    const CallRegistry::Registration two = registry.Register("a", second);
+    EXPECT_TRUE(registry.Abort("a", Aborted("enough")));
+  }
+  EXPECT_THAT(first->status(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(second->status(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  const auto third = std::make_shared<FakeCall>();
+  const CallRegistry::Registration three = registry.Register("a", third);
+  EXPECT_THAT(registry.AbortAll(Aborted("all")), ElementsAre("a"));
+  EXPECT_THAT(third->status(), StatusIs(absl::StatusCode::kAborted, "all"));
+}
+
 TEST(CallRegistryTest, DoesNotEndWhatIsUnknownOrHasEnded) {
   CallRegistry registry;
   const auto call = std::make_shared<FakeCall>();

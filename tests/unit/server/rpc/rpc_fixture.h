@@ -27,12 +27,13 @@ class RpcTest : public ::testing::Test {
       : tokenizer_(with_tokenizer ? MakeByteTokenizer() : nullptr),
         model_(MakeServedModel(tokenizer_.get())) {
     model_.limits.max_context_tokens = max_context;
-    EXPECT_TRUE(SetUpLog("off").ok());
+    EXPECT_TRUE(SetUpLog("off", LogFormat::kText).ok());
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     stub_ = v1::LanguageModel::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
     admission_.Open();
+    gate_.Open({call_services_, model_, engine_, admission_, calls_});
   }
   ~RpcTest() override {
     server_->Shutdown(std::chrono::system_clock::now());
@@ -74,8 +75,12 @@ class RpcTest : public ::testing::Test {
   Admission admission_{AdmissionLimits(), *Clock::Real()};
   CallRegistry calls_;
   std::atomic<uint64_t> random_{100};
-  LanguageModelService service_{RpcContext{model_, engine_, admission_, calls_, *Clock::Real(),
-                                           [this] { return random_++; }}};
+  Metrics metrics_;
+  TrustEverybody authenticator_;
+  const CallServices call_services_{authenticator_, metrics_, *Clock::Real(),
+                                    [this] { return random_++; }};
+  RpcGate gate_;  // open
+  LanguageModelService service_{call_services_, gate_};
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::LanguageModel::Stub> stub_;
 };
