@@ -7,6 +7,10 @@
 
 #include "model/base/clock.h"
 #include "model/base/errors.h"
+#include "server/forced_end.h"
+#include "server/heap_trimmer.h"
+#include "server/metrics_source.h"
+#include "server/observe/process_figures.h"
 
 namespace tlm {
 namespace {
@@ -14,6 +18,8 @@ namespace {
 // For the last statuses to reach clients once the calls have ended, and for what counts as no call:
 // health watches and the like.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+// A step takes well below a second; one that takes longer than this never ends.
+constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
 // Calls that are being read out slowly hold no engine slot: let some of them come on top.
 constexpr int64_t kExtraCalls = 1024;
 
@@ -37,6 +43,17 @@ EngineOptions EngineOptionsFor(const ServerOptions& options, const RequestLimits
   return engine;
 }
 
+int64_t ResidentBytes() { return static_cast<int64_t>(ReadProcessFigures().resident_bytes); }
+
+// Growth counts from now on.
+std::function<void()> TrimHeapAfterStorms() {
+  HeapTrimmer trimmer;
+  trimmer.ShouldTrim(ResidentBytes());
+  return [trimmer]() mutable {
+    if (trimmer.ShouldTrim(ResidentBytes())) TrimHeap();
+  };
+}
+
 // From the operating system, so that seeds and ids of replicas never coincide.
 uint64_t RandomBits() {
   std::random_device device;
@@ -45,54 +62,96 @@ uint64_t RandomBits() {
 
 }  // namespace
 
-App::App(LoadedModel loaded)
-    : loaded_(std::move(loaded)),
-      admission_(AdmissionLimitsFor(loaded_.served.limits), *Clock::Real()) {}
+App::App(const ServerOptions& options, ShutdownRequest& shutdown)
+    : options_(options), shutdown_(shutdown) {}
 
 App::~App() {
   monitor_.reset();
   if (engine_ != nullptr) engine_->Stop();
+  metrics_.SetEngineFigures(nullptr);
 }
 
-absl::StatusOr<std::unique_ptr<App>> App::Start(const ServerOptions& options,
-                                                ShutdownRequest& shutdown) {
+absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
+                                               ShutdownRequest& shutdown) {
   RouteGrpcLog();
-  TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options));
-  Clock& clock = *Clock::Real();
-  std::unique_ptr<App> app(new App(std::move(loaded)));
-  TLM_ASSIGN_OR_RETURN(app->engine_,
-                       Engine::Start(*app->loaded_.model,
-                                     EngineOptionsFor(options, app->loaded_.served.limits), clock));
-  const RpcContext rpc{app->loaded_.served, *app->engine_, app->admission_,
-                       app->calls_,         clock,         RandomBits};
-  TLM_ASSIGN_OR_RETURN(app->server_, RpcServer::Start(options.host, options.port, rpc));
-  TLM_RETURN_IF_ERROR(app->StartAdmin(options, shutdown));
-  app->admission_.Open();
-  app->monitor_.emplace(*app->engine_, *app->server_, clock, options.stall_timeout);
+  std::unique_ptr<App> app(new App(options, shutdown));
+  TLM_RETURN_IF_ERROR(app->OpenPorts());
   return app;
 }
 
-absl::Status App::StartAdmin(const ServerOptions& options, ShutdownRequest& shutdown) {
-  if (!options.admin_port.has_value()) return absl::OkStatus();
-  Clock& clock = *Clock::Real();
-  AdminContext context{*engine_,    admission_,   calls_, shutdown, clock, loaded_.served.limits,
-                       clock.Now(), options.flags};
+CallServices App::CallServicesOf() {
+  return {credentials_->authenticator(), metrics_, *Clock::Real(), RandomBits};
+}
+
+absl::Status App::OpenPorts() {
+  const ServiceOptions& service = options_.service;
+  TLM_ASSIGN_OR_RETURN(credentials_, Credentials::Load(service, metrics_, *Clock::Real()));
+  const TlsCertificates* const certificates = credentials_->tls();
+  if (service.metrics_port.has_value()) {
+    TLM_ASSIGN_OR_RETURN(
+        metrics_server_,
+        MetricsServer::Start({service.metrics_host, *service.metrics_port}, metrics_, state_));
+  }
   TLM_ASSIGN_OR_RETURN(
-      admin_, AdminServer::Start(options.admin_host, *options.admin_port, std::move(context)));
+      server_, RpcServer::Open(service.data_listener(certificates), CallServicesOf(), service.oip));
+  if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->Listen());
+  if (service.admin_port.has_value()) {
+    TLM_ASSIGN_OR_RETURN(admin_, AdminServer::Open(service.admin_listener(certificates),
+                                                   {CallServicesOf(), shutdown_, options_.flags}));
+  }
   return absl::OkStatus();
 }
 
-void App::Drain(absl::Duration timeout) {
+absl::Status App::Load() {
+  Clock& clock = *Clock::Real();
+  TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_));
+  const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
+  admission_.emplace(AdmissionLimitsFor(served.limits), clock);
+  EngineOptions engine = EngineOptionsFor(options_, served.limits);
+  metrics_.SetBuild(served.server_version, served.build_id);
+  engine.metrics = metrics_.SetModel(FactsOf(served));
+  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, engine, clock));
+  metrics_.SetEngineFigures([this] { return FiguresOf(engine_->Stats(), Clock::Real()->Now()); });
+  return absl::OkStatus();
+}
+
+absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
+  Clock& clock = *Clock::Real();
+  admission_->Open();
+  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_});
+  if (admin_ != nullptr) {
+    admin_->Serve({*engine_, *admission_, calls_, loaded_->served.limits, clock.Now()});
+  }
+  const auto changed = [this](bool serving) {
+    state_.Set(serving ? LifeState::kServing : LifeState::kNotServing);
+    server_->SetServing(serving);
+  };
+  monitor_.emplace(*engine_, clock, options_.service.stall_timeout, health_interval,
+                   HealthReports{changed, std::move(healthy), TrimHeapAfterStorms()});
+  return options_.service.listen_while_loading ? absl::OkStatus() : server_->Listen();
+}
+
+void App::Withdraw() {
+  state_.Set(LifeState::kDraining);
   monitor_->Stop();
-  admission_.Drain();
-  spdlog::info("draining: {} calls active, at most {}", admission_.active_calls(),
+}
+
+void App::Drain(absl::Duration timeout) {
+  // Before the clients are told to go: what comes in between is refused with a reason.
+  admission_->Drain();
+  server_->Withdraw();
+  spdlog::info("draining: {} calls active, at most {}", admission_->active_calls(),
                absl::FormatDuration(timeout));
   // Calls rather than the engine: a Forward call queues its sequences one after the other.
-  if (!admission_.WaitUntilEmpty(timeout)) {
-    spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_.active_calls());
+  if (!admission_->WaitUntilEmpty(timeout)) {
+    spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_->active_calls());
   }
-  engine_->Stop();
+  {
+    const ForcedEnd forced_end(kEngineStopLimit);
+    engine_->Stop();
+  }
   server_->Shutdown(kShutdownGrace);
+  state_.Set(LifeState::kStopped);
   if (admin_ != nullptr) admin_->Shutdown(kShutdownGrace);
   const EngineStats stats = engine_->Stats();
   spdlog::info("stopped: finished_requests={} kv_blocks_used={} prefill_tokens={} decode_tokens={}",

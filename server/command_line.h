@@ -4,6 +4,7 @@
 #define TLM_SERVER_COMMAND_LINE_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,11 +15,15 @@ namespace tlm {
 // Exit statuses of the program.
 inline constexpr int kExitFailure = 1;  // could not start
 inline constexpr int kExitUsage = 2;    // the command line is wrong
+inline constexpr int kExitForced = 3;   // the engine did not stop
 
 // Sets the flags; what is left, the program's name first. Ends the process itself, after a line on
-// stderr or the help, for --help and --version (status 0) and for what Abseil refuses: an unknown
-// flag, or a value that is not of the flag's type (kExitUsage).
+// stderr or the help, for --help, --helpman and --version (status 0) and for what Abseil refuses:
+// an unknown flag, or a value that is not of the flag's type (kExitUsage).
 std::vector<char*> ParseFlags(int argc, char** argv);
+
+// tlm-server(8), made of the flags and what they say of themselves.
+std::string ServerManPage();
 
 // Every flag of the server, by name, as the command line would have it. Of `secret_flags`, a value
 // that is not the default is kMaskedValue. After ParseFlags.

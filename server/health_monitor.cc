@@ -3,17 +3,12 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
+#include <utility>
 
 #include "model/base/errors.h"
+#include "model/base/thread_name.h"
 
 namespace tlm {
-namespace {
-
-constexpr std::chrono::seconds kInterval(1);
-
-}  // namespace
-
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout) {
   if (!stats.fault.ok() && stats.consecutive_faults >= kPersistentFaults) {
     return WithContext(stats.fault, fmt::format("{} steps failed in a row, the last with",
@@ -27,10 +22,14 @@ absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Durati
   return absl::OkStatus();
 }
 
-HealthMonitor::HealthMonitor(Engine& engine, RpcServer& server, Clock& clock,
-                             absl::Duration stall_timeout)
-    : engine_(engine), server_(server), clock_(clock), stall_timeout_(stall_timeout) {
-  server_.SetServing(true);
+HealthMonitor::HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout,
+                             absl::Duration interval, HealthReports reports)
+    : engine_(engine),
+      clock_(clock),
+      stall_timeout_(stall_timeout),
+      interval_(interval),
+      reports_(std::move(reports)) {
+  reports_.changed(true);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -44,21 +43,24 @@ void HealthMonitor::Stop() {
   }
   if (!thread_.joinable()) return;
   thread_.join();
-  server_.SetServing(false);
+  reports_.changed(false);
 }
 
 void HealthMonitor::Run() {
+  NameThisThread("health");
   bool serving = true;
   for (;;) {
     {
       MutexLock lock(&mutex_);
-      if (!stopping_) stop_asked_.WaitFor(&mutex_, kInterval);
+      if (!stopping_) stop_asked_.WaitFor(&mutex_, absl::ToChronoNanoseconds(interval_));
       if (stopping_) return;
     }
     const absl::Status health = EngineHealth(engine_.Stats(), clock_.Now(), stall_timeout_);
+    if (reports_.look) reports_.look();
+    if (health.ok() && reports_.healthy) reports_.healthy();
     if (health.ok() == serving) continue;
     serving = health.ok();
-    server_.SetServing(serving);
+    reports_.changed(serving);
     if (serving) {
       spdlog::info("health SERVING");
     } else {

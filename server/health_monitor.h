@@ -3,6 +3,7 @@
 #define TLM_SERVER_HEALTH_MONITOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -10,7 +11,6 @@
 #include "model/base/clock.h"
 #include "model/base/mutex.h"
 #include "server/batching/engine.h"
-#include "server/rpc/rpc_server.h"
 
 namespace tlm {
 
@@ -22,25 +22,38 @@ inline constexpr int64_t kPersistentFaults = 3;
 // had work for longer than `stall_timeout` without finishing a step. A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 
-// Looks at the engine once a second and sets the health status when it changes. A fault ends with
-// the next step that does not fail, a stall with the next step.
+// Called on the monitor's thread, one at a time.
+struct HealthReports {
+  std::function<void(bool serving)> changed;
+  std::function<void()> healthy;  // at every look; null: nobody wants to know
+  std::function<void()> look;     // at every look, whatever it finds
+};
+
+// Looks at the engine regularly and reports when its health changes. A fault ends with the next
+// step that does not fail, a stall with the next step.
 class HealthMonitor {
  public:
-  // Says SERVING now and starts the thread. All outlive the monitor.
-  HealthMonitor(Engine& engine, RpcServer& server, Clock& clock, absl::Duration stall_timeout);
+  // Often enough for health checks, and for a watchdog that waits no less than twice as long.
+  static constexpr absl::Duration kInterval = absl::Seconds(1);
+
+  // Reports that it serves, on this thread, and starts its own, which looks every `interval`. All
+  // outlive the monitor.
+  HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout, absl::Duration interval,
+                HealthReports reports);
   // Stop()s.
   ~HealthMonitor();
 
-  // Says NOT_SERVING for good and joins the thread. Idempotent.
+  // Joins the thread and reports, for the last time, that it does not serve. Idempotent.
   void Stop();
 
  private:
   void Run();
 
   Engine& engine_;
-  RpcServer& server_;
   Clock& clock_;
   const absl::Duration stall_timeout_;
+  const absl::Duration interval_;
+  const HealthReports reports_;
   Mutex mutex_;
   CondVar stop_asked_;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;

@@ -1,40 +1,107 @@
 #include "server/lifecycle.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
-#include <optional>
+#include <string>
 
 #include "model/base/errors.h"
 #include "server/admission/shutdown_request.h"
 #include "server/app.h"
+#include "server/descriptor_limit.h"
+#include "server/heartbeat.h"
 #include "server/observe/log.h"
 #include "server/port_file.h"
+#include "server/service_manager.h"
 #include "server/shutdown_signals.h"
 
 namespace tlm {
+namespace {
+
+// Between news for the service manager while the server starts or ends, and how long it is to be
+// patient after each.
+constexpr absl::Duration kNewsInterval = absl::Seconds(5);
+constexpr absl::Duration kPatience = absl::Seconds(30);
+// At the end of the grace: for connections that are being made, and then for the first call of a
+// connection that has just been made, which a balancer would not make again elsewhere.
+constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
+constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
+
+absl::Status Load(App& app) {
+  const Heartbeat news(kNewsInterval, [] { NotifyProgress("loading the model", kPatience); });
+  return app.Load();
+}
+
+// A watchdog wants to hear of the server at least twice as often as it bites.
+absl::Duration HealthInterval() {
+  return std::min(HealthMonitor::kInterval,
+                  WatchdogTimeout().value_or(absl::InfiniteDuration()) / 2);
+}
+
+absl::Status Serve(App& app, const ServiceOptions& service) {
+  TLM_RETURN_IF_ERROR(app.Serve(HealthInterval(), NotifyAlive));
+  if (service.admin_port.has_value()) {
+    spdlog::info("admin on {}:{}", service.admin_host, app.admin_port());
+  }
+  spdlog::info("{}", app.backend_reason());
+  const std::string serving = fmt::format("serving {} on {}:{}", LogQuoted(app.served().model_id),
+                                          service.host, app.port());
+  spdlog::info("{} ({}, context {} tokens, {} KV blocks)", serving, app.served().device_name,
+               app.served().limits.max_context_tokens, app.served().memory.kv_blocks);
+  NotifyReady(serving);
+  return absl::OkStatus();
+}
+
+void End(App& app, const ServiceOptions& service, const ShutdownTerms& terms,
+         ShutdownRequest& shutdown) {
+  NotifyStopping("draining");
+  app.Withdraw();
+  const Heartbeat news(kNewsInterval, [&app] {
+    NotifyProgress(fmt::format("draining: {} calls", app.active_calls()), kPatience);
+  });
+  if (terms.withdrawal_grace && service.withdrawal_grace > absl::ZeroDuration()) {
+    spdlog::info("withdrawn: NOT_SERVING, accepting calls for {} more",
+                 absl::FormatDuration(service.withdrawal_grace));
+    shutdown.WaitForHurry(service.withdrawal_grace);
+    app.StopBeginnings();
+    shutdown.WaitForHurry(kConnectTime);
+    app.StopListening();
+    shutdown.WaitForHurry(kSettleTime);
+  }
+  app.Drain(terms.drain_limit.value_or(service.drain_timeout));
+}
+
+}  // namespace
 
 absl::Status RunServer(const ServerOptions& options) {
+  const ServiceOptions& service = options.service;
   ShutdownRequest shutdown;
   ShutdownSignals signals(shutdown);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Start(options, shutdown));
+  RaiseDescriptorLimit(service.connections.max_connections);
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Open(options, shutdown));
+  TLM_ASSIGN_OR_RETURN(const PortFile metrics_port_file,
+                       PortFile::Create(service.metrics_port_file, app->metrics_port()));
+  signals.BeforeEarlyEnd([&service] {
+    NotifyStopping("ended while loading the model");
+    std::remove(service.metrics_port_file.c_str());
+  });
+  TLM_RETURN_IF_ERROR(Load(*app));
   signals.ExpectShutdown();
   TLM_ASSIGN_OR_RETURN(const PortFile admin_port_file,
-                       PortFile::Create(options.admin_port_file, app->admin_port()));
-  TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(options.port_file, app->port()));
-  if (options.admin_port.has_value()) {
-    spdlog::info("admin on {}:{}", options.admin_host, app->admin_port());
-  }
-  spdlog::info("{}", app->backend_reason());
-  spdlog::info("serving {} on {}:{} ({}, context {} tokens, {} KV blocks)",
-               LogQuoted(app->served().model_id), options.host, app->port(),
-               app->served().device_name, app->served().limits.max_context_tokens,
-               app->served().memory.kv_blocks);
-  const std::optional<absl::Duration> limit = shutdown.Wait();
-  signals.OnSecond([&app] { app->Hurry(); });
-  app->Drain(limit.value_or(options.drain_timeout));
+                       PortFile::Create(service.admin_port_file, app->admin_port()));
+  TLM_RETURN_IF_ERROR(Serve(*app, service));
+  TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(service.port_file, app->port()));
+  const ShutdownTerms terms = shutdown.Wait();
+  signals.OnSecond([&] {
+    shutdown.Hurry();
+    app->Hurry();
+  });
+  End(*app, service, terms, shutdown);
   signals.OnSecond([] {});
   return absl::OkStatus();
 }

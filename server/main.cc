@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <string>
 
+#include "server/allocator.h"
 #include "server/command_line.h"
 #include "server/lifecycle.h"
 #include "server/observe/log.h"
 #include "server/options.h"
+#include "server/rpc/grpc_listener.h"
 
 namespace {
 
@@ -22,11 +24,15 @@ int Fail(const absl::Status& status, int exit_status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tlm::SetUpAllocator();
   const absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
   if (!options.ok()) return Fail(options.status(), tlm::kExitUsage);
-  if (const absl::Status log = tlm::SetUpLog(options->log_level); !log.ok()) {
+  if (const absl::Status log =
+          tlm::SetUpLog(options->service.log_level, options->service.log_format);
+      !log.ok()) {
     return Fail(log, tlm::kExitUsage);
   }
   const absl::Status status = tlm::RunServer(*options);
+  tlm::DropGrpcLog();
   return status.ok() ? EXIT_SUCCESS : Fail(status, tlm::kExitFailure);
 }

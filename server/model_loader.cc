@@ -1,9 +1,6 @@
 #include "server/model_loader.h"
 
 #include <fmt/format.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -23,6 +20,7 @@
 #include "model/config/generation_config.h"
 #include "model/weights/host_memory.h"
 #include "server/fingerprint.h"
+#include "server/heap_trimmer.h"
 #include "server/memory_plan.h"
 #include "server/model_source.h"
 #include "server/program_build.h"
@@ -129,14 +127,6 @@ void TakeExtras(Extras extras, LoadedModel& loaded) {
   served.chat = loaded.chat.get();
   served.chat_sha256 = std::move(extras.chat_sha256);
   served.default_sampling = extras.sampling;
-}
-
-// What was only of use while loading goes back to the system rather than to the next one who asks
-// for memory of that size.
-void TrimHeap() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
@@ -273,6 +263,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
                        LoadWeights(WithStepSizes(options, device.info()), source, loaded));
   TLM_ASSIGN_OR_RETURN(Extras taken, extras.get());
   TakeExtras(std::move(taken), loaded);
+  // What was only of use while loading is not for the next one who asks for memory of that size.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
   served.backend = device.info().backend;

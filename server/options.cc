@@ -1,6 +1,5 @@
 #include "server/options.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "model/weights/weights_dtype.h"
 #include "server/byte_size.h"
 #include "server/command_line.h"
+#include "server/flag_checks.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
@@ -38,19 +38,6 @@ ABSL_FLAG(std::string, weights, "auto",
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "what requests get that do not say: model for generation_config.json's values, or "
           "neutral for temperature 1 and no truncation");
-ABSL_FLAG(std::string, host, "127.0.0.1",
-          "loopback address to listen on: 127.0.0.1, ::1 or localhost");
-ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
-ABSL_FLAG(std::string, port_file, "",
-          "file that gets the port number once the server serves and is removed when it ends; "
-          "empty = none");
-ABSL_FLAG(int, admin_port, -1,
-          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = no Admin service");
-ABSL_FLAG(std::string, admin_host, "127.0.0.1",
-          "loopback address to listen on for --admin_port: 127.0.0.1, ::1 or localhost");
-ABSL_FLAG(std::string, admin_port_file, "",
-          "file that gets the number of the admin port, before that of --port_file is written, and "
-          "is removed when the server ends; empty = none");
 ABSL_FLAG(std::string, backend, "auto",
           "what computes: cpu, cuda, or auto for cuda where it works and else cpu");
 ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
@@ -106,11 +93,6 @@ ABSL_FLAG(
     "activations have");
 ABSL_FLAG(int64_t, max_context, 0,
           "tokens of prompt and output together; 0 = as many as the model takes");
-ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "how long running requests may go on after SIGTERM, as 30s or 2m");
-ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
-          "the server reports NOT_SERVING when a step takes longer than this, as 30s or 2m");
-ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
 
 namespace tlm {
 namespace {
@@ -120,31 +102,6 @@ constexpr int64_t kMaxBatchTokens = 65536;
 constexpr int64_t kMaxRunningRequests = 4096;
 // Flags whose values nobody may read back: there is none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
-
-absl::Status CheckRange(std::string_view flag, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return InvalidArgument("--{} is {}, the range is [{}, {}]", flag, value, low, high);
-}
-
-absl::Status CheckNotNegative(std::string_view flag, absl::Duration value) {
-  if (value >= absl::ZeroDuration()) return absl::OkStatus();
-  return InvalidArgument("--{} is {}, it must not be negative", flag, absl::FormatDuration(value));
-}
-
-// Without TLS, nothing may leave the machine.
-absl::Status CheckHost(std::string_view flag, const std::string& host) {
-  in_addr v4;
-  in6_addr v6;
-  if (host == "localhost") return absl::OkStatus();
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1 && (ntohl(v4.s_addr) >> 24) == 127) {
-    return absl::OkStatus();
-  }
-  if (inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6)) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument("--{} is {}, only loopback addresses are served: there is no TLS yet",
-                         flag, host);
-}
 
 absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
   if (name == "auto") return BackendKind::kAuto;
@@ -213,20 +170,6 @@ absl::Status ReadModelOptions(ServerOptions* options) {
   return absl::OkStatus();
 }
 
-absl::Status ReadAdminOptions(ServerOptions* options) {
-  options->admin_host = absl::GetFlag(FLAGS_admin_host);
-  options->admin_port_file = absl::GetFlag(FLAGS_admin_port_file);
-  const int port = absl::GetFlag(FLAGS_admin_port);
-  TLM_RETURN_IF_ERROR(CheckHost("admin_host", options->admin_host));
-  TLM_RETURN_IF_ERROR(CheckRange("admin_port", port, -1, 65535));
-  if (port >= 0) {
-    options->admin_port = port;
-  } else if (!options->admin_port_file.empty()) {
-    return InvalidArgument("--admin_port_file={} needs --admin_port", options->admin_port_file);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReadBackendOptions(ServerOptions* options) {
   TLM_ASSIGN_OR_RETURN(options->backend, BackendFromName(absl::GetFlag(FLAGS_backend)));
   options->threads = absl::GetFlag(FLAGS_threads);
@@ -291,14 +234,10 @@ absl::Status ReadSchedulingOptions(ServerOptions* options) {
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
-  TLM_RETURN_IF_ERROR(CheckHost("host", options.host));
-  TLM_RETURN_IF_ERROR(CheckRange("port", options.port, 0, 65535));
   TLM_RETURN_IF_ERROR(CheckRange("max_queued_requests", options.max_queued_requests, 1, 1 << 20));
   TLM_RETURN_IF_ERROR(
       CheckRange("max_queued_tokens", options.max_queued_tokens, 1, int64_t{1} << 40));
-  TLM_RETURN_IF_ERROR(CheckRange("max_context", options.max_context, 0, int64_t{1} << 24));
-  TLM_RETURN_IF_ERROR(CheckNotNegative("drain_timeout", options.drain_timeout));
-  return CheckNotNegative("stall_timeout", options.stall_timeout);
+  return CheckRange("max_context", options.max_context, 0, int64_t{1} << 24);
 }
 
 }  // namespace
@@ -313,9 +252,6 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(ReadModelOptions(&options));
   TLM_ASSIGN_OR_RETURN(options.model_sampling_defaults,
                        SamplingDefaultsFromName(absl::GetFlag(FLAGS_sampling_defaults)));
-  options.host = absl::GetFlag(FLAGS_host);
-  options.port = absl::GetFlag(FLAGS_port);
-  options.port_file = absl::GetFlag(FLAGS_port_file);
   TLM_RETURN_IF_ERROR(ReadBackendOptions(&options));
   TLM_RETURN_IF_ERROR(ReadStepSizes(&options));
   options.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
@@ -324,12 +260,9 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_ASSIGN_OR_RETURN(options.kv_cache_dtype,
                        KvCacheDTypeFromName(absl::GetFlag(FLAGS_kv_cache_dtype)));
   options.max_context = absl::GetFlag(FLAGS_max_context);
-  options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
-  options.stall_timeout = absl::GetFlag(FLAGS_stall_timeout);
-  options.log_level = absl::GetFlag(FLAGS_log_level);
   TLM_RETURN_IF_ERROR(CheckOptions(options));
-  TLM_RETURN_IF_ERROR(ReadAdminOptions(&options));
   TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options));
+  TLM_ASSIGN_OR_RETURN(options.service, ReadServiceOptions());
   options.flags = FlagValues(kSecretFlags);
   return options;
 }

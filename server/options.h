@@ -1,5 +1,5 @@
-// The command line of tlm-server. server/options.cc is the one source of flags, defaults and
-// ranges.
+// The command line of tlm-server. server/options.cc is the one source of the flags of model and
+// engine with their defaults and ranges, server/service_options.cc that of the service's.
 #ifndef TLM_SERVER_OPTIONS_H_
 #define TLM_SERVER_OPTIONS_H_
 
@@ -16,6 +16,7 @@
 #include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
 #include "server/rpc/config_option.h"
+#include "server/service_options.h"
 
 namespace tlm {
 
@@ -33,12 +34,6 @@ struct ServerOptions {
   std::optional<DType> weights_dtype;             // of kRandom; none: what the configuration names
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
-  std::string host;
-  int port = 0;           // 0: any free one
-  std::string port_file;  // empty: none
-  std::string admin_host;
-  std::optional<int> admin_port;  // none: no admin port; 0: any free one
-  std::string admin_port_file;    // empty: none
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;                          // 0: all processors
   std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions
@@ -58,9 +53,7 @@ struct ServerOptions {
   int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
   std::optional<DType> kv_cache_dtype;  // none: the backend's own
   int64_t max_context = 0;              // 0: the model's
-  absl::Duration drain_timeout;
-  absl::Duration stall_timeout;
-  std::string log_level;
+  ServiceOptions service;
   std::vector<ConfigOption> flags;  // every flag as it was set, secrets masked
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/base/thread_name.h"
 #include "server/observe/log.h"
 
 namespace tlm {
@@ -41,6 +42,11 @@ ShutdownSignals::~ShutdownSignals() {
   thread_.join();
 }
 
+void ShutdownSignals::BeforeEarlyEnd(std::function<void()> clean_up) {
+  MutexLock lock(&mutex_);
+  clean_up_ = std::move(clean_up);
+}
+
 void ShutdownSignals::ExpectShutdown() {
   MutexLock lock(&mutex_);
   expected_ = true;
@@ -56,6 +62,7 @@ void ShutdownSignals::OnSecond(std::function<void()> hurry) {
 }
 
 void ShutdownSignals::Run() {
+  NameThisThread("signals");
   const sigset_t signals = TerminationSignals();
   for (;;) {
     int signal = 0;
@@ -70,12 +77,14 @@ void ShutdownSignals::Count(int signal) {
   const std::string_view name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
   if (!expected_) {
     spdlog::info("{} while starting: ending", name);
+    if (clean_up_) clean_up_();
     FlushLog();
     std::_Exit(EXIT_SUCCESS);
   }
   ++count_;
   spdlog::info("{} received", name);
-  shutdown_.Ask(std::nullopt);
+  // Who presses Ctrl-C has no balancer to wait for.
+  shutdown_.Ask({.withdrawal_grace = signal == SIGTERM, .drain_limit = std::nullopt});
   if (count_ == 2 && hurry_) hurry_();
 }
 

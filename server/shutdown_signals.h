@@ -22,6 +22,8 @@ class ShutdownSignals {
   ShutdownSignals(const ShutdownSignals&) = delete;
   ShutdownSignals& operator=(const ShutdownSignals&) = delete;
 
+  // Calls `clean_up` on the signal thread before a signal ends the process while it starts.
+  void BeforeEarlyEnd(std::function<void()> clean_up);
   // From now on the first signal asks for the shutdown instead of ending the process.
   void ExpectShutdown();
   // Calls `hurry` on the signal thread at the second signal, or now if it has come. Must not block.
@@ -36,6 +38,7 @@ class ShutdownSignals {
   bool expected_ TLM_GUARDED_BY(mutex_) = false;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   int count_ TLM_GUARDED_BY(mutex_) = 0;
+  std::function<void()> clean_up_ TLM_GUARDED_BY(mutex_);
   std::function<void()> hurry_ TLM_GUARDED_BY(mutex_);
   std::thread thread_;  // last: uses the others
 };

@@ -18,7 +18,6 @@ namespace tlm {
 namespace {
 
 using ::testing::_;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Flags are the process's: every test has them as they were.
@@ -49,39 +48,6 @@ TEST_F(OptionsTest, DefaultsOfTheEngine) {
   EXPECT_EQ(options->max_prefill_tokens, options->max_batch_tokens);
   EXPECT_EQ(options->max_decode_stretch, 2.0);
   EXPECT_EQ(options->max_queue_time, absl::Seconds(30));
-}
-
-TEST_F(OptionsTest, ThereIsNoAdminPortUnlessAskedFor) {
-  EXPECT_EQ(Parse({})->admin_port, std::nullopt);
-  EXPECT_EQ(Parse({"--admin_port=-1"})->admin_port, std::nullopt);
-  EXPECT_EQ(Parse({"--admin_port=0"})->admin_port, 0);
-  const absl::StatusOr<ServerOptions> options =
-      Parse({"--admin_port=7000", "--admin_host=::1", "--admin_port_file=f"});
-  ASSERT_THAT(options, IsOk());
-  EXPECT_EQ(options->admin_port, 7000);
-  EXPECT_EQ(options->admin_host, "::1");
-  EXPECT_EQ(options->admin_port_file, "f");
-}
-
-TEST_F(OptionsTest, AdminPortOutOfRangeIsRefused) {
-  EXPECT_THAT(Parse({"--admin_port=65536"}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("--admin_port is 65536, the range is [-1, 65535]")));
-  EXPECT_THAT(Parse({"--admin_port=-2"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
-}
-
-TEST_F(OptionsTest, AdminHostIsLoopbackWhetherUsedOrNot) {
-  for (const char* const host : {"0.0.0.0", "::", "10.0.0.1", "example.org", ""}) {
-    EXPECT_THAT(Parse({std::string("--admin_host=") + host}),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("--admin_host"), HasSubstr("loopback"))))
-        << host;
-  }
-}
-
-TEST_F(OptionsTest, AdminPortFileNeedsAPort) {
-  EXPECT_THAT(Parse({"--admin_port_file=f"}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs --admin_port")));
 }
 
 TEST_F(OptionsTest, PrefillTokensAreAtMostTheBatchs) {
@@ -242,7 +208,7 @@ TEST_F(OptionsTest, AFlagFileCountsAsTheCommandLine) {
   const absl::StatusOr<ServerOptions> options = Parse({"--flagfile=" + file});
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options->max_running_requests, 3);
-  EXPECT_EQ(options->admin_port, 0);
+  EXPECT_EQ(options->service.admin_port, 0);
   EXPECT_EQ(Named(options->flags, "max_running_requests").value, "3");
 }
 

@@ -1,0 +1,35 @@
+#include "server/metrics_source.h"
+
+#include <gtest/gtest.h>
+
+namespace tlm {
+namespace {
+
+TEST(FiguresOfTest, AnIdleEngineMakesNoProgressAndNeedsNone) {
+  EngineStats stats;
+  stats.last_progress = absl::FromUnixSeconds(100);
+  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(160)).progress_age_seconds, 0);
+  stats.busy = true;
+  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(160)).progress_age_seconds, 60);
+}
+
+TEST(FiguresOfTest, AClockThatWasSetBackGivesNoNegativeAge) {
+  EngineStats stats;
+  stats.busy = true;
+  stats.last_progress = absl::FromUnixSeconds(100);
+  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(50)).progress_age_seconds, 0);
+}
+
+TEST(FactsOfTest, NamesTheElementTypeOfKeysAndValues) {
+  ServedModel served;
+  served.config.num_layers = 2;
+  served.config.num_kv_heads = 3;
+  served.config.head_dim = 8;
+  served.memory.kv_bytes_per_token = 2 * 2 * 3 * 8 * 4;
+  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float32");
+  served.memory.kv_bytes_per_token /= 2;
+  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "bfloat16");
+}
+
+}  // namespace
+}  // namespace tlm
