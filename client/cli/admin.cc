@@ -105,7 +105,7 @@ int RunAdmin(const Arguments& arguments, Console* console) {
   if (const std::string error = UsageError(arguments); !error.empty()) {
     return ReportUsage("admin", error, console);
   }
-  const auto client_options = ClientOptionsFromFlags();
+  const auto client_options = ClientOptionsFromFlags(console);
   if (!client_options.ok()) return ReportError("admin", client_options.status(), console);
   const auto client =
       client::AdminClient::Connect(absl::GetFlag(FLAGS_admin_target), *client_options);

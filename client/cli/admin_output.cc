@@ -9,13 +9,6 @@
 namespace tlm::cli {
 namespace {
 
-std::string Time(const google::protobuf::Duration& duration) {
-  const absl::Duration time = FromProto(duration);
-  // What nobody wants to know more precisely.
-  return absl::FormatDuration(
-      absl::Trunc(time, time < absl::Minutes(1) ? absl::Milliseconds(1) : absl::Seconds(1)));
-}
-
 std::string Part(uint64_t part, uint64_t whole) {
   if (whole == 0) return "0";
   return fmt::format("{} ({})", WithSeparators(part),
@@ -24,16 +17,23 @@ std::string Part(uint64_t part, uint64_t whole) {
 
 }  // namespace
 
+std::string RoundedTime(const google::protobuf::Duration& duration) {
+  const absl::Duration time = FromProto(duration);
+  // What nobody wants to know more precisely.
+  return absl::FormatDuration(
+      absl::Trunc(time, time < absl::Minutes(1) ? absl::Milliseconds(1) : absl::Seconds(1)));
+}
+
 void PrintLoad(const v1::GetLoadResponse& load, std::ostream& out) {
   const v1::PrefixCacheLoad& cache = load.prefix_cache();
   Table table({Align::kLeft, Align::kLeft});
   table.AddRow({"state", load.draining() ? "draining" : "serving"});
-  table.AddRow({"uptime", Time(load.uptime())});
+  table.AddRow({"uptime", RoundedTime(load.uptime())});
   table.AddRow({"active calls", WithSeparators(load.active_calls())});
   table.AddRow({"queued", fmt::format("{} requests, {} tokens, about {} to wait",
                                       WithSeparators(load.queued_requests()),
                                       WithSeparators(load.queued_tokens()),
-                                      Time(load.estimated_queue_time()))});
+                                      RoundedTime(load.estimated_queue_time()))});
   table.AddRow(
       {"running", fmt::format("{} sequences, {} of them parked",
                               WithSeparators(load.running_sequences()), load.parked_sequences())});
@@ -49,7 +49,7 @@ void PrintLoad(const v1::GetLoadResponse& load, std::ostream& out) {
   table.AddRow({"finished requests", WithSeparators(load.finished_requests())});
   table.AddRow({"preemptions", WithSeparators(load.preemptions())});
   table.AddRow({"steps", fmt::format("{}, the last {} ago", WithSeparators(load.steps()),
-                                     Time(load.last_step_age()))});
+                                     RoundedTime(load.last_step_age()))});
   table.Print(out);
 }
 

@@ -2,11 +2,17 @@
 #ifndef TLM_CLIENT_CLI_ADMIN_OUTPUT_H_
 #define TLM_CLIENT_CLI_ADMIN_OUTPUT_H_
 
+#include <google/protobuf/duration.pb.h>
+
 #include <ostream>
+#include <string>
 
 #include "tlm/v1/admin.pb.h"
 
 namespace tlm::cli {
+
+// "250ms", "1h1m40s": to the millisecond, from a minute on to the second.
+std::string RoundedTime(const google::protobuf::Duration& duration);
 
 // One line a figure.
 void PrintLoad(const v1::GetLoadResponse& load, std::ostream& out);

@@ -54,7 +54,7 @@ int RunChat(const Arguments& arguments, Console* console) {
   if (!options.ok()) return ReportUsage("chat", StatusMessage(options.status()), console);
 
   ChatInterrupt interrupt(options->has_person, [console] { PrintChatReminder(console); });
-  const auto client = ConnectFromFlags();
+  const auto client = ConnectFromFlags(console);
   if (!client.ok()) return ReportError("chat", client.status(), console);
   ChatLoop loop(*options, client->get(), &interrupt, console);
   if (!message->empty()) return loop.RunOnce(*message);

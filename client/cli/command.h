@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/cli/console.h"
@@ -22,6 +23,8 @@ struct Command {
   std::vector<std::string_view> flags;     // names of the flags it takes, besides connection flags
   bool connects;                           // takes the connection flags
   int (*run)(const Arguments&, Console*);  // returns the exit code
+  // What flags it shares with other commands mean to it, where that is not what they mean to all.
+  std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };
 
 // Every command, in the order of the help text.
@@ -43,6 +46,9 @@ int RunTokenize(const Arguments& arguments, Console* console);
 int RunDetokenize(const Arguments& arguments, Console* console);
 int RunHealth(const Arguments& arguments, Console* console);
 int RunAdmin(const Arguments& arguments, Console* console);
+int RunBench(const Arguments& arguments, Console* console);
+int RunTop(const Arguments& arguments, Console* console);
+int RunCompletion(const Arguments& arguments, Console* console);
 int RunVersion(const Arguments& arguments, Console* console);
 int RunHelp(const Arguments& arguments, Console* console);
 

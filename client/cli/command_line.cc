@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "client/cli/connection_flags.h"
@@ -15,10 +14,6 @@
 
 namespace tlm::cli {
 namespace {
-
-bool IsSwitch(const absl::CommandLineFlag& flag) {
-  return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
-}
 
 // Null when the command takes no flag of that name.
 absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
@@ -124,6 +119,12 @@ absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args) {
   return Parser(command, args).Parse();
 }
+
+bool IsSwitch(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
+}
+
+bool IsList(const absl::CommandLineFlag& flag) { return !SeparatorOf(flag).empty(); }
 
 std::vector<std::string_view> FlagsOf(const Command& command) {
   std::vector<std::string_view> flags = command.flags;

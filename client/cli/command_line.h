@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/status/statusor.h"
 #include "client/cli/command.h"
 
@@ -22,6 +23,10 @@ struct ParsedLine {
 // or a value that does not fit it.
 absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args);
+
+// Whether a flag takes no value, and whether it may be given again.
+bool IsSwitch(const absl::CommandLineFlag& flag);
+bool IsList(const absl::CommandLineFlag& flag);
 
 // The flags of `command`, the connection flags included.
 std::vector<std::string_view> FlagsOf(const Command& command);

@@ -35,6 +35,26 @@ constexpr std::string_view kOutputFlags[] = {"print_ids",
                                              "request_id",
                                              "stats",
                                              "json"};
+constexpr std::string_view kBenchFlags[] = {"concurrency",
+                                            "rate",
+                                            "requests",
+                                            "duration",
+                                            "warmup",
+                                            "prompt_tokens",
+                                            "prompts_file",
+                                            "max_new_tokens",
+                                            "until_eos",
+                                            "connections",
+                                            "temperature",
+                                            "top_k",
+                                            "top_p",
+                                            "seed",
+                                            "priority",
+                                            "soft_time_limit",
+                                            "bypass_prefix_cache",
+                                            "cache_salt",
+                                            "model",
+                                            "json"};
 constexpr std::string_view kChatFlags[] = {"system", "template_argument", "once", "timing",
                                            "model"};
 
@@ -109,24 +129,75 @@ std::span<const Command> Commands() {
       {"health",
        "",
        "whether the server is ready: exit code 0 if it is",
-       "  tlm health --wait=1m",
+       "The exit code is 0 for SERVING, 1 for everything else that a server may say and when none\n"
+       "answers within --timeout, 2 for wrong usage: as a container's HEALTHCHECK wants it. With "
+       "TLS\n"
+       "it is a whole handshake, the server's certificate verified. No API key is needed.\n\n"
+       "  tlm health --wait=1m\n"
+       "  HEALTHCHECK CMD [\"tlm\", \"health\", \"--ca_file=/etc/tlm/ca.pem\", "
+       "\"--server_name=tlm\"]",
        {"service", "wait", "json"},
        true,
-       RunHealth},
+       RunHealth,
+       {{"timeout", "how long the answer may take; 5s if not given"}}},
       {"admin",
        "load|abort|drain|flush|config [REQUEST_ID...]",
        "look after a running server, at its admin port",
-       "load    what waits and runs, how full the KV cache is\n"
-       "abort   end the requests of these ids, or --all of them\n"
-       "drain   begin to shut down; what runs may go on for --time_limit\n"
-       "flush   free the blocks that only the prefix cache holds\n"
-       "config  every flag of the server and its value; what was changed has a star\n\n"
+       "  load    what waits and runs, how full the KV cache is\n"
+       "  abort   end the requests of these ids, or --all of them\n"
+       "  drain   begin to shut down; what runs may go on for --time_limit\n"
+       "  flush   free the blocks that only the prefix cache holds\n"
+       "  config  every flag of the server and its value; what was changed has a star\n\n"
        "  tlm admin load --admin_target=127.0.0.1:50052",
        {"admin_target", "all", "time_limit", "json"},
        true,
        RunAdmin},
+      {"bench",
+       "",
+       "how fast a server is under load",
+       "Sends Generate requests, --concurrency at a time or --rate a second, and tells what "
+       "became\n"
+       "of them: how many a second, tokens a second, and mean and percentiles of the time to the\n"
+       "first token, between tokens, to the end and in the server's queue. Latencies count from\n"
+       "when a request was due. Prompts are random tokens unless --prompts_file names some. "
+       "Ctrl-C\n"
+       "ends it early, with what was measured. The exit code is 1 when no request ended well.\n\n"
+       "  tlm bench --concurrency=16 --duration=30s --prompt_tokens=256 --max_new_tokens=64",
+       Join({kBenchFlags}),
+       true,
+       RunBench,
+       {{"prompt_tokens", "random tokens in each prompt; 128 if not given"},
+        {"max_new_tokens", "tokens in each output; 64 if not given"},
+        {"seed", "of prompts and times; sampling has the same seed in every request then"},
+        {"timeout", "deadline of each request"},
+        {"json", "print one JSON object, times in seconds"}}},
+      {"top",
+       "",
+       "the load of servers, live",
+       "Asks the admin ports of one server or several, with commas between them, every second. "
+       "The\n"
+       "KV cache is shown as [####==--]: held by sequences, kept by the prefix cache alone, free.\n"
+       "q or Ctrl-C ends it. With --once, or where the output is no terminal, it prints one "
+       "table;\n"
+       "the exit code is then 1 when a server did not answer.\n\n"
+       "  tlm top --admin_target=127.0.0.1:50052,127.0.0.1:50152",
+       {"admin_target", "once"},
+       true,
+       RunTop,
+       {{"admin_target", "the admin ports of servers, as host:port, with commas between them"},
+        {"timeout", "a server that takes longer cannot be reached; 3s at the most"},
+        {"once", "print one table and end"}}},
+      {"completion",
+       "bash|zsh|fish",
+       "a script that completes commands and flags in a shell",
+       "  source <(tlm completion bash)\n"
+       "  tlm completion zsh > ~/.zfunc/_tlm        # a folder in $fpath\n"
+       "  tlm completion fish > ~/.config/fish/completions/tlm.fish",
+       {},
+       false,
+       RunCompletion},
       {"version", "", "the version of this program", "", {}, false, RunVersion},
-      {"help", "[COMMAND]", "this text, or the flags of a command", "", {}, false, RunHelp},
+      {"help", "[COMMAND]", "this text, or the flags of a command", "", {"format"}, false, RunHelp},
   };
   return kCommands;
 }

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "absl/flags/flag.h"
+#include "client/cli/api_key.h"
 #include "client/cli/flag_types.h"
+#include "client/cli/tls_files.h"
 
 ABSL_FLAG(std::string, target, "127.0.0.1:50051",
           "the server, as host:port or unix:/path; several replicas with commas between them");
@@ -30,28 +32,36 @@ std::span<const std::string_view> ConnectionFlagNames() {
   return kNames;
 }
 
-std::vector<std::string> TargetsFromFlags() {
-  std::istringstream list(absl::GetFlag(FLAGS_target));
+std::vector<std::string> SplitTargets(const std::string& list) {
+  std::istringstream text(list);
   std::vector<std::string> targets;
-  for (std::string target; std::getline(list, target, ',');) targets.push_back(target);
+  for (std::string target; std::getline(text, target, ',');) targets.push_back(target);
   return targets;
 }
 
-absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags() {
+std::vector<std::string> TargetsFromFlags() { return SplitTargets(absl::GetFlag(FLAGS_target)); }
+
+absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console) {
   client::ClientOptions options;
   options.use_tls = absl::GetFlag(FLAGS_tls);
   options.ca_file = absl::GetFlag(FLAGS_ca_file);
   options.client_certificate_file = absl::GetFlag(FLAGS_client_cert);
   options.client_key_file = absl::GetFlag(FLAGS_client_key);
   options.server_name = absl::GetFlag(FLAGS_server_name);
+  if (absl::Status status = CheckTlsFiles(options); !status.ok()) return status;
   const std::string key_file = absl::GetFlag(FLAGS_api_key_file);
+  const char* const from_environment = std::getenv("TLM_API_KEY");
   if (!key_file.empty()) {
-    std::ifstream file(key_file);
-    if (!(file >> options.api_key)) {
-      return absl::NotFoundError(fmt::format("{}: cannot be read, or is empty", key_file));
+    auto key = ReadApiKeyFile(key_file, console);
+    if (!key.ok()) return key.status();
+    options.api_key = *std::move(key);
+  } else if (from_environment != nullptr && *from_environment != '\0') {
+    auto key = ApiKeyFromText(from_environment);
+    if (!key.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("TLM_API_KEY: {}", std::string(key.status().message())));
     }
-  } else if (const char* key = std::getenv("TLM_API_KEY")) {
-    options.api_key = key;
+    options.api_key = *std::move(key);
   }
   return options;
 }

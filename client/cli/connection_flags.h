@@ -9,17 +9,21 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cli/console.h"
 #include "client/cpp/channel.h"
 
 namespace tlm::cli {
 
 std::span<const std::string_view> ConnectionFlagNames();
 
-// --target, taken apart at its commas.
+// A list of targets, taken apart at its commas.
+std::vector<std::string> SplitTargets(const std::string& list);
+// --target, taken apart.
 std::vector<std::string> TargetsFromFlags();
-// The flags about TLS, and the API key of --api_key_file or else of the environment's TLM_API_KEY.
-// NOT_FOUND when the file cannot be read.
-absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags();
+// The flags about TLS, and the API key of --api_key_file or else of the environment's TLM_API_KEY
+// (none if that is empty). Errors as CheckTlsFiles; these, and what goes to Console::err, as
+// ReadApiKeyFile.
+absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console);
 // --timeout; infinite if not given.
 absl::Duration TimeoutFromFlags();
 

@@ -15,7 +15,7 @@ ABSL_FLAG(std::optional<std::string>, wait, std::nullopt,
 namespace tlm::cli {
 namespace {
 
-// A health check that hangs is an answer too.
+// Where --timeout says nothing: a health check that hangs is an answer too.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
 // Empty when --wait was not given.
@@ -48,7 +48,7 @@ int RunHealth(const Arguments& arguments, Console* console) {
     const absl::Status status = client.WaitUntilServing(service, wait_options);
     if (!status.ok()) return (*session)->Finish(status);
   }
-  options.timeout = std::min(options.timeout, kCheckTimeout);
+  if (options.timeout == absl::InfiniteDuration()) options.timeout = kCheckTimeout;
   const auto status = client.Health(service, options);
   if (!status.ok()) return (*session)->Finish(status.status());
   grpc::health::v1::HealthCheckResponse response;

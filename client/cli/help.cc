@@ -2,27 +2,27 @@
 
 #include <algorithm>
 
-#include "absl/flags/commandlineflag.h"
-#include "absl/flags/reflection.h"
+#include "absl/flags/flag.h"
 #include "client/cli/command.h"
 #include "client/cli/connection_flags.h"
+#include "client/cli/flag_text.h"
+#include "client/cli/man_pages.h"
 #include "client/cli/report.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 
+ABSL_FLAG(std::string, format, "text", "text, or man for a manual page: tlm(1), tlm-COMMAND(1)");
+
 namespace tlm::cli {
 namespace {
 
-void PrintFlags(std::span<const std::string_view> names, std::ostream& out) {
+void PrintFlags(const Command& command, std::span<const std::string_view> names,
+                std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
-  for (const std::string_view name : names) {
-    const absl::CommandLineFlag* flag = absl::FindCommandLineFlag({name.data(), name.size()});
-    if (flag == nullptr) continue;
-    const std::string value = flag->DefaultValue();
-    // What says no more than "nothing" is left out.
-    const bool worth_telling = !value.empty() && value != "false" && value != "0" && value != "inf";
-    table.AddRow({fmt::format("--{}", name),
-                  flag->Help() + (worth_telling ? fmt::format(" [{}]", value) : "")});
+  for (const FlagText& flag : DescribeFlags(command, names)) {
+    const std::string value =
+        flag.default_value.empty() ? "" : fmt::format(" [{}]", flag.default_value);
+    table.AddRow({fmt::format("--{}", flag.name), flag.help + value});
   }
   table.Print(out, 2);
 }
@@ -32,10 +32,10 @@ void PrintCommand(const Command& command, std::ostream& out) {
                      command.arguments.empty() ? "" : " ", command.arguments, command.summary);
   if (!command.details.empty()) out << command.details << '\n';
   if (!command.flags.empty()) out << "\nFlags:\n";
-  PrintFlags(command.flags, out);
+  PrintFlags(command, command.flags, out);
   if (command.connects) {
     out << "\nConnection:\n";
-    PrintFlags(ConnectionFlagNames(), out);
+    PrintFlags(command, ConnectionFlagNames(), out);
   }
 }
 
@@ -54,15 +54,29 @@ void PrintOverview(std::ostream& out) {
 
 int RunHelp(const Arguments& arguments, Console* console) {
   if (arguments.size() > 1) return ReportUsage("help", "takes one command at the most", console);
+  const std::string format = absl::GetFlag(FLAGS_format);
+  const bool as_man_page = format == "man";
+  if (!as_man_page && format != "text") {
+    return ReportUsage("help", fmt::format("--format is text or man, not {}", Quoted(format)),
+                       console);
+  }
   if (arguments.empty()) {
-    PrintOverview(console->out);
+    if (as_man_page) {
+      console->out << ProgramManPage();
+    } else {
+      PrintOverview(console->out);
+    }
     return kSuccess;
   }
   const Command* command = FindCommand(arguments[0]);
   if (command == nullptr) {
     return ReportUsage("help", fmt::format("no command {}", Quoted(arguments[0])), console);
   }
-  PrintCommand(*command, console->out);
+  if (as_man_page) {
+    console->out << CommandManPage(*command);
+  } else {
+    PrintCommand(*command, console->out);
+  }
   return kSuccess;
 }
 

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "client/cli/command.h"
 
 int main(int argc, char** argv) {
+  // What gRPC has to say of a failed connection is in the status, and so on the one line of the
+  // error.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::ios::sync_with_stdio(false);
   tlm::cli::Console console{std::cin,
                             std::cout,

@@ -7,8 +7,8 @@
 
 namespace tlm::cli {
 
-absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags() {
-  const auto options = ClientOptionsFromFlags();
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* console) {
+  const auto options = ClientOptionsFromFlags(console);
   if (!options.ok()) return options.status();
   return client::Client::Connect(TargetsFromFlags(), *options);
 }
@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags() {
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(std::string_view command, Console* console) {
   // The constructor is private, out of make_unique's reach.
   std::unique_ptr<Session> session(new Session(command, console));
-  auto client = ConnectFromFlags();
+  auto client = ConnectFromFlags(console);
   if (!client.ok()) return client.status();
   session->client_ = *std::move(client);
   return session;

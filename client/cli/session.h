@@ -14,7 +14,7 @@
 namespace tlm::cli {
 
 // Connects as the flags say; errors as Client::Connect.
-absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags();
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* console);
 
 // Standard input must have been read before: Ctrl-C ends calls, not reads, while this lives.
 class Session {

@@ -66,6 +66,13 @@ std::string HumanCount(double count) {
   return fmt::format("{:.2f}{}", count, kPrefixes[prefix]);
 }
 
+std::string HumanSeconds(double seconds) {
+  const bool whole = seconds >= 0.9995;
+  const double value = whole ? seconds : seconds * 1000;
+  const int decimals = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, whole ? "s" : "ms");
+}
+
 std::string Percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 
 }  // namespace tlm::cli

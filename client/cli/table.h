@@ -37,6 +37,9 @@ std::string HumanBytes(uint64_t bytes);
 // 3.5067e12 -> "3.51 T", for counts: k, M, G, T, P, E.
 std::string HumanCount(double count);
 
+// 0.0123 -> "12.3 ms", 1.5 -> "1.50 s", 65.2 -> "65.2 s": three digits; below 1 ms "0.042 ms".
+std::string HumanSeconds(double seconds);
+
 // 0.574 -> "57.4 %".
 std::string Percent(double share);
 

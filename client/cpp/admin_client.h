@@ -1,4 +1,4 @@
-// Calls the admin port of a tlm server. Link `tlm_client`.
+// Calls the admin port of a tlm server. Linked and included as client.h.
 #ifndef TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 #define TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 

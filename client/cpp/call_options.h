@@ -36,6 +36,10 @@ struct CallOptions {
   std::vector<std::pair<std::string, std::string>> metadata;
   // Of Generate alone.
   ResumePolicy resume;
+  // Of Generate alone, with Balance::kPrefixAffinity: calls with the same key go to the same
+  // target. For those who know better than balance.h what requests have in common: a session, a
+  // document.
+  std::string affinity_key;
 };
 
 }  // namespace tlm::client

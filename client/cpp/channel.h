@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "client/cpp/balance.h"
 
 namespace tlm::client {
 
@@ -26,6 +27,8 @@ struct ClientOptions {
   std::string api_key;
   // Let api_key travel unencrypted to hosts other than this one.
   bool allow_plaintext_api_key = false;
+  // How Generate calls are spread over several targets.
+  Balance balance = Balance::kRoundRobin;
 };
 
 // A channel to `target` ("host:port", "unix:/path", any gRPC target); connects when first used.

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "client/cpp/affinity.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
+#include "client/cpp/target_picker.h"
 
 namespace tlm::client {
 namespace {
@@ -36,15 +38,18 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
   }
   // The constructor is private, out of make_unique's reach.
   return std::unique_ptr<Client>(
-      new Client(targets, std::move(replicas), AuthorizationOf(options)));
+      new Client(targets, std::move(replicas), AuthorizationOf(options), options.balance));
 }
 
 Client::Client(std::vector<std::string> targets, std::vector<Replica> replicas,
-               std::string authorization)
+               std::string authorization, Balance balance)
     : targets_(std::move(targets)),
       replicas_(std::move(replicas)),
       authorization_(std::move(authorization)),
-      picker_(replicas_.size()) {}
+      balance_(balance),
+      picker_(std::make_unique<TargetPicker>(targets_)) {}
+
+Client::~Client() = default;
 
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
@@ -54,7 +59,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
   const absl::Time deadline = absl::Now() + options.timeout;
   std::set<size_t> tried;
   grpc::Status status;
-  while (const std::optional<size_t> target = picker_.Next(absl::Now(), tried)) {
+  while (const std::optional<size_t> target = picker_->Next(absl::Now(), tried)) {
     CallOptions attempt = options;
     attempt.timeout = deadline - absl::Now();
     // One that is gone is waited for when there is no other.
@@ -65,7 +70,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
     status = ((replicas_[*target].*stub).get()->*method)(context.get(), request, &response);
     if (status.ok()) return response;
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
-    picker_.MarkFailed(*target, absl::Now());
+    picker_->MarkFailed(*target, absl::Now());
     tried.insert(*target);
   }
   return FromGrpcStatus(status);
@@ -73,8 +78,10 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
 
 std::unique_ptr<GenerateStream> Client::StartGenerate(const v1::GenerateRequest& request,
                                                       const CallOptions& options) {
+  std::optional<uint64_t> affinity;
+  if (balance_ == Balance::kPrefixAffinity) affinity = AffinityOf(request, options.affinity_key);
   return std::make_unique<GenerateStream>(
-      request, options, &picker_,
+      request, options, picker_.get(), affinity,
       [this](size_t target, const v1::GenerateRequest& to_send, const CallOptions& call_options) {
         return std::make_unique<GenerateStream::Call>(
             MakeContext(call_options, authorization_), call_options.cancel,
@@ -108,7 +115,7 @@ absl::StatusOr<GenerateResult> Client::Generate(const v1::GenerateRequest& reque
 
 std::unique_ptr<ForwardStream> Client::StartForward(const v1::ForwardRequest& request,
                                                     const CallOptions& options) {
-  const size_t target = *picker_.Next(absl::Now());
+  const size_t target = *picker_->Next(absl::Now());
   return std::make_unique<ForwardStream>(
       MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
         return replicas_[target].model->Forward(context, request);
@@ -190,7 +197,7 @@ absl::StatusOr<bool> Client::WatchUntilServing(const std::string& service,
                                                const CallOptions& options) {
   HealthCheckRequest request;
   request.set_service(service);
-  const size_t target = *picker_.Next(absl::Now());
+  const size_t target = *picker_->Next(absl::Now());
   ServerStream<HealthCheckResponse> stream(
       MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
         return replicas_[target].health->Watch(context, request);

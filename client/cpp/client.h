@@ -1,4 +1,5 @@
-// Calls a tlm server. Link `tlm_client`.
+// Calls a tlm server. Link `tlm_client`; outside this project `tlm::client`, and include
+// "tlm/client/client.h" (client/README.md).
 //
 //   auto client = tlm::client::Client::Connect("127.0.0.1:50051");
 //   if (!client.ok()) ...
@@ -11,8 +12,9 @@
 // A failed call returns the server's code and message; DetailsOf (status.h) has the rest.
 //
 // A client may have several targets: replicas that serve the same model. Calls are spread over them
-// round robin, past those that failed within the last second. Generate goes on elsewhere when its
-// replica dies (generate_stream.h); a unary call that is UNAVAILABLE is made once on each target;
+// round robin, past those that failed within the last second; Generate calls by what they begin
+// with if ClientOptions::balance says so. Generate goes on elsewhere when its replica dies
+// (generate_stream.h); a unary call that is UNAVAILABLE is made once on each target;
 // Forward is not repeated. Otherwise nothing is retried: a caller knows best whether a refused
 // request is still wanted after retry_delay.
 #ifndef TLM_CLIENT_CPP_CLIENT_H_
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cpp/balance.h"
 #include "client/cpp/call_options.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/conversation.h"
@@ -33,11 +36,12 @@
 #include "client/cpp/generate_collector.h"
 #include "client/cpp/generate_stream.h"
 #include "client/cpp/server_stream.h"
-#include "client/cpp/target_picker.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "tlm/v1/language_model.grpc.pb.h"
 
 namespace tlm::client {
+
+class TargetPicker;
 
 using ForwardStream = ServerStream<v1::ForwardResponse>;
 using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
@@ -58,6 +62,8 @@ class Client {
                                                          const ClientOptions& options = {}) {
     return Connect(std::vector<std::string>(targets), options);
   }
+
+  ~Client();
 
   // As given to Connect.
   const std::vector<std::string>& targets() const { return targets_; }
@@ -107,8 +113,8 @@ class Client {
     std::unique_ptr<grpc::health::v1::Health::Stub> health;
   };
 
-  Client(std::vector<std::string> targets, std::vector<Replica> replicas,
-         std::string authorization);
+  Client(std::vector<std::string> targets, std::vector<Replica> replicas, std::string authorization,
+         Balance balance);
 
   // One Health.Watch call, until SERVING (true) or its end.
   absl::StatusOr<bool> WatchUntilServing(const std::string& service, const CallOptions& options);
@@ -123,7 +129,8 @@ class Client {
   const std::vector<std::string> targets_;
   const std::vector<Replica> replicas_;  // one a target
   const std::string authorization_;      // metadata value; empty = none
-  TargetPicker picker_;
+  const Balance balance_;
+  const std::unique_ptr<TargetPicker> picker_;
 };
 
 }  // namespace tlm::client

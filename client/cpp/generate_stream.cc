@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "client/cpp/call_end.h"
 #include "client/cpp/status.h"
+#include "client/cpp/stream_continuation.h"
+#include "client/cpp/target_picker.h"
 
 namespace tlm::client {
 namespace {
@@ -35,16 +37,24 @@ std::string Described(const absl::Status& status) {
 
 }  // namespace
 
+// A call and its place among those that its target runs.
+struct GenerateStream::RunningCall {
+  TargetPicker::RunningCall running;
+  std::unique_ptr<Call> call;
+};
+
 GenerateStream::GenerateStream(const v1::GenerateRequest& request, const CallOptions& options,
-                               TargetPicker* picker, StartCall start_call)
+                               TargetPicker* picker, std::optional<uint64_t> affinity,
+                               StartCall start_call)
     : options_(options),
       picker_(picker),
+      affinity_(affinity),
       start_call_(std::move(start_call)),
       deadline_(absl::Now() + options.timeout),
       cancel_(options.cancel),
-      continuation_(request, absl::Now()) {
+      continuation_(std::make_unique<StreamContinuation>(request, absl::Now())) {
   const absl::Time now = absl::Now();
-  const size_t target = *picker_->Next(now);
+  const size_t target = *Pick(now, {});
   if (resumable()) {
     BeginSearch(absl::OkStatus(), now);
     Start(target);
@@ -52,18 +62,31 @@ GenerateStream::GenerateStream(const v1::GenerateRequest& request, const CallOpt
   }
   CallOptions unchanged = options_;
   unchanged.cancel = &cancel_;
+  StartCallTo(target, request, unchanged);
+}
+
+GenerateStream::~GenerateStream() = default;
+
+std::optional<size_t> GenerateStream::Pick(absl::Time now, const std::set<size_t>& excluded) const {
+  return affinity_ ? picker_->NextFor(*affinity_, now, excluded) : picker_->Next(now, excluded);
+}
+
+void GenerateStream::StartCallTo(size_t target, const v1::GenerateRequest& request,
+                                 const CallOptions& options) {
   target_ = target;
-  call_ = start_call_(target, request, unchanged);
+  // Counted before it starts, which may take long.
+  call_.reset(new RunningCall{{picker_, target}, nullptr});
+  call_->call = start_call_(target, request, options);
 }
 
 bool GenerateStream::Read(v1::GenerateResponse* event) {
   while (!status_) {
-    if (!call_->Read(event)) {
+    if (!call_->call->Read(event)) {
       EndCall();
       continue;
     }
     if (!resumable()) return true;
-    const absl::StatusOr<StreamContinuation::Taken> taken = continuation_.Take(event);
+    const absl::StatusOr<StreamContinuation::Taken> taken = continuation_->Take(event);
     if (!taken.ok()) {
       call_.reset();
       status_ = taken.status();
@@ -93,7 +116,7 @@ void GenerateStream::NoteProgress() {
 }
 
 void GenerateStream::EndCall() {
-  const absl::Status status = call_->Finish();
+  const absl::Status status = call_->call->Finish();
   call_.reset();
   if (status.ok() || !resumable()) {
     status_ = status;
@@ -127,7 +150,7 @@ void GenerateStream::GoOnAfter(const absl::Status& status) {
       picker_->MarkFailed(target_, now);
       break;
     case CallEnd::kOtherModel:
-      if (!continuation_.started()) status_ = status;
+      if (!continuation_->started()) status_ = status;
       other_models_.insert(target_);
       break;
     case CallEnd::kIdInUse:
@@ -156,10 +179,10 @@ void GenerateStream::BeginSearch(const absl::Status& cause, absl::Time now) {
 void GenerateStream::SearchOn(const absl::Status& status) {
   std::set<size_t> excluded = other_models_;
   excluded.insert(search_->tried.begin(), search_->tried.end());
-  std::optional<size_t> target = picker_->Next(absl::Now(), excluded);
+  std::optional<size_t> target = Pick(absl::Now(), excluded);
   if (!target && other_models_.size() < picker_->size()) {
     if (!Pause(status)) return;
-    target = picker_->Next(absl::Now(), other_models_);
+    target = Pick(absl::Now(), other_models_);
   }
   if (!target) {
     status_ = WithMessage(status, fmt::format("no replica continues the stream, all {} targets "
@@ -174,7 +197,7 @@ void GenerateStream::SearchOn(const absl::Status& status) {
 bool GenerateStream::Pause(const absl::Status& status) {
   const absl::Time now = absl::Now();
   const bool has_delay = search_->retry_delay < absl::InfiniteDuration();
-  if (!continuation_.started()) {
+  if (!continuation_->started()) {
     const bool waits = options_.wait_for_ready || has_delay;
     if (!search_->overloaded.ok() || !waits) {
       status_ = search_->overloaded.ok() ? status : search_->overloaded;
@@ -183,7 +206,7 @@ bool GenerateStream::Pause(const absl::Status& status) {
   }
   absl::Duration delay = Jittered(search_->backoff);
   if (has_delay) delay = std::max(delay, search_->retry_delay);
-  const bool is_patient = !continuation_.started() && options_.wait_for_ready;
+  const bool is_patient = !continuation_->started() && options_.wait_for_ready;
   if ((!is_patient && now + delay > search_->end) || (has_delay && now + delay > deadline_)) {
     status_ = NoReplica(status);
     return false;
@@ -214,8 +237,7 @@ void GenerateStream::Start(size_t target) {
   options.cancel = &cancel_;
   // With several targets a call must not wait for one that is gone.
   options.wait_for_ready = options_.wait_for_ready && picker_->size() == 1;
-  target_ = target;
-  call_ = start_call_(target, continuation_.NextRequest(now, rename_), options);
+  StartCallTo(target, continuation_->NextRequest(now, rename_), options);
 }
 
 }  // namespace tlm::client

@@ -3,34 +3,61 @@
 #define TLM_CLIENT_CPP_TARGET_PICKER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 
 namespace tlm::client {
 
-// Round robin over targets 0 to n - 1; one that failed within kAvoidFor comes only where no other
-// is left. Thread-safe.
+// Chooses among targets 0 to n - 1; one that failed within kAvoidFor comes only where no other is
+// left. Thread-safe.
 class TargetPicker {
  public:
   static constexpr absl::Duration kAvoidFor = absl::Seconds(1);
+  // What a target may have of all running calls before those with an affinity to it go elsewhere:
+  // so many, or this part of the average if that is more.
+  static constexpr size_t kFreeCalls = 4;
+  static constexpr double kMaxLoadFactor = 1.25;
 
-  explicit TargetPicker(size_t targets) : failed_(targets, absl::InfinitePast()) {}
+  // A call that runs on a target, as long as this object lives. The picker outlives it.
+  class RunningCall {
+   public:
+    RunningCall(TargetPicker* picker, size_t target);
+    ~RunningCall();
+    RunningCall(const RunningCall&) = delete;
+    RunningCall& operator=(const RunningCall&) = delete;
 
-  size_t size() const { return failed_.size(); }
+   private:
+    TargetPicker* const picker_;
+    const size_t target_;
+  };
 
-  // The next target that is not `excluded`; none when all are.
+  explicit TargetPicker(const std::vector<std::string>& targets);
+
+  size_t size() const { return names_.size(); }
+
+  // Round robin: the next target that is not `excluded`; none when all are.
   std::optional<size_t> Next(absl::Time now, const std::set<size_t>& excluded = {});
+  // The target for a call of this affinity (affinity.h).
+  std::optional<size_t> NextFor(uint64_t affinity, absl::Time now,
+                                const std::set<size_t>& excluded = {});
 
   void MarkFailed(size_t target, absl::Time now);
   void MarkServing(size_t target);
 
  private:
+  // Those not excluded; of these those that did not fail lately, if there are any. In order.
+  std::vector<size_t> Candidates(absl::Time now, const std::set<size_t>& excluded) const;
+
+  const std::vector<uint64_t> names_;  // hashes
   std::mutex mutex_;
-  std::vector<absl::Time> failed_;  // guarded by mutex_ (its size is not); when last
+  std::vector<absl::Time> failed_;  // guarded by mutex_; when last
+  std::vector<size_t> running_;     // guarded by mutex_
   size_t next_ = 0;                 // guarded by mutex_
 };
 

@@ -146,5 +146,33 @@ TEST_F(AdminTest, ReportsAServerThatIsNotThere) {
   EXPECT_THAT(err_.str(), StartsWith("tlm: admin: UNAVAILABLE: "));
 }
 
+// What `tlm top` prints where there is no terminal.
+TEST_F(AdminTest, TopTellsTheLoadOfSeveralServers) {
+  const std::string target = "127.0.0.1:" + std::to_string(port_);
+  EXPECT_EQ(RunWithoutTarget({"top", "--admin_target=" + target + "," + target}), kSuccess)
+      << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("25.0 %"));
+  EXPECT_THAT(out_.str(), HasSubstr("1h1m40s\n" + target + "  serving"));
+}
+
+TEST_F(AdminTest, TopTellsWhoIsNotReached) {
+  const std::string target = "127.0.0.1:" + std::to_string(port_);
+  EXPECT_EQ(RunWithoutTarget({"top", "--once", "--admin_target=" + target + ",127.0.0.1:1"}),
+            kFailure);
+  EXPECT_THAT(out_.str(), HasSubstr("\n" + target + "  serving"));
+  EXPECT_THAT(out_.str(), HasSubstr("unreachable\n"));
+  EXPECT_THAT(err_.str(), StartsWith("tlm: top: 127.0.0.1:1: UNAVAILABLE: "));
+}
+
+TEST_F(AdminTest, TopRefusesWrongUsage) {
+  EXPECT_EQ(RunWithoutTarget({"top"}), kUsageError);
+  EXPECT_THAT(err_.str(), HasSubstr("--admin_target"));
+  EXPECT_EQ(RunWithoutTarget({"top", "x", "--admin_target=127.0.0.1:1"}), kUsageError);
+  std::string many = "--admin_target=a:1";
+  for (int i = 0; i < 64; ++i) many += ",a:1";
+  EXPECT_EQ(RunWithoutTarget({"top", many}), kFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("65 servers are named, the range is [1, 64]"));
+}
+
 }  // namespace
 }  // namespace tlm::cli

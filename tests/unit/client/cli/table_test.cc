@@ -54,5 +54,16 @@ TEST(NumbersTest, ScalesCounts) {
 
 TEST(NumbersTest, RoundsPercentages) { EXPECT_EQ(Percent(0.5744), "57.4 %"); }
 
+TEST(TableTest, ShowsTimesWithThreeDigits) {
+  EXPECT_EQ(HumanSeconds(0), "0.000 ms");
+  EXPECT_EQ(HumanSeconds(0.0000421), "0.042 ms");
+  EXPECT_EQ(HumanSeconds(0.0012), "1.20 ms");
+  EXPECT_EQ(HumanSeconds(0.0123), "12.3 ms");
+  EXPECT_EQ(HumanSeconds(0.999), "999 ms");
+  EXPECT_EQ(HumanSeconds(0.9999), "1.00 s");
+  EXPECT_EQ(HumanSeconds(65.23), "65.2 s");
+  EXPECT_EQ(HumanSeconds(3600), "3600 s");
+}
+
 }  // namespace
 }  // namespace tlm::cli

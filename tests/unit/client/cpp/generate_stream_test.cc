@@ -37,14 +37,14 @@ const grpc::Status kLost(grpc::StatusCode::UNAVAILABLE, "Socket closed");
 class GenerateStreamTest : public testing::Test {
  protected:
   // Replicas that answer as ScriptedAnswer, and a client of all of them.
-  void Serve(int replicas) {
+  void Serve(int replicas, const ClientOptions& client_options = {}) {
     std::vector<std::string> targets;
     for (int i = 0; i < replicas; ++i) {
       servers_.push_back(std::make_unique<FakeServer>());
       servers_[i]->answer_generate = [this](const auto& request) { return Whole(request); };
       targets.push_back(servers_[i]->target());
     }
-    client_ = *Client::Connect(targets);
+    client_ = *Client::Connect(targets, client_options);
     options_.resume.initial_backoff = absl::Milliseconds(1);
     options_.resume.patience = absl::Seconds(20);
   }
@@ -411,6 +411,73 @@ TEST_F(GenerateStreamTest, NoticesAReplicaThatLeavesTokensOut) {
   const absl::Status status = StatusOf(Request());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("comes next"));
+}
+
+class PrefixAffinityTest : public GenerateStreamTest {
+ protected:
+  static ClientOptions Affine() {
+    ClientOptions options;
+    options.balance = Balance::kPrefixAffinity;
+    return options;
+  }
+  // The target that answers a prompt.
+  size_t HomeOf(const std::string& prompt) {
+    v1::GenerateRequest request = Request();
+    request.set_prompt(prompt);
+    const auto stream = client_->StartGenerate(request, options_);
+    EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+    return stream->target();
+  }
+};
+
+TEST_F(PrefixAffinityTest, SendsWhatBeginsAlikeToOneReplica) {
+  Serve(3, Affine());
+  std::set<size_t> homes;
+  for (int i = 0; i < 30; ++i) {
+    const std::string beginning = std::string(256, 'x').insert(0, std::to_string(i));
+    const size_t home = HomeOf(beginning + "one");
+    EXPECT_EQ(HomeOf(beginning + "another"), home);
+    homes.insert(home);
+  }
+  EXPECT_THAT(homes, SizeIs(3));
+}
+
+TEST_F(PrefixAffinityTest, GoesByTheApplicationsKey) {
+  Serve(3, Affine());
+  options_.affinity_key = "session 1";
+  const size_t home = HomeOf("one");
+  for (const char* prompt : {"two", "three", "four", "five"}) EXPECT_EQ(HomeOf(prompt), home);
+}
+
+TEST_F(PrefixAffinityTest, ContinuesOnTheReplicaThatComesNext) {
+  Serve(3, Affine());
+  const size_t home = HomeOf("p");
+  AlwaysEndWith(home, 3, kLost);
+  const auto stream = client_->StartGenerate(Request(), options_);
+  EXPECT_EQ(ReadAll(stream.get()), Text(Request()));
+  EXPECT_EQ(stream->resumes(), 1);
+  EXPECT_NE(stream->target(), home);
+  // While the first is avoided, the next call goes where that one went.
+  EXPECT_EQ(HomeOf("p"), stream->target());
+}
+
+TEST_F(PrefixAffinityTest, PassesCallsOnFromAReplicaThatRunsMoreThanItsShare) {
+  Serve(2, Affine());
+  for (const auto& server : servers_) {
+    server->answer_generate = [this](const auto& request) {
+      GenerateScriptType script = Whole(request);
+      script.responses.resize(1);
+      script.hold = true;
+      return script;
+    };
+  }
+  std::vector<std::unique_ptr<GenerateStream>> streams;
+  std::vector<size_t> counts(2);
+  for (int i = 0; i < 12; ++i) {
+    streams.push_back(client_->StartGenerate(Request(), options_));
+    ++counts[streams.back()->target()];
+  }
+  EXPECT_THAT(counts, testing::UnorderedElementsAre(8, 4));  // 5/4 of 12 / 2, rounded up
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "client/cli/bench_prompts.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "client/cli/text.h"
+#include "model/base/json.h"
+
+namespace tlm::cli {
+namespace {
+
+constexpr uint32_t kMaxTokens = 1 << 20;
+constexpr size_t kMaxFileBytes = size_t{64} << 20;
+
+absl::StatusOr<std::string> ReadPrompts(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad()) {
+    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
+  }
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: is longer than {} bytes", path, kMaxFileBytes));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> PromptOf(std::string_view line) {
+  if (!line.starts_with('"')) {
+    if (absl::Status status = CheckUtf8(line); !status.ok()) return status;
+    return std::string(line);
+  }
+  const absl::StatusOr<nlohmann::json> json = ParseJson(line);
+  if (!json.ok()) return json.status();
+  if (!json->is_string()) return absl::InvalidArgumentError("is no JSON string");
+  return json->get<std::string>();
+}
+
+}  // namespace
+
+absl::StatusOr<BenchPrompts> BenchPrompts::Random(uint32_t tokens, uint32_t vocab_size,
+                                                  uint64_t seed) {
+  if (tokens == 0 || tokens > kMaxTokens) {
+    return absl::InvalidArgumentError(
+        fmt::format("--prompt_tokens is {}, the range is [1, {}]", tokens, kMaxTokens));
+  }
+  if (vocab_size == 0) return absl::InvalidArgumentError("the server names no vocab_size");
+  BenchPrompts prompts;
+  prompts.tokens_ = tokens;
+  prompts.vocab_size_ = vocab_size;
+  prompts.seed_ = seed;
+  return prompts;
+}
+
+absl::StatusOr<BenchPrompts> BenchPrompts::FromFile(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadPrompts(path);
+  if (!text.ok()) return text.status();
+  BenchPrompts prompts;
+  std::istringstream lines(*text);
+  size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    absl::StatusOr<std::string> prompt = PromptOf(line);
+    if (!prompt.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}, line {}: {}", path, number, std::string(prompt.status().message())));
+    }
+    prompts.texts_.push_back(*std::move(prompt));
+  }
+  if (prompts.texts_.empty()) {
+    return absl::InvalidArgumentError(fmt::format("{}: holds no prompt", path));
+  }
+  return prompts;
+}
+
+void BenchPrompts::Set(uint64_t index, v1::GenerateRequest* request) const {
+  if (!texts_.empty()) {
+    request->set_prompt(texts_[index % texts_.size()]);
+    return;
+  }
+  std::seed_seq seed{seed_, seed_ >> 32, index, index >> 32};
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<uint32_t> draw(0, vocab_size_ - 1);
+  auto& ids = *request->mutable_prompt_token_ids()->mutable_ids();
+  ids.Clear();
+  ids.Reserve(static_cast<int>(tokens_));
+  for (uint32_t i = 0; i < tokens_; ++i) ids.Add(draw(random));
+}
+
+}  // namespace tlm::cli

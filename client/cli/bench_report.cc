@@ -1,0 +1,170 @@
+#include "client/cli/bench_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "client/cli/table.h"
+#include "client/cli/text.h"
+
+namespace tlm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+using Failure = std::pair<std::pair<std::string, std::string>, uint64_t>;
+
+struct Latency {
+  const char* title;
+  const char* key;  // of the JSON
+  const LatencyHistogram* histogram;
+};
+
+std::vector<Latency> LatenciesOf(const BenchResult& result) {
+  return {{"time to first token", "time_to_first_token", &result.ttft},
+          {"inter-token latency", "inter_token", &result.inter_token},
+          {"end to end", "end_to_end", &result.end_to_end},
+          {"queue time", "queue", &result.queue}};
+}
+
+std::vector<Failure> MostFrequentFirst(const BenchResult::Failures& failures) {
+  std::vector<Failure> sorted(failures.begin(), failures.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Failure& a, const Failure& b) { return a.second > b.second; });
+  return sorted;
+}
+
+double PerSecond(uint64_t count, const BenchResult& result) {
+  return result.seconds > 0 ? static_cast<double>(count) / result.seconds : 0;
+}
+
+std::string RequestsOf(const BenchResult& result) {
+  std::string text =
+      fmt::format("{} ok, {} failed", WithSeparators(result.ok), WithSeparators(result.failed));
+  if (result.cut_off > 0) text += fmt::format(", {} cut off", WithSeparators(result.cut_off));
+  if (result.not_sent > 0) text += fmt::format(", {} not sent", WithSeparators(result.not_sent));
+  return text;
+}
+
+void PrintOverview(const BenchSubject& subject, const BenchOptions& options,
+                   const BenchResult& result, std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft});
+  table.AddRow({"server", Printable(fmt::format("{} ({})", fmt::join(subject.targets, ", "),
+                                                subject.server))});
+  table.AddRow({"model", Printable(subject.model)});
+  table.AddRow({"load", DescribeLoad(options)});
+  table.AddRow({"measured", fmt::format("{:.2f} s{}", result.seconds,
+                                        result.interrupted ? ", then interrupted" : "")});
+  table.AddRow({"requests", RequestsOf(result)});
+  table.AddRow({"requests/s", fmt::format("{:.2f}", PerSecond(result.completed, result))});
+  table.AddRow({"prompt tokens/s", fmt::format("{:.1f}", PerSecond(result.prompt_tokens, result))});
+  table.AddRow({"output tokens/s", fmt::format("{:.1f}", PerSecond(result.output_tokens, result))});
+  table.Print(out);
+}
+
+void PrintLatencies(const BenchResult& result, std::ostream& out) {
+  Table table(
+      {Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"", "mean", "p50", "p90", "p99", "max"});
+  for (const auto& [title, key, histogram] : LatenciesOf(result)) {
+    std::vector<std::string> row = {title};
+    for (const double seconds :
+         {histogram->mean(), histogram->Percentile(50), histogram->Percentile(90),
+          histogram->Percentile(99), histogram->max()}) {
+      row.push_back(histogram->count() == 0 ? "-" : HumanSeconds(seconds));
+    }
+    table.AddRow(std::move(row));
+  }
+  out << '\n';
+  table.Print(out);
+}
+
+void PrintFailures(const BenchResult& result, std::ostream& out) {
+  if (result.failures.empty()) return;
+  Table table({Align::kRight, Align::kLeft, Align::kLeft});
+  table.AddRow({"failed", "code", "reason"});
+  for (const auto& [kind, count] : MostFrequentFirst(result.failures)) {
+    table.AddRow({WithSeparators(count), Printable(kind.first), Printable(kind.second)});
+  }
+  out << '\n';
+  table.Print(out);
+}
+
+ordered_json ToJson(const LatencyHistogram& histogram) {
+  if (histogram.count() == 0) return nullptr;
+  return {{"count", histogram.count()},      {"mean", histogram.mean()},
+          {"p50", histogram.Percentile(50)}, {"p90", histogram.Percentile(90)},
+          {"p99", histogram.Percentile(99)}, {"min", histogram.min()},
+          {"max", histogram.max()}};
+}
+
+ordered_json LoadJson(const BenchOptions& options) {
+  ordered_json load = {{"loop", options.rate ? "open" : "closed"},
+                       {"concurrency", options.concurrency},
+                       {"rate", nullptr},
+                       {"warmup", absl::ToDoubleSeconds(options.warmup)},
+                       {"prompt_tokens", nullptr},
+                       {"prompts_file", nullptr},
+                       {"max_new_tokens", options.request.stopping().max_new_tokens()},
+                       {"seed", options.seed}};
+  if (options.rate) load["rate"] = *options.rate;
+  if (options.prompts_file.empty()) {
+    load["prompt_tokens"] = options.prompt_tokens;
+  } else {
+    load["prompts_file"] = options.prompts_file;
+  }
+  return load;
+}
+
+}  // namespace
+
+std::string DescribeLoad(const BenchOptions& options) {
+  const std::string in_flight = WithSeparators(options.concurrency) + " in flight";
+  return options.rate ? fmt::format("{:g}/s, at most {}", *options.rate, in_flight) : in_flight;
+}
+
+void PrintBenchTables(const BenchSubject& subject, const BenchOptions& options,
+                      const BenchResult& result, std::ostream& out) {
+  PrintOverview(subject, options, result, out);
+  PrintLatencies(result, out);
+  PrintFailures(result, out);
+}
+
+void PrintBenchJson(const BenchSubject& subject, const BenchOptions& options,
+                    const BenchResult& result, std::ostream& out) {
+  ordered_json failures = ordered_json::array();
+  for (const auto& [kind, count] : MostFrequentFirst(result.failures)) {
+    failures.push_back({{"code", kind.first}, {"reason", kind.second}, {"count", count}});
+  }
+  ordered_json latencies;
+  for (const auto& [title, key, histogram] : LatenciesOf(result)) {
+    latencies[key] = ToJson(*histogram);
+  }
+  const ordered_json json = {{"targets", subject.targets},
+                             {"model", subject.model},
+                             {"server", subject.server},
+                             {"load", LoadJson(options)},
+                             {"seconds", result.seconds},
+                             {"interrupted", result.interrupted},
+                             {"requests",
+                              {{"sent", result.sent},
+                               {"ok", result.ok},
+                               {"failed", result.failed},
+                               {"cut_off", result.cut_off},
+                               {"not_sent", result.not_sent},
+                               {"completed_per_second", PerSecond(result.completed, result)}}},
+                             {"failures", failures},
+                             {"tokens",
+                              {{"prompt", result.prompt_tokens},
+                               {"output", result.output_tokens},
+                               {"prompt_per_second", PerSecond(result.prompt_tokens, result)},
+                               {"output_per_second", PerSecond(result.output_tokens, result)}}},
+                             {"latency_seconds", latencies}};
+  // What a server wrote may be any bytes.
+  out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,142 @@
+#include "client/cli/top_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <sstream>
+
+namespace tlm::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+ServerLoad Serving(const std::string& target) {
+  v1::GetLoadResponse load;
+  load.set_running_sequences(12);
+  load.set_parked_sequences(1);
+  load.set_queued_requests(3);
+  load.set_queued_tokens(4000);
+  load.set_kv_blocks_total(200);
+  load.set_kv_blocks_used(100);
+  load.set_kv_blocks_cached(40);
+  load.set_prefill_tokens_per_second(1234.5);
+  load.set_decode_tokens_per_second(678.9);
+  load.set_active_calls(15);
+  load.set_steps(9876);
+  load.set_preemptions(2);
+  load.mutable_uptime()->set_seconds(3700);
+  load.mutable_prefix_cache()->set_queried_tokens(1000);
+  load.mutable_prefix_cache()->set_hit_tokens(250);
+  ServerLoad server;
+  server.target = target;
+  server.asked = true;
+  server.load = load;
+  server.answered_at = kNow;
+  server.history.Add(load, kNow);
+  return server;
+}
+
+ServerLoad Unreachable(const std::string& target) {
+  ServerLoad server;
+  server.target = target;
+  server.asked = true;
+  server.status = absl::UnavailableError("connection\nrefused\x1b[2J");
+  return server;
+}
+
+ServerLoad NotAskedYet(const std::string& target) {
+  ServerLoad server;
+  server.target = target;
+  return server;
+}
+
+std::string Screen(const std::vector<ServerLoad>& servers, TerminalSize size, bool unicode = true) {
+  std::string text;
+  for (const StyledLine& line : TopLines(servers, kNow, {size, unicode})) {
+    text += line.text() + '\n';
+  }
+  return text;
+}
+
+TEST(TopViewTest, ShowsABlockAServer) {
+  EXPECT_THAT(
+      Screen({Serving("a:1")}, {24, 100}),
+      AllOf(HasSubstr("a:1  serving  up 1h1m40s"), HasSubstr("12 running, 1 parked"),
+            HasSubstr("3 waiting (4,000 tokens"), HasSubstr("15 active calls"),
+            HasSubstr("[#################=======---------]  50.0 %   100 used, 40 cached of 200"),
+            HasSubstr("25.0 % found of 1,000 tokens"), HasSubstr("1234.5 tok/s"),
+            HasSubstr("678.9 tok/s"), HasSubstr("9,876"), HasSubstr("2 preemptions")));
+}
+
+TEST(TopViewTest, TellsWhichServersAreNotReachedAndWhy) {
+  ServerLoad lost = Unreachable("b:1");
+  lost.load = v1::GetLoadResponse();
+  lost.answered_at = kNow - absl::Seconds(9);
+  const std::string screen = Screen({Serving("a:1"), lost, NotAskedYet("c:1")}, {40, 100});
+  EXPECT_THAT(screen, HasSubstr("1 of 3 servers"));
+  EXPECT_THAT(screen, HasSubstr("b:1  unreachable  for 9s  UNAVAILABLE: connection refused\\x1b"));
+  EXPECT_THAT(screen, HasSubstr("c:1  connecting\n"));
+}
+
+TEST(TopViewTest, ShowsDraining) {
+  ServerLoad server = Serving("a:1");
+  server.load->set_draining(true);
+  EXPECT_THAT(Screen({server}, {24, 80}), HasSubstr("a:1  draining"));
+}
+
+TEST(TopViewTest, ShowsARowAServerWhereBlocksDoNotFit) {
+  const std::vector<ServerLoad> servers = {Serving("a:1"), Unreachable("b:1"), Serving("c:1")};
+  const std::string screen = Screen(servers, {10, 140});
+  EXPECT_THAT(screen, AllOf(HasSubstr("running  waiting"), HasSubstr("a:1     serving"),
+                            HasSubstr("b:1     unreachable\n"), Not(HasSubstr("KV cache"))));
+}
+
+TEST(TopViewTest, NeverShowsMoreLinesThanThereAre) {
+  std::vector<ServerLoad> servers;
+  for (int i = 0; i < 30; ++i) servers.push_back(Serving("server-" + std::to_string(i)));
+  for (size_t rows = 1; rows < 40; ++rows) {
+    EXPECT_LE(TopLines(servers, kNow, {{rows, 80}, true}).size(), rows);
+  }
+  EXPECT_THAT(Screen(servers, {8, 140}), AllOf(HasSubstr("server-3 "), HasSubstr("... and 26 more"),
+                                               Not(HasSubstr("server-4 "))));
+}
+
+TEST(TopViewTest, StandsATerminalOfOneColumn) {
+  for (size_t columns = 1; columns < 50; ++columns) {
+    for (const StyledLine& line : TopLines({Serving("a:1")}, kNow, {{24, columns}, true})) {
+      line.ForTerminal(columns);
+    }
+  }
+}
+
+TEST(TopViewTest, PrintsATable) {
+  std::ostringstream out;
+  PrintTopTable({Serving("a:1"), Unreachable("b:1")}, out);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("server  state "), HasSubstr("25.0 %"),
+                               HasSubstr("1h1m40s\n"), HasSubstr("b:1     unreachable\n")));
+}
+
+TEST(SparklineTest, IsAsHighAsItsHighestValue) {
+  EXPECT_EQ(Sparkline({0, 1, 4, 8}, 4, true), " ▁▄█");
+  EXPECT_EQ(Sparkline({0, 1, 4, 8}, 4, false), " .=@");
+}
+
+TEST(SparklineTest, ShowsTheLatestOnTheRight) {
+  EXPECT_EQ(Sparkline({8, 0, 8}, 5, true), "  █ █");
+  EXPECT_EQ(Sparkline({9, 4, 8}, 2, true), "▄█");
+  EXPECT_EQ(Sparkline({}, 3, true), "   ");
+  EXPECT_EQ(Sparkline({1}, 0, true), "");
+}
+
+TEST(SparklineTest, ShowsWhateverIsNotNothing) {
+  EXPECT_EQ(Sparkline({0.001, 1e9}, 2, true), "▁█");
+  EXPECT_EQ(Sparkline({0, 0}, 2, true), "  ");
+}
+
+}  // namespace
+}  // namespace tlm::cli
