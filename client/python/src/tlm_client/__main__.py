@@ -1,0 +1,7 @@
+"""python -m tlm_client"""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,41 @@
+"""What the end of a call says about where else it could go on."""
+
+from __future__ import annotations
+
+import enum
+
+from grpc import StatusCode
+
+from .errors import TlmError
+
+
+class CallEnd(enum.Enum):
+    FINAL = enum.auto()  # the server's answer: another replica would give the same
+    LOST = enum.auto()  # the replica died, is not there, starts or drains
+    OVERLOADED = enum.auto()  # the replica refuses until later
+    OTHER_MODEL = enum.auto()  # the replica cannot do this, or cannot continue this stream
+    ID_IN_USE = enum.auto()  # the replica has a call of this request_id
+
+
+def classify(error: TlmError) -> CallEnd:
+    """What a call that nobody cancelled ended with."""
+    code = error.code
+    if code in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED):
+        return CallEnd.LOST
+    if code is StatusCode.UNKNOWN and _is_broken_stream(error, "Stream removed"):
+        return CallEnd.LOST
+    if code is StatusCode.INTERNAL and _is_broken_stream(error, "RST_STREAM"):
+        return CallEnd.LOST
+    if code is StatusCode.RESOURCE_EXHAUSTED and error.retry_delay is not None:
+        return CallEnd.OVERLOADED
+    if code is StatusCode.FAILED_PRECONDITION:
+        return CallEnd.OTHER_MODEL
+    if code is StatusCode.ALREADY_EXISTS:
+        return CallEnd.ID_IN_USE
+    return CallEnd.FINAL
+
+
+def _is_broken_stream(error: TlmError, words: str) -> bool:
+    """Made up by gRPC, or by a proxy, where a message of a server would have been expected."""
+    details = error.details
+    return not details.domain and not details.reason and words in error.message

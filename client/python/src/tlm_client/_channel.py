@@ -1,0 +1,150 @@
+"""Where a client connects to, and as whom."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import grpc
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """What `Client` and `AsyncClient` take."""
+
+    # Encrypt and verify the server. Implied by the three files below.
+    tls: bool
+    # PEM file of the authorities to trust; None = those gRPC ships.
+    ca_file: str | None
+    # PEM files of this client's certificate and key, for servers that ask for one: both or neither.
+    client_certificate_file: str | None
+    client_key_file: str | None
+    # Expect this name in the server's certificate instead of the target's host.
+    server_name: str | None
+    # Sent as `authorization: Bearer <api_key>` with every call.
+    api_key: str | None
+    # Let api_key travel unencrypted to hosts other than this one.
+    allow_plaintext_api_key: bool
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Options that were checked, files that were read."""
+
+    credentials: grpc.ChannelCredentials | None  # None = not encrypted
+    arguments: tuple[tuple[str, Any], ...]
+    authorization: str | None = field(repr=False)  # metadata value
+
+
+def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str | None = None,
+                    client_certificate_file: str | None = None, client_key_file: str | None = None,
+                    server_name: str | None = None, api_key: str | None = None,
+                    allow_plaintext_api_key: bool = False) -> Connection:
+    """Raises ValueError for options that contradict each other and for an api_key that would leave
+    this host unencrypted, OSError for a file that cannot be read."""
+    if not targets or not all(targets):
+        raise ValueError("there is no target, or an empty one")
+    if (client_certificate_file is None) != (client_key_file is None):
+        raise ValueError("a client certificate and its key are given together")
+    encrypted = tls or ca_file is not None or client_certificate_file is not None
+    if api_key is not None:
+        _check_key(api_key, targets, encrypted or allow_plaintext_api_key)
+    credentials = None
+    if encrypted:
+        credentials = grpc.ssl_channel_credentials(
+            _pem(ca_file), _pem(client_key_file), _pem(client_certificate_file))
+    arguments: list[tuple[str, Any]] = [
+        # Reconnect quickly: a server that restarts is back within seconds, and those who wait for
+        # it should notice.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2000),
+        # A host that is gone without a word is noticed within half a minute: a stream that waits
+        # for its turn, or for a long prompt, is silent too. tlm-server takes pings every ten
+        # seconds.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        # A connection of its own: one client's many streams then never share a connection's flow
+        # control with another's.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if server_name is not None:
+        arguments.append(("grpc.ssl_target_name_override", server_name))
+    return Connection(credentials, tuple(arguments),
+                      None if api_key is None else f"Bearer {api_key}")
+
+
+def _check_key(api_key: str, targets: Sequence[str], may_travel: bool) -> None:
+    # gRPC refuses a call with an unprintable metadata value with an unhelpful message.
+    if not re.fullmatch(r"[\x21-\x7e]+", api_key):
+        raise ValueError("the API key is empty or has unprintable characters")
+    for target in targets:
+        if not may_travel and not is_local(target):
+            raise ValueError(f"the API key would travel to {target} unencrypted: use TLS")
+
+
+def is_local(target: str) -> bool:
+    """Whether a target names this very host: a loopback address, "localhost" or a Unix socket."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    for scheme in ("ipv4:", "ipv6:", "dns:///", "dns:"):
+        if target.startswith(scheme):
+            target = target.removeprefix(scheme)
+            break
+    # A list of addresses may name other hosts behind the first.
+    if "," in target:
+        return False
+    if target.startswith("["):
+        return target.startswith("[::1]")
+    host = target.rpartition(":")[0] or target
+    # Digits and dots only: "127.example.com" is a name like any other.
+    return host == "localhost" or re.fullmatch(r"127\.[0-9.]*", host) is not None
+
+
+def split_call_options(options: Mapping[str, Any],
+                       authorization: str | None) -> tuple[CallSetup, dict[str, Any]]:
+    """What concerns the call, and the options that concern the request."""
+    rest = dict(options)
+    timeout = rest.pop("timeout", None)
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout is {timeout}, expected more than 0 or None")
+    metadata = list(rest.pop("metadata", None) or ())
+    traceparent = rest.pop("traceparent", None)
+    if traceparent is not None:
+        metadata.append(("traceparent", traceparent))
+    for key, value in metadata:
+        _check_metadata(key, value)
+    if authorization is not None:
+        metadata.append(("authorization", authorization))
+    setup = CallSetup(math.inf if timeout is None else timeout,
+                      bool(rest.pop("wait_for_ready", False)), tuple(metadata))
+    return setup, rest
+
+
+def _check_metadata(key: str, value: str) -> None:
+    """gRPC would fail the call with an unhelpful message."""
+    if not re.fullmatch(r"[a-z0-9_.-]+", key):
+        raise ValueError(f"the metadata key {key!r} is none: lower-case letters, digits, _ . -")
+    if not re.fullmatch(r"[\x20-\x7e]*", value):
+        raise ValueError(f"the value of metadata {key!r} has unprintable characters")
+
+
+@dataclass(frozen=True, slots=True)
+class CallSetup:
+    """How a call is made, whatever its request."""
+
+    timeout: float  # infinite = none
+    wait_for_ready: bool
+    metadata: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+def _pem(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    text = pathlib.Path(path).read_bytes()
+    if not text:
+        raise OSError(f"{path}: is empty")
+    return text

@@ -1,0 +1,228 @@
+"""What an application has received of a Generate stream, and how the stream goes on elsewhere when
+the replica that sends it dies."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from . import messages
+from .errors import internal
+from ._convert import seconds_of
+
+# A server that announces more outputs than this is broken; nothing is allocated for it.
+MAX_OUTPUTS = 1 << 16
+# What servers take at least, a suffix included.
+_MAX_REQUEST_ID = 128
+# A time limit of zero would be refused; after this the output ends as it should.
+_SHORTEST_TIME_LIMIT = 0.001
+
+
+class Taken(enum.Enum):
+    DELIVER = enum.auto()  # what is left of the event is for the application
+    DROP = enum.auto()  # nothing is left of it
+    OTHER_MODEL = enum.auto()  # `started` of a replica that does not continue this stream
+
+
+@dataclass(slots=True)
+class _Output:
+    ids: list[int] = field(default_factory=list)  # received, the request's own ResumePoint included
+    announced: int = 0  # of ids: those that delivered events stand for
+    text_length: int = 0  # delivered
+    finished: bool = False  # delivered
+    call_tokens: int = 0  # received in the current call, or skipped by its ResumePoint
+    call_text_length: int = 0
+
+
+class StreamContinuation:
+    """Turns the events of several calls, one after the other, into one stream. Pure state: no
+    network, no clock.
+
+      call 1   started  tokens 0-2  tokens 3-4  (lost)
+      call 2   started                          tokens 5-9  finished  summary     by resume, or
+      call 2   started  tokens 0-3  tokens 4-7  tokens 8-9  finished  summary     by repetition
+      result   started  tokens 0-2  tokens 3-4  tokens 5-9  finished  summary
+
+    With one output and tokens received the next call carries a ResumePoint; otherwise it repeats
+    the request, with the parameters in effect fixed, the seed among them, and what was delivered
+    before is cut off its events. For both the ids of the tokens are needed: calls ask for them, and
+    they are taken out again if the application did not.
+    """
+
+    def __init__(self, request: messages.GenerateRequest, start: float) -> None:
+        """`start` is when soft_time_limit begins."""
+        self._request = request
+        self._start = start
+        output = request.output
+        self._ids_wanted = output.token_ids or output.logprobs or output.top_logprobs > 0
+        self._has_tokenizer = False
+        self._calls = 0
+        self._call_started = False  # the current call
+        self.started = False  # from then on only the same model can continue
+        self._effective = messages.SamplingParams()
+        self._fingerprint = request.resume.fingerprint
+        self._prompt_tokens = 0
+        self._cached_prompt_tokens = 0
+        self._prompt_delivered = 0  # tokens in `prompt` events
+        ids = list(request.resume.generated_token_ids)
+        self._outputs = [_Output(ids=ids, announced=len(ids))]
+
+    def next_request(self, now: float, rename: bool) -> messages.GenerateRequest:
+        """Begins the next call: its request. `rename` gives it another request_id, if the
+        application chose one: the server may still hold the id for the call that was lost."""
+        request = messages.GenerateRequest()
+        request.CopyFrom(self._request)
+        if rename and request.request_id:
+            suffix = f"~{self._calls}"
+            request.request_id = request.request_id[:_MAX_REQUEST_ID - len(suffix)] + suffix
+        request.output.token_ids = True
+        if self.started:
+            request.sampling.MergeFrom(self._effective)
+        if self._calls > 0 and request.scheduling.HasField("soft_time_limit"):
+            limit = request.scheduling.soft_time_limit
+            left = max(seconds_of(limit) - (now - self._start), _SHORTEST_TIME_LIMIT)
+            limit.seconds, limit.nanos = divmod(round(left * 1e9), 10**9)
+        resumes = len(self._outputs) == 1 and bool(self._outputs[0].ids)
+        if resumes:
+            request.resume.generated_token_ids[:] = self._outputs[0].ids
+            request.resume.fingerprint = self._fingerprint
+            # They came before the first token.
+            request.output.prompt_logprobs = False
+        for output in self._outputs:
+            output.call_tokens = len(output.ids) if resumes else 0
+            output.call_text_length = output.text_length if resumes else 0
+        self._call_started = False
+        self._calls += 1
+        return request
+
+    def take(self, event: messages.GenerateResponse) -> Taken:
+        """Takes the next event of the current call, and cuts off what the application has. Raises
+        Internal when the replica leaves something out or contradicts what was delivered; nothing
+        can be delivered after that."""
+        kind = event.WhichOneof("event")
+        if kind is None:
+            # An event of a newer server: compatible by contract. Which ones came before nobody can
+            # tell.
+            return Taken.DELIVER if self._calls == 1 else Taken.DROP
+        if (kind == "started") == self._call_started:
+            raise internal("the server began the stream twice" if self._call_started else
+                           "the server did not begin the stream with `started`")
+        if kind == "started":
+            return self._take_started(event.started)
+        if kind == "prompt":
+            return self._take_prompt(event.prompt)
+        if kind == "tokens":
+            return self._take_tokens(event.tokens)
+        if kind == "finished":
+            return self._take_finished(event.finished)
+        self._take_summary(event.summary)
+        return Taken.DELIVER
+
+    def _take_started(self, started: messages.GenerateStarted) -> Taken:
+        self._call_started = True
+        if self.started:
+            continues = (started.fingerprint == self._fingerprint and
+                         started.prompt_token_count == self._prompt_tokens)
+            return Taken.DROP if continues else Taken.OTHER_MODEL
+        outputs = max(started.effective.num_sequences, 1)
+        if outputs > MAX_OUTPUTS:
+            raise internal(f"the server announced {outputs} outputs")
+        self._outputs += [_Output() for _ in range(outputs - len(self._outputs))]
+        self._effective.CopyFrom(started.effective)
+        # The request's own already, and merging would repeat them.
+        for name in ("logit_bias", "allowed_token_ids", "banned_token_ids"):
+            self._effective.ClearField(name)
+        self._fingerprint = started.fingerprint
+        self._prompt_tokens = started.prompt_token_count
+        self._cached_prompt_tokens = started.cached_prompt_tokens
+        self.started = True
+        return Taken.DELIVER
+
+    def _take_prompt(self, prompt: messages.GeneratePrompt) -> Taken:
+        end = prompt.offset + len(prompt.tokens)
+        if prompt.offset > self._prompt_delivered:
+            raise internal(f"the server sent prompt token {prompt.offset} where "
+                           f"{self._prompt_delivered} comes next")
+        if end <= self._prompt_delivered:
+            return Taken.DROP
+        del prompt.tokens[:self._prompt_delivered - prompt.offset]
+        prompt.offset = self._prompt_delivered
+        self._prompt_delivered = end
+        return Taken.DELIVER
+
+    def _take_tokens(self, tokens: messages.GenerateTokens) -> Taken:
+        output = self._output(tokens.output_index)
+        self._take_ids(tokens, output)
+        text_length = len(tokens.text)
+        repeated = _repeated(text_length, output.call_text_length, output.text_length)
+        if repeated > 0:
+            tokens.text = tokens.text[repeated:]
+        output.call_text_length += text_length
+        output.text_length = max(output.text_length, output.call_text_length)
+        self._hide_ids(tokens)
+        if not tokens.tokens and not tokens.text:
+            return Taken.DROP
+        if output.finished:
+            raise internal(f"the server continued output {tokens.output_index} behind its end")
+        tokens.position = self._prompt_tokens + output.announced
+        output.announced = len(output.ids)
+        return Taken.DELIVER
+
+    def _take_ids(self, tokens: messages.GenerateTokens, output: _Output) -> None:
+        """Leaves in `tokens` those that are new."""
+        expected = self._prompt_tokens + output.call_tokens
+        if tokens.position != expected:
+            raise internal(f"the server sent token {tokens.position} of output "
+                           f"{tokens.output_index} where {expected} comes next")
+        ids = [token.id for token in tokens.tokens]
+        repeated = _repeated(len(ids), output.call_tokens, len(output.ids))
+        for i, received in enumerate(output.ids[output.call_tokens:][:repeated]):
+            if ids[i] != received:
+                raise internal(f"the replica that took over sent token {ids[i]} at position "
+                               f"{expected + i} where another was received")
+        output.ids += ids[repeated:]
+        output.call_tokens += len(ids)
+        if repeated > 0:
+            del tokens.tokens[:repeated]
+
+    def _hide_ids(self, tokens: messages.GenerateTokens) -> None:
+        if self._ids_wanted:
+            return
+        # A server without a tokenizer sends ids unasked: to the application they are all there is.
+        self._has_tokenizer = (self._has_tokenizer or bool(tokens.text) or
+                               any(token.bytes for token in tokens.tokens))
+        if self._has_tokenizer:
+            tokens.ClearField("tokens")
+
+    def _take_finished(self, finished: messages.GenerateFinished) -> Taken:
+        output = self._output(finished.output_index)
+        # What the time limit ends need not come as far the second time.
+        if (finished.reason != messages.FINISH_REASON_TIME_LIMIT and
+                (output.call_tokens < len(output.ids) or
+                 output.call_text_length < output.text_length)):
+            raise internal(f"the replica that took over ended output {finished.output_index} after "
+                           f"{output.call_tokens} tokens, {len(output.ids)} were received")
+        if output.finished:
+            return Taken.DROP
+        output.finished = True
+        return Taken.DELIVER
+
+    def _take_summary(self, summary: messages.GenerateSummary) -> None:
+        """Cached tokens as `started` told them. Generated ones a replica counts from the first of
+        the output on, unless its time was too short to come that far."""
+        if self._calls == 1:
+            return
+        usage = summary.usage
+        usage.cached_prompt_tokens = self._cached_prompt_tokens
+        usage.completion_tokens = max(usage.completion_tokens,
+                                      sum(len(output.ids) for output in self._outputs))
+
+    def _output(self, index: int) -> _Output:
+        if index < len(self._outputs):
+            return self._outputs[index]
+        raise internal(f"the server sent output {index}, announced were {len(self._outputs)}")
+
+
+def _repeated(count: int, start: int, delivered: int) -> int:
+    """How many of the `count` items from `start` on are among the first `delivered`."""
+    return max(0, min(count, delivered - start))

@@ -1,0 +1,5 @@
+"""The Protobuf messages of package grpc.health.v1; the stub beside this file lists them."""
+
+from ._descriptors import names_of
+
+globals().update(names_of("grpc.health.v1"))

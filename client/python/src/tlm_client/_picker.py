@@ -1,0 +1,90 @@
+"""Spreads calls over the targets of a client."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Collection, Sequence
+
+from ._affinity import hash_of, rendezvous_score
+
+# Seconds for which a target that failed comes last.
+AVOID_FOR = 1.0
+# What a target may have of all running calls before those with an affinity to it go elsewhere: so
+# many, or this part of the average if that is more.
+_FREE_CALLS = 4
+_MAX_LOAD_FACTOR = 1.25
+
+
+class TargetPicker:
+    """Chooses among targets 0 to n - 1; one that failed within AVOID_FOR comes only where no other
+    is left. Thread-safe."""
+
+    def __init__(self, targets: Sequence[str]) -> None:
+        self._names = [hash_of(target.encode()) for target in targets]
+        # The collector may end a RunningCall in a thread that holds it.
+        self._lock = threading.RLock()
+        self._failed = [-math.inf] * len(targets)  # when last
+        self._running = [0] * len(targets)
+        self._next = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._names)
+
+    def next(self, now: float, excluded: Collection[int] = (),
+             affinity: int | None = None) -> int | None:
+        """The next target that is not `excluded`, in turn or by affinity; None when all are."""
+        with self._lock:
+            candidates = self._candidates(now, excluded)
+            if not candidates:
+                return None
+            if affinity is not None:
+                return self._nearest(candidates, affinity)
+            choice = next((target for target in candidates if target >= self._next), candidates[0])
+            self._next = (choice + 1) % self.size
+            return choice
+
+    def mark_failed(self, target: int, now: float) -> None:
+        with self._lock:
+            self._failed[target] = now
+
+    def mark_serving(self, target: int) -> None:
+        with self._lock:
+            self._failed[target] = -math.inf
+
+    def count(self, target: int, calls: int) -> None:
+        """So many more run on the target."""
+        with self._lock:
+            self._running[target] += calls
+
+    def _candidates(self, now: float, excluded: Collection[int]) -> list[int]:
+        left = [target for target in range(self.size) if target not in excluded]
+        healthy = [target for target in left if now >= self._failed[target] + AVOID_FOR]
+        return healthy or left
+
+    def _nearest(self, candidates: list[int], affinity: int) -> int:
+        # With the call that is to start, so that one candidate at least is below the bound.
+        share = (1 + sum(self._running[target] for target in candidates)) / len(candidates)
+        bound = max(_FREE_CALLS, math.ceil(_MAX_LOAD_FACTOR * share))
+        return max((target for target in candidates if self._running[target] < bound),
+                   key=lambda target: rendezvous_score(affinity, self._names[target]))
+
+
+class RunningCall:
+    """A call that runs on a target, as long as this object lives."""
+
+    def __init__(self, picker: TargetPicker, target: int) -> None:
+        self._picker = picker
+        self._target = target
+        picker.count(target, 1)
+
+    def __del__(self) -> None:
+        self._picker.count(self._target, -1)
+
+
+def is_by_affinity(balance: str) -> bool:
+    """Raises ValueError for a name that is none."""
+    if balance not in ("round_robin", "prefix_affinity"):
+        raise ValueError(f"balance is {balance!r}, expected round_robin or prefix_affinity")
+    return balance == "prefix_affinity"

@@ -1,0 +1,222 @@
+"""From a call's arguments to its request message."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from . import messages
+from .types import FlopsQuery, Message, Prompt, ResumePoint
+
+_Request = TypeVar("_Request")
+_SAMPLING = frozenset({
+    "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
+    "frequency_penalty", "seed", "num_sequences", "logit_bias", "allowed_token_ids",
+    "banned_token_ids"})
+_STOPPING = frozenset({
+    "max_new_tokens", "min_new_tokens", "stop_strings", "stop_token_ids", "ignore_eos",
+    "include_stop_in_output"})
+_OUTPUT = frozenset({
+    "text", "token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "min_chunk_tokens",
+    "final_only", "timing", "resource_usage"})
+_CACHE = frozenset({"bypass_prefix_cache", "cache_salt"})
+_PLAIN = frozenset({
+    "request_id", "model", "json_schema", "regex", "grammar", "json_object", "add_special_tokens",
+    "truncate_prompt_tokens"})
+_LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGPROBS_MODE_PROCESSED}
+_VALUES = {"logits": messages.ROW_VALUES_LOGITS,
+           "log_probabilities": messages.ROW_VALUES_LOG_PROBABILITIES,
+           "probabilities": messages.ROW_VALUES_PROBABILITIES}
+_DTYPES = {"float32": messages.DATA_TYPE_FLOAT32, "bfloat16": messages.DATA_TYPE_BFLOAT16,
+           "float16": messages.DATA_TYPE_FLOAT16}
+
+
+def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.GenerateRequest:
+    request = messages.GenerateRequest()
+    if isinstance(prompt, str):
+        request.prompt = prompt
+    else:
+        request.prompt_token_ids.SetInParent()
+        request.prompt_token_ids.ids.extend(_ids(prompt))
+    return _with_options(request, options)
+
+
+def chat_request(conversation: Sequence[Message | Mapping[str, str]],
+                 options: Mapping[str, Any]) -> messages.GenerateRequest:
+    """`options` may have those of the template too."""
+    request = messages.GenerateRequest()
+    request.chat.SetInParent()
+    if isinstance(conversation, (str, Mapping)):
+        raise TypeError("a conversation is a list of messages")
+    for message in conversation:
+        if isinstance(message, Message):
+            request.chat.messages.add(role=message.role, content=message.content)
+        else:
+            request.chat.messages.add(**message)
+    rest = dict(options)
+    add_generation_prompt = rest.pop("add_generation_prompt", None)
+    if add_generation_prompt is not None:
+        request.chat.add_generation_prompt = add_generation_prompt
+    template_arguments = rest.pop("template_arguments", None)
+    if template_arguments is not None:
+        request.chat.template_arguments.update(template_arguments)
+    return _with_options(request, rest)
+
+
+def _with_options(request: messages.GenerateRequest,
+                  options: Mapping[str, Any]) -> messages.GenerateRequest:
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name in _SAMPLING:
+            _assign(request.sampling, name, value)
+        elif name in _STOPPING:
+            _assign(request.stopping, name, value)
+        elif name in _OUTPUT:
+            _assign(request.output, name, value)
+        elif name in _CACHE:
+            _assign(request.cache, name, value)
+        elif name in _PLAIN:
+            _assign(request, name, value)
+        elif name == "logprobs_mode":
+            request.output.logprobs_mode = _one_of(name, value, _LOGPROBS_MODES)
+        elif name == "priority":
+            request.scheduling.priority = value
+        elif name == "soft_time_limit":
+            limit = request.scheduling.soft_time_limit
+            limit.SetInParent()
+            limit.seconds, limit.nanos = divmod(round(value * 1e9), 10**9)
+        elif name == "choices":
+            request.choices.SetInParent()
+            _assign(request.choices, name, value)
+        elif name == "resume_from":
+            _set_resume_point(request, value)
+        else:
+            raise TypeError(f"there is no option {name!r}")
+    return request
+
+
+def _set_resume_point(request: messages.GenerateRequest, point: ResumePoint) -> None:
+    request.resume.SetInParent()
+    request.resume.generated_token_ids.extend(_ids(point.generated_token_ids))
+    request.resume.fingerprint = point.fingerprint
+
+
+def forward_request(inputs: Sequence[str] | Sequence[Sequence[int]],
+                    options: Mapping[str, Any]) -> messages.ForwardRequest:
+    request = messages.ForwardRequest()
+    if isinstance(inputs, str):
+        raise TypeError("forward takes a list of texts or of token id lists")
+    for item in inputs:
+        if isinstance(item, str):
+            request.prompts.append(item)
+        else:
+            request.sequences.add().ids.extend(_ids(item))
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name == "positions":
+            _set_positions(request, value)
+        elif name == "values":
+            request.values = _one_of(name, value, _VALUES)
+        elif name == "dtype":
+            request.dtype = _one_of(name, value, _DTYPES)
+        elif name == "vocab_slice":
+            request.vocab_slice.start, request.vocab_slice.end = value
+        elif name in ("top_k", "add_special_tokens", "request_id", "model"):
+            setattr(request, name, value)
+        else:
+            raise TypeError(f"there is no option {name!r}")
+    return request
+
+
+def _set_positions(request: messages.ForwardRequest, positions: Any) -> None:
+    if isinstance(positions, str):
+        setattr(request, _one_of("positions", positions, {"last": "last", "all": "all"}), True)
+    else:
+        request.indices.SetInParent()
+        request.indices.indices.extend(_ids(positions))
+
+
+def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs: int,
+                  add_special_tokens: bool | None,
+                  options: Mapping[str, Any]) -> messages.ScoreRequest:
+    request = messages.ScoreRequest(top_logprobs=top_logprobs)
+    if isinstance(prompt, str):
+        request.prompt = prompt
+    else:
+        request.prompt_token_ids.SetInParent()
+        request.prompt_token_ids.ids.extend(_ids(prompt))
+    if isinstance(continuations, str):
+        raise TypeError("score takes a list of continuations")
+    for continuation in continuations:
+        if isinstance(continuation, str):
+            request.continuations.add(text=continuation)
+        else:
+            request.continuations.add(token_ids={"ids": _ids(continuation)})
+    if add_special_tokens is not None:
+        request.add_special_tokens = add_special_tokens
+    return named(request, options)
+
+
+def model_info_request(include_tensors: bool, flops: FlopsQuery | None,
+                       options: Mapping[str, Any]) -> messages.ModelInfoRequest:
+    request = messages.ModelInfoRequest(include_tensors=include_tensors)
+    if flops is not None:
+        request.flops.SetInParent()
+        for name in ("batch", "prompt_tokens", "new_tokens"):
+            setattr(request.flops, name, getattr(flops, name))
+    return named(request, options)
+
+
+def tokenize_request(text: str, add_special_tokens: bool | None,
+                     options: Mapping[str, Any]) -> messages.TokenizeRequest:
+    request = messages.TokenizeRequest(text=text)
+    if add_special_tokens is not None:
+        request.add_special_tokens = add_special_tokens
+    return named(request, options)
+
+
+def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
+                       options: Mapping[str, Any]) -> messages.DetokenizeRequest:
+    request = messages.DetokenizeRequest(token_ids=_ids(token_ids))
+    if skip_special_tokens is not None:
+        request.skip_special_tokens = skip_special_tokens
+    return named(request, options)
+
+
+def named(request: _Request, options: Mapping[str, Any]) -> _Request:
+    """The request with request_id and model, the only options it may have."""
+    for name, value in options.items():
+        if name not in ("request_id", "model"):
+            raise TypeError(f"there is no option {name!r}")
+        setattr(request, name, value)
+    return request
+
+
+def _assign(message: Any, name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        getattr(message, name).update(value)
+    elif isinstance(value, str) and not isinstance(getattr(message, name), str):
+        # It would be taken letter by letter.
+        raise TypeError(f"{name} is the string {value!r}, expected a list or a number")
+    elif isinstance(value, (str, bool, int, float)):
+        setattr(message, name, value)
+    elif hasattr(value, "__iter__"):
+        getattr(message, name).extend(
+            [item if isinstance(item, str) else operator.index(item) for item in value])
+    else:
+        setattr(message, name, value.item() if hasattr(value, "item") else value)
+
+
+def _ids(values: Any) -> list[int]:
+    if isinstance(values, (str, bytes, bytearray)):
+        raise TypeError(f"token ids were expected, not {type(values).__name__}")
+    return [operator.index(value) for value in values]
+
+
+def _one_of(name: str, value: str, choices: Mapping[str, Any]) -> Any:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+    return choices[value]

@@ -1,0 +1,224 @@
+"""Where and when the calls of one Generate stream are made: decisions without network or sleep."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from grpc import StatusCode
+
+from . import messages
+from ._call_end import CallEnd, classify
+from ._continuation import StreamContinuation, Taken
+from ._picker import RunningCall, TargetPicker
+from .errors import TlmError, make_error
+from .types import ResumePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Make this call and read its events."""
+
+    target: int
+    request: messages.GenerateRequest
+    timeout: float | None
+    wait_for_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait, then ask again with `after_wait`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The stream has ended, well without an error."""
+
+    error: TlmError | None
+
+
+Step: TypeAlias = Start | Wait | Done
+
+
+@dataclass(slots=True)
+class _Search:
+    """Looking for a replica, since the call before was lost."""
+
+    cause: TlmError | None  # how that call ended; None for the first call of the stream
+    end: float  # of the patience
+    backoff: float
+    tried: set[int] = field(default_factory=set)  # since the last pause
+    retry_delay: float = math.inf  # the shortest told since then
+    overloaded: TlmError | None = None  # a refusal since then that says so
+
+
+class Resumption:
+    """The state of one stream over the calls it takes; the same rules as the C++ client's.
+
+    Times are those of one monotonic clock, given with each call. Not thread-safe.
+    """
+
+    def __init__(self, request: messages.GenerateRequest, policy: ResumePolicy,
+                 picker: TargetPicker, affinity: int | None, deadline: float, wait_for_ready: bool,
+                 now: float) -> None:
+        self._request = request
+        self._policy = policy
+        self._picker = picker
+        self._affinity = affinity
+        self._deadline = deadline
+        self._wait_for_ready = wait_for_ready
+        self._continuation = StreamContinuation(request, now)
+        self._search: _Search | None = None  # until the call brings something
+        self._other_models: set[int] = set()  # targets that cannot continue the stream
+        self._lost_calls: set[int] = set()  # targets that may still know the request
+        self._rename = False
+        self._running: RunningCall | None = None
+        self.resumes = 0
+        self.target = 0
+
+    def begin(self, now: float) -> Step:
+        """The first call."""
+        target = self._pick(now)
+        assert target is not None
+        if self._resumable:
+            self._begin_search(None, now)
+            return self._start(target, now)
+        return self._make(target, self._request, self._wait_for_ready, now)
+
+    def on_event(self, event: messages.GenerateResponse, now: float) -> bool | Step:
+        """Whether what is left of the event is for the application; or what to do next instead of
+        reading on: the current call is then to be cancelled."""
+        if not self._resumable:
+            return True
+        try:
+            taken = self._continuation.take(event)
+        except TlmError as error:
+            return Done(error)
+        if taken is Taken.OTHER_MODEL:
+            self.release()
+            return self._go_on_after(make_error(StatusCode.FAILED_PRECONDITION,
+                                                "the fingerprint or the prompt differs"), now)
+        self._note_progress()
+        return taken is Taken.DELIVER
+
+    def on_end(self, error: TlmError | None, now: float) -> Step:
+        """What follows when a call, which the application did not cancel, has ended."""
+        self.release()
+        if error is None or not self._resumable:
+            return Done(error)
+        return self._go_on_after(error, now)
+
+    def after_wait(self, now: float) -> Step:
+        target = self._pick(now, self._other_models)
+        assert target is not None
+        return self._start(target, now)
+
+    def release(self) -> None:
+        """The current call counts no longer among those that run."""
+        self._running = None
+
+    @property
+    def _resumable(self) -> bool:
+        return self._policy.max_resumes > 0
+
+    def _begin_search(self, cause: TlmError | None, now: float) -> None:
+        self._search = _Search(cause, now + self._policy.patience, self._policy.initial_backoff)
+
+    def _note_progress(self) -> None:
+        if self._search is None:
+            return
+        if self._search.cause is not None:
+            self.resumes += 1
+        self._search = None
+        self._picker.mark_serving(self.target)
+
+    def _go_on_after(self, error: TlmError, now: float) -> Step:
+        end = classify(error)
+        if self._search is None:
+            passes = end in (CallEnd.LOST, CallEnd.OVERLOADED)
+            if not passes or self.resumes == self._policy.max_resumes:
+                return Done(error)
+            self._begin_search(error, now)
+        search = self._search
+        assert search is not None
+        search.tried.add(self.target)
+        if end is CallEnd.FINAL:
+            return Done(error)
+        if end is CallEnd.OTHER_MODEL:
+            if not self._continuation.started:
+                return Done(error)
+            self._other_models.add(self.target)
+        elif end is CallEnd.ID_IN_USE:
+            if self.target not in self._lost_calls or self._rename:
+                return Done(error)
+            self._rename = True
+            search.tried.discard(self.target)
+        else:
+            self._picker.mark_failed(self.target, now)
+            if end is CallEnd.LOST:
+                self._lost_calls.add(self.target)
+            else:
+                search.overloaded = error
+        if error.retry_delay is not None:
+            search.retry_delay = min(search.retry_delay, error.retry_delay)
+        return self._search_on(search, error, now)
+
+    def _search_on(self, search: _Search, error: TlmError, now: float) -> Step:
+        target = self._pick(now, self._other_models | search.tried)
+        if target is not None:
+            return self._start(target, now)
+        if len(self._other_models) < self._picker.size:
+            return self._pause(search, error, now)
+        return Done(make_error(
+            error.code, f"no replica continues the stream, all {self._picker.size} targets serve "
+            f"another model: {error.message}", error.details))
+
+    def _pause(self, search: _Search, error: TlmError, now: float) -> Step:
+        """Waits until the targets may be tried again, unless that makes no sense."""
+        has_delay = search.retry_delay < math.inf
+        if not self._continuation.started:
+            waits = self._wait_for_ready or has_delay
+            if search.overloaded is not None or not waits:
+                return Done(search.overloaded or error)
+        # Streams that lost the same replica do not all come back at once.
+        delay = search.backoff * random.uniform(0.5, 1.0)
+        if has_delay:
+            delay = max(delay, search.retry_delay)
+        is_patient = not self._continuation.started and self._wait_for_ready
+        if ((not is_patient and now + delay > search.end) or
+                (has_delay and now + delay > self._deadline)):
+            return Done(self._no_replica(search, error))
+        search.backoff = min(search.backoff * 2, self._policy.max_backoff)
+        search.retry_delay = math.inf
+        search.overloaded = None
+        search.tried.clear()
+        return Wait(max(0.0, min(delay, self._deadline - now)))
+
+    def _no_replica(self, search: _Search, last: TlmError) -> TlmError:
+        if search.cause is None:
+            return last
+        return make_error(
+            last.code, f"the stream broke ({search.cause}), and no replica continued it within "
+            f"{self._policy.patience:g} s: {last.message}", last.details)
+
+    def _start(self, target: int, now: float) -> Start:
+        # With several targets a call must not wait for one that is gone.
+        return self._make(target, self._continuation.next_request(now, self._rename),
+                          self._wait_for_ready and self._picker.size == 1, now)
+
+    def _make(self, target: int, request: messages.GenerateRequest, wait_for_ready: bool,
+              now: float) -> Start:
+        self.target = target
+        self._running = RunningCall(self._picker, target)
+        return Start(target, request, self._time_left(now), wait_for_ready)
+
+    def _pick(self, now: float, excluded: Collection[int] = ()) -> int | None:
+        return self._picker.next(now, excluded, self._affinity)
+
+    def _time_left(self, now: float) -> float | None:
+        return None if self._deadline == math.inf else max(0.0, self._deadline - now)

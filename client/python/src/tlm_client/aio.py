@@ -1,0 +1,378 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import grpc
+import grpc.aio
+
+from . import _health, _requests, messages
+from ._affinity import affinity_of
+from ._channel import CallSetup, Connection, ConnectionOptions, make_connection, split_call_options
+from ._collect import ForwardCollector, GenerateCollector, event_of
+from ._convert import from_message
+from ._methods import Methods, UnaryAttempts, time_left
+from ._picker import TargetPicker, is_by_affinity
+from ._resumption import Done, Resumption, Start, Step, Wait
+from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
+from .errors import TlmError, cancelled, error_of, error_of_rpc, internal
+from .model_info import ModelInfo
+from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
+                    ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
+                    RequestOptions, ResumePolicy, ScoreResult, ServingStatus, TokenizeResult)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same calls, each awaited; streams are iterated with `async for`.
+
+        async with AsyncClient("127.0.0.1:50051") as client:
+            print((await client.generate("Once upon a time", max_new_tokens=20)).text)
+
+    Belongs to the event loop it is first used in. A task that is cancelled takes its call with it.
+    """
+
+    def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
+                 balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
+                 **options: Unpack[ConnectionOptions]) -> None:
+        """`balance` tells how Generate calls are spread over several targets: in turn, or those
+        that begin alike to the same one, whose prefix cache then has their beginning.
+
+        Raises ValueError for options that contradict each other and for an API key that would leave
+        this host unencrypted, OSError for a file that cannot be read."""
+        self._by_affinity = is_by_affinity(balance)
+        self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
+        self._connection = make_connection(self.targets, **options)
+        self._picker = TargetPicker(self.targets)
+        self._opened: list[Methods] = []
+        self._closed = asyncio.Event()
+        self._streams: weakref.WeakSet[AsyncGenerateStream] = weakref.WeakSet()
+
+    async def close(self) -> None:
+        """Ends every call, with Cancelled, and the connections."""
+        self._closed.set()
+        for stream in list(self._streams):
+            stream.cancel()
+        for replica in self._opened:
+            await replica.channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncGenerateStream:
+        """The events of a Generate call, one by one. Called inside the event loop."""
+        return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
+
+    async def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
+        """The whole answer at once."""
+        async with self.stream(prompt, **options) as stream:
+            return await stream.result()
+
+    def stream_chat(self, conversation: Sequence[Message | Mapping[str, str]],
+                    **options: Unpack[ChatOptions]) -> AsyncGenerateStream:
+        """As `stream`, for a conversation: messages, oldest first."""
+        return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
+
+    async def chat(self, conversation: Sequence[Message | Mapping[str, str]],
+                   **options: Unpack[ChatOptions]) -> GenerateResult:
+        """As `generate`, for a conversation; `result.message` is what to append to it."""
+        async with self.stream_chat(conversation, **options) as stream:
+            return await stream.result()
+
+    async def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
+                      **options: Unpack[ForwardOptions]) -> ForwardResult:
+        """Rows over the vocabulary for texts, or for lists of token ids."""
+        setup, rest = split_call_options(options, self._connection.authorization)
+        collector = ForwardCollector(rest.pop("max_values", MAX_VALUES))
+        request = _requests.forward_request(inputs, rest)
+        target = self._picker.next(time.monotonic())
+        assert target is not None
+        timeout = time_left(time.monotonic() + setup.timeout)
+        call = self._replicas[target].call("Forward", request, timeout, setup.wait_for_ready, setup)
+        reader = aiter(call)
+        try:
+            while (message := await _next(reader, call)) is not None:
+                collector.add(message)
+        finally:
+            call.cancel()
+        return collector.result()
+
+    async def score(self, prompt: Prompt, continuations: Sequence[Prompt], *, top_logprobs: int = 0,
+                    add_special_tokens: bool | None = None,
+                    **options: Unpack[RequestOptions]) -> ScoreResult:
+        """How probable each continuation of the prompt is."""
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
+                                          rest)
+        response = await self._unary("Score", request, setup)
+        if len(response.scores) != len(request.continuations):
+            raise internal(f"the server sent {len(response.scores)} scores for "
+                           f"{len(request.continuations)} continuations")
+        return from_message(ScoreResult, response)
+
+    async def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
+                         **options: Unpack[RequestOptions]) -> ModelInfo:
+        """What is served, what it costs and which limits apply."""
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.model_info_request(include_tensors, flops, rest)
+        return from_message(ModelInfo, await self._unary("ModelInfo", request, setup))
+
+    async def tokenize(self, text: str, *, add_special_tokens: bool | None = None,
+                       **options: Unpack[RequestOptions]) -> TokenizeResult:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.tokenize_request(text, add_special_tokens, rest)
+        return from_message(TokenizeResult, await self._unary("Tokenize", request, setup))
+
+    async def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool | None = None,
+                         **options: Unpack[RequestOptions]) -> DetokenizeResult:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.detokenize_request(token_ids, skip_special_tokens, rest)
+        return from_message(DetokenizeResult, await self._unary("Detokenize", request, setup))
+
+    async def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
+        """The health of a service, by its full name, on one of the targets; "" = the server as a
+        whole. NotFound for a service the server does not know."""
+        setup, rest = split_call_options(options, self._connection.authorization)
+        _requests.named(None, rest)
+        request = _health.HealthCheckRequest(service=service)
+        return ServingStatus((await self._unary("Check", request, setup)).status)
+
+    async def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
+        """Returns once the service is SERVING on one of the targets; else DeadlineExceeded."""
+        options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
+        setup, _ = split_call_options(options, self._connection.authorization)
+        deadline = time.monotonic() + timeout
+        while not await self._watch(service, setup, deadline):
+            if await _is_set_within(self._closed, WATCH_PAUSE):
+                raise cancelled()
+
+    async def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
+        """One Watch call, until SERVING (true) or its end."""
+        target = self._picker.next(time.monotonic())
+        assert target is not None
+        request = _health.HealthCheckRequest(service=service)
+        call = self._replicas[target].call("Watch", request, time_left(deadline),
+                                           setup.wait_for_ready, setup)
+        reader = aiter(call)
+        try:
+            while (response := await _next(reader, call)) is not None:
+                if response.status == ServingStatus.SERVING:
+                    return True
+        except TlmError as error:
+            check_watch_end(error, deadline, setup.timeout)
+        finally:
+            call.cancel()
+        return False
+
+    @property
+    def _replicas(self) -> list[Methods]:
+        # Channels belong to the event loop that runs when they are made.
+        if not self._opened:
+            self._opened = [Methods(_open(target, self._connection)) for target in self.targets]
+        return self._opened
+
+    def _start(self, make_request: Any, options: Mapping[str, Any]) -> AsyncGenerateStream:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        policy = rest.pop("resume", None) or ResumePolicy()
+        key = rest.pop("affinity_key", "")
+        request = make_request(rest)
+        affinity = affinity_of(request, key) if self._by_affinity else None
+        stream = AsyncGenerateStream(request, setup, policy, self._picker, affinity,
+                                     self._replicas)
+        self._streams.add(stream)
+        return stream
+
+    async def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
+        attempts = UnaryAttempts(self._picker, setup)
+        while True:
+            call = self._replicas[attempts.target].call(
+                name, request, attempts.timeout, attempts.wait_for_ready, setup)
+            try:
+                return await _answer(call)
+            except TlmError as error:
+                attempts.failed(error)
+
+
+class AsyncGenerateStream:
+    """The events of a Generate call, whatever becomes of the replica that sends them.
+
+        async with client.stream("Once upon a time") as stream:
+            async for event in stream:
+                ...
+
+    Iterating raises TlmError if the stream does not end well. One task at a time, but for `cancel`.
+    Leaving the `async with`, letting go of the object, or cancelling the task that reads cancels
+    the call.
+    """
+
+    def __init__(self, request: messages.GenerateRequest, setup: CallSetup, policy: ResumePolicy,
+                 picker: TargetPicker, affinity: int | None, replicas: Sequence[Methods]) -> None:
+        """Made by AsyncClient."""
+        now = time.monotonic()
+        self._setup = setup
+        self._replicas = replicas
+        self._cancelled = asyncio.Event()
+        self._call: Any = None
+        self._reader: Any = None
+        self._done: Done | None = None
+        self._resumption = Resumption(request, policy, picker, affinity, now + setup.timeout,
+                                      setup.wait_for_ready, now)
+        self._make(self._resumption.begin(now))
+
+    def __del__(self) -> None:
+        # A call and its reader refer to each other: it would not end before the next collection.
+        if self._call is not None and not self._call.done():
+            self._call.cancel()
+
+    @property
+    def resumes(self) -> int:
+        """How often the stream was continued so far."""
+        return self._resumption.resumes
+
+    @property
+    def target(self) -> int:
+        """Index of the target that the stream was last read from."""
+        return self._resumption.target
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while self._done is None:
+            try:
+                message = await _next(self._reader, self._call)
+            except TlmError as error:
+                await self._follow(self._after(error))
+                continue
+            if message is None:
+                await self._follow(self._resumption.on_end(None, time.monotonic()))
+                continue
+            event = await self._take(message)
+            if event is not None:
+                return event
+        self._raise_end()
+
+    async def text(self) -> AsyncIterator[str]:
+        """The text of the events that are left, piece by piece, of all outputs."""
+        async for event in self:
+            if isinstance(event, NewTokens) and event.text:
+                yield event.text
+
+    async def result(self) -> GenerateResult:
+        """The whole answer; no event was read before."""
+        collector = GenerateCollector()
+        async for event in self:
+            collector.add(event)
+        return collector.result(self.resumes)
+
+    def cancel(self) -> None:
+        """Ends the stream early: reading on raises Cancelled."""
+        self._cancelled.set()
+        self._call.cancel()
+
+    async def close(self) -> None:
+        """Lets go of the call, which is cancelled if it has not ended."""
+        self.cancel()
+        self._resumption.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _take(self, message: messages.GenerateResponse) -> Event | None:
+        taken = self._resumption.on_event(message, time.monotonic())
+        if isinstance(taken, bool):
+            return event_of(message) if taken else None
+        self._call.cancel()
+        await self._follow(taken)
+        return None
+
+    def _after(self, error: TlmError) -> Step:
+        if self._cancelled.is_set():
+            return Done(error if error.code is grpc.StatusCode.CANCELLED else cancelled())
+        return self._resumption.on_end(error, time.monotonic())
+
+    async def _follow(self, step: Step) -> None:
+        while isinstance(step, Wait):
+            await _is_set_within(self._cancelled, step.seconds)
+            step = (Done(cancelled()) if self._cancelled.is_set() else
+                    self._resumption.after_wait(time.monotonic()))
+        self._make(step)
+
+    def _make(self, step: Step) -> None:
+        if isinstance(step, Start):
+            self._call = self._replicas[step.target].call(
+                "Generate", step.request, step.timeout, step.wait_for_ready, self._setup)
+            self._reader = aiter(self._call)
+        elif isinstance(step, Done):
+            self._done = step
+
+    def _raise_end(self) -> NoReturn:
+        if self._done is not None and self._done.error is not None:
+            raise self._done.error
+        raise StopAsyncIteration
+
+
+async def _next(reader: Any, call: Any) -> Any:
+    """The next message of a stream; None at its end."""
+    async with _Statuses(call):
+        return await anext(reader, None)
+
+
+async def _answer(call: Any) -> Any:
+    """What a unary call answers."""
+    async with _Statuses(call):
+        return await call
+
+
+class _Statuses:
+    """Raises TlmError for how a call ended. gRPC raises asyncio.CancelledError for its status
+    CANCELLED too; only one that this task was cancelled with leaves as such."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self._cancelling = 0
+
+    async def __aenter__(self) -> None:
+        self._cancelling = _cancelling()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, grpc.RpcError):
+            raise error_of_rpc(error) from None
+        if (isinstance(error, asyncio.CancelledError) and _cancelling() == self._cancelling and
+                self._call.done()):
+            call = self._call
+            raise error_of(await call.code(), await call.details(),
+                           await call.trailing_metadata()) from None
+
+
+def _cancelling() -> int:
+    """How often this task was asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+def _open(target: str, connection: Connection) -> Any:
+    if connection.credentials is None:
+        return grpc.aio.insecure_channel(target, options=connection.arguments)
+    return grpc.aio.secure_channel(target, connection.credentials, options=connection.arguments)

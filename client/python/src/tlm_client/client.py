@@ -1,0 +1,338 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import grpc
+
+from . import _health, _requests, messages
+from ._affinity import affinity_of
+from ._channel import CallSetup, Connection, ConnectionOptions, make_connection, split_call_options
+from ._collect import ForwardCollector, GenerateCollector, event_of
+from ._convert import from_message
+from ._methods import Methods, UnaryAttempts, time_left
+from ._picker import TargetPicker, is_by_affinity
+from ._resumption import Done, Resumption, Start, Step, Wait
+from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
+from .model_info import ModelInfo
+from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
+                    ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
+                    RequestOptions, ResumePolicy, ScoreResult, ServingStatus, TokenizeResult)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+# Between two attempts to watch a server's health when a watch ends, as when it restarts.
+WATCH_PAUSE = 0.1
+MAX_VALUES = 1 << 30
+
+
+class Client:
+    """Calls one or several tlm servers. Thread-safe: any number of calls at a time; keep one for
+    the life of the program.
+
+        with Client("127.0.0.1:50051") as client:
+            print(client.generate("Once upon a time", max_new_tokens=20).text)
+
+    Several targets are replicas that serve the same model. Calls are spread over them round robin,
+    past those that failed within the last second; Generate calls by what they begin with if
+    `balance` says so. Generate goes on elsewhere when its replica dies; a unary call that is
+    UNAVAILABLE is made once on each target; Forward is not repeated. Otherwise nothing is retried:
+    a caller knows best whether a refused request is still wanted after `retry_delay`.
+
+    Every call raises TlmError when it fails. Connections are made when first used.
+    """
+
+    def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
+                 balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
+                 **options: Unpack[ConnectionOptions]) -> None:
+        """`balance` tells how Generate calls are spread over several targets: in turn, or those
+        that begin alike to the same one, whose prefix cache then has their beginning.
+
+        Raises ValueError for options that contradict each other and for an API key that would leave
+        this host unencrypted, OSError for a file that cannot be read."""
+        self._by_affinity = is_by_affinity(balance)
+        self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
+        connection = make_connection(self.targets, **options)
+        self._authorization = connection.authorization
+        self._replicas = [Methods(_open(target, connection)) for target in self.targets]
+        self._picker = TargetPicker(self.targets)
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._streams: weakref.WeakSet[GenerateStream] = weakref.WeakSet()  # guarded by _lock
+
+    def close(self) -> None:
+        """Ends every call, with Cancelled, and the connections."""
+        self._closed.set()
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.cancel()
+        for replica in self._replicas:
+            replica.channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateStream:
+        """The events of a Generate call, one by one."""
+        return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
+
+    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
+        """The whole answer at once."""
+        with self.stream(prompt, **options) as stream:
+            return stream.result()
+
+    def stream_chat(self, conversation: Sequence[Message | Mapping[str, str]],
+                    **options: Unpack[ChatOptions]) -> GenerateStream:
+        """As `stream`, for a conversation: messages, oldest first."""
+        return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
+
+    def chat(self, conversation: Sequence[Message | Mapping[str, str]],
+             **options: Unpack[ChatOptions]) -> GenerateResult:
+        """As `generate`, for a conversation; `result.message` is what to append to it."""
+        with self.stream_chat(conversation, **options) as stream:
+            return stream.result()
+
+    def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
+                **options: Unpack[ForwardOptions]) -> ForwardResult:
+        """Rows over the vocabulary for texts, or for lists of token ids."""
+        setup, rest = split_call_options(options, self._authorization)
+        collector = ForwardCollector(rest.pop("max_values", MAX_VALUES))
+        request = _requests.forward_request(inputs, rest)
+        target = self._picker.next(time.monotonic())
+        assert target is not None
+        call = self._call(target, "Forward", request, setup)
+        try:
+            for message in call:
+                collector.add(message)
+        except grpc.RpcError as error:
+            raise error_of_rpc(error) from None
+        finally:
+            call.cancel()
+        return collector.result()
+
+    def score(self, prompt: Prompt, continuations: Sequence[Prompt], *, top_logprobs: int = 0,
+              add_special_tokens: bool | None = None,
+              **options: Unpack[RequestOptions]) -> ScoreResult:
+        """How probable each continuation of the prompt is."""
+        setup, rest = split_call_options(options, self._authorization)
+        request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
+                                          rest)
+        response = self._unary("Score", request, setup)
+        if len(response.scores) != len(request.continuations):
+            raise internal(f"the server sent {len(response.scores)} scores for "
+                           f"{len(request.continuations)} continuations")
+        return from_message(ScoreResult, response)
+
+    def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
+                   **options: Unpack[RequestOptions]) -> ModelInfo:
+        """What is served, what it costs and which limits apply."""
+        setup, rest = split_call_options(options, self._authorization)
+        request = _requests.model_info_request(include_tensors, flops, rest)
+        return from_message(ModelInfo, self._unary("ModelInfo", request, setup))
+
+    def tokenize(self, text: str, *, add_special_tokens: bool | None = None,
+                 **options: Unpack[RequestOptions]) -> TokenizeResult:
+        setup, rest = split_call_options(options, self._authorization)
+        request = _requests.tokenize_request(text, add_special_tokens, rest)
+        return from_message(TokenizeResult, self._unary("Tokenize", request, setup))
+
+    def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool | None = None,
+                   **options: Unpack[RequestOptions]) -> DetokenizeResult:
+        setup, rest = split_call_options(options, self._authorization)
+        request = _requests.detokenize_request(token_ids, skip_special_tokens, rest)
+        return from_message(DetokenizeResult, self._unary("Detokenize", request, setup))
+
+    def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
+        """The health of a service, by its full name, on one of the targets; "" = the server as a
+        whole. NotFound for a service the server does not know."""
+        setup, rest = split_call_options(options, self._authorization)
+        _requests.named(None, rest)
+        request = _health.HealthCheckRequest(service=service)
+        return ServingStatus(self._unary("Check", request, setup).status)
+
+    def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
+        """Returns once the service is SERVING on one of the targets; else DeadlineExceeded."""
+        options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
+        setup, _ = split_call_options(options, self._authorization)
+        deadline = time.monotonic() + timeout
+        while not self._watch(service, setup, deadline):
+            if self._closed.wait(WATCH_PAUSE):
+                raise cancelled()
+
+    def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
+        """One Watch call, until SERVING (true) or its end."""
+        target = self._picker.next(time.monotonic())
+        assert target is not None
+        request = _health.HealthCheckRequest(service=service)
+        call = self._replicas[target].call("Watch", request, time_left(deadline),
+                                           setup.wait_for_ready, setup)
+        try:
+            return any(response.status == ServingStatus.SERVING for response in call)
+        except grpc.RpcError as error:
+            check_watch_end(error_of_rpc(error), deadline, setup.timeout)
+            return False
+        finally:
+            call.cancel()
+
+    def _start(self, make_request: Any, options: Mapping[str, Any]) -> GenerateStream:
+        setup, rest = split_call_options(options, self._authorization)
+        policy = rest.pop("resume", None) or ResumePolicy()
+        key = rest.pop("affinity_key", "")
+        request = make_request(rest)
+        affinity = affinity_of(request, key) if self._by_affinity else None
+        stream = GenerateStream(request, setup, policy, self._picker, affinity, self._replicas)
+        with self._lock:
+            self._streams.add(stream)
+        return stream
+
+    def _call(self, target: int, name: str, request: Any, setup: CallSetup) -> Any:
+        timeout = time_left(time.monotonic() + setup.timeout)
+        return self._replicas[target].call(name, request, timeout, setup.wait_for_ready, setup)
+
+    def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
+        attempts = UnaryAttempts(self._picker, setup)
+        while True:
+            try:
+                return self._replicas[attempts.target].call(
+                    name, request, attempts.timeout, attempts.wait_for_ready, setup)
+            except grpc.RpcError as error:
+                failure = error_of_rpc(error)
+            attempts.failed(failure)
+
+
+class GenerateStream:
+    """The events of a Generate call, whatever becomes of the replica that sends them.
+
+        with client.stream("Once upon a time") as stream:
+            for event in stream:
+                ...
+
+    Iterating raises TlmError if the stream does not end well. One thread at a time, but for
+    `cancel`. Leaving the `with`, or letting go of the object, cancels the call.
+    """
+
+    def __init__(self, request: messages.GenerateRequest, setup: CallSetup, policy: ResumePolicy,
+                 picker: TargetPicker, affinity: int | None, replicas: Sequence[Methods]) -> None:
+        """Made by Client."""
+        now = time.monotonic()
+        self._setup = setup
+        self._replicas = replicas
+        self._cancelled = threading.Event()
+        self._resumption = Resumption(request, policy, picker, affinity, now + setup.timeout,
+                                      setup.wait_for_ready, now)
+        self._call: Any = None
+        self._done: Done | None = None
+        self._follow(self._resumption.begin(now))
+
+    @property
+    def resumes(self) -> int:
+        """How often the stream was continued so far."""
+        return self._resumption.resumes
+
+    @property
+    def target(self) -> int:
+        """Index of the target that the stream was last read from."""
+        return self._resumption.target
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        while self._done is None:
+            try:
+                message = next(self._call)
+            except StopIteration:
+                self._follow(self._resumption.on_end(None, time.monotonic()))
+            except grpc.RpcError as error:
+                self._follow(self._after(error_of_rpc(error)))
+            else:
+                event = self._take(message)
+                if event is not None:
+                    return event
+        self._raise_end()
+
+    def text(self) -> Iterator[str]:
+        """The text of the events that are left, piece by piece, of all outputs."""
+        for event in self:
+            if isinstance(event, NewTokens) and event.text:
+                yield event.text
+
+    def result(self) -> GenerateResult:
+        """The whole answer; no event was read before."""
+        collector = GenerateCollector()
+        for event in self:
+            collector.add(event)
+        return collector.result(self.resumes)
+
+    def cancel(self) -> None:
+        """Ends the stream early: reading on raises Cancelled. Any thread may call it."""
+        self._cancelled.set()
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def close(self) -> None:
+        """Lets go of the call, which is cancelled if it has not ended."""
+        self.cancel()
+        self._resumption.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _take(self, message: messages.GenerateResponse) -> Event | None:
+        taken = self._resumption.on_event(message, time.monotonic())
+        if isinstance(taken, bool):
+            return event_of(message) if taken else None
+        self._call.cancel()
+        self._follow(taken)
+        return None
+
+    def _after(self, error: TlmError) -> Step:
+        if self._cancelled.is_set():
+            return Done(error if error.code is grpc.StatusCode.CANCELLED else cancelled())
+        return self._resumption.on_end(error, time.monotonic())
+
+    def _follow(self, step: Step) -> None:
+        while isinstance(step, Wait):
+            self._cancelled.wait(step.seconds)
+            step = (Done(cancelled()) if self._cancelled.is_set() else
+                    self._resumption.after_wait(time.monotonic()))
+        if isinstance(step, Start):
+            self._call = self._replicas[step.target].call(
+                "Generate", step.request, step.timeout, step.wait_for_ready, self._setup)
+            if self._cancelled.is_set():  # meanwhile, in another thread
+                self._call.cancel()
+        else:
+            self._done = step
+
+    def _raise_end(self) -> NoReturn:
+        if self._done is not None and self._done.error is not None:
+            raise self._done.error
+        raise StopIteration
+
+
+def check_watch_end(error: TlmError, deadline: float, timeout: float) -> None:
+    """Raises unless a watch that ended so may be tried again."""
+    if (time.monotonic() >= deadline or error.code is grpc.StatusCode.DEADLINE_EXCEEDED):
+        raise make_error(grpc.StatusCode.DEADLINE_EXCEEDED, f"not serving after {timeout:g} s")
+    if error.code is not grpc.StatusCode.UNAVAILABLE:
+        raise error
+
+
+def _open(target: str, connection: Connection) -> Any:
+    if connection.credentials is None:
+        return grpc.insecure_channel(target, options=connection.arguments)
+    return grpc.secure_channel(target, connection.credentials, options=connection.arguments)

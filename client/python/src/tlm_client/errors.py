@@ -1,0 +1,198 @@
+"""What a failed call raises: the server's status, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from . import _rpc, messages
+from ._convert import from_message, seconds_of
+from .types import Usage
+
+_DETAILS = "grpc-status-details-bin"
+_USAGE = "tlm-usage-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One thing that is wrong with a request."""
+
+    field: str  # "sampling.top_p"
+    description: str  # the value and the limit
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetails:
+    """What a server says about a failure besides code and message; empty where it does not."""
+
+    violations: tuple[FieldViolation, ...] = ()
+    reason: str = ""  # for programs to branch on: "QUEUE_FULL"
+    domain: str = ""  # who defines `reason`: "tlm"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    retry_delay: float | None = None  # seconds to wait before trying again
+    usage: Usage | None = None  # of what was done until then
+
+
+class TlmError(Exception):
+    """A call that did not end with OK. The class is that of the code: `InvalidArgument`, ..."""
+
+    def __init__(self, code: grpc.StatusCode, message: str,
+                 details: ErrorDetails | None = None) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.details = details or ErrorDetails()
+
+    def __str__(self) -> str:
+        return f"{self.code.name}: {self.message}"
+
+    @property
+    def reason(self) -> str:
+        return self.details.reason
+
+    @property
+    def violations(self) -> tuple[FieldViolation, ...]:
+        return self.details.violations
+
+    @property
+    def retry_delay(self) -> float | None:
+        return self.details.retry_delay
+
+
+class Cancelled(TlmError):
+    """The application ended the call, or the server let go of it."""
+
+
+class InvalidArgument(TlmError):
+    """A field is wrong or over a limit: `violations`."""
+
+
+class DeadlineExceeded(TlmError):
+    """The timeout passed, or could not be met."""
+
+
+class NotFound(TlmError):
+    """No such model or service."""
+
+
+class AlreadyExists(TlmError):
+    """The request_id is in use by an active request."""
+
+
+class PermissionDenied(TlmError):
+    """Credentials that do not allow this."""
+
+
+class Unauthenticated(TlmError):
+    """No or bad credentials."""
+
+
+class ResourceExhausted(TlmError):
+    """Refused for the moment: `reason`, `retry_delay`; or a message that is too large."""
+
+
+class FailedPrecondition(TlmError):
+    """Not enabled on this server, or a stream that it cannot continue."""
+
+
+class Aborted(TlmError):
+    """Ended by an administrator."""
+
+
+class Unimplemented(TlmError):
+    """Part of the contract that this server has not built."""
+
+
+class Internal(TlmError):
+    """A fault of the server, or an answer that contradicts itself."""
+
+
+class Unavailable(TlmError):
+    """Nobody listens, the connection broke, or the server starts or drains."""
+
+
+class DataLoss(TlmError):
+    """The model produced non-finite logits for this request."""
+
+
+_CLASSES: dict[grpc.StatusCode, type[TlmError]] = {
+    grpc.StatusCode.CANCELLED: Cancelled,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
+    grpc.StatusCode.NOT_FOUND: NotFound,
+    grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.ABORTED: Aborted,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
+    grpc.StatusCode.INTERNAL: Internal,
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DATA_LOSS: DataLoss,
+}
+
+
+def make_error(code: grpc.StatusCode, message: str,
+               details: ErrorDetails | None = None) -> TlmError:
+    """An error of the class that belongs to the code."""
+    return _CLASSES.get(code, TlmError)(code, message, details)
+
+
+def internal(message: str) -> TlmError:
+    """For a server that contradicts itself."""
+    return make_error(grpc.StatusCode.INTERNAL, message)
+
+
+def cancelled() -> TlmError:
+    """For a call that the application ended."""
+    return make_error(grpc.StatusCode.CANCELLED, "cancelled")
+
+
+def error_of(code: grpc.StatusCode, message: str | None,
+             trailing_metadata: Iterable[tuple[str, Any]] | None) -> TlmError:
+    """The error of a call that ended so. Details that are malformed or of an unknown type are left
+    out."""
+    return make_error(code, message or "", _details_of(trailing_metadata or ()))
+
+
+def error_of_rpc(error: Any) -> TlmError:
+    """The error of what gRPC raised: a grpc.RpcError that has a status."""
+    return error_of(error.code(), error.details(), error.trailing_metadata())
+
+
+def _details_of(trailing_metadata: Iterable[tuple[str, Any]]) -> ErrorDetails:
+    # Pairs for both kinds of channel, though one of them looks like a mapping.
+    values = {key: value for key, value in trailing_metadata}
+    status = _parse(_rpc.Status, values.get(_DETAILS, b""))
+    violations: list[FieldViolation] = []
+    info = _rpc.ErrorInfo()
+    retry_delay = None
+    for detail in status.details:
+        name = detail.type_url.rpartition("/")[2]
+        if name == "google.rpc.BadRequest":
+            violations += [FieldViolation(violation.field, violation.description)
+                           for violation in _parse(_rpc.BadRequest, detail.value).field_violations]
+        elif name == "google.rpc.ErrorInfo":
+            info = _parse(_rpc.ErrorInfo, detail.value)
+        elif name == "google.rpc.RetryInfo":
+            retry = _parse(_rpc.RetryInfo, detail.value)
+            if retry.HasField("retry_delay"):
+                retry_delay = max(0.0, seconds_of(retry.retry_delay))
+    usage = None
+    if _USAGE in values:
+        usage = from_message(Usage, _parse(messages.Usage, values[_USAGE]))
+    return ErrorDetails(tuple(violations), info.reason, info.domain, dict(info.metadata),
+                        retry_delay, usage)
+
+
+def _parse(message_type: Any, data: Any) -> Any:
+    message = message_type()
+    try:
+        message.ParseFromString(data if isinstance(data, bytes) else b"")
+    except Exception:  # the runtimes of Protobuf raise different ones
+        message.Clear()
+    return message

@@ -1,0 +1,278 @@
+"""What ModelInfo answers; proto/tlm/v1/model_info.proto says what each field means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .types import DataType, FlopsQuery, SamplingParams, WireEnum
+
+
+class RopeLayout(WireEnum):
+    UNSPECIFIED = 0
+    NONE = 1
+    INTERLEAVED = 2
+    HALF = 3
+
+
+class NormKind(WireEnum):
+    UNSPECIFIED = 0
+    RMS = 1
+    LAYER = 2
+
+
+class NormPlacement(WireEnum):
+    UNSPECIFIED = 0
+    PRE = 1
+    POST = 2
+
+
+class NormEpsPlacement(WireEnum):
+    UNSPECIFIED = 0
+    INSIDE_ROOT = 1
+    OUTSIDE_ROOT = 2
+
+
+class Activation(WireEnum):
+    UNSPECIFIED = 0
+    SWIGLU = 1
+    SILU = 2
+    RELU = 3
+    GELU_TANH = 4
+    GELU = 5
+
+
+class DeterminismGuarantee(WireEnum):
+    UNSPECIFIED = 0
+    NONE = 1
+    SAME_REPLICA = 2
+    SAME_BUILD_AND_DEVICE = 3
+
+
+class DeterminismScope(WireEnum):
+    UNSPECIFIED = 0
+    BATCH = 1
+    CHUNKING = 2
+    PREFIX_CACHE = 3
+    PREEMPTION = 4
+    REPLICA = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    model_id: str
+    architecture: str
+    weights_sha256: str
+    tokenizer_sha256: str
+    server_version: str
+    api_revision: int
+    backend: str
+    device_name: str
+    build_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    kind: str
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_context_length: int
+    beta_fast: float
+    beta_slow: float
+    attention_factor: float
+    truncate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RopeInfo:
+    theta: float | None
+    layout: RopeLayout
+    scaling: RopeScaling | None
+
+
+@dataclass(frozen=True, slots=True)
+class NormInfo:
+    kind: NormKind
+    eps: float
+    placement: NormPlacement
+    eps_placement: NormEpsPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class BiasInfo:
+    qkv: bool
+    attention_output: bool
+    ffn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArchitectureInfo:
+    num_layers: int
+    d_model: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    d_ff: int
+    vocab_size: int
+    context_length: int
+    rope: RopeInfo
+    norm: NormInfo
+    activation: Activation
+    qk_norm: bool
+    biases: BiasInfo
+    tie_word_embeddings: bool
+    learned_positions: bool
+    sliding_window: int | None
+    sliding_window_layers: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionParameters:
+    q: int
+    k: int
+    v: int
+    o: int
+
+
+@dataclass(frozen=True, slots=True)
+class FfnParameters:
+    gate: int
+    up: int
+    down: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCounts:
+    total: int
+    embedding: int
+    position_embedding: int
+    lm_head: int
+    attention: AttentionParameters
+    ffn: FfnParameters
+    norms: int
+    biases: int
+    non_embedding: int
+    tensors: tuple[TensorInfo, ...]
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlopsComponent:
+    flops: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlopsBreakdown:
+    qkv: FlopsComponent
+    scores: FlopsComponent
+    weighted_sum: FlopsComponent
+    output_projection: FlopsComponent
+    ffn_up: FlopsComponent
+    ffn_gate: FlopsComponent
+    ffn_down: FlopsComponent
+    lm_head: FlopsComponent
+
+
+@dataclass(frozen=True, slots=True)
+class FlopsInfo:
+    convention: str
+    query: FlopsQuery
+    total: int
+    components: FlopsBreakdown
+    flops_per_token_linear: int
+    attention_flops_per_token_per_context: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightBytes:
+    dtype: DataType
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    weights: tuple[WeightBytes, ...]
+    kv_bytes_per_token: int
+    kv_block_tokens: int
+    kv_blocks_total: int
+    activation_arena: int
+    logits_workspace: int
+    graph_pool: int
+    runtime_reserved: int
+    device_total: int
+    allocated_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsInfo:
+    max_context_tokens: int
+    max_new_tokens: int
+    max_num_sequences: int
+    max_stop_strings: int
+    max_stop_string_bytes: int
+    max_stop_token_ids: int
+    max_logit_bias_entries: int
+    max_allowed_token_ids: int
+    max_banned_token_ids: int
+    max_top_logprobs: int
+    max_request_id_bytes: int
+    max_cache_salt_bytes: int
+    max_text_bytes: int
+    max_request_bytes: int
+    max_response_bytes: int
+    max_forward_sequences: int
+    max_forward_tokens: int
+    max_forward_rows: int
+    max_forward_top_k: int
+    max_score_continuations: int
+    max_queued_requests: int
+    max_queued_tokens: int
+    max_running_sequences: int
+    max_step_tokens: int
+    max_prompt_tokens: int
+    max_chat_messages: int
+    max_step_prefill_tokens: int
+    max_queue_time: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitiesInfo:
+    tokenizer: bool
+    chat: bool
+    constraints: bool
+    resume: bool
+    forward: bool
+    score: bool
+    prefix_cache: bool
+    prompt_logprobs: bool
+    processed_logprobs: bool
+    forward_dtypes: tuple[DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeterminismInfo:
+    fingerprint: str
+    guarantee: DeterminismGuarantee
+    scope: tuple[DeterminismScope, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    identity: ModelIdentity
+    architecture: ArchitectureInfo
+    parameters: ParameterCounts
+    flops: FlopsInfo
+    memory: MemoryInfo
+    limits: LimitsInfo
+    capabilities: CapabilitiesInfo
+    default_sampling: SamplingParams
+    determinism: DeterminismInfo

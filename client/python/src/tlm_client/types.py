@@ -1,0 +1,436 @@
+"""What the client returns, and the options its calls take.
+
+The names are those of the wire contract (proto/tlm/v1), whose comments say what each means, its
+unit, range and default. Times are seconds. `None` stands for what the server did not send.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+# As a type where a field is called `bytes` too.
+_Bytes: TypeAlias = bytes
+
+# Text, or token ids that are used as they are.
+Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+class WireEnum(enum.IntEnum):
+    """A number of the contract; one that this client does not know is UNSPECIFIED."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> WireEnum:
+        return cls(0)
+
+
+class FinishReason(WireEnum):
+    UNSPECIFIED = 0
+    EOS = 1
+    STOP = 2
+    LENGTH = 3
+    CONTEXT_LENGTH = 4
+    TIME_LIMIT = 5
+
+
+class DataType(WireEnum):
+    UNSPECIFIED = 0
+    FLOAT32 = 1
+    BFLOAT16 = 2
+    FLOAT16 = 3
+    INT8 = 4
+
+
+class RowValues(WireEnum):
+    UNSPECIFIED = 0
+    LOGITS = 1
+    LOG_PROBABILITIES = 2
+    PROBABILITIES = 3
+
+
+class ServingStatus(WireEnum):
+    """What the standard health service says; UNKNOWN also for numbers unknown here."""
+
+    UNKNOWN = 0
+    SERVING = 1
+    NOT_SERVING = 2
+    SERVICE_UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopToken:
+    id: int
+    logprob: float
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: int
+    bytes: _Bytes
+    logprob: float | None
+    rank: int | None
+    top: tuple[TopToken, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+    num_sequences: int | None
+    logit_bias: dict[int, float]
+    allowed_token_ids: tuple[int, ...]
+    banned_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    queue: float
+    prefill: float
+    first_token: float | None
+    decode: float | None
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUsage:
+    flops: int
+    kv_blocks_peak: int
+    weight_bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """First event of a stream, once."""
+
+    request_id: str
+    effective: SamplingParams
+    prompt_token_count: int
+    cached_prompt_tokens: int
+    fingerprint: str
+    queue_time: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTokens:
+    """A piece of the prompt with its log-probabilities, if asked for."""
+
+    offset: int
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTokens:
+    """New tokens of one output: a delta."""
+
+    output_index: int
+    position: int
+    tokens: tuple[Token, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of one output, once for each."""
+
+    output_index: int
+    reason: FinishReason
+    stop_token_id: int | None
+    stop_string: str | None
+    eos_token_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Last event of a stream that ends well, once."""
+
+    usage: Usage
+    timing: Timing | None
+    resources: ResourceUsage | None
+
+
+Event: TypeAlias = Started | PromptTokens | NewTokens | Finished | Summary
+
+
+@dataclass(slots=True)
+class Output:
+    """One output of a Generate call."""
+
+    text: str = ""
+    tokens: list[Token] = field(default_factory=list)  # if asked for with token_ids or logprobs
+    finished: Finished | None = None
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [token.id for token in self.tokens]
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        return FinishReason.UNSPECIFIED if self.finished is None else self.finished.reason
+
+
+@dataclass(slots=True)
+class GenerateResult:
+    """The whole of a stream that ended well."""
+
+    started: Started
+    prompt: list[Token]  # if asked for with prompt_logprobs
+    outputs: list[Output]  # by output_index, at least one
+    summary: Summary
+    resumes: int = 0  # how often the stream went on elsewhere
+
+    @property
+    def text(self) -> str:
+        """That of the first output."""
+        return self.outputs[0].text
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Those of the first output."""
+        return self.outputs[0].token_ids
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """That of the first output."""
+        return self.outputs[0].finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        return self.summary.usage
+
+    @property
+    def message(self) -> Message:
+        """The first output as the assistant's turn, for the next `chat`."""
+        return Message("assistant", self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardHeader:
+    rows_total: int
+    vocab_size: int
+    dtype: DataType
+    values: RowValues
+    fingerprint: str
+    row_width: int
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForwardResult:
+    """The rows of a Forward call, in the order of the request's sequences, positions rising.
+
+    `values` is [rows, row_width]: float32, or float16 if that was asked for; bfloat16, which numpy
+    does not have, is widened to float32 without loss. With top_k it is [rows, 0], and `top_ids` and
+    `top_values` are [rows, k], by falling value; else those are [rows, 0].
+    """
+
+    header: ForwardHeader
+    sequence_index: npt.NDArray[np.int64]  # [rows]: index into the request's sequences
+    positions: npt.NDArray[np.int64]  # [rows]: position within that sequence
+    values: npt.NDArray[np.floating[Any]]
+    top_ids: npt.NDArray[np.uint32]
+    top_values: npt.NDArray[np.float32]
+    usage: Usage
+    timing: Timing | None
+    resources: ResourceUsage | None
+
+    def rows_of(self, sequence: int) -> npt.NDArray[np.intp]:
+        """Indices of the rows of one sequence."""
+        return np.flatnonzero(self.sequence_index == sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationScore:
+    tokens: tuple[Token, ...]
+    sum_logprob: float
+    token_count: int
+    is_greedy: bool
+
+    @property
+    def mean_logprob(self) -> float:
+        return self.sum_logprob / self.token_count
+
+    @property
+    def perplexity(self) -> float:
+        """exp(-mean_logprob)"""
+        with np.errstate(over="ignore"):
+            return float(np.exp(-self.mean_logprob))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreResult:
+    request_id: str
+    scores: tuple[ContinuationScore, ...]  # one for each continuation, in their order
+    usage: Usage
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeResult:
+    token_ids: tuple[int, ...]
+    token_bytes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DetokenizeResult:
+    text: str
+    bytes: _Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FlopsQuery:
+    """A shape of work for ModelInfo to count."""
+
+    batch: int = 0
+    prompt_tokens: int = 0
+    new_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where a stream that another program began is continued."""
+
+    generated_token_ids: Sequence[int]
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePolicy:
+    """How a Generate call goes on when its replica dies. Replicas are the client's targets; one
+    that comes back counts too, so that a single target that restarts is enough."""
+
+    # How often one stream is continued, at the most. 0 = never.
+    max_resumes: int = 8
+    # How long a replica to continue on is looked for, each time. Before anything was received it
+    # only bounds the waiting for replicas that say when to come back.
+    patience: float = 10.0
+    # The pause after all targets were tried, doubled each time; randomly shortened by up to a half.
+    initial_backoff: float = 0.05
+    max_backoff: float = 1.0
+
+
+class CallOptions(TypedDict, total=False):
+    """What every call takes."""
+
+    # Seconds until DEADLINE_EXCEEDED, which the server knows too. None = no limit.
+    timeout: float | None
+    # Wait for the server to come up (within the timeout) instead of failing with UNAVAILABLE.
+    wait_for_ready: bool
+    # W3C trace context: "00-<trace id>-<span id>-01".
+    traceparent: str
+    # Further request metadata; lower-case keys.
+    metadata: Sequence[tuple[str, str]]
+
+
+class RequestOptions(CallOptions, total=False):
+    """What every call of the model takes."""
+
+    request_id: str
+    model: str
+
+
+class GenerateOptions(RequestOptions, total=False):
+    """What `generate`, `stream`, `chat` and `stream_chat` take. Unset, or None = the server's
+    default."""
+
+    # Sampling.
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    repetition_penalty: float | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    seed: int | None
+    num_sequences: int | None
+    logit_bias: Mapping[int, float]
+    allowed_token_ids: Sequence[int]
+    banned_token_ids: Sequence[int]
+    # When an output ends.
+    max_new_tokens: int | None
+    min_new_tokens: int
+    stop_strings: Sequence[str]
+    stop_token_ids: Sequence[int]
+    ignore_eos: bool
+    include_stop_in_output: bool
+    # What is sent back.
+    text: bool | None
+    token_ids: bool
+    logprobs: bool | None
+    top_logprobs: int
+    prompt_logprobs: bool
+    logprobs_mode: Literal["raw", "processed"]
+    min_chunk_tokens: int
+    final_only: bool
+    timing: bool
+    resource_usage: bool
+    # Cache and scheduling.
+    bypass_prefix_cache: bool
+    cache_salt: str
+    priority: int | None
+    soft_time_limit: float | None
+    # The form of the output; at most one of them.
+    json_schema: str
+    regex: str
+    grammar: str
+    choices: Sequence[str]
+    json_object: bool
+    # The prompt.
+    add_special_tokens: bool | None
+    truncate_prompt_tokens: int | None
+    # A stream of another program to continue, and how this one goes on when its replica dies.
+    resume_from: ResumePoint
+    resume: ResumePolicy
+    # With balance="prefix_affinity": calls with the same key go to the same target. For those who
+    # know better what requests have in common: a session, a document.
+    affinity_key: str
+
+
+class ChatOptions(GenerateOptions, total=False):
+    """What `chat` and `stream_chat` take besides."""
+
+    add_generation_prompt: bool | None
+    template_arguments: Mapping[str, Any]
+
+
+class ForwardOptions(RequestOptions, total=False):
+    """What `forward` takes."""
+
+    # Which rows of each sequence: "last" (default), "all", or positions, strictly increasing.
+    positions: Literal["last", "all"] | Sequence[int]
+    values: Literal["logits", "log_probabilities", "probabilities"]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    top_k: int | None
+    # Only token ids start <= id < end.
+    vocab_slice: tuple[int, int]
+    add_special_tokens: bool | None
+    # Refuse results of more values than this, 2**30 unless told.
+    max_values: int

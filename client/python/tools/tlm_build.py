@@ -1,0 +1,59 @@
+"""The build backend: setuptools, and the wire contract compiled into the package.
+
+In a checkout the protos are read from `proto` beside `client`; a source archive holds what was made
+of them. They are compiled with `protoc` where there is one, else with grpcio-tools.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F401,F403  the hooks that stay as they are
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROTOS = ROOT.parent.parent / "proto"
+# Module of tlm_client -> the proto package whose messages it holds.
+MODULES = {"messages": "tlm.v1", "_rpc": "google.rpc", "_health": "grpc.health.v1"}
+
+
+def has_protos():
+    """Whether the wire contract lies beside this package, and is not part of it."""
+    return (PROTOS / "tlm" / "v1").is_dir()
+
+
+def _requirements():
+    return ["grpcio-tools"] if has_protos() and shutil.which("protoc") is None else []
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return build_meta.get_requires_for_build_wheel(config_settings) + _requirements()
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    return build_meta.get_requires_for_build_sdist(config_settings) + _requirements()
+
+
+def get_requires_for_build_editable(config_settings=None):
+    return build_meta.get_requires_for_build_editable(config_settings) + _requirements()
+
+
+def write_schema(folder):
+    """Writes schema.binpb, a FileDescriptorSet, and the type stubs of the modules made of it."""
+    import tlm_stubs
+
+    schema = folder / "schema.binpb"
+    protos = sorted(path for name in MODULES.values()
+                    for path in PROTOS.joinpath(*name.split(".")).glob("*.proto"))
+    if shutil.which("protoc") is not None:
+        compiler = ["protoc"]
+    else:
+        import grpc_tools
+        well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+        compiler = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={well_known}"]
+    subprocess.run([*compiler, f"--proto_path={PROTOS}", "--include_imports",
+                    f"--descriptor_set_out={schema}", *protos], check=True)
+    for module, package in MODULES.items():
+        stub = tlm_stubs.stub_of(schema.read_bytes(), package)
+        (folder / f"{module}.pyi").write_text(stub, encoding="utf-8")

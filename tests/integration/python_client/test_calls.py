@@ -1,0 +1,289 @@
+"""The calls of both clients on a real server."""
+
+import asyncio
+import pathlib
+import shutil
+import tempfile
+import unittest
+
+import numpy as np
+
+from servers import DEMO_MODEL, Replica, ServerTest
+from tlm_client import (AsyncClient, Client, DataType, FinishReason, FlopsQuery, Internal, Message,
+                        NotFound, ResourceExhausted, ResumePoint, RowValues, ServingStatus,
+                        messages)
+from tlm_client._collect import ForwardCollector
+
+PROMPT = "Once upon a time"
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{{ tail }}assistant:"
+
+
+class GenerateTest(ServerTest):
+
+    def test_whole_result(self):
+        result = self.client.generate(PROMPT, max_new_tokens=12, temperature=1, seed=3,
+                                      ignore_eos=True, top_logprobs=2, prompt_logprobs=True,
+                                      timing=True, resource_usage=True, request_id="mine")
+        self.assertEqual(result.started.request_id, "mine")
+        self.assertEqual(result.started.effective.seed, 3)
+        self.assertEqual(len(result.prompt), result.started.prompt_token_count)
+        self.assertIsNone(result.prompt[0].logprob)
+        self.assertLessEqual(result.prompt[1].logprob, 0)
+        self.assertEqual(len(result.token_ids), 12)
+        self.assertEqual(b"".join(t.bytes for t in result.outputs[0].tokens).decode(), result.text)
+        for token in result.outputs[0].tokens:
+            self.assertEqual([top.rank for top in token.top], [1, 2])
+        self.assertIs(result.finish_reason, FinishReason.LENGTH)
+        self.assertEqual(result.usage.completion_tokens, 12)
+        self.assertGreater(result.summary.timing.total, 0)
+        self.assertGreater(result.summary.resources.flops, 0)
+        self.assertEqual(result.resumes, 0)
+
+    def test_ids_are_not_sent_unasked(self):
+        result = self.client.generate(PROMPT, max_new_tokens=4)
+        self.assertEqual(result.token_ids, [])
+        self.assertIsNone(result.summary.timing)
+        self.assertTrue(result.text)
+
+    def test_token_ids_as_prompt_from_numpy(self):
+        ids = np.array(self.client.tokenize(PROMPT).token_ids)
+        self.assertEqual(self.client.generate(ids, max_new_tokens=np.int64(8), seed=1).text,
+                         self.client.generate(PROMPT, max_new_tokens=8, seed=1).text)
+
+    def test_options_reach_the_server(self):
+        text = self.client.generate(PROMPT, temperature=0, max_new_tokens=30).text
+        stopped = self.client.generate(PROMPT, temperature=0, max_new_tokens=30,
+                                       stop_strings=[text[5:8]])
+        self.assertEqual(stopped.text, text[:text.index(text[5:8])])
+        self.assertEqual(stopped.outputs[0].finished.stop_string, text[5:8])
+        only = self.client.generate(PROMPT, max_new_tokens=6, allowed_token_ids=[40, 41],
+                                    logit_bias={40: 5.0}, token_ids=True, bypass_prefix_cache=True,
+                                    priority=3, soft_time_limit=30.5, cache_salt="s",
+                                    temperature=np.float32(0.5))
+        self.assertLessEqual(set(only.token_ids), {40, 41})
+        self.assertEqual(only.started.effective.logit_bias, {40: 5.0})
+        self.assertEqual(only.started.effective.temperature, 0.5)
+
+    def test_several_outputs(self):
+        result = self.client.generate(PROMPT, max_new_tokens=9, num_sequences=3, seed=5,
+                                      token_ids=True)
+        self.assertEqual(len(result.outputs), 3)
+        self.assertEqual(len({tuple(output.token_ids) for output in result.outputs}), 3)
+
+    def test_a_stream_of_another_program_is_continued(self):
+        whole = self.client.generate(PROMPT, max_new_tokens=20, seed=4, token_ids=True)
+        point = ResumePoint(whole.token_ids[:7], whole.started.fingerprint)
+        rest = self.client.generate(PROMPT, max_new_tokens=20, seed=4, token_ids=True,
+                                    resume_from=point)
+        self.assertEqual(whole.token_ids, whole.token_ids[:7] + rest.token_ids)
+
+    def test_unknown_options_are_refused_here(self):
+        for call in (lambda: self.client.generate(PROMPT, max_tokens=3),
+                     lambda: self.client.forward([PROMPT], k=3),
+                     lambda: self.client.tokenize(PROMPT, seed=1),
+                     lambda: self.client.generate(PROMPT, stop_strings="the"),
+                     lambda: self.client.forward(PROMPT),
+                     lambda: self.client.score(PROMPT, "the"),
+                     lambda: self.client.generate(b"ids"),
+                     lambda: self.client.generate([1.5]),
+                     lambda: self.client.generate(PROMPT, temperature="hot"),
+                     lambda: self.client.chat("Hello")):
+            self.assertRaises(TypeError, call)
+        self.assertRaises(ValueError, lambda: self.client.generate(PROMPT, seed=-1))
+        self.assertRaises(ValueError, lambda: self.client.health(metadata=[("Upper", "x")]))
+        self.assertRaises(ValueError, lambda: self.client.health(traceparent="a\nb"))
+        self.assertRaises(ValueError, lambda: self.client.generate(PROMPT, timeout=0))
+        self.assertRaises(ValueError, lambda: self.client.forward([PROMPT], dtype="float64"))
+
+
+class ForwardTest(ServerTest):
+    SEQUENCES = [[40, 433, 79, 1656], [259], [463, 278, 259]]
+
+    def test_rows_agree_with_scores(self):
+        """The log-probability Score gives is that of Forward's row before the token."""
+        ids = list(self.client.tokenize("Once upon a time there was a king").token_ids)
+        rows = self.client.forward([ids], positions="all", values="log_probabilities").values
+        score = self.client.score(ids[:2], [ids[2:]]).scores[0]
+        expected = rows[np.arange(1, len(ids) - 1), ids[2:]]
+        np.testing.assert_allclose([token.logprob for token in score.tokens], expected, atol=2e-5)
+        self.assertAlmostEqual(score.sum_logprob, float(expected.sum(dtype=np.float64)), places=3)
+        self.assertAlmostEqual(score.mean_logprob, score.sum_logprob / score.token_count)
+        self.assertAlmostEqual(score.perplexity, float(np.exp(-score.mean_logprob)))
+
+    def test_ragged_batch(self):
+        result = self.client.forward(self.SEQUENCES, positions="all")
+        self.assertEqual(result.sequence_index.tolist(), [0, 0, 0, 0, 1, 2, 2, 2])
+        self.assertEqual(result.positions.tolist(), [0, 1, 2, 3, 0, 0, 1, 2])
+        self.assertEqual(result.values.shape, (8, result.header.vocab_size))
+        self.assertEqual(result.values.dtype, np.float32)
+        self.assertEqual(result.rows_of(2).tolist(), [5, 6, 7])
+        last = self.client.forward(self.SEQUENCES)
+        np.testing.assert_array_equal(last.values, result.values[[3, 4, 7]])
+        self.assertIs(last.header.values, RowValues.LOGITS)
+
+    def test_number_formats(self):
+        exact = self.client.forward(self.SEQUENCES).values
+        half = self.client.forward(self.SEQUENCES, dtype="float16")
+        self.assertEqual(half.values.dtype, np.float16)
+        np.testing.assert_array_equal(half.values, exact.astype(np.float16))
+        brain = self.client.forward(self.SEQUENCES, dtype="bfloat16")
+        self.assertIs(brain.header.dtype, DataType.BFLOAT16)
+        self.assertEqual(brain.values.dtype, np.float32)
+        self.assertFalse((brain.values.view(np.uint32) & 0xffff).any())
+        np.testing.assert_allclose(brain.values, exact, rtol=2**-8)
+
+    def test_largest_values(self):
+        rows = self.client.forward(self.SEQUENCES, positions=[0], vocab_slice=(100, 300))
+        self.assertEqual(rows.values.shape, (3, 200))
+        top = self.client.forward(self.SEQUENCES, positions=[0], vocab_slice=(100, 300), top_k=5)
+        self.assertEqual((top.values.shape, rows.top_ids.shape), ((3, 0), (3, 0)))
+        np.testing.assert_array_equal(top.top_ids, 100 + np.argsort(-rows.values, axis=1)[:, :5])
+        np.testing.assert_array_equal(top.top_values, -np.sort(-rows.values, axis=1)[:, :5])
+
+    def test_more_than_one_message_of_rows(self):
+        result = self.client.forward([list(range(5, 605))], positions="all",
+                                     values="probabilities")
+        self.assertEqual(len(result.values), 600)
+        np.testing.assert_allclose(result.values.sum(axis=1), 1, rtol=1e-4)
+
+    def test_results_beyond_the_limit_are_refused(self):
+        with self.assertRaisesRegex(ResourceExhausted, "more than 4000 values"):
+            self.client.forward(self.SEQUENCES, max_values=4000)
+
+
+class ForwardCollectorTest(unittest.TestCase):
+    """A server that contradicts itself."""
+
+    HEADER = {"header": {"rows_total": 2, "row_width": 3, "dtype": messages.DATA_TYPE_FLOAT32}}
+    TOP_HEADER = {"header": {"rows_total": 2}}
+    ROWS = {"rows": {"row_count": 2, "data": bytes(24)}}
+
+    def collect(self, *events, max_values=1000):
+        collector = ForwardCollector(max_values)
+        for event in events:
+            collector.add(messages.ForwardResponse(**event))
+        return collector.result()
+
+    def test_complete(self):
+        result = self.collect(self.HEADER, {}, self.ROWS, {"summary": {}})
+        np.testing.assert_array_equal(result.values, np.zeros((2, 3)))
+        none = self.collect({"header": {"row_width": 3}}, {"summary": {}})
+        self.assertEqual(none.values.shape, (0, 0))
+
+    def test_contradictions(self):
+        top = {"ids": [1], "values": [0.5]}
+        for name, events in {
+                "nothing": [], "no summary": [self.HEADER, self.ROWS],
+                "no rows": [self.HEADER, {"summary": {}}], "two headers": [self.HEADER] * 2,
+                "rows first": [self.ROWS], "too many": [self.HEADER, self.ROWS, self.ROWS],
+                "no row": [self.HEADER, {"rows": {"row_count": 0}}],
+                "bytes": [self.HEADER, {"rows": {"row_count": 2, "data": bytes(23)}}],
+                "huge": [{"header": {"rows_total": 1 << 40, "row_width": (1 << 32) - 1}},
+                         {"rows": {"row_count": (1 << 32) - 1, "data": bytes(8)}}],
+                "number format": [{"header": {"rows_total": 2, "row_width": 3, "dtype": 4}},
+                                  self.ROWS],
+                "unknown format": [{"header": {"rows_total": 2, "row_width": 3, "dtype": 99}},
+                                   self.ROWS],
+                "one list": [self.TOP_HEADER, {"rows": {"row_count": 2, "top": [top]}}],
+                "ragged": [self.TOP_HEADER, {"rows": {"row_count": 2, "top": [
+                    top, {"ids": [1, 2], "values": [0, 0]}]}}],
+                "ids alone": [self.TOP_HEADER, {"rows": {"row_count": 1, "top": [
+                    {"ids": [1, 2], "values": [0]}]}}],
+                "lists for rows": [self.HEADER, {"rows": {"row_count": 1, "top": [top]}}],
+        }.items():
+            with self.subTest(name):
+                self.assertRaises(Internal, lambda: self.collect(*events))
+
+    def test_limit(self):
+        self.collect(self.HEADER, self.ROWS, {"summary": {}}, max_values=6)
+        with self.assertRaises(ResourceExhausted):
+            self.collect(self.HEADER, self.ROWS, max_values=5)
+
+
+class OtherCallsTest(ServerTest):
+
+    def test_model_info(self):
+        info = self.client.model_info(include_tensors=True, flops=FlopsQuery(2, 10, 3))
+        self.assertEqual(info.identity.model_id, "demo")
+        self.assertEqual(info.flops.query, FlopsQuery(2, 10, 3))
+        self.assertEqual(sum(tensor.elements for tensor in info.parameters.tensors),
+                         info.parameters.stored)
+        self.assertGreater(info.limits.max_queue_time, 0)
+        self.assertIsNone(info.default_sampling.seed)
+        self.assertIsNone(info.architecture.rope.scaling)
+        self.assertIn(DataType.BFLOAT16, info.capabilities.forward_dtypes)
+        self.assertEqual(self.client.model_info().parameters.tensors, ())
+
+    def test_tokens_and_back(self):
+        tokenized = self.client.tokenize("naïve 日本")
+        self.assertEqual(b"".join(tokenized.token_bytes).decode(), "naïve 日本")
+        back = self.client.detokenize(tokenized.token_ids)
+        self.assertEqual((back.text, back.bytes), ("naïve 日本", "naïve 日本".encode()))
+
+    def test_health(self):
+        self.assertIs(self.client.health(), ServingStatus.SERVING)
+        self.assertIs(self.client.health("tlm.v1.LanguageModel"), ServingStatus.SERVING)
+        self.assertRaises(NotFound, lambda: self.client.health("no.Such"))
+
+
+class ChatTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        model = pathlib.Path(directory.name) / "model"
+        shutil.copytree(DEMO_MODEL, model)
+        (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+        replica = Replica(f"--model={model}")
+        cls.addClassCleanup(replica.close)
+        cls.client = Client(replica.target)
+        cls.addClassCleanup(cls.client.close)
+
+    def test_conversation(self):
+        conversation = [Message("system", "Be brief."), {"role": "user", "content": "Who?"}]
+        options = {"temperature": 0, "max_new_tokens": 8}
+        answer = self.client.chat(conversation, template_arguments={"tail": "! "}, **options)
+        prompt = "system: Be brief.\nuser: Who?\n! assistant:"
+        self.assertEqual(answer.text, self.client.generate(prompt, add_special_tokens=False,
+                                                           **options).text)
+        self.assertEqual(answer.message, Message("assistant", answer.text))
+        with self.client.stream_chat(conversation + [answer.message], **options) as stream:
+            self.assertTrue("".join(stream.text()))
+
+
+class AsyncCallsTest(ServerTest):
+
+    def test_the_same_answers(self):
+        async def main():
+            async with AsyncClient(self.target) as client:
+                self.assertIs(await client.health(), ServingStatus.SERVING)
+                await client.wait_until_serving()
+                options = {"max_new_tokens": 10, "seed": 8, "token_ids": True}
+                answer = await client.generate(PROMPT, **options)
+                self.assertEqual(answer.outputs, self.client.generate(PROMPT, **options).outputs)
+                ids = list((await client.tokenize(PROMPT)).token_ids)
+                self.assertEqual((await client.detokenize(ids)).text, PROMPT)
+                np.testing.assert_array_equal(
+                    (await client.forward([ids], positions="all")).values,
+                    self.client.forward([ids], positions="all").values)
+                scores = (await client.score(PROMPT, [" there", " when"])).scores
+                self.assertEqual(scores, self.client.score(PROMPT, [" there", " when"]).scores)
+                info = await client.model_info()
+                self.assertEqual(info.identity, self.client.model_info().identity)
+        asyncio.run(main())
+
+    def test_many_at_a_time(self):
+        async def main():
+            async with AsyncClient(self.target) as client:
+                answers = await asyncio.gather(*[
+                    client.generate(PROMPT, max_new_tokens=12, seed=i, token_ids=True)
+                    for i in range(40)])
+                for i in (0, 17, 39):
+                    alone = self.client.generate(PROMPT, max_new_tokens=12, seed=i, token_ids=True)
+                    self.assertEqual(answers[i].outputs, alone.outputs)
+        asyncio.run(main())
+
+
+if __name__ == "__main__":
+    unittest.main()

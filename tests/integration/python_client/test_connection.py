@@ -1,0 +1,111 @@
+"""TLS, client certificates and API keys."""
+
+import asyncio
+import os
+import tempfile
+import unittest
+
+from certificates import Certificates
+from servers import FakeServer
+from tlm_client import AsyncClient, Client, Unavailable
+from tlm_client._channel import is_local
+
+KEY = "tlm_ab12_s3cret"
+
+
+class OptionsTest(unittest.TestCase):
+    """What is refused before anything is sent. Nothing listens at these targets."""
+
+    def refused(self, targets, error=ValueError, **options):
+        for kind in (Client, AsyncClient):
+            with self.assertRaises(error) as caught:
+                kind(targets, **options)
+            self.assertNotIn(KEY, str(caught.exception))
+
+    def test_an_api_key_never_leaves_this_host_unencrypted(self):
+        self.refused("model.example:50051", api_key=KEY)
+        self.refused(["127.0.0.1:1", "10.1.2.3:50051"], api_key=KEY)
+        self.refused("ipv4:127.0.0.1:1,10.0.0.1:2", api_key=KEY)
+        for options in ({"tls": True}, {"allow_plaintext_api_key": True}):
+            Client("model.example:50051", api_key=KEY, **options).close()
+        Client(["127.0.0.1:1", "unix:/tmp/tlm"], api_key=KEY).close()
+
+    def test_which_targets_are_this_host(self):
+        for target in ("127.0.0.1:50051", "127.1.2.3:1", "localhost:1", "localhost", "[::1]:1",
+                       "unix:/run/tlm", "unix-abstract:tlm", "dns:///localhost:1",
+                       "ipv4:127.0.0.1:1", "ipv6:[::1]:1"):
+            self.assertTrue(is_local(target), target)
+        for target in ("10.0.0.1:1", "127.example.com:1", "localhost.example.com:1", "[::2]:1",
+                       "model:50051", "dns:///model:1", "0.0.0.0:1", "xds:///localhost.example"):
+            self.assertFalse(is_local(target), target)
+
+    def test_options_that_contradict_each_other(self):
+        self.refused([])
+        self.refused("")
+        self.refused("127.0.0.1:1", client_certificate_file="c.pem")
+        self.refused("127.0.0.1:1", client_key_file="c.key")
+        self.refused("127.0.0.1:1", api_key="tlm_ab12_\n" + KEY)
+        self.refused("127.0.0.1:1", api_key="")
+        self.refused("127.0.0.1:1", error=TypeError, password=KEY)
+        self.refused("127.0.0.1:1", error=OSError, ca_file="/nonexistent/ca.pem")
+        self.refused("127.0.0.1:1", error=OSError, ca_file=os.devnull)
+
+    def test_the_key_is_in_no_representation(self):
+        client = AsyncClient("127.0.0.1:1", api_key=KEY)
+        self.assertNotIn(KEY, repr(client) + repr(vars(client)))
+
+
+class TlsTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.files = Certificates(folder.name)
+        cls.trusting = {"ca_file": cls.files.path("ca"), "server_name": "model.test"}
+        cls.identified = cls.trusting | {"client_certificate_file": cls.files.path("client"),
+                                         "client_key_file": cls.files.key("client")}
+
+    def call(self, target, **options):
+        """A call of each client."""
+        with Client(target, **options) as client:
+            first = client.tokenize("four", timeout=20)
+
+        async def main():
+            async with AsyncClient(target, **options) as client:
+                return await client.tokenize("four", timeout=20)
+        self.assertEqual(first, asyncio.run(main()))
+        self.assertEqual(first.token_ids, (4,))
+
+    def assert_refused(self, target, **options):
+        with self.assertRaises(Unavailable):
+            self.call(target, **options)
+
+    def test_the_server_is_verified(self):
+        with FakeServer(credentials=self.files.server_credentials(False)) as server:
+            self.call(server.target, **self.trusting)
+            self.assert_refused(server.target)
+            self.assert_refused(server.target, tls=True, server_name="model.test")
+            self.assert_refused(server.target, ca_file=self.files.path("strangers"),
+                                server_name="model.test")
+            self.assert_refused(server.target, ca_file=self.files.path("ca"),
+                                server_name="other.test")
+
+    def test_client_certificates(self):
+        with FakeServer(credentials=self.files.server_credentials(True)) as server:
+            self.call(server.target, **self.identified)
+            self.assert_refused(server.target, **self.trusting)
+
+    def test_the_key_goes_with_every_call(self):
+        with FakeServer(credentials=self.files.server_credentials(False)) as server:
+            self.call(server.target, api_key=KEY, **self.trusting)
+            self.assertEqual([m["authorization"] for m in server.metadata], [f"Bearer {KEY}"] * 2)
+        with FakeServer() as server:
+            self.call(server.target, api_key=KEY)
+            self.call(server.target)
+            self.assertEqual([m.get("authorization") for m in server.metadata],
+                             [f"Bearer {KEY}"] * 2 + [None] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,278 @@
+"""What the clients make of ends that real replicas seldom show. The rules are those of the C++
+client, client/README.md, "When a replica dies"."""
+
+import asyncio
+import contextlib
+import threading
+import unittest
+
+import grpc
+from servers import FakeServer, abort, ending, started, tokens
+from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Internal,
+                        InvalidArgument, NewTokens, ResourceExhausted, ResumePolicy, Started,
+                        Unavailable)
+
+Code = grpc.StatusCode
+QUICK = ResumePolicy(patience=2.0, initial_backoff=0.01, max_backoff=0.02)
+# What a stream of five tokens is, whole.
+WHOLE = "abcde"
+
+
+def whole(request, context):
+    """Answers as a server does: from the resume point on, if there is one."""
+    received = list(request.resume.generated_token_ids)
+    yield started()
+    for i in range(len(received), len(WHOLE)):
+        yield tokens(3 + i, [i], WHOLE[i])
+    yield from ending(len(WHOLE))
+
+
+def cut(count, code, message="", **details):
+    """Sends `count` tokens of the five, then ends so."""
+    def script(request, context):
+        yield started()
+        for i in range(len(request.resume.generated_token_ids), count):
+            yield tokens(3 + i, [i], WHOLE[i])
+        abort(context, code, message, **details)
+    return script
+
+
+def refuse(code, message="", **details):
+    def script(request, context):
+        abort(context, code, message, **details)
+        yield
+    return script
+
+
+def read(targets, **options):
+    """The events, and how often the stream was resumed."""
+    with Client(targets) as client, client.stream("x", **options) as stream:
+        return list(stream), stream.resumes
+
+
+def read_async(targets, **options):
+    async def main():
+        async with AsyncClient(targets) as client, client.stream("x", **options) as stream:
+            return [event async for event in stream], stream.resumes
+    return asyncio.run(main())
+
+
+class ContinuationTest(unittest.TestCase):
+    """Every script is played to both clients."""
+
+    @contextlib.contextmanager
+    def servers(self, *scripts_of_each):
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(FakeServer(*scripts)) for scripts in scripts_of_each]
+
+    def both(self, *scripts_of_each, **options):
+        """For each client: the outcome of reading, and the servers."""
+        for reader in (read, read_async):
+            with self.servers(*scripts_of_each) as servers:
+                yield (lambda: reader([server.target for server in servers],
+                                      **{"resume": QUICK} | options)), servers
+
+    def assert_whole(self, events):
+        self.assertEqual([type(event) for event in events].count(Started), 1)
+        self.assertEqual("".join(e.text for e in events if isinstance(e, NewTokens)), WHOLE)
+        self.assertEqual(events[-1].usage.completion_tokens, len(WHOLE))
+
+    def test_ends_that_are_gone_on_after(self):
+        for name, script in {
+                "unavailable": cut(2, Code.UNAVAILABLE, "draining", reason="DRAINING"),
+                "cancelled by the server": cut(2, Code.CANCELLED, "shutting down"),
+                "stream removed": cut(2, Code.UNKNOWN, "Stream removed"),
+                "reset": cut(2, Code.INTERNAL, "Received RST_STREAM with error code 2"),
+                "overloaded": cut(2, Code.RESOURCE_EXHAUSTED, "full", reason="QUEUE_FULL",
+                                  retry_delay=0.01),
+                "before any token": cut(0, Code.UNAVAILABLE)}.items():
+            with self.subTest(name):
+                for outcome, (server,) in self.both([script, whole], request_id="job"):
+                    events, resumes = outcome()
+                    self.assert_whole(events)
+                    self.assertEqual(resumes, 1)
+                    second = server.requests[1]
+                    self.assertEqual(second.sampling.seed, 7)
+                    self.assertEqual(list(second.resume.generated_token_ids),
+                                     [] if name == "before any token" else [0, 1])
+                    self.assertEqual(second.request_id, "job")
+
+    def test_ends_that_are_final(self):
+        for name, script in {
+                "invalid": cut(2, Code.INVALID_ARGUMENT), "aborted": cut(2, Code.ABORTED),
+                "data loss": cut(2, Code.DATA_LOSS), "deadline": cut(2, Code.DEADLINE_EXCEEDED),
+                "a fault": cut(2, Code.INTERNAL, "device"),
+                "too large": cut(2, Code.RESOURCE_EXHAUSTED, "too large"),
+                "a fault that has a reason": cut(2, Code.UNKNOWN, "Stream removed", reason="X"),
+                "other model": cut(2, Code.FAILED_PRECONDITION)}.items():
+            with self.subTest(name):
+                for outcome, (server,) in self.both([script, whole]):
+                    self.assertRaises(Exception, outcome)
+                    self.assertEqual(len(server.requests), 1)
+
+    def test_tokens_in_hand_are_cut_off_a_repetition(self):
+        def two(request, context):
+            yield started(num_sequences=2)
+            yield tokens(3, [1, 2], "ab", output=1)
+            yield tokens(3, [5], "x", output=0)
+            abort(context, Code.UNAVAILABLE)
+
+        def again(request, context):
+            yield started(num_sequences=2)
+            yield tokens(3, [5, 6], "xy", output=0)
+            yield tokens(3, [1], "a", output=1)
+            yield tokens(4, [2, 3], "bc", output=1)
+            yield ending(2, output=0)[0]
+            yield from ending(5, output=1)
+        for outcome, (server,) in self.both([two, again], token_ids=True):
+            events, _ = outcome()
+            chunks = [e for e in events if isinstance(e, NewTokens)]
+            self.assertEqual(
+                [(c.output_index, c.position, c.text, [t.id for t in c.tokens]) for c in chunks],
+                [(1, 3, "ab", [1, 2]), (0, 3, "x", [5]), (0, 4, "y", [6]), (1, 5, "c", [3])])
+            self.assertFalse(server.requests[1].HasField("resume"))
+
+    def test_ids_that_were_not_asked_for_are_hidden(self):
+        for outcome, (server,) in self.both([whole]):
+            self.assertTrue(all(not e.tokens for e in outcome()[0] if isinstance(e, NewTokens)))
+            self.assertTrue(server.requests[0].output.token_ids)
+
+    def test_contradictions_are_internal_errors(self):
+        def other_token(request, context):
+            yield started(num_sequences=2)
+            yield tokens(3, [9], "z")
+
+        def cut_two(request, context):
+            yield started(num_sequences=2)
+            yield tokens(3, [1], "a")
+            abort(context, Code.UNAVAILABLE)
+
+        def gap(request, context):
+            yield started()
+            yield tokens(4, [1], "a")
+
+        def twice(request, context):
+            yield started()
+            yield started()
+
+        def unstarted(request, context):
+            yield tokens(3, [1], "a")
+
+        def many(request, context):
+            yield started(num_sequences=1 << 20)
+
+        def beyond(request, context):
+            yield started()
+            yield tokens(3, [1], "a", output=1)
+
+        for scripts in ([gap], [twice], [unstarted], [many], [beyond],
+                        [cut_two, other_token], [cut(3, Code.UNAVAILABLE), gap]):
+            for outcome, _ in self.both(scripts):
+                self.assertRaises(Internal, outcome)
+
+    def test_a_result_needs_a_complete_stream(self):
+        def half(request, context):
+            yield started()
+        for _, (server,) in self.both([half]):
+            with self.assertRaisesRegex(Internal, "before it was complete"), \
+                    Client(server.target) as client:
+                client.generate("x")
+
+    def test_replicas_of_another_model_are_left_out(self):
+        def other(request, context):
+            yield started(fingerprint="g")
+        scripts = [cut(2, Code.UNAVAILABLE), whole], [other]
+        for outcome, (first, second) in self.both(*scripts):
+            self.assert_whole(outcome()[0])
+            self.assertEqual((len(first.requests), len(second.requests)), (2, 1))
+        stale = refuse(Code.FAILED_PRECONDITION, "stale", reason="STALE_FINGERPRINT")
+        for outcome, _ in self.both([cut(2, Code.UNAVAILABLE), stale], [stale]):
+            with self.assertRaisesRegex(FailedPrecondition, "all 2 targets serve another model"):
+                outcome()
+
+    def test_a_request_id_still_held_gets_a_suffix(self):
+        held = refuse(Code.ALREADY_EXISTS, "active")
+        for outcome, (server,) in self.both([cut(2, Code.UNAVAILABLE), held, whole],
+                                            request_id="job"):
+            self.assert_whole(outcome()[0])
+            self.assertEqual([r.request_id for r in server.requests], ["job", "job", "job~2"])
+
+    def test_refusals_before_anything_was_received(self):
+        full = refuse(Code.RESOURCE_EXHAUSTED, "full", reason="QUEUE_FULL", retry_delay=0.01)
+        starting = refuse(Code.UNAVAILABLE, "starting", reason="STARTING", retry_delay=0.01)
+        gone = refuse(Code.UNAVAILABLE, "gone")
+        for outcome, _ in self.both([full], [whole]):
+            self.assert_whole(outcome()[0])
+        for outcome, (first, second) in self.both([full], [gone]):
+            self.assertRaises(ResourceExhausted, outcome)
+            self.assertEqual((len(first.requests), len(second.requests)), (1, 1))
+        for outcome, _ in self.both([starting, starting, whole]):
+            events, resumes = outcome()
+            self.assert_whole(events)
+            self.assertEqual(resumes, 0)
+        for outcome, _ in self.both([gone]):
+            self.assertRaises(Unavailable, outcome)
+        for outcome, _ in self.both([refuse(Code.INVALID_ARGUMENT)], [whole]):
+            self.assertRaises(InvalidArgument, outcome)
+
+    def test_patience_ends(self):
+        impatient = ResumePolicy(patience=0.05, initial_backoff=0.02)
+        gone = refuse(Code.UNAVAILABLE, "gone")
+        for outcome, _ in self.both([cut(2, Code.UNAVAILABLE, "lost")] + [gone] * 20,
+                                    resume=impatient):
+            with self.assertRaisesRegex(Unavailable, r"the stream broke \(UNAVAILABLE: lost\), and "
+                                                     r"no replica continued it within 0.05 s"):
+                outcome()
+
+    def test_no_more_resumes_than_allowed(self):
+        cuts = [cut(count, Code.UNAVAILABLE) for count in (1, 2, 3)]
+        for outcome, (server,) in self.both(cuts + [whole],
+                                            resume=ResumePolicy(max_resumes=2)):
+            self.assertRaises(Unavailable, outcome)
+            self.assertEqual(len(server.requests), 3)
+        for outcome, (server,) in self.both([cuts[0], whole], resume=ResumePolicy(max_resumes=0)):
+            self.assertRaises(Unavailable, outcome)
+            self.assertFalse(server.requests[0].output.token_ids)
+
+    def test_what_is_left_of_a_soft_time_limit(self):
+        for outcome, (server,) in self.both([cut(2, Code.UNAVAILABLE), whole],
+                                            soft_time_limit=30.0):
+            self.assert_whole(outcome()[0])
+            first, second = [r.scheduling.soft_time_limit for r in server.requests]
+            self.assertEqual(first.seconds, 30)
+            self.assertLess(second.seconds, 30)
+            self.assertGreaterEqual(second.seconds, 20)
+
+    def test_cancelled_while_it_waits(self):
+        gone = [refuse(Code.UNAVAILABLE, "gone", reason="DRAINING", retry_delay=60)]
+        patient = ResumePolicy(patience=600)
+        with FakeServer(cut(2, Code.UNAVAILABLE), *gone) as server, Client(server.target) as client:
+            stream = client.stream("x", resume=patient)
+            next(stream)
+            timer = threading.Timer(0.2, stream.cancel)
+            timer.start()
+            with self.assertRaises(Cancelled):
+                list(stream)
+            timer.join()
+
+        async def main():
+            async with AsyncClient(server.target) as client:
+                stream = client.stream("x", resume=patient)
+                asyncio.get_running_loop().call_later(0.2, stream.cancel)
+                with self.assertRaises(Cancelled):
+                    async for _ in stream:
+                        pass
+        with FakeServer(cut(2, Code.UNAVAILABLE), *gone) as server:
+            asyncio.run(main())
+
+    def test_metadata_goes_with_every_call(self):
+        parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        for outcome, (server,) in self.both([cut(2, Code.UNAVAILABLE), whole], traceparent=parent,
+                                            metadata=[("x-team", "blue")]):
+            outcome()
+            self.assertEqual([(m["traceparent"], m["x-team"]) for m in server.metadata],
+                             [(parent, "blue")] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

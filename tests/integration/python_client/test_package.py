@@ -1,0 +1,180 @@
+"""What is installed: contents, types, metadata, the command line's failures."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+
+import tlm_client
+from servers import BIN_DIR, SOURCE_DIR, Replica
+from tlm_client import messages, model_info, types
+from tlm_client._convert import from_message
+
+ENVIRONMENT = pathlib.Path(os.environ["TLM_CLIENT_ENVIRONMENT"])
+# Message of tlm.v1 -> the dataclass for it, where the names differ; None where there is none.
+RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
+           "GeneratePrompt": types.PromptTokens, "GenerateTokens": types.NewTokens,
+           "GenerateFinished": types.Finished, "GenerateSummary": types.Summary,
+           "ForwardSummary": types.Summary, "ScoreResponse": types.ScoreResult,
+           "TokenizeResponse": types.TokenizeResult, "DetokenizeResponse": types.DetokenizeResult,
+           "ModelInfoResponse": model_info.ModelInfo}
+# Taken apart by hand.
+BY_HAND = {"TokenIds", "VocabSlice", "PositionIndices", "TopValues", "ForwardRows",
+           "ForwardResponse", "GenerateResponse", "ChatInput", "StoppingCriteria", "OutputOptions",
+           "CacheOptions", "SchedulingOptions", "Choices", "Continuation"}
+
+
+def message_types():
+    return {name: value for name, value in vars(messages).items()
+            if isinstance(value, type) and value.__module__ != "builtins"}
+
+
+class ContractTest(unittest.TestCase):
+
+    def test_every_field_that_servers_send_has_its_place(self):
+        checked = 0
+        for name, message in message_types().items():
+            if (name.endswith("Request") or name in BY_HAND or
+                    message.DESCRIPTOR.file.name == "tlm/v1/admin.proto"):
+                continue
+            with self.subTest(name):
+                kind = RENAMED.get(name) or getattr(types, name, None) or getattr(model_info, name)
+                self.assertEqual({field.name for field in dataclasses.fields(kind)},
+                                 {field.name for field in message.DESCRIPTOR.fields})
+                from_message(kind, message())
+                checked += 1
+        self.assertGreater(checked, 35)
+
+    def test_every_option_has_its_place(self):
+        fields = {field.name for name in ("SamplingParams", "StoppingCriteria", "OutputOptions",
+                                          "CacheOptions", "SchedulingOptions", "GenerateRequest")
+                  for field in getattr(messages, name).DESCRIPTOR.fields}
+        grouped = {"prompt", "prompt_token_ids", "chat", "sampling", "stopping", "output", "cache",
+                   "scheduling", "resume"}
+        options = set(types.GenerateOptions.__annotations__)
+        self.assertEqual(fields - grouped, options - {
+            "timeout", "wait_for_ready", "traceparent", "metadata", "resume", "resume_from",
+            "affinity_key"})
+
+    def test_enumerators_are_those_of_the_contract(self):
+        for kind in (types.FinishReason, types.DataType, types.RowValues, model_info.Activation,
+                     model_info.RopeLayout, model_info.NormKind, model_info.NormPlacement,
+                     model_info.NormEpsPlacement, model_info.DeterminismGuarantee,
+                     model_info.DeterminismScope):
+            prefix = re.sub(r"(?<!^)([A-Z])", r"_\1", kind.__name__).upper()
+            self.assertEqual({f"{prefix}_{item.name}": item.value for item in kind},
+                             dict(getattr(messages, kind.__name__).items()))
+            self.assertIs(kind(1 << 20), kind.UNSPECIFIED)
+
+    def test_other_definitions_of_the_same_names_do_not_collide(self):
+        """As another package's stubs of tlm.v1 and google.rpc would bring them."""
+        for name, package in (("tlm/v1/common.proto", "tlm.v1"),
+                              ("google/rpc/status.proto", "google.rpc")):
+            file = descriptor_pb2.FileDescriptorProto(name=name, package=package)
+            file.message_type.add(name="Usage").field.add(
+                name="other", number=1, type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+                label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL)
+            descriptor_pool.Default().AddSerializedFile(file.SerializeToString())
+        self.assertEqual(messages.Usage(prompt_tokens=3).prompt_tokens, 3)
+
+
+class PackageTest(unittest.TestCase):
+
+    def test_stubs_and_schema_are_there(self):
+        folder = pathlib.Path(tlm_client.__file__).parent
+        self.assertTrue(folder.is_relative_to(ENVIRONMENT), folder)
+        for name in ("py.typed", "schema.binpb", "messages.pyi"):
+            self.assertTrue((folder / name).is_file(), name)
+        stub = (folder / "messages.pyi").read_text(encoding="utf-8")
+        for name in message_types():
+            self.assertIn(f"class {name}(", stub)
+
+    def test_version_is_that_of_the_server(self):
+        if not os.environ["TLM_CLIENT_BIN"]:
+            sys.path.append(str(ENVIRONMENT / "site"))
+        version = subprocess.run([BIN_DIR / "tlm-server", "--version"], capture_output=True,
+                                 text=True, check=True).stdout
+        self.assertIn(importlib.metadata.version("tlm-client"), version)
+
+    def test_all_that_is_exported_exists(self):
+        for name in tlm_client.__all__:
+            self.assertTrue(hasattr(tlm_client, name), name)
+
+
+@unittest.skipUnless(os.environ["TLM_CLIENT_BIN"], "mypy comes from PyPI")
+class TypesTest(unittest.TestCase):
+
+    def mypy(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={ENVIRONMENT / 'mypy'}",
+             *arguments], cwd=ENVIRONMENT, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_package_is_strict(self):
+        self.mypy("-p", "tlm_client")
+
+    def test_the_examples_are_strict(self):
+        text = (SOURCE_DIR / "client/python/README.md").read_text(encoding="utf-8")
+        for i, code in enumerate(re.findall(r"^```python\n(.*?)^```$", text,
+                                            re.MULTILINE | re.DOTALL)):
+            (ENVIRONMENT / f"example{i}.py").write_text(code, encoding="utf-8")
+        self.mypy(*sorted(str(path) for path in ENVIRONMENT.glob("example*.py")))
+
+    def test_mistakes_are_found(self):
+        mistake = ENVIRONMENT / "mistake.py"
+        mistake.write_text("import tlm_client\nc = tlm_client.Client()\n"
+                           "c.generate('x', temprature=1)\nc.generate('x').text.real\n"
+                           "tlm_client.messages.Usage(promt=1)\n", encoding="utf-8")
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
+                               f"--cache-dir={ENVIRONMENT / 'mypy'}", str(mistake)],
+                              cwd=ENVIRONMENT, capture_output=True, text=True, check=False)
+        for line in (3, 4, 5):
+            self.assertIn(f"mistake.py:{line}: error", done.stdout)
+
+
+class CommandLineTest(unittest.TestCase):
+
+    def run_client(self, *arguments, key=None):
+        environment = {**os.environ, **({"TLM_API_KEY": key} if key else {})}
+        return subprocess.run([sys.executable, "-m", "tlm_client", *arguments], timeout=60,
+                              capture_output=True, text=True, check=False, env=environment)
+
+    def test_failures_are_one_line(self):
+        for status, words, arguments in (
+                (1, "UNAVAILABLE", ["health", "--target=127.0.0.1:1", "--timeout=5"]),
+                (1, "No such file", ["health", "--ca_file=/nonexistent"]),
+                (1, "together", ["health", "--client_cert=/nonexistent"])):
+            done = self.run_client(*arguments)
+            self.assertEqual(done.returncode, status)
+            self.assertIn(words, done.stderr)
+            self.assertRegex(done.stderr, r"^tlm-py: health: .*\n$")
+        self.assertEqual(self.run_client("generate").returncode, 2)
+        done = self.run_client("health", "--target=10.1.2.3:1", key="tlm_ab12_s3cret")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("unencrypted", done.stderr)
+        self.assertNotIn("s3cret", done.stderr)
+
+    def test_outputs(self):
+        replica = Replica()
+        self.addCleanup(replica.close)
+        target = f"--target={replica.target}"
+        info = json.loads(self.run_client("info", "--json", target).stdout)
+        self.assertEqual(info["identity"]["model_id"], "demo")
+        two = self.run_client("generate", "The king", "--num_sequences=2", "--seed=1",
+                              "--max_new_tokens=5", target)
+        self.assertRegex(two.stdout, r"(?s)^\[0\].*\n\[1\]")
+        wrong = self.run_client("generate", "The king", "--temperature=-1", target)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn("INVALID_ARGUMENT: sampling.temperature", wrong.stderr)
+        self.assertEqual(self.run_client("health", target).stdout, "SERVING\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
