@@ -3,6 +3,9 @@
 #
 #   deploy/install_packages.sh build   what compiling the server and the client needs
 #   deploy/install_packages.sh test    that, and what the tests need
+#   deploy/install_packages.sh languages   and what runs the examples in Go, Java and JavaScript
+#   deploy/install_packages.sh image   what building and trying the container images needs
+#   deploy/install_packages.sh image-build   inside of it: build, and what lays the image out
 #
 # Debian 12 or newer, Ubuntu 24.04 or newer. Needs root or sudo only when something is missing.
 set -euo pipefail
@@ -15,13 +18,38 @@ build_packages=(
   libssl-dev                             # TLS, SHA-256
   nlohmann-json3-dev                     # config.json, tokenizer.json, safetensors headers
   libspdlog-dev libfmt-dev               # log and messages
+  prometheus-cpp-dev libcivetweb-dev     # metrics, and their port
   libpcre2-dev                           # the tokenizers' patterns
   libutf8proc-dev                        # Unicode normalisation
+  libsystemd-dev                         # readiness and watchdog for the service manager
 )
 test_packages=(
   libgtest-dev libgmock-dev
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
   python3 python3-grpcio python3-protobuf
+  ruby-grpc                              # the example in Ruby
+  python3-venv                           # tests with packages from PyPI
+  prometheus                             # scrapes the server, checks the alerts
+  nginx-light haproxy                    # balancers before replicas
+  zsh fish mandoc man-db groff           # completions and manual pages
+  python3-numpy python3-setuptools python3-wheel openssl   # the Python client's tests
+)
+
+image_packages=(
+  buildah crun debootstrap               # the images, and a base for them
+  binutils openssl
+  python3 util-linux
+)
+image_build_packages=("${build_packages[@]}" binutils python3)
+
+# About 1 GB, of which the compilers of Go and Java are most.
+language_packages=(
+  golang-go golang-google-grpc-dev golang-google-protobuf-dev
+  golang-github-golang-protobuf-1-5-dev protoc-gen-go protoc-gen-go-grpc
+  default-jdk-headless libgrpc-java libprotobuf-java protobuf-compiler-grpc-java-plugin
+  libguava-java libnetty-java libnetty-tcnative-java libperfmark-java
+  libgeronimo-annotation-1.3-spec-java
+  nodejs
 )
 
 # Kernels on other processors than this one.
@@ -30,7 +58,10 @@ if [ "$(uname -m)" = x86_64 ]; then test_packages+=(qemu-user g++-aarch64-linux-
 case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  languages) packages=("${build_packages[@]}" "${test_packages[@]}" "${language_packages[@]}") ;;
+  image) packages=("${image_packages[@]}") ;;
+  image-build) packages=("${image_build_packages[@]}") ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -28,7 +28,7 @@ say "3/5 server"
 run_dir=$(mktemp -d)
 port_file=$run_dir/port
 log=$run_dir/server.log
-"$bin/tlm-server" --model=model/demo --port=0 --port_file="$port_file" >"$log" 2>&1 &
+"$bin/tlm-server" --model=model/demo --port=0 --port_file="$port_file" --withdrawal_grace=0s >"$log" 2>&1 &
 server=$!
 stop() {
   kill -TERM "$server" 2>/dev/null || true
