@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs every CPU test through CTest.
 #
-#   tests/run.sh [--profile release|asan|tsan] [--build-only] [-L LABEL] [-R NAME] [-j JOBS]
+#   tests/run.sh [--profile release|asan|tsan|fuzz] [--build-only] [-L LABEL] [-R NAME] [-j JOBS]
 #
-# -L and -R select tests as CTest's options of the same name do; labels: unit, golden, integration,
-# layers, cuda, benchmark. The tsan profile builds and runs the layers without gRPC only.
+# -L and -R select tests as CTest's options of the same name do, -LE and -E leave some out; labels:
+# unit, golden, integration, layers, cuda, benchmark, fuzz, deploy; and, skipped unless asked for by
+# their environment variables, image (deploy), peers (tests/peers) and soak (tests/soak). The tsan
+# profile builds and runs the layers without gRPC only, the fuzz profile the fuzz targets under
+# libFuzzer, some seconds each; it needs clang (tests/fuzz).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 profile=release
 build_only=false
@@ -24,7 +27,14 @@ while [ $# -gt 0 ]; do
     *) usage ;;
   esac
 done
-case "$profile" in release|asan|tsan) ;; *) usage ;; esac
+case "$profile" in
+  release|asan|tsan) ;;
+  fuzz)
+    command -v clang++ >/dev/null ||
+      { echo "run.sh: clang++ is needed (Debian: clang, libclang-rt-dev)" >&2; exit 1; }
+    filters+=(-L fuzz) ;;
+  *) usage ;;
+esac
 
 deploy/install_packages.sh test
 # Warnings are errors where the compiler is known: in continuous integration.

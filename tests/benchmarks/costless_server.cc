@@ -50,12 +50,19 @@ ServedModel ServedCostlessModel(const EngineOptions& options) {
   return served;
 }
 
+ModelFacts ModelFactsOf(const ServedModel& served) {
+  ModelFacts facts;
+  facts.name = served.model_id;
+  facts.max_context = kCostlessContext;
+  return facts;
+}
+
 }  // namespace
 
 absl::Status ServeCostlessModel(int port, const std::string& port_file, double rows_per_second) {
-  TLM_RETURN_IF_ERROR(SetUpLog("warn"));
+  TLM_RETURN_IF_ERROR(SetUpLog("warn", LogFormat::kText));
   RouteGrpcLog();
-  const EngineOptions options = EngineOptionsForStreams();
+  EngineOptions options = EngineOptionsForStreams();
   const int64_t blocks = kCostlessStreams * (kCostlessContext / kBlockTokens + 1);
   CostlessModel model({.max_tokens = options.max_batch_tokens,
                        .max_sequences = options.max_running_requests,
@@ -66,13 +73,21 @@ absl::Status ServeCostlessModel(int port, const std::string& port_file, double r
   const ServedModel served = ServedCostlessModel(options);
   Admission admission(AdmissionLimits(), clock);
   CallRegistry calls;
+  const TrustEverybody authenticator;
+  // Measuring is part of what a token costs.
+  Metrics metrics;
+  options.metrics = metrics.SetModel(ModelFactsOf(served));
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Start(model, options, clock));
   std::atomic<uint64_t> random = 1;
-  TLM_ASSIGN_OR_RETURN(
-      const std::unique_ptr<RpcServer> server,
-      RpcServer::Start("127.0.0.1", port,
-                       {served, *engine, admission, calls, clock, [&random] { return random++; }}));
+  const CallServices services{authenticator, metrics, clock, [&random] { return random++; }};
+  ListenerOptions listener;
+  listener.host = "127.0.0.1";
+  listener.port = port;
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
+                       RpcServer::Open(listener, services));
+  server->Serve({services, served, *engine, admission, calls});
   admission.Open();
+  TLM_RETURN_IF_ERROR(server->Listen());
   std::ofstream(port_file) << server->port() << std::endl;
   for (;;) pause();
 }

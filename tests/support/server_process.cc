@@ -21,14 +21,23 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+int Count(std::string_view text, std::string_view what) {
+  int count = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) {
+    ++count;
+  }
+  return count;
+}
+
 [[noreturn]] void Become(const std::string& binary, const std::vector<std::string>& arguments,
-                         int output) {
+                         const std::vector<std::string>& environment, int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   std::vector<char*> argv = {const_cast<char*>(binary.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
   execv(binary.c_str(), argv.data());
   _exit(127);
 }
@@ -39,15 +48,15 @@ std::string DemoModelDir() { return Environment("TLM_SOURCE_DIR") + "/model/demo
 
 std::string ServerBinary() { return Environment("TLM_BIN_DIR") + "/tlm-server"; }
 
-ServerProcess::ServerProcess(const std::vector<std::string>& arguments) {
-  const std::string binary = ServerBinary();
+ServerProcess::ServerProcess(const std::string& program, const std::vector<std::string>& arguments,
+                             const std::vector<std::string>& environment) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     ADD_FAILURE() << "pipe2 failed";
     return;
   }
   pid_ = fork();
-  if (pid_ == 0) Become(binary, arguments, ends[1]);
+  if (pid_ == 0) Become(program, arguments, environment, ends[1]);
   close(ends[1]);
   reader_ = std::thread([this, descriptor = ends[0]] { ReadOutput(descriptor); });
 }
@@ -61,17 +70,18 @@ ServerProcess::~ServerProcess() {
 }
 
 std::unique_ptr<ServerProcess> ServerProcess::Serve(const std::vector<std::string>& extra) {
-  std::vector<std::string> arguments = {"--model=" + DemoModelDir(), "--port=0"};
+  std::vector<std::string> arguments = {"--model=" + DemoModelDir(), "--port=0",
+                                        "--withdrawal_grace=0s"};
   arguments.insert(arguments.end(), extra.begin(), extra.end());
   auto server = std::make_unique<ServerProcess>(arguments);
   EXPECT_TRUE(server->WaitForOutput(" KV blocks)\n")) << server->output();
   return server;
 }
 
-bool ServerProcess::WaitForOutput(std::string_view text) {
+bool ServerProcess::WaitForOutput(std::string_view text, int times) {
   const absl::Time end = absl::Now() + kPatience;
   MutexLock lock(&mutex_);
-  while (output_.find(text) == std::string::npos) {
+  while (Count(output_, text) < times) {
     const absl::Duration left = end - absl::Now();
     if (closed_ || left <= absl::ZeroDuration()) return false;
     changed_.WaitFor(&mutex_, absl::ToChronoNanoseconds(left));

@@ -1,4 +1,4 @@
-// The real tlm-server as a child process.
+// The real tlm-server, or another program, as a child process.
 #ifndef TLM_TESTS_SUPPORT_SERVER_PROCESS_H_
 #define TLM_TESTS_SUPPORT_SERVER_PROCESS_H_
 
@@ -27,21 +27,28 @@ class ServerProcess {
   static constexpr absl::Duration kPatience = absl::Seconds(60);
 
   // Starts `tlm-server` with these arguments and nothing else.
-  explicit ServerProcess(const std::vector<std::string>& arguments);
+  explicit ServerProcess(const std::vector<std::string>& arguments)
+      : ServerProcess(ServerBinary(), arguments) {}
+  // Starts another program. `environment` are further variables: "NAME=VALUE".
+  ServerProcess(const std::string& program, const std::vector<std::string>& arguments,
+                const std::vector<std::string>& environment = {});
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // Starts one on the bundled model and a free port, and waits until it serves. `extra` come last.
+  // Starts one on the bundled model and a free port, without a withdrawal grace, and waits until it
+  // serves. `extra` come last.
   static std::unique_ptr<ServerProcess> Serve(const std::vector<std::string>& extra = {});
 
-  // Waits until its output holds `text`; false when it ended, or kPatience passed, without it.
-  bool WaitForOutput(std::string_view text);
+  // Waits until its output holds `text`, `times` times; false when it ended, or kPatience passed,
+  // without it.
+  bool WaitForOutput(std::string_view text, int times = 1);
   // The port it says it serves on; 0 when it does not.
   int port();
   // "127.0.0.1:port"
   std::string address();
 
+  pid_t pid() const { return pid_; }
   void Signal(int signal);
   // Waits for the end. The exit status; -N when signal N ended it; none when kPatience passed.
   std::optional<int> Wait();

@@ -65,6 +65,15 @@ class LifecycleTest : public ::testing::Test {
     return response.status();
   }
 
+  static std::string ReasonOf(const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    google::rpc::Status details;
+    google::rpc::ErrorInfo info;
+    details.ParseFromString(status.error_details());
+    for (const auto& detail : details.details()) detail.UnpackTo(&info);
+    return info.reason();
+  }
+
   std::unique_ptr<ServerProcess> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LanguageModel::Stub> stub_;
@@ -92,7 +101,7 @@ TEST_F(LifecycleTest, SigintEndsItToo) {
 
 TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   Serve();
-  constexpr uint32_t kTokens = 300;
+  constexpr uint32_t kTokens = 900;
   std::vector<std::unique_ptr<Stream>> streams;
   for (int i = 0; i < 8; ++i) {
     streams.push_back(std::make_unique<Stream>(*stub_, kTokens));
@@ -100,17 +109,13 @@ TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   }
   server_->Signal(SIGTERM);
   ASSERT_TRUE(server_->WaitForOutput("draining"));
-  EXPECT_EQ(Health(""), HealthCheckResponse::NOT_SERVING);
 
   uint64_t tokens = 0;
-  Stream refused(*stub_, 1);
-  const grpc::Status status = refused.Finish(&tokens);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  google::rpc::Status details;
-  google::rpc::ErrorInfo info;
-  ASSERT_TRUE(details.ParseFromString(status.error_details()));
-  ASSERT_TRUE(details.details(0).UnpackTo(&info));
-  EXPECT_EQ(info.reason(), "DRAINING");
+  grpc::ChannelArguments own_connection;
+  own_connection.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto newcomer = v1::LanguageModel::NewStub(grpc::CreateCustomChannel(
+      server_->address(), grpc::InsecureChannelCredentials(), own_connection));
+  EXPECT_EQ(Stream(*newcomer, 1).Finish(&tokens).error_code(), grpc::StatusCode::UNAVAILABLE);
 
   for (const auto& stream : streams) {
     EXPECT_TRUE(stream->Finish(&tokens).ok());
@@ -120,13 +125,42 @@ TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   EXPECT_THAT(server_->output(), HasSubstr("kv_blocks_used=0"));
 }
 
+TEST_F(LifecycleTest, DuringTheGraceItIsNotServingButServes) {
+  Serve({"--withdrawal_grace=1h"});
+  Stream running(*stub_, 1000);
+  ASSERT_TRUE(running.WaitUntilStarted());
+  server_->Signal(SIGTERM);
+  ASSERT_TRUE(server_->WaitForOutput("withdrawn"));
+  EXPECT_EQ(Health(""), HealthCheckResponse::NOT_SERVING);
+  EXPECT_EQ(Health("tlm.v1.LanguageModel"), HealthCheckResponse::NOT_SERVING);
+  uint64_t tokens = 0;
+  EXPECT_TRUE(Stream(*stub_, 3).Finish(&tokens).ok());
+  EXPECT_EQ(tokens, 3);
+  // The second signal ends the grace and all that runs.
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(ReasonOf(running.Finish(&tokens)), "DRAINING");
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
+TEST_F(LifecycleTest, SigintLeavesTheGraceOut) {
+  Serve({"--withdrawal_grace=1h"});
+  server_->Signal(SIGINT);
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
+TEST_F(LifecycleTest, TheGraceEndsByItself) {
+  Serve({"--withdrawal_grace=10ms"});
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0);
+}
+
 TEST_F(LifecycleTest, TheDrainEndsWithUnavailableAtItsTimeout) {
   Serve({"--drain_timeout=50ms"});
   Stream stream(*stub_, 1000);
   ASSERT_TRUE(stream.WaitUntilStarted());
   server_->Signal(SIGTERM);
   uint64_t tokens = 0;
-  EXPECT_EQ(stream.Finish(&tokens).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ReasonOf(stream.Finish(&tokens)), "DRAINING");
   EXPECT_EQ(server_->Wait(), 0);
   EXPECT_THAT(server_->output(), HasSubstr("kv_blocks_used=0"));
 }

@@ -3,48 +3,20 @@
 #include <signal.h>
 
 #include <atomic>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/cpp/client.h"
-#include "model/base/mutex.h"
+#include "tests/integration/cpp/replica_streams.h"
 #include "tests/support/server_process.h"
 
 namespace tlm {
 namespace {
-
-// Counts what all streams receive, so that a killer can wait for progress instead of time.
-class Progress {
- public:
-  void Add() {
-    MutexLock lock(&mutex_);
-    ++events_;
-    changed_.NotifyAll();
-  }
-  void End() {
-    MutexLock lock(&mutex_);
-    ended_ = true;
-    changed_.NotifyAll();
-  }
-  // Waits for `events` more; false when the end comes before.
-  bool WaitFor(int64_t events) {
-    MutexLock lock(&mutex_);
-    const int64_t goal = events_ + events;
-    while (events_ < goal && !ended_) changed_.Wait(&mutex_);
-    return !ended_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  int64_t events_ TLM_GUARDED_BY(mutex_) = 0;
-  bool ended_ TLM_GUARDED_BY(mutex_) = false;
-};
 
 // Replicas of the bundled model that keep their ports over restarts.
 class Replicas {
@@ -76,76 +48,6 @@ class Replicas {
   std::vector<int> ports_;
 };
 
-// The i-th of many different requests, all sampled at temperature 1.
-v1::GenerateRequest RequestOf(int i) {
-  const char* const prompts[] = {"The king", "Once", "O Romeo, Romeo! wherefore art", "Citizen:\n"};
-  v1::GenerateRequest request;
-  request.set_prompt(prompts[i % 4]);
-  request.set_request_id("stream " + std::to_string(i));
-  v1::SamplingParams& sampling = *request.mutable_sampling();
-  sampling.set_temperature(1);
-  sampling.set_seed(static_cast<uint64_t>(i));
-  if (i % 3 == 0) sampling.set_frequency_penalty(0.5f);
-  if (i % 5 == 0) sampling.set_repetition_penalty(1.2f);
-  if (i % 10 == 7) sampling.set_num_sequences(2);
-  v1::StoppingCriteria& stopping = *request.mutable_stopping();
-  stopping.set_max_new_tokens(static_cast<uint32_t>(60 + i % 60));
-  stopping.set_ignore_eos(i % 2 == 0);
-  if (i % 4 == 1) {
-    for (const char* stop : {"the", "\n\n", "he w"}) stopping.add_stop_strings(stop);
-    stopping.set_min_new_tokens(40);
-    stopping.set_include_stop_in_output(i % 8 == 1);
-  }
-  v1::OutputOptions& output = *request.mutable_output();
-  output.set_token_ids(i % 2 == 1);
-  output.set_logprobs(i % 6 == 0);
-  output.set_top_logprobs(i % 12 == 0 ? 3 : 0);
-  output.set_prompt_logprobs(i % 9 == 0);
-  output.set_min_chunk_tokens(static_cast<uint32_t>(i % 3));
-  return request;
-}
-
-struct Stream {
-  absl::Status status;
-  client::GenerateCollector collector;
-  int starts = 0;
-  int resumes = 0;
-};
-
-// `on_event` is told how many events have come.
-Stream ReadStream(client::Client* client, const v1::GenerateRequest& request,
-                  const client::CallOptions& options, const std::function<void(int)>& on_event) {
-  Stream result;
-  const auto stream = client->StartGenerate(request, options);
-  v1::GenerateResponse event;
-  for (int events = 1; stream->Read(&event); ++events) {
-    on_event(events);
-    result.starts += event.has_started() ? 1 : 0;
-    result.status.Update(result.collector.Add(event));
-  }
-  result.resumes = stream->resumes();
-  result.status.Update(stream->Finish());
-  result.status.Update(result.collector.CheckComplete());
-  return result;
-}
-
-// All of it, but for what depends on when and where it ran.
-std::string Everything(const Stream& stream) {
-  client::GenerateResult result = stream.collector.result();
-  result.started.clear_request_id();
-  result.started.clear_queue_time();
-  result.started.clear_cached_prompt_tokens();
-  result.summary.mutable_usage()->clear_cached_prompt_tokens();
-  std::string text = result.started.ShortDebugString() + "\n";
-  for (const v1::TokenInfo& token : result.prompt) text += token.ShortDebugString() + "\n";
-  for (const client::Output& output : result.outputs) {
-    text += output.text + "\n";
-    for (const v1::TokenInfo& token : output.tokens) text += token.ShortDebugString() + "\n";
-    text += output.finished.ShortDebugString() + "\n";
-  }
-  return text + result.summary.ShortDebugString();
-}
-
 std::vector<Stream> ReadStreams(client::Client* client, int count, Progress* progress) {
   constexpr int kAtATime = 24;
   std::vector<Stream> streams(static_cast<size_t>(count));
@@ -164,8 +66,11 @@ std::vector<Stream> ReadStreams(client::Client* client, int count, Progress* pro
   return streams;
 }
 
-std::unique_ptr<client::Client> ClientOf(const Replicas& replicas) {
-  auto client = client::Client::Connect(replicas.targets());
+std::unique_ptr<client::Client> ClientOf(const Replicas& replicas,
+                                         client::Balance balance = client::Balance::kRoundRobin) {
+  client::ClientOptions options;
+  options.balance = balance;
+  auto client = client::Client::Connect(replicas.targets(), options);
   EXPECT_TRUE(client.ok()) << client.status();
   return *std::move(client);
 }
@@ -205,7 +110,7 @@ TEST(ReplicasTest, KilledReplicasChangeNoStream) {
   RecordProperty("kills", kills);
   RecordProperty("interrupted", interrupted);
   std::cout << kills << " kills interrupted " << interrupted << " of " << kStreams << " streams\n";
-  EXPECT_GE(interrupted, 50);
+  EXPECT_GE(interrupted, 25);
 }
 
 TEST(ReplicasTest, TheOnlyReplicaIsWaitedFor) {
@@ -227,6 +132,73 @@ TEST(ReplicasTest, TheOnlyReplicaIsWaitedFor) {
   EXPECT_TRUE(disturbed.status.ok()) << disturbed.status;
   EXPECT_EQ(disturbed.resumes, 1);
   EXPECT_EQ(Everything(disturbed), Everything(undisturbed));
+}
+
+// Where a request went, and what it found there.
+struct Placed {
+  size_t target = 0;
+  uint32_t cached_tokens = 0;
+};
+
+// Asks about the `document`th of many texts that are each several blocks of the cache long.
+Placed AskAbout(client::Client* client, int document) {
+  v1::GenerateRequest request;
+  std::string text = "Document " + std::to_string(document) + ":";
+  for (int word = 0; word < 200; ++word) text += " " + std::to_string((document + 7) * word);
+  request.set_prompt(text.substr(0, 500));
+  request.mutable_stopping()->set_max_new_tokens(1);
+  const auto stream = client->StartGenerate(request, {});
+  Placed placed;
+  v1::GenerateResponse event;
+  while (stream->Read(&event)) {
+    if (event.has_started()) placed.cached_tokens = event.started().cached_prompt_tokens();
+  }
+  EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
+  placed.target = stream->target();
+  return placed;
+}
+
+constexpr int kDocuments = 30;
+
+TEST(ReplicasTest, RoundRobinSpreadsRequests) {
+  const Replicas replicas(3);
+  const auto client = ClientOf(replicas);
+  std::vector<int> requests(3);
+  for (int i = 0; i < kDocuments; ++i) ++requests[AskAbout(client.get(), 0).target];
+  EXPECT_EQ(requests, std::vector<int>(3, kDocuments / 3));
+}
+
+TEST(ReplicasTest, AffinityFindsWhatRequestsHaveInCommonInTheCache) {
+  const Replicas replicas(3);
+  const auto client = ClientOf(replicas, client::Balance::kPrefixAffinity);
+  std::vector<size_t> home;
+  for (int i = 0; i < kDocuments; ++i) home.push_back(AskAbout(client.get(), i).target);
+  EXPECT_EQ(std::set<size_t>(home.begin(), home.end()).size(), 3u);
+  for (int i = 0; i < kDocuments; ++i) {
+    const Placed again = AskAbout(client.get(), i);
+    EXPECT_EQ(again.target, home[i]) << i;
+    EXPECT_GT(again.cached_tokens, 0u) << i;
+  }
+}
+
+TEST(ReplicasTest, AReplicaThatDiesMovesItsOwnShareAlone) {
+  Replicas replicas(3);
+  const auto client = ClientOf(replicas, client::Balance::kPrefixAffinity);
+  std::vector<size_t> home;
+  for (int i = 0; i < kDocuments; ++i) home.push_back(AskAbout(client.get(), i).target);
+  replicas.Kill(1);
+  std::set<size_t> heirs;
+  for (int i = 0; i < kDocuments; ++i) {
+    const Placed placed = AskAbout(client.get(), i);
+    EXPECT_NE(placed.target, 1u);
+    if (home[i] == 1) {
+      heirs.insert(placed.target);
+    } else {
+      EXPECT_EQ(placed.target, home[i]) << i;
+      EXPECT_GT(placed.cached_tokens, 0u) << i;
+    }
+  }
+  EXPECT_EQ(heirs, (std::set<size_t>{0, 2}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import tempfile
@@ -26,19 +27,24 @@ STOP_SECONDS = 60
 
 def free_flags(model=DEMO_MODEL):
     """The flags every test server gets, but for --port_file."""
-    return [f"--model={model}", "--port=0"]
+    return [f"--model={model}", "--port=0", "--withdrawal_grace=0s"]
 
 
 class TlmServer:
     """Use as a context manager; the server is ready inside, and gone after it."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, most_files=None, environment=None):
+        """most_files: the process's limit of open files. environment: further variables."""
         self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
         self._port_file = pathlib.Path(self._directory.name) / "port"
         self._log = open(pathlib.Path(self._directory.name) / "log", "w+", encoding="utf-8")
         self._process = subprocess.Popen(
             [BIN_DIR / "tlm-server", *free_flags(), f"--port_file={self._port_file}", *flags],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+            env=None if environment is None else os.environ | environment,
+            preexec_fn=None if most_files is None else lambda: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (most_files, most_files)))
+        self.pid = self._process.pid
         self.channel = None
 
     def __enter__(self):
@@ -62,7 +68,10 @@ class TlmServer:
 
     def terminate(self):
         """Sends SIGTERM and returns at once."""
-        self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number):
+        self._process.send_signal(number)
 
     def wait(self):
         """Waits for the end of the process and returns its exit status."""

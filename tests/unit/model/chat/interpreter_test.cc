@@ -69,6 +69,10 @@ TEST(InterpreterTest, GivesTheTemplatesOwnWordsForWhatItRaises) {
   EXPECT_EQ(text.status(), absl::InvalidArgumentError("Only <b>two</b>: 3"));
 }
 
+TEST(InterpreterTest, SaysSoWhenATemplateRaisesNothing) {
+  ExpectFails("{{ raise_exception('') }}", absl::StatusCode::kInvalidArgument, "without words");
+}
+
 TEST(InterpreterTest, RefusesWhatJinjaRefuses) {
   for (const char* const source :
        {"{% set x.a = 1 %}", "{% set d.a = 1 %}", "{% set ns = namespace(_x=1) %}",

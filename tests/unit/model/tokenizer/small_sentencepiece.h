@@ -113,7 +113,7 @@ inline nlohmann::json UnigramJson(const ScoredPieces& pieces) {
   nlohmann::json vocab = nlohmann::json::array();
   for (const auto& [piece, score] : pieces) vocab.push_back({WithMarks(piece), score});
   return {{"version", "1.0"},
-          {"added_tokens", {AddedTokenJson(0, "<unk>", true)}},
+          {"added_tokens", nlohmann::json::array({AddedTokenJson(0, "<unk>", true)})},
           {"normalizer", nullptr},
           {"pre_tokenizer", MetaspaceJson("always", true)},
           {"post_processor", nullptr},

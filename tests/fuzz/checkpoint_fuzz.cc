@@ -1,0 +1,25 @@
+// A checkpoint of several files. Parts: the index, one file; the rest is a second one.
+#include "model/weights/checkpoint.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/scratch_dir.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const tlm::ScratchDir dir;
+  tlm::FuzzInput input(data, size);
+  dir.Write("model.safetensors.index.json", input.Part());
+  // Lengths in front of headers need the byte that ends a part: the first file tells its own.
+  const size_t first_bytes = input.Byte();
+  dir.Write("a.safetensors", input.Bytes(first_bytes));
+  dir.Write("b.safetensors", input.Rest());
+  const auto checkpoint = tlm::Checkpoint::Open(dir.path());
+  if (!checkpoint.ok()) {
+    tlm::CheckRefusal(checkpoint.status());
+    return 0;
+  }
+  uint64_t sum = checkpoint->tensor_bytes();
+  for (const auto& [name, view] : checkpoint->tensors()) {
+    for (size_t i = 0; i < view.bytes(); ++i) sum += view.as<uint8_t>()[i];
+  }
+  tlm::Consume(sum);
+  return 0;
+}

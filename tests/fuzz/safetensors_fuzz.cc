@@ -1,0 +1,20 @@
+// A safetensors file: refused, or every view lies in memory that may be read.
+#include "model/weights/safetensors.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/scratch_dir.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const tlm::ScratchDir dir;
+  tlm::FuzzInput input(data, size);
+  const auto file = tlm::SafetensorsFile::Open(dir.Write("x.safetensors", input.Rest()));
+  if (!file.ok()) {
+    tlm::CheckRefusal(file.status());
+    return 0;
+  }
+  uint64_t sum = 0;
+  for (const auto& [name, view] : file->tensors()) {
+    for (size_t i = 0; i < view.bytes(); ++i) sum += view.as<uint8_t>()[i];
+  }
+  tlm::Consume(sum);
+  return 0;
+}

@@ -1,0 +1,67 @@
+#include "tests/integration/cpp/replica_streams.h"
+
+#include <memory>
+
+namespace tlm {
+
+v1::GenerateRequest RequestOf(int i) {
+  const char* const prompts[] = {"The king", "Once", "O Romeo, Romeo! wherefore art", "Citizen:\n"};
+  v1::GenerateRequest request;
+  request.set_prompt(prompts[i % 4]);
+  request.set_request_id("stream " + std::to_string(i));
+  v1::SamplingParams& sampling = *request.mutable_sampling();
+  sampling.set_temperature(1);
+  sampling.set_seed(static_cast<uint64_t>(i));
+  if (i % 3 == 0) sampling.set_frequency_penalty(0.5f);
+  if (i % 5 == 0) sampling.set_repetition_penalty(1.2f);
+  if (i % 10 == 7) sampling.set_num_sequences(2);
+  v1::StoppingCriteria& stopping = *request.mutable_stopping();
+  stopping.set_max_new_tokens(static_cast<uint32_t>(60 + i % 60));
+  stopping.set_ignore_eos(i % 2 == 0);
+  if (i % 4 == 1) {
+    for (const char* stop : {"the", "\n\n", "he w"}) stopping.add_stop_strings(stop);
+    stopping.set_min_new_tokens(40);
+    stopping.set_include_stop_in_output(i % 8 == 1);
+  }
+  v1::OutputOptions& output = *request.mutable_output();
+  output.set_token_ids(i % 2 == 1);
+  output.set_logprobs(i % 6 == 0);
+  output.set_top_logprobs(i % 12 == 0 ? 3 : 0);
+  output.set_prompt_logprobs(i % 9 == 0);
+  output.set_min_chunk_tokens(static_cast<uint32_t>(i % 3));
+  return request;
+}
+
+Stream ReadStream(client::Client* client, const v1::GenerateRequest& request,
+                  const client::CallOptions& options, const std::function<void(int)>& on_event) {
+  Stream result;
+  const auto stream = client->StartGenerate(request, options);
+  v1::GenerateResponse event;
+  for (int events = 1; stream->Read(&event); ++events) {
+    on_event(events);
+    result.starts += event.has_started() ? 1 : 0;
+    result.status.Update(result.collector.Add(event));
+  }
+  result.resumes = stream->resumes();
+  result.status.Update(stream->Finish());
+  result.status.Update(result.collector.CheckComplete());
+  return result;
+}
+
+std::string Everything(const Stream& stream) {
+  client::GenerateResult result = stream.collector.result();
+  result.started.clear_request_id();
+  result.started.clear_queue_time();
+  result.started.clear_cached_prompt_tokens();
+  result.summary.mutable_usage()->clear_cached_prompt_tokens();
+  std::string text = result.started.ShortDebugString() + "\n";
+  for (const v1::TokenInfo& token : result.prompt) text += token.ShortDebugString() + "\n";
+  for (const client::Output& output : result.outputs) {
+    text += output.text + "\n";
+    for (const v1::TokenInfo& token : output.tokens) text += token.ShortDebugString() + "\n";
+    text += output.finished.ShortDebugString() + "\n";
+  }
+  return text + result.summary.ShortDebugString();
+}
+
+}  // namespace tlm

@@ -1,0 +1,157 @@
+"""What every example does, whatever its language; run.py sets what is tested."""
+
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import threading
+import unittest
+
+import grpc
+
+from tlm_server import BIN_DIR, TlmServer  # first: it makes the stubs importable
+
+from tlm.v1 import common_pb2, generate_pb2
+
+COMMAND = []  # runs the example
+
+PROMPT = "In the evening"
+PATIENCE = 90  # seconds
+
+
+def request(max_new_tokens=60, **sampling):
+    """What the examples ask for."""
+    return generate_pb2.GenerateRequest(
+        prompt=PROMPT, sampling=common_pb2.SamplingParams(seed=1, **sampling),
+        stopping=generate_pb2.StoppingCriteria(max_new_tokens=max_new_tokens))
+
+
+def text_of(server, asked):
+    return "".join(event.tokens.text for event in server.model.Generate(asked, timeout=PATIENCE))
+
+
+def start(*arguments, **environment):
+    return subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, env={**os.environ, **environment})
+
+
+def run(*arguments, **environment):
+    """Exit status, standard output and standard error."""
+    with start(*arguments, **environment) as process:
+        output, errors = process.communicate(timeout=PATIENCE)
+        return process.returncode, output.decode(), errors.decode()
+
+
+def fill(server):
+    """Calls that occupy a server on which 16 sequences run and four requests wait."""
+    def start_one():
+        return server.model.Generate(request(900, num_sequences=16), timeout=PATIENCE)
+    running = start_one()
+    next(running)
+    # Of five more four wait; the other is refused, which says so.
+    full = threading.Event()
+    waiting = [start_one() for _ in range(5)]
+    for call in waiting:
+        call.add_done_callback(lambda _: full.set())
+    if not full.wait(PATIENCE):
+        raise RuntimeError("the server was not to be filled")
+    return [running, *waiting]
+
+
+class SlowServer(TlmServer):
+    """Takes as long as a processor of many years ago, and may be killed."""
+
+    def __init__(self, *flags):
+        super().__init__("--isa=portable", "--threads=1", *flags)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+
+class SecureServer(TlmServer):
+    """With a certificate for localhost that it signed itself, and with API keys."""
+
+    def __init__(self, folder):
+        self.certificate, key = folder / "server.pem", folder / "server.key"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+             "-nodes", "-keyout", key, "-out", self.certificate, "-days", "2", "-subj",
+             "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+            check=True, capture_output=True)
+        keys = folder / "keys.json"
+        printed = subprocess.run([BIN_DIR / "tlm-keys", "add", f"--file={keys}", "--tenant=tests"],
+                                 check=True, capture_output=True, text=True).stdout
+        self.api_key = re.search(r"tlm_\w+", printed).group()
+        super().__init__(f"--tls_cert={self.certificate}", f"--tls_key={key}", f"--api_keys={keys}")
+
+    def connect(self):
+        self.target = self.target.replace("127.0.0.1", "localhost")
+        return grpc.secure_channel(
+            self.target, grpc.ssl_channel_credentials(self.certificate.read_bytes()))
+
+
+class ExampleTest(unittest.TestCase):
+    def test_streams_a_generation(self):
+        with TlmServer() as server:
+            expected = text_of(server, request())
+            status, output, errors = run(server.target, PROMPT)
+        self.assertEqual((status, output), (0, expected + "\n"), errors)
+
+    # The C++ example chooses its target by the prompt, so with it the other replica may die.
+    def test_goes_on_where_its_replica_dies(self):
+        with SlowServer() as first, SlowServer() as second:
+            expected = text_of(second, request(max_new_tokens=900))
+            with start(f"{first.target},{second.target}", PROMPT, "900") as process:
+                output = os.read(process.stdout.fileno(), 1)
+                first.kill()
+                rest, errors = process.communicate(timeout=PATIENCE)
+            second.terminate()
+            second.wait()
+            log = second.log()
+        self.assertEqual((process.returncode, (output + rest).decode()), (0, expected + "\n"),
+                         errors.decode())
+        self.assertEqual(len(re.findall("rpc=Generate", log)), 2, log)
+
+    def test_says_what_is_wrong_with_a_request(self):
+        with TlmServer() as server:
+            status, output, errors = run(server.target, "too long " * 2000)
+        self.assertEqual((status, output), (1, ""))
+        self.assertRegex(errors, r"(?im)^INVALID_?ARGUMENT: prompt has \d+ tokens, the limit is")
+        self.assertRegex(errors, r"(?m)^field prompt: prompt has")
+
+    def test_says_when_to_come_back(self):
+        with SlowServer("--max_running_requests=16", "--max_queued_requests=4") as server:
+            calls = fill(server)
+            status, _, errors = run(server.target, PROMPT)
+            for call in calls:
+                call.cancel()
+        self.assertEqual(status, 1)
+        self.assertRegex(errors, r"(?i)RESOURCE_?EXHAUSTED: ")
+        self.assertRegex(errors, r"(?m)^reason QUEUE_FULL$")
+        self.assertRegex(errors, r"(?m)^try again in [0-9.]+ ?(s|ms|m)")
+
+    def test_says_that_nobody_is_there(self):
+        status, output, errors = run("127.0.0.1:1", PROMPT)
+        self.assertEqual((status, output), (1, ""))
+        self.assertRegex(errors, r"(?im)^UNAVAILABLE: ")
+
+    def test_speaks_tls_and_shows_its_key(self):
+        if not (BIN_DIR / "tlm-keys").exists():
+            self.skipTest("no tlm-keys beside the server")
+        with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:
+            with SecureServer(pathlib.Path(folder)) as server:
+                authority = str(server.certificate)
+                right = run(server.target, PROMPT, TLM_CA_FILE=authority,
+                            TLM_API_KEY=server.api_key)
+                wrong = run(server.target, PROMPT, TLM_CA_FILE=authority,
+                            TLM_API_KEY=server.api_key[:-1] + "_")
+        self.assertEqual(right[0], 0, right)
+        self.assertGreater(len(right[1]), 60)
+        self.assertEqual(wrong[:2], (1, ""))
+        self.assertRegex(wrong[2], r"(?im)^UNAUTHENTICATED: ")
+
+
+if __name__ == "__main__":
+    raise SystemExit("run.py runs these")

@@ -1,0 +1,98 @@
+"""A server with a metrics port, and what it answers there taken apart."""
+
+import http.client
+import pathlib
+import re
+import tempfile
+import time
+
+from test_admin import AdminServer
+
+PATIENCE_SECONDS = 30
+SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)')
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Samples:
+    """The samples of one reading."""
+
+    def __init__(self, text):
+        self.text = text
+        self.series = []  # (name, labels, value)
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                name, labels, value = SAMPLE.fullmatch(line).groups()
+                self.series.append((name, dict(LABEL.findall(labels or "")), float(value)))
+
+    def sum(self, name, **labels):
+        """The sum of the samples of this name that have these labels."""
+        return sum(value for _, _, value in self.of(name, **labels))
+
+    def of(self, name, **labels):
+        return [entry for entry in self.series
+                if entry[0] == name and labels.items() <= entry[1].items()]
+
+
+class MetricsPort:
+    """What answers on this port."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def get(self, path, method="GET"):
+        """Status and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def samples(self):
+        status, body = self.get("/metrics")
+        if status != 200:
+            raise AssertionError(f"/metrics answered {status}: {body}")
+        return Samples(body)
+
+
+class ObservedServer(AdminServer):
+    """A server with an admin port and a metrics port."""
+
+    def __init__(self, *flags):
+        self._metrics_directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        self.metrics_port_file = pathlib.Path(self._metrics_directory.name) / "port"
+        super().__init__("--metrics_port=0", f"--metrics_port_file={self.metrics_port_file}",
+                         *flags)
+
+    def __enter__(self):
+        super().__enter__()
+        self.metrics_port = int(self.metrics_port_file.read_text())
+        return self
+
+    def close(self):
+        super().close()
+        self._metrics_directory.cleanup()
+
+    def get(self, path, method="GET"):
+        """Status and body."""
+        return MetricsPort(self.metrics_port).get(path, method)
+
+    def samples(self):
+        return MetricsPort(self.metrics_port).samples()
+
+    def samples_where(self, condition):
+        """The first reading of which `condition` holds."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            samples = self.samples()
+            if condition(samples):
+                return samples
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not as expected in {PATIENCE_SECONDS} s:\n{samples.text}")
+
+    def settled(self):
+        """A reading with no call in flight and nothing in the engine."""
+        return self.samples_where(
+            lambda s: s.sum("tlm_requests_in_flight") == 0 and
+            s.sum("vllm:num_requests_running") == 0 and s.sum("vllm:num_requests_waiting") == 0)

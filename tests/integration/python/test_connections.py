@@ -1,0 +1,251 @@
+"""Connections that mean no good: thousands of them, slow ones, and those that break HTTP/2."""
+
+import contextlib
+import os
+import pathlib
+import resource
+import tempfile
+import time
+import unittest
+
+import grpc
+
+import http2
+from certificates import Authority
+from secure_server import SecureServer
+from support import Answer, request
+from tlm_server import TlmServer
+
+from grpc.health.v1 import health_pb2
+
+STORM = 10000
+KIB = 1024
+LIMIT_SECONDS = 30
+TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
+GENERATE = http2.call_headers("/tlm.v1.LanguageModel/Generate")
+
+
+class Watched:
+    """A server whose process is looked at."""
+
+    @property
+    def port(self):
+        return int(self.target.rpartition(":")[2])
+
+    @property
+    def proc(self):
+        return pathlib.Path(f"/proc/{self.pid}")
+
+    def descriptors(self):
+        return len(os.listdir(self.proc / "fd"))
+
+    def resident_bytes(self):
+        return int((self.proc / "statm").read_text().split()[1]) * resource.getpagesize()
+
+    def cpu_seconds(self):
+        fields = (self.proc / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def ask(self):
+        """A whole answer on a new connection."""
+        with self.connect() as channel:
+            stub = type(self.model)(channel)
+            answer = Answer(list(stub.Generate(request(max_new_tokens=4), timeout=LIMIT_SECONDS)))
+        assert len(answer.ids) == 4
+
+
+class Server(Watched, TlmServer):
+    pass
+
+
+class TlsServer(Watched, SecureServer):
+    pass
+
+
+def eventually(condition, seconds=LIMIT_SECONDS):
+    """Whether `condition` comes true in that time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class StormTest(unittest.TestCase):
+
+    def setUp(self):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+        self.most = min(STORM, limits[1] - 1000)
+
+    def test_ten_thousand_connections_leave_nothing_behind(self):
+        with Server() as server:
+            server.ask()
+            descriptors, resident = server.descriptors(), server.resident_bytes()
+            for _ in range(2):
+                with contextlib.ExitStack() as stack:
+                    for _ in range(self.most):
+                        stack.enter_context(http2.Connection(server.port))
+                    self.assertTrue(eventually(
+                        lambda: server.descriptors() >= self.most))
+                    server.ask()
+                    self.assertLess(server.resident_bytes() - resident, self.most * 48 * KIB)
+                self.assertTrue(eventually(lambda: server.descriptors() <= descriptors + 8))
+            self.assertTrue(eventually(
+                lambda: server.resident_bytes() - resident < self.most * 8 * KIB),
+                f"{resident} bytes before, {server.resident_bytes()} after")
+            server.ask()
+
+    def test_out_of_descriptors_it_refuses_and_recovers(self):
+        with Server(most_files=200) as server:
+            with contextlib.ExitStack() as stack:
+                held = [stack.enter_context(http2.Connection(server.port)) for _ in range(400)]
+                self.assertTrue(eventually(
+                    lambda: sum(one.closed_by_server() for one in held) >= 200))
+                # Those it has are served on, whatever it has to refuse.
+                self.assertEqual(server.health.Check(health_pb2.HealthCheckRequest(),
+                                                     timeout=LIMIT_SECONDS).status,
+                                 health_pb2.HealthCheckResponse.SERVING)
+                before = server.cpu_seconds()
+                time.sleep(1)
+                self.assertLess(server.cpu_seconds() - before, 0.5)
+                self.assertIn("connections refused", server.log())
+            self.assertTrue(eventually(lambda: server.descriptors() < 60))
+            server.ask()
+
+    def test_max_connections_bounds_them(self):
+        with Server("--max_connections=100") as server:
+            with contextlib.ExitStack() as stack:
+                for _ in range(500):
+                    stack.enter_context(http2.Connection(server.port))
+                self.assertTrue(eventually(lambda: "connections refused" in server.log()))
+                self.assertLess(server.descriptors(), 100 + 300)
+            self.assertTrue(eventually(lambda: server.descriptors() < 60))
+            server.ask()
+
+
+class SlowTest(unittest.TestCase):
+
+    def test_who_does_not_get_to_the_point_is_cut_off(self):
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            authority = Authority(pathlib.Path(directory) / "ca")
+            plain = stack.enter_context(Server())
+            tls = stack.enter_context(
+                TlsServer(*authority.issue().serve_flags(), ca=authority.pem))
+            greetings = {plain: http2.PREFACE, tls: TLS_HELLO}
+            descriptors = {server: server.descriptors() for server in greetings}
+            slow = [(stack.enter_context(http2.Connection(server.port, greet=False)),
+                     greeting if talks else b"")
+                    for server, greeting in greetings.items()
+                    for talks in (False, True) for _ in range(300)]
+            begin = time.monotonic()
+            for second in range(30):
+                if all(connection.closed_by_server() for connection, _ in slow):
+                    break
+                for connection, greeting in slow:  # a byte a second, as long as there are some
+                    connection.send(greeting[second:second + 1])
+                for server in greetings:
+                    server.ask()
+                time.sleep(1)
+            self.assertTrue(5 < time.monotonic() - begin < 25)
+            for server, before in descriptors.items():
+                self.assertTrue(eventually(lambda: server.descriptors() <= before + 8))
+
+    def test_unfinished_headers_keep_nobody_else_waiting(self):
+        with Server() as server, contextlib.ExitStack() as stack:
+            for _ in range(500):
+                one = stack.enter_context(http2.Connection(server.port))
+                one.send(http2.frame(http2.HEADERS, GENERATE, stream=1)[:20])
+            server.ask()
+            with http2.Connection(server.port) as one:
+                one.send(http2.frame(http2.HEADERS, GENERATE, stream=1))  # no END_HEADERS
+                server.ask()
+
+
+class BrokenTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server().__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.server.ask()
+
+    def setUp(self):
+        self.descriptors = self.server.descriptors()
+        self.resident = self.server.resident_bytes()
+
+    def tearDown(self):
+        self.server.ask()
+        self.assertTrue(eventually(lambda: self.server.descriptors() <= self.descriptors + 4))
+        self.assertLess(self.server.resident_bytes() - self.resident, 256 * KIB * KIB)
+
+    def test_what_is_no_http2_ends_the_connection(self):
+        for data in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", TLS_HELLO, b"\0" * 100,
+                     b"\xff" * 1000, http2.PREFACE + b"\xff" * 100,
+                     http2.PREFACE + http2.frame(http2.PING, bytes(8))):
+            with self.subTest(data[:40]), http2.Connection(self.server.port, greet=False) as one:
+                one.send(data)
+                while one.receive() is not None:
+                    pass
+
+    def test_frames_over_the_limit_end_the_connection(self):
+        with http2.Connection(self.server.port) as one:
+            one.send(http2.frame(http2.HEADERS, GENERATE, http2.END_HEADERS, 1))
+            one.send(b"\xff\xff\xff" + bytes([http2.DATA, 0, 0, 0, 0, 1]))
+            for _ in range(16):
+                one.send(bytes(1 << 20))
+            one.error_at_end()
+
+    def test_frames_that_stop_halfway_are_forgotten(self):
+        whole = http2.frame(http2.HEADERS, GENERATE, http2.END_HEADERS, 1)
+        whole += http2.frame(http2.DATA, b"\0\0\0\0\4\n\2hi", http2.END_STREAM, 1)
+        for length in range(1, len(whole), 3):
+            with http2.Connection(self.server.port) as one:
+                one.send(whole[:length])
+
+    def test_headers_without_end_are_refused(self):
+        with http2.Connection(self.server.port) as one:
+            one.send(http2.frame(http2.HEADERS, GENERATE, 0, 1))
+            block = b"".join(http2.header(f"x{i}", "y" * 100) for i in range(140))
+            for _ in range(1000):
+                if not one.send(http2.frame(http2.CONTINUATION, block, 0, 1)):
+                    break
+            self.server.ask()
+
+    def test_a_flood_of_resets_delays_nobody(self):
+        with http2.Connection(self.server.port) as one:
+            for first in range(1, 40001, 200):
+                pairs = b"".join(
+                    http2.frame(http2.HEADERS, GENERATE, http2.END_HEADERS, stream)
+                    + http2.frame(http2.RST_STREAM, bytes([0, 0, 0, 8]), 0, stream)
+                    for stream in range(first, first + 200, 2))
+                if not one.send(pairs):
+                    break
+            self.server.ask()
+
+    def test_a_flood_of_pings_is_too_much(self):
+        for _ in range(5):
+            with http2.Connection(self.server.port) as one:
+                for _ in range(100):
+                    one.send(http2.frame(http2.PING, bytes(8)) * 100)
+                self.assertEqual(one.error_at_end(), http2.ENHANCE_YOUR_CALM)
+        self.assertTrue(eventually(
+            lambda: self.server.resident_bytes() - self.resident < 40 * KIB * KIB))
+
+    def test_a_flood_of_settings_that_nobody_reads_answers_to_is_bounded(self):
+        # It stops reading once too many answers wait to be sent.
+        with http2.Connection(self.server.port, timeout=2) as one:
+            for _ in range(1000):
+                if not one.send(http2.frame(http2.SETTINGS) * 1000):
+                    break
+            else:
+                self.fail("all of it was taken in")
+            self.server.ask()
+            self.assertLess(self.server.resident_bytes() - self.resident, 64 * KIB * KIB)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,154 @@
+"""The log: one line a request, whatever users write, and the trace it belongs to."""
+
+import json
+import time
+import unittest
+
+import grpc
+
+from support import request
+from tlm_server import TlmServer
+
+from tlm.v1 import generate_pb2, tokenize_pb2
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = "00f067aa0ba902b7"
+SECRET = "the rain in Spain"
+PATIENCE_SECONDS = 20
+
+
+def lines_of(server):
+    """Every line of the log, each a JSON object."""
+    return [json.loads(line) for line in server.log().splitlines()]
+
+
+class JsonLogTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = TlmServer("--log_format=json").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def line_of(self, request_id):
+        """The one line of that request, once it is there."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            lines = [line for line in lines_of(self.server)
+                     if line["msg"] == "request" and line["request_id"] == request_id]
+            if lines or time.monotonic() > deadline:
+                self.assertEqual(len(lines), 1, self.server.log())
+                return lines[0]
+            time.sleep(0.01)
+
+    def generate(self, request_id, metadata=(), **options):
+        asked = request(SECRET, **options)
+        asked.request_id = request_id
+        call = self.model.Generate(asked, metadata=metadata)
+        events = list(call)
+        return events, dict(call.initial_metadata())
+
+    def test_every_line_is_an_object_with_time_level_and_message(self):
+        for line in lines_of(self.server):
+            self.assertRegex(line["ts"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+            self.assertIn(line["level"], ("debug", "info", "warning", "error"))
+            self.assertTrue(line["msg"])
+
+    def test_a_request_leaves_what_it_took(self):
+        events, _ = self.generate("took", max_new_tokens=9)
+        line = self.line_of("took")
+        usage = next(e.summary.usage for e in events if e.HasField("summary"))
+        self.assertEqual(line["rpc"], "Generate")
+        self.assertEqual(line["code"], "OK")
+        self.assertEqual(line["finish"], "length")
+        self.assertTrue(line["admitted"])
+        self.assertEqual(line["prompt_tokens"], usage.prompt_tokens)
+        self.assertEqual(line["completion_tokens"], 9)
+        self.assertEqual(line["peer"], "127.0.0.1")
+        self.assertGreaterEqual(line["ttft_ms"], line["queue_ms"])
+        self.assertGreaterEqual(line["total_ms"], line["ttft_ms"])
+
+    def test_spans_lie_within_the_request(self):
+        self.generate("spans", max_new_tokens=9)
+        line = self.line_of("spans")
+        self.assertEqual([span["name"] for span in line["spans"]],
+                         ["queue", "prefill", "decode", "write"])
+        ids = [span["span_id"] for span in line["spans"]] + [line["span_id"]]
+        self.assertEqual(len(set(ids)), 5)
+        for span in line["spans"]:
+            self.assertRegex(span["span_id"], r"^[0-9a-f]{16}$")
+            self.assertGreaterEqual(span["start_ms"], 0)
+            self.assertLessEqual(span["start_ms"] + span["duration_ms"], line["total_ms"] + 1)
+
+    def test_the_callers_trace_goes_on(self):
+        _, initial = self.generate("traced", [("traceparent", f"00-{TRACE}-{PARENT}-01"),
+                                              ("tracestate", "vendor=value"),
+                                              ("tracestate", "other=2")])
+        line = self.line_of("traced")
+        self.assertEqual(line["trace_id"], TRACE)
+        self.assertEqual(line["parent_span_id"], PARENT)
+        self.assertTrue(line["sampled"])
+        self.assertEqual(line["tracestate"], "vendor=value,other=2")
+        self.assertEqual(initial["traceparent"], f"00-{TRACE}-{line['span_id']}-01")
+
+    def test_without_a_good_trace_a_new_one_begins(self):
+        for name, metadata in (
+                ("none", []), ("bad", [("traceparent", f"00-{TRACE.upper()}-{PARENT}-01")]),
+                ("two", [("traceparent", f"00-{TRACE}-{PARENT}-01")] * 2),
+                ("stray", [("tracestate", "vendor=value")])):
+            self.generate(name, metadata)
+            line = self.line_of(name)
+            self.assertRegex(line["trace_id"], r"^[0-9a-f]{32}$", name)
+            self.assertNotEqual(line["trace_id"], TRACE, name)
+            self.assertEqual(line["parent_span_id"], "", name)
+            self.assertNotIn("tracestate", line, name)
+
+    def test_ids_cannot_break_lines(self):
+        for request_id in ('"}\n{"level":"error"}', "a\\b\"c", "tab\tnul\x00bell\x07", "\u2028é😀",
+                           "\x7f\u0085"):
+            with self.subTest(request_id=request_id):
+                try:
+                    self.generate(request_id, max_new_tokens=2)
+                except grpc.RpcError as error:
+                    self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+                else:
+                    self.line_of(request_id)
+                lines_of(self.server)
+
+    def test_refusals_tell_code_and_reason(self):
+        asked = request(temperature=-1)
+        asked.request_id = "refused"
+        with self.assertRaises(grpc.RpcError):
+            list(self.model.Generate(asked))
+        line = self.line_of("refused")
+        self.assertEqual(line["code"], "INVALID_ARGUMENT")
+        self.assertFalse(line["admitted"])
+        self.assertEqual(line["spans"], [])
+
+    def test_neither_prompts_nor_outputs_are_logged(self):
+        events, _ = self.generate("quiet", max_new_tokens=40)
+        text = "".join(e.tokens.text for e in events if e.HasField("tokens"))
+        self.model.Tokenize(tokenize_pb2.TokenizeRequest(text=SECRET, request_id="quiet too"))
+        with self.assertRaises(grpc.RpcError):
+            list(self.model.Generate(generate_pb2.GenerateRequest(model=SECRET, prompt=SECRET)))
+        self.line_of("quiet too")
+        log = self.server.log()
+        self.assertNotIn(SECRET, log)
+        self.assertNotIn("Spain", log)
+        self.assertGreater(len(text), 20)
+        self.assertNotIn(text[:20], log)
+
+
+class TextLogTest(unittest.TestCase):
+    def test_a_request_is_one_line(self):
+        with TlmServer() as server:
+            asked = request(max_new_tokens=3)
+            asked.request_id = 'a "quoted" id'
+            list(server.model.Generate(asked, metadata=[
+                ("traceparent", f"00-{TRACE}-{PARENT}-01")]))
+            server.terminate()
+            server.wait()
+            lines = [line for line in server.log().splitlines() if " request " in line]
+        self.assertEqual(len(lines), 1)
+        self.assertRegex(lines[0], r'id="a \\"quoted\\" id" tenant="" status=OK reason=- ')
+        self.assertIn(f"trace={TRACE}", lines[0])
+        self.assertIn("completion_tokens=3", lines[0])

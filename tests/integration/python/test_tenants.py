@@ -1,0 +1,197 @@
+"""Tenants: what they cannot see of each other, and their limits."""
+
+import concurrent.futures
+import pathlib
+import random
+import tempfile
+import unittest
+
+import grpc
+
+from support import Answer, details_of, request, request_of_ids
+from secure_server import SecureServer, bearer, code_of, eventually, tlm_keys
+
+from google.rpc import error_details_pb2
+from tlm.v1 import admin_pb2, forward_pb2, score_pb2
+
+BLOCK = 64  # tokens
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+OK = grpc.StatusCode.OK
+
+
+class TenantTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.file = pathlib.Path(directory.name) / "keys.json"
+        cls.admin_key = cls.keys("add", "--tenant=ops", "--role=admin")
+        cls.server = SecureServer(f"--api_keys={cls.file}").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.random = random.Random(5)
+
+    @classmethod
+    def keys(cls, command, *flags):
+        return tlm_keys(command, f"--file={cls.file}", *flags)
+
+    def tenant(self, name, **limits):
+        """A key of a new tenant with these limits, in force."""
+        if limits:
+            self.keys("limits", f"--tenant={name}", *(f"--{k}={v}" for k, v in limits.items()))
+        key = self.keys("add", f"--tenant={name}")
+        self.assertTrue(eventually(lambda: code_of(lambda: self.server.model.ModelInfo(
+            admin_pb2.GetLoadRequest(), metadata=bearer(key), timeout=20)) == OK))
+        return key
+
+    def generate(self, key, asked):
+        return Answer(list(self.server.model.Generate(asked, metadata=bearer(key), timeout=60)))
+
+    def refused(self, call):
+        """Why and for how long: (message, seconds)."""
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(call())
+        error = caught.exception
+        self.assertEqual(error.code(), EXHAUSTED, error.details())
+        info = details_of(error, error_details_pb2.ErrorInfo)
+        retry = details_of(error, error_details_pb2.RetryInfo)
+        self.assertEqual(info.reason, "TENANT_QUOTA")
+        return error.details(), retry.retry_delay.ToTimedelta().total_seconds()
+
+    def ids(self, count):
+        return [self.random.randrange(1, 2048) for _ in range(count)]
+
+
+class IsolationTest(TenantTest):
+
+    def test_no_tenant_meets_anothers_cached_prompts(self):
+        one, other = self.tenant("one"), self.tenant("other")
+        second_of_one = self.keys("add", "--tenant=one")
+        asked = request_of_ids(self.ids(4 * BLOCK + 5), max_new_tokens=8, temperature=1, seed=3)
+        first = self.generate(one, asked)
+        self.assertEqual(first.summary.usage.cached_prompt_tokens, 0)
+        apart = self.generate(other, asked)
+        self.assertEqual(apart.summary.usage.cached_prompt_tokens, 0)
+        self.assertTrue(eventually(lambda: code_of(lambda: self.server.model.Generate(
+            request(max_new_tokens=1), metadata=bearer(second_of_one), timeout=20)) == OK))
+        for key in (one, second_of_one, other):
+            again = self.generate(key, asked)
+            self.assertEqual(again.summary.usage.cached_prompt_tokens, 4 * BLOCK)
+            self.assertEqual(again.ids, first.ids)
+        self.assertEqual(apart.ids, first.ids)
+
+    def test_score_and_forward_are_apart_too(self):
+        one, other, third = (self.tenant(name) for name in ("one-b", "other-b", "third-b"))
+        ids = self.ids(3 * BLOCK)
+        self.generate(one, request_of_ids(ids, max_new_tokens=1))
+        score = score_pb2.ScoreRequest(prompt_token_ids={"ids": ids},
+                                       continuations=[{"token_ids": {"ids": [5, 6]}}])
+        forward = forward_pb2.ForwardRequest(sequences=[{"ids": ids}])
+        for key, cached in ((other, False), (one, True)):
+            *_, last = self.server.model.Forward(forward, metadata=bearer(key), timeout=60)
+            self.assertEqual(last.summary.usage.cached_prompt_tokens > 0, cached)
+        for key, cached in ((third, False), (one, True)):
+            answer = self.server.model.Score(score, metadata=bearer(key), timeout=60)
+            self.assertEqual(answer.usage.cached_prompt_tokens > 0, cached)
+
+    def test_request_ids_of_others_are_free(self):
+        one, other = self.tenant("one-c"), self.tenant("other-c")
+        asked = request(max_new_tokens=900)
+        asked.request_id = "mine"
+        running = self.server.model.Generate(asked, metadata=bearer(one), timeout=60)
+        next(running)
+        self.assertEqual(code_of(lambda: self.server.model.Generate(
+            asked, metadata=bearer(one), timeout=60)), grpc.StatusCode.ALREADY_EXISTS)
+        theirs = self.server.model.Generate(asked, metadata=bearer(other), timeout=60)
+        next(theirs)
+        # An administrator ends a request by its name, whosesoever it is.
+        self.server.admin.Abort(admin_pb2.AbortRequest(request_ids=["mine"]),
+                                metadata=bearer(self.admin_key), timeout=20)
+        for stream in (running, theirs):
+            self.assertEqual(code_of(lambda: stream), grpc.StatusCode.ABORTED)  # pylint: disable=cell-var-from-loop
+
+
+class LimitTest(TenantTest):
+
+    def test_requests_per_minute(self):
+        limited = self.tenant("few", requests_per_minute=3)
+        free = self.tenant("many")
+
+        def ask(key):
+            return self.server.model.Generate(request(max_new_tokens=1), metadata=bearer(key),
+                                              timeout=60)
+
+        for _ in range(3):
+            self.assertEqual(code_of(lambda: ask(limited)), OK)
+        message, seconds = self.refused(lambda: ask(limited))
+        self.assertIn("3 requests per minute", message)
+        self.assertGreater(seconds, 0)
+        self.assertLessEqual(seconds, 20)
+        # All keys of a tenant count together, and other tenants not at all.
+        second = self.keys("add", "--tenant=few")
+        self.assertTrue(eventually(lambda: code_of(lambda: self.server.model.ModelInfo(
+            admin_pb2.GetLoadRequest(), metadata=bearer(second), timeout=20)) == OK))
+        self.refused(lambda: ask(second))
+        self.assertEqual(code_of(lambda: ask(free)), OK)
+        # A limit that is lifted is lifted within seconds.
+        self.keys("limits", "--tenant=few", "--requests_per_minute=none")
+        self.assertTrue(eventually(lambda: code_of(lambda: ask(limited)) == OK))
+
+    def test_tokens_per_minute(self):
+        key = self.tenant("short", tokens_per_minute=600)
+        asked = request_of_ids(self.ids(50), max_new_tokens=250)
+        self.generate(key, asked)  # 300
+        self.generate(key, asked)  # 600
+        message, seconds = self.refused(
+            lambda: self.server.model.Generate(asked, metadata=bearer(key), timeout=60))
+        self.assertIn("600 tokens per minute", message)
+        # 50 tokens come back in 5 seconds; some time has passed.
+        self.assertLessEqual(seconds, 5)
+        self.assertGreater(seconds, 0)
+
+    def test_a_debt_is_paid_before_the_next_request(self):
+        key = self.tenant("deep", tokens_per_minute=60)
+        self.generate(key, request_of_ids(self.ids(50), max_new_tokens=130))  # 180
+        _, seconds = self.refused(lambda: self.server.model.Generate(
+            request_of_ids(self.ids(1), max_new_tokens=1), metadata=bearer(key), timeout=60))
+        self.assertGreater(seconds, 90)
+        self.assertLessEqual(seconds, 121)
+
+    def test_requests_at_once(self):
+        key = self.tenant("narrow", max_concurrent_requests=2)
+
+        def ask(count=900):
+            return self.server.model.Generate(request(max_new_tokens=count), metadata=bearer(key),
+                                              timeout=60)
+
+        running = [ask(), ask()]
+        for stream in running:
+            next(stream)
+        message, _ = self.refused(ask)
+        self.assertIn("2 requests at once", message)
+        running[0].cancel()
+        self.assertTrue(eventually(lambda: code_of(lambda: ask(1)) == OK))
+        running[1].cancel()
+
+    def test_refused_requests_cost_nothing(self):
+        key = self.tenant("careful", requests_per_minute=2)
+        bad = request(max_new_tokens=1)
+        bad.sampling.top_p = 7
+        for _ in range(5):
+            self.assertEqual(code_of(lambda: self.server.model.Generate(
+                bad, metadata=bearer(key), timeout=60)), grpc.StatusCode.INVALID_ARGUMENT)
+        self.generate(key, request(max_new_tokens=1))
+
+    def test_limits_hold_under_a_storm(self):
+        key = self.tenant("storm", requests_per_minute=10)
+
+        def ask(_):
+            return code_of(lambda: self.server.model.Generate(
+                request(max_new_tokens=1), metadata=bearer(key), timeout=60))
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            codes = list(pool.map(ask, range(200)))
+        # A minute's ten, and those that came back while it lasted.
+        self.assertGreaterEqual(codes.count(OK), 10)
+        self.assertLessEqual(codes.count(OK), 14)
+        self.assertEqual(codes.count(OK) + codes.count(EXHAUSTED), 200)
