@@ -18,7 +18,8 @@ namespace {
 // For the last statuses to reach clients once the calls have ended, and for what counts as no call:
 // health watches and the like.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
-// A step takes well below a second; one that takes longer than this never ends.
+// What waits for the step that runs has been told its end; one that takes longer than this may
+// never end, and the process need not wait for it.
 constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
 // Calls that are being read out slowly hold no engine slot: let some of them come on top.
 constexpr int64_t kExtraCalls = 1024;

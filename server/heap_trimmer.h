@@ -14,7 +14,7 @@ class HeapTrimmer {
   static constexpr int64_t kGrowthBytes = int64_t{32} << 20;
   // Looks without growth before a first and a second trim: what it grew for may last a little.
   static constexpr int kQuietLooks = 3;
-  static constexpr int kLateLooks = 30;
+  static constexpr int kLateLooks = 10;
 
   // To be asked regularly with what the process has in memory now: whether to trim the heap. What
   // is left then is where growth counts from.

@@ -27,6 +27,8 @@ constexpr int64_t kLeastBudget = 16;
 // Out of descriptors or memory, trying again at once would only burn time.
 constexpr int kWaitMs = 100;
 constexpr std::chrono::seconds kReportInterval(10);
+// Between looks at the connections.
+constexpr int kLookMs = 100;
 // Of connections in one go, so that the ports of a process and a stop get their turn.
 constexpr int kAtATime = 256;
 
@@ -77,11 +79,13 @@ void ConnectionAcceptor::Run() {
   for (const int listener : sockets_.descriptors()) events.push_back({listener, POLLIN, 0});
   events.push_back({stop_event_, POLLIN, 0});
   for (bool stopping = false; !stopping;) {
-    if (poll(events.data(), events.size(), -1) < 0 && errno != EINTR) {
+    const int wait_ms = watch_.empty() ? -1 : kLookMs;
+    if (poll(events.data(), events.size(), wait_ms) < 0 && errno != EINTR) {
       spdlog::error("no more connections are accepted on port {}: {}", port_, std::strerror(errno));
       return;
     }
     stopping = events.back().revents != 0;
+    LookAtConnections();
     for (const int listener : sockets_.descriptors()) {
       if (!AcceptAll(listener) && !stopping) WaitForRoom();
     }
@@ -110,6 +114,7 @@ void ConnectionAcceptor::Take(int listener, int connection) {
     NoteRefused("--max_connections, or the system's limit of open files, is reached");
     return;
   }
+  watch_.Add(connection);
   Server::NewConnectionParameters parameters;
   parameters.listener_fd = listener;
   parameters.fd = connection;
@@ -122,6 +127,15 @@ void ConnectionAcceptor::NoteRefused(const char* why) {
   if (now < next_report_ns_) return;
   next_report_ns_ = now + std::chrono::nanoseconds(kReportInterval).count();
   spdlog::warn("port {}: {} connections refused: {}", port_, std::exchange(refused_, 0), why);
+}
+
+void ConnectionAcceptor::LookAtConnections() {
+  const int64_t now = SteadyNanoseconds();
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + int64_t{kLookMs} * 1'000'000;
+  if (const int cut = watch_.CutFloods(now); cut > 0) {
+    spdlog::warn("port {}: {} connections cut that left no time to answer them", port_, cut);
+  }
 }
 
 void ConnectionAcceptor::WaitForRoom() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "server/rpc/connection_watch.h"
 #include "server/rpc/listening_sockets.h"
 
 namespace tlm {
@@ -45,6 +46,7 @@ class ConnectionAcceptor {
   bool AcceptAll(int listener);
   void Take(int listener, int connection);
   void NoteRefused(const char* why);
+  void LookAtConnections();
   void WaitForRoom();
 
   ListeningSockets sockets_;
@@ -54,7 +56,9 @@ class ConnectionAcceptor {
   const int stop_event_;        // becomes readable
   int64_t refused_ = 0;         // since the last line in the log; the thread's
   int64_t next_report_ns_ = 0;  // of the steady clock; the thread's
-  std::thread thread_;          // last: uses the others
+  ConnectionWatch watch_;       // the thread's
+  int64_t next_look_ns_ = 0;
+  std::thread thread_;  // last: uses the others
 };
 
 }  // namespace tlm
