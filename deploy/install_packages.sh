@@ -86,3 +86,11 @@ if ! { "${as_root[@]}" apt-get update -qq &&
   echo "install_packages: apt-get failed" >&2
   exit 1
 fi
+# The distribution starts what it installs; the tests start their own.
+services=()
+for package in nginx-light haproxy prometheus; do
+  case " ${missing[*]} " in *" $package "*) services+=("${package%-light}") ;; esac
+done
+if [ "${#services[@]}" -gt 0 ] && [ -d /run/systemd/system ]; then
+  echo "now running as services, for which tlm has no use: systemctl disable --now ${services[*]}"
+fi
