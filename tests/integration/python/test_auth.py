@@ -124,8 +124,8 @@ class AccessTest(KeyTest):
         # More metadata than a call may have, in one frame of HTTP/2.
         self.assertEqual(self.info(self.server, bearer("x" * 17_500)),
                          grpc.StatusCode.RESOURCE_EXHAUSTED)
-        self.assertEqual(self.info(self.server, good), OK)
-        # In many frames: gRPC may close the connection while they still come.
+        # gRPC may close the connection, and does so while many frames of it still come.
+        self.assertTrue(eventually(lambda: self.info(self.server, good) == OK))
         self.assertNotEqual(self.info(self.server, bearer("x" * 1_000_000)), OK)
         self.assertTrue(eventually(lambda: self.info(self.server, good) == OK))
 
@@ -287,11 +287,14 @@ class ConnectionLimitTest(unittest.TestCase):
     def test_old_connections_are_left_and_no_call_is_lost(self):
         server = self.start("--max_connection_age=300ms")
         connections = set()
-        for _ in range(12):
+
+        def is_left_after_another_call():
             events = server.model.Generate(request(max_new_tokens=200), timeout=30)
             self.assertEqual(sum(1 for event in events if event.HasField("summary")), 1)
             connections.add(self.ports(server))
-        self.assertGreater(len(connections), 1)
+            return len(connections) > 1
+
+        self.assertTrue(eventually(is_left_after_another_call))
 
     def ports(self, server):
         """The client's ports of the connections that are there."""

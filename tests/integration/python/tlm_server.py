@@ -20,6 +20,8 @@ from tlm.v1 import language_model_pb2_grpc  # noqa: E402
 
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
+# Sanitizers make programs several times as slow and hold memory back: bounds on those mean nothing.
+SANITIZED = bool(os.environ.get("TLM_SANITIZE"))
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
 START_SECONDS = 60
 STOP_SECONDS = 60
