@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
 #include "client/cli/text.h"
+#include "client/cli/text_file.h"
 
 namespace tlm::cli {
 namespace {
@@ -38,18 +37,9 @@ absl::StatusOr<std::string> ApiKeyFromText(std::string_view text) {
 }
 
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: is longer than {} bytes, no API key is", path, kMaxFileBytes));
-  }
-  auto key = ApiKeyFromText(text);
+  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxFileBytes);
+  if (!text.ok()) return text.status();
+  auto key = ApiKeyFromText(*text);
   if (!key.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("{}: {}", path, std::string(key.status().message())));

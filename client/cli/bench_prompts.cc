@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <random>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "client/cli/text.h"
+#include "client/cli/text_file.h"
 #include "model/base/json.h"
 
 namespace tlm::cli {
@@ -16,21 +16,6 @@ namespace {
 
 constexpr uint32_t kMaxTokens = 1 << 20;
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
-
-absl::StatusOr<std::string> ReadPrompts(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMaxFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: is longer than {} bytes", path, kMaxFileBytes));
-  }
-  return text;
-}
 
 absl::StatusOr<std::string> PromptOf(std::string_view line) {
   if (!line.starts_with('"')) {
@@ -60,7 +45,7 @@ absl::StatusOr<BenchPrompts> BenchPrompts::Random(uint32_t tokens, uint32_t voca
 }
 
 absl::StatusOr<BenchPrompts> BenchPrompts::FromFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadPrompts(path);
+  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxFileBytes);
   if (!text.ok()) return text.status();
   BenchPrompts prompts;
   std::istringstream lines(*text);
