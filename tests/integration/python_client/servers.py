@@ -17,17 +17,19 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
 START_SECONDS = 60
+# A request of more than a connection takes while nobody reads: active until it is let go of.
+ENDLESS = {"num_sequences": 16, "top_logprobs": 20, "ignore_eos": True, "request_id": "endless"}
 
 
 class Replica:
-    """A tlm-server process that keeps its port over restarts; `connection` has the options of a
+    """A tlm-server process that keeps its ports over restarts; `connection` has the options of a
     client that may ask for its health."""
 
     def __init__(self, *flags, connection=None):
         self._connection = connection or {}
         self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
         self._flags = [f"--model={DEMO_MODEL}", "--threads=1", *flags]
-        self._port = 0
+        self._port = self._admin_port = 0
         self._process = None
         try:
             self.start()
@@ -39,20 +41,29 @@ class Replica:
     def target(self):
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def admin_target(self):
+        return f"127.0.0.1:{self._admin_port}"
+
     def start(self):
         """Starts the process; it is serving when this returns."""
         port_file = pathlib.Path(self._directory.name) / "port"
         port_file.unlink(missing_ok=True)
+        admin_port_file = pathlib.Path(self._directory.name) / "admin_port"
         with open(self._log_path, "ab") as log:
             self._process = subprocess.Popen(
                 [BIN_DIR / "tlm-server", *self._flags, f"--port={self._port}",
-                 f"--port_file={port_file}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 f"--port_file={port_file}", f"--admin_port={self._admin_port}",
+                 f"--admin_port_file={admin_port_file}"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
         while not (port_file.exists() and port_file.read_text(encoding="utf-8").strip()):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"tlm-server did not start:\n{self.log()}")
             time.sleep(0.01)
         self._port = int(port_file.read_text(encoding="utf-8"))
+        # The server has written it before the other.
+        self._admin_port = int(admin_port_file.read_text(encoding="utf-8"))
         self._wait_until_serving()
 
     def _wait_until_serving(self):
@@ -63,6 +74,10 @@ class Replica:
         """kill -9; returns when the process is gone."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def wait(self):
+        """The exit status of a server that shuts down."""
+        return self._process.wait(timeout=START_SECONDS)
 
     def restart(self):
         if self._process.poll() is not None:
@@ -96,8 +111,9 @@ class ServerTest(unittest.TestCase):
 
 
 class FakeServer:
-    """A LanguageModel service whose n-th Generate call is answered by the n-th of `scripts`:
-    functions of the request and the context that yield responses. Calls are kept."""
+    """A server whose n-th call, of Generate or of Drain, is answered by the n-th of `scripts`:
+    functions of the request and the context that yield responses, for Drain return one. Calls are
+    kept."""
 
     def __init__(self, *scripts, credentials=None):
         self._scripts = list(scripts)
@@ -111,7 +127,11 @@ class FakeServer:
                     response_serializer=messages.GenerateResponse.SerializeToString),
                 "Tokenize": grpc.unary_unary_rpc_method_handler(
                     self._tokenize, request_deserializer=messages.TokenizeRequest.FromString,
-                    response_serializer=messages.TokenizeResponse.SerializeToString)}),))
+                    response_serializer=messages.TokenizeResponse.SerializeToString)}),
+            grpc.method_handlers_generic_handler("tlm.v1.Admin", {
+                "Drain": grpc.unary_unary_rpc_method_handler(
+                    self._drain, request_deserializer=messages.DrainRequest.FromString,
+                    response_serializer=messages.DrainResponse.SerializeToString)})))
         if credentials is None:
             port = self._server.add_insecure_port("127.0.0.1:0")
         else:
@@ -123,6 +143,11 @@ class FakeServer:
         self.requests.append(request)
         self.metadata.append(dict(context.invocation_metadata()))
         yield from self._scripts.pop(0)(request, context)
+
+    def _drain(self, request, context):
+        self.requests.append(request)
+        self.metadata.append(dict(context.invocation_metadata()))
+        return self._scripts.pop(0)(request, context)
 
     def _tokenize(self, request, context):
         self.metadata.append(dict(context.invocation_metadata()))

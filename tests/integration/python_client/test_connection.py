@@ -7,7 +7,7 @@ import unittest
 
 from certificates import Certificates
 from servers import FakeServer
-from tlm_client import AsyncClient, Client, Unavailable
+from tlm_client import AdminClient, AsyncAdminClient, AsyncClient, Client, Unavailable
 from tlm_client._channel import is_local
 
 KEY = "tlm_ab12_s3cret"
@@ -17,7 +17,10 @@ class OptionsTest(unittest.TestCase):
     """What is refused before anything is sent. Nothing listens at these targets."""
 
     def refused(self, targets, error=ValueError, **options):
-        for kind in (Client, AsyncClient):
+        kinds = (Client, AsyncClient)
+        if isinstance(targets, str):
+            kinds += (AdminClient, AsyncAdminClient)
+        for kind in kinds:
             with self.assertRaises(error) as caught:
                 kind(targets, **options)
             self.assertNotIn(KEY, str(caught.exception))
@@ -51,8 +54,13 @@ class OptionsTest(unittest.TestCase):
         self.refused("127.0.0.1:1", error=OSError, ca_file=os.devnull)
 
     def test_the_key_is_in_no_representation(self):
-        client = AsyncClient("127.0.0.1:1", api_key=KEY)
-        self.assertNotIn(KEY, repr(client) + repr(vars(client)))
+        for kind in (Client, AsyncClient, AdminClient, AsyncAdminClient):
+            client = kind("127.0.0.1:1", api_key=KEY)
+            self.assertNotIn(KEY, repr(client) + repr(vars(client)))
+
+    def test_an_admin_client_has_one_target(self):
+        for kind in (AdminClient, AsyncAdminClient):
+            self.assertRaises(TypeError, lambda: kind(["127.0.0.1:1"]))
 
 
 class TlsTest(unittest.TestCase):

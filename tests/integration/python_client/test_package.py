@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 import tlm_client
 from servers import BIN_DIR, SOURCE_DIR, Replica
-from tlm_client import messages, model_info, types
+from tlm_client import admin_types, messages, model_info, types
 from tlm_client._convert import from_message
 
 ENVIRONMENT = pathlib.Path(os.environ["TLM_CLIENT_ENVIRONMENT"])
@@ -24,7 +24,10 @@ RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
            "GenerateFinished": types.Finished, "GenerateSummary": types.Summary,
            "ForwardSummary": types.Summary, "ScoreResponse": types.ScoreResult,
            "TokenizeResponse": types.TokenizeResult, "DetokenizeResponse": types.DetokenizeResult,
-           "ModelInfoResponse": model_info.ModelInfo}
+           "ModelInfoResponse": model_info.ModelInfo, "GetLoadResponse": admin_types.ServerLoad,
+           "AbortResponse": admin_types.AbortResult, "DrainResponse": admin_types.DrainResult,
+           "FlushPrefixCacheResponse": admin_types.FlushPrefixCacheResult,
+           "GetConfigResponse": admin_types.ServerConfig}
 # Taken apart by hand.
 BY_HAND = {"TokenIds", "VocabSlice", "PositionIndices", "TopValues", "ForwardRows",
            "ForwardResponse", "GenerateResponse", "ChatInput", "StoppingCriteria", "OutputOptions",
@@ -36,21 +39,29 @@ def message_types():
             if isinstance(value, type) and value.__module__ != "builtins"}
 
 
+def dataclass_of(name):
+    """That of the same name."""
+    return next(getattr(module, name) for module in (types, model_info, admin_types)
+                if hasattr(module, name))
+
+
 class ContractTest(unittest.TestCase):
 
     def test_every_field_that_servers_send_has_its_place(self):
         checked = 0
         for name, message in message_types().items():
-            if (name.endswith("Request") or name in BY_HAND or
-                    message.DESCRIPTOR.file.name == "tlm/v1/admin.proto"):
+            if name.endswith("Request") or name in BY_HAND:
                 continue
             with self.subTest(name):
-                kind = RENAMED.get(name) or getattr(types, name, None) or getattr(model_info, name)
-                self.assertEqual({field.name for field in dataclasses.fields(kind)},
-                                 {field.name for field in message.DESCRIPTOR.fields})
-                from_message(kind, message())
+                self.assert_same_fields(RENAMED.get(name) or dataclass_of(name), message())
                 checked += 1
-        self.assertGreater(checked, 35)
+        self.assert_same_fields(admin_types.ConfigOption, messages.GetConfigResponse.Option())
+        self.assertGreater(checked, 41)
+
+    def assert_same_fields(self, kind, message):
+        self.assertEqual({field.name for field in dataclasses.fields(kind)},
+                         {field.name for field in message.DESCRIPTOR.fields})
+        from_message(kind, message)
 
     def test_every_option_has_its_place(self):
         fields = {field.name for name in ("SamplingParams", "StoppingCriteria", "OutputOptions",
@@ -131,11 +142,13 @@ class TypesTest(unittest.TestCase):
         mistake = ENVIRONMENT / "mistake.py"
         mistake.write_text("import tlm_client\nc = tlm_client.Client()\n"
                            "c.generate('x', temprature=1)\nc.generate('x').text.real\n"
-                           "tlm_client.messages.Usage(promt=1)\n", encoding="utf-8")
+                           "tlm_client.messages.Usage(promt=1)\n"
+                           "tlm_client.AdminClient('x').get_load().loss\n"
+                           "tlm_client.AdminClient('x').drain(limit=1)\n", encoding="utf-8")
         done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
                                f"--cache-dir={ENVIRONMENT / 'mypy'}", str(mistake)],
                               cwd=ENVIRONMENT, capture_output=True, text=True, check=False)
-        for line in (3, 4, 5):
+        for line in (3, 4, 5, 6, 7):
             self.assertIn(f"mistake.py:{line}: error", done.stdout)
 
 

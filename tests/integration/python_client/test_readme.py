@@ -39,7 +39,8 @@ class ReadmeTest(unittest.TestCase):
         shutil.copytree(DEMO_MODEL, model)
         (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
         cls.replicas = [Replica(f"--model={model}"), Replica(f"--model={model}")]
-        for replica in cls.replicas:
+        cls.drained = Replica()
+        for replica in (*cls.replicas, cls.drained):
             cls.addClassCleanup(replica.close)
         encrypted = FakeServer(credentials=Certificates(folder.name).server_credentials(True))
         cls.addClassCleanup(encrypted.__exit__)
@@ -47,6 +48,7 @@ class ReadmeTest(unittest.TestCase):
         cls.addresses = {"127.0.0.1:50051": cls.replicas[0].target,
                          "10.0.0.1:50051": cls.replicas[0].target,
                          "10.0.0.2:50051": cls.replicas[1].target,
+                         "127.0.0.1:50052": cls.drained.admin_target,
                          "model.example.com:50051":
                              encrypted.target.replace("127.0.0.1", "localhost")}
 
@@ -74,8 +76,8 @@ class ReadmeTest(unittest.TestCase):
         for code in blocks("python"):
             with self.subTest(code):
                 outputs.append(self.run_block(code))
-        self.assertEqual(len(outputs), 6)
-        first, concurrent, calls, errors, resumes, encrypted = outputs
+        self.assertEqual(len(outputs), 7)
+        first, concurrent, calls, errors, resumes, encrypted, admin = outputs
         result, _, streamed = first.partition(" 3 60\n")
         self.assertTrue(result and streamed, first)
         self.assertEqual(len(concurrent.splitlines()[0].split("', '")), 3)
@@ -84,6 +86,7 @@ class ReadmeTest(unittest.TestCase):
         self.assertRegex(resumes, r"0 127\.0\.0\.1:\d+\n$")
         self.assertEqual(encrypted, "(16,)\n")
         self.assertEqual(self.encrypted.metadata[-1]["authorization"], f"Bearer {KEY}")
+        self.assertRegex(admin, r"^0 0 0\.0\n\[\('admin_port', .*\n\('job-17',\) 0\n0\n$")
 
     def test_command_lines(self):
         commands = 0

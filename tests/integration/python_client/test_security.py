@@ -8,8 +8,8 @@ import unittest
 
 from certificates import Certificates
 from servers import BIN_DIR, Replica
-from tlm_client import (AsyncClient, Client, ResourceExhausted, ServingStatus, Unauthenticated,
-                        Unavailable)
+from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, PermissionDenied,
+                        ResourceExhausted, ServingStatus, Unauthenticated, Unavailable)
 
 PROMPT = "The king"
 
@@ -32,9 +32,12 @@ class SecurityTest(unittest.TestCase):
                               check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
     def serve(self, *flags, connection):
+        return self.replica(*flags, connection=connection).target
+
+    def replica(self, *flags, connection):
         replica = Replica(*self.tls, *flags, connection=connection)
         self.addCleanup(replica.close)
-        return replica.target
+        return replica
 
     def generate(self, target, **options):
         """The text by both clients, which agree."""
@@ -59,6 +62,29 @@ class SecurityTest(unittest.TestCase):
             self.assertRaises(Unauthenticated, lambda: client.forward([PROMPT]))
         with self.assertRaises(Unavailable):
             self.generate(target)
+
+    def test_the_admin_port_asks_for_the_role(self):
+        admin = self.tlm_keys("add", "--tenant=ops", "--role=admin").splitlines()[-1]
+        other = self.tlm_keys("add", "--tenant=green").splitlines()[-1]
+        target = self.replica(f"--api_keys={self.keys}", connection=self.trusting).admin_target
+        self.assertFalse(self.load(target, api_key=admin, **self.trusting).draining)
+        for error, options in ((Unauthenticated, self.trusting),
+                               (PermissionDenied, self.trusting | {"api_key": other}),
+                               (Unavailable, {"api_key": admin})):
+            with self.assertRaises(error):
+                self.load(target, **options)
+            with self.assertRaises(error), AdminClient(target, **options) as client:
+                client.get_load()
+
+    def load(self, target, **options):
+        """By both clients of the admin port, which agree on what does not change."""
+        async def main():
+            async with AsyncAdminClient(target, **options) as client:
+                return await client.get_load()
+        load = asyncio.run(main())
+        with AdminClient(target, **options) as client:
+            self.assertEqual(client.get_load().kv_blocks_total, load.kv_blocks_total)
+        return load
 
     def test_client_certificates(self):
         target = self.serve(f"--tls_client_ca={self.files.path('ca')}", connection=self.identified)

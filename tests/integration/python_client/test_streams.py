@@ -5,7 +5,7 @@ import gc
 import threading
 import unittest
 
-from servers import FakeServer, ServerTest, abort, started
+from servers import ENDLESS, FakeServer, ServerTest, abort, started
 from tlm_client import (Aborted, AlreadyExists, AsyncClient, Cancelled, Client, DeadlineExceeded,
                         FailedPrecondition, Finished, InvalidArgument, NewTokens, NotFound,
                         ResourceExhausted, Started, Summary, TlmError, Unavailable, Usage,
@@ -14,8 +14,6 @@ from tlm_client import (Aborted, AlreadyExists, AsyncClient, Cancelled, Client, 
 from grpc import StatusCode
 
 PROMPT = "Once upon a time"
-# More than a connection takes while nobody reads: active until it is let go of.
-ENDLESS = {"num_sequences": 16, "top_logprobs": 20, "ignore_eos": True, "request_id": "endless"}
 TRIES = 2000
 
 

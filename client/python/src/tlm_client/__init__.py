@@ -6,11 +6,16 @@
         for piece in client.stream("Once upon a time", max_new_tokens=60).text():
             print(piece, end="", flush=True)
 
-`AsyncClient` is the same for asyncio. `messages` has the Protobuf messages of package tlm.v1.
+`AsyncClient` is the same for asyncio; `AdminClient` and `AsyncAdminClient` call the admin port.
+`messages` has the Protobuf messages of package tlm.v1.
 """
 
 from ._channel import ConnectionOptions
+from .admin import AdminClient
+from .admin_types import (AbortResult, ConfigOption, DrainResult, FlushPrefixCacheResult,
+                          PrefixCacheLoad, ServerConfig, ServerLoad)
 from .aio import AsyncClient, AsyncGenerateStream
+from .aio_admin import AsyncAdminClient
 from .client import Client, GenerateStream
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, ErrorDetails,
                      FailedPrecondition, FieldViolation, Internal, InvalidArgument, NotFound,
@@ -25,14 +30,16 @@ from .types import (CallOptions, ChatOptions, ContinuationScore, DataType, Detok
                     Token, TokenizeResult, TopToken, Usage)
 
 __all__ = [
-    "Aborted", "AlreadyExists", "AsyncClient", "AsyncGenerateStream", "CallOptions", "Cancelled",
-    "ChatOptions", "Client", "ConnectionOptions", "ContinuationScore", "DataLoss", "DataType",
-    "DeadlineExceeded", "DetokenizeResult", "ErrorDetails", "Event", "FailedPrecondition",
-    "FieldViolation", "FinishReason", "Finished", "FlopsQuery", "ForwardHeader", "ForwardOptions",
-    "ForwardResult", "GenerateOptions", "GenerateResult", "GenerateStream", "Internal",
-    "InvalidArgument", "Message", "ModelInfo", "NewTokens", "NotFound", "Output",
-    "PermissionDenied", "Prompt", "PromptTokens", "RequestOptions", "ResourceExhausted",
-    "ResourceUsage", "ResumePoint", "ResumePolicy", "RowValues", "SamplingParams", "ScoreResult",
-    "ServingStatus", "Started", "Summary", "Timing", "TlmError", "Token", "TokenizeResult",
-    "TopToken", "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
+    "AbortResult", "Aborted", "AdminClient", "AlreadyExists", "AsyncAdminClient", "AsyncClient",
+    "AsyncGenerateStream", "CallOptions", "Cancelled", "ChatOptions", "Client", "ConfigOption",
+    "ConnectionOptions", "ContinuationScore", "DataLoss", "DataType", "DeadlineExceeded",
+    "DetokenizeResult", "DrainResult", "ErrorDetails", "Event", "FailedPrecondition",
+    "FieldViolation", "FinishReason", "Finished", "FlopsQuery", "FlushPrefixCacheResult",
+    "ForwardHeader", "ForwardOptions", "ForwardResult", "GenerateOptions", "GenerateResult",
+    "GenerateStream", "Internal", "InvalidArgument", "Message", "ModelInfo", "NewTokens",
+    "NotFound", "Output", "PermissionDenied", "PrefixCacheLoad", "Prompt", "PromptTokens",
+    "RequestOptions", "ResourceExhausted", "ResourceUsage", "ResumePoint", "ResumePolicy",
+    "RowValues", "SamplingParams", "ScoreResult", "ServerConfig", "ServerLoad", "ServingStatus",
+    "Started", "Summary", "Timing", "TlmError", "Token", "TokenizeResult", "TopToken",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
 ]

@@ -13,7 +13,7 @@ import grpc
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """What `Client` and `AsyncClient` take."""
+    """What every client takes."""
 
     # Encrypt and verify the server. Implied by the three files below.
     tls: bool
@@ -75,6 +75,13 @@ def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str |
         arguments.append(("grpc.ssl_target_name_override", server_name))
     return Connection(credentials, tuple(arguments),
                       None if api_key is None else f"Bearer {api_key}")
+
+
+def single_target(target: str) -> str:
+    """Raises TypeError for what is none, as a list."""
+    if not isinstance(target, str):
+        raise TypeError(f"target is {target!r}, expected that of one server")
+    return target
 
 
 def _check_key(api_key: str, targets: Sequence[str], may_travel: bool) -> None:

@@ -19,12 +19,15 @@ for _file in _FILES.file:  # in the order of their imports
     _POOL.AddSerializedFile(_file.SerializeToString())
 
 
-def _class_of(name: str) -> Any:
-    descriptor: Any = _POOL.FindMessageTypeByName(name)
+def _class_of(descriptor: Any) -> Any:
     factory: Any = message_factory
     if hasattr(factory, "GetMessageClass"):
         return factory.GetMessageClass(descriptor)
-    return _OLD_FACTORY.GetPrototype(descriptor)  # before Protobuf 4.22
+    # Before Protobuf 4.22, which gives a class those nested in it.
+    kind = _OLD_FACTORY.GetPrototype(descriptor)
+    for nested in descriptor.nested_types:
+        setattr(kind, nested.name, _class_of(nested))
+    return kind
 
 
 if not hasattr(message_factory, "GetMessageClass"):
@@ -38,7 +41,8 @@ def names_of(package: str) -> dict[str, Any]:
         if file.package != package:
             continue
         for message in file.message_type:
-            names[message.name] = _class_of(f"{package}.{message.name}")
+            names[message.name] = _class_of(
+                _POOL.FindMessageTypeByName(f"{package}.{message.name}"))
         for enum in file.enum_type:
             descriptor: Any = _POOL.FindEnumTypeByName(f"{package}.{enum.name}")
             names[enum.name] = enum_type_wrapper.EnumTypeWrapper(descriptor)

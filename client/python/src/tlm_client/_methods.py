@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -13,35 +15,55 @@ from ._channel import CallSetup
 from ._picker import TargetPicker
 from .errors import TlmError
 
-_UNARY = {
+# Request and response by method name.
+_Calls: TypeAlias = Mapping[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    name: str
+    unary: _Calls
+    streams: _Calls = field(default_factory=dict)  # of the server
+
+
+LANGUAGE_MODEL = Service("tlm.v1.LanguageModel", {
     "ModelInfo": (messages.ModelInfoRequest, messages.ModelInfoResponse),
     "Score": (messages.ScoreRequest, messages.ScoreResponse),
     "Tokenize": (messages.TokenizeRequest, messages.TokenizeResponse),
     "Detokenize": (messages.DetokenizeRequest, messages.DetokenizeResponse),
-}
-_STREAMS = {
+}, {
     "Generate": (messages.GenerateRequest, messages.GenerateResponse),
     "Forward": (messages.ForwardRequest, messages.ForwardResponse),
-}
-_HEALTH = (_health.HealthCheckRequest, _health.HealthCheckResponse)
+})
+HEALTH = Service("grpc.health.v1.Health", {
+    "Check": (_health.HealthCheckRequest, _health.HealthCheckResponse),
+}, {
+    "Watch": (_health.HealthCheckRequest, _health.HealthCheckResponse),
+})
+ADMIN = Service("tlm.v1.Admin", {
+    "GetLoad": (messages.GetLoadRequest, messages.GetLoadResponse),
+    "Abort": (messages.AbortRequest, messages.AbortResponse),
+    "Drain": (messages.DrainRequest, messages.DrainResponse),
+    "FlushPrefixCache": (messages.FlushPrefixCacheRequest, messages.FlushPrefixCacheResponse),
+    "GetConfig": (messages.GetConfigRequest, messages.GetConfigResponse),
+})
 
 
 class Methods:
     """Callables by method name, on a channel of either kind."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, services: Iterable[Service]) -> None:
         self.channel = channel
         self._calls: dict[str, Any] = {}
-        for name, types in _UNARY.items():
-            self._add(channel.unary_unary, "tlm.v1.LanguageModel", name, *types)
-        for name, types in _STREAMS.items():
-            self._add(channel.unary_stream, "tlm.v1.LanguageModel", name, *types)
-        self._add(channel.unary_unary, "grpc.health.v1.Health", "Check", *_HEALTH)
-        self._add(channel.unary_stream, "grpc.health.v1.Health", "Watch", *_HEALTH)
+        for service in services:
+            self._add(channel.unary_unary, service.name, service.unary)
+            self._add(channel.unary_stream, service.name, service.streams)
 
-    def _add(self, kind: Any, service: str, name: str, request: Any, response: Any) -> None:
-        self._calls[name] = kind(f"/{service}/{name}", request_serializer=request.SerializeToString,
-                                 response_deserializer=response.FromString)
+    def _add(self, kind: Any, service: str, calls: _Calls) -> None:
+        for name, (request, response) in calls.items():
+            self._calls[name] = kind(f"/{service}/{name}",
+                                     request_serializer=request.SerializeToString,
+                                     response_deserializer=response.FromString)
 
     def call(self, name: str, request: Any, timeout: float | None, wait_for_ready: bool,
              setup: CallSetup) -> Any:

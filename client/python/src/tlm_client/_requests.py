@@ -31,6 +31,9 @@ _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
 _DTYPES = {"float32": messages.DATA_TYPE_FLOAT32, "bfloat16": messages.DATA_TYPE_BFLOAT16,
            "float16": messages.DATA_TYPE_FLOAT16}
 
+# Of a google.protobuf.Duration.
+_MAX_SECONDS = 315_576_000_000
+
 
 def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.GenerateRequest:
     request = messages.GenerateRequest()
@@ -84,9 +87,7 @@ def _with_options(request: messages.GenerateRequest,
         elif name == "priority":
             request.scheduling.priority = value
         elif name == "soft_time_limit":
-            limit = request.scheduling.soft_time_limit
-            limit.SetInParent()
-            limit.seconds, limit.nanos = divmod(round(value * 1e9), 10**9)
+            _set_duration(name, value, request.scheduling.soft_time_limit)
         elif name == "choices":
             request.choices.SetInParent()
             _assign(request.choices, name, value)
@@ -186,6 +187,19 @@ def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
     return named(request, options)
 
 
+def abort_request(request_ids: Sequence[str], every: bool) -> messages.AbortRequest:
+    if isinstance(request_ids, str):
+        raise TypeError("abort takes a list of request ids")
+    return messages.AbortRequest(request_ids=request_ids, all=every)
+
+
+def drain_request(time_limit: float | None) -> messages.DrainRequest:
+    request = messages.DrainRequest()
+    if time_limit is not None:
+        _set_duration("time_limit", time_limit, request.time_limit)
+    return request
+
+
 def named(request: _Request, options: Mapping[str, Any]) -> _Request:
     """The request with request_id and model, the only options it may have."""
     for name, value in options.items():
@@ -193,6 +207,19 @@ def named(request: _Request, options: Mapping[str, Any]) -> _Request:
             raise TypeError(f"there is no option {name!r}")
         setattr(request, name, value)
     return request
+
+
+def no_options(options: Mapping[str, Any]) -> None:
+    """For a call whose request has no options."""
+    if options:
+        raise TypeError(f"there is no option {next(iter(options))!r}")
+
+
+def _set_duration(name: str, seconds: float, duration: Any) -> None:
+    if not abs(seconds) <= _MAX_SECONDS:
+        raise ValueError(f"{name} is {seconds}, the limit is {_MAX_SECONDS} seconds")
+    duration.SetInParent()
+    duration.FromNanoseconds(round(seconds * 1e9))
 
 
 def _assign(message: Any, name: str, value: Any) -> None:

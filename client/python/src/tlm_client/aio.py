@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import grpc
-import grpc.aio
 
 from . import _health, _requests, messages
 from ._affinity import affinity_of
-from ._channel import CallSetup, Connection, ConnectionOptions, make_connection, split_call_options
+from ._aio_base import AsyncBaseClient, next_message
+from ._channel import CallSetup, ConnectionOptions, split_call_options
 from ._collect import ForwardCollector, GenerateCollector, event_of
 from ._convert import from_message
-from ._methods import Methods, UnaryAttempts, time_left
+from ._methods import HEALTH, LANGUAGE_MODEL, Methods, time_left
 from ._picker import TargetPicker, is_by_affinity
 from ._resumption import Done, Resumption, Start, Step, Wait
 from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
-from .errors import TlmError, cancelled, error_of, error_of_rpc, internal
+from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
                     ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 
-class AsyncClient:
+class AsyncClient(AsyncBaseClient):
     """`Client` for asyncio: the same calls, each awaited; streams are iterated with `async for`.
 
         async with AsyncClient("127.0.0.1:50051") as client:
@@ -49,9 +49,7 @@ class AsyncClient:
         this host unencrypted, OSError for a file that cannot be read."""
         self._by_affinity = is_by_affinity(balance)
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
-        self._connection = make_connection(self.targets, **options)
-        self._picker = TargetPicker(self.targets)
-        self._opened: list[Methods] = []
+        super().__init__(self.targets, (LANGUAGE_MODEL, HEALTH), options)
         self._closed = asyncio.Event()
         self._streams: weakref.WeakSet[AsyncGenerateStream] = weakref.WeakSet()
 
@@ -60,14 +58,7 @@ class AsyncClient:
         self._closed.set()
         for stream in list(self._streams):
             stream.cancel()
-        for replica in self._opened:
-            await replica.channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+        await super().close()
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncGenerateStream:
         """The events of a Generate call, one by one. Called inside the event loop."""
@@ -101,7 +92,7 @@ class AsyncClient:
         call = self._replicas[target].call("Forward", request, timeout, setup.wait_for_ready, setup)
         reader = aiter(call)
         try:
-            while (message := await _next(reader, call)) is not None:
+            while (message := await next_message(reader, call)) is not None:
                 collector.add(message)
         finally:
             call.cancel()
@@ -143,7 +134,7 @@ class AsyncClient:
         """The health of a service, by its full name, on one of the targets; "" = the server as a
         whole. NotFound for a service the server does not know."""
         setup, rest = split_call_options(options, self._connection.authorization)
-        _requests.named(None, rest)
+        _requests.no_options(rest)
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus((await self._unary("Check", request, setup)).status)
 
@@ -165,7 +156,7 @@ class AsyncClient:
                                            setup.wait_for_ready, setup)
         reader = aiter(call)
         try:
-            while (response := await _next(reader, call)) is not None:
+            while (response := await next_message(reader, call)) is not None:
                 if response.status == ServingStatus.SERVING:
                     return True
         except TlmError as error:
@@ -173,13 +164,6 @@ class AsyncClient:
         finally:
             call.cancel()
         return False
-
-    @property
-    def _replicas(self) -> list[Methods]:
-        # Channels belong to the event loop that runs when they are made.
-        if not self._opened:
-            self._opened = [Methods(_open(target, self._connection)) for target in self.targets]
-        return self._opened
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> AsyncGenerateStream:
         setup, rest = split_call_options(options, self._connection.authorization)
@@ -191,16 +175,6 @@ class AsyncClient:
                                      self._replicas)
         self._streams.add(stream)
         return stream
-
-    async def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
-        attempts = UnaryAttempts(self._picker, setup)
-        while True:
-            call = self._replicas[attempts.target].call(
-                name, request, attempts.timeout, attempts.wait_for_ready, setup)
-            try:
-                return await _answer(call)
-            except TlmError as error:
-                attempts.failed(error)
 
 
 class AsyncGenerateStream:
@@ -250,7 +224,7 @@ class AsyncGenerateStream:
     async def __anext__(self) -> Event:
         while self._done is None:
             try:
-                message = await _next(self._reader, self._call)
+                message = await next_message(self._reader, self._call)
             except TlmError as error:
                 await self._follow(self._after(error))
                 continue
@@ -325,54 +299,9 @@ class AsyncGenerateStream:
         raise StopAsyncIteration
 
 
-async def _next(reader: Any, call: Any) -> Any:
-    """The next message of a stream; None at its end."""
-    async with _Statuses(call):
-        return await anext(reader, None)
-
-
-async def _answer(call: Any) -> Any:
-    """What a unary call answers."""
-    async with _Statuses(call):
-        return await call
-
-
-class _Statuses:
-    """Raises TlmError for how a call ended. gRPC raises asyncio.CancelledError for its status
-    CANCELLED too; only one that this task was cancelled with leaves as such."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-        self._cancelling = 0
-
-    async def __aenter__(self) -> None:
-        self._cancelling = _cancelling()
-
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, grpc.RpcError):
-            raise error_of_rpc(error) from None
-        if (isinstance(error, asyncio.CancelledError) and _cancelling() == self._cancelling and
-                self._call.done()):
-            call = self._call
-            raise error_of(await call.code(), await call.details(),
-                           await call.trailing_metadata()) from None
-
-
-def _cancelling() -> int:
-    """How often this task was asked to end."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
-
-
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
     except TimeoutError:
         return False
-
-
-def _open(target: str, connection: Connection) -> Any:
-    if connection.credentials is None:
-        return grpc.aio.insecure_channel(target, options=connection.arguments)
-    return grpc.aio.secure_channel(target, connection.credentials, options=connection.arguments)

@@ -12,10 +12,11 @@ import grpc
 
 from . import _health, _requests, messages
 from ._affinity import affinity_of
-from ._channel import CallSetup, Connection, ConnectionOptions, make_connection, split_call_options
+from ._base import BaseClient
+from ._channel import CallSetup, ConnectionOptions, split_call_options
 from ._collect import ForwardCollector, GenerateCollector, event_of
 from ._convert import from_message
-from ._methods import Methods, UnaryAttempts, time_left
+from ._methods import HEALTH, LANGUAGE_MODEL, Methods, time_left
 from ._picker import TargetPicker, is_by_affinity
 from ._resumption import Done, Resumption, Start, Step, Wait
 from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
@@ -32,7 +33,7 @@ WATCH_PAUSE = 0.1
 MAX_VALUES = 1 << 30
 
 
-class Client:
+class Client(BaseClient):
     """Calls one or several tlm servers. Thread-safe: any number of calls at a time; keep one for
     the life of the program.
 
@@ -58,10 +59,7 @@ class Client:
         this host unencrypted, OSError for a file that cannot be read."""
         self._by_affinity = is_by_affinity(balance)
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
-        connection = make_connection(self.targets, **options)
-        self._authorization = connection.authorization
-        self._replicas = [Methods(_open(target, connection)) for target in self.targets]
-        self._picker = TargetPicker(self.targets)
+        super().__init__(self.targets, (LANGUAGE_MODEL, HEALTH), options)
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._streams: weakref.WeakSet[GenerateStream] = weakref.WeakSet()  # guarded by _lock
@@ -73,14 +71,7 @@ class Client:
             streams = list(self._streams)
         for stream in streams:
             stream.cancel()
-        for replica in self._replicas:
-            replica.channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        super().close()
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateStream:
         """The events of a Generate call, one by one."""
@@ -105,7 +96,7 @@ class Client:
     def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                 **options: Unpack[ForwardOptions]) -> ForwardResult:
         """Rows over the vocabulary for texts, or for lists of token ids."""
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         collector = ForwardCollector(rest.pop("max_values", MAX_VALUES))
         request = _requests.forward_request(inputs, rest)
         target = self._picker.next(time.monotonic())
@@ -124,7 +115,7 @@ class Client:
               add_special_tokens: bool | None = None,
               **options: Unpack[RequestOptions]) -> ScoreResult:
         """How probable each continuation of the prompt is."""
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
                                           rest)
         response = self._unary("Score", request, setup)
@@ -136,34 +127,34 @@ class Client:
     def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                    **options: Unpack[RequestOptions]) -> ModelInfo:
         """What is served, what it costs and which limits apply."""
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.model_info_request(include_tensors, flops, rest)
         return from_message(ModelInfo, self._unary("ModelInfo", request, setup))
 
     def tokenize(self, text: str, *, add_special_tokens: bool | None = None,
                  **options: Unpack[RequestOptions]) -> TokenizeResult:
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.tokenize_request(text, add_special_tokens, rest)
         return from_message(TokenizeResult, self._unary("Tokenize", request, setup))
 
     def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool | None = None,
                    **options: Unpack[RequestOptions]) -> DetokenizeResult:
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.detokenize_request(token_ids, skip_special_tokens, rest)
         return from_message(DetokenizeResult, self._unary("Detokenize", request, setup))
 
     def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
         """The health of a service, by its full name, on one of the targets; "" = the server as a
         whole. NotFound for a service the server does not know."""
-        setup, rest = split_call_options(options, self._authorization)
-        _requests.named(None, rest)
+        setup, rest = split_call_options(options, self._connection.authorization)
+        _requests.no_options(rest)
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus(self._unary("Check", request, setup).status)
 
     def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
         """Returns once the service is SERVING on one of the targets; else DeadlineExceeded."""
         options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
-        setup, _ = split_call_options(options, self._authorization)
+        setup, _ = split_call_options(options, self._connection.authorization)
         deadline = time.monotonic() + timeout
         while not self._watch(service, setup, deadline):
             if self._closed.wait(WATCH_PAUSE):
@@ -185,7 +176,7 @@ class Client:
             call.cancel()
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> GenerateStream:
-        setup, rest = split_call_options(options, self._authorization)
+        setup, rest = split_call_options(options, self._connection.authorization)
         policy = rest.pop("resume", None) or ResumePolicy()
         key = rest.pop("affinity_key", "")
         request = make_request(rest)
@@ -198,16 +189,6 @@ class Client:
     def _call(self, target: int, name: str, request: Any, setup: CallSetup) -> Any:
         timeout = time_left(time.monotonic() + setup.timeout)
         return self._replicas[target].call(name, request, timeout, setup.wait_for_ready, setup)
-
-    def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
-        attempts = UnaryAttempts(self._picker, setup)
-        while True:
-            try:
-                return self._replicas[attempts.target].call(
-                    name, request, attempts.timeout, attempts.wait_for_ready, setup)
-            except grpc.RpcError as error:
-                failure = error_of_rpc(error)
-            attempts.failed(failure)
 
 
 class GenerateStream:
@@ -330,9 +311,3 @@ def check_watch_end(error: TlmError, deadline: float, timeout: float) -> None:
         raise make_error(grpc.StatusCode.DEADLINE_EXCEEDED, f"not serving after {timeout:g} s")
     if error.code is not grpc.StatusCode.UNAVAILABLE:
         raise error
-
-
-def _open(target: str, connection: Connection) -> Any:
-    if connection.credentials is None:
-        return grpc.insecure_channel(target, options=connection.arguments)
-    return grpc.secure_channel(target, connection.credentials, options=connection.arguments)

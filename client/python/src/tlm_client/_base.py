@@ -1,0 +1,53 @@
+"""What the clients for threads have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from ._channel import CallSetup, Connection, ConnectionOptions, make_connection
+from ._methods import Methods, Service, UnaryAttempts
+from ._picker import TargetPicker
+from .errors import error_of_rpc
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class BaseClient:
+    """The channels of a client and its unary calls."""
+
+    def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
+                 options: ConnectionOptions) -> None:
+        """Raises as make_connection."""
+        self._connection = make_connection(targets, **options)
+        self._replicas = [Methods(_open(target, self._connection), services) for target in targets]
+        self._picker = TargetPicker(targets)
+
+    def close(self) -> None:
+        """Ends every call, with Cancelled, and the connections."""
+        for replica in self._replicas:
+            replica.channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
+        attempts = UnaryAttempts(self._picker, setup)
+        while True:
+            try:
+                return self._replicas[attempts.target].call(
+                    name, request, attempts.timeout, attempts.wait_for_ready, setup)
+            except grpc.RpcError as error:
+                failure = error_of_rpc(error)
+            attempts.failed(failure)
+
+
+def _open(target: str, connection: Connection) -> Any:
+    if connection.credentials is None:
+        return grpc.insecure_channel(target, options=connection.arguments)
+    return grpc.secure_channel(target, connection.credentials, options=connection.arguments)

@@ -1,0 +1,71 @@
+"""The client of the admin port for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _requests, messages
+from ._base import BaseClient
+from ._channel import ConnectionOptions, single_target, split_call_options
+from ._convert import from_message
+from ._methods import ADMIN
+from .admin_types import (AbortResult, DrainResult, FlushPrefixCacheResult, ServerConfig,
+                          ServerLoad)
+from .types import CallOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_Type = TypeVar("_Type")
+
+
+class AdminClient(BaseClient):
+    """Calls the admin port of a tlm server. Thread-safe.
+
+        with AdminClient("127.0.0.1:50052") as admin:
+            print(admin.get_load().running_sequences)
+
+    One server, not several: what is asked of it is its own. Nothing is retried; every call may be
+    made again by a caller whom its answer did not reach.
+
+    Every call raises TlmError when it fails. The connection is made when first used.
+    """
+
+    def __init__(self, target: str, **options: Unpack[ConnectionOptions]) -> None:
+        """`target` is that of the server's --admin_port. Raises as Client."""
+        self.target = single_target(target)
+        super().__init__((target,), (ADMIN,), options)
+
+    def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
+        """What waits, runs and is held now."""
+        return self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
+
+    def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
+              **options: Unpack[CallOptions]) -> AbortResult:
+        """Ends requests, or all of them, with Aborted. Asked again, it reports those that it has
+        ended as `not_found`."""
+        request = _requests.abort_request(request_ids, all)
+        return self._call(AbortResult, "Abort", request, options)
+
+    def drain(self, *, time_limit: float | None = None,
+              **options: Unpack[CallOptions]) -> DrainResult:
+        """Begins to shut the server down and returns at once. What still runs after `time_limit`
+        seconds ends with Unavailable; None = the server's own limit. Who asks first decides."""
+        request = _requests.drain_request(time_limit)
+        return self._call(DrainResult, "Drain", request, options)
+
+    def flush_prefix_cache(self, **options: Unpack[CallOptions]) -> FlushPrefixCacheResult:
+        """Frees what only the prefix cache holds. Asked again, it counts what was freed since."""
+        request = messages.FlushPrefixCacheRequest()
+        return self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
+
+    def get_config(self, **options: Unpack[CallOptions]) -> ServerConfig:
+        """The server's flags; secrets are masked."""
+        return self._call(ServerConfig, "GetConfig", messages.GetConfigRequest(), options)
+
+    def _call(self, kind: type[_Type], name: str, request: Any,
+              options: Mapping[str, Any]) -> _Type:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        _requests.no_options(rest)
+        return from_message(kind, self._unary(name, request, setup))

@@ -1,0 +1,68 @@
+"""The client of the admin port for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _requests, messages
+from ._aio_base import AsyncBaseClient
+from ._channel import ConnectionOptions, single_target, split_call_options
+from ._convert import from_message
+from ._methods import ADMIN
+from .admin_types import (AbortResult, DrainResult, FlushPrefixCacheResult, ServerConfig,
+                          ServerLoad)
+from .types import CallOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_Type = TypeVar("_Type")
+
+
+class AsyncAdminClient(AsyncBaseClient):
+    """`AdminClient` for asyncio: the same calls, each awaited.
+
+        async with AsyncAdminClient("127.0.0.1:50052") as admin:
+            print((await admin.get_load()).running_sequences)
+
+    Belongs to the event loop it is first used in. A task that is cancelled takes its call with it.
+    """
+
+    def __init__(self, target: str, **options: Unpack[ConnectionOptions]) -> None:
+        """`target` is that of the server's --admin_port. Raises as AsyncClient."""
+        self.target = single_target(target)
+        super().__init__((target,), (ADMIN,), options)
+
+    async def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
+        """What waits, runs and is held now."""
+        return await self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
+
+    async def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
+                    **options: Unpack[CallOptions]) -> AbortResult:
+        """Ends requests, or all of them, with Aborted. Asked again, it reports those that it has
+        ended as `not_found`."""
+        request = _requests.abort_request(request_ids, all)
+        return await self._call(AbortResult, "Abort", request, options)
+
+    async def drain(self, *, time_limit: float | None = None,
+                    **options: Unpack[CallOptions]) -> DrainResult:
+        """Begins to shut the server down and returns at once. What still runs after `time_limit`
+        seconds ends with Unavailable; None = the server's own limit. Who asks first decides."""
+        request = _requests.drain_request(time_limit)
+        return await self._call(DrainResult, "Drain", request, options)
+
+    async def flush_prefix_cache(self, **options: Unpack[CallOptions]) -> FlushPrefixCacheResult:
+        """Frees what only the prefix cache holds. Asked again, it counts what was freed since."""
+        request = messages.FlushPrefixCacheRequest()
+        return await self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
+
+    async def get_config(self, **options: Unpack[CallOptions]) -> ServerConfig:
+        """The server's flags; secrets are masked."""
+        return await self._call(ServerConfig, "GetConfig", messages.GetConfigRequest(), options)
+
+    async def _call(self, kind: type[_Type], name: str, request: Any,
+                    options: Mapping[str, Any]) -> _Type:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        _requests.no_options(rest)
+        return from_message(kind, await self._unary(name, request, setup))
