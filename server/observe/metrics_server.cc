@@ -18,12 +18,13 @@ namespace {
 constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 constexpr char kPlainType[] = "text/plain; charset=utf-8";
 
-// A scrape and two probes at a time are the rule; the rest is for those that hang. civetweb takes
-// the next connection from the line when a thread is free, and none from the system while the line
-// is full: descriptors are bounded by both.
-constexpr char kThreads[] = "8";
-constexpr char kLine[] = "8";
-constexpr char kRequestTimeoutMs[] = "2000";
+// A scrape and two probes at a time are the rule; the rest is for those that hang, each of whom has
+// a thread for as long as a request may take to come. civetweb takes the next connection from the
+// line when a thread is free, and none from the system while the line is full: descriptors are
+// bounded by both.
+constexpr char kThreads[] = "200";
+constexpr char kLine[] = "20";
+constexpr char kRequestTimeoutMs[] = "500";
 constexpr char kMaxRequestBytes[] = "4096";
 
 struct Reply {

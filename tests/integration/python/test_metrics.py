@@ -2,7 +2,9 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import pathlib
+import socket
 import subprocess
 import tempfile
 import threading
@@ -37,6 +39,20 @@ class PathsTest(unittest.TestCase):
         self.assertEqual(self.server.get("/healthz"), (200, "serving\n"))
         self.assertEqual(self.server.get("/readyz"), (200, "serving\n"))
         self.assertEqual(self.server.get("/readyz", "HEAD"), (200, ""))
+
+    def test_answers_probes_while_clients_hang(self):
+        with contextlib.ExitStack() as stack:
+            for i in range(200):
+                client = stack.enter_context(
+                    socket.create_connection(("127.0.0.1", self.server.metrics_port), timeout=30))
+                if i % 2:
+                    client.sendall(b"GET /healthz HTTP/1.1\r\nX-")
+            start = time.monotonic()
+            self.assertEqual(self.server.get("/healthz"), (200, "serving\n"))
+            self.assertEqual(self.server.get("/readyz"), (200, "serving\n"))
+            taken = time.monotonic() - start
+        print(f"answered in {taken:.3f} s with 200 clients that hang")
+        self.assertLess(taken, 5)
 
     def test_has_nothing_else(self):
         self.assertEqual(self.server.get("/")[0], 404)
