@@ -1,7 +1,7 @@
 # Manual pages and shell completions, made by the programs from their own flags. Target `tlm_docs`
 # puts them below ${PROJECT_BINARY_DIR}/share, where an installation has them:
 #
-#   man/man1/tlm.1  man/man8/tlm-server.8  bash-completion/completions/tlm
+#   man/man1/tlm.1  man/man8/{tlm-server,tlm-keys}.8  bash-completion/completions/tlm
 #   zsh/site-functions/_tlm  fish/vendor_completions.d/tlm.fish
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "The programs cannot run here: no manual pages and shell completions")
@@ -25,6 +25,7 @@ endfunction()
 
 tlm_doc(man/man1/tlm.1 tlm help --format=man)
 tlm_doc(man/man8/tlm-server.8 tlm-server --helpman)
+tlm_doc(man/man8/tlm-keys.8 tlm-keys --helpman)
 tlm_doc(bash-completion/completions/tlm tlm completion bash)
 tlm_doc(zsh/site-functions/_tlm tlm completion zsh)
 tlm_doc(fish/vendor_completions.d/tlm.fish tlm completion fish)

@@ -7,6 +7,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "client/cli/bench_prompts.h"
 #include "client/cli/connection_flags.h"
 #include "client/cli/flag_types.h"
 #include "client/cli/sampling_flags.h"
@@ -14,14 +15,14 @@
 using tlm::cli::TimeSpan;
 
 ABSL_DECLARE_FLAG(std::optional<uint64_t>, seed);
-ABSL_DECLARE_FLAG(uint32_t, prompt_tokens);
+ABSL_DECLARE_FLAG(std::optional<uint32_t>, prompt_tokens);
 ABSL_DECLARE_FLAG(std::optional<uint32_t>, max_new_tokens);
 
 ABSL_FLAG(std::optional<uint32_t>, concurrency, std::nullopt,
           "requests in flight, 1 to 4096: 8 if not given; with --rate at the most, and 1024 if not "
           "given");
 ABSL_FLAG(std::optional<uint64_t>, requests, std::nullopt, "measure this many requests");
-ABSL_FLAG(TimeSpan, duration, TimeSpan{absl::ZeroDuration()},
+ABSL_FLAG(std::optional<TimeSpan>, duration, std::nullopt,
           "measure for this long, in seconds or like 1m30s; 10s if neither this nor --requests is "
           "given");
 ABSL_FLAG(std::optional<double>, rate, std::nullopt,
@@ -71,11 +72,14 @@ absl::Status ReadLoad(BenchOptions* options) {
 
 absl::Status ReadEnd(BenchOptions* options) {
   options->requests = absl::GetFlag(FLAGS_requests);
-  const absl::Duration duration = absl::GetFlag(FLAGS_duration).duration;
-  if (duration > absl::ZeroDuration()) {
-    options->duration = duration;
+  if (const std::optional<TimeSpan> given = absl::GetFlag(FLAGS_duration)) {
+    options->duration = given->duration;
   } else if (!options->requests) {
     options->duration = kDuration;
+  }
+  if (options->duration <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(fmt::format("--duration is {}, it must be more than 0",
+                                                  absl::FormatDuration(options->duration)));
   }
   options->warmup = absl::GetFlag(FLAGS_warmup).duration;
   if (options->warmup == absl::InfiniteDuration()) {
@@ -87,11 +91,16 @@ absl::Status ReadEnd(BenchOptions* options) {
 
 absl::Status ReadRequest(BenchOptions* options) {
   options->prompts_file = absl::GetFlag(FLAGS_prompts_file);
-  options->prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens);
-  if (options->prompt_tokens > 0 && !options->prompts_file.empty()) {
+  const std::optional<uint32_t> prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens);
+  if (prompt_tokens && !options->prompts_file.empty()) {
     return absl::InvalidArgumentError("--prompt_tokens and --prompts_file exclude each other");
   }
-  if (options->prompt_tokens == 0) options->prompt_tokens = kPromptTokens;
+  options->prompt_tokens = prompt_tokens.value_or(kPromptTokens);
+  if (absl::Status status =
+          CheckRange("prompt_tokens", options->prompt_tokens, 1, BenchPrompts::kMaxTokens);
+      !status.ok()) {
+    return status;
+  }
   if (absl::Status status = SetGenerationFromFlags(&options->request); !status.ok()) return status;
   v1::StoppingCriteria& stopping = *options->request.mutable_stopping();
   if (!stopping.has_max_new_tokens()) stopping.set_max_new_tokens(kNewTokens);

@@ -14,7 +14,6 @@
 namespace tlm::cli {
 namespace {
 
-constexpr uint32_t kMaxTokens = 1 << 20;
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
 
 absl::StatusOr<std::string> PromptOf(std::string_view line) {

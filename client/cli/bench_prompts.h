@@ -14,8 +14,11 @@ namespace tlm::cli {
 // Immutable.
 class BenchPrompts {
  public:
+  static constexpr uint32_t kMaxTokens = 1 << 20;  // of a random prompt
+
   // Each of `tokens` ids below `vocab_size`, drawn from `seed`: no two begin alike, so that nothing
-  // is found in a prefix cache. INVALID_ARGUMENT when one of the two is 0 or `tokens` is over 2^20.
+  // is found in a prefix cache. INVALID_ARGUMENT when one of the two is 0 or `tokens` is over the
+  // limit.
   static absl::StatusOr<BenchPrompts> Random(uint32_t tokens, uint32_t vocab_size, uint64_t seed);
 
   // The lines of a file, in turn; empty ones are left out, and one that begins with a double quote

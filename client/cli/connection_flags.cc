@@ -66,6 +66,11 @@ absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console) {
   return options;
 }
 
+bool TlsFromFlags() {
+  return absl::GetFlag(FLAGS_tls) || !absl::GetFlag(FLAGS_ca_file).empty() ||
+         !absl::GetFlag(FLAGS_client_cert).empty() || !absl::GetFlag(FLAGS_client_key).empty();
+}
+
 absl::Duration TimeoutFromFlags() { return absl::GetFlag(FLAGS_timeout).duration; }
 
 }  // namespace tlm::cli

@@ -24,6 +24,8 @@ std::vector<std::string> TargetsFromFlags();
 // (none if that is empty). Errors as CheckTlsFiles; these, and what goes to Console::err, as
 // ReadApiKeyFile.
 absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console);
+// Whether the flags ask for an encrypted connection.
+bool TlsFromFlags();
 // --timeout; infinite if not given.
 absl::Duration TimeoutFromFlags();
 

@@ -15,7 +15,8 @@ ABSL_FLAG(std::string, config, "",
           "tell of a config.json, or of the one in a model directory, instead, without a server");
 ABSL_FLAG(bool, tensors, false, "list every tensor of the checkpoint");
 ABSL_FLAG(uint32_t, batch, 0, "count FLOPs of this many sequences; 0 is one");
-ABSL_FLAG(uint32_t, prompt_tokens, 0, "of prompts of this many tokens; 0 fills the context");
+ABSL_FLAG(std::optional<uint32_t>, prompt_tokens, std::nullopt,
+          "of prompts of this many tokens; 0 fills the context");
 ABSL_FLAG(uint32_t, new_tokens, 0, "and of this many generated tokens");
 
 namespace tlm::cli {
@@ -25,7 +26,7 @@ namespace {
 std::optional<v1::FlopsQuery> FlopsFromFlags() {
   v1::FlopsQuery query;
   query.set_batch(absl::GetFlag(FLAGS_batch));
-  query.set_prompt_tokens(absl::GetFlag(FLAGS_prompt_tokens));
+  query.set_prompt_tokens(absl::GetFlag(FLAGS_prompt_tokens).value_or(0));
   query.set_new_tokens(absl::GetFlag(FLAGS_new_tokens));
   if (query.batch() == 0 && query.prompt_tokens() == 0 && query.new_tokens() == 0) return {};
   return query;

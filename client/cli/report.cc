@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "client/cli/connection_flags.h"
 #include "client/cli/text.h"
 #include "client/cpp/status.h"
 
@@ -17,6 +18,20 @@ std::string OneLine(std::string_view text) {
   std::string line = Printable(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
+}
+
+// What may be behind an error of gRPC's that names only its symptom; empty: nothing is known.
+std::string_view HintOf(const absl::Status& status) {
+  const std::string message = StatusMessage(status);
+  const auto tells = [&message](const char* text) { return message.find(text) != message.npos; };
+  // A connection that breaks later tells of no failure to connect.
+  if (!absl::IsUnavailable(status) || !tells("failed to connect")) return "";
+  if (TlsFromFlags()) {
+    if (!tells("wrong version number")) return "";
+    return "the server may not speak TLS: leave out --tls, --ca_file, --client_cert, --client_key";
+  }
+  if (!tells("Socket closed") && !tells("Connection reset by peer")) return "";
+  return "the server may expect TLS: see --tls and --ca_file";
 }
 
 }  // namespace
@@ -35,6 +50,9 @@ int ReportError(std::string_view command, const absl::Status& status, Console* c
   }
   if (details.retry_delay) {
     err << fmt::format("  try again in {}\n", absl::FormatDuration(*details.retry_delay));
+  }
+  if (const std::string_view hint = HintOf(status); !hint.empty()) {
+    err << fmt::format("  {}\n", hint);
   }
   err.flush();
   return kFailure;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/base/man_page.h"
 #include "server/auth/keys_commands.h"
 
 namespace {
@@ -17,19 +18,43 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+constexpr std::string_view kSummary =
+    "makes and changes the file that tlm-server --api_keys=FILE reads";
+constexpr std::string_view kFileText =
+    "FILE is replaced in one step, and a running server reads it within seconds. It holds salted\n"
+    "hashes: nobody gets the keys back from it. What needs a file that is not there makes it.";
+constexpr std::string_view kExitText =
+    "0 done, 1 could not be done and nothing has changed, 2 the command line is wrong.";
+
 std::string Help() {
   std::string text =
-      "tlm-keys: makes and changes the file that tlm-server --api_keys=FILE reads.\n\n"
-      "  tlm-keys COMMAND --file=FILE [flags]\n\n";
+      fmt::format("tlm-keys: {}.\n\n  tlm-keys COMMAND --file=FILE [flags]\n\n", kSummary);
   for (const tlm::KeysCommand& command : tlm::KeysCommands()) {
     text += fmt::format("  {:<12} {}\n", command.name, command.help);
     if (!command.usage.empty()) text += fmt::format("  {:<12} {}\n", "", command.usage);
   }
-  return text +
-         "\nFILE is replaced in one step, and a running server reads it within seconds. It holds "
-         "salted\nhashes: nobody gets the keys back from it. What needs a file that is not there "
-         "makes it.\n\nExit status: 0 done, 1 could not be done and nothing has changed, 2 the "
-         "command line is wrong.\n";
+  return text + fmt::format("\n{}\n\nExit status: {}\n", kFileText, kExitText);
+}
+
+std::string Manual() {
+  tlm::ManPage page(
+      {.name = "tlm-keys", .section = 8, .date = tlm::ManPageDate(), .source = "tlm " TLM_VERSION});
+  page.Section("NAME");
+  page.Text(fmt::format("tlm-keys - {}", kSummary));
+  page.Section("SYNOPSIS");
+  page.Synopsis("tlm-keys", "COMMAND --file=FILE [FLAGS]");
+  page.Section("DESCRIPTION");
+  page.Text(kFileText);
+  page.Section("COMMANDS");
+  for (const tlm::KeysCommand& command : tlm::KeysCommands()) {
+    page.Subsection(fmt::format("{} --file=FILE {}", command.name, command.usage));
+    page.Text(fmt::format("{}.", command.help));
+  }
+  page.Section("EXIT STATUS");
+  page.Text(kExitText);
+  page.Section("SEE ALSO");
+  page.Text("tlm-server(8)");
+  return page.text();
 }
 
 int Fail(std::string message, int exit_status) {
@@ -62,6 +87,7 @@ int main(int argc, char** argv) {
   const std::vector<const char*> arguments(argv + std::min(argc, 1), argv + argc);
   for (const std::string_view argument : arguments) {
     if (argument == "--help" || argument == "-h") return Print(Help());
+    if (argument == "--helpman") return Print(Manual());
     if (argument == "--version") return Print("tlm-keys " TLM_VERSION "\n");
   }
   if (arguments.empty()) return Fail("no command: try tlm-keys --help", kExitUsage);

@@ -77,6 +77,14 @@ class BenchCliTest(ServerTest):
         self.assertLess(measured["requests"]["sent"], 60)
         self.assertEqual(measured["requests"]["ok"], measured["requests"]["sent"])
 
+    def test_zero_is_not_the_default(self):
+        for flag in ("--duration=0", "--prompt_tokens=0"):
+            result = subprocess.run(
+                [BIN_DIR / "tlm", "bench", f"--target={self.server.target}", flag],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"{flag[:-2]} is 0, ", result.stderr)
+
     def test_failures_are_told_by_code(self):
         measured = self.bench("--requests=3", "--prompt_tokens=100000", status=1)
         self.assertEqual(measured["requests"]["failed"], 3)

@@ -138,7 +138,8 @@ class ManualTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.pages = [SHARE / "man/man1/tlm.1", SHARE / "man/man8/tlm-server.8"]
+        cls.pages = [SHARE / "man/man1/tlm.1", SHARE / "man/man8/tlm-server.8",
+                     SHARE / "man/man8/tlm-keys.8"]
         for command in COMMANDS:
             page = cls.directory / f"tlm-{command}.1"
             page.write_text(run(BIN_DIR / "tlm", "help", "--format=man", command),

@@ -144,6 +144,24 @@ class CredentialsCliTest(unittest.TestCase):
         self.tlm("health", f"--target={self.tls}", self.trust, "--server_name=else.test", status=1)
         self.tlm("health", f"--target={self.mtls}", self.trust, status=1)  # shows no certificate
 
+    def test_one_side_without_tls_is_hinted_at(self):
+        for flags, ports, hint in (((), (self.tls, self.mtls), "the server may expect TLS"),
+                                   ((self.trust,), (self.plain,), "the server may not speak TLS"),
+                                   (("--tls",), (self.plain,), "the server may not speak TLS")):
+            for target in ports:
+                for args in (("info", f"--target={target}"), ("health", f"--target={target}"),
+                             ("generate", "x", f"--target={target}"),
+                             ("bench", f"--target={target}"),
+                             ("admin", "load", f"--admin_target={target}"),
+                             ("top", "--once", f"--admin_target={target}")):
+                    with self.subTest(args=args, flags=flags):
+                        _, err = self.tlm(*args, *flags, status=1)
+                        self.assertIn("UNAVAILABLE", err)
+                        self.assertIn(hint, err)
+                        self.assertEqual(len(err.splitlines()), 2, err)
+        _, err = self.tlm("info", "--target=127.0.0.1:1", status=1)
+        self.assertNotIn("TLS", err)
+
     def test_health_tells_by_its_status(self):
         out, _ = self.tlm("health", f"--target={self.tls}", self.trust, "--service=asleep",
                           status=1)

@@ -152,12 +152,18 @@ TEST_F(BenchTest, RefusesWrongUsageNamingTheLimit) {
            {"--rate=0", "(0, 100000]"},
            {"--rate=nan", "(0, 100000]"},
            {"--requests=0", "[1, "},
+           {"--duration=0", "--duration is 0, it must be more than 0"},
+           {"--duration=0s", "--duration is 0, it must be more than 0"},
+           {"--prompt_tokens=0", "--prompt_tokens is 0, the range is [1, "},
            {"--warmup=inf", "must end"},
            {"--max_new_tokens=0", "[1, "}}) {
     EXPECT_EQ(Run({"bench", flag}), kUsageError) << flag;
     EXPECT_THAT(err_.str(), AllOf(StartsWith("tlm: bench: "), HasSubstr(limit))) << flag;
   }
-  EXPECT_EQ(Run({"bench", "--prompt_tokens=3", "--prompts_file=x"}), kUsageError);
+  EXPECT_EQ(Run({"bench", "--duration=0", "--requests=1"}), kUsageError);
+  for (const char* tokens : {"--prompt_tokens=3", "--prompt_tokens=0"}) {
+    EXPECT_EQ(Run({"bench", tokens, "--prompts_file=x"}), kUsageError) << tokens;
+  }
   EXPECT_EQ(Run({"bench", "x"}), kUsageError);
 }
 

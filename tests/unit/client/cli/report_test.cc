@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
 
+#include "absl/flags/reflection.h"
 #include "client/cpp/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -13,8 +15,14 @@
 namespace tlm::cli {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
+
+bool SetFlag(const char* name, const char* value) {
+  std::string error;
+  return absl::FindCommandLineFlag(name)->ParseFrom(value, &error);
+}
 
 class ReportTest : public testing::Test {
  protected:
@@ -66,6 +74,39 @@ TEST_F(ReportTest, DoesNotRepeatTheMessage) {
 TEST_F(ReportTest, KeepsServerTextOnOneHarmlessLine) {
   ReportError("info", absl::InternalError("a\nb\x1b[2J"), &console_);
   EXPECT_EQ(err_.str(), "tlm: info: INTERNAL: a b\\x1b[2J\n");
+}
+
+// As gRPC writes it when no connection could be made.
+absl::Status NoConnection(const std::string& reason) {
+  return absl::UnavailableError("failed to connect to all addresses; last error: UNKNOWN: " +
+                                reason);
+}
+
+TEST_F(ReportTest, HintsThatTheServerMayExpectTls) {
+  for (const char* reason : {"ipv4:127.0.0.1:1: Socket closed", "Connection reset by peer"}) {
+    err_.str("");
+    ReportError("info", NoConnection(reason), &console_);
+    EXPECT_THAT(err_.str(), EndsWith("\n  the server may expect TLS: see --tls and --ca_file\n"));
+  }
+}
+
+TEST_F(ReportTest, HintsThatTheServerMayNotSpeakTls) {
+  const absl::FlagSaver saver;
+  ASSERT_TRUE(SetFlag("ca_file", "ca.pem"));
+  ReportError("info", NoConnection("Ssl handshake failed: SSL_ERROR_SSL: wrong version number"),
+              &console_);
+  EXPECT_THAT(err_.str(), HasSubstr("\n  the server may not speak TLS: leave out --tls"));
+}
+
+TEST_F(ReportTest, HintsAtNothingElse) {
+  ReportError("info", absl::UnavailableError("Socket closed"), &console_);
+  ReportError("info", NoConnection("Connection refused"), &console_);
+  ReportError("info", absl::InternalError("failed to connect: Socket closed"), &console_);
+  const absl::FlagSaver saver;
+  ASSERT_TRUE(SetFlag("tls", "true"));
+  ReportError("info", NoConnection("Socket closed"), &console_);
+  ReportError("info", NoConnection("certificate verify failed"), &console_);
+  EXPECT_THAT(err_.str(), Not(HasSubstr("the server may")));
 }
 
 TEST_F(ReportTest, ReportsUsage) {
