@@ -75,7 +75,8 @@ ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
 ABSL_FLAG(absl::Duration, max_connection_age_grace, absl::InfiniteDuration(),
           "calls of a connection that was asked to go may go on for so long; inf = to their end");
 ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
-          "after SIGTERM the server says NOT_SERVING and still accepts calls for so long, until "
+          "after SIGTERM or Admin.Drain the server says NOT_SERVING and still accepts calls for so "
+          "long, until "
           "balancers have noticed; SIGINT leaves it out");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "how long running requests may then go on, as 30s or 2m");

@@ -20,6 +20,17 @@ absl::Status Refusal(absl::Status status, std::string_view reason) {
   return WithRetryAfter(WithReason(std::move(status), reason), kRetryAfter);
 }
 
+// It is compared before fairness: who may set it at will is ahead of everybody.
+absl::Status CheckPriority(const AdmissionRequest& request) {
+  const int64_t limit = request.caller.limits.max_priority;
+  if (request.priority <= limit) return absl::OkStatus();
+  return WithField(WithReason(absl::PermissionDeniedError(fmt::format(
+                                  "scheduling.priority is {}, the limit of this tenant is {}",
+                                  request.priority, limit)),
+                              "TENANT_PRIORITY"),
+                   "scheduling.priority");
+}
+
 }  // namespace
 
 Admission::Ticket::Ticket(Admission* admission, const AdmissionRequest& request)
@@ -68,14 +79,21 @@ void Admission::Ticket::Refund() {
 Admission::Admission(const AdmissionLimits& limits, Clock& clock)
     : limits_(limits), clock_(clock) {}
 
-absl::Status Admission::CheckOpen(const Principal& caller) const {
+absl::Status Admission::Enter(const Principal& caller) {
   const absl::Time now = clock_.Now();
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpenLocked());
-  return quotas_.Check(caller.tenant, caller.limits, 1, now);
+  TLM_RETURN_IF_ERROR(CheckOpen());
+  TLM_RETURN_IF_ERROR(quotas_.Check(caller.tenant, caller.limits, 1, now));
+  return quotas_.CountRequest(caller.tenant, caller.limits, now);
 }
 
-absl::Status Admission::CheckOpenLocked() const {
+absl::Status Admission::CountRequest(const Principal& caller) {
+  const absl::Time now = clock_.Now();
+  MutexLock lock(&mutex_);
+  return quotas_.CountRequest(caller.tenant, caller.limits, now);
+}
+
+absl::Status Admission::CheckOpen() const {
   if (state_ == State::kStarting) {
     return Refusal(Unavailable("the server is starting"), "STARTING");
   }
@@ -91,8 +109,9 @@ absl::Status Admission::CheckOpenLocked() const {
 absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& request) {
   const absl::Time now = clock_.Now();
   const Principal& caller = request.caller;
+  TLM_RETURN_IF_ERROR(CheckPriority(request));
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpenLocked());
+  TLM_RETURN_IF_ERROR(CheckOpen());
   if (request.deadline <= now) {
     return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                       "EXPIRED_IN_QUEUE");

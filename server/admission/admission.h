@@ -29,6 +29,7 @@ struct AdmissionRequest {
   std::string request_id;
   int64_t tokens = 0;  // of its prompt
   absl::Time deadline = absl::InfiniteFuture();
+  int64_t priority = 0;
 };
 
 // Thread-safe. Outlives every ticket it gave out.
@@ -47,7 +48,7 @@ class Admission {
     // id. Idempotent.
     void FreeRequestId();
     // Counts against the tenant's limits: tokens that were generated, once, at the end; or that
-    // nothing was done for the call, and nothing is to count. Nothing on an empty ticket.
+    // nothing was computed for the call, and no token is to count. Nothing on an empty ticket.
     void ChargeOutput(int64_t tokens);
     void Refund();
 
@@ -65,13 +66,17 @@ class Admission {
   // Refuses everything until Open(). `clock` outlives the object.
   Admission(const AdmissionLimits& limits, Clock& clock);
 
-  // What Admit would say to the smallest new call of `caller` now: for refusing before work is put
-  // into reading a request.
-  absl::Status CheckOpen(const Principal& caller) const;
-  // Admits a call. UNAVAILABLE with reason STARTING or DRAINING and a retry time; ALREADY_EXISTS
-  // while another call of this tenant and id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE,
-  // when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL, QUEUED_TOKENS or, over a
-  // limit of the tenant, TENANT_QUOTA, and a retry time.
+  // A call of `caller` has come: before work is put into reading its request. Counts as one of the
+  // tenant's requests, unless it is refused: as Admit would refuse the smallest call, or for the
+  // tenant's limit of requests a minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time).
+  absl::Status Enter(const Principal& caller);
+  // The same for a call that is answered at once and never admitted: by that limit alone.
+  absl::Status CountRequest(const Principal& caller);
+  // Admits a call that has entered. UNAVAILABLE with reason STARTING or DRAINING and a retry time;
+  // ALREADY_EXISTS while another call of this tenant and id is active; DEADLINE_EXCEEDED, reason
+  // EXPIRED_IN_QUEUE, when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL,
+  // QUEUED_TOKENS or, over a limit of the tenant, TENANT_QUOTA, and a retry time;
+  // PERMISSION_DENIED, reason TENANT_PRIORITY, for a priority above the tenant's.
   absl::StatusOr<Ticket> Admit(const AdmissionRequest& request);
 
   // Starting -> serving.
@@ -88,7 +93,7 @@ class Admission {
  private:
   enum class State { kStarting, kServing, kDraining };
 
-  absl::Status CheckOpenLocked() const TLM_REQUIRES(mutex_);
+  absl::Status CheckOpen() const TLM_REQUIRES(mutex_);
   void FreeId(const Ticket& ticket);
   void ChargeOutput(const Ticket& ticket, int64_t tokens);
   void Refund(const Ticket& ticket);

@@ -13,7 +13,10 @@ namespace {
 // How soon another call of the tenant ends, nobody knows.
 constexpr absl::Duration kRetryConcurrent = absl::Seconds(1);
 
-bool IsLimited(const TenantLimits& limits) { return limits != TenantLimits(); }
+bool IsLimited(const TenantLimits& limits) {
+  return limits.requests_per_minute > 0 || limits.tokens_per_minute > 0 ||
+         limits.max_concurrent_requests > 0;
+}
 
 absl::Status OverQuota(absl::Duration retry, std::string_view what, int64_t limit) {
   return WithRetryAfter(
@@ -28,6 +31,18 @@ bool IsFull(const MinuteBudget& budget, int64_t per_minute, absl::Time now) {
 
 }  // namespace
 
+absl::Status TenantQuotas::CountRequest(const std::string& tenant, const TenantLimits& limits,
+                                        absl::Time now) {
+  if (limits.requests_per_minute == 0) return absl::OkStatus();
+  Usage& usage = UsageOf(tenant, limits, now);
+  const absl::Duration wait = usage.requests.WaitFor(1, limits.requests_per_minute, now);
+  if (wait > absl::ZeroDuration()) {
+    return OverQuota(wait, "requests per minute", limits.requests_per_minute);
+  }
+  usage.requests.Spend(1, limits.requests_per_minute, now);
+  return absl::OkStatus();
+}
+
 absl::Status TenantQuotas::Check(const std::string& tenant, const TenantLimits& limits,
                                  int64_t tokens, absl::Time now) const {
   if (!IsLimited(limits)) return absl::OkStatus();
@@ -36,12 +51,6 @@ absl::Status TenantQuotas::Check(const std::string& tenant, const TenantLimits& 
   const Usage& usage = found->second;
   if (limits.max_concurrent_requests > 0 && usage.active >= limits.max_concurrent_requests) {
     return OverQuota(kRetryConcurrent, "requests at once", limits.max_concurrent_requests);
-  }
-  if (limits.requests_per_minute > 0) {
-    const absl::Duration wait = usage.requests.WaitFor(1, limits.requests_per_minute, now);
-    if (wait > absl::ZeroDuration()) {
-      return OverQuota(wait, "requests per minute", limits.requests_per_minute);
-    }
   }
   if (limits.tokens_per_minute > 0) {
     const absl::Duration wait = usage.tokens.WaitFor(tokens, limits.tokens_per_minute, now);
@@ -55,11 +64,8 @@ absl::Status TenantQuotas::Check(const std::string& tenant, const TenantLimits& 
 void TenantQuotas::Begin(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
                          absl::Time now) {
   if (!IsLimited(limits)) return;
-  if (usages_.size() >= forget_at_) ForgetIdle(now);
-  Usage& usage = usages_[tenant];
-  usage.limits = limits;
+  Usage& usage = UsageOf(tenant, limits, now);
   ++usage.active;
-  if (limits.requests_per_minute > 0) usage.requests.Spend(1, limits.requests_per_minute, now);
   if (limits.tokens_per_minute > 0) usage.tokens.Spend(tokens, limits.tokens_per_minute, now);
 }
 
@@ -73,16 +79,22 @@ void TenantQuotas::Charge(const std::string& tenant, const TenantLimits& limits,
 void TenantQuotas::Refund(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
                           absl::Time now) {
   const auto found = usages_.find(tenant);
-  if (found == usages_.end()) return;
-  Usage& usage = found->second;
-  if (limits.requests_per_minute > 0) usage.requests.GiveBack(1, limits.requests_per_minute, now);
-  if (limits.tokens_per_minute > 0) usage.tokens.GiveBack(tokens, limits.tokens_per_minute, now);
+  if (found == usages_.end() || limits.tokens_per_minute == 0) return;
+  found->second.tokens.GiveBack(tokens, limits.tokens_per_minute, now);
 }
 
 void TenantQuotas::End(const std::string& tenant, const TenantLimits& limits) {
   if (!IsLimited(limits)) return;
   const auto found = usages_.find(tenant);
   if (found != usages_.end()) --found->second.active;
+}
+
+TenantQuotas::Usage& TenantQuotas::UsageOf(const std::string& tenant, const TenantLimits& limits,
+                                           absl::Time now) {
+  if (usages_.size() >= forget_at_) ForgetIdle(now);
+  Usage& usage = usages_[tenant];
+  usage.limits = limits;
+  return usage;
 }
 
 void TenantQuotas::ForgetIdle(absl::Time now) {

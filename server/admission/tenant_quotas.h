@@ -19,9 +19,13 @@ namespace tlm {
 // active lately. Not thread-safe.
 class TenantQuotas {
  public:
-  // RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with the time after which it would not be refused,
-  // when a call with `tokens` tokens is over a limit. More tokens than a minute gives are let in
-  // while that minute's are all there, and leave a debt.
+  // A call has come: charged as one of the minute's requests, whatever becomes of it, since reading
+  // it takes work. RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with the time after which it would not
+  // be refused, when they are spent; then nothing is charged.
+  absl::Status CountRequest(const std::string& tenant, const TenantLimits& limits, absl::Time now);
+  // As CountRequest refuses, when a call with `tokens` tokens is over the limit of requests at once
+  // or of tokens. More tokens than a minute gives are let in while that minute's are all there, and
+  // leave a debt.
   absl::Status Check(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
                      absl::Time now) const;
 
@@ -30,7 +34,7 @@ class TenantQuotas {
   // Tokens it has generated: charged when they are known, whatever is left.
   void Charge(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
               absl::Time now);
-  // Nothing was done for a call that has begun: its charges of Begin are undone.
+  // Nothing was computed for a call that has begun: what Begin charged is given back.
   void Refund(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
               absl::Time now);
   // A call that has begun is over.
@@ -46,6 +50,8 @@ class TenantQuotas {
     TenantLimits limits;  // the latest
   };
 
+  // Of a tenant, from now on if need be.
+  Usage& UsageOf(const std::string& tenant, const TenantLimits& limits, absl::Time now);
   void ForgetIdle(absl::Time now);
 
   absl::flat_hash_map<std::string, Usage> usages_;

@@ -15,6 +15,7 @@ absl::StatusOr<Principal> CertificateAuthenticator::Authenticate(const CallCrede
   principal.tenant = certificate.common_name;
   principal.credential = certificate.subject;
   principal.may_administer = false;
+  principal.limits = KeyFile().LimitsOf(principal.tenant);
   return WithRole(std::move(principal), role);
 }
 

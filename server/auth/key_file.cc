@@ -1,9 +1,9 @@
 #include "server/auth/key_file.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "model/base/errors.h"
@@ -16,6 +16,12 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr int kMaxDepth = 8;
+constexpr std::string_view kFileFields[] = {"version", "defaults", "tenants", "keys",
+                                            "certificates"};
+constexpr std::string_view kKeyFields[] = {"id",   "salt",    "hash",    "tenant",
+                                           "role", "created", "expires", "disabled"};
+constexpr std::string_view kCertificateFields[] = {"subject",     "uri",    "dns",
+                                                   "common_name", "tenant", "role"};
 constexpr CertificateName kCertificateNames[] = {CertificateName::kSubject, CertificateName::kUri,
                                                  CertificateName::kDns,
                                                  CertificateName::kCommonName};
@@ -29,7 +35,7 @@ std::string Shown(std::string_view text) {
 class Object {
  public:
   static absl::StatusOr<Object> Open(const Json& json, std::string place,
-                                     std::initializer_list<std::string_view> known) {
+                                     std::span<const std::string_view> known) {
     if (!json.is_object()) return InvalidArgument("{}: is no object", place);
     for (const auto& item : json.items()) {
       if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
@@ -102,16 +108,18 @@ class Object {
     return value->get<bool>();
   }
 
-  absl::StatusOr<std::optional<int64_t>> Limit(std::string_view field) const {
-    const Json* const value = Find(field);
+  absl::StatusOr<std::optional<int64_t>> Limit(const LimitKind& kind) const {
+    const Json* const value = Find(kind.name);
     if (value == nullptr) return std::nullopt;
-    if (value->is_null()) return 0;
+    if (value->is_null()) return kind.none;
     if (value->is_number_unsigned()) {
       const uint64_t limit = value->get<uint64_t>();
-      if (limit >= 1 && limit <= uint64_t{kMaxTenantLimit}) return static_cast<int64_t>(limit);
+      if (limit >= static_cast<uint64_t>(kind.min) && limit <= static_cast<uint64_t>(kind.max)) {
+        return static_cast<int64_t>(limit);
+      }
     }
-    return InvalidArgument("{}: is no whole number of 1 to {}, nor null for no limit", Place(field),
-                           kMaxTenantLimit);
+    return InvalidArgument("{}: is no whole number of {} to {}, nor null for no limit",
+                           Place(kind.name), kind.min, kind.max);
   }
 
  private:
@@ -122,21 +130,18 @@ class Object {
 };
 
 absl::StatusOr<LimitSettings> ReadLimits(const Json& json, std::string place) {
-  TLM_ASSIGN_OR_RETURN(
-      const Object object,
-      Object::Open(json, std::move(place),
-                   {"requests_per_minute", "tokens_per_minute", "max_concurrent_requests"}));
+  std::vector<std::string_view> known;
+  for (const LimitKind& kind : kLimitKinds) known.push_back(kind.name);
+  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, std::move(place), known));
   LimitSettings limits;
-  TLM_ASSIGN_OR_RETURN(limits.requests_per_minute, object.Limit("requests_per_minute"));
-  TLM_ASSIGN_OR_RETURN(limits.tokens_per_minute, object.Limit("tokens_per_minute"));
-  TLM_ASSIGN_OR_RETURN(limits.max_concurrent_requests, object.Limit("max_concurrent_requests"));
+  for (const LimitKind& kind : kLimitKinds) {
+    TLM_ASSIGN_OR_RETURN(limits.*kind.setting, object.Limit(kind));
+  }
   return limits;
 }
 
 absl::StatusOr<KeyEntry> ReadKey(const Json& json, std::string place) {
-  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, std::move(place),
-                                                         {"id", "salt", "hash", "tenant", "role",
-                                                          "created", "expires", "disabled"}));
+  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, std::move(place), kKeyFields));
   KeyEntry key;
   TLM_ASSIGN_OR_RETURN(key.id, object.Text("id"));
   if (!IsApiKeyId(key.id)) {
@@ -155,9 +160,7 @@ absl::StatusOr<KeyEntry> ReadKey(const Json& json, std::string place) {
 }
 
 absl::StatusOr<CertificateEntry> ReadCertificate(const Json& json, const std::string& place) {
-  TLM_ASSIGN_OR_RETURN(
-      const Object object,
-      Object::Open(json, place, {"subject", "uri", "dns", "common_name", "tenant", "role"}));
+  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, place, kCertificateFields));
   CertificateEntry entry;
   int names = 0;
   for (const CertificateName kind : kCertificateNames) {
@@ -243,12 +246,11 @@ using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson LimitsJson(const LimitSettings& limits) {
   OrderedJson json = OrderedJson::object();
-  const auto add = [&json](const char* name, std::optional<int64_t> value) {
-    if (value.has_value()) json[name] = *value == 0 ? OrderedJson(nullptr) : OrderedJson(*value);
-  };
-  add("requests_per_minute", limits.requests_per_minute);
-  add("tokens_per_minute", limits.tokens_per_minute);
-  add("max_concurrent_requests", limits.max_concurrent_requests);
+  for (const LimitKind& kind : kLimitKinds) {
+    const std::optional<int64_t>& value = limits.*kind.setting;
+    if (!value.has_value()) continue;
+    json[std::string(kind.name)] = *value == kind.none ? OrderedJson(nullptr) : OrderedJson(*value);
+  }
   return json;
 }
 
@@ -273,12 +275,12 @@ OrderedJson KeyJson(const KeyEntry& key) {
 TenantLimits KeyFile::LimitsOf(const std::string& tenant) const {
   const auto found = tenants.find(tenant);
   const LimitSettings own = found == tenants.end() ? LimitSettings() : found->second;
-  const auto choose = [](std::optional<int64_t> set, std::optional<int64_t> usual) {
-    return set.has_value() ? *set : usual.value_or(0);
-  };
-  return {choose(own.requests_per_minute, defaults.requests_per_minute),
-          choose(own.tokens_per_minute, defaults.tokens_per_minute),
-          choose(own.max_concurrent_requests, defaults.max_concurrent_requests)};
+  TenantLimits limits;
+  for (const LimitKind& kind : kLimitKinds) {
+    const std::optional<int64_t>& set = own.*kind.setting;
+    limits.*kind.limit = set.has_value() ? *set : (defaults.*kind.setting).value_or(kind.usual);
+  }
+  return limits;
 }
 
 absl::StatusOr<KeyFile> ParseKeyFile(std::string_view text) {
@@ -286,9 +288,7 @@ absl::StatusOr<KeyFile> ParseKeyFile(std::string_view text) {
     return InvalidArgument("has {} bytes, the limit is {}", text.size(), kMaxKeyFileBytes);
   }
   TLM_ASSIGN_OR_RETURN(const Json json, ParseJson(text, kMaxDepth));
-  TLM_ASSIGN_OR_RETURN(
-      const Object root,
-      Object::Open(json, "the file", {"version", "defaults", "tenants", "keys", "certificates"}));
+  TLM_ASSIGN_OR_RETURN(const Object root, Object::Open(json, "the file", kFileFields));
   const Json* const version = root.Find("version");
   if (version == nullptr || !version->is_number_integer() || *version != Json(kVersion)) {
     return InvalidArgument("version: is missing or not {}", kVersion);
@@ -305,7 +305,7 @@ absl::StatusOr<KeyFile> ParseKeyFile(std::string_view text) {
 
 std::string KeyFileText(const KeyFile& file) {
   OrderedJson json = {{"version", kVersion}};
-  if (!file.defaults.empty()) json["defaults"] = LimitsJson(file.defaults);
+  if (file.defaults != LimitSettings()) json["defaults"] = LimitsJson(file.defaults);
   if (!file.tenants.empty()) {
     OrderedJson& tenants = json["tenants"] = OrderedJson::object();
     for (const auto& [name, limits] : file.tenants) tenants[name] = LimitsJson(limits);

@@ -5,7 +5,7 @@
 //     "defaults": {"requests_per_minute": 600},
 //     "tenants": {
 //       "acme": {"requests_per_minute": 60, "tokens_per_minute": 100000,
-//                "max_concurrent_requests": 8},
+//                "max_concurrent_requests": 8, "max_priority": 10},
 //       "batch": {"requests_per_minute": null}
 //     },
 //     "keys": [
@@ -20,8 +20,10 @@
 //
 // `version`, and of a key `id`, `salt`, `hash` and `tenant` are required; `role` is "inference"
 // unless it says "admin". A certificate is named by exactly one of `subject` (RFC 2253), `uri`,
-// `dns` and `common_name`. A limit that a tenant lacks is that of `defaults`, and null is none. A
-// tenant need not stand among `tenants`. Anything else in the file is an error.
+// `dns` and `common_name`. A limit that a tenant lacks is that of `defaults`, and null is none;
+// what both lack is none too, but for `max_priority`, which is 0 then: priority goes before
+// fairness, and no tenant puts itself ahead of others unless the file lets it. A tenant need not
+// stand among `tenants`. Anything else in the file is an error.
 #ifndef TLM_SERVER_AUTH_KEY_FILE_H_
 #define TLM_SERVER_AUTH_KEY_FILE_H_
 
@@ -40,16 +42,14 @@
 
 namespace tlm {
 
-// nullopt: as the defaults say; 0: none.
+// nullopt: as the defaults say. Values as those of TenantLimits.
 struct LimitSettings {
   std::optional<int64_t> requests_per_minute;
   std::optional<int64_t> tokens_per_minute;
   std::optional<int64_t> max_concurrent_requests;
+  std::optional<int64_t> max_priority;
 
-  bool empty() const {
-    return !requests_per_minute.has_value() && !tokens_per_minute.has_value() &&
-           !max_concurrent_requests.has_value();
-  }
+  bool operator==(const LimitSettings&) const = default;
 };
 
 struct KeyEntry {
@@ -86,6 +86,28 @@ inline constexpr size_t kMaxKeyFileEntries = 100'000;  // of each kind
 inline constexpr int64_t kMaxTenantLimit = int64_t{1} << 40;
 inline constexpr size_t kMaxTenantBytes = 64;
 inline constexpr size_t kMaxCertificateNameBytes = 1024;
+
+// A limit, as the file and the command line have it.
+struct LimitKind {
+  std::string_view name;
+  std::optional<int64_t> LimitSettings::*setting;
+  int64_t TenantLimits::*limit;
+  int64_t min;
+  int64_t max;
+  int64_t none;   // stands for no limit
+  int64_t usual;  // where neither the tenant nor the defaults have it
+};
+
+inline constexpr LimitKind kLimitKinds[] = {
+    {"requests_per_minute", &LimitSettings::requests_per_minute, &TenantLimits::requests_per_minute,
+     1, kMaxTenantLimit, 0, 0},
+    {"tokens_per_minute", &LimitSettings::tokens_per_minute, &TenantLimits::tokens_per_minute, 1,
+     kMaxTenantLimit, 0, 0},
+    {"max_concurrent_requests", &LimitSettings::max_concurrent_requests,
+     &TenantLimits::max_concurrent_requests, 1, kMaxTenantLimit, 0, 0},
+    {"max_priority", &LimitSettings::max_priority, &TenantLimits::max_priority, 0, kMaxPriority,
+     kMaxPriority, 0},
+};
 
 // INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never shows a hash.
 absl::StatusOr<KeyFile> ParseKeyFile(std::string_view json);

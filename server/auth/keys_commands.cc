@@ -22,8 +22,9 @@ constexpr std::string_view kAddFlags[] = {"file", "tenant", "role", "expires"};
 constexpr std::string_view kListFlags[] = {"file"};
 constexpr std::string_view kIdFlags[] = {"file", "id"};
 constexpr std::string_view kRotateFlags[] = {"file", "id", "expires", "grace"};
-constexpr std::string_view kLimitsFlags[] = {"file", "tenant", "requests_per_minute",
-                                             "tokens_per_minute", "max_concurrent_requests"};
+constexpr std::string_view kLimitsFlags[] = {
+    "file",        "tenant", "requests_per_minute", "tokens_per_minute", "max_concurrent_requests",
+    "max_priority"};
 constexpr std::string_view kLimitsSwitches[] = {"defaults"};
 constexpr std::string_view kCertificateFlags[] = {"file",        "subject", "uri", "dns",
                                                   "common_name", "tenant",  "role"};
@@ -111,17 +112,17 @@ absl::StatusOr<std::string> Add(const KeysArguments& arguments, Clock& clock) {
   return key.text + "\n";
 }
 
-std::string LimitText(std::optional<int64_t> limit) {
+std::string LimitText(std::optional<int64_t> limit, const LimitKind& kind) {
   if (!limit.has_value()) return "default";
-  return *limit == 0 ? "none" : std::to_string(*limit);
+  return *limit == kind.none ? "none" : std::to_string(*limit);
 }
 
 std::string LimitsLine(std::string_view whose, const LimitSettings& limits) {
-  return fmt::format(
-      "{:<24} requests_per_minute={} tokens_per_minute={} "
-      "max_concurrent_requests={}\n",
-      whose, LimitText(limits.requests_per_minute), LimitText(limits.tokens_per_minute),
-      LimitText(limits.max_concurrent_requests));
+  std::string line = fmt::format("{:<24}", whose);
+  for (const LimitKind& kind : kLimitKinds) {
+    line += fmt::format(" {}={}", kind.name, LimitText(limits.*kind.setting, kind));
+  }
+  return line + "\n";
 }
 
 std::string DateText(std::optional<absl::Time> time) {
@@ -147,8 +148,8 @@ absl::StatusOr<std::string> List(const KeysArguments& arguments, Clock& clock) {
     text += fmt::format("{}={}  {}  {}\n", CertificateNameKey(entry.kind), entry.name,
                         RoleName(entry.role), entry.tenant);
   }
-  if (!file.defaults.empty() || !file.tenants.empty()) text += "\nLIMITS\n";
-  if (!file.defaults.empty()) text += LimitsLine("(defaults)", file.defaults);
+  if (file.defaults != LimitSettings() || !file.tenants.empty()) text += "\nLIMITS\n";
+  if (file.defaults != LimitSettings()) text += LimitsLine("(defaults)", file.defaults);
   for (const auto& [tenant, limits] : file.tenants) text += LimitsLine(tenant, limits);
   return text;
 }
@@ -210,30 +211,35 @@ absl::StatusOr<std::string> Rotate(const KeysArguments& arguments, Clock& clock)
   return key.text + "\n";
 }
 
-absl::Status ReadLimit(const KeysArguments& arguments, std::string_view flag,
+absl::Status ReadLimit(const std::string& text, const LimitKind& kind,
                        std::optional<int64_t>& limit) {
-  const std::optional<std::string> text = arguments.Find(flag);
-  if (!text.has_value()) return absl::OkStatus();
   int64_t value = 0;
-  const char* const end = text->data() + text->size();
-  const auto [rest, error] = std::from_chars(text->data(), end, value);
-  if (*text == "default") {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (text == "default") {
     limit = std::nullopt;
-  } else if (*text == "none") {
-    limit = 0;
-  } else if (error == std::errc() && rest == end && value >= 1 && value <= kMaxTenantLimit) {
+  } else if (text == "none") {
+    limit = kind.none;
+  } else if (error == std::errc() && rest == end && value >= kind.min && value <= kind.max) {
     limit = value;
   } else {
-    return InvalidArgument("--{} is {}, it takes 1 to {}, none or default", flag, Quoted(*text),
-                           kMaxTenantLimit);
+    return InvalidArgument("--{} is {}, it takes {} to {}, none or default", kind.name,
+                           Quoted(text), kind.min, kind.max);
   }
   return absl::OkStatus();
 }
 
 absl::Status ReadLimits(const KeysArguments& arguments, LimitSettings& limits) {
-  TLM_RETURN_IF_ERROR(ReadLimit(arguments, "requests_per_minute", limits.requests_per_minute));
-  TLM_RETURN_IF_ERROR(ReadLimit(arguments, "tokens_per_minute", limits.tokens_per_minute));
-  return ReadLimit(arguments, "max_concurrent_requests", limits.max_concurrent_requests);
+  bool any = false;
+  std::string names;
+  for (const LimitKind& kind : kLimitKinds) {
+    names += fmt::format("{}--{}", names.empty() ? "" : ", ", kind.name);
+    const std::optional<std::string> text = arguments.Find(kind.name);
+    if (!text.has_value()) continue;
+    any = true;
+    TLM_RETURN_IF_ERROR(ReadLimit(*text, kind, limits.*kind.setting));
+  }
+  return any ? absl::OkStatus() : InvalidArgument("give at least one of {}", names);
 }
 
 absl::StatusOr<std::string> Limits(const KeysArguments& arguments, Clock&) {
@@ -252,7 +258,7 @@ absl::StatusOr<std::string> Limits(const KeysArguments& arguments, Clock&) {
   TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kEmpty));
   KeyFile& file = store->file();
   TLM_RETURN_IF_ERROR(ReadLimits(arguments, defaults ? file.defaults : file.tenants[tenant]));
-  if (!defaults && file.tenants[tenant].empty()) file.tenants.erase(tenant);
+  if (!defaults && file.tenants[tenant] == LimitSettings()) file.tenants.erase(tenant);
   TLM_RETURN_IF_ERROR(Save(*store));
   return "";
 }
@@ -314,7 +320,7 @@ constexpr KeysCommand kCommands[] = {
      Rotate},
     {"limits",
      "--tenant=T|--defaults [--requests_per_minute=N] [--tokens_per_minute=N] "
-     "[--max_concurrent_requests=N]",
+     "[--max_concurrent_requests=N] [--max_priority=N]",
      "bound a tenant, all its keys together; N may be none, or default", kLimitsFlags,
      kLimitsSwitches, Limits},
     {"certificate",

@@ -47,18 +47,17 @@ struct CallRecord {
 };
 
 // How the call asks to be admitted, once its tokens are counted.
-inline AdmissionRequest AdmissionFor(const CallRecord& record) {
-  return {record.caller, record.request_id, record.prompt_tokens, record.deadline};
+inline AdmissionRequest AdmissionFor(const CallRecord& record, int64_t priority = 0) {
+  return {record.caller, record.request_id, record.prompt_tokens, record.deadline, priority};
 }
-// Gives the ticket of a call that is over back, after what it generated was charged to its tenant,
-// or, when the engine never took it on, nothing.
-inline void GiveBack(Admission::Ticket& ticket, const CallRecord& record) {
+// Charges the tenant for what a call that ends has generated, or, when the engine never took it on,
+// for no tokens. Once, before its caller can hear of the end: what they ask next finds it counted.
+inline void Settle(Admission::Ticket& ticket, const CallRecord& record) {
   if (record.admitted) {
     ticket.ChargeOutput(record.completion_tokens);
   } else {
     ticket.Refund();
   }
-  ticket = Admission::Ticket();
 }
 
 // The engine has taken the call on: from now on it is admitted. Once, under the call's lock.

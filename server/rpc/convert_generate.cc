@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/auth/tenant_limits.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/convert_resume.h"
 #include "server/rpc/field_error.h"

@@ -95,7 +95,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
 
   absl::StatusOr<ForwardCall> Read(const v1::ForwardRequest& message,
                                    const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
+    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
     return ConvertForward(message, rpc_.model);
   }
 

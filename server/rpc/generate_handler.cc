@@ -42,7 +42,7 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     record_.request_id = request_id;
     TLM_ASSIGN_OR_RETURN(GenerateCall call, std::move(converted));
     record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, call.priority)));
     RegisterIn(rpc_.calls);
     FillSampling(call.work.sampling, call.num_sequences, effective_);
     effective_.set_seed(call.work.sampling.seed);
@@ -58,7 +58,7 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
 
   absl::StatusOr<GenerateCall> Read(const v1::GenerateRequest& message,
                                     const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
+    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
     return ConvertGenerate(message, rpc_.model, rpc_.random);
   }
 

@@ -31,7 +31,7 @@ grpc::ServerWriteReactor<v1::ForwardResponse>* LanguageModelService::Forward(
 grpc::ServerUnaryReactor* LanguageModelService::ModelInfo(grpc::CallbackServerContext* context,
                                                           const v1::ModelInfoRequest* request,
                                                           v1::ModelInfoResponse* response) {
-  return Unary("ModelInfo", context, *request,
+  return Unary("ModelInfo", Charge::kNothing, context, *request,
                [&](const ServedModel& model) { return GetModelInfo(*request, model, *response); });
 }
 
@@ -46,14 +46,14 @@ grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,
                                                          const v1::TokenizeRequest* request,
                                                          v1::TokenizeResponse* response) {
-  return Unary("Tokenize", context, *request,
+  return Unary("Tokenize", Charge::kRequest, context, *request,
                [&](const ServedModel& model) { return tlm::Tokenize(*request, model, *response); });
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Detokenize(grpc::CallbackServerContext* context,
                                                            const v1::DetokenizeRequest* request,
                                                            v1::DetokenizeResponse* response) {
-  return Unary("Detokenize", context, *request, [&](const ServedModel& model) {
+  return Unary("Detokenize", Charge::kRequest, context, *request, [&](const ServedModel& model) {
     return tlm::Detokenize(*request, model, *response);
   });
 }
@@ -67,7 +67,7 @@ CallRecord LanguageModelService::Starting(const char* name,
 
 // These take no time worth queueing for: answered on gRPC's own thread.
 template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* LanguageModelService::Unary(const char* name,
+grpc::ServerUnaryReactor* LanguageModelService::Unary(const char* name, Charge charge,
                                                       grpc::CallbackServerContext* context,
                                                       const Request& request, Answer answer) {
   const RpcContext* const rpc = gate_.Get();
@@ -78,6 +78,9 @@ grpc::ServerUnaryReactor* LanguageModelService::Unary(const char* name,
   record.request_id = request_id.value_or("");
   record.status = record.access;
   if (record.status.ok()) record.status = request_id.status();
+  if (record.status.ok() && charge == Charge::kRequest) {
+    record.status = rpc->admission.CountRequest(record.caller);
+  }
   if (record.status.ok()) record.status = answer(rpc->model);
   EndCall(record);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();

@@ -39,10 +39,14 @@ class LanguageModelService final : public v1::LanguageModel::CallbackService {
  private:
   // The record of a call that comes before there is a model: how it ends.
   CallRecord Starting(const char* name, grpc::CallbackServerContext* context) const;
+  // What a call that is answered at once costs its tenant: as much work as the caller likes is one
+  // request, what is looked up is nothing.
+  enum class Charge { kNothing, kRequest };
   // `answer(model)` fills the response in and says with what status the call ends.
   template <typename Request, typename Answer>
-  grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,
-                                  const Request& request, Answer answer);
+  grpc::ServerUnaryReactor* Unary(const char* name, Charge charge,
+                                  grpc::CallbackServerContext* context, const Request& request,
+                                  Answer answer);
 
   const CallServices services_;
   const RpcGate& gate_;

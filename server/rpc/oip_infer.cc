@@ -44,7 +44,7 @@ class OipInferReactor final : public UnaryCall {
     call_ = std::move(converted->oip);
     GenerateCall& generate = converted->generate;
     record_.prompt_tokens = static_cast<int64_t>(generate.prompt.size());
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, generate.priority)));
     RegisterIn(rpc_.calls);
     output_.emplace(generate, rpc_.model.tokenizer, weak_from_this());
     Request request;
@@ -62,7 +62,7 @@ class OipInferReactor final : public UnaryCall {
 
   absl::StatusOr<Converted> Read(const inference::ModelInferRequest& message,
                                  const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
+    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
     Converted converted;
     TLM_ASSIGN_OR_RETURN(converted.oip, ConvertOip(message, rpc_.model));
     TLM_ASSIGN_OR_RETURN(converted.generate,

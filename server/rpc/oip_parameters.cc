@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/base/errors.h"
+#include "server/auth/tenant_limits.h"
 #include "server/rpc/field_error.h"
 #include "server/rpc/request_limits.h"
 

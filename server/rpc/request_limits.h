@@ -44,7 +44,6 @@ struct RequestLimits {
 };
 
 // Parameter ranges, the same for every model.
-inline constexpr int32_t kMaxPriority = 100;  // and its negative
 inline constexpr absl::Duration kMaxSoftTimeLimit = absl::Hours(24 * 365);
 
 // What `rows` and `tokens` events are filled up to: 1 MiB with the message around it. One row that

@@ -31,11 +31,11 @@ struct RpcContext : CallServices {
   CallRegistry& calls;
 };
 
-// Whether a new call of `caller` can come in at all: asked before work is put into reading its
-// request, so that refusing costs next to nothing however many are refused. Thread-safe.
-inline absl::Status CheckOpen(const RpcContext& rpc, const Principal& caller) {
-  TLM_RETURN_IF_ERROR(rpc.admission.CheckOpen(caller));
-  return rpc.engine.CheckOpen();
+// Whether a new call of `caller` can come in at all: asked once, before work is put into reading
+// its request, so that refusing costs next to nothing however many are refused. Thread-safe.
+inline absl::Status Enter(const RpcContext& rpc, const Principal& caller) {
+  TLM_RETURN_IF_ERROR(rpc.engine.CheckOpen());
+  return rpc.admission.Enter(caller);
 }
 
 }  // namespace tlm

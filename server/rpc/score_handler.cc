@@ -55,7 +55,7 @@ class ScoreReactor final : public UnaryCall {
   }
 
   absl::StatusOr<ScoreCall> Read(const v1::ScoreRequest& message, const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(CheckOpen(rpc_, caller));
+    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
     return ConvertScore(message, rpc_.model);
   }
 

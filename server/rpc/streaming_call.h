@@ -186,6 +186,7 @@ bool StreamingCall<Response>::Cut(StatusOf status_of) {
 template <typename Response>
 void StreamingCall<Response>::SetEnd(const absl::Status& status) {
   finished_ = true;
+  Settle(ticket_, record_);
   FreeName();
   record_.status = status;
   if (status.ok()) return;
@@ -208,7 +209,7 @@ template <typename Response>
 void StreamingCall<Response>::OnDone() {
   {
     MutexLock lock(&mutex_);
-    GiveBack(ticket_, record_);
+    ticket_ = Admission::Ticket();
     EndCall(record_);
   }
   // The end of this object, unless a wake-up still holds it.

@@ -33,6 +33,7 @@ bool UnaryCall::FinishOnce(const absl::Status& status) {
   {
     MutexLock lock(&mutex_);
     if (std::exchange(finished_, true)) return false;
+    Settle(ticket_, record_);
     // Whoever has heard of the end may use the id again at once.
     registration_ = CallRegistry::Registration();
     ticket_.FreeRequestId();
@@ -47,7 +48,7 @@ bool UnaryCall::FinishOnce(const absl::Status& status) {
 void UnaryCall::OnDone() {
   {
     MutexLock lock(&mutex_);
-    GiveBack(ticket_, record_);
+    ticket_ = Admission::Ticket();
     EndCall(record_);
   }
   // The end of this object, unless a wake-up still holds it.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
+#include "server/auth/tenant_limits.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/output_assembler.h"
 #include "tests/fuzz/fuzz_input.h"

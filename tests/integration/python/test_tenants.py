@@ -12,7 +12,7 @@ from support import Answer, details_of, request, request_of_ids
 from secure_server import SecureServer, bearer, code_of, eventually, tlm_keys
 
 from google.rpc import error_details_pb2
-from tlm.v1 import admin_pb2, forward_pb2, score_pb2
+from tlm.v1 import admin_pb2, forward_pb2, model_info_pb2, score_pb2, tokenize_pb2
 
 BLOCK = 64  # tokens
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -173,14 +173,52 @@ class LimitTest(TenantTest):
         self.assertTrue(eventually(lambda: code_of(lambda: ask(1)) == OK))
         running[1].cancel()
 
-    def test_refused_requests_cost_nothing(self):
-        key = self.tenant("careful", requests_per_minute=2)
-        bad = request(max_new_tokens=1)
-        bad.sampling.top_p = 7
-        for _ in range(5):
-            self.assertEqual(code_of(lambda: self.server.model.Generate(
-                bad, metadata=bearer(key), timeout=60)), grpc.StatusCode.INVALID_ARGUMENT)
+    def test_what_is_read_is_a_request_whatever_becomes_of_it(self):
+        key = self.tenant("careless", requests_per_minute=5)
+
+        def bad(timeout=60):
+            asked = request(max_new_tokens=1)
+            asked.sampling.top_p = 7
+            return self.server.model.Generate(asked, metadata=bearer(key), timeout=timeout)
+
+        for _ in range(2):
+            self.assertEqual(code_of(bad), grpc.StatusCode.INVALID_ARGUMENT)
+        ids = self.server.model.Tokenize(tokenize_pb2.TokenizeRequest(text="some text"),
+                                         metadata=bearer(key), timeout=20).token_ids
+        self.server.model.Detokenize(tokenize_pb2.DetokenizeRequest(token_ids=ids),
+                                     metadata=bearer(key), timeout=20)
         self.generate(key, request(max_new_tokens=1))
+        self.refused(bad)
+        for call in (
+                lambda: [self.server.model.Tokenize(tokenize_pb2.TokenizeRequest(text="x"),
+                                                    metadata=bearer(key), timeout=20)],
+                lambda: [self.server.model.Detokenize(
+                    tokenize_pb2.DetokenizeRequest(token_ids=[1]),
+                    metadata=bearer(key), timeout=20)]):
+            self.refused(call)
+        # What is looked up is free: whoever is over the limit can still ask what it is.
+        self.server.model.ModelInfo(model_info_pb2.ModelInfoRequest(), metadata=bearer(key),
+                                    timeout=20)
+
+    def test_no_tenant_puts_itself_ahead_of_others(self):
+        key = self.tenant("pushy")
+
+        def ask(priority):
+            asked = request(max_new_tokens=1)
+            asked.scheduling.priority = priority
+            return self.server.model.Generate(asked, metadata=bearer(key), timeout=60)
+
+        for priority in (0, -1, -100):
+            self.assertEqual(code_of(lambda: ask(priority)), OK)  # pylint: disable=cell-var-from-loop
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(ask(1))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+        self.assertIn("priority is 1, the limit of this tenant is 0", caught.exception.details())
+        self.assertEqual(details_of(caught.exception, error_details_pb2.ErrorInfo).reason,
+                         "TENANT_PRIORITY")
+        self.keys("limits", "--tenant=pushy", "--max_priority=20")
+        self.assertTrue(eventually(lambda: code_of(lambda: ask(20)) == OK))
+        self.assertEqual(code_of(lambda: ask(21)), grpc.StatusCode.PERMISSION_DENIED)
 
     def test_limits_hold_under_a_storm(self):
         key = self.tenant("storm", requests_per_minute=10)

@@ -47,18 +47,18 @@ TEST_F(AdmissionTest, RefusesWithRetryTimeWhileDraining) {
 }
 
 TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
-  EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "STARTING");
+  EXPECT_EQ(ReasonOf(admission_.Enter(caller_)), "STARTING");
   admission_.Open();
-  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
+  EXPECT_THAT(admission_.Enter(caller_), IsOk());
   const absl::StatusOr<Admission::Ticket> first = Admit("a");
   {
     const absl::StatusOr<Admission::Ticket> second = Admit("b");
-    EXPECT_THAT(admission_.CheckOpen(caller_), StatusIs(kExhausted, _));
-    EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "QUEUE_FULL");
+    EXPECT_THAT(admission_.Enter(caller_), StatusIs(kExhausted, _));
+    EXPECT_EQ(ReasonOf(admission_.Enter(caller_)), "QUEUE_FULL");
   }
-  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
+  EXPECT_THAT(admission_.Enter(caller_), IsOk());
   admission_.Drain();
-  EXPECT_EQ(ReasonOf(admission_.CheckOpen(caller_)), "DRAINING");
+  EXPECT_EQ(ReasonOf(admission_.Enter(caller_)), "DRAINING");
 }
 
 TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {
@@ -166,7 +166,7 @@ TEST_F(AdmissionTest, HoldsATenantToItsLimits) {
   admission_.Open();
   Principal acme;
   acme.tenant = "acme";
-  acme.limits = {.requests_per_minute = 3, .tokens_per_minute = 50};
+  acme.limits = {.tokens_per_minute = 50};
   {
     Admission::Ticket ticket = *admission_.Admit({acme, "a", 10});
     EXPECT_THAT(admission_.Admit({acme, "a", 10}), StatusIs(absl::StatusCode::kAlreadyExists, _));
@@ -176,14 +176,61 @@ TEST_F(AdmissionTest, HoldsATenantToItsLimits) {
   const absl::Status refused = admission_.Admit({acme, "c", 1}).status();
   EXPECT_THAT(refused, StatusIs(kExhausted, HasSubstr("50 tokens per minute")));
   EXPECT_EQ(ReasonOf(refused), "TENANT_QUOTA");
-  EXPECT_EQ(ReasonOf(admission_.CheckOpen(acme)), "TENANT_QUOTA");
-  EXPECT_THAT(admission_.CheckOpen(caller_), IsOk());
+  EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "TENANT_QUOTA");
+  EXPECT_THAT(admission_.Enter(caller_), IsOk());
   clock_.Advance(*RetryAfterOf(refused));
   {
     Admission::Ticket ticket = *admission_.Admit({acme, "c", 1});
     ticket.Refund();
   }
   EXPECT_THAT(admission_.Admit({acme, "d", 1}), IsOk());
+}
+
+TEST_F(AdmissionTest, ComingInIsARequestWhateverBecomesOfIt) {
+  admission_.Open();
+  Principal acme;
+  acme.tenant = "acme";
+  acme.limits = {.requests_per_minute = 3};
+  EXPECT_THAT(admission_.Enter(acme), IsOk());  // and is never admitted
+  EXPECT_THAT(admission_.CountRequest(acme), IsOk());
+  EXPECT_THAT(admission_.Enter(acme), IsOk());
+  {
+    Admission::Ticket ticket = *admission_.Admit({acme, "a", 1});
+    ticket.Refund();
+  }
+  EXPECT_EQ(ReasonOf(admission_.CountRequest(acme)), "TENANT_QUOTA");
+  const absl::Status refused = admission_.Enter(acme);
+  EXPECT_THAT(refused, StatusIs(kExhausted, HasSubstr("3 requests per minute")));
+  clock_.Advance(*RetryAfterOf(refused));
+  EXPECT_THAT(admission_.Enter(acme), IsOk());
+  EXPECT_THAT(admission_.Enter(caller_), IsOk());
+}
+
+TEST_F(AdmissionTest, WhoFindsTheServerFullOrClosedHasNotComeIn) {
+  Principal acme;
+  acme.tenant = "acme";
+  acme.limits = {.requests_per_minute = 1};
+  EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "STARTING");
+  admission_.Open();
+  EXPECT_THAT(admission_.Enter(acme), IsOk());
+  EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "TENANT_QUOTA");
+}
+
+TEST_F(AdmissionTest, NobodyIsAboveTheTenantsPriority) {
+  admission_.Open();
+  Principal acme;
+  acme.tenant = "acme";
+  acme.limits.max_priority = 3;
+  const absl::Status refused =
+      admission_.Admit({.caller = acme, .request_id = "a", .priority = 4}).status();
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kPermissionDenied,
+                                HasSubstr("priority is 4, the limit of this tenant is 3")));
+  EXPECT_EQ(ReasonOf(refused), "TENANT_PRIORITY");
+  EXPECT_THAT(admission_.Admit({.caller = acme, .request_id = "a", .priority = 3}), IsOk());
+  EXPECT_THAT(admission_.Admit({.caller = acme, .request_id = "b", .priority = -kMaxPriority}),
+              IsOk());
+  EXPECT_THAT(admission_.Admit({.caller = caller_, .request_id = "c", .priority = kMaxPriority}),
+              IsOk());
 }
 
 TEST_F(AdmissionTest, WaitsUntilTheLastTicketIsBack) {

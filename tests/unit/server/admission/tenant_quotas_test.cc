@@ -20,7 +20,8 @@ class TenantQuotasTest : public ::testing::Test {
  protected:
   absl::Status Begin(const TenantLimits& limits, int64_t tokens = 1,
                      const std::string& tenant = "a") {
-    const absl::Status status = quotas_.Check(tenant, limits, tokens, now_);
+    absl::Status status = quotas_.Check(tenant, limits, tokens, now_);
+    if (status.ok()) status = quotas_.CountRequest(tenant, limits, now_);
     if (status.ok()) quotas_.Begin(tenant, limits, tokens, now_);
     return status;
   }
@@ -89,13 +90,15 @@ TEST_F(TenantQuotasTest, RequestsAtOnceAreFreeAgainWhenTheyEnd) {
   EXPECT_THAT(Begin(limits), IsOk());
 }
 
-TEST_F(TenantQuotasTest, WhatIsRefundedWasNeverSpent) {
-  const TenantLimits limits{.requests_per_minute = 1, .tokens_per_minute = 10};
+TEST_F(TenantQuotasTest, TokensThatAreRefundedWereNeverSpent) {
+  const TenantLimits limits{.requests_per_minute = 3, .tokens_per_minute = 10};
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Begin(limits, 10), IsOk());
     quotas_.Refund("a", limits, 10, now_);
     quotas_.End("a", limits);
   }
+  // The requests were: reading them was work.
+  EXPECT_THAT(Begin(limits, 10), StatusIs(kExhausted, HasSubstr("3 requests per minute")));
 }
 
 TEST_F(TenantQuotasTest, TenantsDoNotFeelEachOther) {

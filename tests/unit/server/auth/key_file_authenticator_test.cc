@@ -226,6 +226,7 @@ TEST(CertificateAuthenticatorTest, TheCommonNameIsATenantThatMayInferAndNotAdmin
   ASSERT_THAT(caller, IsOk());
   EXPECT_EQ(caller->tenant, "acme");
   EXPECT_EQ(caller->credential, "CN=acme,O=x");
+  EXPECT_EQ(caller->limits.max_priority, 0);
   EXPECT_THAT(certificates.Authenticate(credentials, Role::kAdmin),
               StatusIs(absl::StatusCode::kPermissionDenied, _));
   credentials.certificate->common_name = "";

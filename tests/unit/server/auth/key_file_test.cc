@@ -57,10 +57,11 @@ TEST(KeyFileTest, ReadsEverythingAndWritesTheSame) {
 TEST(KeyFileTest, LimitsAreTheTenantsOwnThenTheDefaultsThenNone) {
   const KeyFile file = *ParseKeyFile(R"({"version": 1,
     "defaults": {"requests_per_minute": 600},
-    "tenants": {"acme": {"tokens_per_minute": 1000}, "batch": {"requests_per_minute": null}}})");
-  EXPECT_EQ(file.LimitsOf("acme"), (TenantLimits{600, 1000, 0}));
-  EXPECT_EQ(file.LimitsOf("batch"), (TenantLimits{0, 0, 0}));
-  EXPECT_EQ(file.LimitsOf("somebody"), (TenantLimits{600, 0, 0}));
+    "tenants": {"acme": {"tokens_per_minute": 1000, "max_priority": 5},
+                "batch": {"requests_per_minute": null, "max_priority": null}}})");
+  EXPECT_EQ(file.LimitsOf("acme"), (TenantLimits{600, 1000, 0, 5}));
+  EXPECT_EQ(file.LimitsOf("batch"), (TenantLimits{0, 0, 0, kMaxPriority}));
+  EXPECT_EQ(file.LimitsOf("somebody"), (TenantLimits{600, 0, 0, 0}));
 }
 
 TEST(KeyFileTest, AKeyIsForInferenceAndDoesNotExpireUnlessItSaysSo) {
@@ -110,6 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
               "tenants.a.tokens_per_minute"},
         Fault{R"({"version": 1, "defaults": {"max_concurrent_requests": 1e30}})",
               "defaults.max_concurrent_requests"},
+        Fault{R"({"version": 1, "tenants": {"a": {"max_priority": 101}}})",
+              "tenants.a.max_priority: is no whole number of 0 to 100"},
+        Fault{R"({"version": 1, "tenants": {"a": {"max_priority": -1}}})",
+              "tenants.a.max_priority"},
         Fault{R"({"version": 1, "certificates": [{"tenant": "a"}]})", "certificates[0]: has 0"},
         Fault{R"({"version": 1, "certificates": [{"dns": "a", "uri": "b", "tenant": "a"}]})",
               "certificates[0]: has 2"},

@@ -108,12 +108,26 @@ TEST_F(KeysCommandsTest, LimitsAreSetUnsetAndInherited) {
   EXPECT_THAT(Run("limits", {"--tenant=a", "--requests_per_minute=5", "--tokens_per_minute=none"}),
               IsOk());
   EXPECT_THAT(Run("limits", {"--defaults", "--tokens_per_minute=9"}), IsOk());
-  EXPECT_EQ(Read().LimitsOf("a"), (TenantLimits{5, 0, 0}));
-  EXPECT_EQ(Read().LimitsOf("b"), (TenantLimits{0, 9, 0}));
+  EXPECT_EQ(Read().LimitsOf("a"), (TenantLimits{5, 0, 0, 0}));
+  EXPECT_EQ(Read().LimitsOf("b"), (TenantLimits{0, 9, 0, 0}));
   EXPECT_THAT(
       Run("limits", {"--tenant=a", "--requests_per_minute=default", "--tokens_per_minute=default"}),
       IsOk());
   EXPECT_TRUE(Read().tenants.empty());
+}
+
+TEST_F(KeysCommandsTest, PriorityIsNobodysUnlessGiven) {
+  EXPECT_THAT(Run("limits", {"--tenant=a", "--max_priority=7"}), IsOk());
+  EXPECT_THAT(Run("limits", {"--tenant=b", "--max_priority=none"}), IsOk());
+  EXPECT_EQ(Read().LimitsOf("a").max_priority, 7);
+  EXPECT_EQ(Read().LimitsOf("b").max_priority, kMaxPriority);
+  EXPECT_EQ(Read().LimitsOf("c").max_priority, 0);
+  EXPECT_THAT(*Run("list", {}), HasSubstr("max_priority=7"));
+  EXPECT_THAT(*Run("list", {}), HasSubstr("max_priority=none"));
+  EXPECT_THAT(Run("limits", {"--defaults", "--max_priority=2"}), IsOk());
+  EXPECT_EQ(Read().LimitsOf("c").max_priority, 2);
+  EXPECT_THAT(Run("limits", {"--tenant=a", "--max_priority=0"}), IsOk());
+  EXPECT_EQ(Read().LimitsOf("a").max_priority, 0);
 }
 
 TEST_F(KeysCommandsTest, CertificatesAreReplacedAndRemoved) {
@@ -151,6 +165,10 @@ TEST_F(KeysCommandsTest, WrongUsageIsToldAndChangesNothing) {
       {"rotate", {"--id=" + id, "--grace=soon"}},
       {"limits", {"--requests_per_minute=1"}},
       {"limits", {"--tenant=a", "--defaults"}},
+      {"limits", {"--tenant=a"}},
+      {"limits", {"--defaults"}},
+      {"limits", {"--tenant=a", "--max_priority=101"}},
+      {"limits", {"--tenant=a", "--max_priority=-1"}},
       {"limits", {"--tenant=a", "--requests_per_minute=0"}},
       {"limits", {"--tenant=a", "--requests_per_minute=1x"}},
       {"certificate", {"--tenant=a"}},
