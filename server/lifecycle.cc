@@ -41,8 +41,8 @@ absl::Duration HealthInterval() {
                   WatchdogTimeout().value_or(absl::InfiniteDuration()) / 2);
 }
 
-absl::Status Serve(App& app, const ServiceOptions& service) {
-  TLM_RETURN_IF_ERROR(app.Serve(HealthInterval(), NotifyAlive));
+// Says that calls are answered now, and where.
+void Announce(const App& app, const ServiceOptions& service) {
   if (service.admin_port.has_value()) {
     spdlog::info("admin on {}:{}", service.admin_host, app.admin_port());
   }
@@ -52,7 +52,6 @@ absl::Status Serve(App& app, const ServiceOptions& service) {
   spdlog::info("{} ({}, context {} tokens, {} KV blocks)", serving, app.served().device_name,
                app.served().limits.max_context_tokens, app.served().memory.kv_blocks);
   NotifyReady(serving);
-  return absl::OkStatus();
 }
 
 void End(App& app, const ServiceOptions& service, const ShutdownTerms& terms,
@@ -94,8 +93,9 @@ absl::Status RunServer(const ServerOptions& options) {
   signals.ExpectShutdown();
   TLM_ASSIGN_OR_RETURN(const PortFile admin_port_file,
                        PortFile::Create(service.admin_port_file, app->admin_port()));
-  TLM_RETURN_IF_ERROR(Serve(*app, service));
+  TLM_RETURN_IF_ERROR(app->Serve(HealthInterval(), NotifyAlive));
   TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(service.port_file, app->port()));
+  Announce(*app, service);
   const ShutdownTerms terms = shutdown.Wait();
   signals.OnSecond([&] {
     shutdown.Hurry();
