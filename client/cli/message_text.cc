@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/duration.pb.h>
 
 #include <algorithm>
 
+#include "client/cli/admin_output.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 
@@ -32,6 +34,12 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return reflection.GetBool(message, &field) ? "yes" : "no";
+    case FieldDescriptor::CPPTYPE_INT32:
+      return fmt::format("{}", repeated ? reflection.GetRepeatedInt32(message, &field, index)
+                                        : reflection.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return fmt::format("{}", repeated ? reflection.GetRepeatedInt64(message, &field, index)
+                                        : reflection.GetInt64(message, &field));
     case FieldDescriptor::CPPTYPE_UINT32:
       return WithSeparators(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
                                      : reflection.GetUInt32(message, &field));
@@ -51,13 +59,17 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return MessageText(repeated ? reflection.GetRepeatedMessage(message, &field, index)
                                   : reflection.GetMessage(message, &field));
-    default:
-      return "?";  // No field of ModelInfo has another type.
   }
+  return "";
 }
 
-// A message within one cell: "theta 10000, layout half".
+// A message within one cell: "theta 10000, layout half"; a duration as "30s".
 std::string MessageText(const Message& message) {
+  if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
+    google::protobuf::Duration duration;
+    duration.CopyFrom(message);
+    return RoundedTime(duration);
+  }
   std::string text;
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);

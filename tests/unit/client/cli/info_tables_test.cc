@@ -37,6 +37,14 @@ TEST(InfoTablesTest, PrintsEveryGroupThereIs) {
   }
 }
 
+TEST(InfoTablesTest, PrintsTimesAsPeopleWriteThem) {
+  v1::ModelInfoResponse info;
+  info.mutable_limits()->mutable_max_queue_time()->set_seconds(90);
+  const std::string text = Print(info);
+  EXPECT_THAT(text, HasSubstr("1m30s\n"));
+  EXPECT_THAT(text, Not(HasSubstr("nanos")));
+}
+
 TEST(InfoTablesTest, PrintsArchitectureInWords) {
   v1::ModelInfoResponse info;
   v1::ArchitectureInfo& architecture = *info.mutable_architecture();
