@@ -79,10 +79,15 @@ void Admission::Ticket::Refund() {
 Admission::Admission(const AdmissionLimits& limits, Clock& clock)
     : limits_(limits), clock_(clock) {}
 
+absl::Status Admission::CheckOpen() const {
+  MutexLock lock(&mutex_);
+  return CheckOpenLocked();
+}
+
 absl::Status Admission::Enter(const Principal& caller) {
   const absl::Time now = clock_.Now();
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpen());
+  TLM_RETURN_IF_ERROR(CheckOpenLocked());
   TLM_RETURN_IF_ERROR(quotas_.Check(caller.tenant, caller.limits, 1, now));
   return quotas_.CountRequest(caller.tenant, caller.limits, now);
 }
@@ -93,7 +98,7 @@ absl::Status Admission::CountRequest(const Principal& caller) {
   return quotas_.CountRequest(caller.tenant, caller.limits, now);
 }
 
-absl::Status Admission::CheckOpen() const {
+absl::Status Admission::CheckOpenLocked() const {
   if (state_ == State::kStarting) {
     return Refusal(Unavailable("the server is starting"), "STARTING");
   }
@@ -111,7 +116,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& reque
   const Principal& caller = request.caller;
   TLM_RETURN_IF_ERROR(CheckPriority(request));
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpen());
+  TLM_RETURN_IF_ERROR(CheckOpenLocked());
   if (request.deadline <= now) {
     return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                       "EXPIRED_IN_QUEUE");

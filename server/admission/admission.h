@@ -66,6 +66,9 @@ class Admission {
   // Refuses everything until Open(). `clock` outlives the object.
   Admission(const AdmissionLimits& limits, Clock& clock);
 
+  // UNAVAILABLE with reason STARTING or DRAINING, or RESOURCE_EXHAUSTED, reason QUEUE_FULL, and a
+  // retry time, while no call comes in.
+  absl::Status CheckOpen() const;
   // A call of `caller` has come: before work is put into reading its request. Counts as one of the
   // tenant's requests, unless it is refused: as Admit would refuse the smallest call, or for the
   // tenant's limit of requests a minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time).
@@ -93,7 +96,7 @@ class Admission {
  private:
   enum class State { kStarting, kServing, kDraining };
 
-  absl::Status CheckOpen() const TLM_REQUIRES(mutex_);
+  absl::Status CheckOpenLocked() const TLM_REQUIRES(mutex_);
   void FreeId(const Ticket& ticket);
   void ChargeOutput(const Ticket& ticket, int64_t tokens);
   void Refund(const Ticket& ticket);

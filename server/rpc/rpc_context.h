@@ -34,6 +34,7 @@ struct RpcContext : CallServices {
 // Whether a new call of `caller` can come in at all: asked once, before work is put into reading
 // its request, so that refusing costs next to nothing however many are refused. Thread-safe.
 inline absl::Status Enter(const RpcContext& rpc, const Principal& caller) {
+  TLM_RETURN_IF_ERROR(rpc.admission.CheckOpen());
   TLM_RETURN_IF_ERROR(rpc.engine.CheckOpen());
   return rpc.admission.Enter(caller);
 }

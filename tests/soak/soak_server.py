@@ -99,6 +99,9 @@ class SoakServer(TlmServer):
                 [BIN_DIR / "tlm-keys", "add", f"--file={keys_file}", "--tenant=soak",
                  f"--role={role}"],
                 check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+        # Its traffic asks for priorities.
+        subprocess.run([BIN_DIR / "tlm-keys", "limits", f"--file={keys_file}", "--tenant=soak",
+                        "--max_priority=none"], check=True, timeout=60)
         return [f"--tls_cert={certificate}", f"--tls_key={key}", f"--api_keys={keys_file}"]
 
 

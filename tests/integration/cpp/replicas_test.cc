@@ -50,6 +50,8 @@ class Replicas {
 
 std::vector<Stream> ReadStreams(client::Client* client, int count, Progress* progress) {
   constexpr int kAtATime = 24;
+  client::CallOptions options;
+  options.resume.max_resumes = 1000;  // slow replicas are killed more often within a stream
   std::vector<Stream> streams(static_cast<size_t>(count));
   std::atomic<int> next{0};
   std::vector<std::thread> threads;
@@ -57,7 +59,7 @@ std::vector<Stream> ReadStreams(client::Client* client, int count, Progress* pro
     threads.emplace_back([&] {
       for (int stream = next++; stream < count; stream = next++) {
         streams[static_cast<size_t>(stream)] =
-            ReadStream(client, RequestOf(stream), {}, [progress](int) { progress->Add(); });
+            ReadStream(client, RequestOf(stream), options, [progress](int) { progress->Add(); });
       }
     });
   }

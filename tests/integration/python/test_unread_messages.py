@@ -12,6 +12,7 @@ import http2
 from secure_server import bearer, code_of, tlm_keys
 from support import request
 from test_connections import GENERATE, KIB, LIMIT_SECONDS, Server, eventually
+from tlm_server import SANITIZED
 
 MIB = KIB * KIB
 STREAMS = 300
@@ -93,7 +94,8 @@ class UnreadMessagesTest(unittest.TestCase):
                 before = server.resident_bytes()
                 with http2.Connection(server.port, timeout=2) as connection:
                     Sender(connection).run()
-                    self.assertLess(server.resident_bytes() - before, MOST_BYTES)
+                    if not SANITIZED:
+                        self.assertLess(server.resident_bytes() - before, MOST_BYTES)
                     with server.connect() as channel:
                         other = type(server.model)(channel)
                         self.assertTrue(eventually(lambda: grpc.StatusCode.OK == code_of(
