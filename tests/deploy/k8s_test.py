@@ -22,6 +22,8 @@ K8S = pathlib.Path(os.environ["TLM_SOURCE_DIR"], "deploy/k8s")
 OVERLAYS = ("cpu", "gpu", "mesh")
 # The oldest that has all we use, and the newest there are schemas of.
 VERSIONS = ("1.27", "1.37")
+# Where Linkerd's proxies take the calls of other meshed pods, whatever port those are for.
+MESH_PORT = 4143
 
 
 def render_command(folder):
@@ -108,6 +110,7 @@ class WholeTest(unittest.TestCase):
                 port["port"]
                 for rule in documents[("NetworkPolicy", "tlm")]["spec"]["ingress"]
                 for port in rule["ports"]
+                if where != "mesh" or port["port"] != MESH_PORT
             ]
             self.assertEqual(sorted(allowed), sorted(ports.values()), where)
 
@@ -200,6 +203,23 @@ class HardeningTest(unittest.TestCase):
             self.assertIn("api_keys", flags, overlay)
             self.assertEqual("tls_cert" in flags, overlay != "mesh")
             self.assertEqual("insecure" in flags, overlay == "mesh")
+
+    def test_nothing_goes_out_but_what_a_mesh_sends(self):
+        policies = {"base": base_files()[("NetworkPolicy", "tlm")]["spec"]}
+        for overlay in OVERLAYS if render_command(K8S) else ():
+            policies[overlay] = rendered(overlay)[("NetworkPolicy", "tlm")]["spec"]
+        for where, policy in policies.items():
+            if where == "mesh":  # its proxies have DNS and a control plane to reach
+                self.assertEqual(policy["policyTypes"], ["Ingress"])
+                self.assertNotIn("egress", policy)
+            else:
+                self.assertEqual(policy["policyTypes"], ["Ingress", "Egress"], where)
+                self.assertEqual(policy["egress"], [], where)
+            # A rule without `from` would let everybody in.
+            self.assertTrue(all(rule["from"] for rule in policy["ingress"]), where)
+            for rule in policy["ingress"]:
+                ports = [port["port"] for port in rule["ports"]]
+                self.assertEqual(MESH_PORT in ports, where == "mesh", where)
 
     def test_updates_take_no_replica_away_first(self):
         update = base_files()[("Deployment", "tlm")]["spec"]["strategy"]["rollingUpdate"]
