@@ -2,7 +2,7 @@
 //
 //	generate TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 //
-// TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call.
+// TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call: with TLS, or to this host.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ const (
 	pause   = 200 * time.Millisecond // between rounds
 )
 
+// thisHost matches the targets that a key may travel to unencrypted.
+var thisHost = regexp.MustCompile(`^(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?$`)
+
 func connect(target string) (tlmv1.LanguageModelClient, error) {
 	security := grpc.WithInsecure()
 	if file := os.Getenv("TLM_CA_FILE"); file != "" {
@@ -38,6 +42,9 @@ func connect(target string) (tlmv1.LanguageModelClient, error) {
 			return nil, err
 		}
 		security = grpc.WithTransportCredentials(transport)
+	} else if os.Getenv("TLM_API_KEY") != "" && !thisHost.MatchString(target) {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"the API key would travel to %v unencrypted: set TLM_CA_FILE", target)
 	}
 	connection, err := grpc.Dial(target, security)
 	if err != nil {
@@ -75,10 +82,23 @@ func (s *stream) readFrom(ctx context.Context, model tlmv1.LanguageModelClient, 
 	return err
 }
 
-// mayGoOn: nobody there, connection lost, draining; or, in mid-stream, a replica of another model.
+// mayGoOn tells whether another replica may answer what one did not.
 func (s *stream) mayGoOn(err error) bool {
-	code := status.Code(err)
-	return code == codes.Unavailable || (code == codes.FailedPrecondition && len(s.ids) > 0)
+	failure := status.Convert(err)
+	switch failure.Code() {
+	case codes.Unavailable: // nobody there, connection lost, draining
+		return true
+	case codes.Canceled: // by the server: this program cancels nothing
+		return true
+	case codes.Unknown: // a broken stream
+		return strings.Contains(failure.Message(), "Stream removed")
+	case codes.Internal: // a broken stream
+		return strings.Contains(failure.Message(), "RST_STREAM")
+	case codes.FailedPrecondition: // in mid-stream: that replica serves another model
+		return len(s.ids) > 0
+	default:
+		return false
+	}
 }
 
 func generate(ctx context.Context, models []tlmv1.LanguageModelClient,

@@ -33,12 +33,15 @@ import tlm.v1.TokenInfo;
  *
  * <pre>java Generate TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]</pre>
  *
- * TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call.
+ * TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call: with TLS, or to this host.
  */
 public final class Generate {
   private static final int TIMEOUT_SECONDS = 60; // for the whole call
   private static final int ROUNDS = 5; // how often all targets are tried before giving up
   private static final int PAUSE_MILLIS = 200; // between rounds
+  // The targets that a key may travel to unencrypted.
+  private static final String THIS_HOST =
+      "(localhost|127(\\.[0-9]+){3}|\\[::1\\])(:[0-9]+)?";
 
   /** What has been received of one answer, from whichever replicas it came. */
   private static final class Answer {
@@ -67,10 +70,22 @@ public final class Generate {
       }
     }
 
-    /** Nobody there, connection lost, draining; or, in mid-stream, a replica of another model. */
+    /** Whether another replica may answer what one did not. */
     boolean mayGoOnAfter(Status status) {
-      return status.getCode() == Status.Code.UNAVAILABLE
-          || (status.getCode() == Status.Code.FAILED_PRECONDITION && !ids.isEmpty());
+      String description = String.valueOf(status.getDescription());
+      switch (status.getCode()) {
+        case UNAVAILABLE: // nobody there, connection lost, draining
+        case CANCELLED: // by the server: this program cancels nothing
+          return true;
+        case UNKNOWN: // a broken stream
+          return description.contains("Stream removed");
+        case INTERNAL: // a broken stream
+          return description.contains("RST_STREAM");
+        case FAILED_PRECONDITION: // in mid-stream: that replica serves another model
+          return !ids.isEmpty();
+        default:
+          return false;
+      }
     }
 
     void resume() {
@@ -126,6 +141,12 @@ public final class Generate {
 
   private static ManagedChannel connect(String target) throws IOException {
     String ca = System.getenv("TLM_CA_FILE");
+    if (ca == null && System.getenv("TLM_API_KEY") != null && !target.matches(THIS_HOST)) {
+      throw Status.FAILED_PRECONDITION
+          .withDescription(
+              "the API key would travel to " + target + " unencrypted: set TLM_CA_FILE")
+          .asRuntimeException();
+    }
     ChannelCredentials credentials =
         ca == null
             ? InsecureChannelCredentials.create()
@@ -155,16 +176,16 @@ public final class Generate {
         .setMaxNewTokens(arguments.length == 3 ? Integer.parseInt(arguments[2]) : 60);
     List<ManagedChannel> channels = new ArrayList<>();
     List<LanguageModelBlockingStub> models = new ArrayList<>();
-    for (String target : arguments[0].split(",")) {
-      ManagedChannel channel = connect(target);
-      channels.add(channel);
-      models.add(
-          LanguageModelGrpc.newBlockingStub(channel)
-              .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(credentials()))
-              .withDeadlineAfter(TIMEOUT_SECONDS, TimeUnit.SECONDS));
-    }
     int exitCode = 0;
     try {
+      for (String target : arguments[0].split(",")) {
+        ManagedChannel channel = connect(target);
+        channels.add(channel);
+        models.add(
+            LanguageModelGrpc.newBlockingStub(channel)
+                .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(credentials()))
+                .withDeadlineAfter(TIMEOUT_SECONDS, TimeUnit.SECONDS));
+      }
       generate(
           models,
           request.build(),

@@ -2,7 +2,8 @@
 //
 //   TLM_PROTO_DIR=proto node generate.js TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 //
-// TLM_PROTO_DIR holds tlm/v1; TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call.
+// TLM_PROTO_DIR holds tlm/v1; TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call:
+// with TLS, or to this host.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -14,6 +15,8 @@ const protobuf = require('protobufjs');
 const TIMEOUT = 60_000; // milliseconds, for the whole call
 const ROUNDS = 5; // how often all targets are tried before giving up
 const PAUSE = 200; // milliseconds, between rounds
+// The targets that a key may travel to unencrypted.
+const THIS_HOST = /^(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?$/;
 const PROTO_DIR = process.env.TLM_PROTO_DIR || 'proto';
 
 // 64-bit numbers, such as seeds, as strings: a JavaScript number would round them.
@@ -23,6 +26,9 @@ const { tlm } = grpc.loadPackageDefinition(
 
 function connect(target) {
   const ca = process.env.TLM_CA_FILE;
+  if (!ca && process.env.TLM_API_KEY && !THIS_HOST.test(target)) {
+    throw new Error(`the API key would travel to ${target} unencrypted: set TLM_CA_FILE`);
+  }
   const credentials = ca
     ? grpc.credentials.createSsl(fs.readFileSync(ca))
     : grpc.credentials.createInsecure();
@@ -33,6 +39,23 @@ function callMetadata() {
   const metadata = new grpc.Metadata();
   if (process.env.TLM_API_KEY) metadata.set('authorization', `Bearer ${process.env.TLM_API_KEY}`);
   return metadata;
+}
+
+// Whether another replica may answer what one did not, after so many tokens.
+function mayGoOn({ code, details }, received) {
+  switch (code) {
+    case grpc.status.UNAVAILABLE: // nobody there, connection lost, draining
+    case grpc.status.CANCELLED: // by the server: this program cancels nothing
+      return true;
+    case grpc.status.UNKNOWN: // a broken stream
+      return details.includes('Stream removed');
+    case grpc.status.INTERNAL: // a broken stream
+      return details.includes('RST_STREAM');
+    case grpc.status.FAILED_PRECONDITION: // in mid-stream: that replica serves another model
+      return received > 0;
+    default:
+      return false;
+  }
 }
 
 // Yields pieces of text.
@@ -55,11 +78,7 @@ async function* generate(clients, request, deadline) {
       }
       return;
     } catch (error) {
-      // FAILED_PRECONDITION in mid-stream: that replica serves another model.
-      const mayGoOn =
-        error.code === grpc.status.UNAVAILABLE ||
-        (error.code === grpc.status.FAILED_PRECONDITION && ids.length > 0);
-      if (!mayGoOn || attempt === attempts - 1) throw error;
+      if (!mayGoOn(error, ids.length) || attempt === attempts - 1) throw error;
     }
     if (ids.length > 0) {
       request.sampling = { ...request.sampling, seed: started.effective.seed };
@@ -97,13 +116,14 @@ async function main(targets, prompt, maxNewTokens = '60') {
     process.exitCode = 2;
     return;
   }
-  const clients = targets.split(',').map(connect);
   const request = {
     prompt,
     sampling: { seed: '1' },
     stopping: { maxNewTokens: Number(maxNewTokens) },
   };
+  let clients = [];
   try {
+    clients = targets.split(',').map(connect);
     for await (const text of generate(clients, request, Date.now() + TIMEOUT)) {
       process.stdout.write(text);
     }

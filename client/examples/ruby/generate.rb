@@ -2,7 +2,7 @@
 #
 #   ruby -I STUBS generate.rb TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 #
-# TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call.
+# TLM_CA_FILE (PEM) asks for TLS, TLM_API_KEY is sent with every call: with TLS, or to this host.
 require 'grpc'
 require 'google/protobuf/well_known_types' # Any#unpack
 require 'google/rpc/error_details_pb'
@@ -11,11 +11,27 @@ require 'tlm/v1/language_model_services_pb'
 TIMEOUT = 60 # seconds, for the whole call
 ROUNDS = 5 # how often all targets are tried before giving up
 PAUSE = 0.2 # seconds, between rounds
+# The targets that a key may travel to unencrypted.
+THIS_HOST = /\A(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?\z/
 
 def connect(target)
   ca = ENV['TLM_CA_FILE']
+  if !ca && ENV['TLM_API_KEY'] && !THIS_HOST.match?(target)
+    abort "the API key would travel to #{target} unencrypted: set TLM_CA_FILE"
+  end
   credentials = ca ? GRPC::Core::ChannelCredentials.new(File.read(ca)) : :this_channel_is_insecure
   Tlm::V1::LanguageModel::Stub.new(target, credentials)
+end
+
+# Whether another replica may answer what one did not, after so many tokens.
+def may_go_on?(error, received)
+  case error
+  when GRPC::Unavailable then true # nobody there, connection lost, draining
+  when GRPC::Cancelled then true # by the server: this program cancels nothing
+  when GRPC::Unknown then error.details.include?('Stream removed') # a broken stream
+  when GRPC::Internal then error.details.include?('RST_STREAM') # a broken stream
+  when GRPC::FailedPrecondition then received.positive? # mid-stream: it serves another model
+  end
 end
 
 # Yields pieces of text.
@@ -36,10 +52,8 @@ def generate(stubs, request, deadline)
       yield event.tokens.text
     end
     return
-  rescue GRPC::Unavailable, GRPC::FailedPrecondition => error
-    # FAILED_PRECONDITION in mid-stream: that replica serves another model.
-    raise if attempt == attempts.size - 1 || (error.is_a?(GRPC::FailedPrecondition) && ids.empty?)
-
+  rescue GRPC::BadStatus => error
+    raise if attempt == attempts.size - 1 || !may_go_on?(error, ids.size)
     next if ids.empty?
 
     request.sampling ||= Tlm::V1::SamplingParams.new

@@ -1,5 +1,6 @@
 """What every example does, whatever its language; run.py sets what is tested."""
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import grpc
 
 from tlm_server import BIN_DIR, TlmServer  # first: it makes the stubs importable
 
-from tlm.v1 import common_pb2, generate_pb2
+from tlm.v1 import common_pb2, generate_pb2, language_model_pb2_grpc, model_info_pb2
 
 COMMAND = []  # runs the example
 
@@ -92,6 +93,43 @@ class SecureServer(TlmServer):
             self.target, grpc.ssl_channel_credentials(self.certificate.read_bytes()))
 
 
+class FragileServer(language_model_pb2_grpc.LanguageModelServicer):
+    """Sends one token a call, and ends the n-th call with the n-th of `ends`, pairs of a code and a
+    message; those after them end well."""
+
+    def __init__(self, *ends):
+        self._ends = list(ends)
+        self.resumed_with = []  # the resume of each call
+        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+        language_model_pb2_grpc.add_LanguageModelServicer_to_server(self, self._server)
+        self.target = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def ModelInfo(self, request, context):
+        return model_info_pb2.ModelInfoResponse()
+
+    def Generate(self, request, context):
+        ids = list(request.resume.generated_token_ids)
+        self.resumed_with.append((request.resume.fingerprint, ids))
+        yield generate_pb2.GenerateResponse(started={
+            "request_id": "r", "effective": {"seed": request.sampling.seed, "num_sequences": 1},
+            "prompt_token_count": 3, "fingerprint": "f"})
+        yield generate_pb2.GenerateResponse(tokens={
+            "position": 3 + len(ids), "text": "abcdefg"[len(ids)], "tokens": [{"id": len(ids)}]})
+        if self._ends:
+            context.abort(*self._ends.pop(0))
+        yield generate_pb2.GenerateResponse(
+            finished={"reason": common_pb2.FINISH_REASON_LENGTH})
+        yield generate_pb2.GenerateResponse(
+            summary={"usage": {"prompt_tokens": 3, "completion_tokens": len(ids) + 1}})
+
+    def __enter__(self):
+        self._server.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._server.stop(None).wait()
+
+
 class ExampleTest(unittest.TestCase):
     def test_streams_a_generation(self):
         with TlmServer() as server:
@@ -113,6 +151,25 @@ class ExampleTest(unittest.TestCase):
         self.assertEqual((process.returncode, (output + rest).decode()), (0, expected + "\n"),
                          errors.decode())
         self.assertEqual(len(re.findall("rpc=Generate", log)), 2, log)
+
+    def test_goes_on_after_what_a_broken_stream_ends_with(self):
+        with FragileServer((grpc.StatusCode.UNAVAILABLE, "Socket closed"),
+                           (grpc.StatusCode.CANCELLED, "CANCELLED"),
+                           (grpc.StatusCode.UNKNOWN, "Stream removed"),
+                           (grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2"),
+                           ) as server:
+            status, output, errors = run(server.target, PROMPT)
+        self.assertEqual((status, output), (0, "abcde\n"), errors)
+        self.assertEqual(server.resumed_with, [("", [])] + [
+            ("f", list(range(count))) for count in range(1, 5)])
+
+    def test_does_not_go_on_after_an_answer(self):
+        for code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.ABORTED):
+            with self.subTest(code), FragileServer((code, "so it is")) as server:
+                status, output, errors = run(server.target, PROMPT)
+                self.assertEqual((status, output), (1, "a"))
+                self.assertRegex(errors, rf"(?im)^{code.name}: so it is$")
+                self.assertEqual(len(server.resumed_with), 1)
 
     def test_says_what_is_wrong_with_a_request(self):
         with TlmServer() as server:
@@ -151,6 +208,21 @@ class ExampleTest(unittest.TestCase):
         self.assertGreater(len(right[1]), 60)
         self.assertEqual(wrong[:2], (1, ""))
         self.assertRegex(wrong[2], r"(?im)^UNAUTHENTICATED: ")
+
+    def test_shows_its_key_unencrypted_to_this_host_only(self):
+        key = "tlm_ab12_s3cret"
+        for targets in ("model.example:50051", "127.0.0.1:1,127.0.0.1.example:2"):
+            status, output, errors = run(targets, PROMPT, TLM_API_KEY=key)
+            self.assertEqual((status, output), (1, ""))
+            refused = targets.rpartition(",")[2]
+            self.assertIn(f"the API key would travel to {refused} unencrypted: ", errors)
+            self.assertEqual(len(errors.splitlines()), 1, errors)
+            self.assertNotIn(key, errors)
+        with FragileServer() as server:
+            local = server.target.replace("127.0.0.1", "localhost")
+            for target in (server.target, local):
+                status, output, errors = run(target, PROMPT, TLM_API_KEY=key)
+                self.assertEqual((status, output), (0, "a\n"), errors)
 
 
 if __name__ == "__main__":

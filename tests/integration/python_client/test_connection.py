@@ -6,11 +6,15 @@ import tempfile
 import unittest
 
 from certificates import Certificates
-from servers import FakeServer
-from tlm_client import AdminClient, AsyncAdminClient, AsyncClient, Client, Unavailable
+from grpc import StatusCode
+from servers import FakeServer, abort, started
+from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, FailedPrecondition,
+                        ResumePolicy, Unavailable)
 from tlm_client._channel import is_local
 
 KEY = "tlm_ab12_s3cret"
+EXPECTS_TLS = "the server may expect TLS: see tls= and ca_file=; or a client certificate: "
+SPEAKS_NO_TLS = "the server may not speak TLS: leave out tls=, ca_file="
 
 
 class OptionsTest(unittest.TestCase):
@@ -85,14 +89,21 @@ class TlsTest(unittest.TestCase):
         self.assertEqual(first, asyncio.run(main()))
         self.assertEqual(first.token_ids, (4,))
 
-    def assert_refused(self, target, **options):
-        with self.assertRaises(Unavailable):
+    def assert_refused(self, target, hint="", **options):
+        with self.assertRaises(Unavailable) as caught:
             self.call(target, **options)
+        self.assert_hint(caught.exception, hint)
+
+    def assert_hint(self, error, hint):
+        """`hint` is how it begins."""
+        self.assertRegex(error.hint, f"^{hint}" if hint else "^$")
+        self.assertEqual(str(error), f"UNAVAILABLE: {error.message}" +
+                         (f" ({error.hint})" if hint else ""))
 
     def test_the_server_is_verified(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:
             self.call(server.target, **self.trusting)
-            self.assert_refused(server.target)
+            self.assert_refused(server.target, EXPECTS_TLS)
             self.assert_refused(server.target, tls=True, server_name="model.test")
             self.assert_refused(server.target, ca_file=self.files.path("strangers"),
                                 server_name="model.test")
@@ -102,7 +113,46 @@ class TlsTest(unittest.TestCase):
     def test_client_certificates(self):
         with FakeServer(credentials=self.files.server_credentials(True)) as server:
             self.call(server.target, **self.identified)
-            self.assert_refused(server.target, **self.trusting)
+            self.assert_refused(server.target, EXPECTS_TLS, **self.trusting)
+
+    def test_a_server_without_tls(self):
+        with FakeServer() as server:
+            self.assert_refused(server.target, SPEAKS_NO_TLS, tls=True)
+            self.assert_refused(server.target, SPEAKS_NO_TLS, **self.trusting)
+
+    def test_every_call_hints(self):
+        with FakeServer(credentials=self.files.server_credentials(False)) as server:
+            with Client(server.target) as client:
+                for call in (client.health, client.model_info, lambda: client.generate("x"),
+                             lambda: client.forward(["x"])):
+                    with self.assertRaises(Unavailable) as caught:
+                        call()
+                    self.assert_hint(caught.exception, EXPECTS_TLS)
+
+            async def stream():
+                async with AsyncClient(server.target) as client:
+                    await client.generate("x")
+            with self.assertRaises(Unavailable) as caught:
+                asyncio.run(stream())
+            self.assert_hint(caught.exception, EXPECTS_TLS)
+
+    def test_other_failures_hint_at_nothing(self):
+        self.assert_refused("127.0.0.1:1")
+        self.assert_refused("127.0.0.1:1", tls=True)
+
+        def breaks(request, context):
+            yield started()
+            abort(context, StatusCode.UNAVAILABLE, "Socket closed")
+
+        def refuses(request, context):
+            abort(context, StatusCode.FAILED_PRECONDITION, "failed to connect to all addresses: "
+                  "Socket closed")
+            yield
+        with FakeServer(breaks, refuses) as server, Client(server.target) as client:
+            for error in (Unavailable, FailedPrecondition):
+                with self.assertRaises(error) as caught:
+                    client.generate("x", resume=ResumePolicy(max_resumes=0))
+                self.assertEqual(caught.exception.hint, "")
 
     def test_the_key_goes_with_every_call(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:

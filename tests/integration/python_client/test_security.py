@@ -60,7 +60,7 @@ class SecurityTest(unittest.TestCase):
             self.assertIs(client.health(), ServingStatus.SERVING)
             self.assertRaises(Unauthenticated, client.model_info)
             self.assertRaises(Unauthenticated, lambda: client.forward([PROMPT]))
-        with self.assertRaises(Unavailable):
+        with self.assertRaisesRegex(Unavailable, "may expect TLS: see tls= and ca_file="):
             self.generate(target)
 
     def test_the_admin_port_asks_for_the_role(self):
@@ -89,7 +89,7 @@ class SecurityTest(unittest.TestCase):
     def test_client_certificates(self):
         target = self.serve(f"--tls_client_ca={self.files.path('ca')}", connection=self.identified)
         self.assertTrue(self.generate(target, **self.identified))
-        with self.assertRaises(Unavailable):
+        with self.assertRaisesRegex(Unavailable, "or a client certificate: see client_certificate"):
             self.generate(target, **self.trusting)
 
     def test_quotas_tell_when_to_come_back(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,24 @@ class TlmError(Exception):
         self.details = details or ErrorDetails()
 
     def __str__(self) -> str:
-        return f"{self.code.name}: {self.message}"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.code.name}: {self.message}{hint}"
+
+    @property
+    def hint(self) -> str:
+        """What may be behind a connection that could not be made, where gRPC names only a symptom;
+        empty where nothing is known."""
+        # The message begins otherwise when a connection breaks later.
+        if (self.code is not grpc.StatusCode.UNAVAILABLE or
+                not self.message.startswith("failed to connect to all addresses")):
+            return ""
+        if re.search("wrong.version.number", self.message, re.IGNORECASE):
+            return ("the server may not speak TLS: leave out tls=, ca_file=, "
+                    "client_certificate_file=, client_key_file=")
+        if "Socket closed" in self.message or "Connection reset by peer" in self.message:
+            return ("the server may expect TLS: see tls= and ca_file=; or a client certificate: "
+                    "see client_certificate_file= and client_key_file=")
+        return ""
 
     @property
     def reason(self) -> str:
