@@ -21,6 +21,8 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 // What waits for the step that runs has been told its end; one that takes longer than this may
 // never end, and the process need not wait for it.
 constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
+// gRPC closes connections between two reads of them, however long it is busy with one.
+constexpr absl::Duration kCloseLimit = absl::Seconds(10);
 // Calls that are being read out slowly hold no engine slot: let some of them come on top.
 constexpr int64_t kExtraCalls = 1024;
 
@@ -148,9 +150,10 @@ void App::Drain(absl::Duration timeout) {
     spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_->active_calls());
   }
   {
-    const ForcedEnd forced_end(kEngineStopLimit);
+    const ForcedEnd forced_end("the engine has not stopped", kEngineStopLimit);
     engine_->Stop();
   }
+  const ForcedEnd forced_end("connections have not closed", kCloseLimit);
   server_->Shutdown(kShutdownGrace);
   state_.Set(LifeState::kStopped);
   if (admin_ != nullptr) admin_->Shutdown(kShutdownGrace);

@@ -25,10 +25,15 @@ bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& f
   return *reloaded;
 }
 
-void WarnOfPlaintext(const ServiceOptions& options) {
-  if (options.api_keys_file.empty() || options.tls.enabled()) return;
+// What somebody may have meant, and may have forgotten.
+void WarnOffLoopback(const ServiceOptions& options) {
   if (IsLoopback(options.host) && IsLoopback(options.admin_host)) return;
-  spdlog::warn("--insecure: API keys reach this server unencrypted");
+  if (!options.credentials_required()) {
+    spdlog::warn(
+        "no --api_keys and no --tls_client_ca: everybody who reaches this server may use it");
+  } else if (!options.tls.enabled()) {
+    spdlog::warn("--insecure: API keys reach this server unencrypted");
+  }
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Load(const ServiceOpti
   } else {
     all->authenticator_ = std::make_unique<TrustEverybody>();
   }
-  WarnOfPlaintext(options);
+  WarnOffLoopback(options);
   if (all->tls_ != nullptr || all->keys_ != nullptr) {
     all->heartbeat_.emplace(kInterval, [raw = all.get()] { raw->Refresh(); });
   }

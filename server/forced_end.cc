@@ -17,7 +17,8 @@ constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 }  // namespace
 
-ForcedEnd::ForcedEnd(absl::Duration limit) : limit_(limit), thread_([this] { Run(); }) {}
+ForcedEnd::ForcedEnd(std::string_view what, absl::Duration limit)
+    : what_(what), limit_(limit), thread_([this] { Run(); }) {}
 
 ForcedEnd::~ForcedEnd() {
   {
@@ -38,8 +39,7 @@ void ForcedEnd::Run() {
     changed_.WaitFor(&mutex_, left);
   }
   if (averted_) return;
-  spdlog::error("the engine has not stopped within {}: ended by force",
-                absl::FormatDuration(limit_));
+  spdlog::error("{} within {}: ended by force", what_, absl::FormatDuration(limit_));
   FlushLog();
   std::_Exit(kExitForced);
 }

@@ -2,6 +2,7 @@
 #ifndef TLM_SERVER_FORCED_END_H_
 #define TLM_SERVER_FORCED_END_H_
 
+#include <string_view>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -10,10 +11,12 @@
 namespace tlm {
 
 // Ends the process with kExitForced, without destructors, unless this object dies within `limit`:
-// a step that never returns, on a device that hangs, cannot be interrupted.
+// a step that never returns, on a device that hangs, cannot be interrupted, nor can gRPC when it is
+// busy with a connection.
 class ForcedEnd {
  public:
-  explicit ForcedEnd(absl::Duration limit);
+  // `what` is what has not happened by then: "the engine has not stopped". It outlives the object.
+  ForcedEnd(std::string_view what, absl::Duration limit);
   ~ForcedEnd();
   ForcedEnd(const ForcedEnd&) = delete;
   ForcedEnd& operator=(const ForcedEnd&) = delete;
@@ -21,6 +24,7 @@ class ForcedEnd {
  private:
   void Run();
 
+  const std::string_view what_;
   const absl::Duration limit_;
   Mutex mutex_;
   CondVar changed_;

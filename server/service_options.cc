@@ -10,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "model/base/errors.h"
 #include "server/flag_checks.h"
+#include "server/security_file.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
           "address to listen on; off loopback it needs --tls_cert or --insecure");
@@ -43,16 +44,16 @@ ABSL_FLAG(
     std::string, metrics_port_file, "",
     "file that gets the number of the metrics port as soon as it is open, and is removed when "
     "the server ends; empty = none");
-ABSL_FLAG(std::string, tls_cert, "",
+ABSL_FLAG(tlm::SecurityFile, tls_cert, {},
           "PEM file of the server's certificate chain, leaf first; read again when it changes. "
           "With --tls_key it turns TLS on for the data port and the admin port");
-ABSL_FLAG(std::string, tls_key, "", "PEM file of the private key of --tls_cert");
-ABSL_FLAG(std::string, tls_client_ca, "",
+ABSL_FLAG(tlm::SecurityFile, tls_key, {}, "PEM file of the private key of --tls_cert");
+ABSL_FLAG(tlm::SecurityFile, tls_client_ca, {},
           "PEM file of the authorities whose client certificates are taken; clients must then show "
           "one");
 ABSL_FLAG(std::string, tls_client_auth, "require",
           "of --tls_client_ca: require, or optional for clients that show an API key instead");
-ABSL_FLAG(std::string, api_keys, "",
+ABSL_FLAG(tlm::SecurityFile, api_keys, {},
           "file of salted hashes of API keys, written by tlm-keys; read again when it changes. "
           "Every call must then show a key, or a certificate that the file names");
 ABSL_FLAG(
@@ -123,9 +124,9 @@ absl::Status ReadOptionalPort(std::string_view flag, int port, const std::string
 }
 
 absl::Status ReadTls(TlsFiles* tls) {
-  tls->certificate = absl::GetFlag(FLAGS_tls_cert);
-  tls->key = absl::GetFlag(FLAGS_tls_key);
-  tls->client_ca = absl::GetFlag(FLAGS_tls_client_ca);
+  tls->certificate = absl::GetFlag(FLAGS_tls_cert).path;
+  tls->key = absl::GetFlag(FLAGS_tls_key).path;
+  tls->client_ca = absl::GetFlag(FLAGS_tls_client_ca).path;
   if (tls->certificate.empty() != tls->key.empty()) {
     return InvalidArgument("--tls_cert and --tls_key are given together: --tls_{} is missing",
                            tls->key.empty() ? "key" : "cert");
@@ -146,7 +147,7 @@ absl::Status ReadTls(TlsFiles* tls) {
 
 absl::Status ReadSecurity(ServiceOptions* options) {
   TLM_RETURN_IF_ERROR(ReadTls(&options->tls));
-  options->api_keys_file = absl::GetFlag(FLAGS_api_keys);
+  options->api_keys_file = absl::GetFlag(FLAGS_api_keys).path;
   const std::string reflection = absl::GetFlag(FLAGS_reflection);
   if (reflection != "auto" && reflection != "on" && reflection != "off") {
     return InvalidArgument("--reflection is {}, it may be auto, on or off", reflection);

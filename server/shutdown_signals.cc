@@ -1,5 +1,6 @@
 #include "server/shutdown_signals.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "model/base/descriptor.h"
 #include "model/base/thread_name.h"
 #include "server/observe/log.h"
 
@@ -20,12 +22,19 @@ sigset_t TerminationSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   return signals;
+}
+
+bool HasTerminal() {
+  const Descriptor terminal(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+  return terminal.get() >= 0;
 }
 
 }  // namespace
 
-ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown) : shutdown_(shutdown) {
+ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown)
+    : shutdown_(shutdown), has_terminal_(HasTerminal()) {
   const sigset_t signals = TerminationSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // A reader that went away is an error of its write, not a reason to die.
@@ -69,12 +78,18 @@ void ShutdownSignals::Run() {
     if (sigwait(&signals, &signal) != 0) continue;
     MutexLock lock(&mutex_);
     if (stopping_) return;
-    Count(signal);
+    if (signal == SIGHUP && !has_terminal_) {
+      spdlog::info("SIGHUP: certificates and keys are read again whenever they change");
+    } else if (signal == SIGTERM) {
+      Count("SIGTERM", /*has_balancer=*/true);
+    } else {
+      // Who presses Ctrl-C has no balancer to wait for.
+      Count(signal == SIGINT ? "SIGINT" : "SIGHUP", /*has_balancer=*/false);
+    }
   }
 }
 
-void ShutdownSignals::Count(int signal) {
-  const std::string_view name = signal == SIGTERM ? "SIGTERM" : "SIGINT";
+void ShutdownSignals::Count(std::string_view name, bool has_balancer) {
   if (!expected_) {
     spdlog::info("{} while starting: ending", name);
     if (clean_up_) clean_up_();
@@ -83,8 +98,7 @@ void ShutdownSignals::Count(int signal) {
   }
   ++count_;
   spdlog::info("{} received", name);
-  // Who presses Ctrl-C has no balancer to wait for.
-  shutdown_.Ask({.withdrawal_grace = signal == SIGTERM, .drain_limit = std::nullopt});
+  shutdown_.Ask({.withdrawal_grace = has_balancer, .drain_limit = std::nullopt});
   if (count_ == 2 && hurry_) hurry_();
 }
 

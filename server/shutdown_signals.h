@@ -1,8 +1,9 @@
-// SIGTERM and SIGINT as events instead of interruptions.
+// SIGTERM, SIGINT and SIGHUP as events instead of interruptions.
 #ifndef TLM_SERVER_SHUTDOWN_SIGNALS_H_
 #define TLM_SERVER_SHUTDOWN_SIGNALS_H_
 
 #include <functional>
+#include <string_view>
 #include <thread>
 
 #include "model/base/mutex.h"
@@ -10,10 +11,12 @@
 
 namespace tlm {
 
+// SIGHUP means that the terminal is gone, and is then as SIGINT; to a process without one it means
+// "read your files again", which the server does by itself: it is logged and nothing else.
 // One object a process, made before any other thread. Thread-safe.
 class ShutdownSignals {
  public:
-  // Blocks both signals in this thread and in all it starts from now on, and starts the thread that
+  // Blocks the signals in this thread and in all it starts from now on, and starts the thread that
   // waits for them. Until ExpectShutdown() a signal ends the process at once with status 0: while
   // a model is being loaded there is nothing to finish. `shutdown` outlives the object.
   explicit ShutdownSignals(ShutdownRequest& shutdown);
@@ -31,9 +34,10 @@ class ShutdownSignals {
 
  private:
   void Run();
-  void Count(int signal) TLM_REQUIRES(mutex_);
+  void Count(std::string_view name, bool has_balancer) TLM_REQUIRES(mutex_);
 
   ShutdownRequest& shutdown_;
+  const bool has_terminal_;
   Mutex mutex_;
   bool expected_ TLM_GUARDED_BY(mutex_) = false;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "server/rpc/connection_watch.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -24,9 +25,13 @@ std::optional<ConnectionTraffic> TrafficOf(int descriptor) {
   socklen_t size = sizeof(info);
   if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
   int unread = 0;
-  if (ioctl(descriptor, FIONREAD, &unread) != 0) return std::nullopt;
+  int unacknowledged = 0;
+  if (ioctl(descriptor, FIONREAD, &unread) != 0 ||
+      ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0) {
+    return std::nullopt;
+  }
   return ConnectionTraffic{info.tcpi_bytes_received - static_cast<uint64_t>(unread),
-                           info.tcpi_bytes_sent};
+                           info.tcpi_bytes_acked + static_cast<uint64_t>(unacknowledged)};
 }
 
 // Through a descriptor of its own, which nobody closes and uses again in between.
@@ -34,7 +39,13 @@ bool Cut(int descriptor, uint64_t cookie) {
   const int own = dup(descriptor);
   if (own < 0) return false;
   const bool same = CookieOf(own) == cookie;
-  if (same) shutdown(own, SHUT_RDWR);
+  if (same) {
+    shutdown(own, SHUT_RDWR);
+    // What has come would still be read, and may be much work.
+    char unread[4096];
+    while (recv(own, unread, sizeof(unread), MSG_DONTWAIT | MSG_TRUNC) > 0) {
+    }
+  }
   close(own);
   return same;
 }
@@ -42,16 +53,24 @@ bool Cut(int descriptor, uint64_t cookie) {
 }  // namespace
 
 bool TrafficJudge::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
-  if (since_ns_ < 0 || traffic.sent != last_.sent || traffic.read == last_.read) {
-    since_ns_ = now_ns;
-    read_then_ = traffic.read;
-    looks_ = 0;
+  const Stretch begins_now{now_ns, traffic.read, 0};
+  const bool reads_on = traffic.read != last_.read;
+  if (unwritten_.since_ns < 0 || traffic.written != last_.written) {
+    unbroken_ = unwritten_ = begins_now;
+  } else if (!reads_on) {
+    unbroken_ = begins_now;
   } else {
-    ++looks_;
+    ++unbroken_.looks;
+    ++unwritten_.looks;
   }
   last_ = traffic;
-  return looks_ >= kLooks && now_ns - since_ns_ >= kPatienceNs &&
-         traffic.read - read_then_ >= kMuch;
+  return reads_on && (unbroken_.IsFlood(traffic, now_ns, kPatienceNs) ||
+                      unwritten_.IsFlood(traffic, now_ns, kLongPatienceNs));
+}
+
+bool TrafficJudge::Stretch::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns,
+                                    int64_t patience_ns) const {
+  return looks >= kLooks && now_ns - since_ns >= patience_ns && traffic.read - read_then >= kMuch;
 }
 
 void ConnectionWatch::Add(int descriptor) {

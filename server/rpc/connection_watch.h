@@ -7,30 +7,43 @@
 
 namespace tlm {
 
-// What the server has read of a connection and has sent on it, in bytes.
+// What the server has read of a connection and has written to it, in bytes. Written is what it has
+// handed to the kernel: that somebody reads slowly does not make it more.
 struct ConnectionTraffic {
   uint64_t read = 0;
-  uint64_t sent = 0;
+  uint64_t written = 0;
 };
 
 // Judges one connection by looks at it. gRPC 1.51 reads on as long as there is something to read,
 // and does meanwhile nothing else for a connection: calls that are begun and reset faster than it
-// reads (CVE-2023-44487) pile up at about 20 KiB each, without bound. Nothing honest looks like
-// that: whoever uploads much must wait for window updates, about one in each round trip.
+// reads (CVE-2023-44487) pile up at about 20 KiB each, without bound; and it copies a header that
+// does not end anew with every frame of it (CVE-2023-33953). Nothing honest looks like that:
+// headers are short, and whoever uploads much must wait for window updates, at least one in a MiB.
 class TrafficJudge {
  public:
   static constexpr int64_t kPatienceNs = 400'000'000;
+  // For who makes pauses, as a slow network may, and an attacker who knows of the other one.
+  static constexpr int64_t kLongPatienceNs = 2'000'000'000;
   static constexpr int kLooks = 4;
-  static constexpr uint64_t kMuch = uint64_t{256} << 10;
+  static constexpr uint64_t kMuch = uint64_t{1280} << 10;
 
-  // Whether, at `now_ns`, the server has for kPatienceNs read on from look to look, kMuch in all,
-  // and sent nothing.
+  // Whether, at `now_ns`, the server has read kMuch and written nothing since: for kPatienceNs in
+  // which it read on from look to look, or for kLongPatienceNs in which it did so now and then, now
+  // being one of them.
   bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns);
 
  private:
-  int64_t since_ns_ = -1;   // it reads and does not send; before the first look: -1
-  uint64_t read_then_ = 0;  // at since_ns_
-  int looks_ = 0;           // since then
+  // Looks at which the server had read on, from some time on.
+  struct Stretch {
+    int64_t since_ns = -1;
+    uint64_t read_then = 0;
+    int looks = 0;
+
+    bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns, int64_t patience_ns) const;
+  };
+
+  Stretch unbroken_;   // it reads on without a pause
+  Stretch unwritten_;  // it writes nothing
   ConnectionTraffic last_;
 };
 

@@ -1,5 +1,6 @@
 #include "server/rpc/grpc_listener.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -21,6 +22,7 @@
 
 #include "absl/strings/ascii.h"
 #include "model/base/errors.h"
+#include "server/observe/log.h"
 #include "server/rpc/tls_server_credentials.h"
 
 namespace tlm {
@@ -38,6 +40,7 @@ constexpr int kMaxPingStrikes = 2;
 // Of the metadata of one call, as HTTP/2 counts it: what trace contexts and credentials take, and
 // some more.
 constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxReadBytes = 16 << 10;
 // Of what the connections of a port have received and nobody has read yet. gRPC takes in a whole
 // message before anybody is asked who sends it, as many at once as there are streams: without a
 // bound one connection without credentials could take all memory. Near it gRPC lets clients send
@@ -63,6 +66,16 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  // A connection that is cut is heard of between two reads.
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
+  // Windows that do not grow: who uploads much is sent an update at least once in a MiB, and so is
+  // told from who floods (TrafficJudge).
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // gRPC inflates a message whole before it looks how large it is, and before anybody is asked who
+  // sends it: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
+                             1 << GRPC_COMPRESS_NONE);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(connections.max_age));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              Milliseconds(connections.max_age_grace));
@@ -86,6 +99,11 @@ bool MayHoldSecret(std::string_view message) {
   constexpr std::string_view kSigns[] = {"authorization", "bearer", "tlm_"};
   return std::any_of(std::begin(kSigns), std::end(kSigns),
                      [&text](std::string_view sign) { return text.find(sign) != text.npos; });
+}
+
+// Anybody can send messages that Protobuf complains of, as fast as they like.
+void LogForProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  spdlog::debug("protobuf: {}", LogQuoted(message));
 }
 
 void LogForGrpc(gpr_log_func_args* args) {
@@ -170,6 +188,7 @@ void GrpcListener::Shutdown(absl::Duration grace) {
 
 void RouteGrpcLog() {
   gpr_set_log_function(LogForGrpc);
+  google::protobuf::SetLogHandler(LogForProtobuf);
   // GRPC_TRACE in the environment makes gRPC write out metadata, and the bytes of connections.
   grpc_init();
   grpc_tracer_set_enabled("all", 0);

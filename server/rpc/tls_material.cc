@@ -139,12 +139,17 @@ absl::Status TryOut(const std::vector<X509Ptr>& chain, EVP_PKEY& key, const TlsF
   return absl::OkStatus();
 }
 
-void WarnOfChain(const std::vector<X509Ptr>& chain, const std::string& file,
+void WarnOfChain(const std::vector<X509Ptr>& chain, const std::string& file, absl::Time now,
                  std::vector<std::string>& warnings) {
   if (X509_check_purpose(chain.front().get(), X509_PURPOSE_SSL_SERVER, 0) != 1) {
     warnings.push_back(fmt::format("{}: the certificate is not made for servers", file));
   }
   for (size_t i = 1; i < chain.size(); ++i) {
+    const absl::Status valid = CheckValidity(*chain[i], file, now);
+    if (!valid.ok()) {
+      warnings.push_back(
+          fmt::format("certificate {} of the chain: {}", i + 1, std::string(valid.message())));
+    }
     if (X509_check_issued(chain[i].get(), chain[i - 1].get()) == X509_V_OK) continue;
     warnings.push_back(
         fmt::format("{}: certificate {} is not the issuer of the one before it", file, i + 1));
@@ -184,7 +189,7 @@ absl::StatusOr<TlsMaterial> CheckTlsMaterial(TlsPem pem, const TlsFiles& names, 
                               names.certificate);
   }
   TLM_RETURN_IF_ERROR(TryOut(chain, *key, names));
-  WarnOfChain(chain, names.certificate, material.warnings);
+  WarnOfChain(chain, names.certificate, now, material.warnings);
   if (!names.client_ca.empty()) {
     TLM_RETURN_IF_ERROR(CheckAuthorities(pem.client_ca, names.client_ca, now, material.warnings));
   }

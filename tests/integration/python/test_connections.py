@@ -1,12 +1,15 @@
 """Connections that mean no good: thousands of them, slow ones, and those that break HTTP/2."""
 
 import contextlib
+import gzip
 import os
 import pathlib
 import resource
+import struct
 import tempfile
 import time
 import unittest
+import zlib
 
 import grpc
 
@@ -240,6 +243,56 @@ class BrokenTest(unittest.TestCase):
         self.assertIn("connections cut", self.server.log())
         self.assertTrue(eventually(
             lambda: self.server.resident_bytes() - self.resident < 100 * KIB * KIB))
+
+    @unittest.skipIf(SANITIZED, "bounds of time and memory")
+    def test_a_header_that_grows_with_pauses_is_cut_off(self):
+        # gRPC copies all of it with every frame that comes.
+        block = GENERATE + b"\0\1x\x7f\x81\xff\xff\xff\3"  # and a value of 1 GiB
+        piece = http2.frame(http2.CONTINUATION, b"a" * 16384, 0, 1) * 16
+        with http2.Connection(self.server.port) as one:
+            one.send(http2.frame(http2.HEADERS, block, 0, 1))
+            for _ in range(40):
+                if not one.send(piece):
+                    break
+                time.sleep(0.25)
+            else:
+                self.fail("all of it was taken in")
+            self.server.ask()
+        self.assertIn("connections cut", self.server.log())
+
+    def test_compressed_messages_are_refused_before_they_are_inflated(self):
+        bomb = gzip.compress(bytes(256 << 20), 1)
+        for name, message in ((b"gzip", bomb), (b"deflate", zlib.compress(bytes(1 << 20)))):
+            with self.subTest(name), http2.Connection(self.server.port) as one:
+                block = GENERATE + http2.header("grpc-encoding", name.decode())
+                one.send(http2.frame(http2.HEADERS, block, http2.END_HEADERS, 1))
+                body = b"\1" + struct.pack(">I", len(message)) + message
+                for at in range(0, len(body), 16000):
+                    end = http2.END_STREAM if at + 16000 >= len(body) else 0
+                    if not one.send(http2.frame(http2.DATA, body[at:at + 16000], end, 1)):
+                        break
+                trailers = b""
+                while (received := one.receive()) is not None:
+                    kind, flags, _, payload = received
+                    if kind == http2.HEADERS:
+                        trailers += payload
+                    if kind in (http2.HEADERS, http2.RST_STREAM) and flags & http2.END_STREAM:
+                        break
+                self.assertIn(b"is disabled", trailers)
+                self.assertLess(self.server.resident_bytes() - self.resident, 64 * KIB * KIB)
+
+    def test_messages_that_cannot_be_parsed_fill_no_log(self):
+        lines = self.server.log().count("\n")
+        bad = b"\0" + struct.pack(">I", 4) + b"\n\2\xff\xff"  # a text that is not UTF-8
+        with http2.Connection(self.server.port) as one:
+            for stream in range(1, 200, 2):
+                one.send(http2.frame(http2.HEADERS, GENERATE, http2.END_HEADERS, stream)
+                         + http2.frame(http2.DATA, bad, http2.END_STREAM, stream))
+            ended = 0
+            while ended < 100:
+                kind, flags, *_ = one.receive()
+                ended += kind == http2.HEADERS and bool(flags & http2.END_STREAM)
+        self.assertLess(self.server.log().count("\n") - lines, 20)
 
     @unittest.skipIf(SANITIZED, "bounds of time and memory")
     def test_a_flood_of_pings_is_too_much(self):

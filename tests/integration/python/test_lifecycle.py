@@ -1,6 +1,7 @@
 """Starting and stopping the server."""
 
 import concurrent.futures
+import signal
 import tempfile
 import unittest
 
@@ -61,6 +62,15 @@ class DrainTest(unittest.TestCase):
             server.terminate()
             self.assertEqual(server.wait(), 0, server.log())
 
+    def test_without_a_terminal_a_hangup_ends_nothing(self):
+        with TlmServer(terminal=False) as server:
+            server.signal(signal.SIGHUP)
+            for call, _ in start_streams(server, 8):
+                list(call)
+            self.assertIn("SIGHUP", server.log())
+            server.terminate()
+            self.assertEqual(server.wait(), 0, server.log())
+
 
 class StartTest(unittest.TestCase):
 
@@ -77,7 +87,10 @@ class StartTest(unittest.TestCase):
 
     def test_wrong_command_lines_are_refused(self):
         for flags in ([], [f"--model={DEMO_MODEL}", "--port=99999"],
-                      [f"--model={DEMO_MODEL}", "--no_such_flag=1"]):
+                      [f"--model={DEMO_MODEL}", "--no_such_flag=1"],
+                      # As an unset variable leaves it, which must not mean "everybody".
+                      [f"--model={DEMO_MODEL}", "--port=0", "--api_keys="],
+                      [f"--model={DEMO_MODEL}", "--port=0", "--tls_client_ca="]):
             with self.subTest(flags):
                 status, output = run_server(*flags)
                 self.assertEqual(status, 2, output)

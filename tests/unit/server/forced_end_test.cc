@@ -14,15 +14,15 @@ TEST_F(ForcedEndDeathTest, EndsTheProcessAtItsLimit) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        const ForcedEnd end(absl::Milliseconds(1));
+        const ForcedEnd end("the test has not ended", absl::Milliseconds(1));
         for (;;) absl::SleepFor(absl::Hours(1));
       },
       ::testing::ExitedWithCode(kExitForced), "");
 }
 
 TEST_F(ForcedEndDeathTest, LetsTheProcessLiveWhenItDiesInTime) {
-  { const ForcedEnd end(absl::InfiniteDuration()); }
-  { const ForcedEnd end(absl::Hours(1)); }
+  { const ForcedEnd end("", absl::InfiniteDuration()); }
+  { const ForcedEnd end("", absl::Hours(1)); }
 }
 
 }  // namespace

@@ -42,6 +42,31 @@ TEST(TrafficJudgeTest, WhoSendsLittleDoesNotFlood) {
   }
 }
 
+TEST(TrafficJudgeTest, PausesDoNotExcuseWhoIsNeverAnswered) {
+  constexpr int64_t kPause = kLong / 2;
+  TrafficJudge judge;
+  uint64_t read = 0;
+  int64_t now = 0;
+  EXPECT_FALSE(judge.IsFlood({read, 52}, now));
+  bool cut = false;
+  while (!cut && now < 10 * TrafficJudge::kLongPatienceNs) {
+    cut = judge.IsFlood({read += kMuch, 52}, now += kPause) ||
+          judge.IsFlood({read, 52}, now += kPause);
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_GE(now, TrafficJudge::kLongPatienceNs);
+  EXPECT_LE(now, TrafficJudge::kLongPatienceNs + 2 * kPause);
+}
+
+TEST(TrafficJudgeTest, AnAnswerNowAndThenExcusesPauses) {
+  TrafficJudge judge;
+  for (uint64_t i = 0; i < 100; ++i) {
+    const int64_t now = static_cast<int64_t>(i) * kLong;
+    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now));
+    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now + kLong / 2));
+  }
+}
+
 // Both ends of a TCP connection.
 struct Pair {
   int client = -1;
