@@ -44,6 +44,7 @@ $build_only && exit 0
 # gRPC's client side keeps one name-resolution object for the life of the process.
 export LSAN_OPTIONS="suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0"
 export ASAN_OPTIONS="detect_stack_use_after_return=1:${ASAN_OPTIONS:-}"
+export TSAN_OPTIONS="suppressions=$PWD/tests/support/tsan.supp:${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
 status=0
 ctest --test-dir "build/$profile" --output-on-failure --no-tests=error -j "$jobs" "${filters[@]}" ||

@@ -104,10 +104,17 @@ TEST_P(SnapshotTest, RmsNorm) {
 TEST_P(SnapshotTest, RopeOnInterleavedPairs) {
   const std::vector<float> x = ReadFloats("in_embeddings");
   const std::vector<float> table = RopeTable(kDim, 10000.0).Entries(0, 12);
-  std::vector<int32_t> positions(x.size() / kDim);
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i % 12);
-  const std::vector<float> rotated = Prepare(
-      x, x, x, positions, {.rope_table = table.data(), .pairing = RopePairing::kInterleaved});
+  std::vector<int32_t> positions(12);
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::ptrdiff_t sequence = 12 * kDim;
+  std::vector<float> rotated;
+  for (auto first = x.begin(); first != x.end(); first += sequence) {
+    const std::vector<float> one(first, first + sequence);
+    const std::vector<float> prepared =
+        Prepare(one, one, one, positions,
+                {.rope_table = table.data(), .pairing = RopePairing::kInterleaved});
+    rotated.insert(rotated.end(), prepared.begin(), prepared.end());
+  }
   ExpectNear(rotated, Read("test_rope"));
 }
 
