@@ -39,10 +39,6 @@ if(TLM_SANITIZE)
   target_compile_options(tlm_options INTERFACE -fsanitize=${TLM_SANITIZE} -fno-omit-frame-pointer
                                                -fno-sanitize-recover=all)
   target_link_options(tlm_options INTERFACE -fsanitize=${TLM_SANITIZE})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # What sanitizers put between a check and a use hides the check from this warning.
-    target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>")
-  endif()
 endif()
 
 # A library of one folder. SRCS relative to the folder; DEPS are folders; LINK are outside targets.

@@ -117,12 +117,12 @@ EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults
     return draw.key.output_index == sequence.request().generate->output_index;
   });
   TLM_CHECK(drawn != row.draws.end());
-  TLM_ASSIGN_OR_RETURN(SampledToken token,
-                       std::move(row.tokens[static_cast<size_t>(drawn - row.draws.begin())]));
+  absl::StatusOr<SampledToken>& token = row.tokens[static_cast<size_t>(drawn - row.draws.begin())];
+  TLM_RETURN_IF_ERROR(token.status());
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
   RecordToken(sequence, now);
-  const std::optional<Finish> finish = sequence.Append(token.id, model_.limits().max_context);
-  sequence.stream().PushToken(std::move(token));
+  const std::optional<Finish> finish = sequence.Append(token->id, model_.limits().max_context);
+  sequence.stream().PushToken(*std::move(token));
   return finish;
 }
 
