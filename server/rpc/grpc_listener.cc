@@ -103,6 +103,7 @@ bool MayHoldSecret(std::string_view message) {
 
 // Anybody can send messages that Protobuf complains of, as fast as they like.
 void LogForProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
   spdlog::debug("protobuf: {}", LogQuoted(message));
 }
 
