@@ -10,7 +10,6 @@
 #include "server/forced_end.h"
 #include "server/heap_trimmer.h"
 #include "server/metrics_source.h"
-#include "server/observe/process_figures.h"
 
 namespace tlm {
 namespace {
@@ -46,14 +45,12 @@ EngineOptions EngineOptionsFor(const ServerOptions& options, const RequestLimits
   return engine;
 }
 
-int64_t ResidentBytes() { return static_cast<int64_t>(ReadProcessFigures().resident_bytes); }
-
 // Growth counts from now on.
 std::function<void()> TrimHeapAfterStorms() {
   HeapTrimmer trimmer;
-  trimmer.ShouldTrim(ResidentBytes());
+  trimmer.ShouldTrim(FreeHeapBytes());
   return [trimmer]() mutable {
-    if (trimmer.ShouldTrim(ResidentBytes())) TrimHeap();
+    if (trimmer.ShouldTrim(FreeHeapBytes())) TrimHeap();
   };
 }
 

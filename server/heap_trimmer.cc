@@ -8,10 +8,10 @@
 
 namespace tlm {
 
-bool HeapTrimmer::ShouldTrim(int64_t resident_bytes) {
-  least_bytes_ = std::min(least_bytes_, resident_bytes);
-  if (resident_bytes - least_bytes_ >= kGrowthBytes) {
-    least_bytes_ = resident_bytes;
+bool HeapTrimmer::ShouldTrim(int64_t free_bytes) {
+  least_bytes_ = std::min(least_bytes_, free_bytes);
+  if (free_bytes - least_bytes_ >= kGrowthBytes) {
+    least_bytes_ = free_bytes;
     quiet_looks_ = 0;
     return false;
   }
@@ -19,6 +19,14 @@ bool HeapTrimmer::ShouldTrim(int64_t resident_bytes) {
   ++quiet_looks_;
   if (quiet_looks_ != kQuietLooks && quiet_looks_ != kLateLooks) return false;
   return true;
+}
+
+int64_t FreeHeapBytes() {
+#if defined(__GLIBC__)
+  return static_cast<int64_t>(mallinfo2().fordblks);
+#else
+  return 0;
+#endif
 }
 
 void TrimHeap() {

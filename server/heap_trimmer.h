@@ -10,20 +10,22 @@ namespace tlm {
 // frames several hundred megabytes that nobody uses. Not thread-safe.
 class HeapTrimmer {
  public:
-  // What the process has to grow by before it is worth looking after.
+  // What has to be freed, and kept by the heap, before it is worth looking after.
   static constexpr int64_t kGrowthBytes = int64_t{32} << 20;
-  // Looks without growth before a first and a second trim: what it grew for may last a little.
-  static constexpr int kQuietLooks = 3;
+  // Looks without growth before a first and a second trim: what was freed may be wanted again.
+  static constexpr int kQuietLooks = 1;
   static constexpr int kLateLooks = 10;
 
-  // To be asked regularly with what the process has in memory now: whether to trim the heap. What
-  // is left then is where growth counts from.
-  bool ShouldTrim(int64_t resident_bytes);
+  // To be asked regularly with FreeHeapBytes(): whether to trim the heap. Growth counts from there.
+  bool ShouldTrim(int64_t free_bytes);
 
  private:
   int64_t least_bytes_ = INT64_MAX;  // since it last was trimmed, or has not grown
   int quiet_looks_ = kLateLooks;     // since it has grown; kLateLooks: nothing is to be done
 };
+
+// What the heap has of no use to anybody, whether or not it was given back to the system.
+int64_t FreeHeapBytes();
 
 // Gives back what the heap has no use for. Takes some milliseconds of whoever needs memory then.
 void TrimHeap();

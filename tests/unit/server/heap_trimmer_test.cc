@@ -11,15 +11,15 @@ constexpr int64_t kBase = int64_t{100} << 20;
 constexpr int64_t kMuch = HeapTrimmer::kGrowthBytes;
 
 // The numbers of the looks, of so many at the same size, at which it wants to trim.
-std::vector<int> Trims(HeapTrimmer& trimmer, int64_t resident_bytes, int looks) {
+std::vector<int> Trims(HeapTrimmer& trimmer, int64_t free_bytes, int looks) {
   std::vector<int> trims;
   for (int look = 1; look <= looks; ++look) {
-    if (trimmer.ShouldTrim(resident_bytes)) trims.push_back(look);
+    if (trimmer.ShouldTrim(free_bytes)) trims.push_back(look);
   }
   return trims;
 }
 
-TEST(HeapTrimmerTest, LeavesASteadyProcessAlone) {
+TEST(HeapTrimmerTest, LeavesASteadyHeapAlone) {
   HeapTrimmer trimmer;
   EXPECT_EQ(Trims(trimmer, kBase, 1000), std::vector<int>());
   EXPECT_EQ(Trims(trimmer, kBase + kMuch - 1, 1000), std::vector<int>());
