@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/base/thread_name.h"
+#include "server/rpc/read_throttle.h"
 
 namespace tlm {
 namespace {
@@ -52,11 +53,12 @@ int64_t DescriptorBudget(int64_t max_connections, int64_t extra) {
 }
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
-                                       int64_t descriptor_budget)
+                                       int64_t descriptor_budget, int64_t max_streams)
     : sockets_(std::move(sockets)),
       port_(sockets_.port()),
       server_(std::move(server)),
       budget_(descriptor_budget),
+      max_streams_(max_streams),
       stop_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   thread_ = std::thread([this] { Run(); });
 }
@@ -115,6 +117,7 @@ void ConnectionAcceptor::Take(int listener, int connection) {
     return;
   }
   watch_.Add(connection);
+  ReadThrottle::OfProcess().Add(connection, max_streams_);
   Server::NewConnectionParameters parameters;
   parameters.listener_fd = listener;
   parameters.fd = connection;
@@ -134,7 +137,7 @@ void ConnectionAcceptor::LookAtConnections() {
   if (now < next_look_ns_) return;
   next_look_ns_ = now + int64_t{kLookMs} * 1'000'000;
   if (const int cut = watch_.CutFloods(now); cut > 0) {
-    spdlog::warn("port {}: {} connections cut that left no time to answer them", port_, cut);
+    spdlog::warn("port {}: {} connections cut that flooded", port_, cut);
   }
 }
 

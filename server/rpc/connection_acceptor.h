@@ -25,9 +25,10 @@ class ConnectionAcceptor {
   using Server = grpc::experimental::ExternalConnectionAcceptor;
 
   // Hands every connection of `sockets`, which listen, to `server`, on a thread of its own; closes
-  // at once what would be over the budget, with a line in the log now and then.
+  // at once what would be over the budget, with a line in the log now and then. A connection may
+  // have `max_streams` calls.
   ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
-                     int64_t descriptor_budget);
+                     int64_t descriptor_budget, int64_t max_streams);
   // Stop()s.
   ~ConnectionAcceptor();
 
@@ -53,6 +54,7 @@ class ConnectionAcceptor {
   const int port_;
   const std::unique_ptr<Server> server_;
   const int64_t budget_;
+  const int64_t max_streams_;
   const int stop_event_;        // becomes readable
   int64_t refused_ = 0;         // since the last line in the log; the thread's
   int64_t next_report_ns_ = 0;  // of the steady clock; the thread's

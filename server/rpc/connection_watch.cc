@@ -13,17 +13,16 @@
 namespace tlm {
 namespace {
 
-// 0: not a socket any more.
-uint64_t CookieOf(int descriptor) {
-  uint64_t cookie = 0;
-  socklen_t size = sizeof(cookie);
-  return getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+constexpr int kEstablished = 1;  // TCP_ESTABLISHED of the kernel's headers, which clash with libc's
+
+bool GetInfo(int descriptor, tcp_info& info) {
+  socklen_t size = sizeof(info);
+  return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
 }
 
 std::optional<ConnectionTraffic> TrafficOf(int descriptor) {
   tcp_info info{};
-  socklen_t size = sizeof(info);
-  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  if (!GetInfo(descriptor, info)) return std::nullopt;
   int unread = 0;
   int unacknowledged = 0;
   if (ioctl(descriptor, FIONREAD, &unread) != 0 ||
@@ -34,11 +33,24 @@ std::optional<ConnectionTraffic> TrafficOf(int descriptor) {
                            info.tcpi_bytes_acked + static_cast<uint64_t>(unacknowledged)};
 }
 
-// Through a descriptor of its own, which nobody closes and uses again in between.
-bool Cut(int descriptor, uint64_t cookie) {
+}  // namespace
+
+uint64_t SocketCookie(int descriptor) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  return getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+bool IsClosedByPeer(int descriptor) {
+  tcp_info info{};
+  return GetInfo(descriptor, info) && info.tcpi_state != kEstablished;
+}
+
+bool CutConnection(int descriptor, uint64_t cookie) {
+  // Of its own, which nobody closes and uses again in between.
   const int own = dup(descriptor);
   if (own < 0) return false;
-  const bool same = CookieOf(own) == cookie;
+  const bool same = SocketCookie(own) == cookie;
   if (same) {
     shutdown(own, SHUT_RDWR);
     // What has come would still be read, and may be much work.
@@ -49,8 +61,6 @@ bool Cut(int descriptor, uint64_t cookie) {
   close(own);
   return same;
 }
-
-}  // namespace
 
 bool TrafficJudge::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
   const Stretch begins_now{now_ns, traffic.read, 0};
@@ -74,7 +84,7 @@ bool TrafficJudge::Stretch::IsFlood(const ConnectionTraffic& traffic, int64_t no
 }
 
 void ConnectionWatch::Add(int descriptor) {
-  if (const uint64_t cookie = CookieOf(descriptor); cookie != 0) {
+  if (const uint64_t cookie = SocketCookie(descriptor); cookie != 0) {
     connections_[descriptor] = {cookie, TrafficJudge()};
   }
 }
@@ -85,9 +95,9 @@ int ConnectionWatch::CutFloods(int64_t now_ns) {
   for (int i = 0; i < kAtATime && next != connections_.end(); ++i) {
     auto& [descriptor, connection] = *next;
     const std::optional<ConnectionTraffic> traffic = TrafficOf(descriptor);
-    bool gone = !traffic.has_value() || CookieOf(descriptor) != connection.cookie;
+    bool gone = !traffic.has_value() || SocketCookie(descriptor) != connection.cookie;
     if (!gone && connection.judge.IsFlood(*traffic, now_ns)) {
-      cut += Cut(descriptor, connection.cookie) ? 1 : 0;
+      cut += CutConnection(descriptor, connection.cookie) ? 1 : 0;
       gone = true;
     }
     next = gone ? connections_.erase(next) : std::next(next);

@@ -47,6 +47,14 @@ class TrafficJudge {
   ConnectionTraffic last_;
 };
 
+// A socket's own number, which no other has: descriptors are used again. 0: not a socket any more.
+uint64_t SocketCookie(int descriptor);
+// Whether the other end has closed the connection.
+bool IsClosedByPeer(int descriptor);
+// Ends the connection, if the socket still has that cookie, and drops what came on it and was not
+// read. Whether it did.
+bool CutConnection(int descriptor, uint64_t cookie);
+
 // Watches connections that somebody else owns, and may close at any time. Not thread-safe.
 class ConnectionWatch {
  public:
@@ -58,7 +66,7 @@ class ConnectionWatch {
  private:
   static constexpr int kAtATime = 2048;
   struct Connection {
-    uint64_t cookie = 0;  // the socket's: descriptors are used again
+    uint64_t cookie = 0;  // the socket's
     TrafficJudge judge;
   };
 

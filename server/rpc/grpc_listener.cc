@@ -147,13 +147,14 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Open(const ListenerO
   listener->sockets_.emplace(std::move(sockets));
   listener->descriptor_budget_ =
       DescriptorBudget(options.connections.max_connections, options.extra_connections);
+  listener->max_streams_ = options.connections.max_concurrent_streams;
   return listener;
 }
 
 absl::Status GrpcListener::Listen() {
   TLM_RETURN_IF_ERROR(sockets_->Listen());
   acceptor_ = std::make_unique<ConnectionAcceptor>(*std::move(sockets_), std::move(connections_),
-                                                   descriptor_budget_);
+                                                   descriptor_budget_, max_streams_);
   return absl::OkStatus();
 }
 

@@ -77,6 +77,7 @@ class GrpcListener {
   std::optional<ListeningSockets> sockets_;
   std::unique_ptr<ConnectionAcceptor::Server> connections_;
   int64_t descriptor_budget_ = 0;
+  int64_t max_streams_ = 0;
   std::unique_ptr<ConnectionAcceptor> acceptor_;  // null until Listen; hands over to server_
   std::future<void> all_calls_over_;              // valid once withdrawn
 };

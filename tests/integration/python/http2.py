@@ -14,19 +14,23 @@ def frame(kind, payload=b"", flags=0, stream=0):
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-def header(name, value):
-    """A literal header field without indexing (RFC 7541, section 6.2.2)."""
+def header(name, value, indexed=False):
+    """A literal header field (RFC 7541, section 6.2), which may be put into the dynamic table."""
     def text(content):
         assert len(content) < 127
         return bytes([len(content)]) + content
-    return b"\0" + text(name.encode()) + text(value.encode())
+    return (b"\x40" if indexed else b"\0") + text(name.encode()) + text(value.encode())
 
 
-def call_headers(path):
+def call_fields(path):
+    return ((":method", "POST"), (":scheme", "http"), (":path", path),
+            (":authority", "localhost"), ("content-type", "application/grpc"), ("te", "trailers"))
+
+
+def call_headers(path, indexed=False):
     """The header block of a gRPC call."""
-    return b"".join(header(name, value) for name, value in (
-        (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"),
-        ("content-type", "application/grpc"), ("te", "trailers")))
+    return b"".join(header(name, value, indexed)
+                    for name, value in call_fields(path))
 
 
 class Connection:

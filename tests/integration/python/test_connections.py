@@ -7,6 +7,7 @@ import pathlib
 import resource
 import struct
 import tempfile
+import threading
 import time
 import unittest
 import zlib
@@ -25,7 +26,8 @@ STORM = 10000
 KIB = 1024
 LIMIT_SECONDS = 30
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(500)
-GENERATE = http2.call_headers("/tlm.v1.LanguageModel/Generate")
+GENERATE_PATH = "/tlm.v1.LanguageModel/Generate"
+GENERATE = http2.call_headers(GENERATE_PATH)
 
 
 class Watched:
@@ -167,6 +169,79 @@ class SlowTest(unittest.TestCase):
             with http2.Connection(server.port) as one:
                 one.send(http2.frame(http2.HEADERS, GENERATE, stream=1))  # no END_HEADERS
                 server.ask()
+
+
+class Flood:
+    """Connections that send `data` and come back for as long as it lasts; how large the server
+    grows is its `peak`."""
+
+    CONNECTIONS = 16
+
+    def __init__(self, server, data):
+        self._server, self._data = server, data
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(self.CONNECTIONS)]
+        self.sent = 0
+        self.peak = 0
+
+    def __enter__(self):
+        self._threads.append(threading.Thread(target=self._watch))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self):
+        while not self._over.is_set():
+            with contextlib.suppress(OSError), http2.Connection(self._server.port, timeout=1) as one:
+                for at in range(0, len(self._data), 1 << 16):
+                    if self._over.is_set() or not one.send(self._data[at:at + (1 << 16)]):
+                        break
+                    self.sent += 1 << 16
+
+    def _watch(self):
+        while not self._over.wait(0.01):
+            self.peak = max(self.peak, self._server.resident_bytes())
+
+
+def short_calls(count, *after):
+    """So many calls in 15 bytes each, and behind each of them the frames (kind, payload)."""
+    # The fields of the first call, as the dynamic table has them: the last one first.
+    again = bytes(0xbe + i for i in reversed(range(len(http2.call_fields(GENERATE_PATH)))))
+    out = [http2.frame(http2.HEADERS, http2.call_headers(GENERATE_PATH, indexed=True),
+                       http2.END_HEADERS, 1)]
+    for stream in range(3, 2 * count, 2):
+        out.append(http2.frame(http2.HEADERS, again, http2.END_HEADERS, stream))
+        out += [http2.frame(kind, payload, 0, stream) for kind, payload in after]
+    return b"".join(out)
+
+
+@unittest.skipIf(SANITIZED, "bounds of time and memory")
+class FloodTest(unittest.TestCase):
+    """What connections take before credentials are known is bounded over all of them."""
+
+    def check(self, data):
+        with Server() as server:
+            server.ask()
+            before = server.resident_bytes()
+            with Flood(server, data) as flood:
+                for _ in range(20):
+                    server.ask()
+                self.assertTrue(eventually(lambda: flood.sent > 16 << 20))
+                server.ask()
+            self.assertLess(flood.peak - before, 400 * KIB * KIB)
+            self.assertTrue(eventually(
+                lambda: server.resident_bytes() - before < 100 * KIB * KIB))
+
+    def test_calls_that_are_begun_and_reset(self):
+        self.check(short_calls(20000, (http2.RST_STREAM, bytes([0, 0, 0, 8]))))
+
+    def test_calls_that_are_begun_and_left_so(self):
+        self.check(short_calls(20000))
 
 
 class BrokenTest(unittest.TestCase):

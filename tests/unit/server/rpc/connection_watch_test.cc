@@ -1,11 +1,9 @@
 #include "server/rpc/connection_watch.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <string>
+#include "tests/unit/server/rpc/tcp_pair.h"
 
 namespace tlm {
 namespace {
@@ -67,53 +65,12 @@ TEST(TrafficJudgeTest, AnAnswerNowAndThenExcusesPauses) {
   }
 }
 
-// Both ends of a TCP connection.
-struct Pair {
-  int client = -1;
-  int server = -1;
-
-  Pair() {
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    bind(listener, reinterpret_cast<sockaddr*>(&address), size);
-    listen(listener, 1);
-    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-    client = socket(AF_INET, SOCK_STREAM, 0);
-    EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), size), 0);
-    server = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK);
-    close(listener);
-  }
-  ~Pair() {
-    close(client);
-    close(server);
-  }
-  // From the client to the server, which reads it.
-  void Send(size_t bytes) {
-    const std::string data(size_t{64} << 10, 'x');
-    std::string received(data.size(), ' ');
-    for (size_t sent = 0; sent < bytes; sent += data.size()) {
-      EXPECT_EQ(send(client, data.data(), data.size(), 0), static_cast<ssize_t>(data.size()));
-      for (size_t read = 0; read < data.size();) {
-        const ssize_t now = recv(server, received.data(), received.size(), 0);
-        if (now > 0) read += static_cast<size_t>(now);
-      }
-    }
-  }
-  bool IsCut() {
-    char byte = 0;
-    return recv(server, &byte, 1, 0) == 0;
-  }
-};
-
 TEST(ConnectionWatchTest, CutsWhoFloodsAndNobodyElse) {
-  Pair quiet;
-  Pair answered;
-  Pair flood;
+  TcpPair quiet;
+  TcpPair answered;
+  TcpPair flood;
   ConnectionWatch watch;
-  for (const Pair* pair : {&quiet, &answered, &flood}) watch.Add(pair->server);
+  for (const TcpPair* pair : {&quiet, &answered, &flood}) watch.Add(pair->server);
   for (int look = 0; look < kLooks; ++look) {
     EXPECT_EQ(watch.CutFloods(look * kLong / kLooks), 0);
     flood.Send(kMuch);
@@ -130,7 +87,7 @@ TEST(ConnectionWatchTest, ForgetsWhatWasClosed) {
   ConnectionWatch watch;
   EXPECT_TRUE(watch.empty());
   {
-    Pair pair;
+    TcpPair pair;
     watch.Add(pair.server);
     watch.Add(-1);
     EXPECT_FALSE(watch.empty());
