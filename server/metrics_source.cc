@@ -7,11 +7,10 @@
 namespace tlm {
 namespace {
 
-// Keys and values are float32 or bfloat16.
-std::string KvTypeName(const ServedModel& served) {
-  const auto elements = static_cast<uint64_t>(2 * served.config.num_layers *
-                                              served.config.num_kv_heads * served.config.head_dim);
-  return served.memory.kv_bytes_per_token == elements * sizeof(float) ? "float32" : "bfloat16";
+// As --kv_cache_dtype spells it.
+std::string KvTypeName(DType dtype) {
+  if (dtype == DType::kBF16) return "bfloat16";
+  return dtype == DType::kF16 ? "float16" : "float32";
 }
 
 }  // namespace
@@ -25,7 +24,7 @@ ModelFacts FactsOf(const ServedModel& served) {
   facts.max_context = served.limits.max_context_tokens;
   facts.kv_blocks = static_cast<int64_t>(served.memory.kv_blocks);
   facts.block_tokens = kBlockTokens;
-  facts.kv_cache_dtype = KvTypeName(served);
+  facts.kv_cache_dtype = KvTypeName(served.memory.kv_dtype);
   facts.prefix_cache = served.prefix_cache;
   return facts;
 }

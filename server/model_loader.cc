@@ -147,6 +147,7 @@ void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& 
     memory.weights.emplace_back(dtype, weight_bytes);
   }
   memory.kv_bytes_per_token = model.kv_shape().bytes_per_token();
+  memory.kv_dtype = model.kv_shape().dtype;
   memory.kv_blocks = static_cast<uint64_t>(model.num_kv_blocks());
   memory.activations = of(MemoryPurpose::kActivations);
   memory.logits = of(MemoryPurpose::kLogits);

@@ -29,6 +29,7 @@ struct TensorRecord {
 struct ServedMemory {
   std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
   uint64_t kv_bytes_per_token = 0;
+  DType kv_dtype = DType::kF32;  // of keys and values
   uint64_t kv_blocks = 0;
   uint64_t activations = 0;
   uint64_t logits = 0;

@@ -67,6 +67,11 @@ class PathsTest(unittest.TestCase):
         self.assertEqual(samples.sum("tlm_state", state="serving"), 1)
         self.assertEqual(samples.sum("tlm_state"), 1)
 
+    def test_names_the_element_type_of_the_cache(self):
+        with ObservedServer("--kv_cache_dtype=float16") as server:
+            self.assertEqual(
+                server.samples().sum("vllm:cache_config_info", cache_dtype="float16"), 1)
+
     def test_tells_of_the_process(self):
         samples = self.server.samples()
         self.assertGreater(samples.sum("process_resident_memory_bytes"), 1e6)

@@ -22,13 +22,12 @@ TEST(FiguresOfTest, AClockThatWasSetBackGivesNoNegativeAge) {
 
 TEST(FactsOfTest, NamesTheElementTypeOfKeysAndValues) {
   ServedModel served;
-  served.config.num_layers = 2;
-  served.config.num_kv_heads = 3;
-  served.config.head_dim = 8;
-  served.memory.kv_bytes_per_token = 2 * 2 * 3 * 8 * 4;
+  served.memory.kv_dtype = DType::kF32;
   EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float32");
-  served.memory.kv_bytes_per_token /= 2;
+  served.memory.kv_dtype = DType::kBF16;
   EXPECT_EQ(FactsOf(served).kv_cache_dtype, "bfloat16");
+  served.memory.kv_dtype = DType::kF16;
+  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float16");
 }
 
 }  // namespace
