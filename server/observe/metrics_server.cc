@@ -17,11 +17,12 @@ namespace {
 
 constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 constexpr char kPlainType[] = "text/plain; charset=utf-8";
+constexpr std::string_view kIndex =
+    "tlm-server: /metrics (Prometheus), /healthz (liveness), /readyz (readiness)\n";
 
-// A scrape and two probes at a time are the rule; the rest is for those that hang, each of whom has
-// a thread for as long as a request may take to come. civetweb takes the next connection from the
-// line when a thread is free, and none from the system while the line is full: descriptors are
-// bounded by both.
+// Usually one scrape and two probes are in progress. The other threads absorb clients that hang:
+// each holds a thread for up to kRequestTimeoutMs. civetweb queues up to kLine further connections
+// and accepts none while that queue is full, so both numbers bound the descriptors.
 constexpr char kThreads[] = "200";
 constexpr char kLine[] = "20";
 constexpr char kRequestTimeoutMs[] = "500";
@@ -49,11 +50,13 @@ std::string_view StatusText(int status) {
 Reply ReplyTo(std::string_view method, std::string_view path, const Metrics& metrics,
               LifeState state) {
   const bool metrics_page = path == "/metrics";
-  if (!metrics_page && path != "/healthz" && path != "/readyz") {
-    return {404, kPlainType, "not found: /metrics, /healthz and /readyz are\n"};
+  const bool index = path == "/";
+  if (!metrics_page && !index && path != "/healthz" && path != "/readyz") {
+    return {404, kPlainType, fmt::format("not found; {}", kIndex)};
   }
   if (method != "GET" && method != "HEAD") return {405, kPlainType, "GET and HEAD only\n"};
   if (metrics_page) return {200, kMetricsType, metrics.Text(state)};
+  if (index) return {200, kPlainType, std::string(kIndex)};
   const bool ok =
       path == "/readyz" ? state == LifeState::kServing : state != LifeState::kNotServing;
   return {ok ? 200 : 503, kPlainType, fmt::format("{}\n", LifeStateName(state))};

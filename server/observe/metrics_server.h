@@ -1,5 +1,4 @@
-// The metrics port: /metrics for Prometheus, /healthz and /readyz for whoever looks after
-// processes.
+// The metrics port: /metrics for Prometheus, /healthz and /readyz for process managers.
 #ifndef TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 #define TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 
@@ -23,14 +22,15 @@ struct MetricsServerOptions {
 
 // Plain HTTP/1.1, GET and HEAD, one request a connection:
 //
+//   /          200, one line that names the paths below
 //   /metrics   200, everything that is measured
 //   /healthz   200 while the process is worth keeping: loading, serving or draining; 503 while the
 //              engine fails or stands still
 //   /readyz    200 while it serves, 503 and the state's name otherwise
 //
-// Another path is 404, another method 405. It is answered from before the model is loaded until the
-// process ends, by a few threads of its own; a request that is not there within two seconds is cut
-// off, and no more connections are open at once than there are threads and places in a short line.
+// Another path is 404, another method 405. The port answers from before the model is loaded until
+// the process ends, in 200 threads of its own. A request that is not complete within half a second
+// is cut off; at most 200 connections are served and 20 queued at once.
 // Thread-safe after Start.
 class MetricsServer {
  public:

@@ -55,7 +55,7 @@ class PathsTest(unittest.TestCase):
         self.assertLess(taken, 5)
 
     def test_has_nothing_else(self):
-        self.assertEqual(self.server.get("/")[0], 404)
+        self.assertEqual(self.server.get("/index.html")[0], 404)
         self.assertEqual(self.server.get("/debug/pprof")[0], 404)
         self.assertEqual(self.server.get("/metrics", "POST")[0], 405)
 
@@ -66,6 +66,12 @@ class PathsTest(unittest.TestCase):
         self.assertEqual(samples.sum("vllm:cache_config_info", block_size="64", **ENGINE), 1)
         self.assertEqual(samples.sum("tlm_state", state="serving"), 1)
         self.assertEqual(samples.sum("tlm_state"), 1)
+
+    def test_the_root_lists_the_paths(self):
+        status, text = self.server.get("/")
+        self.assertEqual((status, text.count("\n")), (200, 1))
+        for path in ("/metrics", "/healthz", "/readyz"):
+            self.assertIn(path, text)
 
     def test_names_the_element_type_of_the_cache(self):
         with ObservedServer("--kv_cache_dtype=float16") as server:

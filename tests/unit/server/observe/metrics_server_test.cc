@@ -110,8 +110,19 @@ TEST_F(MetricsServerTest, AQueryBelongsToNoPath) {
   EXPECT_THAT(Ask("GET /healthz?verbose=1"), StartsWith("HTTP/1.1 200"));
 }
 
+TEST_F(MetricsServerTest, TheRootListsThePaths) {
+  const std::string answer = Ask("GET /");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; charset=utf-8\r\n"));
+  for (const char* path : {"/metrics", "/healthz", "/readyz"}) {
+    EXPECT_THAT(answer, HasSubstr(path));
+    EXPECT_THAT(Ask(std::string("GET ") + path), Not(StartsWith("HTTP/1.1 404"))) << path;
+  }
+  EXPECT_THAT(Ask("POST /"), StartsWith("HTTP/1.1 405"));
+}
+
 TEST_F(MetricsServerTest, KnowsNoOtherPathsAndNoFiles) {
-  for (const char* path : {"/", "/metrics/", "/healthz/x", "/../etc/passwd", "/etc/passwd",
+  for (const char* path : {"/metrics/", "/healthz/x", "/../etc/passwd", "/etc/passwd",
                            "/%2e%2e/etc/passwd", "/metricsx"}) {
     EXPECT_THAT(Ask(std::string("GET ") + path), StartsWith("HTTP/1.1 404")) << path;
   }
