@@ -71,7 +71,7 @@ function(tlm_library folder)
   endif()
 endfunction()
 
-# A GoogleTest binary tests/<path>.cc, registered with CTest case by case.
+# A GoogleTest binary tests/<path>.cc, registered with CTest as one test.
 #   tlm_test(unit/model/base/float16_test DEPS model/base LABELS unit)
 function(tlm_test path)
   cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LINK;LABELS;SRCS;ENV" ${ARGN})

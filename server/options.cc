@@ -88,9 +88,9 @@ ABSL_FLAG(
     "most a quarter of the memory");
 ABSL_FLAG(
     std::string, kv_cache_dtype, "auto",
-    "elements of keys and values: float32, bfloat16, float16, or auto for float32 on the CPU, "
-    "where 16 bits halve the memory at a loss of precision, and on a GPU the type that "
-    "activations have");
+    "elements of keys and values: float32, bfloat16, float16, or auto for the type of the "
+    "activations on a GPU, and on the CPU the type of 16-bit weights, bfloat16 with int8 weights "
+    "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
 ABSL_FLAG(int64_t, max_context, 0,
           "tokens of prompt and output together; 0 = as many as the model takes");
 

@@ -26,8 +26,7 @@
 
 namespace tlm {
 
-// What a batch brought back. Valid until the second Begin after the batch's own.
-// turn, until the second Begin after it.
+// The results of one batch. Valid until the second Begin after the batch's own.
 struct RingResult {
   std::span<const int32_t> drawn_tokens;  // [max_draws]; empty without draws
   std::span<const std::byte> results;     // as many bytes as Download asked for
