@@ -1,4 +1,4 @@
-// Bucket bounds of histograms; those of metrics that vLLM has too are vLLM's (0.9 and later).
+// Bucket bounds of histograms. Metrics named vllm: have the bounds of vLLM 0.9 and later.
 #ifndef TLM_SERVER_OBSERVE_BUCKETS_H_
 #define TLM_SERVER_OBSERVE_BUCKETS_H_
 
@@ -12,6 +12,8 @@ std::vector<double> FirstTokenBuckets();
 std::vector<double> InterTokenBuckets();
 std::vector<double> RequestTimeBuckets();
 std::vector<double> StepTimeBuckets();
+// 0.1 ms to 1000 s, log-spaced by factors of 1.33 to 1.67: of the latencies named tlm_.
+std::vector<double> LatencyBuckets();
 
 // Tokens of a step.
 std::vector<double> StepTokenBuckets();

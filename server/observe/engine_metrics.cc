@@ -9,11 +9,14 @@
 namespace tlm {
 
 EngineMetrics::EngineMetrics(MetricFamilies& families, std::string_view model_name)
-    : gaps_(InterTokenBuckets()),
-      inter_token_(families.Histogram("vllm:inter_token_latency_seconds",
-                                      {model_name, kEngineLabel}, InterTokenBuckets())),
-      time_per_output_token_(families.Histogram("vllm:time_per_output_token_seconds",
-                                                {model_name, kEngineLabel}, InterTokenBuckets())),
+    : gaps_(LatencyBuckets()),
+      coarse_gaps_(InterTokenBuckets()),
+      inter_token_(
+          families.Histogram("tlm_inter_token_latency_seconds", {model_name}, LatencyBuckets())),
+      vllm_inter_token_(families.Histogram("vllm:inter_token_latency_seconds",
+                                           {model_name, kEngineLabel}, InterTokenBuckets())),
+      vllm_time_per_output_token_(families.Histogram(
+          "vllm:time_per_output_token_seconds", {model_name, kEngineLabel}, InterTokenBuckets())),
       iteration_tokens_(families.Histogram("vllm:iteration_tokens_total",
                                            {model_name, kEngineLabel}, StepTokenBuckets())),
       step_seconds_(families.Histogram("tlm_engine_step_seconds", {}, StepTimeBuckets())),
@@ -28,11 +31,13 @@ void EngineMetrics::EndStep(int64_t tokens, absl::Duration elapsed) {
     step_seconds_.Observe(absl::ToDoubleSeconds(elapsed));
   }
   prompt_tokens_total_.Increment(static_cast<double>(std::exchange(prompt_tokens_, 0)));
-  generation_tokens_total_.Increment(static_cast<double>(std::exchange(drawn_tokens_, 0)));
+  generation_tokens_total_.Increment(static_cast<double>(std::exchange(sampled_tokens_, 0)));
   if (gaps_.empty()) return;
   gaps_.AddTo(inter_token_);
-  gaps_.AddTo(time_per_output_token_);
   gaps_.Clear();
+  coarse_gaps_.AddTo(vllm_inter_token_);
+  coarse_gaps_.AddTo(vllm_time_per_output_token_);
+  coarse_gaps_.Clear();
 }
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What the engine tells about its steps and the tokens they gave.
+// Metrics of engine steps and of the tokens they sampled.
 #ifndef TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 
@@ -10,19 +10,22 @@
 
 namespace tlm {
 
-// Gathers a step's observations without locks and hands them over once a step: tokens come by the
-// ten thousand a second. Not thread-safe: the engine thread owns it.
+// Gathers a step's observations without locks and adds them to the histograms once a step, as
+// there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns it.
 class EngineMetrics {
  public:
   // Of the model of this name; `families` outlives it.
   EngineMetrics(MetricFamilies& families, std::string_view model_name);
 
-  // In the step in progress: a request was started; a token was drawn, `gap` after the one before
-  // it of the same output (zero or less: there is none).
+  // In the step in progress: a request was started; a token was sampled, `gap` after the previous
+  // one of the same output (zero or less: it is the first).
   void AddPrompt(int64_t tokens) { prompt_tokens_ += tokens; }
   void AddToken(absl::Duration gap) {
-    ++drawn_tokens_;
-    if (gap > absl::ZeroDuration()) gaps_.Add(absl::ToDoubleSeconds(gap));
+    ++sampled_tokens_;
+    if (gap <= absl::ZeroDuration()) return;
+    const double seconds = absl::ToDoubleSeconds(gap);
+    gaps_.Add(seconds);
+    coarse_gaps_.Add(seconds);
   }
   // The step has ended. `tokens`: that it computed, prefill and decode together; none when it
   // failed.
@@ -30,10 +33,12 @@ class EngineMetrics {
 
  private:
   HistogramBatch gaps_;
+  HistogramBatch coarse_gaps_;  // in vLLM's buckets
   int64_t prompt_tokens_ = 0;
-  int64_t drawn_tokens_ = 0;
+  int64_t sampled_tokens_ = 0;
   prometheus::Histogram& inter_token_;
-  prometheus::Histogram& time_per_output_token_;
+  prometheus::Histogram& vllm_inter_token_;
+  prometheus::Histogram& vllm_time_per_output_token_;
   prometheus::Histogram& iteration_tokens_;
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& prompt_tokens_total_;

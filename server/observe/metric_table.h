@@ -1,4 +1,4 @@
-// Every metric the server exposes: the one list that the code and server/observe/README.md go by.
+// Every metric the server exposes: the one list behind the code and server/observe/README.md.
 #ifndef TLM_SERVER_OBSERVE_METRIC_TABLE_H_
 #define TLM_SERVER_OBSERVE_METRIC_TABLE_H_
 
@@ -20,7 +20,7 @@ struct MetricSpec {
 // In the order of the documentation.
 std::span<const MetricSpec> AllMetrics();
 
-// The one of this name, which there must be.
+// The metric of this name, which must exist.
 const MetricSpec& MetricNamed(std::string_view name);
 
 // AllMetrics as a table for people, in Markdown.

@@ -29,10 +29,11 @@ RequestMetrics::RequestMetrics(MetricFamilies& families, std::string_view model_
                                int64_t max_context)
     : families_(families),
       model_name_(model_name),
-      first_token_(families.Histogram("vllm:time_to_first_token_seconds",
-                                      {model_name, kEngineLabel}, FirstTokenBuckets())),
-      total_(Times("vllm:e2e_request_latency_seconds")),
-      queue_(Times("vllm:request_queue_time_seconds")),
+      first_token_{families.Histogram("vllm:time_to_first_token_seconds",
+                                      {model_name, kEngineLabel}, FirstTokenBuckets()),
+                   Fine("tlm_time_to_first_token_seconds")},
+      total_{Times("vllm:e2e_request_latency_seconds"), Fine("tlm_e2e_request_latency_seconds")},
+      queue_{Times("vllm:request_queue_time_seconds"), Fine("tlm_request_queue_time_seconds")},
       prefill_(Times("vllm:request_prefill_time_seconds")),
       decode_(Times("vllm:request_decode_time_seconds")),
       inference_(Times("vllm:request_inference_time_seconds")),
@@ -51,11 +52,15 @@ prometheus::Histogram& RequestMetrics::Times(std::string_view name) {
   return families_.Histogram(name, {model_name_, kEngineLabel}, RequestTimeBuckets());
 }
 
+prometheus::Histogram& RequestMetrics::Fine(std::string_view name) {
+  return families_.Histogram(name, {model_name_}, LatencyBuckets());
+}
+
 void RequestMetrics::RecordEnd(const CallSummary& call) {
   families_.Counter("vllm:request_success_total", {model_name_, kEngineLabel, FinishedReason(call)})
       .Increment();
-  total_.Observe(absl::ToDoubleSeconds(call.total));
-  if (call.queue.has_value()) queue_.Observe(absl::ToDoubleSeconds(*call.queue));
+  total_.Observe(call.total);
+  if (call.queue.has_value()) queue_.Observe(*call.queue);
   prompt_tokens_.Observe(static_cast<double>(call.prompt_tokens));
   if (!call.prefill.has_value() || !call.decode.has_value()) return;
   prefill_.Observe(absl::ToDoubleSeconds(*call.prefill));

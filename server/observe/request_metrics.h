@@ -1,4 +1,4 @@
-// Times and sizes of requests, as vLLM measures them.
+// Latencies and sizes of requests: as vLLM measures them, and in finer buckets.
 #ifndef TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 #define TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 
@@ -19,18 +19,32 @@ class RequestMetrics {
   RequestMetrics(MetricFamilies& families, std::string_view model_name, int64_t max_context);
 
   // A Generate call has its first token, so long after its arrival.
-  void RecordFirstToken(absl::Duration time) { first_token_.Observe(absl::ToDoubleSeconds(time)); }
+  void RecordFirstToken(absl::Duration time) { first_token_.Observe(time); }
   // An admitted call that used the engine is over.
   void RecordEnd(const CallSummary& call);
 
  private:
+  // A latency in vLLM's buckets and in LatencyBuckets.
+  struct Latency {
+    prometheus::Histogram& vllm;
+    prometheus::Histogram& fine;
+
+    void Observe(absl::Duration time) {
+      vllm.Observe(absl::ToDoubleSeconds(time));
+      fine.Observe(absl::ToDoubleSeconds(time));
+    }
+  };
+
+  // vLLM's histogram of this name, in its buckets for requests.
   prometheus::Histogram& Times(std::string_view name);
+  // Our histogram of this name, in LatencyBuckets.
+  prometheus::Histogram& Fine(std::string_view name);
 
   MetricFamilies& families_;
   const std::string model_name_;
-  prometheus::Histogram& first_token_;
-  prometheus::Histogram& total_;
-  prometheus::Histogram& queue_;
+  Latency first_token_;
+  Latency total_;
+  Latency queue_;
   prometheus::Histogram& prefill_;
   prometheus::Histogram& decode_;
   prometheus::Histogram& inference_;

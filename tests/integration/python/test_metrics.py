@@ -103,6 +103,12 @@ class PathsTest(unittest.TestCase):
                           "request_decode_time_seconds", "request_inference_time_seconds",
                           "request_prompt_tokens", "request_generation_tokens"):
             self.assertEqual(grown(f"vllm:{histogram}_count", **ENGINE), 1, histogram)
+        # The histograms in finer buckets have the same observations.
+        for histogram in ("time_to_first_token_seconds", "inter_token_latency_seconds",
+                          "e2e_request_latency_seconds", "request_queue_time_seconds"):
+            for part in ("count", "sum"):
+                self.assertAlmostEqual(grown(f"tlm_{histogram}_{part}", model_name="demo"),
+                                       grown(f"vllm:{histogram}_{part}"), msg=histogram)
         self.assertEqual(grown("vllm:inter_token_latency_seconds_count"), 19)
         self.assertEqual(grown("vllm:time_per_output_token_seconds_count"), 19)
         self.assertEqual(grown("vllm:request_generation_tokens_sum"), 20)

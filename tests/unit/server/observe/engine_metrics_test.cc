@@ -75,5 +75,30 @@ TEST_F(EngineMetricsTest, BatchesFallIntoTheBucketsOfSingleObservations) {
   EXPECT_NEAR(batched.sample_sum, expected.sample_sum, 1e-9);
 }
 
+TEST_F(EngineMetricsTest, TellsGapsBelowAMillisecondApart) {
+  for (const double ms : {0.25, 0.25, 0.6}) metrics_.AddToken(absl::Milliseconds(ms));
+  metrics_.EndStep(3, absl::Milliseconds(1));
+  auto& fine = families_.Histogram("tlm_inter_token_latency_seconds", {"m"}, LatencyBuckets());
+  const auto gaps = fine.Collect().histogram;
+  EXPECT_EQ(gaps.sample_count, 3u);
+  EXPECT_NEAR(gaps.sample_sum, 0.0011, 1e-12);
+  for (const auto& bucket : gaps.bucket) {
+    const uint64_t expected = bucket.upper_bound < 0.25e-3  ? 0
+                              : bucket.upper_bound < 0.6e-3 ? 2
+                                                            : 3;
+    EXPECT_EQ(bucket.cumulative_count, expected) << bucket.upper_bound;
+  }
+}
+
+TEST(LatencyBucketsTest, AreLogSpacedFromATenthOfAMillisecond) {
+  const std::vector<double> bounds = LatencyBuckets();
+  EXPECT_EQ(bounds.front(), 0.0001);
+  EXPECT_EQ(bounds.back(), 1000);
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    EXPECT_GT(bounds[i], 1.3 * bounds[i - 1]);
+    EXPECT_LT(bounds[i], 1.7 * bounds[i - 1]);
+  }
+}
+
 }  // namespace
 }  // namespace tlm
