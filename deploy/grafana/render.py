@@ -3,8 +3,8 @@
 
     deploy/grafana/render.py --prometheus=http://127.0.0.1:9090 --minutes=5 --out=dashboard.html
 
-Asks the queries of dashboards/tlm.json, lays the answers out as its grid says and writes one HTML
-page; with --png=FILE chromium makes a picture of it.
+Runs the queries of dashboards/tlm.json, lays the results out in its grid and writes one HTML page;
+--png=FILE converts the page to a picture with chromium.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import urllib.request
 DASHBOARD = pathlib.Path(__file__).parent / "dashboards" / "tlm.json"
 COLORS = ["#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#37872d", "#8ab8ff",
           "#ffa6b0", "#c0d8ff"]
+NAMED_COLORS = {"green": "#73bf69", "red": "#f2495c", "orange": "#ff9830", "blue": "#5794f2"}
 CELL_W, CELL_H, GAP, POINTS = 64, 34, 8, 120
 
 
@@ -84,6 +85,15 @@ def ceiling(value):
     return next(m * power for m in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if m * power >= value)
 
 
+def colors_of(panel, series):
+    """A color for each series: the panel's override of its name, else the next of the palette."""
+    fixed = {override["matcher"]["options"]: prop["value"]["fixedColor"]
+             for override in panel["fieldConfig"]["overrides"]
+             for prop in override["properties"] if prop["id"] == "color"}
+    return [NAMED_COLORS[fixed[name]] if name in fixed else COLORS[i % len(COLORS)]
+            for i, (name, _) in enumerate(series)]
+
+
 def chart(panel, series, width, height, start, end):
     """A panel's curves as SVG."""
     defaults = panel["fieldConfig"]["defaults"]
@@ -99,7 +109,11 @@ def chart(panel, series, width, height, start, end):
         return (f"{left + (t - start) / (end - start) * inner_w:.1f},"
                 f"{6 + inner_h - min(v / top, 1) * inner_h:.1f}")
 
-    parts = [f'<svg width="{width}" height="{height}">']
+    parts = [f'<svg width="{width}" height="{height}" fill="#9fa7b3" font-size="10.5" '
+             'font-family="sans-serif">']
+    if not any(points for _, points in series):
+        return (f'{parts[0]}<text x="{width / 2}" y="{height / 2}" font-size="14" '
+                'text-anchor="middle">No data</text></svg>')
     for i in range(5):
         y = 6 + inner_h * (1 - i / 4)
         parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y}" y2="{y}" class="grid"/>'
@@ -109,8 +123,7 @@ def chart(panel, series, width, height, start, end):
         t = start + (end - start) * (i + 0.5) / 4
         parts.append(f'<text x="{at(t, 0).split(",")[0]}" y="{height - 3}" text-anchor="middle">'
                      f'{time.strftime("%H:%M:%S", time.gmtime(t))}</text>')
-    for i, (_, lower, upper) in enumerate(layers):
-        color = COLORS[i % len(COLORS)]
+    for color, (_, lower, upper) in zip(colors_of(panel, series), layers):
         times = sorted(upper)
         if not times:
             continue
@@ -123,21 +136,21 @@ def chart(panel, series, width, height, start, end):
     return "".join(parts) + "</svg>"
 
 
-def legend_of(series, unit, room):
+def legend_of(panel, series, unit, room):
     rows = []
-    for i, (name, points) in enumerate(series[:room]):
+    for color, (name, points) in zip(colors_of(panel, series), series[:room]):
         last = shown(points[-1][1], unit) if points else "-"
-        rows.append(f'<span><i style="background:{COLORS[i % len(COLORS)]}"></i>'
+        rows.append(f'<span><i style="background:{color}"></i>'
                     f'{html.escape(name)} <b>{html.escape(last)}</b></span>')
     return f'<div class="legend">{"".join(rows)}</div>'
 
 
 def color_of(panel, value):
-    color = "blue"
+    color = "blue"  # without thresholds
     for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
         if step["value"] is None or value >= step["value"]:
             color = step["color"]
-    return {"green": "#73bf69", "red": "#f2495c", "orange": "#ff9830", "blue": "#8ab8ff"}[color]
+    return NAMED_COLORS[color]
 
 
 def panel_html(panel, series, start, end):
@@ -150,7 +163,7 @@ def panel_html(panel, series, start, end):
     unit = panel["fieldConfig"]["defaults"]["unit"]
     if panel["type"] == "stat":
         points = series[0][1] if series else []
-        text = shown(points[-1][1], unit) if points else "no data"
+        text = shown(points[-1][1], unit) if points else "No data"
         color = color_of(panel, points[-1][1]) if points else "#888"
         body = f'<div class="stat" style="color:{color}">{html.escape(text)}</div>'
     else:
@@ -158,7 +171,7 @@ def panel_html(panel, series, start, end):
         lines = min(math.ceil(8 * letters / (grid["w"] * CELL_W)), 4)
         body = chart(panel, series, grid["w"] * CELL_W - GAP - 12,
                      grid["h"] * CELL_H - GAP - 34 - 20 * lines, start, end)
-        body += legend_of(series, unit, 8)
+        body += legend_of(panel, series, unit, 8)
     return f'<div class="panel" style="{box}"><h3>{title}</h3>{body}</div>'
 
 
@@ -167,11 +180,21 @@ body{background:#111217;color:#ccccdc;font:12px sans-serif;margin:12px}
 .board{position:relative}.panel,.row{position:absolute;box-sizing:border-box}
 .panel{background:#181b1f;border:1px solid #2c3235;border-radius:3px;padding:4px 6px;overflow:hidden}
 .row{font-size:15px;font-weight:bold;padding:6px 2px}h3{font-size:12.5px;margin:2px 0 4px}
-h1{font-size:18px;margin:0 0 8px}
+h1{font-size:18px;margin:0 0 8px}h1 small{font-weight:normal;margin-left:12px}
 .stat{font-size:38px;text-align:center;padding-top:14px}.grid{stroke:#2c3235}
-text{fill:#9fa7b3;font-size:10.5px}.legend span{margin-right:12px;white-space:nowrap}
+.legend span{margin-right:12px;white-space:nowrap}
 .legend{line-height:18px}.legend i{display:inline-block;width:12px;height:3px;margin:0 5px 3px 0}
 """
+
+
+def heading(base, title, start, end):
+    """The dashboard's title, and the models, devices and time that it shows."""
+    served = sorted({f'{labels["model_name"]} on {labels["device"]}'
+                     for labels, _ in ask(base, "tlm_model_info", start, end, end - start)})
+    times = [time.strftime(form, time.gmtime(t))
+             for form, t in (("%Y-%m-%d %H:%M", start), ("%H:%M UTC", end))]
+    return (f'<h1>{html.escape(title)}<small>'
+            f'{html.escape(" · ".join([*served, " to ".join(times)]))}</small></h1>')
 
 
 def main():
@@ -197,7 +220,7 @@ def main():
         parts.append(panel_html(panel, series, start, end))
     height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in dashboard["panels"]) * CELL_H
     page = (f'<!DOCTYPE html><meta charset="utf-8"><title>tlm</title><style>{STYLE}</style>'
-            f'<h1>{html.escape(dashboard["title"])}</h1>'
+            f'{heading(args.prometheus, dashboard["title"], start, end)}'
             f'<div class="board" style="height:{height}px">{"".join(parts)}</div>')
     pathlib.Path(args.out).write_text(page, encoding="utf-8")
     for query in empty:

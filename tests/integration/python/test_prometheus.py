@@ -31,8 +31,14 @@ ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "tlm.json"
 RUNBOOK = DEPLOY / "runbook.md"
 PATIENCE_SECONDS = 40
-# What cannot have samples in a healthy server with the traffic below.
+# Of the panels.
 UNITS = {"short", "s", "reqps", "percentunit", "bytes"}
+
+
+def on_all(expression):
+    """A query of the dashboard with its variables at All."""
+    return (expression.replace("$__rate_interval", "30s")
+            .replace("$instance", ".*").replace("$model", ".*"))
 
 
 def promtool(*arguments, text=None):
@@ -240,9 +246,30 @@ class ScrapeTest(unittest.TestCase):
     def test_every_query_of_the_dashboard_has_data(self):
         for panel in json.loads(DASHBOARD.read_text())["panels"]:
             for target in panel.get("targets", []):
-                query = target["expr"].replace("$__rate_interval", "30s")
-                query = query.replace("$instance", ".*").replace("$model", ".*")
+                query = on_all(target["expr"])
                 self.assertIsNotNone(self.prometheus.value(query), f'{panel["title"]}: {query}')
+
+    def test_the_median_inter_token_latency_is_no_artefact_of_the_buckets(self):
+        panel = next(panel for panel in json.loads(DASHBOARD.read_text())["panels"]
+                     if panel["title"] == "Inter-token latency")
+        values = {target["legendFormat"]: self.prometheus.value(on_all(target["expr"]))
+                  for target in panel["targets"]}
+        # At most half of the values exceed twice their mean; a bucket ends at most at 1.67 times
+        # its beginning.
+        self.assertLess(values["p50"], 2 * 1.67 * values["mean"])
+
+    def test_the_picture_of_the_dashboard(self):
+        with tempfile.TemporaryDirectory(prefix="tlm-test-") as directory:
+            page = pathlib.Path(directory) / "page.html"
+            result = subprocess.run(
+                [sys.executable, DEPLOY / "grafana" / "render.py", "--minutes=0.3",
+                 f"--prometheus={self.prometheus.base}", f"--out={page}"],
+                text=True, stderr=subprocess.PIPE, timeout=60, check=False)
+            text = page.read_text()
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(text, r"demo on [^<]+ · \d{4}-\d\d-\d\d \d\d:\d\d to \d\d:\d\d UTC")
+        for name, color in (("used", "#ff9830"), ("cached", "#5794f2"), ("free", "#73bf69")):
+            self.assertIn(f'background:{color}"></i>{name} ', text)
 
     def test_the_variables_of_the_dashboard_have_values(self):
         self.assertEqual(self.prometheus.ask("label/model_name/values"), ["demo"])
