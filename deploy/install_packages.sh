@@ -32,6 +32,7 @@ test_packages=(
   prometheus                             # scrapes the server, checks the alerts
   nginx-light haproxy                    # balancers before replicas
   zsh fish mandoc man-db groff           # completions and manual pages
+  curl iproute2                          # the README's commands
   python3-numpy python3-setuptools python3-wheel openssl   # the Python client's tests
 )
 
