@@ -16,10 +16,17 @@ def frame(kind, payload=b"", flags=0, stream=0):
 
 def header(name, value, indexed=False):
     """A literal header field (RFC 7541, section 6.2), which may be put into the dynamic table."""
-    def text(content):
-        assert len(content) < 127
-        return bytes([len(content)]) + content
     return (b"\x40" if indexed else b"\0") + text(name.encode()) + text(value.encode())
+
+
+def text(content):
+    """A string literal without Huffman code (RFC 7541, section 5.2)."""
+    if len(content) < 127:
+        return bytes([len(content)]) + content
+    length, rest = b"\x7f", len(content) - 127
+    while rest >= 128:
+        length, rest = length + bytes([rest % 128 | 128]), rest // 128
+    return length + bytes([rest]) + content
 
 
 def call_fields(path):
