@@ -76,8 +76,8 @@ class ReadmeTest(unittest.TestCase):
         for code in blocks("python"):
             with self.subTest(code):
                 outputs.append(self.run_block(code))
-        self.assertEqual(len(outputs), 7)
-        first, concurrent, calls, errors, resumes, encrypted, admin = outputs
+        self.assertEqual(len(outputs), 8)
+        first, concurrent, calls, _, errors, resumes, encrypted, admin = outputs
         result, _, streamed = first.partition(" 3 60\n")
         self.assertTrue(result and streamed, first)
         self.assertEqual(len(concurrent.splitlines()[0].split("', '")), 3)
