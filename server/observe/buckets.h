@@ -12,12 +12,12 @@ std::vector<double> FirstTokenBuckets();
 std::vector<double> InterTokenBuckets();
 std::vector<double> RequestTimeBuckets();
 std::vector<double> StepTimeBuckets();
-// 0.1 ms to 1000 s, log-spaced by factors of 1.33 to 1.67: of the latencies named tlm_.
+// 0.1 ms to 1000 s in steps of factor 1.33 to 1.67, for the latencies named tlm_.
 std::vector<double> LatencyBuckets();
 
-// Tokens of a step.
+// Tokens per step.
 std::vector<double> StepTokenBuckets();
-// Tokens of a request: 1, 2, 5, 10, 20, ... up to `max_context`.
+// Tokens per request: 1, 2, 5, 10, 20, ... up to `max_context`.
 std::vector<double> RequestTokenBuckets(int64_t max_context);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What is counted and measured of a call when it is over.
+// The counts and measurements of a finished call.
 #ifndef TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 #define TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 
@@ -16,18 +16,18 @@ struct CallSummary {
   std::string_view rpc;
   std::string_view tenant;
   bool admitted = false;
-  bool used_engine = false;  // Generate, Forward, Score: what vLLM calls a request
+  bool used_engine = false;  // Generate, Forward, Score: requests in the sense of vLLM
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string reason;  // the status', in capitals; empty: none
-  // How the first output of a Generate call ended well: "eos", "stop_token", "stop_string",
-  // "length", "context_length", "time_limit"; empty otherwise.
+  std::string reason;  // of the status, "QUEUE_FULL"; empty: none
+  // Finish reason of the first output of a successful Generate call: "eos", "stop_token",
+  // "stop_string", "length", "context_length", "time_limit"; empty otherwise.
   std::string_view finish;
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;
   absl::Duration total;
-  std::optional<absl::Duration> queue;    // of one that was started
-  std::optional<absl::Duration> prefill;  // of a Generate call that ended well, like decode
+  std::optional<absl::Duration> queue;    // of a started call
+  std::optional<absl::Duration> prefill;  // of a successful Generate call, like decode
   std::optional<absl::Duration> decode;
 };
 

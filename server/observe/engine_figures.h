@@ -1,4 +1,4 @@
-// What is asked of the engine whenever metrics are read.
+// A snapshot of the engine, taken at every scrape.
 #ifndef TLM_SERVER_OBSERVE_ENGINE_FIGURES_H_
 #define TLM_SERVER_OBSERVE_ENGINE_FIGURES_H_
 
@@ -8,7 +8,7 @@ namespace tlm {
 
 struct EngineFigures {
   int64_t running_sequences = 0;
-  int64_t parked_sequences = 0;  // of the running ones
+  int64_t parked_sequences = 0;  // the part of the running ones paused by backpressure
   int64_t waiting_requests = 0;
   int64_t waiting_tokens = 0;
   int64_t kv_blocks_used = 0;
@@ -22,7 +22,7 @@ struct EngineFigures {
   int64_t cache_hit_tokens = 0;
   int64_t cache_evicted_blocks = 0;
   int64_t cache_published_blocks = 0;
-  int64_t failed_steps = 0;  // since the last one that did not fail
+  int64_t failed_steps = 0;  // since the last success
   double progress_age_seconds = 0;
   double estimated_queue_seconds = 0;
 };

@@ -14,7 +14,7 @@ namespace tlm {
 // there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns it.
 class EngineMetrics {
  public:
-  // Of the model of this name; `families` outlives it.
+  // For the model of this name; `families` must outlive this.
   EngineMetrics(MetricFamilies& families, std::string_view model_name);
 
   // In the step in progress: a request was started; a token was sampled, `gap` after the previous
@@ -27,8 +27,7 @@ class EngineMetrics {
     gaps_.Add(seconds);
     coarse_gaps_.Add(seconds);
   }
-  // The step has ended. `tokens`: that it computed, prefill and decode together; none when it
-  // failed.
+  // The step has ended. `tokens` counts prefill and decode together; 0 if the step failed.
   void EndStep(int64_t tokens, absl::Duration elapsed);
 
  private:

@@ -1,4 +1,4 @@
-// Observations of one engine step, gathered without a lock and handed over together.
+// Observations of one engine step, gathered without a lock and added to a histogram together.
 #ifndef TLM_SERVER_OBSERVE_HISTOGRAM_BATCH_H_
 #define TLM_SERVER_OBSERVE_HISTOGRAM_BATCH_H_
 
@@ -24,7 +24,7 @@ class HistogramBatch {
     empty_ = false;
   }
   bool empty() const { return empty_; }
-  // Adds all to a histogram with the same buckets.
+  // `histogram` must have the same bounds.
   void AddTo(prometheus::Histogram& histogram) const { histogram.ObserveMultiple(counts_, sum_); }
   void Clear() {
     std::fill(counts_.begin(), counts_.end(), 0.0);

@@ -1,4 +1,4 @@
-// Keeps what others can cause at will from filling the log.
+// Rate limit for log lines that clients can cause.
 #ifndef TLM_SERVER_OBSERVE_LINE_LIMIT_H_
 #define TLM_SERVER_OBSERVE_LINE_LIMIT_H_
 
@@ -16,8 +16,8 @@ class LineLimit {
  public:
   explicit LineLimit(int64_t lines) : lines_(lines) {}
 
-  // Whether a line may be written at `now`: how many could not be since the last one; nullopt when
-  // this one may not either.
+  // The number of lines suppressed since the last one if a line may be written at `now`, else
+  // nullopt.
   std::optional<int64_t> Take(absl::Time now) {
     MutexLock lock(&mutex_);
     if (now - second_ >= absl::Seconds(1) || now < second_) {

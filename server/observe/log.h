@@ -1,4 +1,4 @@
-// The server's log: one line an event on stderr, through spdlog. Never holds prompts, outputs or
+// The server's log: one line per event on stderr, through spdlog. Never holds prompts, outputs or
 // secrets.
 #ifndef TLM_SERVER_OBSERVE_LOG_H_
 #define TLM_SERVER_OBSERVE_LOG_H_
@@ -13,7 +13,7 @@ namespace tlm {
 
 enum class LogFormat {
   kText,
-  kJson,  // one object a line: see json_formatter.h
+  kJson,  // one object per line: see json_formatter.h
 };
 
 // "text" or "json"; INVALID_ARGUMENT "is ..., it may be ..." for anything else.
@@ -24,11 +24,11 @@ absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name);
 // spdlog::info and its kind may be called from any thread.
 absl::Status SetUpLog(std::string_view level, LogFormat format);
 
-// Writes out what is buffered; for the moment before the process ends without destructors.
+// Flushes the buffers; for use before the process ends without destructors.
 void FlushLog();
 
 // `text` in double quotes with quotes, control characters and backslashes escaped, so that one
-// event stays one line: for request ids and paths.
+// event stays on one line; used for request ids and paths.
 std::string LogQuoted(std::string_view text);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// One event with named values: a line of the log that programs read.
+// Structured events: log lines with named values.
 #ifndef TLM_SERVER_OBSERVE_LOG_EVENT_H_
 #define TLM_SERVER_OBSERVE_LOG_EVENT_H_
 
@@ -11,12 +11,12 @@
 
 namespace tlm {
 
-// What SetUpLog was told.
+// As set by SetUpLog.
 LogFormat CurrentLogFormat();
 
 // Logs `message`; with LogFormat::kJson the members of `fields`, an object, become members of the
-// line's object, in their order, behind "ts", "level" and "msg", whose names they leave alone. Text
-// that is not UTF-8 gets replacement characters. With kText `fields` are left out.
+// line's object, in their order, after "ts", "level" and "msg", whose names they must not use. Text
+// that is not UTF-8 gets replacement characters. With kText `fields` are omitted.
 void LogEvent(spdlog::level::level_enum level, std::string_view message,
               const nlohmann::ordered_json& fields);
 

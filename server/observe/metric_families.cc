@@ -8,8 +8,8 @@
 namespace tlm {
 namespace {
 
-// One value that is not UTF-8, out of a certificate or the name of a folder, would make Prometheus
-// refuse everything.
+// A single value that is not UTF-8, from a certificate or a directory name, would make Prometheus
+// reject the whole scrape.
 std::string Printable(std::string_view value) {
   std::string text(value);
   if (!jinja::IsValidUtf8(text)) {

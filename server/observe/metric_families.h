@@ -1,4 +1,4 @@
-// The families of prometheus-cpp that hold what is counted as it happens.
+// The prometheus-cpp families of the metrics that are updated as events occur.
 #ifndef TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 #define TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 
@@ -21,12 +21,12 @@ namespace tlm {
 // The values of a metric's labels, in the order of its spec.
 using LabelValues = std::initializer_list<std::string_view>;
 
-// Thread-safe. What is returned lives as long as this; asking again gives the same.
+// Thread-safe. Returned references live as long as this; the same arguments give the same one.
 class MetricFamilies {
  public:
   MetricFamilies();
 
-  // `name` is one of AllMetrics, of this kind, and has as many labels.
+  // `name` must be in AllMetrics, of this kind, with as many labels as `values`.
   prometheus::Counter& Counter(std::string_view name, LabelValues values = {});
   prometheus::Gauge& Gauge(std::string_view name, LabelValues values = {});
   prometheus::Histogram& Histogram(std::string_view name, LabelValues values,
@@ -42,7 +42,7 @@ class MetricFamilies {
   std::map<std::string_view, prometheus::Family<prometheus::Histogram>*> histograms_;
 };
 
-// Label names and values of one sample; there must be as many of both.
+// Label names and values of one sample; their numbers must be equal.
 prometheus::Labels LabelsOf(const MetricSpec& spec, LabelValues values);
 
 }  // namespace tlm

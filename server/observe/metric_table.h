@@ -23,7 +23,7 @@ std::span<const MetricSpec> AllMetrics();
 // The metric of this name, which must exist.
 const MetricSpec& MetricNamed(std::string_view name);
 
-// AllMetrics as a table for people, in Markdown.
+// AllMetrics as a Markdown table.
 std::string MetricTableMarkdown();
 
 }  // namespace tlm

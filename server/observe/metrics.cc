@@ -24,10 +24,10 @@ std::string_view Result(bool ok) { return ok ? "ok" : "error"; }
 
 }  // namespace
 
-// Families lock for themselves. What SetModel makes is there before any call and never changes.
+// Families have their own locks. SetModel's objects exist before any call and never change.
 class Metrics::Impl {
  public:
-  // What is read of the engine, and what that said last.
+  // Reads the engine; without a reader, the last figures.
   EngineFigures ReadEngine() {
     MutexLock lock(&mutex_);
     if (read_engine_) last_figures_ = read_engine_();
@@ -43,11 +43,11 @@ class Metrics::Impl {
     read_engine_ = std::move(figures);
   }
 
-  // Held while a call is counted and while all is read: a reading never sees half of either.
+  // Held while a call is counted and during a scrape, so that a scrape is consistent.
   Mutex books;
   MetricFamilies families;
   TenantLabels tenants;
-  // Both set before `loaded`, which says so to readers in other threads.
+  // Set before `loaded`, which publishes them to other threads.
   std::string model_name;
   std::optional<RequestMetrics> requests;
   std::optional<EngineMetrics> engine;
@@ -133,7 +133,7 @@ void Metrics::CountOutput(std::string_view finish) {
   impl_->families.Counter("tlm_outputs_finished_total", {finish}).Increment();
 }
 
-// Reloads are there from the start: an increase from nothing is none.
+// Creates the reload counters at once: Prometheus sees no increase when a counter appears.
 void Metrics::SetCertificateExpiry(absl::Time end) {
   for (const bool ok : {true, false}) {
     impl_->families.Counter("tlm_tls_certificate_reloads_total", {Result(ok)});

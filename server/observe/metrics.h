@@ -1,4 +1,4 @@
-// What the server counts and measures, for Prometheus. server/observe/README.md lists all of it.
+// The server's metrics for Prometheus. server/observe/README.md lists all of them.
 #ifndef TLM_SERVER_OBSERVE_METRICS_H_
 #define TLM_SERVER_OBSERVE_METRICS_H_
 
@@ -17,12 +17,12 @@ namespace tlm {
 
 class EngineMetrics;
 
-// vLLM numbers its engines; there is one here.
+// vLLM numbers its engines; this server has one.
 inline constexpr std::string_view kEngineLabel = "0";
 
-// What metrics say about the model, once it is loaded.
+// Properties of the loaded model in labels.
 struct ModelFacts {
-  std::string name;  // what requests may give as `model`
+  std::string name;  // the `model` of requests
   std::string backend;
   std::string device;
   std::string fingerprint;
@@ -33,7 +33,7 @@ struct ModelFacts {
   bool prefix_cache = false;
 };
 
-// One a process; outlives everything that counts. Thread-safe.
+// One per process; must outlive all its users. Thread-safe.
 class Metrics {
  public:
   Metrics();
@@ -42,19 +42,18 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   void SetBuild(std::string_view version, std::string_view build_id);
-  // The model is loaded: once, before its engine starts and before any call. What is measured of
-  // calls without a model is their number alone. The result is for that engine, and lives as long
-  // as this.
+  // Called once, when the model is loaded, before its engine starts and before any call. Before,
+  // calls are only counted. The result is for that engine and lives as long as this.
   EngineMetrics* SetModel(const ModelFacts& facts);
-  // Asked at every reading; null: nobody, and what the last one said stays.
+  // Called at every scrape; null: none, and the last figures stay.
   void SetEngineFigures(std::function<EngineFigures()> figures);
 
-  // Calls. One that is admitted is counted once at its admission and once at its end; any other
-  // once, at its end, as refused. What these are given need not outlive the call.
+  // Calls. An admitted call is counted at its admission and at its end, any other once, at its end,
+  // as refused. The arguments need not outlive the function call.
   void CountAdmitted(std::string_view rpc, std::string_view tenant);
   void CountEnd(const CallSummary& call);
   void RecordFirstToken(absl::Duration since_arrival);
-  // An output of Generate ended well: "eos", "stop_token", ...
+  // Finish reason of a successful output of Generate: "eos", "stop_token", ...
   void CountOutput(std::string_view finish);
 
   // Credentials.

@@ -77,14 +77,14 @@ void Send(const Reply& reply, bool with_body, mg_connection* connection) {
   mg_write(connection, message.data(), message.size());
 }
 
-// Errors of clients are not the server's news, and hold what they sent.
+// Client errors are logged at debug level only: they contain client data.
 int LogMessage(const mg_connection*, const char* message) {
   spdlog::debug("metrics port: {}", std::string_view(message));
   return 1;
 }
 
-// Connects as long as it lives. civetweb looks every two seconds whether it should stop, or when
-// somebody connects: the end of the process shall not wait for that.
+// Connects to the port repeatedly until destroyed. civetweb checks only every two seconds, or on a
+// new connection, whether it should stop; the shutdown must not wait for that.
 class Waker {
  public:
   Waker(const std::string& host, int port) : thread_([this, host, port] { Run(host, port); }) {}
@@ -126,8 +126,8 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     const MetricsServerOptions& options, const Metrics& metrics, const ServerState& state) {
   std::unique_ptr<MetricsServer> server(new MetricsServer(options.host, metrics, state));
   const std::string address = Address(options.host, options.port);
-  // No document root: there are no files here. Cross-origin answers stay empty, or civetweb would
-  // answer OPTIONS by itself.
+  // No document root: no files are served. The cross-origin settings are empty because civetweb
+  // would otherwise answer OPTIONS itself.
   const char* settings[] = {"listening_ports",
                             address.c_str(),
                             "num_threads",

@@ -23,9 +23,9 @@ struct MetricsServerOptions {
 // Plain HTTP/1.1, GET and HEAD, one request a connection:
 //
 //   /          200, one line that names the paths below
-//   /metrics   200, everything that is measured
-//   /healthz   200 while the process is worth keeping: loading, serving or draining; 503 while the
-//              engine fails or stands still
+//   /metrics   200, all metrics
+//   /healthz   200 while the process should be kept running: loading, serving or draining; 503
+//              while the engine fails or is stuck
 //   /readyz    200 while it serves, 503 and the state's name otherwise
 //
 // Another path is 404, another method 405. The port answers from before the model is loaded until
@@ -34,12 +34,12 @@ struct MetricsServerOptions {
 // Thread-safe after Start.
 class MetricsServer {
  public:
-  // Listens. `metrics` and `state` outlive the server. FAILED_PRECONDITION when the port cannot be
-  // had.
+  // Listens. `metrics` and `state` must outlive the server. FAILED_PRECONDITION if the port is in
+  // use or not permitted.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const MetricsServerOptions& options,
                                                               const Metrics& metrics,
                                                               const ServerState& state);
-  // Ends the answers under way.
+  // Ends the requests in progress.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

@@ -19,7 +19,7 @@ std::string ReadSmallFile(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Seconds since the Epoch at which the machine was booted; 0: not known.
+// Boot time in seconds since the Epoch; 0: unknown.
 double BootTime() {
   std::istringstream lines(ReadSmallFile("/proc/stat"));
   std::string word;
@@ -36,11 +36,11 @@ double OpenFds() {
   double count = 0;
   while (const dirent* entry = readdir(directory)) count += entry->d_name[0] != '.' ? 1 : 0;
   closedir(directory);
-  return count - 1;  // but for the directory's own
+  return count - 1;  // without the directory's own descriptor
 }
 
-// The numbers of /proc/self/stat behind the program's name, which may hold anything; numbered from
-// 3 in proc(5), the first of which is a letter.
+// The fields of /proc/self/stat after the program's name, which may contain any character. proc(5)
+// numbers them from 3; the first is a letter.
 std::vector<double> StatFields() {
   const std::string stat = ReadSmallFile("/proc/self/stat");
   const size_t name_end = stat.rfind(')');

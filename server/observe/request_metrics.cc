@@ -6,7 +6,7 @@
 namespace tlm {
 namespace {
 
-// vLLM's words.
+// In vLLM's terms.
 std::string_view FinishedReason(const CallSummary& call) {
   switch (call.code) {
     case absl::StatusCode::kOk:
@@ -42,7 +42,7 @@ RequestMetrics::RequestMetrics(MetricFamilies& families, std::string_view model_
       generation_tokens_(families.Histogram("vllm:request_generation_tokens",
                                             {model_name, kEngineLabel},
                                             RequestTokenBuckets(max_context))) {
-  // All of them from the start: rates of a counter that appears with its first event miss it.
+  // Creates all counters at once: the rate of a counter that appears later misses its first event.
   for (const std::string_view reason : {"stop", "length", "abort", "error"}) {
     families_.Counter("vllm:request_success_total", {model_name_, kEngineLabel, reason});
   }

@@ -15,12 +15,12 @@ namespace tlm {
 // Thread-safe.
 class RequestMetrics {
  public:
-  // Of the model of this name and context; `families` outlives it.
+  // For the model of this name and context; `families` must outlive this.
   RequestMetrics(MetricFamilies& families, std::string_view model_name, int64_t max_context);
 
-  // A Generate call has its first token, so long after its arrival.
+  // `time` is from the arrival of a Generate call to its first token.
   void RecordFirstToken(absl::Duration time) { first_token_.Observe(time); }
-  // An admitted call that used the engine is over.
+  // Called at the end of an admitted call that used the engine.
   void RecordEnd(const CallSummary& call);
 
  private:

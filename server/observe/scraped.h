@@ -1,4 +1,4 @@
-// Samples that are made when metrics are read, out of what others keep.
+// Samples computed at every scrape from the state of other components.
 #ifndef TLM_SERVER_OBSERVE_SCRAPED_H_
 #define TLM_SERVER_OBSERVE_SCRAPED_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Families with samples, one after the other. Not thread-safe.
+// Not thread-safe.
 class ScrapedSamples {
  public:
   void Add(std::string_view name, double value, LabelValues labels = {});

@@ -1,4 +1,4 @@
-// Where the process is in its life, for everything that tells others.
+// The life cycle state of the process, for health, probes and metrics.
 #ifndef TLM_SERVER_OBSERVE_SERVER_STATE_H_
 #define TLM_SERVER_OBSERVE_SERVER_STATE_H_
 
@@ -10,8 +10,8 @@ namespace tlm {
 enum class LifeState {
   kStarting,
   kServing,
-  kNotServing,  // would serve, but the engine fails or stands still
-  kDraining,    // withdrawn; what runs goes on
+  kNotServing,  // loaded, but the engine fails or is stuck
+  kDraining,    // withdrawn; running calls continue
   kStopped,
 };
 

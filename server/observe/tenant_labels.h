@@ -1,4 +1,4 @@
-// Names of tenants as values of a label, bounded in number.
+// Tenant names as label values, bounded in number.
 #ifndef TLM_SERVER_OBSERVE_TENANT_LABELS_H_
 #define TLM_SERVER_OBSERVE_TENANT_LABELS_H_
 
@@ -11,17 +11,16 @@
 
 namespace tlm {
 
-// Every value of a label costs memory here and in whatever stores the samples. Thread-safe.
+// Each label value costs memory here and in the time-series database. Thread-safe.
 class TenantLabels {
  public:
   static constexpr size_t kMaxTenants = 256;
-  static constexpr std::string_view kNobody = "-";      // for no tenant in particular
+  static constexpr std::string_view kNoTenant = "-";    // calls without a tenant
   static constexpr std::string_view kOthers = "other";  // for tenants beyond the first kMaxTenants
 
-  // `tenant` itself for the first kMaxTenants different ones. What is returned lives as long as
-  // this.
+  // `tenant` itself for the first kMaxTenants distinct ones. The result lives as long as this.
   std::string_view For(std::string_view tenant) {
-    if (tenant.empty()) return kNobody;
+    if (tenant.empty()) return kNoTenant;
     MutexLock lock(&mutex_);
     const auto found = names_.find(tenant);
     if (found != names_.end()) return *found;

@@ -1,4 +1,4 @@
-// W3C Trace Context (https://www.w3.org/TR/trace-context/, level 2): which trace a call belongs to.
+// The trace of a call by W3C Trace Context (https://www.w3.org/TR/trace-context/, level 2).
 #ifndef TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 #define TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 
@@ -15,20 +15,19 @@ struct TraceContext {
   std::string span_id;         // 16: this call's own span
   std::string parent_span_id;  // 16: the caller's; empty: the trace begins here
   bool sampled = false;
-  std::string tracestate;  // what the caller's vendors keep there, as it came
+  std::string tracestate;  // the caller's, unchanged
 
-  // The header for whoever is called next, or is told about this call.
+  // The `traceparent` header with this span as the parent.
   std::string Traceparent() const;
 };
 
-// The trace that the header `traceparent` names, with a span of this call's own made of `random`;
-// a new trace, not sampled, when the header is empty or malformed, as the recommendation asks.
+// The trace of the header `traceparent`, with a new span for this call from `random`; if the header
+// is empty or malformed, a new trace that is not sampled, as the recommendation requires.
 TraceContext TraceContextFrom(std::string_view traceparent,
                               const std::function<uint64_t()>& random);
 
-// The header `tracestate` out of its parts, in the order they came: joined as lists are. Empty when
-// they are longer than kMaxTracestateBytes together or not printable ASCII: the recommendation lets
-// a receiver drop what it does not want to keep.
+// The header `tracestate` joined from its parts in the order of arrival. Empty if the result
+// exceeds kMaxTracestateBytes or is not printable ASCII; the recommendation permits dropping it.
 inline constexpr size_t kMaxTracestateBytes = 512;
 std::string JoinTracestate(std::span<const std::string_view> parts);
 
