@@ -20,7 +20,11 @@ AFFINITY = http2.header("tlm-affinity", "x")
 EMPTY, TEXT = b"\0\0\0\0\0", b"\0\0\0\0\5\n\3a b"
 BAD_HEADERS = {"large": http2.header("large", "~" * 17000),
                "many": b"".join(http2.header(f"h{i:03}", "~" * 146) for i in range(90)),
-               "bin": http2.header("some-bin", "!!!!")}
+               **{f"bin {value}": http2.header("some-bin", value)
+                  for value in ("!!!!", "AAAAA", "A=AA", "AB==", "AA,AA", "AA AA")}}
+GOOD_HEADERS = (http2.header("large", "~" * 11000)
+                + b"".join(http2.header(f"h{i}-bin", value)
+                           for i, value in enumerate(("", "AA", "AA==", "zzw", "zzw=", "+/09"))))
 
 
 def free_port():
@@ -130,7 +134,7 @@ class HeadersTest(unittest.TestCase):
                     self.assertEqual((own.ended, other.ended), (set(), set()))
                     own.call(headers)  # refused by one of them, or answered all the same
                     for client in (own, other):
-                        self.assertTrue(client.call(b""))
+                        self.assertTrue(client.call(GOOD_HEADERS))
                         self.assertNotIn(1, client.ended)
                         client.connection.close()
 
