@@ -46,6 +46,9 @@ from torch import Tensor, nn
 
 END_OF_TEXT = "<|endoftext|>"
 
+# The model knows no roles: a conversation is a text, a paragraph a message.
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
+
 # The split pattern of the Qwen tokenizers.
 SPLIT_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -329,7 +332,8 @@ def export(out: Path, c: ModelConfig, tokenizer: Tokenizer, state: dict[str, Ten
     write_json(out / "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": None, "eos_token": END_OF_TEXT,
         "pad_token": END_OF_TEXT, "unk_token": None, "add_bos_token": False,
-        "clean_up_tokenization_spaces": False, "model_max_length": c.max_position_embeddings})
+        "clean_up_tokenization_spaces": False, "model_max_length": c.max_position_embeddings,
+        "chat_template": CHAT_TEMPLATE})
     write_json(out / "train_config.json", record)
     tokenizer.save(str(out / "tokenizer.json.tmp"))
     os.replace(out / "tokenizer.json.tmp", out / "tokenizer.json")

@@ -1,14 +1,12 @@
 """Generate.chat on a model directory with a chat template."""
 
-import pathlib
-import shutil
 import tempfile
 import unittest
 
 import grpc
 
 from support import Answer, ServerTest, request, violated_fields
-from tlm_server import DEMO_MODEL, TlmServer, run_server
+from tlm_server import TlmServer, model_with_template, run_server
 
 from tlm.v1 import generate_pb2, model_info_pb2
 
@@ -22,14 +20,6 @@ TEMPLATE = """\
     {{- message.role + ": " + message.content | trim + eos_token }}
 {% endfor %}
 {%- if add_generation_prompt %}assistant:{% endif %}"""
-
-
-def model_with_template(directory, template):
-    """A copy of the demo model in `directory` that has this chat template."""
-    model = pathlib.Path(directory) / "model"
-    shutil.copytree(DEMO_MODEL, model)
-    (model / "chat_template.jinja").write_text(template, encoding="utf-8")
-    return model
 
 
 class ChatTest(ServerTest):
@@ -100,6 +90,19 @@ class ChatTest(ServerTest):
 
     def test_prompts_go_on_as_before(self):
         self.assertEqual(len(self.generate(request(max_new_tokens=3)).ids), 3)
+
+
+class BundledTemplateTest(ServerTest):
+
+    def test_every_message_is_a_paragraph(self):
+        message = request(temperature=0, max_new_tokens=8)
+        for role, content in (("system", "War."), ("user", "Peace."), ("assistant", "Yes.")):
+            message.chat.messages.add(role=role, content=content)
+        chat = self.generate(message)
+        plain = self.generate(request("War.\n\nPeace.\n\nYes.\n\n", temperature=0,
+                                      max_new_tokens=8))
+        self.assertEqual(chat.started.prompt_token_count, plain.started.prompt_token_count)
+        self.assertEqual(chat.ids, plain.ids)
 
 
 class HostileTemplateTest(unittest.TestCase):

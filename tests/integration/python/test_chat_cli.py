@@ -2,11 +2,9 @@
 
 import json
 import os
-import pathlib
 import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,7 +12,9 @@ import time
 import unittest
 
 from support import PROMPT, ServerTest, request
-from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer
+from tlm_server import BIN_DIR, TlmServer, model_with_template
+
+from tlm.v1 import model_info_pb2
 
 TEMPLATE = ("{% for message in messages %}[{{ message.role }}] {{ message.content }}\n{% endfor %}"
             "{% if add_generation_prompt %}[{{ name | default('assistant') }}]{% endif %}")
@@ -25,18 +25,16 @@ class ChatCliTest(ServerTest):
 
     @classmethod
     def setUpClass(cls):
-        directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        for file in DEMO_MODEL.iterdir():
-            if file.suffix in (".json", ".safetensors"):
-                shutil.copy(file, directory)
-        (directory / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-        cls.server = TlmServer(f"--model={directory}").__enter__()
+        directory = cls.enterClassContext(tempfile.TemporaryDirectory())
+        model = model_with_template(directory, TEMPLATE)
+        cls.server = TlmServer(f"--model={model}").__enter__()
         cls.addClassCleanup(cls.server.close)
         cls.model = cls.server.model
 
-    def tlm(self, *args, text="", status=0):
+    def tlm(self, *args, text="", status=0, server=None):
         """Standard output and error of `tlm args`, which must end with `status`."""
-        result = subprocess.run([BIN_DIR / "tlm", *args, f"--target={self.server.target}"],
+        target = (server or self.server).target
+        result = subprocess.run([BIN_DIR / "tlm", *args, f"--target={target}"],
                                 input=text.encode(), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, timeout=60, check=False)
         self.assertEqual(result.returncode, status, result.stderr.decode())
@@ -78,14 +76,24 @@ class ChatCliTest(ServerTest):
         self.assertRegex(err, "^tlm: chat: INVALID_ARGUMENT: .*messages")
 
     def test_model_without_template(self):
-        with TlmServer() as plain:
-            result = subprocess.run([BIN_DIR / "tlm", "chat", "hi", f"--target={plain.target}"],
-                                    stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
-                                    check=False)
-        self.assertEqual(result.returncode, 1)
-        self.assertEqual(result.stdout, b"")
-        self.assertEqual(result.stderr.count(b"\n"), 1, result.stderr)
-        self.assertIn(b"template", result.stderr)
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        model = model_with_template(directory, None)
+        with TlmServer(f"--model={model}") as plain:
+            info = plain.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+            self.assertFalse(info.capabilities.chat)
+            out, err = self.tlm("chat", "hi", server=plain, status=1)
+        self.assertEqual(out, "")
+        self.assertRegex(err, "^tlm: chat: FAILED_PRECONDITION: .*no chat template.*\n$")
+
+    def test_bundled_model(self):
+        with TlmServer() as bundled:
+            info = bundled.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+            self.assertTrue(info.capabilities.chat)
+            out, err = self.tlm("chat", "--stop=\\n\\n", "--max_new_tokens=60", "--seed=1",
+                                text="Prince Vasili came in.\nAnd then?\n", server=bundled)
+        self.assertEqual(err, "")
+        self.assertGreater(len(out.split()), 4)
+        self.assertNotIn("\n\n", out)
 
     def test_interrupt_stops_the_answer_at_a_terminal(self):
         master, slave = pty.openpty()

@@ -7,7 +7,7 @@ import grpc
 from support import ServerTest, details_of, request, violated_fields
 
 from google.rpc import error_details_pb2
-from tlm.v1 import common_pb2, forward_pb2, generate_pb2, score_pb2, tokenize_pb2
+from tlm.v1 import common_pb2, forward_pb2, score_pb2, tokenize_pb2
 
 Code = grpc.StatusCode
 
@@ -157,12 +157,6 @@ class OtherStatusTest(ServerTest):
                 error = self.assert_fails(
                     Code.UNIMPLEMENTED, lambda c=change: self.model.Generate(changed(c)))
                 self.assertIn(name, error.details())
-
-    def test_conversations_need_a_chat_template(self):
-        chat = generate_pb2.ChatInput(messages=[{"role": "user", "content": "Hello"}])
-        error = self.assert_fails(Code.FAILED_PRECONDITION, lambda: self.model.Generate(
-            changed(lambda m: m.chat.CopyFrom(chat))))
-        self.assertIn("chat template", error.details())
 
     def test_calls_of_other_services_are_named(self):
         for method, words in (("/tlm.v1.Admin/GetLoad", "Admin"),

@@ -1,8 +1,10 @@
 """A tlm-server process for tests, and the stubs to talk to it."""
 
+import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -25,6 +27,19 @@ SANITIZED = bool(os.environ.get("TLM_SANITIZE"))
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
 START_SECONDS = 60
 STOP_SECONDS = 60
+
+
+def model_with_template(directory, template):
+    """A copy of the demo model in `directory` with this chat template, or with none."""
+    model = pathlib.Path(directory) / "model"
+    shutil.copytree(DEMO_MODEL, model)
+    if template is None:
+        config = json.loads((model / "tokenizer_config.json").read_text(encoding="utf-8"))
+        del config["chat_template"]
+        (model / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    else:
+        (model / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return model
 
 
 def free_flags(model=DEMO_MODEL):

@@ -7,17 +7,15 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 from certificates import Certificates
-from servers import DEMO_MODEL, SOURCE_DIR, FakeServer, Replica
+from servers import SOURCE_DIR, FakeServer, Replica
 
 README = SOURCE_DIR / "client" / "python" / "README.md"
-TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
 KEY = "tlm_ab12_s3cret"
 # What the shell blocks have besides tlm-py; environment.py does the like.
 INSTALLING = ("pip install ", "env/bin/pip install ", "python3 -m venv ")
@@ -35,10 +33,7 @@ class ReadmeTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        model = cls.folder / "model"
-        shutil.copytree(DEMO_MODEL, model)
-        (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-        cls.replicas = [Replica(f"--model={model}"), Replica(f"--model={model}")]
+        cls.replicas = [Replica(), Replica()]
         cls.drained = Replica()
         for replica in (*cls.replicas, cls.drained):
             cls.addClassCleanup(replica.close)

@@ -7,7 +7,7 @@ import unittest
 
 from servers import ENDLESS, FakeServer, ServerTest, abort, started
 from tlm_client import (Aborted, AlreadyExists, AsyncClient, Cancelled, Client, DeadlineExceeded,
-                        FailedPrecondition, Finished, InvalidArgument, NewTokens, NotFound,
+                        Finished, InvalidArgument, NewTokens, NotFound,
                         ResourceExhausted, Started, Summary, TlmError, Unavailable, Usage,
                         messages)
 
@@ -199,7 +199,7 @@ class ErrorTest(ServerTest):
     def test_codes(self):
         self.assertRaises(NotFound, lambda: self.client.generate(PROMPT, model="gpt-9"))
         self.assertRaises(NotFound, lambda: self.client.tokenize(PROMPT, model="gpt-9"))
-        self.assertRaises(FailedPrecondition, lambda: self.client.chat([]))
+        self.assertRaises(InvalidArgument, lambda: self.client.chat([]))
         self.assertRaises(InvalidArgument, lambda: self.client.forward([[1 << 30]]))
         self.assertRaises(InvalidArgument, lambda: self.client.score(PROMPT, []))
 
