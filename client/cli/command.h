@@ -33,6 +33,9 @@ std::span<const Command> Commands();
 // Null when there is none of that name.
 const Command* FindCommand(std::string_view name);
 
+// "no command "genrate": did you mean generate?"
+std::string NoCommand(std::string_view name);
+
 // Runs `tlm args...` (without the program's own name) and returns its exit code. Flags keep their
 // values afterwards: once a process.
 int RunCommandLine(const std::vector<std::string>& args, Console* console);

@@ -11,6 +11,7 @@
 #include "client/cli/flag_types.h"
 #include "client/cli/template_arguments.h"
 #include "client/cli/text.h"
+#include "model/base/flag_errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -40,13 +41,11 @@ absl::Status SetFlag(absl::CommandLineFlag* flag, std::string value, bool seen_b
   }
   std::string error;
   if (flag->ParseFrom(value, &error)) return absl::OkStatus();
-  // The message holds the value, however long it is.
-  constexpr size_t kMaxShownColumns = 100;
-  if (const size_t at = error.find(value); at != std::string::npos) {
-    error.replace(at, value.size(), Shortened(value, kMaxShownColumns));
-  }
-  std::replace(error.begin(), error.end(), '\n', ' ');
-  return absl::InvalidArgumentError(Printable(error));
+  // What the flag's type says may hold the value, however long it is.
+  constexpr size_t kMaxShownColumns = 300;
+  std::string message = BadFlagValue(*flag, value, error);
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return absl::InvalidArgumentError(Shortened(Printable(message), kMaxShownColumns));
 }
 
 class Parser {
@@ -89,10 +88,13 @@ class Parser {
       flag = nullptr;
     }
     if (flag == nullptr) {
+      const std::string nearest = has_dashes ? DidYouMean(name, FlagsOf(command_), "--") : "";
       return absl::InvalidArgumentError(fmt::format(
-          "no flag {}; `tlm help {}` lists them (put -- before an argument that begins "
-          "with a dash)",
-          Printable(has_dashes ? fmt::format("--{}", name) : std::string(arg)), command_.name));
+          "no flag {}{}", Printable(has_dashes ? fmt::format("--{}", name) : std::string(arg)),
+          nearest.empty() ? fmt::format("; `tlm help {}` lists them (put -- before an argument "
+                                        "that begins with a dash)",
+                                        command_.name)
+                          : nearest));
     }
     if (!value && IsSwitch(*flag)) value = "true";
     if (!value) {

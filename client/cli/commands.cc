@@ -8,6 +8,7 @@
 #include "client/cli/report.h"
 #include "client/cli/sampling_flags.h"
 #include "client/cli/text.h"
+#include "model/base/flag_errors.h"
 
 namespace tlm::cli {
 
@@ -209,6 +210,14 @@ const Command* FindCommand(std::string_view name) {
   return found == commands.end() ? nullptr : &*found;
 }
 
+std::string NoCommand(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : Commands()) names.push_back(command.name);
+  const std::string nearest = DidYouMean(name, names);
+  return fmt::format("no command {}{}", Shortened(Quoted(name), 100),
+                     nearest.empty() ? "; `tlm help` lists them" : nearest);
+}
+
 int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   if (args.empty()) {
     Console to_err{console->in, console->err, console->err};
@@ -220,8 +229,7 @@ int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   if (name == "--version") name = "version";
   const Command* command = FindCommand(name);
   if (command == nullptr) {
-    return ReportUsage("", fmt::format("no command {}; `tlm help` lists them", Quoted(name)),
-                       console);
+    return ReportUsage("", NoCommand(name), console);
   }
   auto line = ParseCommandLine(*command, {args.begin() + 1, args.end()});
   if (!line.ok()) return ReportUsage(name, StatusMessage(line.status()), console);

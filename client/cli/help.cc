@@ -70,7 +70,7 @@ int RunHelp(const Arguments& arguments, Console* console) {
   }
   const Command* command = FindCommand(arguments[0]);
   if (command == nullptr) {
-    return ReportUsage("help", fmt::format("no command {}", Quoted(arguments[0])), console);
+    return ReportUsage("help", NoCommand(arguments[0]), console);
   }
   if (as_man_page) {
     console->out << CommandManPage(*command);

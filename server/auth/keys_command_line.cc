@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
+#include "model/base/flag_errors.h"
 #include "model/base/json.h"
 
 namespace tlm {
@@ -31,7 +33,10 @@ absl::StatusOr<KeysArguments> KeysArguments::Parse(std::span<const char* const> 
     if (Contains(switches, name)) {
       if (equals != argument.npos) return InvalidArgument("--{} takes no value", name);
     } else if (!Contains(flags, name)) {
-      return InvalidArgument("this command has no flag {}", Quoted(argument.substr(0, equals)));
+      std::vector<std::string_view> known(flags.begin(), flags.end());
+      known.insert(known.end(), switches.begin(), switches.end());
+      return InvalidArgument("no flag {}{}", Quoted(argument.substr(0, equals)),
+                             DidYouMean(name, known, "--"));
     } else if (equals != argument.npos) {
       value = argument.substr(equals + 1);
     } else if (++i < arguments.size()) {

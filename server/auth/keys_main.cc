@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/base/flag_errors.h"
+#include "model/base/json.h"
 #include "model/base/man_page.h"
 #include "server/auth/keys_commands.h"
 
@@ -63,6 +65,14 @@ int Fail(std::string message, int exit_status) {
   return exit_status;
 }
 
+std::string NoCommand(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const tlm::KeysCommand& command : tlm::KeysCommands()) names.push_back(command.name);
+  const std::string nearest = tlm::DidYouMean(name, names);
+  return fmt::format("no command {}{}", tlm::Quoted(name),
+                     nearest.empty() ? ": try tlm-keys --help" : nearest);
+}
+
 int Print(const std::string& text) {
   // A key that was made and did not reach anybody is one nobody has.
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -97,6 +107,5 @@ int main(int argc, char** argv) {
       return Run(command, std::span(arguments).subspan(1));
     }
   }
-  return Fail(fmt::format("there is no command '{}': try tlm-keys --help", arguments.front()),
-              kExitUsage);
+  return Fail(NoCommand(arguments.front()), kExitUsage);
 }

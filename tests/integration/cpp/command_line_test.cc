@@ -21,6 +21,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 int64_t LinesOf(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
@@ -37,7 +38,7 @@ class UsageErrorTest : public ::testing::TestWithParam<UsageCase> {};
 TEST_P(UsageErrorTest, IsOneLineAndStatusTwo) {
   const ServerRun run = RunServerToTheEnd(GetParam().arguments);
   EXPECT_EQ(run.exit_status, 2);
-  EXPECT_THAT(run.output, HasSubstr(GetParam().message));
+  EXPECT_THAT(run.output, AllOf(StartsWith("tlm-server: "), HasSubstr(GetParam().message)));
   EXPECT_EQ(LinesOf(run.output), 1) << run.output;
 }
 
@@ -45,9 +46,19 @@ INSTANTIATE_TEST_SUITE_P(
     CommandLine, UsageErrorTest,
     ::testing::Values(
         UsageCase{"NoModel", {}, "--model=DIR or --preset=NAME is required"},
-        UsageCase{"UnknownFlag", {"--model=x", "--bogus=1"}, "'bogus'"},
+        UsageCase{"UnknownFlag", {"--model=x", "--bogus=1"}, "no flag '--bogus'\n"},
+        UsageCase{"MistypedFlag", {"--model=x", "--prot=1"}, "did you mean --port?"},
+        UsageCase{"FlagWithDashes", {"--max-context=1"}, "did you mean --max_context?"},
+        UsageCase{"FlagOfALineBreak", {"--a\nb=1"}, "no flag '--a?b'\n"},
+        UsageCase{"FlagWithoutValue", {"--model=x", "--port"}, "--port needs a value\n"},
         UsageCase{"Positional", {"--model=x", "y"}, "unexpected argument 'y'"},
-        UsageCase{"PortNotANumber", {"--model=x", "--port=abc"}, "'abc'"},
+        UsageCase{"PortNotANumber",
+                  {"--model=x", "--port=abc"},
+                  "--port is 'abc', it must be a whole number\n"},
+        UsageCase{
+            "PortBeyondItsType", {"--port=99999999999"}, "range is [-2147483648, 2147483647]"},
+        UsageCase{"EndlessValue", {"--port=" + std::string(100'000, 'x')}, "...', it must be"},
+        UsageCase{"SwitchNeither", {"--prefix_cache=perhaps"}, "it must be true or false\n"},
         UsageCase{"PortTooLarge", {"--model=x", "--port=65536"}, "[0, 65535]"},
         UsageCase{"NegativePort", {"--model=x", "--port=-1"}, "--port is -1"},
         UsageCase{"HostOfTheWholeMachine", {"--model=x", "--host=0.0.0.0"}, "insecure"},
@@ -68,12 +79,15 @@ INSTANTIATE_TEST_SUITE_P(
         UsageCase{"NoRunningRequests", {"--model=x", "--max_running_requests=0"}, "[1, 4096]"},
         UsageCase{"NoQueue", {"--model=x", "--max_queued_requests=0"}, "[1, 1048576]"},
         UsageCase{"NoQueuedTokens", {"--model=x", "--max_queued_tokens=0"}, "max_queued_tokens"},
-        UsageCase{"UnknownSizeUnit", {"--model=x", "--kv_cache_bytes=12XB"}, "'12XB'"},
+        UsageCase{
+            "UnknownSizeUnit", {"--model=x", "--kv_cache_bytes=12XB"}, "'12XB': a size is a whole"},
         UsageCase{"SizeOverflow", {"--model=x", "--kv_cache_bytes=99999999TiB"}, "below 2^63"},
         UsageCase{"NegativeSize", {"--model=x", "--kv_cache_bytes=-1"}, "'-1'"},
         UsageCase{"NegativeContext", {"--model=x", "--max_context=-1"}, "max_context"},
         UsageCase{"NegativeDrainTimeout", {"--model=x", "--drain_timeout=-1s"}, "negative"},
-        UsageCase{"TimeWithoutUnit", {"--model=x", "--drain_timeout=30"}, "'30'"},
+        UsageCase{"TimeWithoutUnit",
+                  {"--model=x", "--drain_timeout=30"},
+                  "'30', it must be a time with its unit"},
         UsageCase{"UnknownLogLevel", {"--model=x", "--log_level=loud"}, "'loud'"},
         UsageCase{"NoSuchFlagFile", {"--flagfile=/nonexistent"}, "/nonexistent"}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -112,6 +126,7 @@ TEST(HelpTest, ListsEveryFlagWithStatusZero) {
                            "--log_level"}) {
     EXPECT_THAT(run.output, HasSubstr(std::string(flag) + " ("));
   }
+  EXPECT_THAT(run.output, Not(ContainsRegex("default:[ \n]*;")));
 }
 
 TEST(HelpTest, VersionNamesTheProgram) {

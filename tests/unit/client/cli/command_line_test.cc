@@ -81,9 +81,9 @@ TEST_F(CommandLineTest, AddsUpRepeatedIdsAndBiases) {
 }
 
 TEST_F(CommandLineTest, RefusesWhatIsNoFlag) {
-  EXPECT_THAT(ErrorOf({"--top_q=1"}), HasSubstr("no flag --top_q;"));
+  EXPECT_THAT(ErrorOf({"--bogus=1"}), HasSubstr("no flag --bogus;"));
   EXPECT_THAT(ErrorOf({"-x"}), HasSubstr("no flag -x;"));
-  EXPECT_THAT(ErrorOf({"--notop_k"}), HasSubstr("no flag --notop_k;"));
+  EXPECT_THAT(ErrorOf({"--notop_k"}), HasSubstr("no flag --notop_k: "));
   EXPECT_THAT(ErrorOf({"--wait=1"}), HasSubstr("no flag --wait;"));  // of another command
   EXPECT_THAT(ErrorOf({"--=1"}), HasSubstr("no flag --;"));
 }
@@ -97,6 +97,23 @@ TEST_F(CommandLineTest, RefusesMissingAndWrongValues) {
     EXPECT_EQ(line.status().code(), absl::StatusCode::kInvalidArgument) << flag;
     EXPECT_THAT(std::string(line.status().message()), testing::Not(HasSubstr("\n")));
   }
+}
+
+TEST_F(CommandLineTest, SuggestsTheNearestFlagOfTheCommand) {
+  EXPECT_EQ(ErrorOf({"--temprature=1"}), "no flag --temprature: did you mean --temperature?");
+  EXPECT_EQ(ErrorOf({"--max-new-tokens=1"}),
+            "no flag --max-new-tokens: did you mean --max_new_tokens?");
+}
+
+TEST_F(CommandLineTest, NamesWhatAValueMayBe) {
+  EXPECT_EQ(ErrorOf({"--top_k=x"}), "--top_k is 'x', it must be a whole number");
+  EXPECT_EQ(ErrorOf({"--top_k=-1"}), "--top_k is '-1', the range is [0, 4294967295]");
+  EXPECT_EQ(ErrorOf({"--temperature=hot"}), "--temperature is 'hot', it must be a number");
+  EXPECT_EQ(ErrorOf({"--timeout=soon"}),
+            "--timeout is 'soon': a time span is a number of seconds, or like 1m30s");
+  const std::string endless = ErrorOf({"--prompt_ids=1," + std::string(100'000, 'x')});
+  EXPECT_THAT(endless, testing::StartsWith("--prompt_ids is '1,xxx"));
+  EXPECT_LE(endless.size(), 300u);
 }
 
 TEST_F(CommandLineTest, NoticesWishForHelp) {

@@ -13,6 +13,7 @@ namespace tlm::cli {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -206,6 +207,13 @@ TEST_F(CommandsTest, HelpDescribesEveryCommand) {
 TEST_F(CommandsTest, VersionNamesTheProgram) {
   EXPECT_EQ(RunWithoutTarget({"version"}), kSuccess);
   EXPECT_THAT(out_.str(), StartsWith("tlm "));
+}
+
+TEST_F(CommandsTest, SuggestsTheNearestCommand) {
+  EXPECT_EQ(RunWithoutTarget({"genrate", "p"}), kUsageError);
+  EXPECT_EQ(err_.str(), "tlm: no command \"genrate\": did you mean generate?\n");
+  EXPECT_EQ(RunWithoutTarget({"help", "frobnicate"}), kUsageError);
+  EXPECT_THAT(err_.str(), EndsWith("no command \"frobnicate\"; `tlm help` lists them\n"));
 }
 
 TEST_F(CommandsTest, RefusesWrongUsageOnOneLine) {

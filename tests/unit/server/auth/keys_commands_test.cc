@@ -56,6 +56,11 @@ class KeysCommandsTest : public ::testing::Test {
   FakeClock clock_{absl::FromUnixSeconds(1'800'000'000)};
 };
 
+TEST_F(KeysCommandsTest, MistypedFlagsAreGuessed) {
+  EXPECT_THAT(Run("add", {"--tenat=a"}),
+              StatusIs(kUsage, HasSubstr("no flag '--tenat': did you mean --tenant?")));
+}
+
 TEST_F(KeysCommandsTest, AddPrintsTheKeyAndKeepsItsHashAlone) {
   const absl::StatusOr<std::string> output =
       Run("add", {"--tenant", "acme", "--role=admin", "--expires=90d"});
