@@ -20,18 +20,48 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
+// What gRPC says of a connection that could not be made, and what may be behind it.
+struct ConnectionHint {
+  bool tls;  // the flags ask for TLS
+  const char* symptom;
+  const char* hint;
+};
+constexpr char kMayExpectTls[] = "the server may expect TLS: see --tls and --ca_file";
+constexpr char kMayWantCertificate[] =
+    "the server may require a client certificate, --client_cert and --client_key, or not accept "
+    "the one given";
+constexpr ConnectionHint kConnectionHints[] = {
+    {false, "Socket closed", kMayExpectTls},
+    {false, "Connection reset by peer", kMayExpectTls},
+    {true, "wrong version number",
+     "the server may not speak TLS: leave out --tls, --ca_file, --client_cert, --client_key"},
+    {true, "is not in peer certificate",
+     "the server's certificate has another name: connect to that name, or give it as "
+     "--server_name"},
+    {true, "certificate verify failed",
+     "the server's certificate is expired, or of an authority that is not trusted here: give the "
+     "authority's certificate as --ca_file"},
+    {true, "Socket closed", kMayWantCertificate},
+    {true, "Connection reset by peer", kMayWantCertificate},
+};
+
 // What may be behind an error of gRPC's that names only its symptom; empty: nothing is known.
-std::string_view HintOf(const absl::Status& status) {
+std::string HintOf(const absl::Status& status) {
   const std::string message = StatusMessage(status);
+  // A server that ends a call at its deadline says more.
+  if (absl::IsDeadlineExceeded(status) && message == "Deadline Exceeded") {
+    const absl::Duration timeout = TimeoutFromFlags();
+    return "the time limit of this program ended the call" +
+           (timeout < absl::InfiniteDuration() ? ": --timeout=" + absl::FormatDuration(timeout)
+                                               : std::string("; --timeout sets it"));
+  }
   const auto tells = [&message](const char* text) { return message.find(text) != message.npos; };
   // A connection that breaks later tells of no failure to connect.
   if (!absl::IsUnavailable(status) || !tells("failed to connect")) return "";
-  if (TlsFromFlags()) {
-    if (!tells("wrong version number")) return "";
-    return "the server may not speak TLS: leave out --tls, --ca_file, --client_cert, --client_key";
+  for (const auto& [tls, symptom, hint] : kConnectionHints) {
+    if (tls == TlsFromFlags() && tells(symptom)) return hint;
   }
-  if (!tells("Socket closed") && !tells("Connection reset by peer")) return "";
-  return "the server may expect TLS: see --tls and --ca_file";
+  return "";
 }
 
 }  // namespace
@@ -51,7 +81,7 @@ int ReportError(std::string_view command, const absl::Status& status, Console* c
   if (details.retry_delay) {
     err << fmt::format("  try again in {}\n", absl::FormatDuration(*details.retry_delay));
   }
-  if (const std::string_view hint = HintOf(status); !hint.empty()) {
+  if (const std::string hint = HintOf(status); !hint.empty()) {
     err << fmt::format("  {}\n", hint);
   }
   err.flush();

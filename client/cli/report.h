@@ -14,8 +14,8 @@
 
 namespace tlm::cli {
 
-// "tlm: generate: INVALID_ARGUMENT: ...", below it what the server said in detail, and a hint if
-// the connection failed as it does when one side speaks TLS and the other does not. Returns
+// "tlm: generate: INVALID_ARGUMENT: ...", below it what the server said in detail, and a hint
+// where gRPC names only a symptom: of a TLS handshake that failed, or of --timeout. Returns
 // kFailure.
 int ReportError(std::string_view command, const absl::Status& status, Console* console);
 

@@ -3,18 +3,21 @@
 import asyncio
 import os
 import tempfile
+import threading
 import unittest
 
 from certificates import Certificates
 from grpc import StatusCode
 from servers import FakeServer, abort, started
-from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, FailedPrecondition,
-                        ResumePolicy, Unavailable)
+from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, DeadlineExceeded,
+                        FailedPrecondition, ResumePolicy, Unavailable)
 from tlm_client._channel import is_local
 
 KEY = "tlm_ab12_s3cret"
 EXPECTS_TLS = "the server may expect TLS: see tls= and ca_file=; or a client certificate: "
 SPEAKS_NO_TLS = "the server may not speak TLS: leave out tls=, ca_file="
+UNTRUSTED = ".* give the authority's certificate as ca_file="
+OTHER_NAME = ".* give it as server_name="
 
 
 class OptionsTest(unittest.TestCase):
@@ -104,10 +107,10 @@ class TlsTest(unittest.TestCase):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:
             self.call(server.target, **self.trusting)
             self.assert_refused(server.target, EXPECTS_TLS)
-            self.assert_refused(server.target, tls=True, server_name="model.test")
-            self.assert_refused(server.target, ca_file=self.files.path("strangers"),
+            self.assert_refused(server.target, UNTRUSTED, tls=True, server_name="model.test")
+            self.assert_refused(server.target, UNTRUSTED, ca_file=self.files.path("strangers"),
                                 server_name="model.test")
-            self.assert_refused(server.target, ca_file=self.files.path("ca"),
+            self.assert_refused(server.target, OTHER_NAME, ca_file=self.files.path("ca"),
                                 server_name="other.test")
 
     def test_client_certificates(self):
@@ -153,6 +156,17 @@ class TlsTest(unittest.TestCase):
                 with self.assertRaises(error) as caught:
                     client.generate("x", resume=ResumePolicy(max_resumes=0))
                 self.assertEqual(caught.exception.hint, "")
+
+    def test_a_timeout_says_whose_it_is(self):
+        def sleeps(request, context):
+            released.wait(60)
+            yield started()
+        released = threading.Event()
+        with FakeServer(sleeps) as server, Client(server.target) as client:
+            with self.assertRaises(DeadlineExceeded) as caught:
+                client.generate("x", timeout=0.05)
+            released.set()
+        self.assertIn("timeout=", str(caught.exception))
 
     def test_the_key_goes_with_every_call(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:

@@ -17,6 +17,19 @@ _DETAILS = "grpc-status-details-bin"
 _USAGE = "tlm-usage-bin"
 
 
+# What gRPC says of a connection that could not be made, and what may be behind it.
+_CONNECTION_HINTS = (
+    ("wrong.version.number", "the server may not speak TLS: leave out tls=, ca_file=, "
+     "client_certificate_file=, client_key_file="),
+    ("is not in peer certificate|hostname verification", "the server's certificate has another "
+     "name: connect to that name, or give it as server_name="),
+    ("certificate.verify.failed", "the server's certificate is expired, or of an authority that is "
+     "not trusted here: give the authority's certificate as ca_file="),
+    ("socket closed|connection reset by peer", "the server may expect TLS: see tls= and ca_file=; "
+     "or a client certificate: see client_certificate_file= and client_key_file="),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
     """One thing that is wrong with a request."""
@@ -53,18 +66,19 @@ class TlmError(Exception):
 
     @property
     def hint(self) -> str:
-        """What may be behind a connection that could not be made, where gRPC names only a symptom;
-        empty where nothing is known."""
+        """What may be behind an error of gRPC's that names only a symptom: of a connection that
+        could not be made, or of a timeout; empty where nothing is known."""
+        # A server that ends a call at its deadline says more.
+        if (self.code is grpc.StatusCode.DEADLINE_EXCEEDED and
+                self.message == "Deadline Exceeded"):
+            return "the client's own time limit ended the call: see timeout="
         # The message begins otherwise when a connection breaks later.
         if (self.code is not grpc.StatusCode.UNAVAILABLE or
                 not self.message.startswith("failed to connect to all addresses")):
             return ""
-        if re.search("wrong.version.number", self.message, re.IGNORECASE):
-            return ("the server may not speak TLS: leave out tls=, ca_file=, "
-                    "client_certificate_file=, client_key_file=")
-        if "Socket closed" in self.message or "Connection reset by peer" in self.message:
-            return ("the server may expect TLS: see tls= and ca_file=; or a client certificate: "
-                    "see client_certificate_file= and client_key_file=")
+        for symptom, hint in _CONNECTION_HINTS:
+            if re.search(symptom, self.message, re.IGNORECASE):
+                return hint
         return ""
 
     @property

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/flags/reflection.h"
 #include "client/cpp/status.h"
@@ -98,14 +100,45 @@ TEST_F(ReportTest, HintsThatTheServerMayNotSpeakTls) {
   EXPECT_THAT(err_.str(), HasSubstr("\n  the server may not speak TLS: leave out --tls"));
 }
 
+TEST_F(ReportTest, HintsAtTheFlagOfAFailedHandshake) {
+  const absl::FlagSaver saver;
+  ASSERT_TRUE(SetFlag("tls", "true"));
+  for (const auto& [reason, flag] : {
+           std::pair("ipv4:127.0.0.1:1: Peer name 127.0.0.1 is not in peer certificate",
+                     " --server_name\n"),
+           std::pair("Ssl handshake failed: SSL_ERROR_SSL: certificate verify failed",
+                     " --ca_file\n"),
+           std::pair("ipv4:127.0.0.1:1: Socket closed", " --client_cert and --client_key, "),
+           std::pair("Connection reset by peer", " --client_cert and --client_key, "),
+       }) {
+    err_.str("");
+    ReportError("info", NoConnection(reason), &console_);
+    EXPECT_THAT(err_.str(), HasSubstr(flag)) << reason;
+    EXPECT_EQ(std::ranges::count(err_.str(), '\n'), 2) << err_.str();
+  }
+}
+
+TEST_F(ReportTest, TellsWhoseTimeLimitEndedACall) {
+  ReportError("health", absl::DeadlineExceededError("Deadline Exceeded"), &console_);
+  EXPECT_THAT(err_.str(), EndsWith("\n  the time limit of this program ended the call; "
+                                   "--timeout sets it\n"));
+  const absl::FlagSaver saver;
+  ASSERT_TRUE(SetFlag("timeout", "5ms"));
+  ReportError("info", absl::DeadlineExceededError("Deadline Exceeded"), &console_);
+  EXPECT_THAT(err_.str(), EndsWith("\n  the time limit of this program ended the call: "
+                                   "--timeout=5ms\n"));
+  err_.str("");
+  ReportError("info", absl::DeadlineExceededError("the deadline passed in the queue"), &console_);
+  EXPECT_THAT(err_.str(), EndsWith("in the queue\n"));
+}
+
 TEST_F(ReportTest, HintsAtNothingElse) {
   ReportError("info", absl::UnavailableError("Socket closed"), &console_);
   ReportError("info", NoConnection("Connection refused"), &console_);
   ReportError("info", absl::InternalError("failed to connect: Socket closed"), &console_);
   const absl::FlagSaver saver;
   ASSERT_TRUE(SetFlag("tls", "true"));
-  ReportError("info", NoConnection("Socket closed"), &console_);
-  ReportError("info", NoConnection("certificate verify failed"), &console_);
+  ReportError("info", NoConnection("Connection refused"), &console_);
   EXPECT_THAT(err_.str(), Not(HasSubstr("the server may")));
 }
 
