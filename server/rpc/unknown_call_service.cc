@@ -24,9 +24,11 @@ std::string Explain(const std::string& method, UnknownCallService::Port port) {
   }
   if (port == UnknownCallService::Port::kData &&
       StartsWith(method, "/inference.GRPCInferenceService/")) {
-    return "of the Open Inference Protocol there is what open_inference.proto names, and with "
-           "--oip "
-           "alone";
+    return fmt::format(
+        "{} is not served: of the Open Inference Protocol the server implements ServerLive, "
+        "ServerReady, ModelReady, ServerMetadata, ModelMetadata and ModelInfer, when it was "
+        "started with --oip",
+        method.substr(0, kMaxNameBytes));
   }
   return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
 }

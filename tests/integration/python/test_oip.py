@@ -88,6 +88,11 @@ class OipTest(support.ServerTest):
         long = text_request(text="word " * 100_000)
         self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: self.oip.ModelInfer(long))
 
+    def test_names_a_call_that_is_not_served(self):
+        call = self.server.channel.unary_unary("/inference.GRPCInferenceService/ModelConfig")
+        error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b""))
+        self.assertRegex(error.details(), "ModelConfig is not served: .* ModelMetadata and ")
+
     def test_cancelled_calls_free_their_id(self):
         request = text_request()
         request.id = "cancelled"
@@ -110,6 +115,7 @@ class WithoutTheFlagTest(support.ServerTest):
         stub = open_inference_pb2_grpc.GRPCInferenceServiceStub(self.server.channel)
         error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED,
                                   lambda: stub.ServerLive(oip.ServerLiveRequest()))
+        self.assertIn("ServerLive is not served: ", error.details())
         self.assertIn("--oip", error.details())
 
 
