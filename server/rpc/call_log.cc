@@ -103,17 +103,26 @@ Json FieldsOf(const CallRecord& record, const CallSummary& summary) {
   return line;
 }
 
+// name=value pairs; numbers that are 0 are left out, as they are of most calls.
 std::string TextOf(const CallRecord& record, const CallSummary& summary) {
-  const absl::Duration first_token =
-      record.first_token.has_value() ? *record.first_token - record.arrival : absl::ZeroDuration();
-  return fmt::format(
-      "request rpc={} id={} tenant={} status={} reason={} prompt_tokens={} cached_tokens={} "
-      "completion_tokens={} queue_ms={:.1f} ttft_ms={:.1f} total_ms={:.1f} peer={} trace={}",
-      record.rpc, LogQuoted(record.request_id), LogQuoted(record.caller.tenant),
-      absl::StatusCodeToString(summary.code), summary.reason.empty() ? "-" : summary.reason,
-      record.prompt_tokens, record.cached_prompt_tokens, record.completion_tokens,
-      absl::ToDoubleMilliseconds(record.queue_time), absl::ToDoubleMilliseconds(first_token),
-      absl::ToDoubleMilliseconds(summary.total), record.peer, record.trace.trace_id);
+  std::string line = fmt::format("request rpc={} id={} tenant={} status={}", record.rpc,
+                                 LogQuoted(record.request_id), LogQuoted(record.caller.tenant),
+                                 absl::StatusCodeToString(summary.code));
+  const auto add_count = [&line](std::string_view name, int64_t count) {
+    if (count != 0) line += fmt::format(" {}={}", name, count);
+  };
+  const auto add_time = [&line](std::string_view name, absl::Duration time) {
+    const std::string shown = fmt::format("{:.1f}", absl::ToDoubleMilliseconds(time));
+    if (shown != "0.0") line += fmt::format(" {}={}", name, shown);
+  };
+  if (!summary.reason.empty()) line += fmt::format(" reason={}", summary.reason);
+  add_count("prompt_tokens", record.prompt_tokens);
+  add_count("cached_tokens", record.cached_prompt_tokens);
+  add_count("completion_tokens", record.completion_tokens);
+  add_time("queue_ms", record.queue_time);
+  if (record.first_token.has_value()) add_time("ttft_ms", *record.first_token - record.arrival);
+  add_time("total_ms", summary.total);
+  return line + fmt::format(" peer={} trace={}", record.peer, record.trace.trace_id);
 }
 
 // Nullopt: not now. Otherwise how many lines were left out before this one.

@@ -9,7 +9,7 @@ import grpc
 from support import request
 from tlm_server import TlmServer
 
-from tlm.v1 import generate_pb2, tokenize_pb2
+from tlm.v1 import generate_pb2, model_info_pb2, tokenize_pb2
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -145,10 +145,14 @@ class TextLogTest(unittest.TestCase):
             asked.request_id = 'a "quoted" id'
             list(server.model.Generate(asked, metadata=[
                 ("traceparent", f"00-{TRACE}-{PARENT}-01")]))
+            server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
             server.terminate()
             server.wait()
             lines = [line for line in server.log().splitlines() if " request " in line]
-        self.assertEqual(len(lines), 1)
-        self.assertRegex(lines[0], r'id="a \\"quoted\\" id" tenant="" status=OK reason=- ')
-        self.assertIn(f"trace={TRACE}", lines[0])
-        self.assertIn("completion_tokens=3", lines[0])
+        self.assertEqual(len(lines), 2)
+        info, generate = sorted(lines, key=lambda line: " rpc=Generate " in line)
+        self.assertRegex(generate, r'id="a \\"quoted\\" id" tenant="" status=OK prompt_tokens=\d+ ')
+        self.assertIn(f"trace={TRACE}", generate)
+        self.assertIn("completion_tokens=3", generate)
+        self.assertIn(" rpc=ModelInfo ", info)
+        self.assertNotRegex(info, "tokens=|queue_ms=|ttft_ms=|reason=")
