@@ -10,6 +10,8 @@
 #include "model/config/presets.h"
 #include "model/describe/architecture.h"
 #include "model/describe/flops.h"
+#include "model/tensor/kv_dtype.h"
+#include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
@@ -36,6 +38,23 @@ absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
   return model;
 }
 
+// The type of the checkpoint's largest tensor, as a server would hold it; `named`, which the
+// configuration names, where the directory has no checkpoint.
+absl::StatusOr<DType> StoredDType(const std::string& model_dir, DType named) {
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(model_dir);
+  if (absl::IsNotFound(checkpoint.status())) return named;
+  TLM_RETURN_IF_ERROR(checkpoint.status());
+  const TensorView* largest = nullptr;
+  for (const auto& [name, tensor] : checkpoint->tensors()) {
+    if (!IsFloat(tensor.dtype)) continue;
+    if (largest == nullptr || tensor.shape.elements() > largest->shape.elements()) {
+      largest = &tensor;
+    }
+  }
+  if (largest == nullptr) return named;
+  return largest->dtype == DType::kF64 ? DType::kF32 : largest->dtype;
+}
+
 void FillMemory(const ModelConfig& config, DType dtype, v1::MemoryInfo& memory) {
   uint64_t matrices = 0;
   uint64_t vectors = 0;
@@ -56,7 +75,7 @@ void FillMemory(const ModelConfig& config, DType dtype, v1::MemoryInfo& memory) 
   entry.set_bytes(float32_bytes);
   memory.set_allocated_total(memory.allocated_total() + float32_bytes);
   memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.kv_size()) *
-                                DTypeBytes(DType::kF32));
+                                DTypeBytes(DefaultKvDType(dtype)));
 }
 
 }  // namespace
@@ -68,12 +87,19 @@ absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset) {
 
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
   std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return NotFound("{}: no such directory or file; models are not downloaded by name", path);
+  }
   if (!std::filesystem::is_directory(path, error)) return FromFile(path);
   const std::filesystem::path dir(path);
   absl::StatusOr<OfflineModel> model = FromFile(dir / "config.json");
   if (absl::IsNotFound(model.status())) model = FromFile(dir / "model_config.json");
-  if (!absl::IsNotFound(model.status())) return model;
-  return NotFound("{}: holds neither config.json nor model_config.json", path);
+  if (absl::IsNotFound(model.status())) {
+    return NotFound("{}: holds neither config.json nor model_config.json", path);
+  }
+  TLM_RETURN_IF_ERROR(model.status());
+  TLM_ASSIGN_OR_RETURN(model->weights_dtype, StoredDType(path, model->weights_dtype));
+  return model;
 }
 
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,

@@ -21,12 +21,14 @@ struct OfflineModel {
 // PresetConfig() as a model. INVALID_ARGUMENT for an unknown name.
 absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
-// From a model directory, or from a configuration file itself. Errors as ReadModelConfig.
+// From a model directory, or from a configuration file itself. Of a directory's checkpoint, if it
+// has one, the headers alone are read: its type counts, whatever the configuration names. Errors as
+// ReadModelConfig and Checkpoint::Open.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture alone),
 // architecture, parameters, FLOPs, and of `memory` the weights, as a server holds them (matrices in
-// `weights_dtype`, vectors in float32), with kv_bytes_per_token for float32 keys and values.
+// `weights_dtype`, vectors in float32), with kv_bytes_per_token for keys and values of DefaultKvDType().
 // INVALID_ARGUMENT as ResolveFlopsQuery.
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
                                                       const v1::ModelInfoRequest& request);

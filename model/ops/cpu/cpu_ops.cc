@@ -15,6 +15,7 @@
 #include "model/ops/cpu/int8_vnni.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "model/ops/cpu/processors.h"
+#include "model/tensor/kv_dtype.h"
 
 namespace tlm {
 namespace {
@@ -101,17 +102,7 @@ DType CpuOps::ActivationType(DType weights) const {
   return weights == DType::kBF16 && HasBf16Products(isa_) ? DType::kBF16 : DType::kF32;
 }
 
-DType CpuOps::DefaultKvType(DType weights) const {
-  switch (weights) {
-    case DType::kBF16:
-    case DType::kI8:
-      return DType::kBF16;
-    case DType::kF16:
-      return DType::kF16;
-    default:
-      return DType::kF32;
-  }
-}
+DType CpuOps::DefaultKvType(DType weights) const { return DefaultKvDType(weights); }
 
 bool CpuOps::TakesKvType(DType, DType kv) const {
   return kv == DType::kF32 || kv == DType::kF16 || kv == DType::kBF16;

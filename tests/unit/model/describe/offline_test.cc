@@ -43,6 +43,7 @@ TEST(DescribeOfflineTest, VectorsStayInFloat32) {
   EXPECT_EQ(info.memory().weights(0).dtype(), v1::DATA_TYPE_BFLOAT16);
   EXPECT_EQ(info.memory().weights(0).bytes(), 2 * (info.parameters().total() - norms));
   EXPECT_EQ(info.memory().weights(1).bytes(), 4 * norms);
+  EXPECT_EQ(info.memory().kv_bytes_per_token(), 2u * 28 * 1024 * 2);
 }
 
 TEST(DescribeOfflineTest, ListsTensorsOnRequest) {
@@ -78,6 +79,21 @@ TEST(OfflineModelTest, ReadsAFileOrItsDirectory) {
     EXPECT_EQ(model->config.d_model, 1024);
     EXPECT_EQ(model->weights_dtype, DType::kBF16);
   }
+}
+
+TEST(OfflineModelTest, TakesTheTypeOfTheCheckpoint) {
+  TempDir dir;
+  dir.Write("config.json", *PresetConfig("qwen3-0.6b"));
+  const std::string header = R"({"a":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})";
+  const std::string length = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  dir.Write("model.safetensors", length + header + std::string(12, '\0'));
+  const absl::StatusOr<OfflineModel> model = OfflineModelFromPath(dir.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->weights_dtype, DType::kF16);
+  dir.Write("model.safetensors", length + header);
+  EXPECT_THAT(std::string(OfflineModelFromPath(dir.path()).status().message()),
+              HasSubstr("model.safetensors"));
 }
 
 TEST(OfflineModelTest, ReadsTheCoursesOwnFile) {
