@@ -101,15 +101,21 @@ std::span<const Command> Commands() {
        true,
        RunForward},
       {"info",
-       "",
-       "what is served: architecture, parameters, costs, memory, limits",
-       "With --preset or --config there is no server and no model in memory: the same tables for\n"
-       "what a known model or a config.json describes. --batch, --prompt_tokens and --new_tokens\n"
-       "say what work is counted; it may be longer than the model's context.\n\n"
+       "[DIRECTORY]",
+       "what is served: size, memory, limits, costs",
+       "With DIRECTORY or --preset no server is asked and no weights are loaded: DIRECTORY is that "
+       "of\n"
+       "a model, or a config.json itself; --preset is a known model. --batch, --prompt_tokens and\n"
+       "--new_tokens say what work is counted; it may be longer than the model's context. The "
+       "FLOPs\n"
+       "are an upper bound by conventions that --all lists.\n\n"
+       "  tlm info --all\n"
+       "  tlm info ~/models/qwen3-0.6b\n"
        "  tlm info --preset=gpt2-xl --prompt_tokens=16384",
-       {"preset", "config", "tensors", "batch", "prompt_tokens", "new_tokens", "model", "json"},
+       {"all", "preset", "tensors", "batch", "prompt_tokens", "new_tokens", "model", "json"},
        true,
-       RunInfo},
+       RunInfo,
+       {{"all", "print every table"}}},
       {"tokenize",
        "TEXT",
        "text to token ids",

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "client/cli/command.h"
 #include "client/cli/command_line.h"
 #include "client/cli/flag_text.h"
+#include "client/cli/report.h"
 
 namespace tlm::cli {
 namespace {
@@ -30,6 +32,9 @@ std::vector<std::string_view> AllFlagNames() {
   }
   return names;
 }
+
+// Whether the first argument is a file or a directory.
+bool TakesAFile(const Command& command) { return command.arguments == "[DIRECTORY]"; }
 
 // In single quotes, as POSIX shells read them.
 std::string ShellQuoted(std::string_view text) {
@@ -109,6 +114,8 @@ std::string ZshFlags(const Command& command) {
   const std::vector<std::string> words = FirstArguments(command);
   if (!words.empty()) {
     specs += fmt::format(" \\\n        '1:argument:({})'", fmt::join(words, " "));
+  } else if (TakesAFile(command)) {
+    specs += " \\\n        '1:file:_files'";
   }
   return specs + " \\\n        '*:argument:()'";
 }
@@ -129,6 +136,7 @@ std::string FishFlags(const Command& command) {
   lines += fmt::format("{} -l help -d 'what the command does, and its flags'\n", begin);
   const std::vector<std::string> words = FirstArguments(command);
   if (!words.empty()) lines += fmt::format("{} -a '{}'\n", begin, fmt::join(words, " "));
+  if (TakesAFile(command)) lines += fmt::format("{} -F\n", begin);
   return lines;
 }
 
@@ -137,14 +145,15 @@ std::string FishFlags(const Command& command) {
 std::string BashCompletion() {
   std::string cases;
   for (const Command& command : Commands()) {
-    cases += fmt::format("    {}) flags='{}' arguments='{}' ;;\n", command.name,
-                         BashFlags(command).substr(1), fmt::join(FirstArguments(command), " "));
+    cases += fmt::format("    {}) flags='{}' arguments='{}'{} ;;\n", command.name,
+                         BashFlags(command).substr(1), fmt::join(FirstArguments(command), " "),
+                         TakesAFile(command) ? " argument_files=yes" : "");
   }
   // A word may end at "=" (COMP_WORDBREAKS): then the flag, "=" and the value are three words.
   constexpr std::string_view kBegin = R"(# Completion of tlm in bash; made by `tlm completion bash`.
 _tlm() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
-  local flag= prefix= words= files= flags= arguments=
+  local flag= prefix= words= files= flags= arguments= argument_files=
   COMPREPLY=()
   case ${COMP_WORDS[1]} in
 )";
@@ -167,7 +176,7 @@ _tlm() {
   elif [[ $cur == -* ]]; then
     words=$flags
   elif (( COMP_CWORD == 2 )); then
-    words=$arguments
+    words=$arguments files=$argument_files
   fi
   if [[ $files ]]; then
     compopt -o filenames 2>/dev/null
@@ -236,6 +245,20 @@ complete -c tlm -f
     script += FishFlags(command);
   }
   return script;
+}
+
+int RunCompletion(const Arguments& arguments, Console* console) {
+  const std::string shell = arguments.size() == 1 ? arguments[0] : "";
+  if (shell == "bash") {
+    console->out << BashCompletion();
+  } else if (shell == "zsh") {
+    console->out << ZshCompletion();
+  } else if (shell == "fish") {
+    console->out << FishCompletion();
+  } else {
+    return ReportUsage("completion", "takes one of bash, zsh and fish", console);
+  }
+  return kSuccess;
 }
 
 }  // namespace tlm::cli

@@ -47,8 +47,8 @@ std::vector<FlagText> DescribeFlags(const Command& command,
 }
 
 FlagValues ValuesOfFlag(std::string_view name) {
-  static constexpr std::string_view kFiles[] = {
-      "api_key_file", "ca_file", "client_cert", "client_key", "config", "npy", "prompts_file"};
+  static constexpr std::string_view kFiles[] = {"api_key_file", "ca_file", "client_cert",
+                                                "client_key",   "npy",     "prompts_file"};
   static const std::map<std::string_view, std::vector<std::string>> kChoices = {
       {"dtype", {"float32", "bfloat16", "float16"}},
       {"format", {"text", "man"}},

@@ -80,4 +80,10 @@ int RunHelp(const Arguments& arguments, Console* console) {
   return kSuccess;
 }
 
+int RunVersion(const Arguments& arguments, Console* console) {
+  if (!arguments.empty()) return ReportUsage("version", "takes no arguments", console);
+  console->out << "tlm " TLM_VERSION " (API tlm.v1)\n";
+  return kSuccess;
+}
+
 }  // namespace tlm::cli

@@ -1,18 +1,23 @@
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "client/cli/command.h"
 #include "client/cli/info_tables.h"
 #include "client/cli/report.h"
 #include "client/cli/request_flags.h"
 #include "client/cli/session.h"
+#include "client/cli/text.h"
 #include "model/describe/offline.h"
 
+ABSL_DECLARE_FLAG(bool, all);
 ABSL_FLAG(std::string, preset, "",
           "tell of a known model instead, without a server; a wrong name lists them");
-ABSL_FLAG(std::string, config, "",
-          "tell of a config.json, or of the one in a model directory, instead, without a server");
 ABSL_FLAG(bool, tensors, false, "list every tensor of the checkpoint");
 ABSL_FLAG(uint32_t, batch, 0, "count FLOPs of this many sequences; 0 is one");
 ABSL_FLAG(std::optional<uint32_t>, prompt_tokens, std::nullopt,
@@ -40,40 +45,58 @@ v1::ModelInfoRequest RequestFromFlags() {
   return request;
 }
 
+void Print(const v1::ModelInfoResponse& info,
+           void (*print_all)(const v1::ModelInfoResponse&, std::ostream&), Console* console) {
+  if (absl::GetFlag(FLAGS_json)) {
+    PrintJson(info, console->out);
+  } else if (absl::GetFlag(FLAGS_all)) {
+    print_all(info, console->out);
+  } else {
+    PrintModelSummary(info, console->out);
+    PrintTensors(info.parameters(), console->out);
+  }
+}
+
 int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
   if (!model.ok()) return ReportError("info", model.status(), console);
   const auto info = DescribeOffline(*model, RequestFromFlags());
   if (!info.ok()) return ReportError("info", info.status(), console);
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*info, console->out);
-  } else {
-    PrintModelEstimate(*info, console->out);
-  }
+  Print(*info, PrintModelEstimate, console);
   return kSuccess;
+}
+
+// To tlm-server --model is a directory.
+void HintAtDirectory(const std::string& model, Console* console) {
+  std::error_code error;
+  if (model.empty() || !std::filesystem::is_directory(model, error)) return;
+  console->err << fmt::format(
+                      "  --model is the name of a served model; `tlm info {}` describes the "
+                      "directory",
+                      Printable(model))
+               << std::endl;
 }
 
 }  // namespace
 
 int RunInfo(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("info", "takes no arguments", console);
   const std::string preset = absl::GetFlag(FLAGS_preset);
-  const std::string config = absl::GetFlag(FLAGS_config);
-  if (!preset.empty() && !config.empty()) {
-    return ReportUsage("info", "--preset and --config exclude each other", console);
+  if (arguments.size() > 1) return ReportUsage("info", "takes one DIRECTORY at the most", console);
+  if (!preset.empty() && !arguments.empty()) {
+    return ReportUsage("info", "--preset and a DIRECTORY exclude each other", console);
   }
   if (!preset.empty()) return RunOffline(OfflineModelFromPreset(preset), console);
-  if (!config.empty()) return RunOffline(OfflineModelFromPath(config), console);
+  if (!arguments.empty()) return RunOffline(OfflineModelFromPath(arguments[0]), console);
 
   auto session = Session::Open("info", console);
   if (!session.ok()) return ReportError("info", session.status(), console);
   const auto response =
       (*session)->client().ModelInfo(RequestFromFlags(), (*session)->call_options());
-  if (!response.ok()) return (*session)->Finish(response.status());
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*response, console->out);
-  } else {
-    PrintModelInfo(*response, console->out);
+  if (!response.ok()) {
+    const int code = (*session)->Finish(response.status());
+    HintAtDirectory(absl::GetFlag(FLAGS_model), console);
+    return code;
   }
+  Print(*response, PrintModelInfo, console);
   return kSuccess;
 }
 

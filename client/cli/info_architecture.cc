@@ -1,5 +1,3 @@
-#include "client/cli/info_architecture.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/info_tables.h"
 #include "client/cli/message_text.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "client/cli/info_architecture.h"
 #include "client/cli/message_text.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
@@ -40,22 +39,6 @@ double Share(uint64_t part, uint64_t total) {
   return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
 }
 
-void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
-  Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft});
-  for (const v1::TensorInfo& tensor : counts.tensors()) {
-    std::string shape;
-    for (const uint64_t size : tensor.shape()) {
-      shape += shape.empty() ? "" : " x ";
-      shape += fmt::format("{}", size);
-    }
-    table.AddRow({Printable(tensor.name()), FieldText(tensor, "dtype"),
-                  WithSeparators(tensor.elements()), shape});
-  }
-  out << "Tensors\n";
-  table.Print(out, 2);
-  out << '\n';
-}
-
 void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   const v1::ParameterCounts& counts = info.parameters();
   Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
@@ -76,8 +59,7 @@ void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   add("biases", counts.biases());
   add("lm head", counts.lm_head());
   table.AddRow({"total", WithSeparators(counts.total()),
-                Percent(Share(counts.total(), counts.total())),
-                HumanCount(static_cast<double>(counts.total()))});
+                Percent(Share(counts.total(), counts.total())), HumanParameters(counts.total())});
   add("without embeddings", counts.non_embedding());
   if (info.architecture().tie_word_embeddings()) {
     add("tied lm head counted too", counts.total() + counts.embedding());
@@ -86,7 +68,7 @@ void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   out << "Parameters\n";
   table.Print(out, 2);
   out << '\n';
-  if (!counts.tensors().empty()) PrintTensors(counts, out);
+  PrintTensors(counts, out);
 }
 
 // The components in groups, each with its share of all and, but for the head, what one layer takes.
@@ -143,7 +125,7 @@ void PrintFlops(const v1::ModelInfoResponse& info, std::ostream& out) {
   const v1::FlopsInfo& flops = info.flops();
   const v1::FlopsBreakdown& parts = flops.components();
   out << fmt::format(
-      "FLOPs of {} x ({} prompt + {} new tokens)\n", WithSeparators(flops.query().batch()),
+      "FLOPs of {} x ({} prompt + {} new tokens), at most\n", WithSeparators(flops.query().batch()),
       WithSeparators(flops.query().prompt_tokens()), WithSeparators(flops.query().new_tokens()));
   FlopsTable table(flops, info.architecture().num_layers());
   table.AddGroup("attention projections",
@@ -215,6 +197,23 @@ void PrintModel(const v1::ModelInfoResponse& info, std::ostream& out) {
 }
 
 }  // namespace
+
+void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
+  if (counts.tensors().empty()) return;
+  Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft});
+  for (const v1::TensorInfo& tensor : counts.tensors()) {
+    std::string shape;
+    for (const uint64_t size : tensor.shape()) {
+      shape += shape.empty() ? "" : " x ";
+      shape += fmt::format("{}", size);
+    }
+    table.AddRow({Printable(tensor.name()), FieldText(tensor, "dtype"),
+                  WithSeparators(tensor.elements()), shape});
+  }
+  out << "Tensors\n";
+  table.Print(out, 2);
+  out << '\n';
+}
 
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out) {
   PrintModel(info, out);

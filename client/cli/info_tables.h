@@ -8,6 +8,16 @@
 
 namespace tlm::cli {
 
+// What most people want to know, a line each; lines of groups that the response lacks are left out.
+void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out);
+
+// Its hyper-parameters under the heading "Architecture"; those that the model does not use are left
+// out.
+void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out);
+
+// The table of info.parameters().tensors() under its heading; nothing if there are none.
+void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out);
+
 // Every group that the response has, each under a heading; rows that do not apply to the model are
 // left out.
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out);

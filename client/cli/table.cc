@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <string_view>
 
 #include "client/cli/text.h"
@@ -64,6 +65,24 @@ std::string HumanCount(double count) {
   const size_t prefix = Scale(1000, std::size(kPrefixes), &count);
   if (prefix == 0) return fmt::format("{:.0f}", count);
   return fmt::format("{:.2f}{}", count, kPrefixes[prefix]);
+}
+
+std::string HumanParameters(uint64_t count) {
+  constexpr std::string_view kPrefixes[] = {"", " k", " M", " B", " T"};
+  double value = static_cast<double>(count);
+  const size_t prefix = Scale(1000, std::size(kPrefixes), &value);
+  if (prefix == 0) return fmt::format("{}", count);
+  return fmt::format("{:.{}f}{}", value, value < 10 ? 2 : 1, kPrefixes[prefix]);
+}
+
+std::string WithSeparators(double number, int decimals) {
+  if (!std::isfinite(number)) return "-";
+  std::string digits = fmt::format("{:.{}f}", number, decimals);
+  const size_t first = digits.starts_with('-') ? 1 : 0;
+  for (size_t end = std::min(digits.find('.'), digits.size()); end > first + 3; end -= 3) {
+    digits.insert(end - 3, 1, ',');
+  }
+  return digits;
 }
 
 std::string HumanSeconds(double seconds) {

@@ -37,6 +37,12 @@ std::string HumanBytes(uint64_t bytes);
 // 3.5067e12 -> "3.51 T", for counts: k, M, G, T, P, E.
 std::string HumanCount(double count);
 
+// 596049920 -> "596.0 M", 1557611200 -> "1.56 B": parameters of a model; k, M, B, T.
+std::string HumanParameters(uint64_t count);
+
+// 17920 -> "17,920.0"; "-" for what is not finite.
+std::string WithSeparators(double number, int decimals);
+
 // 0.0123 -> "12.3 ms", 1.5 -> "1.50 s", 65.2 -> "65.2 s": three digits; below 1 ms "0.042 ms".
 std::string HumanSeconds(double seconds);
 

@@ -7,8 +7,9 @@ namespace tlm {
 namespace {
 
 constexpr char kConvention[] =
-    "a multiply-add counts 2; matrix products only; the full square of scores, masked pairs and "
-    "those outside a sliding window too; the LM head for every position";
+    "a multiply-add counts 2; matrix products only; a pass for each prompt token and each new one, "
+    "the last one too; the full square of scores, masked pairs and those outside a sliding window "
+    "too; the LM head for every position; so serving computes at most this";
 
 absl::Status TooLong(const char* field, uint64_t value, uint64_t beside, const char* beside_what) {
   return WithField(

@@ -57,7 +57,7 @@ class CliTest(ServerTest):
         self.assertIn(b"'shape': (3, ", data)
 
     def test_info_prints_tables(self):
-        text = self.tlm("info")
+        text = self.tlm("info", "--all")
         for heading in ("Identity", "Architecture", "Parameters", "Memory", "Limits",
                         "Determinism"):
             self.assertIn(heading, text)

@@ -85,6 +85,7 @@ class CompletionTest(unittest.TestCase):
             file.touch()
             self.assertEqual(self.bash("tlm", "health", "--ca_file", "=", f"{directory}/c"),
                              [str(file)])
+            self.assertEqual(self.bash("tlm", "info", f"{directory}/c"), [str(file)])
 
     @needs("zsh")
     def test_zsh_completes(self):
@@ -106,7 +107,9 @@ class CompletionTest(unittest.TestCase):
                 for typed, completed in (("tlm ben", "tlm bench "),
                                          ("tlm generate --temp", "--temperature="),
                                          ("tlm forward --dtype=b", "--dtype=bfloat16"),
-                                         ("tlm admin dr", "drain")):
+                                         ("tlm admin dr", "drain"),
+                                         ("tlm info --al", "--all"),
+                                         (f"tlm info {directory}/set", f"{directory}/setup")):
                     os.write(master, typed.encode() + b"\t")
                     read_until(master, re.escape(completed))
                     os.write(master, b"\x15")  # Ctrl-U: an empty line again
@@ -131,6 +134,9 @@ class CompletionTest(unittest.TestCase):
             self.assertEqual(sorted(complete("tlm admin ")),
                              ["abort", "config", "drain", "flush", "load"])
             self.assertEqual(complete("tlm forward --dtype=b"), ["--dtype=bfloat16"])
+            self.assertEqual(complete("tlm info --al"), ["--all"])
+            (pathlib.Path(home) / "model").mkdir()
+            self.assertEqual(complete(f"tlm info {home}/mo"), [f"{home}/model/"])
 
 
 class ManualTest(unittest.TestCase):

@@ -74,15 +74,15 @@ class OfflineInfoTest(unittest.TestCase):
                              preset)
 
     def test_table_shows_what_applies_and_nothing_else(self):
-        table = tlm_info("--preset=qwen3-0.6b")
+        table = tlm_info("--preset=qwen3-0.6b", "--all")
         for text in ("596,049,920", "751,632,384", "rotary", "qk norm", "1.11 GiB"):
             self.assertIn(text, table)
         for text in ("position embedding", "biases", "Limits"):
             self.assertNotIn(text, table)
 
     def test_directory_and_file_give_the_same(self):
-        directory = info_json(f"--config={DEMO_MODEL}")
-        self.assertEqual(directory, info_json(f"--config={DEMO_MODEL / 'config.json'}"))
+        directory = info_json(DEMO_MODEL)
+        self.assertEqual(directory, info_json(DEMO_MODEL / 'config.json'))
         config = json.loads((DEMO_MODEL / "config.json").read_text())
         self.assertEqual(directory["architecture"]["d_model"], config["hidden_size"])
         self.assertEqual(directory["identity"]["model_id"], "demo")
@@ -95,10 +95,10 @@ class OfflineInfoTest(unittest.TestCase):
     def test_errors_are_one_line(self):
         for status, flags, text in (
                 (1, ["--preset=gpt5"], "qwen3-8b"),
-                (1, ["--config=/nonexistent"], "/nonexistent"),
+                (1, ["/nonexistent"], "/nonexistent"),
                 (1, ["--preset=gpt2", "--prompt_tokens=16777217"], "flops.prompt_tokens"),
                 (1, ["--preset=gpt2", "--new_tokens=4294967295"], "flops.new_tokens"),
-                (2, ["--preset=gpt2", "--config=x"], "--config"),
+                (2, ["--preset=gpt2", "x"], "DIRECTORY"),
                 (2, ["--preset=gpt2", "--batch=-1"], "batch")):
             error = tlm_info(*flags, status=status)
             self.assertIn(text, error)

@@ -155,6 +155,16 @@ TEST_F(CommandsTest, InfoPrintsTables) {
   EXPECT_THAT(out_.str(), HasSubstr("\"model_id\":\"demo\""));
 }
 
+TEST_F(CommandsTest, InfoTellsADirectoryFromTheNameOfAModel) {
+  server_.model_info.status = grpc::Status(grpc::StatusCode::NOT_FOUND, "not served here");
+  const std::string directory = testing::TempDir();
+  EXPECT_EQ(Run({"info", "--model=" + directory}), kFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("\n  --model is the name of a served model; `tlm info " +
+                                    directory + "` describes the directory\n"));
+  EXPECT_EQ(Run({"info", "--model=gpt-9"}), kFailure);
+  EXPECT_EQ(err_.str(), "tlm: info: NOT_FOUND: not served here\n");
+}
+
 TEST_F(CommandsTest, TokenizePrintsIds) {
   server_.tokenize.responses.resize(1);
   server_.tokenize.responses[0].add_token_ids(15496);
@@ -221,7 +231,8 @@ TEST_F(CommandsTest, RefusesWrongUsageOnOneLine) {
        std::vector<std::vector<std::string>>{{"generat", "p"},
                                              {"generate"},
                                              {"generate", "p", "--frobnicate"},
-                                             {"info", "x"},
+                                             {"info", "x", "y"},
+                                             {"info", "x", "--preset=gpt2"},
                                              {"tokenize"},
                                              {"tokenize", "\xff"},
                                              {"health", "x"},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace tlm::cli {
@@ -15,6 +16,46 @@ std::string Print(const v1::ModelInfoResponse& info) {
   std::ostringstream out;
   PrintModelInfo(info, out);
   return out.str();
+}
+
+std::string Summary(const v1::ModelInfoResponse& info) {
+  std::ostringstream out;
+  PrintModelSummary(info, out);
+  return out.str();
+}
+
+TEST(InfoSummaryTest, IsShortAndSaysWhatThereIs) {
+  EXPECT_EQ(Summary({}), "");
+  v1::ModelInfoResponse info;
+  info.mutable_identity()->set_model_id("demo\x1b[2J");
+  info.mutable_identity()->set_architecture("Qwen3ForCausalLM");
+  info.mutable_identity()->set_device_name("a CPU");
+  info.mutable_parameters()->set_total(596049920);
+  info.mutable_architecture()->set_num_layers(28);
+  info.mutable_architecture()->set_context_length(40960);
+  info.mutable_flops()->set_total(16'575'889'408);
+  info.mutable_flops()->set_flops_per_token_linear(9'895'936);
+  info.mutable_flops()->set_attention_flops_per_token_per_context(6'144);
+  info.mutable_flops()->mutable_query()->set_batch(1);
+  info.mutable_flops()->mutable_query()->set_prompt_tokens(1024);
+  info.mutable_memory()->set_kv_bytes_per_token(3072);
+  EXPECT_THAT(Summary(info), HasSubstr("120.00 MiB for 40,960 tokens, 3.00 KiB each\n"));
+  info.mutable_memory()->set_kv_blocks_total(1024);
+  info.mutable_memory()->set_kv_block_tokens(64);
+  info.mutable_memory()->set_device_total(2 << 30);
+  info.mutable_limits()->set_max_running_sequences(64);
+  info.mutable_limits()->set_max_context_tokens(1024);
+  info.mutable_capabilities()->set_chat(true);
+  const std::string text = Summary(info);
+  for (const char* part :
+       {"demo\\x1b[2J\n", "Qwen3ForCausalLM\n", "596.0 M (596,049,920)\n", "28 layers",
+        "1,024 tokens\n", "192.00 MiB for 65,536 tokens, 3.00 KiB each\n",
+        "chat               yes\n", "64 running",
+        "9,895,936 FLOPs, and 6,144 for each token it attends to\n",
+        "16.58 GFLOPs at most: 1 x (1,024 prompt + 0 new tokens)\n", "a CPU\n"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 20);
 }
 
 TEST(InfoTablesTest, PrintsEveryGroupThereIs) {
@@ -102,7 +143,7 @@ TEST(InfoTablesTest, PrintsParametersWithShares) {
   tensor.add_shape(1600);
   tensor.set_elements(2560000);
   const std::string text = Print(info);
-  EXPECT_THAT(text, HasSubstr("1,557,611,200  100.0 %  1.56 G\n"));
+  EXPECT_THAT(text, HasSubstr("1,557,611,200  100.0 %  1.56 B\n"));
   EXPECT_THAT(text, HasSubstr("122,880,000    7.9 %\n"));
   EXPECT_THAT(text, HasSubstr("layers.0.attn.q_proj.weight  bfloat16  2,560,000  1600 x 1600\n"));
   EXPECT_THAT(text, Not(HasSubstr("stored")));

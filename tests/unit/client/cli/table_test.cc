@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 
 namespace tlm::cli {
@@ -50,6 +51,22 @@ TEST(NumbersTest, ScalesCounts) {
   EXPECT_EQ(HumanCount(999), "999");
   EXPECT_EQ(HumanCount(3506703564800.0), "3.51 T");
   EXPECT_EQ(HumanCount(1.8e19), "18.00 E");
+}
+
+TEST(NumbersTest, ScalesParameters) {
+  EXPECT_EQ(HumanParameters(999), "999");
+  EXPECT_EQ(HumanParameters(4952064), "4.95 M");
+  EXPECT_EQ(HumanParameters(596049920), "596.0 M");
+  EXPECT_EQ(HumanParameters(1557611200), "1.56 B");
+  EXPECT_EQ(HumanParameters(1'000'000'000'000), "1.00 T");
+}
+
+TEST(NumbersTest, SeparatesThousandsOfRates) {
+  EXPECT_EQ(WithSeparators(0.04, 1), "0.0");
+  EXPECT_EQ(WithSeparators(999.96, 1), "1,000.0");
+  EXPECT_EQ(WithSeparators(1234567.5, 0), "1,234,568");
+  EXPECT_EQ(WithSeparators(-123456.0, 1), "-123,456.0");
+  EXPECT_EQ(WithSeparators(std::nan(""), 1), "-");
 }
 
 TEST(NumbersTest, RoundsPercentages) { EXPECT_EQ(Percent(0.5744), "57.4 %"); }
