@@ -13,7 +13,7 @@
 #include "server/security_file.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
-          "address to listen on; off loopback it needs --tls_cert or --insecure");
+          "address to listen on; a non-loopback one needs --tls_cert or --insecure");
 ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
 ABSL_FLAG(std::string, port_file, "",
           "file that gets the port number once the server serves and is removed when it ends; "
@@ -27,7 +27,7 @@ ABSL_FLAG(int, admin_port, -1,
           "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = no Admin service");
 ABSL_FLAG(
     std::string, admin_host, "127.0.0.1",
-    "address to listen on for --admin_port; off loopback it needs --tls_cert and credentials, "
+    "address to listen on for --admin_port; a non-loopback one needs --tls_cert and credentials, "
     "or --insecure");
 ABSL_FLAG(std::string, admin_port_file, "",
           "file that gets the number of the admin port, before that of --port_file is written, and "
@@ -37,9 +37,10 @@ ABSL_FLAG(
     "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 = "
     "none");
 ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
-          "address to listen on for --metrics_port; off loopback it needs --metrics_insecure");
+          "address to listen on for --metrics_port; a non-loopback one needs --metrics_insecure");
 ABSL_FLAG(bool, metrics_insecure, false,
-          "serve --metrics_port off loopback, though it has neither encryption nor credentials");
+          "serve --metrics_port on a non-loopback address, though it has neither encryption nor "
+          "credentials");
 ABSL_FLAG(
     std::string, metrics_port_file, "",
     "file that gets the number of the metrics port as soon as it is open, and is removed when "
@@ -58,7 +59,8 @@ ABSL_FLAG(tlm::SecurityFile, api_keys, {},
           "Every call must then show a key, or a certificate that the file names");
 ABSL_FLAG(
     bool, insecure, false,
-    "listen off loopback without TLS, for networks that are trusted or encrypt by themselves");
+    "listen on a non-loopback address without TLS, for networks that are trusted or encrypt by "
+    "themselves");
 ABSL_FLAG(std::string, reflection, "auto",
           "describe the services to whoever asks: on, off, or auto for on unless calls need "
           "credentials");

@@ -15,6 +15,20 @@ std::string Part(uint64_t part, uint64_t whole) {
                      Percent(static_cast<double>(part) / static_cast<double>(whole)));
 }
 
+std::string Queued(const v1::GetLoadResponse& load) {
+  if (load.queued_requests() == 0) return "0 requests";
+  return fmt::format("{} requests, {} tokens, about {} to wait",
+                     WithSeparators(load.queued_requests()), WithSeparators(load.queued_tokens()),
+                     RoundedTime(load.estimated_queue_time()));
+}
+
+std::string Running(const v1::GetLoadResponse& load) {
+  const std::string running = WithSeparators(load.running_sequences()) + " sequences";
+  if (load.parked_sequences() == 0) return running;
+  return fmt::format("{}, {} of them paused (backpressure)", running,
+                     WithSeparators(load.parked_sequences()));
+}
+
 }  // namespace
 
 std::string RoundedTime(const google::protobuf::Duration& duration) {
@@ -30,16 +44,11 @@ void PrintLoad(const v1::GetLoadResponse& load, std::ostream& out) {
   table.AddRow({"state", load.draining() ? "draining" : "serving"});
   table.AddRow({"uptime", RoundedTime(load.uptime())});
   table.AddRow({"active calls", WithSeparators(load.active_calls())});
-  table.AddRow({"queued", fmt::format("{} requests, {} tokens, about {} to wait",
-                                      WithSeparators(load.queued_requests()),
-                                      WithSeparators(load.queued_tokens()),
-                                      RoundedTime(load.estimated_queue_time()))});
-  table.AddRow(
-      {"running", fmt::format("{} sequences, {} of them parked",
-                              WithSeparators(load.running_sequences()), load.parked_sequences())});
-  table.AddRow(
-      {"speed", fmt::format("prefill {:.1f} tok/s, decode {:.1f} tok/s",
-                            load.prefill_tokens_per_second(), load.decode_tokens_per_second())});
+  table.AddRow({"queued", Queued(load)});
+  table.AddRow({"running", Running(load)});
+  table.AddRow({"speed", fmt::format("prefill {} tok/s, decode {} tok/s",
+                                     WithSeparators(load.prefill_tokens_per_second(), 1),
+                                     WithSeparators(load.decode_tokens_per_second(), 1))});
   table.AddRow({"KV blocks", WithSeparators(load.kv_blocks_total())});
   table.AddRow({"  used", Part(load.kv_blocks_used(), load.kv_blocks_total())});
   table.AddRow({"  cached", Part(load.kv_blocks_cached(), load.kv_blocks_total())});

@@ -25,9 +25,10 @@ ABSL_FLAG(std::optional<uint64_t>, requests, std::nullopt, "measure this many re
 ABSL_FLAG(std::optional<TimeSpan>, duration, std::nullopt,
           "measure for this long, in seconds or like 1m30s; 10s if neither this nor --requests is "
           "given");
-ABSL_FLAG(std::optional<double>, rate, std::nullopt,
-          "send this many requests a second at random times (a Poisson process), whatever becomes "
-          "of them, instead of the next when one is over");
+ABSL_FLAG(
+    std::optional<double>, rate, std::nullopt,
+    "send this many requests per second at random times (a Poisson process), whatever becomes "
+    "of them, instead of the next when one is over");
 ABSL_FLAG(TimeSpan, warmup, TimeSpan{absl::ZeroDuration()},
           "offer the load this long before measuring");
 ABSL_FLAG(uint32_t, connections, 1, "connections to each target, 1 to 64");

@@ -24,9 +24,9 @@ struct Latency {
 };
 
 std::vector<Latency> LatenciesOf(const BenchResult& result) {
-  return {{"time to first token", "time_to_first_token", &result.ttft},
+  return {{"TTFT", "time_to_first_token", &result.ttft},
           {"inter-token latency", "inter_token", &result.inter_token},
-          {"end to end", "end_to_end", &result.end_to_end},
+          {"end-to-end latency", "end_to_end", &result.end_to_end},
           {"queue time", "queue", &result.queue}};
 }
 
@@ -59,9 +59,9 @@ void PrintOverview(const BenchSubject& subject, const BenchOptions& options,
   table.AddRow({"measured", fmt::format("{:.2f} s{}", result.seconds,
                                         result.interrupted ? ", then interrupted" : "")});
   table.AddRow({"requests", RequestsOf(result)});
-  table.AddRow({"requests/s", fmt::format("{:.2f}", PerSecond(result.completed, result))});
-  table.AddRow({"prompt tokens/s", fmt::format("{:.1f}", PerSecond(result.prompt_tokens, result))});
-  table.AddRow({"output tokens/s", fmt::format("{:.1f}", PerSecond(result.output_tokens, result))});
+  table.AddRow({"requests/s", WithSeparators(PerSecond(result.completed, result), 2)});
+  table.AddRow({"prompt tokens/s", WithSeparators(PerSecond(result.prompt_tokens, result), 1)});
+  table.AddRow({"output tokens/s", WithSeparators(PerSecond(result.output_tokens, result), 1)});
   table.Print(out);
 }
 

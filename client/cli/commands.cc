@@ -162,13 +162,14 @@ std::span<const Command> Commands() {
       {"bench",
        "",
        "how fast a server is under load",
-       "Sends Generate requests, --concurrency at a time or --rate a second, and tells what "
-       "became\n"
-       "of them: how many a second, tokens a second, and mean and percentiles of the time to the\n"
-       "first token, between tokens, to the end and in the server's queue. Latencies count from\n"
-       "when a request was due. Prompts are random tokens unless --prompts_file names some. "
-       "Ctrl-C\n"
-       "ends it early, with what was measured. The exit code is 1 when no request ended well.\n\n"
+       "Sends Generate requests, --concurrency at a time or --rate per second, and reports "
+       "requests\n"
+       "and tokens per second, and mean and percentiles of TTFT (time to first token), "
+       "inter-token\n"
+       "latency, end-to-end latency and queue time. Latencies count from when a request was due.\n"
+       "Prompts are random tokens unless --prompts_file names some. Ctrl-C ends it early, with "
+       "what\n"
+       "was measured. The exit code is 1 when no request ended well.\n\n"
        "  tlm bench --concurrency=16 --duration=30s --prompt_tokens=256 --max_new_tokens=64",
        Join({kBenchFlags}),
        true,

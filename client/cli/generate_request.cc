@@ -14,7 +14,7 @@
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
 ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");
-ABSL_FLAG(std::string, logprobs_mode, "", "raw (the model's) or processed (what was drawn from)");
+ABSL_FLAG(std::string, logprobs_mode, "", "raw (the model's) or processed (what was sampled from)");
 ABSL_FLAG(uint32_t, min_chunk_tokens, 0, "receive at least this many tokens at a time");
 ABSL_FLAG(bool, final_only, false, "receive each output when it is complete");
 ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,

@@ -9,7 +9,7 @@
 #include "client/cli/session.h"
 
 ABSL_FLAG(std::string, service, "", "full name of a service; empty is the server as a whole");
-ABSL_FLAG(std::optional<std::string>, wait, std::nullopt,
+ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,
           "wait this long for the server to be ready, in seconds or like 1m30s");
 
 namespace tlm::cli {
@@ -18,33 +18,19 @@ namespace {
 // Where --timeout says nothing: a health check that hangs is an answer too.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
-// Empty when --wait was not given.
-absl::StatusOr<std::optional<absl::Duration>> WaitFromFlags() {
-  const std::optional<std::string> text = absl::GetFlag(FLAGS_wait);
-  if (!text) return std::optional<absl::Duration>();
-  TimeSpan span;
-  std::string error;
-  if (!AbslParseFlag(absl::string_view(*text), &span, &error)) {
-    return absl::InvalidArgumentError("--wait: " + error);
-  }
-  return std::optional<absl::Duration>(span.duration);
-}
-
 }  // namespace
 
 int RunHealth(const Arguments& arguments, Console* console) {
   if (!arguments.empty()) return ReportUsage("health", "takes no arguments", console);
-  const auto wait = WaitFromFlags();
-  if (!wait.ok()) return ReportUsage("health", StatusMessage(wait.status()), console);
   auto session = Session::Open("health", console);
   if (!session.ok()) return ReportError("health", session.status(), console);
   client::Client& client = (*session)->client();
   const std::string service = absl::GetFlag(FLAGS_service);
 
   client::CallOptions options = (*session)->call_options();
-  if (*wait) {
+  if (const std::optional<TimeSpan> wait = absl::GetFlag(FLAGS_wait)) {
     client::CallOptions wait_options = options;
-    wait_options.timeout = **wait;
+    wait_options.timeout = wait->duration;
     const absl::Status status = client.WaitUntilServing(service, wait_options);
     if (!status.ok()) return (*session)->Finish(status);
   }

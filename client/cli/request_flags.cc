@@ -14,4 +14,7 @@ ABSL_FLAG(IdLists, ids, {}, "token ids instead of texts; several sequences: 1,2,
 ABSL_FLAG(std::optional<bool>, logprobs, std::nullopt,
           "print a table of tokens with log-probabilities");
 ABSL_FLAG(uint32_t, top_logprobs, 0, "this many alternatives for each token of the table");
-ABSL_FLAG(bool, json, false, "print the server's messages as JSON, one a line");
+ABSL_FLAG(
+    bool, json, false,
+    "print the server's messages as JSON, one a line; 64-bit numbers are strings, as protobuf's "
+    "JSON has them");

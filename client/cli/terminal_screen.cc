@@ -48,7 +48,9 @@ void TerminalScreen::Draw(const std::vector<StyledLine>& lines) {
   std::string frame = "\x1b[H";
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) frame += "\r\n";
-    frame += lines[i].ForTerminal(columns) + "\x1b[K";
+    frame += lines[i].ForTerminal(columns);
+    // On the last column it would clear the last character.
+    if (lines[i].width() < columns) frame += "\x1b[K";
   }
   frame += "\x1b[J";
   Write(frame);

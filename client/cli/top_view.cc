@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -16,15 +18,17 @@ namespace tlm::cli {
 namespace {
 
 constexpr size_t kBlockLines = 8;  // the last of them empty
+constexpr size_t kNarrowBlockLines = 6;
 constexpr size_t kHeadLines = 2;
 constexpr size_t kLabelColumns = 10;
+// Below these many columns lines have no labels and the shortest words.
+constexpr size_t kNarrowColumns = 40;
 
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-std::string HitShare(const v1::GetLoadResponse& load) {
-  const v1::PrefixCacheLoad& cache = load.prefix_cache();
+std::string HitRate(const v1::PrefixCacheLoad& cache) {
   return cache.queried_tokens() == 0 ? "-"
                                      : Percent(Share(cache.hit_tokens(), cache.queried_tokens()));
 }
@@ -48,6 +52,25 @@ std::string Problem(const ServerLoad& server) {
 
 std::string Label(std::string_view label) { return fmt::format("  {:<{}}", label, kLabelColumns); }
 
+// A line of phrases, the most important first: those that do not fit are left out, so that no
+// number is cut.
+class FittedLine {
+ public:
+  FittedLine(std::string_view beginning, size_t columns) : line_(beginning), columns_(columns) {}
+
+  FittedLine& Add(std::string_view phrase, Style style = Style::kPlain) {
+    full_ = full_ || line_.width() + DisplayWidth(phrase) > columns_;
+    if (!full_) line_.Add(phrase, style);
+    return *this;
+  }
+  StyledLine line() const { return line_; }
+
+ private:
+  StyledLine line_;
+  size_t columns_;
+  bool full_ = false;
+};
+
 // [####====------]: what sequences hold, what only the prefix cache holds, what is free.
 std::string KvBar(const v1::GetLoadResponse& load, size_t columns) {
   const auto cells = [&load, columns](uint64_t blocks) {
@@ -61,35 +84,52 @@ std::string KvBar(const v1::GetLoadResponse& load, size_t columns) {
                      std::string(columns - used - cached, '-'));
 }
 
-StyledLine RequestsLine(const v1::GetLoadResponse& load) {
-  return StyledLine(Label("requests"))
-      .Add(fmt::format("{} running", WithSeparators(load.running_sequences())), Style::kBold)
-      .Add(fmt::format(", {} parked   ", WithSeparators(load.parked_sequences())))
-      .Add(fmt::format("{} waiting", WithSeparators(load.queued_requests())), Style::kBold)
-      .Add(fmt::format(
-          " ({} tokens, about {} to wait)   {} active calls", WithSeparators(load.queued_tokens()),
-          RoundedTime(load.estimated_queue_time()), WithSeparators(load.active_calls())));
+StyledLine RequestsLine(const v1::GetLoadResponse& load, size_t columns) {
+  FittedLine line(Label("requests"), columns);
+  line.Add(WithSeparators(load.running_sequences()) + " running", Style::kBold);
+  line.Add(fmt::format(", {} waiting", WithSeparators(load.queued_requests())), Style::kBold);
+  if (load.queued_requests() > 0) {
+    line.Add(fmt::format(" (about {}, {} tokens)", RoundedTime(load.estimated_queue_time()),
+                         WithSeparators(load.queued_tokens())));
+  }
+  if (load.parked_sequences() > 0) {
+    line.Add(fmt::format("   {} paused (backpressure)", WithSeparators(load.parked_sequences())));
+  }
+  return line.Add(fmt::format("   {} active calls", WithSeparators(load.active_calls()))).line();
 }
 
 StyledLine KvLine(const v1::GetLoadResponse& load, size_t columns) {
-  const size_t bar = std::clamp<size_t>(columns / 3, 10, 50);
   const double used = Share(load.kv_blocks_used(), load.kv_blocks_total());
+  const std::string percent = fmt::format(" {:>7}", Percent(used));
+  const std::string legend =
+      fmt::format("   {} used (#), {} cached (=)", WithSeparators(load.kv_blocks_used()),
+                  WithSeparators(load.kv_blocks_cached()));
+  const std::string total = fmt::format(" of {} blocks", WithSeparators(load.kv_blocks_total()));
+  // The bar gets what the text leaves.
+  constexpr size_t kMinBar = 10;
+  constexpr size_t kMaxBar = 50;
+  const std::string label = Label("KV cache");
+  const size_t taken = label.size() + 2 + percent.size() + legend.size() + total.size();
+  const size_t bar = std::clamp(columns > taken ? columns - taken : 0, kMinBar, kMaxBar);
   constexpr double kNearlyFull = 0.9;
-  return StyledLine(Label("KV cache"))
+  return FittedLine(label, columns)
       .Add(KvBar(load, bar), used > kNearlyFull ? Style::kWarning : Style::kPlain)
-      .Add(fmt::format(" {:>7}", Percent(used)), Style::kBold)
-      .Add(fmt::format("   {} used, {} cached of {} blocks", WithSeparators(load.kv_blocks_used()),
-                       WithSeparators(load.kv_blocks_cached()),
-                       WithSeparators(load.kv_blocks_total())));
+      .Add(percent, Style::kBold)
+      .Add(legend)
+      .Add(total)
+      .line();
 }
 
-StyledLine PrefixLine(const ServerLoad& server) {
+StyledLine PrefixLine(const ServerLoad& server, size_t columns) {
   const v1::PrefixCacheLoad& cache = server.load->prefix_cache();
-  const std::optional<double> recent = server.history.RecentHitShare();
-  return StyledLine(Label("prefix"))
-      .Add(fmt::format("{} found", HitShare(*server.load)), Style::kBold)
-      .Add(fmt::format(" of {} tokens", WithSeparators(cache.queried_tokens())))
-      .Add(recent ? fmt::format(", {} in the last minute", Percent(*recent)) : "");
+  FittedLine line(Label("prefix"), columns);
+  if (cache.queried_tokens() == 0) return line.Add("no prompts so far").line();
+  line.Add(HitRate(cache) + " hit rate", Style::kBold);
+  if (const std::optional<double> recent = server.history.RecentHitShare()) {
+    line.Add(fmt::format(", {} in the last minute", Percent(*recent)));
+  }
+  return line.Add(fmt::format("   {} prompt tokens", WithSeparators(cache.queried_tokens())))
+      .line();
 }
 
 StyledLine RateLine(std::string_view label, double rate, const std::deque<double>& history,
@@ -98,16 +138,20 @@ StyledLine RateLine(std::string_view label, double rate, const std::deque<double
   const size_t before = kLabelColumns + kRateColumns + 4;
   const size_t columns = layout.size.columns > before ? layout.size.columns - before : 0;
   return StyledLine(Label(label))
-      .Add(fmt::format("{:>{}.1f} tok/s  ", rate, kRateColumns - 8), Style::kBold)
+      .Add(fmt::format("{:>{}} tok/s  ", WithSeparators(rate, 1), kRateColumns - 8), Style::kBold)
       .Add(Sparkline(history, columns, layout.unicode));
 }
 
-StyledLine CountsLine(const v1::GetLoadResponse& load) {
-  return StyledLine(Label("steps"))
-      .Add(fmt::format("{}, the last {} ago   {} preemptions   {} requests finished",
-                       WithSeparators(load.steps()), RoundedTime(load.last_step_age()),
-                       WithSeparators(load.preemptions()),
-                       WithSeparators(load.finished_requests())));
+StyledLine CountsLine(const v1::GetLoadResponse& load, size_t columns) {
+  FittedLine line(Label("steps"), columns);
+  line.Add(WithSeparators(load.steps()));
+  if (load.steps() > 0) {
+    const std::string age = RoundedTime(load.last_step_age());
+    line.Add(fmt::format(", the last {} ago", age == "0" ? "0ms" : age));
+  }
+  return line.Add(fmt::format("   {} preemptions", WithSeparators(load.preemptions())))
+      .Add(fmt::format("   {} requests finished", WithSeparators(load.finished_requests())))
+      .line();
 }
 
 StyledLine TitleLine(const ServerLoad& server, absl::Time now) {
@@ -128,56 +172,105 @@ void AddBlock(const ServerLoad& server, absl::Time now, const TopLayout& layout,
   lines->push_back(TitleLine(server, now));
   if (server.asked && server.status.ok()) {
     const v1::GetLoadResponse& load = *server.load;
-    lines->push_back(RequestsLine(load));
-    lines->push_back(KvLine(load, layout.size.columns));
-    lines->push_back(PrefixLine(server));
+    const size_t columns = layout.size.columns;
+    lines->push_back(RequestsLine(load, columns));
+    lines->push_back(KvLine(load, columns));
+    lines->push_back(PrefixLine(server, columns));
     lines->push_back(
         RateLine("prefill", load.prefill_tokens_per_second(), server.history.prefill(), layout));
     lines->push_back(
         RateLine("decode", load.decode_tokens_per_second(), server.history.decode(), layout));
-    lines->push_back(CountsLine(load));
+    lines->push_back(CountsLine(load, columns));
   }
   lines->emplace_back();
 }
 
+void AddNarrowBlock(const ServerLoad& server, std::vector<StyledLine>* lines) {
+  lines->emplace_back(server.target, Style::kBold);
+  if (server.asked && server.status.ok()) {
+    const v1::GetLoadResponse& load = *server.load;
+    lines->emplace_back(fmt::format(" run {}, wait {}", WithSeparators(load.running_sequences()),
+                                    WithSeparators(load.queued_requests())));
+    lines->emplace_back(
+        fmt::format(" KV {}", Percent(Share(load.kv_blocks_used(), load.kv_blocks_total()))));
+    lines->emplace_back(
+        fmt::format(" in  {} tok/s", WithSeparators(load.prefill_tokens_per_second(), 0)));
+    lines->emplace_back(
+        fmt::format(" out {} tok/s", WithSeparators(load.decode_tokens_per_second(), 0)));
+  } else {
+    lines->emplace_back(" " + StateOf(server), StyleOf(server));
+  }
+  lines->emplace_back();
+}
+
+// Blocks of as many servers as fit.
+void AddNarrowBlocks(const std::vector<ServerLoad>& servers, size_t rows,
+                     std::vector<StyledLine>* lines) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const size_t after = i + 1 < servers.size() ? 2 : 0;  // an empty line and how many more
+    if (i > 0 && lines->size() + kNarrowBlockLines - 1 + after > rows) {
+      lines->emplace_back(fmt::format("... and {} more", servers.size() - i), Style::kDim);
+      return;
+    }
+    AddNarrowBlock(servers[i], lines);
+  }
+  lines->pop_back();
+}
+
+// A server's cells, the most important first.
 std::vector<std::string> RowOf(const ServerLoad& server) {
   std::vector<std::string> row = {Printable(server.target), StateOf(server)};
   if (!server.asked || !server.status.ok()) return row;
   const v1::GetLoadResponse& load = *server.load;
   for (std::string cell :
        {WithSeparators(load.running_sequences()), WithSeparators(load.queued_requests()),
-        Percent(Share(load.kv_blocks_used(), load.kv_blocks_total())), HitShare(load),
-        fmt::format("{:.1f}", load.prefill_tokens_per_second()),
-        fmt::format("{:.1f}", load.decode_tokens_per_second()),
-        RoundedTime(load.estimated_queue_time()), WithSeparators(load.active_calls()),
-        WithSeparators(load.steps()), WithSeparators(load.preemptions()),
-        RoundedTime(load.uptime())}) {
+        Percent(Share(load.kv_blocks_used(), load.kv_blocks_total())),
+        WithSeparators(load.decode_tokens_per_second(), 1),
+        WithSeparators(load.prefill_tokens_per_second(), 1),
+        RoundedTime(load.estimated_queue_time()), HitRate(load.prefix_cache()),
+        WithSeparators(load.active_calls()), WithSeparators(load.steps()),
+        WithSeparators(load.preemptions()), RoundedTime(load.uptime())}) {
     row.push_back(std::move(cell));
   }
   return row;
 }
 
-// Headings, then a line a server.
-std::vector<std::string> TableLines(const std::vector<ServerLoad>& servers) {
-  std::vector<Align> columns(13, Align::kRight);
-  columns[0] = columns[1] = Align::kLeft;
-  Table table(columns);
-  table.AddRow({"server", "state", "running", "waiting", "KV", "prefix", "prefill tok/s",
-                "decode tok/s", "queue", "active", "steps", "preempted", "up"});
-  for (const ServerLoad& server : servers) table.AddRow(RowOf(server));
-  std::ostringstream text;
-  table.Print(text);
-  std::istringstream rows(text.str());
+// Headings, then a line a server, with as many columns as fit.
+std::vector<std::string> TableLines(const std::vector<ServerLoad>& servers, size_t width) {
+  std::vector<std::vector<std::string>> rows = {{"server", "state", "run", "wait", "KV",
+                                                 "decode tok/s", "prefill tok/s", "queue time",
+                                                 "hit rate", "active", "steps", "preempted", "up"}};
+  for (const ServerLoad& server : servers) rows.push_back(RowOf(server));
   std::vector<std::string> lines;
-  for (std::string line; std::getline(rows, line);) lines.push_back(line);
+  for (size_t columns = rows[0].size(); columns > 0; --columns) {
+    std::vector<Align> alignment(columns, Align::kRight);
+    alignment[0] = Align::kLeft;
+    if (columns > 1) alignment[1] = Align::kLeft;
+    Table table(alignment);
+    for (std::vector<std::string>& row : rows) {
+      row.resize(std::min(row.size(), columns));
+      table.AddRow(row);
+    }
+    std::ostringstream text;
+    table.Print(text);
+    std::istringstream printed(text.str());
+    lines.clear();
+    size_t widest = 0;
+    for (std::string line; std::getline(printed, line);) {
+      widest = std::max(widest, DisplayWidth(line));
+      lines.push_back(line);
+    }
+    if (widest <= width) break;
+  }
   return lines;
 }
 
-void AddRows(const std::vector<ServerLoad>& servers, size_t rows, std::vector<StyledLine>* lines) {
-  const std::vector<std::string> table = TableLines(servers);
+void AddRows(const std::vector<ServerLoad>& servers, const TerminalSize& size,
+             std::vector<StyledLine>* lines) {
+  const std::vector<std::string> table = TableLines(servers, size.columns);
   lines->emplace_back(table[0], Style::kDim);
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (lines->size() + 1 >= rows && i + 1 < servers.size()) {
+    if (lines->size() + 1 >= size.rows && i + 1 < servers.size()) {
       lines->emplace_back(fmt::format("... and {} more", servers.size() - i), Style::kDim);
       return;
     }
@@ -186,31 +279,38 @@ void AddRows(const std::vector<ServerLoad>& servers, size_t rows, std::vector<St
   }
 }
 
+StyledLine HeadLine(const std::vector<ServerLoad>& servers, absl::Time now, size_t columns) {
+  const auto reachable =
+      std::count_if(servers.begin(), servers.end(),
+                    [](const ServerLoad& server) { return server.asked && server.status.ok(); });
+  return FittedLine("", columns)
+      .Add("tlm top", Style::kBold)
+      .Add(absl::FormatTime("  %H:%M:%S", now, absl::LocalTimeZone()))
+      .Add(fmt::format("  {} of {} servers", reachable, servers.size()))
+      .Add("  (q quits)")
+      .line();
+}
+
 }  // namespace
 
 std::vector<StyledLine> TopLines(const std::vector<ServerLoad>& servers, absl::Time now,
                                  const TopLayout& layout) {
-  std::vector<StyledLine> lines;
-  const auto reachable =
-      std::count_if(servers.begin(), servers.end(),
-                    [](const ServerLoad& server) { return server.asked && server.status.ok(); });
-  lines.push_back(StyledLine("tlm top", Style::kBold)
-                      .Add(fmt::format("  {}  {} of {} servers  (q quits)",
-                                       absl::FormatTime("%H:%M:%S", now, absl::LocalTimeZone()),
-                                       reachable, servers.size())));
-  lines.emplace_back();
-  if (kHeadLines + servers.size() * kBlockLines <= layout.size.rows + 1) {
+  const TerminalSize& size = layout.size;
+  std::vector<StyledLine> lines = {HeadLine(servers, now, size.columns), StyledLine()};
+  if (size.columns < kNarrowColumns) {
+    AddNarrowBlocks(servers, size.rows, &lines);
+  } else if (kHeadLines + servers.size() * kBlockLines <= size.rows + 1) {
     for (const ServerLoad& server : servers) AddBlock(server, now, layout, &lines);
     lines.pop_back();
   } else {
-    AddRows(servers, layout.size.rows, &lines);
+    AddRows(servers, size, &lines);
   }
-  if (lines.size() > layout.size.rows) lines.resize(layout.size.rows);
+  if (lines.size() > size.rows) lines.resize(size.rows);
   return lines;
 }
 
 void PrintTopTable(const std::vector<ServerLoad>& servers, std::ostream& out) {
-  for (const std::string& line : TableLines(servers)) out << line << '\n';
+  for (const std::string& line : TableLines(servers, SIZE_MAX)) out << line << '\n';
 }
 
 std::string Sparkline(const std::deque<double>& values, size_t columns, bool unicode) {

@@ -21,7 +21,8 @@ struct TopLayout {
 };
 
 // The whole screen, at most layout.size.rows lines: a block a server where all of them fit, else a
-// row a server, and the number of those that do not fit even so.
+// row a server, and the number of those that do not fit even so. On few columns what is less
+// important is left out, never a part of a number.
 std::vector<StyledLine> TopLines(const std::vector<ServerLoad>& servers, absl::Time now,
                                  const TopLayout& layout);
 

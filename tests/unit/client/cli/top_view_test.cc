@@ -10,6 +10,7 @@ namespace tlm::cli {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -21,6 +22,8 @@ ServerLoad Serving(const std::string& target) {
   load.set_parked_sequences(1);
   load.set_queued_requests(3);
   load.set_queued_tokens(4000);
+  load.mutable_estimated_queue_time()->set_seconds(1);
+  load.mutable_estimated_queue_time()->set_nanos(500'000'000);
   load.set_kv_blocks_total(200);
   load.set_kv_blocks_used(100);
   load.set_kv_blocks_cached(40);
@@ -65,12 +68,15 @@ std::string Screen(const std::vector<ServerLoad>& servers, TerminalSize size, bo
 
 TEST(TopViewTest, ShowsABlockAServer) {
   EXPECT_THAT(
-      Screen({Serving("a:1")}, {24, 100}),
-      AllOf(HasSubstr("a:1  serving  up 1h1m40s"), HasSubstr("12 running, 1 parked"),
-            HasSubstr("3 waiting (4,000 tokens"), HasSubstr("15 active calls"),
-            HasSubstr("[#################=======---------]  50.0 %   100 used, 40 cached of 200"),
-            HasSubstr("25.0 % found of 1,000 tokens"), HasSubstr("1234.5 tok/s"),
-            HasSubstr("678.9 tok/s"), HasSubstr("9,876"), HasSubstr("2 preemptions")));
+      Screen({Serving("a:1")}, {24, 120}),
+      AllOf(
+          HasSubstr("a:1  serving  up 1h1m40s"),
+          HasSubstr("12 running, 3 waiting (about 1.5s, 4,000 tokens)   1 paused "
+                    "(backpressure)   15 active calls\n"),
+          HasSubstr("[#########################==========---------------]  50.0 %   100 used (#), "
+                    "40 cached (=) of 200 blocks\n"),
+          HasSubstr("25.0 % hit rate   1,000 prompt tokens\n"), HasSubstr("1,234.5 tok/s"),
+          HasSubstr("678.9 tok/s"), HasSubstr("9,876, the last 0ms ago   2 preemptions")));
 }
 
 TEST(TopViewTest, TellsWhichServersAreNotReachedAndWhy) {
@@ -92,8 +98,49 @@ TEST(TopViewTest, ShowsDraining) {
 TEST(TopViewTest, ShowsARowAServerWhereBlocksDoNotFit) {
   const std::vector<ServerLoad> servers = {Serving("a:1"), Unreachable("b:1"), Serving("c:1")};
   const std::string screen = Screen(servers, {10, 140});
-  EXPECT_THAT(screen, AllOf(HasSubstr("running  waiting"), HasSubstr("a:1     serving"),
+  EXPECT_THAT(screen, AllOf(HasSubstr("run  wait "), HasSubstr("a:1     serving"),
                             HasSubstr("b:1     unreachable\n"), Not(HasSubstr("KV cache"))));
+}
+
+TEST(TopViewTest, SaysNothingOfWhatIsNotThere) {
+  ServerLoad idle = Serving("a:1");
+  idle.load = v1::GetLoadResponse();
+  idle.load->mutable_last_step_age()->set_seconds(4);
+  const std::string screen = Screen({idle}, {24, 100});
+  EXPECT_THAT(screen, AllOf(HasSubstr("0 running, 0 waiting   0 active calls\n"),
+                            HasSubstr("no prompts so far\n"), HasSubstr("steps     0   0 pre")));
+  for (const char* absent : {"about", "paused", "- ", " ago"}) {
+    EXPECT_THAT(screen, Not(HasSubstr(absent))) << screen;
+  }
+}
+
+// Whatever the terminal's width: what is shown is whole, and the load is among it.
+TEST(TopViewTest, CutsNoNumber) {
+  ServerLoad busy = Serving("127.0.0.1:50052");
+  busy.load->set_kv_blocks_total(1'234'567);
+  busy.load->set_kv_blocks_used(1'034'567);
+  busy.load->set_prefill_tokens_per_second(123'456.7);
+  busy.load->set_steps(987'654'321);
+  for (const size_t servers : {size_t{1}, size_t{6}}) {
+    for (const size_t columns : {20u, 40u, 80u, 120u}) {
+      const std::string screen =
+          Screen(std::vector<ServerLoad>(servers, busy), {24, columns}, /*unicode=*/false);
+      std::istringstream lines(screen);
+      for (std::string line; std::getline(lines, line);) {
+        EXPECT_LE(line.size(), columns) << screen;
+      }
+      EXPECT_THAT(screen, AllOf(HasSubstr("127.0.0.1:50052"), ContainsRegex("run.* 12|12 run")))
+          << columns;
+    }
+  }
+}
+
+TEST(TopViewTest, ShowsTheLoadOnTwentyColumns) {
+  EXPECT_THAT(Screen({Serving("a:1"), Unreachable("b:1")}, {24, 20}),
+              HasSubstr("a:1\n run 12, wait 3\n KV 50.0 %\n in  1,234 tok/s\n out 679 tok/s\n\n"
+                        "b:1\n unreachable\n"));
+  EXPECT_THAT(Screen({Serving("a:1"), Serving("b:1"), Serving("c:1")}, {15, 20}),
+              AllOf(HasSubstr("b:1\n run 12"), HasSubstr("... and 1 more\n")));
 }
 
 TEST(TopViewTest, NeverShowsMoreLinesThanThereAre) {
