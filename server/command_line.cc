@@ -84,7 +84,9 @@ std::string UnknownFlag(const std::string& name) {
   for (const absl::CommandLineFlag* flag : OwnFlags()) {
     names.emplace_back(flag->Name().data(), flag->Name().size());
   }
-  return fmt::format("no flag {}{}", Quoted("--" + name), DidYouMean(name, names, "--"));
+  const std::string nearest = DidYouMean(name, names, "--");
+  return fmt::format("no flag {}{}", Quoted("--" + name),
+                     nearest.empty() ? "; --help lists them" : nearest);
 }
 
 // What stands in `text` after `begin`, with which it must begin, up to the last `end`.

@@ -35,8 +35,9 @@ absl::StatusOr<KeysArguments> KeysArguments::Parse(std::span<const char* const> 
     } else if (!Contains(flags, name)) {
       std::vector<std::string_view> known(flags.begin(), flags.end());
       known.insert(known.end(), switches.begin(), switches.end());
+      const std::string nearest = DidYouMean(name, known, "--");
       return InvalidArgument("no flag {}{}", Quoted(argument.substr(0, equals)),
-                             DidYouMean(name, known, "--"));
+                             nearest.empty() ? "; tlm-keys --help lists them" : nearest);
     } else if (equals != argument.npos) {
       value = argument.substr(equals + 1);
     } else if (++i < arguments.size()) {

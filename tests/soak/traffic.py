@@ -88,8 +88,7 @@ class Worker:
         chat.messages.add(role="user", content="Tell me about the sea. \u00e4\U0001f642")
         asked = request(max_new_tokens=12)
         asked.chat.CopyFrom(chat)
-        self._stream("generate_chat", self._model.Generate, asked,
-                     ALWAYS | {Code.FAILED_PRECONDITION})
+        self._stream("generate_chat", self._model.Generate, asked)
 
     def resume(self):
         """Goes on where a first stream was left; it must end as the whole would."""

@@ -46,10 +46,11 @@ INSTANTIATE_TEST_SUITE_P(
     CommandLine, UsageErrorTest,
     ::testing::Values(
         UsageCase{"NoModel", {}, "--model=DIR or --preset=NAME is required"},
-        UsageCase{"UnknownFlag", {"--model=x", "--bogus=1"}, "no flag '--bogus'\n"},
+        UsageCase{
+            "UnknownFlag", {"--model=x", "--bogus=1"}, "no flag '--bogus'; --help lists them\n"},
         UsageCase{"MistypedFlag", {"--model=x", "--prot=1"}, "did you mean --port?"},
         UsageCase{"FlagWithDashes", {"--max-context=1"}, "did you mean --max_context?"},
-        UsageCase{"FlagOfALineBreak", {"--a\nb=1"}, "no flag '--a?b'\n"},
+        UsageCase{"FlagOfALineBreak", {"--a\nb=1"}, "no flag '--a?b'; --help"},
         UsageCase{"FlagWithoutValue", {"--model=x", "--port"}, "--port needs a value\n"},
         UsageCase{"Positional", {"--model=x", "y"}, "unexpected argument 'y'"},
         UsageCase{"PortNotANumber",
