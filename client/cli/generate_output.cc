@@ -124,11 +124,11 @@ void GenerateOutput::PrintOutput(size_t index) {
 
 void GenerateOutput::PrintStats() {
   const v1::Usage& usage = result().summary.usage();
-  std::string line = fmt::format("tlm: {} prompt", usage.prompt_tokens());
+  std::string line = fmt::format("tlm: {} prompt", WithSeparators(usage.prompt_tokens()));
   if (usage.cached_prompt_tokens() > 0) {
-    line += fmt::format(" ({} cached)", usage.cached_prompt_tokens());
+    line += fmt::format(" ({} cached)", WithSeparators(usage.cached_prompt_tokens()));
   }
-  line += fmt::format(" + {} tokens", usage.completion_tokens());
+  line += fmt::format(" + {} tokens", WithSeparators(usage.completion_tokens()));
   for (const client::Output& output : result().outputs) {
     line += fmt::format("{}{}", &output == &result().outputs[0] ? ", " : " ",
                         ReasonName(output.finished.reason()));
@@ -136,11 +136,10 @@ void GenerateOutput::PrintStats() {
   const double seconds = absl::ToDoubleSeconds(last_token_ - start_);
   if (first_token_) {
     if (seconds > 0) {
-      line +=
-          fmt::format(", {:.1f} tok/s", static_cast<double>(usage.completion_tokens()) / seconds);
+      const double rate = static_cast<double>(usage.completion_tokens()) / seconds;
+      line += fmt::format(", {} tok/s", WithSeparators(rate, 1));
     }
-    line +=
-        fmt::format(", first after {:.1f} ms", absl::ToDoubleMilliseconds(*first_token_ - start_));
+    line += ", TTFT " + HumanSeconds(absl::ToDoubleSeconds(*first_token_ - start_));
   }
   if (result().summary.has_timing()) line += ServerTimes(result().summary.timing());
   console_->err << line << std::endl;

@@ -53,6 +53,7 @@ void Print(const v1::ModelInfoResponse& info,
     print_all(info, console->out);
   } else {
     PrintModelSummary(info, console->out);
+    if (absl::GetFlag(FLAGS_tensors)) console->out << '\n';
     PrintTensors(info.parameters(), console->out);
   }
 }

@@ -161,7 +161,7 @@ TEST_F(GenerateOutputTest, PrintsStatistics) {
   options.stats = true;
   Run(options, TwoTokens());
   // Two tokens until 30 ms after the start, the first of them after 20 ms.
-  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 2 tokens, LENGTH, 66.7 tok/s, first after 20.0 ms\n");
+  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 2 tokens, LENGTH, 66.7 tok/s, TTFT 20.0 ms\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsStatisticsOfAnEmptyOutput) {
