@@ -176,11 +176,13 @@ bool ReadBudget::AwaitWaiting(Duration patience) {
   return !waiting_.empty();
 }
 
-std::vector<int> ReadBudget::EndRound(Duration round, const std::function<bool(int)>& is_over,
+std::vector<int> ReadBudget::EndRound(Duration round, size_t most_bytes,
+                                      const std::function<bool(int)>& is_over,
                                       std::vector<int>& over) {
   MutexLock lock(&mutex_);
-  if (round > kSlowRound) budget_ = std::max(budget_ / 2, kLeastBytes);
-  if (round < kFastRound) budget_ = std::min(budget_ * 2, kMostBytes);
+  if (round > kSlowRound) next_budget_ = std::max(next_budget_ / 2, kLeastBytes);
+  if (round < kFastRound) next_budget_ = std::min(next_budget_ * 2, kMostBytes);
+  budget_ = std::min(next_budget_, std::max(most_bytes, kLeastBytes));
   ++round_;
   read_ = 0;
   std::vector<int> chosen;
@@ -251,7 +253,7 @@ void ReadThrottle::Run() {
       std::this_thread::sleep_for(kLookInterval);
     } while (!readers.AllIdle() && lasts() < kLongestRound);
     CutConnections();
-    while (streams_.IsExceeded() && lasts() < kLongestWait) {
+    while (streams_.RoomBytes() == 0 && lasts() < kLongestWait) {
       std::this_thread::sleep_for(kLongestRound / 10);
       CutConnections();
     }
@@ -261,7 +263,8 @@ void ReadThrottle::Run() {
 
 void ReadThrottle::BeginRound(ReadBudget::Duration last_round) {
   std::vector<int> over;  // nobody wants the answers to what they have sent
-  const std::vector<int> chosen = budget_.EndRound(last_round, IsClosedByPeer, over);
+  const std::vector<int> chosen =
+      budget_.EndRound(last_round, streams_.RoomBytes(), IsClosedByPeer, over);
   for (const int descriptor : over) CutConnection(descriptor, SocketCookie(descriptor));
   for (const int descriptor : chosen) Wake(descriptor);
 }
@@ -272,7 +275,8 @@ void ReadThrottle::CutConnections() {
     cut_ += CutConnection(descriptor, cookie) ? 1 : 0;
   }
   if (cut_ == 0 || steady_clock::now() < next_report_) return;
-  spdlog::warn("{} connections cut that had too many calls open", std::exchange(cut_, 0));
+  spdlog::warn("{} connections cut that had too many calls open, or none for all they sent",
+               std::exchange(cut_, 0));
   next_report_ = steady_clock::now() + kReportInterval;
 }
 

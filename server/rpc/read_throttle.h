@@ -52,9 +52,11 @@ class ReadBudget {
 
   // Until a connection waits, at most for `patience`. Whether one does.
   bool AwaitWaiting(Duration patience);
-  // Ends the round. The next one begins with the connections that are returned, which wait no more;
-  // those for which `is_over` they do not take turns with, and they are released into `over`.
-  std::vector<int> EndRound(Duration round, const std::function<bool(int descriptor)>& is_over,
+  // Ends the round, which lasted so long. The next one, of `most_bytes` or kLeastBytes at the most,
+  // begins with the connections that are returned, which wait no more. Those that wait and for
+  // which `is_over` take no turn and are released into `over`.
+  std::vector<int> EndRound(Duration round, size_t most_bytes,
+                            const std::function<bool(int descriptor)>& is_over,
                             std::vector<int>& over);
 
  private:
@@ -78,9 +80,10 @@ class ReadBudget {
   std::map<std::string, std::deque<int>> waiting_ TLM_GUARDED_BY(mutex_);  // by peer
   std::string last_peer_ TLM_GUARDED_BY(mutex_);                           // whose turn it was
   uint64_t round_ TLM_GUARDED_BY(mutex_) = 1;
-  size_t budget_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;
-  size_t share_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;  // of a connection
-  size_t read_ TLM_GUARDED_BY(mutex_) = 0;                // in this round
+  size_t next_budget_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;  // by how long rounds take
+  size_t budget_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;       // of this round
+  size_t share_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;        // of a connection
+  size_t read_ TLM_GUARDED_BY(mutex_) = 0;                      // in this round
 };
 
 // The ReadBudget of this process, which every recvmsg() of a connection that was added keeps to.

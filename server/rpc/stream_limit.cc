@@ -148,16 +148,20 @@ std::vector<std::pair<int, uint64_t>> StreamLimit::Enforce() {
 
 bool StreamLimit::CountOne(int descriptor, Connection& seen) {
   if (!seen.id.has_value()) seen.id = counter_->Find(seen.peer);
-  seen.streams =
+  const StreamCounts now =
       seen.id.has_value() ? counter_->Count(*seen.id).value_or(StreamCounts()) : StreamCounts();
+  const bool is_idle = now.started == seen.streams.started && now.messages == seen.streams.messages;
+  seen.idle_bytes = is_idle ? seen.idle_bytes + seen.uncounted_bytes : 0;
+  seen.streams = now;
   return SocketCookie(descriptor) != seen.cookie || IsClosedByPeer(descriptor) ||
-         seen.streams.open > seen.max_streams + kSpareStreams;
+         now.open > seen.max_streams + kSpareStreams || seen.idle_bytes > kMostIdleBytes;
 }
 
 void StreamLimit::Take(Connection& connection, const Connection& seen) {
   uncounted_bytes_ -= seen.uncounted_bytes;
   streams_ += seen.streams.open - connection.streams.open;
   connection.uncounted_bytes -= seen.uncounted_bytes;
+  connection.idle_bytes = seen.idle_bytes;
   connection.id = seen.id;
   connection.streams = seen.streams;
 }
@@ -168,12 +172,13 @@ void StreamLimit::CountEnding() {
   std::erase_if(ending_, [](auto& entry) { return entry.second == 0; });
 }
 
-bool StreamLimit::IsExceeded() {
+size_t StreamLimit::RoomBytes() {
   CountEnding();
   MutexLock lock(&mutex_);
-  return std::accumulate(ending_.begin(), ending_.end(), streams_, [](int64_t sum, auto& entry) {
-           return sum + entry.second;
-         }) > kMostStreams;
+  const int64_t streams =
+      std::accumulate(ending_.begin(), ending_.end(), streams_,
+                      [](int64_t sum, const auto& entry) { return sum + entry.second; });
+  return static_cast<size_t>(std::max<int64_t>(kMostStreams - streams, 0) * kLeastBytes);
 }
 
 bool StreamLimit::MayExceed(int64_t streams) {

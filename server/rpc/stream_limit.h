@@ -57,9 +57,12 @@ class ChannelzCounter final : public StreamCounter {
 class StreamLimit {
  public:
   // Of all connections together, 12 to 20 KiB each. Above it those are cut that have the most.
-  static constexpr int64_t kMostStreams = 12288;
+  static constexpr int64_t kMostStreams = 10240;
   // More than it may have open at once, a connection has only while it resets some.
   static constexpr int64_t kSpareStreams = 256;
+  // Read of a connection on which no call began and no message came, it is a flood of other frames:
+  // as much as eight of the largest messages at once.
+  static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
   // No stream begins with fewer bytes: the head of a HEADERS frame.
   static constexpr int64_t kLeastBytes = 9;
 
@@ -72,8 +75,9 @@ class StreamLimit {
   // Counts streams, if by what was read there may be too many. The connections that are to be cut,
   // by descriptor and cookie; they are forgotten, but for what their streams take until they end.
   std::vector<std::pair<int, uint64_t>> Enforce();
-  // Whether there are too many, those that end among them.
-  bool IsExceeded();
+  // Bytes that may be read before there can be too many, those that still end among them. 0: there
+  // are too many now.
+  size_t RoomBytes();
 
  private:
   struct Connection {
@@ -82,6 +86,7 @@ class StreamLimit {
     std::string peer;
     std::optional<int64_t> id;    // the counter's, once it was counted
     int64_t uncounted_bytes = 0;  // read since its streams were counted
+    int64_t idle_bytes = 0;       // of those that were counted, since there was something to count
     StreamCounts streams;
 
     int64_t AtMost() const { return streams.open + uncounted_bytes / kLeastBytes; }
@@ -96,7 +101,8 @@ class StreamLimit {
   std::vector<std::pair<int, Connection>> Candidates();
   Connections::iterator WithMostStreams() TLM_REQUIRES(mutex_);
   std::pair<int, uint64_t> Remove(Connections::iterator connection) TLM_REQUIRES(mutex_);
-  // The streams of `seen`, a copy. Whether it is to be cut: it has too many, or nobody listens.
+  // The streams of `seen`, a copy. Whether it is to be cut: it has too many, nobody listens, or it
+  // floods.
   bool CountOne(int descriptor, Connection& seen);
   void Take(Connection& connection, const Connection& seen) TLM_REQUIRES(mutex_);
 

@@ -30,7 +30,7 @@ class ReadBudgetTest : public testing::Test {
   }
   std::vector<int> EndRound(ReadBudget::Duration round = kNeitherFastNorSlow) {
     return budget_.EndRound(
-        round, [this](int descriptor) { return descriptor == closed_; }, over_);
+        round, most_bytes_, [this](int descriptor) { return descriptor == closed_; }, over_);
   }
   // As large as it gets.
   void Grow() {
@@ -38,6 +38,7 @@ class ReadBudgetTest : public testing::Test {
   }
 
   ReadBudget budget_;
+  size_t most_bytes_ = kMost;
   int closed_ = -1;
   std::vector<int> over_;
 };
@@ -80,6 +81,20 @@ TEST_F(ReadBudgetTest, SlowRoundsShrinkTheBudgetAndFastOnesLetItGrow) {
   EndRound(milliseconds(1));
   EXPECT_EQ(ReadAll(3), 2 * ReadBudget::kLeastBytes);
   Grow();
+  EXPECT_EQ(ReadAll(3), kMost);
+}
+
+TEST_F(ReadBudgetTest, ARoundCanBeBoundedButNotToNothing) {
+  Grow();
+  budget_.Add(3, "peer");
+  most_bytes_ = 2 * ReadBudget::kLeastBytes;
+  EndRound();
+  EXPECT_EQ(ReadAll(3), most_bytes_);
+  most_bytes_ = 0;
+  EndRound();
+  EXPECT_EQ(ReadAll(3), ReadBudget::kLeastBytes);
+  most_bytes_ = kMost;
+  EndRound();
   EXPECT_EQ(ReadAll(3), kMost);
 }
 

@@ -17,7 +17,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 constexpr int64_t kMost = StreamLimit::kMostStreams;
 constexpr int64_t kPerConnection = 1 << 20;
@@ -83,8 +82,23 @@ TEST_F(StreamLimitTest, BytesThatWereMessagesDoNoHarm) {
   for (int i = 0; i < 100; ++i) {
     limit_.NoteRead(a_.server, kManyBytes);
     EXPECT_THAT(Enforce(), IsEmpty());
-    EXPECT_FALSE(limit_.IsExceeded());
+    EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>((kMost - 3) * StreamLimit::kLeastBytes));
+    Counts(a_).messages = Counts(a_).started += 1;
   }
+}
+
+TEST_F(StreamLimitTest, CutsWhoSendsMuchWithoutCalls) {
+  Add(a_);
+  Counts(a_) = {.open = 1, .started = 10, .messages = 10};
+  size_t read = 0;
+  std::vector<int> cut;
+  while (cut.empty() && read <= 2 * StreamLimit::kMostIdleBytes) {
+    limit_.NoteRead(a_.server, kManyBytes);
+    read += kManyBytes;
+    cut = Enforce();
+  }
+  EXPECT_THAT(cut, ElementsAre(a_.server));
+  EXPECT_GT(read, static_cast<size_t>(StreamLimit::kMostIdleBytes));
 }
 
 TEST_F(StreamLimitTest, CutsCallsWithoutMessageFirst) {
@@ -105,17 +119,16 @@ TEST_F(StreamLimitTest, CutsAConnectionThatDoesNotKeepToItsLimit) {
   EXPECT_THAT(Enforce(), ElementsAre(a_.server));
 }
 
-TEST_F(StreamLimitTest, IsExceededUntilTheStreamsOfCutConnectionsHaveEnded) {
+TEST_F(StreamLimitTest, HasNoRoomUntilTheStreamsOfCutConnectionsHaveEnded) {
   Add(a_);
   Counts(a_).open = Counts(a_).started = kMost + 1;
   limit_.NoteRead(a_.server, kManyBytes);
   EXPECT_THAT(Enforce(), ElementsAre(a_.server));
-  EXPECT_TRUE(limit_.IsExceeded());
-  Counts(a_).open = kMost;
-  EXPECT_FALSE(limit_.IsExceeded());
-  Counts(a_).open = kMost + 1;
+  EXPECT_EQ(limit_.RoomBytes(), 0u);
+  Counts(a_).open = kMost - 1;
+  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(StreamLimit::kLeastBytes));
   counts_.clear();
-  EXPECT_FALSE(limit_.IsExceeded());
+  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(kMost * StreamLimit::kLeastBytes));
 }
 
 TEST_F(StreamLimitTest, CutsWhoseOtherEndIsGone) {
