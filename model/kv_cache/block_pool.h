@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace tlm {
@@ -70,6 +72,22 @@ class BlockPool {
   std::vector<BlockId> free_;   // taken from the back
   int64_t idle_ = 0;
   BlockKeeper* keeper_ = nullptr;
+};
+
+// Counts the blocks of a pool that would become available if some of their users let go.
+class ReleaseCount {
+ public:
+  explicit ReleaseCount(const BlockPool& pool) : pool_(pool) {}
+  // One more user lets go of each.
+  void Add(std::span<const BlockId> blocks) {
+    for (const BlockId block : blocks) blocks_ += ++released_[block] == pool_.users(block);
+  }
+  int64_t blocks() const { return blocks_; }
+
+ private:
+  const BlockPool& pool_;
+  std::unordered_map<BlockId, int64_t> released_;
+  int64_t blocks_ = 0;
 };
 
 }  // namespace tlm

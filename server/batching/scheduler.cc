@@ -28,6 +28,15 @@ void Count(const Chunk& chunk, int64_t sign, StepPlan& plan) {
   plan.rows += sign * chunk.num_rows;
 }
 
+template <typename Predicate>
+void RemoveChunks(StepPlan& plan, Predicate removes) {
+  std::erase_if(plan.chunks, [&](const Chunk& chunk) {
+    if (!removes(chunk)) return false;
+    Count(chunk, -1, plan);
+    return true;
+  });
+}
+
 void AddChunk(const Chunk& chunk, StepPlan& plan) {
   plan.chunks.push_back(chunk);
   Count(chunk, +1, plan);
@@ -58,22 +67,18 @@ StepPlan Scheduler::Plan(int64_t max_long_prompt_tokens) {
   plan.max_long_prompt_tokens =
       std::clamp(max_long_prompt_tokens, int64_t{0}, limits_.max_prefill_tokens);
   ++plans_;
+  ForgetKeptRooms();
   Extend(plan, /*may_preempt=*/true);
   return plan;
 }
 
 void Scheduler::TopUp(StepPlan& plan) {
   DropEnded(plan);
-  // Whoever is preempted now may be in the plan already.
   Extend(plan, /*may_preempt=*/false);
 }
 
 void Scheduler::DropEnded(StepPlan& plan) {
-  std::erase_if(plan.chunks, [&plan](const Chunk& chunk) {
-    if (IsRunning(*chunk.sequence)) return false;
-    Count(chunk, -1, plan);
-    return true;
-  });
+  RemoveChunks(plan, [](const Chunk& chunk) { return !IsRunning(*chunk.sequence); });
   std::erase_if(plan.admitted, [](const Sequence* sequence) { return !IsRunning(*sequence); });
 }
 
@@ -83,7 +88,9 @@ void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
     plan.max_long_prompt_tokens = limits_.max_prefill_tokens;  // nobody else gets on with it
   }
-  if (plan.max_long_prompt_tokens > 0) AddPrefills(plan);
+  if (plan.max_long_prompt_tokens == 0) return;
+  AdmitSmaller(plan);
+  if (last_left_ != plans_) AddPrefills(plan);
 }
 
 // One look at each that runs: readers take results meanwhile, and who is parked must not change
@@ -104,40 +111,54 @@ void Scheduler::Survey() {
 }
 
 void Scheduler::AddDecodes(StepPlan& plan, bool may_preempt) {
-  // Seniors first: they preempt only juniors and parked ones, which are not in the plan yet.
+  // Seniors first, as they preempt juniors.
   for (const auto& [sequence, seat] : decodes_) {
     if (plan.decodes + plan.prefill_tokens >= limits_.max_batch_tokens) return;
     if (plan.rows >= limits_.max_logits_rows) return;
-    if (!IsDecode(*sequence)) continue;  // preempted by a senior; its seat is gone
-    if (!GrowByPreempting(*sequence, may_preempt)) continue;
+    if (!IsDecode(*sequence)) continue;  // preempted by one before it; its seat is gone
+    if (!GrowByPreempting(*sequence, plan, may_preempt)) continue;
     AddChunk({sequence, sequence->computed(), 1, 1, /*decode=*/true}, plan);
     seat->planned = plans_;
     seat->line->counter->Charge(0, 1);
   }
 }
 
-bool Scheduler::GrowByPreempting(Sequence& sequence, bool may_preempt) {
+bool Scheduler::GrowByPreempting(Sequence& sequence, StepPlan& plan, bool may_preempt) {
   while (!sequence.Grow(pool_, sequence.computed() + 1)) {
     if (!parked_.empty()) {
       PreemptParked();
       continue;
     }
-    Sequence* const most_junior = running_.rbegin()->first;
-    if (!may_preempt || most_junior == &sequence) return false;
-    Preempt(*most_junior);
+    if (!may_preempt) return false;
+    Sequence* const least_entitled = LeastEntitled();
+    if (least_entitled == &sequence) return false;
+    PreemptPlanned(*least_entitled, plan);
   }
   return true;
 }
 
+void Scheduler::TakeOut(const Sequence& sequence, const Seat& seat, StepPlan& plan) {
+  const int64_t prefill = plan.prefill_tokens;
+  const int64_t decodes = plan.decodes;
+  RemoveChunks(plan, [&](const Chunk& chunk) { return chunk.sequence == &sequence; });
+  seat.line->counter->Charge(plan.prefill_tokens - prefill, plan.decodes - decodes);
+}
+
+void Scheduler::PreemptPlanned(Sequence& sequence, StepPlan& plan) {
+  TakeOut(sequence, running_.find(&sequence)->second, plan);
+  std::erase(plan.admitted, &sequence);
+  Preempt(sequence);
+}
+
 void Scheduler::AddPrefills(StepPlan& plan) {
   PrefillTurns turns(lines_, door_.line);
-  while (plan.prefill_tokens < limits_.max_prefill_tokens &&
+  while (plan.prefill_tokens < MaxPrefillTokens() &&
          plan.decodes + plan.prefill_tokens < limits_.max_batch_tokens) {
     Sequence* const sequence = turns.Next();
     if (sequence == nullptr) return;
     if (sequence->state() == SequenceState::kWaiting) {
       if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*sequence)) continue;
-      if (!Admit(*sequence)) {
+      if (!Admit(*sequence, /*plan=*/nullptr)) {
         turns.CloseDoor();
         continue;
       }
@@ -150,7 +171,7 @@ void Scheduler::AddPrefills(StepPlan& plan) {
 void Scheduler::AddPrefill(Sequence& sequence, StepPlan& plan) {
   Seat& seat = running_.find(&sequence)->second;
   if (seat.planned == plans_) return;
-  int64_t max_tokens = std::min(limits_.max_prefill_tokens - plan.prefill_tokens,
+  int64_t max_tokens = std::min(MaxPrefillTokens() - plan.prefill_tokens,
                                 limits_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
   if (!seat.short_prompt) {
     max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -59,22 +61,32 @@ struct StepPlan {
 //             ^                                        |  ^
 //             +-------- preempted: blocks given back --+  +- AddBranch, with its parent's blocks
 //
-// A step. Decodes come first and all of them are in every step: no more sequences run than a step
-// has tokens and rows for, those that running ones will branch into included. Then prefills,
-// running and waiting ones in the one order of PrefillTurns: priority, the tenant that has had the
-// least, deadline, arrival. Beside decodes long prompts get only what Plan's caller allows them;
-// short ones pass by those that have to wait for the next step.
+// A step. Decodes come first and, but for what Shares says, all of them are in every step: no more
+// sequences run than a step has tokens and rows for, those that running ones will branch into
+// included. Then prefills, running and waiting ones in the one order of PrefillTurns: priority, the
+// tenant that has had the least, deadline, arrival. Beside decodes long prompts get only what
+// Plan's caller allows them; short ones pass by those that have to wait for the next step.
 //
 // Admission. A waiting sequence first becomes a user of the cached blocks that begin it. It runs
 // when there are places for it and its branches, and blocks for the rest of its known tokens and
 // one more for each output that runs or will branch off, so that they need not preempt it at once.
 // If not, everything is given back, and nothing of its priority or a lower one is admitted before
-// it, except what its own tenant wants more urgently: it holds the door.
+// it, except what its own tenant wants more urgently, and tenants with a smaller share: it holds
+// the door.
 //
-// Preemption. A running decode without a block takes those of a parked sequence, or of the newest
-// of the lowest priority if that is not itself; otherwise it sits out. So the oldest of the highest
-// priority that runs always goes on, as long as any sequence fits the pool alone, and no two
-// preempt each other in turn.
+// Preemption. A running decode without a block takes those of a parked sequence, or else of the
+// newest of the lowest priority, among those of the tenant that holds the most blocks, if that is
+// not itself; otherwise it sits out. So of a tenant alone the oldest of the highest priority always
+// goes on, as long as any sequence fits the pool alone, and no two preempt each other in turn.
+//
+// Shares. A tenant's share is what its sequences of one priority hold, of the places or of the
+// blocks, whichever is more. Where another tenant holds more than a waiting sequence's tenant would
+// with it, it does not wait: running sequences of tenants that hold more are preempted until it
+// fits, of the lowest priority first and of none above its own. A tenant gets no more than others
+// in that way, so that it ends. One that was preempted, or that needs more than half of the blocks,
+// yields only when it has something done since it was admitted. If the prompt is short, the step is
+// its own: what larger tenants would compute in it is left for the next one. For some steps after
+// that, room and short steps are kept for those that come next. Of one tenant alone nothing yields.
 //
 // Parked is a running sequence whose mailbox has no room for the result it computes next. It is in
 // no step, loses its blocks and places to whoever needs them, and then waits for room before it is
@@ -104,8 +116,8 @@ class Scheduler {
   // the chunks launched or computed, or removes the sequences, before it plans again.
   StepPlan Plan(int64_t max_long_prompt_tokens = std::numeric_limits<int64_t>::max());
   // Takes out of the last plan what no longer runs (which must still exist), and adds with what is
-  // left of the step's tokens and rows what was added, or has got room, since. Preempts only parked
-  // sequences.
+  // left of the step's tokens and rows what was added, or has got room, since. Preempts parked
+  // sequences, and for shares.
   void TopUp(StepPlan& plan);
   // The first half of TopUp: before ended sequences go away.
   static void DropEnded(StepPlan& plan);
@@ -128,9 +140,11 @@ class Scheduler {
     TenantLine* line = nullptr;
     int64_t places = 0;         // it takes or will branch into
     int64_t planned = 0;        // the last plan with a chunk of it
+    int64_t tokens = 0;         // when it was admitted
     bool short_prompt = false;  // when it was admitted
     bool prefilling = false;    // is among those of its line
     bool parked = false;
+    bool keeps_room = false;  // for its tenant's next one, when it ends
   };
   using Running = std::map<Sequence*, Seat, BySeniority>;
   // The one that holds the door, and what there was when it was last found not to fit.
@@ -142,21 +156,43 @@ class Scheduler {
     int64_t tried = 0;  // in which plan
   };
 
+  // Of what runs and is not parked.
+  struct Holding {
+    int64_t places = 0;
+    double blocks = 0;  // one that several use is divided among them
+  };
+  using Holdings = std::unordered_map<const TenantLine*, Holding>;
+  struct Room {
+    int64_t places = 0;
+    int64_t blocks = 0;
+  };
+  struct KeptRoom {
+    Room room;
+    int32_t priority = 0;
+    int64_t since = 0;  // which plan
+  };
+
   // scheduler.cc: what a step computes.
   void Extend(StepPlan& plan, bool may_preempt);
   void Survey();
   void AddDecodes(StepPlan& plan, bool may_preempt);
-  bool GrowByPreempting(Sequence& sequence, bool may_preempt);
+  bool GrowByPreempting(Sequence& sequence, StepPlan& plan, bool may_preempt);
+  // Its chunk, and what its tenant was charged for it.
+  static void TakeOut(const Sequence& sequence, const Seat& seat, StepPlan& plan);
+  // One that may have a chunk in the plan.
+  void PreemptPlanned(Sequence& sequence, StepPlan& plan);
   void AddPrefills(StepPlan& plan);
   void AddPrefill(Sequence& sequence, StepPlan& plan);
   // Of one that is not running, or just begins to.
   bool IsShort(const Sequence& sequence) const;
 
   // scheduler_admission.cc: who runs.
-  bool Admit(Sequence& sequence);
+  // `plan`: from which those that yield are taken out; null: none does.
+  bool Admit(Sequence& sequence, StepPlan* plan);
   bool IsHopeless(const Sequence& sequence) const;
-  bool MakeRoom(const Sequence& sequence);
-  int64_t BlocksOfParkedAlone() const;
+  bool MakeRoom(const Sequence& sequence, StepPlan* plan);
+  // What it lacks beside what is kept, if `active` places are taken and so many blocks available.
+  Room Missing(const Sequence& sequence, const Room& kept, int64_t active, int64_t available) const;
   int64_t PlacesOf(const Sequence& sequence) const;
   int64_t ActivePlaces() const { return places_ - parked_places_; }
   void SetPlaces(Seat& seat, int64_t places, bool parked);
@@ -166,6 +202,27 @@ class Scheduler {
   void Preempt(Sequence& sequence);
   void PreemptParked();
 
+  // scheduler_shares.cc: what each tenant may hold.
+  Holdings Held() const;
+  double ShareOf(const Holding& holding) const;
+  double ShareWith(const Holdings& held, const Sequence& sequence);
+  void AdmitSmaller(StepPlan& plan);
+  // Of a step; fewer while others may come that would have to wait for its end.
+  int64_t MaxPrefillTokens() const;
+  void LeaveStepTo(const Sequence& smaller, StepPlan& plan);
+  Sequence* NextSmaller();
+  bool AnotherHoldsMore(const Holdings& held, const Sequence& waiting);
+  // Empty: those that would yield do not suffice.
+  std::vector<Sequence*> WhoYield(const Sequence& smaller, const Room& kept, ReleaseCount released);
+  Running::reverse_iterator NextToYield(const Sequence& smaller, double share, bool by_places,
+                                        const Holdings& held, const std::vector<Sequence*>& chosen);
+  bool MayYield(const Sequence& sequence, const Seat& seat) const;
+  Sequence* LeastEntitled();
+  Room RoomOf(const std::string& tenant) const;
+  void KeepRoom(const Sequence& sequence);
+  void ForgetKeptRooms();
+  Room KeptForOthers(const Sequence& sequence) const;
+
   const SchedulerLimits limits_;
   BlockPool& pool_;
   PrefixCache* const cache_;
@@ -173,7 +230,9 @@ class Scheduler {
   Running running_;    // seniors first
   int64_t plans_ = 0;
   int64_t preemptions_ = 0;
+  std::optional<int64_t> last_left_;  // the last plan that larger tenants left to smaller ones
   Door door_;
+  std::map<std::string, KeptRoom> kept_rooms_;  // by tenant
 
   // Of the running ones.
   int64_t places_ = 0;

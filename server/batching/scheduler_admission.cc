@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "model/base/errors.h"
 #include "model/ops/ops.h"
 #include "server/batching/scheduler.h"
 
@@ -43,6 +42,7 @@ std::optional<BlockCopy> Scheduler::AddBranch(Sequence& parent, Sequence& branch
 
 void Scheduler::Remove(Sequence& sequence) {
   if (const auto entry = running_.find(&sequence); entry != running_.end()) {
+    if (entry->second.keeps_room) KeepRoom(sequence);
     StopRunning(entry);
   } else if (!lines_.StopWaiting(sequence)) {
     return;
@@ -51,10 +51,10 @@ void Scheduler::Remove(Sequence& sequence) {
   if (door_.number == sequence.number()) door_ = Door();
 }
 
-bool Scheduler::Admit(Sequence& sequence) {
+bool Scheduler::Admit(Sequence& sequence, StepPlan* plan) {
   if (IsHopeless(sequence)) return false;
   if (cache_ != nullptr) sequence.AdoptPrefix(*cache_);
-  if (!MakeRoom(sequence) || !sequence.Grow(pool_, sequence.cache_tokens())) {
+  if (!MakeRoom(sequence, plan) || !sequence.Grow(pool_, sequence.cache_tokens())) {
     sequence.ReleaseBlocks(pool_);
     door_ = {.line = &lines_.LineOf(sequence),
              .number = sequence.number(),
@@ -76,35 +76,39 @@ bool Scheduler::IsHopeless(const Sequence& sequence) const {
          ActivePlaces() >= door_.active_places;
 }
 
-bool Scheduler::MakeRoom(const Sequence& sequence) {
+Scheduler::Room Scheduler::Missing(const Sequence& sequence, const Room& kept, int64_t active,
+                                   int64_t available) const {
   const int64_t places = PlacesOf(sequence);
-  if (ActivePlaces() + places > limits_.max_running_sequences) return false;
-  int64_t needed =
+  const int64_t own =
       BlocksFor(sequence.cache_tokens()) - static_cast<int64_t>(sequence.blocks().size());
-  if (ActivePlaces() > 0) needed += ActivePlaces() + places - 1;
-  const auto missing_blocks = [&] { return pool_.available_blocks() < needed; };
-  if (missing_blocks() && pool_.available_blocks() + BlocksOfParkedAlone() < needed) return false;
-  while (!parked_.empty() &&
-         (missing_blocks() || places_ + places > limits_.max_running_sequences)) {
-    PreemptParked();
-  }
-  return !missing_blocks();
+  const int64_t spare = active > 0 ? active + places - 1 : 0;
+  return {.places = active + places + kept.places - limits_.max_running_sequences,
+          .blocks = own + spare + kept.blocks - available};
 }
 
-// What would become available if all parked ones were preempted: blocks without other users.
-int64_t Scheduler::BlocksOfParkedAlone() const {
-  std::vector<BlockId> uses;
-  for (const Sequence* sequence : parked_) {
-    uses.insert(uses.end(), sequence->blocks().begin(), sequence->blocks().end());
+bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
+  // Nothing is kept from one that would run alone.
+  const Room kept = ActivePlaces() > 0 ? KeptForOthers(sequence) : Room();
+  const auto missing = [&](int64_t released) {
+    return Missing(sequence, kept, ActivePlaces(), pool_.available_blocks() + released);
+  };
+  ReleaseCount of_parked(pool_);
+  if (missing(0).blocks > 0) {
+    for (const Sequence* parked : parked_) of_parked.Add(parked->blocks());
   }
-  std::sort(uses.begin(), uses.end());
-  int64_t blocks = 0;
-  for (auto it = uses.begin(); it != uses.end();) {
-    const auto end = std::upper_bound(it, uses.end(), *it);
-    blocks += end - it == pool_.users(*it);
-    it = end;
+  const Room lacks = missing(of_parked.blocks());
+  if (lacks.places > 0 || lacks.blocks > 0) {
+    if (plan == nullptr) return false;
+    const std::vector<Sequence*> yielding = WhoYield(sequence, kept, of_parked);
+    if (yielding.empty()) return false;
+    for (Sequence* const yields : yielding) PreemptPlanned(*yields, *plan);
+    kept_rooms_[sequence.request().tenant].since = plans_;
   }
-  return blocks;
+  while (!parked_.empty() &&
+         (missing(0).blocks > 0 || places_ + PlacesOf(sequence) > limits_.max_running_sequences)) {
+    PreemptParked();
+  }
+  return missing(0).blocks <= 0;
 }
 
 int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
@@ -133,6 +137,8 @@ void Scheduler::SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling) {
 void Scheduler::Run(Sequence& sequence) {
   Seat& seat = running_[&sequence];
   seat.line = &lines_.LineOf(sequence);
+  seat.tokens = static_cast<int64_t>(sequence.tokens().size());
+  seat.keeps_room = kept_rooms_.contains(sequence.request().tenant);
   seat.short_prompt = IsShort(sequence);
   SetPlaces(seat, PlacesOf(sequence), /*parked=*/false);
   sequence.set_running(true);

@@ -7,6 +7,12 @@
 #include "model/base/errors.h"
 
 namespace tlm {
+namespace {
+
+// One whose reader takes nothing would take blocks just to be parked with them.
+bool HasRoom(const Sequence* sequence) { return sequence->Room() > 0; }
+
+}  // namespace
 
 bool ByUrgency::operator()(const Sequence* a, const Sequence* b) const {
   return std::tuple(a->request().deadline, a->number()) <
@@ -17,7 +23,9 @@ void TenantLines::Join(const Sequence& sequence) {
   const Request& request = sequence.request();
   Level& level = levels_[request.priority];
   TenantLine& line = level.lines[request.tenant];
-  if (line.members++ == 0) line.counter = &level.counters.Hold(request.tenant);
+  if (line.members++ > 0) return;
+  line.counter = &level.counters.Hold(request.tenant);
+  ++lines_;
 }
 
 void TenantLines::Leave(const Sequence& member) {
@@ -28,6 +36,7 @@ void TenantLines::Leave(const Sequence& member) {
   Level& level = levels_.at(request.priority);
   level.counters.Release(request.tenant);
   level.lines.erase(request.tenant);
+  --lines_;
   if (level.lines.empty()) levels_.erase(request.priority);
 }
 
@@ -54,6 +63,18 @@ bool TenantLines::StopWaiting(Sequence& sequence) {
   if (line == nullptr || line->waiting.erase(&sequence) == 0) return false;
   --waiting_;
   return true;
+}
+
+std::vector<Sequence*> TenantLines::FirstWaiting() const {
+  std::vector<Sequence*> first;
+  for (const auto& [priority, level] : levels_) {
+    for (const auto& [tenant, line] : level.lines) {
+      const auto head = std::find_if(line.waiting.begin(), line.waiting.end(), HasRoom);
+      if (head != line.waiting.end()) first.push_back(*head);
+    }
+    if (!first.empty()) break;
+  }
+  return first;
 }
 
 PrefillTurns::PrefillTurns(TenantLines& lines, const TenantLine* at_door) {
@@ -99,7 +120,7 @@ bool PrefillTurns::FindHead(Contender& contender) {
   Place& waiting = contender.waiting;
   contender.head = contender.prefilling == line.prefilling.end() ? nullptr : *contender.prefilling;
   if (!contender.door_open) return contender.head != nullptr;
-  while (waiting != line.waiting.end() && (*waiting)->Room() <= 0) ++waiting;
+  waiting = std::find_if(waiting, line.waiting.end(), HasRoom);
   if (waiting == line.waiting.end()) return contender.head != nullptr;
   if (contender.head == nullptr || ByUrgency()(*waiting, contender.head)) {
     contender.head = *waiting;

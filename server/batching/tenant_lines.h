@@ -44,6 +44,10 @@ class TenantLines {
   // Whether it waited; of any sequence, member or not.
   bool StopWaiting(Sequence& sequence);
   int64_t waiting() const { return waiting_; }
+  // More than one line has members.
+  bool contended() const { return lines_ > 1; }
+  // What each line of the highest priority that any wait with would have admitted next, by tenant.
+  std::vector<Sequence*> FirstWaiting() const;
 
  private:
   friend class PrefillTurns;
@@ -56,6 +60,7 @@ class TenantLines {
 
   std::map<int32_t, Level, std::greater<>> levels_;  // by priority
   int64_t waiting_ = 0;
+  int64_t lines_ = 0;
 };
 
 // One step's turns. A waiting sequence whose reader has no room is left out: it would take blocks

@@ -4,6 +4,7 @@ import concurrent.futures
 import pathlib
 import random
 import tempfile
+import time
 import unittest
 
 import grpc
@@ -233,3 +234,36 @@ class LimitTest(TenantTest):
         self.assertGreaterEqual(codes.count(OK), 10)
         self.assertLessEqual(codes.count(OK), 14)
         self.assertEqual(codes.count(OK) + codes.count(EXHAUSTED), 200)
+
+
+class SharesTest(TenantTest):
+
+    def first_token_seconds(self, key):
+        """The longest of some calls, one after the other."""
+        seconds = []
+        for _ in range(9):
+            begin = time.monotonic()
+            stream = self.server.model.Generate(request(max_new_tokens=2), metadata=bearer(key),
+                                                timeout=60)
+            next(event for event in stream if event.HasField("tokens"))
+            seconds.append(time.monotonic() - begin)
+            list(stream)
+        return max(seconds)
+
+    def test_outputs_that_take_all_places_delay_no_other_tenant(self):
+        many, other = self.tenant("takes-all-places"), self.tenant("comes-behind")
+        self.first_token_seconds(other)
+        alone = self.first_token_seconds(other)
+        asked = request(max_new_tokens=900, num_sequences=16, temperature=1)
+        # A reader that is slower than all of them together would have some parked.
+        asked.output.final_only = True
+        streams = [self.server.model.Generate(asked, metadata=bearer(many), timeout=300)
+                   for _ in range(5)]
+        self.assertTrue(eventually(lambda: self.server.admin.GetLoad(
+            admin_pb2.GetLoadRequest(), metadata=bearer(self.admin_key)).running_sequences == 64))
+        behind = self.first_token_seconds(other)
+        for stream in streams:
+            stream.cancel()
+        # A step of all the others is several times as long as one alone; waiting for one of their
+        # places would take about a thousand.
+        self.assertLess(behind, 100 * alone)

@@ -185,5 +185,180 @@ TEST_F(SchedulerDoorTest, PrefillsGoOnBehindAClosedDoor) {
   EXPECT_THAT(Chunks(bench_.Step(64)), ElementsAre(std::pair(running_, 1), std::pair(slow, 36)));
 }
 
+// Places and blocks that run out.
+class SchedulerSharesTest : public ::testing::Test {
+ protected:
+  Sequence* AddOutputs(const std::string& tenant, int64_t outputs, int64_t tokens) {
+    Request request = Of(tenant, GenerateRequest(Prompt(5), tokens));
+    for (int64_t i = 1; i < outputs; ++i) request.branch_streams.push_back(UnreadStream());
+    return bench_.Add(std::move(request));
+  }
+  // All places, and one request more.
+  void FillWithOutputs(const std::string& tenant) {
+    for (int i = 0; i < 5; ++i) AddOutputs(tenant, 16, 2000);
+    for (int i = 0; i < 10; ++i) bench_.Step();
+    ASSERT_EQ(bench_.scheduler.running(), 64);
+  }
+  // Sequences of each tenant in the next step.
+  std::map<std::string, int64_t> StepByTenant(SchedulerBench& bench) {
+    std::map<std::string, int64_t> sequences;
+    for (const Chunk& chunk : bench.Step().chunks) ++sequences[chunk.sequence->request().tenant];
+    return sequences;
+  }
+
+  static SchedulerLimits Limits() {
+    SchedulerLimits limits = Wide();
+    limits.short_prompt_tokens = 256;
+    return limits;
+  }
+  SchedulerBench bench_{Limits(), /*blocks=*/4000, /*with_cache=*/true};
+};
+
+TEST_F(SchedulerSharesTest, OneThatComesFindsAPlaceAtOnce) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  Sequence* const other = AddOutputs("other", 1, 5);
+  bench_.Step();
+  EXPECT_EQ(other->generated_tokens(), 1);
+  EXPECT_EQ(bench_.scheduler.preemptions(), 1);
+  EXPECT_EQ(bench_.scheduler.running(), 64);
+}
+
+TEST_F(SchedulerSharesTest, OneThatComesWhileAStepComputesIsInTheNext) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  const StepPlan running = bench_.scheduler.Plan();
+  bench_.Launch(running);
+  StepPlan ahead = bench_.scheduler.Plan();
+  Sequence* const other = AddOutputs("other", 1, 5);
+  bench_.TakeResults(running);
+  bench_.scheduler.TopUp(ahead);
+  EXPECT_THAT(Chunks(ahead), ElementsAre(std::pair(other, 5)));
+  bench_.CarryOut(ahead);
+  EXPECT_EQ(other->generated_tokens(), 1);
+  EXPECT_EQ(bench_.Step().decodes, 64);
+}
+
+TEST_F(SchedulerSharesTest, LargerOnesSitOutNoTwoStepsInARow) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  for (int i = 0; i < 50; ++i) {
+    AddOutputs("other " + std::to_string(i), 1, 5);
+    EXPECT_EQ(StepByTenant(bench_)["many"] == 0, i % 2 == 0);
+  }
+}
+
+TEST_F(SchedulerSharesTest, APromptThatFillsTheStepMakesRoomForAShortOne) {
+  Sequence* const large = bench_.Add(Of("many", GenerateRequest(Prompt(5000), 1)));
+  bench_.Step();
+  StepPlan ahead = bench_.scheduler.Plan();
+  EXPECT_THAT(Chunks(ahead), ElementsAre(std::pair(large, 512)));
+  Sequence* const other = AddOutputs("other", 1, 5);
+  bench_.scheduler.TopUp(ahead);
+  EXPECT_THAT(Chunks(ahead), ElementsAre(std::pair(other, 5)));
+}
+
+TEST_F(SchedulerSharesTest, StepsOfPromptsStayShortForThoseThatComeNext) {
+  bench_.Add(Of("many", GenerateRequest(Prompt(100000), 1)));
+  EXPECT_EQ(bench_.Step().prefill_tokens, 512);
+  AddOutputs("other", 1, 1);
+  bench_.Step();
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(bench_.Step().prefill_tokens, 256);
+  EXPECT_EQ(bench_.Step().prefill_tokens, 512);
+}
+
+TEST_F(SchedulerSharesTest, OutputsOfOneRequestGetTheirPlacesTogether) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  AddOutputs("other", 16, 50);
+  bench_.Step();
+  EXPECT_EQ(StepByTenant(bench_)["other"], 16);
+  EXPECT_EQ(StepByTenant(bench_)["many"], 48);
+}
+
+TEST_F(SchedulerSharesTest, TenantsThatWantMoreThanThereIsHoldTheSameAndNobodyIsPreemptedAgain) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  for (int i = 0; i < 50; ++i) {
+    AddOutputs("one", 1, 1000);
+    AddOutputs("two", 1, 1000);
+  }
+  for (int i = 0; i < 10; ++i) bench_.Step();
+  const std::map<std::string, int64_t> held = StepByTenant(bench_);
+  for (const auto& [tenant, sequences] : held) EXPECT_NEAR(sequences, 64 / 3, 1) << tenant;
+  EXPECT_EQ(held.at("many") + held.at("one") + held.at("two"), 64);
+  const int64_t preemptions = bench_.scheduler.preemptions();
+  for (int i = 0; i < 500; ++i) bench_.Step();
+  EXPECT_EQ(bench_.scheduler.preemptions(), preemptions);
+}
+
+TEST_F(SchedulerSharesTest, OneThatSendsARequestAfterTheOtherPreemptsOnce) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  for (int i = 0; i < 50; ++i) {
+    Sequence* const other = AddOutputs("other", 1, 5);
+    bench_.Step();
+    EXPECT_EQ(other->generated_tokens(), 1);
+    for (int step = 0; step < 9; ++step) bench_.Step();
+  }
+  EXPECT_EQ(bench_.scheduler.preemptions(), 1);
+}
+
+TEST_F(SchedulerSharesTest, WhatOneHadIsTheOthersAgainWhenItIsGone) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  AddOutputs("other", 16, 5);
+  for (int i = 0; i < 100; ++i) bench_.Step();
+  EXPECT_EQ(StepByTenant(bench_)["many"], 64);
+}
+
+TEST_F(SchedulerSharesTest, OneTenantAloneIsNeverPreempted) {
+  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+  for (int i = 0; i < 100; ++i) {
+    AddOutputs("many", 1, 5);
+    bench_.Step();
+  }
+  EXPECT_EQ(bench_.scheduler.preemptions(), 0);
+}
+
+TEST_F(SchedulerSharesTest, AHigherPriorityYieldsToNobody) {
+  for (int i = 0; i < 64; ++i) {
+    Request urgent = Of("urgent", GenerateRequest(Prompt(5), 1000));
+    urgent.priority = 1;
+    bench_.Add(std::move(urgent));
+  }
+  bench_.Step();
+  Sequence* const other = AddOutputs("other", 1, 5);
+  for (int i = 0; i < 50; ++i) bench_.Step();
+  EXPECT_EQ(other->state(), SequenceState::kWaiting);
+  EXPECT_EQ(bench_.scheduler.preemptions(), 0);
+}
+
+TEST_F(SchedulerSharesTest, BlocksAreSharedToo) {
+  for (const bool with_cache : {false, true}) {
+    SchedulerBench bench(Wide(), /*blocks=*/44, with_cache);
+    for (uint32_t i = 0; i < 8; ++i) {
+      bench.Add(Of("many", GenerateRequest(Prompt(600, i), 1000)));
+    }
+    for (int i = 0; i < 40; ++i) bench.Step();
+    ASSERT_LT(bench.pool.available_blocks(), 10);
+    Sequence* const other = bench.Add(Of("other", GenerateRequest(Prompt(300, 99), 200)));
+    for (int i = 0; i < 3; ++i) bench.Step();
+    EXPECT_GT(other->generated_tokens(), 0);
+    // What the larger one's decodes need is taken from itself.
+    while (other->state() != SequenceState::kFinished) {
+      ASSERT_EQ(StepByTenant(bench)["other"], 1);
+    }
+    EXPECT_EQ(other->preemptions(), 0);
+  }
+}
+
+// It needs nearly all blocks; small ones of others come without end.
+TEST_F(SchedulerSharesTest, ALargeOneGetsOnThoughItYields) {
+  for (const bool with_cache : {false, true}) {
+    SchedulerBench bench(Wide(), /*blocks=*/12, with_cache);
+    Sequence* const large = bench.Add(Of("large", GenerateRequest(Prompt(500), 200)));
+    for (uint32_t i = 0; large->state() != SequenceState::kFinished; ++i) {
+      ASSERT_LT(i, 1000);
+      bench.Add(Of("small", GenerateRequest(Prompt(100, i), 5)));
+      for (int step = 0; step < 7; ++step) bench.Step();
+    }
+    EXPECT_LE(large->preemptions(), 4);
+  }
+}
+
 }  // namespace
 }  // namespace tlm

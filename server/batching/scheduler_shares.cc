@@ -1,0 +1,216 @@
+// The part of Scheduler that divides places and blocks among tenants.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "model/ops/ops.h"
+#include "server/batching/scheduler.h"
+
+namespace tlm {
+namespace {
+
+// For so many plans a tenant that others yielded to finds its room again, and steps stay short: the
+// sequences of others are not preempted for each request of one that sends them one by one.
+constexpr int64_t kKeptPlans = 64;
+// One that must have something done before it yields has got longer by a block, and by this share:
+// what it computes anew stays in proportion to that.
+constexpr int64_t kLengthPerGain = 8;
+
+}  // namespace
+
+double Scheduler::ShareOf(const Holding& holding) const {
+  const double places = static_cast<double>(limits_.max_running_sequences);
+  const double blocks = static_cast<double>(pool_.total_blocks());
+  return std::max(static_cast<double>(holding.places) / places, holding.blocks / blocks);
+}
+
+Scheduler::Holdings Scheduler::Held() const {
+  Holdings held;
+  for (const auto& [sequence, seat] : running_) {
+    if (seat.parked) continue;
+    Holding& holding = held[seat.line];
+    holding.places += seat.places;
+    for (const BlockId block : sequence->blocks()) {
+      holding.blocks += 1 / static_cast<double>(pool_.users(block));
+    }
+  }
+  return held;
+}
+
+double Scheduler::ShareWith(const Holdings& held, const Sequence& sequence) {
+  const auto found = held.find(&lines_.LineOf(sequence));
+  Holding holding = found == held.end() ? Holding() : found->second;
+  holding.places += PlacesOf(sequence);
+  holding.blocks += static_cast<double>(BlocksFor(sequence.cache_tokens()));
+  return ShareOf(holding);
+}
+
+void Scheduler::AdmitSmaller(StepPlan& plan) {
+  while (lines_.contended() && lines_.waiting() > 0) {
+    Sequence* const next = NextSmaller();
+    if (next == nullptr) return;
+    if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*next)) return;
+    if (!Admit(*next, &plan)) return;
+    plan.admitted.push_back(next);
+    if (running_.find(next)->second.short_prompt) LeaveStepTo(*next, plan);
+    AddPrefill(*next, plan);
+  }
+}
+
+int64_t Scheduler::MaxPrefillTokens() const {
+  if (!last_left_.has_value() || plans_ - *last_left_ > kKeptPlans) {
+    return limits_.max_prefill_tokens;
+  }
+  return std::min(limits_.max_prefill_tokens,
+                  std::max(limits_.short_prompt_tokens, int64_t{kBlockTokens}));
+}
+
+// A short prompt's first step is as short as it is alone: those that hold more sit it out, as long
+// as they were in the step before.
+void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
+  if (last_left_ == plans_ - 1) return;
+  last_left_ = plans_;
+  std::vector<Sequence*> larger;
+  const Holdings held = Held();
+  const double share = ShareOf(held.at(&lines_.LineOf(smaller)));
+  for (const Chunk& chunk : plan.chunks) {
+    const Sequence& other = *chunk.sequence;
+    if (other.request().priority > smaller.request().priority) continue;
+    if (ShareOf(held.at(&lines_.LineOf(other))) > share) larger.push_back(chunk.sequence);
+  }
+  for (Sequence* const sequence : larger) TakeOut(*sequence, running_.at(sequence), plan);
+}
+
+// Of the waiting ones that come first in their lines, the one with whom its tenant would hold the
+// least, if another tenant holds more than that. It passes by one that holds the door only if that
+// one's tenant holds more already.
+Sequence* Scheduler::NextSmaller() {
+  const Holdings held = Held();
+  Sequence* next = nullptr;
+  Sequence* at_door = nullptr;
+  for (Sequence* const first : lines_.FirstWaiting()) {
+    if (&lines_.LineOf(*first) == door_.line) at_door = first;
+    if (next == nullptr || ShareWith(held, *first) < ShareWith(held, *next)) next = first;
+  }
+  if (next == nullptr) return nullptr;
+  if (at_door != nullptr && next != at_door) {
+    const auto holding = held.find(door_.line);
+    const double share = holding == held.end() ? 0 : ShareOf(holding->second);
+    if (ShareWith(held, *next) >= share) next = at_door;
+  }
+  return AnotherHoldsMore(held, *next) ? next : nullptr;
+}
+
+bool Scheduler::AnotherHoldsMore(const Holdings& held, const Sequence& waiting) {
+  const double share = ShareWith(held, waiting);
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    const auto& [sequence, seat] = entry;
+    return !seat.parked && sequence->request().priority <= waiting.request().priority &&
+           sequence->request().tenant != waiting.request().tenant &&
+           ShareOf(held.at(seat.line)) > share;
+  });
+}
+
+std::vector<Sequence*> Scheduler::WhoYield(const Sequence& smaller, const Room& kept,
+                                           ReleaseCount released) {
+  Holdings held = Held();
+  const double share = ShareWith(held, smaller);
+  std::vector<Sequence*> chosen;
+  int64_t active = ActivePlaces();
+  while (true) {
+    const Room missing =
+        Missing(smaller, kept, active, pool_.available_blocks() + released.blocks());
+    if (missing.places <= 0 && missing.blocks <= 0) return chosen;
+    const auto next = NextToYield(smaller, share, missing.places > 0, held, chosen);
+    if (next == running_.rend()) return {};
+    const auto& [sequence, seat] = *next;
+    const int64_t released_before = released.blocks();
+    released.Add(sequence->blocks());
+    held[seat.line].places -= seat.places;
+    held[seat.line].blocks -= static_cast<double>(released.blocks() - released_before);
+    active -= seat.places;
+    chosen.push_back(sequence);
+  }
+}
+
+// Of the lowest priority, of the tenant that holds the most of what is missing, the newest.
+Scheduler::Running::reverse_iterator Scheduler::NextToYield(const Sequence& smaller, double share,
+                                                            bool by_places, const Holdings& held,
+                                                            const std::vector<Sequence*>& chosen) {
+  auto best = running_.rend();
+  double most = 0;
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+    const auto& [sequence, seat] = *it;
+    const int32_t priority = sequence->request().priority;
+    if (priority > smaller.request().priority) break;
+    if (best != running_.rend() && priority > best->first->request().priority) break;
+    if (sequence->request().tenant == smaller.request().tenant) continue;
+    if (!MayYield(*sequence, seat)) continue;
+    const Holding& holding = held.at(seat.line);
+    const double size = by_places ? static_cast<double>(holding.places) : holding.blocks;
+    if (size <= most || ShareOf(holding) <= share) continue;
+    if (std::find(chosen.begin(), chosen.end(), sequence) != chosen.end()) continue;
+    most = size;
+    best = it;
+  }
+  return best;
+}
+
+// Once at any time; after that, and when it needs more than half of all blocks, which it has waited
+// for, only with something done since it was admitted.
+bool Scheduler::MayYield(const Sequence& sequence, const Seat& seat) const {
+  if (seat.parked) return false;
+  const int64_t blocks = static_cast<int64_t>(sequence.blocks().size());
+  if (sequence.preemptions() == 0 && blocks <= pool_.total_blocks() / 2) return true;
+  const int64_t length = static_cast<int64_t>(sequence.tokens().size());
+  return length - seat.tokens >= std::max(int64_t{kBlockTokens}, length / kLengthPerGain);
+}
+
+// Of the lowest priority, of the tenant that holds the most blocks, the newest.
+Sequence* Scheduler::LeastEntitled() {
+  auto least = running_.rbegin();
+  if (!lines_.contended()) return least->first;
+  const Holdings held = Held();
+  const auto blocks = [&](const Seat& seat) { return held.at(seat.line).blocks; };
+  for (auto it = std::next(least); it != running_.rend(); ++it) {
+    if (it->first->request().priority > least->first->request().priority) break;
+    if (blocks(it->second) > blocks(least->second)) least = it;
+  }
+  return least->first;
+}
+
+Scheduler::Room Scheduler::RoomOf(const std::string& tenant) const {
+  Room room;
+  for (const auto& [sequence, seat] : running_) {
+    if (sequence->request().tenant != tenant) continue;
+    room.places += seat.places;
+    room.blocks += static_cast<int64_t>(sequence->blocks().size());
+  }
+  return room;
+}
+
+void Scheduler::KeepRoom(const Sequence& sequence) {
+  const Room room = RoomOf(sequence.request().tenant);
+  KeptRoom& kept = kept_rooms_[sequence.request().tenant];
+  if (room.places < kept.room.places && room.blocks < kept.room.blocks) return;
+  kept = {.room = room, .priority = sequence.request().priority, .since = plans_};
+}
+
+void Scheduler::ForgetKeptRooms() {
+  std::erase_if(kept_rooms_,
+                [this](const auto& entry) { return plans_ - entry.second.since > kKeptPlans; });
+}
+
+Scheduler::Room Scheduler::KeptForOthers(const Sequence& sequence) const {
+  Room others;
+  for (const auto& [tenant, kept] : kept_rooms_) {
+    if (tenant == sequence.request().tenant) continue;
+    if (kept.priority < sequence.request().priority) continue;
+    const Room taken = RoomOf(tenant);
+    others.places += std::max(kept.room.places - taken.places, int64_t{0});
+    others.blocks += std::max(kept.room.blocks - taken.blocks, int64_t{0});
+  }
+  return others;
+}
+
+}  // namespace tlm
