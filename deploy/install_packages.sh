@@ -31,6 +31,7 @@ test_packages=(
   python3-venv                           # tests with packages from PyPI
   prometheus                             # scrapes the server, checks the alerts
   nginx-light haproxy                    # balancers before replicas
+  faketime                               # a clock that is set while the server runs
   zsh fish mandoc man-db groff           # completions and manual pages
   curl iproute2                          # the README's commands
   python3-numpy python3-setuptools python3-wheel openssl   # the Python client's tests

@@ -80,12 +80,12 @@ absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
 }
 
 CallServices App::CallServicesOf() {
-  return {credentials_->authenticator(), metrics_, *Clock::Real(), RandomBits};
+  return {credentials_->authenticator(), metrics_, *Clock::Monotonic(), RandomBits};
 }
 
 absl::Status App::OpenPorts() {
   const ServiceOptions& service = options_.service;
-  TLM_ASSIGN_OR_RETURN(credentials_, Credentials::Load(service, metrics_, *Clock::Real()));
+  TLM_ASSIGN_OR_RETURN(credentials_, Credentials::Load(service, metrics_, *Clock::Wall()));
   const TlsCertificates* const certificates = credentials_->tls();
   if (service.metrics_port.has_value()) {
     TLM_ASSIGN_OR_RETURN(
@@ -103,7 +103,7 @@ absl::Status App::OpenPorts() {
 }
 
 absl::Status App::Load() {
-  Clock& clock = *Clock::Real();
+  Clock& clock = *Clock::Monotonic();
   TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_));
   const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
   admission_.emplace(AdmissionLimitsFor(served.limits), clock);
@@ -111,12 +111,13 @@ absl::Status App::Load() {
   metrics_.SetBuild(served.server_version, served.build_id);
   engine.metrics = metrics_.SetModel(FactsOf(served));
   TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, engine, clock));
-  metrics_.SetEngineFigures([this] { return FiguresOf(engine_->Stats(), Clock::Real()->Now()); });
+  metrics_.SetEngineFigures(
+      [this] { return FiguresOf(engine_->Stats(), Clock::Monotonic()->Now()); });
   return absl::OkStatus();
 }
 
 absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
-  Clock& clock = *Clock::Real();
+  Clock& clock = *Clock::Monotonic();
   admission_->Open();
   server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_});
   if (admin_ != nullptr) {

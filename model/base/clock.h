@@ -1,6 +1,8 @@
-// Time as a dependency: production passes Clock::Real(), tests pass a FakeClock.
+// Time as a dependency: production passes one of the two real clocks, tests pass a FakeClock.
 #ifndef TLM_MODEL_BASE_CLOCK_H_
 #define TLM_MODEL_BASE_CLOCK_H_
+
+#include <chrono>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -12,15 +14,26 @@ namespace tlm {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Wall-clock time, the kind a gRPC deadline is given in.
   virtual absl::Time Now() = 0;
 
-  // The system's clock; lives for ever.
-  static Clock* Real() {
-    class RealClock : public Clock {
+  // Both live for ever. What lasts, waits or is due is told by the monotonic one, which nobody
+  // sets: its times mean nothing but their differences.
+  static Clock* Monotonic() {
+    class MonotonicClock : public Clock {
+      absl::Time Now() override {
+        return absl::UnixEpoch() +
+               absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+      }
+    };
+    static MonotonicClock* const clock = new MonotonicClock;
+    return clock;
+  }
+  // The date, for what expires on one and for people.
+  static Clock* Wall() {
+    class WallClock : public Clock {
       absl::Time Now() override { return absl::Now(); }
     };
-    static RealClock* const clock = new RealClock;
+    static WallClock* const clock = new WallClock;
     return clock;
   }
 };

@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::stri
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_view source,
                                                                   const json& variables) {
-  return CompiledTemplate::Create(source, variables, Clock::Real());
+  return CompiledTemplate::Create(source, variables, Clock::Wall());
 }
 
 }  // namespace tlm

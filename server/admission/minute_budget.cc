@@ -12,10 +12,7 @@ constexpr double kRounding = 1e-6;
 
 double MinuteBudget::Left(int64_t per_minute, absl::Time now) const {
   const double full = static_cast<double>(per_minute);
-  // Clocks may be set back, and debts would last until they are where they were: as much is given
-  // as if they had been set forward.
-  const absl::Duration since = absl::AbsDuration(now - since_);
-  return std::min(full, left_ + full * absl::ToDoubleMinutes(since));
+  return std::min(full, left_ + full * absl::ToDoubleMinutes(now - since_));
 }
 
 absl::Duration MinuteBudget::WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const {

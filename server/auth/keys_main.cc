@@ -85,7 +85,7 @@ int Run(const tlm::KeysCommand& command, std::span<const char* const> arguments)
   const absl::StatusOr<tlm::KeysArguments> parsed =
       tlm::KeysArguments::Parse(arguments, command.flags, command.switches);
   const absl::StatusOr<std::string> output =
-      parsed.ok() ? command.run(*parsed, *tlm::Clock::Real()) : parsed.status();
+      parsed.ok() ? command.run(*parsed, *tlm::Clock::Wall()) : parsed.status();
   if (output.ok()) return Print(*output);
   return Fail(fmt::format("{}: {}", command.name, std::string(output.status().message())),
               absl::IsInvalidArgument(output.status()) ? kExitUsage : kExitFailure);

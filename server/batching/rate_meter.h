@@ -15,7 +15,7 @@ class RateMeter {
       : memory_seconds_(absl::ToDoubleSeconds(memory)) {}
 
   void Record(double events, absl::Duration elapsed) {
-    if (!(elapsed >= absl::ZeroDuration())) return;  // the wall clock was set back
+    if (!(elapsed >= absl::ZeroDuration())) return;  // measures nothing
     Fade(elapsed);
     events_ += events;
     seconds_ += absl::ToDoubleSeconds(elapsed);

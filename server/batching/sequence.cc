@@ -36,11 +36,6 @@ Request BranchRequest(const Request& request, size_t branch) {
   return copy;
 }
 
-// The wall clock may be set back between two readings.
-absl::Duration Elapsed(absl::Time from, absl::Time to) {
-  return std::max(to - from, absl::ZeroDuration());
-}
-
 }  // namespace
 
 int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
@@ -330,7 +325,7 @@ void Sequence::ReleaseBlocks(BlockPool& pool) {
 
 absl::Duration Sequence::MarkStarted(absl::Time now) {
   started_ = now;
-  return Elapsed(request_.arrival, now);
+  return now - request_.arrival;
 }
 
 StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::Time now) {
@@ -340,8 +335,8 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   const absl::Time first_result = first_token_.value_or(now);
   end.reason = finish.reason;
   end.matched_token = finish.matched_token;
-  end.prefill_time = Elapsed(started_.value_or(now), first_result);
-  end.decode_time = Elapsed(first_result, now);
+  end.prefill_time = first_result - started_.value_or(now);
+  end.decode_time = now - first_result;
   const bool is_branch = number_ != request_number_;
   end.computed_prompt_tokens = is_branch ? 0 : computed_prompt_tokens_;
   end.kv_blocks_peak = blocks_peak_;
@@ -353,8 +348,8 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
 StreamEnd Sequence::BranchEnd(const absl::Status& status, absl::Time now) const {
   StreamEnd end;
   end.status = status;
-  end.queue_time = Elapsed(request_.arrival, started_.value_or(now));
-  end.prefill_time = Elapsed(started_.value_or(now), now);
+  end.queue_time = started_.value_or(now) - request_.arrival;
+  end.prefill_time = now - started_.value_or(now);
   return end;
 }
 

@@ -42,7 +42,7 @@ size_t StepPacer::SizeIndex(int64_t decodes) {
 
 void StepPacer::Record(int64_t decodes, int64_t prefill_tokens, absl::Duration elapsed) {
   const double seconds = absl::ToDoubleSeconds(elapsed);
-  if (!(seconds > 0)) return;  // the clock was set back
+  if (!(seconds > 0)) return;  // too short for the clock
   if (decodes == 0) return RecordPrefillAlone(prefill_tokens, seconds);
   if (prefill_tokens > 0) return RecordMixed(decodes, prefill_tokens, seconds);
   Size& size = sizes_[SizeIndex(decodes)];

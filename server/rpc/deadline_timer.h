@@ -2,6 +2,7 @@
 #ifndef TLM_SERVER_RPC_DEADLINE_TIMER_H_
 #define TLM_SERVER_RPC_DEADLINE_TIMER_H_
 
+#include <grpc/support/time.h>
 #include <grpcpp/alarm.h>
 
 #include <algorithm>
@@ -12,6 +13,17 @@
 #include "absl/time/time.h"
 
 namespace tlm {
+
+// A call's deadline by the clock that says `now`; InfiniteFuture when the client gave none. gRPC's
+// own is by its monotonic clock: setting the system's time moves neither.
+inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
+  deadline = gpr_convert_clock_type(deadline, GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
+    return absl::InfiniteFuture();
+  }
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
+}
 
 // When a call that arrives now is to be ended so that its status is with the client by `deadline`:
 // a twentieth of the time before it, at most 50 ms. At the deadline itself gRPC cancels the call,
@@ -24,16 +36,18 @@ inline absl::Time AnswerBy(absl::Time deadline, absl::Time now) {
 // One for each call, part of it. Thread-compatible.
 class DeadlineTimer {
  public:
-  // Calls call->OnDeadline() on one of gRPC's threads once `when` has come, if `call` and this are
-  // alive then. At most once.
+  // Calls call->OnDeadline() on one of gRPC's threads after `left`, if `call` and this are alive
+  // then. At most once.
   template <typename Call>
-  void Start(absl::Time when, std::weak_ptr<Call> call) {
-    if (when == absl::InfiniteFuture()) return;
+  void Start(absl::Duration left, std::weak_ptr<Call> call) {
+    if (left == absl::InfiniteDuration()) return;
     alarm_.emplace();
-    alarm_->Set(absl::ToChronoTime(when), [call = std::move(call)](bool expired) {
-      if (!expired) return;
-      if (const std::shared_ptr<Call> alive = call.lock()) alive->OnDeadline();
-    });
+    const gpr_timespec span = gpr_time_from_nanos(absl::ToInt64Nanoseconds(left), GPR_TIMESPAN);
+    alarm_->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), span),
+                [call = std::move(call)](bool expired) {
+                  if (!expired) return;
+                  if (const std::shared_ptr<Call> alive = call.lock()) alive->OnDeadline();
+                });
   }
 
  private:

@@ -5,7 +5,6 @@
 #include <google/protobuf/duration.pb.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -14,7 +13,7 @@
 
 namespace tlm {
 
-// Negative values become 0, as clocks may step back; at most 10,000 years, the largest the message
+// Negative values become 0; at most 10,000 years, the largest the message
 // may hold.
 inline void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
   from = std::clamp(from, absl::ZeroDuration(), absl::Seconds(315'576'000'000));
@@ -35,12 +34,6 @@ inline absl::StatusOr<absl::Duration> ReadDuration(std::string_view field,
                     from.nanos(), kMaxSeconds, kMaxNanos);
   }
   return absl::Seconds(from.seconds()) + absl::Nanoseconds(from.nanos());
-}
-
-// The deadline of a call; InfiniteFuture when the client gave none.
-inline absl::Time DeadlineFrom(std::chrono::system_clock::time_point deadline) {
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
-  return absl::FromChrono(deadline);
 }
 
 }  // namespace tlm

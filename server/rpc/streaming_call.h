@@ -48,7 +48,8 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
  protected:
   StreamingCall(grpc::CallbackServerContext* context, CallRecord record)
       : context_(context), record_(std::move(record)) {
-    record_.deadline = AnswerBy(DeadlineFrom(context->deadline()), record_.arrival);
+    record_.deadline =
+        AnswerBy(DeadlineFrom(context->raw_deadline(), record_.arrival), record_.arrival);
   }
 
   // What comes next: a message written to `message`, nothing yet, or the end with a status.
@@ -158,12 +159,12 @@ void StreamingCall<Response>::FinishEarly(const absl::Status& status) {
 
 template <typename Response>
 void StreamingCall<Response>::WatchDeadline() {
-  absl::Time deadline;
+  absl::Duration left;
   {
     MutexLock lock(&mutex_);
-    deadline = record_.deadline;
+    left = record_.deadline - record_.clock->Now();
   }
-  deadline_timer_.Start(deadline, this->weak_from_this());
+  deadline_timer_.Start(left, this->weak_from_this());
 }
 
 // Lets go of the engine's work and ends the call with status_of(record_), unless it has ended or is

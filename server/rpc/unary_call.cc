@@ -12,12 +12,12 @@ void UnaryCall::OnStreamReady() {
 }
 
 void UnaryCall::WatchDeadline() {
-  absl::Time deadline;
+  absl::Duration left;
   {
     MutexLock lock(&mutex_);
-    deadline = record_.deadline;
+    left = record_.deadline - record_.clock->Now();
   }
-  deadline_timer_.Start(deadline, weak_from_this());
+  deadline_timer_.Start(left, weak_from_this());
 }
 
 void UnaryCall::FinishAs(absl::Status (*status_of)(const CallRecord&)) {

@@ -36,7 +36,8 @@ class UnaryCall : public grpc::ServerUnaryReactor,
  protected:
   UnaryCall(grpc::CallbackServerContext* context, CallRecord record)
       : context_(context), record_(std::move(record)) {
-    record_.deadline = AnswerBy(DeadlineFrom(context->deadline()), record_.arrival);
+    record_.deadline =
+        AnswerBy(DeadlineFrom(context->raw_deadline(), record_.arrival), record_.arrival);
   }
 
   // Begins the call's life, then `submit`s its work; what that returns ends the call unless it is

@@ -69,7 +69,7 @@ absl::Status ServeCostlessModel(int port, const std::string& port_file, double r
                        .max_logits_rows = options.max_running_requests,
                        .max_context = kCostlessContext},
                       blocks, rows_per_second);
-  Clock& clock = *Clock::Real();
+  Clock& clock = *Clock::Monotonic();
   const ServedModel served = ServedCostlessModel(options);
   Admission admission(AdmissionLimits(), clock);
   CallRegistry calls;

@@ -61,7 +61,7 @@ class Bench {
   Bench(int64_t sequences, int64_t max_tokens, bool prefix_cache)
       : model_(sequences, max_tokens, sequences * kBlocksPerSequence),
         queue_(std::make_shared<RequestQueue>(QueueLoad{1 << 20, int64_t{1} << 40})),
-        loop_(model_, Options(sequences, max_tokens, prefix_cache), *Clock::Real(), queue_) {}
+        loop_(model_, Options(sequences, max_tokens, prefix_cache), *Clock::Monotonic(), queue_) {}
   ~Bench() { loop_.EndAll(absl::CancelledError()); }
 
   void Submit(int64_t prompt_tokens, int64_t new_tokens) {
@@ -74,7 +74,7 @@ class Bench {
     request.generate->stop.max_new_tokens = new_tokens;
     request.stream = std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), kMailbox);
     streams_.push_back(request.stream);
-    TLM_CHECK(queue_->Push(std::move(request), Clock::Real()->Now(), 0).ok());
+    TLM_CHECK(queue_->Push(std::move(request), Clock::Monotonic()->Now(), 0).ok());
   }
 
   // Its duration in seconds.

@@ -75,7 +75,7 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   request.generate->score.top = top;
   request.stream = reader->stream();
   auto engine =
-      Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4}, *Clock::Real());
+      Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4}, *Clock::Monotonic());
   EXPECT_THAT(engine, IsOk());
   EXPECT_THAT((*engine)->Submit(std::move(request)), IsOk());
   return reader->WaitForEnd().token_ids();

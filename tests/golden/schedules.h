@@ -151,7 +151,7 @@ class ScheduleRunner {
     RecordingModel recording(**model, book_);
     const std::unique_ptr<LanguageModel> changed =
         machine_.model ? machine_.model(recording) : nullptr;
-    auto engine = Engine::Start(changed ? *changed : recording, schedule.options, *Clock::Real());
+    auto engine = Engine::Start(changed ? *changed : recording, schedule.options, *Clock::Monotonic());
     EXPECT_THAT(engine, IsOk());
     ScheduleRun run;
     for (int pass = 0; pass < schedule.passes; ++pass) {

@@ -76,7 +76,7 @@ Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64
 absl::StatusOr<RequestFigures> RunRequests(LanguageModel& model, const EngineOptions& options,
                                            const RequestLoad& load) {
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                       Engine::Start(model, options, *Clock::Real()));
+                       Engine::Start(model, options, *Clock::Monotonic()));
   std::mt19937_64 random(7);
   std::vector<Request> requests;
   std::vector<std::shared_ptr<Reader>> readers;

@@ -3,6 +3,8 @@
 The deadlines here are sent to the server and kept from the client's library, which would otherwise
 end the call by itself, without a reason, should its own timer be first."""
 
+import datetime
+import glob
 import json
 import pathlib
 import shutil
@@ -13,10 +15,10 @@ import unittest
 import grpc
 
 from support import Answer, ServerTest, details_of, request
-from tlm_server import DEMO_MODEL, TlmServer
+from tlm_server import DEMO_MODEL, SANITIZED, TlmServer
 
 from google.rpc import error_details_pb2
-from tlm.v1 import common_pb2
+from tlm.v1 import admin_pb2, admin_pb2_grpc, common_pb2, tokenize_pb2
 
 Code = grpc.StatusCode
 LONG = 30000  # tokens, which take seconds on any machine
@@ -42,8 +44,9 @@ def setUpModule():
     slow_model = directory
 
 
-def start(*flags):
-    return TlmServer(f"--model={slow_model}", "--init=random", "--seed=1", *flags).__enter__()
+def start(*flags, **arguments):
+    return TlmServer(f"--model={slow_model}", "--init=random", "--seed=1", *flags,
+                     **arguments).__enter__()
 
 
 class DeadlineTest(ServerTest):
@@ -167,3 +170,66 @@ class SoftLimitTest(DeadlineTest):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+# Cannot be loaded before a sanitizer's runtime.
+FAKETIME = None if SANITIZED else next(
+    iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
+
+
+@unittest.skipIf(FAKETIME is None, "libfaketime (package faketime) is not there, or no use")
+class WallClockTest(unittest.TestCase):
+    """The system's clock is set while the server runs."""
+
+    def setUp(self):
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="tlm-test-"))
+        self.addCleanup(shutil.rmtree, directory)
+        self.offset = directory / "offset"
+        self.set_clock("+0")
+        self.server = start(
+            "--log_format=json", "--admin_port=0", f"--admin_port_file={directory / 'admin'}",
+            environment={"LD_PRELOAD": FAKETIME, "DONT_FAKE_MONOTONIC": "1",
+                         "FAKETIME_NO_CACHE": "1", "FAKETIME_TIMESTAMP_FILE": str(self.offset)})
+        self.addCleanup(self.server.close)
+        channel = grpc.insecure_channel(f"127.0.0.1:{(directory / 'admin').read_text().strip()}")
+        self.addCleanup(channel.close)
+        self.admin = admin_pb2_grpc.AdminStub(channel)
+
+    def set_clock(self, offset):
+        self.offset.with_suffix(".new").write_text(offset)
+        self.offset.with_suffix(".new").rename(self.offset)
+
+    def logged_time(self):
+        """Of a line that a call made now leaves."""
+        before = len(self.server.log().splitlines())
+        self.server.model.Tokenize(tokenize_pb2.TokenizeRequest(text="a"), timeout=60)
+        while len(lines := self.server.log().splitlines()) == before:
+            time.sleep(0.01)
+        return datetime.datetime.fromisoformat(json.loads(lines[-1])["ts"].replace("Z", "+00:00"))
+
+    def test_setting_the_clock_ends_nothing_and_ages_nothing(self):
+        began = self.logged_time()
+        streams = [
+            self.server.model.Generate(time_limited(600), metadata=(("grpc-timeout", "600S"),)),
+            self.server.model.Generate(request(max_new_tokens=LONG),
+                                       metadata=(("grpc-timeout", "600S"),)),
+        ]
+        for offset, least in (("+30m", 29), ("+300m", 299), ("-300m", -301)):
+            for stream in streams:
+                next(event for event in stream if event.HasField("tokens"))
+            self.set_clock(offset)
+            ahead = self.logged_time() - began
+            self.assertGreater(ahead, datetime.timedelta(minutes=least))
+            for stream in streams:
+                for _ in range(20):
+                    self.assertTrue(next(stream).HasField("tokens"))
+            load = self.admin.GetLoad(admin_pb2.GetLoadRequest(), timeout=60)
+            self.assertLess(load.uptime.ToTimedelta(), datetime.timedelta(minutes=25))
+            self.assertGreater(load.uptime.ToTimedelta(), datetime.timedelta(0))
+        # A deadline that is near is kept all the same.
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.server.model.Generate(request(max_new_tokens=LONG),
+                                            metadata=(("grpc-timeout", "400m"),)))
+        self.assertEqual(caught.exception.code(), Code.DEADLINE_EXCEEDED)
+        for stream in streams:
+            stream.cancel()

@@ -115,22 +115,6 @@ TEST_F(TenantQuotasTest, NewLimitsHoldAtOnce) {
   EXPECT_THAT(Begin({}), IsOk());
 }
 
-TEST_F(TenantQuotasTest, AClockSetBackTakesNothingAway) {
-  const TenantLimits limits{.requests_per_minute = 2};
-  EXPECT_THAT(Begin(limits), IsOk());
-  now_ -= absl::Milliseconds(1);
-  EXPECT_THAT(Begin(limits), IsOk());
-}
-
-TEST_F(TenantQuotasTest, AClockSetBackKeepsNobodyOutForLong) {
-  const TenantLimits limits{.requests_per_minute = 2};
-  for (int i = 0; i < 2; ++i) EXPECT_THAT(Begin(limits), IsOk());
-  ASSERT_THAT(Begin(limits), StatusIs(kExhausted, ::testing::_));
-  now_ -= absl::Hours(1);
-  for (int i = 0; i < 2; ++i) EXPECT_THAT(Begin(limits), IsOk());
-  EXPECT_EQ(RetryAfterOf(Begin(limits)), absl::Seconds(30));
-}
-
 TEST_F(TenantQuotasTest, ForgetsTheIdleAndNoDebts) {
   const TenantLimits limits{.requests_per_minute = 60, .tokens_per_minute = 60};
   ASSERT_THAT(Begin(limits, 1, "busy"), IsOk());

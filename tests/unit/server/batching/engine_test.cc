@@ -68,7 +68,7 @@ class EngineTest : public ::testing::Test {
   }
   ~EngineTest() override { gate_.Open(); }
 
-  void Start(const EngineOptions& options = {}, Clock& clock = *Clock::Real()) {
+  void Start(const EngineOptions& options = {}, Clock& clock = *Clock::Monotonic()) {
     auto engine = Engine::Start(model_, options, clock);
     ASSERT_THAT(engine, IsOk());
     engine_ = *std::move(engine);
@@ -100,7 +100,7 @@ TEST_F(EngineTest, GeneratesWhatTheModelSays) {
 
 TEST_F(EngineTest, RefusesOptionsTheModelCannotServe) {
   const auto start = [this](EngineOptions options) {
-    return Engine::Start(model_, options, *Clock::Real()).status();
+    return Engine::Start(model_, options, *Clock::Monotonic()).status();
   };
   EXPECT_THAT(start({.max_batch_tokens = 513}),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -118,7 +118,7 @@ TEST_F(EngineTest, RefusesOptionsTheModelCannotServe) {
   EXPECT_THAT(start({.max_decode_stretch = 0.5}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_decode_stretch is 0.5")));
   ScriptedModel small(kLimits, 7);
-  EXPECT_THAT(Engine::Start(small, {}, *Clock::Real()),
+  EXPECT_THAT(Engine::Start(small, {}, *Clock::Monotonic()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("7 blocks of 64 tokens, one sequence of max_context 512")));
 }
@@ -169,7 +169,7 @@ TEST_F(EngineTest, SubmitMovesIfAndOnlyIfItReturnsOk) {
   EXPECT_EQ(third.prompt, Prompt(7));
   EXPECT_NE(third.stream, nullptr);
 
-  third.deadline = absl::Now() - absl::Seconds(1);
+  third.deadline = Clock::Monotonic()->Now() - absl::Seconds(1);
   const absl::Status late = engine_->Submit(std::move(third));
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ReasonOf(late), "EXPIRED_IN_QUEUE");
@@ -325,7 +325,7 @@ TEST_F(EngineTest, StatsTellWhatIsGoingOn) {
   Submit(GenerateRequest(Prompt(30), 2));
   const EngineStats stuck = engine_->Stats();
   EXPECT_TRUE(stuck.busy);
-  EXPECT_LE(stuck.last_progress, absl::Now());
+  EXPECT_LE(stuck.last_progress, Clock::Monotonic()->Now());
   EXPECT_EQ(stuck.waiting_requests, 1);
   EXPECT_EQ(stuck.waiting_tokens, 30);
   EXPECT_EQ(engine_->Stats().last_progress, stuck.last_progress);
@@ -566,8 +566,8 @@ TEST_F(EngineTest, ManyCancelledRequestsLeaveNothingBehind) {
   constexpr int kThreads = 4;
   constexpr int kRequests = 500;
   ScriptedModel scarce(kLimits, 12);
-  auto engine =
-      Engine::Start(scarce, {.max_batch_tokens = 100, .max_running_requests = 16}, *Clock::Real());
+  auto engine = Engine::Start(scarce, {.max_batch_tokens = 100, .max_running_requests = 16},
+                              *Clock::Monotonic());
   ASSERT_THAT(engine, IsOk());
   std::vector<std::shared_ptr<CollectingReader>> readers(kThreads * kRequests);
   std::atomic<int> accepted{0};
@@ -589,7 +589,8 @@ TEST_F(EngineTest, ManyCancelledRequestsLeaveNothingBehind) {
           request.branch_streams = {UnreadStream(), UnreadStream()};
           if (random() % 2 == 0) request.branch_streams[0]->Detach();
         }
-        if (random() % 10 == 0) request.deadline = absl::Now() + absl::Milliseconds(random() % 20);
+        if (random() % 10 == 0)
+          request.deadline = Clock::Monotonic()->Now() + absl::Milliseconds(random() % 20);
         if (!(*engine)->Submit(std::move(request)).ok()) continue;
         ++accepted;
         readers[static_cast<size_t>(thread * kRequests + i)] = reader;

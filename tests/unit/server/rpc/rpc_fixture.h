@@ -72,12 +72,12 @@ class RpcTest : public ::testing::Test {
   const std::unique_ptr<Tokenizer> tokenizer_;
   ServedModel model_;
   FakeEngine engine_;
-  Admission admission_{AdmissionLimits(), *Clock::Real()};
+  Admission admission_{AdmissionLimits(), *Clock::Monotonic()};
   CallRegistry calls_;
   std::atomic<uint64_t> random_{100};
   Metrics metrics_;
   TrustEverybody authenticator_;
-  const CallServices call_services_{authenticator_, metrics_, *Clock::Real(),
+  const CallServices call_services_{authenticator_, metrics_, *Clock::Monotonic(),
                                     [this] { return random_++; }};
   RpcGate gate_;  // open
   LanguageModelService service_{call_services_, gate_};
