@@ -64,10 +64,27 @@ void FastestLately::Record(double seconds, absl::Duration elapsed) {
   samples_ = std::min(samples_ + 1, kLeastSamples);
 }
 
+double ServiceEstimates::SecondsForRequests(int64_t requests) const {
+  // A pace that fades while none is started soon stands for far more time than has passed.
+  return std::min(SecondsAt(requests, requests_per_second_),
+                  static_cast<double>(requests) * longest_pause_seconds_);
+}
+
+double ServiceEstimates::SecondsForTokens(const QueueLoad& ahead) const {
+  const double seconds = SecondsAt(ahead.prompt_tokens, prompt_tokens_per_second_);
+  if (fastest_token_seconds_ == 0 || requests_per_second_ == 0) return seconds;
+  // Short prompts that waited for places say nothing about how fast long ones are computed.
+  const double mean_tokens = prompt_tokens_per_second_ / requests_per_second_;
+  const double usual = mean_tokens * static_cast<double>(ahead.requests);
+  const double excess = std::max(static_cast<double>(ahead.prompt_tokens) - usual, 0.0);
+  return std::min(seconds, SecondsForRequests(ahead.requests) +
+                               kMargin * PrefillSeconds(static_cast<int64_t>(excess)));
+}
+
 absl::Duration ServiceEstimates::QueueTime(const QueueLoad& ahead) const {
+  if (!backlog_) return absl::ZeroDuration();
   // The two agree on a queue like the one that was drained; of another mix the slower one decides.
-  return ToDuration(std::max(SecondsAt(ahead.requests, requests_per_second_),
-                             SecondsAt(ahead.prompt_tokens, prompt_tokens_per_second_)));
+  return ToDuration(std::max(SecondsForRequests(ahead.requests), SecondsForTokens(ahead)));
 }
 
 absl::Duration ServiceEstimates::TimePerRequest() const {
@@ -100,8 +117,8 @@ absl::Duration ServiceEstimates::LeastTime(const LeastWork& work, absl::Time now
 
 bool ServiceEstimates::Unreachable(const QueueLoad& ahead, const LeastWork& work, absl::Time now,
                                    absl::Time deadline) const {
-  const double queue = std::min(SecondsAt(ahead.requests, requests_per_second_),
-                                SecondsAt(ahead.prompt_tokens, prompt_tokens_per_second_));
+  const double queue =
+      backlog_ ? std::min(SecondsForRequests(ahead.requests), SecondsForTokens(ahead)) : 0;
   return (queue + LeastSeconds(work, now)) / kMargin > absl::ToDoubleSeconds(deadline - now);
 }
 
@@ -131,7 +148,7 @@ ServiceRates::ServiceRates(int64_t max_prefill_tokens) : max_prefill_tokens_(max
 void ServiceRates::RecordStep(const Step& step, absl::Time now) {
   const int64_t tokens = step.prefill_tokens + step.decode_tokens;
   const double seconds = absl::ToDoubleSeconds(step.elapsed);
-  // A clock that was set back, or too coarse for this step, measures nothing.
+  // A clock too coarse for this step measures nothing.
   if (tokens > 0 && seconds > 0) {
     if (measured_ != absl::InfinitePast()) {
       const absl::Duration idle = now - measured_ - step.elapsed;
@@ -158,6 +175,7 @@ void ServiceRates::RecordStep(const Step& step, absl::Time now) {
 void ServiceRates::RecordDrain(const QueueLoad& started, int64_t waiting, absl::Duration elapsed) {
   // Places that were free before anybody waited say nothing about how soon the next one will be.
   if (backlog_) {
+    RecordPause(started.requests, elapsed);
     drained_requests_.Record(static_cast<double>(started.requests), elapsed);
     drained_tokens_.Record(static_cast<double>(started.prompt_tokens), elapsed);
   } else {
@@ -165,6 +183,15 @@ void ServiceRates::RecordDrain(const QueueLoad& started, int64_t waiting, absl::
     drained_tokens_.Fade(elapsed);
   }
   backlog_ = waiting > 0;
+}
+
+void ServiceRates::RecordPause(int64_t started, absl::Duration elapsed) {
+  if (!(elapsed >= absl::ZeroDuration())) return;
+  pause_ += elapsed;
+  longest_pause_ *= std::exp(-absl::FDivDuration(elapsed, kDrainMemory));
+  if (started == 0) return;
+  longest_pause_ = std::max(longest_pause_, pause_);
+  pause_ = absl::ZeroDuration();
 }
 
 void ServiceRates::RecordOutput(int64_t tokens, int64_t max_new_tokens) {
@@ -195,6 +222,8 @@ ServiceEstimates ServiceRates::Estimates() const {
   if (drained_requests_.known() >= kLeastDrain) {
     estimates.requests_per_second_ = drained_requests_.per_second();
     estimates.prompt_tokens_per_second_ = drained_tokens_.per_second();
+    estimates.longest_pause_seconds_ = absl::ToDoubleSeconds(std::max(longest_pause_, pause_));
+    estimates.backlog_ = backlog_;
   }
   estimates.prefill_tokens_ = prefill_tokens_;
   estimates.decode_tokens_ = decode_tokens_;

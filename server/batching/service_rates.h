@@ -49,7 +49,9 @@ class FastestLately {
 class ServiceEstimates {
  public:
   // How long `ahead` takes to be started, by the pace at which waiting requests were started while
-  // some had to wait. Zero for nothing.
+  // some had to wait: no more for each than the longest time lately in which none was started, and
+  // for prompts that are longer than those were, what computing them takes. Zero for nothing, and
+  // when nobody was left waiting by the last step.
   absl::Duration QueueTime(const QueueLoad& ahead) const;
   // How long one more request takes to leave a queue that is never empty; zero: not known.
   absl::Duration TimePerRequest() const;
@@ -77,6 +79,9 @@ class ServiceEstimates {
 
  private:
   friend class ServiceRates;
+  // Of the waiting, by their number and by their tokens.
+  double SecondsForRequests(int64_t requests) const;
+  double SecondsForTokens(const QueueLoad& ahead) const;
   double PrefillSeconds(int64_t tokens) const;
   double LeastSeconds(const LeastWork& work, absl::Time now) const;
 
@@ -89,6 +94,8 @@ class ServiceEstimates {
   double mean_step_seconds_ = 0;     // that decoded
   double requests_per_second_ = 0;
   double prompt_tokens_per_second_ = 0;
+  double longest_pause_seconds_ = 0;  // between requests that were started, lately
+  bool backlog_ = false;              // some had to wait when the last step ended
   RateMeter prefill_tokens_;
   RateMeter decode_tokens_;
   double output_share_ = 0;  // of max_new_tokens that outputs used
@@ -122,6 +129,8 @@ class ServiceRates {
   ServiceEstimates Estimates() const;
 
  private:
+  void RecordPause(int64_t started, absl::Duration elapsed);
+
   static constexpr absl::Duration kMemory = absl::Seconds(5);
   // Requests start in bursts where many began, and so end, together.
   static constexpr absl::Duration kDrainMemory = absl::Seconds(10);
@@ -140,7 +149,9 @@ class ServiceRates {
   RateMeter decode_tokens_{kMemory};
   RateMeter drained_requests_{kDrainMemory};
   RateMeter drained_tokens_{kDrainMemory};
-  bool backlog_ = false;  // some had to wait when the last step began
+  bool backlog_ = false;          // some had to wait when the last step began
+  absl::Duration pause_;          // of that time, since the last one was started
+  absl::Duration longest_pause_;  // that has ended; fades
   double output_share_ = 0;
   int64_t outputs_ = 0;
 };

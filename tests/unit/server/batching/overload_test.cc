@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <random>
 #include <utility>
@@ -31,12 +33,21 @@ absl::Duration StepTime(int64_t prefill_tokens, int64_t decodes) {
 // Requests per second that kPlaces sequences finish, with 100 prompt tokens and 40 to draw.
 constexpr double kCapacity = 34;
 
+// What is asked for during some time.
+struct Mix {
+  double requests_per_second = 0;
+  int64_t prompt_tokens = 0;
+  int64_t new_tokens = 0;
+};
+
 struct Load {
   double requests_per_second = 0;
   absl::Duration duration = absl::Seconds(40);
   std::vector<absl::Duration> deadlines;  // drawn from; infinite: none
   absl::Duration max_queue_time = absl::InfiniteDuration();
+  std::vector<Mix> phases = {};  // instead, each for kPhase
 };
+constexpr absl::Duration kPhase = absl::Seconds(25);
 
 struct Outcome {
   int64_t offered = 0;
@@ -47,6 +58,9 @@ struct Outcome {
   int64_t full = 0;
   double goodput = 0;
   absl::Duration longest_wait;  // of those that were begun
+  absl::Duration longest_run;   // of a whole request
+  // Of each that was begun: what its wait was estimated to be, and what it was.
+  std::vector<std::pair<absl::Duration, absl::Duration>> waits;
   int64_t most_queued = 0;
 };
 
@@ -80,20 +94,35 @@ class SyntheticEngine {
     int64_t prefill_left = 0;
     int64_t tokens = 0;  // that it will draw
     int64_t tokens_left = 0;
+    absl::Duration estimated_wait;
+    absl::Time begun;
   };
 
+  // Of the time `at`, if the load has phases; all of the same size.
+  const Mix* PhaseAt(absl::Time at) const {
+    if (load_.phases.empty()) return nullptr;
+    const auto phase = static_cast<size_t>((at - absl::UnixEpoch()) / kPhase);
+    return &load_.phases[std::min(phase, load_.phases.size() - 1)];
+  }
+
   absl::Duration NextGap() {
-    return absl::Seconds(std::exponential_distribution<double>(load_.requests_per_second)(random_));
+    const Mix* const mix = PhaseAt(now_);
+    const double rate = mix != nullptr ? mix->requests_per_second : load_.requests_per_second;
+    return absl::Seconds(std::exponential_distribution<double>(rate)(random_));
   }
 
   void Offer(absl::Time at) {
     ++outcome_.offered;
-    Request request =
-        GenerateRequest(std::vector<int32_t>(50 + random_() % 101), kMaxNewTokens, nullptr);
+    const Mix* const mix = PhaseAt(at);
+    const int64_t prompt =
+        mix != nullptr ? mix->prompt_tokens : 50 + static_cast<int64_t>(random_() % 101);
+    Request request = GenerateRequest(std::vector<int32_t>(static_cast<size_t>(prompt)),
+                                      mix != nullptr ? mix->new_tokens : kMaxNewTokens, nullptr);
+    const absl::Duration estimated_wait = rates_.Estimates().QueueTime(queue_.waiting());
     request.deadline = at + load_.deadlines[random_() % load_.deadlines.size()];
     const absl::Status status = queue_.Push(std::move(request), at);
     outcome_.most_queued = std::max(outcome_.most_queued, queue_.waiting().requests);
-    if (status.ok()) return;
+    if (status.ok()) return estimated_waits_.push_back(estimated_wait);
     const bool infeasible = ReasonOf(status) == "INFEASIBLE";
     ++(infeasible ? outcome_.infeasible : outcome_.full);
     EXPECT_NE(infeasible, RetryAfterOf(status).has_value());
@@ -103,7 +132,11 @@ class SyntheticEngine {
     for (Request& request : queue_.Take()) {
       Work work;
       work.input_tokens = work.prefill_left = InputTokens(request);
-      work.tokens = work.tokens_left = 20 + static_cast<int64_t>(random_() % 41);
+      work.tokens = work.tokens_left = load_.phases.empty()
+                                           ? 20 + static_cast<int64_t>(random_() % 41)
+                                           : request.generate->stop.max_new_tokens;
+      work.estimated_wait = estimated_waits_.front();
+      estimated_waits_.pop_front();
       work.request = std::move(request);
       waiting_.emplace(work.request.deadline, std::move(work));
     }
@@ -133,6 +166,8 @@ class SyntheticEngine {
       Work& work = waiting_.begin()->second;
       queue_.Release(work.request, work.input_tokens);
       outcome_.longest_wait = std::max(outcome_.longest_wait, now_ - work.request.arrival);
+      outcome_.waits.emplace_back(work.estimated_wait, now_ - work.request.arrival);
+      work.begun = now_;
       ++started.requests;
       started.prompt_tokens += work.input_tokens;
       running_.push_back(std::move(work));
@@ -164,6 +199,7 @@ class SyntheticEngine {
     rates_.RecordDrain(started, static_cast<int64_t>(waiting_.size()), step.elapsed);
     std::erase_if(running_, [&](const Work& work) {
       if (work.tokens_left > 0) return false;
+      outcome_.longest_run = std::max(outcome_.longest_run, now_ - work.begun);
       ++(work.request.deadline > now_ ? outcome_.finished : outcome_.late);
       rates_.RecordOutput(work.tokens, kMaxNewTokens);
       return true;
@@ -178,6 +214,7 @@ class SyntheticEngine {
   ServiceRates rates_{kPrefillTokens};
   std::multimap<absl::Time, Work> waiting_;  // by deadline, then in the order of arrival
   std::vector<Work> running_;
+  std::deque<absl::Duration> estimated_waits_;  // of those that were not taken yet
   std::mt19937 random_;
   Outcome outcome_;
 };
@@ -242,6 +279,32 @@ TEST(OverloadTest, WithoutLimitsTheBoundOnRequestsBoundsTheWait) {
   const Outcome outcome = RunFor(10, {kNone});
   EXPECT_EQ(outcome.most_queued, kQueued);
   EXPECT_LE(outcome.longest_wait, absl::Seconds(1.2 * kQueued / kCapacity));
+}
+
+// Loads that follow each other: few that take long, many that take nothing, prompts of all lengths.
+TEST(OverloadTest, NoWaitIsTakenToBeMuchLongerThanItIs) {
+  std::mt19937 random(11);
+  const auto log_uniform = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
+  };
+  double worst = 0;
+  for (int run = 0; run < 200; ++run) {
+    Load load{.deadlines = {kNone}};
+    for (int phase = 0; phase < 4; ++phase) {
+      const int64_t new_tokens = static_cast<int64_t>(log_uniform(1, 1500));
+      const int64_t prompt = static_cast<int64_t>(log_uniform(1, 2000));
+      const absl::Duration alone = StepTime(prompt, 0) + StepTime(0, kPlaces) * new_tokens;
+      const double capacity = static_cast<double>(kPlaces) / absl::ToDoubleSeconds(alone);
+      load.phases.push_back({std::max(log_uniform(0.02, 3) * capacity, 0.1), prompt, new_tokens});
+    }
+    load.duration = kPhase * static_cast<int64_t>(load.phases.size());
+    const Outcome outcome = SyntheticEngine(load).Run();
+    for (const auto& [estimated, waited] : outcome.waits) {
+      worst = std::max(worst, absl::FDivDuration(estimated, waited + outcome.longest_run));
+    }
+  }
+  // Short requests that begin to wait behind long ones are taken for as long.
+  EXPECT_LT(worst, 25);
 }
 
 }  // namespace
