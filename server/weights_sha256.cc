@@ -1,22 +1,12 @@
 #include "server/weights_sha256.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <utility>
 
+#include "model/base/thread_name.h"
+
 namespace tlm {
-namespace {
-
-// Linux has priorities by thread.
-void YieldToEverythingElse() {
-  constexpr int kLowest = 19;
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowest);
-}
-
-}  // namespace
-
 WeightsSha256::WeightsSha256(Checkpoint checkpoint, size_t at_once_bytes) {
   if (checkpoint.tensor_bytes() <= at_once_bytes) {
     Compute(checkpoint, {});

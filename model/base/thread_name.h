@@ -1,4 +1,4 @@
-// Names for threads, as debuggers and `top -H` show them.
+// Names for threads, as debuggers and `top -H` show them, and the lowest priority.
 #ifndef TLM_MODEL_BASE_THREAD_NAME_H_
 #define TLM_MODEL_BASE_THREAD_NAME_H_
 
@@ -6,6 +6,8 @@
 
 #if defined(__linux__)
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #endif
 
 namespace tlm {
@@ -16,6 +18,14 @@ void NameThisThread(const char (&name)[kSize]) {
   static_assert(kSize <= 16);
 #if defined(__linux__)
   pthread_setname_np(pthread_self(), name);
+#endif
+}
+
+// The calling thread runs when others leave it time: Linux has priorities by thread.
+inline void YieldToEverythingElse() {
+#if defined(__linux__)
+  constexpr int kLowest = 19;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowest);
 #endif
 }
 

@@ -11,11 +11,22 @@ absl::StatusOr<KvStorage> KvStorage::Create(Device& device, const KvShape& shape
   TLM_CHECK(num_blocks > 0);
   const size_t bytes = shape.bytes_per_block() * static_cast<size_t>(num_blocks);
   TLM_ASSIGN_OR_RETURN(Buffer buffer, device.Allocate(bytes, MemoryPurpose::kKvCache));
-  return KvStorage(shape, num_blocks, std::move(buffer));
+  return KvStorage(shape, num_blocks, std::move(buffer), device.info().host_addressable);
 }
 
-KvStorage::KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer)
-    : shape_(shape), num_blocks_(num_blocks), buffer_(std::move(buffer)) {}
+KvStorage::KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer, bool on_host)
+    : shape_(shape), num_blocks_(num_blocks), buffer_(std::move(buffer)) {
+  // What is smaller is touched in no time.
+  if (!on_host || bytes() < KvPages::kAhead) return;
+  pages_ = std::make_unique<KvPages>(buffer_.as<std::byte>(), shape_.num_layers,
+                                     layer(0).block_bytes() * static_cast<size_t>(num_blocks_));
+}
+
+void KvStorage::Reach(BlockId block) {
+  if (block <= furthest_ || pages_ == nullptr) return;
+  furthest_ = block;
+  pages_->Reach(layer(0).block_bytes() * static_cast<size_t>(block + 1));
+}
 
 KvLayer KvStorage::layer(int64_t index) const {
   KvLayer layer{.data = nullptr,

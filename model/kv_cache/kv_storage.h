@@ -3,8 +3,11 @@
 #define TLM_MODEL_KV_CACHE_KV_STORAGE_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
+#include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/kv_pages.h"
 #include "model/ops/device.h"
 #include "model/ops/ops.h"
 #include "model/tensor/buffer.h"
@@ -24,7 +27,7 @@ struct KvShape {
   size_t bytes_per_block() const { return bytes_per_token() * kBlockTokens; }
 };
 
-// Move-only; the device outlives it. The engine thread alone touches the contents.
+// Move-only; the device outlives it. The engine thread alone reads and writes the contents.
 class KvStorage {
  public:
   // Takes num_blocks blocks at once. RESOURCE_EXHAUSTED when the device has not that much.
@@ -34,13 +37,17 @@ class KvStorage {
   const KvShape& shape() const { return shape_; }
   int64_t num_blocks() const { return num_blocks_; }
   size_t bytes() const { return buffer_.bytes(); }
+  // Blocks up to this one are in use: those behind it are made ready, where memory is the host's.
+  void Reach(BlockId block);
 
  private:
-  KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer);
+  KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer, bool on_host);
 
   KvShape shape_;
   int64_t num_blocks_;
   Buffer buffer_;
+  BlockId furthest_ = -1;
+  std::unique_ptr<KvPages> pages_;  // of buffer_; null where there is nothing to touch
 };
 
 }  // namespace tlm

@@ -240,6 +240,7 @@ void TransformerLM::CheckBatch(const Batch& batch) const {
 void TransformerLM::Launch(const Batch& batch) {
   CheckBatch(batch);
   TLM_CHECK(static_cast<int>(launched_.size()) < max_launched());
+  kv_->Reach(*std::max_element(batch.block_tables.begin(), batch.block_tables.end()));
   launched_.push_back({.batch = &batch, .status = absl::OkStatus()});
   // Where it would compute at once, it is left to Wait: the caller has more to do before.
   if (max_launched() > 1) launched_.back().status = Run(batch);
