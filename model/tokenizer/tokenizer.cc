@@ -140,8 +140,39 @@ absl::Status Tokenizer::SetFrame(const SpecialTokenFrame& frame) {
   return absl::OkStatus();
 }
 
+// Ids on their way to whoever takes them.
+class Tokenizer::Output {
+ public:
+  explicit Output(IdSink take) : take_(take) {}
+
+  // What comes next is appended here, and Passed on.
+  std::vector<int32_t>* ids() { return &ids_; }
+  absl::Status Pass() { return ids_.size() < kAtOnce ? absl::OkStatus() : Flush(); }
+  absl::Status Flush() {
+    TLM_RETURN_IF_ERROR(take_(ids_));
+    ids_.clear();
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr size_t kAtOnce = 256;
+
+  const IdSink take_;
+  std::vector<int32_t> ids_;
+};
+
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view utf8_text,
                                                        const EncodeOptions& options) const {
+  std::vector<int32_t> ids;
+  TLM_RETURN_IF_ERROR(EncodeTo(utf8_text, options, [&ids](std::span<const int32_t> some) {
+    ids.insert(ids.end(), some.begin(), some.end());
+    return absl::OkStatus();
+  }));
+  return ids;
+}
+
+absl::Status Tokenizer::EncodeTo(std::string_view utf8_text, const EncodeOptions& options,
+                                 IdSink take) const {
   if (utf8_text.size() >= kMaxTextBytes) {
     return InvalidArgument("text has {} bytes, the limit is {}", utf8_text.size(),
                            kMaxTextBytes - 1);
@@ -150,36 +181,40 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(std::string_view utf8_tex
     return InvalidArgument("text is not valid UTF-8 at byte offset {} of {}", invalid,
                            utf8_text.size());
   }
-  std::vector<int32_t> ids;
-  if (options.add_special_tokens) ids = frame_.before;
+  Output output(take);
+  if (options.add_special_tokens) *output.ids() = frame_.before;
   const auto encode_piece = [&](const AddedTokenMatcher::Piece& piece) {
     if (!piece.id.has_value()) {
       const bool begins_input = piece.text.data() == utf8_text.data();
-      return EncodeText(piece.text, begins_input, options.parse_special, &ids);
+      return EncodeText(piece.text, begins_input, options.parse_special, output);
     }
-    ids.push_back(*piece.id);
-    return absl::OkStatus();
+    output.ids()->push_back(*piece.id);
+    return output.Pass();
   };
   TLM_RETURN_IF_ERROR(raw_matcher_->Split(utf8_text, encode_piece, options.parse_special));
-  if (options.add_special_tokens) ids.insert(ids.end(), frame_.after.begin(), frame_.after.end());
-  return ids;
+  if (options.add_special_tokens) {
+    output.ids()->insert(output.ids()->end(), frame_.after.begin(), frame_.after.end());
+  }
+  return output.Flush();
 }
 
 absl::Status Tokenizer::EncodeText(std::string_view text, bool begins_input, bool parse_special,
-                                   std::vector<int32_t>* ids) const {
+                                   Output& output) const {
   std::string storage;
   TLM_ASSIGN_OR_RETURN(text, normalizer_.Normalize(text, &storage));
   const auto encode_word = [&](std::string_view word) {
     const auto* const bpe = std::get_if<Bpe>(&model_);
-    return bpe != nullptr ? bpe->Encode(word, ids) : std::get<Unigram>(model_).Encode(word, ids);
+    TLM_RETURN_IF_ERROR(bpe != nullptr ? bpe->Encode(word, output.ids())
+                                       : std::get<Unigram>(model_).Encode(word, output.ids()));
+    return output.Pass();
   };
   const auto encode_piece = [&](const AddedTokenMatcher::Piece& piece) {
     if (!piece.id.has_value()) {
       return pre_tokenizer_->Split(piece.text, begins_input && piece.text.data() == text.data(),
                                    encode_word);
     }
-    ids->push_back(*piece.id);
-    return absl::OkStatus();
+    output.ids()->push_back(*piece.id);
+    return output.Pass();
   };
   return normalized_matcher_->Split(text, encode_piece, parse_special);
 }

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/tokenizer/added_tokens.h"
@@ -59,6 +60,11 @@ class Tokenizer {
                                               bool add_special_tokens) const {
     return Encode(utf8_text, EncodeOptions{add_special_tokens, true});
   }
+  // The same ids, handed to `take` in order, a few hundred at a time: for callers that need not
+  // keep them, or may stop. Ends at the first error of `take` and returns it.
+  using IdSink = absl::FunctionRef<absl::Status(std::span<const int32_t>)>;
+  absl::Status EncodeTo(std::string_view utf8_text, const EncodeOptions& options,
+                        IdSink take) const;
 
   // The text that the tokens are from its beginning on, where U+FFFD replaces what is not UTF-8:
   // one for each maximal subpart, of SentencePiece's byte tokens one for each byte. Ids without a
@@ -98,8 +104,9 @@ class Tokenizer {
   void SetAddedTokens(const std::vector<AddedToken>& tokens);
   absl::Status SetModel(const ModelDescription& model);
   absl::Status SetFrame(const SpecialTokenFrame& frame);
+  class Output;
   absl::Status EncodeText(std::string_view text, bool begins_input, bool parse_special,
-                          std::vector<int32_t>* ids) const;
+                          Output& output) const;
 
   TokenDecoder decoder_;
   TokenTables tables_;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -74,6 +75,30 @@ TEST(TokenizerTest, EncodesAndDecodes) {
   EXPECT_EQ(tokenizer->TokenToId("Ġhello"), 260);
   EXPECT_EQ(tokenizer->TokenToId(" hello"), std::nullopt);
   EXPECT_EQ(tokenizer->TokenToId("\xff"), std::nullopt);
+}
+
+TEST(TokenizerTest, HandsIdsOnInOrderAndStopsWhenTold) {
+  json document = SmallTokenizerJson(kMerges);
+  document["post_processor"] = FrameJson('!');
+  const auto tokenizer = MakeTokenizer(document);
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "hello ";
+  std::vector<int32_t> ids;
+  const auto take = [&ids](std::span<const int32_t> some) {
+    ids.insert(ids.end(), some.begin(), some.end());
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(tokenizer->EncodeTo(text, {.add_special_tokens = true}, take), IsOk());
+  EXPECT_EQ(ids.size(), 10'002u) << "a frame, and a space at the end";
+  EXPECT_EQ(ids, Encode(*tokenizer, text, true));
+
+  size_t handed = 0;
+  const auto stop = [&handed](std::span<const int32_t> some) {
+    handed += some.size();
+    return absl::AbortedError("enough");
+  };
+  EXPECT_THAT(tokenizer->EncodeTo(text, {}, stop), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_LT(handed, 1000u);
 }
 
 TEST(TokenizerTest, BothNotationsOfMergesGiveTheSameTokens) {
