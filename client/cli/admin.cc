@@ -17,6 +17,7 @@
 ABSL_FLAG(std::string, admin_target, "",
           "the admin port of a server, as host:port; it is not that of --target");
 ABSL_FLAG(bool, all, false, "abort: every request that is active");
+ABSL_FLAG(std::string, tenant, "", "abort: requests of this tenant alone; not given, of every one");
 ABSL_FLAG(tlm::cli::TimeSpan, time_limit, tlm::cli::TimeSpan{absl::InfiniteDuration()},
           "drain: after this long what still runs is cut off; not given, as the server is set");
 
@@ -50,6 +51,8 @@ absl::Status RunAbort(const Call& call) {
   v1::AbortRequest request;
   request.mutable_request_ids()->Add(call.request_ids.begin(), call.request_ids.end());
   request.set_all(absl::GetFlag(FLAGS_all));
+  const std::string tenant = absl::GetFlag(FLAGS_tenant);
+  if (!tenant.empty()) request.set_tenant(tenant);
   return Print(call.client->Abort(request, call.options), PrintAbort, call.console);
 }
 
@@ -92,6 +95,9 @@ std::string UsageError(const Arguments& arguments) {
   }
   if (arguments[0] == "abort" && has_ids == absl::GetFlag(FLAGS_all)) {
     return "abort takes request ids, or --all";
+  }
+  if (arguments[0] != "abort" && !absl::GetFlag(FLAGS_tenant).empty()) {
+    return fmt::format("{} takes no --tenant, abort does", arguments[0]);
   }
   if (absl::GetFlag(FLAGS_admin_target).empty()) {
     return "needs --admin_target, the host:port of the server's --admin_port";

@@ -151,12 +151,12 @@ std::span<const Command> Commands() {
        "load|abort|drain|flush|config [REQUEST_ID...]",
        "look after a running server, at its admin port",
        "  load    what waits and runs, how full the KV cache is\n"
-       "  abort   end the requests of these ids, or --all of them\n"
+       "  abort   end the requests of these ids, or --all of them, perhaps of one --tenant\n"
        "  drain   begin to shut down; what runs may go on for --time_limit\n"
        "  flush   free the blocks that only the prefix cache holds\n"
        "  config  every flag of the server and its value; what was changed has a star\n\n"
        "  tlm admin load --admin_target=127.0.0.1:50052",
-       {"admin_target", "all", "time_limit", "json"},
+       {"admin_target", "all", "tenant", "time_limit", "json"},
        true,
        RunAdmin},
       {"bench",

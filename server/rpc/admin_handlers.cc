@@ -67,19 +67,25 @@ absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& targ
   TLM_RETURN_IF_ERROR(CheckAbort(request, target.limits));
   const absl::Status status =
       WithReason(Aborted("an administrator ended the call"), "ABORTED_BY_ADMIN");
+  std::optional<std::string> tenant;
+  if (request.has_tenant()) tenant = request.tenant();
   // Asked for twice is ended once, and not unknown the second time.
   std::set<std::string> missing(request.request_ids().begin(), request.request_ids().end());
   std::vector<std::string> ended;
+  int64_t calls = 0;
   for (const std::string& id : missing) {
-    if (target.calls.Abort(id, status)) ended.push_back(id);
+    const int64_t of_this_id = target.calls.Abort(id, tenant, status);
+    if (of_this_id > 0) ended.push_back(id);
+    calls += of_this_id;
   }
   if (request.all()) {
-    const std::vector<std::string> rest = target.calls.AbortAll(status);
-    ended.insert(ended.end(), rest.begin(), rest.end());
+    const CallRegistry::Ended rest = target.calls.AbortAll(tenant, status);
+    ended.insert(ended.end(), rest.request_ids.begin(), rest.request_ids.end());
+    calls += rest.calls;
   }
   for (const std::string& id : ended) missing.erase(id);
-  spdlog::info("admin Abort: {} requests ended, {} not active", ended.size(), missing.size());
-  response.set_aborted_total(ended.size());
+  spdlog::info("admin Abort: {} calls ended, {} names not active", calls, missing.size());
+  response.set_aborted_total(U64(calls));
   ended.resize(std::min<size_t>(ended.size(), kMaxAbortIds));
   response.mutable_aborted()->Assign(ended.begin(), ended.end());
   response.mutable_not_found()->Assign(missing.begin(), missing.end());

@@ -20,39 +20,48 @@ CallRegistry::Registration::~Registration() {
   if (registry_ != nullptr) registry_->Unregister(request_id_, number_);
 }
 
-CallRegistry::Registration CallRegistry::Register(const std::string& request_id,
+CallRegistry::Registration CallRegistry::Register(const std::string& tenant,
+                                                  const std::string& request_id,
                                                   std::weak_ptr<AbortableCall> call) {
   MutexLock lock(&mutex_);
   const uint64_t number = ++registered_;
-  calls_.emplace(request_id, Entry{std::move(call), number});
+  calls_.emplace(request_id, Entry{tenant, std::move(call), number});
   return Registration(this, request_id, number);
 }
 
-bool CallRegistry::Abort(const std::string& request_id, const absl::Status& status) {
+int64_t CallRegistry::Abort(const std::string& request_id, const std::optional<std::string>& tenant,
+                            const absl::Status& status) {
   std::vector<std::shared_ptr<AbortableCall>> calls;
   {
     MutexLock lock(&mutex_);
     const auto [begin, end] = calls_.equal_range(request_id);
-    for (auto entry = begin; entry != end; ++entry) calls.push_back(entry->second.call.lock());
-  }
-  bool ended = false;
-  for (const std::shared_ptr<AbortableCall>& call : calls) {
-    if (call != nullptr && call->Abort(status)) ended = true;
-  }
-  return ended;
-}
-
-std::vector<std::string> CallRegistry::AbortAll(const absl::Status& status) {
-  std::vector<std::string> ids;
-  {
-    MutexLock lock(&mutex_);
-    ids.reserve(calls_.size());
-    for (const auto& [id, entry] : calls_) {
-      if (ids.empty() || ids.back() != id) ids.push_back(id);
+    for (auto entry = begin; entry != end; ++entry) {
+      if (tenant.value_or(entry->second.tenant) != entry->second.tenant) continue;
+      calls.push_back(entry->second.call.lock());
     }
   }
-  std::erase_if(ids, [&](const std::string& id) { return !Abort(id, status); });
-  return ids;
+  return std::count_if(calls.begin(), calls.end(), [&status](const auto& call) {
+    return call != nullptr && call->Abort(status);
+  });
+}
+
+CallRegistry::Ended CallRegistry::AbortAll(const std::optional<std::string>& tenant,
+                                           const absl::Status& status) {
+  Ended ended;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& [id, entry] : calls_) {
+      if (ended.request_ids.empty() || ended.request_ids.back() != id) {
+        ended.request_ids.push_back(id);
+      }
+    }
+  }
+  std::erase_if(ended.request_ids, [&](const std::string& id) {
+    const int64_t calls = Abort(id, tenant, status);
+    ended.calls += calls;
+    return calls == 0;
+  });
+  return ended;
 }
 
 void CallRegistry::Unregister(const std::string& request_id, uint64_t number) {

@@ -1,10 +1,11 @@
-// The calls that can be ended from outside, by request id.
+// The calls that can be ended from outside, by request id and tenant.
 #ifndef TLM_SERVER_RPC_CALL_REGISTRY_H_
 #define TLM_SERVER_RPC_CALL_REGISTRY_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,16 +46,22 @@ class CallRegistry {
   };
 
   // Several calls may have one id: admission keeps those of one tenant apart alone.
-  [[nodiscard]] Registration Register(const std::string& request_id,
+  [[nodiscard]] Registration Register(const std::string& tenant, const std::string& request_id,
                                       std::weak_ptr<AbortableCall> call);
 
-  // Ends the calls of this id; true when this ended one.
-  bool Abort(const std::string& request_id, const absl::Status& status);
-  // Ends all that are registered now; the ids of those this ended, in order, each once.
-  std::vector<std::string> AbortAll(const absl::Status& status);
+  // Ends the calls of this id, or those of them that are `tenant`'s; how many this ended.
+  int64_t Abort(const std::string& request_id, const std::optional<std::string>& tenant,
+                const absl::Status& status);
+  // Ends all calls that are registered now, or all of `tenant`.
+  struct Ended {
+    std::vector<std::string> request_ids;  // in order, each once
+    int64_t calls = 0;
+  };
+  Ended AbortAll(const std::optional<std::string>& tenant, const absl::Status& status);
 
  private:
   struct Entry {
+    std::string tenant;
     std::weak_ptr<AbortableCall> call;  // weak: the call lives as long as gRPC and the engine say
     uint64_t number = 0;                // of its registration
   };

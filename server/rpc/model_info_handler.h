@@ -9,7 +9,7 @@
 namespace tlm {
 
 // Grows with every addition to tlm.v1 that a client may want to test for.
-inline constexpr uint32_t kApiRevision = 3;
+inline constexpr uint32_t kApiRevision = 4;
 
 // Answers from `model` alone, without the engine. NOT_FOUND for another model's name,
 // INVALID_ARGUMENT for a `flops` query that is too long to count.

@@ -80,7 +80,8 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
   }
   // The call is admitted: from now on until its end `calls` can abort it.
   void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
-    registration_ = calls.Register(record_.request_id, this->weak_from_this());
+    registration_ =
+        calls.Register(record_.caller.tenant, record_.request_id, this->weak_from_this());
   }
   // Whether the caller's credentials are enough.
   absl::Status Access() {

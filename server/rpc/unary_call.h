@@ -60,7 +60,7 @@ class UnaryCall : public grpc::ServerUnaryReactor,
   }
   // The call is admitted: from now on until its end `calls` can abort it.
   void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
-    registration_ = calls.Register(record_.request_id, weak_from_this());
+    registration_ = calls.Register(record_.caller.tenant, record_.request_id, weak_from_this());
   }
 
   grpc::CallbackServerContext* const context_;

@@ -105,11 +105,33 @@ class IsolationTest(TenantTest):
             asked, metadata=bearer(one), timeout=60)), grpc.StatusCode.ALREADY_EXISTS)
         theirs = self.server.model.Generate(asked, metadata=bearer(other), timeout=60)
         next(theirs)
-        # An administrator ends a request by its name, whosesoever it is.
-        self.server.admin.Abort(admin_pb2.AbortRequest(request_ids=["mine"]),
-                                metadata=bearer(self.admin_key), timeout=20)
-        for stream in (running, theirs):
-            self.assertEqual(code_of(lambda: stream), grpc.StatusCode.ABORTED)  # pylint: disable=cell-var-from-loop
+        running.cancel()
+        theirs.cancel()
+
+    def abort(self, **fields):
+        return self.server.admin.Abort(admin_pb2.AbortRequest(**fields),
+                                       metadata=bearer(self.admin_key), timeout=20)
+
+    def test_an_administrator_ends_calls_by_name_and_tenant(self):
+        keys = {name: self.tenant(name) for name in ("one-d", "other-d", "third-d")}
+        asked = request(max_new_tokens=900)
+        asked.request_id = "job"
+        running = {}
+        for name, key in keys.items():
+            running[name] = self.server.model.Generate(asked, metadata=bearer(key), timeout=60)
+            next(running[name])
+        result = self.abort(request_ids=["job"], tenant="one-d")
+        self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 1))
+        self.assertEqual(code_of(lambda: running["one-d"]), grpc.StatusCode.ABORTED)
+        result = self.abort(request_ids=["job"], tenant="one-d")
+        self.assertEqual((list(result.not_found), result.aborted_total), (["job"], 0))
+        self.assertEqual(self.abort(all=True, tenant="nobody").aborted_total, 0)
+        self.assertEqual(self.abort(all=True, tenant="").aborted_total, 0)
+        # By its name alone: whosesoever it is, and every call counts.
+        result = self.abort(request_ids=["job"])
+        self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 2))
+        for name in ("other-d", "third-d"):
+            self.assertEqual(code_of(lambda: running[name]), grpc.StatusCode.ABORTED)  # pylint: disable=cell-var-from-loop
 
 
 class LimitTest(TenantTest):

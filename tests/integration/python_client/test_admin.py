@@ -116,6 +116,17 @@ class AdminTest(ServerTest):
                 self.assert_aborted(one)
                 self.assert_aborted(two)
 
+    def test_a_tenants_requests_are_aborted(self):
+        for call in BOTH:
+            self.load_where(call, lambda load: load.active_calls == 0)
+            with self.subTest(call.__name__), begin(self.client, "one") as one:
+                for options in ({"all": True}, {"request_ids": ["one"]}):
+                    result = call(self.admin, "abort", tenant="somebody", **options)
+                    self.assertEqual(result.aborted_total, 0)
+                # Without keys calls have no tenant.
+                self.assertEqual(call(self.admin, "abort", all=True, tenant="").aborted_total, 1)
+                self.assert_aborted(one)
+
     def test_the_prefix_cache_is_flushed(self):
         prompt = [7 + i % 500 for i in range(3 * BLOCK + 5)]
         for call in BOTH:

@@ -187,10 +187,11 @@ def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
     return named(request, options)
 
 
-def abort_request(request_ids: Sequence[str], every: bool) -> messages.AbortRequest:
+def abort_request(request_ids: Sequence[str], every: bool,
+                  tenant: str | None) -> messages.AbortRequest:
     if isinstance(request_ids, str):
         raise TypeError("abort takes a list of request ids")
-    return messages.AbortRequest(request_ids=request_ids, all=every)
+    return messages.AbortRequest(request_ids=request_ids, all=every, tenant=tenant)
 
 
 def drain_request(time_limit: float | None) -> messages.DrainRequest:

@@ -39,10 +39,10 @@ class AsyncAdminClient(AsyncBaseClient):
         return await self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
 
     async def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
-                    **options: Unpack[CallOptions]) -> AbortResult:
-        """Ends requests, or all of them, with Aborted. Asked again, it reports those that it has
-        ended as `not_found`."""
-        request = _requests.abort_request(request_ids, all)
+                    tenant: str | None = None, **options: Unpack[CallOptions]) -> AbortResult:
+        """Ends requests, or all of them, with Aborted: those of `tenant` alone, None = of every
+        tenant. Asked again, it reports those that it has ended as `not_found`."""
+        request = _requests.abort_request(request_ids, all, tenant)
         return await self._call(AbortResult, "Abort", request, options)
 
     async def drain(self, *, time_limit: float | None = None,

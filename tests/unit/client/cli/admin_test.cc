@@ -109,8 +109,10 @@ TEST_F(AdminTest, AbortsRequests) {
   EXPECT_THAT(admin_.abort.request_ids(), ElementsAre("a", "b"));
   EXPECT_FALSE(admin_.abort.all());
   EXPECT_EQ(out_.str(), "ended a\nnot active b\n1 requests ended\n");
-  EXPECT_EQ(Run({"abort", "--all"}), kSuccess);
+  EXPECT_FALSE(admin_.abort.has_tenant());
+  EXPECT_EQ(Run({"abort", "--all", "--tenant=acme"}), kSuccess);
   EXPECT_TRUE(admin_.abort.all());
+  EXPECT_EQ(admin_.abort.tenant(), "acme");
 }
 
 TEST_F(AdminTest, Drains) {
@@ -133,7 +135,7 @@ TEST_F(AdminTest, MarksWhatIsNotTheDefault) {
 
 TEST_F(AdminTest, RefusesWrongUsage) {
   for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {}, {"restart"}, {"load", "x"}, {"abort"}, {"abort", "x", "--all"}}) {
+           {}, {"restart"}, {"load", "x"}, {"abort"}, {"abort", "x", "--all"}, {"drain", "--tenant=a"}}) {
     EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
     EXPECT_THAT(err_.str(), StartsWith("tlm: admin: "));
   }
