@@ -112,15 +112,18 @@ absl::Status App::Load() {
   metrics_.SetBuild(served.server_version, served.build_id);
   engine.metrics = metrics_.SetModel(FactsOf(served));
   TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, engine, clock));
-  metrics_.SetEngineFigures(
-      [this] { return FiguresOf(engine_->Stats(), Clock::Monotonic()->Now()); });
+  metrics_.SetEngineFigures([this] {
+    EngineFigures figures = FiguresOf(engine_->Stats(), Clock::Monotonic()->Now());
+    figures.waiting_text_bytes = texts_.waiting_bytes();
+    return figures;
+  });
   return absl::OkStatus();
 }
 
 absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
   Clock& clock = *Clock::Monotonic();
   admission_->Open();
-  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_});
+  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_});
   if (admin_ != nullptr) {
     admin_->Serve({*engine_, *admission_, calls_, loaded_->served.limits, clock.Now()});
   }
@@ -152,6 +155,7 @@ void App::Drain(absl::Duration timeout) {
     const ForcedEnd forced_end("the engine has not stopped", kEngineStopLimit);
     engine_->Stop();
   }
+  texts_.Stop();
   const ForcedEnd forced_end("connections have not closed", kCloseLimit);
   server_->Shutdown(kShutdownGrace);
   state_.Set(LifeState::kStopped);

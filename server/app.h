@@ -22,6 +22,7 @@
 #include "server/rpc/admin_server.h"
 #include "server/rpc/call_registry.h"
 #include "server/rpc/rpc_server.h"
+#include "server/rpc/text_pools.h"
 
 namespace tlm {
 
@@ -82,6 +83,7 @@ class App {
   std::unique_ptr<Credentials> credentials_;
   std::unique_ptr<MetricsServer> metrics_server_;  // null: there is no metrics port
   CallRegistry calls_;
+  TextPools texts_;
   std::optional<LoadedModel> loaded_;
   std::optional<Admission> admission_;
   std::unique_ptr<Engine> engine_;

@@ -128,7 +128,8 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& reque
                                      tokens_, request.tokens, limits_.max_tokens),
                    "QUEUED_TOKENS");
   }
-  if (!active_ids_.emplace(caller.tenant, request.request_id).second) {
+  if (!request.request_id.empty() &&
+      !active_ids_.emplace(caller.tenant, request.request_id).second) {
     return WithField(AlreadyExists("request_id is in use by an active request"), "request_id");
   }
   ++calls_;

@@ -75,11 +75,12 @@ class Admission {
   absl::Status Enter(const Principal& caller);
   // The same for a call that is answered at once and never admitted: by that limit alone.
   absl::Status CountRequest(const Principal& caller);
-  // Admits a call that has entered. UNAVAILABLE with reason STARTING or DRAINING and a retry time;
-  // ALREADY_EXISTS while another call of this tenant and id is active; DEADLINE_EXCEEDED, reason
-  // EXPIRED_IN_QUEUE, when `deadline` has passed; RESOURCE_EXHAUSTED, reason QUEUE_FULL,
-  // QUEUED_TOKENS or, over a limit of the tenant, TENANT_QUOTA, and a retry time;
-  // PERMISSION_DENIED, reason TENANT_PRIORITY, for a priority above the tenant's.
+  // Admits a call that has entered; an empty id is no name, and never in use. UNAVAILABLE with
+  // reason STARTING or DRAINING and a retry time; ALREADY_EXISTS while another call of this tenant
+  // and id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when `deadline` has passed;
+  // RESOURCE_EXHAUSTED, reason QUEUE_FULL, QUEUED_TOKENS or, over a limit of the tenant,
+  // TENANT_QUOTA, and a retry time; PERMISSION_DENIED, reason TENANT_PRIORITY, for a priority above
+  // the tenant's.
   absl::StatusOr<Ticket> Admit(const AdmissionRequest& request);
 
   // Starting -> serving.

@@ -20,7 +20,7 @@ namespace tlm {
 struct FairPoolLimits {
   int threads = 1;
   // Of the jobs that wait, together.
-  int64_t max_waiting_bytes = int64_t{32} << 20;
+  int64_t max_waiting_bytes = int64_t{16} << 20;
   // Of one tenant's results that their readers have not taken: while there are more, its jobs wait.
   int64_t max_held_bytes = int64_t{32} << 20;
 };

@@ -52,7 +52,7 @@ absl::Status TenantQuotas::Check(const std::string& tenant, const TenantLimits& 
   if (limits.max_concurrent_requests > 0 && usage.active >= limits.max_concurrent_requests) {
     return OverQuota(kRetryConcurrent, "requests at once", limits.max_concurrent_requests);
   }
-  if (limits.tokens_per_minute > 0) {
+  if (limits.tokens_per_minute > 0 && tokens > 0) {
     const absl::Duration wait = usage.tokens.WaitFor(tokens, limits.tokens_per_minute, now);
     if (wait > absl::ZeroDuration()) {
       return OverQuota(wait, "tokens per minute", limits.tokens_per_minute);

@@ -24,8 +24,8 @@ class TenantQuotas {
   // be refused, when they are spent; then nothing is charged.
   absl::Status CountRequest(const std::string& tenant, const TenantLimits& limits, absl::Time now);
   // As CountRequest refuses, when a call with `tokens` tokens is over the limit of requests at once
-  // or of tokens. More tokens than a minute gives are let in while that minute's are all there, and
-  // leave a debt.
+  // or of tokens, which holds back no call without any. More tokens than a minute gives are let in
+  // while that minute's are all there, and leave a debt.
   absl::Status Check(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
                      absl::Time now) const;
 

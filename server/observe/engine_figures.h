@@ -11,6 +11,7 @@ struct EngineFigures {
   int64_t parked_sequences = 0;  // the part of the running ones paused by backpressure
   int64_t waiting_requests = 0;
   int64_t waiting_tokens = 0;
+  int64_t waiting_text_bytes = 0;  // of requests that are not tokenized yet
   int64_t kv_blocks_used = 0;
   int64_t kv_blocks_cached = 0;
   int64_t kv_blocks_total = 0;

@@ -107,6 +107,7 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_sequences_parked", kGauge, "",
      "Running sequences paused by backpressure: their client reads too slowly."},
     {"tlm_queued_tokens", kGauge, "", "Prompt tokens of the waiting requests."},
+    {"tlm_queued_text_bytes", kGauge, "", "Text of the requests that wait to be tokenized."},
     {"tlm_estimated_queue_seconds", kGauge, "",
      "Estimated queue time of a request that arrives now, from measured rates."},
     {"tlm_kv_blocks", kGauge, "state",

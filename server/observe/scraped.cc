@@ -62,6 +62,7 @@ void ScrapedSamples::AddEngine(const EngineFigures& engine, std::string_view mod
   Add("tlm_engine_last_progress_age_seconds", engine.progress_age_seconds);
   Add("tlm_sequences_parked", count(engine.parked_sequences));
   Add("tlm_queued_tokens", count(engine.waiting_tokens));
+  Add("tlm_queued_text_bytes", count(engine.waiting_text_bytes));
   Add("tlm_estimated_queue_seconds", engine.estimated_queue_seconds);
   Add("tlm_kv_blocks", count(engine.kv_blocks_used), {"used"});
   Add("tlm_kv_blocks", count(engine.kv_blocks_cached), {"cached"});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "model/base/json.h"
@@ -54,21 +55,37 @@ absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
                                                   std::optional<bool> add_special_tokens,
                                                   const ServedModel& model,
                                                   std::string_view field) {
+  std::vector<int32_t> ids;
+  TLM_RETURN_IF_ERROR(
+      TokenizeTextTo(text, add_special_tokens, model, field, [&ids](std::span<const int32_t> some) {
+        ids.insert(ids.end(), some.begin(), some.end());
+        return absl::OkStatus();
+      }));
+  return ids;
+}
+
+absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_special_tokens,
+                            const ServedModel& model, std::string_view field,
+                            Tokenizer::IdSink take) {
   const int64_t limit = model.limits.max_text_bytes;
   if (static_cast<int64_t>(text.size()) > limit) {
     return BadField(field, "is {} bytes long, the limit is {}", text.size(), limit);
   }
   // The tokenizer's configuration names the special tokens that belong around a text, if any.
-  const bool special = add_special_tokens.value_or(true);
-  absl::StatusOr<std::vector<int32_t>> ids = model.tokenizer->Encode(text, special);
-  if (!ids.ok()) return WithField(WithContext(ids.status(), std::string(field)), field);
-  // A tokenizer may know tokens that the model has no embedding for.
-  const auto largest = std::max_element(ids->begin(), ids->end());
-  if (largest != ids->end() && *largest >= model.config.vocab_size) {
-    return BadField(field, "contains token {}, the model's vocabulary has {} tokens", *largest,
-                    model.config.vocab_size);
-  }
-  return ids;
+  const EncodeOptions options{.add_special_tokens = add_special_tokens.value_or(true)};
+  absl::Status taken;
+  const auto check_and_take = [&](std::span<const int32_t> ids) {
+    // A tokenizer may know tokens that the model has no embedding for.
+    const auto largest = std::max_element(ids.begin(), ids.end());
+    taken = largest == ids.end() || *largest < model.config.vocab_size
+                ? take(ids)
+                : BadField(field, "contains token {}, the model's vocabulary has {} tokens",
+                           *largest, model.config.vocab_size);
+    return taken;
+  };
+  const absl::Status status = model.tokenizer->EncodeTo(text, options, check_and_take);
+  if (status.ok() || !taken.ok()) return status;
+  return WithField(WithContext(status, std::string(field)), field);
 }
 
 }  // namespace tlm

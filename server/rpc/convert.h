@@ -97,6 +97,10 @@ absl::StatusOr<std::vector<int32_t>> TokenIdsOf(
 absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
                                                   std::optional<bool> add_special_tokens,
                                                   const ServedModel& model, std::string_view field);
+// The same, as Tokenizer::EncodeTo hands them on; an error of `take` is returned as it is.
+absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_special_tokens,
+                            const ServedModel& model, std::string_view field,
+                            Tokenizer::IdSink take);
 // The ids of a conversation as the model's chat template writes it; unset special tokens: none
 // besides those of the template. FAILED_PRECONDITION when the model has no template.
 absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,

@@ -67,23 +67,16 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   ForwardReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
       : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc)), rpc_(rpc) {}
 
-  void Start(const v1::ForwardRequest& request) {
-    KeepAlive();
-    const absl::Status status = Submit(request);
-    if (!status.ok()) return FinishEarly(status);
-    WatchDeadline();
-    Pump();
+  void Start(const grpc::ByteBuffer& request) {
+    Run(rpc_, request, Parsing<v1::ForwardRequest>(request, [this](const auto& message) {
+          return Submit(message);
+        }));
   }
 
  private:
   absl::Status Submit(const v1::ForwardRequest& message) {
-    TLM_RETURN_IF_ERROR(Access());
-    TLM_ASSIGN_OR_RETURN(const std::string request_id,
-                         RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ForwardCall> converted = Read(message, Caller());
+    TLM_ASSIGN_OR_RETURN(ForwardCall call, ConvertForward(message, rpc_.model));
     MutexLock lock(&mutex_);
-    record_.request_id = request_id;
-    TLM_ASSIGN_OR_RETURN(ForwardCall call, std::move(converted));
     call_ = std::move(call);
     record_.prompt_tokens = call_.total_tokens;
     TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
@@ -91,12 +84,6 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     window_ = Window::For(call_, rpc_.model.config.vocab_size);
     encoder_.emplace(call_.format);
     return FillWindow();
-  }
-
-  absl::StatusOr<ForwardCall> Read(const v1::ForwardRequest& message,
-                                   const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
-    return ConvertForward(message, rpc_.model);
   }
 
   // Queues as many of the sequences to come as the window holds. A full queue is no failure while
@@ -235,9 +222,9 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::ForwardResponse>* StartForward(grpc::CallbackServerContext* context,
-                                                            const v1::ForwardRequest& request,
-                                                            const RpcContext& rpc) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartForward(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer& request,
+                                                         const RpcContext& rpc) {
   // Shared: a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<ForwardReactor>(context, rpc);
   reactor->Start(request);

@@ -5,17 +5,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include "server/rpc/rpc_context.h"
-#include "tlm/v1/forward.pb.h"
 
 namespace tlm {
 
 // Takes over one call: checks it, admits it, queues its sequences a few at a time, and streams
 // header, rows*, summary. Rows that wait for a slow reader are bounded by kForwardBufferBytes; the
-// engine pauses the sequences of a reader that does not keep up. `request` is not used after
-// return.
-grpc::ServerWriteReactor<v1::ForwardResponse>* StartForward(grpc::CallbackServerContext* context,
-                                                            const v1::ForwardRequest& request,
-                                                            const RpcContext& rpc);
+// engine pauses the sequences of a reader that does not keep up. `request` outlives the call.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartForward(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer& request,
+                                                         const RpcContext& rpc);
 
 // Logits of one call that wait to be sent, over all its mailboxes (at least one row each).
 inline constexpr int64_t kForwardBufferBytes = int64_t{64} << 20;

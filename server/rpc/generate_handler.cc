@@ -22,25 +22,16 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
   GenerateReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
       : StreamingCall(context, BeginCall("Generate", Role::kInference, *context, rpc)), rpc_(rpc) {}
 
-  void Start(const v1::GenerateRequest& request) {
-    KeepAlive();
-    const absl::Status status = Submit(request);
-    if (status.ok()) {
-      WatchDeadline();
-    } else {
-      FinishEarly(status);
-    }
+  void Start(const grpc::ByteBuffer& request) {
+    Run(rpc_, request, Parsing<v1::GenerateRequest>(request, [this](const auto& message) {
+          return Submit(message);
+        }));
   }
 
  private:
   absl::Status Submit(const v1::GenerateRequest& message) {
-    TLM_RETURN_IF_ERROR(Access());
-    TLM_ASSIGN_OR_RETURN(std::string request_id,
-                         RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<GenerateCall> converted = Read(message, Caller());
+    TLM_ASSIGN_OR_RETURN(GenerateCall call, ConvertGenerate(message, rpc_.model, rpc_.random));
     MutexLock lock(&mutex_);
-    record_.request_id = request_id;
-    TLM_ASSIGN_OR_RETURN(GenerateCall call, std::move(converted));
     record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
     TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, call.priority)));
     RegisterIn(rpc_.calls);
@@ -54,12 +45,6 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     TLM_RETURN_IF_ERROR(rpc_.engine.Submit(RequestFor(std::move(call))));
     MarkAdmitted(record_);
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<GenerateCall> Read(const v1::GenerateRequest& message,
-                                    const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
-    return ConvertGenerate(message, rpc_.model, rpc_.random);
   }
 
   Request RequestFor(GenerateCall call) TLM_REQUIRES(mutex_) {
@@ -156,9 +141,9 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(grpc::CallbackServerContext* context,
-                                                              const v1::GenerateRequest& request,
-                                                              const RpcContext& rpc) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerate(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer& request,
+                                                          const RpcContext& rpc) {
   // Shared: a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<GenerateReactor>(context, rpc);
   reactor->Start(request);

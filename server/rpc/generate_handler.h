@@ -5,17 +5,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include "server/rpc/rpc_context.h"
-#include "tlm/v1/generate.pb.h"
 
 namespace tlm {
 
 // Takes over one call: checks it, admits it, queues it, and streams started, (tokens | finished)*,
 // summary, or ends it with a status as language_model.proto lists them. While a write is in flight,
-// tokens gather and go out together. `context` is gRPC's, `rpc` outlives the call; `request` is not
-// used after return.
-grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(grpc::CallbackServerContext* context,
-                                                              const v1::GenerateRequest& request,
-                                                              const RpcContext& rpc);
+// tokens gather and go out together. `context` is gRPC's, `rpc` and `request` outlive the call.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerate(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer& request,
+                                                          const RpcContext& rpc);
 
 }  // namespace tlm
 

@@ -12,50 +12,59 @@
 
 namespace tlm {
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* LanguageModelService::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LanguageModelService::Generate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) {
-    return new RefusedStream<v1::GenerateResponse>(Starting("Generate", context));
+    return new RefusedStream(Starting("Generate", context));
   }
   return StartGenerate(context, *request, *rpc);
 }
 
-grpc::ServerWriteReactor<v1::ForwardResponse>* LanguageModelService::Forward(
-    grpc::CallbackServerContext* context, const v1::ForwardRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LanguageModelService::Forward(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const RpcContext* const rpc = gate_.Get();
-  if (rpc == nullptr) return new RefusedStream<v1::ForwardResponse>(Starting("Forward", context));
+  if (rpc == nullptr) return new RefusedStream(Starting("Forward", context));
   return StartForward(context, *request, *rpc);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::ModelInfo(grpc::CallbackServerContext* context,
                                                           const v1::ModelInfoRequest* request,
                                                           v1::ModelInfoResponse* response) {
-  return Unary("ModelInfo", Charge::kNothing, context, *request,
-               [&](const ServedModel& model) { return GetModelInfo(*request, model, *response); });
+  const RpcContext* const rpc = gate_.Get();
+  if (rpc == nullptr) return EndUnary(context, Starting("ModelInfo", context));
+  CallRecord record = BeginCall("ModelInfo", Role::kInference, *context, *rpc);
+  const absl::StatusOr<std::string> request_id =
+      RequestIdOf(request->request_id(), rpc->model, rpc->random);
+  record.request_id = request_id.value_or("");
+  record.status = record.access;
+  record.status.Update(request_id.status());
+  if (record.status.ok()) record.status = GetModelInfo(*request, rpc->model, *response);
+  return EndUnary(context, record);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContext* context,
-                                                      const v1::ScoreRequest* request,
-                                                      v1::ScoreResponse* response) {
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
   const RpcContext* const rpc = gate_.Get();
-  if (rpc == nullptr) return RefuseUnary(context, Starting("Score", context));
+  if (rpc == nullptr) return EndUnary(context, Starting("Score", context));
   return StartScore(context, *request, response, *rpc);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,
-                                                         const v1::TokenizeRequest* request,
-                                                         v1::TokenizeResponse* response) {
-  return Unary("Tokenize", Charge::kRequest, context, *request,
-               [&](const ServedModel& model) { return tlm::Tokenize(*request, model, *response); });
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
+  const RpcContext* const rpc = gate_.Get();
+  if (rpc == nullptr) return EndUnary(context, Starting("Tokenize", context));
+  return StartTokenize(context, *request, response, *rpc);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Detokenize(grpc::CallbackServerContext* context,
-                                                           const v1::DetokenizeRequest* request,
-                                                           v1::DetokenizeResponse* response) {
-  return Unary("Detokenize", Charge::kRequest, context, *request, [&](const ServedModel& model) {
-    return tlm::Detokenize(*request, model, *response);
-  });
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  const RpcContext* const rpc = gate_.Get();
+  if (rpc == nullptr) return EndUnary(context, Starting("Detokenize", context));
+  return StartDetokenize(context, *request, response, *rpc);
 }
 
 CallRecord LanguageModelService::Starting(const char* name,
@@ -63,29 +72,6 @@ CallRecord LanguageModelService::Starting(const char* name,
   CallRecord record = BeginCall(name, Role::kInference, *context, services_);
   record.status = record.access.ok() ? StartingStatus() : record.access;
   return record;
-}
-
-// These take no time worth queueing for: answered on gRPC's own thread.
-template <typename Request, typename Answer>
-grpc::ServerUnaryReactor* LanguageModelService::Unary(const char* name, Charge charge,
-                                                      grpc::CallbackServerContext* context,
-                                                      const Request& request, Answer answer) {
-  const RpcContext* const rpc = gate_.Get();
-  if (rpc == nullptr) return RefuseUnary(context, Starting(name, context));
-  CallRecord record = BeginCall(name, Role::kInference, *context, *rpc);
-  const absl::StatusOr<std::string> request_id =
-      RequestIdOf(request.request_id(), rpc->model, rpc->random);
-  record.request_id = request_id.value_or("");
-  record.status = record.access;
-  if (record.status.ok()) record.status = request_id.status();
-  if (record.status.ok() && charge == Charge::kRequest) {
-    record.status = rpc->admission.CountRequest(record.caller);
-  }
-  if (record.status.ok()) record.status = answer(rpc->model);
-  EndCall(record);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(record.status));
-  return reactor;
 }
 
 }  // namespace tlm

@@ -24,31 +24,23 @@ class OipInferReactor final : public UnaryCall {
         rpc_(rpc) {}
 
   void Start(const inference::ModelInferRequest& request) {
-    Run([&] { return Submit(request); });
+    Run(rpc_, request.id(), static_cast<int64_t>(request.ByteSizeLong()),
+        [this, &request] { return Submit(request); });
   }
 
  private:
-  struct Converted {
-    OipCall oip;
-    GenerateCall generate;
-  };
-
   absl::Status Submit(const inference::ModelInferRequest& message) {
-    TLM_RETURN_IF_ERROR(Access());
-    TLM_ASSIGN_OR_RETURN(const std::string request_id,
-                         RequestIdOf(message.id(), rpc_.model, rpc_.random));
-    absl::StatusOr<Converted> converted = Read(message, Caller());
+    TLM_ASSIGN_OR_RETURN(OipCall oip, ConvertOip(message, rpc_.model));
+    TLM_ASSIGN_OR_RETURN(GenerateCall generate,
+                         ConvertGenerate(oip.request, rpc_.model, rpc_.random));
     MutexLock lock(&mutex_);
-    record_.request_id = request_id;
-    TLM_RETURN_IF_ERROR(converted.status());
-    call_ = std::move(converted->oip);
-    GenerateCall& generate = converted->generate;
+    call_ = std::move(oip);
     record_.prompt_tokens = static_cast<int64_t>(generate.prompt.size());
     TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, generate.priority)));
     RegisterIn(rpc_.calls);
     output_.emplace(generate, rpc_.model.tokenizer, weak_from_this());
     Request request;
-    request.id = request_id;
+    request.id = record_.request_id;
     request.tenant = record_.caller.tenant;
     request.prompt = std::move(generate.prompt);
     request.generate = std::move(generate.work);
@@ -58,16 +50,6 @@ class OipInferReactor final : public UnaryCall {
     TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
     MarkAdmitted(record_);
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<Converted> Read(const inference::ModelInferRequest& message,
-                                 const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
-    Converted converted;
-    TLM_ASSIGN_OR_RETURN(converted.oip, ConvertOip(message, rpc_.model));
-    TLM_ASSIGN_OR_RETURN(converted.generate,
-                         ConvertGenerate(converted.oip.request, rpc_.model, rpc_.random));
-    return converted;
   }
 
   std::optional<absl::Status> Collect() override TLM_REQUIRES(mutex_) {

@@ -1,4 +1,4 @@
-// Calls that end before anything of them is looked at.
+// Calls that are over as soon as they come.
 #ifndef TLM_SERVER_RPC_REFUSED_CALL_H_
 #define TLM_SERVER_RPC_REFUSED_CALL_H_
 
@@ -12,8 +12,8 @@
 namespace tlm {
 
 // Ends the call with record.status and counts it.
-inline grpc::ServerUnaryReactor* RefuseUnary(grpc::CallbackServerContext* context,
-                                             const CallRecord& record) {
+inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
+                                          const CallRecord& record) {
   EndCall(record);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(record.status));
@@ -21,12 +21,11 @@ inline grpc::ServerUnaryReactor* RefuseUnary(grpc::CallbackServerContext* contex
 }
 
 // Lives until gRPC is done with it.
-template <typename Response>
-class RefusedStream final : public grpc::ServerWriteReactor<Response> {
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   explicit RefusedStream(const CallRecord& record) {
     EndCall(record);
-    this->Finish(ToGrpcStatus(record.status));
+    Finish(ToGrpcStatus(record.status));
   }
   void OnDone() override { delete this; }
 };

@@ -12,6 +12,7 @@
 #include "server/rpc/call_registry.h"
 #include "server/rpc/convert.h"
 #include "server/rpc/served_model.h"
+#include "server/rpc/text_pools.h"
 
 namespace tlm {
 
@@ -29,6 +30,7 @@ struct RpcContext : CallServices {
   Engine& engine;
   Admission& admission;
   CallRegistry& calls;
+  TextPools& texts;
 };
 
 // Whether a new call of `caller` can come in at all: asked once, before work is put into reading

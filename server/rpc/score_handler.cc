@@ -8,6 +8,7 @@
 #include "model/base/errors.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/call_entry.h"
+#include "server/rpc/raw_message.h"
 #include "server/rpc/token_info.h"
 #include "server/rpc/unary_call.h"
 
@@ -16,34 +17,31 @@ namespace {
 
 class ScoreReactor final : public UnaryCall {
  public:
-  ScoreReactor(grpc::CallbackServerContext* context, v1::ScoreResponse* response,
+  ScoreReactor(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                const RpcContext& rpc)
       : UnaryCall(context, BeginCall("Score", Role::kInference, *context, rpc)),
         response_(response),
         rpc_(rpc) {}
 
-  void Start(const v1::ScoreRequest& request) {
-    Run([&] { return Submit(request); });
+  void Start(const grpc::ByteBuffer& request) {
+    Run(rpc_, request, Parsing<v1::ScoreRequest>(request, [this](const auto& message) {
+          return Submit(message);
+        }));
   }
 
  private:
   absl::Status Submit(const v1::ScoreRequest& message) {
-    TLM_RETURN_IF_ERROR(Access());
-    TLM_ASSIGN_OR_RETURN(const std::string request_id,
-                         RequestIdOf(message.request_id(), rpc_.model, rpc_.random));
-    absl::StatusOr<ScoreCall> converted = Read(message, Caller());
+    TLM_ASSIGN_OR_RETURN(ScoreCall call, ConvertScore(message, rpc_.model));
     MutexLock lock(&mutex_);
-    record_.request_id = request_id;
-    TLM_ASSIGN_OR_RETURN(ScoreCall call, std::move(converted));
     record_.prompt_tokens = call.total_tokens;
     TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
     RegisterIn(rpc_.calls);
     for (size_t i = 0; i < call.work.continuations.size(); ++i) {
-      response_->add_scores()->set_is_greedy(true);
+      scores_.add_scores()->set_is_greedy(true);
     }
     stream_ = std::make_shared<TokenStream>(weak_from_this());
     Request request;
-    request.id = request_id;
+    request.id = record_.request_id;
     request.tenant = record_.caller.tenant;
     request.prompt = std::move(call.prompt);
     request.score = std::move(call.work);
@@ -52,11 +50,6 @@ class ScoreReactor final : public UnaryCall {
     TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
     MarkAdmitted(record_);
     return absl::OkStatus();
-  }
-
-  absl::StatusOr<ScoreCall> Read(const v1::ScoreRequest& message, const Principal& caller) const {
-    TLM_RETURN_IF_ERROR(Enter(rpc_, caller));
-    return ConvertScore(message, rpc_.model);
   }
 
   // Takes in what has arrived; how the call ends, once it does.
@@ -69,13 +62,14 @@ class ScoreReactor final : public UnaryCall {
       record_.cached_prompt_tokens = pending.start->cached_prompt_tokens;
     }
     for (const ScoredEntry& entry : pending.scored) {
-      AddToken(entry.token, *response_->mutable_scores(static_cast<int>(entry.index)));
+      AddToken(entry.token, *scores_.mutable_scores(static_cast<int>(entry.index)));
     }
     if (!pending.end.has_value()) return std::nullopt;
     if (!pending.end->status.ok()) return pending.end->status;
-    response_->set_request_id(record_.request_id);
-    response_->set_fingerprint(rpc_.model.fingerprint);
-    *response_->mutable_usage() = UsageOf(record_);
+    scores_.set_request_id(record_.request_id);
+    scores_.set_fingerprint(rpc_.model.fingerprint);
+    *scores_.mutable_usage() = UsageOf(record_);
+    PutMessage(scores_, *response_);
     return absl::OkStatus();
   }
 
@@ -90,15 +84,16 @@ class ScoreReactor final : public UnaryCall {
     if (stream_ != nullptr) stream_->Detach();
   }
 
-  v1::ScoreResponse* const response_;  // not used once the call has finished
+  grpc::ByteBuffer* const response_;  // not used once the call has finished
   const RpcContext& rpc_;
+  v1::ScoreResponse scores_ TLM_GUARDED_BY(mutex_);
   std::shared_ptr<TokenStream> stream_ TLM_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
-                                     const v1::ScoreRequest& request, v1::ScoreResponse* response,
+                                     const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                      const RpcContext& rpc) {
   // Shared: a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<ScoreReactor>(context, response, rpc);

@@ -5,15 +5,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include "server/rpc/rpc_context.h"
-#include "tlm/v1/score.pb.h"
 
 namespace tlm {
 
 // Takes over one call: checks it, admits it, queues it, fills `response` when all is scored, or
 // ends it with a status as language_model.proto lists them. `context` and `response` are gRPC's,
-// `rpc` outlives the call; `request` is not used after return.
+// `rpc` and `request` outlive the call.
 grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
-                                     const v1::ScoreRequest& request, v1::ScoreResponse* response,
+                                     const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                      const RpcContext& rpc);
 
 }  // namespace tlm

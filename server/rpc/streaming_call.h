@@ -5,8 +5,11 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,22 +20,25 @@
 #include "server/rpc/call_registry.h"
 #include "server/rpc/deadline_timer.h"
 #include "server/rpc/proto_time.h"
+#include "server/rpc/raw_message.h"
+#include "server/rpc/rpc_context.h"
 #include "server/rpc/status_mapping.h"
 
 namespace tlm {
 
 // A reactor that owns everything of one call. Life:
 //
-//   Start() -> [wake-up or write done -> Next() -> write]* -> Finish -> OnDone -> gone
+//   Run() -> [wake-up or write done -> Next() -> write]* -> Finish -> OnDone -> gone
 //
 // gRPC holds it by `self_` until OnDone; the mailbox's wake-up holds it while it runs. Threads: a
-// gRPC thread makes it and reports writes, cancellation, the deadline and the end; the delivery
-// thread wakes it. A reader that does not keep up leaves a write in flight; what arrives meanwhile
-// is taken in until the call IsBehind(), then stays in the mailbox, and the engine waits when that
-// is full. `mutex_` guards the state of the derived class too; it is not held while gRPC is called,
-// and of the engine only calls that do not block are made under it.
+// gRPC thread makes it and reports writes, cancellation, the deadline and the end; a thread of a
+// pool reads its request when that is long, which no end overtakes; the delivery thread wakes it. A
+// reader that does not keep up leaves a write in flight; what arrives meanwhile is taken in until
+// the call IsBehind(), then stays in the mailbox, and the engine waits when that is full. `mutex_`
+// guards the state of the derived class too; it is not held while gRPC is called, and of the engine
+// only calls that do not block are made under it.
 template <typename Response>
-class StreamingCall : public grpc::ServerWriteReactor<Response>,
+class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                       public StreamListener,
                       public AbortableCall,
                       public std::enable_shared_from_this<StreamingCall<Response>> {
@@ -71,27 +77,16 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
   virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
   // Lets go of the engine's work: the client is gone or the call failed. Idempotent.
   virtual void Abandon() TLM_REQUIRES(mutex_) = 0;
-  // Begins the call's life; before anything that can end it.
-  void KeepAlive() { self_ = this->shared_from_this(); }
-  // Who makes the call; never changes.
-  const Principal& Caller() {
-    MutexLock lock(&mutex_);
-    return record_.caller;
-  }
-  // The call is admitted: from now on until its end `calls` can abort it.
+  // Begins the call's life: lets it in, then `submit`s its work, which reads the request, here or,
+  // when its bytes are many, on a thread of rpc.texts once it is its turn. What `submit` returns
+  // ends the call unless it is OK. The request outlives the call.
+  void Run(const RpcContext& rpc, const grpc::ByteBuffer& request,
+           std::function<absl::Status()> submit);
+  // From now on until its end `calls` can abort it.
   void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
     registration_ =
         calls.Register(record_.caller.tenant, record_.request_id, this->weak_from_this());
   }
-  // Whether the caller's credentials are enough.
-  absl::Status Access() {
-    MutexLock lock(&mutex_);
-    return record_.access;
-  }
-  // Ends the call before anything was written, unless it was aborted meanwhile.
-  void FinishEarly(const absl::Status& status);
-  // From now on the deadline ends the call; without this it does when gRPC cancels it.
-  void WatchDeadline();
   void Pump();
 
   grpc::CallbackServerContext* const context_;
@@ -104,6 +99,13 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
   void OnWriteDone(bool ok) override;
   void OnCancel() override { Cut(CancelledStatus); }
   void OnDone() override;
+  // From now on the deadline ends the call; without this it does when gRPC cancels it.
+  void WatchDeadline();
+  // The call has its id now, and is let in.
+  absl::Status Begin(const RpcContext& rpc, const std::string& given_id) TLM_REQUIRES(mutex_);
+  void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
+  // `submit` has returned.
+  void Submitted(const absl::Status& status);
   template <typename StatusOf>
   bool Cut(StatusOf status_of);
   void SetEnd(const absl::Status& status) TLM_REQUIRES(mutex_);
@@ -115,10 +117,15 @@ class StreamingCall : public grpc::ServerWriteReactor<Response>,
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<StreamingCall> self_;
-  // Belongs to gRPC while a write is in flight, to Next() otherwise.
+  // Next() fills it in, and then it is written as bytes, which belong to gRPC meanwhile.
   Response message_;
+  grpc::ByteBuffer written_;
   bool writing_ TLM_GUARDED_BY(mutex_) = false;
-  // How the call ends as soon as no write is in flight, whatever there would be to send.
+  const grpc::ByteBuffer* request_ TLM_GUARDED_BY(mutex_) = nullptr;
+  bool reading_ TLM_GUARDED_BY(mutex_) = false;  // `submit` has the request
+  FairPool::Undo turn_ TLM_GUARDED_BY(mutex_);   // while the request waits to be read
+  // How the call ends as soon as no write is in flight and nobody reads the request, whatever there
+  // would be to send.
   std::optional<absl::Status> cut_ TLM_GUARDED_BY(mutex_);
   CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
@@ -132,7 +139,7 @@ void StreamingCall<Response>::Pump() {
     MutexLock lock(&mutex_);
     if (finished_) return;
     if (!cut_.has_value() && !(writing_ && IsBehind())) Collect();
-    if (writing_) return;
+    if (writing_ || reading_) return;
     if (cut_.has_value()) {
       step = NextStep::End(*cut_);
     } else {
@@ -144,18 +151,69 @@ void StreamingCall<Response>::Pump() {
     if (step.kind == NextStep::Kind::kEnd) SetEnd(step.status);
   }
   // Outside the lock, though nobody else can get here: writing_ or finished_ keeps them out.
-  if (step.kind == NextStep::Kind::kMessage) this->StartWrite(&message_);
+  if (step.kind == NextStep::Kind::kMessage) {
+    PutMessage(message_, written_);
+    this->StartWrite(&written_);
+  }
   if (step.kind == NextStep::Kind::kEnd) this->Finish(ToGrpcStatus(step.status));
 }
 
 template <typename Response>
-void StreamingCall<Response>::FinishEarly(const absl::Status& status) {
+void StreamingCall<Response>::Run(const RpcContext& rpc, const grpc::ByteBuffer& request,
+                                  std::function<absl::Status()> submit) {
+  self_ = this->shared_from_this();
+  const auto bytes = static_cast<int64_t>(request.Length());
+  FairPool* const pool = rpc.texts.For(bytes);
+  absl::Status status;
+  std::string tenant;
+  {
+    MutexLock lock(&mutex_);
+    request_ = &request;
+    status = Begin(rpc, RequestIdIn(request));
+    if (status.ok() && pool != nullptr) RegisterIn(rpc.calls);
+    tenant = record_.caller.tenant;
+  }
+  if (!status.ok()) return Submitted(status);
+  WatchDeadline();
+  if (pool == nullptr) return Read(status, submit);
+  absl::StatusOr<FairPool::Undo> turn = pool->Add(
+      tenant, bytes,
+      [call = self_, submit = std::move(submit)](const absl::Status& t) { call->Read(t, submit); });
+  if (!turn.ok()) return Submitted(turn.status());
+  MutexLock lock(&mutex_);
+  if (!cut_.has_value()) turn_ = *std::move(turn);
+}
+
+template <typename Response>
+absl::Status StreamingCall<Response>::Begin(const RpcContext& rpc, const std::string& given_id) {
+  TLM_RETURN_IF_ERROR(record_.access);
+  TLM_ASSIGN_OR_RETURN(record_.request_id, RequestIdOf(given_id, rpc.model, rpc.random));
+  return Enter(rpc, record_.caller);
+}
+
+template <typename Response>
+void StreamingCall<Response>::Read(const absl::Status& turn,
+                                   const std::function<absl::Status()>& submit) {
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
-    SetEnd(status);
+    reading_ = true;
   }
-  this->Finish(ToGrpcStatus(status));
+  const absl::Status status = turn.ok() ? submit() : turn;
+  {
+    MutexLock lock(&mutex_);
+    reading_ = false;
+  }
+  Submitted(status);
+}
+
+template <typename Response>
+void StreamingCall<Response>::Submitted(const absl::Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    if (!status.ok() && !cut_.has_value()) cut_ = status;
+  }
+  Pump();
 }
 
 template <typename Response>
@@ -178,6 +236,7 @@ bool StreamingCall<Response>::Cut(StatusOf status_of) {
     if (finished_ || cut_.has_value()) return false;
     cut_ = status_of(record_);
     Abandon();
+    turn_ = FairPool::Undo();
     // A write that is stuck may keep the call for long.
     FreeName();
   }
@@ -188,6 +247,7 @@ bool StreamingCall<Response>::Cut(StatusOf status_of) {
 template <typename Response>
 void StreamingCall<Response>::SetEnd(const absl::Status& status) {
   finished_ = true;
+  if (request_ != nullptr) FreeMessage(*request_);
   Settle(ticket_, record_);
   FreeName();
   record_.status = status;

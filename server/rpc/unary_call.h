@@ -1,11 +1,14 @@
-// What unary calls have in common that wait for the engine.
+// What unary calls have in common that wait: for the engine, or for a thread to read their request.
 #ifndef TLM_SERVER_RPC_UNARY_CALL_H_
 #define TLM_SERVER_RPC_UNARY_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,6 +19,8 @@
 #include "server/rpc/call_registry.h"
 #include "server/rpc/deadline_timer.h"
 #include "server/rpc/proto_time.h"
+#include "server/rpc/raw_message.h"
+#include "server/rpc/rpc_context.h"
 #include "server/rpc/status_mapping.h"
 
 namespace tlm {
@@ -40,27 +45,29 @@ class UnaryCall : public grpc::ServerUnaryReactor,
         AnswerBy(DeadlineFrom(context->raw_deadline(), record_.arrival), record_.arrival);
   }
 
-  // Begins the call's life, then `submit`s its work; what that returns ends the call unless it is
-  // OK.
-  template <typename Submit>
-  void Run(Submit submit);
+  // As StreamingCall's.
+  void Run(const RpcContext& rpc, const grpc::ByteBuffer& request,
+           std::function<absl::Status()> submit);
+  // The same of a request that gRPC has parsed: its id, and how many bytes it has.
+  void Run(const RpcContext& rpc, const std::string& given_id, int64_t bytes,
+           std::function<absl::Status()> submit);
+  // Whether the call may come in, before its request is read.
+  virtual absl::Status Enter(const RpcContext& rpc) TLM_REQUIRES(mutex_) {
+    return tlm::Enter(rpc, record_.caller);
+  }
   // Takes in what has arrived; how the call ends, once it does. With OK the response is complete.
   virtual std::optional<absl::Status> Collect() TLM_REQUIRES(mutex_) = 0;
   // Lets go of the engine's work. Idempotent.
   virtual void Abandon() TLM_REQUIRES(mutex_) = 0;
-  // Whether the caller's credentials are enough.
-  absl::Status Access() {
-    MutexLock lock(&mutex_);
-    return record_.access;
-  }
-  // Who makes the call; never changes.
-  const Principal& Caller() {
-    MutexLock lock(&mutex_);
-    return record_.caller;
-  }
-  // The call is admitted: from now on until its end `calls` can abort it.
+  // From now on until its end `calls` can abort it.
   void RegisterIn(CallRegistry& calls) TLM_REQUIRES(mutex_) {
     registration_ = calls.Register(record_.caller.tenant, record_.request_id, weak_from_this());
+  }
+
+  // The call has been ended while its request is being read: what it still does is for nothing.
+  bool IsEnding() {
+    MutexLock lock(&mutex_);
+    return ending_.has_value();
   }
 
   grpc::CallbackServerContext* const context_;
@@ -76,24 +83,23 @@ class UnaryCall : public grpc::ServerUnaryReactor,
   // False when the call had ended before.
   bool FinishOnce(const absl::Status& status);
   void WatchDeadline();
+  // The call has its id now, and is let in.
+  absl::Status Begin(const RpcContext& rpc, const std::string& given_id) TLM_REQUIRES(mutex_);
+  void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
+  // `submit` has returned.
+  void Submitted(const absl::Status& status);
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<UnaryCall> self_;
   CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
+  const grpc::ByteBuffer* request_ TLM_GUARDED_BY(mutex_) = nullptr;  // null: gRPC has parsed it
+  bool reading_ TLM_GUARDED_BY(mutex_) = false;                       // `submit` has the request
+  FairPool::Undo turn_ TLM_GUARDED_BY(mutex_);  // while the request waits to be read
+  // How the call ends once nobody reads the request.
+  std::optional<absl::Status> ending_ TLM_GUARDED_BY(mutex_);
   DeadlineTimer deadline_timer_;
 };
-
-template <typename Submit>
-void UnaryCall::Run(Submit submit) {
-  self_ = shared_from_this();
-  const absl::Status status = submit();
-  if (status.ok()) {
-    WatchDeadline();
-  } else {
-    FinishOnce(status);
-  }
-}
 
 }  // namespace tlm
 

@@ -11,7 +11,8 @@ namespace {
 
 void CheckTokenize(const v1::TokenizeRequest& request) {
   v1::TokenizeResponse response;
-  const absl::Status status = Tokenize(request, FuzzServedModel(), response);
+  const absl::Status status = Tokenize(
+      request, FuzzServedModel(), [] { return false; }, response);
   if (!status.ok()) return CheckRefusal(status);
   TLM_CHECK(response.token_ids_size() == response.token_bytes_size());
   std::string joined;
@@ -21,7 +22,8 @@ void CheckTokenize(const v1::TokenizeRequest& request) {
 
 void CheckDetokenize(const v1::DetokenizeRequest& request) {
   v1::DetokenizeResponse response;
-  const absl::Status status = Detokenize(request, FuzzServedModel(), response);
+  const absl::Status status = Detokenize(
+      request, FuzzServedModel(), [] { return false; }, response);
   if (!status.ok()) return CheckRefusal(status);
   TLM_CHECK(FindInvalidUtf8(response.text()) == std::string::npos);
 }

@@ -368,7 +368,8 @@ class BrokenTest(unittest.TestCase):
             while ended < 100:
                 kind, flags, *_ = one.receive()
                 ended += kind == http2.HEADERS and bool(flags & http2.END_STREAM)
-        self.assertLess(self.server.log().count("\n") - lines, 20)
+        # Each call leaves its own line, and no other.
+        self.assertLess(self.server.log().count("\n") - lines, ended + 20)
 
     @unittest.skipIf(SANITIZED, "bounds of time and memory")
     def test_a_flood_of_pings_is_too_much(self):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import pathlib
 import random
+import statistics
 import tempfile
 import time
 import unittest
@@ -11,6 +12,8 @@ import grpc
 
 from support import Answer, details_of, request, request_of_ids
 from secure_server import SecureServer, bearer, code_of, eventually, tlm_keys
+from test_connections import Watched
+from tlm_server import SANITIZED
 
 from google.rpc import error_details_pb2
 from tlm.v1 import admin_pb2, forward_pb2, model_info_pb2, score_pb2, tokenize_pb2
@@ -18,6 +21,10 @@ from tlm.v1 import admin_pb2, forward_pb2, model_info_pb2, score_pb2, tokenize_p
 BLOCK = 64  # tokens
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 OK = grpc.StatusCode.OK
+
+
+class Server(Watched, SecureServer):
+    pass
 
 
 class TenantTest(unittest.TestCase):
@@ -28,7 +35,7 @@ class TenantTest(unittest.TestCase):
         cls.addClassCleanup(directory.cleanup)
         cls.file = pathlib.Path(directory.name) / "keys.json"
         cls.admin_key = cls.keys("add", "--tenant=ops", "--role=admin")
-        cls.server = SecureServer(f"--api_keys={cls.file}").__enter__()
+        cls.server = Server(f"--api_keys={cls.file}").__enter__()
         cls.addClassCleanup(cls.server.close)
         cls.random = random.Random(5)
 
@@ -132,6 +139,58 @@ class IsolationTest(TenantTest):
         self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 2))
         for name in ("other-d", "third-d"):
             self.assertEqual(code_of(lambda: running[name]), grpc.StatusCode.ABORTED)  # pylint: disable=cell-var-from-loop
+
+
+class LongTextsTest(TenantTest):
+    """One tenant has many long texts tokenized at once."""
+
+    CALLS = 200
+    TEXT = "the cät sat " * 80_000  # 1,040,000 bytes
+    # Far above what is measured on a quiet machine (1 to 3, and 250 MB).
+    MOST_TIMES = 10
+    MOST_BYTES = 400 << 20
+
+    def begin(self, channel, key):
+        """Their answers as bytes: to parse hundreds of megabytes takes longer than all else."""
+        call = channel.unary_unary("/tlm.v1.LanguageModel/Tokenize")
+        asked = tokenize_pb2.TokenizeRequest(text=self.TEXT).SerializeToString()
+        return [call.future(asked, metadata=bearer(key), timeout=120) for _ in range(self.CALLS)]
+
+    def median_seconds(self, key, going_on):
+        """Of short answers, as long as `going_on` but at least of some."""
+        seconds = []
+        while len(seconds) < 15 or going_on():
+            begin = time.monotonic()
+            self.generate(key, request(max_new_tokens=5))
+            seconds.append(time.monotonic() - begin)
+        return statistics.median(seconds)
+
+    def test_they_wait_or_are_refused_and_others_are_served(self):
+        one, other = self.tenant("texts"), self.tenant("prompts")
+        quiet = self.median_seconds(other, lambda: False)
+        before = most = self.server.resident_bytes()
+
+        def going_on():
+            nonlocal most
+            most = max(most, self.server.resident_bytes())
+            return not all(call.done() for call in calls)
+
+        with self.server.connect() as channel:
+            calls = self.begin(channel, one)
+            during = self.median_seconds(other, going_on)
+        codes = [call.code() for call in calls]
+        self.assertEqual(set(codes), {OK, EXHAUSTED})
+        for call in calls:
+            if call.code() == EXHAUSTED:
+                self.assertEqual(details_of(call, error_details_pb2.ErrorInfo).reason, "QUEUE_FULL")
+                self.assertIsNotNone(details_of(call, error_details_pb2.RetryInfo))
+        answers = {call.result() for call in calls if call.code() == OK}
+        self.assertEqual(len(answers), 1)
+        ids = tokenize_pb2.TokenizeResponse.FromString(answers.pop()).token_bytes
+        self.assertEqual(b"".join(ids).decode(), self.TEXT)
+        if not SANITIZED:
+            self.assertLess(during, self.MOST_TIMES * quiet)
+            self.assertLess(most - before, self.MOST_BYTES)
 
 
 class LimitTest(TenantTest):

@@ -311,5 +311,66 @@ TEST_F(GenerateWithoutTokenizerTest, ServesTokenIds) {
   EXPECT_THAT(ids, ElementsAre(299u));
 }
 
+// A prompt that gRPC's threads do not read themselves.
+class LongPromptTest : public GenerateTest {
+ protected:
+  static constexpr int64_t kBytes = 5000;
+
+  LongPromptTest() : GenerateTest(/*with_tokenizer=*/true, /*max_context=*/8192) {
+    request_.set_prompt(std::string(kBytes, 'x'));
+    request_.set_request_id("long");
+  }
+  // Begins the call, which waits to be read.
+  void StartWaiting(const BusyReaders& busy) {
+    context_ = std::make_unique<grpc::ClientContext>();
+    reader_ = stub_->Generate(context_.get(), request_);
+    busy.WaitUntilOthersWait();
+  }
+};
+
+TEST_F(LongPromptTest, WaitsWhileAShortOneIsQueued) {
+  {
+    const BusyReaders busy(text_pools_, kBytes);
+    StartWaiting(busy);
+    EXPECT_EQ(engine_.submitted(), 0);
+    grpc::ClientContext context;
+    v1::GenerateRequest few;
+    few.set_prompt("few");
+    const auto reader = stub_->Generate(&context, few);
+    EXPECT_EQ(engine_.WaitForRequest(0).prompt.size(), 4u);
+    context.TryCancel();
+  }
+  const Request& queued = engine_.WaitForRequest(1);
+  EXPECT_EQ(queued.prompt.size(), static_cast<size_t>(kBytes));
+  stream_ = queued.stream;
+  streams_ = {stream_};
+  PushStart();
+  PushText("ab");
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_EQ(text_pools_.waiting_bytes(), 0);
+}
+
+TEST_F(LongPromptTest, IsCancelledOrAbortedWhileItWaits) {
+  const BusyReaders busy(text_pools_, kBytes);
+  StartWaiting(busy);
+  context_->TryCancel();
+  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
+  busy.WaitUntilOthersWait(false);
+  StartWaiting(busy);
+  EXPECT_EQ(calls_.Abort("long", std::nullopt, absl::AbortedError("enough")), 1);
+  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
+  busy.WaitUntilOthersWait(false);
+  EXPECT_EQ(engine_.submitted(), 0);
+}
+
+TEST_F(LongPromptTest, IsRefusedAtOnceWhenTheEngineIsFull) {
+  const BusyReaders busy(text_pools_, kBytes);
+  engine_.set_open_status(absl::ResourceExhaustedError("full"));
+  context_ = std::make_unique<grpc::ClientContext>();
+  reader_ = stub_->Generate(context_.get(), request_);
+  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 }  // namespace
 }  // namespace tlm

@@ -37,7 +37,9 @@ class OipServiceTest : public RpcTest {
     oip_server_->Wait();
   }
 
-  void Open() { oip_gate_.Open({call_services_, model_, engine_, admission_, calls_}); }
+  void Open() {
+    oip_gate_.Open({call_services_, model_, engine_, admission_, calls_, text_pools_});
+  }
   bool Ready() {
     grpc::ClientContext context;
     inference::ServerReadyResponse response;

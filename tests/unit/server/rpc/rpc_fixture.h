@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "google/rpc/error_details.pb.h"
@@ -33,7 +35,7 @@ class RpcTest : public ::testing::Test {
     server_ = builder.BuildAndStart();
     stub_ = v1::LanguageModel::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
     admission_.Open();
-    gate_.Open({call_services_, model_, engine_, admission_, calls_});
+    gate_.Open({call_services_, model_, engine_, admission_, calls_, text_pools_});
   }
   ~RpcTest() override {
     server_->Shutdown(std::chrono::system_clock::now());
@@ -55,6 +57,34 @@ class RpcTest : public ::testing::Test {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
 
+  // The only thread that reads texts of so many bytes is busy as long as this lives.
+  class BusyReaders {
+   public:
+    BusyReaders(TextPools& texts, int64_t bytes) : pool_(*texts.For(bytes)) {
+      const auto turn = pool_.Add("somebody", bytes, [this](const absl::Status&) {
+        begun_.set_value();
+        end_.get_future().wait();
+        done_.set_value();
+      });
+      EXPECT_TRUE(turn.ok());
+      begun_.get_future().wait();
+    }
+    ~BusyReaders() {
+      end_.set_value();
+      done_.get_future().wait();
+    }
+    // Returns when something waits, or nothing.
+    void WaitUntilOthersWait(bool others = true) const {
+      while ((pool_.waiting_bytes() > 0) != others) std::this_thread::yield();
+    }
+
+   private:
+    FairPool& pool_;
+    std::promise<void> begun_;
+    std::promise<void> end_;
+    std::promise<void> done_;
+  };
+
   // How a call ends whose deadline only the server knows: `call` makes one with a context that has
   // it. On a machine that is very busy gRPC's own cancellation, which knows no reason, may overtake
   // the server's answer; then the call is made again.
@@ -74,6 +104,7 @@ class RpcTest : public ::testing::Test {
   FakeEngine engine_;
   Admission admission_{AdmissionLimits(), *Clock::Monotonic()};
   CallRegistry calls_;
+  TextPools text_pools_;
   std::atomic<uint64_t> random_{100};
   Metrics metrics_;
   TrustEverybody authenticator_;

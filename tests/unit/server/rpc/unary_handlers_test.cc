@@ -1,13 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace tlm {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 
 class UnaryHandlersTest : public RpcTest {
@@ -41,6 +47,137 @@ TEST_F(UnaryHandlersTest, TokenizeRefusesAnAnswerThatFitsNoMessage) {
   const grpc::Status status = stub_->Tokenize(&context_, request, &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReasonIn(status), "MESSAGE_TOO_LARGE");
+}
+
+// What is longer than gRPC's threads read themselves.
+class LongTextTest : public UnaryHandlersTest {
+ protected:
+  static constexpr int64_t kBytes = 5000;
+
+  LongTextTest() {
+    request_.set_text(std::string(kBytes, 'x'));
+    request_.set_request_id("long");
+  }
+  std::future<grpc::Status> Call() {
+    return std::async(std::launch::async,
+                      [this] { return stub_->Tokenize(&context_, request_, &response_); });
+  }
+
+  v1::TokenizeRequest request_;
+  v1::TokenizeResponse response_;
+};
+
+TEST_F(LongTextTest, IsAnsweredLikeAShortOne) {
+  ASSERT_TRUE(Call().get().ok());
+  EXPECT_EQ(response_.token_ids_size(), 1 + kBytes);
+  EXPECT_EQ(response_.token_bytes_size(), 1 + kBytes);
+  grpc::ClientContext context;
+  v1::DetokenizeRequest ids;
+  *ids.mutable_token_ids() = response_.token_ids();
+  v1::DetokenizeResponse text;
+  ASSERT_TRUE(stub_->Detokenize(&context, ids, &text).ok());
+  EXPECT_EQ(text.text(), request_.text());
+}
+
+TEST_F(LongTextTest, WaitsForItsTurnWhileShortOnesAreAnswered) {
+  std::future<grpc::Status> status;
+  {
+    const BusyReaders busy(text_pools_, kBytes);
+    status = Call();
+    busy.WaitUntilOthersWait();
+    EXPECT_EQ(admission_.active_calls(), 1) << "a drain waits for it";
+    grpc::ClientContext context;
+    v1::TokenizeRequest few;
+    few.set_text("few");
+    v1::TokenizeResponse response;
+    EXPECT_TRUE(stub_->Tokenize(&context, few, &response).ok());
+    EXPECT_EQ(response.token_ids_size(), 4);
+  }
+  EXPECT_TRUE(status.get().ok());
+}
+
+TEST_F(LongTextTest, LeavesTheQueueWhenItIsCancelled) {
+  const BusyReaders busy(text_pools_, kBytes);
+  std::future<grpc::Status> status = Call();
+  busy.WaitUntilOthersWait();
+  context_.TryCancel();
+  EXPECT_EQ(status.get().error_code(), grpc::StatusCode::CANCELLED);
+  busy.WaitUntilOthersWait(false);
+}
+
+TEST_F(LongTextTest, IsAbortedWhileItWaits) {
+  const BusyReaders busy(text_pools_, kBytes);
+  std::future<grpc::Status> status = Call();
+  busy.WaitUntilOthersWait();
+  EXPECT_EQ(calls_.Abort("long", std::nullopt, absl::AbortedError("enough")), 1);
+  EXPECT_EQ(status.get().error_code(), grpc::StatusCode::ABORTED);
+  busy.WaitUntilOthersWait(false);
+}
+
+TEST_F(LongTextTest, ItsDeadlineEndsTheWait) {
+  const BusyReaders busy(text_pools_, kBytes);
+  const grpc::Status status = ExpiredStatusOf([this](std::unique_ptr<grpc::ClientContext> context) {
+    return stub_->Tokenize(context.get(), request_, &response_);
+  });
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(ReasonIn(status), "EXPIRED_IN_QUEUE");
+  busy.WaitUntilOthersWait(false);
+}
+
+TEST_F(LongTextTest, IsRefusedWhenTooMuchWaits) {
+  const BusyReaders busy(text_pools_, kBytes);
+  const auto turn =
+      text_pools_.For(kBytes)->Add("", FairPoolLimits().max_waiting_bytes, [](auto&) {});
+  const grpc::Status status = Call().get();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "QUEUE_FULL");
+  EXPECT_GT(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 0);
+  while (admission_.active_calls() > 0) std::this_thread::yield();
+}
+
+TEST_F(LongTextTest, IsRefusedWhenTheServerStops) {
+  std::future<void> stopped;
+  std::future<grpc::Status> status;
+  {
+    const BusyReaders busy(text_pools_, kBytes);
+    status = Call();
+    busy.WaitUntilOthersWait();
+    stopped = std::async(std::launch::async, [this] { text_pools_.Stop(); });
+    const grpc::Status end = status.get();
+    EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(ReasonIn(end), "DRAINING");
+  }
+  stopped.get();
+}
+
+// Ends that meet the reading of the request, whichever comes first.
+TEST_F(LongTextTest, ManyCallsMayBeCancelledAndAbortedAtAnyTime) {
+  const auto call = [this](int seed) {
+    for (int i = 0; i < 40; ++i) {
+      grpc::ClientContext context;
+      v1::TokenizeRequest request;
+      request.set_text(std::string(static_cast<size_t>(60'000), 'x'));
+      request.set_request_id("stress");
+      v1::TokenizeResponse response;
+      std::thread ends([&, this] {
+        for (int spin = 0; spin < (seed + i) % 40; ++spin) std::this_thread::yield();
+        if (i % 3 == 0) context.TryCancel();
+        if (i % 3 == 1) calls_.Abort("stress", std::nullopt, absl::AbortedError("enough"));
+      });
+      const grpc::Status status = stub_->Tokenize(&context, request, &response);
+      ends.join();
+      EXPECT_THAT(status.error_code(), AnyOf(grpc::StatusCode::OK, grpc::StatusCode::CANCELLED,
+                                             grpc::StatusCode::ABORTED))
+          << status.error_message();
+      EXPECT_EQ(response.token_ids_size(), status.ok() ? 60'001 : 0);
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) callers.emplace_back(call, 11 * i);
+  for (std::thread& caller : callers) caller.join();
+  while (admission_.active_calls() > 0) std::this_thread::yield();
+  EXPECT_EQ(text_pools_.waiting_bytes(), 0);
+  EXPECT_EQ(calls_.AbortAll(std::nullopt, absl::AbortedError("")).calls, 0);
 }
 
 TEST_F(UnaryHandlersTest, DetokenizeGivesTextAndExactBytes) {
