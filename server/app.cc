@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/random/random.h"
+#include "absl/synchronization/mutex.h"
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "server/forced_end.h"
@@ -75,6 +76,8 @@ App::~App() {
 absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
                                                ShutdownRequest& shutdown) {
   RouteGrpcLog();
+  // The distribution's library looks for deadlocks at every lock that gRPC takes.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   std::unique_ptr<App> app(new App(options, shutdown));
   TLM_RETURN_IF_ERROR(app->OpenPorts());
   return app;
