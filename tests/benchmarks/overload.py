@@ -2,28 +2,127 @@
 """Overload: finds the load a server sustains and offers up to ten times as much.
 
 Closed loops find the best goodput, then open loops offer multiples of it. Goodput counts requests
-that are completed within their deadline.
+that are completed within their deadline. A second server with a slow model, on which one
+request runs and one waits, tells what a refusal costs the threads that do not compute.
+
+Server and client have one half of the processors each.
 """
 
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
 import sys
+import tempfile
+import time
+import urllib.request
 
 import scenario
 
 REFUSAL_BAR_S = 0.050
-GOODPUT_BAR = 0.9
+REFUSAL_CPU_BAR_US = 100
+GOODPUT_BAR = 0.95
+# One request takes minutes.
+SLOW_MODEL = ["--preset=gpt2-medium", "--init=random", "--seed=1"]
+SLOW_TOKENS = 1000
+BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+PATIENCE_S = 60
 
 
-def measure(arguments):
+def measure(arguments, processors):
     flags = [f"--concurrency={arguments.concurrency}", f"--rate_factors={arguments.factors}",
              f"--prompt_tokens={arguments.prompt_tokens}",
              f"--output_tokens={arguments.output_tokens}", f"--deadline={arguments.deadline}",
              f"--duration={arguments.duration}", f"--warmup={arguments.warmup}",
              f"--seed={arguments.seed}"]
     if arguments.plot:
-        flags.append(f"--plot={arguments.plot}")
+        flags += [f"--plot={arguments.plot}", f"--plot_note=; server on processors "
+                  f"{processors[0]}, client on {processors[1]}"]
     return scenario.run(arguments, "serve_bench", flags,
                         [f"--model={arguments.model}",
-                         f"--max_queue_time={arguments.max_queue_time}s"])
+                         f"--max_queue_time={arguments.max_queue_time}s"], processors)
+
+
+def until(condition, what):
+    """What `condition` returns, once it is true."""
+    end = time.monotonic() + PATIENCE_S
+    while not (result := condition()):
+        if time.monotonic() > end:
+            sys.exit(f"{what}: not within {PATIENCE_S} s")
+        time.sleep(0.05)
+    return result
+
+
+def cpu_seconds(process):
+    """Processor time so far of a server's threads but those that compute: utime and stime of
+    proc(5)'s stat. On one thread the engine computes itself."""
+    seconds = 0
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        stat = (task / "stat").read_text(encoding="ascii")
+        name, _, fields = stat.partition("(")[2].rpartition(")")
+        if name != "engine":
+            user, system = fields.split()[11:13]
+            seconds += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+@contextlib.contextmanager
+def started(*command, **options):
+    """A process that is over in the end."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_full(metrics):
+    """Whether one request runs and one waits."""
+    with urllib.request.urlopen(metrics) as answer:
+        lines = answer.read().decode().splitlines()
+    return all(line.endswith(" 1") for line in lines if line.startswith(BUSY))
+
+
+def measure_refusals(arguments, processors):
+    """What serve_bench says of an open loop that is refused, and the processor time that the
+    server's threads but those that compute spend meanwhile."""
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        path, port_file, metrics_file = (directory / name for name in ("json", "port", "metrics"))
+        server = stack.enter_context(started(*scenario.pinned(
+            processors[0], scenario.server_of(arguments), "--log_level=warn", "--port=0",
+            f"--port_file={port_file}", "--metrics_port=0", f"--metrics_port_file={metrics_file}",
+            *SLOW_MODEL, "--threads=1", "--max_running_requests=1", "--max_queued_requests=1",
+            *arguments.server_flag)))
+        until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's start")
+        target = f"--target=127.0.0.1:{port_file.read_text().strip()}"
+        metrics = f"http://127.0.0.1:{metrics_file.read_text().strip()}/metrics"
+        benchmark = scenario.pinned(processors[1], arguments.build / "benchmarks" / "serve_bench",
+                                    target)
+        # One runs and one waits, until all is over.
+        stack.enter_context(started(*benchmark, "--concurrency=2", "--prompt_tokens=16",
+                                    f"--output_tokens={SLOW_TOKENS}", stdout=subprocess.DEVNULL))
+        until(lambda: is_full(metrics), "a server without a place")
+        before = cpu_seconds(server)
+        subprocess.run([*benchmark, f"--rate={arguments.refusals}",
+                        f"--duration={arguments.duration}", "--warmup=0s",
+                        f"--prompt_tokens={arguments.prompt_tokens}",
+                        f"--output_tokens={arguments.output_tokens}", f"--json={path}"], check=True)
+        result = json.loads(path.read_text(encoding="utf-8"))
+        result["server_cpu_s"] = cpu_seconds(server) - before
+        return result
+
+
+def judge_refusals(result, verdicts):
+    requests = result["points"][0]["requests"]
+    verdicts.check("calls to a full server that it does not refuse",
+                   f"{requests['offered'] - requests['refused']} of {requests['offered']}", "0",
+                   requests["offered"] == requests["refused"])
+    cost = 1e6 * result["server_cpu_s"] / max(requests["refused"], 1)
+    verdicts.check("processor time of the server for a refusal",
+                   f"{cost:.0f} us ({result['server_cpu_s']:.2f} s)",
+                   f"<= {REFUSAL_CPU_BAR_US} us", cost <= REFUSAL_CPU_BAR_US)
 
 
 def judge(arguments, result, verdicts):
@@ -72,15 +171,20 @@ def main():
     parser.add_argument("--output_tokens", default="16..64", help="as serve_bench's")
     parser.add_argument("--deadline", default="10s", help="as serve_bench's")
     parser.add_argument("--max_queue_time", type=float, default=2, help="the server's, in seconds")
+    parser.add_argument("--refusals", default="2000", help="calls a second to the full server")
     parser.add_argument("--duration", default="20s", help="measured at each load")
     parser.add_argument("--warmup", default="5s", help="before that")
     parser.add_argument("--seed", type=int, default=1, help="of the requests")
     parser.add_argument("--plot", help="draw latency and goodput into this .svg or .png")
     arguments = parser.parse_args()
-    result = measure(arguments)
+    processors = scenario.halves()
+    print(f"server on processors {processors[0]}, client on {processors[1]}")
+    result = measure(arguments, processors)
+    refusals = measure_refusals(arguments, processors)
     verdicts = scenario.Verdicts()
     judge(arguments, result, verdicts)
-    return verdicts.finish(arguments, [result])
+    judge_refusals(refusals, verdicts)
+    return verdicts.finish(arguments, [result, refusals])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -26,13 +27,36 @@ def parser(description):
     return result
 
 
-def run(arguments, benchmark, flags, server_flags):
-    """Runs a benchmark against a server of its own; its output goes on, its JSON comes back."""
-    server = arguments.server or arguments.build / "bin" / "tlm-server"
+def server_of(arguments):
+    """The server's program."""
+    return arguments.server or arguments.build / "bin" / "tlm-server"
+
+
+def halves():
+    """The processors this process may use, in two lists as taskset takes them: for the server and
+    for the client. On a single one both have it."""
+    usable = sorted(os.sched_getaffinity(0))
+    half = (len(usable) + 1) // 2
+    return [",".join(map(str, part)) for part in (usable[:half], usable[half:] or usable)]
+
+
+def pinned(processors, *command):
+    """The command, kept to these processors."""
+    return ["taskset", "--cpu-list", processors, *command]
+
+
+def run(arguments, benchmark, flags, server_flags, processors=None):
+    """Runs a benchmark against a server of its own; its output goes on, its JSON comes back.
+    `processors`: for the server and for the client; None = they share what there is."""
+    server = [server_of(arguments)]
+    prefix = []
+    if processors is not None:
+        server = pinned(processors[0], *server)
+        prefix = pinned(processors[1])
     with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
         path = pathlib.Path(directory) / "result.json"
-        command = [arguments.build / "benchmarks" / benchmark, f"--server={server}",
-                   f"--json={path}", *flags, "--", "--log_level=warn", *server_flags,
+        command = [*prefix, arguments.build / "benchmarks" / benchmark, f"--server={server[0]}",
+                   f"--json={path}", *flags, "--", *server[1:], "--log_level=warn", *server_flags,
                    *arguments.server_flag]
         sys.stdout.flush()
         if subprocess.run(command, check=False).returncode != 0:

@@ -64,6 +64,7 @@ ABSL_FLAG(absl::Duration, slo_itl, absl::InfiniteDuration(),
 
 ABSL_FLAG(std::string, json, "", "write everything to this file");
 ABSL_FLAG(std::string, plot, "", "draw latency and goodput against load into this .svg or .png");
+ABSL_FLAG(std::string, plot_note, "", "what the plot's title says behind model, machine and date");
 
 namespace tlm::bench {
 namespace {
@@ -194,7 +195,7 @@ absl::Status Report(const Session& session, const std::vector<PointMetrics>& poi
   }
   const std::string plot = absl::GetFlag(FLAGS_plot);
   if (plot.empty()) return absl::OkStatus();
-  return PlotLoadCurve(points, session.model().identity().model_id(), plot);
+  return PlotLoadCurve(points, session.Title() + absl::GetFlag(FLAGS_plot_note), plot);
 }
 
 absl::Status Run(const std::vector<char*>& arguments) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -14,17 +15,19 @@ namespace tlm::bench {
 namespace {
 
 constexpr std::string_view kStyle = R"(set grid
-set key outside right
+set key outside top center horizontal
+set offsets graph 0, graph 0, graph 0.05, graph 0
 set lmargin 10
-set rmargin 28
+set rmargin 4
 set style line 1 lc rgb '#1f77b4' lw 2 pt 7 ps 0.7
 set style line 2 lc rgb '#1f77b4' lw 2 pt 7 ps 0.7 dt 2
 set style line 3 lc rgb '#d62728' lw 2 pt 5 ps 0.7
 set style line 4 lc rgb '#d62728' lw 2 pt 5 ps 0.7 dt 2
 set style line 5 lc rgb '#2ca02c' lw 2 pt 9 ps 0.8
-set style line 6 lc rgb '#7f7f7f' lw 2 pt 11 ps 0.8 dt 2
+set style line 6 lc rgb '#c0c0c0' lw 8 pt 7 ps 1.6
 set logscale x
 set xrange [XLOW:XHIGH]
+set format y '%g'
 )";
 
 constexpr std::string_view kPictures = R"(set logscale y
@@ -34,13 +37,12 @@ plot $DATA using 1:2 with linespoints ls 1 title 'first token p50', \
      $DATA using 1:3 with linespoints ls 2 title 'first token p99', \
      $DATA using 1:4 with linespoints ls 3 title 'inter-token p50', \
      $DATA using 1:5 with linespoints ls 4 title 'inter-token p99'
-unset title
 unset logscale y
 set yrange [0:*]
 set ylabel 'requests per second'
 set xlabel XLABEL
-plot $DATA using 1:6 with linespoints ls 5 title 'goodput', \
-     $DATA using 1:7 with linespoints ls 6 title 'completed'
+plot $DATA using 1:7 with linespoints ls 6 title 'completed', \
+     $DATA using 1:6 with linespoints ls 5 title 'goodput: completed in time'
 unset multiplot
 )";
 
@@ -85,11 +87,16 @@ std::string DataOf(const std::vector<PointMetrics>& points) {
   return data;
 }
 
-// The loads themselves are what the axis is labelled with.
+// 1, 2 and 5 of every decade that the loads touch.
 std::string TicsOf(const std::vector<PointMetrics>& points) {
   std::string tics;
-  for (const PointMetrics& m : points) {
-    tics += fmt::format("{}\"{:.3g}\" {}", tics.empty() ? "" : ", ", m.point.load, m.point.load);
+  const double last = 10 * points.back().point.load;
+  for (double decade = std::pow(10, std::floor(std::log10(points.front().point.load)));
+       decade <= last; decade *= 10) {
+    for (const int digit : {1, 2, 5}) {
+      tics +=
+          fmt::format("{}\"{:g}\" {:g}", tics.empty() ? "" : ", ", digit * decade, digit * decade);
+    }
   }
   return tics;
 }
@@ -100,7 +107,7 @@ std::string ScriptFor(const std::vector<PointMetrics>& points, std::string_view 
   return fmt::format(
       "set terminal {}\nset output {}\n$DATA << EOD\n{}EOD\nXLABEL = '{}'\n"
       "XLOW = {}\nXHIGH = {}\nset xtics ({})\n{}"
-      "set multiplot layout 2,1\nset title {} noenhanced\n{}",
+      "set multiplot layout 2,1 title {} noenhanced\n{}",
       terminal, Quoted(path), DataOf(points),
       closed ? "callers (closed loop)" : "requests offered per second (open loop)",
       0.9 * points.front().point.load, 1.1 * points.back().point.load, TicsOf(points), kStyle,

@@ -56,11 +56,17 @@ nlohmann::ordered_json Session::Describe() const {
           {"server_command", server_command_}};
 }
 
+std::string Session::Title() const {
+  return fmt::format("{} on {}, {}", model().identity().model_id(),
+                     machine_["cpu"].get<std::string>(),
+                     machine_["time"].get<std::string>().substr(0, 10));
+}
+
 std::string Session::Headline() const {
   std::string text = fmt::format("{}, {} processors, load average before {:.2f}\n",
                                  machine_["cpu"].get<std::string>(), machine_["cpus"].get<int>(),
                                  machine_["load_average_before"].get<double>());
-  if (SharesMachine()) text += "client and server share these processors\n";
+  if (SharesMachine()) text += "client and server share this machine\n";
   text += fmt::format("{} {} on {} ({})\n", model().identity().model_id(),
                       model().identity().server_version(), model().identity().device_name(),
                       model().identity().backend());

@@ -33,7 +33,9 @@ class Session {
 
   // Machine, server and its command line; to put measurements behind.
   nlohmann::ordered_json Describe() const;
-  // The same in a few lines for people.
+  // Model, processor and date, in a line.
+  std::string Title() const;
+  // What Describe() says, in a few lines for people.
   std::string Headline() const;
 
  private:
