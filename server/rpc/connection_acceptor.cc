@@ -60,6 +60,7 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr
       budget_(descriptor_budget),
       max_streams_(max_streams),
       stop_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ReadThrottle::OfProcess();  // starts its thread before connections need it
   thread_ = std::thread([this] { Run(); });
 }
 
