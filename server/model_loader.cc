@@ -15,7 +15,7 @@
 #include "model/backend/backend.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/base/sha256.h"
 #include "model/config/generation_config.h"
 #include "model/weights/host_memory.h"
@@ -196,7 +196,7 @@ struct WeightsRecord {
 };
 
 // Brings the weights to the device, and finds out which they are.
-absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSource& source,
+absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, ModelSource& source,
                                           LoadedModel& loaded) {
   const bool on_host = loaded.ops->device().info().host_addressable;
   TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
@@ -216,6 +216,13 @@ absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSou
   WeightsRecord record;
   record.kv_dtype = plan.kv_dtype;
   TLM_ASSIGN_OR_RETURN(record.identity, identity.get());
+  return record;
+}
+
+absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSource& source,
+                                          LoadedModel& loaded) {
+  absl::StatusOr<WeightsRecord> record = ReadWeights(options, source, loaded);
+  TLM_RETURN_IF_ERROR(source.WithFile(record.status()));
   return record;
 }
 

@@ -7,8 +7,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/transformer_lm/packed_weights.h"
@@ -63,12 +64,27 @@ absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
 
 absl::Status ModelSource::OpenFiles(const std::string& dir) {
   TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir));
-  TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
+  TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
     const DType loaded = tensor.dtype == DType::kF64 ? DType::kF32 : tensor.dtype;
     tensors_.push_back({name, loaded, tensor.shape});
   }
   return absl::OkStatus();
+}
+
+absl::Status ModelSource::BindFiles() {
+  TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
+  return absl::OkStatus();
+}
+
+absl::Status ModelSource::WithFile(const absl::Status& read) const {
+  if (!checkpoint_.has_value()) return read;
+  TLM_RETURN_IF_ERROR(checkpoint_->CheckUnchanged());
+  const std::string tensor = FieldOf(read);
+  if (tensor.empty()) return read;
+  std::string file = checkpoint_->FileOf(tensor);
+  if (file.empty()) file = checkpoint_->FileOf(OtherTensorName(config_.naming, tensor));
+  return file.empty() ? read : WithContext(read, file);
 }
 
 absl::Status ModelSource::PlanRandom(const ServerOptions& options) {

@@ -55,11 +55,15 @@ class ModelSource {
   // Weights() are files' with a lender, after they were packed; else it reads all of them itself,
   // with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
+  // What came of reading the weights, `read`, with the file named that it is about, if it is: one
+  // that changed meanwhile (FAILED_PRECONDITION), or the one of the tensor in FieldOf(read).
+  absl::Status WithFile(const absl::Status& read) const;
   // The files, once the weights are no longer needed; none for drawn ones. The last call of all.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
   absl::Status OpenFiles(const std::string& dir);
+  absl::Status BindFiles();
   // Of files, with threads of its own.
   absl::StatusOr<std::string> ReadIdentity() const;
   absl::Status PlanRandom(const ServerOptions& options);

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "model/base/errors.h"
+#include "model/base/regular_file.h"
 #include "model/ops/cuda/cuda_module.h"
 
 namespace tlm {
@@ -63,6 +64,11 @@ absl::StatusOr<std::unique_ptr<Ops>> OpenCudaModule(const std::string& path,
                                                     const CudaOptions& options) {
   // A bare name would be looked for among the system's libraries.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  // Opening a pipe would wait for its writer.
+  if (const absl::Status opened = RegularFile::Open(file).status(); !opened.ok()) {
+    return FailedPrecondition("CUDA module {} cannot be opened ({})", path,
+                              std::string(opened.message()));
+  }
   void* const module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     return FailedPrecondition("CUDA module {} cannot be opened ({})", path, LastError());

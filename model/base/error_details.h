@@ -17,7 +17,8 @@ namespace tlm {
 absl::Status WithReason(absl::Status status, std::string_view reason);
 // When trying again makes sense.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
-// The request field at fault, as a path: "sampling.top_p". The message describes it.
+// The request field at fault, as a path: "sampling.top_p"; of a model's files, the tensor. The
+// message describes it.
 absl::Status WithField(absl::Status status, std::string_view field);
 
 // The details, empty or nullopt where there is none.

@@ -1,62 +1,129 @@
 #include "model/base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
-#include "model/base/descriptor.h"
 #include "model/base/errors.h"
 
 namespace tlm {
+namespace {
+
+struct sigaction former_handler;  // of SIGBUS
+
+size_t PageBytes() {
+  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+// Never freed, as the handler may be looking at it: later mappings take those that are free.
+struct MappedFile::Guard {
+  std::atomic<bool> taken{true};
+  std::atomic<uintptr_t> begin{0}, end{0};  // addresses; equal: no mapping
+  std::atomic<bool> faulted{false};         // zeros stand for some of it
+  Guard* next = nullptr;
+
+  static std::atomic<Guard*> first;
+};
+
+std::atomic<MappedFile::Guard*> MappedFile::Guard::first{nullptr};
+
+MappedFile::Guard* MappedFile::TakeGuard() {
+  for (Guard* guard = Guard::first; guard != nullptr; guard = guard->next) {
+    if (!guard->taken.exchange(true)) return guard;
+  }
+  auto* const guard = new Guard;
+  guard->next = Guard::first;
+  while (!Guard::first.compare_exchange_weak(guard->next, guard)) {
+  }
+  return guard;
+}
+
+// Puts zeros in the place of the page that is not to be had and of all behind it, so that the
+// access goes on. Only what a signal handler may call.
+void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
+  const int error = errno;
+  const auto address = reinterpret_cast<uintptr_t>(fault->si_addr);
+  for (Guard* guard = Guard::first; guard != nullptr; guard = guard->next) {
+    const uintptr_t end = guard->end;
+    if (address < guard->begin || address >= end) continue;
+    guard->faulted = true;
+    const uintptr_t page = address / PageBytes() * PageBytes();
+    void* const zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,  // NOLINT
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    errno = error;
+    if (zeros != MAP_FAILED) return;
+  }
+  // Not ours: the access faults again.
+  sigaction(SIGBUS, &former_handler, nullptr);
+}
+
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    if (errno == ENOENT) return NotFound("{}: no such file", path);
-    return FailedPrecondition("{}: cannot be opened: {}", path, std::strerror(errno));
-  }
-  struct stat info;
-  if (fstat(file.get(), &info) != 0) {
-    return FailedPrecondition("{}: cannot be examined: {}", path, std::strerror(errno));
-  }
-  if (!S_ISREG(info.st_mode)) return FailedPrecondition("{}: is not a regular file", path);
-  const size_t size = static_cast<size_t>(info.st_size);
-  if (size == 0) return MappedFile(path, nullptr, 0);
-  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  static const int handling = [] {
+    PageBytes();
+    struct sigaction handler {};
+    handler.sa_sigaction = OnBusError;
+    handler.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    return sigaction(SIGBUS, &handler, &former_handler);
+  }();
+  TLM_CHECK(handling == 0);
+  TLM_ASSIGN_OR_RETURN(RegularFile opened, RegularFile::Open(path));
+  MappedFile file(std::move(opened));
+  const size_t size = file.file_.bytes();
+  if (size == 0) return file;
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.file_.descriptor(), 0);
   if (data == MAP_FAILED) {
     return FailedPrecondition("{}: {} bytes cannot be mapped: {}", path, size,
                               std::strerror(errno));
   }
-  return MappedFile(path, static_cast<const std::byte*>(data), size);
+  file.data_ = static_cast<const std::byte*>(data);
+  file.size_ = size;
+  file.guard_ = TakeGuard();
+  file.guard_->faulted = false;
+  file.guard_->begin = reinterpret_cast<uintptr_t>(data);
+  file.guard_->end = reinterpret_cast<uintptr_t>(data) + size;
+  return file;
 }
 
-MappedFile::MappedFile(std::string path, const std::byte* data, size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
-
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
+    : file_(std::move(other.file_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      guard_(std::exchange(other.guard_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  guard_->end = 0;
+  guard_->begin = 0;
+  munmap(const_cast<std::byte*>(data_), size_);
+  guard_->taken = false;
+}
+
+absl::Status MappedFile::CheckUnchanged() const {
+  TLM_RETURN_IF_ERROR(file_.CheckUnchanged());
+  if (guard_ == nullptr || !guard_->faulted) return absl::OkStatus();
+  return FailedPrecondition("{}: a part of it could not be read", path());
 }
 
 std::span<std::byte> MappedFile::PagesOf(std::span<const std::byte> part) const {
   if (part.empty()) return {};
   TLM_CHECK(part.data() >= data_ && part.data() + part.size() <= data_ + size_);
-  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page = PageBytes();
   const size_t first = static_cast<size_t>(part.data() - data_) / page * page;
   const size_t end = static_cast<size_t>(part.data() - data_) + part.size();
   return {const_cast<std::byte*>(data_) + first, end - first};
@@ -78,15 +145,6 @@ void MappedFile::Populate(std::span<const std::byte> part) const {
 void MappedFile::Release(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = PagesOf(part);
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  TLM_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() > max_bytes) {
-    return InvalidArgument("{}: is {} bytes long, the limit is {}", path, bytes.size(), max_bytes);
-  }
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 }  // namespace tlm

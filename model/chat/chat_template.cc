@@ -7,7 +7,7 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/chat/compiled_template.h"
 #include "model/chat/limits.h"
 

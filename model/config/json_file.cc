@@ -4,7 +4,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 
 namespace tlm {
 namespace {

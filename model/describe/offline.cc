@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "model/base/errors.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/describe/architecture.h"

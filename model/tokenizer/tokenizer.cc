@@ -5,7 +5,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/utf8.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/base/json.h"
@@ -91,8 +92,9 @@ absl::Status CheckFinite(const TensorView& tensor, const std::string& name) {
     }
   });
   if (first == count) return absl::OkStatus();
-  return InvalidArgument("tensor {} {}: element {} is {}", Quoted(name), tensor.shape.ToString(),
-                         first.load(), ValueAt(tensor, first));
+  return WithField(InvalidArgument("tensor {} {}: element {} is {}", Quoted(name),
+                                   tensor.shape.ToString(), first.load(), ValueAt(tensor, first)),
+                   name);
 }
 
 }  // namespace tlm

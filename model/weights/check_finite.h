@@ -11,9 +11,10 @@
 namespace tlm {
 
 // OK if no element is NaN or infinite, or an F64 that is so as a float. INVALID_ARGUMENT names the
-// tensor, the flat index of the first such element and its value; also when the elements are not
-// F64, F32, BF16 or F16. The data are on the host and aligned to the element size. Reads them once,
-// at about memory speed, with threads of its own where they are many.
+// tensor, which is also its FieldOf(), the flat index of the first such element and its value; also
+// when the elements are not F64, F32, BF16 or F16. The data are on the host and aligned to the
+// element size. Reads them once, at about memory speed, with threads of its own where they are
+// many.
 absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
 
 // The flat index of the first element that is such, tensor.elements() if there is none,

@@ -9,6 +9,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/base/sha256.h"
 #include "model/weights/shard_index.h"
 
@@ -107,6 +108,14 @@ const TensorView* Checkpoint::Find(std::string_view name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
+std::string Checkpoint::FileOf(std::string_view name) const {
+  const std::string compiled = fmt::format("{}{}", kCompiledPrefix, name);
+  for (const SafetensorsFile& file : files_) {
+    if (file.Find(name) != nullptr || file.Find(compiled) != nullptr) return file.path();
+  }
+  return "";
+}
+
 size_t Checkpoint::tensor_bytes() const {
   size_t bytes = 0;
   for (const auto& [name, view] : tensors_) bytes += view.bytes();
@@ -123,6 +132,7 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
       file.mapped().Populate(piece);
       stream.Append({reinterpret_cast<const char*>(piece.data()), piece.size()});
       file.mapped().Release(piece);
+      TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
       rest = rest.subspan(piece.size());
     }
     TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
@@ -130,6 +140,11 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
     lines += fmt::format("{}  {}\n", Hex(digest), FileName(file));
   }
   return Sha256Hex(lines);
+}
+
+absl::Status Checkpoint::CheckUnchanged() const {
+  for (const SafetensorsFile& file : files_) TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  return absl::OkStatus();
 }
 
 const MappedFile* Checkpoint::FileWith(const std::byte* address) const {

@@ -31,6 +31,8 @@ class Checkpoint {
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
   // Null when there is no such tensor.
   const TensorView* Find(std::string_view name) const;
+  // The path of the file that holds a tensor; empty when there is no such tensor.
+  std::string FileOf(std::string_view name) const;
   // What all tensors take together, as stored.
   size_t tensor_bytes() const;
 
@@ -39,8 +41,12 @@ class Checkpoint {
   // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
   // files one after the other, which takes seconds where they are large: no part of Open(). Keeps
   // no more than some megabytes of them in memory. CANCELLED soon after `stop` is requested;
-  // INTERNAL if libcrypto refuses.
+  // FAILED_PRECONDITION as CheckUnchanged(); INTERNAL if libcrypto refuses.
   absl::StatusOr<std::string> Sha256(std::stop_token stop = {}) const;
+
+  // To be asked after the tensors were read: FAILED_PRECONDITION, naming the file, when they need
+  // not be those of the files at Open(); see MappedFile.
+  absl::Status CheckUnchanged() const;
 
   // As MappedFile of the file that holds `part` of a tensor's data; nothing for what lies in no
   // file, because it had to be copied.

@@ -43,7 +43,9 @@ bool IsAligned(const TensorView& view) {
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::Open(path));
   SafetensorsFile file(std::move(mapped));
-  TLM_RETURN_IF_ERROR(WithContext(file.Read(), path));
+  const absl::Status read = WithContext(file.Read(), path);
+  TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  TLM_RETURN_IF_ERROR(read);
   return file;
 }
 

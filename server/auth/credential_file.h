@@ -17,9 +17,7 @@ struct FileContent {
   mode_t mode = 0;  // who may read and write it
 };
 
-// The whole of a regular file, symbolic links followed. Messages begin with `path`: NOT_FOUND or
-// FAILED_PRECONDITION when it cannot be opened or read or is no regular file, INVALID_ARGUMENT for
-// more than `max_bytes`.
+// The whole of a file; errors as of ReadFile (model/base/regular_file.h).
 absl::StatusOr<FileContent> ReadCredentialFile(const std::string& path, size_t max_bytes);
 
 // Tells changes of one file by its metadata: renames over it, links that lead elsewhere, writes in

@@ -18,7 +18,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "model/base/errors.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"

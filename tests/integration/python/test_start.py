@@ -1,4 +1,4 @@
-"""What the ports say while the model is being loaded: a file of it keeps the server waiting here."""
+"""What the ports say while the model is being loaded: a library keeps the server waiting here."""
 
 import contextlib
 import os
@@ -48,16 +48,18 @@ class LoadingServer:
         self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
         folder = pathlib.Path(self._directory.name)
         model = shutil.copytree(DEMO_MODEL, folder / "model")
-        (model / "tokenizer.json").unlink()
-        self._pipe = model / "tokenizer.json"
-        os.mkfifo(self._pipe)  # to open one takes as long as nobody opens its other end
+        (model / "tokenizer.json").write_text("{", encoding="utf-8")
+        # What is looked for first: to open a pipe takes as long as nobody opens its other end.
+        self._pipe = folder / "libcuda.so.1"
+        os.mkfifo(self._pipe)
         self.port, self.admin_port = free_port(), free_port()
         self.metrics_port_file, self.port_file = folder / "metrics_port", folder / "port"
         self._process = subprocess.Popen(
             [BIN_DIR / "tlm-server", f"--model={model}", f"--port={self.port}",
              f"--port_file={self.port_file}", f"--admin_port={self.admin_port}", "--metrics_port=0",
              f"--metrics_port_file={self.metrics_port_file}", *flags],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            env=os.environ | {"LD_LIBRARY_PATH": str(folder)}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def __enter__(self):
         deadline = time.monotonic() + LIMIT_SECONDS
@@ -150,10 +152,11 @@ class StartingTest(unittest.TestCase):
             self.assertFalse(server.metrics_port_file.exists())
 
     def test_a_port_in_use_is_noticed_before_the_model_is_loaded(self):
-        with TlmServer() as other:
+        with TlmServer() as other, tempfile.TemporaryDirectory() as folder:
             taken = other.target.rpartition(":")[2]
+            shutil.copy(DEMO_MODEL / "config.json", folder)  # and no weights
             process = subprocess.run(
-                [BIN_DIR / "tlm-server", "--model=/nonexistent/model", f"--port={taken}"],
+                [BIN_DIR / "tlm-server", f"--model={folder}", f"--port={taken}"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, timeout=LIMIT_SECONDS, check=False)
             self.assertEqual(process.returncode, 1)

@@ -1,18 +1,35 @@
 // Statuses with details, files, clocks.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "model/base/clock.h"
+#include "model/base/descriptor.h"
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
 namespace tlm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(ErrorsTest, ContextKeepsCodeAndDetails) {
   const absl::Status inner = WithReason(ResourceExhausted("{} waiting", 7), "QUEUE_FULL");
@@ -57,14 +74,111 @@ TEST(MappedFileTest, ReadsAFileAndSurvivesMoving) {
   EXPECT_TRUE(empty->bytes().empty());
 }
 
-TEST(MappedFileTest, SaysWhatIsWrong) {
+TEST(MappedFileTest, WhatIsCutOffReadsAsZerosAndIsTold) {
   const TempDir directory;
-  EXPECT_THAT(MappedFile::Open(directory.File("none")),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
-  EXPECT_THAT(MappedFile::Open(directory.path()),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not a regular file")));
+  constexpr size_t kBytes = size_t{3} << 20;
+  const std::string path = directory.Write("a", std::string(kBytes, 'x'));
+  auto cut = MappedFile::Open(path);
+  ASSERT_THAT(cut, IsOk());
+  const auto other = MappedFile::Open(directory.Write("b", std::string(kBytes, 'y')));
+  ASSERT_THAT(other, IsOk());
+  std::filesystem::resize_file(path, kBytes / 2);
+  const MappedFile moved = *std::move(cut);
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) {
+    readers.emplace_back([&moved] {
+      moved.Populate(moved.bytes());
+      EXPECT_EQ(std::ranges::count(moved.bytes(), std::byte{'x'}), kBytes / 2);
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_THAT(moved.CheckUnchanged(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(StartsWith(path), HasSubstr(std::to_string(kBytes)),
+                             HasSubstr(std::to_string(kBytes / 2)))));
+  EXPECT_THAT(other->CheckUnchanged(), IsOk());
+}
+
+TEST(MappedFileTest, TellsOfBytesItCouldNotReadThoughTheFileIsAsBefore) {
+  const TempDir directory;
+  const std::string path = directory.Write("a", std::string(size_t{1} << 20, 'x'));
+  const auto file = MappedFile::Open(path);
+  ASSERT_THAT(file, IsOk());
+  struct stat before;
+  ASSERT_EQ(stat(path.c_str(), &before), 0);
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(file->bytes().back(), std::byte{0});
+  std::filesystem::resize_file(path, file->bytes().size());
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_THAT(file->CheckUnchanged(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("could not be read")));
+}
+
+TEST(MappedFileTest, OtherBusErrorsEndTheProcessAsEver) {
+  const TempDir directory;
+  const std::string path = directory.Write("a", std::string(4096, 'x'));
+  const auto file = MappedFile::Open(path);
+  ASSERT_THAT(file, IsOk());
+  const int own = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const auto* const bytes =
+      static_cast<const volatile char*>(mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, own, 0));
+  close(own);
+  std::filesystem::resize_file(path, 0);
+  EXPECT_DEATH(static_cast<void>(*bytes), "");
+}
+
+TEST(RegularFileTest, RefusesWhatIsNoRegularFileWithoutWaiting) {
+  const TempDir directory;
+  EXPECT_THAT(RegularFile::Open(directory.File("none")),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none: cannot be opened: No such")));
+  const std::string pipe = directory.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", directory.File("link"));
+  for (const std::string& path :
+       {directory.path(), pipe, directory.File("link"), std::string("/dev/zero")}) {
+    EXPECT_THAT(RegularFile::Open(path),
+                StatusIs(absl::StatusCode::kFailedPrecondition, path + ": is not a regular file"));
+  }
+  const std::string file = directory.Write("file", "text");
+  std::filesystem::create_symlink("file", directory.File("good"));
+  EXPECT_EQ(*ReadFile(directory.File("good"), 4), "text");
+}
+
+TEST(RegularFileTest, BoundsWhatItReads) {
+  const TempDir directory;
   EXPECT_THAT(ReadFile(directory.Write("long", "123456"), 5),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("6 bytes")));
+}
+
+TEST(RegularFileTest, TellsOfChangesSinceItWasOpened) {
+  const TempDir directory;
+  const std::string path = directory.Write("a", "hello");
+  const auto file = RegularFile::Open(path);
+  ASSERT_THAT(file, IsOk());
+  EXPECT_EQ(*file->Read(5), "hello");
+  const timespec times[] = {{0, UTIME_OMIT}, {1'000'000'000, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  EXPECT_THAT(file->Read(5),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("changed while")));
+  std::filesystem::remove(path);
+  directory.Write("a", "other");
+  EXPECT_EQ(*ReadFile(path, 5), "other");
+}
+
+// What a program started with closed descriptors would open first.
+TEST(DescriptorTest, StandardOnesAreTakenAndOfNoUse) {
+  EXPECT_EXIT(
+      {
+        close(STDIN_FILENO);
+        close(STDOUT_FILENO);
+        OpenStandardDescriptors();
+        const int next = open("/dev/null", O_RDWR);
+        char byte = 0;
+        const bool useless = read(STDIN_FILENO, &byte, 1) < 0 && write(STDOUT_FILENO, "", 1) < 0;
+        std::_Exit(next > STDERR_FILENO && useless ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 TEST(FakeClockTest, StandsStillUntilMoved) {

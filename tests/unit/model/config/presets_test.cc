@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "model/base/json.h"
-#include "model/base/mapped_file.h"
+#include "model/base/regular_file.h"
 #include "model/config/config_reader.h"
 #include "tests/support/oracles.h"
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -208,6 +209,24 @@ TEST(CheckpointSha256Test, EndsWhenItIsStopped) {
   stop.request_stop();
   EXPECT_THAT(checkpoint->Sha256(stop.get_token()),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("stopped")));
+}
+
+TEST(CheckpointTest, NamesTheFileThatChangedSinceItWasOpened) {
+  const TempDir dir;
+  dir.Write("m-1.safetensors", File({{"a", 1}}));
+  const std::string second = dir.Write("m-2.safetensors", File({{"_orig_mod.b", 2}}));
+  dir.Write(kIndex,
+            R"({"weight_map": {"a": "m-1.safetensors", "_orig_mod.b": "m-2.safetensors"}})");
+  const auto checkpoint = Checkpoint::Open(dir.path());
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_EQ(checkpoint->FileOf("b"), second);
+  EXPECT_EQ(checkpoint->FileOf("c"), "");
+  EXPECT_THAT(checkpoint->CheckUnchanged(), IsOk());
+  std::filesystem::resize_file(second, std::filesystem::file_size(second) - 1);
+  for (const absl::Status& status : {checkpoint->CheckUnchanged(), checkpoint->Sha256().status()}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr(second), HasSubstr("changed"))));
+  }
 }
 
 TEST(CheckpointSha256Test, OfAPublishedFileIsTheKnownOne) {
