@@ -1,8 +1,11 @@
 #include "model/config/config_reader.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,8 +67,25 @@ absl::Status ReadTokenIds(const JsonFields& fields, const Family& family, ModelC
   return absl::OkStatus();
 }
 
+// The files say which type their tensors have; what this names otherwise is of another program.
+absl::Status CheckTorchType(const JsonFields& fields) {
+  constexpr std::string_view kTypes[] = {"float64", "double", "float32",  "float",
+                                         "float16", "half",   "bfloat16", "auto"};
+  for (const char* const key : {"torch_dtype", "dtype"}) {
+    TLM_ASSIGN_OR_RETURN(const std::optional<std::string> text, fields.String(key));
+    std::string_view type = text.has_value() ? std::string_view(*text) : "auto";
+    if (type.starts_with("torch.")) type.remove_prefix(std::string_view("torch.").size());
+    if (std::ranges::find(kTypes, type) == std::end(kTypes)) {
+      return Unimplemented("{} is {}, supported are float32, bfloat16, float16 and float64", key,
+                           Quoted(*text));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ModelConfig> ParseObject(const nlohmann::json& object) {
   const JsonFields fields(object);
+  TLM_RETURN_IF_ERROR(CheckTorchType(fields));
   TLM_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(fields));
   ModelConfig config;
   config.model_type = family->model_type;
