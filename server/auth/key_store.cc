@@ -14,20 +14,20 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/base/regular_file.h"
 #include "server/auth/credential_file.h"
 
 namespace tlm {
 namespace {
 
-absl::Status SystemError(const std::string& path, const char* what) {
-  return FailedPrecondition("{}: {}: {}", path, what, std::strerror(errno));
-}
+// Of the new file, before it takes the place of the old one; six random characters follow.
+constexpr char kDraftSuffix[] = ".tlm-keys-";
 
 absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(path, "cannot write it");
+    if (written < 0) return FileError(path, "cannot write it");
     text.remove_prefix(static_cast<size_t>(written));
   }
   return absl::OkStatus();
@@ -39,13 +39,13 @@ absl::Status CopyAccess(const std::string& path, int fd) {
   struct stat old;
   struct stat fresh;
   if (stat(path.c_str(), &old) != 0 || fstat(fd, &fresh) != 0) {
-    return SystemError(path, "cannot read its mode");
+    return FileError(path, "cannot read its mode");
   }
   const bool other = old.st_uid != fresh.st_uid || old.st_gid != fresh.st_gid;
   if (other && fchown(fd, old.st_uid, old.st_gid) != 0) {
-    return SystemError(path, "cannot keep its owner and group");
+    return FileError(path, "cannot keep its owner and group");
   }
-  if (fchmod(fd, old.st_mode & 07777) != 0) return SystemError(path, "cannot keep its mode");
+  if (fchmod(fd, old.st_mode & 07777) != 0) return FileError(path, "cannot keep its mode");
   return absl::OkStatus();
 }
 
@@ -61,11 +61,12 @@ absl::StatusOr<std::unique_ptr<KeyStore>> KeyStore::Open(const std::string& path
   }
   const std::string directory = real.parent_path().string();
   const int lock = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return SystemError(directory, "cannot open it");
+  if (lock < 0) return FileError(directory, "cannot open it");
   std::unique_ptr<KeyStore> store(new KeyStore(real.string(), lock));
   while (flock(lock, LOCK_EX) != 0) {
-    if (errno != EINTR) return SystemError(directory, "cannot lock it");
+    if (errno != EINTR) return FileError(directory, "cannot lock it");
   }
+  store->RemoveAbandonedDrafts();
   absl::StatusOr<FileContent> content = ReadCredentialFile(store->path_, kMaxKeyFileBytes);
   if (absl::IsNotFound(content.status()) && missing == Missing::kEmpty) return store;
   TLM_RETURN_IF_ERROR(content.status());
@@ -78,31 +79,47 @@ absl::StatusOr<std::unique_ptr<KeyStore>> KeyStore::Open(const std::string& path
 
 KeyStore::~KeyStore() { close(directory_); }
 
-absl::Status KeyStore::Save() {
+absl::Status KeyStore::Save(absl::FunctionRef<absl::Status()> before_replacing) {
   const std::string text = KeyFileText(file_);
   // What could not be read back would leave the server with the old file, and this program without
   // any.
   if (const absl::Status sound = ParseKeyFile(text).status(); !sound.ok()) {
     return WithContext(sound, path_);
   }
-  std::string temporary = path_ + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);  // mode 0600
-  if (fd < 0) return SystemError(path_, "cannot make a file beside it");
-  absl::Status status = WriteAll(fd, text, temporary);
+  std::string draft = path_ + kDraftSuffix + "XXXXXX";
+  const int fd = mkostemp(draft.data(), O_CLOEXEC);  // mode 0600
+  if (fd < 0) return FileError(path_, "cannot make a file beside it");
+  absl::Status status = WriteAll(fd, text, draft);
   if (status.ok() && exists_) status = CopyAccess(path_, fd);
-  if (status.ok() && fsync(fd) != 0) status = SystemError(temporary, "cannot write it");
+  if (status.ok() && fsync(fd) != 0) status = FileError(draft, "cannot write it");
   close(fd);
-  if (status.ok() && std::rename(temporary.c_str(), path_.c_str()) != 0) {
-    status = SystemError(path_, "cannot replace it");
+  if (status.ok()) status = before_replacing();
+  if (status.ok() && std::rename(draft.c_str(), path_.c_str()) != 0) {
+    status = FileError(path_, "cannot replace it");
   }
   if (!status.ok()) {
-    unlink(temporary.c_str());
+    unlink(draft.c_str());
     return status;
   }
   exists_ = true;
   // The name, too, is to outlive a power cut; where a file system does not know how, it may not.
   static_cast<void>(fsync(directory_));
   return absl::OkStatus();
+}
+
+void KeyStore::RemoveAbandonedDrafts() const {
+  const std::filesystem::path file(path_);
+  const std::string prefix = file.filename().string() + kDraftSuffix;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(file.parent_path(), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with(prefix) && name.size() == prefix.size() + 6 &&
+        entry->symlink_status(ignored).type() == std::filesystem::file_type::regular) {
+      std::filesystem::remove(entry->path(), ignored);
+    }
+  }
 }
 
 }  // namespace tlm

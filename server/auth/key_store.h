@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/auth/key_file.h"
@@ -29,11 +30,17 @@ class KeyStore {
 
   // Replaces the file in one step, so that readers see the old or the new one whole. Mode and owner
   // stay; a new file is its owner's alone. A symbolic link stays one. FAILED_PRECONDITION names
-  // what cannot be written; then the file is as it was.
-  absl::Status Save();
+  // what cannot be written; then the file is as it was. `before_replacing` is called when the new
+  // file has been written out and only the replacement is left to do: its error leaves the file as
+  // it was, too.
+  absl::Status Save(absl::FunctionRef<absl::Status()> before_replacing = [] {
+    return absl::OkStatus();
+  });
 
  private:
   KeyStore(std::string path, int directory) : path_(std::move(path)), directory_(directory) {}
+  // New files that were not finished. With the lock held they have no owner that lives.
+  void RemoveAbandonedDrafts() const;
 
   const std::string path_;  // links resolved
   const int directory_;     // open, and locked

@@ -32,19 +32,22 @@ constexpr std::string_view kCertificateSwitches[] = {"remove"};
 constexpr absl::Duration kRotationGrace = absl::Hours(24);
 
 // An "I/O" error is no usage error, whatever its code.
+absl::Status NotUsage(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message()) : status;
+}
+
 absl::StatusOr<std::unique_ptr<KeyStore>> OpenStore(const KeysArguments& arguments,
                                                     KeyStore::Missing missing) {
   TLM_ASSIGN_OR_RETURN(const std::string path, arguments.Required("file"));
   absl::StatusOr<std::unique_ptr<KeyStore>> store = KeyStore::Open(path, missing);
-  if (absl::IsInvalidArgument(store.status())) {
-    return absl::FailedPreconditionError(store.status().message());
-  }
+  if (!store.ok()) return NotUsage(store.status());
   return store;
 }
 
-absl::Status Save(KeyStore& store) {
-  const absl::Status status = store.Save();
-  return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message()) : status;
+absl::Status Save(KeyStore& store) { return NotUsage(store.Save()); }
+
+absl::Status SaveAndPrint(KeyStore& store, const NewApiKey& key, PrintText print) {
+  return NotUsage(store.Save([&] { return print(key.text + "\n"); }));
 }
 
 absl::StatusOr<std::string> TenantFrom(const KeysArguments& arguments) {
@@ -100,7 +103,7 @@ KeyEntry EntryFor(const NewApiKey& key, std::string tenant, Role role, absl::Tim
           false};
 }
 
-absl::StatusOr<std::string> Add(const KeysArguments& arguments, Clock& clock) {
+absl::Status Add(const KeysArguments& arguments, Clock& clock, PrintText print) {
   const absl::Time now = clock.Now();
   TLM_ASSIGN_OR_RETURN(const std::string tenant, TenantFrom(arguments));
   TLM_ASSIGN_OR_RETURN(const Role role, RoleFrom(arguments));
@@ -108,8 +111,7 @@ absl::StatusOr<std::string> Add(const KeysArguments& arguments, Clock& clock) {
   TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kEmpty));
   TLM_ASSIGN_OR_RETURN(const NewApiKey key, MakeApiKey());
   store->file().keys.push_back(EntryFor(key, tenant, role, now, expires));
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return key.text + "\n";
+  return SaveAndPrint(*store, key, print);
 }
 
 std::string LimitText(std::optional<int64_t> limit, const LimitKind& kind) {
@@ -131,9 +133,7 @@ std::string DateText(std::optional<absl::Time> time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", *time, absl::UTCTimeZone());
 }
 
-absl::StatusOr<std::string> List(const KeysArguments& arguments, Clock& clock) {
-  TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
-  const KeyFile& file = store->file();
+std::string ListText(const KeyFile& file, Clock& clock) {
   std::string text = fmt::format("{:<12}  {:<9}  {:<8}  {:<20}  {:<20}  {}\n", "ID", "ROLE",
                                  "STATE", "CREATED", "EXPIRES", "TENANT");
   for (const KeyEntry& key : file.keys) {
@@ -154,6 +154,13 @@ absl::StatusOr<std::string> List(const KeysArguments& arguments, Clock& clock) {
   return text;
 }
 
+absl::Status List(const KeysArguments& arguments, Clock& clock, PrintText print) {
+  TLM_ASSIGN_OR_RETURN(auto store, OpenStore(arguments, KeyStore::Missing::kError));
+  const std::string text = ListText(store->file(), clock);
+  store = nullptr;  // nobody waits for the file while a pager shows it
+  return print(text);
+}
+
 // The entry --id names, in the store's file.
 absl::StatusOr<KeyEntry*> Named(const KeysArguments& arguments, KeyStore& store) {
   TLM_ASSIGN_OR_RETURN(const std::string id, arguments.Required("id"));
@@ -163,33 +170,31 @@ absl::StatusOr<KeyEntry*> Named(const KeysArguments& arguments, KeyStore& store)
   return NotFound("the file has no key with the id {}", Quoted(id));
 }
 
-absl::StatusOr<std::string> SetDisabled(const KeysArguments& arguments, bool disabled) {
+absl::Status SetDisabled(const KeysArguments& arguments, bool disabled) {
   TLM_RETURN_IF_ERROR(arguments.Required("id").status());
   TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
   TLM_ASSIGN_OR_RETURN(KeyEntry* const key, Named(arguments, *store));
   key->disabled = disabled;
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return "";
+  return Save(*store);
 }
 
-absl::StatusOr<std::string> Disable(const KeysArguments& arguments, Clock&) {
+absl::Status Disable(const KeysArguments& arguments, Clock&, PrintText) {
   return SetDisabled(arguments, true);
 }
 
-absl::StatusOr<std::string> Enable(const KeysArguments& arguments, Clock&) {
+absl::Status Enable(const KeysArguments& arguments, Clock&, PrintText) {
   return SetDisabled(arguments, false);
 }
 
-absl::StatusOr<std::string> Remove(const KeysArguments& arguments, Clock&) {
+absl::Status Remove(const KeysArguments& arguments, Clock&, PrintText) {
   TLM_RETURN_IF_ERROR(arguments.Required("id").status());
   TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, KeyStore::Missing::kError));
   TLM_ASSIGN_OR_RETURN(const KeyEntry* const key, Named(arguments, *store));
   store->file().keys.erase(store->file().keys.begin() + (key - store->file().keys.data()));
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return "";
+  return Save(*store);
 }
 
-absl::StatusOr<std::string> Rotate(const KeysArguments& arguments, Clock& clock) {
+absl::Status Rotate(const KeysArguments& arguments, Clock& clock, PrintText print) {
   const absl::Time now = clock.Now();
   TLM_RETURN_IF_ERROR(arguments.Required("id").status());
   TLM_ASSIGN_OR_RETURN(const absl::Time expires, ExpiryFrom(arguments, now));
@@ -207,8 +212,7 @@ absl::StatusOr<std::string> Rotate(const KeysArguments& arguments, Clock& clock)
   old->expires = std::min(old->expires, Seconds(now + grace));
   KeyEntry fresh = EntryFor(key, old->tenant, old->role, now, expires);
   store->file().keys.push_back(std::move(fresh));
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return key.text + "\n";
+  return SaveAndPrint(*store, key, print);
 }
 
 absl::Status ReadLimit(const std::string& text, const LimitKind& kind,
@@ -242,7 +246,7 @@ absl::Status ReadLimits(const KeysArguments& arguments, LimitSettings& limits) {
   return any ? absl::OkStatus() : InvalidArgument("give at least one of {}", names);
 }
 
-absl::StatusOr<std::string> Limits(const KeysArguments& arguments, Clock&) {
+absl::Status Limits(const KeysArguments& arguments, Clock&, PrintText) {
   const bool defaults = arguments.Has("defaults");
   if (defaults == arguments.Has("tenant")) {
     return InvalidArgument(
@@ -259,8 +263,7 @@ absl::StatusOr<std::string> Limits(const KeysArguments& arguments, Clock&) {
   KeyFile& file = store->file();
   TLM_RETURN_IF_ERROR(ReadLimits(arguments, defaults ? file.defaults : file.tenants[tenant]));
   if (!defaults && file.tenants[tenant] == LimitSettings()) file.tenants.erase(tenant);
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return "";
+  return Save(*store);
 }
 
 absl::StatusOr<CertificateEntry> CertificateFrom(const KeysArguments& arguments) {
@@ -284,7 +287,7 @@ absl::StatusOr<CertificateEntry> CertificateFrom(const KeysArguments& arguments)
   return entry;
 }
 
-absl::StatusOr<std::string> Certificate(const KeysArguments& arguments, Clock&) {
+absl::Status Certificate(const KeysArguments& arguments, Clock&, PrintText) {
   TLM_ASSIGN_OR_RETURN(CertificateEntry entry, CertificateFrom(arguments));
   const bool remove = arguments.Has("remove");
   TLM_ASSIGN_OR_RETURN(const auto store, OpenStore(arguments, remove ? KeyStore::Missing::kError
@@ -297,8 +300,7 @@ absl::StatusOr<std::string> Certificate(const KeysArguments& arguments, Clock&) 
     return NotFound("the file has no certificate with this {}", CertificateNameKey(entry.kind));
   }
   if (!remove) store->file().certificates.push_back(std::move(entry));
-  TLM_RETURN_IF_ERROR(Save(*store));
-  return "";
+  return Save(*store);
 }
 
 constexpr KeysCommand kCommands[] = {

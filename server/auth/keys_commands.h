@@ -6,11 +6,16 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/statusor.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "model/base/clock.h"
 #include "server/auth/keys_command_line.h"
 
 namespace tlm {
+
+// Brings the output of a command to its reader. A key is printed before it is valid: one that did
+// not reach its reader would be valid for nobody.
+using PrintText = absl::FunctionRef<absl::Status(const std::string& text)>;
 
 struct KeysCommand {
   std::string_view name;
@@ -18,9 +23,9 @@ struct KeysCommand {
   std::string_view help;   // in a line
   std::span<const std::string_view> flags;
   std::span<const std::string_view> switches;
-  // What goes to stdout. INVALID_ARGUMENT: the command line is wrong; others: it could not be done,
+  // INVALID_ARGUMENT: the command line is wrong; others: it could not be done, or `print` failed,
   // and nothing has changed.
-  absl::StatusOr<std::string> (*run)(const KeysArguments& arguments, Clock& clock);
+  absl::Status (*run)(const KeysArguments& arguments, Clock& clock, PrintText print);
 };
 
 // In the order of the help text.

@@ -2,13 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "model/base/descriptor.h"
+#include "model/base/errors.h"
 #include "model/base/flag_errors.h"
 #include "model/base/json.h"
 #include "model/base/man_page.h"
@@ -26,7 +31,8 @@ constexpr std::string_view kFileText =
     "FILE is replaced in one step, and a running server reads it within seconds. It holds salted\n"
     "hashes: nobody gets the keys back from it. What needs a file that is not there makes it.";
 constexpr std::string_view kExitText =
-    "0 done, 1 could not be done and nothing has changed, 2 the command line is wrong.";
+    "0 done, 1 could not be done and nothing has changed (a key that was printed is not valid), 2 "
+    "the command line is wrong.";
 
 std::string Help() {
   std::string text =
@@ -73,27 +79,34 @@ std::string NoCommand(std::string_view name) {
                      nearest.empty() ? ": try tlm-keys --help" : nearest);
 }
 
-int Print(const std::string& text) {
-  // A key that was made and did not reach anybody is one nobody has.
+absl::Status Write(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return Fail("cannot write to the standard output", kExitFailure);
+    return tlm::FailedPrecondition("cannot write to the standard output: {}", std::strerror(errno));
   }
-  return EXIT_SUCCESS;
+  return absl::OkStatus();
+}
+
+int Print(const std::string& text) {
+  const absl::Status status = Write(text);
+  return status.ok() ? EXIT_SUCCESS : Fail(std::string(status.message()), kExitFailure);
 }
 
 int Run(const tlm::KeysCommand& command, std::span<const char* const> arguments) {
   const absl::StatusOr<tlm::KeysArguments> parsed =
       tlm::KeysArguments::Parse(arguments, command.flags, command.switches);
-  const absl::StatusOr<std::string> output =
-      parsed.ok() ? command.run(*parsed, *tlm::Clock::Wall()) : parsed.status();
-  if (output.ok()) return Print(*output);
-  return Fail(fmt::format("{}: {}", command.name, std::string(output.status().message())),
-              absl::IsInvalidArgument(output.status()) ? kExitUsage : kExitFailure);
+  const absl::Status status =
+      parsed.ok() ? command.run(*parsed, *tlm::Clock::Wall(), Write) : parsed.status();
+  if (status.ok()) return EXIT_SUCCESS;
+  return Fail(fmt::format("{}: {}", command.name, std::string(status.message())),
+              absl::IsInvalidArgument(status) ? kExitUsage : kExitFailure);
 }
 
 }  // namespace
 
+TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
+
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // as an error of the write, which undoes what it was to report
   const std::vector<const char*> arguments(argv + std::min(argc, 1), argv + argc);
   for (const std::string_view argument : arguments) {
     if (argument == "--help" || argument == "-h") return Print(Help());

@@ -36,7 +36,13 @@ class KeysCommandsTest : public ::testing::Test {
       if (command.name != name) continue;
       const absl::StatusOr<KeysArguments> parsed =
           KeysArguments::Parse(pointers, command.flags, command.switches);
-      return parsed.ok() ? command.run(*parsed, clock_) : parsed.status();
+      if (!parsed.ok()) return parsed.status();
+      std::string output;
+      const absl::Status status = command.run(*parsed, clock_, [&](const std::string& text) {
+        output += text;
+        return printing_;
+      });
+      return status.ok() ? absl::StatusOr<std::string>(output) : status;
     }
     return absl::UnimplementedError(name);
   }
@@ -54,6 +60,7 @@ class KeysCommandsTest : public ::testing::Test {
   TempDir dir_;
   const std::string path_ = dir_.File("keys.json");
   FakeClock clock_{absl::FromUnixSeconds(1'800'000'000)};
+  absl::Status printing_;  // what becomes of output
 };
 
 TEST_F(KeysCommandsTest, MistypedFlagsAreGuessed) {
@@ -190,6 +197,28 @@ TEST_F(KeysCommandsTest, ABrokenFileIsLeftAlone) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("keys.json")));
   EXPECT_EQ(Text(), "{");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1);
+}
+
+TEST_F(KeysCommandsTest, AKeyThatCannotBePrintedIsNotMade) {
+  const std::string id = Add();
+  const std::string before = Text();
+  printing_ = absl::FailedPreconditionError("disk full");
+  EXPECT_THAT(Run("add", {"--tenant=a"}), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(Run("rotate", {"--id=" + id}), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_EQ(Text(), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1);
+}
+
+TEST_F(KeysCommandsTest, DraftsOfKilledRunsAreSweptAndNothingElse) {
+  for (const char* const kept : {"keys.json.backup", "keys.json.tlm-keys-", "keys.json.tlm-keys-1",
+                                 "other.json.tlm-keys-123456"}) {
+    dir_.Write(kept, "");
+  }
+  std::filesystem::create_directory(dir_.File("keys.json.tlm-keys-folder"));
+  dir_.Write("keys.json.tlm-keys-aB3xYz", "");
+  Add();
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("keys.json.tlm-keys-aB3xYz")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 6);
 }
 
 TEST_F(KeysCommandsTest, KeepsModeAndLink) {
