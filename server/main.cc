@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "model/base/descriptor.h"
 #include "server/allocator.h"
 #include "server/command_line.h"
 #include "server/lifecycle.h"
@@ -22,6 +23,8 @@ int Fail(const absl::Status& status, int exit_status) {
 }
 
 }  // namespace
+
+TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
   tlm::SetUpAllocator();

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "client/cli/command.h"
+#include "model/base/descriptor.h"
+
+TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
   // What gRPC has to say of a failed connection is in the status, and so on the one line of the
