@@ -40,6 +40,8 @@ class ConnectionAcceptor {
   // Hands over what has connected by now, and closes the port: who comes later is refused by the
   // system. Returns when that is done. Idempotent, though not from two threads at once.
   void Stop();
+  // Ends the connections that are there. After Stop().
+  void CutConnections() { watch_.CutAll(); }
 
  private:
   void Run();
@@ -58,7 +60,7 @@ class ConnectionAcceptor {
   const int stop_event_;        // becomes readable
   int64_t refused_ = 0;         // since the last line in the log; the thread's
   int64_t next_report_ns_ = 0;  // of the steady clock; the thread's
-  ConnectionWatch watch_;       // the thread's
+  ConnectionWatch watch_;       // the thread's, while it runs
   int64_t next_look_ns_ = 0;
   std::thread thread_;  // last: uses the others
 };

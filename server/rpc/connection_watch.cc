@@ -106,4 +106,11 @@ int ConnectionWatch::CutFloods(int64_t now_ns) {
   return cut;
 }
 
+void ConnectionWatch::CutAll() {
+  for (const auto& [descriptor, connection] : connections_) {
+    CutConnection(descriptor, connection.cookie);
+  }
+  connections_.clear();
+}
+
 }  // namespace tlm

@@ -62,6 +62,7 @@ class ConnectionWatch {
   bool empty() const { return connections_.empty(); }
   // Looks at all of them, or at the next kAtATime of many; cuts those that flood. Their number.
   int CutFloods(int64_t now_ns);
+  void CutAll();
 
  private:
   static constexpr int kAtATime = 2048;

@@ -47,6 +47,9 @@ constexpr int kMaxReadBytes = 16 << 10;
 // less at a time, at it it ends calls and connections.
 constexpr size_t kMaxReceivedBytes = size_t{512} << 20;
 
+// For clients that read to hear that their calls have been cancelled.
+constexpr absl::Duration kCancelLimit = absl::Milliseconds(200);
+
 // Durations for gRPC: whole milliseconds, and the largest of them for never.
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(
@@ -181,8 +184,19 @@ void GrpcListener::Withdraw() {
 void GrpcListener::Shutdown(absl::Duration grace) {
   if (server_ == nullptr) return;
   Withdraw();
-  if (all_calls_over_.wait_for(absl::ToChronoMilliseconds(grace)) != std::future_status::ready) {
+  const auto over_within = [this](absl::Duration limit) {
+    return all_calls_over_.wait_for(absl::ToChronoMilliseconds(limit)) == std::future_status::ready;
+  };
+  if (!over_within(grace)) {
     grpc_server_cancel_all_calls(server_->c_server());
+    // gRPC 1.51 closes no connection while a write to it is under way, which ends never where the
+    // client does not read.
+    if (!over_within(kCancelLimit) && acceptor_ != nullptr) {
+      acceptor_->CutConnections();
+      // A thread of gRPC still waits for such a write, for 10 s, and the end of the library waits
+      // for the thread: the library is left to the end of the process.
+      grpc_init();
+    }
   }
   all_calls_over_.wait();
   server_->Wait();

@@ -61,8 +61,8 @@ class GrpcListener {
   // Returns at once. A call that arrives before its client has heard of it ends with CANCELLED.
   // Idempotent.
   void Withdraw();
-  // Withdraw()s, gives the calls that run `grace` to end, cancels the rest, and returns when all
-  // are over. Idempotent.
+  // Withdraw()s, gives the calls that run `grace` to end, cancels the rest, cuts the connections
+  // that are stuck in a write, and returns when all calls are over. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
