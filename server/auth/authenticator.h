@@ -15,7 +15,7 @@ namespace tlm {
 // A client certificate that the TLS handshake has verified.
 struct PeerCertificate {
   std::string subject;                 // the distinguished name, as RFC 2253 writes it
-  std::string common_name;             // of the subject; may be empty
+  std::string common_name;             // of the subject, if it has just one
   std::vector<std::string> dns_names;  // subject alternative names of this kind
   std::vector<std::string> uris;       // likewise; a SPIFFE id is one
 };

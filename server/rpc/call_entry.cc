@@ -22,6 +22,18 @@ std::vector<std::string> Values(const grpc::AuthContext& auth, const char* prope
   return values;
 }
 
+// How many common names a distinguished name has, as RFC 2253 writes it.
+int CommonNames(std::string_view subject) {
+  int count = 0;
+  bool begins = true;  // an attribute does here
+  for (size_t i = 0; i < subject.size(); ++i) {
+    if (begins && subject.substr(i).starts_with("CN=")) ++count;
+    begins = subject[i] == ',' || subject[i] == '+';
+    if (subject[i] == '\\') ++i;
+  }
+  return count;
+}
+
 // The client certificate, if the call came with one: gRPC has verified it, or there would be no
 // connection.
 std::optional<PeerCertificate> CertificateOf(const grpc::ServerContextBase& context) {
@@ -31,9 +43,10 @@ std::optional<PeerCertificate> CertificateOf(const grpc::ServerContextBase& cont
   if (subjects.empty()) return std::nullopt;
   PeerCertificate certificate;
   certificate.subject = std::move(subjects.front());
-  // Of several, gRPC tells one.
-  for (std::string& name : Values(*auth, GRPC_X509_CN_PROPERTY_NAME)) {
-    certificate.common_name = std::move(name);
+  // Of several, gRPC tells one: such a certificate has none, as its holder could be either.
+  std::vector<std::string> names = Values(*auth, GRPC_X509_CN_PROPERTY_NAME);
+  if (names.size() == 1 && CommonNames(certificate.subject) == 1) {
+    certificate.common_name = std::move(names.front());
   }
   certificate.dns_names = Values(*auth, GRPC_PEER_DNS_PROPERTY_NAME);
   certificate.uris = Values(*auth, GRPC_PEER_URI_PROPERTY_NAME);

@@ -285,6 +285,14 @@ class ClientCertificateTest(unittest.TestCase):
             self.assertEqual(code_of(lambda: health_pb2_grpc.HealthStub(nobody).Check(
                 health_pb2.HealthCheckRequest(), timeout=20)), UNAVAILABLE)
         self.assertTrue(eventually(lambda: "tenant=\"acme\"" in server.log()))
+        # Which of two it is nobody can tell.
+        for subject in ("/CN=acme/CN=other", "/CN=other/O=Acme/CN=acme"):
+            model = server.model_of(identity=AUTHORITY.issue(subject, ""))
+            self.assertEqual(code_of(lambda: model.ModelInfo(  # pylint: disable=cell-var-from-loop
+                INFO, timeout=20)), UNAUTHENTICATED)
+        # A comma is no end of one.
+        model = server.model_of(identity=AUTHORITY.issue("/CN=acme,CN=other", ""))
+        self.assertEqual(code_of(lambda: model.ModelInfo(INFO, timeout=20)), OK)
         # No certificate makes an administrator by itself.
         self.assertEqual(code_of(lambda: server.admin.GetLoad(admin_pb2.GetLoadRequest(),
                                                               timeout=20)),
