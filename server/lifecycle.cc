@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "model/base/errors.h"
 #include "server/admission/shutdown_request.h"
@@ -29,6 +30,13 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 // connection that has just been made, which a balancer would not make again elsewhere.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
 constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
+
+// Before the ports are taken and the model is loaded.
+absl::Status CheckPortFiles(const ServiceOptions& service) {
+  TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
+  TLM_RETURN_IF_ERROR(PortFile::Check("admin_port_file", service.admin_port_file));
+  return PortFile::Check("metrics_port_file", service.metrics_port_file);
+}
 
 absl::Status Load(App& app) {
   const Heartbeat news(kNewsInterval, [] { NotifyProgress("loading the model", kPatience); });
@@ -81,20 +89,25 @@ absl::Status RunServer(const ServerOptions& options) {
   ShutdownSignals signals(shutdown);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
+  TLM_RETURN_IF_ERROR(CheckPortFiles(service));
   RaiseDescriptorLimit(service.connections.max_connections);
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Open(options, shutdown));
-  TLM_ASSIGN_OR_RETURN(const PortFile metrics_port_file,
-                       PortFile::Create(service.metrics_port_file, app->metrics_port()));
-  signals.BeforeEarlyEnd([&service] {
+  TLM_ASSIGN_OR_RETURN(
+      PortFile early,
+      PortFile::Create("metrics_port_file", service.metrics_port_file, app->metrics_port()));
+  const auto metrics_port_file = std::make_shared<PortFile>(std::move(early));
+  signals.BeforeEarlyEnd([metrics_port_file] {
     NotifyStopping("ended while loading the model");
-    std::remove(service.metrics_port_file.c_str());
+    metrics_port_file->Remove();
   });
   TLM_RETURN_IF_ERROR(Load(*app));
   signals.ExpectShutdown();
-  TLM_ASSIGN_OR_RETURN(const PortFile admin_port_file,
-                       PortFile::Create(service.admin_port_file, app->admin_port()));
+  TLM_ASSIGN_OR_RETURN(
+      const PortFile admin_port_file,
+      PortFile::Create("admin_port_file", service.admin_port_file, app->admin_port()));
   TLM_RETURN_IF_ERROR(app->Serve(HealthInterval(), NotifyAlive));
-  TLM_ASSIGN_OR_RETURN(const PortFile port_file, PortFile::Create(service.port_file, app->port()));
+  TLM_ASSIGN_OR_RETURN(const PortFile port_file,
+                       PortFile::Create("port_file", service.port_file, app->port()));
   Announce(*app, service);
   const ShutdownTerms terms = shutdown.Wait();
   signals.OnSecond([&] {
