@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,10 +15,13 @@
 #include "server/app.h"
 #include "server/descriptor_limit.h"
 #include "server/heartbeat.h"
+#include "server/memory_plan.h"
+#include "server/model_source.h"
 #include "server/observe/log.h"
 #include "server/port_file.h"
 #include "server/service_manager.h"
 #include "server/shutdown_signals.h"
+#include "server/start_limits.h"
 
 namespace tlm {
 namespace {
@@ -31,11 +35,16 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
 constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
 
-// Before the ports are taken and the model is loaded.
-absl::Status CheckPortFiles(const ServiceOptions& service) {
+// Everything that can be found out at once, so that no fault hides behind a busy port or a long
+// load.
+absl::Status CheckStart(const ServerOptions& options) {
+  const ServiceOptions& service = options.service;
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
   TLM_RETURN_IF_ERROR(PortFile::Check("admin_port_file", service.admin_port_file));
-  return PortFile::Check("metrics_port_file", service.metrics_port_file);
+  TLM_RETURN_IF_ERROR(PortFile::Check("metrics_port_file", service.metrics_port_file));
+  TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfiguration(options));
+  TLM_RETURN_IF_ERROR(CheckContext(options, config));
+  return CheckThreads(ThreadsNeeded(options));
 }
 
 absl::Status Load(App& app) {
@@ -85,11 +94,12 @@ void End(App& app, const ServiceOptions& service, const ShutdownTerms& terms,
 
 absl::Status RunServer(const ServerOptions& options) {
   const ServiceOptions& service = options.service;
+  std::optional<StartLimits> start_limits(std::in_place);
   ShutdownRequest shutdown;
   ShutdownSignals signals(shutdown);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
-  TLM_RETURN_IF_ERROR(CheckPortFiles(service));
+  TLM_RETURN_IF_ERROR(CheckStart(options));
   RaiseDescriptorLimit(service.connections.max_connections);
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Open(options, shutdown));
   TLM_ASSIGN_OR_RETURN(
@@ -108,6 +118,7 @@ absl::Status RunServer(const ServerOptions& options) {
   TLM_RETURN_IF_ERROR(app->Serve(HealthInterval(), NotifyAlive));
   TLM_ASSIGN_OR_RETURN(const PortFile port_file,
                        PortFile::Create("port_file", service.port_file, app->port()));
+  start_limits.reset();
   Announce(*app, service);
   const ShutdownTerms terms = shutdown.Wait();
   signals.OnSecond([&] {

@@ -23,19 +23,17 @@ constexpr int64_t kMaxKvBlocks = int64_t{1} << 20;
 
 int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
+int64_t ContextOf(const ServerOptions& options, const ModelConfig& config) {
+  return options.max_context > 0 ? options.max_context : config.context_length;
+}
+
 absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelConfig& config,
                                       int64_t logits_bytes) {
-  if (options.max_context > config.context_length) {
-    return InvalidArgument("--max_context is {}, the model's limit is {}", options.max_context,
-                           config.context_length);
-  }
+  TLM_RETURN_IF_ERROR(CheckContext(options, config));
   BatchLimits limits;
   limits.max_tokens = options.max_batch_tokens;
   limits.max_sequences = options.max_running_requests;
-  limits.max_context = options.max_context > 0 ? options.max_context : config.context_length;
-  if (limits.max_context < 2) {
-    return InvalidArgument("the context is {} tokens, at least 2 are needed", limits.max_context);
-  }
+  limits.max_context = ContextOf(options, config);
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
   const int64_t decode_rows = std::min(limits.max_sequences, limits.max_tokens);
   limits.max_logits_rows = std::clamp(logits_bytes / row_bytes, decode_rows, limits.max_tokens);
@@ -101,6 +99,16 @@ uint64_t GpuBudget(const ServerOptions& options, const DeviceInfo& device) {
 }
 
 }  // namespace
+
+absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config) {
+  if (options.max_context > config.context_length) {
+    return InvalidArgument("--max_context is {}, the model's limit is {}", options.max_context,
+                           config.context_length);
+  }
+  if (ContextOf(options, config) >= 2) return absl::OkStatus();
+  return InvalidArgument("the context is {} tokens, at least 2 are needed",
+                         ContextOf(options, config));
+}
 
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,

@@ -35,10 +35,13 @@ struct MemoryNeeds {
   KvShape kv;
 };
 
+// INVALID_ARGUMENT for a --max_context that the model cannot keep.
+absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config);
+
 // `available`: bytes of the host's memory that may be taken. Of a GPU's, --gpu_memory_fraction of
 // all and no more than is free may be; what weights and workspace leave goes to keys and values,
 // but for a reserve that the runtime takes by and by. Step sizes are those of WithStepSizes.
-// INVALID_ARGUMENT for limits the model cannot keep and for a KV cache that does not hold one
+// INVALID_ARGUMENT as CheckContext() and for a KV cache that does not hold one
 // context; RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,

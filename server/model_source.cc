@@ -45,18 +45,46 @@ absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string&
                          std::string(dtype.status().message()));
 }
 
+// "Qwen/Qwen3-0.6B", which is no path that somebody would type for a folder elsewhere.
+bool LooksLikeHubName(const std::string& text) {
+  return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
+         text.back() != '/';
+}
+
+absl::Status CheckModelDirectory(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) return absl::OkStatus();
+  if (std::filesystem::exists(status)) {
+    return FailedPrecondition(
+        "--model={}: is a file; the directory that holds config.json and model.safetensors is "
+        "needed",
+        path);
+  }
+  if (status.type() != std::filesystem::file_type::not_found) {
+    return FailedPrecondition("--model={}: {}", path, error.message());
+  }
+  return NotFound("--model={}: there is no such directory{}", path,
+                  LooksLikeHubName(path) ? "; models are not downloaded by name: give the "
+                                           "directory of one that was downloaded"
+                                         : "");
+}
+
 }  // namespace
+
+absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options) {
+  if (options.preset.empty()) {
+    TLM_RETURN_IF_ERROR(CheckModelDirectory(options.model_dir));
+    return ReadModelConfig(options.model_dir);
+  }
+  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+  return ParseModelConfig(text);
+}
 
 absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
   ModelSource source;
-  if (!options.preset.empty()) {
-    source.name_ = options.preset;
-    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
-    TLM_ASSIGN_OR_RETURN(source.config_, ParseModelConfig(text));
-  } else {
-    source.name_ = NameOf(options.model_dir);
-    TLM_ASSIGN_OR_RETURN(source.config_, ReadModelConfig(options.model_dir));
-  }
+  source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
+  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options));
   TLM_RETURN_IF_ERROR(options.init == WeightsInit::kRandom ? source.PlanRandom(options)
                                                            : source.OpenFiles(options.model_dir));
   return source;

@@ -21,6 +21,10 @@
 
 namespace tlm {
 
+// Of the preset or the directory. NOT_FOUND or FAILED_PRECONDITION, naming the flag, when --model
+// names no directory; other errors as of ReadModelConfig.
+absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options);
+
 // A model before its weights are read or drawn. Move-only.
 class ModelSource {
  public:

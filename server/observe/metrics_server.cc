@@ -20,10 +20,9 @@ constexpr char kPlainType[] = "text/plain; charset=utf-8";
 constexpr std::string_view kIndex =
     "tlm-server: /metrics (Prometheus), /healthz (liveness), /readyz (readiness)\n";
 
-// Usually one scrape and two probes are in progress. The other threads absorb clients that hang:
-// each holds a thread for up to kRequestTimeoutMs. civetweb queues up to kLine further connections
-// and accepts none while that queue is full, so both numbers bound the descriptors.
-constexpr char kThreads[] = "200";
+// civetweb queues so many connections behind those that its workers hold, for up to
+// kRequestTimeoutMs each, and accepts none while that queue is full: both numbers bound the
+// descriptors.
 constexpr char kLine[] = "20";
 constexpr char kRequestTimeoutMs[] = "500";
 constexpr char kMaxRequestBytes[] = "4096";
@@ -126,12 +125,13 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(
     const MetricsServerOptions& options, const Metrics& metrics, const ServerState& state) {
   std::unique_ptr<MetricsServer> server(new MetricsServer(options.host, metrics, state));
   const std::string address = Address(options.host, options.port);
+  const std::string workers = std::to_string(kWorkers);
   // No document root: no files are served. The cross-origin settings are empty because civetweb
   // would otherwise answer OPTIONS itself.
   const char* settings[] = {"listening_ports",
                             address.c_str(),
                             "num_threads",
-                            kThreads,
+                            workers.c_str(),
                             "connection_queue",
                             kLine,
                             "request_timeout_ms",

@@ -34,6 +34,11 @@ struct MetricsServerOptions {
 // Thread-safe after Start.
 class MetricsServer {
  public:
+  // Usually one scrape and two probes are in progress. The other threads absorb clients that hang:
+  // each holds a worker for as long as a request may take to come.
+  static constexpr int kWorkers = 200;
+  static constexpr int kAllThreads = kWorkers + 2;
+
   // Listens. `metrics` and `state` must outlive the server. FAILED_PRECONDITION if the port is in
   // use or not permitted.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const MetricsServerOptions& options,

@@ -50,9 +50,17 @@ def free_flags(model=DEMO_MODEL):
 class TlmServer:
     """Use as a context manager; the server is ready inside, and gone after it."""
 
-    def __init__(self, *flags, most_files=None, environment=None, terminal=True):
-        """most_files: the process's limit of open files. environment: further variables.
+    def __init__(self, *flags, most_files=None, most_log_bytes=None, environment=None,
+                 terminal=True):
+        """most_files, most_log_bytes: limits of the process. environment: further variables.
         terminal: it has the one of the tests, if there is one."""
+        def set_limits():
+            for limit, value in ((resource.RLIMIT_NOFILE, most_files),
+                                 (resource.RLIMIT_FSIZE, most_log_bytes)):
+                if value is not None:
+                    resource.setrlimit(limit, (value, value))
+
+
         self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
         self._port_file = pathlib.Path(self._directory.name) / "port"
         self._log = open(pathlib.Path(self._directory.name) / "log", "w+", encoding="utf-8")
@@ -60,8 +68,7 @@ class TlmServer:
             [BIN_DIR / "tlm-server", *free_flags(), f"--port_file={self._port_file}", *flags],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
             env=None if environment is None else os.environ | environment,
-            preexec_fn=None if most_files is None else lambda: resource.setrlimit(
-                resource.RLIMIT_NOFILE, (most_files, most_files)),
+            preexec_fn=set_limits if most_files or most_log_bytes else None,
             start_new_session=not terminal)
         self.pid = self._process.pid
         self.channel = None
