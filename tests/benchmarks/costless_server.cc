@@ -85,7 +85,8 @@ absl::Status ServeCostlessModel(int port, const std::string& port_file, double r
   listener.port = port;
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
                        RpcServer::Open(listener, services));
-  server->Serve({services, served, *engine, admission, calls});
+  TextPools texts;
+  server->Serve({services, served, *engine, admission, calls, texts});
   admission.Open();
   TLM_RETURN_IF_ERROR(server->Listen());
   std::ofstream(port_file) << server->port() << std::endl;
