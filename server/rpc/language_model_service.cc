@@ -14,15 +14,15 @@ namespace tlm {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LanguageModelService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  if (!request->Valid()) return new RefusedStream(WithoutMessage());
   const RpcContext* const rpc = gate_.Get();
-  if (rpc == nullptr) {
-    return new RefusedStream(Starting("Generate", context));
-  }
+  if (rpc == nullptr) return new RefusedStream(Starting("Generate", context));
   return StartGenerate(context, *request, *rpc);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LanguageModelService::Forward(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  if (!request->Valid()) return new RefusedStream(WithoutMessage());
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) return new RefusedStream(Starting("Forward", context));
   return StartForward(context, *request, *rpc);
@@ -46,6 +46,7 @@ grpc::ServerUnaryReactor* LanguageModelService::ModelInfo(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
+  if (!request->Valid()) return EndWithoutMessage(context);
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) return EndUnary(context, Starting("Score", context));
   return StartScore(context, *request, response, *rpc);
@@ -54,6 +55,7 @@ grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) {
+  if (!request->Valid()) return EndWithoutMessage(context);
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) return EndUnary(context, Starting("Tokenize", context));
   return StartTokenize(context, *request, response, *rpc);
@@ -62,6 +64,7 @@ grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* LanguageModelService::Detokenize(grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) {
+  if (!request->Valid()) return EndWithoutMessage(context);
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) return EndUnary(context, Starting("Detokenize", context));
   return StartDetokenize(context, *request, response, *rpc);

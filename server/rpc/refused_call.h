@@ -20,12 +20,24 @@ inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+// Of a call that was reset, or half-closed, before its message came. Anybody can begin as many as
+// they like: they are in no log and no metric.
+inline grpc::Status WithoutMessage() {
+  return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
+}
+
+inline grpc::ServerUnaryReactor* EndWithoutMessage(grpc::CallbackServerContext* context) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(WithoutMessage());
+  return reactor;
+}
+
 // Lives until gRPC is done with it.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  explicit RefusedStream(const CallRecord& record) {
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  explicit RefusedStream(const CallRecord& record) : RefusedStream(ToGrpcStatus(record.status)) {
     EndCall(record);
-    Finish(ToGrpcStatus(record.status));
   }
   void OnDone() override { delete this; }
 };

@@ -234,6 +234,7 @@ class FloodTest(unittest.TestCase):
                 self.assertTrue(eventually(lambda: flood.sent > 16 << 20))
                 server.ask()
             self.assertLess(flood.peak - before, 400 * KIB * KIB)
+            self.assertLess(server.log().count("\n"), 1000)
             self.assertTrue(eventually(
                 lambda: server.resident_bytes() - before < 100 * KIB * KIB))
 
@@ -311,11 +312,11 @@ class BrokenTest(unittest.TestCase):
             self.server.ask()
 
     @unittest.skipIf(SANITIZED, "bounds of time and memory")
-    def test_a_flood_of_resets_without_end_is_cut_off(self):
+    def test_a_flood_of_resets_without_end_is_bounded(self):
         with http2.Connection(self.server.port) as one:
-            self.assertFalse(self.flood_of_resets(one, 500000))
+            self.flood_of_resets(one, 500000)  # to its end, or until it is cut off
+            self.assertLess(self.server.resident_bytes() - self.resident, 200 * KIB * KIB)
             self.server.ask()
-        self.assertIn("connections cut", self.server.log())
         self.assertTrue(eventually(
             lambda: self.server.resident_bytes() - self.resident < 100 * KIB * KIB))
 
