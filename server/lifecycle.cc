@@ -101,7 +101,7 @@ absl::Status RunServer(const ServerOptions& options) {
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
   TLM_RETURN_IF_ERROR(CheckStart(options));
   RaiseDescriptorLimit(service.connections.max_connections);
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<App> app, App::Open(options, shutdown));
+  TLM_ASSIGN_OR_RETURN(std::unique_ptr<App> app, App::Open(options, shutdown));
   TLM_ASSIGN_OR_RETURN(
       PortFile early,
       PortFile::Create("metrics_port_file", service.metrics_port_file, app->metrics_port()));
@@ -110,7 +110,11 @@ absl::Status RunServer(const ServerOptions& options) {
     NotifyStopping("ended while loading the model");
     metrics_port_file->Remove();
   });
-  TLM_RETURN_IF_ERROR(Load(*app));
+  if (const absl::Status loaded = Load(*app); !loaded.ok()) {
+    // gRPC 1.51 waits for ever for a thread that it was refused: the process ends without it.
+    [[maybe_unused]] static App* const abandoned = app.release();
+    return loaded;
+  }
   signals.ExpectShutdown();
   TLM_ASSIGN_OR_RETURN(
       const PortFile admin_port_file,

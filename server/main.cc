@@ -37,5 +37,6 @@ int main(int argc, char** argv) {
   }
   const absl::Status status = tlm::RunServer(*options);
   tlm::DropGrpcLog();
-  return status.ok() ? EXIT_SUCCESS : Fail(status, tlm::kExitFailure);
+  if (status.ok()) return EXIT_SUCCESS;
+  std::_Exit(Fail(status, tlm::kExitFailure));  // threads of what was begun may still run
 }

@@ -18,6 +18,7 @@
 #include "model/ops/cpu/processors.h"
 #include "server/command_line.h"
 #include "server/observe/metrics_server.h"
+#include "server/rpc/text_pools.h"
 
 namespace tlm {
 namespace {
@@ -60,10 +61,20 @@ void OnAbort(int) {
   sigaction(SIGABRT, &former_abort, nullptr);  // returns into abort(), which raises it again
 }
 
+// What libraries take at their start. gRPC 1.51 hangs where it is refused some of it.
+constexpr size_t kBytesBesidesThreads = size_t{128} << 20;
+
+bool CanMap(size_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED && munmap(memory, bytes) == 0;
+}
+
 }  // namespace
 
 int ThreadsNeeded(const ServerOptions& options) {
-  constexpr int kOwn = 7;     // README.md, "Threads": those of a drain, without the ones below
+  // README.md, "Threads": those of a drain, without the ones below.
+  constexpr int kOwn = 7 + TextPools::kLeastThreads;
   constexpr int kOfGrpc = 7;  // besides those that complete calls
   const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);
@@ -83,8 +94,15 @@ absl::Status CheckThreads(int count) {
   } catch (const std::system_error&) {
   }
   const int got = static_cast<int>(threads.size());
+  const bool has_memory = CanMap(kBytesBesidesThreads);
   all_there.count_down();
-  if (got == count) return absl::OkStatus();
+  if (got == count && has_memory) return absl::OkStatus();
+  if (got == count) {
+    return ResourceExhausted(
+        "{} MiB of memory are needed besides {} threads, and cannot be had: the process's limits "
+        "(ulimit -v, -d) or those of its container are too low",
+        kBytesBesidesThreads >> 20, count);
+  }
   return ResourceExhausted(
       "{} threads are needed, {} can be had: the process's limits (ulimit -u, -v, -d) or those of "
       "its container are too low",

@@ -11,7 +11,8 @@ namespace tlm {
 int ThreadsNeeded(const ServerOptions& options);
 
 // RESOURCE_EXHAUSTED, with both numbers, where the system gives this process fewer than `count`
-// threads more. Finds out by starting them, as libraries end the process when they are refused one.
+// threads more, or less memory than libraries need. Finds out by starting them, as libraries end
+// the process, or hang, when they are refused one.
 absl::Status CheckThreads(int count);
 
 // While it lives, a lack of memory or threads that nothing reports as a status (an exception that

@@ -18,6 +18,7 @@ class TextPools {
   // The most that is read at once, and the most that is short.
   static constexpr int64_t kAtOnceBytes = int64_t{4} << 10;
   static constexpr int64_t kShortBytes = int64_t{128} << 10;
+  static constexpr int kLeastThreads = 2;
 
   // The pool for a request of so many bytes; null: it is read at once.
   FairPool* For(int64_t bytes) {
