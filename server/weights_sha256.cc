@@ -14,7 +14,7 @@ WeightsSha256::WeightsSha256(Checkpoint checkpoint, size_t at_once_bytes) {
   }
   thread_ = std::jthread(
       [this](std::stop_token stop, const Checkpoint& owned) {
-        YieldToEverythingElse();
+        LowerPriority();
         Compute(owned, stop);
       },
       std::move(checkpoint));

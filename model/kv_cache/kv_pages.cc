@@ -53,7 +53,7 @@ void KvPages::WaitUntilDone() {
 
 void KvPages::Run() {
   NameThisThread("kv_pages");
-  YieldToEverythingElse();
+  LowerPriority();
   MutexLock lock(&mutex_);
   while (!stopped_) {
     touched_ = std::max(touched_, std::min(reached_, layer_bytes_));

@@ -1,8 +1,5 @@
 #include "server/admission/fair_pool.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 
@@ -15,13 +12,7 @@ namespace tlm {
 namespace {
 
 constexpr absl::Duration kRetryAfter = absl::Seconds(1);
-
-// Linux has priorities by thread. About a tenth of a processor that a thread of normal priority
-// wants too.
-void YieldToComputing() {
-  constexpr int kNice = 10;
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
-}
+constexpr int kNice = 10;
 
 absl::Status FullStatus(int64_t bytes, int64_t limit) {
   return WithRetryAfter(
@@ -98,7 +89,7 @@ FairPool::Tenants::iterator FairPool::Next() {
 
 void FairPool::Work() {
   NameThisThread("texts");
-  YieldToComputing();
+  LowerPriority(kNice);
   while (true) {
     Job job;
     {

@@ -147,7 +147,7 @@ ReadBudget::Connection* ReadBudget::Find(int descriptor) {
 size_t ReadBudget::Allowance(int descriptor) {
   MutexLock lock(&mutex_);
   Connection* const connection = Find(descriptor);
-  if (connection == nullptr) return SIZE_MAX;
+  if (connection == nullptr) return kUnbounded;
   if (connection->waits) return 0;
   if (connection->round != round_) {
     connection->round = round_;
@@ -170,9 +170,9 @@ void ReadBudget::NoteRead(int descriptor, size_t bytes) {
   read_ += bytes;
 }
 
-bool ReadBudget::AwaitWaiting(Duration patience) {
+bool ReadBudget::AwaitWaiting(Duration timeout) {
   MutexLock lock(&mutex_);
-  if (waiting_.empty()) changed_.WaitFor(&mutex_, patience);
+  if (waiting_.empty()) changed_.WaitFor(&mutex_, timeout);
   return !waiting_.empty();
 }
 
@@ -236,6 +236,7 @@ ssize_t ReadThrottle::Receive(int descriptor, msghdr* message, int flags) {
     errno = EAGAIN;
     return -1;
   }
+  if (most == ReadBudget::kUnbounded) return ReceiveNow(descriptor, message, flags);
   const ssize_t received = ReceiveAtMost(descriptor, message, flags, most);
   if (received <= 0) return received;
   budget_.NoteRead(descriptor, static_cast<size_t>(received));

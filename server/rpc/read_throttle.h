@@ -34,6 +34,7 @@ class ReadBudget {
   static constexpr size_t kMostBytes = size_t{128} << 10;
   static constexpr size_t kLeastBytes = size_t{16} << 10;
   static constexpr size_t kLeastShare = 512;
+  static constexpr size_t kUnbounded = SIZE_MAX;
   // Rounds longer than this halve the budget, those shorter than the other double it.
   static constexpr Duration kSlowRound = std::chrono::milliseconds(20);
   static constexpr Duration kFastRound = std::chrono::milliseconds(5);
@@ -45,13 +46,13 @@ class ReadBudget {
   // It may be read without bounds, as it has been cut: only its end is left to be read.
   void Release(int descriptor);
 
-  // Bytes that may be read of it now. 0: none, and a later EndRound() names it. A descriptor that
-  // was not added may always be read.
+  // Bytes that may be read of it now. 0: none, and a later EndRound() names it. kUnbounded: the
+  // descriptor was not added, or is released.
   size_t Allowance(int descriptor);
   void NoteRead(int descriptor, size_t bytes);
 
-  // Until a connection waits, at most for `patience`. Whether one does.
-  bool AwaitWaiting(Duration patience);
+  // Until a connection waits, at most for `timeout`. Whether one does.
+  bool AwaitWaiting(Duration timeout);
   // Ends the round, which lasted so long. The next one, of `most_bytes` or kLeastBytes at the most,
   // begins with the connections that are returned, which wait no more. Those that wait and for
   // which `is_over` take no turn and are released into `over`.

@@ -44,7 +44,7 @@ class ReadBudgetTest : public testing::Test {
 };
 
 TEST_F(ReadBudgetTest, OthersThanConnectionsAreReadWithoutBounds) {
-  EXPECT_EQ(budget_.Allowance(7), SIZE_MAX);
+  EXPECT_EQ(budget_.Allowance(7), ReadBudget::kUnbounded);
 }
 
 TEST_F(ReadBudgetTest, AllConnectionsTogetherHaveOneBudget) {
@@ -137,14 +137,14 @@ TEST_F(ReadBudgetTest, ConnectionsThatAreOverTakeNoTurn) {
   closed_ = 3;
   EXPECT_THAT(EndRound(), ElementsAre(4));
   EXPECT_THAT(over_, ElementsAre(3));
-  EXPECT_EQ(budget_.Allowance(3), SIZE_MAX);
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
 }
 
 TEST_F(ReadBudgetTest, AReleasedConnectionIsReadToItsEnd) {
   budget_.Add(3, "peer");
   ReadAll(3);
   budget_.Release(3);
-  EXPECT_EQ(budget_.Allowance(3), SIZE_MAX);
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
   EXPECT_FALSE(budget_.AwaitWaiting(milliseconds(0)));
   EXPECT_THAT(EndRound(), IsEmpty());
 }
