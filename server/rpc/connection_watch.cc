@@ -1,5 +1,7 @@
 #include "server/rpc/connection_watch.h"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -9,6 +11,7 @@
 
 #include <iterator>
 #include <optional>
+#include <utility>
 
 namespace tlm {
 namespace {
@@ -34,6 +37,29 @@ std::optional<ConnectionTraffic> TrafficOf(int descriptor) {
 }
 
 }  // namespace
+
+std::string Peer::Name() const {
+  if (address.empty()) return {};
+  const bool ipv6 = address.size() == sizeof(in6_addr);
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(ipv6 ? AF_INET6 : AF_INET, address.data(), text, sizeof(text));
+  return fmt::format(fmt::runtime(ipv6 ? "[{}]:{}" : "{}:{}"), text, port);
+}
+
+Peer PeerOf(int descriptor) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  if (peer.ss_family == AF_INET) {
+    const auto& at = reinterpret_cast<const sockaddr_in&>(peer);
+    return {{reinterpret_cast<const char*>(&at.sin_addr), sizeof(in_addr)}, ntohs(at.sin_port)};
+  }
+  if (peer.ss_family != AF_INET6) return {};
+  const auto& at = reinterpret_cast<const sockaddr_in6&>(peer);
+  std::string address(reinterpret_cast<const char*>(&at.sin6_addr), sizeof(in6_addr));
+  if (IN6_IS_ADDR_V4MAPPED(&at.sin6_addr)) address.erase(0, sizeof(in6_addr) - sizeof(in_addr));
+  return {std::move(address), ntohs(at.sin6_port)};
+}
 
 uint64_t SocketCookie(int descriptor) {
   uint64_t cookie = 0;

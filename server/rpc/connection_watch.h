@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 namespace tlm {
 
@@ -46,6 +47,18 @@ class TrafficJudge {
   Stretch unwritten_;  // it writes nothing
   ConnectionTraffic last_;
 };
+
+// The other end of a connected TCP socket. IPv4 in IPv6 is IPv4 here.
+struct Peer {
+  std::string address;  // 4 bytes of IPv4 or 16 of IPv6 in network order; empty: not connected
+  int port = 0;
+
+  // As `127.0.0.1:50051` or `[::1]:50051`; empty when not connected.
+  std::string Name() const;
+  // The address, of IPv6 the network of 64 bits that one subscriber has.
+  std::string Network() const { return address.size() == 16 ? address.substr(0, 8) : address; }
+};
+Peer PeerOf(int descriptor);
 
 // A socket's own number, which no other has: descriptors are used again. 0: not a socket any more.
 uint64_t SocketCookie(int descriptor);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -69,21 +68,6 @@ class Readers {
 };
 
 Readers readers;
-
-// The address, of IPv6 the network of 64 bits that one subscriber has; empty if there is none.
-std::string PeerOf(int descriptor) {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof(peer);
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
-  if (peer.ss_family == AF_INET) {
-    const auto& address = reinterpret_cast<const sockaddr_in&>(peer).sin_addr;
-    return {reinterpret_cast<const char*>(&address), sizeof(address)};
-  }
-  if (peer.ss_family != AF_INET6) return {};
-  const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr;
-  const auto* const bytes = reinterpret_cast<const char*>(&address);
-  return IN6_IS_ADDR_V4MAPPED(&address) ? std::string(bytes + 12, 4) : std::string(bytes, 8);
-}
 
 // Makes epoll tell again, edge-triggered, that there is something to read: tcp_set_rcvlowat() does.
 void Wake(int descriptor) {
@@ -225,7 +209,7 @@ ReadThrottle::ReadThrottle()
 }
 
 void ReadThrottle::Add(int descriptor, int64_t max_streams) {
-  budget_.Add(descriptor, PeerOf(descriptor));
+  budget_.Add(descriptor, PeerOf(descriptor).Network());
   streams_.Add(descriptor, max_streams);
 }
 

@@ -1,10 +1,7 @@
 #include "server/rpc/stream_limit.h"
 
-#include <arpa/inet.h>
 #include <grpc/grpc.h>
 #include <grpc/support/alloc.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <iterator>
@@ -38,7 +35,7 @@ int64_t Number(const json& object, const char* member) {
   return absl::SimpleAtoi(at->get_ref<const std::string&>().c_str(), &number) ? number : 0;
 }
 
-// "chttp2 ipv4:127.0.0.1:50051", "chttp2 ipv6:%5B::1%5D:50051": as PeerName has it.
+// "chttp2 ipv4:127.0.0.1:50051", "chttp2 ipv6:%5B::1%5D:50051": as Peer::Name has it.
 std::string PeerOfSocket(std::string_view name) {
   const size_t scheme = name.find(":");
   const std::string address(scheme == name.npos ? "" : name.substr(scheme + 1));
@@ -46,27 +43,6 @@ std::string PeerOfSocket(std::string_view name) {
 }
 
 }  // namespace
-
-std::string PeerName(int descriptor) {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof(peer);
-  char text[INET6_ADDRSTRLEN] = "";
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
-  if (peer.ss_family == AF_INET) {
-    const auto& at = reinterpret_cast<const sockaddr_in&>(peer);
-    inet_ntop(AF_INET, &at.sin_addr, text, sizeof(text));
-    return std::string(text) + ":" + std::to_string(ntohs(at.sin_port));
-  }
-  if (peer.ss_family != AF_INET6) return {};
-  const auto& at = reinterpret_cast<const sockaddr_in6&>(peer);
-  const std::string port = std::to_string(ntohs(at.sin6_port));
-  if (IN6_IS_ADDR_V4MAPPED(&at.sin6_addr)) {
-    inet_ntop(AF_INET, at.sin6_addr.s6_addr + 12, text, sizeof(text));
-    return std::string(text) + ":" + port;
-  }
-  inet_ntop(AF_INET6, &at.sin6_addr, text, sizeof(text));
-  return "[" + std::string(text) + "]:" + port;
-}
 
 std::optional<int64_t> ChannelzCounter::Find(const std::string& peer) {
   if (!sockets_.contains(peer)) FindNewSockets();
@@ -114,7 +90,7 @@ void StreamLimit::Add(int descriptor, int64_t max_streams) {
   Connection connection;
   connection.cookie = SocketCookie(descriptor);
   connection.max_streams = max_streams;
-  connection.peer = PeerName(descriptor);
+  connection.peer = PeerOf(descriptor).Name();
   MutexLock lock(&mutex_);
   if (const auto old = connections_.find(descriptor); old != connections_.end()) Remove(old);
   connections_[descriptor] = std::move(connection);

@@ -25,15 +25,11 @@ struct StreamCounts {
   int64_t half_open() const { return open < started - messages ? open : started - messages; }
 };
 
-// The other end of a connected TCP socket, as `127.0.0.1:50051` or `[::1]:50051`; empty when there
-// is none.
-std::string PeerName(int descriptor);
-
 // What counts the streams of connections.
 class StreamCounter {
  public:
   virtual ~StreamCounter() = default;
-  // The id of the connection with `peer`; nothing if there is none, or not yet.
+  // The id of the connection with `peer` (Peer::Name); nothing if there is none, or not yet.
   virtual std::optional<int64_t> Find(const std::string& peer) = 0;
   // Nothing for a connection of which nothing is left.
   virtual std::optional<StreamCounts> Count(int64_t id) = 0;

@@ -1,7 +1,10 @@
 #include "server/rpc/connection_watch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+
+#include <string>
 
 #include "tests/unit/server/rpc/tcp_pair.h"
 
@@ -63,6 +66,22 @@ TEST(TrafficJudgeTest, AnAnswerNowAndThenExcusesPauses) {
     EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now));
     EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now + kLong / 2));
   }
+}
+
+TEST(PeerTest, IsNamedByAddressAndPort) {
+  const TcpPair pair;
+  EXPECT_THAT(PeerOf(pair.server).Name(), testing::MatchesRegex("127\\.0\\.0\\.1:[0-9]+"));
+  EXPECT_EQ(PeerOf(-1).Name(), "");
+  const std::string loopback = std::string(15, '\0') + '\1';
+  EXPECT_EQ((Peer{.address = loopback, .port = 80}).Name(), "[::1]:80");
+}
+
+TEST(PeerTest, OfIpv6TheNetworkIsASubscriber) {
+  const Peer one{.address = "networksANYBODY1", .port = 1};
+  const Peer other{.address = "networksSOMEONE2", .port = 2};
+  EXPECT_EQ(one.Network(), "networks");
+  EXPECT_EQ(one.Network(), other.Network());
+  EXPECT_EQ((Peer{.address = "ipv4", .port = 1}).Network(), "ipv4");
 }
 
 TEST(ConnectionWatchTest, CutsWhoFloodsAndNobodyElse) {
