@@ -12,7 +12,7 @@
 #include "absl/flags/flag.h"
 #include "model/base/errors.h"
 #include "model/config/presets.h"
-#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/weights_dtype.h"
 #include "server/byte_size.h"
 #include "server/command_line.h"

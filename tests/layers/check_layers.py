@@ -114,7 +114,7 @@ def self_test(layers):
     ]
     allowed = [
         ("model/ops/cpu/cpu_ops.cc", "model/ops/ops.h"),
-        ("model/ops/cpu/cpu_ops.cc", "model/ops/cpu/kernels.h"),
+        ("model/ops/cpu/cpu_ops.cc", "model/ops/cpu/kernels/kernels.h"),
         ("server/rpc/convert.cc", "tlm/v1/common.pb.h"),
         ("server/rpc/model_info_handler.cc", "model/describe/flops.h"),
         ("server/main.cc", "server/rpc/convert.h"),

@@ -15,7 +15,7 @@ namespace tlm {
 // Every token's keys are folded in two parts, those before its chunk and those of its chunk, as
 // implementations do that keep one kernel for the cache and one for the new tokens. The formula is
 // right; the border moves with the schedule. Reads the cache as the CPU's backend lays it out
-// (model/ops/cpu/kernels.h).
+// (model/ops/cpu/kernels/kernels.h).
 class ChunkSplitOps : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;

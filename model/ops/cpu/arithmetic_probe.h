@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/device.h"
 
 namespace tlm {

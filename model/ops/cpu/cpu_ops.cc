@@ -12,7 +12,7 @@
 #include "model/base/errors.h"
 #include "model/ops/cpu/arithmetic_probe.h"
 #include "model/ops/cpu/convert.h"
-#include "model/ops/cpu/int8_vnni.h"
+#include "model/ops/cpu/kernels/int8_vnni.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "model/ops/cpu/processors.h"
 #include "model/tensor/kv_dtype.h"

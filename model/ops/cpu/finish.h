@@ -2,7 +2,7 @@
 #ifndef TLM_MODEL_OPS_CPU_FINISH_H_
 #define TLM_MODEL_OPS_CPU_FINISH_H_
 
-#include "model/ops/cpu/matmul_kernels.h"
+#include "model/ops/cpu/kernels/matmul.h"
 #include "model/ops/ops.h"
 
 namespace tlm {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/ops/cpu/cpu_matrix.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/matrix_parts.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"
@@ -15,7 +15,7 @@
 
 namespace tlm {
 
-// [n, k] as panels of 16 output features; int8_kernels.h says how one lies and what is lost: every
+// [n, k] as panels of 16 output features; kernels/int8.h says how one lies and what is lost: every
 // weight is off by at most half a scale, 1/254 of the largest of its group.
 class Int8Matrix : public CpuMatrix {
  public:

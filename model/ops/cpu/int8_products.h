@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "model/ops/cpu/int8_matrix.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"
 #include "model/ops/ops.h"

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "model/base/errors.h"
-#include "model/ops/cpu/matmul_kernels.h"
+#include "model/ops/cpu/kernels/matmul.h"
 #include "model/ops/ops.h"
 #include "model/tensor/tensor_view.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/ops/cpu/cpu_matrix.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"
 #include "model/ops/ops.h"
@@ -17,7 +17,7 @@
 
 namespace tlm {
 
-// [n, k] as panels of 16 output features; matmul_kernels.h says how one lies. Features past n are
+// [n, k] as panels of 16 output features; kernels/matmul.h says how one lies. Features past n are
 // zero.
 class PackedMatrix : public CpuMatrix {
  public:

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cpu/matmul_kernels.h"
+#include "model/ops/cpu/kernels/matmul.h"
 
 namespace tlm {
 namespace {

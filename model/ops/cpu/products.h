@@ -3,7 +3,7 @@
 #define TLM_MODEL_OPS_CPU_PRODUCTS_H_
 
 #include "absl/status/status.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"

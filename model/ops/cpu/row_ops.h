@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/ops.h"
 

@@ -4,5 +4,4 @@
 #define TLM_AMX_TILES "tests/support/amx/played_tiles.h"
 #define TLM_AMX_TABLE PlayedAmxKernels
 #define TLM_AMX_PROBE PlayedAmxVectorsAgree
-#include "model/ops/cpu/kernels.inc"
-#include "model/ops/cpu/kernels_amx.inc"
+#include "model/ops/cpu/kernels/amx.inc"

@@ -3,7 +3,7 @@
 #ifndef TLM_TESTS_SUPPORT_AMX_PLAYED_KERNELS_H_
 #define TLM_TESTS_SUPPORT_AMX_PLAYED_KERNELS_H_
 
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 
 namespace tlm {
 

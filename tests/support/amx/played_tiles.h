@@ -1,5 +1,5 @@
-// The functions of model/ops/cpu/amx_tiles.h, played (tile_unit.h): the AMX kernels are compiled a
-// second time with these. Included like that one.
+// The functions of model/ops/cpu/kernels/amx_tiles.h, played (tile_unit.h): the AMX kernels are
+// compiled a second time with these. Included like that one.
 #include <stdint.h>
 
 #include "tests/support/amx/tile_unit.h"

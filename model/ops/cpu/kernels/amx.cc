@@ -1,4 +1,4 @@
-#include "model/ops/cpu/amx.h"
+#include "model/ops/cpu/kernels/amx.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>

@@ -1,6 +1,6 @@
 // AMX, the tile unit of x86-64 processors since Sapphire Rapids: whether this process may use it.
-#ifndef TLM_MODEL_OPS_CPU_AMX_H_
-#define TLM_MODEL_OPS_CPU_AMX_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_AMX_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_AMX_H_
 
 namespace tlm {
 
@@ -11,4 +11,4 @@ bool AmxAvailable();
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_AMX_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_AMX_H_

@@ -1,11 +1,11 @@
 // Attention of one thread, and how keys and values lie in a block; see kernels.h for what all
 // kernels have in common.
-#ifndef TLM_MODEL_OPS_CPU_ATTENTION_KERNELS_H_
-#define TLM_MODEL_OPS_CPU_ATTENTION_KERNELS_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_ATTENTION_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_ATTENTION_H_
 
 #include <cstdint>
 
-#include "model/ops/cpu/storage.h"
+#include "model/ops/cpu/kernels/storage.h"
 
 namespace tlm {
 
@@ -45,7 +45,7 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 //   bfloat16    where it has products of bfloat16 and the cache lies in pairs. q is rounded to
 //               bfloat16, and p for o. avx512_bf16: one fp32 accumulator, a vdpbf16ps for every
 //               pair (2d, 2d + 1), and (2j, 2j + 1) of values, ascending. amx_bf16: a tdpbf16ps for
-//               every 32 d, or 32 j (see matmul_kernels.h).
+//               every 32 d, or 32 j (see matmul.h).
 //   l           lane i of a vector of kLanes sums the p_j, not rounded, of j = i, i + kLanes, ..,
 //               ascending, 0 for keys not seen; then halves of the vector are added onto each
 //               other.
@@ -120,4 +120,4 @@ struct StoreKvArgs {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_ATTENTION_KERNELS_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_ATTENTION_H_

@@ -9,12 +9,12 @@
 //
 // A group without a value of kInt8Smallest or more has scale 0 and counts as zeros. A group with a
 // value that is not finite has the scale NaN, which makes the sums of its row NaN.
-#ifndef TLM_MODEL_OPS_CPU_INT8_KERNELS_H_
-#define TLM_MODEL_OPS_CPU_INT8_KERNELS_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_INT8_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_INT8_H_
 
 #include <cstdint>
 
-#include "model/ops/cpu/matmul_kernels.h"
+#include "model/ops/cpu/kernels/matmul.h"
 
 namespace tlm {
 
@@ -80,4 +80,4 @@ struct Int8MatMulArgs {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_INT8_KERNELS_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_INT8_H_

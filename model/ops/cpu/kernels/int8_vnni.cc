@@ -1,4 +1,4 @@
-#include "model/ops/cpu/int8_vnni.h"
+#include "model/ops/cpu/kernels/int8_vnni.h"
 
 namespace tlm {
 

@@ -1,9 +1,9 @@
 // Products of 8-bit weights by instructions that a processor may have beyond those of its table.
-#ifndef TLM_MODEL_OPS_CPU_INT8_VNNI_H_
-#define TLM_MODEL_OPS_CPU_INT8_VNNI_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_INT8_VNNI_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_INT8_VNNI_H_
 
-#include "model/ops/cpu/isa.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/isa.h"
+#include "model/ops/cpu/kernels/kernels.h"
 
 namespace tlm {
 
@@ -13,4 +13,4 @@ const Kernels& WithByteProducts(const Kernels& table, Isa isa);
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_INT8_VNNI_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_INT8_VNNI_H_

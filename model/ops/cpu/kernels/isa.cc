@@ -1,6 +1,6 @@
-#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels/isa.h"
 
-#include "model/ops/cpu/amx.h"
+#include "model/ops/cpu/kernels/amx.h"
 
 namespace tlm {
 namespace {

@@ -1,7 +1,7 @@
 // Instruction sets the CPU kernels are compiled for; the best the machine has is chosen at run
 // time.
-#ifndef TLM_MODEL_OPS_CPU_ISA_H_
-#define TLM_MODEL_OPS_CPU_ISA_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_ISA_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_ISA_H_
 
 #include <optional>
 #include <string_view>
@@ -32,4 +32,4 @@ constexpr bool HasBf16Products(Isa isa) { return isa >= Isa::kAvx512Bf16; }
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_ISA_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_ISA_H_

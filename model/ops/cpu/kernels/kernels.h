@@ -6,13 +6,13 @@
 // All tables compute the same formulas. Results of two tables differ in the last bits (fused
 // multiply-add, vector width, bfloat16 products); results of one table never depend on how the work
 // is cut into calls.
-#ifndef TLM_MODEL_OPS_CPU_KERNELS_H_
-#define TLM_MODEL_OPS_CPU_KERNELS_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
 
-#include "model/ops/cpu/attention_kernels.h"
-#include "model/ops/cpu/int8_kernels.h"
-#include "model/ops/cpu/matmul_kernels.h"
-#include "model/ops/cpu/row_kernels.h"
+#include "model/ops/cpu/kernels/attention.h"
+#include "model/ops/cpu/kernels/int8.h"
+#include "model/ops/cpu/kernels/matmul.h"
+#include "model/ops/cpu/kernels/rows.h"
 
 namespace tlm {
 
@@ -44,4 +44,4 @@ const Kernels& AmxBf16Kernels(bool vectors_agree);
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_KERNELS_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_

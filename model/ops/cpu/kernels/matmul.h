@@ -7,12 +7,12 @@
 //                     amx_bf16: for each 32 k, E = sum of the even ones from 0, O = sum of the odd
 //                     ones from 0, C += E + O, subnormals taken and left as 0 (tdpbf16ps)
 // and then ProductFinish.
-#ifndef TLM_MODEL_OPS_CPU_MATMUL_KERNELS_H_
-#define TLM_MODEL_OPS_CPU_MATMUL_KERNELS_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
 
 #include <cstdint>
 
-#include "model/ops/cpu/storage.h"
+#include "model/ops/cpu/kernels/storage.h"
 
 namespace tlm {
 
@@ -40,7 +40,7 @@ struct ProductFinish {
 // The panels [panel_begin, panel_end) of all rows. A panel holds 16 outputs:
 //   float, half  [k][16]
 //   bfloat16     [k / 2][16][2], k rounded up to kBf16InputStep
-//   int8         see int8_kernels.h
+//   int8         see int8.h
 // Outputs past the end are zero. Gated: panel_begin and panel_end are even.
 struct MatMulArgs {
   const void* x = nullptr;         // [rows, k]; nothing is read beside
@@ -88,4 +88,4 @@ inline constexpr int64_t UnitsOf(Storage x_type, int64_t k) {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_MATMUL_KERNELS_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_

@@ -1,10 +1,10 @@
 // What is done to single rows; see kernels.h for what all kernels have in common.
-#ifndef TLM_MODEL_OPS_CPU_ROW_KERNELS_H_
-#define TLM_MODEL_OPS_CPU_ROW_KERNELS_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
 
 #include <cstdint>
 
-#include "model/ops/cpu/storage.h"
+#include "model/ops/cpu/kernels/storage.h"
 
 namespace tlm {
 
@@ -41,4 +41,4 @@ struct HeadsArgs {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_ROW_KERNELS_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_

@@ -1,6 +1,6 @@
 // Element types as the kernels see them.
-#ifndef TLM_MODEL_OPS_CPU_STORAGE_H_
-#define TLM_MODEL_OPS_CPU_STORAGE_H_
+#ifndef TLM_MODEL_OPS_CPU_KERNELS_STORAGE_H_
+#define TLM_MODEL_OPS_CPU_KERNELS_STORAGE_H_
 
 namespace tlm {
 
@@ -8,4 +8,4 @@ enum class Storage { kF32, kBF16, kF16, kInt8 };
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_STORAGE_H_
+#endif  // TLM_MODEL_OPS_CPU_KERNELS_STORAGE_H_

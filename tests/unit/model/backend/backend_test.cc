@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/backend/cuda_backend.h"
-#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels/isa.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

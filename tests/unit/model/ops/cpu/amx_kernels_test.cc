@@ -1,5 +1,5 @@
-// The kernels that use tiles, bit for bit, against models of the arithmetic that matmul_kernels.h,
-// int8_kernels.h and attention_kernels.h promise: on this processor's tile unit, and on one that
+// The kernels that use tiles, bit for bit, against models of the arithmetic that kernels/matmul.h,
+// kernels/int8.h and kernels/attention.h promise: on this processor's tile unit, and on one that
 // the host plays.
 #include <gtest/gtest.h>
 #include <immintrin.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cpu/isa.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/isa.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "tests/support/amx/played_kernels.h"
 #include "tests/support/amx/tile_unit.h"
 

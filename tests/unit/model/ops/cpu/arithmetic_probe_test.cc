@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/ops/cpu/cpu_ops.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "tests/support/amx/played_kernels.h"
 #include "tests/support/status_matchers.h"
 

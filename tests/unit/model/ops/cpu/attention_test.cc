@@ -1,6 +1,8 @@
 // Attention of the CPU backend on every instruction set of this machine, beyond what all backends
 // promise (attention_test.cc): bits that do not depend on threads, on how the work is cut or on
 // what stands in slots that nobody sees.
+#include "model/ops/cpu/kernels/attention.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +18,6 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cpu/attention_kernels.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,6 @@
 // Matrices of 8-bit weights on every instruction set of this machine.
+#include "model/ops/cpu/kernels/int8.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +15,7 @@
 
 #include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/cpu_ops.h"
-#include "model/ops/cpu/int8_kernels.h"
-#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels/isa.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int64_t kMostInputs = 1024;
 
-// A group as int8_kernels.h says it is quantised.
+// A group as kernels/int8.h says it is quantised.
 struct Group {
   float scale = 0.0f;
   std::vector<int> q;

@@ -12,7 +12,7 @@
 
 #include "model/base/float16.h"
 #include "model/ops/cpu/cpu_ops.h"
-#include "model/ops/cpu/isa.h"
+#include "model/ops/cpu/kernels/isa.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
@@ -203,7 +203,7 @@ TEST_P(CpuMatMulTest, NanStaysInItsRow) {
   }
 }
 
-// Rows of float: the chain of additions that matmul_kernels.h promises, one after the other.
+// Rows of float: the chain of additions that kernels/matmul.h promises, one after the other.
 TEST_P(CpuMatMulTest, FloatSumsAreOneChainOverTheInputs) {
   const auto ops = Make(2);
   if (ops->ActivationType(weights()) != DType::kF32) GTEST_SKIP() << "rows are bfloat16";

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cpu/kernels.h"
+#include "model/ops/cpu/kernels/kernels.h"
 #include "model/sampling/draw_math.h"
 #include "model/sampling/scan_kernels.h"
 

@@ -2,7 +2,7 @@
 # Builds check_kernels for ARM64 in the folder $1 and runs it. Exits with 77 (skipped) where no
 # compiler for ARM64 is there, or nothing that runs its programs.
 set -euo pipefail
-sources=$(cd "$(dirname "$0")/../../../../.." && pwd)
+sources=$(cd "$(dirname "$0")/../../../../../.." && pwd)
 folder=$1
 if [ "$(uname -m)" = aarch64 ]; then
   compiler=${CXX:-c++}
@@ -20,6 +20,6 @@ done
 mkdir -p "$folder"
 "$compiler" -std=c++20 -O2 -fno-math-errno -ffp-contract=off -Wall -Wextra -Wno-unused-parameter \
   -Werror -static -I"$sources" -o "$folder/check_kernels" \
-  "$sources/tests/unit/model/ops/arm64/check_kernels.cc" \
-  "$sources/model/ops/cpu/kernels_portable.cc" "$sources/model/sampling/scan_portable.cc"
+  "$sources/tests/unit/model/ops/cpu/arm64/check_kernels.cc" \
+  "$sources/model/ops/cpu/kernels/portable.cc" "$sources/model/sampling/scan_portable.cc"
 $emulator "$folder/check_kernels"
