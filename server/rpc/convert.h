@@ -22,7 +22,6 @@
 #include "model/sampling/sampling_params.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "server/batching/request.h"
-#include "server/rpc/row_encoder.h"
 #include "server/rpc/served_model.h"
 #include "tlm/v1/forward.pb.h"
 #include "tlm/v1/generate.pb.h"
@@ -56,6 +55,19 @@ struct GenerateCall {
   CacheUse cache;
   int32_t priority = 0;
   absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
+};
+
+// The rows that a Forward call wants.
+struct RowFormat {
+  v1::RowValues values = v1::ROW_VALUES_LOGITS;  // never UNSPECIFIED
+  v1::DataType dtype = v1::DATA_TYPE_FLOAT32;    // never UNSPECIFIED
+  int64_t top_k = 0;                             // 0: whole rows
+  int64_t vocab_begin = 0;                       // ids [vocab_begin, vocab_end) of each row
+  int64_t vocab_end = 0;
+
+  int64_t width() const { return vocab_end - vocab_begin; }
+  // Upper bound of the bytes of one row in a message.
+  int64_t row_bytes() const;
 };
 
 struct ForwardCall {

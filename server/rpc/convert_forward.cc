@@ -10,6 +10,10 @@
 namespace tlm {
 namespace {
 
+// An id takes up to 4 bytes as a varint, a value 4; list headers are counted below.
+constexpr int64_t kTopEntryBytes = 8;
+constexpr int64_t kTopListBytes = 32;
+
 absl::StatusOr<std::vector<std::vector<int32_t>>> ConvertSequences(
     const v1::ForwardRequest& request, const ServedModel& model) {
   const RequestLimits& limits = model.limits;
@@ -108,29 +112,20 @@ absl::Status ConvertPositions(const v1::ForwardRequest& request, const ServedMod
   return absl::OkStatus();
 }
 
-absl::StatusOr<RowValueKind> ConvertValues(v1::RowValues values) {
-  switch (values) {
-    case v1::ROW_VALUES_UNSPECIFIED:
-    case v1::ROW_VALUES_LOGITS:
-      return RowValueKind::kLogits;
-    case v1::ROW_VALUES_LOG_PROBABILITIES:
-      return RowValueKind::kLogProbabilities;
-    case v1::ROW_VALUES_PROBABILITIES:
-      return RowValueKind::kProbabilities;
-    default:
-      return BadField("values", "is {}, which is no RowValues", static_cast<int>(values));
-  }
+absl::StatusOr<v1::RowValues> ConvertValues(v1::RowValues values) {
+  if (values == v1::ROW_VALUES_UNSPECIFIED) return v1::ROW_VALUES_LOGITS;
+  if (v1::RowValues_IsValid(values)) return values;
+  return BadField("values", "is {}, which is no RowValues", static_cast<int>(values));
 }
 
-absl::StatusOr<RowDType> ConvertDType(v1::DataType dtype) {
+absl::StatusOr<v1::DataType> ConvertDType(v1::DataType dtype) {
   switch (dtype) {
     case v1::DATA_TYPE_UNSPECIFIED:
+      return v1::DATA_TYPE_FLOAT32;
     case v1::DATA_TYPE_FLOAT32:
-      return RowDType::kFloat32;
     case v1::DATA_TYPE_BFLOAT16:
-      return RowDType::kBFloat16;
     case v1::DATA_TYPE_FLOAT16:
-      return RowDType::kFloat16;
+      return dtype;
     default:
       return BadField("dtype", "is {}, which is no DataType", static_cast<int>(dtype));
   }
@@ -172,6 +167,11 @@ absl::StatusOr<RowFormat> ConvertFormat(const v1::ForwardRequest& request,
 }
 
 }  // namespace
+
+int64_t RowFormat::row_bytes() const {
+  if (top_k > 0) return std::min(top_k, width()) * kTopEntryBytes + kTopListBytes;
+  return width() * (dtype == v1::DATA_TYPE_FLOAT32 ? 4 : 2);
+}
 
 std::vector<int64_t> ForwardCall::PositionsOf(size_t sequence) const {
   if (!indices.empty()) return indices;

@@ -16,30 +16,6 @@
 namespace tlm {
 namespace {
 
-v1::RowValues ToProto(RowValueKind values) {
-  switch (values) {
-    case RowValueKind::kLogProbabilities:
-      return v1::ROW_VALUES_LOG_PROBABILITIES;
-    case RowValueKind::kProbabilities:
-      return v1::ROW_VALUES_PROBABILITIES;
-    case RowValueKind::kLogits:
-      break;
-  }
-  return v1::ROW_VALUES_LOGITS;
-}
-
-v1::DataType ToProto(RowDType dtype) {
-  switch (dtype) {
-    case RowDType::kBFloat16:
-      return v1::DATA_TYPE_BFLOAT16;
-    case RowDType::kFloat16:
-      return v1::DATA_TYPE_FLOAT16;
-    case RowDType::kFloat32:
-      break;
-  }
-  return v1::DATA_TYPE_FLOAT32;
-}
-
 // How many sequences are queued at once and how many rows each mailbox holds before its sequence is
 // parked: what a slow reader can make the server keep.
 struct Window {
@@ -188,8 +164,8 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     const RowFormat& format = call_.format;
     header.set_rows_total(static_cast<uint64_t>(call_.total_rows));
     header.set_vocab_size(static_cast<uint32_t>(rpc_.model.config.vocab_size));
-    header.set_dtype(ToProto(format.dtype));
-    header.set_values(ToProto(format.values));
+    header.set_dtype(format.dtype);
+    header.set_values(format.values);
     header.set_fingerprint(rpc_.model.fingerprint);
     header.set_row_width(format.top_k > 0 ? 0 : static_cast<uint32_t>(format.width()));
     header.set_request_id(record_.request_id);

@@ -14,10 +14,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows go out as they lie in memory");
 
-// An id takes up to 4 bytes as a varint, a value 4; list headers are counted below.
-constexpr int64_t kTopEntryBytes = 8;
-constexpr int64_t kTopListBytes = 32;
-
 absl::Status CheckFinite(std::span<const float> logits, float highest) {
   const bool has_nan =
       std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
@@ -26,11 +22,6 @@ absl::Status CheckFinite(std::span<const float> logits, float highest) {
 }
 
 }  // namespace
-
-int64_t RowFormat::row_bytes() const {
-  if (top_k > 0) return std::min(top_k, width()) * kTopEntryBytes + kTopListBytes;
-  return width() * (dtype == RowDType::kFloat32 ? 4 : 2);
-}
 
 absl::Status RowEncoder::Append(std::span<const float> logits, v1::ForwardRows& rows) {
   TLM_RETURN_IF_ERROR(Transform(logits));
@@ -50,13 +41,13 @@ absl::Status RowEncoder::Transform(std::span<const float> logits) {
   const auto slice = logits.subspan(static_cast<size_t>(format_.vocab_begin),
                                     static_cast<size_t>(format_.width()));
   values_.assign(slice.begin(), slice.end());
-  if (format_.values == RowValueKind::kLogits) return absl::OkStatus();
+  if (format_.values == v1::ROW_VALUES_LOGITS) return absl::OkStatus();
 
   const double shift = highest;
   double sum = 0.0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - shift);
   const double log_sum = std::log(sum);
-  const bool logarithms = format_.values == RowValueKind::kLogProbabilities;
+  const bool logarithms = format_.values == v1::ROW_VALUES_LOG_PROBABILITIES;
   for (float& value : values_) {
     const double logprob = static_cast<double>(value) - shift - log_sum;
     value = static_cast<float>(logarithms ? logprob : std::exp(logprob));
@@ -69,13 +60,13 @@ void RowEncoder::AppendData(v1::ForwardRows& rows) const {
   const size_t offset = data.size();
   data.resize(offset + static_cast<size_t>(format_.row_bytes()));
   char* out = data.data() + offset;
-  if (format_.dtype == RowDType::kFloat32) {
+  if (format_.dtype == v1::DATA_TYPE_FLOAT32) {
     std::memcpy(out, values_.data(), values_.size() * sizeof(float));
     return;
   }
   for (const float value : values_) {
     const uint16_t bits =
-        format_.dtype == RowDType::kBFloat16 ? FloatToBf16(value) : FloatToF16(value);
+        format_.dtype == v1::DATA_TYPE_BFLOAT16 ? FloatToBf16(value) : FloatToF16(value);
     std::memcpy(out, &bits, sizeof(bits));
     out += sizeof(bits);
   }

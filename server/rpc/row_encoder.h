@@ -8,24 +8,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/rpc/convert.h"
 #include "tlm/v1/forward.pb.h"
 
 namespace tlm {
-
-enum class RowValueKind { kLogits, kLogProbabilities, kProbabilities };
-enum class RowDType { kFloat32, kBFloat16, kFloat16 };
-
-struct RowFormat {
-  RowValueKind values = RowValueKind::kLogits;
-  RowDType dtype = RowDType::kFloat32;
-  int64_t top_k = 0;        // 0: whole rows
-  int64_t vocab_begin = 0;  // ids [vocab_begin, vocab_end) of each row
-  int64_t vocab_end = 0;
-
-  int64_t width() const { return vocab_end - vocab_begin; }
-  // At most what one row takes in a message.
-  int64_t row_bytes() const;
-};
 
 // Thread-compatible: keeps scratch memory of one row.
 class RowEncoder {

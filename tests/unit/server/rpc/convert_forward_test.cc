@@ -103,8 +103,8 @@ TEST(ConvertForwardTest, DefaultsAreTheLastRowsLogitsInFloat32) {
   EXPECT_EQ(call->total_rows, 2);
   EXPECT_THAT(call->PositionsOf(0), ElementsAre(2));
   EXPECT_THAT(call->PositionsOf(1), ElementsAre(4));
-  EXPECT_EQ(call->format.values, RowValueKind::kLogits);
-  EXPECT_EQ(call->format.dtype, RowDType::kFloat32);
+  EXPECT_EQ(call->format.values, v1::ROW_VALUES_LOGITS);
+  EXPECT_EQ(call->format.dtype, v1::DATA_TYPE_FLOAT32);
   EXPECT_EQ(call->format.width(), 300);
 }
 

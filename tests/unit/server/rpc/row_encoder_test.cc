@@ -27,7 +27,7 @@ std::vector<T> DataOf(const v1::ForwardRows& rows) {
   return values;
 }
 
-RowFormat Format(RowValueKind values, int64_t width) {
+RowFormat Format(v1::RowValues values, int64_t width) {
   RowFormat format;
   format.values = values;
   format.vocab_end = width;
@@ -35,7 +35,7 @@ RowFormat Format(RowValueKind values, int64_t width) {
 }
 
 TEST(RowEncoderTest, LogitsGoOutAsTheyAre) {
-  RowEncoder encoder(Format(RowValueKind::kLogits, 3));
+  RowEncoder encoder(Format(v1::ROW_VALUES_LOGITS, 3));
   v1::ForwardRows rows;
   ASSERT_THAT(encoder.Append(std::vector<float>{1.5f, -0.0f, -kInfinity}, rows), IsOk());
   ASSERT_THAT(encoder.Append(std::vector<float>{4.0f, 5.0f, 6.0f}, rows), IsOk());
@@ -44,7 +44,7 @@ TEST(RowEncoderTest, LogitsGoOutAsTheyAre) {
 }
 
 TEST(RowEncoderTest, LogProbabilitiesAreLogSoftmax) {
-  RowEncoder encoder(Format(RowValueKind::kLogProbabilities, 3));
+  RowEncoder encoder(Format(v1::ROW_VALUES_LOG_PROBABILITIES, 3));
   v1::ForwardRows rows;
   // Shifted far off: nothing may overflow.
   ASSERT_THAT(encoder.Append(std::vector<float>{1001.0f, 1002.0f, 1003.0f}, rows), IsOk());
@@ -55,14 +55,14 @@ TEST(RowEncoderTest, LogProbabilitiesAreLogSoftmax) {
 }
 
 TEST(RowEncoderTest, ProbabilitiesSumToOneAndKeepZeros) {
-  RowEncoder encoder(Format(RowValueKind::kProbabilities, 3));
+  RowEncoder encoder(Format(v1::ROW_VALUES_PROBABILITIES, 3));
   v1::ForwardRows rows;
   ASSERT_THAT(encoder.Append(std::vector<float>{0.0f, 0.0f, -kInfinity}, rows), IsOk());
   EXPECT_THAT(DataOf<float>(rows), ElementsAre(0.5f, 0.5f, 0.0f));
 }
 
 TEST(RowEncoderTest, ASliceIsNormalisedOverTheWholeVocabulary) {
-  RowFormat format = Format(RowValueKind::kProbabilities, 4);
+  RowFormat format = Format(v1::ROW_VALUES_PROBABILITIES, 4);
   format.vocab_begin = 1;
   format.vocab_end = 3;
   RowEncoder encoder(format);
@@ -72,21 +72,21 @@ TEST(RowEncoderTest, ASliceIsNormalisedOverTheWholeVocabulary) {
 }
 
 TEST(RowEncoderTest, SixteenBitFormatsRoundToNearest) {
-  RowFormat format = Format(RowValueKind::kLogits, 2);
+  RowFormat format = Format(v1::ROW_VALUES_LOGITS, 2);
   const std::vector<float> logits = {1.003f, -70000.0f};
   v1::ForwardRows bf16;
-  format.dtype = RowDType::kBFloat16;
+  format.dtype = v1::DATA_TYPE_BFLOAT16;
   EXPECT_EQ(format.row_bytes(), 4);
   ASSERT_THAT(RowEncoder(format).Append(logits, bf16), IsOk());
   EXPECT_THAT(DataOf<uint16_t>(bf16), ElementsAre(FloatToBf16(1.003f), FloatToBf16(-70000.0f)));
   v1::ForwardRows f16;
-  format.dtype = RowDType::kFloat16;
+  format.dtype = v1::DATA_TYPE_FLOAT16;
   ASSERT_THAT(RowEncoder(format).Append(logits, f16), IsOk());
   EXPECT_THAT(DataOf<uint16_t>(f16), ElementsAre(FloatToF16(1.003f), 0xfc00));
 }
 
 TEST(RowEncoderTest, TopKListsTheLargestTiesByIdWithinTheSlice) {
-  RowFormat format = Format(RowValueKind::kLogits, 5);
+  RowFormat format = Format(v1::ROW_VALUES_LOGITS, 5);
   format.vocab_begin = 1;
   format.top_k = 3;
   RowEncoder encoder(format);
@@ -99,7 +99,7 @@ TEST(RowEncoderTest, TopKListsTheLargestTiesByIdWithinTheSlice) {
 }
 
 TEST(RowEncoderTest, TopKMayExceedTheWidth) {
-  RowFormat format = Format(RowValueKind::kLogits, 2);
+  RowFormat format = Format(v1::ROW_VALUES_LOGITS, 2);
   format.top_k = 9;
   v1::ForwardRows rows;
   ASSERT_THAT(RowEncoder(format).Append(std::vector<float>{1.0f, 2.0f}, rows), IsOk());
@@ -114,7 +114,7 @@ TEST(RowEncoderTest, RefusesLogitsThatAreNotFinite) {
                                                {-kInfinity, -kInfinity, -kInfinity}};
   for (const std::vector<float>& logits : bad) {
     v1::ForwardRows rows;
-    EXPECT_THAT(RowEncoder(Format(RowValueKind::kLogits, 3)).Append(logits, rows),
+    EXPECT_THAT(RowEncoder(Format(v1::ROW_VALUES_LOGITS, 3)).Append(logits, rows),
                 StatusIs(absl::StatusCode::kDataLoss, _));
   }
 }
