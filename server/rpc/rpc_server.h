@@ -6,12 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/rpc/gate.h"
-#include "server/rpc/grpc_listener.h"
-#include "server/rpc/language_model_service.h"
-#include "server/rpc/oip_service.h"
-#include "server/rpc/rpc_context.h"
-#include "server/rpc/unknown_call_service.h"
+#include "server/net/grpc_listener.h"
+#include "server/rpc/call/gate.h"
+#include "server/rpc/call/rpc_context.h"
+#include "server/rpc/call/unknown_call_service.h"
+#include "server/rpc/language_model/language_model_service.h"
+#include "server/rpc/oip/oip_service.h"
 
 namespace tlm {
 

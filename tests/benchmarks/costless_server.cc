@@ -8,8 +8,8 @@
 
 #include "model/base/errors.h"
 #include "model/ops/ops.h"
+#include "server/net/grpc_listener.h"
 #include "server/observe/log.h"
-#include "server/rpc/grpc_listener.h"
 #include "server/rpc/rpc_server.h"
 #include "tests/benchmarks/costless_model.h"
 

@@ -6,7 +6,7 @@
 #include "client/cli/flag_types.h"
 #include "client/cli/template_arguments.h"
 #include "model/base/errors.h"
-#include "server/byte_size.h"
+#include "server/config/byte_size.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {

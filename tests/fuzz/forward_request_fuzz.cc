@@ -1,6 +1,6 @@
 // A ForwardRequest on the wire: refused, or rows that exist.
 #include "model/base/errors.h"
-#include "server/rpc/convert.h"
+#include "server/rpc/convert/convert.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

@@ -4,8 +4,8 @@
 
 #include "model/base/errors.h"
 #include "server/auth/tenant_limits.h"
-#include "server/rpc/convert.h"
-#include "server/rpc/output_assembler.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/output/output_assembler.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

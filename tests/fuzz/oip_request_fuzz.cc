@@ -1,8 +1,8 @@
 // A ModelInferRequest of the Open Inference Protocol on the wire: refused, or a request of tlm.v1.
 #include "inference/open_inference.pb.h"
 #include "model/base/errors.h"
-#include "server/rpc/convert.h"
-#include "server/rpc/oip_convert.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/oip/oip_convert.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

@@ -1,6 +1,6 @@
 // A ScoreRequest on the wire: refused, or continuations that fit behind their prompt.
 #include "model/base/errors.h"
-#include "server/rpc/convert.h"
+#include "server/rpc/convert/convert.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "server/rpc/served_model.h"
+#include "server/serving/served_model.h"
 
 namespace tlm {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "server/rpc/stop_string_filter.h"
+#include "server/rpc/output/stop_string_filter.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {

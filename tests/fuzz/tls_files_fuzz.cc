@@ -2,7 +2,7 @@
 #include <string>
 
 #include "model/base/errors.h"
-#include "server/rpc/tls_material.h"
+#include "server/net/tls_material.h"
 #include "tests/fuzz/fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
-#include "tests/unit/server/rpc/test_certificates.h"
+#include "tests/unit/server/net/test_certificates.h"
 
 namespace tlm::cli {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
 #define TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
 
-#include "server/rpc/served_model.h"
+#include "server/serving/served_model.h"
 
 namespace tlm {
 

@@ -1,0 +1,232 @@
+#include "server/config/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "model/base/flag_errors.h"
+#include "model/base/json.h"
+#include "model/base/man_page.h"
+#include "server/serving/program_build.h"
+
+namespace tlm {
+namespace {
+
+constexpr char kProgram[] = "tlm-server";
+constexpr std::string_view kSummary = "serves a transformer language model over gRPC";
+constexpr std::string_view kUsage =
+    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n"
+    "  tlm-server --preset=NAME --init=random [--seed=N] ...\n\n"
+    "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
+    "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
+    "command line is wrong, 3 the engine did not stop when it was to end.";
+
+// Flags of the server, by name; Abseil's own are left out.
+std::vector<const absl::CommandLineFlag*> OwnFlags() {
+  std::vector<const absl::CommandLineFlag*> flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (flag->Filename() == kProgram) flags.push_back(flag);
+  }
+  std::sort(flags.begin(), flags.end(),
+            [](const auto* a, const auto* b) { return a->Name() < b->Name(); });
+  return flags;
+}
+
+// Abseil ends the process with status 1 for wrong flags and for the help alike, which scripts
+// cannot tell from a server that failed to start, and its messages name neither the program nor the
+// value that a flag takes. So its output is collected and rewritten when it ends the process.
+class AbseilOutput {
+ public:
+  void Collect() {
+    out_buffer_ = std::cout.rdbuf(out_.rdbuf());
+    err_buffer_ = std::cerr.rdbuf(err_.rdbuf());
+  }
+  void Release() {
+    if (out_buffer_ == nullptr) return;
+    std::cout.rdbuf(std::exchange(out_buffer_, nullptr));
+    std::cerr.rdbuf(err_buffer_);
+  }
+  bool collecting() const { return out_buffer_ != nullptr; }
+  std::string out() const { return out_.str(); }
+  std::string err() const { return err_.str(); }
+
+ private:
+  std::ostringstream out_;
+  std::ostringstream err_;
+  std::streambuf* out_buffer_ = nullptr;  // not null: collecting
+  std::streambuf* err_buffer_ = nullptr;
+};
+
+AbseilOutput& Output() {
+  static AbseilOutput& output = *new AbseilOutput;  // lives when the process exits
+  return output;
+}
+
+bool help_asked = false;
+
+std::string UnknownFlag(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const absl::CommandLineFlag* flag : OwnFlags()) {
+    names.emplace_back(flag->Name().data(), flag->Name().size());
+  }
+  const std::string nearest = DidYouMean(name, names, "--");
+  return fmt::format("no flag {}{}", Quoted("--" + name),
+                     nearest.empty() ? "; --help lists them" : nearest);
+}
+
+// What stands in `text` after `begin`, with which it must begin, up to the last `end`.
+std::optional<std::string> Between(std::string_view text, std::string_view begin,
+                                   std::string_view end) {
+  const size_t last = text.rfind(end);
+  if (!text.starts_with(begin) || last == text.npos || last < begin.size()) return std::nullopt;
+  return std::string(text.substr(begin.size(), last - begin.size()));
+}
+
+// One of Abseil's messages in this project's words.
+std::string Reworded(const std::string& message) {
+  constexpr std::string_view kMiddle = "' specified for flag '";
+  if (const auto name = Between(message, "Unknown command line flag '", "'")) {
+    return UnknownFlag(*name);
+  }
+  if (const auto name = Between(message, "Missing the value for the flag '", "'")) {
+    return fmt::format("--{} needs a value", *name);
+  }
+  const auto value = Between(message, "Illegal value '", kMiddle);
+  if (!value) return message;
+  const size_t name = message.rfind(kMiddle) + kMiddle.size();
+  const absl::CommandLineFlag* flag =
+      absl::FindCommandLineFlag(message.substr(name, message.find('\'', name) - name));
+  return flag == nullptr ? message : BadFlagValue(*flag, *value, message);
+}
+
+// A line each.
+void PrintErrors(std::string_view errors) {
+  constexpr std::string_view kMark = "ERROR: ";
+  bool needs_value = false;
+  while (!errors.empty()) {
+    if (errors.starts_with(kMark)) errors.remove_prefix(kMark.size());
+    const size_t end = errors.find("\nERROR: ");
+    std::string message(errors.substr(0, end));
+    errors.remove_prefix(end == errors.npos ? errors.size() : end + 1);
+    if (message.ends_with('\n')) message.pop_back();
+    // After "Missing the value" Abseil complains of the empty value too.
+    if (needs_value && message.starts_with("Illegal value '' ")) continue;
+    needs_value = message.starts_with("Missing the value");
+    std::string line = Reworded(message);
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    std::fprintf(stderr, "%s: %s\n", kProgram, line.c_str());
+  }
+}
+
+void ExitWithUsageStatus() {
+  if (!Output().collecting()) return;
+  Output().Release();
+  // A flag that is unset by default has no value to show.
+  static const std::regex no_default(";\\s+default: ;");
+  std::cout << std::regex_replace(Output().out(), no_default, "") << std::flush;
+  std::fflush(stdout);
+  PrintErrors(Output().err());
+  std::_Exit(help_asked ? EXIT_SUCCESS : kExitUsage);
+}
+
+void ConfigureHelp() {
+  absl::SetProgramUsageMessage(
+      fmt::format("{}.\n\n{}\n--helpman prints the manual page.", kSummary, kUsage));
+  absl::FlagsUsageConfig config;
+  // Abseil shows the flags of a source file under its name; ours read better under the program's.
+  config.normalize_filename = [](absl::string_view file) {
+    const bool ours = file.find("server/config/options.cc") != absl::string_view::npos ||
+                      file.find("server/config/service_options.cc") != absl::string_view::npos;
+    return std::string(ours ? kProgram : file);
+  };
+  const auto ours = [](absl::string_view file) { return file == kProgram; };
+  config.contains_helpshort_flags = ours;
+  config.contains_help_flags = ours;
+  config.contains_helppackage_flags = ours;
+  config.version_string = [] {
+    return fmt::format("tlm-server {} (build {})\n", TLM_VERSION,
+                       ProgramBuildId().value_or("unknown"));
+  };
+  absl::SetFlagsUsageConfig(config);
+}
+
+void ConfigureHelpOnce() {
+  static const bool configured = [] {
+    ConfigureHelp();
+    return std::atexit(ExitWithUsageStatus) == 0;
+  }();
+  static_cast<void>(configured);
+}
+
+void AddFlag(const absl::CommandLineFlag& flag, ManPage* page) {
+  const std::string value = flag.DefaultValue();
+  const std::string told = value.empty() ? "" : fmt::format(" Default: {}.", value);
+  page->Item("--" + std::string(flag.Name()), flag.IsOfType<bool>() ? "" : "VALUE",
+             flag.Help() + '.' + told);
+}
+
+}  // namespace
+
+std::string ServerManPage() {
+  ConfigureHelpOnce();
+  ManPage page({kProgram, 8, ManPageDate(), "tlm " TLM_VERSION});
+  page.Section("NAME");
+  page.Text(fmt::format("{} - {}", kProgram, kSummary));
+  page.Section("SYNOPSIS");
+  page.Synopsis(kProgram, "--model=DIR [FLAGS]");
+  page.Section("DESCRIPTION");
+  page.Text(kUsage);
+  page.Section("FLAGS");
+  page.Text("Switches are written --name or --noname.");
+  for (const absl::CommandLineFlag* flag : OwnFlags()) AddFlag(*flag, &page);
+  page.Section("SEE ALSO");
+  page.Text("tlm(1)");
+  return page.text();
+}
+
+std::vector<char*> ParseFlags(int argc, char** argv) {
+  ConfigureHelpOnce();
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--helpman" || argument == "-helpman") {
+      std::cout << ServerManPage() << std::flush;
+      std::exit(EXIT_SUCCESS);
+    }
+    if (argument.substr(0, 6) == "--help" || argument.substr(0, 5) == "-help") help_asked = true;
+    if (argument == "--version" || argument == "-version") help_asked = true;
+  }
+  Output().Collect();
+  std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  Output().Release();
+  return positional;
+}
+
+std::vector<ConfigOption> FlagValues(std::span<const std::string_view> secret_flags) {
+  std::vector<ConfigOption> options;
+  // What a --flagfile sets is in these.
+  for (const absl::CommandLineFlag* flag : OwnFlags()) {
+    ConfigOption option{std::string(flag->Name()), flag->CurrentValue(), flag->DefaultValue()};
+    const bool secret =
+        std::find(secret_flags.begin(), secret_flags.end(), option.name) != secret_flags.end();
+    if (secret && option.value != option.default_value) option.value = kMaskedValue;
+    options.push_back(std::move(option));
+  }
+  return options;
+}
+
+}  // namespace tlm

@@ -1,0 +1,71 @@
+// The command line of tlm-server. server/config/options.cc is the one source of the flags of model
+// and engine with their defaults and ranges, server/config/service_options.cc that of the
+// service's.
+#ifndef TLM_SERVER_CONFIG_OPTIONS_H_
+#define TLM_SERVER_CONFIG_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/backend/backend.h"
+#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/device.h"
+#include "model/ops/weight_format.h"
+#include "model/tensor/dtype.h"
+#include "server/config/config_option.h"
+#include "server/config/service_options.h"
+
+namespace tlm {
+
+// Where the weights come from.
+enum class WeightsInit {
+  kFiles,
+  kRandom,  // drawn as the CS336 course initialises them; see model/weights/random_weights.h
+};
+
+struct ServerOptions {
+  std::string model_dir;  // exactly one of the two is not empty
+  std::string preset;     // of model/config/presets.h; with kRandom
+  WeightsInit init = WeightsInit::kFiles;
+  uint64_t seed = 0;                              // of kRandom
+  std::optional<DType> weights_dtype;             // of kRandom; none: what the configuration names
+  WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
+  bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
+  BackendKind backend = BackendKind::kAuto;
+  int threads = 0;                          // 0: all processors
+  std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions
+  bool pin_threads = true;
+  CudaOptions cuda;
+  std::string cuda_module;           // empty: looked for
+  double gpu_memory_fraction = 0.9;  // (0, 1]
+  int64_t max_batch_tokens = 0;      // 0, like the next and max_running_requests: by the backend
+  int64_t max_prefill_tokens = 0;    // at most max_batch_tokens
+  double max_decode_stretch = 0;     // 0: no bound
+  int64_t short_prompt_tokens = 0;
+  absl::Duration max_queue_time;  // infinite: no bound
+  bool prefix_cache = true;
+  int64_t max_running_requests = 0;
+  int64_t max_queued_requests = 0;
+  int64_t max_queued_tokens = 0;
+  int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
+  std::optional<DType> kv_cache_dtype;  // none: the backend's own
+  int64_t max_context = 0;              // 0: the model's
+  ServiceOptions service;
+  std::vector<ConfigOption> flags;  // every flag as it was set, secrets masked
+};
+
+// Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
+// the process itself where ParseFlags of server/config/command_line.h does.
+absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
+
+// Fills in the sizes of steps that were not given: small ones where the device computes in the
+// host's memory, large ones for a GPU.
+ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_CONFIG_OPTIONS_H_

@@ -1,0 +1,234 @@
+#include "server/config/service_options.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/flags/flag.h"
+#include "model/base/errors.h"
+#include "server/config/flag_checks.h"
+#include "server/config/security_file.h"
+
+ABSL_FLAG(std::string, host, "127.0.0.1",
+          "address to listen on; a non-loopback one needs --tls_cert or --insecure");
+ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
+ABSL_FLAG(std::string, port_file, "",
+          "file that gets the port number once the server serves and is removed when it ends; "
+          "empty = none");
+ABSL_FLAG(
+    bool, listen_while_loading, false,
+    "accept connections on --port while the model is being loaded: health answers NOT_SERVING "
+    "and calls UNAVAILABLE. Otherwise they are refused until the server serves, which every "
+    "balancer takes as a reason to go elsewhere");
+ABSL_FLAG(int, admin_port, -1,
+          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = no Admin service");
+ABSL_FLAG(
+    std::string, admin_host, "127.0.0.1",
+    "address to listen on for --admin_port; a non-loopback one needs --tls_cert and credentials, "
+    "or --insecure");
+ABSL_FLAG(std::string, admin_port_file, "",
+          "file that gets the number of the admin port, before that of --port_file is written, and "
+          "is removed when the server ends; empty = none");
+ABSL_FLAG(
+    int, metrics_port, -1,
+    "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 = "
+    "none");
+ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
+          "address to listen on for --metrics_port; a non-loopback one needs --metrics_insecure");
+ABSL_FLAG(bool, metrics_insecure, false,
+          "serve --metrics_port on a non-loopback address, though it has neither encryption nor "
+          "credentials");
+ABSL_FLAG(
+    std::string, metrics_port_file, "",
+    "file that gets the number of the metrics port as soon as it is open, and is removed when "
+    "the server ends; empty = none");
+ABSL_FLAG(tlm::SecurityFile, tls_cert, {},
+          "PEM file of the server's certificate chain, leaf first; read again when it changes. "
+          "With --tls_key it turns TLS on for the data port and the admin port");
+ABSL_FLAG(tlm::SecurityFile, tls_key, {}, "PEM file of the private key of --tls_cert");
+ABSL_FLAG(tlm::SecurityFile, tls_client_ca, {},
+          "PEM file of the authorities whose client certificates are taken; clients must then show "
+          "one");
+ABSL_FLAG(std::string, tls_client_auth, "require",
+          "of --tls_client_ca: require, or optional for clients that show an API key instead");
+ABSL_FLAG(tlm::SecurityFile, api_keys, {},
+          "file of salted hashes of API keys, written by tlm-keys; read again when it changes. "
+          "Every call must then show a key, or a certificate that the file names");
+ABSL_FLAG(
+    bool, insecure, false,
+    "listen on a non-loopback address without TLS, for networks that are trusted or encrypt by "
+    "themselves");
+ABSL_FLAG(std::string, reflection, "auto",
+          "describe the services to whoever asks: on, off, or auto for on unless calls need "
+          "credentials");
+ABSL_FLAG(bool, oip, false,
+          "answer the KServe Open Inference Protocol (inference.GRPCInferenceService) on --port, "
+          "too");
+ABSL_FLAG(int, max_connections, 16384,
+          "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
+          "files allows; more are closed at once");
+ABSL_FLAG(int, max_concurrent_streams, 1024,
+          "calls of one connection at once, 1 to 65536; more wait on the client's side");
+ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
+          "connections are asked to go after so long, so that clients spread over new replicas, as "
+          "30m; inf = never");
+ABSL_FLAG(absl::Duration, max_connection_age_grace, absl::InfiniteDuration(),
+          "calls of a connection that was asked to go may go on for so long; inf = to their end");
+ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
+          "after SIGTERM or Admin.Drain the server says NOT_SERVING and still accepts calls for so "
+          "long, until "
+          "balancers have noticed; SIGINT leaves it out");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "how long running requests may then go on, as 30s or 2m");
+ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
+          "the server reports NOT_SERVING when a step takes longer than this, as 30s or 2m");
+ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
+ABSL_FLAG(std::string, log_format, "text", "text, or json for one object a line");
+
+namespace tlm {
+namespace {
+
+// Off this machine, nothing unencrypted unless it was asked for by name.
+absl::Status CheckHost(std::string_view flag, const std::string& host, const TlsFiles& tls) {
+  if (host.empty()) return InvalidArgument("--{} is empty", flag);
+  if (IsLoopback(host) || tls.enabled() || absl::GetFlag(FLAGS_insecure)) return absl::OkStatus();
+  return InvalidArgument(
+      "--{} is {}, not a loopback address: give --tls_cert and --tls_key, or --insecure to serve "
+      "it unencrypted",
+      flag, host);
+}
+
+// TLS hides what is said, and lets everybody say it.
+absl::Status CheckAdministrators(const ServiceOptions& options) {
+  const bool reachable = options.admin_port.has_value() && !IsLoopback(options.admin_host);
+  if (!reachable || options.credentials_required() || absl::GetFlag(FLAGS_insecure)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "--admin_host is {}, not a loopback address: give --api_keys, or --insecure to let everybody "
+      "administer this server",
+      options.admin_host);
+}
+
+// A port that is there only if asked for: -1 is none.
+absl::Status ReadOptionalPort(std::string_view flag, int port, const std::string& port_file,
+                              std::optional<int>* out) {
+  TLM_RETURN_IF_ERROR(CheckRange(flag, port, -1, 65535));
+  if (port >= 0) {
+    *out = port;
+  } else if (!port_file.empty()) {
+    return InvalidArgument("--{}_file={} needs --{}", flag, port_file, flag);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTls(TlsFiles* tls) {
+  tls->certificate = absl::GetFlag(FLAGS_tls_cert).path;
+  tls->key = absl::GetFlag(FLAGS_tls_key).path;
+  tls->client_ca = absl::GetFlag(FLAGS_tls_client_ca).path;
+  if (tls->certificate.empty() != tls->key.empty()) {
+    return InvalidArgument("--tls_cert and --tls_key are given together: --tls_{} is missing",
+                           tls->key.empty() ? "key" : "cert");
+  }
+  if (!tls->client_ca.empty() && !tls->enabled()) {
+    return InvalidArgument("--tls_client_ca={} needs --tls_cert and --tls_key", tls->client_ca);
+  }
+  const std::string auth = absl::GetFlag(FLAGS_tls_client_auth);
+  if (auth != "require" && auth != "optional") {
+    return InvalidArgument("--tls_client_auth is {}, it may be require or optional", auth);
+  }
+  if (auth == "optional" && tls->client_ca.empty()) {
+    return InvalidArgument("--tls_client_auth is optional, which needs --tls_client_ca");
+  }
+  tls->client_certificate_required = auth == "require";
+  return absl::OkStatus();
+}
+
+absl::Status ReadSecurity(ServiceOptions* options) {
+  TLM_RETURN_IF_ERROR(ReadTls(&options->tls));
+  options->api_keys_file = absl::GetFlag(FLAGS_api_keys).path;
+  const std::string reflection = absl::GetFlag(FLAGS_reflection);
+  if (reflection != "auto" && reflection != "on" && reflection != "off") {
+    return InvalidArgument("--reflection is {}, it may be auto, on or off", reflection);
+  }
+  options->reflection =
+      reflection == "on" || (reflection == "auto" && !options->credentials_required());
+  return absl::OkStatus();
+}
+
+absl::Status ReadPorts(ServiceOptions* options) {
+  options->host = absl::GetFlag(FLAGS_host);
+  options->port = absl::GetFlag(FLAGS_port);
+  options->port_file = absl::GetFlag(FLAGS_port_file);
+  options->listen_while_loading = absl::GetFlag(FLAGS_listen_while_loading);
+  options->admin_host = absl::GetFlag(FLAGS_admin_host);
+  options->admin_port_file = absl::GetFlag(FLAGS_admin_port_file);
+  options->metrics_host = absl::GetFlag(FLAGS_metrics_host);
+  options->metrics_port_file = absl::GetFlag(FLAGS_metrics_port_file);
+  TLM_RETURN_IF_ERROR(CheckRange("port", options->port, 0, 65535));
+  TLM_RETURN_IF_ERROR(CheckHost("host", options->host, options->tls));
+  TLM_RETURN_IF_ERROR(CheckHost("admin_host", options->admin_host, options->tls));
+  TLM_RETURN_IF_ERROR(ReadOptionalPort("admin_port", absl::GetFlag(FLAGS_admin_port),
+                                       options->admin_port_file, &options->admin_port));
+  TLM_RETURN_IF_ERROR(CheckAdministrators(*options));
+  TLM_RETURN_IF_ERROR(ReadOptionalPort("metrics_port", absl::GetFlag(FLAGS_metrics_port),
+                                       options->metrics_port_file, &options->metrics_port));
+  if (!IsLoopback(options->metrics_host) && !absl::GetFlag(FLAGS_metrics_insecure)) {
+    return InvalidArgument(
+        "--metrics_host is {}, not a loopback address: add --metrics_insecure to serve it without "
+        "encryption and credentials",
+        options->metrics_host);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadConnectionLimits(ConnectionLimits* limits) {
+  limits->max_connections = absl::GetFlag(FLAGS_max_connections);
+  limits->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
+  limits->max_age = absl::GetFlag(FLAGS_max_connection_age);
+  limits->max_age_grace = absl::GetFlag(FLAGS_max_connection_age_grace);
+  TLM_RETURN_IF_ERROR(CheckRange("max_connections", limits->max_connections, 1, 1 << 20));
+  TLM_RETURN_IF_ERROR(
+      CheckRange("max_concurrent_streams", limits->max_concurrent_streams, 1, 65536));
+  if (limits->max_age <= absl::ZeroDuration()) {
+    return InvalidArgument("--max_connection_age is {}, it must be positive; inf is no bound",
+                           absl::FormatDuration(limits->max_age));
+  }
+  return CheckNotNegative("max_connection_age_grace", limits->max_age_grace);
+}
+
+}  // namespace
+
+bool IsLoopback(const std::string& host) {
+  in_addr v4;
+  in6_addr v6;
+  if (host == "localhost") return true;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+absl::StatusOr<ServiceOptions> ReadServiceOptions() {
+  ServiceOptions options;
+  TLM_RETURN_IF_ERROR(ReadSecurity(&options));
+  TLM_RETURN_IF_ERROR(ReadPorts(&options));
+  TLM_RETURN_IF_ERROR(ReadConnectionLimits(&options.connections));
+  options.oip = absl::GetFlag(FLAGS_oip);
+  options.withdrawal_grace = absl::GetFlag(FLAGS_withdrawal_grace);
+  options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  options.stall_timeout = absl::GetFlag(FLAGS_stall_timeout);
+  TLM_RETURN_IF_ERROR(CheckNotNegative("withdrawal_grace", options.withdrawal_grace));
+  TLM_RETURN_IF_ERROR(CheckNotNegative("drain_timeout", options.drain_timeout));
+  TLM_RETURN_IF_ERROR(CheckNotNegative("stall_timeout", options.stall_timeout));
+  options.log_level = absl::GetFlag(FLAGS_log_level);
+  const absl::StatusOr<LogFormat> format = LogFormatFromName(absl::GetFlag(FLAGS_log_format));
+  if (!format.ok()) {
+    return InvalidArgument("--log_format {}", std::string(format.status().message()));
+  }
+  options.log_format = *format;
+  return options;
+}
+
+}  // namespace tlm

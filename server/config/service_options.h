@@ -1,0 +1,63 @@
+// The flags of the service around the model: ports, security, logs, metrics, the end.
+// server/config/service_options.cc is the one source of their defaults and ranges.
+#ifndef TLM_SERVER_CONFIG_SERVICE_OPTIONS_H_
+#define TLM_SERVER_CONFIG_SERVICE_OPTIONS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/net/listener_options.h"
+#include "server/observe/log.h"
+
+namespace tlm {
+
+struct ServiceOptions {
+  std::string host;
+  int port = 0;           // 0: any free one
+  std::string port_file;  // empty: none
+  bool listen_while_loading = false;
+  std::string admin_host;
+  std::optional<int> admin_port;  // none: no admin port; 0: any free one
+  std::string admin_port_file;    // empty: none
+  std::string metrics_host;
+  std::optional<int> metrics_port;  // none: no metrics port; 0: any free one
+  std::string metrics_port_file;    // empty: none
+
+  TlsFiles tls;               // of the data port and the admin port
+  std::string api_keys_file;  // empty: no keys
+  bool reflection = true;
+  bool oip = false;  // answer the Open Inference Protocol, too
+  ConnectionLimits connections;
+
+  absl::Duration withdrawal_grace;
+  absl::Duration drain_timeout;
+  absl::Duration stall_timeout;
+  std::string log_level;
+  LogFormat log_format = LogFormat::kText;
+
+  // Whether a call has to show who makes it.
+  bool credentials_required() const { return !api_keys_file.empty() || !tls.client_ca.empty(); }
+  // `certificates` outlive the ports; null: no TLS.
+  ListenerOptions data_listener(const TlsCertificates* certificates) const {
+    return {host, port, certificates, connections, reflection};
+  }
+  // With an admin_port.
+  ListenerOptions admin_listener(const TlsCertificates* certificates) const {
+    ListenerOptions admin{admin_host, *admin_port, certificates, connections, reflection};
+    // Whoever watches the server in a storm of connections.
+    admin.extra_connections = 32;
+    return admin;
+  }
+};
+
+// Whether only this machine reaches an address: 127.0.0.0/8, ::1 or "localhost".
+bool IsLoopback(const std::string& host);
+
+// From the flags as they are set. INVALID_ARGUMENT names the flag, its value and the range.
+absl::StatusOr<ServiceOptions> ReadServiceOptions();
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_CONFIG_SERVICE_OPTIONS_H_

@@ -1,0 +1,149 @@
+#include "server/loading/memory_plan.h"
+
+#include <algorithm>
+
+#include "model/base/errors.h"
+#include "model/ops/ops.h"
+
+namespace tlm {
+namespace {
+
+// Logits of one step, when full contexts are evaluated: enough to keep cores or a GPU busy, far
+// less than the weights of a model with such a vocabulary.
+constexpr int64_t kHostLogitsBytes = int64_t{64} << 20;
+constexpr int64_t kGpuLogitsBytes = int64_t{256} << 20;
+// What the KV cache may take of the host's memory unless told otherwise.
+constexpr int64_t kKvCacheFraction = 4;
+// What a GPU's runtime takes after the plan is made: code of kernels as they are first used,
+// recorded graphs, the rounding of allocations. Of small devices a part.
+constexpr uint64_t kGpuReserveBytes = uint64_t{512} << 20;
+constexpr uint64_t kGpuReserveFraction = 32;
+// More keys and values than this are of no use: a GPU with a tiny model keeps the rest.
+constexpr int64_t kMaxKvBlocks = int64_t{1} << 20;
+
+int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
+
+int64_t ContextOf(const ServerOptions& options, const ModelConfig& config) {
+  return options.max_context > 0 ? options.max_context : config.context_length;
+}
+
+absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelConfig& config,
+                                      int64_t logits_bytes) {
+  TLM_RETURN_IF_ERROR(CheckContext(options, config));
+  BatchLimits limits;
+  limits.max_tokens = options.max_batch_tokens;
+  limits.max_sequences = options.max_running_requests;
+  limits.max_context = ContextOf(options, config);
+  const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
+  const int64_t decode_rows = std::min(limits.max_sequences, limits.max_tokens);
+  limits.max_logits_rows = std::clamp(logits_bytes / row_bytes, decode_rows, limits.max_tokens);
+  return limits;
+}
+
+// The part of `available` that `taken` leaves.
+uint64_t Left(uint64_t available, uint64_t taken) { return available - std::min(available, taken); }
+
+absl::StatusOr<int64_t> AskedKvBlocks(const ServerOptions& options, int64_t block_bytes,
+                                      int64_t context_blocks, int64_t context) {
+  const int64_t blocks = options.kv_cache_bytes / block_bytes;
+  if (blocks >= context_blocks) return blocks;
+  return InvalidArgument(
+      "--kv_cache_bytes is {}, a context of {} tokens needs {}: raise it or lower --max_context",
+      options.kv_cache_bytes, context, context_blocks * block_bytes);
+}
+
+// KV blocks in the host's memory: full contexts of all requests, within a part of it.
+int64_t HostKvBlocks(uint64_t total, uint64_t left, int64_t block_bytes, int64_t context_blocks,
+                     int64_t sequences) {
+  const uint64_t affordable = std::min<uint64_t>(total / kKvCacheFraction, left);
+  return std::clamp(static_cast<int64_t>(affordable) / block_bytes, context_blocks,
+                    std::max(context_blocks * sequences, context_blocks));
+}
+
+absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
+                       uint64_t kv_bytes, uint64_t available) {
+  // The weights' host copy is gone before the KV cache is written.
+  const uint64_t needed = weights.device + std::max(weights.host, kv_bytes + workspace);
+  if (needed <= available) return absl::OkStatus();
+  return ResourceExhausted(
+      "the model needs {} bytes of memory, {} are available: {} for weights, and the larger of {} "
+      "to draw them and {} for keys and values of {} tokens with {} for intermediate results; "
+      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, --weights_dtype "
+      "and --weights=int8 lower them",
+      needed, available, weights.device, weights.host, kv_bytes, plan.kv_blocks * kBlockTokens,
+      workspace);
+}
+
+uint64_t GpuReserve(const DeviceInfo& device) {
+  return std::min<uint64_t>(kGpuReserveBytes, device.total_bytes / kGpuReserveFraction);
+}
+
+absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
+                      uint64_t kv_bytes, uint64_t budget, const DeviceInfo& device) {
+  const uint64_t reserve = GpuReserve(device);
+  const uint64_t needed = weights.device + workspace + reserve + kv_bytes;
+  if (needed <= budget) return absl::OkStatus();
+  return ResourceExhausted(
+      "the model needs {} bytes of the GPU's memory, {} may be taken, of {} in all and {} free: {} "
+      "for weights, {} for intermediate results, {} for keys and values of {} tokens, {} in "
+      "reserve; --max_context, --kv_cache_bytes, --max_batch_tokens, --max_running_requests and "
+      "--weights_dtype lower them, --gpu_memory_fraction raises what may be taken",
+      needed, budget, device.total_bytes, device.free_bytes, weights.device, workspace, kv_bytes,
+      plan.kv_blocks * kBlockTokens, reserve);
+}
+
+// Bytes of a GPU's memory that the plan may give away.
+uint64_t GpuBudget(const ServerOptions& options, const DeviceInfo& device) {
+  const double share = options.gpu_memory_fraction * static_cast<double>(device.total_bytes);
+  return std::min(static_cast<uint64_t>(share), static_cast<uint64_t>(device.free_bytes));
+}
+
+}  // namespace
+
+absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config) {
+  if (options.max_context > config.context_length) {
+    return InvalidArgument("--max_context is {}, the model's limit is {}", options.max_context,
+                           config.context_length);
+  }
+  if (ContextOf(options, config) >= 2) return absl::OkStatus();
+  return InvalidArgument("the context is {} tokens, at least 2 are needed",
+                         ContextOf(options, config));
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
+                                      const MemoryNeeds& needs, const DeviceInfo& device,
+                                      uint64_t available) {
+  const bool gpu = !device.host_addressable;
+  MemoryPlan plan;
+  plan.kv_dtype = needs.kv.dtype;
+  TLM_ASSIGN_OR_RETURN(plan.batch,
+                       PlanBatch(options, config, gpu ? kGpuLogitsBytes : kHostLogitsBytes));
+  const int64_t block_bytes = static_cast<int64_t>(needs.kv.bytes_per_block());
+  const int64_t context_blocks = BlocksFor(plan.batch.max_context);
+  const uint64_t workspace = needs.workspace(plan.batch);
+  const uint64_t budget = gpu ? GpuBudget(options, device) : available;
+  const uint64_t taken = needs.weights.device + workspace + (gpu ? GpuReserve(device) : 0);
+  if (options.kv_cache_bytes > 0) {
+    TLM_ASSIGN_OR_RETURN(plan.kv_blocks, AskedKvBlocks(options, block_bytes, context_blocks,
+                                                       plan.batch.max_context));
+  } else if (gpu) {
+    plan.kv_blocks = std::clamp(static_cast<int64_t>(Left(budget, taken)) / block_bytes,
+                                context_blocks, std::max(context_blocks, kMaxKvBlocks));
+  } else {
+    plan.kv_blocks = HostKvBlocks(device.total_bytes, Left(budget, taken), block_bytes,
+                                  context_blocks, plan.batch.max_sequences);
+  }
+  const uint64_t kv_bytes = static_cast<uint64_t>(plan.kv_blocks * block_bytes);
+  if (!gpu) {
+    TLM_RETURN_IF_ERROR(CheckHost(plan, needs.weights, workspace, kv_bytes, available));
+    return plan;
+  }
+  if (needs.weights.host > available) {
+    return ResourceExhausted("drawing the weights needs {} bytes of memory, {} are available",
+                             needs.weights.host, available);
+  }
+  TLM_RETURN_IF_ERROR(CheckGpu(plan, needs.weights, workspace, kv_bytes, budget, device));
+  return plan;
+}
+
+}  // namespace tlm

@@ -1,0 +1,287 @@
+#include "server/loading/model_loader.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "model/backend/backend.h"
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "model/base/regular_file.h"
+#include "model/base/sha256.h"
+#include "model/config/generation_config.h"
+#include "model/weights/host_memory.h"
+#include "server/loading/fingerprint.h"
+#include "server/loading/memory_plan.h"
+#include "server/loading/model_source.h"
+#include "server/net/heap_trimmer.h"
+#include "server/serving/program_build.h"
+
+namespace tlm {
+namespace {
+
+constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
+
+// Texts that need such an id are refused one by one; small models are often saved with the whole
+// tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
+void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
+  if (tokenizer.vocab_size() <= config.vocab_size) return;
+  const int32_t last = tokenizer.vocab_size() - 1;
+  spdlog::warn(
+      "tokenizer.json: token {} has id {}, the configuration's vocab_size is {}: texts "
+      "with such tokens will be refused",
+      Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
+}
+
+// What a directory holds besides configuration and weights.
+struct Extras {
+  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
+  std::string tokenizer_sha256;
+  std::unique_ptr<ChatTemplate> chat;  // null: there is none
+  std::string chat_sha256;
+  SamplingParams sampling;
+};
+
+absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& config,
+                           Extras& extras) {
+  const std::string path = model_dir + "/tokenizer.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    spdlog::warn("no tokenizer.json: this server takes and gives token ids only");
+    return absl::OkStatus();
+  }
+  TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
+  TLM_ASSIGN_OR_RETURN(extras.tokenizer_sha256, Sha256Hex(json));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
+  if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
+  WarnOfSmallVocabulary(**tokenizer, config);
+  extras.tokenizer = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+// Of the files a template and its special tokens may come from.
+absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
+  std::string text;
+  for (const char* const name : {"chat_template.jinja", "tokenizer_config.json"}) {
+    const std::string path = fmt::format("{}/{}", model_dir, name);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    TLM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxTokenizerBytes));
+    TLM_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(bytes));
+    text += fmt::format("{} {}\n", name, hash);
+  }
+  return Sha256Hex(text);
+}
+
+// A template this program cannot run costs the conversations, not the server.
+absl::Status LoadChatTemplate(const std::string& model_dir, Extras& extras) {
+  if (extras.tokenizer == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
+  if (absl::IsUnimplemented(chat.status())) {
+    spdlog::warn("no conversations: {}", std::string(chat.status().message()));
+    return absl::OkStatus();
+  }
+  TLM_RETURN_IF_ERROR(chat.status());
+  extras.chat = *std::move(chat);
+  if (extras.chat == nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(extras.chat_sha256, HashOfChatFiles(model_dir));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& sampling) {
+  TLM_ASSIGN_OR_RETURN(const GenerationDefaults from, ReadGenerationDefaults(model_dir));
+  sampling.temperature = from.temperature.value_or(sampling.temperature);
+  sampling.top_k = from.top_k.value_or(sampling.top_k);
+  sampling.top_p = from.top_p.value_or(sampling.top_p);
+  sampling.min_p = from.min_p.value_or(sampling.min_p);
+  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
+  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Extras> LoadExtras(const ServerOptions& options, const ModelConfig& config) {
+  Extras extras;
+  if (options.model_dir.empty()) return extras;
+  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, extras));
+  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, extras));
+  if (options.model_sampling_defaults) {
+    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, extras.sampling));
+  }
+  return extras;
+}
+
+void TakeExtras(Extras extras, LoadedModel& loaded) {
+  loaded.tokenizer = std::move(extras.tokenizer);
+  loaded.chat = std::move(extras.chat);
+  ServedModel& served = loaded.served;
+  served.tokenizer = loaded.tokenizer.get();
+  served.tokenizer_sha256 = std::move(extras.tokenizer_sha256);
+  served.chat = loaded.chat.get();
+  served.chat_sha256 = std::move(extras.chat_sha256);
+  served.default_sampling = extras.sampling;
+}
+
+void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
+  limits.max_context_tokens = batch.max_context;
+  limits.max_running_requests = options.max_running_requests;
+  limits.max_num_sequences = std::min(limits.max_num_sequences, options.max_running_requests);
+  limits.max_batch_tokens = options.max_batch_tokens;
+  limits.max_prefill_tokens = options.max_prefill_tokens;
+  limits.max_queued_requests = options.max_queued_requests;
+  limits.max_queued_tokens = options.max_queued_tokens;
+  limits.max_queue_time = options.max_queue_time;
+}
+
+void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& memory) {
+  const auto bytes = device.AllocatedBytes();
+  const auto of = [&](MemoryPurpose purpose) { return bytes[static_cast<size_t>(purpose)]; };
+  for (const auto& [dtype, weight_bytes] : model.WeightBytes()) {
+    memory.weights.emplace_back(dtype, weight_bytes);
+  }
+  memory.kv_bytes_per_token = model.kv_shape().bytes_per_token();
+  memory.kv_dtype = model.kv_shape().dtype;
+  memory.kv_blocks = static_cast<uint64_t>(model.num_kv_blocks());
+  memory.activations = of(MemoryPurpose::kActivations);
+  memory.logits = of(MemoryPurpose::kLogits);
+  memory.runtime = of(MemoryPurpose::kRuntime);
+  memory.device_total = device.info().total_bytes;
+  memory.graphs = [&device] {
+    return uint64_t{device.AllocatedBytes()[static_cast<size_t>(MemoryPurpose::kGraphs)]};
+  };
+}
+
+absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const Ops& ops,
+                             const DeviceInfo& device) {
+  const DType own = ops.DefaultKvType(weights);
+  const DType asked = options.kv_cache_dtype.value_or(own);
+  if (ops.TakesKvType(weights, asked)) return asked;
+  return InvalidArgument("--kv_cache_dtype asks for {}; backend {} takes {} with weights of {}",
+                         DTypeName(asked), device.backend, DTypeName(own), DTypeName(weights));
+}
+
+absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
+                                   Ops& ops) {
+  const DeviceInfo& device = ops.device().info();
+  if (!ops.TakesWeights(options.weights)) {
+    return Unimplemented("--weights=int8 is not there yet on backend {}; --backend=cpu has it",
+                         device.backend);
+  }
+  TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType(options.weights));
+  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
+  // A model of several types, on a device whose products take rows of the matrices' type alone.
+  const bool widened = weights == DType::kF32 && !ops.TakesFloatRows();
+  const MemoryNeeds needs{.weights = {.host = source.host_bytes(),
+                                      .device = source.device_bytes(options.weights, widened)},
+                          .workspace =
+                              [&](const BatchLimits& limits) {
+                                return TransformerLM::WorkspaceBytes(source.config(), limits,
+                                                                     weights, ops);
+                              },
+                          .kv = TransformerLM::KvShapeFor(source.config(), kv)};
+  return PlanMemory(options, source.config(), needs, device, AvailableHostMemory());
+}
+
+// What of the weights' loading goes into the fingerprint.
+struct WeightsRecord {
+  std::string identity;
+  DType kv_dtype = DType::kF32;
+};
+
+// Brings the weights to the device, and finds out which they are.
+absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, ModelSource& source,
+                                          LoadedModel& loaded) {
+  const bool on_host = loaded.ops->device().info().host_addressable;
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
+  FillLimits(options, plan.batch, loaded.served.limits);
+  TLM_ASSIGN_OR_RETURN(
+      const ModelWeights weights,
+      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()}));
+  // On the host packing needs all threads and has hashed what it packs when it ends; on the way to
+  // a GPU they have time meanwhile.
+  std::future<absl::StatusOr<std::string>> identity =
+      std::async(on_host ? std::launch::deferred : std::launch::async | std::launch::deferred,
+                 [&source] { return source.WeightsIdentity(); });
+  TLM_ASSIGN_OR_RETURN(
+      loaded.model,
+      TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
+                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights));
+  WeightsRecord record;
+  record.kv_dtype = plan.kv_dtype;
+  TLM_ASSIGN_OR_RETURN(record.identity, identity.get());
+  return record;
+}
+
+absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSource& source,
+                                          LoadedModel& loaded) {
+  absl::StatusOr<WeightsRecord> record = ReadWeights(options, source, loaded);
+  TLM_RETURN_IF_ERROR(source.WithFile(record.status()));
+  return record;
+}
+
+// The name of all that was loaded; the files' own hash follows when it is known.
+absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights,
+                      ModelSource& source, LoadedModel& loaded) {
+  ServedModel& served = loaded.served;
+  const DeviceInfo& device = loaded.ops->device().info();
+  TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild(device.backend));
+  served.build_id = build.build_id;
+  TLM_ASSIGN_OR_RETURN(served.fingerprint,
+                       FingerprintOf(served, weights.identity, build, device,
+                                     {.weights = options.weights, .kv = weights.kv_dtype}));
+  if (std::optional<Checkpoint> files = source.TakeCheckpoint()) {
+    loaded.hash = std::make_unique<WeightsSha256>(*std::move(files));
+    served.weights_sha256 = [hash = loaded.hash.get()] { return hash->Get(); };
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
+  LoadedModel loaded;
+  ServedModel& served = loaded.served;
+  TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
+  served.model_id = source.name();
+  served.server_version = TLM_VERSION;
+  served.prefix_cache = options.prefix_cache;
+  served.config = source.config();
+  served.tensors = source.tensors();
+  // A large vocabulary takes as long as the weights; waited for on every way out.
+  std::future<absl::StatusOr<Extras>> extras =
+      std::async(std::launch::async | std::launch::deferred,
+                 [&options, config = served.config] { return LoadExtras(options, config); });
+  TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
+                                                       .threads = options.threads,
+                                                       .isa = options.isa,
+                                                       .pin_threads = options.pin_threads,
+                                                       .cuda = options.cuda,
+                                                       .cuda_module = options.cuda_module}));
+  loaded.backend_reason = backend.reason;
+  loaded.ops = std::move(backend.ops);
+  const Device& device = loaded.ops->device();
+  TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
+                       LoadWeights(WithStepSizes(options, device.info()), source, loaded));
+  TLM_ASSIGN_OR_RETURN(Extras taken, extras.get());
+  TakeExtras(std::move(taken), loaded);
+  // What was only of use while loading is not for the next one who asks for memory of that size.
+  TrimHeap();
+  TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
+  served.backend = device.info().backend;
+  served.device_name = device.info().name;
+  served.batch_invariant = device.info().batch_invariant;
+  FillMemory(*loaded.model, device, served.memory);
+  if (const std::string report = loaded.ops->Report(); !report.empty()) {
+    loaded.backend_reason += "; " + report;
+  }
+  return loaded;
+}
+
+}  // namespace tlm

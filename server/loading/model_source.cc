@@ -1,0 +1,197 @@
+#include "server/loading/model_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
+#include "model/base/regular_file.h"
+#include "model/config/config_reader.h"
+#include "model/config/presets.h"
+#include "model/transformer_lm/packed_weights.h"
+#include "model/weights/name_map.h"
+#include "model/weights/weights_dtype.h"
+
+namespace tlm {
+namespace {
+
+// Elements of 8 bits that share a scale, at the most.
+constexpr uint64_t kInt8ScaledElements = 256;
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+
+std::string NameOf(const std::string& model_dir) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::weakly_canonical(model_dir, error);
+  if (error) return model_dir;
+  if (path.filename().empty()) path = path.parent_path();  // "DIR/"
+  return path.filename().string();
+}
+
+// The text of the file ReadModelConfig reads.
+absl::StatusOr<std::string> ReadConfigText(const std::filesystem::path& dir) {
+  absl::StatusOr<std::string> text = ReadFile(dir / "config.json", kMaxConfigBytes);
+  if (!absl::IsNotFound(text.status())) return text;
+  return ReadFile(dir / "model_config.json", kMaxConfigBytes);
+}
+
+absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string& where) {
+  const absl::StatusOr<DType> dtype = WeightsDTypeOf(config_text);
+  if (dtype.ok()) return dtype;
+  return InvalidArgument("{}: {}; give --weights_dtype", where,
+                         std::string(dtype.status().message()));
+}
+
+// "Qwen/Qwen3-0.6B", which is no path that somebody would type for a folder elsewhere.
+bool LooksLikeHubName(const std::string& text) {
+  return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
+         text.back() != '/';
+}
+
+absl::Status CheckModelDirectory(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) return absl::OkStatus();
+  if (std::filesystem::exists(status)) {
+    return FailedPrecondition(
+        "--model={}: is a file; the directory that holds config.json and model.safetensors is "
+        "needed",
+        path);
+  }
+  if (status.type() != std::filesystem::file_type::not_found) {
+    return FailedPrecondition("--model={}: {}", path, error.message());
+  }
+  return NotFound("--model={}: there is no such directory{}", path,
+                  LooksLikeHubName(path) ? "; models are not downloaded by name: give the "
+                                           "directory of one that was downloaded"
+                                         : "");
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options) {
+  if (options.preset.empty()) {
+    TLM_RETURN_IF_ERROR(CheckModelDirectory(options.model_dir));
+    return ReadModelConfig(options.model_dir);
+  }
+  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+  return ParseModelConfig(text);
+}
+
+absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
+  ModelSource source;
+  source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
+  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options));
+  TLM_RETURN_IF_ERROR(options.init == WeightsInit::kRandom ? source.PlanRandom(options)
+                                                           : source.OpenFiles(options.model_dir));
+  return source;
+}
+
+absl::Status ModelSource::OpenFiles(const std::string& dir) {
+  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir));
+  TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
+  for (const auto& [name, tensor] : checkpoint_->tensors()) {
+    const DType loaded = tensor.dtype == DType::kF64 ? DType::kF32 : tensor.dtype;
+    tensors_.push_back({name, loaded, tensor.shape});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelSource::BindFiles() {
+  TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
+  return absl::OkStatus();
+}
+
+absl::Status ModelSource::WithFile(const absl::Status& read) const {
+  if (!checkpoint_.has_value()) return read;
+  TLM_RETURN_IF_ERROR(checkpoint_->CheckUnchanged());
+  const std::string tensor = FieldOf(read);
+  if (tensor.empty()) return read;
+  std::string file = checkpoint_->FileOf(tensor);
+  if (file.empty()) file = checkpoint_->FileOf(OtherTensorName(config_.naming, tensor));
+  return file.empty() ? read : WithContext(read, file);
+}
+
+absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
+  seed_ = options.seed;
+  if (options.weights_dtype.has_value()) {
+    random_dtype_ = *options.weights_dtype;
+  } else if (!options.preset.empty()) {
+    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.preset));
+  } else {
+    TLM_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(options.model_dir));
+    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.model_dir));
+  }
+  for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    tensors_.push_back({spec.name, random_dtype_, spec.shape});
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; });
+  return absl::OkStatus();
+}
+
+uint64_t ModelSource::host_bytes() const {
+  return checkpoint_.has_value() ? 0 : RandomWeights::BytesLentFor(config_, random_dtype_);
+}
+
+uint64_t ModelSource::device_bytes(WeightFormat format, bool widened) const {
+  const std::string head = TensorName(config_.naming, TensorRole::kLmHead, -1);
+  uint64_t bytes = 0;
+  for (const TensorRecord& tensor : tensors_) {
+    if (IsKnownBuffer(tensor.name, tensor.shape.rank())) continue;
+    if (config_.tie_word_embeddings && tensor.name == head) continue;  // a copy, not loaded
+    const auto elements = static_cast<uint64_t>(tensor.shape.elements());
+    if (tensor.shape.rank() == 1) {
+      bytes += elements * sizeof(float);
+    } else if (format == WeightFormat::kInt8) {
+      bytes += elements + elements / kInt8ScaledElements * sizeof(float);
+    } else {
+      bytes += elements * DTypeBytes(widened ? DType::kF32 : tensor.dtype);
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
+  if (!checkpoint_.has_value()) {
+    TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Reserve(config_, random_dtype_, seed_));
+    return random_->weights();
+  }
+  if (!reading.by_packer_alone) return bound_;
+  lender_ = std::make_unique<CheckpointLender>(
+      *checkpoint_, CheckpointLender::Options{.check_finite = !reading.checks_finite});
+  ModelWeights weights = bound_;
+  weights.lender = lender_.get();
+  return weights;
+}
+
+absl::StatusOr<DType> ModelSource::MatrixType(WeightFormat format) const {
+  if (format == WeightFormat::kInt8) return DType::kI8;
+  if (!checkpoint_.has_value()) return random_dtype_;
+  return MatrixTypeOf(bound_);
+}
+
+absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
+  CheckpointLender reader(*checkpoint_, {.check_finite = false, .release = false});
+  ModelWeights weights = bound_;
+  for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    TLM_RETURN_IF_ERROR(reader.Lend({PlaceOf(spec, &weights), 1}));
+  }
+  return reader.Identity();
+}
+
+absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
+  if (checkpoint_.has_value()) {
+    TLM_ASSIGN_OR_RETURN(const std::string hash,
+                         lender_ != nullptr ? lender_->Identity() : ReadIdentity());
+    return fmt::format("tensors {}", hash);
+  }
+  constexpr int kGenerator = 1;  // grows when the same seed draws other weights
+  return fmt::format("random {} seed {} {}", kGenerator, seed_, DTypeName(random_dtype_));
+}
+
+}  // namespace tlm

@@ -1,0 +1,150 @@
+#include "server/net/connection_acceptor.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "model/base/thread_name.h"
+#include "server/net/read_throttle.h"
+
+namespace tlm {
+namespace {
+
+// Files, sockets and events of the server itself, a GPU's included.
+constexpr int64_t kOwnDescriptors = 256;
+// Kept free below the system's limit: files are opened while the server runs, too.
+constexpr int64_t kSpareDescriptors = 64;
+constexpr int64_t kLeastBudget = 16;
+// Out of descriptors or memory, trying again at once would only burn time.
+constexpr int kWaitMs = 100;
+constexpr std::chrono::seconds kReportInterval(10);
+// Between looks at the connections.
+constexpr int kLookMs = 100;
+// Of connections in one go, so that the ports of a process and a stop get their turn.
+constexpr int kAtATime = 256;
+
+int64_t SteadyNanoseconds() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool IsExhaustion(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+}  // namespace
+
+int64_t DescriptorBudget(int64_t max_connections, int64_t extra) {
+  int64_t budget = max_connections + kOwnDescriptors;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    budget = std::min(budget, static_cast<int64_t>(limit.rlim_cur) - kSpareDescriptors);
+  }
+  return std::max(budget, kLeastBudget) + std::min(extra, kSpareDescriptors / 2);
+}
+
+ConnectionAcceptor::ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
+                                       int64_t descriptor_budget, int64_t max_streams)
+    : sockets_(std::move(sockets)),
+      port_(sockets_.port()),
+      server_(std::move(server)),
+      budget_(descriptor_budget),
+      max_streams_(max_streams),
+      stop_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ReadThrottle::OfProcess();  // starts its thread before connections need it
+  thread_ = std::thread([this] { Run(); });
+}
+
+ConnectionAcceptor::~ConnectionAcceptor() {
+  Stop();
+  close(stop_event_);
+}
+
+void ConnectionAcceptor::Stop() {
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_event_, 1);
+  thread_.join();
+  sockets_.Close();
+}
+
+void ConnectionAcceptor::Run() {
+  NameThisThread("acceptor");
+  std::vector<pollfd> events;
+  for (const int listener : sockets_.descriptors()) events.push_back({listener, POLLIN, 0});
+  events.push_back({stop_event_, POLLIN, 0});
+  for (bool stopping = false; !stopping;) {
+    const int wait_ms = watch_.empty() ? -1 : kLookMs;
+    if (poll(events.data(), events.size(), wait_ms) < 0 && errno != EINTR) {
+      spdlog::error("no more connections are accepted on port {}: {}", port_, std::strerror(errno));
+      return;
+    }
+    stopping = events.back().revents != 0;
+    LookAtConnections();
+    for (const int listener : sockets_.descriptors()) {
+      if (!AcceptAll(listener) && !stopping) WaitForRoom();
+    }
+  }
+}
+
+bool ConnectionAcceptor::AcceptAll(int listener) {
+  for (int i = 0; i < kAtATime; ++i) {
+    const int connection = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (connection >= 0) {
+      Take(listener, connection);
+      continue;
+    }
+    if (errno == EAGAIN) return true;
+    if (!IsExhaustion(errno)) continue;  // this one is gone already
+    NoteRefused(std::strerror(errno));
+    return false;
+  }
+  return true;
+}
+
+void ConnectionAcceptor::Take(int listener, int connection) {
+  // The system gives the lowest number that is free: as many descriptors are open.
+  if (connection >= budget_) {
+    close(connection);
+    NoteRefused("--max_connections, or the system's limit of open files, is reached");
+    return;
+  }
+  watch_.Add(connection);
+  ReadThrottle::OfProcess().Add(connection, max_streams_);
+  Server::NewConnectionParameters parameters;
+  parameters.listener_fd = listener;
+  parameters.fd = connection;
+  server_->HandleNewConnection(&parameters);
+}
+
+void ConnectionAcceptor::NoteRefused(const char* why) {
+  ++refused_;
+  const int64_t now = SteadyNanoseconds();
+  if (now < next_report_ns_) return;
+  next_report_ns_ = now + std::chrono::nanoseconds(kReportInterval).count();
+  spdlog::warn("port {}: {} connections refused: {}", port_, std::exchange(refused_, 0), why);
+}
+
+void ConnectionAcceptor::LookAtConnections() {
+  const int64_t now = SteadyNanoseconds();
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + int64_t{kLookMs} * 1'000'000;
+  if (const int cut = watch_.CutFloods(now); cut > 0) {
+    spdlog::warn("port {}: {} connections cut that flooded", port_, cut);
+  }
+}
+
+void ConnectionAcceptor::WaitForRoom() {
+  pollfd stop{stop_event_, POLLIN, 0};
+  poll(&stop, 1, kWaitMs);
+}
+
+}  // namespace tlm

@@ -1,0 +1,70 @@
+// Accepts the connections of a port for a gRPC server, which by itself stops accepting for good
+// when it runs out of file descriptors once (gRPC 1.51).
+#ifndef TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
+#define TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "server/net/connection_watch.h"
+#include "server/net/listening_sockets.h"
+
+namespace tlm {
+
+// Descriptors the process may have open when a connection comes in: for `max_connections` and what
+// the server itself has, or as many as the system's limit (RLIMIT_NOFILE) allows, whichever is
+// less. `extra` are for ports that are to answer when others are full.
+int64_t DescriptorBudget(int64_t max_connections, int64_t extra);
+
+// Thread-safe.
+class ConnectionAcceptor {
+ public:
+  using Server = grpc::experimental::ExternalConnectionAcceptor;
+
+  // Hands every connection of `sockets`, which listen, to `server`, on a thread of its own; closes
+  // at once what would be over the budget, with a line in the log now and then. A connection may
+  // have `max_streams` calls.
+  ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
+                     int64_t descriptor_budget, int64_t max_streams);
+  // Stop()s.
+  ~ConnectionAcceptor();
+
+  int port() const { return port_; }
+
+  // Accepts no connection that has not begun by now; for some time before Stop(), so that none is
+  // lost that a client believes to have.
+  void StopBeginnings() { sockets_.StopBeginnings(); }
+  // Hands over what has connected by now, and closes the port: who comes later is refused by the
+  // system. Returns when that is done. Idempotent, though not from two threads at once.
+  void Stop();
+  // Ends the connections that are there. After Stop().
+  void CutConnections() { watch_.CutAll(); }
+
+ private:
+  void Run();
+  // False: no descriptor or memory is left.
+  bool AcceptAll(int listener);
+  void Take(int listener, int connection);
+  void NoteRefused(const char* why);
+  void LookAtConnections();
+  void WaitForRoom();
+
+  ListeningSockets sockets_;
+  const int port_;
+  const std::unique_ptr<Server> server_;
+  const int64_t budget_;
+  const int64_t max_streams_;
+  const int stop_event_;        // becomes readable
+  int64_t refused_ = 0;         // since the last line in the log; the thread's
+  int64_t next_report_ns_ = 0;  // of the steady clock; the thread's
+  ConnectionWatch watch_;       // the thread's, while it runs
+  int64_t next_look_ns_ = 0;
+  std::thread thread_;  // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_

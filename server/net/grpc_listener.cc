@@ -1,0 +1,218 @@
+#include "server/net/grpc_listener.h"
+
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
+#include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
+#include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <future>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "model/base/errors.h"
+#include "server/net/tls_server_credentials.h"
+#include "server/observe/log.h"
+
+namespace tlm {
+namespace {
+
+// Clients that are gone without a word are noticed after a minute; their own pings are welcome down
+// to one in ten seconds, streams or not.
+constexpr int kKeepaliveTimeMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+constexpr int kMinPingIntervalMs = 10'000;
+// Until a new connection has done with TLS and has sent the preface and the settings of HTTP/2.
+constexpr int kHandshakeTimeoutMs = 10'000;
+// More often than allowed so many times, and the connection ends with ENHANCE_YOUR_CALM.
+constexpr int kMaxPingStrikes = 2;
+// Of the metadata of one call, as HTTP/2 counts it: what trace contexts and credentials take, and
+// some more.
+constexpr int kMaxMetadataBytes = 16 << 10;
+constexpr int kMaxReadBytes = 16 << 10;
+// Of what the connections of a port have received and nobody has read yet. gRPC takes in a whole
+// message before anybody is asked who sends it, as many at once as there are streams: without a
+// bound one connection without credentials could take all memory. Near it gRPC lets clients send
+// less at a time, at it it ends calls and connections.
+constexpr size_t kMaxReceivedBytes = size_t{512} << 20;
+
+// For clients that read to hear that their calls have been cancelled.
+constexpr absl::Duration kCancelLimit = absl::Milliseconds(200);
+
+// Durations for gRPC: whole milliseconds, and the largest of them for never.
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(
+      std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, std::numeric_limits<int>::max()));
+}
+
+void ConfigureConnections(const ConnectionLimits& connections, const RequestLimits& limits,
+                          grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_request_bytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(limits.max_response_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, connections.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  // A connection that is cut is heard of between two reads.
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
+  // Windows that do not grow: who uploads much is sent an update at least once in a MiB, and so is
+  // told from who floods (TrafficJudge).
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // gRPC inflates a message whole before it looks how large it is, and before anybody is asked who
+  // sends it: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
+                             1 << GRPC_COMPRESS_NONE);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(connections.max_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                             Milliseconds(connections.max_age_grace));
+}
+
+// Reflection comes with the library it is in, to every server of the process.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins,
+                  [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
+// gRPC's messages hold no metadata, its traces do (RouteGrpcLog turns them off): whatever else may
+// come to hold some.
+bool MayHoldSecret(std::string_view message) {
+  std::string text(message);
+  absl::AsciiStrToLower(&text);
+  constexpr std::string_view kSigns[] = {"authorization", "bearer", "tlm_"};
+  return std::any_of(std::begin(kSigns), std::end(kSigns),
+                     [&text](std::string_view sign) { return text.find(sign) != text.npos; });
+}
+
+// Anybody can send messages that Protobuf complains of, as fast as they like.
+void LogForProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  spdlog::debug("protobuf: {}", LogQuoted(message));
+}
+
+void LogForGrpc(gpr_log_func_args* args) {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  spdlog::debug("grpc: {}", MayHoldSecret(args->message) ? "(a line with credentials, left out)"
+                                                         : args->message);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Open(const ListenerOptions& options,
+                                                                 const RequestLimits& limits,
+                                                                 const Services& services) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  TLM_ASSIGN_OR_RETURN(ListeningSockets sockets,
+                       ListeningSockets::Open(options.host, options.port));
+  std::unique_ptr<GrpcListener> listener(new GrpcListener);
+  grpc::ServerBuilder builder;
+  ConfigureConnections(options.connections, limits, builder);
+  builder.SetResourceQuota(grpc::ResourceQuota().Resize(kMaxReceivedBytes));
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
+  using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  listener->credentials_ = options.certificates == nullptr
+                               ? grpc::InsecureServerCredentials()
+                               : MakeTlsServerCredentials(*options.certificates);
+  listener->connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      Connections::FROM_FD, listener->credentials_);
+  for (const NamedService& named : services.services) {
+    builder.RegisterService(named.service);
+    listener->service_names_.push_back(named.name);
+  }
+  builder.RegisterCallbackGenericService(services.unknown_calls);
+  listener->server_ = builder.BuildAndStart();
+  if (listener->server_ == nullptr) {
+    return FailedPrecondition("cannot serve gRPC on {}:{}", options.host, options.port);
+  }
+  listener->SetServing(false);
+  listener->port_ = sockets.port();
+  listener->sockets_.emplace(std::move(sockets));
+  listener->descriptor_budget_ =
+      DescriptorBudget(options.connections.max_connections, options.extra_connections);
+  listener->max_streams_ = options.connections.max_concurrent_streams;
+  return listener;
+}
+
+absl::Status GrpcListener::Listen() {
+  TLM_RETURN_IF_ERROR(sockets_->Listen());
+  acceptor_ = std::make_unique<ConnectionAcceptor>(*std::move(sockets_), std::move(connections_),
+                                                   descriptor_budget_, max_streams_);
+  return absl::OkStatus();
+}
+
+GrpcListener::~GrpcListener() { Shutdown(absl::ZeroDuration()); }
+
+void GrpcListener::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
+  health->SetServingStatus("", serving);
+  for (const char* const name : service_names_) health->SetServingStatus(name, serving);
+}
+
+void GrpcListener::StopListening() {
+  if (acceptor_ != nullptr) acceptor_->Stop();
+  if (sockets_.has_value()) sockets_->Close();
+}
+
+void GrpcListener::Withdraw() {
+  if (server_ == nullptr || all_calls_over_.valid()) return;
+  StopListening();
+  // It returns when the last call is over, and knows no limit that could be changed meanwhile.
+  all_calls_over_ = std::async(std::launch::async, [this] { server_->Shutdown(); });
+}
+
+void GrpcListener::Shutdown(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  Withdraw();
+  const auto over_within = [this](absl::Duration limit) {
+    return all_calls_over_.wait_for(absl::ToChronoMilliseconds(limit)) == std::future_status::ready;
+  };
+  if (!over_within(grace)) {
+    grpc_server_cancel_all_calls(server_->c_server());
+    // gRPC 1.51 closes no connection while a write to it is under way, which ends never where the
+    // client does not read.
+    if (!over_within(kCancelLimit) && acceptor_ != nullptr) {
+      acceptor_->CutConnections();
+      // A thread of gRPC still waits for such a write, for 10 s, and the end of the library waits
+      // for the thread: the library is left to the end of the process.
+      grpc_init();
+    }
+  }
+  all_calls_over_.wait();
+  server_->Wait();
+}
+
+void RouteGrpcLog() {
+  gpr_set_log_function(LogForGrpc);
+  google::protobuf::SetLogHandler(LogForProtobuf);
+  // GRPC_TRACE in the environment makes gRPC write out metadata, and the bytes of connections.
+  grpc_init();
+  grpc_tracer_set_enabled("all", 0);
+  grpc_shutdown();
+}
+
+void DropGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args*) {});
+}
+
+}  // namespace tlm

@@ -1,0 +1,38 @@
+#include "server/net/heap_trimmer.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+#include <algorithm>
+
+namespace tlm {
+
+bool HeapTrimmer::ShouldTrim(int64_t free_bytes) {
+  least_bytes_ = std::min(least_bytes_, free_bytes);
+  if (free_bytes - least_bytes_ >= kGrowthBytes) {
+    least_bytes_ = free_bytes;
+    quiet_looks_ = 0;
+    return false;
+  }
+  if (quiet_looks_ == kLateLooks) return false;
+  ++quiet_looks_;
+  if (quiet_looks_ != kQuietLooks && quiet_looks_ != kLateLooks) return false;
+  return true;
+}
+
+int64_t FreeHeapBytes() {
+#if defined(__GLIBC__)
+  return static_cast<int64_t>(mallinfo2().fordblks);
+#else
+  return 0;
+#endif
+}
+
+void TrimHeap() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
+}  // namespace tlm

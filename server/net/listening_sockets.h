@@ -1,0 +1,49 @@
+// The TCP sockets of one port. No gRPC here.
+#ifndef TLM_SERVER_NET_LISTENING_SOCKETS_H_
+#define TLM_SERVER_NET_LISTENING_SOCKETS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// Owns the descriptors, which do not block. Move-only.
+class ListeningSockets {
+ public:
+  // Takes the port on every address of this machine that `host` stands for; 0: any that is free on
+  // all. "::" takes IPv4, too. Nobody else gets the port any more, and who tries to connect is
+  // refused until Listen(). FAILED_PRECONDITION names address, port and the system's reason when
+  // one of them is taken or not allowed, or `host` is no address.
+  static absl::StatusOr<ListeningSockets> Open(const std::string& host, int port);
+
+  ListeningSockets(ListeningSockets&& other) noexcept
+      : host_(std::move(other.host_)),
+        descriptors_(std::exchange(other.descriptors_, {})),
+        port_(other.port_) {}
+  ListeningSockets& operator=(ListeningSockets&& other) = delete;
+  ~ListeningSockets() { Close(); }
+
+  int port() const { return port_; }
+  const std::vector<int>& descriptors() const { return descriptors_; }
+  // Lets connections come in. FAILED_PRECONDITION as Open.
+  absl::Status Listen();
+  // Connections that are being made still come in, new ones do not begin: who tries hears nothing,
+  // and tries again in a second.
+  void StopBeginnings();
+  // Who tries to connect from now on is refused. Idempotent.
+  void Close();
+
+ private:
+  ListeningSockets(const std::string& host, int port) : host_(host), port_(port) {}
+
+  std::string host_;  // for messages
+  std::vector<int> descriptors_;
+  int port_ = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_NET_LISTENING_SOCKETS_H_

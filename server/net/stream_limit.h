@@ -1,0 +1,115 @@
+// Bounds the streams that connections have open, all of them together. gRPC 1.51 holds a client to
+// its own limit for each connection only once the client has acknowledged it.
+#ifndef TLM_SERVER_NET_STREAM_LIMIT_H_
+#define TLM_SERVER_NET_STREAM_LIMIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/base/mutex.h"
+
+namespace tlm {
+
+struct StreamCounts {
+  int64_t open = 0;      // that take memory, among them those that were reset a moment ago
+  int64_t started = 0;   // since the connection began
+  int64_t messages = 0;  // that were received whole, since the connection began
+
+  // Open streams whose message has not come, at most.
+  int64_t half_open() const { return open < started - messages ? open : started - messages; }
+};
+
+// What counts the streams of connections.
+class StreamCounter {
+ public:
+  virtual ~StreamCounter() = default;
+  // The id of the connection with `peer` (Peer::Name); nothing if there is none, or not yet.
+  virtual std::optional<int64_t> Find(const std::string& peer) = 0;
+  // Nothing for a connection of which nothing is left.
+  virtual std::optional<StreamCounts> Count(int64_t id) = 0;
+};
+
+// gRPC's connections; their ids are those of channelz. Counting takes some 20 us.
+class ChannelzCounter final : public StreamCounter {
+ public:
+  std::optional<int64_t> Find(const std::string& peer) override;
+  std::optional<StreamCounts> Count(int64_t id) override;
+
+ private:
+  static constexpr size_t kMostKnown = 65536;
+  void FindNewSockets();
+
+  std::map<std::string, int64_t> sockets_;  // by peer
+  std::map<int64_t, int64_t> next_socket_;  // of each server, the least id not looked at
+};
+
+// Thread-safe; of the calls to Enforce one runs at a time.
+class StreamLimit {
+ public:
+  // Of all connections together, 12 to 20 KiB each. Above it those are cut that have the most.
+  static constexpr int64_t kMostStreams = 10240;
+  // More than it may have open at once, a connection has only while it resets some.
+  static constexpr int64_t kSpareStreams = 256;
+  // Read of a connection on which no call began and no message came, it is a flood of other frames:
+  // as much as eight of the largest messages at once.
+  static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
+  // No stream begins with fewer bytes: the head of a HEADERS frame.
+  static constexpr int64_t kLeastBytes = 9;
+
+  explicit StreamLimit(std::unique_ptr<StreamCounter> counter) : counter_(std::move(counter)) {}
+
+  // A connection that may have `max_streams`, in place of an earlier one with that descriptor.
+  void Add(int descriptor, int64_t max_streams);
+  // `bytes` were read of it.
+  void NoteRead(int descriptor, size_t bytes);
+  // Counts streams, if by what was read there may be too many. The connections that are to be cut,
+  // by descriptor and cookie; they are forgotten, but for what their streams take until they end.
+  std::vector<std::pair<int, uint64_t>> Enforce();
+  // Bytes that may be read before there can be too many, those that still end among them. 0: there
+  // are too many now.
+  size_t RoomBytes();
+
+ private:
+  struct Connection {
+    uint64_t cookie = 0;  // of its socket
+    int64_t max_streams = 0;
+    std::string peer;
+    std::optional<int64_t> id;    // the counter's, once it was counted
+    int64_t uncounted_bytes = 0;  // read since its streams were counted
+    int64_t idle_bytes = 0;       // of those that were counted, since there was something to count
+    StreamCounts streams;
+
+    int64_t AtMost() const { return streams.open + uncounted_bytes / kLeastBytes; }
+  };
+  using Connections = std::map<int, Connection>;  // by descriptor
+
+  // Open streams, as many as there can be by what was read.
+  int64_t AtMost() const TLM_REQUIRES(mutex_) { return streams_ + uncounted_bytes_ / kLeastBytes; }
+  bool MayExceed(int64_t streams);
+  void CountEnding();
+  // Copies of those that may have streams, most first.
+  std::vector<std::pair<int, Connection>> Candidates();
+  Connections::iterator WithMostStreams() TLM_REQUIRES(mutex_);
+  std::pair<int, uint64_t> Remove(Connections::iterator connection) TLM_REQUIRES(mutex_);
+  // The streams of `seen`, a copy. Whether it is to be cut: it has too many, nobody listens, or it
+  // floods.
+  bool CountOne(int descriptor, Connection& seen);
+  void Take(Connection& connection, const Connection& seen) TLM_REQUIRES(mutex_);
+
+  const std::unique_ptr<StreamCounter> counter_;  // for Enforce
+  Mutex mutex_;
+  Connections connections_ TLM_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> ending_ TLM_GUARDED_BY(mutex_);  // streams of closed ones, by id
+  int64_t streams_ TLM_GUARDED_BY(mutex_) = 0;                // open, as counted
+  int64_t uncounted_bytes_ TLM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_NET_STREAM_LIMIT_H_

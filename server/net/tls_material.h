@@ -1,0 +1,39 @@
+// What a TLS port shows and trusts, checked before gRPC gets it: gRPC would take what does not fit
+// together and fail every handshake.
+#ifndef TLM_SERVER_NET_TLS_MATERIAL_H_
+#define TLM_SERVER_NET_TLS_MATERIAL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/net/listener_options.h"
+
+namespace tlm {
+
+// The contents of TlsFiles.
+struct TlsPem {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;  // empty: clients are not asked for certificates
+
+  bool operator==(const TlsPem&) const = default;
+};
+
+struct TlsMaterial {
+  TlsPem pem;
+  absl::Time expires;                 // of the server's own certificate
+  std::string subject;                // likewise, for the log
+  std::vector<std::string> warnings;  // what clients may stumble over; each names its file
+};
+
+// FAILED_PRECONDITION, in one line that begins with the name of the file at fault, when one holds
+// nothing in PEM of its kind, the key has a passphrase or belongs to another certificate, the
+// server's certificate has expired or is not valid yet, all of the client authorities have expired,
+// or the TLS library refuses them, say for being too weak. Thread-safe.
+absl::StatusOr<TlsMaterial> CheckTlsMaterial(TlsPem pem, const TlsFiles& names, absl::Time now);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_NET_TLS_MATERIAL_H_

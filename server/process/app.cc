@@ -1,0 +1,172 @@
+#include "server/process/app.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/synchronization/mutex.h"
+#include "model/base/clock.h"
+#include "model/base/errors.h"
+#include "server/net/heap_trimmer.h"
+#include "server/process/forced_end.h"
+#include "server/process/metrics_source.h"
+
+namespace tlm {
+namespace {
+
+// For the last statuses to reach clients once the calls have ended, and for what counts as no call:
+// health watches and the like.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+// What waits for the step that runs has been told its end; one that takes longer than this may
+// never end, and the process need not wait for it.
+constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
+// gRPC closes connections between two reads of them, however long it is busy with one.
+constexpr absl::Duration kCloseLimit = absl::Seconds(10);
+// Calls that are being read out slowly hold no engine slot: let some of them come on top.
+constexpr int64_t kExtraCalls = 1024;
+
+AdmissionLimits AdmissionLimitsFor(const RequestLimits& served) {
+  AdmissionLimits limits;
+  limits.max_calls = served.max_running_requests + served.max_queued_requests + kExtraCalls;
+  return limits;
+}
+
+EngineOptions EngineOptionsFor(const ServerOptions& options, const RequestLimits& served) {
+  EngineOptions engine;
+  engine.max_batch_tokens = served.max_batch_tokens;
+  engine.max_prefill_tokens = served.max_prefill_tokens;
+  engine.max_decode_stretch = options.max_decode_stretch;
+  engine.short_prompt_tokens = options.short_prompt_tokens;
+  engine.prefix_cache = options.prefix_cache;
+  engine.max_running_requests = served.max_running_requests;
+  engine.max_queued_requests = options.max_queued_requests;
+  engine.max_queued_tokens = options.max_queued_tokens;
+  engine.max_queue_time = options.max_queue_time;
+  return engine;
+}
+
+// Growth counts from now on.
+std::function<void()> TrimHeapAfterStorms() {
+  HeapTrimmer trimmer;
+  trimmer.ShouldTrim(FreeHeapBytes());
+  return [trimmer]() mutable {
+    if (trimmer.ShouldTrim(FreeHeapBytes())) TrimHeap();
+  };
+}
+
+// Seeded by the operating system, so that seeds and ids of replicas never coincide; a generator a
+// thread, as asking the system each time costs a call more than all the rest of its refusal.
+uint64_t RandomBits() {
+  thread_local absl::BitGen generator;
+  return generator();
+}
+
+}  // namespace
+
+App::App(const ServerOptions& options, ShutdownRequest& shutdown)
+    : options_(options), shutdown_(shutdown) {}
+
+App::~App() {
+  monitor_.reset();
+  if (engine_ != nullptr) engine_->Stop();
+  metrics_.SetEngineFigures(nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
+                                               ShutdownRequest& shutdown) {
+  RouteGrpcLog();
+  // The distribution's library looks for deadlocks at every lock that gRPC takes.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  std::unique_ptr<App> app(new App(options, shutdown));
+  TLM_RETURN_IF_ERROR(app->OpenPorts());
+  return app;
+}
+
+CallServices App::CallServicesOf() {
+  return {credentials_->authenticator(), metrics_, *Clock::Monotonic(), RandomBits};
+}
+
+absl::Status App::OpenPorts() {
+  const ServiceOptions& service = options_.service;
+  TLM_ASSIGN_OR_RETURN(credentials_, Credentials::Load(service, metrics_, *Clock::Wall()));
+  const TlsCertificates* const certificates = credentials_->tls();
+  if (service.metrics_port.has_value()) {
+    TLM_ASSIGN_OR_RETURN(
+        metrics_server_,
+        MetricsServer::Start({service.metrics_host, *service.metrics_port}, metrics_, state_));
+  }
+  TLM_ASSIGN_OR_RETURN(
+      server_, RpcServer::Open(service.data_listener(certificates), CallServicesOf(), service.oip));
+  if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->Listen());
+  if (service.admin_port.has_value()) {
+    TLM_ASSIGN_OR_RETURN(admin_, AdminServer::Open(service.admin_listener(certificates),
+                                                   {CallServicesOf(), shutdown_, options_.flags}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status App::Load() {
+  Clock& clock = *Clock::Monotonic();
+  TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_));
+  const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
+  admission_.emplace(AdmissionLimitsFor(served.limits), clock);
+  EngineOptions engine = EngineOptionsFor(options_, served.limits);
+  metrics_.SetBuild(served.server_version, served.build_id);
+  engine.metrics = metrics_.SetModel(FactsOf(served));
+  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, engine, clock));
+  metrics_.SetEngineFigures([this] {
+    EngineFigures figures = FiguresOf(engine_->Stats(), Clock::Monotonic()->Now());
+    figures.waiting_text_bytes = texts_.waiting_bytes();
+    return figures;
+  });
+  return absl::OkStatus();
+}
+
+absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
+  Clock& clock = *Clock::Monotonic();
+  admission_->Open();
+  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_});
+  if (admin_ != nullptr) {
+    admin_->Serve({*engine_, *admission_, calls_, loaded_->served.limits, clock.Now()});
+  }
+  const auto changed = [this](bool serving) {
+    state_.Set(serving ? LifeState::kServing : LifeState::kNotServing);
+    server_->SetServing(serving);
+  };
+  monitor_.emplace(*engine_, clock, options_.service.stall_timeout, health_interval,
+                   HealthReports{changed, std::move(healthy), TrimHeapAfterStorms()});
+  return options_.service.listen_while_loading ? absl::OkStatus() : server_->Listen();
+}
+
+void App::Withdraw() {
+  state_.Set(LifeState::kDraining);
+  monitor_->Stop();
+}
+
+void App::Drain(absl::Duration timeout) {
+  // Before the clients are told to go: what comes in between is refused with a reason.
+  admission_->Drain();
+  server_->Withdraw();
+  spdlog::info("draining: {} calls active, at most {}", admission_->active_calls(),
+               absl::FormatDuration(timeout));
+  // Calls rather than the engine: a Forward call queues its sequences one after the other.
+  if (!admission_->WaitUntilEmpty(timeout)) {
+    spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_->active_calls());
+  }
+  {
+    const ForcedEnd forced_end("the engine has not stopped", kEngineStopLimit);
+    engine_->Stop();
+  }
+  texts_.Stop();
+  const ForcedEnd forced_end("connections have not closed", kCloseLimit);
+  server_->Shutdown(kShutdownGrace);
+  state_.Set(LifeState::kStopped);
+  if (admin_ != nullptr) admin_->Shutdown(kShutdownGrace);
+  const EngineStats stats = engine_->Stats();
+  spdlog::info("stopped: finished_requests={} kv_blocks_used={} prefill_tokens={} decode_tokens={}",
+               stats.finished_requests, stats.kv_blocks_used, stats.prefill_tokens,
+               stats.decode_tokens);
+}
+
+}  // namespace tlm

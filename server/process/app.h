@@ -1,0 +1,98 @@
+// The whole server, put together: model, engine, admission, gRPC.
+#ifndef TLM_SERVER_PROCESS_APP_H_
+#define TLM_SERVER_PROCESS_APP_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/admission/admission.h"
+#include "server/admission/shutdown_request.h"
+#include "server/batching/engine.h"
+#include "server/config/options.h"
+#include "server/loading/model_loader.h"
+#include "server/observe/metrics.h"
+#include "server/observe/metrics_server.h"
+#include "server/observe/server_state.h"
+#include "server/process/credentials.h"
+#include "server/process/health_monitor.h"
+#include "server/rpc/admin/admin_server.h"
+#include "server/rpc/call/call_registry.h"
+#include "server/rpc/call/text_pools.h"
+#include "server/rpc/rpc_server.h"
+
+namespace tlm {
+
+// starting -> Load() -> Serve() -> serving -> Withdraw() -> Drain() -> stopped. Not thread-safe but
+// for Hurry() and active_calls().
+class App {
+ public:
+  // Takes all ports. The admin port and the metrics port answer at once; the data port refuses
+  // connections until Serve(), or, with options.service.listen_while_loading, answers NOT_SERVING
+  // and ends calls with UNAVAILABLE, reason STARTING. The Admin service asks `shutdown`, which
+  // outlives the app as `options` does. Every error, here and of Load, is one line that says what
+  // to change.
+  static absl::StatusOr<std::unique_ptr<App>> Open(const ServerOptions& options,
+                                                   ShutdownRequest& shutdown);
+  // Ends what is left, at once.
+  ~App();
+
+  int port() const { return server_->port(); }
+  // 0 without an admin port, or a metrics port.
+  int admin_port() const { return admin_ == nullptr ? 0 : admin_->port(); }
+  int metrics_port() const { return metrics_server_ == nullptr ? 0 : metrics_server_->port(); }
+
+  // Loads the model and starts the engine: what takes its time.
+  absl::Status Load();
+  // Once loaded: calls are accepted from now on, and health is SERVING while the engine's is good.
+  // FAILED_PRECONDITION when the port turns out not to be had.
+  // `healthy` is called on another thread regularly, at least every `health_interval`, while it is.
+  absl::Status Serve(absl::Duration health_interval, std::function<void()> healthy);
+
+  // Once loaded.
+  const ServedModel& served() const { return loaded_->served; }
+  // Which backend it runs on and why, in one line for people.
+  const std::string& backend_reason() const { return loaded_->backend_reason; }
+  int64_t active_calls() const { return admission_->active_calls(); }
+
+  // Health is NOT_SERVING for good; calls are still accepted.
+  void Withdraw();
+  // First: who begins to connect to the data port hears nothing. Then, when the connections that
+  // were being made are there: closes it. All that are there are served on.
+  void StopBeginnings() { server_->StopBeginnings(); }
+  void StopListening() { server_->StopListening(); }
+  // Refuses new calls: clients are told to go elsewhere. Calls that run may go on for `timeout`,
+  // then the rest ends with UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin
+  // port and the metrics port answer until then. Withdraw() first.
+  void Drain(absl::Duration timeout);
+  // Cuts a Drain short, present or future. From any thread; does not block.
+  void Hurry() { admission_->Interrupt(); }
+
+ private:
+  App(const ServerOptions& options, ShutdownRequest& shutdown);
+  CallServices CallServicesOf();
+  absl::Status OpenPorts();
+
+  const ServerOptions& options_;
+  ShutdownRequest& shutdown_;
+  ServerState state_;
+  Metrics metrics_;
+  std::unique_ptr<Credentials> credentials_;
+  std::unique_ptr<MetricsServer> metrics_server_;  // null: there is no metrics port
+  CallRegistry calls_;
+  TextPools texts_;
+  std::optional<LoadedModel> loaded_;
+  std::optional<Admission> admission_;
+  std::unique_ptr<Engine> engine_;
+  // Their calls use all of the above.
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<AdminServer> admin_;  // null: there is no admin port
+  std::optional<HealthMonitor> monitor_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_PROCESS_APP_H_

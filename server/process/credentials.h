@@ -1,0 +1,55 @@
+// The credentials of this server and of its callers, kept up to date.
+#ifndef TLM_SERVER_PROCESS_CREDENTIALS_H_
+#define TLM_SERVER_PROCESS_CREDENTIALS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/base/clock.h"
+#include "server/auth/authenticator.h"
+#include "server/auth/key_file_authenticator.h"
+#include "server/config/service_options.h"
+#include "server/net/tls_certificates.h"
+#include "server/observe/metrics.h"
+#include "server/process/heartbeat.h"
+
+namespace tlm {
+
+// Certificates and API keys as the options ask for them. Once a second their files are looked at;
+// what has changed and is sound takes effect, for all that is not leaves a line in the log and the
+// old in force. Thread-safe.
+class Credentials {
+ public:
+  // Every error is one line that names file and fault. `metrics` and `clock` outlive the object,
+  // which outlives all ports.
+  static absl::StatusOr<std::unique_ptr<Credentials>> Load(const ServiceOptions& options,
+                                                           Metrics& metrics, Clock& clock);
+
+  const Authenticator& authenticator() const { return *authenticator_; }
+  // Null: no TLS.
+  const TlsCertificates* tls() const { return tls_.get(); }
+
+ private:
+  Credentials(Metrics& metrics, Clock& clock) : metrics_(metrics), clock_(clock) {}
+
+  void Refresh();
+  void RefreshTls();
+  void RefreshKeys();
+  void TellTls() const;
+
+  Metrics& metrics_;
+  Clock& clock_;
+  std::unique_ptr<TlsCertificates> tls_;
+  std::unique_ptr<Authenticator> authenticator_;
+  KeyFileAuthenticator* keys_ = nullptr;  // authenticator_, if there is a key file
+  // What was logged last, so that one fault is one line; the heartbeat's.
+  std::string tls_fault_;
+  std::string keys_fault_;
+  std::optional<Heartbeat> heartbeat_;  // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_PROCESS_CREDENTIALS_H_

@@ -1,0 +1,65 @@
+// Turns the engine's heartbeat into what the health service says.
+#ifndef TLM_SERVER_PROCESS_HEALTH_MONITOR_H_
+#define TLM_SERVER_PROCESS_HEALTH_MONITOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "model/base/clock.h"
+#include "model/base/mutex.h"
+#include "server/batching/engine.h"
+
+namespace tlm {
+
+// One step that failed has ended its requests and says little about the next. Requests are retried
+// elsewhere anyway; a replica that fails this many in a row would take and fail all it can get.
+inline constexpr int64_t kPersistentFaults = 3;
+
+// OK, or why the engine cannot be said to serve: its last kPersistentFaults steps failed, or it has
+// had work for longer than `stall_timeout` without finishing a step. A long prefill is many steps.
+absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
+
+// Called on the monitor's thread, one at a time.
+struct HealthReports {
+  std::function<void(bool serving)> changed;
+  std::function<void()> healthy;  // at every look; null: nobody wants to know
+  std::function<void()> look;     // at every look, whatever it finds
+};
+
+// Looks at the engine regularly and reports when its health changes. A fault ends with the next
+// step that does not fail, a stall with the next step.
+class HealthMonitor {
+ public:
+  // Often enough for health checks, and for a watchdog that waits no less than twice as long.
+  static constexpr absl::Duration kInterval = absl::Seconds(1);
+
+  // Reports that it serves, on this thread, and starts its own, which looks every `interval`. All
+  // outlive the monitor.
+  HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout, absl::Duration interval,
+                HealthReports reports);
+  // Stop()s.
+  ~HealthMonitor();
+
+  // Joins the thread and reports, for the last time, that it does not serve. Idempotent.
+  void Stop();
+
+ private:
+  void Run();
+
+  Engine& engine_;
+  Clock& clock_;
+  const absl::Duration stall_timeout_;
+  const absl::Duration interval_;
+  const HealthReports reports_;
+  Mutex mutex_;
+  CondVar stop_asked_;
+  bool stopping_ TLM_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_PROCESS_HEALTH_MONITOR_H_

@@ -1,0 +1,20 @@
+// The life of the process: start, serve until a signal, drain.
+#ifndef TLM_SERVER_PROCESS_LIFECYCLE_H_
+#define TLM_SERVER_PROCESS_LIFECYCLE_H_
+
+#include "absl/status/status.h"
+#include "server/config/options.h"
+
+namespace tlm {
+
+// Opens the ports, loads the model and serves until SIGTERM, SIGINT or Admin.Drain. Then health is
+// NOT_SERVING, calls are accepted for options.service.withdrawal_grace (not after SIGINT), and what
+// runs may go on for options.service.drain_timeout, or as long as the Drain call said; a second
+// signal ends all that at once. OK however the drain went; otherwise why the server could not
+// start. Ends the process itself when it is asked to end while it loads (status 0), and when the
+// engine does not stop (kExitForced). Called once, by the main thread, before there are others.
+absl::Status RunServer(const ServerOptions& options);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_PROCESS_LIFECYCLE_H_

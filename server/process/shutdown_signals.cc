@@ -1,0 +1,107 @@
+#include "server/process/shutdown_signals.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "model/base/descriptor.h"
+#include "model/base/thread_name.h"
+#include "server/observe/log.h"
+
+namespace tlm {
+namespace {
+
+sigset_t TerminationSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
+  return signals;
+}
+
+bool HasTerminal() {
+  const Descriptor terminal(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+  return terminal.get() >= 0;
+}
+
+}  // namespace
+
+ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown)
+    : shutdown_(shutdown), has_terminal_(HasTerminal()) {
+  const sigset_t signals = TerminationSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A reader that went away is an error of its write, not a reason to die.
+  signal(SIGPIPE, SIG_IGN);
+  // Nor is a log that has reached the limit of its size (ulimit -f).
+  signal(SIGXFSZ, SIG_IGN);
+  thread_ = std::thread([this] { Run(); });
+}
+
+ShutdownSignals::~ShutdownSignals() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  pthread_kill(thread_.native_handle(), SIGTERM);
+  thread_.join();
+}
+
+void ShutdownSignals::BeforeEarlyEnd(std::function<void()> clean_up) {
+  MutexLock lock(&mutex_);
+  clean_up_ = std::move(clean_up);
+}
+
+void ShutdownSignals::ExpectShutdown() {
+  MutexLock lock(&mutex_);
+  expected_ = true;
+}
+
+void ShutdownSignals::OnSecond(std::function<void()> hurry) {
+  MutexLock lock(&mutex_);
+  if (count_ >= 2) {
+    hurry();
+  } else {
+    hurry_ = std::move(hurry);
+  }
+}
+
+void ShutdownSignals::Run() {
+  NameThisThread("signals");
+  const sigset_t signals = TerminationSignals();
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    if (signal == SIGHUP && !has_terminal_) {
+      spdlog::info("SIGHUP: certificates and keys are read again whenever they change");
+    } else if (signal == SIGTERM) {
+      Count("SIGTERM", /*has_balancer=*/true);
+    } else {
+      // Who presses Ctrl-C has no balancer to wait for.
+      Count(signal == SIGINT ? "SIGINT" : "SIGHUP", /*has_balancer=*/false);
+    }
+  }
+}
+
+void ShutdownSignals::Count(std::string_view name, bool has_balancer) {
+  if (!expected_) {
+    spdlog::info("{} while starting: ending", name);
+    if (clean_up_) clean_up_();
+    FlushLog();
+    std::_Exit(EXIT_SUCCESS);
+  }
+  ++count_;
+  spdlog::info("{} received", name);
+  shutdown_.Ask({.withdrawal_grace = has_balancer, .drain_limit = std::nullopt});
+  if (count_ == 2 && hurry_) hurry_();
+}
+
+}  // namespace tlm

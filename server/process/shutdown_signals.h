@@ -1,0 +1,52 @@
+// SIGTERM, SIGINT and SIGHUP as events instead of interruptions.
+#ifndef TLM_SERVER_PROCESS_SHUTDOWN_SIGNALS_H_
+#define TLM_SERVER_PROCESS_SHUTDOWN_SIGNALS_H_
+
+#include <functional>
+#include <string_view>
+#include <thread>
+
+#include "model/base/mutex.h"
+#include "server/admission/shutdown_request.h"
+
+namespace tlm {
+
+// SIGHUP means that the terminal is gone, and is then as SIGINT; to a process without one it means
+// "read your files again", which the server does by itself: it is logged and nothing else.
+// One object a process, made before any other thread. Thread-safe.
+class ShutdownSignals {
+ public:
+  // Blocks the signals in this thread and in all it starts from now on, and starts the thread that
+  // waits for them. Until ExpectShutdown() a signal ends the process at once with status 0: while
+  // a model is being loaded there is nothing to finish. `shutdown` outlives the object.
+  explicit ShutdownSignals(ShutdownRequest& shutdown);
+  // Ends the thread; the signals stay blocked.
+  ~ShutdownSignals();
+  ShutdownSignals(const ShutdownSignals&) = delete;
+  ShutdownSignals& operator=(const ShutdownSignals&) = delete;
+
+  // Calls `clean_up` on the signal thread before a signal ends the process while it starts.
+  void BeforeEarlyEnd(std::function<void()> clean_up);
+  // From now on the first signal asks for the shutdown instead of ending the process.
+  void ExpectShutdown();
+  // Calls `hurry` on the signal thread at the second signal, or now if it has come. Must not block.
+  void OnSecond(std::function<void()> hurry);
+
+ private:
+  void Run();
+  void Count(std::string_view name, bool has_balancer) TLM_REQUIRES(mutex_);
+
+  ShutdownRequest& shutdown_;
+  const bool has_terminal_;
+  Mutex mutex_;
+  bool expected_ TLM_GUARDED_BY(mutex_) = false;
+  bool stopping_ TLM_GUARDED_BY(mutex_) = false;
+  int count_ TLM_GUARDED_BY(mutex_) = 0;
+  std::function<void()> clean_up_ TLM_GUARDED_BY(mutex_);
+  std::function<void()> hurry_ TLM_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_PROCESS_SHUTDOWN_SIGNALS_H_

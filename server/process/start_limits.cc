@@ -1,0 +1,124 @@
+#include "server/process/start_limits.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <latch>
+#include <new>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "model/base/errors.h"
+#include "model/ops/cpu/processors.h"
+#include "server/config/command_line.h"
+#include "server/observe/metrics_server.h"
+#include "server/rpc/call/text_pools.h"
+
+namespace tlm {
+namespace {
+
+constexpr std::string_view kTooLittleMemory =
+    "tlm-server: out of memory while starting: the process's limits (ulimit -v, -d) or those of "
+    "its container are too low\n";
+constexpr std::string_view kTooFewThreads =
+    "tlm-server: no thread to be had while starting: the process's limits (ulimit -u, -v) or those "
+    "of its container are too low\n";
+
+struct sigaction former_abort;
+std::terminate_handler former_terminate = nullptr;
+
+// Only what a signal handler may call.
+[[noreturn]] void EndWith(std::string_view line) {
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+  std::_Exit(kExitFailure);
+}
+
+void OnTerminate() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    EndWith(kTooLittleMemory);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) EndWith(kTooFewThreads);
+  } catch (...) {
+  }
+  former_terminate();
+  std::abort();
+}
+
+// gRPC aborts without a word when it gets no memory.
+void OnAbort(int) {
+  constexpr size_t kStackBytes = size_t{8} << 20;
+  void* const memory =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) EndWith(kTooLittleMemory);
+  sigaction(SIGABRT, &former_abort, nullptr);  // returns into abort(), which raises it again
+}
+
+// What libraries take at their start. gRPC 1.51 hangs where it is refused some of it.
+constexpr size_t kBytesBesidesThreads = size_t{128} << 20;
+
+bool CanMap(size_t bytes) {
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory != MAP_FAILED && munmap(memory, bytes) == 0;
+}
+
+}  // namespace
+
+int ThreadsNeeded(const ServerOptions& options) {
+  // README.md, "Threads": those of a drain, without the ones below.
+  constexpr int kOwn = 7 + TextPools::kLeastThreads;
+  constexpr int kOfGrpc = 7;  // besides those that complete calls
+  const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);
+  const int computing = (options.threads > 0 ? options.threads : DefaultThreads()) - 1;
+  return kOwn + kOfGrpc + completions + (options.backend == BackendKind::kCuda ? 0 : computing) +
+         (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0);
+}
+
+absl::Status CheckThreads(int count) {
+  std::latch all_there(1);
+  std::vector<std::jthread> threads;
+  try {
+    threads.reserve(static_cast<size_t>(count));
+    while (static_cast<int>(threads.size()) < count) {
+      threads.emplace_back([&all_there] { all_there.wait(); });
+    }
+  } catch (const std::system_error&) {
+  }
+  const int got = static_cast<int>(threads.size());
+  const bool has_memory = CanMap(kBytesBesidesThreads);
+  all_there.count_down();
+  if (got == count && has_memory) return absl::OkStatus();
+  if (got == count) {
+    return ResourceExhausted(
+        "{} MiB of memory are needed besides {} threads, and cannot be had: the process's limits "
+        "(ulimit -v, -d) or those of its container are too low",
+        kBytesBesidesThreads >> 20, count);
+  }
+  return ResourceExhausted(
+      "{} threads are needed, {} can be had: the process's limits (ulimit -u, -v, -d) or those of "
+      "its container are too low",
+      count, got);
+}
+
+StartLimits::StartLimits() {
+  former_terminate = std::set_terminate(OnTerminate);
+  struct sigaction handler {};
+  handler.sa_handler = OnAbort;
+  sigaction(SIGABRT, &handler, &former_abort);
+}
+
+StartLimits::~StartLimits() {
+  sigaction(SIGABRT, &former_abort, nullptr);
+  std::set_terminate(former_terminate);
+}
+
+}  // namespace tlm

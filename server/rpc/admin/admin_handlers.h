@@ -1,0 +1,32 @@
+// What the calls of the Admin service do; FlushPrefixCache, which waits for the engine, is in
+// admin_flush_call.h.
+#ifndef TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
+#define TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
+
+#include "absl/status/status.h"
+#include "server/rpc/admin/admin_context.h"
+#include "tlm/v1/admin.pb.h"
+
+namespace tlm {
+
+// All fill `response` and return at once.
+
+void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
+
+// Ends Generate, Forward and Score calls with ABORTED, reason ABORTED_BY_ADMIN. INVALID_ARGUMENT,
+// and nothing is ended, for more than kMaxAbortIds names or one longer than a request id may be.
+absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& target,
+                        v1::AbortResponse& response);
+
+// INVALID_ARGUMENT for a time limit that is negative.
+absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& admin,
+                        const AdminTarget& target, v1::DrainResponse& response);
+
+void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response);
+
+// Names in one Abort request, and of the ended calls in its answer: both fit their messages.
+inline constexpr int kMaxAbortIds = 16384;
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_

@@ -1,0 +1,94 @@
+#include "server/rpc/admin/admin_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string_view>
+
+#include "model/base/errors.h"
+#include "server/observe/log.h"
+#include "server/rpc/admin/admin_flush_call.h"
+#include "server/rpc/admin/admin_handlers.h"
+#include "server/rpc/call/call_entry.h"
+#include "server/rpc/call/status_mapping.h"
+
+namespace tlm {
+namespace {
+
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+bool OnlyLooks(std::string_view name) { return name == "GetLoad" || name == "GetConfig"; }
+
+}  // namespace
+
+// Only refused calls are put on record: GetLoad comes every second from whoever watches. What
+// changes something leaves a line that tells who asked for it.
+absl::Status AdminService::Access(const char* name, grpc::CallbackServerContext* context) const {
+  CallRecord record = BeginCall(name, Role::kAdmin, *context, admin_);
+  record.status = record.access;
+  if (!record.status.ok()) {
+    EndCall(record);
+  } else if (!OnlyLooks(name)) {
+    spdlog::info("admin {}: asked by tenant={} credential={} peer={}", name,
+                 LogQuoted(record.caller.tenant), LogQuoted(record.caller.credential), record.peer);
+  }
+  return record.status;
+}
+
+template <typename Answer>
+grpc::ServerUnaryReactor* AdminService::Unary(const char* name,
+                                              grpc::CallbackServerContext* context,
+                                              Answer answer) const {
+  if (const absl::Status access = Access(name, context); !access.ok()) {
+    return Finish(context, access);
+  }
+  const AdminTarget* const target = gate_.Get();
+  return Finish(context, target == nullptr ? StartingStatus() : answer(*target));
+}
+
+grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context,
+                                                const v1::GetLoadRequest* /*request*/,
+                                                v1::GetLoadResponse* response) {
+  return Unary("GetLoad", context, [&](const AdminTarget& target) {
+    tlm::GetLoad(admin_, target, *response);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::Abort(grpc::CallbackServerContext* context,
+                                              const v1::AbortRequest* request,
+                                              v1::AbortResponse* response) {
+  return Unary("Abort", context,
+               [&](const AdminTarget& target) { return AbortCalls(*request, target, *response); });
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* context,
+                                              const v1::DrainRequest* request,
+                                              v1::DrainResponse* response) {
+  return Unary("Drain", context, [&](const AdminTarget& target) {
+    return BeginDrain(*request, admin_, target, *response);
+  });
+}
+
+grpc::ServerUnaryReactor* AdminService::FlushPrefixCache(
+    grpc::CallbackServerContext* context, const v1::FlushPrefixCacheRequest* /*request*/,
+    v1::FlushPrefixCacheResponse* response) {
+  absl::Status status = Access("FlushPrefixCache", context);
+  const AdminTarget* const target = gate_.Get();
+  if (status.ok() && target == nullptr) status = StartingStatus();
+  if (!status.ok()) return Finish(context, status);
+  return StartFlushPrefixCache(target->engine, response);
+}
+
+grpc::ServerUnaryReactor* AdminService::GetConfig(grpc::CallbackServerContext* context,
+                                                  const v1::GetConfigRequest* /*request*/,
+                                                  v1::GetConfigResponse* response) {
+  const absl::Status access = Access("GetConfig", context);
+  if (access.ok()) tlm::GetConfig(admin_, *response);
+  return Finish(context, access);
+}
+
+}  // namespace tlm

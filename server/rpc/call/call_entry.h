@@ -1,0 +1,28 @@
+// What every call begins with: who makes it, and which trace it belongs to.
+#ifndef TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
+#define TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <string_view>
+
+#include "server/auth/authenticator.h"
+#include "server/rpc/call/call_record.h"
+#include "server/rpc/call/rpc_context.h"
+
+namespace tlm {
+
+// A record of the call named `name` that arrives now: `access` says whether its credentials give it
+// `role`, `caller` who makes it. The trace is that of the metadata `traceparent`, or a new one; the
+// caller is told it in the initial metadata.
+CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
+                     const CallServices& services);
+
+// The address in what gRPC calls a peer ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without its
+// port; of another kind of transport the kind ("unix").
+std::string PeerAddress(std::string_view peer);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_CALL_ENTRY_H_

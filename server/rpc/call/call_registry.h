@@ -1,0 +1,78 @@
+// The calls that can be ended from outside, by request id and tenant.
+#ifndef TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
+#define TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/base/mutex.h"
+
+namespace tlm {
+
+// A call that works or waits for the engine. Thread-safe.
+class AbortableCall {
+ public:
+  virtual ~AbortableCall() = default;
+  // Lets go of the engine's work and ends the call with `status`, unless it has ended or is about
+  // to; true when this is what ends it. Does not wait for the client.
+  virtual bool Abort(const absl::Status& status) = 0;
+};
+
+// Thread-safe; no lock is held while a call is ended. Outlives every registration.
+class CallRegistry {
+ public:
+  // A call can be found as long as this lives. Move-only.
+  class Registration {
+   public:
+    Registration() = default;
+    Registration(Registration&& other) noexcept;
+    Registration& operator=(Registration&& other) noexcept;
+    ~Registration();
+
+   private:
+    friend class CallRegistry;
+    Registration(CallRegistry* registry, std::string request_id, uint64_t number)
+        : registry_(registry), request_id_(std::move(request_id)), number_(number) {}
+
+    CallRegistry* registry_ = nullptr;
+    std::string request_id_;
+    uint64_t number_ = 0;
+  };
+
+  // Several calls may have one id: admission keeps those of one tenant apart alone.
+  [[nodiscard]] Registration Register(const std::string& tenant, const std::string& request_id,
+                                      std::weak_ptr<AbortableCall> call);
+
+  // Ends the calls of this id, or those of them that are `tenant`'s; how many this ended.
+  int64_t Abort(const std::string& request_id, const std::optional<std::string>& tenant,
+                const absl::Status& status);
+  // Ends all calls that are registered now, or all of `tenant`.
+  struct Ended {
+    std::vector<std::string> request_ids;  // in order, each once
+    int64_t calls = 0;
+  };
+  Ended AbortAll(const std::optional<std::string>& tenant, const absl::Status& status);
+
+ private:
+  struct Entry {
+    std::string tenant;
+    std::weak_ptr<AbortableCall> call;  // weak: the call lives as long as gRPC and the engine say
+    uint64_t number = 0;                // of its registration
+  };
+
+  void Unregister(const std::string& request_id, uint64_t number);
+
+  Mutex mutex_;
+  std::multimap<std::string, Entry> calls_ TLM_GUARDED_BY(mutex_);
+  uint64_t registered_ TLM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_

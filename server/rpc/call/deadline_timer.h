@@ -1,0 +1,59 @@
+// Tells a call that its time is nearly up.
+#ifndef TLM_SERVER_RPC_CALL_DEADLINE_TIMER_H_
+#define TLM_SERVER_RPC_CALL_DEADLINE_TIMER_H_
+
+#include <grpc/support/time.h>
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace tlm {
+
+// A call's deadline by the clock that says `now`; InfiniteFuture when the client gave none. gRPC's
+// own is by its monotonic clock: setting the system's time moves neither.
+inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
+  deadline = gpr_convert_clock_type(deadline, GPR_CLOCK_MONOTONIC);
+  if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
+    return absl::InfiniteFuture();
+  }
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC));
+  return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
+}
+
+// When a call that arrives now is to be ended so that its status is with the client by `deadline`:
+// a twentieth of the time before it, at most 50 ms. At the deadline itself gRPC cancels the call,
+// and the client's library ends it with a status of its own that knows no reason.
+inline absl::Time AnswerBy(absl::Time deadline, absl::Time now) {
+  if (deadline == absl::InfiniteFuture()) return deadline;
+  return deadline - std::clamp((deadline - now) / 20, absl::ZeroDuration(), absl::Milliseconds(50));
+}
+
+// One for each call, part of it. Thread-compatible.
+class DeadlineTimer {
+ public:
+  // Calls call->OnDeadline() on one of gRPC's threads after `left`, if `call` and this are alive
+  // then. At most once.
+  template <typename Call>
+  void Start(absl::Duration left, std::weak_ptr<Call> call) {
+    if (left == absl::InfiniteDuration()) return;
+    alarm_.emplace();
+    const gpr_timespec span = gpr_time_from_nanos(absl::ToInt64Nanoseconds(left), GPR_TIMESPAN);
+    alarm_->Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), span),
+                [call = std::move(call)](bool expired) {
+                  if (!expired) return;
+                  if (const std::shared_ptr<Call> alive = call.lock()) alive->OnDeadline();
+                });
+  }
+
+ private:
+  std::optional<grpc::Alarm> alarm_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_DEADLINE_TIMER_H_

@@ -1,0 +1,43 @@
+// What calls work with, which is there only once a model has been loaded: ports open before.
+#ifndef TLM_SERVER_RPC_CALL_GATE_H_
+#define TLM_SERVER_RPC_CALL_GATE_H_
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace tlm {
+
+struct RpcContext;
+
+// Thread-safe, but for a second Open.
+template <typename Context>
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // Null while the server starts; the same for good afterwards.
+  const Context* Get() const { return open_.load(std::memory_order_acquire); }
+  // Once. What `context` refers to outlives every call.
+  void Open(Context context) {
+    context_.emplace(std::move(context));
+    open_.store(&*context_, std::memory_order_release);
+  }
+
+ private:
+  std::optional<Context> context_;
+  std::atomic<const Context*> open_{nullptr};
+};
+
+using RpcGate = Gate<RpcContext>;
+
+// How a call ends that finds the gate closed: UNAVAILABLE, reason STARTING, with a retry time.
+absl::Status StartingStatus();
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_GATE_H_

@@ -1,0 +1,47 @@
+// Calls that are over as soon as they come.
+#ifndef TLM_SERVER_RPC_CALL_REFUSED_CALL_H_
+#define TLM_SERVER_RPC_CALL_REFUSED_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "server/rpc/call/call_record.h"
+#include "server/rpc/call/status_mapping.h"
+
+namespace tlm {
+
+// Ends the call with record.status and counts it.
+inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
+                                          const CallRecord& record) {
+  EndCall(record);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(record.status));
+  return reactor;
+}
+
+// Of a call that was reset, or half-closed, before its message came. Anybody can begin as many as
+// they like: they are in no log and no metric.
+inline grpc::Status WithoutMessage() {
+  return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
+}
+
+inline grpc::ServerUnaryReactor* EndWithoutMessage(grpc::CallbackServerContext* context) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(WithoutMessage());
+  return reactor;
+}
+
+// Lives until gRPC is done with it.
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  explicit RefusedStream(const CallRecord& record) : RefusedStream(ToGrpcStatus(record.status)) {
+    EndCall(record);
+  }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_REFUSED_CALL_H_

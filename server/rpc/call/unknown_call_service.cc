@@ -1,0 +1,57 @@
+#include "server/rpc/call/unknown_call_service.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "server/rpc/call/call_entry.h"
+#include "server/rpc/call/status_mapping.h"
+
+namespace tlm {
+namespace {
+
+// Long enough for any call of the contract; a client may send anything as a name.
+constexpr size_t kMaxNameBytes = 100;
+
+bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+std::string Explain(const std::string& method, UnknownCallService::Port port) {
+  if (port == UnknownCallService::Port::kData && StartsWith(method, "/tlm.v1.Admin/")) {
+    return "the Admin service has a port of its own, which --admin_port opens";
+  }
+  if (port == UnknownCallService::Port::kAdmin && StartsWith(method, "/tlm.v1.LanguageModel/")) {
+    return "the LanguageModel service has a port of its own, that of --port";
+  }
+  if (port == UnknownCallService::Port::kData &&
+      StartsWith(method, "/inference.GRPCInferenceService/")) {
+    return fmt::format(
+        "{} is not served: of the Open Inference Protocol the server implements ServerLive, "
+        "ServerReady, ModelReady, ServerMetadata, ModelMetadata and ModelInfer, when it was "
+        "started with --oip",
+        method.substr(0, kMaxNameBytes));
+  }
+  return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
+}
+
+// Lives until gRPC is done with it.
+class Refusal final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit Refusal(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* UnknownCallService::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  const Role role = port_ == Port::kAdmin ? Role::kAdmin : Role::kInference;
+  CallRecord record = BeginCall("unknown", role, *context, services_);
+  record.status = record.access;
+  if (record.status.ok()) {
+    record.status = absl::UnimplementedError(Explain(context->method(), port_));
+  }
+  EndCall(record);
+  return new Refusal(ToGrpcStatus(record.status));
+}
+
+}  // namespace tlm

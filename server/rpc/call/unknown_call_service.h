@@ -1,0 +1,32 @@
+// Answers calls that no registered service has.
+#ifndef TLM_SERVER_RPC_CALL_UNKNOWN_CALL_SERVICE_H_
+#define TLM_SERVER_RPC_CALL_UNKNOWN_CALL_SERVICE_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include "server/rpc/call/rpc_context.h"
+
+namespace tlm {
+
+// UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. Calls
+// that belong on the server's other port are told so. Who has no credentials where some are needed
+// hears of that alone. Thread-safe.
+class UnknownCallService final : public grpc::CallbackGenericService {
+ public:
+  // Which port it answers on.
+  enum class Port { kData, kAdmin };
+
+  UnknownCallService(const CallServices& services, Port port) : services_(services), port_(port) {}
+
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  const CallServices services_;
+  const Port port_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CALL_UNKNOWN_CALL_SERVICE_H_

@@ -1,0 +1,128 @@
+// Messages to plain structs: the only validator of what clients send.
+//
+// Every error names the field, its value and the limit, and carries the field's path as a detail
+// (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field of the contract
+// that this server has not built and that would have changed the result, NOT_FOUND for another
+// model's name, FAILED_PRECONDITION for text where the model has no tokenizer and for a stream that
+// this server cannot resume. Nothing is ignored.
+#ifndef TLM_SERVER_RPC_CONVERT_CONVERT_H_
+#define TLM_SERVER_RPC_CONVERT_CONVERT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/sampling/sampler.h"
+#include "model/sampling/sampling_params.h"
+#include "model/tokenizer/stream_decoder.h"
+#include "server/batching/request.h"
+#include "server/serving/served_model.h"
+#include "tlm/v1/forward.pb.h"
+#include "tlm/v1/generate.pb.h"
+#include "tlm/v1/score.pb.h"
+
+namespace tlm {
+
+// Any 64 bits; called from many threads. Seeds and ids that the client left to the server.
+using RandomSource = std::function<uint64_t()>;
+
+// How a Generate call wants its output.
+struct OutputPlan {
+  bool text = true;
+  bool token_infos = false;
+  int64_t min_chunk_tokens = 1;
+  bool final_only = false;
+  bool timing = false;
+  bool resource_usage = false;
+  bool include_stop = false;
+  int64_t min_new_tokens = 0;  // stop strings are not looked for before
+  std::vector<std::string> stop_strings;
+  // Whether the first token's leading space is text: see StreamDecoder.
+  TextPosition text_position = TextPosition::kContinuesText;
+};
+
+struct GenerateCall {
+  std::vector<int32_t> prompt;
+  GenerateWork work;
+  int64_t num_sequences = 1;
+  OutputPlan output;  // of each output
+  CacheUse cache;
+  int32_t priority = 0;
+  absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
+};
+
+// The rows that a Forward call wants.
+struct RowFormat {
+  v1::RowValues values = v1::ROW_VALUES_LOGITS;  // never UNSPECIFIED
+  v1::DataType dtype = v1::DATA_TYPE_FLOAT32;    // never UNSPECIFIED
+  int64_t top_k = 0;                             // 0: whole rows
+  int64_t vocab_begin = 0;                       // ids [vocab_begin, vocab_end) of each row
+  int64_t vocab_end = 0;
+
+  int64_t width() const { return vocab_end - vocab_begin; }
+  // Upper bound of the bytes of one row in a message.
+  int64_t row_bytes() const;
+};
+
+struct ForwardCall {
+  std::vector<std::vector<int32_t>> sequences;
+  // Positions of the wanted rows: the same for all sequences, or, where empty, all of them or the
+  // last one of each.
+  std::vector<int64_t> indices;
+  bool all_positions = false;
+  RowFormat format;
+  int64_t total_tokens = 0;
+  int64_t total_rows = 0;
+
+  std::vector<int64_t> PositionsOf(size_t sequence) const;
+};
+
+struct ScoreCall {
+  std::vector<int32_t> prompt;
+  ScoreWork work;
+  int64_t total_tokens = 0;  // of the prompt, once, and of all continuations
+};
+
+// Without the request's id, which RequestIdOf reads: a call whose request is bad is logged by it.
+absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
+                                             const ServedModel& model, const RandomSource& random);
+absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
+                                           const ServedModel& model);
+absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
+
+// For every call. A request id that was not given is made up.
+absl::Status CheckModelName(const std::string& name, const ServedModel& model);
+absl::StatusOr<std::string> RequestIdOf(const std::string& given, const ServedModel& model,
+                                        const RandomSource& random);
+
+// The ids as they are, `field` being the path of the list ("sequences[2].ids").
+absl::StatusOr<std::vector<int32_t>> TokenIdsOf(
+    const google::protobuf::RepeatedField<uint32_t>& ids, const ServedModel& model,
+    std::string_view field);
+// The text's ids; unset special tokens: as the tokenizer is configured. The model has a tokenizer.
+absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
+                                                  std::optional<bool> add_special_tokens,
+                                                  const ServedModel& model, std::string_view field);
+// The same, as Tokenizer::EncodeTo hands them on; an error of `take` is returned as it is.
+absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_special_tokens,
+                            const ServedModel& model, std::string_view field,
+                            Tokenizer::IdSink take);
+// The ids of a conversation as the model's chat template writes it; unset special tokens: none
+// besides those of the template. FAILED_PRECONDITION when the model has no template.
+absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,
+                                                 std::optional<bool> add_special_tokens,
+                                                 const ServedModel& model);
+// FAILED_PRECONDITION when the model has no tokenizer; `field` needs one, `instead` says what to
+// send in its place.
+absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,
+                              std::string_view instead);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CONVERT_CONVERT_H_

@@ -1,0 +1,231 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/auth/tenant_limits.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/convert/convert_resume.h"
+#include "server/rpc/convert/field_error.h"
+#include "server/rpc/convert/proto_time.h"
+#include "server/rpc/convert/sampling_message.h"
+
+namespace tlm {
+namespace {
+
+absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stopping,
+                                             const ServedModel& model) {
+  const RequestLimits& limits = model.limits;
+  StopCriteria stop;
+  // Unset: the context ends it.
+  stop.max_new_tokens = limits.max_context_tokens;
+  if (stopping.has_max_new_tokens()) {
+    stop.max_new_tokens = stopping.max_new_tokens();
+    if (stop.max_new_tokens == 0) {
+      return BadField("stopping.max_new_tokens", "is 0, it must be at least 1");
+    }
+  }
+  stop.min_new_tokens = stopping.min_new_tokens();
+  if (stop.min_new_tokens > stop.max_new_tokens) {
+    return BadField("stopping.min_new_tokens", "is {}, at most {} tokens will be generated",
+                    stop.min_new_tokens, stop.max_new_tokens);
+  }
+  TLM_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_token_ids_size(),
+                                 limits.max_stop_token_ids));
+  TLM_ASSIGN_OR_RETURN(stop.stop_token_ids,
+                       TokenIdsOf(stopping.stop_token_ids(), model, "stopping.stop_token_ids"));
+  if (!stopping.ignore_eos()) {
+    stop.eos_token_ids.assign(model.config.eos_token_ids.begin(), model.config.eos_token_ids.end());
+  }
+  return stop;
+}
+
+// INVALID_ARGUMENT when the sets of ids that may and may not be drawn leave no token.
+absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) {
+  const SamplingParams& sampling = work.sampling;
+  std::vector<int32_t> excluded = sampling.banned_token_ids;
+  if (work.stop.min_new_tokens > 0) {
+    const StopCriteria& stop = work.stop;
+    excluded.insert(excluded.end(), stop.eos_token_ids.begin(), stop.eos_token_ids.end());
+    excluded.insert(excluded.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+  }
+  std::sort(excluded.begin(), excluded.end());
+  excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  const std::vector<int32_t>& allowed = sampling.allowed_token_ids;
+  const bool left = allowed.empty() ? static_cast<int64_t>(excluded.size()) < vocab_size
+                                    : !std::includes(excluded.begin(), excluded.end(),
+                                                     allowed.begin(), allowed.end());
+  if (left) return absl::OkStatus();
+  const char* field = !allowed.empty()                     ? "sampling.allowed_token_ids"
+                      : !sampling.banned_token_ids.empty() ? "sampling.banned_token_ids"
+                                                           : "stopping.min_new_tokens";
+  return BadField(
+      field, "leaves no token to draw: {} are allowed (0 = all), {} banned{}", allowed.size(),
+      excluded.size(),
+      work.stop.min_new_tokens > 0 ? ", those that min_new_tokens keeps back included" : "");
+}
+
+absl::Status CheckStopStrings(const v1::StoppingCriteria& stopping, const ServedModel& model) {
+  const RequestLimits& limits = model.limits;
+  TLM_RETURN_IF_ERROR(
+      CheckCount("stopping.stop_strings", stopping.stop_strings_size(), limits.max_stop_strings));
+  for (int i = 0; i < stopping.stop_strings_size(); ++i) {
+    const std::string field = fmt::format("stopping.stop_strings[{}]", i);
+    const size_t bytes = stopping.stop_strings(i).size();
+    if (bytes == 0) return BadField(field, "is empty");
+    if (static_cast<int64_t>(bytes) > limits.max_stop_string_bytes) {
+      return BadField(field, "is {} bytes long, the limit is {}", bytes,
+                      limits.max_stop_string_bytes);
+    }
+  }
+  if (stopping.stop_strings().empty()) return absl::OkStatus();
+  return RequireTokenizer(model, "stopping.stop_strings", "stop by stopping.stop_token_ids");
+}
+
+absl::StatusOr<ScoreRequest> ConvertLogprobs(const v1::OutputOptions& output,
+                                             const ServedModel& model) {
+  ScoreRequest score;
+  TLM_RETURN_IF_ERROR(CheckRange<int64_t>("output.top_logprobs", output.top_logprobs(), 0,
+                                          model.limits.max_top_logprobs));
+  score.top = output.top_logprobs();
+  score.logprob = output.has_logprobs() ? output.logprobs() : score.top > 0;
+  if (!v1::LogprobsMode_IsValid(output.logprobs_mode())) {
+    return BadField("output.logprobs_mode", "is {}, which is no LogprobsMode",
+                    static_cast<int>(output.logprobs_mode()));
+  }
+  score.processed = output.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
+  return score;
+}
+
+absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
+                                         const v1::StoppingCriteria& stopping,
+                                         const ScoreRequest& score, const ServedModel& model) {
+  OutputPlan plan;
+  plan.text = output.has_text() ? output.text() : model.tokenizer != nullptr;
+  if (plan.text) {
+    TLM_RETURN_IF_ERROR(RequireTokenizer(model, "output.text", "read output.token_ids"));
+  }
+  plan.token_infos =
+      output.token_ids() || score.logprob || score.top > 0 || model.tokenizer == nullptr;
+  plan.min_chunk_tokens = std::max<int64_t>(output.min_chunk_tokens(), 1);
+  plan.final_only = output.final_only();
+  plan.timing = output.timing();
+  plan.resource_usage = output.resource_usage();
+  TLM_RETURN_IF_ERROR(CheckStopStrings(stopping, model));
+  plan.include_stop = stopping.include_stop_in_output();
+  plan.min_new_tokens = stopping.min_new_tokens();
+  plan.stop_strings.assign(stopping.stop_strings().begin(), stopping.stop_strings().end());
+  return plan;
+}
+
+absl::Status ConvertScheduling(const v1::SchedulingOptions& scheduling, GenerateCall& call) {
+  TLM_RETURN_IF_ERROR(
+      CheckRange("scheduling.priority", scheduling.priority(), -kMaxPriority, kMaxPriority));
+  call.priority = scheduling.priority();
+  if (!scheduling.has_soft_time_limit()) return absl::OkStatus();
+  constexpr char kField[] = "scheduling.soft_time_limit";
+  TLM_ASSIGN_OR_RETURN(call.soft_time_limit, ReadDuration(kField, scheduling.soft_time_limit()));
+  if (call.soft_time_limit > absl::ZeroDuration() && call.soft_time_limit <= kMaxSoftTimeLimit) {
+    return absl::OkStatus();
+  }
+  return BadField(kField, "is {} s, it must be above 0 and at most {} s",
+                  absl::ToDoubleSeconds(call.soft_time_limit),
+                  absl::ToInt64Seconds(kMaxSoftTimeLimit));
+}
+
+absl::StatusOr<CacheUse> ConvertCache(const v1::CacheOptions& cache, const RequestLimits& limits) {
+  if (static_cast<int64_t>(cache.cache_salt().size()) > limits.max_cache_salt_bytes) {
+    return BadField("cache.cache_salt", "is {} bytes long, the limit is {}",
+                    cache.cache_salt().size(), limits.max_cache_salt_bytes);
+  }
+  return CacheUse{.bypass = cache.bypass_prefix_cache(), .salt = cache.cache_salt()};
+}
+
+absl::Status CheckConstraint(const v1::GenerateRequest& request) {
+  constexpr char kWhat[] = "constrained output";
+  switch (request.constraint_case()) {
+    case v1::GenerateRequest::kJsonSchema:
+      return NotBuilt("json_schema", kWhat);
+    case v1::GenerateRequest::kRegex:
+      return NotBuilt("regex", kWhat);
+    case v1::GenerateRequest::kGrammar:
+      return NotBuilt("grammar", kWhat);
+    case v1::GenerateRequest::kChoices:
+      return NotBuilt("choices", kWhat);
+    case v1::GenerateRequest::kJsonObject:
+      return NotBuilt("json_object", kWhat);
+    case v1::GenerateRequest::CONSTRAINT_NOT_SET:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& request,
+                                                  const ServedModel& model) {
+  std::optional<bool> special;
+  if (request.has_add_special_tokens()) special = request.add_special_tokens();
+  switch (request.input_case()) {
+    case v1::GenerateRequest::kPrompt:
+      TLM_RETURN_IF_ERROR(RequireTokenizer(model, "prompt", "send prompt_token_ids"));
+      return TokenizeText(request.prompt(), special, model, "prompt");
+    case v1::GenerateRequest::kPromptTokenIds:
+      return TokenIdsOf(request.prompt_token_ids().ids(), model, "prompt_token_ids.ids");
+    case v1::GenerateRequest::kChat:
+      return ConvertChat(request.chat(), special, model);
+    case v1::GenerateRequest::INPUT_NOT_SET:
+      break;
+  }
+  return BadField("input", "is missing: one of prompt, prompt_token_ids and chat is required");
+}
+
+absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& request,
+                                                   const ServedModel& model) {
+  const char* field = request.has_prompt() ? "prompt"
+                      : request.has_chat() ? "chat"
+                                           : "prompt_token_ids.ids";
+  TLM_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, ConvertInput(request, model));
+  if (prompt.empty()) return BadField(field, "is empty: a prompt needs at least one token");
+  if (request.has_truncate_prompt_tokens()) {
+    const size_t keep = request.truncate_prompt_tokens();
+    if (keep == 0) return BadField("truncate_prompt_tokens", "is 0, it must be at least 1");
+    if (prompt.size() > keep) {
+      prompt.erase(prompt.begin(), prompt.end() - static_cast<int64_t>(keep));
+    }
+  }
+  const int64_t limit = model.limits.max_prompt_tokens();
+  if (static_cast<int64_t>(prompt.size()) > limit) {
+    return BadField(field, "has {} tokens, the limit is {} (a context of {} tokens)", prompt.size(),
+                    limit, model.limits.max_context_tokens);
+  }
+  return prompt;
+}
+
+}  // namespace
+
+absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
+                                             const ServedModel& model, const RandomSource& random) {
+  GenerateCall call;
+  TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
+  TLM_RETURN_IF_ERROR(CheckConstraint(request));
+  TLM_ASSIGN_OR_RETURN(call.cache, ConvertCache(request.cache(), model.limits));
+  TLM_RETURN_IF_ERROR(ConvertScheduling(request.scheduling(), call));
+  TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model));
+  if (!request.sampling().has_seed()) call.work.sampling.seed = random();
+  TLM_ASSIGN_OR_RETURN(call.num_sequences, ConvertNumSequences(request.sampling(), model));
+  TLM_ASSIGN_OR_RETURN(call.work.stop, ConvertStopping(request.stopping(), model));
+  TLM_RETURN_IF_ERROR(CheckSomethingIsLeft(call.work, model.config.vocab_size));
+  TLM_ASSIGN_OR_RETURN(call.work.score, ConvertLogprobs(request.output(), model));
+  call.work.score_prompt = request.output().prompt_logprobs();
+  TLM_ASSIGN_OR_RETURN(call.output,
+                       ConvertOutput(request.output(), request.stopping(), call.work.score, model));
+  if (request.has_resume()) TLM_RETURN_IF_ERROR(ConvertResume(request, model, call));
+  // Last: the only step whose cost grows with the request.
+  TLM_ASSIGN_OR_RETURN(call.prompt, ConvertPrompt(request, model));
+  TLM_RETURN_IF_ERROR(CheckResumedLength(call, model.limits));
+  if (model.tokenizer != nullptr) {
+    call.output.text_position = PositionBehind(*model.tokenizer, call.prompt);
+  }
+  return call;
+}
+
+}  // namespace tlm

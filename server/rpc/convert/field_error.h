@@ -1,0 +1,44 @@
+// Errors about one field of a request: the message starts with the field's path, which also travels
+// as a detail. For convert.
+#ifndef TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
+#define TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
+
+namespace tlm {
+
+// BadField("sampling.top_p", "is {}, the range is (0, 1]", top_p)
+template <typename... Args>
+absl::Status BadField(std::string_view field, fmt::format_string<Args...> format, Args&&... args) {
+  return WithField(
+      InvalidArgument("{} {}", field, fmt::format(format, std::forward<Args>(args)...)), field);
+}
+
+inline absl::Status NotBuilt(std::string_view field, std::string_view what) {
+  return WithField(Unimplemented("{}: this server does not support {}", field, what), field);
+}
+
+// INVALID_ARGUMENT unless low <= value <= high.
+template <typename T>
+absl::Status CheckRange(std::string_view field, T value, T low, T high) {
+  // Written so that NaN is out of range.
+  if (value >= low && value <= high) return absl::OkStatus();
+  return BadField(field, "is {}, the range is [{}, {}]", value, low, high);
+}
+
+// INVALID_ARGUMENT when there are more than `limit`.
+inline absl::Status CheckCount(std::string_view field, int64_t count, int64_t limit) {
+  if (count <= limit) return absl::OkStatus();
+  return BadField(field, "has {} entries, the limit is {}", count, limit);
+}
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_

@@ -1,0 +1,28 @@
+// Sampling parameters as messages: read, checked and written in one place.
+#ifndef TLM_SERVER_RPC_CONVERT_SAMPLING_MESSAGE_H_
+#define TLM_SERVER_RPC_CONVERT_SAMPLING_MESSAGE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "model/sampling/sampling_params.h"
+#include "server/serving/served_model.h"
+#include "tlm/v1/common.pb.h"
+
+namespace tlm {
+
+// The request's values over the server's defaults; a seed that is not given stays 0. Errors as
+// server/rpc/convert/convert.h says, the paths beginning with "sampling.".
+absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
+                                               const ServedModel& model);
+
+// Outputs asked for; 1 when the request does not say.
+absl::StatusOr<int64_t> ConvertNumSequences(const v1::SamplingParams& sampling,
+                                            const ServedModel& model);
+
+// Fills every field of an empty message but the seed.
+void FillSampling(const SamplingParams& from, int64_t num_sequences, v1::SamplingParams& sampling);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_CONVERT_SAMPLING_MESSAGE_H_

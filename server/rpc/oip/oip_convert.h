@@ -1,0 +1,52 @@
+// The Open Inference Protocol's requests as tlm.v1's, and answers back.
+#ifndef TLM_SERVER_RPC_OIP_OIP_CONVERT_H_
+#define TLM_SERVER_RPC_OIP_OIP_CONVERT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "inference/open_inference.pb.h"
+#include "server/serving/served_model.h"
+#include "tlm/v1/generate.pb.h"
+
+namespace tlm {
+
+// The only version there is.
+inline constexpr char kOipModelVersion[] = "1";
+
+// What a model takes and gives through the protocol.
+enum class OipOutput { kText, kTokenIds, kFinishReason };
+
+struct OipCall {
+  v1::GenerateRequest request;     // one output, in one `tokens` event
+  std::vector<OipOutput> outputs;  // in the order they are answered
+  bool raw = false;                // tensors as bytes, as they came
+};
+
+// How an output ended, and what it holds.
+struct OipAnswer {
+  std::string text;
+  std::vector<int32_t> ids;
+  v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
+};
+
+// NOT_FOUND for a model or version that is not served.
+absl::Status CheckOipModel(const std::string& name, const std::string& version,
+                           const ServedModel& model);
+
+// Everything but what ConvertGenerate checks. INVALID_ARGUMENT names the tensor or the parameter,
+// its value and what is allowed; FAILED_PRECONDITION for text where the model has no tokenizer.
+absl::StatusOr<OipCall> ConvertOip(const inference::ModelInferRequest& request,
+                                   const ServedModel& model);
+
+void FillOipResponse(const OipCall& call, const OipAnswer& answer, const std::string& request_id,
+                     const ServedModel& model, inference::ModelInferResponse& response);
+
+void FillOipMetadata(const ServedModel& model, inference::ModelMetadataResponse& response);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_OIP_OIP_CONVERT_H_

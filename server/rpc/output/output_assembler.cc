@@ -1,0 +1,177 @@
+#include "server/rpc/output/output_assembler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/rpc/convert/field_error.h"
+#include "server/rpc/convert/token_info.h"
+#include "server/serving/request_limits.h"
+
+namespace tlm {
+namespace {
+
+std::vector<int32_t> EndingIds(const StopCriteria& stop) {
+  std::vector<int32_t> ids = stop.eos_token_ids;
+  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& work,
+                                 const Tokenizer* tokenizer, int64_t prompt_tokens)
+    : plan_(plan),
+      ending_ids_(EndingIds(work.stop)),
+      tokenizer_(tokenizer),
+      filter_(plan.stop_strings),
+      next_position_(prompt_tokens) {
+  if (plan_.text || !plan_.stop_strings.empty()) {
+    decoder_.emplace(tokenizer_, /*skip_special_tokens=*/true, plan_.text_position);
+  }
+}
+
+absl::Status OutputAssembler::Replay(std::span<const int32_t> ids) {
+  replayed_tokens_ = static_cast<int64_t>(ids.size());
+  for (const int32_t id : ids) {
+    SampledToken token;
+    token.id = id;
+    Append(std::move(token));
+  }
+  if (!ended() || processed_tokens_ - dropped_tokens_ == replayed_tokens_) return absl::OkStatus();
+  return BadField("resume.generated_token_ids",
+                  "has {} entries, a stop string ends the output before the last of them",
+                  replayed_tokens_);
+}
+
+void OutputAssembler::Append(SampledToken token) {
+  if (ended()) return;
+  if (candidate_.has_value()) Process(*std::exchange(candidate_, std::nullopt));
+  if (ended()) return;
+  ++completion_tokens_;
+  if (CanEnd(token.id)) {
+    candidate_ = std::move(token);
+  } else {
+    Process(std::move(token));
+  }
+}
+
+void OutputAssembler::Close(FinishReason reason, int32_t matched_token) {
+  if (ended()) return;
+  const bool matched = reason == FinishReason::kEos || reason == FinishReason::kStopToken;
+  if (candidate_.has_value() && (!matched || plan_.include_stop)) {
+    Process(*std::exchange(candidate_, std::nullopt));
+  }
+  if (!ended() && decoder_.has_value()) AppendText(decoder_->Flush(), Searching());
+  if (ended()) return;
+  OutputEnd end;
+  end.reason = reason;
+  end.matched_token = matched ? matched_token : -1;
+  End(std::move(end));
+}
+
+bool OutputAssembler::NextEvent(v1::GenerateTokens& event) {
+  if (sendable_ == 0) return false;
+  const int64_t sendable = static_cast<int64_t>(sendable_);
+  if (!ended() && (plan_.final_only || sendable < plan_.min_chunk_tokens)) return false;
+  const bool has_text = plan_.text && items_[sendable_ - 1].text_end > text_begin_;
+  if (!plan_.token_infos && !has_text) return false;
+  event.set_position(static_cast<uint64_t>(next_position_));
+  TakeItems(EventTokens(), &event);
+  return true;
+}
+
+bool OutputAssembler::CanEnd(int32_t id) const {
+  return std::binary_search(ending_ids_.begin(), ending_ids_.end(), id);
+}
+
+void OutputAssembler::Process(SampledToken token) {
+  ++processed_tokens_;
+  const int32_t id = token.id;
+  items_.push_back({std::move(token), DecodedEnd()});
+  if (decoder_.has_value()) AppendText(decoder_->Append(id), Searching());
+  if (!ended()) Settle(items_.back());
+  // Its reader has it, and the text up to its end.
+  if (processed_tokens_ <= replayed_tokens_ && !items_.empty()) TakeItems(1, nullptr);
+}
+
+void OutputAssembler::AppendText(const std::string& text, bool search) {
+  if (search && !filter_begin_.has_value()) filter_begin_ = DecodedEnd();
+  text_ += text;
+  if (!search) return;
+  const std::optional<StopStringFilter::Match> match = filter_.Append(text);
+  if (!match.has_value()) return;
+  OutputEnd end;
+  end.reason = FinishReason::kStopToken;
+  end.stop_string = filter_.stop_string(match->index);
+  EndAt(*filter_begin_ + (plan_.include_stop ? match->end : match->begin), std::move(end));
+}
+
+void OutputAssembler::Settle(Item& item) {
+  item.text_end = CertainEnd();
+  const bool whole = !decoder_.has_value() || !decoder_->holds();
+  // A token without text is part of the output only if no stop string follows at once.
+  const bool kept = plan_.stop_strings.empty() || item.text_end > item.text_begin;
+  item.settled = whole && kept && item.text_end == DecodedEnd();
+  if (item.settled) sendable_ = items_.size();
+}
+
+void OutputAssembler::EndAt(int64_t text_end, OutputEnd end) {
+  text_.resize(static_cast<size_t>(text_end - text_begin_));
+  while (!items_.empty() && items_.back().text_begin >= text_end) {
+    items_.pop_back();
+    ++dropped_tokens_;
+  }
+  End(std::move(end));
+}
+
+void OutputAssembler::End(OutputEnd end) {
+  end_ = std::move(end);
+  sendable_ = items_.size();
+  // Text goes with a token alone. If none is left here its reader has the last one, and with it all
+  // of the text: whoever sent it knew that it was the last, or that its text was settled.
+  if (!items_.empty()) items_.back().text_end = DecodedEnd();
+}
+
+// Text that no later token can take back.
+int64_t OutputAssembler::CertainEnd() const {
+  if (!filter_begin_.has_value()) return DecodedEnd();
+  return *filter_begin_ + filter_.releasable();
+}
+
+// As many of the sendable ones as fill an event, up to a settled one if there is one.
+size_t OutputAssembler::EventTokens() const {
+  int64_t bytes = 0;
+  int64_t text_end = text_begin_;
+  size_t settled = 0;
+  for (size_t i = 0; i < sendable_; ++i) {
+    if (bytes >= kMaxChunkBytes) return settled > 0 ? settled : i;
+    const Item& item = items_[i];
+    if (plan_.token_infos) {
+      bytes += TokenInfoBytes(item.token.id, item.token.top.size(), tokenizer_);
+    }
+    if (plan_.text) bytes += item.text_end - text_end;
+    text_end = item.text_end;
+    if (item.settled) settled = i + 1;
+  }
+  return sendable_;
+}
+
+// Takes the first `count` items, at least one, with the text up to the end of the last of them;
+// into `event` unless it is null.
+void OutputAssembler::TakeItems(size_t count, v1::GenerateTokens* event) {
+  const size_t bytes = static_cast<size_t>(items_[count - 1].text_end - text_begin_);
+  for (size_t i = 0; i < count; ++i) {
+    if (event != nullptr && plan_.token_infos) {
+      FillTokenInfo(items_.front().token, tokenizer_, *event->add_tokens());
+    }
+    items_.pop_front();
+  }
+  next_position_ += static_cast<int64_t>(count);
+  if (event != nullptr && plan_.text) event->set_text(text_.substr(0, bytes));
+  text_.erase(0, bytes);
+  text_begin_ += static_cast<int64_t>(bytes);
+  sendable_ -= std::min(sendable_, count);
+}
+
+}  // namespace tlm

@@ -1,0 +1,128 @@
+// From tokens drawn to the `tokens` events of one output: text, stop strings, what may be sent
+// when.
+#ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
+#define TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/sampling/sampler.h"
+#include "model/tokenizer/stream_decoder.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/batching/token_stream.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/output/stop_string_filter.h"
+#include "tlm/v1/generate.pb.h"
+
+namespace tlm {
+
+// How an output ended.
+struct OutputEnd {
+  FinishReason reason = FinishReason::kLength;
+  int32_t matched_token = -1;              // kEos, kStopToken
+  std::optional<std::string> stop_string;  // set: it ended the output, whatever `reason` says
+};
+
+// What belongs to the output:
+//
+//   text     abc STOP xyz       of a stop string nothing, or with include_stop all of it;
+//   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S]
+//
+// A token's text begins where the text decoded before it ends, so the bytes of a character that
+// several tokens share belong to the last of them. The eos or stop token that ends an output is
+// part of it only with include_stop, but counts as generated in any case.
+//
+// What an event holds: tokens, and all the text up to the end of its last token's. It ends behind a
+// token whose text is settled (whole characters, none of it the possible beginning of a stop
+// string) or with the output:
+//
+//   tokens   [ab][\xe2\x82][\xac ][S][he said]        stop string STOP
+//   settled   x             x        x
+//
+// How much text a client has follows from how many tokens it has, and from nothing else: that is
+// what makes it possible to continue a stream elsewhere from the ids alone (Replay). Where an event
+// would become too large before a token is settled it ends behind another, with the text that is
+// certain by then: again a matter of its tokens alone.
+//
+// Thread-compatible.
+class OutputAssembler {
+ public:
+  // `tokenizer` may be null when the plan wants neither text nor stop strings; it outlives this.
+  // `work` tells which ids can end the output.
+  OutputAssembler(const OutputPlan& plan, const GenerateWork& work, const Tokenizer* tokenizer,
+                  int64_t prompt_tokens);
+
+  // Once, before anything else: the output begins with these tokens, which its reader has already,
+  // with their text. They count as generated and are in no event. INVALID_ARGUMENT when a stop
+  // string has ended the output before the last of them; they may end it themselves.
+  absl::Status Replay(std::span<const int32_t> ids);
+
+  // Takes the next token drawn. Once ended() this does nothing: surplus tokens are dropped.
+  void Append(SampledToken token);
+  // The engine ended the sequence after the last token appended.
+  void Close(FinishReason reason, int32_t matched_token);
+
+  // By a stop string or by Close(); nothing is held back any more.
+  bool ended() const { return end_.has_value(); }
+  const OutputEnd& end() const { return *end_; }
+  // Tokens generated so far, up to and including the one that ended the output.
+  int64_t completion_tokens() const { return completion_tokens_; }
+  // Those of them that were replayed.
+  int64_t replayed_tokens() const { return replayed_tokens_; }
+  // Tokens that wait to be sent, for whatever reason.
+  int64_t backlog() const { return static_cast<int64_t>(items_.size()); }
+
+  // Fills the next event that is due, at most about kMaxChunkBytes of it; false when none is.
+  bool NextEvent(v1::GenerateTokens& event);
+
+ private:
+  struct Item {
+    SampledToken token;
+    int64_t text_begin = 0;  // offset in the output's text
+    int64_t text_end = 0;    // of the text that an event may hold whose last token this is
+    bool settled = false;
+  };
+
+  bool CanEnd(int32_t id) const;
+  bool Searching() const { return processed_tokens_ > plan_.min_new_tokens; }
+  int64_t DecodedEnd() const { return text_begin_ + static_cast<int64_t>(text_.size()); }
+  int64_t CertainEnd() const;
+  void Process(SampledToken token);
+  void AppendText(const std::string& text, bool search);
+  void Settle(Item& item);
+  void EndAt(int64_t text_end, OutputEnd end);
+  void End(OutputEnd end);
+  size_t EventTokens() const;
+  void TakeItems(size_t count, v1::GenerateTokens* event);
+
+  const OutputPlan plan_;
+  const std::vector<int32_t> ending_ids_;
+  const Tokenizer* const tokenizer_;
+  std::optional<StreamDecoder> decoder_;  // when text or stop strings are wanted
+  StopStringFilter filter_;
+  std::optional<int64_t> filter_begin_;  // text offset where the filter began to look
+
+  // A token that may have ended the output: whether it did, the next token or Close() tells.
+  std::optional<SampledToken> candidate_;
+  std::deque<Item> items_;  // not yet sent
+  size_t sendable_ = 0;     // of items_, from the front: up to the last settled one
+  std::string text_;        // not yet sent
+  int64_t text_begin_ = 0;  // offset of text_
+  int64_t next_position_;   // of items_.front()
+  int64_t replayed_tokens_ = 0;
+  int64_t processed_tokens_ = 0;
+  int64_t dropped_tokens_ = 0;  // of the processed ones: behind a stop string
+  int64_t completion_tokens_ = 0;
+  std::optional<OutputEnd> end_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_

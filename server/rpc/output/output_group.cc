@@ -1,0 +1,237 @@
+#include "server/rpc/output/output_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/rpc/convert/proto_time.h"
+#include "server/rpc/output/call_cost.h"
+
+namespace tlm {
+namespace {
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return v1::FINISH_REASON_EOS;
+    case FinishReason::kStopToken:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kContextLength:
+      return v1::FINISH_REASON_CONTEXT_LENGTH;
+    case FinishReason::kTimeLimit:
+      return v1::FINISH_REASON_TIME_LIMIT;
+    case FinishReason::kLength:
+    case FinishReason::kRowsComplete:
+      break;
+  }
+  return v1::FINISH_REASON_LENGTH;
+}
+
+void FillFinished(const OutputEnd& end, size_t index, v1::GenerateFinished& finished) {
+  finished.set_output_index(static_cast<uint32_t>(index));
+  finished.set_reason(ToProto(end.reason));
+  if (end.stop_string.has_value()) {
+    finished.set_stop_string(*end.stop_string);
+  } else if (end.reason == FinishReason::kEos) {
+    finished.set_eos_token_id(static_cast<uint32_t>(end.matched_token));
+  } else if (end.reason == FinishReason::kStopToken) {
+    finished.set_stop_token_id(static_cast<uint32_t>(end.matched_token));
+  }
+}
+
+}  // namespace
+
+OutputGroup::OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
+                         const std::weak_ptr<StreamListener>& listener)
+    : prompt_tokens_(static_cast<int64_t>(call.prompt.size())) {
+  if (call.work.score_prompt) prompt_.emplace(call.prompt.front(), prompt_tokens_, tokenizer);
+  outputs_.reserve(static_cast<size_t>(call.num_sequences));
+  for (int64_t i = 0; i < call.num_sequences; ++i) {
+    outputs_.push_back({std::make_shared<TokenStream>(listener, kMailboxResults),
+                        OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_),
+                        std::nullopt});
+  }
+}
+
+absl::Status OutputGroup::Replay(std::span<const int32_t> ids) {
+  Output& output = outputs_.front();
+  TLM_RETURN_IF_ERROR(output.assembler.Replay(ids));
+  if (output.assembler.ended()) output.stream->Detach();
+  return absl::OkStatus();
+}
+
+void OutputGroup::Collect() {
+  for (Output& output : outputs_) {
+    if (!failure_.ok()) return;
+    CollectFrom(output);
+  }
+}
+
+void OutputGroup::CollectFrom(Output& output) {
+  if (output.stream_end.has_value()) return;
+  const bool is_first = &output == &outputs_.front();
+  TokenStream::Pending pending = output.stream->Take();
+  if (pending.start.has_value() && is_first) start_ = pending.start;
+  for (ScoredEntry& entry : pending.scored) prompt_->Append(std::move(entry));
+  for (SampledToken& token : pending.tokens) output.assembler.Append(std::move(token));
+  if (pending.end.has_value()) {
+    output.stream_end = std::move(pending.end);
+    const StreamEnd& end = *output.stream_end;
+    if (end.status.ok()) {
+      output.assembler.Close(end.reason, end.matched_token);
+    } else if (!output.assembler.ended()) {
+      failure_ = end.status;
+      Detach();
+      return;
+    }
+    if (!is_first) return;
+    if (!start_.has_value()) start_ = StreamStart{.queue_time = end.queue_time};
+    if (prompt_.has_value()) prompt_->Close();
+  } else if (output.assembler.ended()) {
+    // A stop string was found; the engine knows nothing of those.
+    output.stream->Detach();
+  }
+}
+
+int64_t OutputGroup::backlog() const {
+  int64_t results = prompt_.has_value() ? prompt_->backlog() : 0;
+  for (const Output& output : outputs_) results += output.assembler.backlog();
+  return results;
+}
+
+void OutputGroup::Detach() {
+  for (const Output& output : outputs_) output.stream->Detach();
+}
+
+bool OutputGroup::NextEvent(v1::GenerateResponse& message) {
+  if (prompt_.has_value() && !prompt_->complete()) {
+    if (prompt_->NextEvent(*message.mutable_prompt())) return true;
+    message.clear_event();
+    return false;
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const size_t index = (turn_ + i) % outputs_.size();
+    if (!NextOutputEvent(index, message)) continue;
+    turn_ = index + 1;
+    return true;
+  }
+  return false;
+}
+
+bool OutputGroup::NextOutputEvent(size_t index, v1::GenerateResponse& message) {
+  Output& output = outputs_[index];
+  if (output.assembler.NextEvent(*message.mutable_tokens())) {
+    message.mutable_tokens()->set_output_index(static_cast<uint32_t>(index));
+    return true;
+  }
+  message.clear_event();
+  if (!output.assembler.ended() || output.finished_sent) return false;
+  output.finished_sent = true;
+  FillFinished(output.assembler.end(), index, *message.mutable_finished());
+  return true;
+}
+
+bool OutputGroup::complete() const {
+  return std::all_of(outputs_.begin(), outputs_.end(), [](const Output& output) {
+    return output.finished_sent && output.stream_end.has_value();
+  });
+}
+
+int64_t OutputGroup::completion_tokens() const {
+  int64_t tokens = 0;
+  for (const Output& output : outputs_) tokens += output.assembler.completion_tokens();
+  return tokens;
+}
+
+std::string_view OutputGroup::FinishName(size_t output) const {
+  const OutputEnd& end = outputs_[output].assembler.end();
+  if (end.stop_string.has_value()) return "stop_string";
+  switch (end.reason) {
+    case FinishReason::kEos:
+      return "eos";
+    case FinishReason::kStopToken:
+      return "stop_token";
+    case FinishReason::kContextLength:
+      return "context_length";
+    case FinishReason::kTimeLimit:
+      return "time_limit";
+    case FinishReason::kLength:
+    case FinishReason::kRowsComplete:
+      break;
+  }
+  return "length";
+}
+
+absl::Duration OutputGroup::decode_time() const {
+  absl::Duration longest;
+  for (const Output& output : outputs_) longest = std::max(longest, output.stream_end->decode_time);
+  return longest;
+}
+
+void OutputGroup::FillTiming(v1::Timing& timing) const {
+  const StreamEnd& first = *outputs_.front().stream_end;
+  const absl::Duration decode = decode_time();
+  const absl::Duration first_token = first.queue_time + first.prefill_time;
+  SetDuration(first.queue_time, timing.mutable_queue());
+  SetDuration(first.prefill_time, timing.mutable_prefill());
+  if (DrawnTokens() > 0) SetDuration(first_token, timing.mutable_first_token());
+  SetDuration(decode, timing.mutable_decode());
+  SetDuration(first_token + decode, timing.mutable_total());
+}
+
+void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
+                                v1::ResourceUsage& resources) const {
+  // A block that outputs share is counted by the first of them alone.
+  int64_t blocks = 0;
+  for (const Output& output : outputs_) blocks += output.stream_end->kv_blocks_peak;
+  resources.set_flops(Flops(config));
+  resources.set_kv_blocks_peak(static_cast<uint64_t>(blocks));
+  resources.set_weight_bytes_read(static_cast<uint64_t>(Steps()) * step_weight_bytes);
+}
+
+int64_t OutputGroup::DrawnTokens(const Output& output) {
+  return output.assembler.completion_tokens() - output.assembler.replayed_tokens();
+}
+
+int64_t OutputGroup::DrawnTokens() const {
+  int64_t tokens = 0;
+  for (const Output& output : outputs_) tokens += DrawnTokens(output);
+  return tokens;
+}
+
+// The last token drawn is never computed itself.
+uint64_t OutputGroup::Flops(const ModelConfig& config) const {
+  const int64_t input = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
+  uint64_t flops = PromptFlops(config);
+  for (const Output& output : outputs_) {
+    const int64_t decoded = std::max<int64_t>(DrawnTokens(output) - 1, 0);
+    flops += SequenceFlops(config, input + decoded, decoded) - SequenceFlops(config, input, 0);
+  }
+  return flops;
+}
+
+// The prompt, and what was replayed behind it, is computed once, and so is the row that every
+// output draws its first token from; without any draw only the beginning may have been.
+uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
+  const int64_t cached = start_->cached_prompt_tokens;
+  int64_t computed = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
+  int64_t rows = 1;
+  if (DrawnTokens() == 0) {
+    computed = std::max(outputs_.front().stream_end->computed_prompt_tokens, cached);
+    rows = 0;
+  }
+  if (prompt_.has_value()) rows = computed;
+  return SequenceFlops(config, computed, rows) - SequenceFlops(config, cached, 0);
+}
+
+// Outputs are decoded side by side: of the steps after the prompt the longest output's count.
+int64_t OutputGroup::Steps() const {
+  const Output& first = outputs_.front();
+  const int64_t first_decodes = std::max<int64_t>(DrawnTokens(first) - 1, 0);
+  int64_t longest = 0;
+  for (size_t i = 1; i < outputs_.size(); ++i) {
+    longest = std::max(longest, outputs_[i].stream_end->steps);
+  }
+  return first.stream_end->steps + std::max<int64_t>(longest - first_decodes, 0);
+}
+
+}  // namespace tlm

@@ -1,0 +1,105 @@
+// The outputs of one Generate call: their mailboxes, and which event is due next.
+#ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
+#define TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "model/config/model_config.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/batching/token_stream.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/output/output_assembler.h"
+#include "server/rpc/output/prompt_assembler.h"
+#include "tlm/v1/generate.pb.h"
+
+namespace tlm {
+
+// Results a Generate mailbox holds until its sequence waits for the reader: some event loops' worth
+// of tokens, so that the engine is never kept waiting by a reader who keeps up.
+inline constexpr int64_t kMailboxResults = 256;
+
+// Every output takes its turn:
+//
+//   started, prompt*, (tokens of 0 | tokens of 1 | finished of 0 | tokens of 1 | ...)*
+//
+// An output that a stop string ended lets go of its own mailbox and waits for what its end tells. A
+// failure of one that had not ended is the failure of all. An output may end without a token: then
+// `started` tells the time in the queue as its end does. Thread-compatible.
+class OutputGroup {
+ public:
+  // Makes the mailboxes; `listener` hears of all of them. `tokenizer` as OutputAssembler's.
+  OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
+              const std::weak_ptr<StreamListener>& listener);
+
+  // Once, before anything is collected: the one output begins with `ids`, as
+  // OutputAssembler::Replay says. When they end it, its mailbox is let go of at once.
+  absl::Status Replay(std::span<const int32_t> ids);
+
+  std::shared_ptr<TokenStream> stream(size_t output) const { return outputs_[output].stream; }
+
+  // Takes in what has arrived.
+  void Collect();
+  // Results that wait to be sent.
+  int64_t backlog() const;
+  // Wants nothing more. Idempotent.
+  void Detach();
+
+  // Set once the first output was started.
+  const std::optional<StreamStart>& start() const { return start_; }
+  // Fills the next `prompt`, `tokens` or `finished` that is due; false when none is. Not before
+  // start() is set.
+  bool NextEvent(v1::GenerateResponse& message);
+  // Why the call fails; what NextEvent still has goes before it.
+  const absl::Status& failure() const { return failure_; }
+  // All outputs were finished and told what they took.
+  bool complete() const;
+
+  // Tokens generated so far, over all outputs, replayed ones included.
+  int64_t completion_tokens() const;
+  size_t size() const { return outputs_.size(); }
+  // Of a complete group: what ended the output, as CallSummary::finish.
+  std::string_view FinishName(size_t output) const;
+  // Of a complete group: what this server did; decoding from the first token to the last output's
+  // end.
+  absl::Duration prefill_time() const { return outputs_.front().stream_end->prefill_time; }
+  absl::Duration decode_time() const;
+  void FillTiming(v1::Timing& timing) const;
+  void FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
+                     v1::ResourceUsage& resources) const;
+
+ private:
+  struct Output {
+    std::shared_ptr<TokenStream> stream;
+    OutputAssembler assembler;
+    std::optional<StreamEnd> stream_end;
+    bool finished_sent = false;
+  };
+
+  void CollectFrom(Output& output);
+  bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
+  // Tokens of an output that were drawn here.
+  static int64_t DrawnTokens(const Output& output);
+  int64_t DrawnTokens() const;
+  uint64_t Flops(const ModelConfig& config) const;
+  uint64_t PromptFlops(const ModelConfig& config) const;
+  int64_t Steps() const;
+
+  const int64_t prompt_tokens_;
+  std::optional<PromptAssembler> prompt_;  // when asked for
+  std::vector<Output> outputs_;
+  std::optional<StreamStart> start_;
+  absl::Status failure_;
+  size_t turn_ = 0;  // the output asked first
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_

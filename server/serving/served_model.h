@@ -1,0 +1,68 @@
+// What is served, as plain data: everything the handlers need to know about the model.
+#ifndef TLM_SERVER_SERVING_SERVED_MODEL_H_
+#define TLM_SERVER_SERVING_SERVED_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/chat/chat_template.h"
+#include "model/config/model_config.h"
+#include "model/sampling/sampling_params.h"
+#include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
+#include "model/tokenizer/tokenizer.h"
+#include "server/serving/request_limits.h"
+
+namespace tlm {
+
+// One tensor of the checkpoint, without its data.
+struct TensorRecord {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+// Bytes on the device, by what they are for.
+struct ServedMemory {
+  std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
+  uint64_t kv_bytes_per_token = 0;
+  DType kv_dtype = DType::kF32;  // of keys and values
+  uint64_t kv_blocks = 0;
+  uint64_t activations = 0;
+  uint64_t logits = 0;
+  uint64_t runtime = 0;
+  uint64_t device_total = 0;
+  std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
+};
+
+// Filled in once at start and read by every call afterwards. Its functions tell what changes later.
+struct ServedModel {
+  std::string model_id;  // what requests may give as `model`
+  ModelConfig config;
+  const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
+  const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
+  RequestLimits limits;
+  SamplingParams default_sampling;  // the seed has no default
+
+  // Hexadecimal; empty when they do not come from files and while it is not known. From any thread;
+  // none: empty.
+  std::function<std::string()> weights_sha256;
+  std::string tokenizer_sha256;  // empty without a tokenizer
+  std::string chat_sha256;       // of the files the template comes from; empty without one
+  std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
+  std::string server_version;
+  std::string build_id;  // of the running program, hexadecimal
+  std::string backend;
+  std::string device_name;
+  bool batch_invariant = true;        // tokens do not depend on what else is computed, or how
+  bool prefix_cache = false;          // prompts that begin alike share their computation
+  std::vector<TensorRecord> tensors;  // by name
+  ServedMemory memory;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_SERVING_SERVED_MODEL_H_

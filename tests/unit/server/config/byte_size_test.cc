@@ -1,0 +1,49 @@
+#include "server/config/byte_size.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tlm {
+namespace {
+
+int64_t Parse(const std::string& text) {
+  ByteSize size;
+  std::string error;
+  if (!AbslParseFlag(text, &size, &error)) {
+    EXPECT_FALSE(error.empty());
+    return -1;
+  }
+  return size.bytes;
+}
+
+TEST(ByteSizeTest, ReadsBytesAndUnits) {
+  EXPECT_EQ(Parse("0"), 0);
+  EXPECT_EQ(Parse("12345"), 12345);
+  EXPECT_EQ(Parse("7B"), 7);
+  EXPECT_EQ(Parse("1KiB"), 1024);
+  EXPECT_EQ(Parse("512MiB"), int64_t{512} << 20);
+  EXPECT_EQ(Parse("8gib"), int64_t{8} << 30);
+  EXPECT_EQ(Parse("2TiB"), int64_t{2} << 40);
+  EXPECT_EQ(Parse("3kB"), 3000);
+  EXPECT_EQ(Parse("4GB"), 4'000'000'000);
+}
+
+TEST(ByteSizeTest, RefusesWhatIsNoSize) {
+  for (const char* text : {"", "MiB", "-1", "+1", "1.5GiB", "12XB", "1 MiB", " 1", "1MiB ", "0x10",
+                           "99999999999999999999"}) {
+    EXPECT_EQ(Parse(text), -1) << text;
+  }
+}
+
+TEST(ByteSizeTest, RefusesOverflowAndTakesTheLargest) {
+  EXPECT_EQ(Parse("9223372036854775807"), INT64_MAX);
+  EXPECT_EQ(Parse("9223372036854775808"), -1);
+  EXPECT_EQ(Parse("8388607TiB"), int64_t{8388607} << 40);
+  EXPECT_EQ(Parse("8388608TiB"), -1);
+}
+
+TEST(ByteSizeTest, WritesWhatItReads) { EXPECT_EQ(Parse(AbslUnparseFlag({.bytes = 99})), 99); }
+
+}  // namespace
+}  // namespace tlm

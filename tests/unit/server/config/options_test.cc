@@ -1,0 +1,225 @@
+#include "server/config/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/reflection.h"
+#include "server/config/command_line.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+// Flags are the process's: every test has them as they were.
+class OptionsTest : public ::testing::Test {
+ protected:
+  static absl::StatusOr<ServerOptions> Parse(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"tlm-server", "--model=somewhere"});
+    std::vector<char*> argv;
+    for (std::string& flag : flags) argv.push_back(flag.data());
+    argv.push_back(nullptr);
+    return ParseOptions(static_cast<int>(flags.size()), argv.data());
+  }
+  static ConfigOption Named(const std::vector<ConfigOption>& options, std::string_view name) {
+    const auto found =
+        std::find_if(options.begin(), options.end(),
+                     [&](const ConfigOption& option) { return option.name == name; });
+    EXPECT_NE(found, options.end()) << name;
+    return found == options.end() ? ConfigOption() : *found;
+  }
+
+  const absl::FlagSaver saver_;
+};
+
+TEST_F(OptionsTest, DefaultsOfTheEngine) {
+  const absl::StatusOr<ServerOptions> options = Parse({});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(options->prefix_cache);
+  EXPECT_EQ(options->max_prefill_tokens, options->max_batch_tokens);
+  EXPECT_EQ(options->max_decode_stretch, 2.0);
+  EXPECT_EQ(options->max_queue_time, absl::Seconds(30));
+}
+
+TEST_F(OptionsTest, PrefillTokensAreAtMostTheBatchs) {
+  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=64"})->max_prefill_tokens, 64);
+  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=0"})->max_prefill_tokens, 64);
+  EXPECT_THAT(
+      Parse({"--max_batch_tokens=64", "--max_prefill_tokens=65"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is 65, the range is [0, 64]")));
+  EXPECT_THAT(Parse({"--max_prefill_tokens=-1"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
+}
+
+TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {
+  DeviceInfo cpu;
+  cpu.host_addressable = true;
+  const DeviceInfo gpu;
+  const absl::StatusOr<ServerOptions> open = Parse({});
+  ASSERT_THAT(open, IsOk());
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_batch_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_prefill_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).max_running_requests, 64);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_batch_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_prefill_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).max_running_requests, 256);
+  const absl::StatusOr<ServerOptions> given =
+      Parse({"--max_batch_tokens=100", "--max_running_requests=7"});
+  ASSERT_THAT(given, IsOk());
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_batch_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_prefill_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).max_running_requests, 7);
+}
+
+TEST_F(OptionsTest, PrefillTokensAloneAreCutToTheBackendsBatch) {
+  const absl::StatusOr<ServerOptions> options = Parse({"--max_prefill_tokens=1000"});
+  ASSERT_THAT(options, IsOk());
+  DeviceInfo device;
+  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 1000);
+  device.host_addressable = true;
+  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 512);
+}
+
+TEST_F(OptionsTest, GpuMemoryFractionIsPositiveAndAtMostOne) {
+  EXPECT_EQ(Parse({})->gpu_memory_fraction, 0.9);
+  for (const char* const value : {"1", "0.01", "1e-6"}) {
+    EXPECT_THAT(Parse({std::string("--gpu_memory_fraction=") + value}), IsOk()) << value;
+  }
+  for (const char* const value : {"0", "-0.5", "1.01", "nan", "inf"}) {
+    EXPECT_THAT(Parse({std::string("--gpu_memory_fraction=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--gpu_memory_fraction")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, CpuCanBeChosenInItsParts) {
+  const absl::StatusOr<ServerOptions> best = Parse({});
+  ASSERT_THAT(best, IsOk());
+  EXPECT_EQ(best->isa, "auto");
+  EXPECT_TRUE(best->pin_threads);
+  // Known, whether or not this machine has it.
+  const absl::StatusOr<ServerOptions> chosen = Parse({"--isa=amx_bf16", "--nopin_threads"});
+  ASSERT_THAT(chosen, IsOk());
+  EXPECT_EQ(chosen->isa, "amx_bf16");
+  EXPECT_FALSE(chosen->pin_threads);
+  for (const std::string flag : {"--isa=", "--isa=AVX2", "--isa=avx512 "}) {
+    EXPECT_THAT(Parse({flag}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--isa is")))
+        << flag;
+  }
+}
+
+TEST_F(OptionsTest, CudaCanBeChosenInItsParts) {
+  const absl::StatusOr<ServerOptions> all = Parse({});
+  ASSERT_THAT(all, IsOk());
+  EXPECT_EQ(all->cuda.device, 0);
+  EXPECT_TRUE(all->cuda.graphs && all->cuda.overlap && all->cuda.library);
+  const absl::StatusOr<ServerOptions> none =
+      Parse({"--gpu_device=3", "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library",
+             "--cuda_module=/x/y.so"});
+  ASSERT_THAT(none, IsOk());
+  EXPECT_EQ(none->cuda.device, 3);
+  EXPECT_FALSE(none->cuda.graphs || none->cuda.overlap || none->cuda.library);
+  EXPECT_EQ(none->cuda_module, "/x/y.so");
+  EXPECT_THAT(Parse({"--gpu_device=-1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[0, 1023]")));
+}
+
+TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
+  EXPECT_EQ(Parse({})->kv_cache_dtype, std::nullopt);
+  EXPECT_EQ(Parse({"--kv_cache_dtype=float16"})->kv_cache_dtype, DType::kF16);
+  EXPECT_THAT(Parse({"--kv_cache_dtype=int8"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("auto, float32, bfloat16")));
+}
+
+TEST_F(OptionsTest, MatricesAreKeptAsTheyComeUnlessToldOtherwise) {
+  EXPECT_EQ(Parse({})->weights, WeightFormat::kAsGiven);
+  EXPECT_EQ(Parse({"--weights=auto"})->weights, WeightFormat::kAsGiven);
+  EXPECT_EQ(Parse({"--weights=int8"})->weights, WeightFormat::kInt8);
+  for (const char* const value : {"int4", "bfloat16", "INT8", ""}) {
+    EXPECT_THAT(Parse({std::string("--weights=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr(std::string("--weights is '") + value + "', it may be auto")));
+  }
+}
+
+TEST_F(OptionsTest, DecodeStretchIsNoneOrAtLeastOne) {
+  for (const char* const value : {"0", "1", "1.5", "1000"}) {
+    EXPECT_THAT(Parse({std::string("--max_decode_stretch=") + value}), IsOk()) << value;
+  }
+  for (const char* const value : {"0.5", "-1", "nan", "inf", "1001"}) {
+    EXPECT_THAT(Parse({std::string("--max_decode_stretch=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max_decode_stretch")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, QueueTimeIsPositiveAndMayBeInfinite) {
+  EXPECT_EQ(Parse({"--max_queue_time=100ms"})->max_queue_time, absl::Milliseconds(100));
+  EXPECT_EQ(Parse({"--max_queue_time=inf"})->max_queue_time, absl::InfiniteDuration());
+  for (const char* const value : {"0", "-1s", "-inf"}) {
+    EXPECT_THAT(Parse({std::string("--max_queue_time=") + value}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max_queue_time")))
+        << value;
+  }
+}
+
+TEST_F(OptionsTest, PrefixCacheCanBeSwitchedOff) {
+  EXPECT_FALSE(Parse({"--noprefix_cache"})->prefix_cache);
+  EXPECT_FALSE(Parse({"--prefix_cache=false"})->prefix_cache);
+}
+
+TEST_F(OptionsTest, FlagsHaveTheirValuesAndDefaults) {
+  const absl::StatusOr<ServerOptions> options =
+      Parse({"--max_queue_time=1500ms", "--kv_cache_bytes=1MiB", "--noprefix_cache"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(Named(options->flags, "max_queue_time").value, "1.5s");
+  EXPECT_EQ(Named(options->flags, "max_queue_time").default_value, "30s");
+  EXPECT_EQ(Named(options->flags, "prefix_cache").value, "false");
+  EXPECT_EQ(Named(options->flags, "port").value, "50051");
+  EXPECT_EQ(Named(options->flags, "model").value, "somewhere");
+  EXPECT_EQ(Named(options->flags, "model").default_value, "");
+  EXPECT_NE(Named(options->flags, "kv_cache_bytes").value,
+            Named(options->flags, "kv_cache_bytes").default_value);
+}
+
+TEST_F(OptionsTest, FlagsAreOursAloneByName) {
+  const absl::StatusOr<ServerOptions> options = Parse({});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(
+      std::is_sorted(options->flags.begin(), options->flags.end(),
+                     [](const ConfigOption& a, const ConfigOption& b) { return a.name < b.name; }));
+  for (const ConfigOption& option : options->flags) {
+    EXPECT_NE(option.name, "flagfile");
+    EXPECT_NE(option.name, "help");
+  }
+}
+
+TEST_F(OptionsTest, AFlagFileCountsAsTheCommandLine) {
+  TempDir dir;
+  const std::string file = dir.Write("flags", "--max_running_requests=3\n--admin_port=0\n");
+  const absl::StatusOr<ServerOptions> options = Parse({"--flagfile=" + file});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->max_running_requests, 3);
+  EXPECT_EQ(options->service.admin_port, 0);
+  EXPECT_EQ(Named(options->flags, "max_running_requests").value, "3");
+}
+
+TEST_F(OptionsTest, SecretsAreMaskedOnceTheyAreSet) {
+  constexpr std::array<std::string_view, 2> kSecrets = {"model", "port_file"};
+  ASSERT_THAT(Parse({}), IsOk());
+  const std::vector<ConfigOption> flags = FlagValues(kSecrets);
+  EXPECT_EQ(Named(flags, "model").value, kMaskedValue);
+  EXPECT_EQ(Named(flags, "port_file").value, "");
+  EXPECT_EQ(Named(flags, "host").value, "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,140 @@
+#include "server/config/service_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/reflection.h"
+#include "server/config/options.h"
+#include "tests/support/status_matchers.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServiceOptionsTest : public ::testing::Test {
+ protected:
+  // Flags are the process's: they are as they were afterwards.
+  static absl::StatusOr<ServiceOptions> Parse(std::vector<std::string> flags) {
+    const absl::FlagSaver saver;
+    flags.insert(flags.begin(), {"tlm-server", "--model=somewhere"});
+    std::vector<char*> argv;
+    for (std::string& flag : flags) argv.push_back(flag.data());
+    argv.push_back(nullptr);
+    const absl::StatusOr<ServerOptions> options =
+        ParseOptions(static_cast<int>(flags.size()), argv.data());
+    if (!options.ok()) return options.status();
+    return options->service;
+  }
+  static void ExpectRefused(std::vector<std::string> flags, const std::string& word) {
+    EXPECT_THAT(Parse(flags), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)))
+        << ::testing::PrintToString(flags);
+  }
+};
+
+TEST_F(ServiceOptionsTest, ThereIsNoAdminPortUnlessAskedFor) {
+  EXPECT_EQ(Parse({})->admin_port, std::nullopt);
+  EXPECT_EQ(Parse({"--admin_port=-1"})->admin_port, std::nullopt);
+  EXPECT_EQ(Parse({"--admin_port=0"})->admin_port, 0);
+  const absl::StatusOr<ServiceOptions> options =
+      Parse({"--admin_port=7000", "--admin_host=::1", "--admin_port_file=f"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->admin_port, 7000);
+  EXPECT_EQ(options->admin_host, "::1");
+  EXPECT_EQ(options->admin_port_file, "f");
+}
+
+TEST_F(ServiceOptionsTest, OptionalPortsOutOfRangeAreRefused) {
+  ExpectRefused({"--admin_port=65536"}, "--admin_port is 65536, the range is [-1, 65535]");
+  ExpectRefused({"--admin_port=-2"}, "--admin_port");
+  ExpectRefused({"--metrics_port=65536"}, "--metrics_port is 65536, the range is [-1, 65535]");
+}
+
+TEST_F(ServiceOptionsTest, PortFilesNeedTheirPort) {
+  ExpectRefused({"--admin_port_file=f"}, "needs --admin_port");
+  ExpectRefused({"--metrics_port_file=f"}, "needs --metrics_port");
+}
+
+TEST_F(ServiceOptionsTest, OffLoopbackThereIsTlsOrAnExplicitWord) {
+  for (const char* const flag : {"--host=", "--admin_host="}) {
+    for (const char* const host : {"0.0.0.0", "::", "10.0.0.1", "example.org", "::ffff:10.0.0.1"}) {
+      const std::string given = std::string(flag) + host;
+      ExpectRefused({given}, "--insecure");
+      EXPECT_THAT(Parse({given, "--insecure"}), IsOk());
+      EXPECT_THAT(Parse({given, "--tls_cert=c", "--tls_key=k"}), IsOk());
+    }
+    ExpectRefused({flag}, "is empty");
+    for (const char* const host : {"127.0.0.1", "127.8.9.1", "::1", "localhost"}) {
+      EXPECT_THAT(Parse({std::string(flag) + host}), IsOk()) << host;
+    }
+  }
+}
+
+TEST_F(ServiceOptionsTest, OffLoopbackNotEverybodyAdministers) {
+  const std::vector<std::string> open = {"--admin_port=0", "--admin_host=0.0.0.0", "--tls_cert=c",
+                                         "--tls_key=k"};
+  const auto with = [&open](const char* flag) {
+    std::vector<std::string> flags = open;
+    flags.emplace_back(flag);
+    return flags;
+  };
+  ExpectRefused(open, "give --api_keys");
+  for (const char* const flag : {"--api_keys=f", "--tls_client_ca=a", "--insecure"}) {
+    EXPECT_THAT(Parse(with(flag)), IsOk()) << flag;
+  }
+}
+
+TEST_F(ServiceOptionsTest, MetricsOffLoopbackHaveTheirOwnWord) {
+  ExpectRefused({"--metrics_host=0.0.0.0"}, "--metrics_insecure");
+  ExpectRefused({"--metrics_host=0.0.0.0", "--insecure"}, "--metrics_insecure");
+  ExpectRefused({"--metrics_host=0.0.0.0", "--tls_cert=c", "--tls_key=k"}, "--metrics_insecure");
+  EXPECT_THAT(Parse({"--metrics_host=0.0.0.0", "--metrics_insecure"}), IsOk());
+}
+
+TEST_F(ServiceOptionsTest, TlsFilesBelongTogether) {
+  ExpectRefused({"--tls_cert=c"}, "--tls_key is missing");
+  ExpectRefused({"--tls_key=k"}, "--tls_cert is missing");
+  ExpectRefused({"--tls_client_ca=a"}, "needs --tls_cert and --tls_key");
+  ExpectRefused({"--tls_cert=c", "--tls_key=k", "--tls_client_auth=optional"},
+                "needs --tls_client_ca");
+  ExpectRefused({"--tls_client_auth=perhaps"}, "may be require or optional");
+}
+
+TEST_F(ServiceOptionsTest, CallsNeedCredentialsOnceThereAreSome) {
+  EXPECT_FALSE(Parse({})->credentials_required());
+  EXPECT_TRUE(Parse({"--api_keys=f"})->credentials_required());
+  EXPECT_TRUE(Parse({"--tls_cert=c", "--tls_key=k", "--tls_client_ca=a"})->credentials_required());
+}
+
+TEST_F(ServiceOptionsTest, ReflectionIsOffWhereCallsNeedCredentials) {
+  EXPECT_TRUE(Parse({})->reflection);
+  EXPECT_FALSE(Parse({"--reflection=off"})->reflection);
+  EXPECT_FALSE(Parse({"--reflection=auto", "--api_keys=f"})->reflection);
+  EXPECT_TRUE(Parse({"--reflection=on", "--api_keys=f"})->reflection);
+  ExpectRefused({"--reflection=maybe"}, "may be auto, on or off");
+}
+
+TEST_F(ServiceOptionsTest, LimitsOfConnectionsHaveRanges) {
+  ExpectRefused({"--max_concurrent_streams=0"}, "[1, 65536]");
+  ExpectRefused({"--max_connection_age=0s"}, "must be positive");
+  ExpectRefused({"--max_connection_age_grace=-1s"}, "must not be negative");
+}
+
+TEST_F(ServiceOptionsTest, TimesOfTheEndAreNotNegative) {
+  for (const char* const flag : {"withdrawal_grace", "drain_timeout", "stall_timeout"}) {
+    ExpectRefused({std::string("--") + flag + "=-1s"}, "must not be negative");
+  }
+}
+
+TEST_F(ServiceOptionsTest, LogsAreTextOrJson) {
+  EXPECT_EQ(Parse({})->log_format, LogFormat::kText);
+  EXPECT_EQ(Parse({"--log_format=json"})->log_format, LogFormat::kJson);
+  ExpectRefused({"--log_format=xml"}, "--log_format is xml, it may be text or json");
+}
+
+}  // namespace
+}  // namespace tlm

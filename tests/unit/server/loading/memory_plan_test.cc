@@ -1,0 +1,203 @@
+#include "server/loading/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/ops/ops.h"
+#include "model/transformer_lm/transformer_lm.h"
+
+namespace tlm {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kGib = uint64_t{1} << 30;
+
+ModelConfig Config() {
+  ModelConfig config;
+  config.vocab_size = 1000;
+  config.context_length = 1024;
+  config.d_model = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 4;
+  config.head_dim = 16;
+  config.d_ff = 128;
+  return config;
+}
+
+ServerOptions Options() {
+  ServerOptions options;
+  options.max_batch_tokens = 512;
+  options.max_running_requests = 8;
+  return options;
+}
+
+constexpr int64_t kContextBlocks = 1024 / kBlockTokens;
+constexpr uint64_t kBlockBytes = uint64_t{2} * 2 * 64 * kBlockTokens * sizeof(float);
+constexpr uint64_t kWorkspace = 60 * kBlockBytes;
+
+MemoryNeeds Needs(const WeightBytes& weights) {
+  return {.weights = weights,
+          .workspace = [](const BatchLimits&) { return kWorkspace; },
+          .kv = TransformerLM::KvShapeFor(Config(), DType::kF32)};
+}
+
+absl::StatusOr<MemoryPlan> Plan(const ServerOptions& options, const WeightBytes& weights,
+                                uint64_t available, uint64_t total = 4 * kGib) {
+  DeviceInfo device;
+  device.host_addressable = true;
+  device.total_bytes = total;
+  return PlanMemory(options, Config(), Needs(weights), device, available);
+}
+
+absl::StatusOr<MemoryPlan> PlanGpu(const ServerOptions& options, const WeightBytes& weights,
+                                   uint64_t free, uint64_t host = kGib) {
+  DeviceInfo device;
+  device.total_bytes = 10 * kGib;
+  device.free_bytes = free;
+  return PlanMemory(options, Config(), Needs(weights), device, host);
+}
+
+TEST(PlanMemoryTest, HoldsFullContextsOfAllRequestsWhereThereIsRoom) {
+  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {}, kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks, 8 * kContextBlocks);
+  EXPECT_EQ(plan->batch.max_context, 1024);
+  EXPECT_EQ(plan->batch.max_sequences, 8);
+}
+
+TEST(PlanMemoryTest, TakesAQuarterOfTheMemoryAtMost) {
+  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {}, kGib, 4 * 20 * kBlockBytes);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks, 20);
+}
+
+TEST(PlanMemoryTest, LeavesRoomForTheWeights) {
+  const uint64_t left = 96 * kBlockBytes;  // for KV blocks and intermediate results
+  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {.device = kGib - left}, kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->kv_blocks, kContextBlocks);
+  EXPECT_LT(plan->kv_blocks, 96);
+}
+
+TEST(PlanMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
+  const absl::Status status =
+      Plan(Options(), {.host = 7 * kGib, .device = 5 * kGib}, kGib).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(status.message());
+  for (const uint64_t figure : {12 * kGib, kGib, 5 * kGib, 7 * kGib}) {
+    EXPECT_THAT(message, HasSubstr(std::to_string(figure)));
+  }
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+TEST(PlanMemoryTest, OneContextMustFit) {
+  constexpr uint64_t kAvailable = kWorkspace + 12 * kBlockBytes;
+  EXPECT_EQ(Plan(Options(), {}, kAvailable).status().code(), absl::StatusCode::kResourceExhausted);
+  ServerOptions options = Options();
+  options.max_context = 64;
+  const absl::StatusOr<MemoryPlan> plan = Plan(options, {}, kAvailable);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GE(plan->kv_blocks, 1);
+}
+
+TEST(PlanMemoryTest, TakesTheKvCacheThatIsAskedFor) {
+  ServerOptions options = Options();
+  options.kv_cache_bytes = static_cast<int64_t>(100 * kBlockBytes);
+  EXPECT_EQ(Plan(options, {}, kGib)->kv_blocks, 100);
+  options.kv_cache_bytes = static_cast<int64_t>(kBlockBytes);
+  const absl::Status status = Plan(options, {}, kGib).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--kv_cache_bytes"));
+  options.kv_cache_bytes = static_cast<int64_t>(2 * kGib);
+  EXPECT_EQ(Plan(options, {}, kGib).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(PlanMemoryTest, RefusesAContextTheModelHasNot) {
+  ServerOptions options = Options();
+  options.max_context = 1025;
+  EXPECT_THAT(std::string(Plan(options, {}, kGib).status().message()), HasSubstr("1024"));
+  options.max_context = 1;
+  EXPECT_FALSE(Plan(options, {}, kGib).ok());
+}
+
+constexpr uint64_t kReserve = 10 * kGib / 32;  // of the 10 GiB of PlanGpu's device
+
+TEST(PlanGpuMemoryTest, KeysAndValuesTakeWhatTheFractionLeaves) {
+  ServerOptions options = Options();
+  options.gpu_memory_fraction = 0.5;
+  const uint64_t weights = 3 * kGib;
+  const auto plan = PlanGpu(options, {.device = weights}, 9 * kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks,
+            static_cast<int64_t>((5 * kGib - weights - kWorkspace - kReserve) / kBlockBytes));
+}
+
+TEST(PlanGpuMemoryTest, WhatOthersHaveTakenIsLeftAlone) {
+  ServerOptions options = Options();
+  options.gpu_memory_fraction = 1;
+  const uint64_t weights = 3 * kGib;
+  const auto plan = PlanGpu(options, {.device = weights}, 4 * kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks, static_cast<int64_t>((kGib - kWorkspace - kReserve) / kBlockBytes));
+}
+
+TEST(PlanGpuMemoryTest, TakesTheKvCacheThatIsAskedFor) {
+  ServerOptions options = Options();
+  options.kv_cache_bytes = static_cast<int64_t>(100 * kBlockBytes);
+  EXPECT_EQ(PlanGpu(options, {}, 9 * kGib)->kv_blocks, 100);
+  options.kv_cache_bytes = static_cast<int64_t>(9 * kGib);
+  EXPECT_EQ(PlanGpu(options, {}, 9 * kGib).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(PlanGpuMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
+  const uint64_t weights = 8 * kGib + 123;
+  const absl::Status status = PlanGpu(Options(), {.device = weights}, 8 * kGib).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(status.message());
+  const uint64_t kv = kContextBlocks * kBlockBytes;
+  for (const uint64_t figure : {weights, kWorkspace, kv, kReserve, 10 * kGib, 8 * kGib,
+                                weights + kWorkspace + kv + kReserve}) {
+    EXPECT_THAT(message, HasSubstr(std::to_string(figure)));
+  }
+  EXPECT_THAT(message, HasSubstr("--gpu_memory_fraction"));
+}
+
+TEST(PlanGpuMemoryTest, OneContextMustFit) {
+  ServerOptions options = Options();
+  options.gpu_memory_fraction = 1;
+  const uint64_t others = kReserve + kWorkspace + kContextBlocks * kBlockBytes;
+  const auto plan = PlanGpu(options, {}, others);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks, kContextBlocks);
+  EXPECT_FALSE(PlanGpu(options, {}, others - 1).ok());
+}
+
+TEST(PlanGpuMemoryTest, DrawnWeightsMustFitTheHost) {
+  EXPECT_TRUE(PlanGpu(Options(), {.host = kGib, .device = kGib}, 9 * kGib, kGib).ok());
+  const absl::Status status =
+      PlanGpu(Options(), {.host = kGib + 1, .device = kGib}, 9 * kGib, kGib).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("drawing the weights"));
+}
+
+TEST(PlanGpuMemoryTest, TheWorkspaceIsThatOfTheBatch) {
+  ServerOptions options = Options();
+  MemoryNeeds needs = Needs({});
+  BatchLimits asked;
+  needs.workspace = [&](const BatchLimits& limits) {
+    asked = limits;
+    return kWorkspace;
+  };
+  DeviceInfo device;
+  device.total_bytes = device.free_bytes = 10 * kGib;
+  ASSERT_TRUE(PlanMemory(options, Config(), needs, device, kGib).ok());
+  EXPECT_EQ(asked.max_tokens, 512);
+  EXPECT_EQ(asked.max_sequences, 8);
+  EXPECT_EQ(asked.max_context, 1024);
+  EXPECT_GE(asked.max_logits_rows, 8);
+}
+
+}  // namespace
+}  // namespace tlm

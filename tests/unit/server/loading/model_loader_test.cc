@@ -1,0 +1,256 @@
+#include "server/loading/model_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "model/accounting/parameters.h"
+#include "model/config/config_reader.h"
+#include "model/weights/checkpoint.h"
+#include "model/weights/name_map.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/temp_dir.h"
+
+namespace tlm {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kConfig[] = R"({
+  "model_type": "qwen2", "vocab_size": 300, "hidden_size": 32, "intermediate_size": 48,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "max_position_embeddings": 128, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16"})";
+
+ServerOptions OptionsFor(const TempDir& dir) {
+  ServerOptions options;
+  options.model_dir = dir.path();
+  options.backend = BackendKind::kCpu;
+  options.threads = 1;
+  options.max_batch_tokens = 32;
+  options.max_running_requests = 4;
+  options.max_queued_requests = 4;
+  options.max_queued_tokens = 1024;
+  return options;
+}
+
+ServerOptions RandomOptions(const TempDir& dir, uint64_t seed = 0) {
+  ServerOptions options = OptionsFor(dir);
+  options.init = WeightsInit::kRandom;
+  options.seed = seed;
+  return options;
+}
+
+std::string ErrorOf(const ServerOptions& options) {
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  EXPECT_FALSE(loaded.ok());
+  const std::string message(loaded.status().message());
+  EXPECT_THAT(message, Not(HasSubstr("\n")));
+  return message;
+}
+
+// Zeros for every tensor: embeddings as float32, gate matrices as float16, the rest as bfloat16.
+void WriteMixedCheckpoint(const TempDir& dir) {
+  SafetensorsWriter writer;
+  for (const TensorSpec& spec : ExpectedTensors(*ParseModelConfig(kConfig))) {
+    const DType dtype = spec.role == TensorRole::kTokenEmbedding ? DType::kF32
+                        : spec.role == TensorRole::kGate || spec.role == TensorRole::kUp
+                            ? DType::kF16
+                            : DType::kBF16;
+    writer.Add(spec.name, dtype, spec.shape,
+               std::string(static_cast<size_t>(spec.shape.elements()) * DTypeBytes(dtype), '\0'));
+  }
+  dir.Write("model.safetensors", writer.Bytes());
+}
+
+TEST(ModelLoaderTest, MemoryIsWhatIsAllocatedByType) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  WriteMixedCheckpoint(dir);
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(OptionsFor(dir));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ServedMemory& memory = loaded->served.memory;
+  const auto allocated = loaded->ops->device().AllocatedBytes();
+  uint64_t weights = 0;
+  for (const auto& [dtype, bytes] : memory.weights) weights += bytes;
+  EXPECT_EQ(weights, allocated[static_cast<size_t>(MemoryPurpose::kWeights)]);
+  EXPECT_EQ(weights + memory.kv_blocks * kBlockTokens * memory.kv_bytes_per_token +
+                memory.activations + memory.logits + memory.runtime,
+            std::accumulate(allocated.begin(), allocated.end(), uint64_t{0}));
+  ASSERT_EQ(memory.weights.size(), 3u);
+  const auto bytes_of = [&memory](DType wanted) {
+    for (const auto& [dtype, bytes] : memory.weights) {
+      if (dtype == wanted) return bytes;
+    }
+    return uint64_t{0};
+  };
+  // Rows may be padded, so at least.
+  EXPECT_GE(bytes_of(DType::kF32), 300u * 32 * 4);
+  EXPECT_LT(bytes_of(DType::kF32), 300u * 32 * 4 * 3 / 2);
+  EXPECT_GE(bytes_of(DType::kF16), 2u * 2 * 48 * 32 * 2);
+  EXPECT_LT(bytes_of(DType::kF16), 2u * 2 * 48 * 32 * 2 * 3 / 2);
+}
+
+TEST(ModelLoaderTest, DrawsWeightsForAConfigurationAlone) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  EXPECT_THAT(ErrorOf(OptionsFor(dir)), HasSubstr("model.safetensors"));
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(RandomOptions(dir));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ServedModel& served = loaded->served;
+  EXPECT_FALSE(served.weights_sha256);
+  EXPECT_EQ(served.tokenizer, nullptr);
+  EXPECT_EQ(served.chat, nullptr);
+  EXPECT_EQ(served.limits.max_num_sequences, 4);
+  uint64_t elements = 0;
+  for (const TensorRecord& tensor : served.tensors) {
+    elements += static_cast<uint64_t>(tensor.shape.elements());
+    EXPECT_EQ(tensor.dtype, DType::kBF16);
+  }
+  EXPECT_EQ(elements, CountParameters(served.config).total);
+  EXPECT_TRUE(
+      std::is_sorted(served.tensors.begin(), served.tensors.end(),
+                     [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; }));
+}
+
+TEST(ModelLoaderTest, FingerprintKnowsSeedTypeAndConfiguration) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  const auto fingerprint = [](const ServerOptions& options) {
+    const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->served.fingerprint : "";
+  };
+  std::vector<std::string> all = {fingerprint(RandomOptions(dir, 0)),
+                                  fingerprint(RandomOptions(dir, 1))};
+  EXPECT_EQ(fingerprint(RandomOptions(dir, 1)), all[1]);
+  ServerOptions options = RandomOptions(dir, 0);
+  options.weights_dtype = DType::kF32;
+  all.push_back(fingerprint(options));
+  options = RandomOptions(dir, 0);
+  options.kv_cache_dtype = DType::kF16;
+  all.push_back(fingerprint(options));
+  options.weights = WeightFormat::kInt8;
+  all.push_back(fingerprint(options));
+  std::string config = kConfig;
+  config.replace(config.find("10000.0"), 7, "20000.0");
+  dir.Write("config.json", config);
+  all.push_back(fingerprint(RandomOptions(dir, 0)));
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(std::unique(all.begin(), all.end()), all.end());
+  EXPECT_EQ(all[0].size(), 64u);
+}
+
+TEST(ModelLoaderTest, KeepsMatricesInEightBitsWhereToldTo) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  ServerOptions options = RandomOptions(dir);
+  options.weights = WeightFormat::kInt8;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ServedMemory& memory = loaded->served.memory;
+  ASSERT_EQ(memory.weights.size(), 2u);  // matrices, and vectors in float32
+  EXPECT_EQ(memory.weights[1].first, DType::kI8);
+  EXPECT_EQ(loaded->model->WeightBytes().at(DType::kI8), memory.weights[1].second);
+}
+
+TEST(ModelLoaderTest, FilesAreKnownByTheirHash) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  WriteMixedCheckpoint(dir);
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(OptionsFor(dir));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_TRUE(loaded->served.weights_sha256);
+  const auto checkpoint = Checkpoint::Open(dir.path());
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_EQ(loaded->served.weights_sha256(), *checkpoint->Sha256());
+}
+
+TEST(ModelLoaderTest, StepsHaveTheBackendsSizesUnlessGiven) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  ServerOptions options = RandomOptions(dir);
+  options.max_batch_tokens = options.max_running_requests = 0;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->served.limits.max_batch_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.max_prefill_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.max_running_requests, 64);
+}
+
+TEST(ModelLoaderTest, SamplingDefaultsAreTheModels) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  dir.Write("generation_config.json", R"({"temperature": 0.5, "top_k": 20, "top_p": 0.75,
+                                           "do_sample": true, "repetition_penalty": 1.25})");
+  ServerOptions options = RandomOptions(dir);
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const SamplingParams model = loaded->served.default_sampling;
+  EXPECT_EQ(model.temperature, 0.5f);
+  EXPECT_EQ(model.top_k, 20u);
+  EXPECT_EQ(model.top_p, 0.75f);
+  EXPECT_EQ(model.repetition_penalty, 1.25f);
+  EXPECT_EQ(model.min_p, 0.0f);
+  options.model_sampling_defaults = false;
+  const absl::StatusOr<LoadedModel> neutral = LoadModel(options);
+  ASSERT_TRUE(neutral.ok()) << neutral.status();
+  EXPECT_EQ(neutral->served.default_sampling.temperature, 1.0f);
+  EXPECT_EQ(neutral->served.default_sampling.top_k, 0u);
+}
+
+// Tokens "a" and "b" and an added one at `id`.
+std::string TokenizerJson(int id) {
+  return R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+             "decoder": {"type": "ByteLevel"},
+             "added_tokens": [{"id": )" +
+         std::to_string(id) + R"(, "content": "<|end|>", "special": true}]})";
+}
+
+TEST(ModelLoaderTest, KeepsATokenizerLargerThanTheVocabulary) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  dir.Write("tokenizer.json", TokenizerJson(300));
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(RandomOptions(dir));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_NE(loaded->served.tokenizer, nullptr);
+}
+
+TEST(ModelLoaderTest, RefusesAModelThatCannotFit) {
+  ServerOptions options = OptionsFor(TempDir());
+  options.model_dir.clear();
+  options.preset = "qwen3-32b";
+  options.init = WeightsInit::kRandom;
+  options.max_context = 128;
+  options.weights_dtype = DType::kF32;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  if (loaded.ok()) GTEST_SKIP() << "this machine has room for 32 billion parameters, twice";
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kResourceExhausted);
+  // Matrices and vectors in float32.
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(std::to_string(32762123264 * 4)));
+}
+
+TEST(ModelLoaderTest, NamesWhatIsWrongInOneLine) {
+  TempDir dir;
+  EXPECT_THAT(ErrorOf(RandomOptions(dir)), HasSubstr("config.json"));
+  std::string config = kConfig;
+  config.replace(config.find("bfloat16"), 8, "int4");
+  dir.Write("config.json", config);
+  EXPECT_THAT(ErrorOf(RandomOptions(dir)), HasSubstr("'int4'"));
+  config = kConfig;
+  config.replace(config.find("\"hidden_size\": 32"), 17, "\"hidden_size\": -32");
+  dir.Write("config.json", config);
+  EXPECT_THAT(ErrorOf(RandomOptions(dir)), HasSubstr("-32"));
+  dir.Write("config.json", kConfig);
+  dir.Write("generation_config.json", R"({"top_p": 7})");
+  EXPECT_THAT(ErrorOf(RandomOptions(dir)), HasSubstr("top_p"));
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,119 @@
+#include "server/net/connection_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <string>
+
+#include "tests/unit/server/net/tcp_pair.h"
+
+namespace tlm {
+namespace {
+
+constexpr uint64_t kMuch = TrafficJudge::kMuch;
+constexpr int kLooks = TrafficJudge::kLooks;
+constexpr int64_t kLong = TrafficJudge::kPatienceNs;
+
+TEST(TrafficJudgeTest, WhoIsReadWithoutPauseAndNeverAnsweredFloods) {
+  TrafficJudge judge;
+  for (int look = 0; look < kLooks; ++look) {
+    EXPECT_FALSE(judge.IsFlood({1000 + look * kMuch, 52}, look * kLong / kLooks));
+  }
+  EXPECT_TRUE(judge.IsFlood({1000 + kLooks * kMuch, 52}, kLong));
+}
+
+TEST(TrafficJudgeTest, AnAnswerNowAndThenIsEnough) {
+  TrafficJudge judge;
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_FALSE(judge.IsFlood({i * kMuch, i / 2}, static_cast<int64_t>(i) * kLong / 2));
+  }
+}
+
+TEST(TrafficJudgeTest, AnUploadThatIsAnsweredLateIsNoFlood) {
+  TrafficJudge judge;
+  EXPECT_FALSE(judge.IsFlood({0, 52}, 0));
+  for (int i = 1; i < 100; ++i) EXPECT_FALSE(judge.IsFlood({32 * kMuch, 52}, i * kLong));
+}
+
+TEST(TrafficJudgeTest, WhoSendsLittleDoesNotFlood) {
+  TrafficJudge judge;
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_FALSE(judge.IsFlood({i, 52}, static_cast<int64_t>(i) * kLong));
+  }
+}
+
+TEST(TrafficJudgeTest, PausesDoNotExcuseWhoIsNeverAnswered) {
+  constexpr int64_t kPause = kLong / 2;
+  TrafficJudge judge;
+  uint64_t read = 0;
+  int64_t now = 0;
+  EXPECT_FALSE(judge.IsFlood({read, 52}, now));
+  bool cut = false;
+  while (!cut && now < 10 * TrafficJudge::kLongPatienceNs) {
+    cut = judge.IsFlood({read += kMuch, 52}, now += kPause) ||
+          judge.IsFlood({read, 52}, now += kPause);
+  }
+  EXPECT_TRUE(cut);
+  EXPECT_GE(now, TrafficJudge::kLongPatienceNs);
+  EXPECT_LE(now, TrafficJudge::kLongPatienceNs + 2 * kPause);
+}
+
+TEST(TrafficJudgeTest, AnAnswerNowAndThenExcusesPauses) {
+  TrafficJudge judge;
+  for (uint64_t i = 0; i < 100; ++i) {
+    const int64_t now = static_cast<int64_t>(i) * kLong;
+    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now));
+    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now + kLong / 2));
+  }
+}
+
+TEST(PeerTest, IsNamedByAddressAndPort) {
+  const TcpPair pair;
+  EXPECT_THAT(PeerOf(pair.server).Name(), testing::MatchesRegex("127\\.0\\.0\\.1:[0-9]+"));
+  EXPECT_EQ(PeerOf(-1).Name(), "");
+  const std::string loopback = std::string(15, '\0') + '\1';
+  EXPECT_EQ((Peer{.address = loopback, .port = 80}).Name(), "[::1]:80");
+}
+
+TEST(PeerTest, OfIpv6TheNetworkIsASubscriber) {
+  const Peer one{.address = "networksANYBODY1", .port = 1};
+  const Peer other{.address = "networksSOMEONE2", .port = 2};
+  EXPECT_EQ(one.Network(), "networks");
+  EXPECT_EQ(one.Network(), other.Network());
+  EXPECT_EQ((Peer{.address = "ipv4", .port = 1}).Network(), "ipv4");
+}
+
+TEST(ConnectionWatchTest, CutsWhoFloodsAndNobodyElse) {
+  TcpPair quiet;
+  TcpPair answered;
+  TcpPair flood;
+  ConnectionWatch watch;
+  for (const TcpPair* pair : {&quiet, &answered, &flood}) watch.Add(pair->server);
+  for (int look = 0; look < kLooks; ++look) {
+    EXPECT_EQ(watch.CutFloods(look * kLong / kLooks), 0);
+    flood.Send(kMuch);
+    answered.Send(kMuch);
+    EXPECT_EQ(send(answered.server, "!", 1, 0), 1);
+  }
+  EXPECT_EQ(watch.CutFloods(kLong), 1);
+  EXPECT_TRUE(flood.IsCut());
+  EXPECT_FALSE(quiet.IsCut());
+  EXPECT_FALSE(answered.IsCut());
+}
+
+TEST(ConnectionWatchTest, ForgetsWhatWasClosed) {
+  ConnectionWatch watch;
+  EXPECT_TRUE(watch.empty());
+  {
+    TcpPair pair;
+    watch.Add(pair.server);
+    watch.Add(-1);
+    EXPECT_FALSE(watch.empty());
+  }
+  EXPECT_EQ(watch.CutFloods(0), 0);
+  EXPECT_TRUE(watch.empty());
+}
+
+}  // namespace
+}  // namespace tlm

@@ -1,0 +1,162 @@
+#include "server/net/read_throttle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace tlm {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr ReadBudget::Duration kNeitherFastNorSlow = milliseconds(10);
+constexpr size_t kMost = ReadBudget::kMostBytes;
+
+class ReadBudgetTest : public testing::Test {
+ protected:
+  // Reads as much of it as it may be read; how much.
+  size_t ReadAll(int descriptor) {
+    size_t all = 0;
+    while (const size_t now = budget_.Allowance(descriptor)) {
+      budget_.NoteRead(descriptor, now);
+      all += now;
+    }
+    return all;
+  }
+  std::vector<int> EndRound(ReadBudget::Duration round = kNeitherFastNorSlow) {
+    return budget_.EndRound(
+        round, most_bytes_, [this](int descriptor) { return descriptor == closed_; }, over_);
+  }
+  // As large as it gets.
+  void Grow() {
+    for (int i = 0; i < 10; ++i) EndRound(milliseconds(1));
+  }
+
+  ReadBudget budget_;
+  size_t most_bytes_ = kMost;
+  int closed_ = -1;
+  std::vector<int> over_;
+};
+
+TEST_F(ReadBudgetTest, OthersThanConnectionsAreReadWithoutBounds) {
+  EXPECT_EQ(budget_.Allowance(7), ReadBudget::kUnbounded);
+}
+
+TEST_F(ReadBudgetTest, AllConnectionsTogetherHaveOneBudget) {
+  Grow();
+  for (const int one : {3, 4}) budget_.Add(one, "peer");
+  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(ReadAll(4), 0u);
+  EXPECT_TRUE(budget_.AwaitWaiting(milliseconds(0)));
+}
+
+TEST_F(ReadBudgetTest, WhoWaitedHasAShareOfTheNextRound) {
+  Grow();
+  for (const int one : {3, 4, 5}) budget_.Add(one, "peer");
+  ReadAll(3);
+  ReadAll(4);
+  EXPECT_THAT(EndRound(), ElementsAre(3, 4));
+  EXPECT_EQ(ReadAll(3), kMost / 2);
+  EXPECT_EQ(ReadAll(5), kMost / 2);  // nobody's share
+  EXPECT_EQ(ReadAll(4), kMost / 2);
+}
+
+TEST_F(ReadBudgetTest, WhoWaitsIsNotReadBeforeItsTurn) {
+  budget_.Add(3, "peer");
+  ReadAll(3);
+  EXPECT_EQ(budget_.Allowance(3), 0u);
+  EXPECT_THAT(EndRound(), ElementsAre(3));
+  EXPECT_GT(budget_.Allowance(3), 0u);
+}
+
+TEST_F(ReadBudgetTest, SlowRoundsShrinkTheBudgetAndFastOnesLetItGrow) {
+  budget_.Add(3, "peer");
+  for (int i = 0; i < 10; ++i) EndRound(milliseconds(100));
+  EXPECT_EQ(ReadAll(3), ReadBudget::kLeastBytes);
+  EndRound(milliseconds(1));
+  EXPECT_EQ(ReadAll(3), 2 * ReadBudget::kLeastBytes);
+  Grow();
+  EXPECT_EQ(ReadAll(3), kMost);
+}
+
+TEST_F(ReadBudgetTest, ARoundCanBeBoundedButNotToNothing) {
+  Grow();
+  budget_.Add(3, "peer");
+  most_bytes_ = 2 * ReadBudget::kLeastBytes;
+  EndRound();
+  EXPECT_EQ(ReadAll(3), most_bytes_);
+  most_bytes_ = 0;
+  EndRound();
+  EXPECT_EQ(ReadAll(3), ReadBudget::kLeastBytes);
+  most_bytes_ = kMost;
+  EndRound();
+  EXPECT_EQ(ReadAll(3), kMost);
+}
+
+TEST_F(ReadBudgetTest, PeersTakeTurnsHoweverManyConnectionsTheyHave) {
+  for (int i = 0; i < 10; ++i) EndRound(milliseconds(100));
+  constexpr int kMany = 1000;
+  budget_.Add(1, "A");
+  ReadAll(1);
+  for (int one = 2; one <= kMany; ++one) {
+    budget_.Add(one, "A");
+    ReadAll(one);
+  }
+  budget_.Add(kMany + 1, "B");
+  ReadAll(kMany + 1);
+  const std::vector<int> next = EndRound();
+  EXPECT_EQ(next.size(), ReadBudget::kLeastBytes / ReadBudget::kLeastShare);
+  EXPECT_THAT(next, testing::Contains(kMany + 1));
+}
+
+TEST_F(ReadBudgetTest, EveryConnectionOfAPeerGetsItsTurn) {
+  for (int i = 0; i < 10; ++i) EndRound(milliseconds(100));
+  std::vector<bool> had_turn(101);
+  for (int one = 0; one <= 100; ++one) {
+    budget_.Add(one, "peer");
+    ReadAll(one);
+  }
+  for (int round = 0; round < 10; ++round) {
+    for (const int one : EndRound()) {
+      had_turn[static_cast<size_t>(one)] = true;
+      ReadAll(one);
+    }
+  }
+  EXPECT_THAT(had_turn, testing::Each(true));
+}
+
+TEST_F(ReadBudgetTest, ConnectionsThatAreOverTakeNoTurn) {
+  for (const int one : {3, 4}) budget_.Add(one, "peer");
+  ReadAll(3);
+  ReadAll(4);
+  closed_ = 3;
+  EXPECT_THAT(EndRound(), ElementsAre(4));
+  EXPECT_THAT(over_, ElementsAre(3));
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
+}
+
+TEST_F(ReadBudgetTest, AReleasedConnectionIsReadToItsEnd) {
+  budget_.Add(3, "peer");
+  ReadAll(3);
+  budget_.Release(3);
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
+  EXPECT_FALSE(budget_.AwaitWaiting(milliseconds(0)));
+  EXPECT_THAT(EndRound(), IsEmpty());
+}
+
+TEST_F(ReadBudgetTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
+  budget_.Add(3, "peer");
+  ReadAll(3);
+  budget_.Add(3, "other");
+  EXPECT_FALSE(budget_.AwaitWaiting(milliseconds(0)));
+  EXPECT_EQ(budget_.Allowance(3), 0u);  // the round's budget is used up
+  EXPECT_THAT(EndRound(), ElementsAre(3));
+}
+
+}  // namespace
+}  // namespace tlm

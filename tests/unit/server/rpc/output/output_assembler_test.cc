@@ -1,0 +1,343 @@
+#include "server/rpc/output/output_assembler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/serving/request_limits.h"
+#include "tests/unit/server/rpc/byte_tokenizer.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kPrompt = 10;
+
+SampledToken Token(int32_t id) {
+  SampledToken token;
+  token.id = id;
+  return token;
+}
+
+// What a client would put together from the events.
+struct Received {
+  std::string text;
+  std::vector<uint32_t> ids;
+  std::vector<uint64_t> positions;  // of the events
+};
+
+class OutputAssemblerTest : public ::testing::Test {
+ protected:
+  OutputAssemblerTest() { plan_.token_infos = true; }
+
+  void Make() { assembler_.emplace(plan_, work_, tokenizer_.get(), kPrompt); }
+  void AppendText(std::string_view text) {
+    for (const int32_t id : ByteIds(text)) assembler_->Append(Token(id));
+  }
+  void TakeEvents() {
+    v1::GenerateTokens event;
+    while (assembler_->NextEvent(event)) {
+      received_.text += event.text();
+      for (const v1::TokenInfo& info : event.tokens()) received_.ids.push_back(info.id());
+      received_.positions.push_back(event.position());
+      event.Clear();
+    }
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer({"abSTOP", "yz"});
+  static constexpr int32_t kAbStop = kFirstWordId;
+  static constexpr int32_t kYz = kFirstWordId + 1;
+  OutputPlan plan_;
+  GenerateWork work_;
+  std::optional<OutputAssembler> assembler_;
+  Received received_;
+};
+
+TEST_F(OutputAssemblerTest, SendsTextAndTokensAsTheyCome) {
+  Make();
+  AppendText("hi");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "hi");
+  AppendText("!");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "hi!");
+  EXPECT_THAT(received_.ids, ElementsAre('h', 'i', '!'));
+  EXPECT_THAT(received_.positions, ElementsAre(kPrompt, kPrompt + 2));
+}
+
+TEST_F(OutputAssemblerTest, TextIsCompleteUtf8AndTheRestComesAtTheEnd) {
+  Make();
+  AppendText("\xe2\x82");
+  TakeEvents();
+  EXPECT_THAT(received_.text, IsEmpty());
+  EXPECT_THAT(received_.ids, IsEmpty());
+  AppendText("\xac\xe2");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "\xe2\x82\xac");
+  EXPECT_THAT(received_.ids, ElementsAre(0xe2, 0x82, 0xac));
+  assembler_->Close(FinishReason::kLength, -1);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "\xe2\x82\xac\xef\xbf\xbd");
+  EXPECT_EQ(assembler_->end().reason, FinishReason::kLength);
+}
+
+TEST_F(OutputAssemblerTest, TokensWithoutTextMakeNoTextEvent) {
+  plan_.token_infos = false;
+  Make();
+  AppendText("\xe2\x82");
+  TakeEvents();
+  EXPECT_THAT(received_.positions, IsEmpty());
+  AppendText("\xac");
+  TakeEvents();
+  // The event stands for all three tokens.
+  EXPECT_THAT(received_.positions, ElementsAre(kPrompt));
+}
+
+TEST_F(OutputAssemblerTest, AStopStringNeverLeaksWhereverTheTokensSplitIt) {
+  plan_.stop_strings = {"STOP"};
+  const std::string text = "one STO two STOP three";
+  for (size_t pause = 0; pause < text.size(); ++pause) {
+    Make();
+    received_ = {};
+    for (size_t i = 0; i < text.size(); ++i) {
+      AppendText(text.substr(i, 1));
+      if (i >= pause) TakeEvents();
+      ASSERT_EQ(std::string("one STO two ").substr(0, received_.text.size()), received_.text);
+    }
+    TakeEvents();
+    ASSERT_TRUE(assembler_->ended());
+    EXPECT_EQ(assembler_->end().stop_string, "STOP");
+    EXPECT_EQ(received_.text, "one STO two ");
+    EXPECT_EQ(received_.ids.size(), 12u);
+    EXPECT_EQ(assembler_->completion_tokens(), 16);
+  }
+}
+
+TEST_F(OutputAssemblerTest, WithIncludeStopTheStringIsSentAndNothingAfterIt) {
+  plan_.stop_strings = {"STOP"};
+  plan_.include_stop = true;
+  Make();
+  AppendText("a STOPxx");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a STOP");
+  EXPECT_THAT(received_.ids, ElementsAre('a', ' ', 'S', 'T', 'O', 'P'));
+}
+
+TEST_F(OutputAssemblerTest, ATokenThatBeginsBeforeTheStopIsKept) {
+  plan_.stop_strings = {"STOPyz"};
+  Make();
+  AppendText("x");
+  assembler_->Append(Token(kAbStop));
+  TakeEvents();
+  // Its text is not settled.
+  EXPECT_EQ(received_.text, "x");
+  assembler_->Append(Token(kYz));
+  TakeEvents();
+  EXPECT_EQ(received_.text, "xab");
+  EXPECT_THAT(received_.ids, ElementsAre('x', kAbStop));
+  EXPECT_EQ(assembler_->completion_tokens(), 3);
+}
+
+TEST_F(OutputAssemblerTest, HeldTextIsSentWhenTheOutputEndsOtherwise) {
+  plan_.stop_strings = {"STOP"};
+  Make();
+  AppendText("a STO");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a ");
+  assembler_->Close(FinishReason::kContextLength, -1);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a STO");
+  EXPECT_EQ(received_.ids.size(), 5u);
+  EXPECT_FALSE(assembler_->end().stop_string.has_value());
+}
+
+TEST_F(OutputAssemblerTest, StopStringsAreNotLookedForBeforeTheMinimum) {
+  plan_.stop_strings = {"b"};
+  plan_.min_new_tokens = 3;
+  Make();
+  AppendText("abcb");
+  TakeEvents();
+  EXPECT_TRUE(assembler_->ended());
+  EXPECT_EQ(received_.text, "abc");
+}
+
+TEST_F(OutputAssemblerTest, StopStringsWorkWithoutText) {
+  plan_.stop_strings = {"ST"};
+  plan_.text = false;
+  Make();
+  AppendText("aSTx");
+  TakeEvents();
+  EXPECT_TRUE(assembler_->ended());
+  EXPECT_THAT(received_.text, IsEmpty());
+  EXPECT_THAT(received_.ids, ElementsAre('a'));
+}
+
+TEST_F(OutputAssemblerTest, TheEosTokenIsCountedButNotSent) {
+  work_.stop.eos_token_ids = {kEosId};
+  Make();
+  AppendText("a");
+  assembler_->Append(Token(kEosId));
+  TakeEvents();
+  assembler_->Close(FinishReason::kEos, kEosId);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a");
+  EXPECT_THAT(received_.ids, ElementsAre('a'));
+  EXPECT_EQ(assembler_->end().matched_token, kEosId);
+  EXPECT_EQ(assembler_->completion_tokens(), 2);
+}
+
+TEST_F(OutputAssemblerTest, AStopTokensTextDoesNotLeakBeforeTheEndIsKnown) {
+  work_.stop.stop_token_ids = {'!'};
+  Make();
+  AppendText("a!");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a");
+  assembler_->Close(FinishReason::kStopToken, '!');
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a");
+}
+
+TEST_F(OutputAssemblerTest, AStopTokenThatDidNotStopIsOrdinary) {
+  // Below min_new_tokens the engine goes on.
+  work_.stop.stop_token_ids = {'!'};
+  Make();
+  AppendText("a!b!");
+  assembler_->Close(FinishReason::kLength, -1);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a!b!");
+  EXPECT_THAT(received_.ids, ElementsAre('a', '!', 'b', '!'));
+  EXPECT_EQ(assembler_->completion_tokens(), 4);
+}
+
+TEST_F(OutputAssemblerTest, WithIncludeStopTheStopTokenIsSent) {
+  work_.stop.stop_token_ids = {'!'};
+  plan_.include_stop = true;
+  Make();
+  AppendText("a!");
+  assembler_->Close(FinishReason::kStopToken, '!');
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a!");
+  EXPECT_THAT(received_.ids, ElementsAre('a', '!'));
+}
+
+TEST_F(OutputAssemblerTest, EventsWaitForMinChunkTokens) {
+  plan_.min_chunk_tokens = 3;
+  Make();
+  AppendText("ab");
+  TakeEvents();
+  EXPECT_THAT(received_.positions, IsEmpty());
+  AppendText("c");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "abc");
+  AppendText("d");
+  TakeEvents();
+  assembler_->Close(FinishReason::kLength, -1);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "abcd");
+  EXPECT_THAT(received_.positions, ElementsAre(kPrompt, kPrompt + 3));
+}
+
+TEST_F(OutputAssemblerTest, FinalOnlySendsOneEventAtTheEnd) {
+  plan_.final_only = true;
+  Make();
+  AppendText("abc");
+  TakeEvents();
+  EXPECT_THAT(received_.positions, IsEmpty());
+  assembler_->Close(FinishReason::kLength, -1);
+  TakeEvents();
+  EXPECT_EQ(received_.text, "abc");
+  EXPECT_THAT(received_.positions, ElementsAre(kPrompt));
+}
+
+TEST_F(OutputAssemblerTest, FillsScoresAndAlternatives) {
+  Make();
+  SampledToken token = Token('a');
+  token.score = ScoredToken{'a', -0.5f, 2};
+  token.top = {{'b', -0.25f, 1}, {'a', -0.5f, 2}};
+  assembler_->Append(std::move(token));
+  v1::GenerateTokens event;
+  ASSERT_TRUE(assembler_->NextEvent(event));
+  ASSERT_EQ(event.tokens_size(), 1);
+  const v1::TokenInfo& info = event.tokens(0);
+  EXPECT_EQ(info.bytes(), "a");
+  EXPECT_EQ(info.logprob(), -0.5f);
+  EXPECT_EQ(info.rank(), 2u);
+  ASSERT_EQ(info.top_size(), 2);
+  EXPECT_EQ(info.top(0).id(), static_cast<uint32_t>('b'));
+  EXPECT_EQ(info.top(1).rank(), 2u);
+}
+
+TEST_F(OutputAssemblerTest, WithoutScoresTheLogprobIsUnset) {
+  Make();
+  AppendText("a");
+  v1::GenerateTokens event;
+  ASSERT_TRUE(assembler_->NextEvent(event));
+  EXPECT_FALSE(event.tokens(0).has_logprob());
+  EXPECT_FALSE(event.tokens(0).has_rank());
+}
+
+TEST_F(OutputAssemblerTest, LargeOutputsAreCutIntoEvents) {
+  plan_.final_only = true;
+  Make();
+  const int64_t tokens = 60'000;
+  for (int64_t i = 0; i < tokens; ++i) {
+    SampledToken token = Token('a');
+    token.top.assign(2, ScoredToken{'a', -1.0f, 1});
+    assembler_->Append(std::move(token));
+  }
+  assembler_->Close(FinishReason::kLength, -1);
+  v1::GenerateTokens event;
+  uint64_t next = kPrompt;
+  std::string text;
+  int events = 0;
+  while (assembler_->NextEvent(event)) {
+    EXPECT_EQ(event.position(), next);
+    EXPECT_LE(event.ByteSizeLong(), static_cast<size_t>(2 * kMaxChunkBytes));
+    next += static_cast<uint64_t>(event.tokens_size());
+    text += event.text();
+    event.Clear();
+    ++events;
+  }
+  EXPECT_GT(events, 1);
+  EXPECT_EQ(next, static_cast<uint64_t>(kPrompt + tokens));
+  EXPECT_EQ(text, std::string(static_cast<size_t>(tokens), 'a'));
+}
+
+// However events are taken, the text is what decoding everything at once gives, up to the stop.
+TEST_F(OutputAssemblerTest, TheTextDoesNotDependOnWhenEventsAreTaken) {
+  std::mt19937 random(3);
+  plan_.stop_strings = {"aab", "\xc3\xa9z"};
+  for (int round = 0; round < 500; ++round) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 30; ++i) {
+      const int32_t choices[] = {'a', 'a', 'b', 'z', 0xc3, 0xa9, kYz, kEosId};
+      ids.push_back(choices[random() % 8]);
+    }
+    const std::string all = tokenizer_->Decode(ids);
+    std::string wanted = all;
+    size_t best_end = std::string::npos;
+    for (const std::string& stop : plan_.stop_strings) {
+      const size_t at = all.find(stop);
+      if (at == std::string::npos || at + stop.size() >= best_end) continue;
+      best_end = at + stop.size();
+      wanted = all.substr(0, at);
+    }
+    Make();
+    received_ = {};
+    for (const int32_t id : ids) {
+      assembler_->Append(Token(id));
+      if (random() % 3 == 0) TakeEvents();
+    }
+    assembler_->Close(FinishReason::kLength, -1);
+    TakeEvents();
+    ASSERT_EQ(received_.text, wanted);
+  }
+}
+
+}  // namespace
+}  // namespace tlm

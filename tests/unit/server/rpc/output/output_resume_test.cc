@@ -1,0 +1,291 @@
+// OutputAssembler: a stream that was cut behind any event and continued from its token ids is the
+// undisturbed one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/rpc/output/output_assembler.h"
+#include "server/serving/request_limits.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/server/rpc/byte_tokenizer.h"
+
+namespace tlm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kPrompt = 10;
+constexpr int32_t kAbStop = kFirstWordId;
+constexpr int32_t kYz = kFirstWordId + 1;
+
+// What a client has put together.
+struct Received {
+  std::vector<int32_t> ids;
+  std::string text;
+};
+
+// One output, the engine's part played after a script of the tokens it draws.
+class Stream {
+ public:
+  Stream(const Tokenizer* tokenizer, const OutputPlan& plan, const GenerateWork& work,
+         std::vector<int32_t> script)
+      : assembler(plan, work, tokenizer, kPrompt), stop_(work.stop), script_(std::move(script)) {}
+
+  absl::Status Resume(const Received& from) {
+    received = from;
+    drawn_ = from.ids.size();
+    return assembler.Replay(from.ids);
+  }
+  // Draws one token, or ends the output if nothing more is to be drawn.
+  void Step() {
+    if (!EndsBehind(drawn_)) {
+      SampledToken token;
+      token.id = script_[drawn_++];
+      token.top = top;
+      assembler.Append(std::move(token));
+    }
+    if (!EndsBehind(drawn_)) return;
+    closed_ = true;
+    const int32_t last = drawn_ == 0 ? -1 : script_[drawn_ - 1];
+    if (Matches(stop_.eos_token_ids, drawn_)) return assembler.Close(FinishReason::kEos, last);
+    if (Matches(stop_.stop_token_ids, drawn_)) {
+      return assembler.Close(FinishReason::kStopToken, last);
+    }
+    assembler.Close(FinishReason::kLength, -1);
+  }
+  bool done() const { return closed_ || assembler.ended(); }
+  // Takes the events that are due and calls `cut` behind each.
+  template <typename Cut>
+  void TakeEvents(Cut cut) {
+    v1::GenerateTokens event;
+    while (assembler.NextEvent(event)) {
+      EXPECT_EQ(event.position(), kPrompt + received.ids.size());
+      for (const v1::TokenInfo& info : event.tokens()) {
+        received.ids.push_back(static_cast<int32_t>(info.id()));
+      }
+      received.text += event.text();
+      event.Clear();
+      cut(received);
+    }
+  }
+  void TakeEvents() {
+    TakeEvents([](const Received&) {});
+  }
+  void Run() {
+    while (!done()) Step();
+    TakeEvents();
+  }
+
+  OutputAssembler assembler;
+  Received received;
+  std::vector<ScoredToken> top;  // of every token drawn
+
+ private:
+  // As Sequence::Append: by the `count`th token.
+  bool Matches(const std::vector<int32_t>& ids, size_t count) const {
+    return static_cast<int64_t>(count) > stop_.min_new_tokens &&
+           std::count(ids.begin(), ids.end(), script_[count - 1]) > 0;
+  }
+  bool EndsBehind(size_t count) const {
+    return count == script_.size() || (count > 0 && (Matches(stop_.eos_token_ids, count) ||
+                                                     Matches(stop_.stop_token_ids, count)));
+  }
+
+  const StopCriteria stop_;
+  const std::vector<int32_t> script_;
+  size_t drawn_ = 0;
+  bool closed_ = false;
+};
+
+class OutputResumeTest : public ::testing::Test {
+ protected:
+  OutputResumeTest() {
+    plan_.token_infos = true;
+    work_.stop.eos_token_ids = {kEosId};
+  }
+
+  Stream Make(const std::vector<int32_t>& script) const {
+    return Stream(tokenizer_.get(), plan_, work_, script);
+  }
+
+  // Every cut of `script`'s stream, and the stream whole.
+  std::vector<Received> CutsOf(const std::vector<int32_t>& script, Stream& stream) {
+    std::vector<Received> cuts = {Received()};
+    const auto add = [&cuts](const Received& cut) { cuts.push_back(cut); };
+    while (!stream.done()) {
+      stream.Step();
+      if (random_() % 3 > 0) stream.TakeEvents(add);
+    }
+    stream.TakeEvents(add);
+    return cuts;
+  }
+
+  void ExpectSame(const Stream& resumed, const Stream& whole) {
+    EXPECT_EQ(resumed.received.ids, whole.received.ids);
+    EXPECT_EQ(resumed.received.text, whole.received.text);
+    EXPECT_EQ(resumed.assembler.completion_tokens(), whole.assembler.completion_tokens());
+    ASSERT_TRUE(resumed.assembler.ended());
+    EXPECT_EQ(resumed.assembler.end().reason, whole.assembler.end().reason);
+    EXPECT_EQ(resumed.assembler.end().matched_token, whole.assembler.end().matched_token);
+    EXPECT_EQ(resumed.assembler.end().stop_string, whole.assembler.end().stop_string);
+  }
+
+  const std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer({"abSTOP", "yz"});
+  OutputPlan plan_;
+  GenerateWork work_;
+  std::mt19937 random_{7};
+};
+
+TEST_F(OutputResumeTest, EveryCutContinuesTheUndisturbedStream) {
+  const int32_t choices[] = {'a',  'a',  'b', 'S', 'T',     0xe2,   0x82,  0xac,
+                             0xc3, 0xa9, '!', kYz, kAbStop, kBosId, kEosId};
+  const std::vector<std::string> stops = {"aab",           "\xc3\xa9y", "ST", "STOPyz",
+                                          "b\xef\xbf\xbd", "zy",        "ba"};
+  int64_t resumed_streams = 0;
+  for (int round = 0; round < 8000; ++round) {
+    std::vector<int32_t> script(1 + random_() % 24);
+    const size_t width = random_() % 4 == 0 ? 15 : 14;
+    for (int32_t& id : script) id = choices[random_() % width];
+    plan_.stop_strings.clear();
+    for (size_t i = random_() % 4; i > 0; --i) {
+      plan_.stop_strings.push_back(stops[random_() % stops.size()]);
+    }
+    plan_.include_stop = random_() % 2 == 0;
+    plan_.text = random_() % 8 > 0;
+    plan_.min_chunk_tokens = 1 + static_cast<int64_t>(random_() % 3);
+    plan_.min_new_tokens = random_() % 3 == 0 ? static_cast<int64_t>(random_() % 6) : 0;
+    work_.stop.min_new_tokens = plan_.min_new_tokens;
+    work_.stop.stop_token_ids =
+        random_() % 3 == 0 ? std::vector<int32_t>{'!'} : std::vector<int32_t>();
+    // What ends an output is not drawn before the minimum.
+    for (size_t i = 0; i < script.size() && static_cast<int64_t>(i) < plan_.min_new_tokens; ++i) {
+      if (script[i] == '!' || script[i] == kEosId) script[i] = 'a';
+    }
+    Stream whole = Make(script);
+    for (const Received& cut : CutsOf(script, whole)) {
+      Stream resumed = Make(script);
+      ASSERT_THAT(resumed.Resume(cut), IsOk());
+      EXPECT_EQ(resumed.assembler.replayed_tokens(), static_cast<int64_t>(cut.ids.size()));
+      std::vector<Received> unused = CutsOf(script, resumed);
+      ExpectSame(resumed, whole);
+      ++resumed_streams;
+      ASSERT_FALSE(HasFailure()) << "round " << round << ", cut behind " << cut.ids.size();
+    }
+  }
+  EXPECT_GT(resumed_streams, 20'000);
+}
+
+// The text a client has is a matter of how many tokens it has: whenever they were sent.
+TEST_F(OutputResumeTest, TheTextSentFollowsFromTheTokensSent) {
+  plan_.stop_strings = {"STOP", "ba"};
+  const std::vector<int32_t> script = {'a', 'b', 0xe2, 0x82, 0xac, kBosId, 'S', 'T', 'b', 'b', 'a'};
+  std::vector<std::optional<std::string>> texts(script.size() + 1);
+  for (int round = 0; round < 200; ++round) {
+    Stream stream = Make(script);
+    for (const Received& cut : CutsOf(script, stream)) {
+      std::optional<std::string>& text = texts[cut.ids.size()];
+      if (text.has_value()) {
+        EXPECT_EQ(*text, cut.text);
+      } else {
+        text = cut.text;
+      }
+    }
+  }
+}
+
+// The tokens of a run in which a stop string may have begun fill more than an event: the next one
+// ends where nothing is settled, and the stream can be continued behind it all the same.
+TEST_F(OutputResumeTest, AnEventThatIsFullBeforeATokenIsSettled) {
+  plan_.stop_strings = {"ab!"};
+  std::vector<int32_t> script = {'x', 'a'};
+  script.resize(5000, kBosId);
+  script.insert(script.end(), {'b', 'c', 'd'});
+  const std::vector<ScoredToken> top(20, ScoredToken{'a', -1.0f, 1});
+  Stream whole = Make(script);
+  whole.top = top;
+  std::vector<Received> cuts;
+  while (!whole.done()) whole.Step();
+  whole.TakeEvents([&cuts](const Received& cut) { cuts.push_back(cut); });
+  ASSERT_GT(cuts.size(), 2u);
+  EXPECT_EQ(cuts[0].text, "x");
+  EXPECT_EQ(whole.received.text, "xabcd");
+  for (const Received& cut : cuts) {
+    Stream resumed = Make(script);
+    resumed.top = top;
+    ASSERT_THAT(resumed.Resume(cut), IsOk());
+    resumed.Run();
+    ExpectSame(resumed, whole);
+  }
+}
+
+TEST_F(OutputResumeTest, NothingButTheEndIsSentOfAStreamThatHadAllItsTokens) {
+  const std::vector<int32_t> script = {'a', 0xe2};
+  Stream whole = Make(script);
+  whole.Run();
+  EXPECT_EQ(whole.received.text, "a\xef\xbf\xbd");
+  Stream resumed = Make(script);
+  ASSERT_THAT(resumed.Resume(whole.received), IsOk());
+  resumed.Step();
+  v1::GenerateTokens event;
+  EXPECT_FALSE(resumed.assembler.NextEvent(event));
+  ExpectSame(resumed, whole);
+}
+
+TEST_F(OutputResumeTest, AStopStringInTheLastTokenEndsTheOutputAtOnce) {
+  plan_.stop_strings = {"STOP"};
+  Stream stream = Make({'x', kAbStop, 'q'});
+  ASSERT_THAT(stream.Resume({{'x', kAbStop}, "xab"}), IsOk());
+  EXPECT_TRUE(stream.assembler.ended());
+  EXPECT_EQ(stream.assembler.end().stop_string, "STOP");
+  EXPECT_EQ(stream.assembler.completion_tokens(), 2);
+  v1::GenerateTokens event;
+  EXPECT_FALSE(stream.assembler.NextEvent(event));
+}
+
+TEST_F(OutputResumeTest, IdsBehindAStopStringAreRefused) {
+  plan_.stop_strings = {"STOP"};
+  Stream behind = Make({});
+  EXPECT_THAT(behind.Resume({{'x', kAbStop, 'q'}, ""}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       ::testing::HasSubstr("resume.generated_token_ids has 3 entries")));
+  // A server would not have sent the string's own tokens.
+  Stream within = Make({});
+  EXPECT_THAT(within.Resume({{'S', 'T', 'O', 'P'}, ""}),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+  plan_.include_stop = true;
+  Stream included = Make({});
+  EXPECT_THAT(included.Resume({{'S', 'T', 'O', 'P'}, "STOP"}), IsOk());
+}
+
+TEST_F(OutputResumeTest, AnEventEndsBehindWholeCharacters) {
+  Stream stream = Make({'a', 0xe2, 0x82, 0xac, 'b'});
+  stream.Step();
+  stream.Step();
+  stream.TakeEvents();
+  EXPECT_THAT(stream.received.ids, ElementsAre('a'));
+  stream.Step();
+  stream.Step();
+  stream.TakeEvents();
+  EXPECT_THAT(stream.received.ids, ElementsAre('a', 0xe2, 0x82, 0xac));
+  EXPECT_EQ(stream.received.text, "a\xe2\x82\xac");
+}
+
+TEST_F(OutputResumeTest, WithoutATokenizerIdsAlone) {
+  plan_.text = false;
+  Stream stream(nullptr, plan_, work_, {5, 6, 7});
+  ASSERT_THAT(stream.Resume({{5, 6}, ""}), IsOk());
+  stream.Run();
+  EXPECT_THAT(stream.received.ids, ElementsAre(5, 6, 7));
+  EXPECT_THAT(stream.received.text, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tlm
