@@ -5,13 +5,13 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/admin_output.h"
-#include "client/cli/command.h"
-#include "client/cli/connection_flags.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/proto_values.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/interrupt.h"
+#include "client/cli/base/proto_values.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
 #include "client/cpp/admin_client.h"
 
 ABSL_FLAG(std::string, admin_target, "",

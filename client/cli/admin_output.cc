@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "client/cli/proto_values.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/proto_values.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

@@ -3,16 +3,16 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/interrupt.h"
+#include "client/cli/base/progress_line.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
 #include "client/cli/bench_load.h"
 #include "client/cli/bench_options.h"
 #include "client/cli/bench_prompts.h"
 #include "client/cli/bench_report.h"
-#include "client/cli/command.h"
-#include "client/cli/connection_flags.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/progress_line.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
 #include "client/cpp/client.h"
 
 namespace tlm::cli {

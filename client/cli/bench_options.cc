@@ -7,10 +7,10 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/sampling_flags.h"
 #include "client/cli/bench_prompts.h"
-#include "client/cli/connection_flags.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/sampling_flags.h"
 
 using tlm::cli::TimeSpan;
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client/cli/text.h"
-#include "client/cli/text_file.h"
+#include "client/cli/base/text.h"
+#include "client/cli/base/text_file.h"
 #include "model/base/json.h"
 
 namespace tlm::cli {

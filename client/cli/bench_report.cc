@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

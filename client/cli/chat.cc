@@ -1,13 +1,13 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/session.h"
+#include "client/cli/base/text.h"
 #include "client/cli/chat_interrupt.h"
 #include "client/cli/chat_loop.h"
 #include "client/cli/chat_request.h"
-#include "client/cli/command.h"
-#include "client/cli/connection_flags.h"
-#include "client/cli/report.h"
-#include "client/cli/session.h"
-#include "client/cli/text.h"
 
 ABSL_FLAG(std::string, system, "", "what the model is told before the conversation");
 ABSL_FLAG(bool, once, false, "end after the first answer");

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/strings/numbers.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "client/cli/signal_thread.h"
+#include "client/cli/base/signal_thread.h"
 #include "client/cpp/cancel_token.h"
 
 namespace tlm::cli {

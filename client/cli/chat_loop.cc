@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "client/cli/generate_output.h"
-#include "client/cli/line_reader.h"
-#include "client/cli/report.h"
-#include "client/cli/text.h"
+#include "client/cli/base/generate_output.h"
+#include "client/cli/base/line_reader.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

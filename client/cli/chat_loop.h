@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cli/base/console.h"
 #include "client/cli/chat_command.h"
 #include "client/cli/chat_interrupt.h"
-#include "client/cli/console.h"
 #include "client/cpp/client.h"
 #include "client/cpp/conversation.h"
 

@@ -2,8 +2,8 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "client/cli/sampling_flags.h"
-#include "client/cli/template_arguments.h"
+#include "client/cli/base/sampling_flags.h"
+#include "client/cli/base/template_arguments.h"
 
 using tlm::cli::TemplateArguments;
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "client/cli/command.h"
-#include "client/cli/command_line.h"
-#include "client/cli/report.h"
-#include "client/cli/sampling_flags.h"
-#include "client/cli/text.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/command_line.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/sampling_flags.h"
+#include "client/cli/base/text.h"
 #include "model/base/flag_errors.h"
 
 namespace tlm::cli {

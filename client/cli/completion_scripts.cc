@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "client/cli/command.h"
-#include "client/cli/command_line.h"
-#include "client/cli/flag_text.h"
-#include "client/cli/report.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/command_line.h"
+#include "client/cli/base/flag_text.h"
+#include "client/cli/base/report.h"
 
 namespace tlm::cli {
 namespace {

@@ -2,12 +2,12 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
-#include "client/cli/text.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
+#include "client/cli/base/text.h"
 
 ABSL_FLAG(std::optional<bool>, skip_special_tokens, std::nullopt,
           "leave special tokens out of the text");

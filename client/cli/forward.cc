@@ -5,14 +5,14 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
+#include "client/cli/base/text.h"
 #include "client/cli/forward_output.h"
 #include "client/cli/forward_request.h"
 #include "client/cli/npy.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
-#include "client/cli/text.h"
 
 ABSL_FLAG(uint32_t, top, 10, "print this many tokens a position");
 ABSL_FLAG(std::string, npy, "", "write the rows to this file too, as float32 [rows, tokens]");

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "client/cli/table.h"
+#include "client/cli/base/table.h"
 
 namespace tlm::cli {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/text.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/text.h"
 
 ABSL_FLAG(std::string, positions, "last", "last, all, or positions such as 0,5,7");
 ABSL_FLAG(std::string, values, "logits", "logits, log_probabilities or probabilities");

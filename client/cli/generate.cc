@@ -1,12 +1,12 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/time/clock.h"
-#include "client/cli/command.h"
-#include "client/cli/generate_output.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/generate_output.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
 #include "client/cli/generate_request.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
 
 ABSL_DECLARE_FLAG(bool, stats);
 

@@ -6,11 +6,11 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/sampling_flags.h"
-#include "client/cli/set_from_flag.h"
-#include "client/cli/text.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/sampling_flags.h"
+#include "client/cli/base/set_from_flag.h"
+#include "client/cli/base/text.h"
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
 ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");

@@ -2,11 +2,11 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
 
 ABSL_FLAG(std::string, service, "", "full name of a service; empty is the server as a whole");
 ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,

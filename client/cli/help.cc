@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
-#include "client/cli/connection_flags.h"
-#include "client/cli/flag_text.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/flag_text.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 #include "client/cli/man_pages.h"
-#include "client/cli/report.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
 
 ABSL_FLAG(std::string, format, "text", "text, or man for a manual page: tlm(1), tlm-COMMAND(1)");
 

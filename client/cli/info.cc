@@ -7,12 +7,12 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
+#include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
-#include "client/cli/text.h"
 #include "model/describe/offline.h"
 
 ABSL_DECLARE_FLAG(bool, all);

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/base/message_text.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
-#include "client/cli/message_text.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
 
 namespace tlm::cli {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "client/cli/base/message_text.h"
+#include "client/cli/base/proto_values.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
-#include "client/cli/message_text.h"
-#include "client/cli/proto_values.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
 
 namespace tlm::cli {
 namespace {

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "client/cli/message_text.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/message_text.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/cli/proto_values.h"
+#include "client/cli/base/proto_values.h"
 
 namespace tlm::cli {
 namespace {

@@ -1,10 +1,10 @@
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
 #include "client/cli/score_output.h"
 #include "client/cli/score_request.h"
-#include "client/cli/session.h"
 
 namespace tlm::cli {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/generate_output.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/generate_output.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {

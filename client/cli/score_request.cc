@@ -4,10 +4,10 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/set_from_flag.h"
-#include "client/cli/text.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/set_from_flag.h"
+#include "client/cli/base/text.h"
 
 using tlm::cli::OptionalText;
 

@@ -5,7 +5,7 @@
 #include <istream>
 
 #include "absl/status/statusor.h"
-#include "client/cli/command.h"
+#include "client/cli/base/command.h"
 #include "tlm/v1/score.pb.h"
 
 namespace tlm::cli {

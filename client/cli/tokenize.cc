@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "absl/flags/flag.h"
-#include "client/cli/command.h"
-#include "client/cli/report.h"
-#include "client/cli/request_flags.h"
-#include "client/cli/session.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/command.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/request_flags.h"
+#include "client/cli/base/session.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 
 ABSL_FLAG(bool, pieces, false, "print one token a line, with its text");
 

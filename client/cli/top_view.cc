@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "client/cli/admin_output.h"
-#include "client/cli/table.h"
-#include "client/cli/text.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
 #include "client/cpp/status.h"
 
 namespace tlm::cli {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "client/cli/base/styled_line.h"
+#include "client/cli/base/terminal_size.h"
 #include "client/cli/load_monitor.h"
-#include "client/cli/styled_line.h"
-#include "client/cli/terminal_size.h"
 
 namespace tlm::cli {
 

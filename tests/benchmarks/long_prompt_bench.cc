@@ -12,7 +12,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
-#include "client/cli/table.h"
+#include "client/cli/base/table.h"
 #include "model/base/errors.h"
 #include "tests/benchmarks/load/progress_bar.h"
 #include "tests/benchmarks/load/report.h"

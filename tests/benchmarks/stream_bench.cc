@@ -13,7 +13,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
-#include "client/cli/table.h"
+#include "client/cli/base/table.h"
 #include "model/base/errors.h"
 #include "tests/benchmarks/costless_server.h"
 #include "tests/benchmarks/load/load_generator.h"

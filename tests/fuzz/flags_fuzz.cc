@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "client/cli/flag_types.h"
-#include "client/cli/template_arguments.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/template_arguments.h"
 #include "model/base/errors.h"
 #include "server/config/byte_size.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "client/cli/table.h"
+#include "client/cli/base/table.h"
 #include "model/base/errors.h"
 
 namespace tlm::bench {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "absl/flags/reflection.h"
-#include "client/cli/command.h"
+#include "client/cli/base/command.h"
 #include "tlm/v1/admin.grpc.pb.h"
 
 namespace tlm::cli {
@@ -134,8 +134,13 @@ TEST_F(AdminTest, MarksWhatIsNotTheDefault) {
 }
 
 TEST_F(AdminTest, RefusesWrongUsage) {
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {}, {"restart"}, {"load", "x"}, {"abort"}, {"abort", "x", "--all"}, {"drain", "--tenant=a"}}) {
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{},
+                                             {"restart"},
+                                             {"load", "x"},
+                                             {"abort"},
+                                             {"abort", "x", "--all"},
+                                             {"drain", "--tenant=a"}}) {
     EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
     EXPECT_THAT(err_.str(), StartsWith("tlm: admin: "));
   }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/flags/reflection.h"
-#include "client/cli/command.h"
+#include "client/cli/base/command.h"
 #include "tests/unit/client/fake_server.h"
 
 namespace tlm::cli {

@@ -1,0 +1,140 @@
+#include "client/cli/base/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/flags/reflection.h"
+#include "absl/status/status.h"
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/template_arguments.h"
+#include "client/cli/base/text.h"
+#include "model/base/flag_errors.h"
+
+namespace tlm::cli {
+namespace {
+
+// Null when the command takes no flag of that name.
+absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
+  const std::vector<std::string_view> flags = FlagsOf(command);
+  if (std::find(flags.begin(), flags.end(), name) == flags.end()) return nullptr;
+  return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
+}
+
+// What stands between the values of a list flag; empty for a flag that is no list.
+std::string_view SeparatorOf(const absl::CommandLineFlag& flag) {
+  static constexpr char kRecordSeparator = TemplateArguments::kSeparator;
+  if (flag.IsOfType<StringList>() || flag.IsOfType<IdList>() || flag.IsOfType<BiasList>()) {
+    return ",";
+  }
+  if (flag.IsOfType<IdLists>()) return ";";
+  if (flag.IsOfType<TemplateArguments>()) return {&kRecordSeparator, 1};
+  return "";
+}
+
+absl::Status SetFlag(absl::CommandLineFlag* flag, std::string value, bool seen_before) {
+  const std::string_view separator = SeparatorOf(*flag);
+  if (seen_before && !separator.empty()) {
+    value = fmt::format("{}{}{}", flag->CurrentValue(), separator, value);
+  }
+  std::string error;
+  if (flag->ParseFrom(value, &error)) return absl::OkStatus();
+  // What the flag's type says may hold the value, however long it is.
+  constexpr size_t kMaxShownColumns = 300;
+  std::string message = BadFlagValue(*flag, value, error);
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return absl::InvalidArgumentError(Shortened(Printable(message), kMaxShownColumns));
+}
+
+class Parser {
+ public:
+  Parser(const Command& command, const std::vector<std::string>& args)
+      : command_(command), args_(args) {}
+
+  absl::StatusOr<ParsedLine> Parse() {
+    while (next_ < args_.size()) {
+      const std::string& arg = args_[next_++];
+      if (arg == "--") {
+        line_.arguments.insert(line_.arguments.end(), args_.begin() + static_cast<ptrdiff_t>(next_),
+                               args_.end());
+        break;
+      }
+      if (arg == "--help" || arg == "-h") {
+        line_.wants_help = true;
+      } else if (arg.size() < 2 || arg[0] != '-') {
+        line_.arguments.push_back(arg);
+      } else if (absl::Status status = ParseFlag(arg); !status.ok()) {
+        return status;
+      }
+    }
+    return std::move(line_);
+  }
+
+ private:
+  absl::Status ParseFlag(std::string_view arg) {
+    const bool has_dashes = arg.starts_with("--");
+    std::string_view name = arg.substr(has_dashes ? 2 : 0);
+    std::optional<std::string> value;
+    if (const size_t equals = name.find('='); equals != std::string_view::npos) {
+      value = std::string(name.substr(equals + 1));
+      name = name.substr(0, equals);
+    }
+    absl::CommandLineFlag* flag = has_dashes ? FindFlag(command_, name) : nullptr;
+    if (flag == nullptr && !value && has_dashes && name.starts_with("no")) {
+      flag = FindFlag(command_, name.substr(2));
+      if (flag != nullptr && IsSwitch(*flag)) return SetFlag(flag, "false", false);
+      flag = nullptr;
+    }
+    if (flag == nullptr) {
+      const std::string nearest = has_dashes ? DidYouMean(name, FlagsOf(command_), "--") : "";
+      return absl::InvalidArgumentError(fmt::format(
+          "no flag {}{}", Printable(has_dashes ? fmt::format("--{}", name) : std::string(arg)),
+          nearest.empty() ? fmt::format("; `tlm help {}` lists them (put -- before an argument "
+                                        "that begins with a dash)",
+                                        command_.name)
+                          : nearest));
+    }
+    if (!value && IsSwitch(*flag)) value = "true";
+    if (!value) {
+      if (next_ == args_.size()) {
+        return absl::InvalidArgumentError(fmt::format("--{} needs a value", name));
+      }
+      value = args_[next_++];
+    }
+    const bool seen_before = std::find(seen_.begin(), seen_.end(), flag) != seen_.end();
+    seen_.push_back(flag);
+    return SetFlag(flag, *std::move(value), seen_before);
+  }
+
+  const Command& command_;
+  const std::vector<std::string>& args_;
+  size_t next_ = 0;
+  std::vector<absl::CommandLineFlag*> seen_;
+  ParsedLine line_;
+};
+
+}  // namespace
+
+absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
+                                            const std::vector<std::string>& args) {
+  return Parser(command, args).Parse();
+}
+
+bool IsSwitch(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
+}
+
+bool IsList(const absl::CommandLineFlag& flag) { return !SeparatorOf(flag).empty(); }
+
+std::vector<std::string_view> FlagsOf(const Command& command) {
+  std::vector<std::string_view> flags = command.flags;
+  if (command.connects) {
+    const auto connection = ConnectionFlagNames();
+    flags.insert(flags.end(), connection.begin(), connection.end());
+  }
+  return flags;
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,76 @@
+#include "client/cli/base/connection_flags.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "client/cli/base/api_key.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/tls_files.h"
+
+ABSL_FLAG(std::string, target, "127.0.0.1:50051",
+          "the server, as host:port or unix:/path; several replicas with commas between them");
+ABSL_FLAG(tlm::cli::TimeSpan, timeout, tlm::cli::TimeSpan{absl::InfiniteDuration()},
+          "give up after this long; the server knows it too");
+ABSL_FLAG(bool, tls, false, "encrypt, and verify the server");
+ABSL_FLAG(std::string, ca_file, "", "PEM file of the authorities to trust instead of the system's");
+ABSL_FLAG(std::string, client_cert, "", "PEM file of this client's certificate");
+ABSL_FLAG(std::string, client_key, "", "PEM file of this client's private key");
+ABSL_FLAG(std::string, server_name, "", "expect this name in the server's certificate");
+ABSL_FLAG(std::string, api_key_file, "",
+          "file that holds the API key; without it the environment's TLM_API_KEY is used");
+
+namespace tlm::cli {
+
+std::span<const std::string_view> ConnectionFlagNames() {
+  static constexpr std::string_view kNames[] = {"target",      "timeout",     "tls",
+                                                "ca_file",     "client_cert", "client_key",
+                                                "server_name", "api_key_file"};
+  return kNames;
+}
+
+std::vector<std::string> SplitTargets(const std::string& list) {
+  std::istringstream text(list);
+  std::vector<std::string> targets;
+  for (std::string target; std::getline(text, target, ',');) targets.push_back(target);
+  return targets;
+}
+
+std::vector<std::string> TargetsFromFlags() { return SplitTargets(absl::GetFlag(FLAGS_target)); }
+
+absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console) {
+  client::ClientOptions options;
+  options.use_tls = absl::GetFlag(FLAGS_tls);
+  options.ca_file = absl::GetFlag(FLAGS_ca_file);
+  options.client_certificate_file = absl::GetFlag(FLAGS_client_cert);
+  options.client_key_file = absl::GetFlag(FLAGS_client_key);
+  options.server_name = absl::GetFlag(FLAGS_server_name);
+  if (absl::Status status = CheckTlsFiles(options); !status.ok()) return status;
+  const std::string key_file = absl::GetFlag(FLAGS_api_key_file);
+  const char* const from_environment = std::getenv("TLM_API_KEY");
+  if (!key_file.empty()) {
+    auto key = ReadApiKeyFile(key_file, console);
+    if (!key.ok()) return key.status();
+    options.api_key = *std::move(key);
+  } else if (from_environment != nullptr && *from_environment != '\0') {
+    auto key = ApiKeyFromText(from_environment);
+    if (!key.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("TLM_API_KEY: {}", std::string(key.status().message())));
+    }
+    options.api_key = *std::move(key);
+  }
+  return options;
+}
+
+bool TlsFromFlags() {
+  return absl::GetFlag(FLAGS_tls) || !absl::GetFlag(FLAGS_ca_file).empty() ||
+         !absl::GetFlag(FLAGS_client_cert).empty() || !absl::GetFlag(FLAGS_client_key).empty();
+}
+
+absl::Duration TimeoutFromFlags() { return absl::GetFlag(FLAGS_timeout).duration; }
+
+}  // namespace tlm::cli

@@ -1,0 +1,120 @@
+#include "client/cli/base/report.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <string>
+
+#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/text.h"
+#include "client/cpp/status.h"
+
+namespace tlm::cli {
+namespace {
+
+// On one line, whatever the server put into it.
+std::string OneLine(std::string_view text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// What gRPC says of a connection that could not be made, and what may be behind it.
+struct ConnectionHint {
+  bool tls;  // the flags ask for TLS
+  const char* symptom;
+  const char* hint;
+};
+constexpr char kMayExpectTls[] = "the server may expect TLS: see --tls and --ca_file";
+constexpr char kMayWantCertificate[] =
+    "the server may require a client certificate, --client_cert and --client_key, or not accept "
+    "the one given";
+constexpr ConnectionHint kConnectionHints[] = {
+    {false, "Socket closed", kMayExpectTls},
+    {false, "Connection reset by peer", kMayExpectTls},
+    {true, "wrong version number",
+     "the server may not speak TLS: leave out --tls, --ca_file, --client_cert, --client_key"},
+    {true, "is not in peer certificate",
+     "the server's certificate has another name: connect to that name, or give it as "
+     "--server_name"},
+    {true, "certificate verify failed",
+     "the server's certificate is expired, or of an authority that is not trusted here: give the "
+     "authority's certificate as --ca_file"},
+    {true, "Socket closed", kMayWantCertificate},
+    {true, "Connection reset by peer", kMayWantCertificate},
+};
+
+// What may be behind an error of gRPC's that names only its symptom; empty: nothing is known.
+std::string HintOf(const absl::Status& status) {
+  const std::string message = StatusMessage(status);
+  // A server that ends a call at its deadline says more.
+  if (absl::IsDeadlineExceeded(status) && message == "Deadline Exceeded") {
+    const absl::Duration timeout = TimeoutFromFlags();
+    return "the time limit of this program ended the call" +
+           (timeout < absl::InfiniteDuration() ? ": --timeout=" + absl::FormatDuration(timeout)
+                                               : std::string("; --timeout sets it"));
+  }
+  const auto tells = [&message](const char* text) { return message.find(text) != message.npos; };
+  // A connection that breaks later tells of no failure to connect.
+  if (!absl::IsUnavailable(status) || !tells("failed to connect")) return "";
+  for (const auto& [tls, symptom, hint] : kConnectionHints) {
+    if (tls == TlsFromFlags() && tells(symptom)) return hint;
+  }
+  return "";
+}
+
+}  // namespace
+
+int ReportError(std::string_view command, const absl::Status& status, Console* console) {
+  const client::ErrorDetails details = client::DetailsOf(status);
+  std::ostream& err = console->err;
+  err << fmt::format("tlm: {}: {}: {}", command, client::CodeName(status.code()),
+                     OneLine(StatusMessage(status)));
+  if (!details.reason.empty()) err << fmt::format(" ({})", OneLine(details.reason));
+  err << '\n';
+  for (const client::FieldViolation& violation : details.violations) {
+    // Often the only violation is the message.
+    if (StatusMessage(status).find(violation.description) != std::string::npos) continue;
+    err << fmt::format("  {}: {}\n", OneLine(violation.field), OneLine(violation.description));
+  }
+  if (details.retry_delay) {
+    err << fmt::format("  try again in {}\n", absl::FormatDuration(*details.retry_delay));
+  }
+  if (const std::string hint = HintOf(status); !hint.empty()) {
+    err << fmt::format("  {}\n", hint);
+  }
+  err.flush();
+  return kFailure;
+}
+
+int ReportUsage(std::string_view command, std::string_view message, Console* console) {
+  console->err << "tlm: ";
+  if (!command.empty()) console->err << command << ": ";
+  console->err << OneLine(message) << std::endl;
+  return kUsageError;
+}
+
+void ReportResumes(std::string_view command, const client::Client& client,
+                   const client::GenerateStream& stream, Console* console) {
+  if (stream.resumes() == 0) return;
+  const std::string times = stream.resumes() == 1 ? "" : fmt::format(" {} times", stream.resumes());
+  console->err << fmt::format("tlm: {}: lost the server{}, went on with {}", command, times,
+                              client.targets()[stream.target()])
+               << std::endl;
+}
+
+std::string StatusMessage(const absl::Status& status) { return std::string(status.message()); }
+
+void PrintJson(const google::protobuf::Message& message, std::ostream& out) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  // Fails only for Any messages of unknown type, which no response of this contract holds.
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) json = "{}";
+  out << json << std::endl;
+}
+
+}  // namespace tlm::cli

@@ -1,0 +1,77 @@
+#include "client/cli/base/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace tlm::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(TextTest, FindsInvalidUtf8) {
+  EXPECT_EQ(FindInvalidUtf8(""), std::nullopt);
+  EXPECT_EQ(FindInvalidUtf8("plain, naïve, 日本語, 🙂"), std::nullopt);
+  EXPECT_EQ(FindInvalidUtf8("ab\xff"), 2u);
+  EXPECT_EQ(FindInvalidUtf8("\xc3"), 0u);              // cut short
+  EXPECT_EQ(FindInvalidUtf8("\xc0\xaf"), 0u);          // overlong
+  EXPECT_EQ(FindInvalidUtf8("a\xed\xa0\x80"), 1u);     // surrogate
+  EXPECT_EQ(FindInvalidUtf8("\xf4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(FindInvalidUtf8(std::string("a\0b", 3)), std::nullopt);
+}
+
+TEST(TextTest, PrintableDisarmsControlCharacters) {
+  EXPECT_EQ(Printable("a\n\tb é"), "a\n\tb é");
+  EXPECT_EQ(Printable("\x1b[2J"), "\\x1b[2J");
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // the one-character form of ESC [
+  EXPECT_EQ(Printable("\xff\r"), "\\xff\\x0d");
+}
+
+TEST(TextTest, QuotedShowsEveryByte) {
+  EXPECT_EQ(Quoted(" the"), "\" the\"");
+  EXPECT_EQ(Quoted("a\"b\\\n"), R"("a\"b\\\n")");
+  EXPECT_EQ(Quoted("\xe6\x97"), R"("\xe6\x97")");
+  EXPECT_EQ(Quoted(""), "\"\"");
+}
+
+TEST(TextTest, MeasuresColumns) {
+  EXPECT_EQ(DisplayWidth("abc"), 3u);
+  EXPECT_EQ(DisplayWidth("é"), 1u);
+  EXPECT_EQ(DisplayWidth("日本"), 4u);
+}
+
+TEST(TextTest, ReadsStandardInputForDash) {
+  std::istringstream in("from stdin\n");
+  EXPECT_EQ(*ReadText("-", &in), "from stdin\n");
+  EXPECT_EQ(*ReadText("argument", &in), "argument");
+}
+
+TEST(TextTest, RefusesInvalidUtf8NamingTheOffset) {
+  std::istringstream in;
+  const auto text = ReadText("ab\xff", &in);
+  EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(text.status().message()), HasSubstr("0xff at offset 2"));
+}
+
+TEST(TextTest, RefusesEndlessInput) {
+  std::istringstream in(std::string((size_t{4} << 20) + 1, 'x'));
+  EXPECT_EQ(ReadText("-", &in).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ShortenedTest, KeepsWhatFits) {
+  EXPECT_EQ(Shortened("", 3), "");
+  EXPECT_EQ(Shortened("abcdef", 6), "abcdef");
+  EXPECT_EQ(Shortened("abcdefg", 6), "abc...");
+  EXPECT_EQ(Shortened("日本語です", 10), "日本語です");
+  EXPECT_EQ(Shortened("日本語ですよ", 10), "日本語...");
+}
+
+TEST(CheckUtf8Test, NamesTheFirstWrongByte) {
+  EXPECT_TRUE(CheckUtf8("naïve").ok());
+  EXPECT_EQ(std::string(CheckUtf8("ab\xff").message()),
+            "the text is not valid UTF-8: byte 0xff at offset 2");
+}
+
+}  // namespace
+}  // namespace tlm::cli
