@@ -4,11 +4,11 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
-#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/interrupt.h"
-#include "client/cli/base/progress_line.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
+#include "client/cli/base/terminal.h"
 #include "client/cli/bench_load.h"
 #include "client/cli/bench_options.h"
 #include "client/cli/bench_prompts.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "client/cli/base/proto_values.h"
+#include "client/cli/base/messages.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
 

@@ -7,9 +7,9 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
-#include "client/cli/base/sampling_flags.h"
+#include "client/cli/base/request_flags.h"
 #include "client/cli/bench_prompts.h"
 
 using tlm::cli::TimeSpan;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "client/cli/base/text.h"
-#include "client/cli/base/text_file.h"
 #include "model/base/json.h"
 
 namespace tlm::cli {

@@ -1,4 +1,4 @@
-// The lines of a conversation that are for the program, not for the model.
+// The slash commands of a conversation.
 #ifndef TLM_CLIENT_CLI_CHAT_COMMAND_H_
 #define TLM_CLIENT_CLI_CHAT_COMMAND_H_
 
@@ -18,11 +18,11 @@ struct ChatLine {
   std::optional<uint64_t> seed;  // of kSeed; none = a new one for each answer
 };
 
-// A line that begins with a slash is a command; with two, a message that begins with one.
-// INVALID_ARGUMENT when there is no such command, or it does not take what follows it.
+// A line that starts with a slash is a command; "//" starts a message with a slash.
+// INVALID_ARGUMENT for an unknown command or a wrong argument.
 absl::StatusOr<ChatLine> ParseChatLine(const std::string& line);
 
-// What the commands do.
+// Lists the commands.
 void PrintChatHelp(std::ostream& out);
 
 }  // namespace tlm::cli

@@ -7,13 +7,13 @@
 namespace tlm::cli {
 namespace {
 
-// Below the "^C" that the terminal shows; not through a stream, which another thread may be using.
+// After the terminal's "^C"; not through a stream, which another thread may be using.
 void EndTerminalLine() { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", 1); }
 
 }  // namespace
 
-ChatInterrupt::ChatInterrupt(bool has_person, std::function<void()> remind)
-    : has_person_(has_person),
+ChatInterrupt::ChatInterrupt(bool interactive, std::function<void()> remind)
+    : interactive_(interactive),
       remind_(std::move(remind)),
       thread_([this](int signal) { OnSignal(signal); }) {}
 
@@ -47,10 +47,10 @@ int ChatInterrupt::exit_code() const {
 
 void ChatInterrupt::OnSignal(int signal) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const bool ends = signal == SIGTERM || !has_person_;
-  // A read cannot be cancelled, and a second wish to end is not to wait for a call either.
+  const bool ends = signal == SIGTERM || !interactive_;
+  // A read cannot be cancelled, and a second signal does not wait for the answer.
   if (ended_by_ != 0 || (ends && answer_ == nullptr) || (!ends && presses_ > 0)) {
-    if (has_person_) EndTerminalLine();
+    if (interactive_) EndTerminalLine();
     _exit(128 + signal);
   }
   if (ends) {

@@ -6,7 +6,7 @@
 #include "client/cli/base/command.h"
 #include "client/cli/base/command_line.h"
 #include "client/cli/base/report.h"
-#include "client/cli/base/sampling_flags.h"
+#include "client/cli/base/request_flags.h"
 #include "client/cli/base/text.h"
 #include "model/base/flag_errors.h"
 

@@ -10,7 +10,6 @@
 
 #include "client/cli/base/command.h"
 #include "client/cli/base/command_line.h"
-#include "client/cli/base/flag_text.h"
 #include "client/cli/base/report.h"
 
 namespace tlm::cli {

@@ -1,18 +1,24 @@
 #include <fmt/format.h>
 
+#include <charconv>
+#include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cli/forward_output.h"
-#include "client/cli/forward_request.h"
-#include "client/cli/npy.h"
+
+ABSL_FLAG(std::string, positions, "last", "last, all, or positions such as 0,5,7");
+ABSL_FLAG(std::string, values, "logits", "logits, log_probabilities or probabilities");
+ABSL_FLAG(std::string, dtype, "float32", "float32, bfloat16 or float16 on the wire");
+ABSL_FLAG(std::string, vocab_slice, "", "only token ids START:END, END not included");
 
 ABSL_FLAG(uint32_t, top, 10, "print this many tokens a position");
 ABSL_FLAG(std::string, npy, "", "write the rows to this file too, as float32 [rows, tokens]");
@@ -20,8 +26,90 @@ ABSL_FLAG(std::string, npy, "", "write the rows to this file too, as float32 [ro
 namespace tlm::cli {
 namespace {
 
-// Texts of tokens, asked of the server one by one and remembered. Without a tokenizer there, or
-// after too many, none.
+template <typename Enum, size_t N>
+absl::StatusOr<Enum> FindName(std::string_view flag, const std::string& name,
+                              const std::pair<std::string_view, Enum> (&values)[N]) {
+  std::string names;
+  for (const auto& [candidate, value] : values) {
+    if (candidate == name) return value;
+    names += names.empty() ? "" : ", ";
+    names += candidate;
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("--{} is one of {}, not {}", flag, names, Quoted(name)));
+}
+
+absl::Status SetPositions(const std::string& text, v1::ForwardRequest* request) {
+  if (text == "last") {
+    request->set_last(true);
+  } else if (text == "all") {
+    request->set_all(true);
+  } else {
+    IdList indices;
+    std::string error;
+    if (text.empty() || !AbslParseFlag(absl::string_view(text), &indices, &error)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--positions is last, all, or numbers with commas between them, not {}", Quoted(text)));
+    }
+    request->mutable_indices()->mutable_indices()->Add(indices.ids.begin(), indices.ids.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetVocabSlice(const std::string& text, v1::ForwardRequest* request) {
+  if (text.empty()) return absl::OkStatus();
+  uint32_t start = 0;
+  uint32_t end = 0;
+  const char* const last = text.data() + text.size();
+  const auto first_number = std::from_chars(text.data(), last, start);
+  if (first_number.ec == std::errc() && first_number.ptr != last && *first_number.ptr == ':') {
+    const auto second_number = std::from_chars(first_number.ptr + 1, last, end);
+    if (second_number.ec == std::errc() && second_number.ptr == last) {
+      request->mutable_vocab_slice()->set_start(start);
+      request->mutable_vocab_slice()->set_end(end);
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("--vocab_slice is START:END, not {}", Quoted(text)));
+}
+
+absl::Status SetFormat(v1::ForwardRequest* request) {
+  const auto values =
+      FindName<v1::RowValues>("values", absl::GetFlag(FLAGS_values),
+                              {{"logits", v1::ROW_VALUES_LOGITS},
+                               {"log_probabilities", v1::ROW_VALUES_LOG_PROBABILITIES},
+                               {"probabilities", v1::ROW_VALUES_PROBABILITIES}});
+  if (!values.ok()) return values.status();
+  const auto dtype = FindName<v1::DataType>("dtype", absl::GetFlag(FLAGS_dtype),
+                                            {{"float32", v1::DATA_TYPE_FLOAT32},
+                                             {"bfloat16", v1::DATA_TYPE_BFLOAT16},
+                                             {"float16", v1::DATA_TYPE_FLOAT16}});
+  if (!dtype.ok()) return dtype.status();
+  request->set_values(*values);
+  request->set_dtype(*dtype);
+  return SetVocabSlice(absl::GetFlag(FLAGS_vocab_slice), request);
+}
+
+absl::Status SetSequences(const Arguments& arguments, std::istream* in,
+                          v1::ForwardRequest* request) {
+  const IdLists lists = absl::GetFlag(FLAGS_ids);
+  if (arguments.empty() == lists.sequences.empty()) {
+    return absl::InvalidArgumentError("takes one or more PROMPTs, or --ids");
+  }
+  for (const auto& ids : lists.sequences) {
+    request->add_sequences()->mutable_ids()->Add(ids.begin(), ids.end());
+  }
+  for (const std::string& argument : arguments) {
+    auto text = ReadText(argument, in);
+    if (!text.ok()) return text.status();
+    request->add_prompts(*std::move(text));
+  }
+  return absl::OkStatus();
+}
+
+// Texts of tokens: a cache over Detokenize. Empty if the server has no tokenizer, or after too many
+// lookups.
 class TokenTexts {
  public:
   explicit TokenTexts(Session* session) : session_(session) {}
@@ -53,7 +141,7 @@ absl::Status PrintMessages(const v1::ForwardRequest& request, Session* session, 
   return stream->Finish();
 }
 
-// With a file to write the whole rows are needed; else the server picks the largest values.
+// To write a file, whole rows are needed; otherwise the server selects the largest values.
 absl::Status PrintTable(v1::ForwardRequest request, const std::string& npy, Session* session,
                         Console* console) {
   const uint32_t top = absl::GetFlag(FLAGS_top);
@@ -73,6 +161,21 @@ absl::Status PrintTable(v1::ForwardRequest request, const std::string& npy, Sess
   PrintTopTable(
       *result, [&texts](uint32_t id) { return texts.Of(id); }, console->out);
   return absl::OkStatus();
+}
+
+// Asks for whole rows.
+absl::StatusOr<v1::ForwardRequest> ForwardRequestFromFlags(const Arguments& arguments,
+                                                           std::istream* in) {
+  v1::ForwardRequest request;
+  request.set_request_id(absl::GetFlag(FLAGS_request_id));
+  request.set_model(absl::GetFlag(FLAGS_model));
+  SetFromFlag(&request, &v1::ForwardRequest::set_add_special_tokens, FLAGS_add_special_tokens);
+  if (absl::Status status = SetPositions(absl::GetFlag(FLAGS_positions), &request); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = SetFormat(&request); !status.ok()) return status;
+  if (absl::Status status = SetSequences(arguments, in, &request); !status.ok()) return status;
+  return request;
 }
 
 }  // namespace

@@ -1,17 +1,70 @@
-#include "absl/flags/declare.h"
+#include "client/cli/generate.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
 #include "absl/flags/flag.h"
 #include "absl/time/clock.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/flag_types.h"
 #include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
-#include "client/cli/generate_request.h"
+#include "client/cli/base/text.h"
 
-ABSL_DECLARE_FLAG(bool, stats);
+ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
+ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");
+ABSL_FLAG(std::string, logprobs_mode, "", "raw (the model's) or processed (what was sampled from)");
+ABSL_FLAG(uint32_t, min_chunk_tokens, 0, "receive at least this many tokens at a time");
+ABSL_FLAG(bool, final_only, false, "receive each output when it is complete");
+ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,
+          "keep only the last this many tokens of the prompt");
+ABSL_FLAG(bool, stats, false, "print counts and speed at the end, as on a terminal");
 
 namespace tlm::cli {
 namespace {
+
+absl::Status SetOutput(v1::OutputOptions* output) {
+  if (absl::GetFlag(FLAGS_print_ids)) {
+    output->set_text(false);
+    output->set_token_ids(true);
+  }
+  SetFromFlag(output, &v1::OutputOptions::set_logprobs, FLAGS_logprobs);
+  output->set_top_logprobs(absl::GetFlag(FLAGS_top_logprobs));
+  output->set_prompt_logprobs(absl::GetFlag(FLAGS_prompt_logprobs));
+  output->set_min_chunk_tokens(absl::GetFlag(FLAGS_min_chunk_tokens));
+  output->set_final_only(absl::GetFlag(FLAGS_final_only));
+  output->set_timing(absl::GetFlag(FLAGS_stats));
+  const std::string mode = absl::GetFlag(FLAGS_logprobs_mode);
+  if (mode == "raw") {
+    output->set_logprobs_mode(v1::LOGPROBS_MODE_RAW);
+  } else if (mode == "processed") {
+    output->set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  } else if (!mode.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--logprobs_mode is raw or processed, not {}", Quoted(mode)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetPrompt(const Arguments& arguments, std::istream* in, v1::GenerateRequest* request) {
+  const IdList ids = absl::GetFlag(FLAGS_prompt_ids);
+  if (arguments.size() + (ids.ids.empty() ? 0 : 1) != 1) {
+    return absl::InvalidArgumentError(
+        "takes one PROMPT (in quotes if it has spaces), or --prompt_ids");
+  }
+  if (!ids.ids.empty()) {
+    request->mutable_prompt_token_ids()->mutable_ids()->Add(ids.ids.begin(), ids.ids.end());
+    return absl::OkStatus();
+  }
+  auto text = ReadText(arguments[0], in);
+  if (!text.ok()) return text.status();
+  request->set_prompt(*std::move(text));
+  return absl::OkStatus();
+}
 
 absl::Status PrintEvents(client::GenerateStream* stream, Console* console) {
   v1::GenerateResponse event;
@@ -37,6 +90,19 @@ absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
 }
 
 }  // namespace
+
+absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& arguments,
+                                                             std::istream* in) {
+  v1::GenerateRequest request;
+  request.set_request_id(absl::GetFlag(FLAGS_request_id));
+  SetFromFlag(&request, &v1::GenerateRequest::set_add_special_tokens, FLAGS_add_special_tokens);
+  SetFromFlag(&request, &v1::GenerateRequest::set_truncate_prompt_tokens,
+              FLAGS_truncate_prompt_tokens);
+  if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
+  if (absl::Status status = SetOutput(request.mutable_output()); !status.ok()) return status;
+  if (absl::Status status = SetPrompt(arguments, in, &request); !status.ok()) return status;
+  return request;
+}
 
 int RunGenerate(const Arguments& arguments, Console* console) {
   const auto request = GenerateRequestFromFlags(arguments, &console->in);

@@ -4,8 +4,8 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
-#include "client/cli/base/connection_flags.h"
-#include "client/cli/base/flag_text.h"
+#include "client/cli/base/command_line.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"

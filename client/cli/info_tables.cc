@@ -1,20 +1,135 @@
 #include "client/cli/info_tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "client/cli/base/message_text.h"
+#include "absl/strings/ascii.h"
+#include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {
+
+std::string Shape(const v1::ArchitectureInfo& model) {
+  return fmt::format("{} layers, d_model {}, vocabulary {}", WithSeparators(model.num_layers()),
+                     WithSeparators(model.d_model()), WithSeparators(model.vocab_size()));
+}
+
+std::string Weights(const v1::MemoryInfo& memory) {
+  std::vector<std::string> parts;
+  for (const v1::WeightBytes& weights : memory.weights()) {
+    parts.push_back(fmt::format("{} {}", HumanBytes(weights.bytes()), FieldText(weights, "dtype")));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// Of a server what it holds, else what a full context takes.
+std::string KvCache(const v1::ModelInfoResponse& info) {
+  const v1::MemoryInfo& memory = info.memory();
+  const uint64_t held = memory.kv_blocks_total() * memory.kv_block_tokens();
+  const uint64_t tokens = held > 0 ? held : info.architecture().context_length();
+  return fmt::format("{} for {} tokens, {} each", HumanBytes(tokens * memory.kv_bytes_per_token()),
+                     WithSeparators(tokens), HumanBytes(memory.kv_bytes_per_token()));
+}
+
+std::string Allocated(const v1::MemoryInfo& memory) {
+  return fmt::format("{} of the device's {}", HumanBytes(memory.allocated_total()),
+                     HumanBytes(memory.device_total()));
+}
+
+std::string Limits(const v1::LimitsInfo& limits) {
+  std::string text =
+      fmt::format("{} running, {} waiting", WithSeparators(limits.max_running_sequences()),
+                  WithSeparators(limits.max_queued_requests()));
+  if (limits.has_max_queue_time()) {
+    text +=
+        fmt::format(" for {} at most", absl::FormatDuration(FromProto(limits.max_queue_time())));
+  }
+  return text + fmt::format(", {} outputs a request", WithSeparators(limits.max_num_sequences()));
+}
+
+std::string Cost(const v1::FlopsInfo& flops) {
+  return fmt::format("{} FLOPs, and {} for each token it attends to",
+                     WithSeparators(flops.flops_per_token_linear()),
+                     WithSeparators(flops.attention_flops_per_token_per_context()));
+}
+
+// With the conventions that --all lists.
+std::string Request(const v1::FlopsInfo& flops) {
+  const v1::FlopsQuery& query = flops.query();
+  // "754.70 GFLOPs"
+  const std::string count = HumanCount(static_cast<double>(flops.total()));
+  return fmt::format("{}{}FLOPs at most: {} x ({} prompt + {} new tokens)", count,
+                     absl::ascii_isalpha(static_cast<unsigned char>(count.back())) ? "" : " ",
+                     WithSeparators(query.batch()), WithSeparators(query.prompt_tokens()),
+                     WithSeparators(query.new_tokens()));
+}
+
+std::string YesOrNo(bool yes) { return yes ? "yes" : "no"; }
+
+std::string Heads(const v1::ArchitectureInfo& model) {
+  const std::string query = WithSeparators(model.num_heads());
+  if (model.num_kv_heads() == model.num_heads()) {
+    return fmt::format("{}, each {} wide", query, model.head_dim());
+  }
+  return fmt::format("{} for queries, {} for keys and values, each {} wide", query,
+                     WithSeparators(model.num_kv_heads()), model.head_dim());
+}
+
+std::string Scaling(const v1::RopeScaling& scaling) {
+  std::string text = fmt::format("{}, factor {}", Printable(scaling.kind()), scaling.factor());
+  const auto add = [&text](std::string_view name, double value) {
+    if (value != 0) text += fmt::format(", {} {}", name, value);
+  };
+  add("low", scaling.low_freq_factor());
+  add("high", scaling.high_freq_factor());
+  add("beta fast", scaling.beta_fast());
+  add("slow", scaling.beta_slow());
+  add("attention factor", scaling.attention_factor());
+  add("original context", scaling.original_context_length());
+  return text;
+}
+
+std::string Theta(double theta) {
+  const bool whole = theta >= 0 && theta < 1e15 && theta == std::floor(theta);
+  return whole ? WithSeparators(static_cast<uint64_t>(theta)) : fmt::format("{}", theta);
+}
+
+std::string Positions(const v1::ArchitectureInfo& model) {
+  std::string text;
+  if (model.learned_positions()) text = "learned";
+  if (model.rope().has_theta()) {
+    text += text.empty() ? "" : " and ";
+    text += fmt::format(
+        "rotary, theta {}, pairs {}", Theta(model.rope().theta()),
+        model.rope().layout() == v1::ROPE_LAYOUT_INTERLEAVED ? "(2i, 2i + 1)" : "(i, i + d/2)");
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string Norm(const v1::NormInfo& norm) {
+  const bool outside = norm.eps_placement() == v1::NORM_EPS_PLACEMENT_OUTSIDE_ROOT;
+  return fmt::format("{}, eps {} {} the root", FieldText(norm, "kind"), norm.eps(),
+                     outside ? "outside" : "inside");
+}
+
+std::string Biases(const v1::BiasInfo& biases) {
+  std::vector<std::string_view> names;
+  if (biases.qkv()) names.push_back("qkv");
+  if (biases.attention_output()) names.push_back("attention output");
+  if (biases.ffn()) names.push_back("ffn");
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -197,6 +312,74 @@ void PrintModel(const v1::ModelInfoResponse& info, std::ostream& out) {
 }
 
 }  // namespace
+
+void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft});
+  const auto add = [&table](std::string_view name, std::string value) {
+    if (!value.empty()) table.AddRow({std::string(name), std::move(value)});
+  };
+  const v1::ModelIdentity& identity = info.identity();
+  add("model", Printable(identity.model_id()));
+  add("family", Printable(identity.architecture()));
+  if (info.has_parameters()) {
+    const uint64_t total = info.parameters().total();
+    add("parameters", fmt::format("{} ({})", HumanParameters(total), WithSeparators(total)));
+  }
+  if (info.has_architecture()) add("shape", Shape(info.architecture()));
+  if (info.has_limits()) {
+    add("context", WithSeparators(info.limits().max_context_tokens()) + " tokens");
+  } else if (info.has_architecture()) {
+    add("context", WithSeparators(info.architecture().context_length()) + " tokens");
+  }
+  if (info.has_memory()) {
+    add("weights", Weights(info.memory()));
+    add("KV cache", KvCache(info));
+    if (info.memory().device_total() > 0) add("memory", Allocated(info.memory()));
+  }
+  if (info.has_capabilities()) {
+    add("text", YesOrNo(info.capabilities().tokenizer()));
+    add("chat", YesOrNo(info.capabilities().chat()));
+  }
+  if (info.has_limits()) add("requests", Limits(info.limits()));
+  if (info.has_flops()) {
+    add("cost of a token", Cost(info.flops()));
+    add("cost of a request", Request(info.flops()));
+  }
+  add("server", Printable(identity.server_version()));
+  add("device", Printable(identity.device_name()));
+  add("fingerprint", Printable(info.determinism().fingerprint()));
+  table.Print(out);
+}
+
+void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft});
+  const auto add = [&table](std::string_view name, std::string value) {
+    if (!value.empty()) table.AddRow({std::string(name), std::move(value)});
+  };
+  add("layers", WithSeparators(architecture.num_layers()));
+  add("d_model", WithSeparators(architecture.d_model()));
+  add("heads", Heads(architecture));
+  add("d_ff", WithSeparators(architecture.d_ff()));
+  add("vocabulary", WithSeparators(architecture.vocab_size()));
+  add("context", WithSeparators(architecture.context_length()));
+  add("positions", Positions(architecture));
+  if (architecture.rope().has_scaling()) {
+    add("rope scaling", Scaling(architecture.rope().scaling()));
+  }
+  if (architecture.has_sliding_window()) {
+    add("sliding window",
+        fmt::format("{} tokens in {} of {} layers", WithSeparators(architecture.sliding_window()),
+                    architecture.sliding_window_layers(), architecture.num_layers()));
+  }
+  add("norm", Norm(architecture.norm()));
+  if (architecture.qk_norm()) add("qk norm", "rms of every query and key head");
+  add("activation", FieldText(architecture, "activation"));
+  add("biases", Biases(architecture.biases()));
+  add("lm head", architecture.tie_word_embeddings() ? "the embedding matrix" : "its own matrix");
+  out << "Architecture\n";
+  table.Print(out, 2);
+  out << '\n';
+}
 
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
   if (counts.tensors().empty()) return;

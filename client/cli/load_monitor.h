@@ -1,8 +1,9 @@
-// Asks servers for their load again and again.
+// Polls the load of servers, and keeps its recent history.
 #ifndef TLM_CLIENT_CLI_LOAD_MONITOR_H_
 #define TLM_CLIENT_CLI_LOAD_MONITOR_H_
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,38 +13,72 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cli/load_history.h"
 #include "client/cpp/admin_client.h"
+#include "tlm/v1/admin.pb.h"
 
 namespace tlm::cli {
 
-// What is known of one server.
+// The last kMaxSamples samples of one server. Does not read a clock.
+class LoadHistory {
+ public:
+  static constexpr size_t kMaxSamples = 512;
+  // The window of RecentHitShare.
+  static constexpr absl::Duration kRecent = absl::Minutes(1);
+
+  // Counters of the prefix cache are dropped when the uptime decreases: the server has restarted.
+  void Add(const v1::GetLoadResponse& load, absl::Time now);
+  // A missed sample, as of an unreachable server: its rates count as 0.
+  void AddGap();
+
+  // Tokens per second, oldest first.
+  const std::deque<double>& prefill() const { return prefill_; }
+  const std::deque<double>& decode() const { return decode_; }
+
+  // The share of prefix cache hits among the tokens looked up within kRecent of the last sample;
+  // none if none was looked up.
+  std::optional<double> RecentHitShare() const;
+
+ private:
+  struct Counts {
+    absl::Time at;
+    uint64_t queried = 0;
+    uint64_t hit = 0;
+  };
+
+  void AddRates(double prefill, double decode);
+
+  std::deque<double> prefill_;
+  std::deque<double> decode_;
+  std::deque<Counts> counts_;  // those within kRecent, and one before
+  absl::Duration uptime_;
+};
+
 struct ServerLoad {
   std::string target;
-  bool asked = false;                       // it has answered or failed to
+  bool asked = false;                       // at least one attempt has ended
   absl::Status status;                      // of the last attempt
   std::optional<v1::GetLoadResponse> load;  // the last answer
   absl::Time answered_at;                   // when that came
   LoadHistory history;
 };
 
-// Thread-safe. Uses one thread a server.
+// Thread-safe. Uses one thread per server.
 class LoadMonitor {
  public:
   static constexpr size_t kMaxServers = 64;
 
-  // INVALID_ARGUMENT for no server or more than kMaxServers; otherwise as MakeChannel. A server
-  // that does not answer within `timeout` counts as not reachable. `cancel`, which outlives this,
-  // ends what is being asked, and all asking.
+  // INVALID_ARGUMENT for no server or more than kMaxServers; errors of MakeChannel. A server that
+  // does not answer within `timeout` counts as unreachable. `cancel` outlives this and ends all
+  // polling.
   static absl::StatusOr<std::unique_ptr<LoadMonitor>> Create(
       const std::vector<std::string>& targets, const client::ClientOptions& client_options,
       absl::Duration timeout, client::CancelToken* cancel);
-  // Cancels what is being asked.
+  // Cancels running calls.
   ~LoadMonitor();
 
-  // Asks every server once, all at the same time, and returns when each has answered or not.
+  // Polls all servers once, concurrently; returns when every call has ended.
   void AskOnce();
-  // Goes on asking each server, `interval` after it has answered or not, until the end. Once.
+  // Starts polling each server, `interval` after the end of its last call. Call at most once.
   void Start(absl::Duration interval);
 
   // In the order of the targets.

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/base/connection_flags.h"
-#include "client/cli/base/flag_text.h"
+#include "client/cli/base/command_line.h"
+#include "client/cli/base/connection.h"
 #include "model/base/man_page.h"
 
 namespace tlm::cli {

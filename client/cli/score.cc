@@ -1,12 +1,121 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
-#include "client/cli/score_output.h"
-#include "client/cli/score_request.h"
+#include "client/cli/base/table.h"
+#include "client/cli/base/text.h"
+
+using tlm::cli::OptionalText;
+
+ABSL_FLAG(OptionalText, prompt, {}, "the prompt; every argument is then a continuation");
 
 namespace tlm::cli {
+namespace {
+
+absl::Status SetContext(Arguments* arguments, std::istream* in, v1::ScoreRequest* request) {
+  const IdList ids = absl::GetFlag(FLAGS_prompt_ids);
+  std::optional<std::string> prompt = absl::GetFlag(FLAGS_prompt).text;
+  if (!ids.ids.empty() && prompt) {
+    return absl::InvalidArgumentError("--prompt and --prompt_ids exclude each other");
+  }
+  if (!ids.ids.empty()) {
+    request->mutable_prompt_token_ids()->mutable_ids()->Add(ids.ids.begin(), ids.ids.end());
+    return absl::OkStatus();
+  }
+  if (!prompt) {
+    if (arguments->empty()) {
+      return absl::InvalidArgumentError(
+          "takes a PROMPT and one or more CONTINUATIONs, or --prompt_ids and --ids");
+    }
+    prompt = arguments->front();
+    arguments->erase(arguments->begin());
+  }
+  auto text = ReadText(*prompt, in);
+  if (!text.ok()) return text.status();
+  request->set_prompt(*std::move(text));
+  return absl::OkStatus();
+}
+
+absl::Status AddContinuations(const Arguments& arguments, std::istream* in,
+                              v1::ScoreRequest* request) {
+  for (const std::string& argument : arguments) {
+    auto text = ReadText(argument, in);
+    if (!text.ok()) return text.status();
+    request->add_continuations()->set_text(*std::move(text));
+  }
+  for (const std::vector<uint32_t>& ids : absl::GetFlag(FLAGS_ids).sequences) {
+    request->add_continuations()->mutable_token_ids()->mutable_ids()->Add(ids.begin(), ids.end());
+  }
+  if (request->continuations().empty()) {
+    return absl::InvalidArgumentError("takes one or more CONTINUATIONs after the prompt, or --ids");
+  }
+  return absl::OkStatus();
+}
+
+// The text (or ids) of a continuation in its row, shortened.
+std::string Label(const v1::Continuation& continuation) {
+  constexpr size_t kMaxColumns = 48;
+  if (!continuation.has_token_ids()) return Shortened(Quoted(continuation.text()), kMaxColumns);
+  return Shortened(fmt::format("{}", fmt::join(continuation.token_ids().ids(), ",")), kMaxColumns);
+}
+
+// The first argument is the prompt unless --prompt or --prompt_ids gives it; the other arguments
+// and the sequences of --ids are continuations.
+absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags(const Arguments& arguments,
+                                                       std::istream* in) {
+  v1::ScoreRequest request;
+  request.set_request_id(absl::GetFlag(FLAGS_request_id));
+  request.set_model(absl::GetFlag(FLAGS_model));
+  request.set_top_logprobs(absl::GetFlag(FLAGS_top_logprobs));
+  SetFromFlag(&request, &v1::ScoreRequest::set_add_special_tokens, FLAGS_add_special_tokens);
+  Arguments texts = arguments;
+  if (absl::Status status = SetContext(&texts, in, &request); !status.ok()) return status;
+  if (absl::Status status = AddContinuations(texts, in, &request); !status.ok()) return status;
+  return request;
+}
+
+// A row for each continuation: text, number of tokens, sum and mean of the natural-log
+// probabilities, perplexity exp(-mean), whether greedy decoding produces it.
+void PrintScoreTable(const v1::ScoreRequest& request, const v1::ScoreResponse& response,
+                     std::ostream& out) {
+  Table table({Align::kRight, Align::kLeft, Align::kRight, Align::kRight, Align::kRight,
+               Align::kRight, Align::kLeft});
+  table.AddRow({"", "continuation", "tokens", "sum logprob", "mean", "perplexity", "greedy"});
+  for (int i = 0; i < response.scores_size(); ++i) {
+    const v1::ContinuationScore& score = response.scores(i);
+    const bool has_mean = score.token_count() > 0;
+    const double mean = has_mean ? score.sum_logprob() / score.token_count() : 0;
+    table.AddRow({fmt::format("[{}]", i), Label(request.continuations(i)),
+                  fmt::format("{}", score.token_count()),
+                  fmt::format("{:.4f}", score.sum_logprob()),
+                  has_mean ? fmt::format("{:.4f}", mean) : "-",
+                  has_mean ? fmt::format("{:.5g}", std::exp(-mean)) : "-",
+                  score.is_greedy() ? "yes" : "no"});
+  }
+  table.Print(out);
+}
+
+// The tokens of each continuation under its index, "[0]"; positions count from its first token.
+void PrintScoreTokens(const v1::ScoreResponse& response, std::ostream& out) {
+  for (int i = 0; i < response.scores_size(); ++i) {
+    const auto& tokens = response.scores(i).tokens();
+    out << fmt::format("\n[{}]\n", i);
+    PrintTokenTable(std::vector<v1::TokenInfo>(tokens.begin(), tokens.end()), 0, out);
+  }
+}
+
+}  // namespace
 
 int RunScore(const Arguments& arguments, Console* console) {
   const auto request = ScoreRequestFromFlags(arguments, &console->in);

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "client/cli/admin_output.h"
+#include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/status.h"

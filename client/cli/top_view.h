@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/cli/base/styled_line.h"
-#include "client/cli/base/terminal_size.h"
+#include "client/cli/base/terminal.h"
 #include "client/cli/load_monitor.h"
 
 namespace tlm::cli {

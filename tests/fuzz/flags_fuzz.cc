@@ -4,7 +4,6 @@
 
 #include "absl/strings/string_view.h"
 #include "client/cli/base/flag_types.h"
-#include "client/cli/base/template_arguments.h"
 #include "model/base/errors.h"
 #include "server/config/byte_size.h"
 #include "tests/fuzz/fuzz_input.h"

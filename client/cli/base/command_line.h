@@ -1,8 +1,10 @@
-// Sets Abseil flags from the command line.
+// Parses the command line into Abseil flags, and describes the flags to help, man pages and shells.
 #ifndef TLM_CLIENT_CLI_BASE_COMMAND_LINE_H_
 #define TLM_CLIENT_CLI_BASE_COMMAND_LINE_H_
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/flags/commandlineflag.h"
@@ -16,20 +18,42 @@ struct ParsedLine {
   bool wants_help = false;  // --help or -h was among the flags
 };
 
-// Takes `args` (without program and command): --flag=value, --flag value, --switch, --noswitch;
-// after
-// -- everything is an argument. Flags may stand anywhere; a list flag given again adds to its list,
-// any other is overwritten. INVALID_ARGUMENT, in one line, for a flag that `command` does not take
-// or a value that does not fit it.
+// Parses `args` (without program and command): --flag=value, --flag value, --switch, --noswitch;
+// after -- everything is an argument. Flags and arguments may be mixed; a repeated list flag
+// appends to its list, a repeated flag of another type overwrites its value. INVALID_ARGUMENT, in
+// one line, for a flag that `command` does not take or a value of the wrong type.
 absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args);
 
-// Whether a flag takes no value, and whether it may be given again.
+// Whether a flag takes no value; whether it may be repeated.
 bool IsSwitch(const absl::CommandLineFlag& flag);
 bool IsList(const absl::CommandLineFlag& flag);
 
 // The flags of `command`, the connection flags included.
 std::vector<std::string_view> FlagsOf(const Command& command);
+
+struct FlagText {
+  std::string name;
+  std::string help;
+  std::string default_value;  // empty for false, 0 and inf too
+  bool is_switch = false;     // takes no value: --name, --noname
+  bool can_be_off = false;    // a switch that is not off by default, so that --noname is of use
+  bool is_list = false;       // may be repeated
+};
+
+// Describes the flags `names` of the command, in this order.
+std::vector<FlagText> DescribeFlags(const Command& command,
+                                    std::span<const std::string_view> names);
+
+// The values a flag may have, for completion.
+struct FlagValues {
+  bool is_file = false;
+  std::vector<std::string> choices;  // not always all; empty = any text
+};
+FlagValues ValuesOfFlag(std::string_view name);
+
+// The words allowed as a command's first argument; empty = any text.
+std::vector<std::string> FirstArguments(const Command& command);
 
 }  // namespace tlm::cli
 

@@ -1,6 +1,8 @@
-// Types of flags that Abseil does not have.
+// Flag types that Abseil lacks.
 #ifndef TLM_CLIENT_CLI_BASE_FLAG_TYPES_H_
 #define TLM_CLIENT_CLI_BASE_FLAG_TYPES_H_
+
+#include <google/protobuf/struct.pb.h>
 
 #include <cstdint>
 #include <optional>
@@ -8,21 +10,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace tlm::cli {
 
-// A text that may be empty, or not be given. (For Abseil an optional text that is empty is not
-// given.)
+// A text that may be empty or absent. (Abseil takes an empty std::optional<std::string> for an
+// absent one.)
 struct OptionalText {
   std::optional<std::string> text;
 };
 bool AbslParseFlag(absl::string_view text, OptionalText* optional, std::string* error);
 std::string AbslUnparseFlag(const OptionalText& optional);
 
-// Texts with commas between them. \, is a comma within a text, \n a line break, \t a tab and \\ a
-// backslash. No text is empty.
+// Comma-separated texts, none empty. Escapes: \, for a comma, \n line break, \t tab, \\ backslash.
 struct StringList {
   std::vector<std::string> values;
 };
@@ -50,12 +52,30 @@ struct BiasList {
 bool AbslParseFlag(absl::string_view text, BiasList* list, std::string* error);
 std::string AbslUnparseFlag(const BiasList& list);
 
-// A time span, not negative: a plain number is seconds, otherwise as in 1m30s or inf.
+// A duration of at least 0: a plain number is in seconds; otherwise as in 1m30s or inf.
 struct TimeSpan {
   absl::Duration duration;
 };
 bool AbslParseFlag(absl::string_view text, TimeSpan* span, std::string* error);
 std::string AbslUnparseFlag(const TimeSpan& span);
+
+// Variables of a chat template as NAME=JSON: enable_thinking=false, style="short". If a name is
+// repeated, its last value counts.
+struct TemplateArguments {
+  // Separates several arguments in one text: the record separator, which JSON cannot contain.
+  static constexpr char kSeparator = '\x1e';
+
+  google::protobuf::Struct values;
+};
+bool AbslParseFlag(absl::string_view text, TemplateArguments* arguments, std::string* error);
+std::string AbslUnparseFlag(const TemplateArguments& arguments);
+
+// Sets a field of a message if its flag was given.
+template <typename Message, typename Value>
+void SetFromFlag(Message* message, void (Message::*setter)(Value),
+                 const absl::Flag<std::optional<Value>>& flag) {
+  if (const std::optional<Value> value = absl::GetFlag(flag)) (message->*setter)(*value);
+}
 
 }  // namespace tlm::cli
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "client/cli/base/proto_values.h"
+#include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 

@@ -1,8 +1,37 @@
 #include "client/cli/base/interrupt.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <utility>
+
 namespace tlm::cli {
+
+// The signals are blocked in every thread and received by sigwait in one: a signal handler may use
+// neither gRPC nor streams.
+SignalThread::SignalThread(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGINT);
+  sigaddset(&signals_, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals_, &previous_mask_);
+  thread_ = std::thread([this] { WaitForSignals(); });
+}
+
+SignalThread::~SignalThread() {
+  stopping_ = true;
+  pthread_kill(thread_.native_handle(), SIGINT);
+  thread_.join();
+  pthread_sigmask(SIG_SETMASK, &previous_mask_, nullptr);
+}
+
+void SignalThread::WaitForSignals() {
+  while (true) {
+    int signal = 0;
+    if (sigwait(&signals_, &signal) != 0) continue;
+    if (stopping_) return;
+    on_signal_(signal);
+  }
+}
 
 Interrupt::Interrupt() : thread_([this](int signal) { OnSignal(signal); }) {}
 

@@ -1,23 +1,47 @@
-// Ctrl-C as the cancellation of calls.
+// SIGINT and SIGTERM as function calls, and as the cancellation of RPCs.
 #ifndef TLM_CLIENT_CLI_BASE_INTERRUPT_H_
 #define TLM_CLIENT_CLI_BASE_INTERRUPT_H_
 
 #include <atomic>
+#include <csignal>
+#include <functional>
+#include <thread>
 
-#include "client/cli/base/signal_thread.h"
 #include "client/cpp/cancel_token.h"
 
 namespace tlm::cli {
 
-// While one of these lives, the first SIGINT or SIGTERM cancels the token and the second ends the
-// program. Otherwise as SignalThread.
+// While it exists, its thread receives both signals and calls a function for each. Create it before
+// any other thread: only later threads inherit the signal mask. At most one at a time.
+class SignalThread {
+ public:
+  // `on_signal` runs in the thread, one call at a time; unlike a signal handler it may lock and
+  // allocate.
+  explicit SignalThread(std::function<void(int)> on_signal);
+  // Waits for a running call.
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+ private:
+  void WaitForSignals();
+
+  const std::function<void(int)> on_signal_;
+  sigset_t signals_;
+  sigset_t previous_mask_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+// While it exists, the first SIGINT or SIGTERM cancels the token and the second ends the process.
+// Otherwise as SignalThread.
 class Interrupt {
  public:
   Interrupt();
 
   client::CancelToken* token() { return &token_; }
 
-  // The exit code of a program that a signal ended, 128 + its number; 0 if none came.
+  // 128 + the number of the first signal; 0 if none came.
   int exit_code() const;
 
  private:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/status.h"
 

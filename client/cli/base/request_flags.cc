@@ -1,9 +1,20 @@
 #include "client/cli/base/request_flags.h"
 
-#include "absl/flags/flag.h"
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "client/cli/base/flag_types.h"
+#include "client/cli/base/messages.h"
+
+using tlm::cli::BiasList;
 using tlm::cli::IdList;
 using tlm::cli::IdLists;
+using tlm::cli::StringList;
+using tlm::cli::TimeSpan;
 
 ABSL_FLAG(std::string, model, "", "which model; empty is the served one");
 ABSL_FLAG(std::string, request_id, "", "name of the request in the server's log");
@@ -18,3 +29,147 @@ ABSL_FLAG(
     bool, json, false,
     "print the server's messages as JSON, one a line; 64-bit numbers are strings, as protobuf's "
     "JSON has them");
+
+ABSL_FLAG(std::optional<float>, temperature, std::nullopt,
+          "0 always takes the most probable token");
+ABSL_FLAG(std::optional<uint32_t>, top_k, std::nullopt, "keep the k most probable tokens; 0 all");
+ABSL_FLAG(std::optional<float>, top_p, std::nullopt,
+          "keep the most probable tokens that together reach this probability");
+ABSL_FLAG(std::optional<float>, min_p, std::nullopt,
+          "drop tokens less probable than this times the most probable one");
+ABSL_FLAG(std::optional<float>, typical_p, std::nullopt,
+          "keep the tokens nearest to the expected information that together reach this");
+ABSL_FLAG(std::optional<float>, repetition_penalty, std::nullopt,
+          "above 1, tokens of prompt and output become less probable");
+ABSL_FLAG(std::optional<float>, presence_penalty, std::nullopt,
+          "subtracted once from the logits of tokens in the output");
+ABSL_FLAG(std::optional<float>, frequency_penalty, std::nullopt,
+          "subtracted from the logits of tokens in the output for each time they are there");
+ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "the same seed gives the same tokens");
+ABSL_FLAG(std::optional<uint32_t>, num_sequences, std::nullopt, "how many independent outputs");
+ABSL_FLAG(BiasList, logit_bias, {}, "added to logits, by token id: 198:-100,50256:2.5; repeatable");
+ABSL_FLAG(IdList, allowed_token_ids, {}, "only these tokens: 11,13; repeatable");
+ABSL_FLAG(IdList, banned_token_ids, {}, "never these tokens; repeatable");
+
+ABSL_FLAG(std::optional<uint32_t>, max_new_tokens, std::nullopt, "end each output after this many");
+ABSL_FLAG(uint32_t, min_new_tokens, 0, "end no output before this many");
+ABSL_FLAG(
+    StringList, stop, {},
+    "end at these texts: commas between them, \\, is a comma and \\n a line break; repeatable");
+ABSL_FLAG(IdList, stop_token_ids, {}, "end at these tokens; repeatable");
+ABSL_FLAG(bool, ignore_eos, false, "do not end at end-of-sequence tokens");
+ABSL_FLAG(bool, include_stop_in_output, false, "print the text that ended an output");
+
+ABSL_FLAG(std::optional<int32_t>, priority, std::nullopt, "larger runs first");
+ABSL_FLAG(TimeSpan, soft_time_limit, TimeSpan{absl::InfiniteDuration()},
+          "end the outputs, with what there is, after this long");
+ABSL_FLAG(bool, bypass_prefix_cache, false, "neither use nor fill the prefix cache");
+ABSL_FLAG(std::string, cache_salt, "", "share cached prefixes only with requests of the same salt");
+
+namespace tlm::cli {
+namespace {
+
+void SetIds(const absl::Flag<IdList>& flag, google::protobuf::RepeatedField<uint32_t>* field) {
+  const IdList list = absl::GetFlag(flag);
+  field->Add(list.ids.begin(), list.ids.end());
+}
+
+void SetSampling(v1::SamplingParams* sampling) {
+  using Params = v1::SamplingParams;
+  SetFromFlag(sampling, &Params::set_temperature, FLAGS_temperature);
+  SetFromFlag(sampling, &Params::set_top_k, FLAGS_top_k);
+  SetFromFlag(sampling, &Params::set_top_p, FLAGS_top_p);
+  SetFromFlag(sampling, &Params::set_min_p, FLAGS_min_p);
+  SetFromFlag(sampling, &Params::set_typical_p, FLAGS_typical_p);
+  SetFromFlag(sampling, &Params::set_repetition_penalty, FLAGS_repetition_penalty);
+  SetFromFlag(sampling, &Params::set_presence_penalty, FLAGS_presence_penalty);
+  SetFromFlag(sampling, &Params::set_frequency_penalty, FLAGS_frequency_penalty);
+  SetFromFlag(sampling, &Params::set_seed, FLAGS_seed);
+  SetFromFlag(sampling, &Params::set_num_sequences, FLAGS_num_sequences);
+  for (const auto& [id, bias] : absl::GetFlag(FLAGS_logit_bias).biases) {
+    (*sampling->mutable_logit_bias())[id] = bias;
+  }
+  SetIds(FLAGS_allowed_token_ids, sampling->mutable_allowed_token_ids());
+  SetIds(FLAGS_banned_token_ids, sampling->mutable_banned_token_ids());
+}
+
+void SetStopping(v1::StoppingCriteria* stopping) {
+  SetFromFlag(stopping, &v1::StoppingCriteria::set_max_new_tokens, FLAGS_max_new_tokens);
+  stopping->set_min_new_tokens(absl::GetFlag(FLAGS_min_new_tokens));
+  for (const std::string& text : absl::GetFlag(FLAGS_stop).values) stopping->add_stop_strings(text);
+  SetIds(FLAGS_stop_token_ids, stopping->mutable_stop_token_ids());
+  stopping->set_ignore_eos(absl::GetFlag(FLAGS_ignore_eos));
+  stopping->set_include_stop_in_output(absl::GetFlag(FLAGS_include_stop_in_output));
+}
+
+void SetScheduling(v1::GenerateRequest* request) {
+  if (const auto priority = absl::GetFlag(FLAGS_priority)) {
+    request->mutable_scheduling()->set_priority(*priority);
+  }
+  const absl::Duration limit = absl::GetFlag(FLAGS_soft_time_limit).duration;
+  if (limit < absl::InfiniteDuration()) {
+    *request->mutable_scheduling()->mutable_soft_time_limit() = ToProto(limit);
+  }
+  if (absl::GetFlag(FLAGS_bypass_prefix_cache)) {
+    request->mutable_cache()->set_bypass_prefix_cache(true);
+  }
+  if (const std::string salt = absl::GetFlag(FLAGS_cache_salt); !salt.empty()) {
+    request->mutable_cache()->set_cache_salt(salt);
+  }
+}
+
+absl::Status CheckContradictions(const v1::GenerateRequest& request) {
+  const v1::StoppingCriteria& stopping = request.stopping();
+  if (stopping.has_max_new_tokens() && stopping.min_new_tokens() > stopping.max_new_tokens()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--min_new_tokens is {}, more than --max_new_tokens, which is {}",
+                    stopping.min_new_tokens(), stopping.max_new_tokens()));
+  }
+  const auto& allowed = request.sampling().allowed_token_ids();
+  const auto& banned = request.sampling().banned_token_ids();
+  const bool none_left = std::all_of(allowed.begin(), allowed.end(), [&banned](uint32_t id) {
+    return std::find(banned.begin(), banned.end(), id) != banned.end();
+  });
+  if (!allowed.empty() && none_left) {
+    return absl::InvalidArgumentError("--banned_token_ids leaves none of --allowed_token_ids");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const std::string_view> SamplingFlagNames() {
+  static constexpr std::string_view kNames[] = {"temperature",
+                                                "top_k",
+                                                "top_p",
+                                                "min_p",
+                                                "typical_p",
+                                                "repetition_penalty",
+                                                "presence_penalty",
+                                                "frequency_penalty",
+                                                "seed",
+                                                "logit_bias",
+                                                "allowed_token_ids",
+                                                "banned_token_ids",
+                                                "max_new_tokens",
+                                                "min_new_tokens",
+                                                "stop",
+                                                "stop_token_ids",
+                                                "ignore_eos",
+                                                "include_stop_in_output",
+                                                "priority",
+                                                "soft_time_limit",
+                                                "bypass_prefix_cache",
+                                                "cache_salt"};
+  return kNames;
+}
+
+absl::Status SetGenerationFromFlags(v1::GenerateRequest* request) {
+  request->set_model(absl::GetFlag(FLAGS_model));
+  SetSampling(request->mutable_sampling());
+  SetStopping(request->mutable_stopping());
+  SetScheduling(request);
+  return CheckContradictions(*request);
+}
+
+}  // namespace tlm::cli

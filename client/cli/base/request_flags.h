@@ -1,13 +1,17 @@
-// Flags that several commands share.
+// Flags that the requests of several commands share.
 #ifndef TLM_CLIENT_CLI_BASE_REQUEST_FLAGS_H_
 #define TLM_CLIENT_CLI_BASE_REQUEST_FLAGS_H_
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/flags/declare.h"
+#include "absl/status/status.h"
 #include "client/cli/base/flag_types.h"
+#include "tlm/v1/generate.pb.h"
 
 ABSL_DECLARE_FLAG(std::string, model);
 ABSL_DECLARE_FLAG(std::string, request_id);
@@ -17,5 +21,16 @@ ABSL_DECLARE_FLAG(tlm::cli::IdLists, ids);
 ABSL_DECLARE_FLAG(std::optional<bool>, logprobs);
 ABSL_DECLARE_FLAG(uint32_t, top_logprobs);
 ABSL_DECLARE_FLAG(bool, json);
+
+namespace tlm::cli {
+
+// The flags of commands that generate text: sampling, when an output ends, scheduling.
+std::span<const std::string_view> SamplingFlagNames();
+
+// Sets model, sampling, stopping, scheduling and cache from the flags that were given.
+// INVALID_ARGUMENT if the flags contradict each other; the server checks the values.
+absl::Status SetGenerationFromFlags(v1::GenerateRequest* request);
+
+}  // namespace tlm::cli
 
 #endif  // TLM_CLIENT_CLI_BASE_REQUEST_FLAGS_H_

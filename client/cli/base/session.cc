@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/report.h"
 
 namespace tlm::cli {

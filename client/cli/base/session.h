@@ -13,10 +13,10 @@
 
 namespace tlm::cli {
 
-// Connects as the flags say; errors as Client::Connect.
+// Connects as the flags say. Errors of ClientOptionsFromFlags and Client::Connect.
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* console);
 
-// Standard input must have been read before: Ctrl-C ends calls, not reads, while this lives.
+// Read standard input before: while this exists, Ctrl-C cancels calls, not reads.
 class Session {
  public:
   // Errors as ConnectFromFlags.
@@ -27,8 +27,8 @@ class Session {
   // --timeout and Ctrl-C.
   client::CallOptions call_options();
 
-  // The exit code for how a call ended: 0 if it did well, that of the signal if Ctrl-C ended it,
-  // else 1 after a report.
+  // The exit code for the status of a call: 0 for OK, the signal's if Ctrl-C cancelled it, else 1
+  // after reporting the error.
   int Finish(const absl::Status& status);
 
  private:

@@ -4,6 +4,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <fstream>
+
+#include "absl/status/status.h"
 
 namespace tlm::cli {
 namespace {
@@ -130,6 +133,44 @@ absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* 
   }
   if (absl::Status status = CheckUtf8(text); !status.ok()) return status;
   return text;
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes) {
+  constexpr size_t kPiece = size_t{64} << 10;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  // One byte more than may be there: that it is too long shows without reading it all.
+  while (file && text.size() <= max_bytes) {
+    const size_t size = text.size();
+    text.resize(size + std::min(kPiece, max_bytes + 1 - size));
+    file.read(text.data() + size, static_cast<std::streamsize>(text.size() - size));
+    text.resize(size + static_cast<size_t>(file.gcount()));
+  }
+  if (!file.is_open() || file.bad()) {
+    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
+  }
+  if (text.size() <= max_bytes) return text;
+  return absl::InvalidArgumentError(fmt::format("{}: is longer than {} bytes", path, max_bytes));
+}
+
+absl::StatusOr<std::optional<std::string>> ReadLine(std::istream* in, size_t max_bytes) {
+  std::string line;
+  bool too_long = false;
+  bool ended = false;
+  char c;
+  while (!ended && in->get(c)) {
+    ended = c == '\n';
+    if (ended) break;
+    too_long = too_long || line.size() == max_bytes;
+    if (!too_long) line += c;
+  }
+  if (!ended && line.empty()) return std::optional<std::string>();
+  if (too_long) {
+    return absl::InvalidArgumentError(fmt::format("the line is longer than {} bytes", max_bytes));
+  }
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (absl::Status status = CheckUtf8(line); !status.ok()) return status;
+  return std::optional<std::string>(std::move(line));
 }
 
 }  // namespace tlm::cli

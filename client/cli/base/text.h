@@ -1,4 +1,4 @@
-// Text as it may be sent to a server or shown on a terminal.
+// Reading text, and making it fit to be sent to a server or shown on a terminal.
 #ifndef TLM_CLIENT_CLI_BASE_TEXT_H_
 #define TLM_CLIENT_CLI_BASE_TEXT_H_
 
@@ -13,28 +13,36 @@
 
 namespace tlm::cli {
 
-// Offset of the first byte that is not part of valid UTF-8; none when all of it is.
+// Offset of the first byte that is not valid UTF-8, if there is one.
 std::optional<size_t> FindInvalidUtf8(std::string_view text);
 
-// `text` with control characters other than line break and tab shown as \xNN, so that text from
-// elsewhere cannot drive the terminal.
+// `text` with control characters except line break and tab shown as \xNN, so that untrusted text
+// cannot control the terminal.
 std::string Printable(std::string_view text);
 
-// Bytes of a token in quotes, everything that is not printable text escaped: "\n", "\xe2\x80".
+// `bytes` in quotes, with everything escaped that is not printable text: "\n", "\xe2\x80".
 std::string Quoted(std::string_view bytes);
 
 // Columns a terminal needs for `text`, which is valid UTF-8.
 size_t DisplayWidth(std::string_view text);
 
-// `text` if `max_columns` hold it (at least 3); else as much of its beginning as fits before "...".
+// `text` if it fits into `max_columns` (at least 3); else the beginning that fits, and "...".
 std::string Shortened(std::string_view text, size_t max_columns);
 
 // INVALID_ARGUMENT, naming offset and byte, unless `text` is valid UTF-8.
 absl::Status CheckUtf8(std::string_view text);
 
-// The argument itself, or for "-" what standard input holds. INVALID_ARGUMENT when it is not valid
-// UTF-8 (naming the offset) or larger than gRPC's default message limit.
+// The argument itself; for "-", all of `in`. INVALID_ARGUMENT if it is not valid UTF-8 (naming the
+// offset) or larger than gRPC's default message limit.
 absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* in);
+
+// The contents of a file or pipe. NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is longer
+// than `max_bytes`; the message names the file.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes);
+
+// The next line without its end (LF or CR LF); none at the end of the stream. INVALID_ARGUMENT for
+// a line that is not valid UTF-8 or longer than `max_bytes`; such a line is consumed too.
+absl::StatusOr<std::optional<std::string>> ReadLine(std::istream* in, size_t max_bytes);
 
 }  // namespace tlm::cli
 

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "client/cli/npy.h"
+#include "client/cli/forward_output.h"
 #include "tests/unit/client/cli/command_fixture.h"
 
 namespace tlm::cli {

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <sstream>
+#include <vector>
 
 namespace tlm::cli {
 namespace {
@@ -46,5 +50,48 @@ TEST(PrintTopTableTest, PrintsOneLineACandidate) {
             "       1         2     1  11         0.25\n");
 }
 
+using testing::HasSubstr;
+
+TEST(NpyTest, HeaderFollowsTheFormat) {
+  for (const auto& [rows, columns] :
+       {std::pair<size_t, size_t>{1, 1}, {3, 50257}, {0, 8}, {123456789, 151936}}) {
+    const std::string header = NpyHeader(rows, columns);
+    EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
+    const size_t length = static_cast<unsigned char>(header[8]) +
+                          256 * static_cast<size_t>(static_cast<unsigned char>(header[9]));
+    EXPECT_EQ(header.size(), 10 + length);
+    EXPECT_EQ(header.size() % 64, 0u);
+    EXPECT_EQ(header.back(), '\n');
+    EXPECT_THAT(header, HasSubstr("'descr': '<f4'"));
+    EXPECT_THAT(header, HasSubstr("'fortran_order': False"));
+    EXPECT_THAT(header, HasSubstr("'shape': (" + std::to_string(rows) + ", " +
+                                  std::to_string(columns) + ")"));
+  }
+}
+
+TEST(NpyTest, WritesHeaderAndValues) {
+  const std::string path = testing::TempDir() + "npy_test.npy";
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  ASSERT_TRUE(WriteNpy(path, values, 3).ok());
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string header = NpyHeader(2, 3);
+  ASSERT_EQ(bytes.size(), header.size() + sizeof(float) * values.size());
+  EXPECT_EQ(bytes.substr(0, header.size()), header);
+  EXPECT_EQ(std::memcmp(bytes.data() + header.size(), values.data(), sizeof(float) * 6), 0);
+}
+
+TEST(NpyTest, TellsWhenTheFileCannotBeMade) {
+  const absl::Status status = WriteNpy("/nonexistent/x.npy", {}, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent/x.npy"));
+}
+
+TEST(NpyTest, TellsWhenTheDiskIsFull) {
+  const std::vector<float> values(1 << 16);
+  EXPECT_EQ(WriteNpy("/dev/full", values, 1).code(), absl::StatusCode::kDataLoss);
+}
+
 }  // namespace
+
 }  // namespace tlm::cli

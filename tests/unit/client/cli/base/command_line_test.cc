@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "client/cli/base/flag_types.h"
-#include "client/cli/generate_request.h"
+#include "client/cli/generate.h"
 
 ABSL_DECLARE_FLAG(std::optional<uint32_t>, top_k);
 ABSL_DECLARE_FLAG(std::optional<bool>, logprobs);

@@ -1,6 +1,4 @@
 // What help, manual pages and completions say, all of it from the commands.
-#include "client/cli/base/flag_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

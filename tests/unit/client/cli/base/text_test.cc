@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
+
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace tlm::cli {
 namespace {
@@ -73,5 +77,64 @@ TEST(CheckUtf8Test, NamesTheFirstWrongByte) {
             "the text is not valid UTF-8: byte 0xff at offset 2");
 }
 
+using ::testing::HasSubstr;
+
+TEST(ReadTextFileTest, ReadsUpToTheLimit) {
+  const TempDir dir;
+  const std::string text(100'000, 'x');  // more than one piece
+  const std::string path = dir.Write("file", text);
+  const absl::StatusOr<std::string> whole = ReadTextFile(path, text.size());
+  ASSERT_THAT(whole, IsOk());
+  EXPECT_EQ(*whole, text);
+  EXPECT_THAT(ReadTextFile(path, text.size() - 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("longer than 99999 bytes")));
+  EXPECT_THAT(ReadTextFile("/dev/zero", 1000),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("longer than 1000 bytes")));
+}
+
+TEST(ReadTextFileTest, AnEmptyFileIsAnEmptyText) {
+  const TempDir dir;
+  const absl::StatusOr<std::string> text = ReadTextFile(dir.Write("file", ""), 10);
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(*text, "");
+}
+
+TEST(ReadTextFileTest, NamesWhatCannotBeRead) {
+  EXPECT_THAT(ReadTextFile("/nonexistent/file", 10),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nonexistent/file")));
+  EXPECT_THAT(ReadTextFile("/", 10), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/: ")));
+}
+
+constexpr size_t kMaxBytes = 10;
+
+TEST(ReadLineTest, ReturnsLinesWithoutTheirEnds) {
+  std::istringstream in("one\n\ntwo\r\nno end");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "one");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "two");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "no end");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), std::nullopt);
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), std::nullopt);
+}
+
+TEST(ReadLineTest, GoesOnAfterInvalidUtf8) {
+  std::istringstream in("a\xff\xfe\nna\xc3\xafve\n\xe6\x97");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "naïve");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), std::nullopt);
+}
+
+TEST(ReadLineTest, GoesOnAfterLongLines) {
+  std::istringstream in("0123456789\n01234567890\nnext\n01234567890");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "0123456789");
+  const auto status = ReadLine(&in, kMaxBytes).status();
+  EXPECT_EQ(std::string(status.message()), "the line is longer than 10 bytes");
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), "next");
+  EXPECT_FALSE(ReadLine(&in, kMaxBytes).ok());
+  EXPECT_EQ(ReadLine(&in, kMaxBytes).value(), std::nullopt);
+}
+
 }  // namespace
+
 }  // namespace tlm::cli

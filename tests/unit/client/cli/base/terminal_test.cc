@@ -1,4 +1,4 @@
-#include "client/cli/base/styled_line.h"
+#include "client/cli/base/terminal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,15 @@
-#include "client/cli/base/connection_flags.h"
+#include "client/cli/base/connection.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <sstream>
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "client/cli/base/api_key.h"
 #include "client/cli/base/flag_types.h"
+#include "client/cli/base/text.h"
 #include "client/cli/base/tls_files.h"
 
 ABSL_FLAG(std::string, target, "127.0.0.1:50051",
@@ -24,6 +25,24 @@ ABSL_FLAG(std::string, api_key_file, "",
           "file that holds the API key; without it the environment's TLM_API_KEY is used");
 
 namespace tlm::cli {
+namespace {
+
+constexpr size_t kMaxFileBytes = 4096;
+constexpr std::string_view kWhiteSpace = " \t\r\n\v\f";
+
+// Access for the group is allowed: secrets are mounted into containers like that.
+void WarnIfWorldAccessible(const std::string& path, Console* console) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if ((status.st_mode & (S_IROTH | S_IWOTH)) == 0) return;
+  console->err << fmt::format(
+                      "tlm: {}: every user of this machine can read or write this API key (mode "
+                      "{:04o}); chmod 600 it",
+                      Printable(path), status.st_mode & 07777)
+               << std::endl;
+}
+
+}  // namespace
 
 std::span<const std::string_view> ConnectionFlagNames() {
   static constexpr std::string_view kNames[] = {"target",      "timeout",     "tls",
@@ -72,5 +91,27 @@ bool TlsFromFlags() {
 }
 
 absl::Duration TimeoutFromFlags() { return absl::GetFlag(FLAGS_timeout).duration; }
+
+absl::StatusOr<std::string> ApiKeyFromText(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kWhiteSpace);
+  if (begin == std::string_view::npos) return absl::InvalidArgumentError("holds no API key");
+  text = text.substr(begin, text.find_last_not_of(kWhiteSpace) - begin + 1);
+  if (text.find_first_of(kWhiteSpace) != std::string_view::npos) {
+    return absl::InvalidArgumentError("holds more than one word, an API key is one");
+  }
+  return std::string(text);
+}
+
+absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console) {
+  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxFileBytes);
+  if (!text.ok()) return text.status();
+  auto key = ApiKeyFromText(*text);
+  if (!key.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {}", path, std::string(key.status().message())));
+  }
+  WarnIfWorldAccessible(path, console);
+  return key;
+}
 
 }  // namespace tlm::cli

@@ -1,6 +1,6 @@
 // The request of `tlm generate`.
-#ifndef TLM_CLIENT_CLI_GENERATE_REQUEST_H_
-#define TLM_CLIENT_CLI_GENERATE_REQUEST_H_
+#ifndef TLM_CLIENT_CLI_GENERATE_H_
+#define TLM_CLIENT_CLI_GENERATE_H_
 
 #include <istream>
 
@@ -10,11 +10,11 @@
 
 namespace tlm::cli {
 
-// From the flags and the prompt among the arguments; what was not given stays unset.
-// INVALID_ARGUMENT when there is not exactly one prompt, or it is not valid UTF-8.
+// From the flags and the prompt argument; fields whose flags were not given stay unset.
+// INVALID_ARGUMENT unless there is exactly one prompt, in valid UTF-8.
 absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& arguments,
                                                              std::istream* in);
 
 }  // namespace tlm::cli
 
-#endif  // TLM_CLIENT_CLI_GENERATE_REQUEST_H_
+#endif  // TLM_CLIENT_CLI_GENERATE_H_

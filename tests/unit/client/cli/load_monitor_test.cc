@@ -1,4 +1,4 @@
-#include "client/cli/load_history.h"
+#include "client/cli/load_monitor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

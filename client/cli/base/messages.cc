@@ -1,4 +1,4 @@
-#include "client/cli/base/message_text.h"
+#include "client/cli/base/messages.h"
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "client/cli/admin_output.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 
@@ -16,7 +15,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// ROPE_LAYOUT_HALF of enum RopeLayout -> "half": what all names of an enum begin with is cut off.
+// ROPE_LAYOUT_HALF of enum RopeLayout -> "half": without the prefix that all names of the enum
+// share.
 std::string EnumName(const google::protobuf::EnumValueDescriptor& value) {
   const std::string unspecified = value.type()->value(0)->name();
   const size_t prefix = unspecified.size() - std::string_view("UNSPECIFIED").size();
@@ -82,6 +82,23 @@ std::string MessageText(const Message& message) {
 }
 
 }  // namespace
+
+google::protobuf::Duration ToProto(absl::Duration duration) {
+  google::protobuf::Duration proto;
+  proto.set_seconds(absl::IDivDuration(duration, absl::Seconds(1), &duration));
+  proto.set_nanos(static_cast<int32_t>(duration / absl::Nanoseconds(1)));
+  return proto;
+}
+
+absl::Duration FromProto(const google::protobuf::Duration& proto) {
+  return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+std::string RoundedTime(const google::protobuf::Duration& duration) {
+  const absl::Duration time = FromProto(duration);
+  return absl::FormatDuration(
+      absl::Trunc(time, time < absl::Minutes(1) ? absl::Milliseconds(1) : absl::Seconds(1)));
+}
 
 std::string FieldText(const Message& message, const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();

@@ -1,4 +1,4 @@
-#include "client/cli/base/api_key.h"
+#include "client/cli/base/connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

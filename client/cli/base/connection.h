@@ -1,0 +1,42 @@
+// The flags of every command that talks to a server, and the credentials they name.
+#ifndef TLM_CLIENT_CLI_BASE_CONNECTION_H_
+#define TLM_CLIENT_CLI_BASE_CONNECTION_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/base/console.h"
+#include "client/cpp/channel.h"
+
+namespace tlm::cli {
+
+std::span<const std::string_view> ConnectionFlagNames();
+
+// Splits a list of targets at its commas.
+std::vector<std::string> SplitTargets(const std::string& list);
+// --target, split.
+std::vector<std::string> TargetsFromFlags();
+// From the TLS flags, with the API key of --api_key_file or else of the environment variable
+// TLM_API_KEY (no key if both are empty). Errors of CheckTlsFiles, ApiKeyFromText and
+// ReadApiKeyFile.
+absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console);
+// Whether the flags ask for an encrypted connection.
+bool TlsFromFlags();
+// --timeout; infinite if not given.
+absl::Duration TimeoutFromFlags();
+
+// The key without surrounding white space. INVALID_ARGUMENT if nothing is left, or more than one
+// word. No message contains any part of the text, which is secret.
+absl::StatusOr<std::string> ApiKeyFromText(std::string_view text);
+
+// The key in a file or pipe. INVALID_ARGUMENT as ApiKeyFromText, and for more than 4 KiB; NOT_FOUND
+// if it cannot be read. Warns on Console::err if every user of this machine can read or write it.
+absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console);
+
+}  // namespace tlm::cli
+
+#endif  // TLM_CLIENT_CLI_BASE_CONNECTION_H_

@@ -1,0 +1,102 @@
+// Terminals: size, styled lines, a full screen, a progress line.
+#ifndef TLM_CLIENT_CLI_BASE_TERMINAL_H_
+#define TLM_CLIENT_CLI_BASE_TERMINAL_H_
+
+#include <termios.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/cli/base/console.h"
+
+namespace tlm::cli {
+
+struct TerminalSize {
+  size_t rows = 24;
+  size_t columns = 80;
+
+  bool operator==(const TerminalSize&) const = default;
+};
+
+// The current size of the terminal at a file descriptor; 24 x 80 if it is unknown.
+TerminalSize TerminalSizeOf(int descriptor);
+
+enum class Style { kPlain, kBold, kDim, kGood, kWarning, kBad };
+
+class StyledLine {
+ public:
+  StyledLine() = default;
+  explicit StyledLine(std::string_view text, Style style = Style::kPlain) { Add(text, style); }
+
+  // Control characters are shown as \xNN, line breaks and tabs as spaces. Returns this line.
+  StyledLine& Add(std::string_view text, Style style = Style::kPlain);
+
+  // Columns it takes on a terminal.
+  size_t width() const { return width_; }
+  std::string text() const;
+
+  // With escape sequences for the styles, cut to `columns`.
+  std::string ForTerminal(size_t columns) const;
+
+ private:
+  struct Piece {
+    std::string text;
+    Style style;
+  };
+  std::vector<Piece> pieces_;
+  size_t width_ = 0;
+};
+
+// While it exists, the terminal shows its alternate screen without a cursor, keys are read one by
+// one without echo, and of the keys that send signals only Ctrl-C does. Not thread-safe.
+class TerminalScreen {
+ public:
+  // `input` is -1 to read no keys; `output` is a terminal.
+  TerminalScreen(int input, int output);
+  ~TerminalScreen();
+  TerminalScreen(const TerminalScreen&) = delete;
+  TerminalScreen& operator=(const TerminalScreen&) = delete;
+
+  TerminalSize size() const { return TerminalSizeOf(output_); }
+
+  // Replaces the screen's contents. Skipped while the terminal accepts no output.
+  void Draw(const std::vector<StyledLine>& lines);
+
+  enum class Event { kNone, kKey, kWake, kClosed };
+
+  // Waits until a key is pressed (stored in `key`), `wake` is readable, the terminal is closed, or
+  // `timeout` has passed.
+  Event Wait(absl::Duration timeout, int wake, char* key);
+
+ private:
+  void SetUpKeys();
+  void Write(std::string_view bytes) const;
+
+  const int input_;
+  const int output_;
+  std::optional<termios> saved_;  // absent if the input is not a terminal
+};
+
+// A progress bar on one line of Console::err, if that is a terminal. The destructor clears the
+// line. Not thread-safe.
+class ProgressLine {
+ public:
+  explicit ProgressLine(Console* console) : console_(console) {}
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  // `done` in [0, 1]; `text` follows the bar, cut at the terminal's width.
+  void Show(double done, std::string_view text);
+
+ private:
+  Console* const console_;
+};
+
+}  // namespace tlm::cli
+
+#endif  // TLM_CLIENT_CLI_BASE_TERMINAL_H_
