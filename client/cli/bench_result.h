@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "client/cli/latency_histogram.h"
+#include "client/load/latency_histogram.h"
 
 namespace tlm::cli {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/benchmarks/load/load_generator.h"
+#include "client/load/load_generator.h"
 #include "tests/benchmarks/load/summary.h"
 
 namespace tlm::bench {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tests/benchmarks/load/generate_call.h"
+#include "client/load/generate_call.h"
 #include "tests/benchmarks/load/summary.h"
 #include "tests/benchmarks/load/target.h"
 

@@ -1,4 +1,4 @@
-#include "client/cli/latency_histogram.h"
+#include "client/load/latency_histogram.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tests/benchmarks/load/load_generator.h"
+#include "client/load/load_generator.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // How long things took, in memory that does not grow.
-#ifndef TLM_CLIENT_CLI_LATENCY_HISTOGRAM_H_
-#define TLM_CLIENT_CLI_LATENCY_HISTOGRAM_H_
+#ifndef TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_
+#define TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_
 
 #include <array>
 #include <cstddef>
@@ -39,4 +39,4 @@ class LatencyHistogram {
 
 }  // namespace tlm::cli
 
-#endif  // TLM_CLIENT_CLI_LATENCY_HISTOGRAM_H_
+#endif  // TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_

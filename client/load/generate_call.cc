@@ -1,4 +1,4 @@
-#include "tests/benchmarks/load/generate_call.h"
+#include "client/load/generate_call.h"
 
 #include <algorithm>
 #include <cmath>

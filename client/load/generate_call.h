@@ -1,6 +1,6 @@
 // One Generate call on a completion queue, and the record of what happened when.
-#ifndef TLM_TESTS_BENCHMARKS_LOAD_GENERATE_CALL_H_
-#define TLM_TESTS_BENCHMARKS_LOAD_GENERATE_CALL_H_
+#ifndef TLM_CLIENT_LOAD_GENERATE_CALL_H_
+#define TLM_CLIENT_LOAD_GENERATE_CALL_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -84,4 +84,4 @@ class GenerateCall {
 
 }  // namespace tlm::bench
 
-#endif  // TLM_TESTS_BENCHMARKS_LOAD_GENERATE_CALL_H_
+#endif  // TLM_CLIENT_LOAD_GENERATE_CALL_H_

@@ -1,6 +1,6 @@
 // Offers load to a server and records what becomes of it.
-#ifndef TLM_TESTS_BENCHMARKS_LOAD_LOAD_GENERATOR_H_
-#define TLM_TESTS_BENCHMARKS_LOAD_LOAD_GENERATOR_H_
+#ifndef TLM_CLIENT_LOAD_LOAD_GENERATOR_H_
+#define TLM_CLIENT_LOAD_LOAD_GENERATOR_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tests/benchmarks/load/generate_call.h"
+#include "client/load/generate_call.h"
 #include "tests/benchmarks/load/progress_bar.h"
 #include "tests/benchmarks/load/target.h"
 #include "tests/benchmarks/load/workload.h"
@@ -104,4 +104,4 @@ class LoadGenerator : public GenerateCall::Listener {
 
 }  // namespace tlm::bench
 
-#endif  // TLM_TESTS_BENCHMARKS_LOAD_LOAD_GENERATOR_H_
+#endif  // TLM_CLIENT_LOAD_LOAD_GENERATOR_H_
