@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/iteration.h"
 
 namespace tlm::jinja {

@@ -10,7 +10,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/chat/arithmetic.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/printing.h"
 
 namespace tlm::jinja {

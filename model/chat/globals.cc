@@ -7,7 +7,7 @@
 #include "absl/strings/cord.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/iteration.h"
 #include "model/chat/parameters.h"

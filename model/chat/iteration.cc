@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 
 namespace tlm::jinja {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 
 namespace tlm::jinja {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/limits.h"
 #include "model/chat/number_parsing.h"
 

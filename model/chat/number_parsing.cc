@@ -7,7 +7,7 @@
 
 #include "model/base/errors.h"
 #include "model/chat/arithmetic.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 
 namespace tlm::jinja {
 namespace {

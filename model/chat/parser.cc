@@ -8,7 +8,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/expression_parser.h"
 #include "model/chat/lexer.h"
 #include "model/chat/limits.h"

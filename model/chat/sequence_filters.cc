@@ -5,11 +5,11 @@
 
 #include "model/base/errors.h"
 #include "model/chat/access.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/filters.h"
 #include "model/chat/iteration.h"
-#include "model/chat/letter_case.h"
+#include "model/text/casing.h"
 #include "model/chat/number_parsing.h"
 #include "model/chat/text_methods.h"
 

@@ -4,10 +4,10 @@
 
 #include "model/base/errors.h"
 #include "model/chat/arithmetic.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/filters.h"
 #include "model/chat/iteration.h"
-#include "model/chat/letter_case.h"
+#include "model/text/casing.h"
 #include "model/chat/printing.h"
 #include "model/chat/text_methods.h"
 #include "model/chat/to_json.h"

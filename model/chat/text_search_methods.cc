@@ -6,7 +6,7 @@
 
 #include "model/base/errors.h"
 #include "model/chat/access.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/iteration.h"
 #include "model/chat/printing.h"
 #include "model/chat/text_methods.h"

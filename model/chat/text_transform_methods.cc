@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
-#include "model/chat/letter_case.h"
+#include "model/text/code_points.h"
+#include "model/text/casing.h"
 #include "model/chat/text_methods.h"
 
 namespace tlm::jinja {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/printing.h"
 

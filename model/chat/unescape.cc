@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/lexer.h"
 
 namespace tlm::jinja {

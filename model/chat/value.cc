@@ -1,6 +1,6 @@
 #include "model/chat/value.h"
 
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "model/chat/heap.h"
 
 namespace tlm::jinja {

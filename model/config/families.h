@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 #include "model/config/model_config.h"
 
 namespace tlm {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "model/base/errors.h"
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 #include "model/config/json_file.h"
 
 namespace tlm {

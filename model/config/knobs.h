@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 
 namespace tlm {
 

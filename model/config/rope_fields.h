@@ -7,7 +7,7 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 #include "model/config/model_config.h"
 
 namespace tlm {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 #include "model/config/model_config.h"
 
 namespace tlm {

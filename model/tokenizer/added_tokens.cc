@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/tokenizer/unicode.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "model/base/errors.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

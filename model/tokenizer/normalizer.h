@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/tokenizer/charsmap.h"
-#include "model/tokenizer/normal_form.h"
+#include "model/text/normal_form.h"
 #include "model/tokenizer/regex.h"
 
 namespace tlm {

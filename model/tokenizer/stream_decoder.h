@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 

@@ -8,7 +8,7 @@
 #include "model/base/regular_file.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/stream_decoder.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

@@ -6,7 +6,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/tokenizer/tokenizer_json_fields.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

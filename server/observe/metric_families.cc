@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 
 namespace tlm {
 namespace {

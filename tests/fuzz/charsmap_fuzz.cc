@@ -2,7 +2,7 @@
 #include "absl/strings/escaping.h"
 #include "model/base/errors.h"
 #include "model/tokenizer/charsmap.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include "model/base/errors.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/unit/model/tokenizer/small_sentencepiece.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"

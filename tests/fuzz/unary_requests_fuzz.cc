@@ -1,7 +1,7 @@
 // Tokenize, Detokenize and ModelInfo on the wire. The first byte chooses.
 #include "model/base/errors.h"
 #include "model/describe/offline.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "server/rpc/language_model/tokenize_handler.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "model/base/errors.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {

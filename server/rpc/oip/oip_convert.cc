@@ -13,7 +13,7 @@
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/oip/oip_parameters.h"

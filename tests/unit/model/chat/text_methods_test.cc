@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "model/chat/letter_case.h"
+#include "model/text/casing.h"
 #include "tests/unit/model/chat/render.h"
 
 namespace tlm {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"
 
 namespace tlm {

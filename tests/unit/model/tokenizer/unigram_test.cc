@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/base/error_details.h"
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/byte_tokenizer.h"
 

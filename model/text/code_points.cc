@@ -1,4 +1,4 @@
-#include "model/chat/code_points.h"
+#include "model/text/code_points.h"
 
 #include <utf8proc.h>
 

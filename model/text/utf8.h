@@ -1,6 +1,6 @@
 // UTF-8: stepping, validation, and the repair of bytes that are not UTF-8.
-#ifndef TLM_MODEL_TOKENIZER_UTF8_H_
-#define TLM_MODEL_TOKENIZER_UTF8_H_
+#ifndef TLM_MODEL_TEXT_UTF8_H_
+#define TLM_MODEL_TEXT_UTF8_H_
 
 #include <cstddef>
 #include <string>
@@ -64,4 +64,4 @@ class Utf8Repair {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_TOKENIZER_UTF8_H_
+#endif  // TLM_MODEL_TEXT_UTF8_H_

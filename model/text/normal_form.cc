@@ -1,4 +1,4 @@
-#include "model/tokenizer/normal_form.h"
+#include "model/text/normal_form.h"
 
 #include <utf8proc.h>
 
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

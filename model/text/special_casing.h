@@ -1,7 +1,7 @@
 // Letters whose upper, lower or title case is more than one code point: the unconditional rows of
 // Unicode's SpecialCasing.txt, in the order of code points. Included by letter_case.cc.
-#ifndef TLM_MODEL_CHAT_SPECIAL_CASING_H_
-#define TLM_MODEL_CHAT_SPECIAL_CASING_H_
+#ifndef TLM_MODEL_TEXT_SPECIAL_CASING_H_
+#define TLM_MODEL_TEXT_SPECIAL_CASING_H_
 
 #include <array>
 #include <string_view>
@@ -125,4 +125,4 @@ inline constexpr std::array<SpecialCasing, 103> kSpecialCasing = {{
 
 }  // namespace tlm::jinja
 
-#endif  // TLM_MODEL_CHAT_SPECIAL_CASING_H_
+#endif  // TLM_MODEL_TEXT_SPECIAL_CASING_H_

@@ -1,4 +1,4 @@
-#include "model/tokenizer/unicode.h"
+#include "model/text/unicode.h"
 
 #include <gtest/gtest.h>
 

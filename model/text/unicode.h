@@ -1,6 +1,6 @@
 // Properties of characters.
-#ifndef TLM_MODEL_TOKENIZER_UNICODE_H_
-#define TLM_MODEL_TOKENIZER_UNICODE_H_
+#ifndef TLM_MODEL_TEXT_UNICODE_H_
+#define TLM_MODEL_TEXT_UNICODE_H_
 
 #include <string>
 
@@ -21,4 +21,4 @@ void AppendLowercase(char32_t code_point, std::string* text);
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_TOKENIZER_UNICODE_H_
+#endif  // TLM_MODEL_TEXT_UNICODE_H_

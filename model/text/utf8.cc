@@ -1,4 +1,4 @@
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 #include <cstdint>
 #include <cstring>

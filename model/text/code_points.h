@@ -1,7 +1,7 @@
 // UTF-8 text as the sequence of code points that Python's str is, and the classes of characters
 // that Python's str methods tell apart. All functions take valid UTF-8 (see IsValidUtf8).
-#ifndef TLM_MODEL_CHAT_CODE_POINTS_H_
-#define TLM_MODEL_CHAT_CODE_POINTS_H_
+#ifndef TLM_MODEL_TEXT_CODE_POINTS_H_
+#define TLM_MODEL_TEXT_CODE_POINTS_H_
 
 #include <cstddef>
 #include <string>
@@ -56,4 +56,4 @@ std::string_view StripRight(std::string_view text, Predicate strips) {
 
 }  // namespace tlm::jinja
 
-#endif  // TLM_MODEL_CHAT_CODE_POINTS_H_
+#endif  // TLM_MODEL_TEXT_CODE_POINTS_H_

@@ -1,4 +1,4 @@
-#include "model/chat/letter_case.h"
+#include "model/text/casing.h"
 
 #include <utf8proc.h>
 
@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "model/chat/code_points.h"
-#include "model/chat/special_casing.h"
+#include "model/text/code_points.h"
+#include "model/text/special_casing.h"
 
 namespace tlm::jinja {
 namespace {

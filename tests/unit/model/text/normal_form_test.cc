@@ -1,4 +1,4 @@
-#include "model/tokenizer/normal_form.h"
+#include "model/text/normal_form.h"
 
 #include <gtest/gtest.h>
 #include <utf8proc.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 #include "tests/support/cpu_seconds.h"
 
 namespace tlm {

@@ -1,6 +1,6 @@
 // The normalisation forms of Unicode (Unicode Standard Annex 15).
-#ifndef TLM_MODEL_TOKENIZER_NORMAL_FORM_H_
-#define TLM_MODEL_TOKENIZER_NORMAL_FORM_H_
+#ifndef TLM_MODEL_TEXT_NORMAL_FORM_H_
+#define TLM_MODEL_TEXT_NORMAL_FORM_H_
 
 #include <string>
 #include <string_view>
@@ -18,4 +18,4 @@ std::string ToNormalForm(std::string_view text, NormalForm form);
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_TOKENIZER_NORMAL_FORM_H_
+#endif  // TLM_MODEL_TEXT_NORMAL_FORM_H_

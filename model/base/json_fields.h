@@ -1,6 +1,6 @@
 // Typed access to the members of a JSON object that somebody else wrote.
-#ifndef TLM_MODEL_CONFIG_JSON_FIELDS_H_
-#define TLM_MODEL_CONFIG_JSON_FIELDS_H_
+#ifndef TLM_MODEL_BASE_JSON_FIELDS_H_
+#define TLM_MODEL_BASE_JSON_FIELDS_H_
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -61,4 +61,4 @@ class JsonFields {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_CONFIG_JSON_FIELDS_H_
+#endif  // TLM_MODEL_BASE_JSON_FIELDS_H_

@@ -1,7 +1,7 @@
 // Upper, lower and title case as Python's str has them: Unicode's full mappings (one letter may
 // become three) and the final sigma of Greek words.
-#ifndef TLM_MODEL_CHAT_LETTER_CASE_H_
-#define TLM_MODEL_CHAT_LETTER_CASE_H_
+#ifndef TLM_MODEL_TEXT_CASING_H_
+#define TLM_MODEL_TEXT_CASING_H_
 
 #include <string>
 #include <string_view>
@@ -20,4 +20,4 @@ bool IsTitle(char32_t code_point);
 
 }  // namespace tlm::jinja
 
-#endif  // TLM_MODEL_CHAT_LETTER_CASE_H_
+#endif  // TLM_MODEL_TEXT_CASING_H_

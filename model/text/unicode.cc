@@ -1,8 +1,8 @@
-#include "model/tokenizer/unicode.h"
+#include "model/text/unicode.h"
 
 #include <utf8proc.h>
 
-#include "model/tokenizer/utf8.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {

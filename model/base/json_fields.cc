@@ -1,4 +1,4 @@
-#include "model/config/json_fields.h"
+#include "model/base/json_fields.h"
 
 #include <cmath>
 #include <limits>
