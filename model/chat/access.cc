@@ -10,11 +10,11 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/chat/arithmetic.h"
-#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/iteration.h"
 #include "model/chat/methods.h"
 #include "model/chat/printing.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

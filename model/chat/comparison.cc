@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
 #include "model/chat/iteration.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

@@ -10,8 +10,8 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/chat/arithmetic.h"
-#include "model/text/code_points.h"
 #include "model/chat/printing.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -82,7 +82,7 @@ absl::StatusOr<std::string> Pad(Heap* heap, std::string_view prefix, std::string
   const int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   std::string result;
   const auto fill = [&](int64_t count) {
-    for (int64_t i = 0; i < count; ++i) AppendCodePoint(spec.fill, &result);
+    for (int64_t i = 0; i < count; ++i) AppendUtf8(spec.fill, &result);
   };
   if (align == '=') result += prefix;
   fill(left);

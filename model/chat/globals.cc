@@ -7,11 +7,11 @@
 #include "absl/strings/cord.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/iteration.h"
 #include "model/chat/parameters.h"
 #include "model/chat/printing.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

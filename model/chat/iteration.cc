@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

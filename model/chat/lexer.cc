@@ -7,9 +7,10 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/text/code_points.h"
 #include "model/chat/limits.h"
 #include "model/chat/number_parsing.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

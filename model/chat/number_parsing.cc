@@ -7,7 +7,8 @@
 
 #include "model/base/errors.h"
 #include "model/chat/arithmetic.h"
-#include "model/text/code_points.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/text/code_points.h"
 #include "model/chat/expression_parser.h"
 #include "model/chat/lexer.h"
 #include "model/chat/limits.h"
 #include "model/chat/token_stream.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

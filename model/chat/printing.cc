@@ -8,7 +8,8 @@
 #include <cstdlib>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -174,7 +175,7 @@ std::string TextRepr(std::string_view text) {
     } else if (c == '\t') {
       result += "\\t";
     } else if (IsPrintable(c)) {
-      AppendCodePoint(c, &result);
+      AppendUtf8(c, &result);
     } else {
       result += EscapeCodePoint(c);
     }

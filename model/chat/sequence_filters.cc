@@ -5,13 +5,12 @@
 
 #include "model/base/errors.h"
 #include "model/chat/access.h"
-#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/filters.h"
 #include "model/chat/iteration.h"
-#include "model/text/casing.h"
 #include "model/chat/number_parsing.h"
 #include "model/chat/text_methods.h"
+#include "model/text/casing.h"
 
 namespace tlm::jinja {
 namespace {

@@ -4,13 +4,14 @@
 
 #include "model/base/errors.h"
 #include "model/chat/arithmetic.h"
-#include "model/text/code_points.h"
 #include "model/chat/filters.h"
 #include "model/chat/iteration.h"
-#include "model/text/casing.h"
 #include "model/chat/printing.h"
 #include "model/chat/text_methods.h"
 #include "model/chat/to_json.h"
+#include "model/text/casing.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

@@ -6,10 +6,11 @@
 
 #include "model/base/errors.h"
 #include "model/chat/access.h"
-#include "model/text/code_points.h"
 #include "model/chat/iteration.h"
 #include "model/chat/printing.h"
 #include "model/chat/text_methods.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

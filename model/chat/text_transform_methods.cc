@@ -3,9 +3,10 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
-#include "model/text/casing.h"
 #include "model/chat/text_methods.h"
+#include "model/text/casing.h"
+#include "model/text/unicode.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -60,9 +61,9 @@ absl::StatusOr<Value> Pad(Heap* heap, const Text& text, int64_t left, int64_t ri
   TLM_RETURN_IF_ERROR(heap->CheckRoomFor(left, 4));
   TLM_RETURN_IF_ERROR(heap->CheckRoomFor(right, 4));
   std::string result;
-  for (int64_t i = 0; i < left; ++i) AppendCodePoint(fill, &result);
+  for (int64_t i = 0; i < left; ++i) AppendUtf8(fill, &result);
   result += text.bytes;
-  for (int64_t i = 0; i < right; ++i) AppendCodePoint(fill, &result);
+  for (int64_t i = 0; i < right; ++i) AppendUtf8(fill, &result);
   return heap->MakeText(std::move(result), text.markup);
 }
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
 #include "model/chat/comparison.h"
 #include "model/chat/printing.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -66,7 +66,7 @@ class JsonWriter {
       out_ += '\\';
       out_ += kLetters[i];
     } else if (c >= 0x20 && (c < 0x7f || !options_.ensure_ascii)) {
-      AppendCodePoint(c, &out_);
+      AppendUtf8(c, &out_);
     } else if (c < 0x10000) {
       out_ += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
     } else {

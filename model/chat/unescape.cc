@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
 #include "model/chat/lexer.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -23,7 +23,7 @@ absl::Status AppendChecked(uint32_t value, std::string* out) {
   if (value >= 0xd800 && value < 0xe000) {
     return Unimplemented("a surrogate (\\u{:04x}) in a text is not supported", value);
   }
-  AppendCodePoint(static_cast<char32_t>(value), out);
+  AppendUtf8(static_cast<char32_t>(value), out);
   return absl::OkStatus();
 }
 

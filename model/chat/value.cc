@@ -1,7 +1,7 @@
 #include "model/chat/value.h"
 
-#include "model/text/code_points.h"
 #include "model/chat/heap.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {

@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <utility>
 
-#include "model/text/code_points.h"
-#include "model/text/special_casing.h"
+#include "model/text/utf8.h"
 
-namespace tlm::jinja {
+namespace tlm {
 namespace {
 
+constexpr char32_t kSmallSharpS = 0xdf;
 constexpr char32_t kCapitalSigma = 0x3a3;
 constexpr char32_t kSmallSigma = 0x3c3;
 constexpr char32_t kFinalSigma = 0x3c2;
@@ -80,35 +80,29 @@ bool EndsWord(std::string_view text, size_t start, size_t end) {
 
 enum class Case { kUpper, kLower, kTitle };
 
-char32_t SimpleMapping(char32_t c, Case to) {
-  const auto code_point = static_cast<utf8proc_int32_t>(c);
-  switch (to) {
-    case Case::kUpper:
-      return static_cast<char32_t>(utf8proc_toupper(code_point));
-    case Case::kLower:
-      return static_cast<char32_t>(utf8proc_tolower(code_point));
-    default:
-      return static_cast<char32_t>(utf8proc_totitle(code_point));
-  }
+char32_t SimpleMapping(utf8proc_int32_t c, Case to) {
+  return static_cast<char32_t>(to == Case::kUpper ? utf8proc_toupper(c) : utf8proc_totitle(c));
 }
 
+// Letters that become several (SpecialCasing.txt): those of their case folding, mapped one by one.
+// In title case only the first of them is mapped, and where one code point will do, it is preferred
+// (but for the sharp s).
 void AppendMapped(char32_t c, Case to, std::string* out) {
-  if (c < 0x80) {
-    const bool changes = to == Case::kLower ? c >= 'A' && c <= 'Z' : c >= 'a' && c <= 'z';
-    *out += static_cast<char>(changes ? c ^ 0x20u : c);
-    return;
+  if (to == Case::kLower) return AppendLowercase(c, out);
+  constexpr size_t kMaxFolded = 3;
+  const auto letter = static_cast<utf8proc_int32_t>(c);
+  const char32_t simple = SimpleMapping(letter, to);
+  utf8proc_int32_t folded[kMaxFolded];
+  int boundary = 0;
+  const utf8proc_ssize_t count =
+      utf8proc_decompose_char(letter, folded, kMaxFolded, UTF8PROC_CASEFOLD, &boundary);
+  const bool is_own_title =
+      to == Case::kTitle && (IsTitle(c) || (simple != c && c != kSmallSharpS));
+  if (count <= 1 || is_own_title || IsUpper(c)) return AppendUtf8(simple, out);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    const bool stays = to == Case::kTitle && i > 0;
+    AppendUtf8(stays ? static_cast<char32_t>(folded[i]) : SimpleMapping(folded[i], to), out);
   }
-  const auto special = std::lower_bound(
-      kSpecialCasing.begin(), kSpecialCasing.end(), c,
-      [](const SpecialCasing& row, char32_t letter) { return row.letter < letter; });
-  if (special == kSpecialCasing.end() || special->letter != c) {
-    AppendCodePoint(SimpleMapping(c, to), out);
-    return;
-  }
-  const std::u32string_view mapped = to == Case::kUpper   ? special->upper
-                                     : to == Case::kLower ? special->lower
-                                                          : special->title;
-  for (const char32_t part : mapped) AppendCodePoint(part, out);
 }
 
 // `choose(c, first)`: the case of letter c.
@@ -121,7 +115,7 @@ std::string Map(std::string_view text, Choose choose) {
     const char32_t c = NextCodePoint(text, &next);
     const Case to = choose(c);
     if (c == kCapitalSigma && to == Case::kLower) {
-      AppendCodePoint(EndsWord(text, start, next) ? kFinalSigma : kSmallSigma, &result);
+      AppendUtf8(EndsWord(text, start, next) ? kFinalSigma : kSmallSigma, &result);
     } else {
       AppendMapped(c, to, &result);
     }
@@ -130,6 +124,16 @@ std::string Map(std::string_view text, Choose choose) {
 }
 
 }  // namespace
+
+void AppendLowercase(char32_t code_point, std::string* text) {
+  // The one character whose mapping is more than one (SpecialCasing.txt).
+  if (code_point == 0x130) {
+    *text += "i\u0307";
+    return;
+  }
+  const utf8proc_int32_t lower = utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point));
+  AppendUtf8(static_cast<char32_t>(lower), text);
+}
 
 std::string ToUpper(std::string_view text) {
   return Map(text, [](char32_t) { return Case::kUpper; });
@@ -158,4 +162,4 @@ bool IsLower(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LL || IsIn(kO
 
 bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
 
-}  // namespace tlm::jinja
+}  // namespace tlm

@@ -1,23 +1,26 @@
-// Upper, lower and title case as Python's str has them: Unicode's full mappings (one letter may
-// become three) and the final sigma of Greek words.
+// Upper, lower and title case.
 #ifndef TLM_MODEL_TEXT_CASING_H_
 #define TLM_MODEL_TEXT_CASING_H_
 
 #include <string>
 #include <string_view>
 
-namespace tlm::jinja {
+namespace tlm {
 
+// Appends Lowercase_Mapping as UTF-8, whatever stands beside the letter.
+void AppendLowercase(char32_t code_point, std::string* text);
+
+// As Python's str has them: with the mappings of one letter to several, and the final sigma.
 std::string ToUpper(std::string_view text);
 std::string ToLower(std::string_view text);
 std::string ToCapitalized(std::string_view text);  // str.capitalize
-std::string ToTitle(std::string_view text);        // str.title: words start behind any non-letter
+std::string ToTitle(std::string_view text);        // str.title: a word starts behind any non-letter
 
 // Properties Uppercase and Lowercase; category Lt counts as neither.
 bool IsUpper(char32_t code_point);
 bool IsLower(char32_t code_point);
 bool IsTitle(char32_t code_point);
 
-}  // namespace tlm::jinja
+}  // namespace tlm
 
 #endif  // TLM_MODEL_TEXT_CASING_H_

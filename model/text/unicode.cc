@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
-#include "model/text/utf8.h"
+#include <algorithm>
+#include <array>
+#include <utility>
 
 namespace tlm {
 namespace {
@@ -11,11 +13,23 @@ bool IsBetween(char32_t code_point, char32_t first, char32_t last) {
   return code_point >= first && code_point <= last;
 }
 
+utf8proc_category_t Category(char32_t code_point) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+}
+
 // Alphabetic characters of a category that is not: circled and squared Latin letters.
 bool IsOtherAlphabeticSymbol(char32_t code_point) {
   return IsBetween(code_point, 0x24b6, 0x24e9) || IsBetween(code_point, 0x1f130, 0x1f149) ||
          IsBetween(code_point, 0x1f150, 0x1f169) || IsBetween(code_point, 0x1f170, 0x1f189);
 }
+
+// Digits outside category Nd: property Numeric_Type=Digit.
+constexpr std::array<std::pair<char32_t, char32_t>, 20> kOtherDigits = {
+    {{0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},   {0x19da, 0x19da},
+     {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+     {0x2474, 0x247c},   {0x2488, 0x2490},   {0x24ea, 0x24ea},   {0x24f5, 0x24fd},
+     {0x24ff, 0x24ff},   {0x2776, 0x277e},   {0x2780, 0x2788},   {0x278a, 0x2792},
+     {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a}}};
 
 }  // namespace
 
@@ -37,7 +51,7 @@ bool IsWhiteSpace(char32_t code_point) {
 }
 
 bool IsWordCharacter(char32_t code_point) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+  switch (Category(code_point)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
@@ -56,7 +70,7 @@ bool IsWordCharacter(char32_t code_point) {
 }
 
 bool IsMark(char32_t code_point) {
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+  switch (Category(code_point)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ME:
@@ -66,14 +80,58 @@ bool IsMark(char32_t code_point) {
   }
 }
 
-void AppendLowercase(char32_t code_point, std::string* text) {
-  // The one character whose mapping is more than one (SpecialCasing.txt).
-  if (code_point == 0x130) {
-    *text += "i\u0307";
-    return;
+bool IsSpace(char32_t code_point) {
+  return IsWhiteSpace(code_point) || IsBetween(code_point, 0x1c, 0x1f);
+}
+
+bool IsPrintable(char32_t code_point) {
+  if (code_point < 0x80) return code_point >= 0x20 && code_point < 0x7f;
+  switch (Category(code_point)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS:
+      return false;
+    default:
+      return true;
   }
-  const utf8proc_int32_t lower = utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point));
-  AppendUtf8(static_cast<char32_t>(lower), text);
+}
+
+bool IsAlpha(char32_t code_point) {
+  switch (Category(code_point)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsDecimal(char32_t code_point) { return Category(code_point) == UTF8PROC_CATEGORY_ND; }
+
+bool IsDigit(char32_t code_point) {
+  return IsDecimal(code_point) ||
+         std::any_of(kOtherDigits.begin(), kOtherDigits.end(), [code_point](const auto& range) {
+           return IsBetween(code_point, range.first, range.second);
+         });
+}
+
+bool IsNumeric(char32_t code_point) {
+  const utf8proc_category_t category = Category(code_point);
+  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+         category == UTF8PROC_CATEGORY_NO;
+}
+
+bool IsLineBreak(char32_t code_point) {
+  return IsBetween(code_point, 0x0a, 0x0d) || IsBetween(code_point, 0x1c, 0x1e) ||
+         code_point == 0x85 || code_point == 0x2028 || code_point == 0x2029;
 }
 
 }  // namespace tlm

@@ -1,8 +1,6 @@
-// Properties of characters.
+// Character classes of Unicode.
 #ifndef TLM_MODEL_TEXT_UNICODE_H_
 #define TLM_MODEL_TEXT_UNICODE_H_
-
-#include <string>
 
 namespace tlm {
 
@@ -16,8 +14,14 @@ bool IsWordCharacter(char32_t code_point);
 // The category Mark: Mn, Mc and Me.
 bool IsMark(char32_t code_point);
 
-// Appends Lowercase_Mapping as UTF-8, no regard paid to the neighbours.
-void AppendLowercase(char32_t code_point, std::string* text);
+// As the methods of Python's str class code points.
+bool IsSpace(char32_t code_point);      // isspace: White_Space and U+001C to U+001F
+bool IsPrintable(char32_t code_point);  // isprintable
+bool IsAlpha(char32_t code_point);      // isalpha
+bool IsDecimal(char32_t code_point);    // isdecimal
+bool IsDigit(char32_t code_point);      // isdigit
+bool IsNumeric(char32_t code_point);    // category N*: isnumeric but for numeric ideographs
+bool IsLineBreak(char32_t code_point);  // where splitlines splits
 
 }  // namespace tlm
 

@@ -1,5 +1,6 @@
 #include "model/text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -12,6 +13,8 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 uint8_t ByteAt(std::string_view text, size_t position) {
   return static_cast<uint8_t>(text[position]);
 }
+
+bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xc0u) == 0x80; }
 
 // The Unicode Standard, table 3-7: how long the character of a lead byte is and which second bytes
 // it allows. Length 0 for bytes that lead nothing.
@@ -83,8 +86,41 @@ Utf8Character FirstCharacter(std::string_view text) {
 
 Utf8Character LastCharacter(std::string_view text) {
   size_t start = text.size() - 1;
-  while (start > 0 && (ByteAt(text, start) & 0xc0u) == 0x80) --start;
+  while (start > 0 && IsContinuation(text[start])) --start;
   return FirstCharacter(text.substr(start));
+}
+
+char32_t NextCodePoint(std::string_view text, size_t* position) {
+  const Utf8Character character = FirstCharacter(text.substr(*position));
+  *position += character.length;
+  return character.code_point;
+}
+
+char32_t PreviousCodePoint(std::string_view text, size_t* position) {
+  const Utf8Character character = LastCharacter(text.substr(0, *position));
+  *position -= character.length;
+  return character.code_point;
+}
+
+size_t CountCodePoints(std::string_view text) {
+  return text.size() - static_cast<size_t>(std::count_if(text.begin(), text.end(), IsContinuation));
+}
+
+size_t ByteOffset(std::string_view text, size_t index) {
+  size_t offset = 0;
+  for (; index > 0 && offset < text.size(); --index) {
+    ++offset;
+    while (offset < text.size() && IsContinuation(text[offset])) ++offset;
+  }
+  return offset;
+}
+
+size_t FindText(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return text.npos;
+  const void* const found =
+      memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (found == nullptr) return text.npos;
+  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
 
 void AppendUtf8(char32_t code_point, std::string* text) {

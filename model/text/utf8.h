@@ -1,4 +1,4 @@
-// UTF-8: stepping, validation, and the repair of bytes that are not UTF-8.
+// UTF-8: validation, iteration by code point, and the repair of bytes that are not UTF-8.
 #ifndef TLM_MODEL_TEXT_UTF8_H_
 #define TLM_MODEL_TEXT_UTF8_H_
 
@@ -8,12 +8,12 @@
 
 namespace tlm {
 
-// What a text begins with.
+// The first character of a text that may not be UTF-8.
 struct Utf8Step {
   enum Kind {
     kCharacter,  // one well-formed character
-    kInvalid,    // bytes that no continuation makes a character
-    kTruncated,  // all of the text, and the beginning of a character
+    kInvalid,    // bytes that begin no character, whatever follows
+    kTruncated,  // the whole text is the beginning of a character
   };
   Kind kind;
   // Bytes of the character; of the maximal subpart to replace by one U+FFFD (The Unicode Standard,
@@ -24,16 +24,50 @@ struct Utf8Step {
 // `text` must not be empty.
 Utf8Step NextUtf8(std::string_view text);
 
-// Where the first byte stands that is not part of well-formed UTF-8; npos when there is none.
+// Offset of the first byte that is not part of well-formed UTF-8; npos when there is none.
 size_t FindInvalidUtf8(std::string_view text);
+inline bool IsValidUtf8(std::string_view text) { return FindInvalidUtf8(text) == text.npos; }
 
-// The first and the last character of well-formed, non-empty UTF-8, and their lengths in bytes.
+// The following functions take well-formed UTF-8.
+
+// The first and the last character of a text that is not empty, and their lengths in bytes.
 struct Utf8Character {
   char32_t code_point;
   size_t length;
 };
 Utf8Character FirstCharacter(std::string_view text);
 Utf8Character LastCharacter(std::string_view text);
+
+// The code point at byte `*position`, which moves behind it.
+char32_t NextCodePoint(std::string_view text, size_t* position);
+// The code point before byte `*position`, which moves to its first byte.
+char32_t PreviousCodePoint(std::string_view text, size_t* position);
+
+size_t CountCodePoints(std::string_view text);
+// Offset of code point number `index`; the length in bytes when there are fewer.
+size_t ByteOffset(std::string_view text, size_t index);
+
+// text.find(part, from), in time that grows with the length of the text alone: string_view::find
+// takes the product of both lengths where a text repeats itself.
+size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
+
+// `text` without the leading or trailing code points for which `strips` is true.
+template <typename Predicate>
+std::string_view StripLeft(std::string_view text, Predicate strips) {
+  size_t start = 0;
+  for (size_t next = 0; start < text.size(); start = next) {
+    if (!strips(NextCodePoint(text, &next))) break;
+  }
+  return text.substr(start);
+}
+template <typename Predicate>
+std::string_view StripRight(std::string_view text, Predicate strips) {
+  size_t end = text.size();
+  for (size_t previous = end; end > 0; end = previous) {
+    if (!strips(PreviousCodePoint(text, &previous))) break;
+  }
+  return text.substr(0, end);
+}
 
 // `code_point` must be a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* text);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
-#include "model/text/code_points.h"
+#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // reject the whole scrape.
 std::string Printable(std::string_view value) {
   std::string text(value);
-  if (!jinja::IsValidUtf8(text)) {
+  if (!IsValidUtf8(text)) {
     std::replace_if(
         text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; }, '?');
   }

@@ -6,8 +6,8 @@ usage: check_layers.py [ROOT] [--self-test]
 layers.txt beside this file says which layer a folder has. A file may include headers of its own
 folder and of folders of a lower layer. The client may include proto and itself, and its command
 line (client/cli) what answers questions about models without a server: model/describe and the
-folders below it that describe a model. gRPC is seen by server/net, server/rpc with the folders in it,
-and the client alone; generated messages by server/rpc, model/describe and the client.
+folders below it that describe a model, and model/text. gRPC is seen by server/net, server/rpc with
+the folders in it, and the client alone; generated messages by server/rpc, model/describe and the client.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ MAY_SEE_SERVICES = ("server/rpc", "proto")
 MAY_SEE_MESSAGES = MAY_SEE_SERVICES + ("model/describe",)
 # What the client's command line may include of the model.
 DESCRIBES = ("model/describe", "model/accounting", "model/weights", "model/tensor", "model/config",
-             "model/base")
+             "model/base", "model/text")
 
 
 def read_layers(path):

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/status/status.h"
+#include "model/text/utf8.h"
 
 namespace tlm::cli {
 namespace {
@@ -20,12 +21,9 @@ struct Character {
 };
 
 Character FirstCharacter(std::string_view text) {
-  utf8proc_int32_t code_point = -1;
-  const utf8proc_ssize_t bytes =
-      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                       static_cast<utf8proc_ssize_t>(text.size()), &code_point);
-  if (bytes <= 0) return {-1, 1};
-  return {code_point, static_cast<size_t>(bytes)};
+  if (NextUtf8(text).kind != Utf8Step::kCharacter) return {-1, 1};
+  const Utf8Character character = tlm::FirstCharacter(text);
+  return {static_cast<utf8proc_int32_t>(character.code_point), character.length};
 }
 
 bool IsControl(utf8proc_int32_t code_point) {
@@ -37,16 +35,6 @@ void AppendHex(std::string_view bytes, std::string* out) {
 }
 
 }  // namespace
-
-std::optional<size_t> FindInvalidUtf8(std::string_view text) {
-  size_t offset = 0;
-  while (offset < text.size()) {
-    const Character character = FirstCharacter(text.substr(offset));
-    if (character.code_point < 0) return offset;
-    offset += character.bytes;
-  }
-  return std::nullopt;
-}
 
 std::string Printable(std::string_view text) {
   std::string result;
@@ -113,11 +101,11 @@ std::string Shortened(std::string_view text, size_t max_columns) {
 }
 
 absl::Status CheckUtf8(std::string_view text) {
-  const std::optional<size_t> offset = FindInvalidUtf8(text);
-  if (!offset) return absl::OkStatus();
+  const size_t offset = FindInvalidUtf8(text);
+  if (offset == text.npos) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("the text is not valid UTF-8: byte 0x{:02x} at offset {}",
-                  static_cast<unsigned char>(text[*offset]), *offset));
+                  static_cast<unsigned char>(text[offset]), offset));
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* in) {

@@ -13,9 +13,6 @@
 
 namespace tlm::cli {
 
-// Offset of the first byte that is not valid UTF-8, if there is one.
-std::optional<size_t> FindInvalidUtf8(std::string_view text);
-
 // `text` with control characters except line break and tab shown as \xNN, so that untrusted text
 // cannot control the terminal.
 std::string Printable(std::string_view text);

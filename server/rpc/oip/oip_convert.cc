@@ -13,7 +13,7 @@
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/text/code_points.h"
+#include "model/text/utf8.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/oip/oip_parameters.h"
@@ -83,7 +83,7 @@ void AppendRawString(const std::string& text, std::string& bytes) {
 }
 
 absl::StatusOr<std::string> CheckText(std::string text, const Input& input) {
-  if (jinja::IsValidUtf8(text)) return text;
+  if (IsValidUtf8(text)) return text;
   return BadField(input.field, "has {} bytes that are not UTF-8", text.size());
 }
 

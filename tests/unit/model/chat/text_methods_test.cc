@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "model/text/casing.h"
 #include "tests/unit/model/chat/render.h"
 
 namespace tlm {
@@ -43,15 +42,6 @@ TEST(TextMethodsTest, DoWhatPythonsDo) {
        "3, 'm') }}",
        "1 a     a|'b' 1,234.50 ff +3    m   |"},
   });
-}
-
-TEST(TextMethodsTest, MapCaseAsUnicodeDoes) {
-  // Multi-character mappings, the final sigma, letters without case.
-  EXPECT_EQ(jinja::ToUpper("straße ŉ ﬁ ı"), "STRASSE ʼN FI I");
-  EXPECT_EQ(jinja::ToLower("ΟΔΟΣ Σ ΑΣ. ΣΑ İ"), "οδος σ ας. σα i̇");
-  EXPECT_EQ(jinja::ToTitle("ǆ they're ßa"), "ǅ They'Re Ssa");
-  EXPECT_EQ(jinja::ToCapitalized("éCOLE"), "École");
-  EXPECT_EQ(jinja::ToUpper("世界 🙂"), "世界 🙂");
 }
 
 }  // namespace

@@ -34,17 +34,5 @@ TEST(UnicodeTest, MarksAreTheThreeCategories) {
   for (const char32_t c : {U'a', U'^', U'\u02C6', U' '}) EXPECT_FALSE(IsMark(c));
 }
 
-TEST(UnicodeTest, LowercaseMayBeMoreThanOneCharacter) {
-  const auto lower = [](char32_t c) {
-    std::string text;
-    AppendLowercase(c, &text);
-    return text;
-  };
-  EXPECT_EQ(lower(U'A'), "a");
-  EXPECT_EQ(lower(U'Σ'), "σ");
-  EXPECT_EQ(lower(U'\u0130'), "i\u0307");
-  EXPECT_EQ(lower(U'中'), "中");
-}
-
 }  // namespace
 }  // namespace tlm

@@ -32,6 +32,8 @@ TEST(Utf8Test, EveryScalarValueIsWellFormedAndReadsBack) {
 
 TEST(Utf8Test, NamesTheFirstOffendingByte) {
   EXPECT_EQ(FindInvalidUtf8(""), std::string::npos);
+  EXPECT_EQ(FindInvalidUtf8("plain, naïve, 日本語, 🙂"), std::string::npos);
+  EXPECT_EQ(FindInvalidUtf8(std::string("a\0b", 3)), std::string::npos);
   EXPECT_EQ(FindInvalidUtf8("\x80"), 0u);
   EXPECT_EQ(FindInvalidUtf8("0123456789\xff"), 10u);
   EXPECT_EQ(FindInvalidUtf8("ab\xc3"), 2u) << "truncated";
@@ -41,6 +43,24 @@ TEST(Utf8Test, NamesTheFirstOffendingByte) {
   EXPECT_EQ(FindInvalidUtf8("\xed\xa0\x80"), 0u) << "surrogate";
   EXPECT_EQ(FindInvalidUtf8("\xf4\x90\x80\x80"), 0u) << "beyond U+10FFFF";
   EXPECT_EQ(FindInvalidUtf8("\xf5\x80\x80\x80"), 0u);
+  EXPECT_TRUE(IsValidUtf8("é"));
+  EXPECT_FALSE(IsValidUtf8("é\xa9"));
+}
+
+TEST(Utf8Test, CountsAndStepsByCodePoints) {
+  const std::string text = "aé日🙂";
+  EXPECT_EQ(CountCodePoints(text), 4u);
+  EXPECT_EQ(ByteOffset(text, 3), 6u);
+  EXPECT_EQ(ByteOffset(text, 5), text.size());
+  size_t position = 1;
+  EXPECT_EQ(NextCodePoint(text, &position), U'é');
+  EXPECT_EQ(position, 3u);
+  position = text.size();
+  EXPECT_EQ(PreviousCodePoint(text, &position), U'🙂');
+  EXPECT_EQ(position, 6u);
+  const auto is_e = [](char32_t c) { return c == U'é'; };
+  EXPECT_EQ(StripLeft("ééaé", is_e), "aé");
+  EXPECT_EQ(StripRight("éaéé", is_e), "éa");
 }
 
 // The Unicode Standard, section 3.9, tables 3-8 to 3-11.

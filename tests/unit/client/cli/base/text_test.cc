@@ -14,17 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(TextTest, FindsInvalidUtf8) {
-  EXPECT_EQ(FindInvalidUtf8(""), std::nullopt);
-  EXPECT_EQ(FindInvalidUtf8("plain, naïve, 日本語, 🙂"), std::nullopt);
-  EXPECT_EQ(FindInvalidUtf8("ab\xff"), 2u);
-  EXPECT_EQ(FindInvalidUtf8("\xc3"), 0u);              // cut short
-  EXPECT_EQ(FindInvalidUtf8("\xc0\xaf"), 0u);          // overlong
-  EXPECT_EQ(FindInvalidUtf8("a\xed\xa0\x80"), 1u);     // surrogate
-  EXPECT_EQ(FindInvalidUtf8("\xf4\x90\x80\x80"), 0u);  // beyond U+10FFFF
-  EXPECT_EQ(FindInvalidUtf8(std::string("a\0b", 3)), std::nullopt);
-}
-
 TEST(TextTest, PrintableDisarmsControlCharacters) {
   EXPECT_EQ(Printable("a\n\tb é"), "a\n\tb é");
   EXPECT_EQ(Printable("\x1b[2J"), "\\x1b[2J");

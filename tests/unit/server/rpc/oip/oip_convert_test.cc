@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/base/error_details.h"
-#include "model/text/code_points.h"
+#include "model/text/utf8.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/byte_tokenizer.h"
 
@@ -276,8 +276,8 @@ TEST_F(OipConvertTest, RefusalsOfLongNamesAreShort) {
     const absl::StatusOr<OipCall> call = Convert();
     ASSERT_THAT(call, StatusIs(absl::StatusCode::kInvalidArgument, _));
     EXPECT_LT(call.status().message().size(), 1000u);
-    EXPECT_TRUE(jinja::IsValidUtf8(FieldOf(call.status())));
-    EXPECT_TRUE(jinja::IsValidUtf8(std::string(call.status().message())));
+    EXPECT_TRUE(IsValidUtf8(FieldOf(call.status())));
+    EXPECT_TRUE(IsValidUtf8(std::string(call.status().message())));
   };
   AddInput(name.c_str(), "BYTES", {1});
   expect_short_refusal();
