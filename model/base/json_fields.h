@@ -1,4 +1,4 @@
-// Typed access to the members of a JSON object that somebody else wrote.
+// Typed access to the members of a JSON object that comes from outside.
 #ifndef TLM_MODEL_BASE_JSON_FIELDS_H_
 #define TLM_MODEL_BASE_JSON_FIELDS_H_
 
@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,50 +14,78 @@
 
 namespace tlm {
 
+// INVALID_ARGUMENT "model.vocab is 3, it must be an object", where `name` is "model.vocab"; a value
+// that is a container is described by its kind alone.
+absl::Status WrongJsonType(std::string_view name, const nlohmann::json& value,
+                           std::string_view wanted);
+
 // Reads members of one JSON object, which must outlive it. A member that is null counts as absent.
 // Every error is INVALID_ARGUMENT and names the key (with the object's own name before it), the
 // value and what it should have been.
 class JsonFields {
  public:
-  // `prefix` goes before every key in messages: "rope_scaling.", or "" for the outermost object.
-  explicit JsonFields(const nlohmann::json& object, std::string prefix = "");
+  // Hidden: messages say "a string" instead of showing one, which may be a secret.
+  enum class StringValues { kShown, kHidden };
 
-  bool Has(const std::string& key) const { return Find(key) != nullptr; }
+  // `prefix` goes before every key in messages: "rope_scaling.", or "" for the outermost object.
+  explicit JsonFields(const nlohmann::json& object, std::string prefix = "",
+                      StringValues strings = StringValues::kShown);
+
+  // Of a value that messages call `name`; INVALID_ARGUMENT unless it is an object.
+  static absl::StatusOr<JsonFields> Open(const nlohmann::json& value, const std::string& name,
+                                         StringValues strings = StringValues::kShown);
+
+  // The member; nullptr when it is absent.
+  const nlohmann::json* Find(std::string_view key) const;
+  bool Has(std::string_view key) const { return Find(key) != nullptr; }
   // Written out as null, not left out.
-  bool IsNull(const std::string& key) const;
-  bool IsObject(const std::string& key) const;
+  bool IsNull(std::string_view key) const;
+  bool IsObject(std::string_view key) const;
   // Of all members, those that are null included, in order.
   std::vector<std::string> Keys() const;
-
-  absl::StatusOr<std::optional<bool>> Bool(const std::string& key) const;
-  absl::StatusOr<std::optional<std::string>> String(const std::string& key) const;
-  // Whole numbers and others alike; finite.
-  absl::StatusOr<std::optional<double>> Number(const std::string& key) const;
-  // Written without a fraction or an exponent, and within 64 bits.
-  absl::StatusOr<std::optional<int64_t>> Integer(const std::string& key) const;
-  // An integer, or an array of at most `max_size` of them; none when absent.
-  absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(const std::string& key,
-                                                               int64_t max_size) const;
-  // The strings of an array of at most `max_size`; empty when absent.
-  absl::StatusOr<std::vector<std::string>> Strings(const std::string& key, int64_t max_size) const;
-  // The members of an object, or none when absent.
-  absl::StatusOr<std::optional<JsonFields>> Object(const std::string& key) const;
-
+  // What messages call the member.
+  std::string Name(std::string_view key) const { return prefix_ + std::string(key); }
   // What goes before this object's keys in messages.
   const std::string& prefix() const { return prefix_; }
 
-  // A dimension: an integer in [1, limit], which must be there.
-  absl::StatusOr<int64_t> Dimension(const std::string& key, int64_t limit) const;
+  // These are empty when the member is absent.
+  absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
+  absl::StatusOr<std::optional<std::string>> String(std::string_view key) const;
+  // Whole numbers and others alike; finite.
+  absl::StatusOr<std::optional<double>> Number(std::string_view key) const;
+  // Written without a fraction or an exponent, and within 64 bits.
+  absl::StatusOr<std::optional<int64_t>> Integer(std::string_view key) const;
+  // An integer, or an array of at most `max_size` of them; none when absent.
+  absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(std::string_view key,
+                                                               int64_t max_size) const;
+  // The strings of an array of at most `max_size`; empty when absent.
+  absl::StatusOr<std::vector<std::string>> Strings(std::string_view key, int64_t max_size) const;
+  absl::StatusOr<std::optional<JsonFields>> Object(std::string_view key) const;
+
   // The same, or `otherwise` when absent.
-  absl::StatusOr<int64_t> Dimension(const std::string& key, int64_t limit, int64_t otherwise) const;
+  absl::StatusOr<bool> Bool(std::string_view key, bool otherwise) const;
+  absl::StatusOr<std::string> String(std::string_view key, std::string_view otherwise) const;
+
+  // These must be there.
+  absl::StatusOr<std::string> RequiredString(std::string_view key) const;
+  absl::StatusOr<JsonFields> RequiredObject(std::string_view key) const;
+  absl::StatusOr<const nlohmann::json*> RequiredArray(std::string_view key) const;
+
+  // A dimension: an integer in [1, limit], which must be there.
+  absl::StatusOr<int64_t> Dimension(std::string_view key, int64_t limit) const;
+  // The same, or `otherwise` when absent.
+  absl::StatusOr<int64_t> Dimension(std::string_view key, int64_t limit, int64_t otherwise) const;
+
+  absl::Status WrongType(std::string_view key, const nlohmann::json& value,
+                         std::string_view wanted) const;
+  absl::Status Missing(std::string_view key) const;
 
  private:
-  const nlohmann::json* Find(const std::string& key) const;
-  absl::Status WrongType(const std::string& key, const nlohmann::json& value,
-                         const char* wanted) const;
+  absl::Status CheckSize(std::string_view key, const nlohmann::json& array, int64_t max_size) const;
 
   const nlohmann::json* object_;
   std::string prefix_;
+  StringValues strings_;
 };
 
 }  // namespace tlm

@@ -1,11 +1,11 @@
 #include "model/tokenizer/tokenizer_json.h"
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/tokenizer/tokenizer_json_fields.h"
-#include "model/tokenizer/tokenizer_json_pipeline.h"
+#include "model/tokenizer/tokenizer_json_component.h"
 #include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
@@ -16,33 +16,32 @@ using nlohmann::json;
 // Added tokens are searched for at every byte of a text, so their length counts.
 constexpr size_t kMaxAddedTokenBytes = 1024;
 
-absl::StatusOr<AddedToken> ReadAddedToken(const json& object, const std::string& name) {
-  if (!object.is_object()) return WrongJsonType("", name, object, "an object");
-  const std::string where = name + ".";
-  const json* const id = FindMember(object, "id");
-  if (id == nullptr) return InvalidArgument("{}id is missing", where);
+absl::StatusOr<AddedToken> ReadAddedToken(const JsonFields& fields) {
+  const json* const id = fields.Find("id");
+  if (id == nullptr) return fields.Missing("id");
   AddedToken token;
-  TLM_ASSIGN_OR_RETURN(token.id, ReadTokenId(*id, where + "id"));
-  TLM_ASSIGN_OR_RETURN(token.content, ReadString(object, where, "content"));
+  TLM_ASSIGN_OR_RETURN(token.id, ReadTokenId(*id, fields.Name("id")));
+  TLM_ASSIGN_OR_RETURN(token.content, fields.String("content", ""));
   if (token.content.size() > kMaxAddedTokenBytes) {
-    return InvalidArgument("{}content has {} bytes, the limit is {}", where, token.content.size(),
-                           kMaxAddedTokenBytes);
+    return InvalidArgument("{} has {} bytes, the limit is {}", fields.Name("content"),
+                           token.content.size(), kMaxAddedTokenBytes);
   }
-  TLM_ASSIGN_OR_RETURN(token.special, ReadBool(object, where, "special", false));
-  TLM_ASSIGN_OR_RETURN(token.single_word, ReadBool(object, where, "single_word", false));
-  TLM_ASSIGN_OR_RETURN(token.lstrip, ReadBool(object, where, "lstrip", false));
-  TLM_ASSIGN_OR_RETURN(token.rstrip, ReadBool(object, where, "rstrip", false));
-  TLM_ASSIGN_OR_RETURN(token.normalized, ReadBool(object, where, "normalized", !token.special));
+  TLM_ASSIGN_OR_RETURN(token.special, fields.Bool("special", false));
+  TLM_ASSIGN_OR_RETURN(token.single_word, fields.Bool("single_word", false));
+  TLM_ASSIGN_OR_RETURN(token.lstrip, fields.Bool("lstrip", false));
+  TLM_ASSIGN_OR_RETURN(token.rstrip, fields.Bool("rstrip", false));
+  TLM_ASSIGN_OR_RETURN(token.normalized, fields.Bool("normalized", !token.special));
   return token;
 }
 
-absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const json& root) {
+absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const JsonFields& root) {
   std::vector<AddedToken> result;
-  if (FindMember(root, "added_tokens") == nullptr) return result;
-  TLM_ASSIGN_OR_RETURN(const json* const tokens, ReadArray(root, "", "added_tokens"));
+  if (!root.Has("added_tokens")) return result;
+  TLM_ASSIGN_OR_RETURN(const json* const tokens, root.RequiredArray("added_tokens"));
   for (size_t i = 0; i < tokens->size(); ++i) {
-    TLM_ASSIGN_OR_RETURN(AddedToken token,
-                         ReadAddedToken((*tokens)[i], fmt::format("added_tokens[{}]", i)));
+    TLM_ASSIGN_OR_RETURN(const JsonFields fields,
+                         JsonFields::Open((*tokens)[i], fmt::format("added_tokens[{}]", i)));
+    TLM_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(fields));
     if (!token.content.empty()) result.push_back(std::move(token));
   }
   return result;
@@ -52,9 +51,9 @@ absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const json& root) {
 
 absl::StatusOr<TokenizerDescription> ParseTokenizerJson(std::string_view text) {
   TLM_ASSIGN_OR_RETURN(TokenizerJson parsed, ParseTokenizerTables(text));
-  const json& root = parsed.root;
-  if (!root.is_object()) return InvalidArgument("is not a JSON object");
-  TLM_ASSIGN_OR_RETURN(const std::string version, ReadString(root, "", "version"));
+  if (!parsed.root.is_object()) return InvalidArgument("is not a JSON object");
+  const JsonFields root(parsed.root);
+  TLM_ASSIGN_OR_RETURN(const std::string version, root.String("version", ""));
   if (!version.empty() && version != "1.0") {
     return Unimplemented("version {} is not supported, only '1.0' is", Quoted(version));
   }

@@ -1,28 +1,41 @@
-// The components of which a tokenizer.json is a chain: objects with a "type", alone or in a
+// Reading the components of which a tokenizer.json is a chain: objects with a "type", alone or in a
 // "Sequence".
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/base/json_fields.h"
+#include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/pre_tokenizer.h"
+#include "model/tokenizer/token_decoder.h"
+#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
 
+// The members of the outermost object. Statuses as ParseTokenizerJson gives them.
+absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& root);
+absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root);
+absl::StatusOr<SpecialTokenFrame> ReadPostProcessor(const JsonFields& root);
+absl::StatusOr<std::vector<TokenDecoderStep>> ReadDecoder(const JsonFields& root);
+// The model itself. Takes the tables of `parsed`.
+absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed);
+
 struct Component {
-  std::string where;  // its name with a dot: "pre_tokenizer.pretokenizers[0]."
+  JsonFields fields;
   std::string type;
-  const nlohmann::json* object;
 };
 
 // Those at root[key], Sequences dissolved; none when it is absent or null. `members` is what a
 // Sequence of this kind calls its array. INVALID_ARGUMENT for what is no object or has no type.
-absl::StatusOr<std::vector<Component>> ReadComponents(const nlohmann::json& root, const char* key,
+absl::StatusOr<std::vector<Component>> ReadComponents(const JsonFields& root, const char* key,
                                                       const char* members);
 
 // UNIMPLEMENTED: "decoder.type 'CTC' is not supported, only 'Fuse' is".
@@ -33,10 +46,13 @@ struct ComponentPattern {
   bool is_literal = false;
 };
 // "pattern": {"Regex": "\\s+"} or {"String": " "}. INVALID_ARGUMENT for anything else.
-absl::StatusOr<ComponentPattern> ReadPattern(const Component& component);
+absl::StatusOr<ComponentPattern> ReadPattern(const JsonFields& component);
 
 // A member that must be a string of exactly one character.
-absl::StatusOr<std::string> ReadCharacter(const Component& component, std::string_view key);
+absl::StatusOr<std::string> ReadCharacter(const JsonFields& component, std::string_view key);
+
+// A token id in [0, kMaxTokenIds); `name` is what the message calls it.
+absl::StatusOr<int32_t> ReadTokenId(const nlohmann::json& value, std::string_view name);
 
 struct MetaspaceOptions {
   std::string replacement;
@@ -44,7 +60,7 @@ struct MetaspaceOptions {
   bool split = true;
 };
 // A Metaspace is a pre-tokenizer and a decoder.
-absl::StatusOr<MetaspaceOptions> ReadMetaspace(const Component& component);
+absl::StatusOr<MetaspaceOptions> ReadMetaspace(const JsonFields& component);
 
 }  // namespace tlm
 

@@ -6,8 +6,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/tokenizer/tokenizer_json_fields.h"
-#include "model/tokenizer/tokenizer_json_pipeline.h"
+#include "model/tokenizer/tokenizer_json_component.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace tlm {
@@ -16,14 +15,14 @@ namespace {
 using nlohmann::json;
 
 // Options of BPE that are not supported.
-absl::Status CheckModelOptions(const json& model) {
+absl::Status CheckModelOptions(const JsonFields& model) {
   for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    TLM_ASSIGN_OR_RETURN(const std::string value, ReadString(model, "model.", key));
+    TLM_ASSIGN_OR_RETURN(const std::string value, model.String(key, ""));
     if (!value.empty()) return Unimplemented("model.{} {} is not supported", key, Quoted(value));
   }
-  const json* const dropout = FindMember(model, "dropout");
+  const json* const dropout = model.Find("dropout");
   if (dropout == nullptr) return absl::OkStatus();
-  if (!dropout->is_number()) return WrongJsonType("model.", "dropout", *dropout, "a number");
+  if (!dropout->is_number()) return model.WrongType("dropout", *dropout, "a number");
   if (dropout->get<double>() != 0) {
     return Unimplemented("model.dropout {} is not supported: it makes tokens a matter of chance",
                          dropout->dump());
@@ -31,8 +30,9 @@ absl::Status CheckModelOptions(const json& model) {
   return absl::OkStatus();
 }
 
-absl::Status ReadVocab(const json& model, ModelDescription* result) {
-  TLM_ASSIGN_OR_RETURN(const json* const vocab, ReadObject(model, "model.", "vocab"));
+absl::Status ReadVocab(const JsonFields& model, ModelDescription* result) {
+  TLM_RETURN_IF_ERROR(model.RequiredObject("vocab").status());
+  const json* const vocab = model.Find("vocab");
   if (vocab->empty()) return InvalidArgument("model.vocab is empty");
   result->vocab.reserve(vocab->size());
   for (const auto& [token, value] : vocab->items()) {
@@ -47,7 +47,7 @@ absl::Status ReadVocab(const json& model, ModelDescription* result) {
 absl::StatusOr<std::pair<std::string, std::string>> ReadMerge(const json& merge, size_t rank) {
   constexpr std::string_view kWanted = "a string \"a b\" or an array [\"a\", \"b\"]";
   const auto wrong = [&] {
-    return WrongJsonType("model.", fmt::format("merges[{}]", rank), merge, kWanted);
+    return WrongJsonType(fmt::format("model.merges[{}]", rank), merge, kWanted);
   };
   if (merge.is_string()) {
     const std::string& text = merge.get_ref<const std::string&>();
@@ -61,8 +61,8 @@ absl::StatusOr<std::pair<std::string, std::string>> ReadMerge(const json& merge,
   return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
 }
 
-absl::Status ReadMerges(const json& model, ModelDescription* result) {
-  TLM_ASSIGN_OR_RETURN(const json* const merges, ReadArray(model, "model.", "merges"));
+absl::Status ReadMerges(const JsonFields& model, ModelDescription* result) {
+  TLM_ASSIGN_OR_RETURN(const json* const merges, model.RequiredArray("merges"));
   result->merges.reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const json& merge = (*merges)[i];
@@ -72,7 +72,7 @@ absl::Status ReadMerges(const json& model, ModelDescription* result) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModelDescription> ReadBpe(const json& model, TokenizerJson& parsed) {
+absl::StatusOr<ModelDescription> ReadBpe(const JsonFields& model, TokenizerJson& parsed) {
   TLM_RETURN_IF_ERROR(CheckModelOptions(model));
   ModelDescription result;
   if (parsed.vocab.has_value() && !parsed.vocab->empty()) {
@@ -85,10 +85,10 @@ absl::StatusOr<ModelDescription> ReadBpe(const json& model, TokenizerJson& parse
   } else {
     TLM_RETURN_IF_ERROR(ReadMerges(model, &result));
   }
-  TLM_ASSIGN_OR_RETURN(result.ignore_merges, ReadBool(model, "model.", "ignore_merges", false));
-  TLM_ASSIGN_OR_RETURN(result.byte_fallback, ReadBool(model, "model.", "byte_fallback", false));
-  TLM_ASSIGN_OR_RETURN(result.fuse_unknown, ReadBool(model, "model.", "fuse_unk", false));
-  TLM_ASSIGN_OR_RETURN(result.unknown_token, ReadString(model, "model.", "unk_token"));
+  TLM_ASSIGN_OR_RETURN(result.ignore_merges, model.Bool("ignore_merges", false));
+  TLM_ASSIGN_OR_RETURN(result.byte_fallback, model.Bool("byte_fallback", false));
+  TLM_ASSIGN_OR_RETURN(result.fuse_unknown, model.Bool("fuse_unk", false));
+  TLM_ASSIGN_OR_RETURN(result.unknown_token, model.String("unk_token", ""));
   return result;
 }
 
@@ -122,8 +122,8 @@ double ScoreAsRead(double score) {
 }
 
 // "vocab": [["<unk>", 0.0], ["▁the", -3.5]], the id of a piece being its place.
-absl::StatusOr<ModelDescription> ReadUnigram(const json& model) {
-  TLM_ASSIGN_OR_RETURN(const json* const vocab, ReadArray(model, "model.", "vocab"));
+absl::StatusOr<ModelDescription> ReadUnigram(const JsonFields& model) {
+  TLM_ASSIGN_OR_RETURN(const json* const vocab, model.RequiredArray("vocab"));
   if (vocab->size() > static_cast<size_t>(kMaxTokenIds)) {
     return InvalidArgument("model.vocab has {} pieces, the limit is {}", vocab->size(),
                            kMaxTokenIds);
@@ -133,30 +133,29 @@ absl::StatusOr<ModelDescription> ReadUnigram(const json& model) {
   for (const json& entry : *vocab) {
     const auto id = static_cast<int32_t>(result.vocab.size());
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      return WrongJsonType("model.", fmt::format("vocab[{}]", id), entry,
-                           "an array [piece, score]");
+      return WrongJsonType(fmt::format("model.vocab[{}]", id), entry, "an array [piece, score]");
     }
     result.vocab.emplace_back(entry[0].get<std::string>(), id);
     result.scores.push_back(ScoreAsRead(entry[1].get<double>()));
   }
-  if (const json* const unknown = FindMember(model, "unk_id"); unknown != nullptr) {
+  if (const json* const unknown = model.Find("unk_id"); unknown != nullptr) {
     TLM_ASSIGN_OR_RETURN(result.unknown_id, ReadTokenId(*unknown, "model.unk_id"));
   }
-  TLM_ASSIGN_OR_RETURN(result.byte_fallback, ReadBool(model, "model.", "byte_fallback", false));
+  TLM_ASSIGN_OR_RETURN(result.byte_fallback, model.Bool("byte_fallback", false));
   return result;
 }
 
 }  // namespace
 
 absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed) {
-  TLM_ASSIGN_OR_RETURN(const json* const model, ReadObject(parsed.root, "", "model"));
-  TLM_ASSIGN_OR_RETURN(const std::string type, ReadString(*model, "model.", "type"));
-  const json* const vocab = FindMember(*model, "vocab");
+  TLM_ASSIGN_OR_RETURN(const JsonFields model, JsonFields(parsed.root).RequiredObject("model"));
+  TLM_ASSIGN_OR_RETURN(const std::string type, model.String("type", ""));
+  const json* const vocab = model.Find("vocab");
   // Older files name no type; the two then differ in their vocabularies.
-  const bool looks_like_unigram = type.empty() && vocab != nullptr && vocab->is_array() &&
-                                  FindMember(*model, "merges") == nullptr;
-  if (type == "Unigram" || looks_like_unigram) return ReadUnigram(*model);
-  if (type.empty() || type == "BPE") return ReadBpe(*model, parsed);
+  const bool looks_like_unigram =
+      type.empty() && vocab != nullptr && vocab->is_array() && !model.Has("merges");
+  if (type == "Unigram" || looks_like_unigram) return ReadUnigram(model);
+  if (type.empty() || type == "BPE") return ReadBpe(model, parsed);
   return Unimplemented("model.type {} is not supported, only 'BPE' and 'Unigram' are",
                        Quoted(type));
 }

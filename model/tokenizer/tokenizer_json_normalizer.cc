@@ -2,30 +2,24 @@
 
 #include "model/base/errors.h"
 #include "model/tokenizer/tokenizer_json_component.h"
-#include "model/tokenizer/tokenizer_json_fields.h"
-#include "model/tokenizer/tokenizer_json_pipeline.h"
 
 namespace tlm {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::string_view kSupported =
     "'Lowercase', 'NFC', 'NFD', 'NFKC', 'NFKD', 'Nmt', 'Precompiled', 'Prepend', 'Replace', "
     "'Strip', 'StripAccents' and their 'Sequence' are";
 
 absl::StatusOr<NormalizerStep> ReadReplace(const Component& component) {
-  TLM_ASSIGN_OR_RETURN(ComponentPattern pattern, ReadPattern(component));
-  TLM_ASSIGN_OR_RETURN(std::string content,
-                       ReadString(*component.object, component.where, "content"));
+  TLM_ASSIGN_OR_RETURN(ComponentPattern pattern, ReadPattern(component.fields));
+  TLM_ASSIGN_OR_RETURN(std::string content, component.fields.String("content", ""));
   return ReplaceStep{std::move(pattern.text), pattern.is_literal, std::move(content)};
 }
 
 absl::StatusOr<NormalizerStep> ReadStrip(const Component& component) {
   StripStep step;
-  TLM_ASSIGN_OR_RETURN(step.left, ReadBool(*component.object, component.where, "strip_left", true));
-  TLM_ASSIGN_OR_RETURN(step.right,
-                       ReadBool(*component.object, component.where, "strip_right", true));
+  TLM_ASSIGN_OR_RETURN(step.left, component.fields.Bool("strip_left", true));
+  TLM_ASSIGN_OR_RETURN(step.right, component.fields.Bool("strip_right", true));
   return step;
 }
 
@@ -41,13 +35,11 @@ absl::StatusOr<NormalizerStep> ReadStep(const Component& component) {
   if (type == "Replace") return ReadReplace(component);
   if (type == "Strip") return ReadStrip(component);
   if (type == "Prepend") {
-    TLM_ASSIGN_OR_RETURN(std::string text,
-                         ReadString(*component.object, component.where, "prepend"));
+    TLM_ASSIGN_OR_RETURN(std::string text, component.fields.String("prepend", ""));
     return PrependStep{std::move(text)};
   }
   if (type == "Precompiled") {
-    TLM_ASSIGN_OR_RETURN(std::string charsmap,
-                         ReadString(*component.object, component.where, "precompiled_charsmap"));
+    TLM_ASSIGN_OR_RETURN(std::string charsmap, component.fields.String("precompiled_charsmap", ""));
     return PrecompiledStep{std::move(charsmap)};
   }
   return UnsupportedComponent(component, kSupported);
@@ -55,7 +47,7 @@ absl::StatusOr<NormalizerStep> ReadStep(const Component& component) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const json& root) {
+absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& root) {
   TLM_ASSIGN_OR_RETURN(const std::vector<Component> components,
                        ReadComponents(root, "normalizer", "normalizers"));
   std::vector<NormalizerStep> steps;

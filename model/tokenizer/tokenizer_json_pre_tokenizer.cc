@@ -1,15 +1,12 @@
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/tokenizer/tokenizer_json_component.h"
-#include "model/tokenizer/tokenizer_json_fields.h"
-#include "model/tokenizer/tokenizer_json_pipeline.h"
 
 namespace tlm {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::string_view kSupported =
     "'ByteLevel', 'Digits', 'Metaspace', 'Punctuation', 'Split', 'Whitespace', 'WhitespaceSplit' "
@@ -21,18 +18,16 @@ constexpr std::string_view kPunctuationPattern = R"([!-/:-@\[-`{-~\p{P}])";
 
 absl::StatusOr<PreTokenizerStep::Behavior> ReadBehavior(const Component& component,
                                                         std::string_view otherwise) {
-  TLM_ASSIGN_OR_RETURN(std::string name,
-                       ReadString(*component.object, component.where, "behavior"));
+  TLM_ASSIGN_OR_RETURN(std::string name, component.fields.String("behavior", ""));
   if (name.empty()) name = otherwise;
   if (name == "Isolated") return PreTokenizerStep::kIsolated;
   if (name == "Removed") return PreTokenizerStep::kRemoved;
   if (name == "Contiguous") return PreTokenizerStep::kContiguous;
   if (name == "MergedWithPrevious") return PreTokenizerStep::kMergedWithPrevious;
   if (name == "MergedWithNext") return PreTokenizerStep::kMergedWithNext;
-  return InvalidArgument(
-      "{}behavior is {}, it must be 'Isolated', 'Removed', 'Contiguous', 'MergedWithPrevious' or "
-      "'MergedWithNext'",
-      component.where, Quoted(name));
+  return WrongJsonType(component.fields.Name("behavior"), nlohmann::json(name),
+                       "'Isolated', 'Removed', 'Contiguous', 'MergedWithPrevious' or "
+                       "'MergedWithNext'");
 }
 
 PreTokenizerStep SplitStep(std::string_view pattern, PreTokenizerStep::Behavior behavior) {
@@ -44,22 +39,21 @@ PreTokenizerStep SplitStep(std::string_view pattern, PreTokenizerStep::Behavior 
 
 absl::StatusOr<PreTokenizerStep> ReadSplit(const Component& component) {
   PreTokenizerStep step;
-  TLM_ASSIGN_OR_RETURN(ComponentPattern pattern, ReadPattern(component));
+  TLM_ASSIGN_OR_RETURN(ComponentPattern pattern, ReadPattern(component.fields));
   step.pattern = std::move(pattern.text);
   step.is_literal = pattern.is_literal;
-  TLM_ASSIGN_OR_RETURN(step.invert, ReadBool(*component.object, component.where, "invert", false));
+  TLM_ASSIGN_OR_RETURN(step.invert, component.fields.Bool("invert", false));
   TLM_ASSIGN_OR_RETURN(step.behavior, ReadBehavior(component, ""));
   return step;
 }
 
 absl::StatusOr<PreTokenizerStep> ReadDigits(const Component& component) {
-  TLM_ASSIGN_OR_RETURN(const bool individual,
-                       ReadBool(*component.object, component.where, "individual_digits", false));
+  TLM_ASSIGN_OR_RETURN(const bool individual, component.fields.Bool("individual_digits", false));
   return SplitStep(individual ? R"(\p{N})" : R"(\p{N}+)", PreTokenizerStep::kIsolated);
 }
 
 absl::StatusOr<PreTokenizerStep> ReadMetaspaceStep(const Component& component) {
-  TLM_ASSIGN_OR_RETURN(MetaspaceOptions options, ReadMetaspace(component));
+  TLM_ASSIGN_OR_RETURN(MetaspaceOptions options, ReadMetaspace(component.fields));
   PreTokenizerStep step;
   step.kind = PreTokenizerStep::kMetaspace;
   step.metaspace = std::move(options.replacement);
@@ -70,9 +64,8 @@ absl::StatusOr<PreTokenizerStep> ReadMetaspaceStep(const Component& component) {
 
 absl::Status AppendByteLevel(const Component& component, std::vector<PreTokenizerStep>* steps) {
   TLM_ASSIGN_OR_RETURN(const bool add_prefix_space,
-                       ReadBool(*component.object, component.where, "add_prefix_space", true));
-  TLM_ASSIGN_OR_RETURN(const bool use_regex,
-                       ReadBool(*component.object, component.where, "use_regex", true));
+                       component.fields.Bool("add_prefix_space", true));
+  TLM_ASSIGN_OR_RETURN(const bool use_regex, component.fields.Bool("use_regex", true));
   if (add_prefix_space) {
     PreTokenizerStep step;
     step.kind = PreTokenizerStep::kPrefixSpace;
@@ -102,15 +95,15 @@ absl::StatusOr<PreTokenizerStep> ReadStep(const Component& component) {
 
 }  // namespace
 
-absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const json& root) {
+absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root) {
   TLM_ASSIGN_OR_RETURN(const std::vector<Component> components,
                        ReadComponents(root, "pre_tokenizer", "pretokenizers"));
   PreTokenizerDescription result;
   for (const Component& component : components) {
     // Behind ByteLevel text is in the byte-level alphabet, to which other patterns apply.
     if (result.is_byte_level) {
-      return Unimplemented("{}type {} behind 'ByteLevel' is not supported", component.where,
-                           Quoted(component.type));
+      return Unimplemented("{} {} behind 'ByteLevel' is not supported",
+                           component.fields.Name("type"), Quoted(component.type));
     }
     if (component.type == "ByteLevel") {
       TLM_RETURN_IF_ERROR(AppendByteLevel(component, &result.steps));

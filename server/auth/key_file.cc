@@ -8,6 +8,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/base/json_fields.h"
 
 namespace tlm {
 namespace {
@@ -31,194 +32,169 @@ std::string Shown(std::string_view text) {
   return text.find("tlm_") == text.npos ? Quoted(text) : "'...'";
 }
 
-// One object of the file, and where it stands for messages: "keys[3]".
-class Object {
- public:
-  static absl::StatusOr<Object> Open(const Json& json, std::string place,
-                                     std::span<const std::string_view> known) {
-    if (!json.is_object()) return InvalidArgument("{}: is no object", place);
-    for (const auto& item : json.items()) {
-      if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
-        return InvalidArgument("{}: there is no field {}", place, Shown(item.key()));
-      }
+absl::StatusOr<JsonFields> Open(const Json& json, const std::string& name) {
+  return JsonFields::Open(json, name, JsonFields::StringValues::kHidden);
+}
+
+// `name` is the object's. Null stands for no limit, and nowhere else.
+enum class Nulls { kAllowed, kRefused };
+absl::Status CheckFields(const JsonFields& fields, std::string_view name,
+                         std::span<const std::string_view> known, Nulls nulls) {
+  for (const std::string& key : fields.Keys()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      return InvalidArgument("{}: there is no field {}", name, Shown(key));
     }
-    return Object(json, std::move(place));
-  }
-
-  std::string Place(std::string_view field) const { return fmt::format("{}.{}", place_, field); }
-  // Null when the object lacks it.
-  const Json* Find(std::string_view field) const {
-    const auto found = json_.find(std::string(field));
-    return found == json_.end() ? nullptr : &*found;
-  }
-
-  absl::StatusOr<std::string> Text(std::string_view field) const {
-    const Json* const value = Find(field);
-    if (value == nullptr) return InvalidArgument("{}: is missing", Place(field));
-    if (!value->is_string()) return InvalidArgument("{}: is no string", Place(field));
-    return value->get<std::string>();
-  }
-
-  absl::StatusOr<std::string> Bytes(std::string_view field, size_t size) const {
-    TLM_ASSIGN_OR_RETURN(const std::string text, Text(field));
-    std::optional<std::string> bytes = BytesOfHex(text);
-    if (!bytes.has_value() || bytes->size() != size) {
-      return InvalidArgument("{}: is not {} lower-case hexadecimal digits", Place(field), 2 * size);
+    if (nulls == Nulls::kRefused && fields.IsNull(key)) {
+      return InvalidArgument("{} is null", fields.Name(key));
     }
-    return *std::move(bytes);
   }
+  return absl::OkStatus();
+}
 
-  absl::StatusOr<std::string> Tenant() const {
-    TLM_ASSIGN_OR_RETURN(std::string name, Text("tenant"));
-    if (!IsTenantName(name)) {
-      return InvalidArgument(
-          "{}: {} is no name of a tenant, which has 1 to {} printable ASCII "
-          "characters",
-          Place("tenant"), Shown(name), kMaxTenantBytes);
+absl::Status NotHexadecimal(const JsonFields& fields, std::string_view key, size_t digits) {
+  return InvalidArgument("{} must be {} lower-case hexadecimal digits", fields.Name(key), digits);
+}
+
+absl::StatusOr<std::string> ReadBytes(const JsonFields& fields, std::string_view key, size_t size) {
+  TLM_ASSIGN_OR_RETURN(const std::string text, fields.RequiredString(key));
+  std::optional<std::string> bytes = BytesOfHex(text);
+  if (!bytes.has_value() || bytes->size() != size) return NotHexadecimal(fields, key, 2 * size);
+  return *std::move(bytes);
+}
+
+absl::StatusOr<std::string> ReadTenant(const JsonFields& fields) {
+  TLM_ASSIGN_OR_RETURN(std::string name, fields.RequiredString("tenant"));
+  if (IsTenantName(name)) return name;
+  return InvalidArgument("{} is {}, it must have 1 to {} printable ASCII characters",
+                         fields.Name("tenant"), Shown(name), kMaxTenantBytes);
+}
+
+absl::StatusOr<Role> ReadRole(const JsonFields& fields) {
+  TLM_ASSIGN_OR_RETURN(const std::string name, fields.String("role", RoleName(Role::kInference)));
+  const std::optional<Role> role = RoleFromName(name);
+  if (role.has_value()) return *role;
+  return InvalidArgument("{} is {}, it must be inference or admin", fields.Name("role"),
+                         Shown(name));
+}
+
+absl::StatusOr<std::optional<absl::Time>> ReadTime(const JsonFields& fields, std::string_view key) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<std::string> text, fields.String(key));
+  if (!text.has_value()) return std::nullopt;
+  absl::Time time;
+  std::string error;
+  // Abseil reads "infinite-future" as well, which is no date.
+  if (!absl::ParseTime(absl::RFC3339_full, *text, &time, &error) ||
+      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
+    return InvalidArgument("{} is {}, it must be a time such as 2027-01-31T00:00:00Z",
+                           fields.Name(key), Shown(*text));
+  }
+  return time;
+}
+
+absl::StatusOr<std::optional<int64_t>> ReadLimit(const JsonFields& fields, const LimitKind& kind) {
+  if (fields.IsNull(kind.name)) return kind.none;
+  const Json* const value = fields.Find(kind.name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_unsigned()) {
+    const uint64_t limit = value->get<uint64_t>();
+    if (limit >= static_cast<uint64_t>(kind.min) && limit <= static_cast<uint64_t>(kind.max)) {
+      return static_cast<int64_t>(limit);
     }
-    return name;
   }
+  return fields.WrongType(
+      kind.name, *value,
+      fmt::format("an integer between {} and {}, or null for no limit", kind.min, kind.max));
+}
 
-  absl::StatusOr<tlm::Role> Role() const {
-    if (Find("role") == nullptr) return tlm::Role::kInference;
-    TLM_ASSIGN_OR_RETURN(const std::string name, Text("role"));
-    const std::optional<tlm::Role> role = RoleFromName(name);
-    if (role.has_value()) return *role;
-    return InvalidArgument("{}: is {}, it may be inference or admin", Place("role"), Shown(name));
-  }
-
-  absl::StatusOr<std::optional<absl::Time>> Time(std::string_view field) const {
-    if (Find(field) == nullptr) return std::nullopt;
-    TLM_ASSIGN_OR_RETURN(const std::string text, Text(field));
-    absl::Time time;
-    std::string error;
-    // Abseil reads "infinite-future" as well, which is no date.
-    if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error) ||
-        time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
-      return InvalidArgument("{}: {} is no time as 2027-01-31T00:00:00Z", Place(field),
-                             Shown(text));
-    }
-    return time;
-  }
-
-  absl::StatusOr<bool> Flag(std::string_view field) const {
-    const Json* const value = Find(field);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return InvalidArgument("{}: is neither true nor false", Place(field));
-    return value->get<bool>();
-  }
-
-  absl::StatusOr<std::optional<int64_t>> Limit(const LimitKind& kind) const {
-    const Json* const value = Find(kind.name);
-    if (value == nullptr) return std::nullopt;
-    if (value->is_null()) return kind.none;
-    if (value->is_number_unsigned()) {
-      const uint64_t limit = value->get<uint64_t>();
-      if (limit >= static_cast<uint64_t>(kind.min) && limit <= static_cast<uint64_t>(kind.max)) {
-        return static_cast<int64_t>(limit);
-      }
-    }
-    return InvalidArgument("{}: is no whole number of {} to {}, nor null for no limit",
-                           Place(kind.name), kind.min, kind.max);
-  }
-
- private:
-  Object(const Json& json, std::string place) : json_(json), place_(std::move(place)) {}
-
-  const Json& json_;
-  std::string place_;
-};
-
-absl::StatusOr<LimitSettings> ReadLimits(const Json& json, std::string place) {
+absl::StatusOr<LimitSettings> ReadLimits(const Json& json, const std::string& name) {
   std::vector<std::string_view> known;
   for (const LimitKind& kind : kLimitKinds) known.push_back(kind.name);
-  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, std::move(place), known));
+  TLM_ASSIGN_OR_RETURN(const JsonFields fields, Open(json, name));
+  TLM_RETURN_IF_ERROR(CheckFields(fields, name, known, Nulls::kAllowed));
   LimitSettings limits;
   for (const LimitKind& kind : kLimitKinds) {
-    TLM_ASSIGN_OR_RETURN(limits.*kind.setting, object.Limit(kind));
+    TLM_ASSIGN_OR_RETURN(limits.*kind.setting, ReadLimit(fields, kind));
   }
   return limits;
 }
 
-absl::StatusOr<KeyEntry> ReadKey(const Json& json, std::string place) {
-  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, std::move(place), kKeyFields));
+absl::StatusOr<KeyEntry> ReadKey(const Json& json, const std::string& name) {
+  TLM_ASSIGN_OR_RETURN(const JsonFields fields, Open(json, name));
+  TLM_RETURN_IF_ERROR(CheckFields(fields, name, kKeyFields, Nulls::kRefused));
   KeyEntry key;
-  TLM_ASSIGN_OR_RETURN(key.id, object.Text("id"));
-  if (!IsApiKeyId(key.id)) {
-    return InvalidArgument("{}: is not {} lower-case hexadecimal digits", object.Place("id"),
-                           kApiKeyIdDigits);
-  }
-  TLM_ASSIGN_OR_RETURN(key.hash.salt, object.Bytes("salt", kApiKeySaltBytes));
-  TLM_ASSIGN_OR_RETURN(key.hash.hash, object.Bytes("hash", kApiKeyHashBytes));
-  TLM_ASSIGN_OR_RETURN(key.tenant, object.Tenant());
-  TLM_ASSIGN_OR_RETURN(key.role, object.Role());
-  TLM_ASSIGN_OR_RETURN(key.created, object.Time("created"));
-  TLM_ASSIGN_OR_RETURN(const std::optional<absl::Time> expires, object.Time("expires"));
+  TLM_ASSIGN_OR_RETURN(key.id, fields.RequiredString("id"));
+  if (!IsApiKeyId(key.id)) return NotHexadecimal(fields, "id", kApiKeyIdDigits);
+  TLM_ASSIGN_OR_RETURN(key.hash.salt, ReadBytes(fields, "salt", kApiKeySaltBytes));
+  TLM_ASSIGN_OR_RETURN(key.hash.hash, ReadBytes(fields, "hash", kApiKeyHashBytes));
+  TLM_ASSIGN_OR_RETURN(key.tenant, ReadTenant(fields));
+  TLM_ASSIGN_OR_RETURN(key.role, ReadRole(fields));
+  TLM_ASSIGN_OR_RETURN(key.created, ReadTime(fields, "created"));
+  TLM_ASSIGN_OR_RETURN(const std::optional<absl::Time> expires, ReadTime(fields, "expires"));
   key.expires = expires.value_or(absl::InfiniteFuture());
-  TLM_ASSIGN_OR_RETURN(key.disabled, object.Flag("disabled"));
+  TLM_ASSIGN_OR_RETURN(key.disabled, fields.Bool("disabled", false));
   return key;
 }
 
-absl::StatusOr<CertificateEntry> ReadCertificate(const Json& json, const std::string& place) {
-  TLM_ASSIGN_OR_RETURN(const Object object, Object::Open(json, place, kCertificateFields));
+absl::StatusOr<CertificateEntry> ReadCertificate(const Json& json, const std::string& name) {
+  TLM_ASSIGN_OR_RETURN(const JsonFields fields, Open(json, name));
+  TLM_RETURN_IF_ERROR(CheckFields(fields, name, kCertificateFields, Nulls::kRefused));
   CertificateEntry entry;
   int names = 0;
   for (const CertificateName kind : kCertificateNames) {
     const std::string_view field = CertificateNameKey(kind);
-    if (object.Find(field) == nullptr) continue;
+    if (!fields.Has(field)) continue;
     ++names;
     entry.kind = kind;
-    TLM_ASSIGN_OR_RETURN(entry.name, object.Text(field));
+    TLM_ASSIGN_OR_RETURN(entry.name, fields.RequiredString(field));
     if (entry.name.empty() || entry.name.size() > kMaxCertificateNameBytes) {
-      return InvalidArgument("{}: has {} bytes, the range is [1, {}]", object.Place(field),
+      return InvalidArgument("{} has {} bytes, the range is [1, {}]", fields.Name(field),
                              entry.name.size(), kMaxCertificateNameBytes);
     }
   }
   if (names != 1) {
-    return InvalidArgument("{}: has {} of subject, uri, dns and common_name, it takes one", place,
+    return InvalidArgument("{} has {} of subject, uri, dns and common_name, it must have one", name,
                            names);
   }
-  TLM_ASSIGN_OR_RETURN(entry.tenant, object.Tenant());
-  TLM_ASSIGN_OR_RETURN(entry.role, object.Role());
+  TLM_ASSIGN_OR_RETURN(entry.tenant, ReadTenant(fields));
+  TLM_ASSIGN_OR_RETURN(entry.role, ReadRole(fields));
   return entry;
 }
 
-absl::Status CheckEntries(std::string_view place, size_t count) {
+absl::Status CheckEntries(std::string_view name, size_t count) {
   if (count <= kMaxKeyFileEntries) return absl::OkStatus();
-  return InvalidArgument("{}: has {} entries, the limit is {}", place, count, kMaxKeyFileEntries);
+  return InvalidArgument("{} has {} entries, the limit is {}", name, count, kMaxKeyFileEntries);
 }
 
-// The elements of the list `field`, one by one; none when it is missing.
+// The elements of array `key`, one by one; none when it is missing.
 template <typename Read>
-absl::Status ReadList(const Object& root, const char* field, Read read) {
-  const Json* const list = root.Find(field);
-  if (list == nullptr) return absl::OkStatus();
-  if (!list->is_array()) return InvalidArgument("{}: is no list", field);
-  TLM_RETURN_IF_ERROR(CheckEntries(field, list->size()));
-  for (size_t i = 0; i < list->size(); ++i) {
-    TLM_RETURN_IF_ERROR(read((*list)[i], fmt::format("{}[{}]", field, i)));
+absl::Status ReadArray(const JsonFields& root, const char* key, Read read) {
+  if (!root.Has(key)) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(const Json* const array, root.RequiredArray(key));
+  TLM_RETURN_IF_ERROR(CheckEntries(key, array->size()));
+  for (size_t i = 0; i < array->size(); ++i) {
+    TLM_RETURN_IF_ERROR(read((*array)[i], fmt::format("{}[{}]", key, i)));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadTenants(const Object& root, KeyFile& file) {
-  const Json* const tenants = root.Find("tenants");
-  if (tenants == nullptr) return absl::OkStatus();
-  if (!tenants->is_object()) return InvalidArgument("tenants: is no object");
-  TLM_RETURN_IF_ERROR(CheckEntries("tenants", tenants->size()));
-  for (const auto& item : tenants->items()) {
-    if (!IsTenantName(item.key())) {
-      return InvalidArgument("tenants: {} is no name of a tenant", Shown(item.key()));
+absl::Status ReadTenants(const JsonFields& root, KeyFile& file) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> tenants, root.Object("tenants"));
+  if (!tenants.has_value()) return absl::OkStatus();
+  const std::vector<std::string> names = tenants->Keys();
+  TLM_RETURN_IF_ERROR(CheckEntries("tenants", names.size()));
+  for (const std::string& name : names) {
+    if (!IsTenantName(name)) {
+      return InvalidArgument("tenants: {} is not the name of a tenant", Shown(name));
     }
-    TLM_ASSIGN_OR_RETURN(file.tenants[item.key()],
-                         ReadLimits(item.value(), fmt::format("tenants.{}", item.key())));
+    TLM_ASSIGN_OR_RETURN(file.tenants[name],
+                         ReadLimits(root.Find("tenants")->at(name), "tenants." + name));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadKeys(const Object& root, KeyFile& file) {
+absl::Status ReadKeys(const JsonFields& root, KeyFile& file) {
   std::set<std::string> ids;
-  return ReadList(root, "keys", [&](const Json& json, const std::string& place) -> absl::Status {
+  return ReadArray(root, "keys", [&](const Json& json, const std::string& place) -> absl::Status {
     TLM_ASSIGN_OR_RETURN(KeyEntry key, ReadKey(json, place));
     if (!ids.insert(key.id).second) {
       return InvalidArgument("{}: another key has the id {}", place, key.id);
@@ -228,18 +204,18 @@ absl::Status ReadKeys(const Object& root, KeyFile& file) {
   });
 }
 
-absl::Status ReadCertificates(const Object& root, KeyFile& file) {
+absl::Status ReadCertificates(const JsonFields& root, KeyFile& file) {
   std::set<std::pair<CertificateName, std::string>> names;
-  return ReadList(root, "certificates",
-                  [&](const Json& json, const std::string& place) -> absl::Status {
-                    TLM_ASSIGN_OR_RETURN(CertificateEntry entry, ReadCertificate(json, place));
-                    if (!names.emplace(entry.kind, entry.name).second) {
-                      return InvalidArgument("{}: another entry has the same {}", place,
-                                             CertificateNameKey(entry.kind));
-                    }
-                    file.certificates.push_back(std::move(entry));
-                    return absl::OkStatus();
-                  });
+  return ReadArray(root, "certificates",
+                   [&](const Json& json, const std::string& place) -> absl::Status {
+                     TLM_ASSIGN_OR_RETURN(CertificateEntry entry, ReadCertificate(json, place));
+                     if (!names.emplace(entry.kind, entry.name).second) {
+                       return InvalidArgument("{}: another entry has the same {}", place,
+                                              CertificateNameKey(entry.kind));
+                     }
+                     file.certificates.push_back(std::move(entry));
+                     return absl::OkStatus();
+                   });
 }
 
 using OrderedJson = nlohmann::ordered_json;
@@ -288,10 +264,12 @@ absl::StatusOr<KeyFile> ParseKeyFile(std::string_view text) {
     return InvalidArgument("has {} bytes, the limit is {}", text.size(), kMaxKeyFileBytes);
   }
   TLM_ASSIGN_OR_RETURN(const Json json, ParseJson(text, kMaxDepth));
-  TLM_ASSIGN_OR_RETURN(const Object root, Object::Open(json, "the file", kFileFields));
+  TLM_RETURN_IF_ERROR(Open(json, "the file").status());
+  const JsonFields root(json, "", JsonFields::StringValues::kHidden);
+  TLM_RETURN_IF_ERROR(CheckFields(root, "the file", kFileFields, Nulls::kRefused));
   const Json* const version = root.Find("version");
   if (version == nullptr || !version->is_number_integer() || *version != Json(kVersion)) {
-    return InvalidArgument("version: is missing or not {}", kVersion);
+    return InvalidArgument("version is missing or not {}", kVersion);
   }
   KeyFile file;
   if (const Json* const defaults = root.Find("defaults"); defaults != nullptr) {
