@@ -13,7 +13,7 @@
 namespace tlm::cli {
 namespace {
 
-constexpr size_t kMaxFileBytes = size_t{64} << 20;
+constexpr size_t kMaxPromptFileBytes = size_t{64} << 20;
 
 absl::StatusOr<std::string> PromptOf(std::string_view line) {
   if (!line.starts_with('"')) {
@@ -43,7 +43,7 @@ absl::StatusOr<BenchPrompts> BenchPrompts::Random(uint32_t tokens, uint32_t voca
 }
 
 absl::StatusOr<BenchPrompts> BenchPrompts::FromFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxFileBytes);
+  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxPromptFileBytes);
   if (!text.ok()) return text.status();
   BenchPrompts prompts;
   std::istringstream lines(*text);

@@ -9,7 +9,7 @@ namespace tlm::client {
 namespace {
 
 // A server that announces more outputs than this is broken; nothing is allocated for it.
-constexpr uint32_t kMaxOutputs = 1 << 16;
+constexpr uint32_t kMaxContinuedOutputs = 1 << 16;
 // What servers take at least, a suffix included.
 constexpr size_t kMaxRequestIdBytes = 128;
 // A time limit of zero would be refused; after this the output ends as it should.
@@ -124,7 +124,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeStarted(
     return continues ? Taken::kDrop : Taken::kOtherModel;
   }
   const uint32_t outputs = std::max(started->effective().num_sequences(), 1u);
-  if (outputs > kMaxOutputs) {
+  if (outputs > kMaxContinuedOutputs) {
     return absl::InternalError(fmt::format("the server announced {} outputs", outputs));
   }
   outputs_.resize(outputs);

@@ -139,18 +139,17 @@ absl::StatusOr<Value> Count(Heap* heap, const Value& self, const BoundArguments&
   return count;
 }
 
-constexpr Parameters kNone;
 constexpr Parameters kValue = {1, {"value"}, false};
 
 constexpr ContainerMethod kDictMethods[] = {
-    {"copy", kNone, Copy},
+    {"copy", kNoParameters, Copy},
     {"get", {1, {"key", "default"}, false}, Get},
-    {"items", kNone, View<DictView::Part::kItems>},
-    {"keys", kNone, View<DictView::Part::kKeys>},
-    {"values", kNone, View<DictView::Part::kValues>},
+    {"items", kNoParameters, View<DictView::Part::kItems>},
+    {"keys", kNoParameters, View<DictView::Part::kKeys>},
+    {"values", kNoParameters, View<DictView::Part::kValues>},
 };
 constexpr ContainerMethod kListMethods[] = {
-    {"copy", kNone, Copy},
+    {"copy", kNoParameters, Copy},
     {"count", kValue, Count},
     {"index", kValue, Index},
 };

@@ -129,7 +129,7 @@ absl::StatusOr<Value> Sum(Heap* heap, const Value& value, const BoundArguments& 
   }
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kNumberFilters[] = {
     {"abs", {}, Abs},
     {"float", {0, {"default"}}, Float},
     {"int", {0, {"default", "base"}}, Int},
@@ -139,6 +139,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> NumberFilters() { return kFilters; }
+std::span<const Filter> NumberFilters() { return kNumberFilters; }
 
 }  // namespace tlm::jinja

@@ -20,6 +20,7 @@ struct Parameters {
   std::array<std::string_view, kMaxParameters> names = {};  // empty behind the last
   bool by_name = true;                                      // whether name=value is accepted
 };
+inline constexpr Parameters kNoParameters;
 
 // The arguments in the order of the parameters. The readers return INVALID_ARGUMENT for a value of
 // another type than they read.

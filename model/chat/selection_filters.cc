@@ -180,7 +180,7 @@ absl::StatusOr<Value> Format(Heap* heap, const Value& value, Arguments arguments
   return PercentFormat(heap, format, dict);
 }
 
-constexpr VariadicFilter kFilters[] = {
+constexpr VariadicFilter kSelectionFilters[] = {
     {"format", Format},
     {"map", Map},
     {"reject", Select<false, false>},
@@ -191,6 +191,6 @@ constexpr VariadicFilter kFilters[] = {
 
 }  // namespace
 
-std::span<const VariadicFilter> SelectionFilters() { return kFilters; }
+std::span<const VariadicFilter> SelectionFilters() { return kSelectionFilters; }
 
 }  // namespace tlm::jinja

@@ -204,31 +204,30 @@ absl::StatusOr<Value> Batch(Heap* heap, const Value& value, const BoundArguments
   return heap->MakeGenerator(IterateOver(std::move(batches)), value);
 }
 
-constexpr Parameters kNone;
 constexpr Parameters kDefault = {0, {"default_value", "boolean"}};
 constexpr Parameters kExtreme = {0, {"case_sensitive", "attribute"}};
 
-constexpr Filter kFilters[] = {
+constexpr Filter kSequenceFilters[] = {
     {"batch", {1, {"linecount", "fill_with"}}, Batch},
-    {"count", kNone, LengthFilter},
+    {"count", kNoParameters, LengthFilter},
     {"d", kDefault, Default},
     {"default", kDefault, Default},
     {"dictsort", {0, {"case_sensitive", "by", "reverse"}}, DictSort},
-    {"first", kNone, First},
-    {"items", kNone, Items},
-    {"last", kNone, Last},
-    {"length", kNone, LengthFilter},
-    {"list", kNone, ListFilter},
+    {"first", kNoParameters, First},
+    {"items", kNoParameters, Items},
+    {"last", kNoParameters, Last},
+    {"length", kNoParameters, LengthFilter},
+    {"list", kNoParameters, ListFilter},
     {"max", kExtreme, Extreme<true>},
     {"min", kExtreme, Extreme<false>},
-    {"reverse", kNone, Reverse},
+    {"reverse", kNoParameters, Reverse},
     {"sort", {0, {"reverse", "case_sensitive", "attribute"}}, Sort},
     {"unique", {0, {"case_sensitive", "attribute"}}, Unique},
 };
 
 }  // namespace
 
-std::span<const Filter> SequenceFilters() { return kFilters; }
+std::span<const Filter> SequenceFilters() { return kSequenceFilters; }
 
 absl::StatusOr<Value> GetPath(Heap* heap, Value value, const Value& path) {
   if (Is<None>(path)) return value;

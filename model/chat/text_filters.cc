@@ -180,29 +180,27 @@ absl::StatusOr<Value> ToJsonFilter(Heap* heap, const Value& value, const BoundAr
   return heap->MakeText(std::move(text));
 }
 
-constexpr Parameters kNone;
-
-constexpr Filter kFilters[] = {
-    {"capitalize", kNone, Transform<ToCapitalized>},
+constexpr Filter kTextFilters[] = {
+    {"capitalize", kNoParameters, Transform<ToCapitalized>},
     {"center", {0, {"width"}}, Center},
-    {"e", kNone, Escape},
-    {"escape", kNone, Escape},
-    {"forceescape", kNone, ForceEscape},
+    {"e", kNoParameters, Escape},
+    {"escape", kNoParameters, Escape},
+    {"forceescape", kNoParameters, ForceEscape},
     {"indent", {0, {"width", "first", "blank"}}, Indent},
     {"join", {0, {"d", "attribute"}}, Join},
-    {"lower", kNone, Transform<ToLower>},
+    {"lower", kNoParameters, Transform<ToLower>},
     {"replace", {2, {"old", "new", "count"}}, Replace},
-    {"safe", kNone, Safe},
-    {"string", kNone, String},
-    {"title", kNone, Title},
+    {"safe", kNoParameters, Safe},
+    {"string", kNoParameters, String},
+    {"title", kNoParameters, Title},
     {"tojson", {0, {"ensure_ascii", "indent", "separators", "sort_keys"}}, ToJsonFilter},
     {"trim", {0, {"chars"}}, Trim},
-    {"upper", kNone, Transform<ToUpper>},
-    {"wordcount", kNone, CountWords},
+    {"upper", kNoParameters, Transform<ToUpper>},
+    {"wordcount", kNoParameters, CountWords},
 };
 
 }  // namespace
 
-std::span<const Filter> TextFilters() { return kFilters; }
+std::span<const Filter> TextFilters() { return kTextFilters; }
 
 }  // namespace tlm::jinja

@@ -232,7 +232,7 @@ constexpr Parameters kPart = {1, {"sub", "start", "end"}, false};
 constexpr Parameters kSplit = {0, {"sep", "maxsplit"}, true};
 constexpr Parameters kSeparator = {1, {"sep"}, false};
 
-constexpr TextMethod kMethods[] = {
+constexpr TextMethod kTextSearchMethods[] = {
     {"count", kPart, Count},
     {"endswith", kPart, HasAffix<Side::kLast>},
     {"find", kPart, Find<Side::kFirst>},
@@ -251,7 +251,7 @@ constexpr TextMethod kMethods[] = {
 
 }  // namespace
 
-std::span<const TextMethod> TextSearchMethods() { return kMethods; }
+std::span<const TextMethod> TextSearchMethods() { return kTextSearchMethods; }
 
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> lines;

@@ -123,41 +123,40 @@ absl::StatusOr<Value> RemoveAffix(Heap* heap, const TextPtr& self, const BoundAr
   return heap->MakeText(std::string(text));
 }
 
-constexpr Parameters kNone;
 constexpr Parameters kChars = {0, {"chars"}, false};
 constexpr Parameters kWidth = {1, {"width"}, false};
 constexpr Parameters kWidthAndFill = {1, {"width", "fillchar"}, false};
 constexpr Parameters kAffix = {1, {"affix"}, false};
 
-constexpr TextMethod kMethods[] = {
-    {"capitalize", kNone, Transform<ToCapitalized>},
+constexpr TextMethod kTextTransformMethods[] = {
+    {"capitalize", kNoParameters, Transform<ToCapitalized>},
     {"center", kWidthAndFill, Center},
-    {"isalnum", kNone, IsAll<IsAlphanumeric>},
-    {"isalpha", kNone, IsAll<IsAlpha>},
-    {"isascii", kNone, IsAscii},
-    {"isdecimal", kNone, IsAll<IsDecimal>},
-    {"isdigit", kNone, IsAll<IsDigit>},
-    {"islower", kNone, IsCase<IsLower, IsUpper>},
-    {"isnumeric", kNone, IsAll<IsNumeric>},
-    {"isprintable", kNone, IsPrintableMethod},
-    {"isspace", kNone, IsAll<IsSpace>},
-    {"isupper", kNone, IsCase<IsUpper, IsLower>},
+    {"isalnum", kNoParameters, IsAll<IsAlphanumeric>},
+    {"isalpha", kNoParameters, IsAll<IsAlpha>},
+    {"isascii", kNoParameters, IsAscii},
+    {"isdecimal", kNoParameters, IsAll<IsDecimal>},
+    {"isdigit", kNoParameters, IsAll<IsDigit>},
+    {"islower", kNoParameters, IsCase<IsLower, IsUpper>},
+    {"isnumeric", kNoParameters, IsAll<IsNumeric>},
+    {"isprintable", kNoParameters, IsPrintableMethod},
+    {"isspace", kNoParameters, IsAll<IsSpace>},
+    {"isupper", kNoParameters, IsCase<IsUpper, IsLower>},
     {"ljust", kWidthAndFill, LeftJustify},
-    {"lower", kNone, Transform<ToLower>},
+    {"lower", kNoParameters, Transform<ToLower>},
     {"lstrip", kChars, StripMethod<StripSide::kLeft>},
     {"removeprefix", kAffix, RemoveAffix<true>},
     {"removesuffix", kAffix, RemoveAffix<false>},
     {"rjust", kWidthAndFill, RightJustify},
     {"rstrip", kChars, StripMethod<StripSide::kRight>},
     {"strip", kChars, StripMethod<StripSide::kBoth>},
-    {"title", kNone, Transform<ToTitle>},
-    {"upper", kNone, Transform<ToUpper>},
+    {"title", kNoParameters, Transform<ToTitle>},
+    {"upper", kNoParameters, Transform<ToUpper>},
     {"zfill", kWidth, ZeroFill},
 };
 
 }  // namespace
 
-std::span<const TextMethod> TextTransformMethods() { return kMethods; }
+std::span<const TextMethod> TextTransformMethods() { return kTextTransformMethods; }
 
 absl::StatusOr<Value> StripText(Heap* heap, const Text& text, const Text* chars, StripSide side) {
   std::u32string set;

@@ -59,7 +59,7 @@ absl::Status ReadTransformerLm(const JsonFields& fields, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-constexpr Family kFamilies[] = {
+constexpr Family kCourseFamilies[] = {
     {"cs336", "TransformerLM", TensorNaming::kCs336, {}, {}, &ReadCs336},
     {"qwen3_mha", "Qwen3", TensorNaming::kQwen3Mha, {}, {}, &ReadQwen3Mha},
     {"transformer_lm", "TransformerLM", TensorNaming::kCs336, {}, {}, &ReadTransformerLm},
@@ -67,6 +67,6 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-std::span<const Family> CourseFamilies() { return kFamilies; }
+std::span<const Family> CourseFamilies() { return kCourseFamilies; }
 
 }  // namespace tlm

@@ -63,12 +63,12 @@ absl::Status ReadGpt2(const JsonFields& fields, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-constexpr Family kFamilies[] = {
+constexpr Family kGpt2Families[] = {
     {"gpt2", "GPT2LMHeadModel", TensorNaming::kGpt2, 50256, 50256, &ReadGpt2},
 };
 
 }  // namespace
 
-std::span<const Family> Gpt2Families() { return kFamilies; }
+std::span<const Family> Gpt2Families() { return kGpt2Families; }
 
 }  // namespace tlm

@@ -142,7 +142,7 @@ absl::Status ReadQwen3(const JsonFields& fields, ModelConfig* config) {
 }
 
 constexpr auto kNaming = TensorNaming::kHuggingFace;
-constexpr Family kFamilies[] = {
+constexpr Family kLlamaFamilies[] = {
     {"llama", "LlamaForCausalLM", kNaming, 1, 2, &ReadLlama},
     {"mistral", "MistralForCausalLM", kNaming, 1, 2, &ReadMistral},
     {"qwen2", "Qwen2ForCausalLM", kNaming, {}, {}, &ReadQwen2},
@@ -151,6 +151,6 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-std::span<const Family> LlamaFamilies() { return kFamilies; }
+std::span<const Family> LlamaFamilies() { return kLlamaFamilies; }
 
 }  // namespace tlm

@@ -14,8 +14,6 @@
 namespace tlm {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser) {
   const float own = logits[static_cast<size_t>(id)];
   uint32_t rank = 1;
@@ -230,7 +228,7 @@ void Sampler::SetProcessed(std::span<const float> logits, const SamplingParams& 
       return !kept_.Has(candidate, ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
     });
   }
-  adjusted_.assign(logits.size(), -kInfinity);
+  adjusted_.assign(logits.size(), -std::numeric_limits<float>::infinity());
   for (const Candidate& candidate : candidates_) {
     adjusted_[static_cast<size_t>(candidate.id)] =
         static_cast<float>(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));

@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-constexpr std::string_view kSupported =
+constexpr std::string_view kSupportedDecoders =
     "'ByteFallback', 'ByteLevel', 'Fuse', 'Metaspace', 'Replace', 'Strip' and their 'Sequence' are";
 constexpr int64_t kMaxStrip = 64;
 
@@ -37,7 +37,7 @@ absl::Status ReadReplace(const Component& component, TokenDecoderStep* step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenDecoderStep> ReadStep(const Component& component) {
+absl::StatusOr<TokenDecoderStep> ReadDecoderStep(const Component& component) {
   TokenDecoderStep step;
   if (component.type == "ByteLevel") {
     step.kind = TokenDecoderStep::kByteLevel;
@@ -57,7 +57,7 @@ absl::StatusOr<TokenDecoderStep> ReadStep(const Component& component) {
     step.content = options.replacement;
     step.prepends = options.prepend != PreTokenizerStep::kNever;
   } else {
-    return UnsupportedComponent(component, kSupported);
+    return UnsupportedComponent(component, kSupportedDecoders);
   }
   return step;
 }
@@ -67,10 +67,11 @@ absl::StatusOr<TokenDecoderStep> ReadStep(const Component& component) {
 absl::StatusOr<std::vector<TokenDecoderStep>> ReadDecoder(const JsonFields& root) {
   TLM_ASSIGN_OR_RETURN(const std::vector<Component> components,
                        ReadComponents(root, "decoder", "decoders"));
-  if (components.empty()) return Unimplemented("decoder is missing, only {} supported", kSupported);
+  if (components.empty())
+    return Unimplemented("decoder is missing, only {} supported", kSupportedDecoders);
   std::vector<TokenDecoderStep> steps;
   for (const Component& component : components) {
-    TLM_ASSIGN_OR_RETURN(steps.emplace_back(), ReadStep(component));
+    TLM_ASSIGN_OR_RETURN(steps.emplace_back(), ReadDecoderStep(component));
   }
   return steps;
 }

@@ -6,7 +6,7 @@
 namespace tlm {
 namespace {
 
-constexpr std::string_view kSupported =
+constexpr std::string_view kSupportedNormalizers =
     "'Lowercase', 'NFC', 'NFD', 'NFKC', 'NFKD', 'Nmt', 'Precompiled', 'Prepend', 'Replace', "
     "'Strip', 'StripAccents' and their 'Sequence' are";
 
@@ -23,7 +23,7 @@ absl::StatusOr<NormalizerStep> ReadStrip(const Component& component) {
   return step;
 }
 
-absl::StatusOr<NormalizerStep> ReadStep(const Component& component) {
+absl::StatusOr<NormalizerStep> ReadNormalizerStep(const Component& component) {
   const std::string& type = component.type;
   if (type == "NFC") return NormalForm::kNfc;
   if (type == "NFD") return NormalForm::kNfd;
@@ -42,7 +42,7 @@ absl::StatusOr<NormalizerStep> ReadStep(const Component& component) {
     TLM_ASSIGN_OR_RETURN(std::string charsmap, component.fields.String("precompiled_charsmap", ""));
     return PrecompiledStep{std::move(charsmap)};
   }
-  return UnsupportedComponent(component, kSupported);
+  return UnsupportedComponent(component, kSupportedNormalizers);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& roo
                        ReadComponents(root, "normalizer", "normalizers"));
   std::vector<NormalizerStep> steps;
   for (const Component& component : components) {
-    TLM_ASSIGN_OR_RETURN(steps.emplace_back(), ReadStep(component));
+    TLM_ASSIGN_OR_RETURN(steps.emplace_back(), ReadNormalizerStep(component));
   }
   return steps;
 }

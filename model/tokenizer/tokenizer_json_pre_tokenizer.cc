@@ -8,7 +8,7 @@
 namespace tlm {
 namespace {
 
-constexpr std::string_view kSupported =
+constexpr std::string_view kSupportedPreTokenizers =
     "'ByteLevel', 'Digits', 'Metaspace', 'Punctuation', 'Split', 'Whitespace', 'WhitespaceSplit' "
     "and their 'Sequence' are";
 
@@ -75,7 +75,7 @@ absl::Status AppendByteLevel(const Component& component, std::vector<PreTokenize
   return absl::OkStatus();
 }
 
-absl::StatusOr<PreTokenizerStep> ReadStep(const Component& component) {
+absl::StatusOr<PreTokenizerStep> ReadPreTokenizerStep(const Component& component) {
   if (component.type == "Split") return ReadSplit(component);
   if (component.type == "Digits") return ReadDigits(component);
   if (component.type == "Metaspace") return ReadMetaspaceStep(component);
@@ -90,7 +90,7 @@ absl::StatusOr<PreTokenizerStep> ReadStep(const Component& component) {
                          ReadBehavior(component, "Isolated"));
     return SplitStep(kPunctuationPattern, behavior);
   }
-  return UnsupportedComponent(component, kSupported);
+  return UnsupportedComponent(component, kSupportedPreTokenizers);
 }
 
 }  // namespace
@@ -109,7 +109,7 @@ absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root)
       TLM_RETURN_IF_ERROR(AppendByteLevel(component, &result.steps));
       result.is_byte_level = true;
     } else {
-      TLM_ASSIGN_OR_RETURN(result.steps.emplace_back(), ReadStep(component));
+      TLM_ASSIGN_OR_RETURN(result.steps.emplace_back(), ReadPreTokenizerStep(component));
     }
   }
   return result;

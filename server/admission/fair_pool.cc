@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+constexpr absl::Duration kPoolRetryAfter = absl::Seconds(1);
 constexpr int kNice = 10;
 
 absl::Status FullStatus(int64_t bytes, int64_t limit) {
@@ -20,12 +20,12 @@ absl::Status FullStatus(int64_t bytes, int64_t limit) {
                                    "wait",
                                    bytes, limit),
                  "QUEUE_FULL"),
-      kRetryAfter);
+      kPoolRetryAfter);
 }
 
 absl::Status StoppedStatus() {
   return WithRetryAfter(WithReason(Unavailable("the server is shutting down"), "DRAINING"),
-                        kRetryAfter);
+                        kPoolRetryAfter);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace tlm {
 namespace {
 
 // Condition variables take the steady clock's nanoseconds: keep far-away timeouts within them.
-constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
+constexpr absl::Duration kLongestShutdownWait = absl::Hours(24 * 365);
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void ShutdownRequest::Hurry() {
 bool ShutdownRequest::WaitForHurry(absl::Duration timeout) {
   const auto end =
       std::chrono::steady_clock::now() +
-      absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kLongestWait));
+      absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kLongestShutdownWait));
   MutexLock lock(&mutex_);
   while (!hurried_) {
     const auto left = end - std::chrono::steady_clock::now();

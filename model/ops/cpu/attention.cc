@@ -12,7 +12,7 @@ namespace tlm {
 namespace {
 
 // Less work than this is not worth handing to another thread: some microseconds.
-constexpr int64_t kMinTaskProducts = 131072;
+constexpr int64_t kMinAttentionTaskProducts = 131072;
 // Fewer tiles than this are not split.
 constexpr int64_t kMinSplitTiles = 4;
 
@@ -167,8 +167,8 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
   for (int64_t i = 0; i < units; ++i) cost += units_[static_cast<size_t>(first_unit + i)].cost();
   const int64_t mean_products = std::max<int64_t>(
       1, cost * 2 * kBlockTokens * call.cache.head_dim / std::max<int64_t>(1, units));
-  const int64_t units_per_task =
-      std::clamp<int64_t>(kMinTaskProducts / mean_products, 1, std::max<int64_t>(1, units));
+  const int64_t units_per_task = std::clamp<int64_t>(kMinAttentionTaskProducts / mean_products, 1,
+                                                     std::max<int64_t>(1, units));
   const int64_t tasks = pieces + DivideUp(units, units_per_task);
   std::atomic<int64_t> next{0};
   pool_.ParallelFor(std::min(tasks, threads()), [&](int64_t thread) {

@@ -10,7 +10,7 @@ namespace tlm {
 namespace {
 
 // Less work than this is not worth handing to another thread: some microseconds.
-constexpr int64_t kMinTaskProducts = 262144;
+constexpr int64_t kMinInt8TaskProducts = 262144;
 constexpr int64_t kMinTaskElements = 32768;
 // More rows are taken in several goes, so many that the weights read anew for each cost little.
 constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
@@ -85,8 +85,8 @@ void Int8Products::Multiply(const Int8Rows& rows, int64_t first, int64_t count, 
   // out.
   const int64_t tiles = DivideUp(w.panels(), kTilePanels);
   const int64_t tile_products = count * w.k() * kTilePanels * kPanel;
-  const int64_t tiles_per_task =
-      std::max(tiles / (int64_t{pool_.threads()} * 8), DivideUp(kMinTaskProducts, tile_products));
+  const int64_t tiles_per_task = std::max(tiles / (int64_t{pool_.threads()} * 8),
+                                          DivideUp(kMinInt8TaskProducts, tile_products));
   const int64_t panels_per_task = tiles_per_task * kTilePanels;
   pool_.ParallelFor(DivideUp(w.panels(), panels_per_task), [&](int64_t task) {
     kernels_.matmul_int8({.x = rows,
