@@ -26,6 +26,10 @@ target_compile_features(tlm_options INTERFACE cxx_std_20)
 target_compile_options(tlm_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-ffp-contract=off>")
 target_include_directories(tlm_options INTERFACE "${PROJECT_SOURCE_DIR}")
+if(TLM_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Members of a class that is of one source only, though the compiler cannot see that it is.
+  target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
+endif()
 if(TLM_WERROR)
   target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
