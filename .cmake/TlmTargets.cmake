@@ -87,6 +87,8 @@ function(tlm_test path)
     list(APPEND links "${dep_target}")
   endforeach()
   target_link_libraries(${target} PRIVATE ${links})
+  # What a test compares is small, what GoogleTest's macros expand to is not.
+  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
