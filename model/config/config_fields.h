@@ -1,6 +1,6 @@
 // Reading of configurations in which one setting may go by several names.
-#ifndef TLM_MODEL_CONFIG_KNOBS_H_
-#define TLM_MODEL_CONFIG_KNOBS_H_
+#ifndef TLM_MODEL_CONFIG_CONFIG_FIELDS_H_
+#define TLM_MODEL_CONFIG_CONFIG_FIELDS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace tlm {
 
 // The names of one setting, the preferred one first.
-using KnobNames = std::initializer_list<const char*>;
+using FieldNames = std::initializer_list<const char*>;
 
 // One spelling of a value that is a word.
 template <typename Value>
@@ -30,29 +30,29 @@ struct Spelling {
 };
 
 // Reads like the JsonFields it wraps, which must outlive it, and remembers every name it was asked
-// for: what is in the file and not among them is a key nobody knows. Where the file uses several
-// names of one setting the first of them counts.
-class Knobs {
+// for: any other name in the file is an unknown key. Where the file uses several names of one
+// setting the first of them counts.
+class ConfigFields {
  public:
-  explicit Knobs(const JsonFields& fields) : fields_(fields) {}
+  explicit ConfigFields(const JsonFields& json) : json_(json) {}
 
   // The name the file uses; the preferred one where it uses none.
-  std::string Key(KnobNames names);
-  bool Has(KnobNames names) { return fields_.Has(Key(names)); }
+  std::string Key(FieldNames names);
+  bool Has(FieldNames names) { return json_.Has(Key(names)); }
 
-  absl::StatusOr<std::optional<bool>> Bool(KnobNames names) { return fields_.Bool(Key(names)); }
-  absl::StatusOr<std::optional<double>> Number(KnobNames names) {
-    return fields_.Number(Key(names));
+  absl::StatusOr<std::optional<bool>> Bool(FieldNames names) { return json_.Bool(Key(names)); }
+  absl::StatusOr<std::optional<double>> Number(FieldNames names) {
+    return json_.Number(Key(names));
   }
-  absl::StatusOr<std::optional<int64_t>> Integer(KnobNames names) {
-    return fields_.Integer(Key(names));
+  absl::StatusOr<std::optional<int64_t>> Integer(FieldNames names) {
+    return json_.Integer(Key(names));
   }
   // An integer in [1, limit]; missing is an error unless there is an `otherwise`.
-  absl::StatusOr<int64_t> Dimension(KnobNames names, int64_t limit,
+  absl::StatusOr<int64_t> Dimension(FieldNames names, int64_t limit,
                                     std::optional<int64_t> otherwise = std::nullopt);
   // A word of this list, in upper or lower case; INVALID_ARGUMENT lists them.
   template <typename Value, size_t kWords>
-  absl::StatusOr<std::optional<Value>> Word(KnobNames names,
+  absl::StatusOr<std::optional<Value>> Word(FieldNames names,
                                             const Spelling<Value> (&spellings)[kWords]);
 
   // Names that are read elsewhere, or that change nothing.
@@ -61,23 +61,23 @@ class Knobs {
   // allowed, another name; one that starts with '_' is a remark.
   absl::Status RefuseUnknown() const;
 
-  const JsonFields& fields() const { return fields_; }
+  const JsonFields& json() const { return json_; }
 
  private:
   static std::string LowerCase(std::string text);
   absl::Status NoSuchWord(const std::string& key, const std::string& value,
                           const std::vector<std::string>& words) const;
 
-  const JsonFields& fields_;
+  const JsonFields& json_;
   std::set<std::string> known_;
   std::string twice_;  // two names of one setting that the file uses: "norm_eps and eps"
 };
 
 template <typename Value, size_t kWords>
-absl::StatusOr<std::optional<Value>> Knobs::Word(KnobNames names,
-                                                 const Spelling<Value> (&spellings)[kWords]) {
+absl::StatusOr<std::optional<Value>> ConfigFields::Word(
+    FieldNames names, const Spelling<Value> (&spellings)[kWords]) {
   const std::string key = Key(names);
-  TLM_ASSIGN_OR_RETURN(const std::optional<std::string> value, fields_.String(key));
+  TLM_ASSIGN_OR_RETURN(const std::optional<std::string> value, json_.String(key));
   if (!value.has_value()) return std::optional<Value>();
   const std::string lower = LowerCase(*value);
   std::vector<std::string> words;
@@ -90,4 +90,4 @@ absl::StatusOr<std::optional<Value>> Knobs::Word(KnobNames names,
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_CONFIG_KNOBS_H_
+#endif  // TLM_MODEL_CONFIG_CONFIG_FIELDS_H_

@@ -1,8 +1,8 @@
 // The models of course notebooks, and the generic one in which every setting has a name.
+#include "model/config/config_fields.h"
 #include "model/config/families.h"
-#include "model/config/knobs.h"
 #include "model/config/rope_fields.h"
-#include "model/config/transformer_lm_knobs.h"
+#include "model/config/transformer_lm_fields.h"
 
 namespace tlm {
 namespace {
@@ -27,32 +27,32 @@ constexpr const char* kHarmless[] = {"architectures",
                                      "transformers_version",
                                      "use_cache"};
 
-// The course's files hold whatever else the notebook needs: keys nobody knows are passed over.
-absl::Status ReadCs336(const JsonFields& fields, ModelConfig* config) {
-  Knobs knobs(fields);
-  return ReadKnobs(knobs, {}, config);
+// The course's files also hold settings of the notebook: unknown keys are ignored.
+absl::Status ReadCs336(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  return ReadFields(fields, {}, config);
 }
 
-absl::Status ReadQwen3Mha(const JsonFields& fields, ModelConfig* config) {
-  Knobs knobs(fields);
-  const KnobDefaults defaults = {.context_length = 8192,
-                                 .norm_eps = 1e-6,
-                                 .qk_norm = true,
-                                 .rope_theta = 10000.0,
-                                 .rope_layout = RopeLayout::kHalf};
-  return ReadKnobs(knobs, defaults, config);
+absl::Status ReadQwen3Mha(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  const FieldDefaults defaults = {.context_length = 8192,
+                                  .norm_eps = 1e-6,
+                                  .qk_norm = true,
+                                  .rope_theta = 10000.0,
+                                  .rope_layout = RopeLayout::kHalf};
+  return ReadFields(fields, defaults, config);
 }
 
 // A misspelt setting would silently keep its default and give other numbers.
-absl::Status ReadTransformerLm(const JsonFields& fields, ModelConfig* config) {
-  Knobs knobs(fields);
-  TLM_RETURN_IF_ERROR(ReadKnobs(knobs, {}, config));
-  knobs.Allow(kHarmless);
-  TLM_RETURN_IF_ERROR(knobs.RefuseUnknown());
+absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  TLM_RETURN_IF_ERROR(ReadFields(fields, {}, config));
+  fields.Allow(kHarmless);
+  TLM_RETURN_IF_ERROR(fields.RefuseUnknown());
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> rope, fields.Object(key));
+    TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> rope, json.Object(key));
     if (!rope.has_value()) continue;
-    Knobs inner(*rope);
+    ConfigFields inner(*rope);
     inner.Allow(RopeObjectKeys());
     TLM_RETURN_IF_ERROR(inner.RefuseUnknown());
   }

@@ -1,4 +1,4 @@
-#include "model/config/ffn_knobs.h"
+#include "model/config/ffn_fields.h"
 
 #include <iterator>
 #include <optional>
@@ -53,8 +53,8 @@ absl::Status NameParts(Part (&parts)[3]) {
 
 }  // namespace
 
-absl::Status ReadFfn(Knobs& knobs, ModelConfig* config) {
-  TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> kind, knobs.Word({"ffn_type"}, kKinds));
+absl::Status ReadFfn(ConfigFields& fields, ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> kind, fields.Word({"ffn_type"}, kKinds));
   config->ffn_kind = kind.value_or(FfnKind::kSwiGlu);
   const bool gated = config->gated_ffn();
   FfnNames& names = config->ffn_names;
@@ -62,7 +62,7 @@ absl::Status ReadFfn(Knobs& knobs, ModelConfig* config) {
                   {"ffn_up", gated ? 3 : 1, {}, &names.up},
                   {"ffn_down", 2, {}, &names.down}};
   for (Part& part : parts) {
-    TLM_ASSIGN_OR_RETURN(part.given, knobs.Word({part.key}, kMatrices));
+    TLM_ASSIGN_OR_RETURN(part.given, fields.Word({part.key}, kMatrices));
     if (part.given.has_value() && config->naming != TensorNaming::kCs336) {
       return InvalidArgument("{} is given, but only tensor_naming 'cs336' has matrices w1, w2, w3",
                              part.key);

@@ -2,8 +2,8 @@
 #include <optional>
 
 #include "model/base/errors.h"
+#include "model/config/config_fields.h"
 #include "model/config/families.h"
-#include "model/config/knobs.h"
 #include "model/config/shared_fields.h"
 
 namespace tlm {
@@ -24,41 +24,41 @@ constexpr Spelling<FfnKind> kActivations[] = {
     {"swish", FfnKind::kSilu},
 };
 
-absl::Status ReadDimensions(Knobs& knobs, ModelConfig* config) {
-  TLM_ASSIGN_OR_RETURN(config->vocab_size, knobs.Dimension({"vocab_size"}, Limits::kVocabSize));
-  TLM_ASSIGN_OR_RETURN(
-      config->context_length,
-      knobs.Dimension({"n_positions", "max_position_embeddings", "n_ctx"}, Limits::kContextLength));
+absl::Status ReadDimensions(ConfigFields& fields, ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(config->vocab_size, fields.Dimension({"vocab_size"}, Limits::kVocabSize));
+  TLM_ASSIGN_OR_RETURN(config->context_length,
+                       fields.Dimension({"n_positions", "max_position_embeddings", "n_ctx"},
+                                        Limits::kContextLength));
   TLM_ASSIGN_OR_RETURN(config->d_model,
-                       knobs.Dimension({"n_embd", "hidden_size"}, Limits::kDModel));
+                       fields.Dimension({"n_embd", "hidden_size"}, Limits::kDModel));
   TLM_ASSIGN_OR_RETURN(config->num_layers,
-                       knobs.Dimension({"n_layer", "num_hidden_layers"}, Limits::kNumLayers));
+                       fields.Dimension({"n_layer", "num_hidden_layers"}, Limits::kNumLayers));
   TLM_ASSIGN_OR_RETURN(config->num_heads,
-                       knobs.Dimension({"n_head", "num_attention_heads"}, Limits::kNumHeads));
+                       fields.Dimension({"n_head", "num_attention_heads"}, Limits::kNumHeads));
   TLM_ASSIGN_OR_RETURN(config->d_ff,
-                       knobs.Dimension({"n_inner"}, Limits::kDFf, 4 * config->d_model));
+                       fields.Dimension({"n_inner"}, Limits::kDFf, 4 * config->d_model));
   config->num_kv_heads = config->num_heads;
   TLM_ASSIGN_OR_RETURN(config->head_dim,
                        PerHead("n_embd", config->d_model, "n_head", config->num_heads));
   return absl::OkStatus();
 }
 
-absl::Status ReadGpt2(const JsonFields& fields, ModelConfig* config) {
-  Knobs knobs(fields);
-  TLM_RETURN_IF_ERROR(ReadDimensions(knobs, config));
-  TLM_RETURN_IF_ERROR(RequireFlag(fields, "scale_attn_weights", true));
-  TLM_RETURN_IF_ERROR(RequireFlag(fields, "scale_attn_by_inverse_layer_idx", false));
-  TLM_RETURN_IF_ERROR(RequireFlag(fields, "add_cross_attention", false));
-  TLM_RETURN_IF_ERROR(RefuseQuantization(fields));
+absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  TLM_RETURN_IF_ERROR(ReadDimensions(fields, config));
+  TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_weights", true));
+  TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_by_inverse_layer_idx", false));
+  TLM_RETURN_IF_ERROR(RequireFlag(json, "add_cross_attention", false));
+  TLM_RETURN_IF_ERROR(RefuseQuantization(json));
   TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> activation,
-                       knobs.Word({"activation_function"}, kActivations));
+                       fields.Word({"activation_function"}, kActivations));
   config->ffn_kind = activation.value_or(FfnKind::kGeluTanh);
   config->norm_kind = NormKind::kLayer;
-  TLM_ASSIGN_OR_RETURN(const std::optional<double> eps, knobs.Number({"layer_norm_epsilon"}));
+  TLM_ASSIGN_OR_RETURN(const std::optional<double> eps, fields.Number({"layer_norm_epsilon"}));
   config->norm_eps = eps.value_or(1e-5);
   config->learned_positions = true;
   config->biases = {.qkv = true, .attention_output = true, .ffn = true};
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> tied, knobs.Bool({"tie_word_embeddings"}));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> tied, fields.Bool({"tie_word_embeddings"}));
   config->tie_word_embeddings = tied.value_or(true);
   return absl::OkStatus();
 }

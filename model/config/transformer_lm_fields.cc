@@ -1,11 +1,11 @@
-#include "model/config/transformer_lm_knobs.h"
+#include "model/config/transformer_lm_fields.h"
 
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/config/ffn_knobs.h"
+#include "model/config/ffn_fields.h"
 #include "model/config/rope_fields.h"
 #include "model/config/shared_fields.h"
 
@@ -14,9 +14,9 @@ namespace {
 
 using Limits = ConfigLimits;
 
-constexpr KnobNames kWidth = {"d_model", "hidden_size"};
-constexpr KnobNames kHeads = {"num_heads", "n_head", "num_attention_heads"};
-constexpr KnobNames kPositions = {"positions", "position_embedding"};
+constexpr FieldNames kWidth = {"d_model", "hidden_size"};
+constexpr FieldNames kHeads = {"num_heads", "n_head", "num_attention_heads"};
+constexpr FieldNames kPositions = {"positions", "position_embedding"};
 
 constexpr Spelling<NormKind> kNorms[] = {
     {"rms", NormKind::kRms},      {"layer", NormKind::kLayer},     {"rmsnorm", NormKind::kRms},
@@ -45,51 +45,53 @@ constexpr Spelling<TensorNaming> kNamings[] = {
     {"gpt2", TensorNaming::kGpt2},
 };
 
-absl::Status ReadDimensions(Knobs& knobs, const KnobDefaults& defaults, ModelConfig* config) {
-  TLM_ASSIGN_OR_RETURN(config->vocab_size, knobs.Dimension({"vocab_size"}, Limits::kVocabSize));
-  TLM_ASSIGN_OR_RETURN(config->context_length,
-                       knobs.Dimension({"context_length", "max_seq_len", "max_position_embeddings"},
-                                       Limits::kContextLength, defaults.context_length));
-  TLM_ASSIGN_OR_RETURN(config->d_model, knobs.Dimension(kWidth, Limits::kDModel));
+absl::Status ReadDimensions(ConfigFields& fields, const FieldDefaults& defaults,
+                            ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(config->vocab_size, fields.Dimension({"vocab_size"}, Limits::kVocabSize));
+  TLM_ASSIGN_OR_RETURN(
+      config->context_length,
+      fields.Dimension({"context_length", "max_seq_len", "max_position_embeddings"},
+                       Limits::kContextLength, defaults.context_length));
+  TLM_ASSIGN_OR_RETURN(config->d_model, fields.Dimension(kWidth, Limits::kDModel));
   TLM_ASSIGN_OR_RETURN(
       config->num_layers,
-      knobs.Dimension({"num_layers", "n_layer", "num_hidden_layers"}, Limits::kNumLayers));
-  TLM_ASSIGN_OR_RETURN(config->num_heads, knobs.Dimension(kHeads, Limits::kNumHeads));
+      fields.Dimension({"num_layers", "n_layer", "num_hidden_layers"}, Limits::kNumLayers));
+  TLM_ASSIGN_OR_RETURN(config->num_heads, fields.Dimension(kHeads, Limits::kNumHeads));
   TLM_ASSIGN_OR_RETURN(config->d_ff,
-                       knobs.Dimension({"d_ff", "d_hidden", "intermediate_size"}, Limits::kDFf));
+                       fields.Dimension({"d_ff", "d_hidden", "intermediate_size"}, Limits::kDFf));
   TLM_ASSIGN_OR_RETURN(config->num_kv_heads,
-                       knobs.Dimension({"num_kv_heads", "num_key_value_heads"}, Limits::kNumHeads,
-                                       config->num_heads));
-  if (knobs.Has({"head_dim"})) {
-    TLM_ASSIGN_OR_RETURN(config->head_dim, knobs.Dimension({"head_dim"}, Limits::kHeadDim));
+                       fields.Dimension({"num_kv_heads", "num_key_value_heads"}, Limits::kNumHeads,
+                                        config->num_heads));
+  if (fields.Has({"head_dim"})) {
+    TLM_ASSIGN_OR_RETURN(config->head_dim, fields.Dimension({"head_dim"}, Limits::kHeadDim));
     return absl::OkStatus();
   }
-  TLM_ASSIGN_OR_RETURN(config->head_dim, PerHead(knobs.Key(kWidth), config->d_model,
-                                                 knobs.Key(kHeads), config->num_heads));
+  TLM_ASSIGN_OR_RETURN(config->head_dim, PerHead(fields.Key(kWidth), config->d_model,
+                                                 fields.Key(kHeads), config->num_heads));
   return absl::OkStatus();
 }
 
-absl::Status ReadNorm(Knobs& knobs, const KnobDefaults& defaults, ModelConfig* config) {
-  TLM_ASSIGN_OR_RETURN(const std::optional<NormKind> kind, knobs.Word({"norm"}, kNorms));
+absl::Status ReadNorm(ConfigFields& fields, const FieldDefaults& defaults, ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<NormKind> kind, fields.Word({"norm"}, kNorms));
   config->norm_kind = kind.value_or(NormKind::kRms);
   TLM_ASSIGN_OR_RETURN(
       const std::optional<double> eps,
-      knobs.Number({"norm_eps", "eps", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}));
+      fields.Number({"norm_eps", "eps", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}));
   config->norm_eps = eps.value_or(defaults.norm_eps);
   TLM_ASSIGN_OR_RETURN(const std::optional<NormEps> placement,
-                       knobs.Word({"norm_eps_placement"}, kPlacements));
+                       fields.Word({"norm_eps_placement"}, kPlacements));
   config->norm_eps_placement = placement.value_or(NormEps::kInsideRoot);
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> qk_norm, knobs.Bool({"qk_norm"}));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> qk_norm, fields.Bool({"qk_norm"}));
   config->qk_norm = qk_norm.value_or(defaults.qk_norm);
   return absl::OkStatus();
 }
 
 // `positions` says all at once what `rope_layout` and `learned_positions` say one by one; where
 // both speak they must agree. A bare rope_theta only says how, not whether.
-absl::Status CheckPositions(Knobs& knobs, std::optional<Positions> positions,
+absl::Status CheckPositions(ConfigFields& fields, std::optional<Positions> positions,
                             std::optional<bool> rotary, std::optional<bool> learned) {
   if (!positions.has_value()) return absl::OkStatus();
-  const std::string key = knobs.Key(kPositions);
+  const std::string key = fields.Key(kPositions);
   if (rotary.has_value() && *rotary != (*positions == Positions::kRotary)) {
     return InvalidArgument("{} and rope_layout contradict each other; leave {} out", key, key);
   }
@@ -100,17 +102,18 @@ absl::Status CheckPositions(Knobs& knobs, std::optional<Positions> positions,
   return absl::OkStatus();
 }
 
-absl::Status ReadPositions(Knobs& knobs, const KnobDefaults& defaults, ModelConfig* config) {
+absl::Status ReadPositions(ConfigFields& fields, const FieldDefaults& defaults,
+                           ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<Positions> positions,
-                       knobs.Word(kPositions, kPositionKinds));
-  TLM_ASSIGN_OR_RETURN(const std::optional<Layout> layout, knobs.Word({"rope_layout"}, kLayouts));
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> learned, knobs.Bool({"learned_positions"}));
+                       fields.Word(kPositions, kPositionKinds));
+  TLM_ASSIGN_OR_RETURN(const std::optional<Layout> layout, fields.Word({"rope_layout"}, kLayouts));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> learned, fields.Bool({"learned_positions"}));
   std::optional<bool> rotary;
   if (layout.has_value()) rotary = *layout != Layout::kNone;
-  TLM_RETURN_IF_ERROR(CheckPositions(knobs, positions, rotary, learned));
+  TLM_RETURN_IF_ERROR(CheckPositions(fields, positions, rotary, learned));
 
-  knobs.Allow(RopeKeys());
-  TLM_ASSIGN_OR_RETURN(const RopeFields rope, ReadRope(knobs.fields(), config->context_length));
+  fields.Allow(RopeKeys());
+  TLM_ASSIGN_OR_RETURN(const RopeFields rope, ReadRope(fields.json(), config->context_length));
   if (positions.has_value()) rotary = *positions == Positions::kRotary;
   if (!rotary.has_value()) rotary = rope.theta.has_value() || defaults.rope_theta.has_value();
   config->learned_positions = learned.value_or(positions == Positions::kLearned);
@@ -126,11 +129,11 @@ absl::Status ReadPositions(Knobs& knobs, const KnobDefaults& defaults, ModelConf
   return absl::OkStatus();
 }
 
-absl::Status ReadWindow(Knobs& knobs, ModelConfig* config) {
-  TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> window, knobs.Integer({"sliding_window"}));
-  knobs.Key({"layer_types"});
+absl::Status ReadWindow(ConfigFields& fields, ModelConfig* config) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> window, fields.Integer({"sliding_window"}));
+  fields.Key({"layer_types"});
   TLM_ASSIGN_OR_RETURN(std::optional<std::vector<bool>> full,
-                       ReadLayerTypes(knobs.fields(), config->num_layers));
+                       ReadLayerTypes(fields.json(), config->num_layers));
   if (full.has_value() && !window.has_value()) {
     return InvalidArgument("layer_types is given, but sliding_window is missing");
   }
@@ -138,15 +141,15 @@ absl::Status ReadWindow(Knobs& knobs, ModelConfig* config) {
 }
 
 // A boolean for all of them, or an object with one for each kind.
-absl::Status ReadAllBiases(Knobs& knobs, LinearBiases* biases) {
-  const std::string key = knobs.Key({"bias", "biases"});
-  if (!knobs.fields().IsObject(key)) {
-    TLM_ASSIGN_OR_RETURN(const std::optional<bool> all, knobs.fields().Bool(key));
+absl::Status ReadAllBiases(ConfigFields& fields, LinearBiases* biases) {
+  const std::string key = fields.Key({"bias", "biases"});
+  if (!fields.json().IsObject(key)) {
+    TLM_ASSIGN_OR_RETURN(const std::optional<bool> all, fields.json().Bool(key));
     if (all.has_value()) *biases = {.qkv = *all, .attention_output = *all, .ffn = *all};
     return absl::OkStatus();
   }
-  TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> object, knobs.fields().Object(key));
-  Knobs inner(*object);
+  TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> object, fields.json().Object(key));
+  ConfigFields inner(*object);
   TLM_ASSIGN_OR_RETURN(const std::optional<bool> qkv, inner.Bool({"qkv"}));
   TLM_ASSIGN_OR_RETURN(const std::optional<bool> output, inner.Bool({"attention_output"}));
   TLM_ASSIGN_OR_RETURN(const std::optional<bool> ffn, inner.Bool({"ffn"}));
@@ -157,14 +160,14 @@ absl::Status ReadAllBiases(Knobs& knobs, LinearBiases* biases) {
 }
 
 // From the general to the particular; the latter counts.
-absl::Status ReadBiases(Knobs& knobs, ModelConfig* config) {
+absl::Status ReadBiases(ConfigFields& fields, ModelConfig* config) {
   LinearBiases& biases = config->biases;
-  TLM_RETURN_IF_ERROR(ReadAllBiases(knobs, &biases));
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> attention, knobs.Bool({"attention_bias"}));
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> qkv, knobs.Bool({"qkv_bias"}));
+  TLM_RETURN_IF_ERROR(ReadAllBiases(fields, &biases));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> attention, fields.Bool({"attention_bias"}));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> qkv, fields.Bool({"qkv_bias"}));
   TLM_ASSIGN_OR_RETURN(const std::optional<bool> output,
-                       knobs.Bool({"attention_output_bias", "output_bias", "o_bias"}));
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> ffn, knobs.Bool({"ffn_bias", "mlp_bias"}));
+                       fields.Bool({"attention_output_bias", "output_bias", "o_bias"}));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> ffn, fields.Bool({"ffn_bias", "mlp_bias"}));
   biases.qkv = qkv.value_or(attention.value_or(biases.qkv));
   biases.attention_output = output.value_or(attention.value_or(biases.attention_output));
   biases.ffn = ffn.value_or(biases.ffn);
@@ -173,17 +176,17 @@ absl::Status ReadBiases(Knobs& knobs, ModelConfig* config) {
 
 }  // namespace
 
-absl::Status ReadKnobs(Knobs& knobs, const KnobDefaults& defaults, ModelConfig* config) {
+absl::Status ReadFields(ConfigFields& fields, const FieldDefaults& defaults, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<TensorNaming> naming,
-                       knobs.Word({"tensor_naming"}, kNamings));
+                       fields.Word({"tensor_naming"}, kNamings));
   config->naming = naming.value_or(config->naming);
-  TLM_RETURN_IF_ERROR(ReadDimensions(knobs, defaults, config));
-  TLM_RETURN_IF_ERROR(ReadNorm(knobs, defaults, config));
-  TLM_RETURN_IF_ERROR(ReadPositions(knobs, defaults, config));
-  TLM_RETURN_IF_ERROR(ReadWindow(knobs, config));
-  TLM_RETURN_IF_ERROR(ReadBiases(knobs, config));
-  TLM_RETURN_IF_ERROR(ReadFfn(knobs, config));
-  TLM_ASSIGN_OR_RETURN(const std::optional<bool> tied, knobs.Bool({"tie_word_embeddings"}));
+  TLM_RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
+  TLM_RETURN_IF_ERROR(ReadNorm(fields, defaults, config));
+  TLM_RETURN_IF_ERROR(ReadPositions(fields, defaults, config));
+  TLM_RETURN_IF_ERROR(ReadWindow(fields, config));
+  TLM_RETURN_IF_ERROR(ReadBiases(fields, config));
+  TLM_RETURN_IF_ERROR(ReadFfn(fields, config));
+  TLM_ASSIGN_OR_RETURN(const std::optional<bool> tied, fields.Bool({"tie_word_embeddings"}));
   config->tie_word_embeddings = tied.value_or(false);
   return absl::OkStatus();
 }

@@ -43,7 +43,7 @@ TEST(PresetsTest, UnknownNameListsThoseThereAreInOneLine) {
   EXPECT_FALSE(PresetConfig("GPT2").ok());
 }
 
-TEST(PresetsTest, FamiliesHaveTheirKnobs) {
+TEST(PresetsTest, FamiliesHaveTheirFields) {
   const ModelConfig gpt2 = Parse("gpt2");
   EXPECT_EQ(gpt2.norm_kind, NormKind::kLayer);
   EXPECT_TRUE(gpt2.learned_positions);

@@ -1,4 +1,4 @@
-#include "model/config/transformer_lm_knobs.h"
+#include "model/config/transformer_lm_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ ModelConfig Read(const std::string& change) {
   return config.ok() ? *config : ModelConfig();
 }
 
-TEST(TransformerLmKnobsTest, BaseKeysAloneMeanTheCoursesModelWithoutPositions) {
+TEST(TransformerLmFieldsTest, BaseKeysAloneMeanTheCoursesModelWithoutPositions) {
   const ModelConfig config = Read("{}");
   EXPECT_EQ(config.model_type, "transformer_lm");
   EXPECT_EQ(config.architecture, "TransformerLM");
@@ -53,7 +53,7 @@ TEST(TransformerLmKnobsTest, BaseKeysAloneMeanTheCoursesModelWithoutPositions) {
   EXPECT_THAT(config.eos_token_ids, IsEmpty());
 }
 
-TEST(TransformerLmKnobsTest, Norm) {
+TEST(TransformerLmFieldsTest, Norm) {
   const std::pair<const char*, NormKind> kKinds[] = {
       {"rms", NormKind::kRms},         {"RMSNorm", NormKind::kRms},
       {"rms_norm", NormKind::kRms},    {"layer", NormKind::kLayer},
@@ -68,7 +68,7 @@ TEST(TransformerLmKnobsTest, Norm) {
   EXPECT_TRUE(Read(R"({"qk_norm": true})").qk_norm);
 }
 
-TEST(TransformerLmKnobsTest, RotaryPositions) {
+TEST(TransformerLmFieldsTest, RotaryPositions) {
   const ModelConfig theta = Read(R"({"rope_theta": 500})");
   EXPECT_THAT(theta.rope_theta, Optional(500.0));
   EXPECT_EQ(theta.rope_layout, RopeLayout::kInterleaved);
@@ -83,14 +83,14 @@ TEST(TransformerLmKnobsTest, RotaryPositions) {
   EXPECT_FALSE(Read(R"({"rope_layout": "none", "rope_theta": 500})").rope_theta.has_value());
 }
 
-TEST(TransformerLmKnobsTest, ScaledRotaryPositions) {
+TEST(TransformerLmFieldsTest, ScaledRotaryPositions) {
   const ModelConfig config =
       Read(R"({"rope_theta": 500, "rope_scaling": {"rope_type": "linear", "factor": 4}})");
   ASSERT_TRUE(config.rope_scaling.has_value());
   EXPECT_EQ(config.rope_scaling->factor, 4.0);
 }
 
-TEST(TransformerLmKnobsTest, LearnedPositionsAloneAndBesideRotaryOnes) {
+TEST(TransformerLmFieldsTest, LearnedPositionsAloneAndBesideRotaryOnes) {
   const ModelConfig alone = Read(R"({"learned_positions": true})");
   EXPECT_TRUE(alone.learned_positions);
   EXPECT_FALSE(alone.rope_theta.has_value());
@@ -99,7 +99,7 @@ TEST(TransformerLmKnobsTest, LearnedPositionsAloneAndBesideRotaryOnes) {
   EXPECT_TRUE(beside.rope_theta.has_value());
 }
 
-TEST(TransformerLmKnobsTest, PositionsInOneWord) {
+TEST(TransformerLmFieldsTest, PositionsInOneWord) {
   const ModelConfig learned = Read(R"({"positions": "learned", "rope_theta": 500})");
   EXPECT_TRUE(learned.learned_positions);
   EXPECT_FALSE(learned.rope_theta.has_value());
@@ -113,7 +113,7 @@ TEST(TransformerLmKnobsTest, PositionsInOneWord) {
   EXPECT_EQ(Read(R"({"positions": "rope", "rope_layout": "half"})").rope_layout, RopeLayout::kHalf);
 }
 
-TEST(TransformerLmKnobsTest, Heads) {
+TEST(TransformerLmFieldsTest, Heads) {
   EXPECT_EQ(Read(R"({"num_kv_heads": 2})").num_kv_heads, 2);
   EXPECT_EQ(Read(R"({"num_key_value_heads": 1})").num_kv_heads, 1);
   EXPECT_EQ(Read(R"({"head_dim": 7})").head_dim, 7);
@@ -121,7 +121,7 @@ TEST(TransformerLmKnobsTest, Heads) {
   EXPECT_EQ(Read(R"({"num_heads": 5, "head_dim": 8})").q_size(), 40);
 }
 
-TEST(TransformerLmKnobsTest, Window) {
+TEST(TransformerLmFieldsTest, Window) {
   EXPECT_THAT(Read(R"({"sliding_window": 9})").sliding_window, Optional(9));
   EXPECT_FALSE(Read(R"({"sliding_window": 96})").sliding_window.has_value());
   const ModelConfig config =
@@ -139,7 +139,7 @@ std::string Biases(const std::string& change) {
   return text;
 }
 
-TEST(TransformerLmKnobsTest, BiasesOneByOneAndTogether) {
+TEST(TransformerLmFieldsTest, BiasesOneByOneAndTogether) {
   EXPECT_EQ(Biases(R"({"qkv_bias": true})"), " qkv");
   EXPECT_EQ(Biases(R"({"attention_output_bias": true})"), " output");
   EXPECT_EQ(Biases(R"({"output_bias": true})"), " output");
@@ -152,13 +152,13 @@ TEST(TransformerLmKnobsTest, BiasesOneByOneAndTogether) {
   EXPECT_EQ(Biases(R"({"bias": false})"), "");
 }
 
-TEST(TransformerLmKnobsTest, TheParticularBiasCountsBeforeTheGeneralOne) {
+TEST(TransformerLmFieldsTest, TheParticularBiasCountsBeforeTheGeneralOne) {
   EXPECT_EQ(Biases(R"({"bias": true, "ffn_bias": false})"), " qkv output");
   EXPECT_EQ(Biases(R"({"attention_bias": true, "attention_output_bias": false})"), " qkv");
   EXPECT_EQ(Biases(R"({"bias": true, "attention_bias": false})"), " ffn");
 }
 
-TEST(TransformerLmKnobsTest, FeedForwardKinds) {
+TEST(TransformerLmFieldsTest, FeedForwardKinds) {
   const std::pair<const char*, FfnKind> kKinds[] = {
       {"swiglu", FfnKind::kSwiGlu},     {"SwiGLU", FfnKind::kSwiGlu},
       {"silu", FfnKind::kSilu},         {"relu", FfnKind::kRelu},
@@ -169,7 +169,7 @@ TEST(TransformerLmKnobsTest, FeedForwardKinds) {
   }
 }
 
-TEST(TransformerLmKnobsTest, FeedForwardMatricesNotNamedTakeWhatIsLeft) {
+TEST(TransformerLmFieldsTest, FeedForwardMatricesNotNamedTakeWhatIsLeft) {
   const auto names = [](const char* change) {
     const FfnNames found = Read(change).ffn_names;
     return fmt::format("{} {} {}", found.gate, found.up, found.down);
@@ -184,7 +184,7 @@ TEST(TransformerLmKnobsTest, FeedForwardMatricesNotNamedTakeWhatIsLeft) {
   EXPECT_EQ(names(R"({"ffn_type": "silu", "ffn_down": "w3"})"), "2 1 3");
 }
 
-TEST(TransformerLmKnobsTest, NamesAndTying) {
+TEST(TransformerLmFieldsTest, NamesAndTying) {
   EXPECT_EQ(Read(R"({"tensor_naming": "cs336"})").naming, TensorNaming::kCs336);
   EXPECT_EQ(Read(R"({"tensor_naming": "qwen3_mha"})").naming, TensorNaming::kQwen3Mha);
   EXPECT_EQ(Read(R"({"tensor_naming": "hugging_face"})").naming, TensorNaming::kHuggingFace);
@@ -192,25 +192,25 @@ TEST(TransformerLmKnobsTest, NamesAndTying) {
   EXPECT_TRUE(Read(R"({"tie_word_embeddings": true})").tie_word_embeddings);
 }
 
-TEST(TransformerLmKnobsTest, TokenIds) {
+TEST(TransformerLmFieldsTest, TokenIds) {
   const ModelConfig config = Read(R"({"bos_token_id": 3, "eos_token_id": [4, 5]})");
   EXPECT_THAT(config.bos_token_id, Optional(3));
   EXPECT_THAT(config.eos_token_ids, ElementsAre(4, 5));
 }
 
-TEST(TransformerLmKnobsTest, KeysThatChangeNothingArePassedOver) {
+TEST(TransformerLmFieldsTest, KeysThatChangeNothingArePassedOver) {
   Read(R"({"architectures": ["Mine"], "torch_dtype": "float32", "dtype": "float32",
            "transformers_version": "5", "dropout": 0.1, "attention_dropout": 0.0,
            "initializer_range": 0.02, "use_cache": true, "pad_token_id": 0, "name": "x",
            "_remark": {"anything": [1]}, "rope_scaling": null})");
 }
 
-class RefusedKnobTest : public ::testing::TestWithParam<Refusal> {};
+class RefusedFieldTest : public ::testing::TestWithParam<Refusal> {};
 
-TEST_P(RefusedKnobTest, NamesTheKeyAndItsValue) { ExpectRefused(GetParam()); }
+TEST_P(RefusedFieldTest, NamesTheKeyAndItsValue) { ExpectRefused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
-    Unknown, RefusedKnobTest,
+    Unknown, RefusedFieldTest,
     ::testing::Values(
         Refusal{"misspelt", kBase, R"({"qk_nrom": true})", kBad,
                 "'qk_nrom' is no key of this configuration, known are "},
@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
-    Values, RefusedKnobTest,
+    Values, RefusedFieldTest,
     ::testing::Values(
         Refusal{"norm", kBase, R"({"norm": "batch"})", kBad,
                 "norm is 'batch', it must be one of rms, layer"},
@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
-    Contradictions, RefusedKnobTest,
+    Contradictions, RefusedFieldTest,
     ::testing::Values(
         Refusal{"layout_and_scaling", kBase,
                 R"({"rope_layout": "none", "rope_scaling": {"type": "linear", "factor": 2}})", kBad,

@@ -56,7 +56,7 @@ TEST(FillArchitectureTest, Llama31) {
   EXPECT_FALSE(info.biases().qkv());
 }
 
-TEST(FillArchitectureTest, UnusualKnobs) {
+TEST(FillArchitectureTest, UnusualFields) {
   ModelConfig config = Preset("cs336-small");
   config.norm_eps_placement = NormEps::kOutsideRoot;
   config.ffn_kind = FfnKind::kSilu;
