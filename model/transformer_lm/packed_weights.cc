@@ -17,28 +17,28 @@ struct Packer {
   Ops& ops;
   DType type;
   WeightFormat format;
-  TensorLender* lender;  // of all tensors, or null
+  TensorPager* pager;  // of all tensors, or null
 
   // What `pack` makes of `parts`, which are in memory meanwhile.
   template <typename Pack>
-  auto Borrowing(Views parts, Pack pack) const -> decltype(pack()) {
-    if (lender == nullptr) return pack();
-    TLM_RETURN_IF_ERROR(lender->Lend(parts));
+  auto WhileAcquired(Views parts, Pack pack) const -> decltype(pack()) {
+    if (pager == nullptr) return pack();
+    TLM_RETURN_IF_ERROR(pager->Acquire(parts));
     auto packed = pack();
-    lender->Return(parts);
+    pager->Release(parts);
     return packed;
   }
 
   absl::StatusOr<std::unique_ptr<Matrix>> Pack(Views parts,
                                                MatrixOrder order = MatrixOrder::kOutputsFirst,
                                                MatrixUse use = MatrixUse::kPlain) const {
-    return Borrowing(parts, [&] { return PackInType(parts, order, use); });
+    return WhileAcquired(parts, [&] { return PackInType(parts, order, use); });
   }
 
   // Empty when the configuration has no such tensors.
   absl::StatusOr<Buffer> PackVectors(Views parts) const {
     if (parts.front().data == nullptr) return Buffer();
-    return Borrowing(parts, [&] { return ops.PackVector(parts); });
+    return WhileAcquired(parts, [&] { return ops.PackVector(parts); });
   }
 
   absl::StatusOr<PackedNorm> PackNorm(const TensorView& gain, const TensorView& bias) const {
@@ -126,16 +126,16 @@ absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const Model
   if (!ops.TakesWeights(format)) {
     return Unimplemented("8-bit weights on backend {}", ops.device().info().backend);
   }
-  const Packer packer{ops, MatrixTypeOf(weights, format), format, weights.lender};
+  const Packer packer{ops, MatrixTypeOf(weights, format), format, weights.pager};
   PackedWeights packed;
-  // The largest first: what is lent stands beside what is packed already.
+  // The largest first: an acquired tensor takes memory beside what is packed already.
   TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({&weights.token_embedding, 1}));
   if (!config.tie_word_embeddings) {
     TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({&weights.lm_head, 1}));
   }
   if (config.learned_positions) {
     const Views positions = {&weights.position_embedding, 1};
-    TLM_ASSIGN_OR_RETURN(packed.position_embedding, packer.Borrowing(positions, [&] {
+    TLM_ASSIGN_OR_RETURN(packed.position_embedding, packer.WhileAcquired(positions, [&] {
       return ops.PackMatrix(positions, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, format);
     }));
   }

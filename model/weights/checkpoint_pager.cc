@@ -1,4 +1,4 @@
-#include "model/weights/checkpoint_lender.h"
+#include "model/weights/checkpoint_pager.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -31,14 +31,14 @@ int64_t ElementsIn(int64_t bytes, const TensorView& tensor) {
 
 }  // namespace
 
-CheckpointLender::CheckpointLender(const Checkpoint& checkpoint, const Options& options)
+CheckpointPager::CheckpointPager(const Checkpoint& checkpoint, const Options& options)
     : checkpoint_(checkpoint), options_(options) {
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (tensor.elements() > 0) name_of_.emplace(tensor.data, name);
   }
 }
 
-absl::Status CheckpointLender::Lend(std::span<const TensorView> tensors) {
+absl::Status CheckpointPager::Acquire(std::span<const TensorView> tensors) {
   std::vector<Piece> pieces;
   for (const TensorView& tensor : tensors) {
     const auto name = name_of_.find(tensor.data);
@@ -60,7 +60,7 @@ absl::Status CheckpointLender::Lend(std::span<const TensorView> tensors) {
   return absl::OkStatus();
 }
 
-absl::Status CheckpointLender::Examine(const Piece& piece) const {
+absl::Status CheckpointPager::Examine(const Piece& piece) const {
   checkpoint_.Populate(BytesOf(piece.part));
   const int64_t step = ElementsIn(kBlockBytes, piece.part);
   const int64_t elements = piece.part.elements();
@@ -76,14 +76,14 @@ absl::Status CheckpointLender::Examine(const Piece& piece) const {
   return absl::OkStatus();
 }
 
-void CheckpointLender::Return(std::span<const TensorView> tensors) {
+void CheckpointPager::Release(std::span<const TensorView> tensors) {
   if (!options_.release) return;
   for (const TensorView& tensor : tensors) {
     if (tensor.elements() > 0) checkpoint_.Release(BytesOf(tensor));
   }
 }
 
-absl::StatusOr<std::string> CheckpointLender::Identity() const {
+absl::StatusOr<std::string> CheckpointPager::Identity() const {
   Sha256Stream stream;
   for (const auto& [name, tags] : tags_of_) {
     const TensorView& tensor = *checkpoint_.Find(name);

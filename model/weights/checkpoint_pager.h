@@ -1,7 +1,7 @@
-// Reads the tensors of a checkpoint once: looks at every value, finds out which weights they are,
-// and keeps no more of the files in memory than is lent.
-#ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_LENDER_H_
-#define TLM_MODEL_WEIGHTS_CHECKPOINT_LENDER_H_
+// Reads the tensors of a checkpoint once: checks every value, hashes the weights, and keeps only
+// the acquired tensors in memory.
+#ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_PAGER_H_
+#define TLM_MODEL_WEIGHTS_CHECKPOINT_PAGER_H_
 
 #include <cstdint>
 #include <map>
@@ -14,28 +14,28 @@
 #include "model/base/gmac.h"
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/tensor_lender.h"
+#include "model/weights/tensor_pager.h"
 
 namespace tlm {
 
-class CheckpointLender : public TensorLender {
+class CheckpointPager : public TensorPager {
  public:
   struct Options {
     bool check_finite = true;
-    bool release = true;  // false: Return does nothing, because others read the tensors too
+    bool release = true;  // false: Release does nothing, because others read the tensors too
     int threads = 0;      // for large tensors; 0: all processors
   };
   static constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
   // `checkpoint` stays where it is and outlives this.
-  CheckpointLender(const Checkpoint& checkpoint, const Options& options);
+  CheckpointPager(const Checkpoint& checkpoint, const Options& options);
 
   // INVALID_ARGUMENT as CheckFinite; INTERNAL if libcrypto refuses.
-  absl::Status Lend(std::span<const TensorView> tensors) override;
-  void Return(std::span<const TensorView> tensors) override;
+  absl::Status Acquire(std::span<const TensorView> tensors) override;
+  void Release(std::span<const TensorView> tensors) override;
 
-  // Tells the weights lent so far from others, whatever files they lie in: the SHA-256, in
-  // lower-case hexadecimal, of what stands for each tensor in the order of their names: one line
+  // Identifies the weights acquired so far, whatever files they lie in: the SHA-256, in lower-case
+  // hexadecimal, over each tensor in the order of their names: one line
   // "<name> <dtype> <shape>\n" and the Gmac of its pieces of kPieceBytes, the last one shorter, 16
   // bytes each. INTERNAL as above.
   absl::StatusOr<std::string> Identity() const;
@@ -58,4 +58,4 @@ class CheckpointLender : public TensorLender {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_WEIGHTS_CHECKPOINT_LENDER_H_
+#endif  // TLM_MODEL_WEIGHTS_CHECKPOINT_PAGER_H_

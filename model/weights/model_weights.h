@@ -9,7 +9,7 @@
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
-#include "model/weights/tensor_lender.h"
+#include "model/weights/tensor_pager.h"
 
 namespace tlm {
 
@@ -33,8 +33,8 @@ struct ModelWeights {
   TensorView position_embedding;  // without data unless positions are learned
   std::vector<LayerWeights> layers;
   TensorView final_norm, final_norm_bias;
-  TensorView lm_head;              // the very same view as token_embedding where the two are tied
-  TensorLender* lender = nullptr;  // of all of them; null: they are in memory
+  TensorView lm_head;            // the very same view as token_embedding where the two are tied
+  TensorPager* pager = nullptr;  // of all of them; null: they are in memory
 };
 
 // Where the tensor of `spec` stands; weights->layers must have spec.layer.

@@ -14,7 +14,7 @@
 #include "model/base/float16.h"
 #include "model/weights/host_memory.h"
 #include "model/weights/parallel_pieces.h"
-#include "model/weights/tensor_lender.h"
+#include "model/weights/tensor_pager.h"
 #include "model/weights/truncated_normal.h"
 
 namespace tlm {
@@ -111,7 +111,7 @@ void Store(std::span<const float> values, DType dtype, std::byte* to) {
 }
 
 // Elements [begin, begin + values.size()).
-void Draw(const Task& task, int64_t begin, std::span<float> values) {
+void Generate(const Task& task, int64_t begin, std::span<float> values) {
   if (task.fill != Fill::kNormal) {
     std::fill(values.begin(), values.end(), task.fill == Fill::kOnes ? 1.0f : 0.0f);
     return;
@@ -138,7 +138,7 @@ void FillChunk(const Chunk& chunk, DType dtype) {
   const int64_t end = std::min(chunk.begin + kChunk, chunk.task->elements);
   for (int64_t begin = chunk.begin; begin < end; begin += kBlock) {
     const std::span<float> block(values, static_cast<size_t>(std::min(kBlock, end - begin)));
-    Draw(*chunk.task, begin, block);
+    Generate(*chunk.task, begin, block);
     Store(block, dtype, chunk.task->data + static_cast<size_t>(begin) * DTypeBytes(dtype));
   }
 }
@@ -154,7 +154,7 @@ void FillAll(const std::vector<const Task*>& tasks, DType dtype, int threads) {
                [&](int64_t i) { FillChunk(chunks[static_cast<size_t>(i)], dtype); });
 }
 
-// Whole pages, so that tensors can be given back one by one.
+// Whole pages, so that tensors can be freed one by one.
 uint64_t BytesOf(const TensorSpec& spec, DType dtype) {
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t bytes = static_cast<uint64_t>(spec.shape.elements()) * DTypeBytes(dtype);
@@ -169,27 +169,27 @@ uint64_t BytesOf(const std::vector<TensorSpec>& specs, DType dtype) {
 
 }  // namespace
 
-// Addresses for all tensors, of which those lent have memory.
-class RandomWeights::Lender : public TensorLender {
+// Address space for all tensors; those acquired have memory.
+class RandomWeights::Pager : public TensorPager {
  public:
-  Lender(void* memory, uint64_t bytes, DType dtype, int threads)
+  Pager(void* memory, uint64_t bytes, DType dtype, int threads)
       : memory_(memory), bytes_(bytes), dtype_(dtype), threads_(threads) {}
-  ~Lender() override { munmap(memory_, bytes_); }
+  ~Pager() override { munmap(memory_, bytes_); }
 
   void Add(const Task& task) { tasks_.emplace(task.data, task); }
 
-  absl::Status Lend(std::span<const TensorView> tensors) override {
-    std::vector<const Task*> lent;
+  absl::Status Acquire(std::span<const TensorView> tensors) override {
+    std::vector<const Task*> acquired;
     for (const TensorView& tensor : tensors) {
       if (const auto found = tasks_.find(tensor.data); found != tasks_.end()) {
-        lent.push_back(&found->second);
+        acquired.push_back(&found->second);
       }
     }
-    FillAll(lent, dtype_, threads_);
+    FillAll(acquired, dtype_, threads_);
     return absl::OkStatus();
   }
 
-  void Return(std::span<const TensorView> tensors) override {
+  void Release(std::span<const TensorView> tensors) override {
     for (const TensorView& tensor : tensors) {
       if (!tasks_.contains(tensor.data)) continue;
       madvise(const_cast<void*>(tensor.data), tensor.bytes(), MADV_DONTNEED);
@@ -219,7 +219,7 @@ uint64_t RandomWeights::BytesFor(const ModelConfig& config, DType dtype) {
   return BytesOf(ExpectedTensors(config), dtype);
 }
 
-uint64_t RandomWeights::BytesLentFor(const ModelConfig& config, DType dtype) {
+uint64_t RandomWeights::ResidentBytesFor(const ModelConfig& config, DType dtype) {
   uint64_t most = 0;
   uint64_t of_layer = 0;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
@@ -239,8 +239,8 @@ absl::StatusOr<RandomWeights> RandomWeights::Create(const ModelConfig& config, D
                              available);
   }
   TLM_ASSIGN_OR_RETURN(RandomWeights result, Reserve(config, dtype, seed, threads));
-  result.lender_->FillEverything();
-  result.weights_.lender = nullptr;
+  result.pager_->FillEverything();
+  result.weights_.pager = nullptr;
   return result;
 }
 
@@ -252,21 +252,21 @@ absl::StatusOr<RandomWeights> RandomWeights::Reserve(const ModelConfig& config, 
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    return ResourceExhausted("{} bytes of memory for random weights could not be had", bytes);
+    return ResourceExhausted("{} bytes of memory for random weights could not be allocated", bytes);
   }
   RandomWeights result;
-  result.lender_ = std::make_unique<Lender>(memory, bytes, dtype, threads);
+  result.pager_ = std::make_unique<Pager>(memory, bytes, dtype, threads);
   result.weights_.layers.resize(static_cast<size_t>(config.num_layers));
   auto* next = static_cast<std::byte*>(memory);
   for (const TensorSpec& spec : specs) {
     *PlaceOf(spec, &result.weights_) = {dtype, spec.shape, next};
     Task task = TaskOf(config, spec, seed);
     task.data = next;
-    result.lender_->Add(task);
+    result.pager_->Add(task);
     next += BytesOf(spec, dtype);
   }
   if (config.tie_word_embeddings) result.weights_.lm_head = result.weights_.token_embedding;
-  result.weights_.lender = result.lender_.get();
+  result.weights_.pager = result.pager_.get();
   return result;
 }
 

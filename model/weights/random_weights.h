@@ -13,22 +13,22 @@
 
 namespace tlm {
 
-// Every tensor of ExpectedTensors() in host memory, as the CS336 course initialises it, drawn by
-// TruncatedNormal under the tensor's name: matrices of linear maps with variance
+// Every tensor of ExpectedTensors() in host memory, as the CS336 course initialises it, filled by
+// the TruncatedNormal of the tensor's name: matrices of linear maps with variance
 // 2 / (d_in + d_out), those of a fused query, key and value projection each with its own d_out;
 // token and position embeddings with variance 1; all cut off at three deviations. Gains are 1,
 // biases 0. Move-only; its views stay valid wherever it is moved. Immutable: any thread may read.
 class RandomWeights {
  public:
-  // `config` has passed Validate(); `dtype` is F32, BF16 or F16, to which the float32 draws are
+  // `config` has passed Validate(); `dtype` is F32, BF16 or F16, to which the float32 values are
   // rounded. The same (config, dtype, seed) give the same bits on every machine, whatever the
   // number of threads (0: all processors), and a tensor the same whatever else the model has.
   // RESOURCE_EXHAUSTED names the bytes needed and available, before any is taken.
   static absl::StatusOr<RandomWeights> Create(const ModelConfig& config, DType dtype, uint64_t seed,
                                               int threads = 0);
 
-  // The same weights, but a tensor is drawn when it is lent, each time anew, and takes memory until
-  // it is returned: weights() has a lender. RESOURCE_EXHAUSTED as above, for addresses.
+  // The same weights, but weights() has a pager: a tensor is generated when it is acquired and its
+  // memory is freed when it is released. RESOURCE_EXHAUSTED where the address space is too small.
   static absl::StatusOr<RandomWeights> Reserve(const ModelConfig& config, DType dtype,
                                                uint64_t seed, int threads = 0);
 
@@ -38,19 +38,19 @@ class RandomWeights {
 
   // Host memory Create takes.
   static uint64_t BytesFor(const ModelConfig& config, DType dtype);
-  // Host memory that weights of Reserve take at a time, if the tensors of one layer or one of those
-  // outside the layers are lent together at most.
-  static uint64_t BytesLentFor(const ModelConfig& config, DType dtype);
+  // The most host memory that weights of Reserve take at a time, if no more is acquired together
+  // than the tensors of one layer, or one tensor outside the layers.
+  static uint64_t ResidentBytesFor(const ModelConfig& config, DType dtype);
 
   // Valid as long as this lives.
   const ModelWeights& weights() const { return weights_; }
 
  private:
-  class Lender;
+  class Pager;
 
   RandomWeights();
 
-  std::unique_ptr<Lender> lender_;  // has the memory
+  std::unique_ptr<Pager> pager_;  // has the memory
   ModelWeights weights_;
 };
 

@@ -1,6 +1,6 @@
-// The owner of tensors that need not be in memory all at once.
-#ifndef TLM_MODEL_WEIGHTS_TENSOR_LENDER_H_
-#define TLM_MODEL_WEIGHTS_TENSOR_LENDER_H_
+// Brings tensors into memory while they are in use.
+#ifndef TLM_MODEL_WEIGHTS_TENSOR_PAGER_H_
+#define TLM_MODEL_WEIGHTS_TENSOR_PAGER_H_
 
 #include <span>
 
@@ -9,20 +9,20 @@
 
 namespace tlm {
 
-// Whoever reads the tensors of a ModelWeights that has a lender borrows them first. One thread at a
-// time.
-class TensorLender {
+// The tensors of a ModelWeights that has a pager may be read only while they are acquired. One
+// thread at a time.
+class TensorPager {
  public:
-  virtual ~TensorLender() = default;
+  virtual ~TensorPager() = default;
 
-  // Brings tensors to memory, all of which are views of the weights (those without data are passed
-  // over), and looks at every value where that is asked of this lender: INVALID_ARGUMENT names the
-  // first tensor with one that is not finite. Other statuses as the lender says.
-  virtual absl::Status Lend(std::span<const TensorView> tensors) = 0;
-  // Gives their memory back: what they hold is undefined until they are lent again.
-  virtual void Return(std::span<const TensorView> tensors) = 0;
+  // Brings tensors into memory; they are views of the weights, those without data are skipped. A
+  // pager that checks values returns INVALID_ARGUMENT with the name of the first tensor that has
+  // one that is not finite. Other statuses are the implementation's.
+  virtual absl::Status Acquire(std::span<const TensorView> tensors) = 0;
+  // Frees their memory: their values are undefined until they are acquired again.
+  virtual void Release(std::span<const TensorView> tensors) = 0;
 };
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_WEIGHTS_TENSOR_LENDER_H_
+#endif  // TLM_MODEL_WEIGHTS_TENSOR_PAGER_H_

@@ -24,7 +24,7 @@ uint64_t HashName(std::string_view name) {
 }
 
 // The functions below are sums and products of IEEE floats in a written order, so that every
-// machine draws the same bits and the compiler can do several at a time.
+// machine computes the same bits and the compiler can do several at a time.
 
 // -log(t) for t in (0, 1], to 4e-7: t = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and a
 // polynomial for log(1 + f) / f.
@@ -60,8 +60,8 @@ float NormalQuantile(float x) {
   return p * x;
 }
 
-// 32 random bits as a draw.
-float Draw(int32_t bits) {
+// 32 random bits as a sample.
+float Sample(int32_t bits) {
   constexpr float kInside = 0.9973002039f;  // Phi(3) - Phi(-3), the part that is not cut off
   const float uniform = (static_cast<float>(bits) + 0.5f) * (kInside * 0x1p-31f);
   return std::clamp(NormalQuantile(uniform), -3.0f, 3.0f);
@@ -77,7 +77,7 @@ void TruncatedNormal::Fill(int64_t first, float scale, std::span<float> out) con
   int32_t bits[kBlock];
   uint64_t state = key_ + static_cast<uint64_t>(first / 2) * kGamma;
   for (size_t begin = 0; begin < out.size(); begin += kBlock) {
-    // Each number of the generator makes two draws.
+    // Each number of the generator makes two samples.
     for (size_t i = 0; i < kBlock; i += 2) {
       state += kGamma;
       const uint64_t random = Mix(state);
@@ -86,7 +86,7 @@ void TruncatedNormal::Fill(int64_t first, float scale, std::span<float> out) con
     }
     const size_t count = std::min(kBlock, out.size() - begin);
     float* const block = out.data() + begin;
-    for (size_t i = 0; i < count; ++i) block[i] = scale * Draw(bits[i]);
+    for (size_t i = 0; i < count; ++i) block[i] = scale * Sample(bits[i]);
   }
 }
 

@@ -135,7 +135,7 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
 }
 
 uint64_t ModelSource::host_bytes() const {
-  return checkpoint_.has_value() ? 0 : RandomWeights::BytesLentFor(config_, random_dtype_);
+  return checkpoint_.has_value() ? 0 : RandomWeights::ResidentBytesFor(config_, random_dtype_);
 }
 
 uint64_t ModelSource::device_bytes(WeightFormat format, bool widened) const {
@@ -162,10 +162,10 @@ absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
     return random_->weights();
   }
   if (!reading.by_packer_alone) return bound_;
-  lender_ = std::make_unique<CheckpointLender>(
-      *checkpoint_, CheckpointLender::Options{.check_finite = !reading.checks_finite});
+  pager_ = std::make_unique<CheckpointPager>(
+      *checkpoint_, CheckpointPager::Options{.check_finite = !reading.checks_finite});
   ModelWeights weights = bound_;
-  weights.lender = lender_.get();
+  weights.pager = pager_.get();
   return weights;
 }
 
@@ -176,10 +176,10 @@ absl::StatusOr<DType> ModelSource::MatrixType(WeightFormat format) const {
 }
 
 absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
-  CheckpointLender reader(*checkpoint_, {.check_finite = false, .release = false});
+  CheckpointPager reader(*checkpoint_, {.check_finite = false, .release = false});
   ModelWeights weights = bound_;
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    TLM_RETURN_IF_ERROR(reader.Lend({PlaceOf(spec, &weights), 1}));
+    TLM_RETURN_IF_ERROR(reader.Acquire({PlaceOf(spec, &weights), 1}));
   }
   return reader.Identity();
 }
@@ -187,7 +187,7 @@ absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
 absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
   if (checkpoint_.has_value()) {
     TLM_ASSIGN_OR_RETURN(const std::string hash,
-                         lender_ != nullptr ? lender_->Identity() : ReadIdentity());
+                         pager_ != nullptr ? pager_->Identity() : ReadIdentity());
     return fmt::format("tensors {}", hash);
   }
   constexpr int kGenerator = 1;  // grows when the same seed draws other weights

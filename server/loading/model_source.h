@@ -13,7 +13,7 @@
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/checkpoint_lender.h"
+#include "model/weights/checkpoint_pager.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "server/config/options.h"
@@ -48,7 +48,7 @@ class ModelSource {
     bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
   };
   // The files' tensors or those to be drawn; the views are valid as long as this stays where it is.
-  // At most once. They have a lender, unless they are files' that others read too; it checks what
+  // At most once. They have a pager, unless they are files' that others read too; it checks what
   // the packer does not. RESOURCE_EXHAUSTED when there are no addresses for them.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
@@ -56,7 +56,7 @@ class ModelSource {
   // Weights().
   absl::StatusOr<DType> MatrixType(WeightFormat format) const;
   // What tells these weights from others: a hash of their tensors, or how they are drawn. Where
-  // Weights() are files' with a lender, after they were packed; else it reads all of them itself,
+  // Weights() are files' with a pager, after they were packed; else it reads all of them itself,
   // with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
   // What came of reading the weights, `read`, with the file named that it is about, if it is: one
@@ -77,7 +77,7 @@ class ModelSource {
   std::vector<TensorRecord> tensors_;
   std::optional<Checkpoint> checkpoint_;  // weights from files
   ModelWeights bound_;                    // of these
-  std::unique_ptr<CheckpointLender> lender_;
+  std::unique_ptr<CheckpointPager> pager_;
   DType random_dtype_ = DType::kF32;  // and else
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;

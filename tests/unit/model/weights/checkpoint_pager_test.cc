@@ -1,4 +1,4 @@
-#include "model/weights/checkpoint_lender.h"
+#include "model/weights/checkpoint_pager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,12 +25,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kPieceElements = CheckpointLender::kPieceBytes / 2;
+constexpr int64_t kPieceElements = CheckpointPager::kPieceBytes / 2;
 constexpr uint16_t kOne = 0x3f80;
 constexpr uint16_t kInfinity = 0x7f80;
 
 // A checkpoint of two bfloat16 tensors of ones, x and y, in one file.
-class CheckpointLenderTest : public ::testing::Test {
+class CheckpointPagerTest : public ::testing::Test {
  protected:
   void Write(std::vector<uint16_t> x, std::vector<uint16_t> y) {
     const auto text = [](const std::vector<uint16_t>& values) {
@@ -49,13 +49,13 @@ class CheckpointLenderTest : public ::testing::Test {
 
   const TensorView& Tensor(const char* name) { return *checkpoint_->Find(name); }
 
-  std::string IdentityOf(const CheckpointLender::Options& options) {
-    CheckpointLender lender(*checkpoint_, options);
+  std::string IdentityOf(const CheckpointPager::Options& options) {
+    CheckpointPager pager(*checkpoint_, options);
     for (const char* const name : {"y", "x"}) {
-      EXPECT_THAT(lender.Lend({&Tensor(name), 1}), IsOk());
-      lender.Return({&Tensor(name), 1});
+      EXPECT_THAT(pager.Acquire({&Tensor(name), 1}), IsOk());
+      pager.Release({&Tensor(name), 1});
     }
-    const auto identity = lender.Identity();
+    const auto identity = pager.Identity();
     EXPECT_THAT(identity, IsOk());
     return identity.value_or("");
   }
@@ -81,30 +81,30 @@ int64_t ResidentKilobytes(const TensorView& tensor) {
   return -1;
 }
 
-TEST_F(CheckpointLenderTest, KeepsOfTheFileWhatIsLent) {
+TEST_F(CheckpointPagerTest, KeepsOfTheFileWhatIsLent) {
   Write(std::vector<uint16_t>(4 * kPieceElements, kOne),
         std::vector<uint16_t>(6 * kPieceElements, kOne));
-  const int64_t kTensorKilobytes = 4 * CheckpointLender::kPieceBytes / 1024;
-  CheckpointLender lender(*checkpoint_, {});
-  ASSERT_THAT(lender.Lend({&Tensor("x"), 1}), IsOk());
+  const int64_t kTensorKilobytes = 4 * CheckpointPager::kPieceBytes / 1024;
+  CheckpointPager pager(*checkpoint_, {});
+  ASSERT_THAT(pager.Acquire({&Tensor("x"), 1}), IsOk());
   EXPECT_GE(ResidentKilobytes(Tensor("x")), kTensorKilobytes);
   // The system may map large pages of its cache, thus some of y.
   constexpr int64_t kLargePageKilobytes = 2048;
   EXPECT_LE(ResidentKilobytes(Tensor("x")), kTensorKilobytes + kLargePageKilobytes);
-  lender.Return({&Tensor("x"), 1});
+  pager.Release({&Tensor("x"), 1});
   EXPECT_LE(ResidentKilobytes(Tensor("x")), kLargePageKilobytes);
   EXPECT_EQ(Tensor("x").as<uint16_t>()[3 * kPieceElements], kOne) << "it is read again";
 }
 
-TEST_F(CheckpointLenderTest, KeepsWhatOthersReadToo) {
+TEST_F(CheckpointPagerTest, KeepsWhatOthersReadToo) {
   Write(std::vector<uint16_t>(4 * kPieceElements, kOne), {kOne});
-  CheckpointLender lender(*checkpoint_, {.release = false});
-  ASSERT_THAT(lender.Lend({&Tensor("x"), 1}), IsOk());
-  lender.Return({&Tensor("x"), 1});
-  EXPECT_GE(ResidentKilobytes(Tensor("x")), 4 * CheckpointLender::kPieceBytes / 1024);
+  CheckpointPager pager(*checkpoint_, {.release = false});
+  ASSERT_THAT(pager.Acquire({&Tensor("x"), 1}), IsOk());
+  pager.Release({&Tensor("x"), 1});
+  EXPECT_GE(ResidentKilobytes(Tensor("x")), 4 * CheckpointPager::kPieceBytes / 1024);
 }
 
-TEST_F(CheckpointLenderTest, NamesTheFirstValueThatIsNotFinite) {
+TEST_F(CheckpointPagerTest, NamesTheFirstValueThatIsNotFinite) {
   std::vector<uint16_t> x(3 * kPieceElements + 5, kOne);
   x[kPieceElements + 7] = kInfinity;
   x.back() = kInfinity;
@@ -112,28 +112,28 @@ TEST_F(CheckpointLenderTest, NamesTheFirstValueThatIsNotFinite) {
   Write(x, y);
   const TensorView both[] = {Tensor("x"), Tensor("y")};
   for (const int threads : {1, 4}) {
-    CheckpointLender lender(*checkpoint_, {.threads = threads});
+    CheckpointPager pager(*checkpoint_, {.threads = threads});
     EXPECT_THAT(
-        lender.Lend(both),
+        pager.Acquire(both),
         StatusIs(absl::StatusCode::kInvalidArgument,
                  AllOf(HasSubstr("'x'"),
                        HasSubstr("element " + std::to_string(kPieceElements + 7) + " is inf"))));
-    EXPECT_THAT(lender.Lend({both + 1, 1}),
+    EXPECT_THAT(pager.Acquire({both + 1, 1}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'y'")));
   }
-  CheckpointLender unchecked(*checkpoint_, {.check_finite = false});
-  EXPECT_THAT(unchecked.Lend(both), IsOk());
+  CheckpointPager unchecked(*checkpoint_, {.check_finite = false});
+  EXPECT_THAT(unchecked.Acquire(both), IsOk());
 }
 
-TEST_F(CheckpointLenderTest, PassesOverTensorsWithoutData) {
+TEST_F(CheckpointPagerTest, PassesOverTensorsWithoutData) {
   Write({kOne}, {kOne});
-  CheckpointLender lender(*checkpoint_, {});
+  CheckpointPager pager(*checkpoint_, {});
   const TensorView none;
-  EXPECT_THAT(lender.Lend({&none, 1}), IsOk());
-  lender.Return({&none, 1});
+  EXPECT_THAT(pager.Acquire({&none, 1}), IsOk());
+  pager.Release({&none, 1});
 }
 
-TEST_F(CheckpointLenderTest, IdentityIsAsDefinedWhateverTheThreadsAndTheOrder) {
+TEST_F(CheckpointPagerTest, IdentityIsAsDefinedWhateverTheThreadsAndTheOrder) {
   std::vector<uint16_t> x(kPieceElements + 3, kOne);
   x[9] = 0x4000;
   Write(x, {kOne, 0});
@@ -151,7 +151,7 @@ TEST_F(CheckpointLenderTest, IdentityIsAsDefinedWhateverTheThreadsAndTheOrder) {
   }
 }
 
-TEST_F(CheckpointLenderTest, IdentityTellsWeightsApart) {
+TEST_F(CheckpointPagerTest, IdentityTellsWeightsApart) {
   std::set<std::string> all;
   for (const int64_t changed : {int64_t{0}, int64_t{9}, kPieceElements - 1, kPieceElements}) {
     std::vector<uint16_t> x(kPieceElements + 3, kOne);

@@ -79,7 +79,7 @@ void ExpectNormal(const std::vector<float>& values, double scale, const std::str
 
 double LinearScale(double inputs, double outputs) { return std::sqrt(2 / (inputs + outputs)); }
 
-TEST(RandomWeightsTest, DrawsLinearMapsAndEmbeddingsAsTheCourseDoes) {
+TEST(RandomWeightsTest, InitialisesLinearMapsAndEmbeddingsAsTheCourseDoes) {
   const RandomWeights random = Make(Llama());
   const ModelWeights& weights = random.weights();
   ExpectNormal(Values(weights.token_embedding), 1.0, "embedding");
@@ -177,16 +177,16 @@ TEST(RandomWeightsTest, ATensorDependsOnItsNameAndTheSeedAlone) {
   EXPECT_NE(Values(untied.weights().layers[0].up), Values(reseeded.weights().layers[0].up));
 }
 
-TEST(RandomWeightsTest, OtherTypesRoundTheSameDraws) {
+TEST(RandomWeightsTest, OtherTypesRoundTheSameValues) {
   const RandomWeights full = Make(Llama());
   const RandomWeights bf16 = Make(Llama(), DType::kBF16);
   const RandomWeights f16 = Make(Llama(), DType::kF16);
-  const std::vector<float> draws = Values(full.weights().layers[0].q);
+  const std::vector<float> values = Values(full.weights().layers[0].q);
   const std::vector<float> in_bf16 = Values(bf16.weights().layers[0].q);
   const std::vector<float> in_f16 = Values(f16.weights().layers[0].q);
-  for (size_t i = 0; i < draws.size(); ++i) {
-    EXPECT_EQ(in_bf16[i], Bf16ToFloat(FloatToBf16(draws[i])));
-    EXPECT_EQ(in_f16[i], F16ToFloat(FloatToF16(draws[i])));
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(in_bf16[i], Bf16ToFloat(FloatToBf16(values[i])));
+    EXPECT_EQ(in_f16[i], F16ToFloat(FloatToF16(values[i])));
   }
   EXPECT_THAT(Values(f16.weights().final_norm), testing::Each(1.0f));
 }
@@ -201,26 +201,26 @@ TEST(RandomWeightsTest, RefusesWhatCannotFitBeforeTakingIt) {
               HasSubstr(std::to_string(RandomWeights::BytesFor(config, DType::kF32))));
 }
 
-TEST(RandomWeightsTest, ReservedOnesAreDrawnWhenTheyAreLent) {
+TEST(RandomWeightsTest, ReservedOnesAreGeneratedWhenAcquired) {
   const ModelConfig config = Llama();
-  const RandomWeights drawn = Make(config);
+  const RandomWeights random = Make(config);
   absl::StatusOr<RandomWeights> reserved = RandomWeights::Reserve(config, DType::kF32, 1, 2);
   ASSERT_TRUE(reserved.ok()) << reserved.status();
   const RandomWeights moved = *std::move(reserved);
-  const LayerWeights& expected = drawn.weights().layers[1];
+  const LayerWeights& expected = random.weights().layers[1];
   const LayerWeights& layer = moved.weights().layers[1];
-  ASSERT_NE(moved.weights().lender, nullptr);
-  EXPECT_EQ(drawn.weights().lender, nullptr);
+  ASSERT_NE(moved.weights().pager, nullptr);
+  EXPECT_EQ(random.weights().pager, nullptr);
   for (int round = 0; round < 2; ++round) {
-    const TensorView lent[] = {layer.gate, layer.up, TensorView()};
-    ASSERT_TRUE(moved.weights().lender->Lend(lent).ok());
+    const TensorView acquired[] = {layer.gate, layer.up, TensorView()};
+    ASSERT_TRUE(moved.weights().pager->Acquire(acquired).ok());
     EXPECT_EQ(Values(layer.gate), Values(expected.gate));
     EXPECT_EQ(Values(layer.up), Values(expected.up));
-    EXPECT_THAT(Values(layer.down), testing::Each(0.0f)) << "it was not lent";
-    moved.weights().lender->Return(lent);
+    EXPECT_THAT(Values(layer.down), testing::Each(0.0f)) << "it was not acquired";
+    moved.weights().pager->Release(acquired);
     EXPECT_THAT(Values(layer.gate), testing::Each(0.0f)) << "its memory is gone";
   }
-  const uint64_t at_once = RandomWeights::BytesLentFor(config, DType::kF32);
+  const uint64_t at_once = RandomWeights::ResidentBytesFor(config, DType::kF32);
   EXPECT_GE(at_once, expected.gate.bytes() + expected.up.bytes());
   EXPECT_LT(at_once, RandomWeights::BytesFor(config, DType::kF32));
 }

@@ -9,7 +9,7 @@
 namespace tlm {
 namespace {
 
-std::vector<float> Draws(const TruncatedNormal& stream, int64_t first, size_t count) {
+std::vector<float> Samples(const TruncatedNormal& stream, int64_t first, size_t count) {
   std::vector<float> values(count);
   stream.Fill(first, 1.0f, values);
   return values;
@@ -19,7 +19,7 @@ double Phi(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
 TEST(TruncatedNormalTest, FollowsTheDistribution) {
   constexpr size_t kCount = size_t{1} << 20;
-  std::vector<float> values = Draws(TruncatedNormal(7, "w"), 0, kCount);
+  std::vector<float> values = Samples(TruncatedNormal(7, "w"), 0, kCount);
   double sum = 0;
   double squares = 0;
   for (const float value : values) {
@@ -45,7 +45,7 @@ TEST(TruncatedNormalTest, FollowsTheDistribution) {
 
 TEST(TruncatedNormalTest, NeighboursAreIndependent) {
   constexpr size_t kCount = size_t{1} << 18;
-  const std::vector<float> values = Draws(TruncatedNormal(1, "w"), 0, kCount);
+  const std::vector<float> values = Samples(TruncatedNormal(1, "w"), 0, kCount);
   for (const size_t lag : {1, 2, 3, 64, 768}) {
     double product = 0;
     for (size_t i = lag; i < kCount; ++i) product += double{values[i]} * values[i - lag];
@@ -53,33 +53,33 @@ TEST(TruncatedNormalTest, NeighboursAreIndependent) {
   }
 }
 
-TEST(TruncatedNormalTest, ADrawDependsOnSeedNameAndIndexAlone) {
+TEST(TruncatedNormalTest, ASampleDependsOnSeedNameAndIndexAlone) {
   const TruncatedNormal stream(3, "layers.0.attn.q_proj.weight");
-  const std::vector<float> all = Draws(stream, 0, 5000);
+  const std::vector<float> all = Samples(stream, 0, 5000);
   for (const int64_t first : {2, 510, 512, 1026, 4998}) {
     const size_t rest = all.size() - static_cast<size_t>(first);
     for (const size_t count : {size_t{1}, std::min<size_t>(rest, 777), rest}) {
-      EXPECT_EQ(Draws(stream, first, count),
+      EXPECT_EQ(Samples(stream, first, count),
                 std::vector<float>(all.begin() + first,
                                    all.begin() + first + static_cast<int64_t>(count)))
           << first << " " << count;
     }
   }
-  EXPECT_NE(Draws(TruncatedNormal(4, "layers.0.attn.q_proj.weight"), 0, 5000), all);
-  EXPECT_NE(Draws(TruncatedNormal(3, "layers.1.attn.q_proj.weight"), 0, 5000), all);
+  EXPECT_NE(Samples(TruncatedNormal(4, "layers.0.attn.q_proj.weight"), 0, 5000), all);
+  EXPECT_NE(Samples(TruncatedNormal(3, "layers.1.attn.q_proj.weight"), 0, 5000), all);
 }
 
-// Every build on every machine draws these.
-TEST(TruncatedNormalTest, FirstDrawsAreFixed) {
+// Every build on every machine computes these.
+TEST(TruncatedNormalTest, FirstSamplesAreFixed) {
   const std::vector<float> expected = {-0x1.94a804p-1f, -0x1.fba9ap-1f,  -0x1.322f14p-4f,
                                        -0x1.b04bfep+0f, -0x1.058504p-1f, -0x1.930aep+0f,
                                        0x1.9af834p-1f,  0x1.6f7d62p-1f};
-  EXPECT_EQ(Draws(TruncatedNormal(0, "w"), 0, expected.size()), expected);
+  EXPECT_EQ(Samples(TruncatedNormal(0, "w"), 0, expected.size()), expected);
 }
 
 TEST(TruncatedNormalTest, ScaleMultiplies) {
   const TruncatedNormal stream(0, "w");
-  const std::vector<float> unit = Draws(stream, 0, 100);
+  const std::vector<float> unit = Samples(stream, 0, 100);
   std::vector<float> scaled(100);
   stream.Fill(0, 0.02f, scaled);
   for (size_t i = 0; i < unit.size(); ++i) EXPECT_EQ(scaled[i], 0.02f * unit[i]);
