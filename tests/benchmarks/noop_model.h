@@ -1,6 +1,6 @@
 // A language model that costs nothing, so that what is left to measure is the server around it.
-#ifndef TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_
-#define TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_
+#ifndef TLM_TESTS_BENCHMARKS_NOOP_MODEL_H_
+#define TLM_TESTS_BENCHMARKS_NOOP_MODEL_H_
 
 #include <pthread.h>
 
@@ -13,19 +13,19 @@
 
 #include "absl/status/statusor.h"
 #include "model/transformer_lm/language_model.h"
-#include "tests/benchmarks/costless_server.h"
-#include "tests/support/host_draws.h"
+#include "tests/benchmarks/noop_server.h"
+#include "tests/support/host_sampling.h"
 
 namespace tlm::bench {
 
 // Its logits are all equal. Names the thread that calls it kEngineThreadName. Not thread-safe.
-class CostlessModel : public LanguageModel {
+class NoopModel : public LanguageModel {
  public:
   static constexpr int64_t kVocabSize = 64;
 
   // `rows_per_second`: rows of logits, which are tokens, it gives at the most, waiting as if for a
   // device; 0 = as fast as they are asked for.
-  CostlessModel(const BatchLimits& limits, int64_t num_kv_blocks, double rows_per_second)
+  NoopModel(const BatchLimits& limits, int64_t num_kv_blocks, double rows_per_second)
       : limits_(limits),
         num_kv_blocks_(num_kv_blocks),
         seconds_per_row_(rows_per_second > 0 ? 1 / rows_per_second : 0),
@@ -45,7 +45,7 @@ class CostlessModel : public LanguageModel {
     if (seconds_per_row_ > 0) WaitFor(batch.logits_rows.size());
     return BatchResult{
         .logits = std::span<const float>(logits_).first(batch.host_rows.size() * kVocabSize),
-        .tokens = DrawAll(batch.draws, logits_, kVocabSize)};
+        .tokens = SampleAll(batch.jobs, logits_, kVocabSize)};
   }
   absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
 
@@ -73,4 +73,4 @@ class CostlessModel : public LanguageModel {
 
 }  // namespace tlm::bench
 
-#endif  // TLM_TESTS_BENCHMARKS_COSTLESS_MODEL_H_
+#endif  // TLM_TESTS_BENCHMARKS_NOOP_MODEL_H_

@@ -1,4 +1,4 @@
-#include "tests/benchmarks/costless_server.h"
+#include "tests/benchmarks/noop_server.h"
 
 #include <unistd.h>
 
@@ -11,30 +11,30 @@
 #include "server/net/grpc_listener.h"
 #include "server/observe/log.h"
 #include "server/rpc/rpc_server.h"
-#include "tests/benchmarks/costless_model.h"
+#include "tests/benchmarks/noop_model.h"
 
 namespace tlm::bench {
 namespace {
 
 EngineOptions EngineOptionsForStreams() {
   EngineOptions options;
-  options.max_batch_tokens = kCostlessStreams * kCostlessPromptTokens;
+  options.max_batch_tokens = kNoopStreams * kNoopPromptTokens;
   options.max_prefill_tokens = options.max_batch_tokens;
-  options.max_running_requests = kCostlessStreams;
+  options.max_running_requests = kNoopStreams;
   return options;
 }
 
-ServedModel ServedCostlessModel(const EngineOptions& options) {
+ServedModel ServedNoopModel(const EngineOptions& options) {
   ServedModel served;
-  served.model_id = "costless";
+  served.model_id = "no-op";
   served.server_version = "benchmark";
   served.backend = "none";
   served.device_name = "none";
-  served.fingerprint = "costless";
+  served.fingerprint = "no-op";
   served.config.model_type = "llama";
   served.config.architecture = "LlamaForCausalLM";
-  served.config.vocab_size = CostlessModel::kVocabSize;
-  served.config.context_length = kCostlessContext;
+  served.config.vocab_size = NoopModel::kVocabSize;
+  served.config.context_length = kNoopContext;
   served.config.d_model = 8;
   served.config.num_layers = 1;
   served.config.num_heads = 2;
@@ -42,7 +42,7 @@ ServedModel ServedCostlessModel(const EngineOptions& options) {
   served.config.head_dim = 4;
   served.config.d_ff = 16;
   served.config.rope_theta = 10000.0;
-  served.limits.max_context_tokens = kCostlessContext;
+  served.limits.max_context_tokens = kNoopContext;
   served.limits.max_running_requests = options.max_running_requests;
   served.limits.max_batch_tokens = options.max_batch_tokens;
   served.limits.max_queued_requests = options.max_queued_requests;
@@ -53,24 +53,24 @@ ServedModel ServedCostlessModel(const EngineOptions& options) {
 ModelFacts ModelFactsOf(const ServedModel& served) {
   ModelFacts facts;
   facts.name = served.model_id;
-  facts.max_context = kCostlessContext;
+  facts.max_context = kNoopContext;
   return facts;
 }
 
 }  // namespace
 
-absl::Status ServeCostlessModel(int port, const std::string& port_file, double rows_per_second) {
+absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_per_second) {
   TLM_RETURN_IF_ERROR(SetUpLog("warn", LogFormat::kText));
   RouteGrpcLog();
   EngineOptions options = EngineOptionsForStreams();
-  const int64_t blocks = kCostlessStreams * (kCostlessContext / kBlockTokens + 1);
-  CostlessModel model({.max_tokens = options.max_batch_tokens,
-                       .max_sequences = options.max_running_requests,
-                       .max_logits_rows = options.max_running_requests,
-                       .max_context = kCostlessContext},
-                      blocks, rows_per_second);
+  const int64_t blocks = kNoopStreams * (kNoopContext / kBlockTokens + 1);
+  NoopModel model({.max_tokens = options.max_batch_tokens,
+                   .max_sequences = options.max_running_requests,
+                   .max_logits_rows = options.max_running_requests,
+                   .max_context = kNoopContext},
+                  blocks, rows_per_second);
   Clock& clock = *Clock::Monotonic();
-  const ServedModel served = ServedCostlessModel(options);
+  const ServedModel served = ServedNoopModel(options);
   Admission admission(AdmissionLimits(), clock);
   CallRegistry calls;
   const TrustEverybody authenticator;

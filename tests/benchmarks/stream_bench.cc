@@ -16,12 +16,12 @@
 #include "client/cli/base/table.h"
 #include "client/load/load_generator.h"
 #include "model/base/errors.h"
-#include "tests/benchmarks/costless_server.h"
 #include "tests/benchmarks/load/machine.h"
 #include "tests/benchmarks/load/metrics.h"
 #include "tests/benchmarks/load/process.h"
 #include "tests/benchmarks/load/report.h"
 #include "tests/benchmarks/load/target.h"
+#include "tests/benchmarks/noop_server.h"
 
 ABSL_FLAG(std::vector<std::string>, streams, std::vector<std::string>({"1", "64", "512"}),
           "streams at a time, each up to 512");
@@ -39,8 +39,8 @@ ABSL_FLAG(double, rows_per_second, 0, "of the server's model; 0 = as fast as it 
 namespace tlm::bench {
 namespace {
 
-constexpr int64_t kPromptTokens = kCostlessPromptTokens;
-constexpr int64_t kOutputTokens = kCostlessContext - kPromptTokens;
+constexpr int64_t kPromptTokens = kNoopPromptTokens;
+constexpr int64_t kOutputTokens = kNoopContext - kPromptTokens;
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 struct Measurement {
@@ -141,7 +141,7 @@ absl::Status Run() {
   for (const std::string& pace_text : absl::GetFlag(FLAGS_pace)) {
     TLM_ASSIGN_OR_RETURN(const double pace, NumberUpTo(pace_text, 1e9));
     for (const std::string& streams_text : absl::GetFlag(FLAGS_streams)) {
-      TLM_ASSIGN_OR_RETURN(const double streams, NumberUpTo(streams_text, kCostlessStreams));
+      TLM_ASSIGN_OR_RETURN(const double streams, NumberUpTo(streams_text, kNoopStreams));
       if (streams < 1) return InvalidArgument("--streams: {} is below 1", streams_text);
       TLM_ASSIGN_OR_RETURN(
           measurements.emplace_back(),
@@ -168,11 +168,11 @@ int main(int argc, char** argv) {
       "measures streaming over gRPC around a model that costs nothing.\n\n"
       "  stream_bench --streams=1,64,512 --pace=0,10000 --json=FILE");
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = absl::GetFlag(FLAGS_serve)
-                                  ? tlm::bench::ServeCostlessModel(
-                                        absl::GetFlag(FLAGS_port), absl::GetFlag(FLAGS_port_file),
-                                        absl::GetFlag(FLAGS_rows_per_second))
-                                  : tlm::bench::Run();
+  const absl::Status status =
+      absl::GetFlag(FLAGS_serve)
+          ? tlm::bench::ServeNoopModel(absl::GetFlag(FLAGS_port), absl::GetFlag(FLAGS_port_file),
+                                       absl::GetFlag(FLAGS_rows_per_second))
+          : tlm::bench::Run();
   if (status.ok()) return EXIT_SUCCESS;
   std::fprintf(stderr, "stream_bench: %s\n", std::string(status.message()).c_str());
   return EXIT_FAILURE;
