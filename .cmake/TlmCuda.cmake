@@ -100,7 +100,7 @@ endif()
 # What both sides of the module's border must agree on: model/ops/cuda/cuda_module.h. The headers
 # are hashed when CMake runs, and CMake runs again when one changes.
 set(_tlm_border model/ops/batch.h model/ops/cuda/cuda_module.h model/ops/cuda/cuda_options.h
-                model/ops/device.h model/ops/ops.h model/sampling/draw.h
+                model/ops/device.h model/ops/ops.h model/sampling/sampling_job.h
                 model/sampling/sampling_params.h model/sampling/token_history.h
                 model/tensor/buffer.h model/tensor/dtype.h model/tensor/shape.h
                 model/tensor/tensor_view.h)

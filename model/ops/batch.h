@@ -7,26 +7,26 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/sampling/draw.h"
+#include "model/sampling/sampling_job.h"
 
 namespace tlm {
 
 // The largest batch a model is built for; its workspaces are sized by it once.
 struct BatchLimits {
   int64_t max_tokens = 0;       // of one batch
-  int64_t max_sequences = 0;    // of one batch; no more tokens are drawn either
+  int64_t max_sequences = 0;    // of one batch; no more tokens are sampled either
   int64_t max_logits_rows = 0;  // of one batch
   int64_t max_context = 0;      // positions of a sequence; at most the model's context_length
 };
 
-// Stands in Batch::token_ids for a token that is not known yet: the one that draw `draw` of the
+// Stands in Batch::token_ids for a token that is not known yet: the one that job `job` of the
 // batch launched just before gives.
-constexpr int32_t TokenOfDraw(int64_t draw) { return static_cast<int32_t>(-1 - draw); }
+constexpr int32_t PendingToken(int64_t job) { return static_cast<int32_t>(-1 - job); }
 
 // The tokens of several sequences laid end to end. Tokens of one sequence are consecutive and in
 // the order of their positions; the cache already holds every earlier position of that sequence.
 struct Batch {
-  std::vector<int32_t> token_ids;     // [tokens]; an id, or TokenOfDraw()
+  std::vector<int32_t> token_ids;     // [tokens]; an id, or PendingToken()
   std::vector<int32_t> positions;     // [tokens], absolute
   std::vector<int32_t> sequence_of;   // [tokens], row of block_tables, never falling
   std::vector<int32_t> block_tables;  // [sequences, max_blocks] ids; entries past a sequence's
@@ -34,7 +34,7 @@ struct Batch {
   int64_t sequences = 0;
   int64_t max_blocks = 0;
   std::vector<int32_t> logits_rows;  // [rows]: indices of the tokens whose logits are computed
-  std::vector<Draw> draws;           // tokens to choose from those logits
+  std::vector<SamplingJob> jobs;     // tokens to choose from those logits
   std::vector<int32_t> host_rows;    // of logits_rows, rising: whose logits the caller wants
 
   int64_t tokens() const { return static_cast<int64_t>(token_ids.size()); }
@@ -45,7 +45,7 @@ struct Batch {
     sequence_of.clear();
     block_tables.clear();
     logits_rows.clear();
-    draws.clear();
+    jobs.clear();
     host_rows.clear();
     sequences = max_blocks = 0;
   }
@@ -54,7 +54,7 @@ struct Batch {
 struct BatchResult {
   std::span<const float> logits;  // [host_rows, vocab_size] row-major in host memory, until the
                                   // next batch is launched
-  // By Batch::draws, with Sampler's errors: a bad draw is its own sequence's trouble.
+  // By Batch::jobs, with Sampler's errors: a job that fails ends its own sequence only.
   std::vector<absl::StatusOr<SampledToken>> tokens;
 };
 

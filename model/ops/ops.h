@@ -219,15 +219,15 @@ class Ops {
   // Batches that may be begun before the first one's results are awaited; 1 where operations
   // compute on the calling thread.
   virtual int max_batches() const = 0;
-  // Whether the next batch may name draws of the one ended last (TokenOfDraw).
-  virtual bool TakesTokenOfDraw() const { return max_batches() > 1; }
+  // Whether the next batch may name jobs of the one ended last (PendingToken).
+  virtual bool TakesPendingTokens() const { return max_batches() > 1; }
   // Brings a batch to the device; it stays the running one until EndBatch, and `batch` as it is
   // until its results are there.
   virtual absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) = 0;
-  // Makes the running batch's draws from logits [DeviceBatch::rows, vocab_size].
+  // Does the running batch's sampling jobs with logits [DeviceBatch::rows, vocab_size].
   virtual absl::Status Sample(const Rows& logits) = 0;
-  // Queues what brings the draws' tokens and the logits of host_rows to the host. `logits` without
-  // data when the batch has no rows.
+  // Queues the copies that bring the sampled tokens and the logits of host_rows to the host.
+  // `logits` without data when the batch has no rows.
   virtual absl::Status EndBatch(const Rows& logits) = 0;
   // Returns the results of the oldest batch ended and not awaited, when they are there.
   virtual absl::StatusOr<BatchResult> AwaitBatch() = 0;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 
 namespace tlm {
 namespace {

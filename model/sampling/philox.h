@@ -1,13 +1,13 @@
 // Philox4x32-10, the counter-based random generator of Salmon et al. 2011 ("Parallel random
-// numbers: as easy as 1, 2, 3"): a keyed bijection of a 128-bit counter, so any draw can be had at
-// any time.
+// numbers: as easy as 1, 2, 3"): a keyed bijection of a 128-bit counter, so any number can be
+// computed at any time.
 #ifndef TLM_MODEL_SAMPLING_PHILOX_H_
 #define TLM_MODEL_SAMPLING_PHILOX_H_
 
 #include <array>
 #include <cstdint>
 
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 
 namespace tlm {
 

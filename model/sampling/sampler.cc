@@ -7,9 +7,9 @@
 
 #include "model/base/errors.h"
 #include "model/sampling/adjust_logits.h"
-#include "model/sampling/draw_errors.h"
-#include "model/sampling/draw_math.h"
 #include "model/sampling/gap_bins.h"
+#include "model/sampling/sampling_errors.h"
+#include "model/sampling/sampling_math.h"
 
 namespace tlm {
 namespace {
@@ -36,16 +36,16 @@ absl::StatusOr<int32_t> Sampler::MostLikelyOf(std::span<const float> logits) con
 
 absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
                                              const SamplingParams& params,
-                                             const TokenHistory& history, const DrawKey& key,
-                                             const ScoreRequest& score,
+                                             const TokenHistory& history, const SampleKey& key,
+                                             const LogprobOptions& score,
                                              std::span<const int32_t> banned) {
   TLM_CHECK(!logits.empty());
   TLM_ASSIGN_OR_RETURN(int32_t most_likely, MostLikelyOf(logits));
-  std::span<const float> drawn_from = logits;
+  std::span<const float> sampled_from = logits;
   if (NeedsAdjusting(params, banned)) {
     AdjustLogits(logits, params, history, banned, &adjusted_);
-    drawn_from = adjusted_;
-    TLM_ASSIGN_OR_RETURN(most_likely, scan_.MostLikely(drawn_from));
+    sampled_from = adjusted_;
+    TLM_ASSIGN_OR_RETURN(most_likely, scan_.MostLikely(sampled_from));
     if (most_likely < 0) {
       return NoneLeft({.allowed = params.allowed_token_ids.size(),
                        .banned = params.banned_token_ids.size(),
@@ -56,16 +56,16 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
   SampledToken result;
   result.id = most_likely;
   if (!greedy) {
-    best_ = {drawn_from[static_cast<size_t>(most_likely)], most_likely};
-    result.id = IsPlain(params) ? DrawFromRow(drawn_from, params, key)
-                                : DrawFromCandidates(drawn_from, params, key);
+    best_ = {sampled_from[static_cast<size_t>(most_likely)], most_likely};
+    result.id = IsPlain(params) ? SampleRow(sampled_from, params, key)
+                                : TruncateAndSample(sampled_from, params, key);
   }
   if (!score.logprob && score.top == 0) return result;
   if (score.processed && !greedy) {
-    SetProcessed(drawn_from, params);
-    drawn_from = adjusted_;
+    SetProcessed(sampled_from, params);
+    sampled_from = adjusted_;
   }
-  Score(score.processed ? drawn_from : logits, score, &result);
+  Score(score.processed ? sampled_from : logits, score, &result);
   return result;
 }
 
@@ -94,24 +94,24 @@ bool Sampler::IsPlain(const SamplingParams& params) {
   return params.top_k == 0 && params.typical_p >= 1.0f;
 }
 
-int32_t Sampler::DrawFromRow(std::span<const float> logits, const SamplingParams& params,
-                             const DrawKey& key) {
+int32_t Sampler::SampleRow(std::span<const float> logits, const SamplingParams& params,
+                           const SampleKey& key) {
   const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
   kept_ = Kept();
   if (params.top_p < 1.0f) {
     kept_.last = scan_.LastWithin(logits, best_, params.top_p, inverse_temperature);
   }
   if (params.min_p > 0.0f) kept_.least_scaled = Log(static_cast<double>(params.min_p));
-  return scan_.Draw(logits, best_, inverse_temperature, kept_,
-                    {params.seed, key.position, key.output_index});
+  return scan_.ArgmaxWithNoise(logits, best_, inverse_temperature, kept_,
+                               {params.seed, key.position, key.output_index});
 }
 
-int32_t Sampler::DrawFromCandidates(std::span<const float> logits, const SamplingParams& params,
-                                    const DrawKey& key) {
+int32_t Sampler::TruncateAndSample(std::span<const float> logits, const SamplingParams& params,
+                                   const SampleKey& key) {
   const bool few = params.top_k > 0 && scan_.FindTop(logits, params.top_k, &candidates_);
   if (!few) SetCandidates(logits);
   Truncate(params);
-  return Draw(params, key);
+  return ArgmaxWithNoise(params, key);
 }
 
 void Sampler::SetCandidates(std::span<const float> logits) {
@@ -129,7 +129,7 @@ void Sampler::Truncate(const SamplingParams& params) {
   KeepMinP(params.min_p, inverse_temperature);
 }
 
-int32_t Sampler::Draw(const SamplingParams& params, const DrawKey& key) const {
+int32_t Sampler::ArgmaxWithNoise(const SamplingParams& params, const SampleKey& key) const {
   const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
   const NoiseKey noise = {params.seed, key.position, key.output_index};
   // Starting from the most likely token, most others are too far behind for any noise, or for any
@@ -160,7 +160,7 @@ template <typename Measure, typename Before>
 void Sampler::KeepFirst(double probability, double inverse_temperature, Measure measure,
                         Before before) {
   const auto weight = [&](const Candidate& candidate) {
-    return DrawWeight(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
+    return ProbabilityWeight(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
   };
   const auto bin = [&](const Candidate& candidate) { return GapBin(measure(candidate)); };
   // Instead of sorting the vocabulary: the weights of coarse steps of the order, then only the step
@@ -190,7 +190,7 @@ void Sampler::KeepTypical(float typical_p, double inverse_temperature) {
   uint64_t total = 0;
   uint64_t weighted = 0;
   for (const Candidate& candidate : candidates_) {
-    total += DrawWeight(-gap(candidate));
+    total += ProbabilityWeight(-gap(candidate));
     weighted += InformationWeight(-gap(candidate));
   }
   const double mean = static_cast<double>(weighted) / static_cast<double>(total);
@@ -235,7 +235,7 @@ void Sampler::SetProcessed(std::span<const float> logits, const SamplingParams& 
   }
 }
 
-void Sampler::Score(std::span<const float> logits, const ScoreRequest& request,
+void Sampler::Score(std::span<const float> logits, const LogprobOptions& request,
                     SampledToken* token) {
   const double normaliser = scan_.NormaliserOf(logits);
   if (request.logprob) token->score = ScoreOf(logits, token->id, normaliser);

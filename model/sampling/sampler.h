@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/sampling/candidate.h"
-#include "model/sampling/draw.h"
+#include "model/sampling/sampling_job.h"
 #include "model/sampling/sampling_params.h"
 #include "model/sampling/scan_dispatch.h"
 #include "model/sampling/token_history.h"
@@ -16,23 +16,23 @@
 
 namespace tlm {
 
-// Chooses a token. Steps are applied in the order SamplingParams states; the draw is argmax over
-// the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10 function of
+// Chooses a token. Steps are applied in the order SamplingParams states; the token is the argmax
+// over the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10 function of
 // (seed, output_index, position, token id). Ties go to the lowest id. Thread-compatible: keeps
 // scratch memory of a few times the vocabulary.
 class Sampler {
  public:
   Sampler() : Sampler(FastestScanKernels()) {}
-  // The same draws by certain kernels, which outlive this.
+  // The same tokens by given kernels, which outlive this.
   explicit Sampler(const ScanKernels& kernels) : scan_(kernels) {}
 
-  // `history` counts for the penalties. Tokens in `banned` (ascending) are not drawn, as if they
+  // `history` counts for the penalties. Tokens in `banned` (ascending) are not sampled, as if they
   // were among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
   // -infinity; INVALID_ARGUMENT when the model gives some token a chance but no token that bias,
   // allowed and banned ids leave.
   absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingParams& params,
-                                      const TokenHistory& history, const DrawKey& key,
-                                      const ScoreRequest& score,
+                                      const TokenHistory& history, const SampleKey& key,
+                                      const LogprobOptions& score,
                                       std::span<const int32_t> banned = {});
 
   // What the unmodified logits say of a token that stands there already: its log-probability and
@@ -46,14 +46,14 @@ class Sampler {
   absl::StatusOr<int32_t> MostLikelyOf(std::span<const float> logits) const;
   // Whether what truncation leaves is a Kept of the whole row.
   static bool IsPlain(const SamplingParams& params);
-  // Both draw by temperature, from what truncation leaves: kept_, or candidates_.
-  int32_t DrawFromRow(std::span<const float> logits, const SamplingParams& params,
-                      const DrawKey& key);
-  int32_t DrawFromCandidates(std::span<const float> logits, const SamplingParams& params,
-                             const DrawKey& key);
+  // Both sample by temperature, from what truncation leaves: kept_, or candidates_.
+  int32_t SampleRow(std::span<const float> logits, const SamplingParams& params,
+                    const SampleKey& key);
+  int32_t TruncateAndSample(std::span<const float> logits, const SamplingParams& params,
+                            const SampleKey& key);
   // All tokens above -infinity.
   void SetCandidates(std::span<const float> logits);
-  int32_t Draw(const SamplingParams& params, const DrawKey& key) const;
+  int32_t ArgmaxWithNoise(const SamplingParams& params, const SampleKey& key) const;
   // Each shortens candidates_ to those it keeps, at least one.
   void Truncate(const SamplingParams& params);
   void KeepTopK(uint32_t top_k);
@@ -64,16 +64,16 @@ class Sampler {
   // at least 0 and never falls along that order.
   template <typename Measure, typename Before>
   void KeepFirst(double probability, double inverse_temperature, Measure measure, Before before);
-  // Makes adjusted_ what was drawn from: logits relative to the best, by temperature.
+  // Makes adjusted_ what was sampled from: logits relative to the best, by temperature.
   void SetProcessed(std::span<const float> logits, const SamplingParams& params);
   // `logits` have a token above -infinity. Overwrites candidates_.
-  void Score(std::span<const float> logits, const ScoreRequest& request, SampledToken* token);
+  void Score(std::span<const float> logits, const LogprobOptions& request, SampledToken* token);
   std::vector<ScoredToken> MostLikely(std::span<const float> logits, uint32_t count,
                                       double normaliser);
 
   VocabularyScan scan_;
   std::vector<Candidate> candidates_;
-  Candidate best_{};  // the most likely of what is drawn from
+  Candidate best_{};  // the most likely of what is sampled from
   Kept kept_;
   std::vector<float> adjusted_;
   std::vector<uint64_t> bin_weights_;

@@ -1,6 +1,6 @@
-// Why no token could be drawn, in one wording for every backend.
-#ifndef TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
-#define TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
+// Why no token could be sampled, in one wording for every backend.
+#ifndef TLM_MODEL_SAMPLING_SAMPLING_ERRORS_H_
+#define TLM_MODEL_SAMPLING_SAMPLING_ERRORS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ inline absl::Status AllExcluded(int64_t vocab_size) {
   return DataLoss("all {} logits are -infinity", vocab_size);
 }
 
-// How many ids left no token to draw.
+// How many ids left no token to sample.
 struct RemovalCounts {
   size_t allowed = 0;
   size_t banned = 0;
@@ -28,11 +28,11 @@ struct RemovalCounts {
 
 inline absl::Status NoneLeft(const RemovalCounts& ids) {
   return InvalidArgument(
-      "no token can be drawn: the model excludes all that {} allowed, {} banned and {} ending "
+      "no token can be sampled: the model excludes all that {} allowed, {} banned and {} ending "
       "ids (kept back by min_new_tokens) leave",
       ids.allowed, ids.banned, ids.ending);
 }
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_SAMPLING_DRAW_ERRORS_H_
+#endif  // TLM_MODEL_SAMPLING_SAMPLING_ERRORS_H_

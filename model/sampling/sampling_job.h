@@ -1,6 +1,6 @@
 // A token to choose from logits, and what is told of it, as plain data.
-#ifndef TLM_MODEL_SAMPLING_DRAW_H_
-#define TLM_MODEL_SAMPLING_DRAW_H_
+#ifndef TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
+#define TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 
 #include <cstdint>
 #include <optional>
@@ -16,7 +16,7 @@ namespace tlm {
 // probability, 1 = most likely, equal ones ranked by id.
 struct ScoredToken {
   int32_t id = 0;
-  float logprob = 0.0f;  // -infinity for a token that may not be drawn
+  float logprob = 0.0f;  // -infinity for a token that may not be sampled
   uint32_t rank = 0;
 };
 
@@ -26,34 +26,35 @@ struct SampledToken {
   std::vector<ScoredToken> top;      // the most likely ones, best first; as many as asked for
 };
 
-// What the draw depends on besides logits, parameters and the sequence's own tokens: nothing else,
-// so the same request draws the same tokens in any batch and after any interruption.
-struct DrawKey {
+// What sampling depends on besides logits, parameters and the sequence's own tokens: nothing else,
+// so the same request gives the same tokens in any batch and after any interruption.
+struct SampleKey {
   uint32_t output_index = 0;
-  uint64_t position = 0;  // absolute position the drawn token will stand at
+  uint64_t position = 0;  // absolute position the sampled token will stand at
 };
 
-struct ScoreRequest {
+struct LogprobOptions {
   bool logprob = false;
   uint32_t top = 0;
   // The distribution of the scores: log-softmax of the unmodified logits or, when set, of what the
-  // token was drawn from: after every step of SamplingParams, tokens removed having -infinity.
-  // Greedy draws know neither temperature nor truncation, so theirs end after the penalties.
+  // token was sampled from: after every step of SamplingParams, tokens removed having -infinity.
+  // Greedy sampling knows neither temperature nor truncation, so its scores end after the
+  // penalties.
   bool processed = false;
 };
 
 // One token to choose in a forward pass: the arguments of Sampler::Sample. What it points at
 // stays as it is until the pass is launched, and where the pass runs on the calling thread, until
 // its results are there.
-struct Draw {
+struct SamplingJob {
   int32_t row = 0;  // of Batch::logits_rows: whose logits
   const SamplingParams* params = nullptr;
   const TokenHistory* history = nullptr;
-  DrawKey key = {};
-  ScoreRequest score = {};
+  SampleKey key = {};
+  LogprobOptions score = {};
   std::span<const int32_t> banned = {};
 };
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_SAMPLING_DRAW_H_
+#endif  // TLM_MODEL_SAMPLING_SAMPLING_JOB_H_

@@ -1,7 +1,7 @@
-// The arithmetic of drawing a token, for Sampler and for the kernels of a GPU: the same bits
+// The arithmetic of sampling a token, for Sampler and for the kernels of a GPU: the same bits
 // everywhere, so the same tokens.
-#ifndef TLM_MODEL_SAMPLING_DRAW_MATH_H_
-#define TLM_MODEL_SAMPLING_DRAW_MATH_H_
+#ifndef TLM_MODEL_SAMPLING_SAMPLING_MATH_H_
+#define TLM_MODEL_SAMPLING_SAMPLING_MATH_H_
 
 #include <cstdint>
 
@@ -54,7 +54,7 @@ TLM_EVERYWHERE uint64_t FixedPoint(double value, double scale) {
 inline constexpr double kWeightScale = 0x1p39;
 
 // The probability of a token relative to the best one, from ScaledLogit.
-TLM_EVERYWHERE uint64_t DrawWeight(double scaled_logit) {
+TLM_EVERYWHERE uint64_t ProbabilityWeight(double scaled_logit) {
   return FixedPoint(ExpOfNegative(scaled_logit), kWeightScale);
 }
 // That times its information relative to the best one's.
@@ -104,7 +104,7 @@ TLM_EVERYWHERE void PhiloxWords(uint32_t (&counter)[4], uint64_t key) {
   }
 }
 
-// What the noise of a draw depends on beside the token.
+// What the noise of a sample depends on beside the token.
 struct NoiseKey {
   uint64_t seed = 0;
   uint64_t position = 0;
@@ -158,4 +158,4 @@ TLM_EVERYWHERE float LogitOfOrderedBits(uint32_t ordered) {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_SAMPLING_DRAW_MATH_H_
+#endif  // TLM_MODEL_SAMPLING_SAMPLING_MATH_H_

@@ -1,5 +1,5 @@
 // Passes over a row of logits, one table an instruction set. All give the same results, bit for
-// bit: exponentials are those of model/base/elementary.h, noise that of draw_math.h.
+// bit: exponentials are those of model/base/elementary.h, noise that of sampling_math.h.
 #ifndef TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
 #define TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
 
@@ -7,8 +7,8 @@
 
 namespace tlm {
 
-// What a draw's noise depends on, and which of it is wanted: that of tokens 4 * first_group .. 4 *
-// (first_group + groups) - 1.
+// What a sample's noise depends on, and which of it is wanted: that of tokens 4 * first_group .. 4
+// * (first_group + groups) - 1.
 struct NoiseRange {
   uint64_t seed = 0;
   uint64_t position = 0;
@@ -26,9 +26,9 @@ inline constexpr int64_t kMoreHits = 32;
 
 struct ScanKernels {
   const char* name;
-  // The largest of n >= 1 logits. `*sound`: all are below +infinity; otherwise the largest is of no
-  // use. Of equal zeros, either.
-  float (*max)(const float* logits, int64_t n, bool* sound);
+  // The largest of n >= 1 logits. `*valid`: none is NaN or +infinity; if not, the result is
+  // undefined. Of equal zeros, either.
+  float (*max)(const float* logits, int64_t n, bool* valid);
   // Places of logits in [least, most], ascending; their number. Room for n.
   int64_t (*find)(const float* logits, int64_t n, float least, float most, int32_t* found);
   // Tokens whose uniform word (NoiseWord) is at least `least`, in any order; their number. Room for

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "model/base/errors.h"
-#include "model/sampling/draw_errors.h"
 #include "model/sampling/gap_bins.h"
+#include "model/sampling/sampling_errors.h"
 
 namespace tlm {
 namespace {
@@ -29,11 +29,11 @@ void ForEachBlock(std::span<const float> logits, size_t size, Body body) {
 
 int64_t SizeOf(std::span<const float> logits) { return static_cast<int64_t>(logits.size()); }
 
-absl::Status FirstUnsound(std::span<const float> logits) {
-  const auto unsound =
+absl::Status FirstInvalid(std::span<const float> logits) {
+  const auto invalid =
       std::find_if(logits.begin(), logits.end(), [](float logit) { return !(logit < kInfinity); });
-  TLM_CHECK(unsound != logits.end());
-  return NotADistribution(unsound - logits.begin(), *unsound);
+  TLM_CHECK(invalid != logits.end());
+  return NotADistribution(invalid - logits.begin(), *invalid);
 }
 
 // Words below this one make no noise of `wanted` or more; none where no word does. GumbelBound is
@@ -51,24 +51,24 @@ std::optional<uint32_t> LeastWord(double wanted) {
 absl::StatusOr<int32_t> VocabularyScan::MostLikely(std::span<const float> logits) const {
   float best = -kInfinity;
   std::span<const float> where;
-  bool all_sound = true;
+  bool all_valid = true;
   ForEachBlock(logits, 1024, [&](size_t, std::span<const float> block) {
-    bool sound = true;
-    const float max = kernels_.max(block.data(), SizeOf(block), &sound);
-    all_sound = all_sound && sound;
+    bool valid = true;
+    const float max = kernels_.max(block.data(), SizeOf(block), &valid);
+    all_valid = all_valid && valid;
     if (max <= best) return;
     best = max;
     where = block;
   });
-  if (!all_sound) return FirstUnsound(logits);
+  if (!all_valid) return FirstInvalid(logits);
   if (best == -kInfinity) return -1;
   const float* const token = std::find(where.data(), where.data() + where.size(), best);
   return static_cast<int32_t>(token - logits.data());
 }
 
 double VocabularyScan::NormaliserOf(std::span<const float> logits) {
-  bool sound = true;
-  const float max = kernels_.max(logits.data(), SizeOf(logits), &sound);
+  bool valid = true;
+  const float max = kernels_.max(logits.data(), SizeOf(logits), &valid);
   const double scale = NormaliserScale(SizeOf(logits));
   uint64_t sum = 0;
   ForEachBlock(logits, kBlock, [&](size_t, std::span<const float> block) {
@@ -87,8 +87,8 @@ bool VocabularyScan::FindTop(std::span<const float> logits, uint32_t count,
   if (count == 0 || count > logits.size() / kSmallBlock) return false;
   block_maxima_.clear();
   ForEachBlock(logits, kSmallBlock, [&](size_t, std::span<const float> block) {
-    bool sound = true;
-    block_maxima_.push_back(kernels_.max(block.data(), SizeOf(block), &sound));
+    bool valid = true;
+    block_maxima_.push_back(kernels_.max(block.data(), SizeOf(block), &valid));
   });
   ordered_maxima_ = block_maxima_;
   const auto last = ordered_maxima_.begin() + (count - 1);
@@ -147,20 +147,21 @@ Candidate VocabularyScan::LastWithin(std::span<const float> logits, const Candid
   uint64_t sum = bins.before;
   for (const Candidate& candidate : candidates_) {
     if (static_cast<double>(sum) >= bins.wanted) break;
-    sum += DrawWeight(ScaledLogit(candidate.logit, best.logit, inverse_temperature));
+    sum += ProbabilityWeight(ScaledLogit(candidate.logit, best.logit, inverse_temperature));
     last = candidate;
   }
   return last;
 }
 
-int32_t VocabularyScan::Draw(std::span<const float> logits, const Candidate& best,
-                             double inverse_temperature, const Kept& kept, const NoiseKey& noise) {
+int32_t VocabularyScan::ArgmaxWithNoise(std::span<const float> logits, const Candidate& best,
+                                        double inverse_temperature, const Kept& kept,
+                                        const NoiseKey& noise) {
   int32_t winner = best.id;
   double largest = GumbelNoise(NoiseWord(noise, best.id));
   ForEachBlock(logits, kBlock, [&](size_t begin, std::span<const float> block) {
     // Most blocks are too far behind for the noise that most words make.
-    bool sound = true;
-    const float max = kernels_.max(block.data(), SizeOf(block), &sound);
+    bool valid = true;
+    const float max = kernels_.max(block.data(), SizeOf(block), &valid);
     if (max < kept.last.logit) return;
     const double block_scaled = ScaledLogit(max, best.logit, inverse_temperature);
     if (block_scaled < kept.least_scaled) return;

@@ -1,4 +1,4 @@
-// What a draw needs to know of a whole row of logits, in one vectorised pass each.
+// What sampling needs to know of a whole row of logits, in one vectorised pass each.
 #ifndef TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 #define TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 
@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/sampling/candidate.h"
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 #include "model/sampling/scan_kernels.h"
 
 namespace tlm {
@@ -39,8 +39,8 @@ class VocabularyScan {
 
   // The token of `kept` with the largest ScaledLogit + GumbelNoise, the lowest id among equals.
   // `best` is kept.
-  int32_t Draw(std::span<const float> logits, const Candidate& best, double inverse_temperature,
-               const Kept& kept, const NoiseKey& noise);
+  int32_t ArgmaxWithNoise(std::span<const float> logits, const Candidate& best,
+                          double inverse_temperature, const Kept& kept, const NoiseKey& noise);
 
  private:
   // Adds up the weights of tokens by bins of their gaps to `best`.

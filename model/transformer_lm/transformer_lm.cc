@@ -44,12 +44,12 @@ absl::Status CheckAllFinite(const ModelConfig& config, ModelWeights weights) {
   return absl::OkStatus();
 }
 
-// Hands out consecutive pieces of one buffer; first run without a buffer to learn the size.
-class Carver {
+// Lays rows out one after the other in one buffer. Without a buffer it computes the size.
+class ScratchArena {
  public:
-  explicit Carver(std::byte* base) : base_(base) {}
+  explicit ScratchArena(std::byte* base) : base_(base) {}
   Rows Take(int64_t rows, int64_t cols, DType dtype) {
-    // Rows begin at 64-byte borders: what wide loads and copies like.
+    // Rows begin at 64-byte boundaries, for wide loads and copies.
     constexpr int64_t kRowElements = 32;
     const int64_t stride = (cols + kRowElements - 1) / kRowElements * kRowElements;
     const Rows result{base_ == nullptr ? nullptr : base_ + used_, rows, cols, stride, dtype};
@@ -83,13 +83,13 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
     return InvalidArgument("max_context is {}, the model's context_length is {}",
                            limits.max_context, config.context_length);
   }
-  if (!ops.ChecksFinite() && weights.lender == nullptr) {
+  if (!ops.ChecksFinite() && weights.pager == nullptr) {
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
   absl::StatusOr<PackedWeights> packed = PackWeights(config, weights, format, ops);
   if (absl::IsInvalidArgument(packed.status())) {
-    // A backend that checks on its way knows no tensor's name; a lender has named it already.
+    // A backend that checks on its way knows no tensor's name; a pager has named it already.
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   TLM_RETURN_IF_ERROR(packed.status());
@@ -120,8 +120,8 @@ absl::Status TransformerLM::WarmUp() {
     }
     for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
     batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
-    batch.draws = {{.params = &params, .history = &history}};
-    // What the logits are is the model's own affair: a bad draw is no fault.
+    batch.jobs = {{.params = &params, .history = &history}};
+    // What the logits are is the model's own affair: a job that fails is no fault.
     TLM_RETURN_IF_ERROR(Forward(batch).status());
   }
   return absl::OkStatus();
@@ -143,19 +143,20 @@ ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
           .weights = weights == DType::kI8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven};
 }
 
-size_t TransformerLM::Carve(const ModelConfig& config, const BatchLimits& limits, DType activations,
-                            const Ops& ops, std::byte* base, Scratch* scratch) {
-  Carver carver(base);
+size_t TransformerLM::LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
+                                    DType activations, const Ops& ops, std::byte* base,
+                                    Scratch* scratch) {
+  ScratchArena arena(base);
   const int64_t tokens = ops.PaddedRows(limits.max_tokens);
-  scratch->x = carver.Take(tokens, config.d_model, DType::kF32);
-  scratch->delta = carver.Take(tokens, config.d_model, activations);
-  scratch->normed = carver.Take(tokens, config.d_model, activations);
-  scratch->qkv = carver.Take(tokens, config.q_size() + 2 * config.kv_size(), activations);
-  scratch->attention = carver.Take(tokens, config.q_size(), activations);
-  scratch->hidden = carver.Take(tokens, config.d_ff, activations);
+  scratch->x = arena.Take(tokens, config.d_model, DType::kF32);
+  scratch->delta = arena.Take(tokens, config.d_model, activations);
+  scratch->normed = arena.Take(tokens, config.d_model, activations);
+  scratch->qkv = arena.Take(tokens, config.q_size() + 2 * config.kv_size(), activations);
+  scratch->attention = arena.Take(tokens, config.q_size(), activations);
+  scratch->hidden = arena.Take(tokens, config.d_ff, activations);
   scratch->gathered =
-      carver.Take(ops.PaddedRows(limits.max_logits_rows), config.d_model, activations);
-  return carver.bytes();
+      arena.Take(ops.PaddedRows(limits.max_logits_rows), config.d_model, activations);
+  return arena.bytes();
 }
 
 size_t TransformerLM::LogitsBytes(const ModelConfig& config, const BatchLimits& limits,
@@ -173,7 +174,7 @@ size_t TransformerLM::WorkspaceBytes(const ModelConfig& config, const BatchLimit
                                      DType weights, const Ops& ops) {
   const DType activations = ops.ActivationType(weights);
   Scratch scratch;
-  return Carve(config, limits, activations, ops, nullptr, &scratch) +
+  return LayOutScratch(config, limits, activations, ops, nullptr, &scratch) +
          LogitsBytes(config, limits, ops) + RopeTableBytes(config, limits) +
          ops.ReserveBytes(limits, ShapeOf(config, weights), activations);
 }
@@ -201,10 +202,10 @@ absl::Status TransformerLM::AllocateWorkspace(DType matrix_type) {
   Device& device = ops_.device();
   const DType activations = ops_.ActivationType(matrix_type);
   Scratch unplaced;
-  TLM_ASSIGN_OR_RETURN(
-      activations_, device.Allocate(Carve(config_, limits_, activations, ops_, nullptr, &unplaced),
-                                    MemoryPurpose::kActivations));
-  Carve(config_, limits_, activations, ops_, activations_.as<std::byte>(), &scratch_);
+  TLM_ASSIGN_OR_RETURN(activations_, device.Allocate(LayOutScratch(config_, limits_, activations,
+                                                                   ops_, nullptr, &unplaced),
+                                                     MemoryPurpose::kActivations));
+  LayOutScratch(config_, limits_, activations, ops_, activations_.as<std::byte>(), &scratch_);
   TLM_ASSIGN_OR_RETURN(
       logits_, device.Allocate(LogitsBytes(config_, limits_, ops_), MemoryPurpose::kLogits));
   const int64_t vocab = config_.vocab_size;
@@ -232,8 +233,8 @@ void TransformerLM::CheckBatch(const Batch& batch) const {
     TLM_CHECK(block >= 0 && block < kv_->num_blocks());
   }
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < tokens);
-  TLM_CHECK(static_cast<int64_t>(batch.draws.size()) <= limits_.max_sequences);
-  for (const Draw& draw : batch.draws) TLM_CHECK(draw.row >= 0 && draw.row < batch.rows());
+  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_sequences);
+  for (const SamplingJob& job : batch.jobs) TLM_CHECK(job.row >= 0 && job.row < batch.rows());
   for (const int32_t row : batch.host_rows) TLM_CHECK(row >= 0 && row < batch.rows());
 }
 

@@ -47,7 +47,7 @@ class TransformerLM : public LanguageModel {
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return kv_->num_blocks(); }
   int max_launched() const override { return ops_.max_batches(); }
-  bool TakesTokenOfDraw() const override { return ops_.TakesTokenOfDraw(); }
+  bool TakesPendingTokens() const override { return ops_.TakesPendingTokens(); }
   void Launch(const Batch& batch) override;
   absl::StatusOr<BatchResult> Wait() override;
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
@@ -65,7 +65,7 @@ class TransformerLM : public LanguageModel {
                                const Ops& ops);
 
  private:
-  // Rows of intermediate results; see Carve.
+  // Rows of intermediate results; see LayOutScratch.
   struct Scratch {
     Rows x, delta, normed, qkv, attention, hidden, gathered, logits;
   };
@@ -75,8 +75,8 @@ class TransformerLM : public LanguageModel {
   // `weights`: MatrixTypeOf in their format.
   static ModelShape ShapeOf(const ModelConfig& config, DType weights);
   // Lays the rows of a largest batch out from `base`, which may be null; the bytes they take.
-  static size_t Carve(const ModelConfig& config, const BatchLimits& limits, DType activations,
-                      const Ops& ops, std::byte* base, Scratch* scratch);
+  static size_t LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
+                              DType activations, const Ops& ops, std::byte* base, Scratch* scratch);
   static size_t LogitsBytes(const ModelConfig& config, const BatchLimits& limits, const Ops& ops);
   static size_t RopeTableBytes(const ModelConfig& config, const BatchLimits& limits);
 

@@ -11,27 +11,28 @@ void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
   for (int64_t position = chunk.first_position; position < end; ++position) {
     const bool known = position < static_cast<int64_t>(sequence.tokens().size());
     batch->token_ids.push_back(known ? sequence.tokens()[static_cast<size_t>(position)]
-                                     : TokenOfDraw(sequence.draw()));
+                                     : PendingToken(sequence.job()));
     batch->positions.push_back(static_cast<int32_t>(position));
     batch->sequence_of.push_back(index);
   }
 }
 
 // Of the token at `position`, behind what logits row `row` belongs to.
-void AppendDraws(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
+void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
   const GenerateWork& work = *sequence.request().generate;
-  Draw draw{.row = row,
-            .params = &work.sampling,
-            .history = &sequence.history(),
-            .key = {.output_index = work.output_index, .position = static_cast<uint64_t>(position)},
-            .score = work.score,
-            .banned = sequence.BannedTokens(position)};
-  sequence.set_draw(static_cast<int64_t>(batch->draws.size()));
-  batch->draws.push_back(draw);
+  SamplingJob job{
+      .row = row,
+      .params = &work.sampling,
+      .history = &sequence.history(),
+      .key = {.output_index = work.output_index, .position = static_cast<uint64_t>(position)},
+      .score = work.score,
+      .banned = sequence.BannedTokens(position)};
+  sequence.set_job(static_cast<int64_t>(batch->jobs.size()));
+  batch->jobs.push_back(job);
   if (position > sequence.prompt_tokens()) return;
   for (const auto& stream : sequence.request().branch_streams) {
-    ++draw.key.output_index;
-    if (stream != nullptr) batch->draws.push_back(draw);
+    ++job.key.output_index;
+    if (stream != nullptr) batch->jobs.push_back(job);
   }
 }
 
@@ -45,7 +46,7 @@ void AppendLogitsRows(const Chunk& chunk, int64_t first_token, Batch* batch) {
     batch->logits_rows.push_back(
         static_cast<int32_t>(first_token + position - chunk.first_position));
     if (sequence.generates() && position >= last_known) {
-      AppendDraws(sequence, position + 1, row, batch);
+      AppendJobs(sequence, position + 1, row, batch);
     } else {
       batch->host_rows.push_back(row);
     }

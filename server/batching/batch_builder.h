@@ -9,11 +9,12 @@ namespace tlm {
 
 // Replaces `batch` by the plan's chunks, in their order; sequence i of the batch is chunk i. The
 // logits rows of a chunk are consecutive and in the order of their positions. Each either gives
-// tokens, one draw for it or, where a request branches, one for every output that is still wanted,
-// the sequence's own first; or else it goes to the host, to be delivered or to score a token.
+// tokens, one sampling job for it or, where a request branches, one for every output that is still
+// wanted, the sequence's own first; or else it goes to the host, to be delivered or to score a
+// token.
 //
-// A token that is not known yet is the one that its sequence draws in the batch launched before,
-// which no other may follow. Draws point into their sequences.
+// A token that is not known yet is the one that its sequence samples in the batch launched before,
+// which no other may follow. Jobs point into their sequences.
 void BuildBatch(const StepPlan& plan, Batch* batch);
 
 }  // namespace tlm

@@ -56,7 +56,7 @@ EngineLoop::RowResult EngineLoop::UseRow(Sequence& sequence, const RowResults& r
                                          absl::Time now) {
   if (sequence.delivers_rows()) return DeliverRow(sequence, row.logits);
   if (!sequence.generates()) return ScoreContinuations(sequence, row.logits);
-  if (row.draws.empty()) return ScorePromptToken(sequence, row.logits);
+  if (row.jobs.empty()) return ScorePromptToken(sequence, row.logits);
   return sequence.branches() > 0 ? TakeFirstTokens(sequence, row, now)
                                  : TakeToken(sequence, row, now);
 }
@@ -113,11 +113,11 @@ void EngineLoop::RecordToken(Sequence& sequence, absl::Time now) {
 
 EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults& row,
                                             absl::Time now) {
-  const auto drawn = std::find_if(row.draws.begin(), row.draws.end(), [&](const Draw& draw) {
-    return draw.key.output_index == sequence.request().generate->output_index;
+  const auto sampled = std::find_if(row.jobs.begin(), row.jobs.end(), [&](const SamplingJob& job) {
+    return job.key.output_index == sequence.request().generate->output_index;
   });
-  TLM_CHECK(drawn != row.draws.end());
-  absl::StatusOr<SampledToken>& token = row.tokens[static_cast<size_t>(drawn - row.draws.begin())];
+  TLM_CHECK(sampled != row.jobs.end());
+  absl::StatusOr<SampledToken>& token = row.tokens[static_cast<size_t>(sampled - row.jobs.begin())];
   TLM_RETURN_IF_ERROR(token.status());
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
   RecordToken(sequence, now);

@@ -29,7 +29,7 @@ struct StopCriteria {
 struct GenerateWork {
   SamplingParams sampling;
   StopCriteria stop;
-  ScoreRequest score;
+  LogprobOptions score;
   uint32_t output_index = 0;
   // Every prompt token but the first is scored (unmodified logits, score.top alternatives) before
   // anything is drawn. Not together with `generated`.

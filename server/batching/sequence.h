@@ -118,9 +118,9 @@ class Sequence {
   bool in_flight() const { return steps_in_flight_ > 0; }
   // Generate: tokens behind tokens() that are being drawn.
   int64_t tokens_in_flight() const;
-  // Where the last of them stands among its batch's draws, as whoever made the batch noted it.
-  void set_draw(int64_t draw) { draw_ = draw; }
-  int64_t draw() const { return draw_; }
+  // Where the last of them stands among its batch's jobs, as whoever made the batch noted it.
+  void set_job(int64_t job) { job_ = job; }
+  int64_t job() const { return job_; }
   // Results its mailbox will have room for behind those on their way.
   int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
@@ -243,7 +243,7 @@ class Sequence {
   int64_t next_row_ = 0;
   int64_t rows_in_flight_ = 0;  // from there on
   int64_t tokens_ahead_ = 0;    // they give and that are not known to be the last
-  int64_t draw_ = 0;
+  int64_t job_ = 0;
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;

@@ -14,7 +14,7 @@ bool HasUnknownToken(const Chunk& chunk) {
          static_cast<int64_t>(chunk.sequence->tokens().size());
 }
 
-bool DrawsByUnknownToken(const Chunk& chunk) {
+bool SamplesByUnknownToken(const Chunk& chunk) {
   const Sequence& sequence = *chunk.sequence;
   return chunk.num_rows > 0 && sequence.tokens_in_flight() > 0 &&
          sequence.request().generate->sampling.has_penalties();
@@ -27,7 +27,7 @@ StepResults::StepResults(const LaunchedStep& step, absl::StatusOr<BatchResult> r
     : step_(step), result_(std::move(result)), vocab_size_(static_cast<size_t>(vocab_size)) {
   if (!result_.ok()) return;
   TLM_CHECK(result_->logits.size() == step.batch.host_rows.size() * vocab_size_);
-  TLM_CHECK(result_->tokens.size() == step.batch.draws.size());
+  TLM_CHECK(result_->tokens.size() == step.batch.jobs.size());
 }
 
 RowResults StepResults::NextRow() {
@@ -38,10 +38,10 @@ RowResults StepResults::NextRow() {
   if (host_row_ < batch.host_rows.size() && batch.host_rows[host_row_] == row) {
     results.logits = result_->logits.subspan(host_row_++ * vocab_size_, vocab_size_);
   }
-  const size_t first = draw_;
-  while (draw_ < batch.draws.size() && batch.draws[draw_].row == row) ++draw_;
-  results.draws = std::span(batch.draws).subspan(first, draw_ - first);
-  results.tokens = std::span(result_->tokens).subspan(first, draw_ - first);
+  const size_t first = job_;
+  while (job_ < batch.jobs.size() && batch.jobs[job_].row == row) ++job_;
+  results.jobs = std::span(batch.jobs).subspan(first, job_ - first);
+  results.tokens = std::span(result_->tokens).subspan(first, job_ - first);
   return results;
 }
 
@@ -55,9 +55,9 @@ StepPipeline::~StepPipeline() {
 
 bool StepPipeline::CanLaunch(const StepPlan& plan) const {
   if (plan.chunks.empty() || launched_ >= max_steps_) return false;
-  const bool takes_unknown = launched_ == 0 || model_.TakesTokenOfDraw();
+  const bool takes_unknown = launched_ == 0 || model_.TakesPendingTokens();
   return std::none_of(plan.chunks.begin(), plan.chunks.end(), [&](const Chunk& chunk) {
-    return DrawsByUnknownToken(chunk) || (!takes_unknown && HasUnknownToken(chunk));
+    return SamplesByUnknownToken(chunk) || (!takes_unknown && HasUnknownToken(chunk));
   });
 }
 

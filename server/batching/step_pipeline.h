@@ -23,11 +23,11 @@ struct LaunchedStep {
   absl::Time begin;
 };
 
-// What one row has given: logits, or tokens by draws.
+// What one row has given: logits, or tokens by jobs.
 struct RowResults {
   std::span<const float> logits;  // [vocab_size], or none
-  std::span<const Draw> draws;
-  std::span<absl::StatusOr<SampledToken>> tokens;  // by draws
+  std::span<const SamplingJob> jobs;
+  std::span<absl::StatusOr<SampledToken>> tokens;  // by jobs
 };
 
 // What a step has given, row by row. Valid until the next step is launched.
@@ -47,9 +47,9 @@ class StepResults {
   const LaunchedStep& step_;
   absl::StatusOr<BatchResult> result_;
   const size_t vocab_size_;
-  size_t row_ = 0;  // rows, rows for the host and draws taken
+  size_t row_ = 0;  // rows, rows for the host and jobs taken
   size_t host_row_ = 0;
-  size_t draw_ = 0;
+  size_t job_ = 0;
 };
 
 // Launches steps and gives their results in the same order; with a model that allows it, a step is

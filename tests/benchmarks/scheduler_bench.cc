@@ -1,5 +1,5 @@
 // What the engine costs without the model: whole steps of EngineLoop around one that computes
-// nothing. Arrivals, deadlines, the plan, the batch, drawing from a small vocabulary, mailboxes and
+// nothing. Arrivals, deadlines, the plan, the batch, sampling from a small vocabulary, mailboxes and
 // figures are in it; readers taking their results are not.
 #include <benchmark/benchmark.h>
 
@@ -17,7 +17,7 @@
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
-#include "tests/support/host_draws.h"
+#include "tests/support/host_sampling.h"
 
 namespace tlm {
 namespace {
@@ -44,7 +44,7 @@ class ConstantModel : public LanguageModel {
   void Launch(const Batch& batch) override { launched_ = &batch; }
   absl::StatusOr<BatchResult> Wait() override {
     return BatchResult{.logits = std::span(logits_).first(launched_->host_rows.size() * kVocabSize),
-                       .tokens = DrawAll(launched_->draws, logits_, kVocabSize)};
+                       .tokens = SampleAll(launched_->jobs, logits_, kVocabSize)};
   }
   absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
 

@@ -169,9 +169,9 @@ TEST_F(RecordedGpt2Test, GreedyTokensAreTheRecordedOnes) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<int32_t> ids = prompts[i];
     const std::vector<int32_t> whole = expected_["greedy_max_length_10"][i];
-    const std::vector<int32_t> drawn =
+    const std::vector<int32_t> sampled =
         GenerateGreedily(ids, static_cast<uint32_t>(whole.size() - ids.size()));
-    ids.insert(ids.end(), drawn.begin(), drawn.end());
+    ids.insert(ids.end(), sampled.begin(), sampled.end());
     EXPECT_EQ(ids, whole);
   }
 }

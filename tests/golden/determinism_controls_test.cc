@@ -11,13 +11,13 @@
 #include "tests/golden/schedules.h"
 #include "tests/support/batch_dependent_ops.h"
 #include "tests/support/chunk_split_ops.h"
-#include "tests/support/host_draws.h"
+#include "tests/support/host_sampling.h"
 
 namespace tlm {
 namespace {
 
 // A device's sampler whose noise is indexed by a row's rank in the batch, not by the request: the
-// logits are right, the draw is not.
+// logits are right, the token is not.
 class RankNoiseModel : public LanguageModel {
  public:
   explicit RankNoiseModel(LanguageModel& model) : model_(model) {}
@@ -35,7 +35,7 @@ class RankNoiseModel : public LanguageModel {
   absl::StatusOr<BatchResult> Wait() override {
     absl::StatusOr<BatchResult> result = model_.Wait();
     if (!result.ok()) return result;
-    result->tokens = DrawAll(launched_.draws, Noisy(result->logits), vocab_size());
+    result->tokens = SampleAll(launched_.jobs, Noisy(result->logits), vocab_size());
     logits_ = SelectRows(result->logits, wanted_rows_, vocab_size());
     result->logits = logits_;
     return result;
@@ -110,7 +110,7 @@ TEST(DeterminismControlsTest, NoiseIndexedByRankInTheBatchIsCaught) {
                                         return std::make_unique<RankNoiseModel>(model);
                                       }});
   EXPECT_GT(caught.outputs, 0);
-  EXPECT_EQ(caught.logits, 0);  // it is the draw that is wrong
+  EXPECT_EQ(caught.logits, 0);  // it is the token that is wrong
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// determinism_test's promise on the CUDA backend, its kernels played by the host: with recorded
+// determinism_test's promise on the CUDA backend, its kernels emulated: with recorded
 // graphs, kernels that overlap, and steps launched before the tokens of the one before are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,16 +74,16 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   request.generate->stop.max_new_tokens = 12;
   request.generate->score.top = top;
   request.stream = reader->stream();
-  auto engine =
-      Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4}, *Clock::Monotonic());
+  auto engine = Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4},
+                              *Clock::Monotonic());
   EXPECT_THAT(engine, IsOk());
   EXPECT_THAT((*engine)->Submit(std::move(request)), IsOk());
   return reader->WaitForEnd().token_ids();
 }
 
-// Where more alternatives are asked for than the device tells, the host draws: the next step must
+// Where more alternatives are asked for than the device tells, the host samples: the next step must
 // not take its token from the device.
-TEST(DeterminismEmulatedTest, TokensThatTheHostDrawsAreWaitedFor) {
+TEST(DeterminismEmulatedTest, TokensThatTheHostSamplesAreWaitedFor) {
   const RandomModel weights(TinyConfig(), DType::kBF16, 42);
   const auto ops = CudaOps::Create(CudaOptions(), nullptr);
   ASSERT_THAT(ops, IsOk());

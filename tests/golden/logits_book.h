@@ -13,7 +13,7 @@
 
 #include "model/ops/ops.h"
 #include "model/transformer_lm/language_model.h"
-#include "tests/support/host_draws.h"
+#include "tests/support/host_sampling.h"
 
 namespace tlm {
 
@@ -45,7 +45,7 @@ class RecordingModel : public LanguageModel {
   const BatchLimits& limits() const override { return model_.limits(); }
   int64_t num_kv_blocks() const override { return model_.num_kv_blocks(); }
   int max_launched() const override { return model_.max_launched(); }
-  bool TakesTokenOfDraw() const override { return model_.TakesTokenOfDraw(); }
+  bool TakesPendingTokens() const override { return model_.TakesPendingTokens(); }
 
   void Launch(const Batch& batch) override {
     if (!launched_.empty()) ++launches_ahead_;
@@ -62,7 +62,7 @@ class RecordingModel : public LanguageModel {
     if (result.ok()) {
       Write(oldest.batch);
       Record(oldest.batch, result->logits);
-      drawn_ = DrawnIds(result->tokens);
+      sampled_ = SampledIds(result->tokens);
       logits_ = SelectRows(result->logits, oldest.wanted_rows, vocab_size());
       result->logits = logits_;
     }
@@ -101,7 +101,7 @@ class RecordingModel : public LanguageModel {
     for (int64_t token = 0; token < batch.tokens(); ++token) {
       const int32_t id = batch.token_ids[token];
       slots_[Slot(batch, token, batch.positions[token])] =
-          id >= 0 ? id : drawn_.at(static_cast<size_t>(-1 - id));
+          id >= 0 ? id : sampled_.at(static_cast<size_t>(-1 - id));
     }
   }
 
@@ -128,7 +128,7 @@ class RecordingModel : public LanguageModel {
   LogitsBook& book_;
   std::vector<int32_t> slots_;
   std::deque<Launched> launched_;  // oldest first
-  std::vector<int32_t> drawn_;     // by the last batch with results
+  std::vector<int32_t> sampled_;   // by the last batch with results
   std::vector<float> logits_;
   int64_t copies_ = 0;
   int64_t launches_ahead_ = 0;

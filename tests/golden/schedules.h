@@ -132,7 +132,7 @@ class ScheduleRunner {
   void set_machine(Machine machine) { machine_ = std::move(machine); }
   const LogitsBook& book() const { return book_; }
 
-  // Requests drawn from `request_seed`. `random` decides what the schedule leaves open; `alone` is
+  // Random requests of `request_seed`. `random` decides what the schedule leaves open; `alone` is
   // what the resumed outputs' first tokens are taken from.
   ScheduleRun Execute(const Schedule& schedule, uint64_t request_seed, std::mt19937_64& random,
                       const Outcomes* alone = nullptr) {
@@ -143,15 +143,15 @@ class ScheduleRunner {
                              .max_sequences = schedule.options.max_running_requests,
                              .max_logits_rows = 16,
                              .max_context = kContext};
-    auto model =
-        TransformerLM::Load(model_.config(), model_.weights(), wrong ? *wrong : **backend, limits,
-                            {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype},
-                            scheduled_.format);
+    auto model = TransformerLM::Load(
+        model_.config(), model_.weights(), wrong ? *wrong : **backend, limits,
+        {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype}, scheduled_.format);
     EXPECT_THAT(model, IsOk());
     RecordingModel recording(**model, book_);
     const std::unique_ptr<LanguageModel> changed =
         machine_.model ? machine_.model(recording) : nullptr;
-    auto engine = Engine::Start(changed ? *changed : recording, schedule.options, *Clock::Monotonic());
+    auto engine =
+        Engine::Start(changed ? *changed : recording, schedule.options, *Clock::Monotonic());
     EXPECT_THAT(engine, IsOk());
     ScheduleRun run;
     for (int pass = 0; pass < schedule.passes; ++pass) {
@@ -175,7 +175,7 @@ class ScheduleRunner {
     Request request;
     std::vector<std::shared_ptr<CollectingReader>> readers;
     std::vector<bool> cancelled;
-    std::vector<SampledToken> begun;  // drawn by another replica
+    std::vector<SampledToken> begun;  // sampled by another replica
   };
 
   // The same ones for the same seed, with their mailboxes.
@@ -198,7 +198,7 @@ class ScheduleRunner {
     return all;
   }
 
-  // Lets another replica have drawn some of the output's tokens.
+  // Lets another replica have sampled some of the output's tokens.
   static void BeginElsewhere(const Collected& alone, std::mt19937_64& random,
                              Submitted* submitted) {
     GenerateWork& work = *submitted->request.generate;

@@ -70,7 +70,7 @@ class CollectingReader : public StreamListener {
   }
 
   // Waits until `condition(collected)` holds; fails the test when nothing comes for so long. The
-  // played GPU is hundreds of times slower under ThreadSanitizer.
+  // emulated GPU is hundreds of times slower under ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
   static constexpr std::chrono::minutes kPatience{20};
 #else

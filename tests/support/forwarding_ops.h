@@ -40,7 +40,7 @@ class ForwardingOps : public Ops {
   void Release() override { ops_.Release(); }
   int64_t PaddedRows(int64_t rows) const override { return ops_.PaddedRows(rows); }
   int max_batches() const override { return ops_.max_batches(); }
-  bool TakesTokenOfDraw() const override { return ops_.TakesTokenOfDraw(); }
+  bool TakesPendingTokens() const override { return ops_.TakesPendingTokens(); }
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override {
     return ops_.BeginBatch(batch);
   }

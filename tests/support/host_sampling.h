@@ -1,6 +1,6 @@
-// Draws made on the host from logits that are there: for models without a device.
-#ifndef TLM_TESTS_SUPPORT_HOST_DRAWS_H_
-#define TLM_TESTS_SUPPORT_HOST_DRAWS_H_
+// Sampling on the host, for models without a device.
+#ifndef TLM_TESTS_SUPPORT_HOST_SAMPLING_H_
+#define TLM_TESTS_SUPPORT_HOST_SAMPLING_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace tlm {
 
-// What `draws` choose from `logits` [rows, vocab_size].
-inline std::vector<absl::StatusOr<SampledToken>> DrawAll(std::span<const Draw> draws,
-                                                         std::span<const float> logits,
-                                                         int64_t vocab_size) {
+// What `jobs` sample from `logits` [rows, vocab_size].
+inline std::vector<absl::StatusOr<SampledToken>> SampleAll(std::span<const SamplingJob> jobs,
+                                                           std::span<const float> logits,
+                                                           int64_t vocab_size) {
   Sampler sampler;
   std::vector<absl::StatusOr<SampledToken>> tokens;
-  for (const Draw& draw : draws) {
+  for (const SamplingJob& job : jobs) {
     const auto row =
-        logits.subspan(static_cast<size_t>(draw.row * vocab_size), static_cast<size_t>(vocab_size));
+        logits.subspan(static_cast<size_t>(job.row * vocab_size), static_cast<size_t>(vocab_size));
     tokens.push_back(
-        sampler.Sample(row, *draw.params, *draw.history, draw.key, draw.score, draw.banned));
+        sampler.Sample(row, *job.params, *job.history, job.key, job.score, job.banned));
   }
   return tokens;
 }
 
-// The ids that draws gave; 0 for those that failed.
-inline std::vector<int32_t> DrawnIds(std::span<const absl::StatusOr<SampledToken>> tokens) {
+// The ids that jobs gave; 0 for those that failed.
+inline std::vector<int32_t> SampledIds(std::span<const absl::StatusOr<SampledToken>> tokens) {
   std::vector<int32_t> ids;
   for (const auto& token : tokens) ids.push_back(token.ok() ? token->id : 0);
   return ids;
@@ -47,23 +47,23 @@ inline std::vector<float> SelectRows(std::span<const float> logits, std::span<co
   return selected;
 }
 
-// Draws with what they point at as it was at the time.
-class HeldDraws {
+// Jobs with what they point at as it was at the time.
+class HeldJobs {
  public:
-  explicit HeldDraws(std::span<const Draw> draws) {
-    for (const Draw& draw : draws) {
+  explicit HeldJobs(std::span<const SamplingJob> jobs) {
+    for (const SamplingJob& job : jobs) {
       const Held& held = held_.emplace_back(
-          Held{*draw.params, *draw.history, {draw.banned.begin(), draw.banned.end()}});
-      Draw& copy = draws_.emplace_back(draw);
+          Held{*job.params, *job.history, {job.banned.begin(), job.banned.end()}});
+      SamplingJob& copy = jobs_.emplace_back(job);
       copy.params = &held.params;
       copy.history = &held.history;
       copy.banned = held.banned;
     }
   }
-  HeldDraws(const HeldDraws&) = delete;
-  HeldDraws& operator=(const HeldDraws&) = delete;
+  HeldJobs(const HeldJobs&) = delete;
+  HeldJobs& operator=(const HeldJobs&) = delete;
 
-  std::span<const Draw> draws() const { return draws_; }
+  std::span<const SamplingJob> jobs() const { return jobs_; }
 
  private:
   struct Held {
@@ -72,9 +72,9 @@ class HeldDraws {
     std::vector<int32_t> banned;
   };
   std::list<Held> held_;  // stay where they are
-  std::vector<Draw> draws_;
+  std::vector<SamplingJob> jobs_;
 };
 
 }  // namespace tlm
 
-#endif  // TLM_TESTS_SUPPORT_HOST_DRAWS_H_
+#endif  // TLM_TESTS_SUPPORT_HOST_SAMPLING_H_

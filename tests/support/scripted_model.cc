@@ -31,7 +31,7 @@ float Logit(uint64_t folded, int64_t id) {
   return static_cast<float>(bits) * 0x1p-21f - 4.0f;
 }
 
-bool Same(const Draw& a, const Draw& b) {
+bool Same(const SamplingJob& a, const SamplingJob& b) {
   return a.row == b.row && a.params == b.params && a.history == b.history &&
          a.key.output_index == b.key.output_index && a.key.position == b.key.position &&
          a.banned.data() == b.banned.data() && a.banned.size() == b.banned.size();
@@ -41,8 +41,8 @@ bool Same(const Batch& a, const Batch& b) {
   return a.token_ids == b.token_ids && a.positions == b.positions &&
          a.sequence_of == b.sequence_of && a.block_tables == b.block_tables &&
          a.logits_rows == b.logits_rows && a.host_rows == b.host_rows &&
-         std::equal(a.draws.begin(), a.draws.end(), b.draws.begin(), b.draws.end(),
-                    [](const Draw& x, const Draw& y) { return Same(x, y); });
+         std::equal(a.jobs.begin(), a.jobs.end(), b.jobs.begin(), b.jobs.end(),
+                    [](const SamplingJob& x, const SamplingJob& y) { return Same(x, y); });
 }
 
 bool IsUnknown(int32_t token) { return token < 0; }
@@ -82,25 +82,25 @@ void ScriptedModel::Launch(const Batch& batch) {
   for (const int32_t token : batch.token_ids) {
     if (!IsUnknown(token)) continue;
     // What is known already must be told.
-    TLM_CHECK(TakesTokenOfDraw() && !launched_.empty() &&
-              -1 - token < std::ssize(launched_.back().as_launched.draws));
+    TLM_CHECK(TakesPendingTokens() && !launched_.empty() &&
+              -1 - token < std::ssize(launched_.back().as_launched.jobs));
     ++unknown_tokens_;
   }
-  // Only what computes at once may look at what the draws point at.
-  auto draws = max_launched_ > 1 ? std::make_unique<HeldDraws>(batch.draws) : nullptr;
+  // Only what computes at once may look at what the jobs point at.
+  auto jobs = max_launched_ > 1 ? std::make_unique<HeldJobs>(batch.jobs) : nullptr;
   launched_.push_back(
-      {.batch = &batch, .as_launched = batch, .draws = std::move(draws), .copies = {}});
+      {.batch = &batch, .as_launched = batch, .jobs = std::move(jobs), .copies = {}});
   if (own_thread_) {
     computing_ = std::async(std::launch::async, [this] { return Compute(launched_.front()); });
   }
   if (on_launch_) on_launch_();
 }
 
-bool ScriptedModel::TakesTokenOfDraw() const {
+bool ScriptedModel::TakesPendingTokens() const {
   if (max_launched_ == 1) return false;
   return launched_.empty() ||
-         std::all_of(launched_.back().draws->draws().begin(), launched_.back().draws->draws().end(),
-                     [](const Draw& draw) { return draw.params->logit_bias.empty(); });
+         std::all_of(launched_.back().jobs->jobs().begin(), launched_.back().jobs->jobs().end(),
+                     [](const SamplingJob& job) { return job.params->logit_bias.empty(); });
 }
 
 absl::StatusOr<BatchResult> ScriptedModel::Wait() {
@@ -117,7 +117,7 @@ absl::StatusOr<BatchResult> ScriptedModel::Wait() {
 absl::StatusOr<BatchResult> ScriptedModel::Compute(Launched& launched) {
   const Batch batch = Resolve(launched);
   if (on_forward_) on_forward_(batch);
-  drawn_.assign(batch.draws.size(), 0);
+  sampled_.assign(batch.jobs.size(), 0);
   if (launched.undefined || !failure_.ok()) Spoil(batch);
   if (!failure_.ok()) {
     for (Launched& behind : launched_) behind.undefined = true;
@@ -127,9 +127,8 @@ absl::StatusOr<BatchResult> ScriptedModel::Compute(Launched& launched) {
   std::vector<float> logits;  // of all rows
   for (const int32_t token : batch.logits_rows) AppendLogits(batch, token, &logits);
   BatchResult result;
-  result.tokens =
-      DrawAll(launched.draws ? launched.draws->draws() : batch.draws, logits, kVocabSize);
-  drawn_ = DrawnIds(result.tokens);
+  result.tokens = SampleAll(launched.jobs ? launched.jobs->jobs() : batch.jobs, logits, kVocabSize);
+  sampled_ = SampledIds(result.tokens);
   logits_ = SelectRows(logits, batch.host_rows, kVocabSize);
   result.logits = logits_;
   return result;
@@ -138,7 +137,7 @@ absl::StatusOr<BatchResult> ScriptedModel::Compute(Launched& launched) {
 Batch ScriptedModel::Resolve(const Launched& launched) const {
   Batch batch = launched.as_launched;
   for (int32_t& token : batch.token_ids) {
-    if (IsUnknown(token)) token = drawn_.at(static_cast<size_t>(-1 - token));
+    if (IsUnknown(token)) token = sampled_.at(static_cast<size_t>(-1 - token));
   }
   return batch;
 }
@@ -170,9 +169,9 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
 // Every row is for something.
 void ScriptedModel::CheckRows(const Batch& batch) const {
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < batch.tokens());
-  TLM_CHECK(static_cast<int64_t>(batch.draws.size()) <= limits_.max_sequences);
+  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_sequences);
   std::set<int32_t> used;
-  for (const Draw& draw : batch.draws) used.insert(draw.row);
+  for (const SamplingJob& job : batch.jobs) used.insert(job.row);
   for (size_t i = 0; i < batch.host_rows.size(); ++i) {
     TLM_CHECK(i == 0 || batch.host_rows[i] > batch.host_rows[i - 1]);
     TLM_CHECK(used.insert(batch.host_rows[i]).second);

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "model/ops/batch.h"
 #include "model/transformer_lm/language_model.h"
-#include "tests/support/host_draws.h"
+#include "tests/support/host_sampling.h"
 
 namespace tlm {
 
@@ -27,8 +27,8 @@ namespace tlm {
 // for and stays as it is until then.
 //
 // One that takes two batches computes as late as it may: nothing of a batch before it is waited
-// for, copies in between in their turn, tokens that are not known yet from the draws of the batch
-// before, and what was launched behind a fault into garbage. It makes draws with a logit bias as if
+// for, copies in between in their turn, tokens that are not known yet from the jobs of the batch
+// before, and what was launched behind a fault into garbage. It does jobs with a logit bias as if
 // on the host: the next batch does not take their tokens.
 class ScriptedModel : public LanguageModel {
  public:
@@ -43,7 +43,7 @@ class ScriptedModel : public LanguageModel {
   const BatchLimits& limits() const override { return limits_; }
   int64_t num_kv_blocks() const override { return num_kv_blocks_; }
   int max_launched() const override { return max_launched_; }
-  bool TakesTokenOfDraw() const override;
+  bool TakesPendingTokens() const override;
   void Launch(const Batch& batch) override;
   absl::StatusOr<BatchResult> Wait() override;
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
@@ -78,9 +78,9 @@ class ScriptedModel : public LanguageModel {
   struct Launched {
     const Batch* batch;
     Batch as_launched;
-    std::unique_ptr<HeldDraws> draws;  // null where they stay as they are
-    std::vector<BlockPair> copies;     // asked for behind it
-    bool undefined = false;            // one before it failed
+    std::unique_ptr<HeldJobs> jobs;  // null where they stay as they are
+    std::vector<BlockPair> copies;   // asked for behind it
+    bool undefined = false;          // one before it failed
   };
 
   void CheckBatch(const Batch& batch) const;
@@ -99,9 +99,9 @@ class ScriptedModel : public LanguageModel {
   const BatchLimits limits_;
   const int64_t num_kv_blocks_;
   const int max_launched_;
-  std::vector<uint64_t> cells_;  // [num_kv_blocks, kBlockTokens]
-  std::vector<float> logits_;    // of the last result
-  std::vector<int32_t> drawn_;   // by the last batch computed
+  std::vector<uint64_t> cells_;   // [num_kv_blocks, kBlockTokens]
+  std::vector<float> logits_;     // of the last result
+  std::vector<int32_t> sampled_;  // by the last batch computed
   std::function<void(const Batch&)> on_forward_;
   std::function<void()> on_launch_;
   std::function<void()> on_wait_;

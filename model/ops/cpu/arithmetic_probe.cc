@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/ops/cpu/matmul.h"
 #include "model/ops/cpu/packed_matrix.h"
-#include "model/ops/cpu/products.h"
 #include "model/ops/cpu/thread_pool.h"
 
 namespace tlm {
@@ -63,7 +63,7 @@ absl::StatusOr<std::string> ArithmeticProbe(const Kernels& kernels, Device& devi
   TLM_ASSIGN_OR_RETURN(
       const std::unique_ptr<PackedMatrix> packed,
       PackedMatrix::Pack({&view, 1}, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, device, pool));
-  Products products(kernels, device, pool);
+  CpuMatMul products(kernels, device, pool);
   TLM_RETURN_IF_ERROR(products.Reserve(kInputs));
   std::vector<float> out(static_cast<size_t>(kRows * kOutputs));
   products.MatMul({inputs.data(), kRows, kInputs, kInputs, DType::kBF16}, *packed, {},

@@ -73,7 +73,7 @@ absl::StatusOr<Buffer> CpuDevice::Allocate(size_t bytes, MemoryPurpose purpose) 
   const size_t mapped = MappedBytes(bytes);
   void* const data = Map(mapped);
   if (data == MAP_FAILED) {
-    return ResourceExhausted("{} bytes of memory could not be had: {}", bytes,
+    return ResourceExhausted("{} bytes of memory could not be allocated: {}", bytes,
                              std::strerror(errno));
   }
   std::atomic<size_t>& total = allocated_[static_cast<size_t>(purpose)];

@@ -26,9 +26,9 @@ const Kernels& KernelsFor(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return WithByteProducts(Avx2Kernels(), isa);
+      return WithVnniInt8(Avx2Kernels(), isa);
     case Isa::kAvx512:
-      return WithByteProducts(Avx512Kernels(), isa);
+      return WithVnniInt8(Avx512Kernels(), isa);
     case Isa::kAvx512Bf16:
       return Avx512Bf16Kernels();
     case Isa::kAmxBf16:
@@ -93,8 +93,8 @@ CpuOps::CpuOps(int threads, Isa isa, const Kernels& kernels, bool pin_threads)
               IsaName(isa)),
       pool_(threads, pin_threads),
       rows_(kernels, pool_),
-      products_(kernels, device_, pool_),
-      int8_products_(kernels, device_, pool_),
+      matmul_(kernels, device_, pool_),
+      int8_matmul_(kernels, device_, pool_),
       attention_(kernels, pool_),
       samplers_(static_cast<size_t>(threads)) {}
 
@@ -167,16 +167,16 @@ absl::StatusOr<DeviceBatch> CpuOps::BeginBatch(const Batch& batch) {
 }
 
 absl::Status CpuOps::Sample(const Rows& logits) {
-  const std::vector<Draw>& draws = batch_->draws;
+  const std::vector<SamplingJob>& jobs = batch_->jobs;
   const auto vocab_size = static_cast<size_t>(logits.cols);
-  result_.tokens.assign(draws.size(), SampledToken());
+  result_.tokens.assign(jobs.size(), SampledToken());
   // Each thread has a sampler.
-  pool_.ParallelFor(static_cast<int64_t>(draws.size()), [&](int64_t task, int worker) {
+  pool_.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t task, int worker) {
     const auto i = static_cast<size_t>(task);
-    const Draw& draw = draws[i];
-    const std::span<const float> row(logits.as<float>() + draw.row * logits.stride, vocab_size);
+    const SamplingJob& job = jobs[i];
+    const std::span<const float> row(logits.as<float>() + job.row * logits.stride, vocab_size);
     result_.tokens[i] = samplers_[static_cast<size_t>(worker)].Sample(
-        row, *draw.params, *draw.history, draw.key, draw.score, draw.banned);
+        row, *job.params, *job.history, job.key, job.score, job.banned);
   });
   return absl::OkStatus();
 }
@@ -184,7 +184,7 @@ absl::Status CpuOps::Sample(const Rows& logits) {
 absl::Status CpuOps::EndBatch(const Rows& logits) {
   const std::vector<int32_t>& wanted = batch_->host_rows;
   if (wanted.empty()) return absl::OkStatus();
-  // The draws are made: those rows may be overwritten that nobody wants.
+  // Sampling is done: rows that are not asked for may be overwritten.
   float* const data = logits.as<float>();
   for (size_t i = 0; i < wanted.size(); ++i) {
     const float* const from = data + wanted[i] * logits.stride;
@@ -217,9 +217,9 @@ absl::Status CpuOps::GatherAddNorm(const Rows& x, const Rows& delta, const int32
 absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
                             const Rows& out) {
   if (w.dtype() == DType::kI8) {
-    int8_products_.MatMul(x, static_cast<const Int8Matrix&>(w), epilogue, out);
+    int8_matmul_.MatMul(x, static_cast<const Int8Matrix&>(w), epilogue, out);
   } else {
-    products_.MatMul(x, Packed(w), epilogue, out);
+    matmul_.MatMul(x, Packed(w), epilogue, out);
   }
   return absl::OkStatus();
 }
@@ -227,9 +227,9 @@ absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Epilogue& epil
 absl::Status CpuOps::MatMulGated(const Rows& x, const Matrix& w, const float* bias,
                                  const Rows& out) {
   if (w.dtype() == DType::kI8) {
-    int8_products_.MatMulGated(x, static_cast<const Int8Matrix&>(w), bias, out);
+    int8_matmul_.MatMulGated(x, static_cast<const Int8Matrix&>(w), bias, out);
   } else {
-    products_.MatMulGated(x, Packed(w), bias, out);
+    matmul_.MatMulGated(x, Packed(w), bias, out);
   }
   return absl::OkStatus();
 }

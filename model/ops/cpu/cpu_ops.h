@@ -12,10 +12,10 @@
 #include "model/ops/cpu/attention.h"
 #include "model/ops/cpu/cpu_device.h"
 #include "model/ops/cpu/cpu_options.h"
-#include "model/ops/cpu/int8_products.h"
+#include "model/ops/cpu/int8_matmul.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/ops/cpu/kernels/kernels.h"
-#include "model/ops/cpu/products.h"
+#include "model/ops/cpu/matmul.h"
 #include "model/ops/cpu/row_ops.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/ops.h"
@@ -53,20 +53,20 @@ class CpuOps : public Ops {
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                       DType activations) const override {
     const size_t products = shape.weights == WeightFormat::kInt8
-                                ? Int8Products::ScratchBytes(limits.max_tokens, shape.inputs)
-                                : products_.ReserveBytes(shape.inputs);
+                                ? CpuInt8MatMul::ScratchBytes(limits.max_tokens, shape.inputs)
+                                : matmul_.ReserveBytes(shape.inputs);
     return products + attention_.ReserveBytes(shape.head_dim);
   }
   absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                        DType activations) override {
     TLM_RETURN_IF_ERROR(attention_.Reserve(device_, shape.head_dim));
     return shape.weights == WeightFormat::kInt8
-               ? int8_products_.Reserve(limits.max_tokens, shape.inputs)
-               : products_.Reserve(shape.inputs);
+               ? int8_matmul_.Reserve(limits.max_tokens, shape.inputs)
+               : matmul_.Reserve(shape.inputs);
   }
   void Release() override {
-    int8_products_.Release();
-    products_.Release();
+    int8_matmul_.Release();
+    matmul_.Release();
     attention_.Release();
   }
   std::string Report() const override;
@@ -99,8 +99,8 @@ class CpuOps : public Ops {
   CpuDevice device_;
   ThreadPool pool_;
   RowOps rows_;
-  Products products_;
-  Int8Products int8_products_;
+  CpuMatMul matmul_;
+  CpuInt8MatMul int8_matmul_;
   CpuAttention attention_;
   std::vector<Sampler> samplers_;  // one a thread
   const Batch* batch_ = nullptr;   // the running one

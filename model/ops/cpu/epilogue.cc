@@ -1,4 +1,4 @@
-#include "model/ops/cpu/finish.h"
+#include "model/ops/cpu/epilogue.h"
 
 #include <optional>
 
@@ -25,7 +25,7 @@ ElementFunction FunctionOf(std::optional<Activation> activation) {
 
 }  // namespace
 
-ProductFinish FinishOf(const Epilogue& epilogue, const Rows& out) {
+EpilogueArgs EpilogueArgsOf(const Epilogue& epilogue, const Rows& out) {
   return {.bias = epilogue.bias,
           .function = FunctionOf(epilogue.activation),
           .outputs = out.cols,
@@ -34,7 +34,7 @@ ProductFinish FinishOf(const Epilogue& epilogue, const Rows& out) {
           .out_stride = out.stride};
 }
 
-ProductFinish GatedFinishOf(const float* bias, const Rows& out) {
+EpilogueArgs GatedEpilogueArgsOf(const float* bias, const Rows& out) {
   return {.bias = bias,
           .gated = true,
           .outputs = out.cols,

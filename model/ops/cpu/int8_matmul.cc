@@ -1,10 +1,10 @@
-#include "model/ops/cpu/int8_products.h"
+#include "model/ops/cpu/int8_matmul.h"
 
 #include <algorithm>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/divide_up.h"
-#include "model/ops/cpu/finish.h"
+#include "model/ops/cpu/epilogue.h"
 
 namespace tlm {
 namespace {
@@ -31,31 +31,31 @@ Int8Rows RowsIn(const Buffer& scratch, int64_t rows, int64_t inputs) {
 
 }  // namespace
 
-size_t Int8Products::ScratchBytes(int64_t rows, int64_t inputs) {
+size_t CpuInt8MatMul::ScratchBytes(int64_t rows, int64_t inputs) {
   if (inputs == 0) return 0;
   const int64_t most = std::max(kMinScratchRows, kMaxScratchBytes / RowBytes(inputs));
   return static_cast<size_t>(std::min(rows, most) * RowBytes(inputs));
 }
 
-absl::Status Int8Products::Reserve(int64_t rows, int64_t inputs) {
+absl::Status CpuInt8MatMul::Reserve(int64_t rows, int64_t inputs) {
   TLM_ASSIGN_OR_RETURN(scratch_,
                        device_.Allocate(ScratchBytes(rows, inputs), MemoryPurpose::kActivations));
   return absl::OkStatus();
 }
 
-void Int8Products::MatMul(const Rows& x, const Int8Matrix& w, const Epilogue& epilogue,
-                          const Rows& out) {
+void CpuInt8MatMul::MatMul(const Rows& x, const Int8Matrix& w, const Epilogue& epilogue,
+                           const Rows& out) {
   TLM_CHECK(!w.gated() && out.cols == w.n() && out.rows == x.rows);
-  Run(x, w, FinishOf(epilogue, out));
+  Run(x, w, EpilogueArgsOf(epilogue, out));
 }
 
-void Int8Products::MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias,
-                               const Rows& out) {
+void CpuInt8MatMul::MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias,
+                                const Rows& out) {
   TLM_CHECK(w.gated() && w.n() == 2 * out.cols && out.rows == x.rows);
-  Run(x, w, GatedFinishOf(bias, out));
+  Run(x, w, GatedEpilogueArgsOf(bias, out));
 }
 
-void Int8Products::Run(const Rows& x, const Int8Matrix& w, const ProductFinish& finish) {
+void CpuInt8MatMul::Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& finish) {
   TLM_CHECK(x.dtype == DType::kF32 && x.cols == w.k());
   const int64_t most = static_cast<int64_t>(scratch_.bytes()) / RowBytes(w.k());
   TLM_CHECK(x.rows == 0 || most > 0);
@@ -67,7 +67,7 @@ void Int8Products::Run(const Rows& x, const Int8Matrix& w, const ProductFinish& 
   }
 }
 
-void Int8Products::Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count) {
+void CpuInt8MatMul::Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count) {
   const int64_t rows_per_task = DivideUp(kMinTaskElements, x.cols);
   pool_.ParallelFor(DivideUp(count, rows_per_task), [&](int64_t task) {
     kernels_.quantize_rows({.x = x.as<float>() + first * x.stride,
@@ -79,8 +79,8 @@ void Int8Products::Quantize(const Rows& x, int64_t first, const Int8Rows& rows, 
   });
 }
 
-void Int8Products::Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
-                            const ProductFinish& finish) {
+void CpuInt8MatMul::Multiply(const Int8Rows& rows, int64_t first, int64_t count,
+                             const Int8Matrix& w, const EpilogueArgs& finish) {
   // Each weight is read by one thread; stripes are small enough that the last ones even the threads
   // out.
   const int64_t tiles = DivideUp(w.panels(), kTilePanels);

@@ -1,6 +1,6 @@
-// Products with matrices of 8-bit weights on the threads of a pool.
-#ifndef TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_
-#define TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_
+// CpuMatMul with matrices of 8-bit weights on the threads of a pool.
+#ifndef TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
+#define TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
 
 #include <cstdint>
 
@@ -15,10 +15,10 @@
 namespace tlm {
 
 // Rows are quantised once a product, into memory that Reserve takes. Same threading as Ops.
-class Int8Products {
+class CpuInt8MatMul {
  public:
   // All outlive this.
-  Int8Products(const Kernels& kernels, Device& device, ThreadPool& pool)
+  CpuInt8MatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
       : kernels_(kernels), device_(device), pool_(pool) {}
 
   // Bytes for quantised rows of up to `inputs` values, `rows` of them if that is not too much.
@@ -32,10 +32,10 @@ class Int8Products {
   void MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias, const Rows& out);
 
  private:
-  void Run(const Rows& x, const Int8Matrix& w, const ProductFinish& finish);
+  void Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& finish);
   void Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count);
   void Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
-                const ProductFinish& finish);
+                const EpilogueArgs& finish);
 
   const Kernels& kernels_;
   Device& device_;
@@ -45,4 +45,4 @@ class Int8Products {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_INT8_PRODUCTS_H_
+#endif  // TLM_MODEL_OPS_CPU_INT8_MATMUL_H_

@@ -1,10 +1,10 @@
-#include "model/ops/cpu/products.h"
+#include "model/ops/cpu/matmul.h"
 
 #include <algorithm>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/divide_up.h"
-#include "model/ops/cpu/finish.h"
+#include "model/ops/cpu/epilogue.h"
 
 namespace tlm {
 namespace {
@@ -49,22 +49,22 @@ MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
 
 }  // namespace
 
-size_t Products::RowsBytes(int64_t inputs) {
+size_t CpuMatMul::RowsBytes(int64_t inputs) {
   return static_cast<size_t>(inputs * kBlockRows) * sizeof(uint32_t);
 }
 
-size_t Products::WidenedBytes(int64_t inputs) const {
+size_t CpuMatMul::WidenedBytes(int64_t inputs) const {
   const bool widened = kernels_.needs_of_matmul(Storage::kF32, Storage::kBF16).widened ||
                        kernels_.needs_of_matmul(Storage::kF32, Storage::kF16).widened;
   if (!widened) return 0;
   return static_cast<size_t>(inputs * kWidenedPanels * kPanel * pool_.threads()) * sizeof(float);
 }
 
-size_t Products::ReserveBytes(int64_t inputs) const {
+size_t CpuMatMul::ReserveBytes(int64_t inputs) const {
   return RowsBytes(inputs) + WidenedBytes(inputs);
 }
 
-absl::Status Products::Reserve(int64_t inputs) {
+absl::Status CpuMatMul::Reserve(int64_t inputs) {
   TLM_ASSIGN_OR_RETURN(packed_rows_,
                        device_.Allocate(RowsBytes(inputs), MemoryPurpose::kActivations));
   TLM_ASSIGN_OR_RETURN(widened_,
@@ -73,25 +73,25 @@ absl::Status Products::Reserve(int64_t inputs) {
   return absl::OkStatus();
 }
 
-void Products::Release() {
+void CpuMatMul::Release() {
   packed_rows_ = Buffer();
   widened_ = Buffer();
   reserved_inputs_ = 0;
 }
 
-void Products::MatMul(const Rows& x, const PackedMatrix& w, const Epilogue& epilogue,
-                      const Rows& out) {
+void CpuMatMul::MatMul(const Rows& x, const PackedMatrix& w, const Epilogue& epilogue,
+                       const Rows& out) {
   TLM_CHECK(!w.gated() && x.cols == w.k() && out.cols == w.n() && out.rows == x.rows);
-  Run(x, w, FinishOf(epilogue, out));
+  Run(x, w, EpilogueArgsOf(epilogue, out));
 }
 
-void Products::MatMulGated(const Rows& x, const PackedMatrix& w, const float* bias,
-                           const Rows& out) {
+void CpuMatMul::MatMulGated(const Rows& x, const PackedMatrix& w, const float* bias,
+                            const Rows& out) {
   TLM_CHECK(w.gated() && x.cols == w.k() && w.n() == 2 * out.cols && out.rows == x.rows);
-  Run(x, w, GatedFinishOf(bias, out));
+  Run(x, w, GatedEpilogueArgsOf(bias, out));
 }
 
-void Products::Run(const Rows& x, const PackedMatrix& w, const ProductFinish& finish) {
+void CpuMatMul::Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& finish) {
   TLM_CHECK(w.k() <= reserved_inputs_);
   const Storage x_type = StorageOf(x.dtype);
   const MatMulNeeds needs = kernels_.needs_of_matmul(x_type, w.storage());
@@ -115,7 +115,7 @@ void Products::Run(const Rows& x, const PackedMatrix& w, const ProductFinish& fi
   }
 }
 
-const uint32_t* Products::Pack(const MatMulArgs& args) {
+const uint32_t* CpuMatMul::Pack(const MatMulArgs& args) {
   const int64_t units = UnitsOf(args.x_type, args.k);
   // A single row lies as it should, if it is of whole units.
   if (args.rows == 1 && (args.x_type == Storage::kF32 || args.k % 2 == 0)) {
@@ -137,7 +137,7 @@ const uint32_t* Products::Pack(const MatMulArgs& args) {
   return out;
 }
 
-void Products::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels) {
+void CpuMatMul::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels) {
   if (needs.tile_rows > 0) {
     args.tile_rows = EvenTile(args.rows, needs.tile_rows);
     args.packed_x = Pack(args);

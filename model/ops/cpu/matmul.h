@@ -1,6 +1,6 @@
 // Matrix products on the threads of a pool.
-#ifndef TLM_MODEL_OPS_CPU_PRODUCTS_H_
-#define TLM_MODEL_OPS_CPU_PRODUCTS_H_
+#ifndef TLM_MODEL_OPS_CPU_MATMUL_H_
+#define TLM_MODEL_OPS_CPU_MATMUL_H_
 
 #include "absl/status/status.h"
 #include "model/ops/cpu/kernels/kernels.h"
@@ -13,10 +13,10 @@
 namespace tlm {
 
 // Cuts products into stripes of panels, each of which one thread computes. Same threading as Ops.
-class Products {
+class CpuMatMul {
  public:
   // All outlive this.
-  Products(const Kernels& kernels, Device& device, ThreadPool& pool)
+  CpuMatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
       : kernels_(kernels), device_(device), pool_(pool) {}
 
   // Bytes that products with matrices of up to `inputs` inputs need beside the operands.
@@ -33,7 +33,7 @@ class Products {
  private:
   static size_t RowsBytes(int64_t inputs);
   size_t WidenedBytes(int64_t inputs) const;
-  void Run(const Rows& x, const PackedMatrix& w, const ProductFinish& finish);
+  void Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& finish);
   // All rows of `args` at once; fills in the rest of them.
   void RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels);
   // The rows of `args` as kernels read them.
@@ -49,4 +49,4 @@ class Products {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_PRODUCTS_H_
+#endif  // TLM_MODEL_OPS_CPU_MATMUL_H_

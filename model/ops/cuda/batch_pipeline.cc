@@ -15,17 +15,17 @@ constexpr int64_t kBlock = kBlockTokens;
 
 RingShape BatchPipeline::RingShapeFor(const BatchLimits& limits, const ModelShape& shape,
                                       size_t attention_bytes) {
-  const DrawTableBytes draws = MaxDrawTableBytes(limits, shape.vocab_size);
+  const SamplingTableBytes jobs = MaxSamplingTableBytes(limits, shape.vocab_size);
   return {.max_tokens = PaddedRowCount(limits.max_tokens),
           .max_rows = PaddedRowCount(limits.max_logits_rows),
           .max_sequences = limits.max_sequences,
           .max_blocks = (limits.max_context + kBlock - 1) / kBlock,
-          .max_draws = limits.max_sequences,
+          .max_jobs = limits.max_sequences,
           .max_host_rows = limits.max_logits_rows,
           .vocab_size = shape.vocab_size,
           .attention_bytes = attention_bytes,
-          .draw_bytes = draws.table,
-          .result_bytes = draws.outcomes};
+          .job_bytes = jobs.table,
+          .result_bytes = jobs.outcomes};
 }
 
 AttentionPlanner BatchPipeline::PlannerFor(const CudaDevice& device, const BatchLimits& limits,
@@ -59,7 +59,7 @@ BatchPipeline::BatchPipeline(CudaDevice& device, const BatchLimits& limits, cons
       limits_(limits),
       shape_(shape),
       planner_(PlannerFor(device, limits, shape, activations)),
-      draw_table_(shape.vocab_size) {}
+      sampling_table_(shape.vocab_size) {}
 
 absl::Status BatchPipeline::Allocate() {
   TLM_ASSIGN_OR_RETURN(
@@ -84,15 +84,15 @@ absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
   ring_->Stage(batch, shape.padded);
   TLM_ASSIGN_OR_RETURN(const size_t work_bytes,
                        planner_.Plan(batch, 0, ring_->host(RingSection::kAttentionWork)));
-  running_.draws = {};
-  running_.host_draws.clear();
+  running_.jobs = {};
+  running_.host_jobs.clear();
   running_.host_rows = batch.host_rows;
-  if (!batch.draws.empty()) {
-    draw_table_.Pack(batch, ring_->host(RingSection::kDraws), &running_.draws);
-    NoteHostDraws(batch);
+  if (!batch.jobs.empty()) {
+    sampling_table_.Pack(batch, ring_->host(RingSection::kJobs), &running_.jobs);
+    NoteHostJobs(batch);
   }
-  TLM_RETURN_IF_ERROR(ring_->Upload(work_bytes, running_.draws.table_bytes));
-  const SampleStages stages = StagesOf(running_.draws);
+  TLM_RETURN_IF_ERROR(ring_->Upload(work_bytes, running_.jobs.table_bytes));
+  const SampleStages stages = StagesOf(running_.jobs);
   const uint64_t stage_bits = (uint64_t{stages.noise} << 62) | (uint64_t{stages.finish} << 63);
   return DeviceBatch{.layout = {.tokens = shape.padded.tokens,
                                 .sequences = shape.padded.sequences,
@@ -106,27 +106,27 @@ absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
                      .capture_key = shape.key == 0 ? 0 : shape.key | stage_bits};
 }
 
-// Truncated draws and scores come with noise more often than not: one shape less to record.
-SampleStages BatchPipeline::StagesOf(const PackedDraws& draws) {
-  return {.noise = draws.noise || draws.finish, .finish = draws.finish};
+// Truncated jobs and scores come with noise more often than not: one shape less to record.
+SampleStages BatchPipeline::StagesOf(const PackedJobs& jobs) {
+  return {.noise = jobs.noise || jobs.finish, .finish = jobs.finish};
 }
 
-void BatchPipeline::NoteHostDraws(const Batch& batch) {
-  for (const int32_t index : running_.draws.host) {
-    const Draw& draw = batch.draws[static_cast<size_t>(index)];
+void BatchPipeline::NoteHostJobs(const Batch& batch) {
+  for (const int32_t index : running_.jobs.host) {
+    const SamplingJob& job = batch.jobs[static_cast<size_t>(index)];
     const int32_t token =
-        batch.token_ids[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(draw.row)])];
-    running_.host_draws.push_back({.index = static_cast<size_t>(index),
-                                   .row = draw.row,
-                                   .params = *draw.params,
-                                   .history = *draw.history,
-                                   .key = draw.key,
-                                   .score = draw.score,
-                                   .banned = {draw.banned.begin(), draw.banned.end()},
-                                   .pending = token < 0 ? int64_t{-1} - token : -1});
-    running_.host_rows.push_back(draw.row);
+        batch.token_ids[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(job.row)])];
+    running_.host_jobs.push_back({.index = static_cast<size_t>(index),
+                                  .row = job.row,
+                                  .params = *job.params,
+                                  .history = *job.history,
+                                  .key = job.key,
+                                  .score = job.score,
+                                  .banned = {job.banned.begin(), job.banned.end()},
+                                  .pending = token < 0 ? int64_t{-1} - token : -1});
+    running_.host_rows.push_back(job.row);
   }
-  if (running_.host_draws.empty()) return;
+  if (running_.host_jobs.empty()) return;
   std::vector<int32_t>& rows = running_.host_rows;
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
@@ -134,26 +134,26 @@ void BatchPipeline::NoteHostDraws(const Batch& batch) {
 
 absl::Status BatchPipeline::Sample(const Rows& logits) {
   const BatchShape& shape = running_.shape;
-  if (shape.draws == 0) return absl::OkStatus();
+  if (shape.jobs == 0) return absl::OkStatus();
   TLM_CHECK(logits.rows == shape.padded.rows && logits.cols == shape_.vocab_size);
   const NvtxRange range("sample");
   const SampleArgs args{.logits = logits.as<float>(),
                         .logits_stride = logits.stride,
                         .vocab_size = shape_.vocab_size,
-                        .table = ring_->device<std::byte>(RingSection::kDraws),
+                        .table = ring_->device<std::byte>(RingSection::kJobs),
                         .scratch = sampling_.data(),
-                        .max_draws = limits_.max_sequences,
-                        .draws = shape.draws,
-                        .outcomes = ring_->draw_results(),
-                        .drawn = ring_->drawn_tokens()};
-  return device_.Check(LaunchSample(args, StagesOf(running_.draws), device_.compute_stream()),
+                        .max_jobs = limits_.max_sequences,
+                        .jobs = shape.jobs,
+                        .outcomes = ring_->job_results(),
+                        .sampled = ring_->sampled_tokens()};
+  return device_.Check(LaunchSample(args, StagesOf(running_.jobs), device_.compute_stream()),
                        "sample");
 }
 
 absl::Status BatchPipeline::End(const Rows& logits) {
   const NvtxRange range("end batch");
   const int64_t result_bytes =
-      running_.batch->draws.empty() ? -1 : static_cast<int64_t>(running_.draws.outcome_bytes);
+      running_.batch->jobs.empty() ? -1 : static_cast<int64_t>(running_.jobs.outcome_bytes);
   TLM_RETURN_IF_ERROR(
       ring_->Download(result_bytes, logits.as<float>(), logits.stride, running_.host_rows));
   ended_.push_back(std::move(running_));
@@ -168,12 +168,11 @@ absl::StatusOr<BatchResult> BatchPipeline::Await() {
   ended_.pop_front();
   TLM_ASSIGN_OR_RETURN(const RingResult ring, ring_->Await());
   BatchResult result{.logits = ring.logits, .tokens = {}};
-  const size_t draws = done.batch->draws.size();
-  if (draws > 0)
-    result.tokens = UnpackDraws(*done.batch, done.draws, shape_.vocab_size, ring.results);
-  if (!done.host_draws.empty()) FinishOnHost(done, ring, &result);
-  drawn_before_.assign(ring.drawn_tokens.begin(),
-                       ring.drawn_tokens.begin() + static_cast<ptrdiff_t>(draws));
+  const size_t jobs = done.batch->jobs.size();
+  if (jobs > 0) result.tokens = UnpackJobs(*done.batch, done.jobs, shape_.vocab_size, ring.results);
+  if (!done.host_jobs.empty()) FinishOnHost(done, ring, &result);
+  sampled_before_.assign(ring.sampled_tokens.begin(),
+                         ring.sampled_tokens.begin() + static_cast<ptrdiff_t>(jobs));
   return result;
 }
 
@@ -183,12 +182,12 @@ void BatchPipeline::FinishOnHost(Running& done, const RingResult& ring, BatchRes
     const auto place = std::lower_bound(done.host_rows.begin(), done.host_rows.end(), row);
     return ring.logits.subspan(static_cast<size_t>(place - done.host_rows.begin()) * vocab, vocab);
   };
-  for (HostDraw& draw : done.host_draws) {
-    if (draw.pending >= 0) {
-      draw.history.AddOutput(drawn_before_[static_cast<size_t>(draw.pending)]);
+  for (HostJob& job : done.host_jobs) {
+    if (job.pending >= 0) {
+      job.history.AddOutput(sampled_before_[static_cast<size_t>(job.pending)]);
     }
-    result->tokens[draw.index] = sampler_.Sample(row_of(draw.row), draw.params, draw.history,
-                                                 draw.key, draw.score, draw.banned);
+    result->tokens[job.index] =
+        sampler_.Sample(row_of(job.row), job.params, job.history, job.key, job.score, job.banned);
   }
   host_logits_.clear();
   for (const int32_t row : done.batch->host_rows) {

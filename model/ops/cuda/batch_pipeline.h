@@ -16,8 +16,8 @@
 #include "model/ops/cuda/batch_ring.h"
 #include "model/ops/cuda/batch_shape.h"
 #include "model/ops/cuda/cuda_device.h"
-#include "model/ops/cuda/draw_table.h"
 #include "model/ops/cuda/kernels/sample.h"
+#include "model/ops/cuda/sampling_table.h"
 #include "model/ops/ops.h"
 #include "model/sampling/sampler.h"
 #include "model/tensor/buffer.h"
@@ -40,40 +40,40 @@ class BatchPipeline {
   static constexpr int kBatches = BatchRing::kSlots;
 
   absl::StatusOr<DeviceBatch> Begin(const Batch& batch);
-  // Nothing to do for a batch without draws.
+  // Nothing to do for a batch without jobs.
   absl::Status Sample(const Rows& logits);
   absl::Status End(const Rows& logits);
   absl::StatusOr<BatchResult> Await();
 
-  // Whether every draw of the batch ended last is made on the device.
-  bool TakesTokenOfDraw() const { return ended_.empty() || ended_.back().host_draws.empty(); }
+  // Whether every job of the batch ended last is done on the device.
+  bool TakesPendingTokens() const { return ended_.empty() || ended_.back().host_jobs.empty(); }
 
   const ModelShape& shape() const { return shape_; }
-  // For the kernels, in device memory: attention's part of the running batch, and the tokens drawn
-  // by the batch before.
+  // For the kernels, in device memory: attention's part of the running batch, and the tokens
+  // sampled by the batch before.
   const AttentionGrid& attention_grid() const { return planner_.grid(); }
   const void* attention_work() const;
   AttentionScratch attention_scratch() const { return planner_.Scratch(attention_.data()); }
-  const int32_t* drawn_tokens() const { return ring_->drawn_tokens(); }
+  const int32_t* sampled_tokens() const { return ring_->sampled_tokens(); }
 
  private:
-  // A draw that is made on the host, and what its batch may no longer have when it is.
-  struct HostDraw {
-    size_t index = 0;  // of Batch::draws
+  // A job that is done on the host, and what its batch may no longer have when it is.
+  struct HostJob {
+    size_t index = 0;  // of Batch::jobs
     int32_t row = 0;
     SamplingParams params;
     TokenHistory history;
-    DrawKey key;
-    ScoreRequest score;
+    SampleKey key;
+    LogprobOptions score;
     std::vector<int32_t> banned;
-    int64_t pending = -1;  // draw of the batch before whose token the history lacks
+    int64_t pending = -1;  // job of the batch before whose token the history lacks
   };
   struct Running {
     const Batch* batch = nullptr;
     BatchShape shape;
-    PackedDraws draws;
-    std::vector<HostDraw> host_draws;
-    std::vector<int32_t> host_rows;  // the batch's and those of host_draws
+    PackedJobs jobs;
+    std::vector<HostJob> host_jobs;
+    std::vector<int32_t> host_rows;  // the batch's and those of host_jobs
   };
 
   BatchPipeline(CudaDevice& device, const BatchLimits& limits, const ModelShape& shape,
@@ -84,24 +84,24 @@ class BatchPipeline {
   static AttentionPlanner PlannerFor(const CudaDevice& device, const BatchLimits& limits,
                                      const ModelShape& shape, DType activations);
   // Which of the sampling kernels run.
-  static SampleStages StagesOf(const PackedDraws& draws);
-  void NoteHostDraws(const Batch& batch);
-  // Makes the host's draws, and gives `result` the batch's own rows.
+  static SampleStages StagesOf(const PackedJobs& jobs);
+  void NoteHostJobs(const Batch& batch);
+  // Does the host's jobs, and gives `result` the batch's own rows.
   void FinishOnHost(Running& done, const RingResult& ring, BatchResult* result);
 
   CudaDevice& device_;
   const BatchLimits limits_;
   const ModelShape shape_;
   AttentionPlanner planner_;
-  DrawTable draw_table_;
+  SamplingTable sampling_table_;
   Sampler sampler_;
   std::unique_ptr<BatchRing> ring_;
   Buffer attention_;  // the planner's scratch
   Buffer sampling_;   // the sampling kernels' scratch
   Running running_;
-  std::deque<Running> ended_;          // oldest first
-  std::vector<int32_t> drawn_before_;  // by the batch awaited last
-  std::vector<float> host_logits_;     // where rows of host draws lie among those asked for
+  std::deque<Running> ended_;            // oldest first
+  std::vector<int32_t> sampled_before_;  // by the batch awaited last
+  std::vector<float> host_logits_;       // where rows of host jobs lie among those asked for
 };
 
 }  // namespace tlm

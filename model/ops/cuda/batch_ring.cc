@@ -31,7 +31,7 @@ absl::Status BatchRing::Open() {
                                       "cudaEventCreateWithFlags"));
   }
   return device_.Check(
-      cudaMemsetAsync(drawn_tokens(), 0, layout_.download_bytes(), device_.compute_stream()),
+      cudaMemsetAsync(sampled_tokens(), 0, layout_.download_bytes(), device_.compute_stream()),
       "cudaMemsetAsync");
 }
 
@@ -81,10 +81,10 @@ void BatchRing::Stage(const Batch& batch, const PaddedShape& padded) {
   staged(RingSection::kBlockTables, padded.sequences * padded.max_blocks);
 }
 
-absl::Status BatchRing::Upload(size_t attention_bytes, size_t draw_bytes) {
+absl::Status BatchRing::Upload(size_t attention_bytes, size_t job_bytes) {
   TLM_CHECK(begun_);
   staged_[static_cast<size_t>(RingSection::kAttentionWork)] = attention_bytes;
-  staged_[static_cast<size_t>(RingSection::kDraws)] = draw_bytes;
+  staged_[static_cast<size_t>(RingSection::kJobs)] = job_bytes;
   std::byte* const to = device_memory_.as<std::byte>();
   for (const RingCopy& copy : layout_.Copies(staged_)) {
     TLM_RETURN_IF_ERROR(
@@ -104,9 +104,9 @@ absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int6
   slot.host_rows = static_cast<int64_t>(host_rows.size());
   TLM_CHECK(slot.result_bytes <= shape_.result_bytes && slot.host_rows <= shape_.max_host_rows);
   if (slot.drew) {
-    const size_t bytes = layout_.draw_results_offset() + slot.result_bytes;
+    const size_t bytes = layout_.job_results_offset() + slot.result_bytes;
     TLM_RETURN_IF_ERROR(
-        device_.Check(cudaMemcpyAsync(slot.results, drawn_tokens(), bytes, cudaMemcpyDeviceToHost,
+        device_.Check(cudaMemcpyAsync(slot.results, sampled_tokens(), bytes, cudaMemcpyDeviceToHost,
                                       device_.compute_stream()),
                       "cudaMemcpyAsync"));
   }
@@ -141,9 +141,9 @@ absl::StatusOr<RingResult> BatchRing::Await() {
   TLM_RETURN_IF_ERROR(device_.Check(cudaEventSynchronize(slot.done), "cudaEventSynchronize"));
   --in_flight_;
   return RingResult{
-      .drawn_tokens = {reinterpret_cast<const int32_t*>(slot.results),
-                       slot.drew ? static_cast<size_t>(shape_.max_draws) : 0},
-      .results = {slot.results + layout_.draw_results_offset(), slot.result_bytes},
+      .sampled_tokens = {reinterpret_cast<const int32_t*>(slot.results),
+                         slot.drew ? static_cast<size_t>(shape_.max_jobs) : 0},
+      .results = {slot.results + layout_.job_results_offset(), slot.result_bytes},
       .logits = {slot.logits, static_cast<size_t>(slot.host_rows * shape_.vocab_size)}};
 }
 

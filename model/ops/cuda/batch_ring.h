@@ -1,8 +1,8 @@
 // The way of batches to the device and of their results back, two at a time.
 //
 //            Begin, Stage, Upload          kernels          Download          Await
-//   slot 0   page-locked host memory  ->   one device   ->  page-locked  ->   the caller
-//   slot 1   page-locked host memory  ->   copy of all  ->  page-locked  ->   the caller
+//   slot 0   pinned host memory  ->   one device   ->  pinned  ->   the caller
+//   slot 1   pinned host memory  ->   copy of all  ->  pinned  ->   the caller
 //
 // The device's side never moves, so that recorded graphs find every batch at the same addresses;
 // the stream's order keeps one batch's arrays from the next one's copy.
@@ -28,9 +28,9 @@ namespace tlm {
 
 // The results of one batch. Valid until the second Begin after the batch's own.
 struct RingResult {
-  std::span<const int32_t> drawn_tokens;  // [max_draws]; empty without draws
-  std::span<const std::byte> results;     // as many bytes as Download asked for
-  std::span<const float> logits;          // [host rows, vocab_size]
+  std::span<const int32_t> sampled_tokens;  // [max_jobs]; empty without jobs
+  std::span<const std::byte> results;       // as many bytes as Download asked for
+  std::span<const float> logits;            // [host rows, vocab_size]
 };
 
 // Same threading as Device. Begin, Stage, Upload, Download once for each batch, in this order; then
@@ -42,7 +42,7 @@ class BatchRing {
 
   static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).device_bytes(); }
   static size_t HostBytes(const RingShape& shape) { return RingLayout(shape).host_bytes(); }
-  // Takes DeviceBytes as kActivations and HostBytes page-locked; RESOURCE_EXHAUSTED as Allocate.
+  // Takes DeviceBytes as kActivations and HostBytes pinned; RESOURCE_EXHAUSTED as Allocate.
   // `device` must outlive the ring.
   static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
                                                            const RingShape& shape);
@@ -67,24 +67,24 @@ class BatchRing {
   // Fills the sections that hold the batch's own arrays; see WritePadded.
   void Stage(const Batch& batch, const PaddedShape& padded);
   // Queues the slot's way to the device: what Stage wrote and the first bytes of these sections.
-  absl::Status Upload(size_t attention_bytes, size_t draw_bytes);
+  absl::Status Upload(size_t attention_bytes, size_t job_bytes);
 
   // The device's side of a section.
   template <typename T>
   T* device(RingSection section) const {
     return reinterpret_cast<T*>(device_memory_.as<std::byte>() + layout_.offset(section));
   }
-  // Where the draws' tokens and other results go. The tokens stay for the next batch to read, until
-  // its own draws replace them; 0 before the first batch.
-  int32_t* drawn_tokens() const {
+  // Where the jobs' tokens and other results go. The tokens stay for the next batch to read, until
+  // its own jobs replace them; 0 before the first batch.
+  int32_t* sampled_tokens() const {
     return reinterpret_cast<int32_t*>(device_memory_.as<std::byte>() + layout_.results_offset());
   }
-  void* draw_results() const {
-    return reinterpret_cast<std::byte*>(drawn_tokens()) + layout_.draw_results_offset();
+  void* job_results() const {
+    return reinterpret_cast<std::byte*>(sampled_tokens()) + layout_.job_results_offset();
   }
 
-  // Queues the way back of the drawn tokens, the first `result_bytes` of the draws' results (-1:
-  // no draws, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
+  // Queues the way back of the sampled tokens, the first `result_bytes` of the jobs' results (-1:
+  // no jobs, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
   // floats with a stride in elements.
   absl::Status Download(int64_t result_bytes, const float* logits, int64_t logits_stride,
                         std::span<const int32_t> host_rows);

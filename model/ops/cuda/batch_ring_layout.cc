@@ -36,14 +36,14 @@ RingLayout::RingLayout(const RingShape& shape) {
   set(RingSection::kLogitsRows, Product(shape.max_rows, 1, sizeof(int32_t)));
   set(RingSection::kAttentionWork, shape.attention_bytes);
   set(RingSection::kBlockTables, Product(shape.max_sequences, shape.max_blocks, sizeof(int32_t)));
-  set(RingSection::kDraws, shape.draw_bytes);
+  set(RingSection::kJobs, shape.job_bytes);
   for (size_t section = 0; section < kRingSections; ++section) {
     offset_[section] = upload_bytes_;
     upload_bytes_ = Sum(upload_bytes_, Aligned(capacity_[section]));
   }
   results_offset_ = upload_bytes_;
-  draw_results_offset_ = Aligned(Product(shape.max_draws, 1, sizeof(int32_t)));
-  download_bytes_ = Aligned(Sum(draw_results_offset_, shape.result_bytes));
+  job_results_offset_ = Aligned(Product(shape.max_jobs, 1, sizeof(int32_t)));
+  download_bytes_ = Aligned(Sum(job_results_offset_, shape.result_bytes));
   logits_bytes_ = Aligned(Product(shape.max_host_rows, shape.vocab_size, sizeof(float)));
   device_bytes_ = Sum(upload_bytes_, download_bytes_);
   host_bytes_ = Product(Sum(device_bytes_, logits_bytes_), kRingSlots);

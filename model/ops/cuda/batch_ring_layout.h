@@ -20,7 +20,7 @@ enum class RingSection {
   kLogitsRows,     // int32 [rows]
   kAttentionWork,  // of the attention planner
   kBlockTables,    // int32 [sequences, max_blocks]
-  kDraws,          // of the draw table
+  kJobs,           // of the job table
 };
 inline constexpr int kRingSections = 7;
 // Batches on their way at a time.
@@ -32,12 +32,12 @@ struct RingShape {
   int64_t max_rows = 0;       // of logits
   int64_t max_sequences = 0;  // rows of block tables
   int64_t max_blocks = 0;     // of a sequence
-  int64_t max_draws = 0;
+  int64_t max_jobs = 0;
   int64_t max_host_rows = 0;  // of logits that go to the host
   int64_t vocab_size = 0;
   size_t attention_bytes = 0;  // of kAttentionWork
-  size_t draw_bytes = 0;       // of kDraws
-  size_t result_bytes = 0;     // that the draws leave for the host beside their tokens
+  size_t job_bytes = 0;        // of kJobs
+  size_t result_bytes = 0;     // that the jobs leave for the host beside their tokens
 };
 
 // A stretch of a slot that is copied at once.
@@ -58,9 +58,9 @@ class RingLayout {
   size_t capacity(RingSection section) const { return capacity_[static_cast<size_t>(section)]; }
   size_t upload_bytes() const { return upload_bytes_; }
 
-  // Results: the tokens drawn, int32 [max_draws], then result_bytes of the draw table's own.
-  size_t results_offset() const { return results_offset_; }            // in the device's memory
-  size_t draw_results_offset() const { return draw_results_offset_; }  // in the results
+  // Results: the tokens sampled, int32 [max_jobs], then result_bytes of the job table's own.
+  size_t results_offset() const { return results_offset_; }          // in the device's memory
+  size_t job_results_offset() const { return job_results_offset_; }  // in the results
   size_t download_bytes() const { return download_bytes_; }
   size_t logits_bytes() const { return logits_bytes_; }
 
@@ -76,7 +76,7 @@ class RingLayout {
   std::array<size_t, kRingSections> capacity_{};
   size_t upload_bytes_ = 0;
   size_t results_offset_ = 0;
-  size_t draw_results_offset_ = 0;
+  size_t job_results_offset_ = 0;
   size_t download_bytes_ = 0;
   size_t logits_bytes_ = 0;
   size_t device_bytes_ = 0;

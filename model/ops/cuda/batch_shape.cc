@@ -35,16 +35,16 @@ int64_t PaddedBlockCount(int64_t blocks, int64_t max_blocks) {
 
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t tokens = batch.tokens();
-  const int64_t draws = static_cast<int64_t>(batch.draws.size());
+  const int64_t jobs = static_cast<int64_t>(batch.jobs.size());
   const int64_t padded_tokens = PaddedRowCount(tokens);
-  const int64_t most_draws = std::min(padded_tokens, limits.max_sequences);
+  const int64_t most_jobs = std::min(padded_tokens, limits.max_sequences);
   const bool decodes = tokens == batch.sequences && tokens <= kMaxPaddedRows;
-  if (!decodes || batch.rows() > tokens || draws > most_draws) {
+  if (!decodes || batch.rows() > tokens || jobs > most_jobs) {
     return {.padded = {.tokens = tokens,
                        .rows = batch.rows(),
                        .sequences = batch.sequences,
                        .max_blocks = batch.max_blocks},
-            .draws = draws,
+            .jobs = jobs,
             .key = 0};
   }
   BatchShape shape;
@@ -54,9 +54,9 @@ BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
                               : std::min(padded_tokens, PaddedRowCount(limits.max_logits_rows)),
                   .sequences = batch.sequences,
                   .max_blocks = PaddedBlockCount(batch.max_blocks, MaxBlocks(limits))};
-  shape.draws = draws == 0 ? 0 : most_draws;
+  shape.jobs = jobs == 0 ? 0 : most_jobs;
   // The number of sequences is not part of the shape: no kernel is told it.
-  shape.key = uint64_t{1} | uint64_t{shape.padded.rows > 0} << 1 | uint64_t{shape.draws > 0} << 2 |
+  shape.key = uint64_t{1} | uint64_t{shape.padded.rows > 0} << 1 | uint64_t{shape.jobs > 0} << 2 |
               static_cast<uint64_t>(shape.padded.tokens) << 3 |
               static_cast<uint64_t>(shape.padded.max_blocks) << 16;
   return shape;

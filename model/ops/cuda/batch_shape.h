@@ -24,8 +24,8 @@ int64_t PaddedBlockCount(int64_t blocks, int64_t max_blocks);
 // A batch as the kernels are started for it.
 struct BatchShape {
   PaddedShape padded;
-  int64_t draws = 0;  // that sampling is started for: 0 or at least the batch's
-  uint64_t key = 0;   // odd, and different for any two shapes; 0: of this batch alone
+  int64_t jobs = 0;  // that sampling is started for: 0 or at least the batch's
+  uint64_t key = 0;  // odd, and different for any two shapes; 0: of this batch alone
 };
 
 // Batches of one token a sequence, as while decoding, are padded; any others are taken as they are.

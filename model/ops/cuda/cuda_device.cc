@@ -182,7 +182,7 @@ absl::StatusOr<Buffer> CudaDevice::AllocatePinned(size_t bytes) {
   const cudaError_t error = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    return ResourceExhausted("{} bytes of page-locked host memory could not be had", bytes);
+    return ResourceExhausted("{} bytes of pinned host memory could not be allocated", bytes);
   }
   TLM_RETURN_IF_ERROR(Check(error, "cudaHostAlloc"));
   pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);

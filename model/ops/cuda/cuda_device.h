@@ -64,7 +64,7 @@ class CudaDevice : public Device {
   void AddArithmeticMark(std::string_view mark);
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
-  // Page-locked host memory, aligned to a page; never counted in AllocatedBytes().
+  // Pinned host memory, aligned to a page; never counted in AllocatedBytes().
   absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
   // What is alive of AllocatePinned.
   size_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
@@ -104,7 +104,7 @@ class CudaDevice : public Device {
     cudaGraphExec_t exec = nullptr;  // null: not recorded (yet)
     int failures = 0;
   };
-  // Page-locked memory that CopyToDevice goes through, half by half.
+  // Pinned memory that CopyToDevice goes through, half by half.
   struct Staging {
     Buffer memory;
     std::array<cudaEvent_t, 2> copied{};

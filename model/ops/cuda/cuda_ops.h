@@ -52,7 +52,7 @@ class CudaOps : public Ops {
   std::string Report() const override;
   int64_t PaddedRows(int64_t rows) const override { return PaddedRowCount(rows); }
   int max_batches() const override { return BatchPipeline::kBatches; }
-  bool TakesTokenOfDraw() const override { return pipeline_->TakesTokenOfDraw(); }
+  bool TakesPendingTokens() const override { return pipeline_->TakesPendingTokens(); }
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override;
   absl::Status Sample(const Rows& logits) override;
   absl::Status EndBatch(const Rows& logits) override;
@@ -75,7 +75,7 @@ class CudaOps : public Ops {
  private:
   CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library);
 
-  // All but those of gemm_ and attention's on the matrix units.
+  // All but those of gemm_ and attention's on the tensor cores.
   absl::Status LoadOtherKernels();
   // Starts a kernel on this device: the launch's status.
   template <typename Launch>

@@ -45,7 +45,7 @@ bool SameKind(const MatrixLayout& a, const MatrixLayout& b) {
 
 bool MayBeLibrarys(const MatrixLayout& layout) {
   return layout.n() > 0 && layout.k() > 0 &&
-         UsesMatrixUnits(layout.n(), layout.k(), layout.dtype());
+         UsesTensorCores(layout.n(), layout.k(), layout.dtype());
 }
 
 int64_t GatedChunkRows(const BatchLimits& limits) {
@@ -73,7 +73,7 @@ void CheckOperands(const Rows& x, const CudaMatrix& w, const Rows& out, int64_t 
   TLM_CHECK(x.cols == w.k() && x.dtype == w.dtype() && out.cols == columns);
   TLM_CHECK(x.rows == out.rows && x.stride >= x.cols && out.stride >= out.cols);
   TLM_CHECK(out.dtype == x.dtype || out.dtype == DType::kF32);
-  TLM_CHECK(!UsesMatrixUnits(w.n(), w.k(), w.dtype()) || RowsAreAligned(x));
+  TLM_CHECK(!UsesTensorCores(w.n(), w.k(), w.dtype()) || RowsAreAligned(x));
 }
 
 }  // namespace

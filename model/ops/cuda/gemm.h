@@ -3,7 +3,7 @@
 // Numbers. Every output is one chain: an fp32 accumulator that starts at 0 and takes k ascending,
 // then rounding to the activation type T, that of x:
 //
-//   a = chain              where UsesMatrixUnits: k by 16, as mma.m16n8k16 sums them; otherwise one
+//   a = chain              where UsesTensorCores: k by 16, as mma.m16n8k16 sums them; otherwise one
 //                          by one, each a fused multiply-add
 //   v = T(a)
 //   v = T(v + bias[j])     with a bias
@@ -36,7 +36,7 @@ namespace tlm {
 
 // Chooses and starts the kernels, on the device's compute stream. A product's choice depends on the
 // number of rows only between kernels with the same bits. Same threading as Device; statuses are
-// those of CudaDevice::Check. Where UsesMatrixUnits, rows of x are 16-byte aligned; the library is
+// those of CudaDevice::Check. Where UsesTensorCores, rows of x are 16-byte aligned; the library is
 // asked for plain products only where those of out are, too.
 class Gemm {
  public:

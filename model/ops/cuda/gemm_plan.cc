@@ -67,14 +67,14 @@ GemmPlan PlanSimt(const GemmShape& shape) {
 
 }  // namespace
 
-bool UsesMatrixUnits(int64_t n, int64_t k, DType dtype) {
+bool UsesTensorCores(int64_t n, int64_t k, DType dtype) {
   return (dtype == DType::kBF16 || dtype == DType::kF16) && n % 8 == 0 && k % 8 == 0;
 }
 
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device) {
   TLM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0);
   TLM_CHECK(shape.m <= kMaxGemmExtent && shape.n <= kMaxGemmExtent && shape.k <= kMaxGemmExtent);
-  if (!UsesMatrixUnits(shape.n, shape.k, shape.dtype)) return PlanSimt(shape);
+  if (!UsesTensorCores(shape.n, shape.k, shape.dtype)) return PlanSimt(shape);
   if (shape.m <= kSkinnyTokens) {
     return PlanMma(GemmMethod::kSkinny, SkinnyTile(shape, device), shape, device);
   }

@@ -19,8 +19,8 @@ struct GemmDevice {
 };
 
 enum class GemmMethod {
-  kSkinny,   // matrix units, few rows: bound by the weights' bytes
-  kTiled,    // matrix units, many rows
+  kSkinny,   // tensor cores, few rows: bound by the weights' bytes
+  kTiled,    // tensor cores, many rows
   kLibrary,  // the same bits from a library
   kSimt,     // one product at a time
 };
@@ -45,9 +45,9 @@ struct GemmPlan {
   size_t shared_bytes = 0;
 };
 
-// Whether products with such weights run on the matrix units, at every m: 16 bits an element, n and
+// Whether products with such weights run on the tensor cores, at every m: 16 bits an element, n and
 // k multiples of 8.
-bool UsesMatrixUnits(int64_t n, int64_t k, DType dtype);
+bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 
 // The method depends on m only among kSkinny, kTiled and kLibrary, whose bits agree.
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device);

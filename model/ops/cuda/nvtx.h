@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-// With the toolkit's own runtime alone: what plays a GPU on the host has no profiler.
+// With the toolkit's own runtime alone: the emulator has no profiler.
 #if defined(__CUDA_RUNTIME_API_H__) && __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define TLM_INTERNAL_NVTX 1

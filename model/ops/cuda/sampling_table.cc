@@ -1,4 +1,4 @@
-#include "model/ops/cuda/draw_table.h"
+#include "model/ops/cuda/sampling_table.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,31 +7,31 @@
 #include <limits>
 
 #include "model/base/errors.h"
-#include "model/ops/cuda/kernels/draw_record.h"
+#include "model/ops/cuda/kernels/sampling_record.h"
 #include "model/sampling/adjust_logits.h"
-#include "model/sampling/draw_errors.h"
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_errors.h"
+#include "model/sampling/sampling_math.h"
 
 namespace tlm {
 namespace {
 
-constexpr size_t kMaxDrawWords = 16384;
-constexpr size_t kRecordWords = sizeof(DrawRecord) / 4;
-constexpr size_t kHeaderWords = sizeof(DrawTableHeader) / 4;
+constexpr size_t kMaxJobWords = 16384;
+constexpr size_t kRecordWords = sizeof(SamplingRecord) / 4;
+constexpr size_t kHeaderWords = sizeof(SamplingTableHeader) / 4;
 
 size_t BitmapWords(int64_t vocab_size) { return (static_cast<size_t>(vocab_size) + 31) / 32; }
 
-size_t RemovalWords(const Draw& draw, int64_t vocab_size) {
-  const SamplingParams& params = *draw.params;
+size_t RemovalWords(const SamplingJob& job, int64_t vocab_size) {
+  const SamplingParams& params = *job.params;
   const size_t ids =
-      params.allowed_token_ids.size() + params.banned_token_ids.size() + draw.banned.size();
+      params.allowed_token_ids.size() + params.banned_token_ids.size() + job.banned.size();
   return std::min(ids, BitmapWords(vocab_size));
 }
 
-size_t ListWords(const Draw& draw, int64_t vocab_size) {
-  const SamplingParams& params = *draw.params;
-  const size_t history = params.has_penalties() ? 2 * draw.history->seen().size() : 0;
-  return 2 * params.logit_bias.size() + RemovalWords(draw, vocab_size) + history;
+size_t ListWords(const SamplingJob& job, int64_t vocab_size) {
+  const SamplingParams& params = *job.params;
+  const size_t history = params.has_penalties() ? 2 * job.history->seen().size() : 0;
+  return 2 * params.logit_bias.size() + RemovalWords(job, vocab_size) + history;
 }
 
 // Appends words to a table; `size` counts them.
@@ -84,7 +84,7 @@ void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, in
 }
 
 void PutRemovals(const SamplingParams& params, std::span<const int32_t> banned, int64_t vocab_size,
-                 WordWriter* words, DrawRecord* record) {
+                 WordWriter* words, SamplingRecord* record) {
   if (params.allowed_token_ids.size() + banned.size() > BitmapWords(vocab_size)) {
     PutBitmap(params, banned, vocab_size, words, &record->removed);
     return;
@@ -93,7 +93,7 @@ void PutRemovals(const SamplingParams& params, std::span<const int32_t> banned, 
   PutIds(banned, words, &record->banned);
 }
 
-void PutBias(const SamplingParams& params, WordWriter* words, DrawRecord* record) {
+void PutBias(const SamplingParams& params, WordWriter* words, SamplingRecord* record) {
   words->Begin();
   for (const auto& [id, bias] : params.logit_bias) {
     words->Put(static_cast<uint32_t>(id));
@@ -102,7 +102,7 @@ void PutBias(const SamplingParams& params, WordWriter* words, DrawRecord* record
   record->bias = words->Range();
 }
 
-void PutHistory(const TokenHistory& history, WordWriter* words, DrawRecord* record) {
+void PutHistory(const TokenHistory& history, WordWriter* words, SamplingRecord* record) {
   words->Begin();
   for (const auto& [id, seen] : history.seen()) {
     words->Put(static_cast<uint32_t>(id));
@@ -111,24 +111,24 @@ void PutHistory(const TokenHistory& history, WordWriter* words, DrawRecord* reco
   record->history = words->Range();
 }
 
-DrawKind KindOf(const SamplingParams& params) {
-  if (params.temperature == 0.0f) return DrawKind::kGreedy;
+SamplingKind KindOf(const SamplingParams& params) {
+  if (params.temperature == 0.0f) return SamplingKind::kGreedy;
   const bool truncated =
       params.top_k > 0 || params.typical_p < 1.0f || params.top_p < 1.0f || params.min_p > 0.0f;
-  return truncated ? DrawKind::kTruncated : DrawKind::kPlain;
+  return truncated ? SamplingKind::kTruncated : SamplingKind::kPlain;
 }
 
 // Everything but the lists.
-DrawRecord MakeRecord(const Draw& draw) {
-  const SamplingParams& params = *draw.params;
-  DrawRecord record;
+SamplingRecord MakeRecord(const SamplingJob& job) {
+  const SamplingParams& params = *job.params;
+  SamplingRecord record;
   record.kind = KindOf(params);
-  record.row = draw.row;
+  record.row = job.row;
   record.seed = params.seed;
-  record.position = draw.key.position;
-  record.output_index = draw.key.output_index;
+  record.position = job.key.position;
+  record.output_index = job.key.output_index;
   record.top_k = params.top_k;
-  if (record.kind != DrawKind::kGreedy) {
+  if (record.kind != SamplingKind::kGreedy) {
     record.inverse_temperature = 1.0 / static_cast<double>(params.temperature);
   }
   record.top_p = params.top_p;
@@ -138,28 +138,28 @@ DrawRecord MakeRecord(const Draw& draw) {
   record.repetition_penalty = params.repetition_penalty;
   record.presence_penalty = params.presence_penalty;
   record.frequency_penalty = params.frequency_penalty;
-  record.adjusts = NeedsAdjusting(params, draw.banned) ? 1 : 0;
+  record.adjusts = NeedsAdjusting(params, job.banned) ? 1 : 0;
   record.penalises = params.has_penalties() ? 1 : 0;
-  record.wants_logprob = draw.score.logprob ? 1 : 0;
-  record.processed = draw.score.processed ? 1 : 0;
-  record.top = draw.score.top;
+  record.wants_logprob = job.score.logprob ? 1 : 0;
+  record.processed = job.score.processed ? 1 : 0;
+  record.top = job.score.top;
   return record;
 }
 
-int32_t PendingDraw(const Batch& batch, const Draw& draw) {
-  const int32_t token = batch.logits_rows[static_cast<size_t>(draw.row)];
+int32_t PendingJob(const Batch& batch, const SamplingJob& job) {
+  const int32_t token = batch.logits_rows[static_cast<size_t>(job.row)];
   const int32_t id = batch.token_ids[static_cast<size_t>(token)];
-  return id < 0 ? -1 - id : kNoPendingDraw;
+  return id < 0 ? -1 - id : kNoPendingJob;
 }
 
-absl::StatusOr<SampledToken> Unpack(const ScoreRequest& score, const RemovalCounts& removals,
-                                    const DrawOutcome& outcome, const std::byte* top,
+absl::StatusOr<SampledToken> Unpack(const LogprobOptions& score, const RemovalCounts& removals,
+                                    const SamplingOutcome& outcome, const std::byte* top,
                                     int64_t vocab_size) {
-  if (outcome.status == DrawStatus::kNotADistribution) {
+  if (outcome.status == SamplingStatus::kNotADistribution) {
     return NotADistribution(outcome.id, std::bit_cast<float>(outcome.detail_bits));
   }
-  if (outcome.status == DrawStatus::kAllExcluded) return AllExcluded(vocab_size);
-  if (outcome.status == DrawStatus::kNoneLeft) return NoneLeft(removals);
+  if (outcome.status == SamplingStatus::kAllExcluded) return AllExcluded(vocab_size);
+  if (outcome.status == SamplingStatus::kNoneLeft) return NoneLeft(removals);
   SampledToken token;
   token.id = outcome.id;
   if (score.logprob) token.score = {outcome.id, outcome.logprob, outcome.rank};
@@ -175,81 +175,82 @@ absl::StatusOr<SampledToken> Unpack(const ScoreRequest& score, const RemovalCoun
 
 }  // namespace
 
-DrawTableBytes MaxDrawTableBytes(const BatchLimits& limits, int64_t vocab_size) {
-  const size_t draws = static_cast<size_t>(limits.max_sequences);
+SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t vocab_size) {
+  const size_t jobs = static_cast<size_t>(limits.max_sequences);
   const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, vocab_size));
   const size_t bias = 2 * static_cast<size_t>(vocab_size);
-  const size_t lists = std::min(kMaxDrawWords, history + bias + BitmapWords(vocab_size));
-  return {.table = 4 * (kHeaderWords + draws * (kRecordWords + lists)),
-          .outcomes = draws * (sizeof(DrawOutcome) + kMaxTopTokens * sizeof(TopToken))};
+  const size_t lists = std::min(kMaxJobWords, history + bias + BitmapWords(vocab_size));
+  return {.table = 4 * (kHeaderWords + jobs * (kRecordWords + lists)),
+          .outcomes = jobs * (sizeof(SamplingOutcome) + kMaxTopTokens * sizeof(TopToken))};
 }
 
-bool NeedsHost(const Draw& draw, int64_t vocab_size) {
-  return draw.score.top > kMaxTopTokens || ListWords(draw, vocab_size) > kMaxDrawWords;
+bool NeedsHost(const SamplingJob& job, int64_t vocab_size) {
+  return job.score.top > kMaxTopTokens || ListWords(job, vocab_size) > kMaxJobWords;
 }
 
-void DrawTable::Pack(const Batch& batch, std::span<std::byte> table, PackedDraws* packed) {
-  const size_t draws = batch.draws.size();
+void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJobs* packed) {
+  const size_t jobs = batch.jobs.size();
   packed->noise = packed->finish = false;
   packed->host.clear();
   packed->removals.clear();
   bool any_top = false;
   parity_ = 1 - parity_;
-  const DrawTableHeader header = {.draws = static_cast<uint32_t>(draws), .parity = parity_};
-  TLM_CHECK(sizeof(header) + draws * sizeof(DrawRecord) <= table.size());
+  const SamplingTableHeader header = {.jobs = static_cast<uint32_t>(jobs), .parity = parity_};
+  TLM_CHECK(sizeof(header) + jobs * sizeof(SamplingRecord) <= table.size());
   std::memcpy(table.data(), &header, sizeof(header));
-  WordWriter words(table, kHeaderWords + draws * kRecordWords);
-  for (size_t i = 0; i < draws; ++i) {
-    const Draw& draw = batch.draws[i];
-    DrawRecord record;
-    packed->removals.push_back({.allowed = draw.params->allowed_token_ids.size(),
-                                .banned = draw.params->banned_token_ids.size(),
-                                .ending = draw.banned.size()});
-    if (NeedsHost(draw, vocab_size_)) {
+  WordWriter words(table, kHeaderWords + jobs * kRecordWords);
+  for (size_t i = 0; i < jobs; ++i) {
+    const SamplingJob& job = batch.jobs[i];
+    SamplingRecord record;
+    packed->removals.push_back({.allowed = job.params->allowed_token_ids.size(),
+                                .banned = job.params->banned_token_ids.size(),
+                                .ending = job.banned.size()});
+    if (NeedsHost(job, vocab_size_)) {
       packed->host.push_back(static_cast<int32_t>(i));
     } else {
-      record = MakeRecord(draw);
-      PutBias(*draw.params, &words, &record);
+      record = MakeRecord(job);
+      PutBias(*job.params, &words, &record);
       banned_.clear();
-      std::set_union(draw.params->banned_token_ids.begin(), draw.params->banned_token_ids.end(),
-                     draw.banned.begin(), draw.banned.end(), std::back_inserter(banned_));
-      PutRemovals(*draw.params, banned_, vocab_size_, &words, &record);
+      std::set_union(job.params->banned_token_ids.begin(), job.params->banned_token_ids.end(),
+                     job.banned.begin(), job.banned.end(), std::back_inserter(banned_));
+      PutRemovals(*job.params, banned_, vocab_size_, &words, &record);
       if (record.penalises != 0) {
-        PutHistory(*draw.history, &words, &record);
-        record.pending_draw = PendingDraw(batch, draw);
+        PutHistory(*job.history, &words, &record);
+        record.pending_job = PendingJob(batch, job);
       }
-      packed->noise |= record.kind == DrawKind::kPlain;
-      packed->finish |= record.kind == DrawKind::kTruncated || draw.score.logprob || record.top > 0;
+      packed->noise |= record.kind == SamplingKind::kPlain;
+      packed->finish |=
+          record.kind == SamplingKind::kTruncated || job.score.logprob || record.top > 0;
       any_top |= record.top > 0;
     }
     std::memcpy(table.data() + sizeof(header) + i * sizeof(record), &record, sizeof(record));
   }
   packed->table_bytes = 4 * words.size();
   packed->outcome_bytes =
-      draws * (sizeof(DrawOutcome) + (any_top ? kMaxTopTokens * sizeof(TopToken) : 0));
+      jobs * (sizeof(SamplingOutcome) + (any_top ? kMaxTopTokens * sizeof(TopToken) : 0));
 }
 
-std::vector<absl::StatusOr<SampledToken>> UnpackDraws(const Batch& batch, const PackedDraws& packed,
-                                                      int64_t vocab_size,
-                                                      std::span<const std::byte> outcomes) {
-  const size_t draws = batch.draws.size();
+std::vector<absl::StatusOr<SampledToken>> UnpackJobs(const Batch& batch, const PackedJobs& packed,
+                                                     int64_t vocab_size,
+                                                     std::span<const std::byte> outcomes) {
+  const size_t jobs = batch.jobs.size();
   std::vector<absl::StatusOr<SampledToken>> tokens;
-  tokens.reserve(draws);
+  tokens.reserve(jobs);
   auto next_host = packed.host.begin();
-  for (size_t i = 0; i < draws; ++i) {
+  for (size_t i = 0; i < jobs; ++i) {
     if (next_host != packed.host.end() && *next_host == static_cast<int32_t>(i)) {
       ++next_host;
       tokens.push_back(SampledToken{});
       continue;
     }
-    const size_t top = draws * sizeof(DrawOutcome) + i * kMaxTopTokens * sizeof(TopToken);
-    TLM_CHECK(draws * sizeof(DrawOutcome) <= outcomes.size() &&
-              (batch.draws[i].score.top == 0 ||
+    const size_t top = jobs * sizeof(SamplingOutcome) + i * kMaxTopTokens * sizeof(TopToken);
+    TLM_CHECK(jobs * sizeof(SamplingOutcome) <= outcomes.size() &&
+              (batch.jobs[i].score.top == 0 ||
                top + kMaxTopTokens * sizeof(TopToken) <= outcomes.size()));
-    DrawOutcome outcome;
+    SamplingOutcome outcome;
     std::memcpy(&outcome, outcomes.data() + i * sizeof(outcome), sizeof(outcome));
-    tokens.push_back(Unpack(batch.draws[i].score, packed.removals[i], outcome,
-                            outcomes.data() + top, vocab_size));
+    tokens.push_back(Unpack(batch.jobs[i].score, packed.removals[i], outcome, outcomes.data() + top,
+                            vocab_size));
   }
   return tokens;
 }

@@ -5,7 +5,7 @@ set(TLM_CUDA_PLAN_SOURCES
   attention_plan.cc
   batch_ring_layout.cc
   batch_shape.cc
-  draw_table.cc
+  sampling_table.cc
   gemm_candidates.cc
   gemm_plan.cc
   matrix_layout.cc
@@ -38,6 +38,6 @@ set(TLM_CUDA_KERNEL_SOURCES
   kernels/sample_finish.cu
   kernels/sample_noise.cu
   kernels/sample_scan.cu)
-# Needs the toolkit's libraries; what plays a GPU on the host goes without.
+# Needs the toolkit's libraries; the emulator goes without.
 set(TLM_CUDA_LIBRARY_SOURCES
   cublaslt_library.cc)

@@ -1,4 +1,4 @@
-// Threads that fill page-locked memory while the device fetches from it.
+// Threads that fill pinned memory while the device fetches from it.
 #ifndef TLM_MODEL_OPS_CUDA_UPLOAD_PIPELINE_H_
 #define TLM_MODEL_OPS_CUDA_UPLOAD_PIPELINE_H_
 
@@ -35,7 +35,7 @@ struct UploadPiece {
 class UploadPipeline {
  public:
   // Slots of slot_bytes for `threads` threads, `slots` >= 2 * threads. RESOURCE_EXHAUSTED: no
-  // page-locked memory. `device` must outlive it.
+  // pinned memory. `device` must outlive it.
   static absl::StatusOr<std::unique_ptr<UploadPipeline>> Create(CudaDevice& device, int threads,
                                                                 int slots, size_t slot_bytes);
   // Waits for the copies.

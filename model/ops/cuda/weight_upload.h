@@ -31,7 +31,7 @@ struct UploadTarget {
   std::function<int64_t(int64_t row)> output_of_row;
 };
 
-// Threads copy, convert and transpose pieces of the parts into page-locked memory while the device
+// Threads copy, convert and transpose pieces of the parts into pinned memory while the device
 // fetches those already there. Both, threads and memory, are taken with the first matrix and held
 // until Finish. Same threading as Device.
 class WeightUpload {
@@ -46,16 +46,16 @@ class WeightUpload {
   // Stacks `parts` along the outputs (Ops::PackMatrix) and queues their way to the device; what is
   // put on the compute stream afterwards sees them there. The parts may go when it returns.
   // INVALID_ARGUMENT names the part and element of a value that is not finite as it is stored, or
-  // a row that is too long to be staged. RESOURCE_EXHAUSTED: no page-locked memory.
+  // a row that is too long to be staged. RESOURCE_EXHAUSTED: no pinned memory.
   absl::Status Matrix(std::span<const TensorView> parts, MatrixOrder order,
                       const UploadTarget& target);
   // The same for vectors [n_i], laid end to end as float32.
   absl::Status Vector(std::span<const TensorView> parts, float* to);
 
-  // Waits for all copies and gives threads and page-locked memory back.
+  // Waits for all copies and gives threads and pinned memory back.
   absl::Status Finish();
 
-  // Page-locked memory comes in so many slots for each thread, of this size.
+  // Pinned memory comes in so many slots for each thread, of this size.
   static constexpr int kSlotsPerThread = 2;
   static constexpr size_t kSlotBytes = size_t{4} << 20;
 

@@ -82,9 +82,9 @@ absl::Status CheckStopStrings(const v1::StoppingCriteria& stopping, const Served
   return RequireTokenizer(model, "stopping.stop_strings", "stop by stopping.stop_token_ids");
 }
 
-absl::StatusOr<ScoreRequest> ConvertLogprobs(const v1::OutputOptions& output,
-                                             const ServedModel& model) {
-  ScoreRequest score;
+absl::StatusOr<LogprobOptions> ConvertLogprobs(const v1::OutputOptions& output,
+                                               const ServedModel& model) {
+  LogprobOptions score;
   TLM_RETURN_IF_ERROR(CheckRange<int64_t>("output.top_logprobs", output.top_logprobs(), 0,
                                           model.limits.max_top_logprobs));
   score.top = output.top_logprobs();
@@ -99,7 +99,7 @@ absl::StatusOr<ScoreRequest> ConvertLogprobs(const v1::OutputOptions& output,
 
 absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
                                          const v1::StoppingCriteria& stopping,
-                                         const ScoreRequest& score, const ServedModel& model) {
+                                         const LogprobOptions& score, const ServedModel& model) {
   OutputPlan plan;
   plan.text = output.has_text() ? output.text() : model.tokenizer != nullptr;
   if (plan.text) {

@@ -15,7 +15,7 @@
 namespace tlm::bench {
 namespace {
 
-// Weights in host memory, from files or drawn.
+// Weights in host memory, from files or random.
 struct HostWeights {
   std::optional<Checkpoint> checkpoint;
   std::optional<RandomWeights> random;

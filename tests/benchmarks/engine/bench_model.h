@@ -31,7 +31,8 @@ struct BenchModel {
   DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
-  double load_seconds = 0;  // from host memory or the page cache to ready; drawing not counted
+  double load_seconds =
+      0;  // from host memory or the page cache to ready; generating random ones not counted
 
   // Bytes of weights a pass over few tokens reads: all but the rows of an untied embedding table.
   uint64_t WeightBytesRead() const;

@@ -44,7 +44,7 @@ absl::StatusOr<BatchResult> ModelRuns::Compute(int64_t first, int64_t count, boo
   }
   if (last) {
     batch.logits_rows.push_back(static_cast<int32_t>(count - 1));
-    batch.draws.push_back({.params = &greedy_, .history = &history_});
+    batch.jobs.push_back({.params = &greedy_, .history = &history_});
   }
   return model_.Forward(batch);
 }
@@ -89,14 +89,14 @@ void ModelRuns::FillDecode(const std::vector<int32_t>* ids, int64_t position, Ba
     AddTable(sequence, batch);
     const auto index = static_cast<int32_t>(sequence);
     batch->token_ids.push_back(ids != nullptr ? (*ids)[static_cast<size_t>(sequence)]
-                                              : TokenOfDraw(sequence));
+                                              : PendingToken(sequence));
     batch->positions.push_back(static_cast<int32_t>(position));
     batch->sequence_of.push_back(index);
     batch->logits_rows.push_back(index);
-    batch->draws.push_back({.row = index,
-                            .params = &greedy_,
-                            .history = &history_,
-                            .key = {.position = static_cast<uint64_t>(position) + 1}});
+    batch->jobs.push_back({.row = index,
+                           .params = &greedy_,
+                           .history = &history_,
+                           .key = {.position = static_cast<uint64_t>(position) + 1}});
   }
 }
 

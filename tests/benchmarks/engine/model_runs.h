@@ -35,7 +35,7 @@ class ModelRuns {
   absl::StatusOr<BatchResult> Compute(int64_t first, int64_t count, bool last);
   void StartBatch(Batch* batch) const;
   void AddTable(int64_t sequence, Batch* batch) const;
-  // The next token of every sequence: drawn by the batch before, or `ids`.
+  // The next token of every sequence: sampled by the batch before, or `ids`.
   void FillDecode(const std::vector<int32_t>* ids, int64_t position, Batch* batch) const;
 
   LanguageModel& model_;

@@ -12,16 +12,16 @@
 namespace tlm::bench {
 namespace {
 
-// Few values drawn, repeated at shifting places: drawing hundreds of millions would take longer
+// Few random values, repeated at shifting places: generating hundreds of millions would take longer
 // than what is measured.
 template <typename T, typename Convert>
 std::vector<T> RandomValues(size_t count, Convert convert) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal(0.0f, 0.05f);
-  std::vector<T> drawn(4096 + 1);
-  for (T& value : drawn) value = convert(normal(random));
+  std::vector<T> sampled(4096 + 1);
+  for (T& value : sampled) value = convert(normal(random));
   std::vector<T> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = drawn[(i * 7 + i / 4096) % drawn.size()];
+  for (size_t i = 0; i < count; ++i) values[i] = sampled[(i * 7 + i / 4096) % sampled.size()];
   return values;
 }
 

@@ -1,4 +1,4 @@
-// Whether the matrix units compute what their model in C++ says (tests/support/simt/mma_model.h).
+// Whether the tensor cores compute what their model in C++ says (tests/support/simt/mma_model.h).
 #ifndef TLM_TESTS_GPU_CANON_MMA_CHECK_H_
 #define TLM_TESTS_GPU_CANON_MMA_CHECK_H_
 

@@ -1,4 +1,4 @@
-// Single instructions of the matrix units, to see what they compute.
+// Single instructions of the tensor cores, to see what they compute.
 #ifndef TLM_TESTS_GPU_CANON_MMA_PROBE_H_
 #define TLM_TESTS_GPU_CANON_MMA_PROBE_H_
 

@@ -1,4 +1,4 @@
-"""The CUDA backend behind the real border, on a GPU that the host plays
+"""The CUDA backend behind the real border, on an emulated GPU
 (tests/support/cuda_modules), against the CPU backend."""
 
 import array

@@ -16,28 +16,28 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-inline void ConfigureTiles(const TileConfig& config) { PlayLdTileCfg(&config); }
-inline void ReleaseTiles() { PlayTileRelease(); }
+inline void ConfigureTiles(const TileConfig& config) { EmulateLdTileCfg(&config); }
+inline void ReleaseTiles() { EmulateTileRelease(); }
 
 template <int kTile>
 inline void ZeroTile() {
-  PlayTileZero(kTile);
+  EmulateTileZero(kTile);
 }
 template <int kTile>
 inline void LoadTile(const void* from, int64_t stride) {
-  PlayTileLoad(kTile, from, stride);
+  EmulateTileLoad(kTile, from, stride);
 }
 template <int kTile>
 inline void StoreTile(void* to, int64_t stride) {
-  PlayTileStore(kTile, to, stride);
+  EmulateTileStore(kTile, to, stride);
 }
 template <int kSums, int kA, int kB>
 inline void MultiplyBf16() {
-  PlayTdpBf16Ps(kSums, kA, kB);
+  EmulateTdpBf16Ps(kSums, kA, kB);
 }
 template <int kSums, int kA, int kB>
 inline void MultiplyInt8() {
-  PlayTdpBSud(kSums, kA, kB);
+  EmulateTdpBSud(kSums, kA, kB);
 }
 
 }  // namespace

@@ -98,18 +98,18 @@ double AddedToOdd(double a, double b) {
   return std::nextafter(sum, error > 0.0 ? HUGE_VAL : -HUGE_VAL);
 }
 
-float PlayedAdd(float a, float b) {
+float EmulatedAdd(float a, float b) {
   return RoundedToNormal(AddedToOdd(WithoutSubnormal(a), WithoutSubnormal(b)));
 }
 
 }  // namespace
 
-float PlayedFma(float a, float b, float c) {
+float EmulatedFma(float a, float b, float c) {
   const double product = static_cast<double>(WithoutSubnormal(a)) * WithoutSubnormal(b);
   return RoundedToNormal(AddedToOdd(product, WithoutSubnormal(c)));
 }
 
-void PlayLdTileCfg(const void* config) {
+void EmulateLdTileCfg(const void* config) {
   std::array<uint8_t, 64> bytes;
   std::memcpy(bytes.data(), config, bytes.size());
   if (bytes[0] > 1) Fault("#GP: no such palette");
@@ -132,13 +132,13 @@ void PlayLdTileCfg(const void* config) {
   unit = next;
 }
 
-void PlayTileRelease() { unit = Unit(); }
+void EmulateTileRelease() { unit = Unit(); }
 
 bool TilesAreConfigured() { return unit.configured; }
 
-void PlayTileZero(int tile) { Used(tile).data = {}; }
+void EmulateTileZero(int tile) { Used(tile).data = {}; }
 
-void PlayTileLoad(int tile, const void* from, int64_t stride) {
+void EmulateTileLoad(int tile, const void* from, int64_t stride) {
   Tile& to = Used(tile);
   for (int row = 0; row < to.rows; ++row) {
     std::memcpy(to.data[row].data(), static_cast<const char*>(from) + row * stride,
@@ -147,7 +147,7 @@ void PlayTileLoad(int tile, const void* from, int64_t stride) {
   ClearBeside(to);
 }
 
-void PlayTileStore(int tile, void* to, int64_t stride) {
+void EmulateTileStore(int tile, void* to, int64_t stride) {
   const Tile& from = Used(tile);
   for (int row = 0; row < from.rows; ++row) {
     std::memcpy(static_cast<char*>(to) + row * stride, from.data[row].data(),
@@ -155,7 +155,7 @@ void PlayTileStore(int tile, void* to, int64_t stride) {
   }
 }
 
-void PlayTdpBf16Ps(int sums, int a, int b) {
+void EmulateTdpBf16Ps(int sums, int a, int b) {
   CheckProduct(sums, a, b);
   Tile& c = unit.tiles[sums];
   const Tile& left = unit.tiles[a];
@@ -166,18 +166,18 @@ void PlayTdpBf16Ps(int sums, int a, int b) {
       for (int k = 0; k < left.row_bytes / 4; ++k) {
         for (int parity = 0; parity < 2; ++parity) {
           by_parity[parity] =
-              PlayedFma(Bf16ToFloat(left.Get<uint16_t>(m, 2 * k + parity)),
-                        Bf16ToFloat(right.Get<uint16_t>(k, 2 * n + parity)), by_parity[parity]);
+              EmulatedFma(Bf16ToFloat(left.Get<uint16_t>(m, 2 * k + parity)),
+                          Bf16ToFloat(right.Get<uint16_t>(k, 2 * n + parity)), by_parity[parity]);
         }
       }
-      const float sum = PlayedAdd(by_parity[0], by_parity[1]);
-      c.Set(m, n, PlayedAdd(c.Get<float>(m, n), sum));
+      const float sum = EmulatedAdd(by_parity[0], by_parity[1]);
+      c.Set(m, n, EmulatedAdd(c.Get<float>(m, n), sum));
     }
   }
   ClearBeside(c);
 }
 
-void PlayTdpBSud(int sums, int a, int b) {
+void EmulateTdpBSud(int sums, int a, int b) {
   CheckProduct(sums, a, b);
   Tile& c = unit.tiles[sums];
   const Tile& left = unit.tiles[a];

@@ -1,4 +1,4 @@
-// A tile unit played by the host, one for every thread: what Intel's Software Developer's Manual
+// AMX tiles emulated by the host, one for every thread: what Intel's Software Developer's Manual
 // says of each instruction (volume 2, "AMX", palette 1), operand by operand and rounding by
 // rounding. What a processor answers with an exception ends the program with a message.
 #ifndef TLM_TESTS_SUPPORT_AMX_TILE_UNIT_H_
@@ -9,21 +9,21 @@
 namespace tlm {
 
 // ldtilecfg of 64 bytes, tilerelease.
-void PlayLdTileCfg(const void* config);
-void PlayTileRelease();
+void EmulateLdTileCfg(const void* config);
+void EmulateTileRelease();
 // Whether this thread has tiles configured.
 bool TilesAreConfigured();
 
-void PlayTileZero(int tile);
-void PlayTileLoad(int tile, const void* from, int64_t stride);
-void PlayTileStore(int tile, void* to, int64_t stride);
+void EmulateTileZero(int tile);
+void EmulateTileLoad(int tile, const void* from, int64_t stride);
+void EmulateTileStore(int tile, void* to, int64_t stride);
 // tdpbf16ps and tdpbsud: sums += a b.
-void PlayTdpBf16Ps(int sums, int a, int b);
-void PlayTdpBSud(int sums, int a, int b);
+void EmulateTdpBf16Ps(int sums, int a, int b);
+void EmulateTdpBSud(int sums, int a, int b);
 
 // c + a b rounded once to the nearest as a tile unit has it: subnormals among the operands count as
 // 0, and so does a result that is subnormal after rounding.
-float PlayedFma(float a, float b, float c);
+float EmulatedFma(float a, float b, float c);
 
 }  // namespace tlm
 

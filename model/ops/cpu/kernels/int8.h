@@ -4,7 +4,7 @@
 // activations is quantised likewise, a scale for each group: scale = max |x| / 127,
 // q = x * (127 / max |x|) rounded to the nearest, ties to even. Then
 //   sum = fma(float(sum over the group of q_x q_w), scale_x * scale_w, sum), groups ascending
-// from 0, and then ProductFinish. Sums within a group are below 2^23, exact in int32 and in float:
+// from 0, and then EpilogueArgs. Sums within a group are below 2^23, exact in int32 and in float:
 // whatever instructions compute them agree, and so do the quantised rows of all tables.
 //
 // A group without a value of kInt8Smallest or more has scale 0 and counts as zeros. A group with a
@@ -75,7 +75,7 @@ struct Int8MatMulArgs {
   int64_t k = 0;
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
-  ProductFinish finish;
+  EpilogueArgs finish;
 };
 
 }  // namespace tlm

@@ -16,7 +16,7 @@ Kernels With(Kernels table, void (*matmul_int8)(const Int8MatMulArgs&)) {
 
 }  // namespace
 
-const Kernels& WithByteProducts(const Kernels& table, Isa isa) {
+const Kernels& WithVnniInt8(const Kernels& table, Isa isa) {
   __builtin_cpu_init();
   if (isa == Isa::kAvx2 && __builtin_cpu_supports("avxvnni")) {
     static const Kernels kTable = With(table, Avx2VnniMatMulInt8);
@@ -31,7 +31,7 @@ const Kernels& WithByteProducts(const Kernels& table, Isa isa) {
 
 #else
 
-const Kernels& WithByteProducts(const Kernels& table, Isa) { return table; }
+const Kernels& WithVnniInt8(const Kernels& table, Isa) { return table; }
 
 #endif
 

@@ -6,7 +6,7 @@
 //   rows of bfloat16  avx512_bf16: one fp32 accumulator, a vdpbf16ps for each pair of k
 //                     amx_bf16: for each 32 k, E = sum of the even ones from 0, O = sum of the odd
 //                     ones from 0, C += E + O, subnormals taken and left as 0 (tdpbf16ps)
-// and then ProductFinish.
+// and then EpilogueArgs.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
 
@@ -25,7 +25,7 @@ inline constexpr int kBf16InputStep = 32;
 enum class ElementFunction { kNone, kSilu, kRelu, kGeluTanh, kGelu };
 
 // What becomes of the sums of a row, in this order.
-struct ProductFinish {
+struct EpilogueArgs {
   const float* bias =
       nullptr;  // [outputs], of a gated matrix [2 outputs]: gates', then the others'
   ElementFunction function = ElementFunction::kNone;
@@ -59,7 +59,7 @@ struct MatMulArgs {
   int64_t panel_end = 0;
   // The panels that the thread reads afterwards, worth fetching ahead; -1: it is not known.
   int64_t next_panel = -1;
-  ProductFinish finish;
+  EpilogueArgs finish;
 };
 
 // What a table's matmul asks for beside the operands, of rows and weights of these types.

@@ -11,7 +11,7 @@
 // activation type for O_t alone (Dao 2023, FlashAttention-2, with the running rescale taken out of
 // the tile). A tile's partial (m_t, l_t, O_t) depends on nothing but the row, its keys and values,
 // and the fold's order is fixed: chunks, decode, cache hits and splits of the work agree bit for
-// bit. This stands on one property of the matrix units: a product with a factor of zero leaves the
+// bit. This stands on one property of the tensor cores: a product with a factor of zero leaves the
 // other products' rounding alone, whatever its other factor.
 //
 // Two kernels, chosen by what never changes in a model's life (attention_plan.h): on the matrix
@@ -72,7 +72,7 @@ struct AttentionArgs {
   float* partial_values = nullptr;  // [partial rows][head_dim]
 };
 
-// Lets the kernel on the matrix units have its shared memory; once on every device, before the
+// Lets the kernel on the tensor cores have its shared memory; once on every device, before the
 // first launch. cudaErrorInvalidValue where the device has not as much.
 cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim);
 

@@ -1,4 +1,4 @@
-// What one warp computes of a key tile on the matrix units: scores, weights and P V of 16 query
+// What one warp computes of a key tile on the tensor cores: scores, weights and P V of 16 query
 // rows, in the layouts of MultiplyAdd's fragments (simt.h). Of the rows a lane holds two, one in
 // each half of 16. Included by attention_mma.h and attention_stream.h only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_FRAGMENTS_H_

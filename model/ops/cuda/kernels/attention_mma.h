@@ -1,4 +1,4 @@
-// Attention on the matrix units; see attention.h. Included by attention_mma_*.cu only.
+// Attention on the tensor cores; see attention.h. Included by attention_mma_*.cu only.
 //
 // A block of 4 warps takes its units one after the other and streams their K and V tiles through
 // two stages of shared memory, the next tile on its way while one is computed, over the borders of

@@ -1,4 +1,4 @@
-// Attention without matrix units; see attention.h: any head_dim, any type, each sum one element
+// Attention without tensor cores; see attention.h: any head_dim, any type, each sum one element
 // after the other.
 //
 // A block of 128 threads takes its units one after the other. For a tile, thread i computes the

@@ -49,7 +49,7 @@ constexpr size_t AttentionUnitsOffset(int64_t blocks) {
   return (static_cast<size_t>(blocks) * 4 + 4 + 63) / 64 * 64;
 }
 
-// Whether the matrix units have a kernel for 16-bit heads of this width.
+// Whether the tensor cores have a kernel for 16-bit heads of this width.
 constexpr bool HasMmaAttention(int64_t head_dim) {
   return head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128 || head_dim == 256;
 }

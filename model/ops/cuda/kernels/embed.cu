@@ -22,7 +22,7 @@ TLM_KERNEL Embed(const EmbedKernelArgs args) {
   const EmbedArgs& op = args.op;
   const int64_t token = blockIdx.x;
   const int32_t id = op.token_ids[token];
-  const int64_t row = id < 0 ? op.drawn[-1 - id] : id;
+  const int64_t row = id < 0 ? op.sampled[-1 - id] : id;
   int64_t position = 0;
   if (op.positions_table.data != nullptr) {
     position = op.positions[token] < 0 ? 0 : op.positions[token];

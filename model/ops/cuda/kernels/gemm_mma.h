@@ -1,4 +1,4 @@
-// The matrix product on the matrix units, for tiles of any shape. Included by kernels only.
+// The matrix product on the tensor cores, for tiles of any shape. Included by kernels only.
 //
 // Weights are the mma's 16 x 16 operand, tokens its 8 columns: one token costs an eighth of a tile.
 // Every accumulator belongs to one warp and takes k ascending by 16, whatever the tile. A step
@@ -6,7 +6,7 @@
 // copies of the one that is stages - 1 ahead begin, into the place of the one just used up.
 //
 // Bytes: n k of weights once for each token tile, m k of x once for each row tile (from the
-// second-level cache), m n of outputs; times the element's size.
+// L2 cache), m n of outputs; times the element's size.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 

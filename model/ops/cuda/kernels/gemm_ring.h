@@ -1,4 +1,4 @@
-// The way of weights and activations to the matrix units: a ring of stages in shared memory, each
+// The way of weights and activations to the tensor cores: a ring of stages in shared memory, each
 // [rows][stage_k] weights, then [tokens][stage_k] of x. It runs on over the block's tiles. Pieces
 // of 16 bytes are swizzled: piece c of row r stands at c ^ (r % 8) (rows of 64 bytes: c ^ (r / 2 %
 // 4)), so that the 8 rows LoadMatrices reads lie in different banks. Included by gemm_mma.h.

@@ -1,4 +1,4 @@
-// Matrix products without matrix units: fp32, and 16-bit weights whose shape these cannot take.
+// Matrix products without tensor cores: fp32, and 16-bit weights whose shape these cannot take.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_SIMT_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_SIMT_H_
 

@@ -14,7 +14,7 @@ cudaError_t PrepareGemmSkinny();
 
 // `grid` blocks of tile `tile` of kMmaTiles, not the tiled kernel's; one of 32 rows or more for a
 // gated product. dtype kBF16 or kF16, of x and w; x, w and k in pieces of 16 bytes. Bytes: the
-// weights once, x once for each row tile (from the second-level cache), the outputs.
+// weights once, x once for each row tile (from the L2 cache), the outputs.
 cudaError_t LaunchGemmSkinny(const GemmArgs& args, DType dtype, int tile, int grid,
                              cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// AdjustLogits (model/sampling/adjust_logits.h) of one chunk of a draw's logits in shared memory.
+// AdjustLogits (model/sampling/adjust_logits.h) of one chunk of a job's logits in shared memory.
 // Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_ADJUST_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_ADJUST_H_
@@ -51,7 +51,7 @@ TLM_DEVICE void ForEntriesIn(const uint32_t* entries, uint32_t count, uint32_t s
   }
 }
 
-TLM_DEVICE void AddBias(const SampleArgs& op, const DrawRecord& record, const IdSpan& span,
+TLM_DEVICE void AddBias(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                         AdjustMemory* memory) {
   const uint32_t* entries = WordsOf(op, record.bias);
   ForEntriesIn(entries, record.bias.words / 2, 2, span, [&](uint32_t at, uint32_t i) {
@@ -64,7 +64,7 @@ TLM_DEVICE void AddBias(const SampleArgs& op, const DrawRecord& record, const Id
 }
 
 // Sets the bits of `removed`.
-TLM_DEVICE void MarkRemoved(const SampleArgs& op, const DrawRecord& record, const IdSpan& span,
+TLM_DEVICE void MarkRemoved(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                             AdjustMemory* memory) {
   const uint32_t* bits = WordsOf(op, record.removed);
   const bool only_allowed = record.allowed.words > 0;
@@ -95,8 +95,8 @@ TLM_DEVICE void Penalise(const Penalties& penalties, uint32_t seen, float* logit
 }
 
 // `pending`: a token that is in the output once more than the history says; or kNoToken.
-TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const DrawRecord& record, const IdSpan& span,
-                              uint32_t pending, AdjustMemory* memory) {
+TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record,
+                              const IdSpan& span, uint32_t pending, AdjustMemory* memory) {
   const Penalties penalties = {record.repetition_penalty, record.presence_penalty,
                                record.frequency_penalty};
   const uint32_t* entries = WordsOf(op, record.history);
@@ -119,7 +119,7 @@ TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const DrawRecord& record, co
 
 // Adjusts memory->logits, which hold the tokens of `span` and are visible to the block, as they are
 // afterwards.
-TLM_DEVICE void AdjustChunk(const SampleArgs& op, const DrawRecord& record, const IdSpan& span,
+TLM_DEVICE void AdjustChunk(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                             uint32_t pending, AdjustMemory* memory) {
   if (threadIdx.x == 0) memory->pending_seen = 0;
   AddBias(op, record, span, memory);

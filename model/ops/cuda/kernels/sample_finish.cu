@@ -19,7 +19,7 @@ TLM_DEVICE double MeanInformation(const Tokens& tokens) {
   uint64_t weighted = 0;
   tokens.ForEach(tokens.listed, [&](uint32_t, float logit) {
     const double scaled = tokens.Scaled(logit);
-    total += DrawWeight(scaled);
+    total += ProbabilityWeight(scaled);
     weighted += InformationWeight(scaled);
   });
   total = SumOfBlock<kSelectWarps>(total, tokens.memory->reduce);
@@ -37,7 +37,7 @@ TLM_DEVICE TokenKey MostLikely(const Tokens& tokens) {
 }
 
 // What step `step` of truncation keeps; false: everything.
-TLM_DEVICE bool RuleOf(const DrawRecord& record, int step, Rule* rule) {
+TLM_DEVICE bool RuleOf(const SamplingRecord& record, int step, Rule* rule) {
   if (step == 0) {
     *rule = {Order::kLikely, {Unit::kTokens, static_cast<double>(record.top_k)}};
     return record.top_k > 0;
@@ -52,12 +52,12 @@ TLM_DEVICE bool RuleOf(const DrawRecord& record, int step, Rule* rule) {
 
 // A place behind which no token is among the top_k: the top_k-th of what the warps of scan found
 // best, if there are as many.
-TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const DrawRecord& record, uint32_t draw,
-                             SelectMemory* memory) {
+TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const SamplingRecord& record,
+                             uint32_t job, SelectMemory* memory) {
   const uint32_t all = args.scratch.chunks * kScanWarps;
   const uint32_t count = all < kSelectThreads ? all : kSelectThreads;
   if (record.top_k > count) return {};
-  const TokenKey* found = args.scratch.warp_best + static_cast<size_t>(draw) * all;
+  const TokenKey* found = args.scratch.warp_best + static_cast<size_t>(job) * all;
   const TokenKey own = threadIdx.x < count ? found[threadIdx.x] : 0;
   TokenKey* keys = memory->warp_best;
   keys[threadIdx.x] = own;
@@ -81,16 +81,16 @@ TLM_DEVICE Cut LikelyWithWeight(const Tokens& tokens) {
 }
 
 // Takes out of play what no step will keep, for less than the steps take.
-TLM_DEVICE void TakeOutHopeless(const SampleKernelArgs& args, const DrawRecord& record,
-                                uint32_t draw, Tokens* tokens) {
-  if (record.top_k > 0) tokens->likely = LikelyOfWarps(args, record, draw, tokens->memory);
+TLM_DEVICE void TakeOutHopeless(const SampleKernelArgs& args, const SamplingRecord& record,
+                                uint32_t job, Tokens* tokens) {
+  if (record.top_k > 0) tokens->likely = LikelyOfWarps(args, record, job, tokens->memory);
   // What is typical depends on the number of tokens, too.
   if (record.top_p >= 1.0 || record.typical_p < 1.0) return;
   tokens->likely.Tighten(LikelyWithWeight(*tokens));
 }
 
-// Leaves in play what the draw's parameters keep; *best is the most likely one of it.
-TLM_DEVICE void Truncate(const DrawRecord& record, Tokens* tokens, TokenKey* best) {
+// Leaves in play what the job's parameters keep; *best is the most likely one of it.
+TLM_DEVICE void Truncate(const SamplingRecord& record, Tokens* tokens, TokenKey* best) {
 #pragma unroll 1
   for (int step = 0; step < 3; ++step) {
     Rule rule;
@@ -115,7 +115,7 @@ TLM_DEVICE void Truncate(const DrawRecord& record, Tokens* tokens, TokenKey* bes
   tokens->floor = record.min_p_floor;
 }
 
-TLM_DEVICE int32_t DrawFrom(const Tokens& tokens, const DrawRecord& record, TokenKey best) {
+TLM_DEVICE int32_t SampleFrom(const Tokens& tokens, const SamplingRecord& record, TokenKey best) {
   const NoiseKey key = {record.seed, record.position, record.output_index};
   Noisy front = {GumbelNoise(NoiseWord(key, IdOf(best))), IdOf(best)};
   tokens.ForEach(tokens.listed, [&](uint32_t id, float logit) {
@@ -127,16 +127,16 @@ TLM_DEVICE int32_t DrawFrom(const Tokens& tokens, const DrawRecord& record, Toke
   return FrontOfBlock<kSelectWarps>(front, tokens.memory->noisy).id;
 }
 
-// Sets what scores are taken of: *tokens still has the cuts of the draw.
-TLM_DEVICE void TurnToScores(const SampleKernelArgs& args, const DrawRecord& record,
-                             const DrawState& state, Tokens* tokens) {
+// Sets what scores are taken of: *tokens still has the cuts of the job.
+TLM_DEVICE void TurnToScores(const SampleKernelArgs& args, const SamplingRecord& record,
+                             const SamplingState& state, Tokens* tokens) {
   tokens->listed = false;
   tokens->front_scale = 1.0;
   if (record.processed == 0) {
     tokens->filter = Tokens::Filter::kAll;
     tokens->row = GivenRow(args, record);
     tokens->front = LogitOf(state.given);
-  } else if (record.kind == DrawKind::kGreedy) {
+  } else if (record.kind == SamplingKind::kGreedy) {
     tokens->filter = Tokens::Filter::kAll;
     tokens->front = LogitOf(state.used);
   } else {
@@ -145,11 +145,11 @@ TLM_DEVICE void TurnToScores(const SampleKernelArgs& args, const DrawRecord& rec
   }
 }
 
-// The normaliser of the scores; the drawn token's own ones.
+// The normaliser of the scores; the sampled token's own ones.
 TLM_DEVICE double ScoreToken(const SampleKernelArgs& args, const Tokens& tokens, uint32_t id,
-                             DrawOutcome* outcome) {
-  const float drawn = tokens.row[id];
-  const float own = tokens.filter == Tokens::Filter::kAll ? drawn : tokens.Processed(id, drawn);
+                             SamplingOutcome* outcome) {
+  const float sampled = tokens.row[id];
+  const float own = tokens.filter == Tokens::Filter::kAll ? sampled : tokens.Processed(id, sampled);
   uint64_t sum = 0;
   uint64_t before = 0;
   tokens.ForEach(false, [&](uint32_t other, float logit) {
@@ -190,22 +190,22 @@ TLM_DEVICE void ListTop(uint32_t top, double normaliser, Tokens* tokens, TopToke
   out[place] = {static_cast<int32_t>(id), LogProbability(logit, normaliser)};
 }
 
-// A block per draw. Blocks of draws that were ended before and ask for no scores return at once.
+// A block per job. Blocks of jobs that were ended before and ask for no scores return at once.
 TLM_KERNEL __launch_bounds__(kSelectThreads, 2) Finish(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();
-  const uint32_t draw = blockIdx.x;
-  if (draw >= HeaderOf(args.op).draws) return;
-  const DrawRecord& record = RecordOf(args.op, draw);
-  const bool truncated = record.kind == DrawKind::kTruncated;
+  const uint32_t job = blockIdx.x;
+  if (job >= HeaderOf(args.op).jobs) return;
+  const SamplingRecord& record = RecordOf(args.op, job);
+  const bool truncated = record.kind == SamplingKind::kTruncated;
   const bool scored = record.wants_logprob != 0 || record.top > 0;
-  if (record.kind == DrawKind::kHost || (!truncated && !scored)) return;
-  const DrawState state = args.scratch.states[draw];
-  if (state.status != DrawStatus::kOk) return;
+  if (record.kind == SamplingKind::kHost || (!truncated && !scored)) return;
+  const SamplingState state = args.scratch.states[job];
+  if (state.status != SamplingStatus::kOk) return;
 
-  DrawOutcome* outcome = &OutcomeOf(args.op, draw);
+  SamplingOutcome* outcome = &OutcomeOf(args.op, job);
   Tokens tokens;
-  tokens.row = UsedRow(args, record, draw);
+  tokens.row = UsedRow(args, record, job);
   tokens.vocab_size = static_cast<uint32_t>(args.op.vocab_size);
   tokens.memory = SharedMemory<SelectMemory>();
   tokens.best = tokens.front = LogitOf(state.used);
@@ -213,18 +213,18 @@ TLM_KERNEL __launch_bounds__(kSelectThreads, 2) Finish(const SampleKernelArgs ar
   int32_t id = outcome->id;
   if (truncated) {
     TokenKey best = state.used;
-    TakeOutHopeless(args, record, draw, &tokens);
+    TakeOutHopeless(args, record, job, &tokens);
     Truncate(record, &tokens, &best);
-    id = DrawFrom(tokens, record, best);
+    id = SampleFrom(tokens, record, best);
     if (threadIdx.x == 0) {
       outcome->id = id;
-      PublishToken(args, draw, id);
+      PublishToken(args, job, id);
     }
   }
   if (!scored) return;
   TurnToScores(args, record, state, &tokens);
   const double normaliser = ScoreToken(args, tokens, static_cast<uint32_t>(id), outcome);
-  if (record.top > 0) ListTop(record.top, normaliser, &tokens, TopOf(args.op, draw));
+  if (record.top > 0) ListTop(record.top, normaliser, &tokens, TopOf(args.op, job));
 }
 
 }  // namespace
@@ -233,7 +233,7 @@ cudaError_t LoadFinish() { return LoadKernel(Finish); }
 
 cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream) {
   return Launch(Finish,
-                {.grid = dim3(static_cast<unsigned>(args.op.draws)),
+                {.grid = dim3(static_cast<unsigned>(args.op.jobs)),
                  .block = dim3(kSelectThreads),
                  .shared_bytes = sizeof(SelectMemory)},
                 stream, args);

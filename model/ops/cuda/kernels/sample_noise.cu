@@ -15,7 +15,7 @@ struct NoiseMemory {
 
 // Considers the four tokens of one Philox counter.
 TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
-                             const DrawRecord& record, const NoiseKey& key, Noisy* front) {
+                             const SamplingRecord& record, const NoiseKey& key, Noisy* front) {
   double scaled[4];
   bool hopeless = true;
 #pragma unroll
@@ -32,26 +32,26 @@ TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
   }
 }
 
-// Grid (chunks, draws), as Scan. Every thread starts from the most likely token: what cannot come
+// Grid (chunks, jobs), as Scan. Every thread starts from the most likely token: what cannot come
 // before it is passed over, as whole chunks, as tokens, or by their words, and no logarithm taken.
 TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();
-  const uint32_t draw = blockIdx.y;
-  if (draw >= HeaderOf(args.op).draws) return;
-  const DrawRecord& record = RecordOf(args.op, draw);
-  if (record.kind != DrawKind::kPlain) return;
-  const DrawState state = args.scratch.states[draw];
-  if (state.status != DrawStatus::kOk) return;
+  const uint32_t job = blockIdx.y;
+  if (job >= HeaderOf(args.op).jobs) return;
+  const SamplingRecord& record = RecordOf(args.op, job);
+  if (record.kind != SamplingKind::kPlain) return;
+  const SamplingState state = args.scratch.states[job];
+  if (state.status != SamplingStatus::kOk) return;
 
   NoiseMemory* memory = SharedMemory<NoiseMemory>();
   const NoiseKey key = {record.seed, record.position, record.output_index};
   const float best = LogitOf(state.used);
   Noisy front = {GumbelNoise(NoiseWord(key, IdOf(state.used))), IdOf(state.used)};
-  const TokenKey chunk_best = args.scratch.chunk_best[draw * args.scratch.chunks + blockIdx.x].used;
+  const TokenKey chunk_best = args.scratch.chunk_best[job * args.scratch.chunks + blockIdx.x].used;
   const double nearest = ScaledLogit(LogitOf(chunk_best), best, record.inverse_temperature);
   if (chunk_best != 0 && nearest + kMaxGumbel >= front.value) {
-    const float* row = UsedRow(args, record, draw);
+    const float* row = UsedRow(args, record, job);
     const bool wide = args.wide || record.adjusts != 0;
     const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSampleChunk;
 #pragma unroll 2
@@ -63,9 +63,9 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
     }
     front = FrontOfBlock<kScanWarps>(front, memory->reduce);
   }
-  ChunkNoise* chunks = args.scratch.chunk_noise + draw * args.scratch.chunks;
+  ChunkNoise* chunks = args.scratch.chunk_noise + job * args.scratch.chunks;
   if (threadIdx.x == 0) chunks[blockIdx.x] = {front.value, front.id, 0};
-  if (!IsLastBlock(args.scratch.noise_tickets + draw, args.scratch.chunks, &memory->last)) return;
+  if (!IsLastBlock(args.scratch.noise_tickets + job, args.scratch.chunks, &memory->last)) return;
 
   for (uint32_t i = threadIdx.x; i < args.scratch.chunks; i += kScanThreads) {
     const ChunkNoise one = LoadShared(chunks + i);
@@ -73,8 +73,8 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
   }
   front = FrontOfBlock<kScanWarps>(front, memory->reduce);
   if (threadIdx.x != 0) return;
-  OutcomeOf(args.op, draw).id = front.id;
-  PublishToken(args, draw, front.id);
+  OutcomeOf(args.op, job).id = front.id;
+  PublishToken(args, job, front.id);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
 cudaError_t LoadNoise() { return LoadKernel(Noise); }
 
 cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream) {
-  const dim3 grid(args.scratch.chunks, static_cast<unsigned>(args.op.draws));
+  const dim3 grid(args.scratch.chunks, static_cast<unsigned>(args.op.jobs));
   return Launch(Noise,
                 {.grid = grid, .block = dim3(kScanThreads), .shared_bytes = sizeof(NoiseMemory)},
                 stream, args);

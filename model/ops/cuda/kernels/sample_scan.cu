@@ -53,46 +53,45 @@ TLM_DEVICE void SeeChunk(const SampleKernelArgs& args, const float* row, const I
   }
 }
 
-TLM_DEVICE void AdjustAndStore(const SampleKernelArgs& args, const DrawRecord& record,
-                               uint32_t draw, const IdSpan& span, AdjustMemory* memory,
-                               Seen* seen) {
+TLM_DEVICE void AdjustAndStore(const SampleKernelArgs& args, const SamplingRecord& record,
+                               uint32_t job, const IdSpan& span, AdjustMemory* memory, Seen* seen) {
   uint32_t pending = kNoToken;
-  if (record.pending_draw != kNoPendingDraw) {
+  if (record.pending_job != kNoPendingJob) {
     const uint32_t before = 1 - HeaderOf(args.op).parity;
-    pending = static_cast<uint32_t>(
-        args.scratch.tokens[before * args.op.max_draws + record.pending_draw]);
+    pending =
+        static_cast<uint32_t>(args.scratch.tokens[before * args.op.max_jobs + record.pending_job]);
   }
   SyncThreads();
   AdjustChunk(args.op, record, span, pending, memory);
-  float* out = args.scratch.adjusted + draw * args.scratch.adjusted_stride + span.begin;
+  float* out = args.scratch.adjusted + job * args.scratch.adjusted_stride + span.begin;
   for (uint32_t at = threadIdx.x; at < span.end - span.begin; at += kScanThreads) {
     out[at] = memory->logits[at];
     seen->used = Likelier(seen->used, memory->logits[at], span.begin + at);
   }
 }
 
-TLM_DEVICE DrawStatus StatusOf(const Seen& seen) {
-  if (seen.first_bad != kNoToken) return DrawStatus::kNotADistribution;
-  if (seen.given == 0) return DrawStatus::kAllExcluded;
-  return seen.used == 0 ? DrawStatus::kNoneLeft : DrawStatus::kOk;
+TLM_DEVICE SamplingStatus StatusOf(const Seen& seen) {
+  if (seen.first_bad != kNoToken) return SamplingStatus::kNotADistribution;
+  if (seen.given == 0) return SamplingStatus::kAllExcluded;
+  return seen.used == 0 ? SamplingStatus::kNoneLeft : SamplingStatus::kOk;
 }
 
 // Thread 0, knowing all chunks.
-TLM_DEVICE void EndScan(const SampleKernelArgs& args, const DrawRecord& record, uint32_t draw,
+TLM_DEVICE void EndScan(const SampleKernelArgs& args, const SamplingRecord& record, uint32_t job,
                         const Seen& seen) {
-  const DrawStatus status = StatusOf(seen);
-  args.scratch.states[draw] = {seen.given, seen.used, status, 0};
-  DrawOutcome outcome;
+  const SamplingStatus status = StatusOf(seen);
+  args.scratch.states[job] = {seen.given, seen.used, status, 0};
+  SamplingOutcome outcome;
   outcome.status = status;
-  if (status == DrawStatus::kNotADistribution) {
+  if (status == SamplingStatus::kNotADistribution) {
     outcome.id = static_cast<int32_t>(seen.first_bad);
     outcome.detail_bits = FloatBits(GivenRow(args, record)[seen.first_bad]);
-  } else if (status == DrawStatus::kOk) {
+  } else if (status == SamplingStatus::kOk) {
     outcome.id = IdOf(seen.used);
   }
-  OutcomeOf(args.op, draw) = outcome;
-  if (status != DrawStatus::kOk || record.kind == DrawKind::kGreedy) {
-    PublishToken(args, draw, status == DrawStatus::kOk ? outcome.id : 0);
+  OutcomeOf(args.op, job) = outcome;
+  if (status != SamplingStatus::kOk || record.kind == SamplingKind::kGreedy) {
+    PublishToken(args, job, status == SamplingStatus::kOk ? outcome.id : 0);
   }
 }
 
@@ -105,27 +104,27 @@ TLM_DEVICE Seen OfBlock(const Seen& seen, uint64_t* memory) {
   return all;
 }
 
-TLM_DEVICE void StoreWarpBest(const SampleKernelArgs& args, uint32_t draw, TokenKey best) {
+TLM_DEVICE void StoreWarpBest(const SampleKernelArgs& args, uint32_t job, TokenKey best) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) {
     const TokenKey other = ShuffleXor(best, mask);
     best = other > best ? other : best;
   }
   if (threadIdx.x % kWarpLanes != 0) return;
-  const size_t chunk = static_cast<size_t>(draw) * args.scratch.chunks + blockIdx.x;
+  const size_t chunk = static_cast<size_t>(job) * args.scratch.chunks + blockIdx.x;
   args.scratch.warp_best[chunk * kScanWarps + threadIdx.x / kWarpLanes] = best;
 }
 
-// Grid (chunks, draws). A thread takes runs of four logits, 256 runs apart. The last block of a
-// draw combines its chunks.
+// Grid (chunks, jobs). A thread takes runs of four logits, 256 runs apart. The last block of a
+// job combines its chunks.
 TLM_KERNEL __launch_bounds__(kScanThreads) Scan(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();
-  const uint32_t draw = blockIdx.y;
-  if (draw >= HeaderOf(args.op).draws) return;
-  const DrawRecord& record = RecordOf(args.op, draw);
-  if (record.kind == DrawKind::kHost) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) PublishToken(args, draw, 0);
+  const uint32_t job = blockIdx.y;
+  if (job >= HeaderOf(args.op).jobs) return;
+  const SamplingRecord& record = RecordOf(args.op, job);
+  if (record.kind == SamplingKind::kHost) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) PublishToken(args, job, 0);
     return;
   }
   ScanMemory* memory = SharedMemory<ScanMemory>();
@@ -138,15 +137,15 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Scan(const SampleKernelArgs args) {
   SeeChunk(args, GivenRow(args, record), {begin, end}, adjusts ? memory->adjust.logits : nullptr,
            &seen);
   if (adjusts) {
-    AdjustAndStore(args, record, draw, {begin, end}, &memory->adjust, &seen);
+    AdjustAndStore(args, record, job, {begin, end}, &memory->adjust, &seen);
   } else {
     seen.used = seen.given;
   }
-  if (record.top_k > 0) StoreWarpBest(args, draw, seen.used);
+  if (record.top_k > 0) StoreWarpBest(args, job, seen.used);
   const Seen chunk = OfBlock(seen, memory->reduce);
-  ChunkBest* chunks = args.scratch.chunk_best + draw * args.scratch.chunks;
+  ChunkBest* chunks = args.scratch.chunk_best + job * args.scratch.chunks;
   if (threadIdx.x == 0) chunks[blockIdx.x] = {chunk.given, chunk.used, chunk.first_bad, 0};
-  if (!IsLastBlock(args.scratch.scan_tickets + draw, args.scratch.chunks, &memory->last)) return;
+  if (!IsLastBlock(args.scratch.scan_tickets + job, args.scratch.chunks, &memory->last)) return;
 
   Seen own;
   for (uint32_t i = threadIdx.x; i < args.scratch.chunks; i += kScanThreads) {
@@ -156,7 +155,7 @@ TLM_KERNEL __launch_bounds__(kScanThreads) Scan(const SampleKernelArgs args) {
     own.first_bad = one.first_bad < own.first_bad ? one.first_bad : own.first_bad;
   }
   const Seen all = OfBlock(own, memory->reduce);
-  if (threadIdx.x == 0) EndScan(args, record, draw, all);
+  if (threadIdx.x == 0) EndScan(args, record, job, all);
 }
 
 template <typename T>
@@ -168,25 +167,25 @@ T* Take(std::byte* base, int64_t count, size_t* used) {
 
 }  // namespace
 
-SampleScratch SampleScratchLayout(void* memory, int64_t max_draws, int64_t vocab_size) {
+SampleScratch SampleScratchLayout(void* memory, int64_t max_jobs, int64_t vocab_size) {
   std::byte* base = static_cast<std::byte*>(memory);
   SampleScratch scratch;
   scratch.adjusted_stride = (vocab_size + 3) / 4 * 4;
   scratch.chunks = static_cast<uint32_t>((vocab_size + kSampleChunk - 1) / kSampleChunk);
-  const int64_t chunks = max_draws * scratch.chunks;
-  scratch.states = Take<DrawState>(base, max_draws, &scratch.bytes);
-  scratch.tokens = Take<int32_t>(base, 2 * max_draws, &scratch.bytes);
-  scratch.scan_tickets = Take<uint32_t>(base, max_draws, &scratch.bytes);
-  scratch.noise_tickets = Take<uint32_t>(base, max_draws, &scratch.bytes);
+  const int64_t chunks = max_jobs * scratch.chunks;
+  scratch.states = Take<SamplingState>(base, max_jobs, &scratch.bytes);
+  scratch.tokens = Take<int32_t>(base, 2 * max_jobs, &scratch.bytes);
+  scratch.scan_tickets = Take<uint32_t>(base, max_jobs, &scratch.bytes);
+  scratch.noise_tickets = Take<uint32_t>(base, max_jobs, &scratch.bytes);
   scratch.chunk_best = Take<ChunkBest>(base, chunks, &scratch.bytes);
   scratch.warp_best = Take<TokenKey>(base, chunks * kScanWarps, &scratch.bytes);
   scratch.chunk_noise = Take<ChunkNoise>(base, chunks, &scratch.bytes);
-  scratch.adjusted = Take<float>(base, max_draws * scratch.adjusted_stride, &scratch.bytes);
+  scratch.adjusted = Take<float>(base, max_jobs * scratch.adjusted_stride, &scratch.bytes);
   return scratch;
 }
 
-size_t SampleScratchBytes(int64_t max_draws, int64_t vocab_size) {
-  return SampleScratchLayout(nullptr, max_draws, vocab_size).bytes;
+size_t SampleScratchBytes(int64_t max_jobs, int64_t vocab_size) {
+  return SampleScratchLayout(nullptr, max_jobs, vocab_size).bytes;
 }
 
 cudaError_t LoadSample() {
@@ -197,13 +196,13 @@ cudaError_t LoadSample() {
 }
 
 cudaError_t LaunchSample(const SampleArgs& op, const SampleStages& stages, cudaStream_t stream) {
-  if (op.draws == 0) return cudaSuccess;
+  if (op.jobs == 0) return cudaSuccess;
   const SampleKernelArgs args = {
       .op = op,
-      .scratch = SampleScratchLayout(op.scratch, op.max_draws, op.vocab_size),
+      .scratch = SampleScratchLayout(op.scratch, op.max_jobs, op.vocab_size),
       .wide = reinterpret_cast<uintptr_t>(op.logits) % 16 == 0 && op.logits_stride % 4 == 0,
       .normaliser_scale = NormaliserScale(op.vocab_size)};
-  const dim3 grid(args.scratch.chunks, static_cast<unsigned>(op.draws));
+  const dim3 grid(args.scratch.chunks, static_cast<unsigned>(op.jobs));
   cudaError_t error =
       Launch(Scan, {.grid = grid, .block = dim3(kScanThreads), .shared_bytes = sizeof(ScanMemory)},
              stream, args);

@@ -1,4 +1,4 @@
-// What the kernels of sample.h tell each other, and how they read draws and logits. Included by
+// What the kernels of sample.h tell each other, and how they read jobs and logits. Included by
 // them only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "model/ops/cuda/kernels/draw_record.h"
 #include "model/ops/cuda/kernels/sample.h"
+#include "model/ops/cuda/kernels/sampling_record.h"
 #include "model/ops/cuda/kernels/simt.h"
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 
 namespace tlm {
 
@@ -33,10 +33,10 @@ TLM_EVERYWHERE int32_t IdOf(TokenKey key) {
   return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(key));
 }
 
-// Of one chunk of a draw's logits.
+// Of one chunk of a job's logits.
 struct ChunkBest {
   TokenKey given = 0;             // among the logits as they came
-  TokenKey used = 0;              // among what the token is drawn from
+  TokenKey used = 0;              // among what the token is sampled from
   uint32_t first_bad = kNoToken;  // lowest id whose logit is NaN or +infinity
   uint32_t unused = 0;
 };
@@ -45,29 +45,29 @@ struct ChunkNoise {
   int32_t id = 0;
   uint32_t unused = 0;
 };
-struct DrawState {
+struct SamplingState {
   TokenKey given = 0;
   TokenKey used = 0;
-  DrawStatus status = DrawStatus::kOk;
+  SamplingStatus status = SamplingStatus::kOk;
   uint32_t unused = 0;
 };
 
 struct SampleScratch {
-  float* adjusted = nullptr;          // [max_draws, adjusted_stride]
-  ChunkBest* chunk_best = nullptr;    // [max_draws, chunks]
-  ChunkNoise* chunk_noise = nullptr;  // [max_draws, chunks]
-  // Of the tokens each warp of scan saw: [max_draws, chunks * kScanWarps], of draws with top_k.
+  float* adjusted = nullptr;          // [max_jobs, adjusted_stride]
+  ChunkBest* chunk_best = nullptr;    // [max_jobs, chunks]
+  ChunkNoise* chunk_noise = nullptr;  // [max_jobs, chunks]
+  // Of the tokens each warp of scan saw: [max_jobs, chunks * kScanWarps], of jobs with top_k.
   TokenKey* warp_best = nullptr;
-  DrawState* states = nullptr;  // [max_draws]
-  int32_t* tokens = nullptr;    // [2, max_draws], drawn by this batch and by the one before
-  // How many chunks of a draw are done; 0 between launches.
-  uint32_t* scan_tickets = nullptr;   // [max_draws]
-  uint32_t* noise_tickets = nullptr;  // [max_draws]
+  SamplingState* states = nullptr;  // [max_jobs]
+  int32_t* tokens = nullptr;        // [2, max_jobs], sampled by this batch and by the one before
+  // How many chunks of a job are done; 0 between launches.
+  uint32_t* scan_tickets = nullptr;   // [max_jobs]
+  uint32_t* noise_tickets = nullptr;  // [max_jobs]
   int64_t adjusted_stride = 0;
   uint32_t chunks = 0;
   size_t bytes = 0;
 };
-SampleScratch SampleScratchLayout(void* scratch, int64_t max_draws, int64_t vocab_size);
+SampleScratch SampleScratchLayout(void* scratch, int64_t max_jobs, int64_t vocab_size);
 
 struct SampleKernelArgs {
   SampleArgs op;
@@ -78,33 +78,33 @@ struct SampleKernelArgs {
 
 namespace simt {
 
-TLM_DEVICE const DrawTableHeader& HeaderOf(const SampleArgs& op) {
-  return *static_cast<const DrawTableHeader*>(op.table);
+TLM_DEVICE const SamplingTableHeader& HeaderOf(const SampleArgs& op) {
+  return *static_cast<const SamplingTableHeader*>(op.table);
 }
-TLM_DEVICE const DrawRecord& RecordOf(const SampleArgs& op, uint32_t draw) {
-  return reinterpret_cast<const DrawRecord*>(static_cast<const DrawTableHeader*>(op.table) +
-                                             1)[draw];
+TLM_DEVICE const SamplingRecord& RecordOf(const SampleArgs& op, uint32_t job) {
+  return reinterpret_cast<const SamplingRecord*>(static_cast<const SamplingTableHeader*>(op.table) +
+                                                 1)[job];
 }
 TLM_DEVICE const uint32_t* WordsOf(const SampleArgs& op, const WordRange& range) {
   return static_cast<const uint32_t*>(op.table) + range.begin;
 }
-TLM_DEVICE DrawOutcome& OutcomeOf(const SampleArgs& op, uint32_t draw) {
-  return static_cast<DrawOutcome*>(op.outcomes)[draw];
+TLM_DEVICE SamplingOutcome& OutcomeOf(const SampleArgs& op, uint32_t job) {
+  return static_cast<SamplingOutcome*>(op.outcomes)[job];
 }
-TLM_DEVICE TopToken* TopOf(const SampleArgs& op, uint32_t draw) {
+TLM_DEVICE TopToken* TopOf(const SampleArgs& op, uint32_t job) {
   TopToken* first =
-      reinterpret_cast<TopToken*>(static_cast<DrawOutcome*>(op.outcomes) + HeaderOf(op).draws);
-  return first + static_cast<size_t>(draw) * kMaxTopTokens;
+      reinterpret_cast<TopToken*>(static_cast<SamplingOutcome*>(op.outcomes) + HeaderOf(op).jobs);
+  return first + static_cast<size_t>(job) * kMaxTopTokens;
 }
 
-// The logits as they came, and what the draw's token is drawn from.
-TLM_DEVICE const float* GivenRow(const SampleKernelArgs& args, const DrawRecord& record) {
+// The logits as they came, and what the job's token is sampled from.
+TLM_DEVICE const float* GivenRow(const SampleKernelArgs& args, const SamplingRecord& record) {
   return args.op.logits + record.row * args.op.logits_stride;
 }
-TLM_DEVICE const float* UsedRow(const SampleKernelArgs& args, const DrawRecord& record,
-                                uint32_t draw) {
+TLM_DEVICE const float* UsedRow(const SampleKernelArgs& args, const SamplingRecord& record,
+                                uint32_t job) {
   if (record.adjusts == 0) return GivenRow(args, record);
-  return args.scratch.adjusted + draw * args.scratch.adjusted_stride;
+  return args.scratch.adjusted + job * args.scratch.adjusted_stride;
 }
 
 // Elements at[0] ... at[3], -infinity from `count` on; `wide`: at is 16-byte aligned.
@@ -120,10 +120,10 @@ TLM_DEVICE void LoadFour(const float* at, int64_t count, bool wide, float (&out)
   for (int i = 0; i < 4; ++i) out[i] = i < count ? at[i] : FloatOfBits(0xff800000u);
 }
 
-// Tells of a draw's token on the device: 0 of one that failed.
-TLM_DEVICE void PublishToken(const SampleKernelArgs& args, uint32_t draw, int32_t id) {
-  args.op.drawn[draw] = id;
-  args.scratch.tokens[HeaderOf(args.op).parity * args.op.max_draws + draw] = id;
+// Publishes a job's token on the device: 0 for one that failed.
+TLM_DEVICE void PublishToken(const SampleKernelArgs& args, uint32_t job, int32_t id) {
+  args.op.sampled[job] = id;
+  args.scratch.tokens[HeaderOf(args.op).parity * args.op.max_jobs + job] = id;
 }
 
 // --- Over a block of kWarps warps. `memory` [kWarps], free afterwards only when all are past
@@ -155,7 +155,7 @@ struct Noisy {
   double value;
   int32_t id;
 };
-// The one that is drawn of the two.
+// The sampled one of the two.
 TLM_DEVICE Noisy Front(const Noisy& a, const Noisy& b) {
   return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
@@ -180,7 +180,7 @@ TLM_DEVICE void Consider(double scaled, uint32_t word, int32_t id, Noisy* front)
   *front = Front(*front, {scaled + GumbelNoise(word), id});
 }
 
-// Whether this is the last block of the draw to come here: then every other's stores are visible.
+// Whether this is the last block of the job to come here: then every other's stores are visible.
 // The whole block; `flag` is in shared memory. Sets the ticket back.
 TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
   SyncThreads();

@@ -127,7 +127,7 @@ TLM_DEVICE uint32_t CoarseKey(const Tokens& tokens, const Rule& rule, float logi
   return scaled < static_cast<double>(kBins - 1) ? static_cast<uint32_t>(scaled) : kBins - 1;
 }
 TLM_DEVICE uint64_t WeightOf(const Tokens& tokens, const Rule& rule, float logit) {
-  return rule.wanted.unit == Wanted::Unit::kTokens ? 0 : DrawWeight(tokens.Scaled(logit));
+  return rule.wanted.unit == Wanted::Unit::kTokens ? 0 : ProbabilityWeight(tokens.Scaled(logit));
 }
 
 TLM_DEVICE Bin FindCoarse(const Tokens& tokens, const Rule& rule, Wanted* wanted) {

@@ -1,4 +1,4 @@
-// The tokens of a draw that are still in play, and the block's memory for choosing among them.
+// The tokens of a job that are still in play, and the block's memory for choosing among them.
 // Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_TOKENS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_TOKENS_H_

@@ -1,5 +1,5 @@
 // What kernels are written in: the instructions of a GPU under names of their own, so that the same
-// source compiles for the device and, with another <simt_emulated.h>, for a host that plays a GPU
+// source compiles for the device and, with another <simt_emulated.h>, for an emulated GPU
 // (tests/support/simt).
 //
 // Kernels use only what is here and plain C++. All shared memory is dynamic: SharedMemory<T>().
@@ -112,7 +112,7 @@ TLM_DEVICE void CopyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// --- Matrix units, all 32 lanes of a warp. PTX ISA, "Matrix fragments for mma.m16n8k16". ---
+// --- Tensor cores, all 32 lanes of a warp. PTX ISA, "Matrix fragments for mma.m16n8k16". ---
 
 // Four 8 x 8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8
 // of matrix i / 8 (16-byte aligned). Lane i receives in out[j] elements 2 (i % 4) and 2 (i % 4) + 1

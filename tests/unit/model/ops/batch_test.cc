@@ -1,4 +1,4 @@
-// Batches through a backend: draws, results and their order.
+// Batches through a backend: jobs, results and their order.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,15 +35,15 @@ class BatchTest : public OpsTest {
     for (int64_t i = 0; i < sequences; ++i) batch.logits_rows.push_back(static_cast<int32_t>(i));
     return batch;
   }
-  void AddDraw(int32_t row, const SamplingParams& params, ScoreRequest score, Batch* batch) const {
-    batch->draws.push_back({.row = row,
-                            .params = &params,
-                            .history = &history_,
-                            .key = {.output_index = 0, .position = 6 + static_cast<uint64_t>(row)},
-                            .score = score});
+  void AddJob(int32_t row, const SamplingParams& params, LogprobOptions score, Batch* batch) const {
+    batch->jobs.push_back({.row = row,
+                           .params = &params,
+                           .history = &history_,
+                           .key = {.output_index = 0, .position = 6 + static_cast<uint64_t>(row)},
+                           .score = score});
   }
-  // Runs a batch that only draws from these logits, [rows, kVocab].
-  BatchResult Draw(const Batch& batch, const std::vector<float>& logits) {
+  // Runs a batch that only samples from these logits, [rows, kVocab].
+  BatchResult SampleFrom(const Batch& batch, const std::vector<float>& logits) {
     Launch(batch, logits);
     auto result = ops_->AwaitBatch();
     EXPECT_THAT(result, IsOk());
@@ -78,7 +78,7 @@ void ExpectSame(const SampledToken& actual, const SampledToken& expected) {
   }
 }
 
-TEST_P(BatchTest, DrawsAreThoseOfTheSampler) {
+TEST_P(BatchTest, TokensAreThoseOfTheSampler) {
   const std::vector<float> logits = RandomFloats(5 * kVocab, 1, 3.0f);
   const std::vector<int32_t> seen = {3, 17, 290};
   history_.AddPrompt(seen);
@@ -91,28 +91,28 @@ TEST_P(BatchTest, DrawsAreThoseOfTheSampler) {
       {.seed = 10, .logit_bias = {{4, 2.5f}}, .banned_token_ids = {1, 2}}};
   Batch batch = Decode(5);
   for (int32_t row = 0; row < 5; ++row) {
-    AddDraw(row, params[row], {.logprob = row % 2 == 0, .top = row == 2 ? 3u : 0u}, &batch);
+    AddJob(row, params[row], {.logprob = row % 2 == 0, .top = row == 2 ? 3u : 0u}, &batch);
   }
-  const BatchResult result = Draw(batch, logits);
+  const BatchResult result = SampleFrom(batch, logits);
   ASSERT_EQ(result.tokens.size(), 5u);
   EXPECT_TRUE(result.logits.empty());
   Sampler sampler;
   for (size_t row = 0; row < 5; ++row) {
     const auto expected = sampler.Sample({logits.data() + row * kVocab, kVocab}, params[row],
-                                         history_, batch.draws[row].key, batch.draws[row].score);
+                                         history_, batch.jobs[row].key, batch.jobs[row].score);
     ASSERT_THAT(expected, IsOk());
     ASSERT_THAT(result.tokens[row], IsOk());
     ExpectSame(*result.tokens[row], *expected);
   }
 }
 
-TEST_P(BatchTest, ABadDrawIsItsOwnTrouble) {
+TEST_P(BatchTest, AFailedJobFailsItsOwnSequenceOnly) {
   std::vector<float> logits = RandomFloats(3 * kVocab, 2);
   logits[kVocab + 40] = std::numeric_limits<float>::quiet_NaN();
   const SamplingParams greedy{.temperature = 0.0f};
   Batch batch = Decode(3);
-  for (int32_t row = 0; row < 3; ++row) AddDraw(row, greedy, {}, &batch);
-  const BatchResult result = Draw(batch, logits);
+  for (int32_t row = 0; row < 3; ++row) AddJob(row, greedy, {}, &batch);
+  const BatchResult result = SampleFrom(batch, logits);
   ASSERT_EQ(result.tokens.size(), 3u);
   EXPECT_THAT(result.tokens[0], IsOk());
   EXPECT_THAT(result.tokens[1], StatusIs(absl::StatusCode::kDataLoss, ::testing::HasSubstr("40")));
@@ -124,8 +124,8 @@ TEST_P(BatchTest, RowsForTheHostComeBackAsTheyAre) {
   const SamplingParams biased{.temperature = 0.0f, .logit_bias = {{7, 100.0f}}};
   Batch batch = Decode(4);
   batch.host_rows = {1, 3};
-  AddDraw(1, biased, {}, &batch);
-  const BatchResult result = Draw(batch, logits);
+  AddJob(1, biased, {}, &batch);
+  const BatchResult result = SampleFrom(batch, logits);
   ASSERT_THAT(result.tokens.at(0), IsOk());
   EXPECT_EQ(result.tokens[0]->id, 7);
   ASSERT_EQ(result.logits.size(), 2u * kVocab);
@@ -139,14 +139,14 @@ TEST_P(BatchTest, MoreLikelyTokensThanADeviceTellsOfAreToldAllTheSame) {
   const std::vector<float> logits = RandomFloats(2 * kVocab, 4);
   const SamplingParams params{.seed = 3};
   Batch batch = Decode(2);
-  AddDraw(0, params, {}, &batch);
-  AddDraw(1, params, {.logprob = true, .top = 200}, &batch);
+  AddJob(0, params, {}, &batch);
+  AddJob(1, params, {.logprob = true, .top = 200}, &batch);
   batch.host_rows = {0};
-  const BatchResult result = Draw(batch, logits);
+  const BatchResult result = SampleFrom(batch, logits);
   Sampler sampler;
   for (size_t row = 0; row < 2; ++row) {
     const auto expected = sampler.Sample({logits.data() + row * kVocab, kVocab}, params, history_,
-                                         batch.draws[row].key, batch.draws[row].score);
+                                         batch.jobs[row].key, batch.jobs[row].score);
     ASSERT_THAT(result.tokens.at(row), IsOk());
     ExpectSame(*result.tokens[row], *expected);
   }
@@ -163,10 +163,10 @@ TEST_P(BatchTest, ABatchMayStandOnTokensThatAreNotKnownYet) {
   const std::vector<int32_t> best = {299, 0, 41};
   for (size_t row = 0; row < 3; ++row) logits[row * kVocab + static_cast<size_t>(best[row])] = 1.0f;
   Batch first = Decode(3);
-  for (int32_t row = 0; row < 3; ++row) AddDraw(row, greedy, {}, &first);
+  for (int32_t row = 0; row < 3; ++row) AddJob(row, greedy, {}, &first);
   Batch second = Decode(3);
-  second.token_ids = {TokenOfDraw(2), 11, TokenOfDraw(0)};
-  for (int32_t row = 0; row < 3; ++row) AddDraw(row, greedy, {}, &second);
+  second.token_ids = {PendingToken(2), 11, PendingToken(0)};
+  for (int32_t row = 0; row < 3; ++row) AddJob(row, greedy, {}, &second);
   Launch(first, logits);
   const DeviceRows out = Poisoned(ops_->PaddedRows(3), 24, DType::kF32);
   const auto on_device = ops_->BeginBatch(second);
@@ -195,32 +195,31 @@ TEST_P(BatchTest, ABatchMayStandOnTokensThatAreNotKnownYet) {
   }
 }
 
-TEST_P(BatchTest, ADrawForTheHostCountsATokenThatWasNotKnownYet) {
+TEST_P(BatchTest, AJobForTheHostCountsATokenThatWasNotKnownYet) {
   if (ops_->max_batches() < 2) return;
-  // The first batch draws 17; the second one, launched before that is known, penalises it. It tells
-  // of more tokens than a device does.
+  // The first batch samples 17; the second one, launched before that is known, penalises it. It
+  // tells of more tokens than a device does.
   std::vector<float> logits(kVocab, 0.0f);
   logits[17] = 1.0f;
   const SamplingParams greedy{.temperature = 0.0f};
   const SamplingParams penalised{.temperature = 0.0f, .presence_penalty = 2.0f};
   Batch first = Decode(1);
-  AddDraw(0, greedy, {}, &first);
+  AddJob(0, greedy, {}, &first);
   Batch second = Decode(1);
-  second.token_ids = {TokenOfDraw(0)};
-  const ScoreRequest processed{.logprob = true, .top = 200, .processed = true};
-  AddDraw(0, penalised, processed, &second);
+  second.token_ids = {PendingToken(0)};
+  const LogprobOptions processed{.logprob = true, .top = 200, .processed = true};
+  AddJob(0, penalised, processed, &second);
   Launch(first, logits);
   Launch(second, logits);
-  const auto drawn = ops_->AwaitBatch();
-  ASSERT_THAT(drawn, IsOk());
-  EXPECT_EQ(drawn->tokens.at(0)->id, 17);
+  const auto sampled = ops_->AwaitBatch();
+  ASSERT_THAT(sampled, IsOk());
+  EXPECT_EQ(sampled->tokens.at(0)->id, 17);
   const auto result = ops_->AwaitBatch();
   ASSERT_THAT(result, IsOk());
   ASSERT_THAT(result->tokens.at(0), IsOk());
   TokenHistory history;
   history.AddOutput(17);
-  const auto expected =
-      Sampler().Sample(logits, penalised, history, second.draws[0].key, processed);
+  const auto expected = Sampler().Sample(logits, penalised, history, second.jobs[0].key, processed);
   ASSERT_THAT(expected, IsOk());
   EXPECT_NE(expected->id, 17);
   ExpectSame(*result->tokens[0], *expected);

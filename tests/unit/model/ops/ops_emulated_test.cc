@@ -1,4 +1,4 @@
-// The op tests on the CUDA backend, its kernels played by the host (tests/support/simt).
+// The op tests on the CUDA backend, its kernels emulated (tests/support/simt).
 #include "model/ops/cuda/cuda_ops.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 

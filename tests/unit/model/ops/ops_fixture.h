@@ -1,6 +1,6 @@
 // Op tests are written once, against Ops, and run on every backend. What a binary runs them on is
 // in its own file: native_cases.cc (the host's instruction sets, and a GPU where there is one) or
-// ops_emulated_test.cc (the CUDA backend on a host that plays a GPU).
+// ops_emulated_test.cc (the CUDA backend on an emulated GPU).
 #ifndef TLM_TESTS_UNIT_MODEL_OPS_OPS_FIXTURE_H_
 #define TLM_TESTS_UNIT_MODEL_OPS_OPS_FIXTURE_H_
 
@@ -24,7 +24,7 @@ namespace tlm {
 struct OpsCase {
   std::string name;
   DType weights = DType::kF32;
-  bool emulated = false;  // every thread of a GPU is played: fewer and smaller shapes
+  bool emulated = false;  // every thread of a GPU is emulated: fewer and smaller shapes
   // UNAVAILABLE: this machine has no such backend, and why.
   std::function<absl::StatusOr<std::unique_ptr<Ops>>()> make;
 };

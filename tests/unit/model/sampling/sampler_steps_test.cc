@@ -31,7 +31,7 @@ std::vector<float> RandomLogits(uint64_t seed, int count = kVocab) {
   return logits;
 }
 
-// What a token is drawn from, step by step as SamplingParams states them; 0 = removed.
+// What a token is sampled from, step by step as SamplingParams states them; 0 = removed.
 class Reference {
  public:
   Reference(const std::vector<float>& logits, const SamplingParams& params,
@@ -125,7 +125,7 @@ class StepsTest : public ::testing::TestWithParam<StepsCase> {
   Sampler sampler_;
 };
 
-TEST_P(StepsTest, ProcessedScoresAreTheDistributionDrawnFrom) {
+TEST_P(StepsTest, ProcessedScoresAreTheDistributionSampledFrom) {
   for (uint64_t round = 0; round < 20; ++round) {
     const std::vector<float> logits = RandomLogits(round);
     const Reference reference(logits, GetParam().params, prompt_, output_);
@@ -152,16 +152,16 @@ TEST_P(StepsTest, ProcessedScoresAreTheDistributionDrawnFrom) {
   }
 }
 
-TEST_P(StepsTest, DrawsFollowTheReference) {
+TEST_P(StepsTest, SamplesFollowTheReference) {
   const std::vector<float> logits = RandomLogits(77);
   const std::vector<double> p =
       Reference(logits, GetParam().params, prompt_, output_).Probabilities();
-  constexpr int kDraws = 8000;
-  std::map<int32_t, int> draws;
-  for (uint64_t position = 0; position < kDraws; ++position) {
+  constexpr int kJobs = 8000;
+  std::map<int32_t, int> jobs;
+  for (uint64_t position = 0; position < kJobs; ++position) {
     const auto token = sampler_.Sample(logits, GetParam().params, history_, {1, position}, {});
     ASSERT_THAT(token, IsOk());
-    ++draws[token->id];
+    ++jobs[token->id];
   }
   // Tokens too rare for the approximation are counted as one.
   double chi_squared = 0.0;
@@ -169,8 +169,8 @@ TEST_P(StepsTest, DrawsFollowTheReference) {
   double rare_observed = 0.0;
   int degrees = 0;
   for (size_t id = 0; id < p.size(); ++id) {
-    const double expected = p[id] * kDraws;
-    const double observed = draws[static_cast<int32_t>(id)];
+    const double expected = p[id] * kJobs;
+    const double observed = jobs[static_cast<int32_t>(id)];
     ASSERT_TRUE(p[id] > 0.0 || observed == 0) << id;
     if (expected < 10) {
       rare_expected += expected;
@@ -226,7 +226,7 @@ TEST_P(StepsTest, EqualInputsGiveEqualBits) {
   std::vector<int32_t> output(output_.rbegin(), output_.rend());
   const TokenHistory history = HistoryOf(prompt, output);
   Sampler other;
-  const ScoreRequest score{.logprob = true, .top = 20, .processed = true};
+  const LogprobOptions score{.logprob = true, .top = 20, .processed = true};
   for (uint64_t round = 0; round < 20; ++round) {
     const std::vector<float> logits = RandomLogits(round + 50);
     const auto a = sampler_.Sample(logits, GetParam().params, history_, {2, round}, score);
@@ -318,7 +318,7 @@ TEST(AdjustedTest, ModelThatExcludesEveryAllowedTokenIsInvalidArgument) {
   const SamplingParams params{.logit_bias = {{1, 100.0f}}, .allowed_token_ids = {1, 2}};
   Sampler sampler;
   EXPECT_THAT(sampler.Sample(logits, params, {}, {}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no token can be drawn")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no token can be sampled")));
 }
 
 TEST(AdjustedTest, LogitsThatAreNoneAreFoundThoughNotAllowed) {
@@ -330,7 +330,7 @@ TEST(AdjustedTest, LogitsThatAreNoneAreFoundThoughNotAllowed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 1")));
 }
 
-TEST(AdjustedTest, ExtremePenaltiesKeepTokensDrawable) {
+TEST(AdjustedTest, ExtremePenaltiesKeepTokensPossible) {
   const std::vector<float> logits = {-2.0f, 3.0f, -kInf};
   TokenHistory history;
   history.AddPrompt(std::vector<int32_t>{0, 1, 2});

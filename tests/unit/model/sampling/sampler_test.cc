@@ -46,14 +46,14 @@ std::vector<int32_t> Order(const std::vector<float>& logits) {
   return ids;
 }
 
-// The set of tokens ever drawn, and how often.
-std::map<int32_t, int> Draws(const std::vector<float>& logits, const SamplingParams& params,
-                             int count) {
-  std::map<int32_t, int> draws;
+// The tokens sampled, and how often.
+std::map<int32_t, int> CountSamples(const std::vector<float>& logits, const SamplingParams& params,
+                                    int count) {
+  std::map<int32_t, int> counts;
   for (int position = 0; position < count; ++position) {
-    ++draws[SampleId(logits, params, static_cast<uint64_t>(position))];
+    ++counts[SampleId(logits, params, static_cast<uint64_t>(position))];
   }
-  return draws;
+  return counts;
 }
 
 TEST(PhiloxTest, ReproducesTheAuthorsKnownAnswers) {
@@ -70,25 +70,25 @@ TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) {
   EXPECT_EQ(SampleId({1.0f, 3.0f, 3.0f, -kInf}, {.temperature = 0.0f}, 0), 1);
 }
 
-TEST(SamplerTest, DrawsFollowTheSoftmax) {
+TEST(SamplerTest, SamplesFollowTheSoftmax) {
   const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f};
-  constexpr int kDraws = 40000;
+  constexpr int kSamples = 40000;
   for (const float temperature : {0.7f, 1.0f, 2.0f}) {
-    const auto draws = Draws(logits, {.temperature = temperature, .seed = 5}, kDraws);
+    const auto counts = CountSamples(logits, {.temperature = temperature, .seed = 5}, kSamples);
     double total = 0.0;
     for (const float logit : logits) total += std::exp(logit / temperature);
     double chi_squared = 0.0;
     for (int32_t id = 0; id < 4; ++id) {
-      const double expected = kDraws * std::exp(logits[id] / temperature) / total;
-      const double observed = draws.contains(id) ? draws.at(id) : 0;
+      const double expected = kSamples * std::exp(logits[id] / temperature) / total;
+      const double observed = counts.contains(id) ? counts.at(id) : 0;
       chi_squared += (observed - expected) * (observed - expected) / expected;
     }
     EXPECT_LT(chi_squared, 21.1) << "3 degrees of freedom: exceeded once in 10,000 seeds";
   }
 }
 
-TEST(SamplerTest, SkippingHopelessTokensChangesNoDraw) {
-  // The same draw with every token's noise computed.
+TEST(SamplerTest, SkippingHopelessTokensChangesNoSample) {
+  // The same sample with every token's noise computed.
   const std::vector<float> logits = RandomLogits(3000, 21);
   const float max = *std::max_element(logits.begin(), logits.end());
   const SamplingParams params{.temperature = 0.6f, .seed = 99};
@@ -113,9 +113,9 @@ TEST(SamplerTest, SkippingHopelessTokensChangesNoDraw) {
 TEST(SamplerTest, TopKKeepsTheKMostLikely) {
   const std::vector<float> logits = RandomLogits(200, 1);
   const std::vector<int32_t> order = Order(logits);
-  const auto draws = Draws(logits, {.temperature = 5.0f, .top_k = 7, .seed = 1}, 3000);
-  EXPECT_EQ(draws.size(), 7u);
-  for (int i = 0; i < 7; ++i) EXPECT_TRUE(draws.contains(order[i]));
+  const auto counts = CountSamples(logits, {.temperature = 5.0f, .top_k = 7, .seed = 1}, 3000);
+  EXPECT_EQ(counts.size(), 7u);
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(counts.contains(order[i]));
 }
 
 TEST(SamplerTest, TopPKeepsTheSmallestSufficientSet) {
@@ -131,30 +131,31 @@ TEST(SamplerTest, TopPKeepsTheSmallestSufficientSet) {
       sum += std::exp(static_cast<double>(logits[id]));
       kept.push_back(id);
     }
-    const auto draws = Draws(logits, {.temperature = 1.0f, .top_p = top_p, .seed = 2}, 4000);
-    for (const auto& [id, count] : draws) {
+    const auto counts =
+        CountSamples(logits, {.temperature = 1.0f, .top_p = top_p, .seed = 2}, 4000);
+    for (const auto& [id, count] : counts) {
       EXPECT_THAT(kept, ::testing::Contains(id)) << "top_p " << top_p;
     }
-    EXPECT_TRUE(draws.contains(order[0]));
+    EXPECT_TRUE(counts.contains(order[0]));
   }
 }
 
 TEST(SamplerTest, TinyTopPIsGreedy) {
   const std::vector<float> logits = RandomLogits(500, 3);
-  const auto draws = Draws(logits, {.temperature = 10.0f, .top_p = 1e-6f, .seed = 3}, 200);
-  EXPECT_EQ(draws.size(), 1u);
-  EXPECT_EQ(draws.begin()->first, Order(logits)[0]);
+  const auto counts = CountSamples(logits, {.temperature = 10.0f, .top_p = 1e-6f, .seed = 3}, 200);
+  EXPECT_EQ(counts.size(), 1u);
+  EXPECT_EQ(counts.begin()->first, Order(logits)[0]);
 }
 
 TEST(SamplerTest, MinPDropsWhatIsFarBehindTheBest) {
   const std::vector<float> logits = {5.0f, 4.0f, 2.0f, 0.0f};
   // e^-1 = 0.37, e^-3 = 0.05
-  const auto draws = Draws(logits, {.temperature = 1.0f, .min_p = 0.2f, .seed = 4}, 2000);
-  EXPECT_EQ(draws.size(), 2u);
-  EXPECT_TRUE(draws.contains(0) && draws.contains(1));
+  const auto counts = CountSamples(logits, {.temperature = 1.0f, .min_p = 0.2f, .seed = 4}, 2000);
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_TRUE(counts.contains(0) && counts.contains(1));
 }
 
-TEST(SamplerTest, DrawDependsOnSeedPositionAndOutputOnly) {
+TEST(SamplerTest, TheTokenDependsOnSeedPositionAndOutputOnly) {
   const std::vector<float> logits(50, 0.0f);
   const SamplingParams params{.temperature = 1.0f, .seed = 77};
   std::vector<int32_t> by_position, by_output, by_seed;
@@ -204,7 +205,7 @@ TEST(SamplerTest, RefusesWhatIsNoDistribution) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 2")));
 }
 
-TEST(SamplerTest, BannedTokensAreNotDrawnButScored) {
+TEST(SamplerTest, BannedTokensAreNotSampledButScored) {
   const std::vector<float> logits = {1.0f, 5.0f, 2.0f, 4.0f};
   const std::vector<int32_t> banned = {1, 3};
   Sampler sampler;
@@ -222,12 +223,12 @@ TEST(SamplerTest, BannedTokensAreNotDrawnButScored) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 ending ids")));
 }
 
-TEST(SamplerTest, ImpossibleTokensAreNeverDrawn) {
+TEST(SamplerTest, ImpossibleTokensAreNeverSampled) {
   std::vector<float> logits(100, -kInf);
   logits[40] = -1e30f;
   logits[41] = -1e30f;
-  const auto draws = Draws(logits, {.temperature = 1.0f, .top_p = 0.9999f, .seed = 9}, 200);
-  EXPECT_EQ(draws.size(), 2u);
+  const auto counts = CountSamples(logits, {.temperature = 1.0f, .top_p = 0.9999f, .seed = 9}, 200);
+  EXPECT_EQ(counts.size(), 2u);
 }
 
 }  // namespace

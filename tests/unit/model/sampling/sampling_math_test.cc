@@ -1,4 +1,4 @@
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 
 #include <gtest/gtest.h>
 
@@ -48,11 +48,11 @@ TEST(FixedPointTest, RoundsToTheNearestInteger) {
   EXPECT_EQ(FixedPoint(0x0.7p-39, 0x1p39), 0u);
 }
 
-TEST(DrawWeightTest, IsNoneFarBehindTheBestToken) {
-  EXPECT_EQ(DrawWeight(0.0), uint64_t{1} << 39);
-  EXPECT_GT(DrawWeight(-27.0), 0u);
-  EXPECT_EQ(DrawWeight(-28.0), 0u);
-  EXPECT_EQ(DrawWeight(-1e300), 0u);
+TEST(ProbabilityWeightTest, IsNoneFarBehindTheBestToken) {
+  EXPECT_EQ(ProbabilityWeight(0.0), uint64_t{1} << 39);
+  EXPECT_GT(ProbabilityWeight(-27.0), 0u);
+  EXPECT_EQ(ProbabilityWeight(-28.0), 0u);
+  EXPECT_EQ(ProbabilityWeight(-1e300), 0u);
   EXPECT_EQ(InformationWeight(-1e300), 0u);
 }
 

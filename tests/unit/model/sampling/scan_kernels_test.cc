@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 #include "model/sampling/scan_dispatch.h"
 
 namespace tlm {
@@ -37,27 +37,27 @@ class ScanKernelsTest : public ::testing::TestWithParam<const ScanKernels*> {
 TEST_P(ScanKernelsTest, MaxIsTheLargestWhereverItStands) {
   for (int64_t n = 1; n <= 200; ++n) {
     std::vector<float> logits = RandomLogits(static_cast<size_t>(n), static_cast<uint32_t>(n));
-    bool sound = false;
-    EXPECT_EQ(kernels().max(logits.data(), n, &sound), *std::ranges::max_element(logits));
-    EXPECT_TRUE(sound);
+    bool valid = false;
+    EXPECT_EQ(kernels().max(logits.data(), n, &valid), *std::ranges::max_element(logits));
+    EXPECT_TRUE(valid);
     logits[static_cast<size_t>(n * 7 % n)] = 100.0f;
-    EXPECT_EQ(kernels().max(logits.data(), n, &sound), 100.0f);
+    EXPECT_EQ(kernels().max(logits.data(), n, &valid), 100.0f);
   }
   const std::vector<float> none(70, -kInfinity);
-  bool sound = false;
-  EXPECT_EQ(kernels().max(none.data(), 70, &sound), -kInfinity);
-  EXPECT_TRUE(sound);
+  bool valid = false;
+  EXPECT_EQ(kernels().max(none.data(), 70, &valid), -kInfinity);
+  EXPECT_TRUE(valid);
 }
 
 TEST_P(ScanKernelsTest, MaxFindsUnsoundLogitsAtEveryPlace) {
-  for (const float unsound : {std::nanf(""), -std::nanf(""), kInfinity}) {
+  for (const float invalid : {std::nanf(""), -std::nanf(""), kInfinity}) {
     for (const int64_t n : {1, 3, 16, 64, 65, 131}) {
       for (int64_t place = 0; place < n; ++place) {
         std::vector<float> logits = RandomLogits(static_cast<size_t>(n), 3);
-        logits[static_cast<size_t>(place)] = unsound;
-        bool sound = true;
-        kernels().max(logits.data(), n, &sound);
-        ASSERT_FALSE(sound) << unsound << " at " << place << " of " << n;
+        logits[static_cast<size_t>(place)] = invalid;
+        bool valid = true;
+        kernels().max(logits.data(), n, &valid);
+        ASSERT_FALSE(valid) << invalid << " at " << place << " of " << n;
       }
     }
   }

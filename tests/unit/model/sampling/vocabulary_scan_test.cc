@@ -102,14 +102,14 @@ TEST_P(VocabularyScanTest, TheLastTokenWithinAProbabilityIsThatOfTheWholeOrder) 
       const double inverse = 1.0 / double{temperature};
       uint64_t total = 0;
       for (const Candidate& candidate : ordered) {
-        total += DrawWeight(ScaledLogit(candidate.logit, best.logit, inverse));
+        total += ProbabilityWeight(ScaledLogit(candidate.logit, best.logit, inverse));
       }
       for (const float probability : {1e-6f, 0.1f, 0.5f, 0.9f, 0.99f, 0.99999994f}) {
         uint64_t sum = 0;
         Candidate expected{};
         for (const Candidate& candidate : ordered) {
           if (static_cast<double>(sum) >= double{probability} * static_cast<double>(total)) break;
-          sum += DrawWeight(ScaledLogit(candidate.logit, best.logit, inverse));
+          sum += ProbabilityWeight(ScaledLogit(candidate.logit, best.logit, inverse));
           expected = candidate;
         }
         const Candidate last = scan_.LastWithin(row.logits, best, probability, inverse);
@@ -121,7 +121,7 @@ TEST_P(VocabularyScanTest, TheLastTokenWithinAProbabilityIsThatOfTheWholeOrder) 
   }
 }
 
-TEST_P(VocabularyScanTest, TheDrawIsThatOfEveryTokensNoise) {
+TEST_P(VocabularyScanTest, FindsTheArgmaxOfEveryTokensNoise) {
   for (const Row& row : Rows()) {
     const std::vector<Candidate> ordered = Ordered(row.logits);
     const Candidate best = ordered.front();
@@ -142,7 +142,7 @@ TEST_P(VocabularyScanTest, TheDrawIsThatOfEveryTokensNoise) {
             largest = value;
             winner = candidate.id;
           }
-          ASSERT_EQ(scan_.Draw(row.logits, best, inverse, kept, noise), winner)
+          ASSERT_EQ(scan_.ArgmaxWithNoise(row.logits, best, inverse, kept, noise), winner)
               << row.name << ", temperature " << temperature << ", position " << position;
         }
       }

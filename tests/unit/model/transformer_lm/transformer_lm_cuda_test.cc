@@ -1,4 +1,4 @@
-// The whole model on the CUDA backend, played by the host (tests/support/simt): against the
+// The whole model on the CUDA backend, emulated (tests/support/simt): against the
 // double-precision reference, and against itself in other batches and with everything that only
 // makes it faster turned off.
 #include <gmock/gmock.h>
@@ -32,17 +32,17 @@ constexpr int64_t kBlocks = 24;
 struct Case {
   const char* config;
   DType dtype;
-  bool matrix_units = false;  // widths that the matrix units take
+  bool tensor_cores = false;  // widths that the tensor cores take
 
   std::string Name() const {
-    return std::string(config) + "_" + DTypeName(dtype) + (matrix_units ? "_mma" : "");
+    return std::string(config) + "_" + DTypeName(dtype) + (tensor_cores ? "_mma" : "");
   }
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Name(); }
 
 ModelConfig ConfigOf(const Case& c) {
   ModelConfig config = SmallConfig(c.config);
-  if (c.matrix_units) {
+  if (c.tensor_cores) {
     config.vocab_size = 136;
     config.d_model = 64;
     config.head_dim = 64;
@@ -192,14 +192,14 @@ std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, 
       if (step > 0) {
         sequence.done = prompt + step - 1;
         sequence.ids.resize(static_cast<size_t>(sequence.done));
-        sequence.ids.push_back(ahead ? TokenOfDraw(i) : generated[static_cast<size_t>(i)].back());
+        sequence.ids.push_back(ahead ? PendingToken(i) : generated[static_cast<size_t>(i)].back());
       }
       AddChunk(sequence, step == 0 ? prompt : 1, &batch);
-      batch.draws.push_back({.row = static_cast<int32_t>(batch.rows() - 1),
-                             .params = &greedy,
-                             .history = &history,
-                             .key = {.position = static_cast<uint64_t>(prompt + step)},
-                             .score = {}});
+      batch.jobs.push_back({.row = static_cast<int32_t>(batch.rows() - 1),
+                            .params = &greedy,
+                            .history = &history,
+                            .key = {.position = static_cast<uint64_t>(prompt + step)},
+                            .score = {}});
     }
     batch.host_rows.clear();
     loaded.model->Launch(batch);

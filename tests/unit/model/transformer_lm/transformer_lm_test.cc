@@ -170,8 +170,9 @@ TEST(TransformerLMKvTest, ACopiedBlockContinuesLikeItsOriginal) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-// Draws are Sampler's, whatever else the batch asks for; rows nobody wants are not given.
-TEST(TransformerLMDrawTest, DrawsAndGivesTheRowsAskedFor) {
+// Tokens are Sampler's, whatever else the batch asks for; rows that are not asked for are not
+// given.
+TEST(TransformerLMSampleTest, SamplesAndGivesTheRowsAskedFor) {
   const RandomModel random(SmallConfig("qwen3"), DType::kF32, 15);
   const auto vocab = static_cast<size_t>(random.config().vocab_size);
   auto ops = CpuOps::Create(2);
@@ -187,12 +188,12 @@ TEST(TransformerLMDrawTest, DrawsAndGivesTheRowsAskedFor) {
   AddChunk({ids, {1, 2}, 0}, 40, &batch);
   batch.host_rows = {3, 39};
   for (const int32_t row : {39, 7, 39}) {
-    const SamplingParams& drawn = params[batch.draws.size()];
-    batch.draws.push_back({.row = row,
-                           .params = &drawn,
-                           .history = &history,
-                           .key = {.output_index = 2, .position = 40},
-                           .score = {.logprob = true, .top = 2}});
+    const SamplingParams& sampled = params[batch.jobs.size()];
+    batch.jobs.push_back({.row = row,
+                          .params = &sampled,
+                          .history = &history,
+                          .key = {.output_index = 2, .position = 40},
+                          .score = {.logprob = true, .top = 2}});
   }
   const auto result = (*model)->Forward(batch);
   ASSERT_THAT(result, IsOk());
@@ -205,9 +206,9 @@ TEST(TransformerLMDrawTest, DrawsAndGivesTheRowsAskedFor) {
   Sampler sampler;
   ASSERT_EQ(result->tokens.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
-    const Draw& draw = batch.draws[i];
-    const auto expected = sampler.Sample({logits.data() + draw.row * vocab, vocab}, *draw.params,
-                                         history, draw.key, draw.score);
+    const SamplingJob& job = batch.jobs[i];
+    const auto expected = sampler.Sample({logits.data() + job.row * vocab, vocab}, *job.params,
+                                         history, job.key, job.score);
     ASSERT_THAT(result->tokens[i], IsOk());
     EXPECT_EQ(result->tokens[i]->id, expected->id);
     EXPECT_EQ(result->tokens[i]->score->logprob, expected->score->logprob);

@@ -36,8 +36,8 @@ TEST(BatchBuilderTest, LaysChunksEndToEnd) {
   EXPECT_THAT(batch.positions, ElementsAre(3, 100, 101, 1, 2, 3));
   EXPECT_THAT(batch.sequence_of, ElementsAre(0, 1, 1, 2, 2, 2));
   EXPECT_THAT(batch.logits_rows, ElementsAre(0, 3, 5));
-  ASSERT_EQ(batch.draws.size(), 1);
-  EXPECT_EQ(batch.draws[0].row, 0);
+  ASSERT_EQ(batch.jobs.size(), 1);
+  EXPECT_EQ(batch.jobs[0].row, 0);
   EXPECT_THAT(batch.host_rows, ElementsAre(1, 2));
   EXPECT_EQ(batch.sequences, 3);
   EXPECT_EQ(batch.max_blocks, 4);
@@ -71,15 +71,15 @@ TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
   plan.chunks = {{&sequence, 0, 3, 1}};
   Batch batch;
   BuildBatch(plan, &batch);
-  ASSERT_EQ(batch.draws.size(), 1);
-  const Draw& draw = batch.draws[0];
-  EXPECT_EQ(draw.params, &sequence.request().generate->sampling);
-  EXPECT_EQ(draw.history, &sequence.history());
-  EXPECT_EQ(draw.key.output_index, 4);
-  EXPECT_EQ(draw.key.position, 3);
-  EXPECT_TRUE(draw.score.logprob);
-  EXPECT_EQ(draw.score.top, 7);
-  EXPECT_THAT(draw.banned, ElementsAre(3, 9));
+  ASSERT_EQ(batch.jobs.size(), 1);
+  const SamplingJob& job = batch.jobs[0];
+  EXPECT_EQ(job.params, &sequence.request().generate->sampling);
+  EXPECT_EQ(job.history, &sequence.history());
+  EXPECT_EQ(job.key.output_index, 4);
+  EXPECT_EQ(job.key.position, 3);
+  EXPECT_TRUE(job.score.logprob);
+  EXPECT_EQ(job.score.top, 7);
+  EXPECT_THAT(job.banned, ElementsAre(3, 9));
 }
 
 TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
@@ -97,9 +97,9 @@ TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
   BuildBatch(plan, &batch);
   std::vector<int32_t> rows;
   std::vector<uint32_t> outputs;
-  for (const Draw& draw : batch.draws) {
-    rows.push_back(draw.row);
-    outputs.push_back(draw.key.output_index);
+  for (const SamplingJob& job : batch.jobs) {
+    rows.push_back(job.row);
+    outputs.push_back(job.key.output_index);
   }
   EXPECT_THAT(rows, ElementsAre(0, 1, 1, 1));
   EXPECT_THAT(outputs, ElementsAre(0, 4, 5, 7));
@@ -107,10 +107,10 @@ TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
   parent.MarkLaunched(3, 1000);
   plan.chunks = {{&parent, 3, 1, 1}};
   BuildBatch(plan, &batch);
-  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(1)));
-  ASSERT_EQ(batch.draws.size(), 1);
-  EXPECT_EQ(batch.draws[0].key.output_index, 4);
-  EXPECT_EQ(batch.draws[0].key.position, 4);
+  EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(1)));
+  ASSERT_EQ(batch.jobs.size(), 1);
+  EXPECT_EQ(batch.jobs[0].key.output_index, 4);
+  EXPECT_EQ(batch.jobs[0].key.position, 4);
 }
 
 TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
@@ -128,17 +128,17 @@ TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
   sequence.MarkLaunched(3, 1000);
   plan.chunks = {{&sequence, 3, 1, 1}};
   BuildBatch(plan, &batch);
-  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(1)));
+  EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(1)));
   EXPECT_THAT(batch.positions, ElementsAre(3));
   EXPECT_THAT(batch.logits_rows, ElementsAre(0));
-  EXPECT_THAT(batch.draws[0].banned, ElementsAre(3));  // one token is still to come before an end
+  EXPECT_THAT(batch.jobs[0].banned, ElementsAre(3));  // one token is still to come before an end
   sequence.MarkLaunched(1, 1000);
   ASSERT_FALSE(sequence.Append(20, 1000).has_value());
   plan.chunks = {{&sequence, 4, 1, 1}};
   BuildBatch(plan, &batch);
-  EXPECT_THAT(batch.token_ids, ElementsAre(TokenOfDraw(0)));
-  EXPECT_THAT(batch.draws[0].banned, IsEmpty());
-  EXPECT_EQ(batch.draws[0].key.position, 5);
+  EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(0)));
+  EXPECT_THAT(batch.jobs[0].banned, IsEmpty());
+  EXPECT_EQ(batch.jobs[0].key.position, 5);
 }
 
 // As after a preemption: what is known is recomputed with what is on its way.
@@ -155,9 +155,9 @@ TEST(BatchBuilderTest, AChunkMayEndWithATokenThatIsNotKnown) {
   ASSERT_TRUE(sequence.Grow(pool, 4));
   plan.chunks = {{&sequence, 0, 4, 1}};
   BuildBatch(plan, &batch);
-  EXPECT_THAT(batch.token_ids, ElementsAre(10, 11, 12, TokenOfDraw(0)));
+  EXPECT_THAT(batch.token_ids, ElementsAre(10, 11, 12, PendingToken(0)));
   EXPECT_THAT(batch.logits_rows, ElementsAre(3));
-  EXPECT_EQ(batch.draws[0].key.position, 4);
+  EXPECT_EQ(batch.jobs[0].key.position, 4);
 }
 
 TEST(BatchBuilderTest, PromptScoresGoToTheHostAndTheLastRowIsDrawnFrom) {
@@ -172,8 +172,8 @@ TEST(BatchBuilderTest, PromptScoresGoToTheHostAndTheLastRowIsDrawnFrom) {
   BuildBatch(plan, &batch);
   EXPECT_THAT(batch.logits_rows, ElementsAre(0, 1, 2));
   EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
-  ASSERT_EQ(batch.draws.size(), 1);
-  EXPECT_EQ(batch.draws[0].row, 2);
+  ASSERT_EQ(batch.jobs.size(), 1);
+  EXPECT_EQ(batch.jobs[0].row, 2);
 }
 
 TEST(BatchBuilderTest, RowsOnTheirWayAreNotAskedForAgain) {
@@ -187,7 +187,7 @@ TEST(BatchBuilderTest, RowsOnTheirWayAreNotAskedForAgain) {
   BuildBatch(plan, &batch);
   EXPECT_THAT(batch.logits_rows, ElementsAre(1, 2));
   EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
-  EXPECT_THAT(batch.draws, IsEmpty());
+  EXPECT_THAT(batch.jobs, IsEmpty());
 }
 
 TEST(BatchBuilderTest, ReplacesWhatWasThere) {
@@ -202,7 +202,7 @@ TEST(BatchBuilderTest, ReplacesWhatWasThere) {
   BuildBatch(plan, &batch);
   EXPECT_THAT(batch.token_ids, ElementsAre(10));
   EXPECT_THAT(batch.logits_rows, IsEmpty());
-  EXPECT_THAT(batch.draws, IsEmpty());
+  EXPECT_THAT(batch.jobs, IsEmpty());
   EXPECT_THAT(batch.block_tables, ElementsAre(0));
   EXPECT_EQ(batch.sequences, 1);
 }

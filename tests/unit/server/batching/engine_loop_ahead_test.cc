@@ -191,11 +191,11 @@ TEST_F(FewBlocksAheadTest, APreemptedSequenceKeepsTheTokenOnItsWay) {
     const int64_t preemptions = bench_.stats.preemptions;
     const int64_t running = bench_.stats.running_requests;
     if (!bench_.Step()) break;
-    int64_t drawn = 0;
+    int64_t sampled = 0;
     for (size_t i = 0; i < readers.size(); ++i) {
-      drawn += readers[i]->collected().tokens.size() > before[i];
+      sampled += readers[i]->collected().tokens.size() > before[i];
     }
-    if (bench_.stats.preemptions > preemptions && drawn > bench_.stats.running_requests &&
+    if (bench_.stats.preemptions > preemptions && sampled > bench_.stats.running_requests &&
         running > bench_.stats.running_requests) {
       ++preempted_in_flight;
     }

@@ -105,13 +105,13 @@ class SchedulerBench {
     }
     std::vector<std::unique_ptr<Sequence>> branches = sequence.TakeBranches();
     const int64_t tokens = sequence.WantedPosition(0) + 1;
-    const std::optional<Finish> finish = Draw(sequence);
+    const std::optional<Finish> finish = SampleToken(sequence);
     if (cache != nullptr) sequence.PublishBlocks(tokens, *cache);
     for (auto& branch : branches) StartBranch(sequence, std::move(branch), ended);
     return finish;
   }
 
-  std::optional<Finish> Draw(Sequence& sequence) {
+  std::optional<Finish> SampleToken(Sequence& sequence) {
     sequence.stream().PushToken({});
     return sequence.Append(0, kContext);
   }
@@ -121,7 +121,7 @@ class SchedulerBench {
     sequences_.push_back(std::move(taken));
     Sequence& branch = *sequences_.back();
     new_branches_.push_back(&branch);
-    if (Draw(branch).has_value()) return End(branch, ended);
+    if (SampleToken(branch).has_value()) return End(branch, ended);
     const std::optional<BlockCopy> copy = scheduler.AddBranch(parent, branch);
     if (copy.has_value()) copies_.push_back(*copy);
   }

@@ -80,11 +80,11 @@ TEST_F(StepPipelineTest, GivesResultsInTheOrderOfTheLaunches) {
       GenerateAlone(GenerateRequest(Prompt(10), 20), kLimits.max_context);
   RowResults row = first.NextRow();
   EXPECT_TRUE(row.logits.empty());
-  ASSERT_THAT(row.draws, SizeIs(1));
+  ASSERT_THAT(row.jobs, SizeIs(1));
   EXPECT_EQ(row.tokens[0]->id, tokens[0]);
   for (const int64_t position : {2, 9}) {
     row = first.NextRow();
-    EXPECT_THAT(row.draws, SizeIs(0));
+    EXPECT_THAT(row.jobs, SizeIs(0));
     EXPECT_EQ(std::vector<float>(row.logits.begin(), row.logits.end()),
               ScriptedModel::LogitsAfter(std::span(rows->tokens()).first(position + 1)));
   }

@@ -18,7 +18,7 @@
 #include "model/base/float16.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/ops/cpu/kernels/kernels.h"
-#include "tests/support/amx/played_kernels.h"
+#include "tests/support/amx/emulated_kernels.h"
 #include "tests/support/amx/tile_unit.h"
 
 namespace tlm {
@@ -31,7 +31,7 @@ struct Machine {
   const Kernels& (*kernels)(bool vectors_agree);
 };
 constexpr Machine kMachines[] = {
-    {"Played", Isa::kAvx512Bf16, PlayedAmxVectorsAgree, PlayedAmxKernels},
+    {"Emulated", Isa::kAvx512Bf16, EmulatedAmxVectorsAgree, EmulatedAmxKernels},
     {"Processor", Isa::kAmxBf16, AmxVectorsAgree, AmxBf16Kernels},
 };
 
@@ -110,9 +110,9 @@ struct Product {
       float odd = 0.0f;
       for (int64_t k = begin; k < std::min(begin + 32, inputs); ++k) {
         float& part = k % 2 == 0 ? even : odd;
-        part = PlayedFma(Bf16ToFloat(a[k]), Bf16ToFloat(b[k]), part);
+        part = EmulatedFma(Bf16ToFloat(a[k]), Bf16ToFloat(b[k]), part);
       }
-      sum = PlayedFma(1.0f, sum, PlayedFma(1.0f, even, odd));
+      sum = EmulatedFma(1.0f, sum, EmulatedFma(1.0f, even, odd));
     }
     return sum;
   }
@@ -364,7 +364,7 @@ TEST_P(AmxAttentionTest, HasTheBitsOfTheManualAndOfRowsAlone) {
             attention.Attend(kernels, 0, tokens, heads, position, window);
         for (const float value : together) ASSERT_FALSE(value != value);
         ASSERT_EQ(together,
-                  attention.Attend(PlayedAmxKernels(true), 0, tokens, heads, position, window));
+                  attention.Attend(EmulatedAmxKernels(true), 0, tokens, heads, position, window));
         std::vector<float> alone;
         for (int64_t i = 0; i < tokens; ++i) {
           const std::vector<float> row =

@@ -4,7 +4,7 @@
 
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/cpu/kernels/kernels.h"
-#include "tests/support/amx/played_kernels.h"
+#include "tests/support/amx/emulated_kernels.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -30,8 +30,8 @@ TEST(ArithmeticProbeTest, TellsOrdersOfAdditionApart) {
   if (!HasBf16Products(AvailableIsas().back())) GTEST_SKIP() << "no AVX-512 with BF16";
   CpuDevice device("host", "test");
   const auto pairs = ArithmeticProbe(Avx512Bf16Kernels(), device);
-  const auto tiles = ArithmeticProbe(PlayedAmxKernels(false), device);
-  const auto tiles_and_vectors = ArithmeticProbe(PlayedAmxKernels(true), device);
+  const auto tiles = ArithmeticProbe(EmulatedAmxKernels(false), device);
+  const auto tiles_and_vectors = ArithmeticProbe(EmulatedAmxKernels(true), device);
   ASSERT_THAT(pairs, IsOk());
   ASSERT_THAT(tiles, IsOk());
   ASSERT_THAT(tiles_and_vectors, IsOk());

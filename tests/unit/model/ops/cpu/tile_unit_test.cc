@@ -61,7 +61,7 @@ TEST(TileUnitTest, RoundsAsTheProcessorDoesWithoutSubnormals) {
     }
     if (i % 3 == 2) c = -a * b * (1.0f + 0x1p-20f);
     const float expected = HardwareFma(a, b, c);
-    const float actual = PlayedFma(a, b, c);
+    const float actual = EmulatedFma(a, b, c);
     if (std::isnan(expected)) {
       ASSERT_TRUE(std::isnan(actual));
     } else {
@@ -74,54 +74,54 @@ TEST(TileUnitTest, RoundsAsTheProcessorDoesWithoutSubnormals) {
 
 TEST(TileUnitTest, RoundsUpToTheLeastNormalNumberAsIfExponentsHadNoEnd) {
   // 2^-126 - 2^-152 rounds to 2^-126 with 24 bits; 2^-126 - 2^-150 is a number of 24 bits below it.
-  EXPECT_EQ(PlayedFma(-0x1p-76f, 0x1p-76f, 0x1p-126f), 0x1p-126f);
-  EXPECT_EQ(PlayedFma(-0x1p-75f, 0x1p-75f, 0x1p-126f), 0.0f);
-  EXPECT_EQ(PlayedFma(0.5f, 0x1.fffffep-126f, 0.0f), 0.0f);
+  EXPECT_EQ(EmulatedFma(-0x1p-76f, 0x1p-76f, 0x1p-126f), 0x1p-126f);
+  EXPECT_EQ(EmulatedFma(-0x1p-75f, 0x1p-75f, 0x1p-126f), 0.0f);
+  EXPECT_EQ(EmulatedFma(0.5f, 0x1.fffffep-126f, 0.0f), 0.0f);
 }
 
 TEST(TileUnitTest, LoadsAndStoresTheConfiguredPart) {
   Config config = ThreeTiles();
   config.rows[0] = 3;
   config.row_bytes[0] = 8;
-  PlayLdTileCfg(&config);
+  EmulateLdTileCfg(&config);
   EXPECT_TRUE(TilesAreConfigured());
   std::array<uint8_t, 64> from;
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i);
-  PlayTileLoad(0, from.data(), 20);
+  EmulateTileLoad(0, from.data(), 20);
   std::array<uint8_t, 64> to = {};
-  PlayTileStore(0, to.data(), 10);
+  EmulateTileStore(0, to.data(), 10);
   for (size_t i = 0; i < to.size(); ++i) {
     const size_t row = i / 10;
     const bool inside = row < 3 && i % 10 < 8;
     EXPECT_EQ(to[i], inside ? row * 20 + i % 10 : 0u) << i;
   }
-  PlayTileRelease();
+  EmulateTileRelease();
   EXPECT_FALSE(TilesAreConfigured());
 }
 
 TEST(TileUnitTest, MultipliesSignedByUnsignedBytes) {
   const Config config = ThreeTiles();
-  PlayLdTileCfg(&config);
+  EmulateLdTileCfg(&config);
   std::array<int8_t, 1024> a;
   a.fill(-128);
   std::array<uint8_t, 1024> b;
   b.fill(255);
-  PlayTileLoad(1, a.data(), 64);
-  PlayTileLoad(2, b.data(), 64);
-  PlayTileZero(0);
-  PlayTdpBSud(0, 1, 2);
+  EmulateTileLoad(1, a.data(), 64);
+  EmulateTileLoad(2, b.data(), 64);
+  EmulateTileZero(0);
+  EmulateTdpBSud(0, 1, 2);
   std::array<int32_t, 256> sums;
-  PlayTileStore(0, sums.data(), 64);
+  EmulateTileStore(0, sums.data(), 64);
   for (const int32_t sum : sums) EXPECT_EQ(sum, 64 * -128 * 255);
-  PlayTileRelease();
+  EmulateTileRelease();
 }
 
 using TileUnitDeathTest = ::testing::Test;
 
 TEST(TileUnitDeathTest, FaultsWhereAProcessorDoes) {
   std::array<uint8_t, 1024> memory = {};
-  EXPECT_DEATH(PlayTileLoad(0, memory.data(), 64), "not configured");
-  const auto configured = [](Config config) { PlayLdTileCfg(&config); };
+  EXPECT_DEATH(EmulateTileLoad(0, memory.data(), 64), "not configured");
+  const auto configured = [](Config config) { EmulateLdTileCfg(&config); };
   EXPECT_DEATH(configured(Config{.palette = 2}), "no such palette");
   Config too_many_rows = ThreeTiles();
   too_many_rows.rows[1] = 17;
@@ -131,9 +131,9 @@ TEST(TileUnitDeathTest, FaultsWhereAProcessorDoes) {
   EXPECT_DEATH(configured(half_empty), "half an empty tile");
   Config small = ThreeTiles();
   small.rows[1] = 4;
-  EXPECT_DEATH((configured(small), PlayTdpBf16Ps(0, 1, 2)), "do not fit");
-  EXPECT_DEATH((configured(ThreeTiles()), PlayTdpBf16Ps(0, 1, 1)), "used twice");
-  EXPECT_DEATH((configured(ThreeTiles()), PlayTileZero(3)), "without rows");
+  EXPECT_DEATH((configured(small), EmulateTdpBf16Ps(0, 1, 2)), "do not fit");
+  EXPECT_DEATH((configured(ThreeTiles()), EmulateTdpBf16Ps(0, 1, 1)), "used twice");
+  EXPECT_DEATH((configured(ThreeTiles()), EmulateTileZero(3)), "without rows");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace tlm {
 namespace {
 
-// How far to go: the host that plays a GPU takes seconds for what a GPU does at once.
+// How far to go: the emulator takes seconds for what a GPU does at once.
 struct Reach {
   int64_t tokens;
   std::vector<int64_t> chunks;

@@ -106,15 +106,15 @@ struct Sequence {
   Sequence(const Heads& heads, int64_t length, uint64_t seed, std::vector<int32_t> block_ids)
       : tokens(length), blocks(std::move(block_ids)) {
     std::mt19937_64 random(seed);
-    const auto draw = [&](int64_t cols) {
+    const auto random_values = [&](int64_t cols) {
       std::normal_distribution<float> normal;
       std::vector<float> values(static_cast<size_t>(length * cols));
       for (float& value : values) value = normal(random);
       return Decode(Encode(values, heads.dtype), heads.dtype);
     };
-    q = draw(heads.q_cols());
-    k = draw(heads.kv_heads * heads.head_dim);
-    v = draw(heads.kv_heads * heads.head_dim);
+    q = random_values(heads.q_cols());
+    k = random_values(heads.kv_heads * heads.head_dim);
+    v = random_values(heads.kv_heads * heads.head_dim);
   }
   int64_t tokens;
   std::vector<int32_t> blocks;

@@ -20,11 +20,11 @@ RingShape SmallShape() {
           .max_rows = 10,
           .max_sequences = 8,
           .max_blocks = 5,
-          .max_draws = 8,
+          .max_jobs = 8,
           .max_host_rows = 3,
           .vocab_size = 11,
           .attention_bytes = 1000,
-          .draw_bytes = 500,
+          .job_bytes = 500,
           .result_bytes = 70};
 }
 
@@ -41,8 +41,8 @@ TEST(BatchRingLayoutTest, SectionsAreAlignedAndApart) {
   EXPECT_EQ(layout.capacity(RingSection::kTokenIds), 400u);
   EXPECT_EQ(layout.capacity(RingSection::kBlockTables), 160u);
   EXPECT_EQ(layout.results_offset(), layout.upload_bytes());
-  EXPECT_GE(layout.draw_results_offset(), 32u);
-  EXPECT_GE(layout.download_bytes(), layout.draw_results_offset() + 70);
+  EXPECT_GE(layout.job_results_offset(), 32u);
+  EXPECT_GE(layout.download_bytes(), layout.job_results_offset() + 70);
   EXPECT_EQ(layout.device_bytes(), layout.upload_bytes() + layout.download_bytes());
   EXPECT_GE(layout.logits_bytes(), 3u * 11 * sizeof(float));
   EXPECT_EQ(layout.host_bytes(), 2 * (layout.device_bytes() + layout.logits_bytes()));
@@ -69,8 +69,7 @@ TEST(BatchRingLayoutTest, OneCopyCarriesWhatLiesCloseTogether) {
   EXPECT_THAT(layout.Copies(used),
               ElementsAre(RingCopy{layout.offset(RingSection::kPositions), 4}));
   used.fill(1);
-  EXPECT_THAT(layout.Copies(used),
-              ElementsAre(RingCopy{0, layout.offset(RingSection::kDraws) + 1}));
+  EXPECT_THAT(layout.Copies(used), ElementsAre(RingCopy{0, layout.offset(RingSection::kJobs) + 1}));
 }
 
 TEST(BatchRingLayoutTest, LargeUnusedStretchesStayBehind) {
@@ -81,8 +80,8 @@ TEST(BatchRingLayoutTest, LargeUnusedStretchesStayBehind) {
   std::array<size_t, kRingSections> used{};
   used.fill(8);
   const size_t tables = layout.offset(RingSection::kBlockTables);
-  EXPECT_THAT(layout.Copies(used), ElementsAre(RingCopy{0, tables + 8},
-                                               RingCopy{layout.offset(RingSection::kDraws), 8}));
+  EXPECT_THAT(layout.Copies(used),
+              ElementsAre(RingCopy{0, tables + 8}, RingCopy{layout.offset(RingSection::kJobs), 8}));
 }
 
 TEST(BatchRingLayoutTest, CopiesCoverEveryUsedByte) {
@@ -91,7 +90,7 @@ TEST(BatchRingLayoutTest, CopiesCoverEveryUsedByte) {
     RingShape shape = SmallShape();
     shape.max_tokens = static_cast<int64_t>(random() % 200'000);
     shape.attention_bytes = random() % 500'000;
-    shape.draw_bytes = random() % 500'000;
+    shape.job_bytes = random() % 500'000;
     shape.max_sequences = static_cast<int64_t>(random() % 300);
     shape.max_blocks = static_cast<int64_t>(random() % 1000);
     const RingLayout layout(shape);
@@ -120,7 +119,7 @@ TEST(BatchRingLayoutTest, CopiesCoverEveryUsedByte) {
 
 TEST(BatchRingLayoutTest, PadsABatch) {
   Batch batch;
-  batch.token_ids = {7, TokenOfDraw(2)};
+  batch.token_ids = {7, PendingToken(2)};
   batch.positions = {0, 70};
   batch.sequence_of = {0, 1};
   batch.block_tables = {3, 0, 4, 5};

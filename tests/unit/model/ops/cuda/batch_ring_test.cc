@@ -28,11 +28,11 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
                                     .max_rows = 32,
                                     .max_sequences = 4,
                                     .max_blocks = 3,
-                                    .max_draws = 2,
+                                    .max_jobs = 2,
                                     .max_host_rows = 4,
                                     .vocab_size = kVocab,
                                     .attention_bytes = 16,
-                                    .draw_bytes = 64,
+                                    .job_bytes = 64,
                                     .result_bytes = 32};
 
   void SetUp() override {
@@ -65,9 +65,9 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
     constexpr PaddedShape kPadded{.tokens = 32, .rows = 2, .sequences = 4, .max_blocks = 3};
     if (absl::Status status = ring_->Begin(); !status.ok()) return status;
     ring_->Stage(batch, kPadded);
-    const std::span<int32_t> draws = ring_->host_as<int32_t>(RingSection::kDraws);
-    draws[0] = 1;
-    draws[1] = 0;
+    const std::span<int32_t> jobs = ring_->host_as<int32_t>(RingSection::kJobs);
+    jobs[0] = 1;
+    jobs[1] = 0;
     if (absl::Status status = ring_->Upload(0, 8); !status.ok()) return status;
     const auto in = [this](RingSection section) { return ring_->device<int32_t>(section); };
     const StepArgs args{.token_ids = in(RingSection::kTokenIds),
@@ -75,10 +75,10 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
                         .sequence_of = in(RingSection::kSequenceOf),
                         .block_tables = in(RingSection::kBlockTables),
                         .max_blocks = kPadded.max_blocks,
-                        .draws = in(RingSection::kDraws),
+                        .jobs = in(RingSection::kJobs),
                         .logits = logits_.as<float>(),
-                        .drawn = ring_->drawn_tokens(),
-                        .results = static_cast<int32_t*>(ring_->draw_results())};
+                        .sampled = ring_->sampled_tokens(),
+                        .results = static_cast<int32_t*>(ring_->job_results())};
     // Recorded once: all batches have the same addresses.
     const absl::Status status = device_->RunCaptured(
         1, [&] { return device_->Check(LaunchStep(args, device_->compute_stream()), "step"); });
@@ -94,22 +94,22 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
   size_t allocations_ = 0;
 };
 
-TEST_P(BatchRingTest, TwoBatchesFlyWithTokensDrawnByTheOneBefore) {
+TEST_P(BatchRingTest, TwoBatchesFlyWithTokensSampledByTheOneBefore) {
   const DeviceWatch watch;
   const std::vector<int32_t> none;
   int32_t first = 10;
   int32_t second = 20;
   ASSERT_THAT(Launch(TwoTokens(first, second, 0), none), IsOk());
   for (int32_t position = 1; position < 7; ++position) {
-    // Draw 0 is of row 1, so the sequences find their tokens in the other order.
+    // Job 0 is of row 1, so the sequences find their tokens in the other order.
     const std::vector<int32_t> host_rows = {position % 2};
-    ASSERT_THAT(Launch(TwoTokens(TokenOfDraw(1), TokenOfDraw(0), position), host_rows), IsOk());
+    ASSERT_THAT(Launch(TwoTokens(PendingToken(1), PendingToken(0), position), host_rows), IsOk());
     EXPECT_EQ(ring_->in_flight(), 2);
     first += 1000 + position - 1;
     second += 2000 + position - 1;
     const auto result = ring_->Await();
     ASSERT_THAT(result, IsOk());
-    EXPECT_THAT(result->drawn_tokens, ElementsAre(second, first));
+    EXPECT_THAT(result->sampled_tokens, ElementsAre(second, first));
     const auto* const scores = reinterpret_cast<const int32_t*>(result->results.data());
     ASSERT_EQ(result->results.size(), 8u);
     EXPECT_EQ(scores[0], -second);
@@ -117,8 +117,8 @@ TEST_P(BatchRingTest, TwoBatchesFlyWithTokensDrawnByTheOneBefore) {
     if (position == 1) {
       EXPECT_THAT(result->logits, IsEmpty());
     } else {
-      const auto drawn = static_cast<float>((position - 1) % 2 == 0 ? first : second);
-      EXPECT_THAT(result->logits, ElementsAre(drawn, drawn + 1, drawn + 2, drawn + 3));
+      const auto sampled = static_cast<float>((position - 1) % 2 == 0 ? first : second);
+      EXPECT_THAT(result->logits, ElementsAre(sampled, sampled + 1, sampled + 2, sampled + 3));
     }
   }
   ASSERT_THAT(ring_->Await(), IsOk());
@@ -141,7 +141,7 @@ TEST_P(BatchRingTest, BringsChosenRowsOfStridedLogits) {
   const auto result = ring_->Await();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->logits, ElementsAre(0, 1, 2, 3, 14, 15, 16, 17, 21, 22, 23, 24));
-  EXPECT_THAT(result->drawn_tokens, IsEmpty());
+  EXPECT_THAT(result->sampled_tokens, IsEmpty());
   EXPECT_THAT(result->results, IsEmpty());
 }
 
@@ -152,10 +152,10 @@ TEST_P(BatchRingTest, DropsABatchThatNeverEnded) {
   ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 32, .rows = 2, .sequences = 2, .max_blocks = 1});
   ASSERT_THAT(ring_->Upload(0, 0), IsOk());
   EXPECT_EQ(ring_->in_flight(), 2);
-  ASSERT_THAT(Launch(TwoTokens(TokenOfDraw(1), TokenOfDraw(0), 1), none), IsOk());
+  ASSERT_THAT(Launch(TwoTokens(PendingToken(1), PendingToken(0), 1), none), IsOk());
   EXPECT_EQ(ring_->in_flight(), 2);
-  EXPECT_THAT(ring_->Await()->drawn_tokens, ElementsAre(2020, 1010));
-  EXPECT_THAT(ring_->Await()->drawn_tokens, ElementsAre(4021, 2011));
+  EXPECT_THAT(ring_->Await()->sampled_tokens, ElementsAre(2020, 1010));
+  EXPECT_THAT(ring_->Await()->sampled_tokens, ElementsAre(4021, 2011));
 }
 
 TEST_P(BatchRingTest, ReturnsTheDevicesFaultWhereverItIs) {

@@ -13,7 +13,7 @@ namespace {
 constexpr BatchLimits kLimits = {
     .max_tokens = 2048, .max_sequences = 300, .max_logits_rows = 400, .max_context = 5000};
 
-// `sequences` sequences of so many tokens, every last one with logits and a draw.
+// `sequences` sequences of so many tokens, every last one with logits and a job.
 Batch BatchWith(int64_t sequences, int64_t tokens_each, int64_t max_blocks = 3) {
   Batch batch;
   batch.sequences = sequences;
@@ -24,7 +24,7 @@ Batch BatchWith(int64_t sequences, int64_t tokens_each, int64_t max_blocks = 3) 
   batch.sequence_of.resize(tokens);
   batch.block_tables.resize(static_cast<size_t>(sequences * max_blocks));
   batch.logits_rows.resize(static_cast<size_t>(sequences));
-  batch.draws.resize(static_cast<size_t>(sequences));
+  batch.jobs.resize(static_cast<size_t>(sequences));
   return batch;
 }
 
@@ -58,7 +58,7 @@ TEST(BatchShapeTest, DecodingBatchesOfOneBucketShareAKey) {
   EXPECT_EQ(a.padded.rows, 24);
   EXPECT_EQ(a.padded.sequences, 17);
   EXPECT_EQ(a.padded.max_blocks, 8);
-  EXPECT_EQ(a.draws, 24);
+  EXPECT_EQ(a.jobs, 24);
   EXPECT_EQ(a.key % 2, 1u);
   EXPECT_EQ(a.key, b.key);
 }
@@ -69,20 +69,20 @@ TEST(BatchShapeTest, EqualKeysMeanEqualLaunches) {
   for (int64_t sequences = 1; sequences <= 300; sequences += 3) {
     for (const int64_t blocks : {1, 9, 40, 79}) {
       for (const bool logits : {false, true}) {
-        for (const bool draws : {false, true}) {
+        for (const bool jobs : {false, true}) {
           Batch batch = BatchWith(sequences, 1, blocks);
           if (!logits) batch.logits_rows.clear();
-          if (!logits || !draws) batch.draws.clear();
+          if (!logits || !jobs) batch.jobs.clear();
           const BatchShape shape = ShapeOf(batch, kLimits);
           ASSERT_NE(shape.key, 0u);
           EXPECT_LT(shape.key, uint64_t{1} << 48);  // what stands above is the caller's
           const Launches launches = {shape.padded.tokens, shape.padded.rows,
-                                     shape.padded.max_blocks, shape.draws};
+                                     shape.padded.max_blocks, shape.jobs};
           EXPECT_EQ(seen.emplace(shape.key, launches).first->second, launches);
           EXPECT_GE(shape.padded.rows, batch.rows());
           EXPECT_LE(shape.padded.rows, PaddedRowCount(kLimits.max_logits_rows));
-          EXPECT_GE(shape.draws, static_cast<int64_t>(batch.draws.size()));
-          EXPECT_LE(shape.draws, kLimits.max_sequences);
+          EXPECT_GE(shape.jobs, static_cast<int64_t>(batch.jobs.size()));
+          EXPECT_LE(shape.jobs, kLimits.max_sequences);
         }
       }
     }
@@ -99,12 +99,12 @@ TEST(BatchShapeTest, OtherBatchesAreTakenAsTheyAre) {
   EXPECT_EQ(shape.padded.tokens, 21);
   EXPECT_EQ(shape.padded.rows, 3);
   EXPECT_EQ(shape.padded.max_blocks, 3);
-  EXPECT_EQ(shape.draws, 3);
-  // More draws than tokens: outputs that begin at one prompt's end.
+  EXPECT_EQ(shape.jobs, 3);
+  // More jobs than tokens: outputs that begin at one prompt's end.
   Batch branching = BatchWith(1, 1);
-  branching.draws.resize(5);
+  branching.jobs.resize(5);
   EXPECT_EQ(ShapeOf(branching, kLimits).key, 0u);
-  EXPECT_EQ(ShapeOf(branching, kLimits).draws, 5);
+  EXPECT_EQ(ShapeOf(branching, kLimits).jobs, 5);
   Batch repeated = BatchWith(2, 1);
   repeated.logits_rows.resize(3);
   EXPECT_EQ(ShapeOf(repeated, kLimits).key, 0u);

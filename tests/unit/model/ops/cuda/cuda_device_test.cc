@@ -128,8 +128,8 @@ TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1099511627776 bytes"), HasSubstr("are free"))));
   if (FailDeviceAllocationAfter(0)) {
-    EXPECT_THAT(device->AllocatePinned(64), StatusIs(absl::StatusCode::kResourceExhausted,
-                                                     HasSubstr("64 bytes of page-locked")));
+    EXPECT_THAT(device->AllocatePinned(64),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("64 bytes of pinned")));
   }
   // No fault of the device: it goes on.
   EXPECT_THAT(device->Allocate(64, MemoryPurpose::kKvCache), IsOk());
@@ -138,7 +138,7 @@ TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
 TEST_F(CudaDeviceTest, CannotBeOpenedWithoutStagingMemory) {
   if (!FailDeviceAllocationAfter(0)) GTEST_SKIP() << "a GPU's allocations succeed";
   EXPECT_THAT(CudaDevice::Create({}),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("page-locked")));
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
 }
 
 TEST_F(CudaDeviceTest, TakesTheSourceOfACopyBeforeItReturns) {

@@ -58,7 +58,7 @@ inline Numbers RandomNumbers(int64_t rows, int64_t cols, DType dtype, uint32_t s
 
 // The sum that both kinds of kernels form, bit for bit.
 inline float ChainOf(const Numbers& x, int64_t row, const Numbers& w, int64_t output) {
-  if (!UsesMatrixUnits(w.rows, w.cols, w.dtype)) {
+  if (!UsesTensorCores(w.rows, w.cols, w.dtype)) {
     float sum = 0.0f;
     for (int64_t i = 0; i < w.cols; ++i) sum = std::fma(w.at(output, i), x.at(row, i), sum);
     return sum;
@@ -195,7 +195,7 @@ class DeviceRows {
 
 class GemmFixture : public ::testing::Test {
  protected:
-  // Products are planned for a device of `multiprocessors`.
+  // CpuMatMul are planned for a device of `multiprocessors`.
   void Open(int multiprocessors = 4, GemmLibrary* library = nullptr) {
     ConfigureDevice({});
     device_ = CudaDevice::Create({}).value();

@@ -91,20 +91,20 @@ TEST(GemmPlanTest, SharedMemoryLeavesRoomForTheNextKernel) {
 
 TEST(GemmPlanTest, TheKindOfKernelDependsOnTheRowsOnlyWhereBitsAgree) {
   ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
-    const bool matrix_units = UsesMatrixUnits(shape.n, shape.k, shape.dtype);
-    EXPECT_EQ(plan.method == GemmMethod::kSimt, !matrix_units);
-    if (matrix_units) {
+    const bool tensor_cores = UsesTensorCores(shape.n, shape.k, shape.dtype);
+    EXPECT_EQ(plan.method == GemmMethod::kSimt, !tensor_cores);
+    if (tensor_cores) {
       EXPECT_EQ(plan.method, shape.m <= 64 ? GemmMethod::kSkinny : GemmMethod::kTiled);
     }
   });
 }
 
 TEST(GemmPlanTest, OnlyMultiplesOf8In16BitsUseMatrixUnits) {
-  EXPECT_TRUE(UsesMatrixUnits(8, 8, DType::kBF16));
-  EXPECT_TRUE(UsesMatrixUnits(4096, 24, DType::kF16));
-  EXPECT_FALSE(UsesMatrixUnits(4096, 4096, DType::kF32));
-  EXPECT_FALSE(UsesMatrixUnits(4095, 4096, DType::kBF16));
-  EXPECT_FALSE(UsesMatrixUnits(4096, 4092, DType::kBF16));
+  EXPECT_TRUE(UsesTensorCores(8, 8, DType::kBF16));
+  EXPECT_TRUE(UsesTensorCores(4096, 24, DType::kF16));
+  EXPECT_FALSE(UsesTensorCores(4096, 4096, DType::kF32));
+  EXPECT_FALSE(UsesTensorCores(4095, 4096, DType::kBF16));
+  EXPECT_FALSE(UsesTensorCores(4096, 4092, DType::kBF16));
 }
 
 TEST(GemmPlanTest, TheLibraryTakesManyRowsWhereItMay) {

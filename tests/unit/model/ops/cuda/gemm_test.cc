@@ -163,7 +163,7 @@ TEST_F(GemmTest, GatedProductsPairEveryGateWithItsUp) {
     DType dtype;
     int64_t half, k;
   };
-  // Whole groups, narrower last ones, and shapes that matrix units do not take.
+  // Whole groups, narrower last ones, and shapes that tensor cores do not take.
   for (const Case c :
        {Case{DType::kBF16, 64, 72}, Case{DType::kF16, 36, 40}, Case{DType::kBF16, 12, 24},
         Case{DType::kBF16, 100, 136}, Case{DType::kF32, 48, 40}, Case{DType::kF32, 35, 41},

@@ -145,13 +145,13 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
 
 TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
   const OnDevice<uint16_t> tokens(Bf16Range(3 * 8)), places(Bf16Range(2 * 8));
-  const OnDevice<int32_t> ids({-2, 0}), drawn({0, 2}), positions({1, -1});
+  const OnDevice<int32_t> ids({-2, 0}), sampled({0, 2}), positions({1, -1});
   const OnDevice<float> out(std::vector<float>(16, 0.0f));
   const EmbedArgs args{
       .tokens_table = {.data = tokens.data(), .dtype = DType::kBF16, .stride = 8},
       .positions_table = {.data = places.data(), .dtype = DType::kBF16, .stride = 8},
       .token_ids = ids.data(),
-      .drawn = drawn.data(),
+      .sampled = sampled.data(),
       .positions = positions.data(),
       .tokens = 2,
       .dim = 8,

@@ -1,4 +1,4 @@
-// Draws on the device against Sampler, which is their specification: tokens, scores and statuses
+// Sampling on the device against Sampler, which is their specification: tokens, scores and statuses
 // have to be the same to the bit.
 #include "model/ops/cuda/kernels/sample.h"
 
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "model/ops/cuda/draw_table.h"
 #include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/sampling_table.h"
 #include "model/sampling/sampler.h"
 #include "tests/support/simt/device_under_test.h"
 
@@ -23,7 +23,7 @@ namespace tlm {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr int64_t kMaxDraws = 8;
+constexpr int64_t kMaxJobs = 8;
 
 // Memory of the device, for as long as it is in scope.
 class DeviceBytes {
@@ -42,12 +42,12 @@ class DeviceBytes {
   void* data_ = nullptr;
 };
 
-// Everything one draw points at.
+// Everything one job points at.
 struct Request {
   SamplingParams params = {};
   TokenHistory history = {};
-  DrawKey key = {};
-  ScoreRequest score = {};
+  SampleKey key = {};
+  LogprobOptions score = {};
   std::vector<int32_t> banned = {};
   std::vector<float> logits = {};
 };
@@ -58,23 +58,23 @@ class DeviceSampler {
   explicit DeviceSampler(int64_t vocab_size, int64_t stride = 0)
       : vocab_size_(vocab_size),
         stride_(std::max(stride, vocab_size)),
-        bytes_(MaxDrawTableBytes({.max_tokens = kMaxDraws,
-                                  .max_sequences = kMaxDraws,
-                                  .max_logits_rows = kMaxDraws,
-                                  .max_context = 1 << 20},
-                                 vocab_size)),
-        logits_(static_cast<size_t>(kMaxDraws * stride_) * sizeof(float)),
+        bytes_(MaxSamplingTableBytes({.max_tokens = kMaxJobs,
+                                      .max_sequences = kMaxJobs,
+                                      .max_logits_rows = kMaxJobs,
+                                      .max_context = 1 << 20},
+                                     vocab_size)),
+        logits_(static_cast<size_t>(kMaxJobs * stride_) * sizeof(float)),
         table_(bytes_.table),
         outcomes_(bytes_.outcomes),
-        scratch_(SampleScratchBytes(kMaxDraws, vocab_size)),
-        drawn_(kMaxDraws * sizeof(int32_t)),
+        scratch_(SampleScratchBytes(kMaxJobs, vocab_size)),
+        sampled_(kMaxJobs * sizeof(int32_t)),
         packer_(vocab_size) {
     SetKernelOverlap(DeviceOverlapsKernels());
-    const size_t scratch_bytes = SampleScratchBytes(kMaxDraws, vocab_size);
+    const size_t scratch_bytes = SampleScratchBytes(kMaxJobs, vocab_size);
     EXPECT_EQ(cudaMemsetAsync(scratch_.data(), 0, scratch_bytes, nullptr), cudaSuccess);
   }
 
-  // `input_ids` of the rows' tokens: an id, or TokenOfDraw of the call before. All stages run when
+  // `input_ids` of the rows' tokens: an id, or PendingToken of the call before. All stages run when
   // `all_stages`, else those that are needed.
   std::vector<absl::StatusOr<SampledToken>> Sample(const std::vector<Request>& requests,
                                                    bool all_stages = false,
@@ -84,15 +84,15 @@ class DeviceSampler {
     batch.token_ids = input_ids;
     std::vector<float> rows(requests.size() * static_cast<size_t>(stride_), std::nanf(""));
     for (size_t i = 0; i < requests.size(); ++i) {
-      // Rows in another order than draws.
+      // Rows in another order than jobs.
       const size_t row = requests.size() - 1 - i;
       batch.logits_rows.push_back(static_cast<int32_t>(i));
-      batch.draws.push_back({.row = static_cast<int32_t>(row),
-                             .params = &requests[i].params,
-                             .history = &requests[i].history,
-                             .key = requests[i].key,
-                             .score = requests[i].score,
-                             .banned = requests[i].banned});
+      batch.jobs.push_back({.row = static_cast<int32_t>(row),
+                            .params = &requests[i].params,
+                            .history = &requests[i].history,
+                            .key = requests[i].key,
+                            .score = requests[i].score,
+                            .banned = requests[i].banned});
       std::copy(requests[i].logits.begin(), requests[i].logits.end(),
                 rows.begin() + static_cast<ptrdiff_t>(row * static_cast<size_t>(stride_)));
     }
@@ -107,21 +107,21 @@ class DeviceSampler {
                              .vocab_size = vocab_size_,
                              .table = table_.data(),
                              .scratch = scratch_.data(),
-                             .max_draws = kMaxDraws,
-                             .draws = all_stages ? kMaxDraws : std::ssize(requests),
+                             .max_jobs = kMaxJobs,
+                             .jobs = all_stages ? kMaxJobs : std::ssize(requests),
                              .outcomes = outcomes_.data(),
-                             .drawn = static_cast<int32_t*>(drawn_.data())};
+                             .sampled = static_cast<int32_t*>(sampled_.data())};
     const SampleStages stages = {.noise = all_stages || packed_.noise,
                                  .finish = all_stages || packed_.finish};
     EXPECT_EQ(LaunchSample(args, stages, nullptr), cudaSuccess);
     std::vector<uint64_t> outcomes(packed_.outcome_bytes / 8);
     Copy(outcomes.data(), outcomes_.data(), packed_.outcome_bytes, cudaMemcpyDeviceToHost);
-    drawn_ids_.resize(requests.size());
-    Copy(drawn_ids_.data(), drawn_.data(), requests.size() * 4, cudaMemcpyDeviceToHost);
-    return UnpackDraws(batch, packed_, vocab_size_, std::as_bytes(std::span(outcomes)));
+    sampled_ids_.resize(requests.size());
+    Copy(sampled_ids_.data(), sampled_.data(), requests.size() * 4, cudaMemcpyDeviceToHost);
+    return UnpackJobs(batch, packed_, vocab_size_, std::as_bytes(std::span(outcomes)));
   }
-  const std::vector<int32_t>& drawn() const { return drawn_ids_; }
-  const PackedDraws& packed() const { return packed_; }
+  const std::vector<int32_t>& sampled() const { return sampled_ids_; }
+  const PackedJobs& packed() const { return packed_; }
 
  private:
   static void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -131,15 +131,15 @@ class DeviceSampler {
 
   int64_t vocab_size_;
   int64_t stride_;
-  DrawTableBytes bytes_;
+  SamplingTableBytes bytes_;
   DeviceBytes logits_;
   DeviceBytes table_;
   DeviceBytes outcomes_;
   DeviceBytes scratch_;
-  DeviceBytes drawn_;
-  DrawTable packer_;
-  PackedDraws packed_;
-  std::vector<int32_t> drawn_ids_;
+  DeviceBytes sampled_;
+  SamplingTable packer_;
+  PackedJobs packed_;
+  std::vector<int32_t> sampled_ids_;
 };
 
 bool SameScore(const ScoredToken& a, const ScoredToken& b) {
@@ -175,14 +175,14 @@ void ExpectSamplersTokens(DeviceSampler& device, const std::vector<Request>& req
   const std::vector<int32_t>& on_host = device.packed().host;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (std::count(on_host.begin(), on_host.end(), static_cast<int32_t>(i)) > 0) {
-      EXPECT_EQ(device.drawn()[i], 0) << what;
+      EXPECT_EQ(device.sampled()[i], 0) << what;
       continue;
     }
     const Request& request = requests[i];
     const auto expected = sampler.Sample(request.logits, request.params, request.history,
                                          request.key, request.score, request.banned);
-    ExpectSame(tokens[i], expected, what + ", draw " + std::to_string(i));
-    EXPECT_EQ(device.drawn()[i], expected.ok() ? expected->id : 0) << what;
+    ExpectSame(tokens[i], expected, what + ", job " + std::to_string(i));
+    EXPECT_EQ(device.sampled()[i], expected.ok() ? expected->id : 0) << what;
   }
 }
 
@@ -293,7 +293,7 @@ struct SizeCase {
 
 class SampleTest : public ::testing::TestWithParam<SizeCase> {};
 
-TEST_P(SampleTest, DrawsWhatSamplerDraws) {
+TEST_P(SampleTest, MatchesSampler) {
   const SizeCase& size = GetParam();
   DeviceSampler device(size.vocab_size, size.stride);
   Random random(static_cast<uint64_t>(size.vocab_size));
@@ -301,8 +301,8 @@ TEST_P(SampleTest, DrawsWhatSamplerDraws) {
   for (int batch = 0; batch < batches; ++batch) {
     ConfigureDevice({.seed = random()});
     std::vector<Request> requests;
-    const size_t draws = 1 + random() % kMaxDraws;
-    for (size_t i = 0; i < draws; ++i) {
+    const size_t jobs = 1 + random() % kMaxJobs;
+    for (size_t i = 0; i < jobs; ++i) {
       requests.push_back(RandomRequest(size.vocab_size, random));
     }
     ExpectSamplersTokens(device, requests, "batch " + std::to_string(batch), OneIn(random, 2));
@@ -334,7 +334,7 @@ struct ParamsCase {
 };
 class LargeVocabularyTest : public ::testing::TestWithParam<ParamsCase> {};
 
-TEST_P(LargeVocabularyTest, DrawsWhatSamplerDraws) {
+TEST_P(LargeVocabularyTest, MatchesSampler) {
   constexpr int64_t kVocab = 151936;
   DeviceSampler device(kVocab);
   Random random(7);
@@ -379,14 +379,14 @@ TEST(SampleEdgesTest, EqualLogitsAreCutByTheirIds) {
   ExpectSamplersTokens(device, requests, "flat");
 }
 
-TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenDrawnJustBefore) {
+TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenSampledJustBefore) {
   constexpr int64_t kVocab = 6000;
   DeviceSampler device(kVocab);
   Random random(3);
   std::vector<Request> before;
   for (int i = 0; i < 3; ++i) before.push_back(OneRequest(ModelLogits(kVocab, random), {}));
   const auto first = device.Sample(before);
-  const std::vector<int32_t> drawn = device.drawn();
+  const std::vector<int32_t> sampled = device.sampled();
 
   std::vector<Request> requests;
   std::vector<int32_t> ids;
@@ -394,7 +394,7 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenDrawnJustBefore) {
     Request request =
         OneRequest(ModelLogits(kVocab, random), {.temperature = 0.0f, .frequency_penalty = 0.5f});
     // Known from the prompt, known from the output, unknown.
-    const int32_t id = drawn[static_cast<size_t>(i)];
+    const int32_t id = sampled[static_cast<size_t>(i)];
     if (i == 0) request.history.AddPrompt({&id, 1});
     if (i == 1) request.history.AddOutput(id);
     request.params.repetition_penalty = 1.25f;
@@ -402,7 +402,7 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenDrawnJustBefore) {
     // Only so much in front that the penalty of one time more decides.
     request.logits[static_cast<size_t>(id)] = i == 1 ? 26.3f : 25.5f;
     requests.push_back(std::move(request));
-    ids.push_back(TokenOfDraw(2 - i));  // rows stand in the other order
+    ids.push_back(PendingToken(2 - i));  // rows stand in the other order
   }
   const auto tokens = device.Sample(requests, false, ids);
   Sampler sampler;
@@ -410,15 +410,15 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenDrawnJustBefore) {
     Request& request = requests[i];
     const auto without =
         sampler.Sample(request.logits, request.params, request.history, request.key, request.score);
-    request.history.AddOutput(drawn[i]);
+    request.history.AddOutput(sampled[i]);
     const auto with =
         sampler.Sample(request.logits, request.params, request.history, request.key, request.score);
     EXPECT_NE(with->score->logprob, without->score->logprob) << "it decides";
-    ExpectSame(tokens[i], with, "draw " + std::to_string(i));
+    ExpectSame(tokens[i], with, "job " + std::to_string(i));
   }
 }
 
-TEST(SampleEdgesTest, DrawsForTheHostAreToldAndDrawZeroOnTheDevice) {
+TEST(SampleEdgesTest, JobsForTheHostAreReportedAndGiveTokenZeroOnTheDevice) {
   constexpr int64_t kVocab = 40000;
   DeviceSampler device(kVocab);
   Random random(9);
@@ -427,8 +427,8 @@ TEST(SampleEdgesTest, DrawsForTheHostAreToldAndDrawZeroOnTheDevice) {
   for (int32_t id = 0; id < 8200; ++id) requests[2].params.logit_bias.emplace_back(id, 1.0f);
   const auto tokens = device.Sample(requests, true);
   EXPECT_EQ(device.packed().host, (std::vector<int32_t>{0, 2}));
-  EXPECT_EQ(device.drawn()[0], 0);
-  EXPECT_EQ(device.drawn()[2], 0);
+  EXPECT_EQ(device.sampled()[0], 0);
+  EXPECT_EQ(device.sampled()[2], 0);
   Sampler sampler;
   const Request& second = requests[1];
   ExpectSame(tokens[1],
@@ -436,15 +436,15 @@ TEST(SampleEdgesTest, DrawsForTheHostAreToldAndDrawZeroOnTheDevice) {
              "between two of the host");
 }
 
-TEST(SampleEdgesTest, BitsDoNotDependOnTheOtherDraws) {
+TEST(SampleEdgesTest, BitsDoNotDependOnTheOtherJobs) {
   constexpr int64_t kVocab = 9000;
   DeviceSampler device(kVocab);
   Random random(21);
   std::vector<Request> all;
-  for (int i = 0; i < kMaxDraws; ++i) all.push_back(RandomRequest(kVocab, random));
+  for (int i = 0; i < kMaxJobs; ++i) all.push_back(RandomRequest(kVocab, random));
   const auto together = device.Sample(all);
   for (size_t i = 0; i < all.size(); ++i) {
-    ExpectSame(device.Sample({all[i]}, i % 2 == 1)[0], together[i], "draw " + std::to_string(i));
+    ExpectSame(device.Sample({all[i]}, i % 2 == 1)[0], together[i], "job " + std::to_string(i));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "model/ops/cuda/draw_table.h"
+#include "model/ops/cuda/sampling_table.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "model/ops/cuda/kernels/draw_record.h"
+#include "model/ops/cuda/kernels/sampling_record.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -24,76 +24,77 @@ std::vector<int32_t> FirstIds(int32_t count) {
   return ids;
 }
 
-// Packs one draw of each of the given ones.
-class DrawTableTest : public ::testing::Test {
+// Packs one job of each of the given ones.
+class SamplingTableTest : public ::testing::Test {
  protected:
-  void Pack(const std::vector<Draw>& draws) {
+  void Pack(const std::vector<SamplingJob>& jobs) {
     batch_.Clear();
-    for (size_t i = 0; i < draws.size(); ++i) {
+    for (size_t i = 0; i < jobs.size(); ++i) {
       batch_.token_ids.push_back(5);
       batch_.logits_rows.push_back(static_cast<int32_t>(i));
     }
-    batch_.draws = draws;
-    bytes_.assign(MaxDrawTableBytes(kLimits, kVocab).table, std::byte{0});
+    batch_.jobs = jobs;
+    bytes_.assign(MaxSamplingTableBytes(kLimits, kVocab).table, std::byte{0});
     table_.Pack(batch_, bytes_, &packed_);
   }
-  DrawTableHeader Header() const {
-    DrawTableHeader header;
+  SamplingTableHeader Header() const {
+    SamplingTableHeader header;
     std::memcpy(&header, bytes_.data(), sizeof(header));
     return header;
   }
-  DrawRecord Record(size_t i) const {
-    DrawRecord record;
-    std::memcpy(&record, bytes_.data() + sizeof(DrawTableHeader) + i * sizeof(record),
+  SamplingRecord Record(size_t i) const {
+    SamplingRecord record;
+    std::memcpy(&record, bytes_.data() + sizeof(SamplingTableHeader) + i * sizeof(record),
                 sizeof(record));
     return record;
   }
-  static Draw MakeDraw(const SamplingParams& params, ScoreRequest score = {}) {
+  static SamplingJob MakeJob(const SamplingParams& params, LogprobOptions score = {}) {
     static const TokenHistory no_history;
     return {.params = &params, .history = &no_history, .score = score};
   }
 
   Batch batch_;
   std::vector<std::byte> bytes_;
-  DrawTable table_{kVocab};
-  PackedDraws packed_;
+  SamplingTable table_{kVocab};
+  PackedJobs packed_;
 };
 
-TEST_F(DrawTableTest, AsksForNoMoreKernelsThanDrawsNeed) {
+TEST_F(SamplingTableTest, AsksForNoMoreKernelsThanJobsNeed) {
   const SamplingParams greedy{.temperature = 0.0f, .top_k = 5};
   const SamplingParams plain;
   const SamplingParams truncated{.top_p = 0.5f};
-  Pack({MakeDraw(greedy)});
+  Pack({MakeJob(greedy)});
   EXPECT_FALSE(packed_.noise || packed_.finish);
-  EXPECT_EQ(packed_.outcome_bytes, sizeof(DrawOutcome));
-  Pack({MakeDraw(greedy), MakeDraw(plain)});
+  EXPECT_EQ(packed_.outcome_bytes, sizeof(SamplingOutcome));
+  Pack({MakeJob(greedy), MakeJob(plain)});
   EXPECT_TRUE(packed_.noise && !packed_.finish);
-  Pack({MakeDraw(truncated)});
+  Pack({MakeJob(truncated)});
   EXPECT_TRUE(!packed_.noise && packed_.finish);
-  Pack({MakeDraw(greedy, {.logprob = true})});
+  Pack({MakeJob(greedy, {.logprob = true})});
   EXPECT_TRUE(!packed_.noise && packed_.finish);
-  EXPECT_EQ(packed_.outcome_bytes, sizeof(DrawOutcome));
-  Pack({MakeDraw(greedy, {.top = 1}), MakeDraw(greedy)});
-  EXPECT_EQ(packed_.outcome_bytes, 2 * (sizeof(DrawOutcome) + kMaxTopTokens * sizeof(TopToken)));
+  EXPECT_EQ(packed_.outcome_bytes, sizeof(SamplingOutcome));
+  Pack({MakeJob(greedy, {.top = 1}), MakeJob(greedy)});
+  EXPECT_EQ(packed_.outcome_bytes,
+            2 * (sizeof(SamplingOutcome) + kMaxTopTokens * sizeof(TopToken)));
 }
 
-TEST_F(DrawTableTest, TurnsTheArraysOfDrawnTokensWithEveryBatch) {
+TEST_F(SamplingTableTest, SwapsTheArraysOfSampledTokensWithEveryBatch) {
   const SamplingParams params;
-  Pack({MakeDraw(params)});
+  Pack({MakeJob(params)});
   const uint32_t first = Header().parity;
-  Pack({MakeDraw(params)});
+  Pack({MakeJob(params)});
   EXPECT_EQ(Header().parity, 1 - first);
-  Pack({MakeDraw(params)});
+  Pack({MakeJob(params)});
   EXPECT_EQ(Header().parity, first);
 }
 
-TEST_F(DrawTableTest, SendsFewRemovalsAsIdsAndManyAsBits) {
+TEST_F(SamplingTableTest, SendsFewRemovalsAsIdsAndManyAsBits) {
   SamplingParams params{.banned_token_ids = FirstIds(10)};
-  Pack({MakeDraw(params)});
+  Pack({MakeJob(params)});
   EXPECT_EQ(Record(0).banned.words, 10u);
   EXPECT_EQ(Record(0).removed.words, 0u);
   params.allowed_token_ids = FirstIds(65536);
-  Pack({MakeDraw(params)});
+  Pack({MakeJob(params)});
   EXPECT_EQ(Record(0).removed.words, kVocab / 32);
   EXPECT_EQ(Record(0).allowed.words + Record(0).banned.words, 0u);
   std::vector<uint32_t> words(packed_.table_bytes / 4);
@@ -104,17 +105,17 @@ TEST_F(DrawTableTest, SendsFewRemovalsAsIdsAndManyAsBits) {
   EXPECT_EQ(removed[65536 / 32], 0xffffffffu);
 }
 
-TEST_F(DrawTableTest, JoinsBothKindsOfBannedIds) {
+TEST_F(SamplingTableTest, JoinsBothKindsOfBannedIds) {
   const SamplingParams params{.banned_token_ids = {3, 9}};
   const std::vector<int32_t> ending = {2, 9};
-  Draw draw = MakeDraw(params);
-  draw.banned = ending;
-  Pack({draw});
+  SamplingJob job = MakeJob(params);
+  job.banned = ending;
+  Pack({job});
   EXPECT_EQ(Record(0).banned.words, 3u);
   EXPECT_EQ(Record(0).adjusts, 1u);
 }
 
-TEST_F(DrawTableTest, AsManyListsAsADrawMayHaveFit) {
+TEST_F(SamplingTableTest, AsManyListsAsAJobMayHaveFit) {
   SamplingParams params{.repetition_penalty = 2.0f, .allowed_token_ids = FirstIds(65536)};
   TokenHistory history;
   history.AddPrompt(FirstIds(4096));
@@ -122,49 +123,49 @@ TEST_F(DrawTableTest, AsManyListsAsADrawMayHaveFit) {
   for (size_t i = 0; i < free_words / 2; ++i) {
     params.logit_bias.emplace_back(static_cast<int32_t>(i), 1.0f);
   }
-  Draw draw = MakeDraw(params);
-  draw.history = &history;
-  EXPECT_FALSE(NeedsHost(draw, kVocab));
-  Pack({draw, draw, draw, draw});
+  SamplingJob job = MakeJob(params);
+  job.history = &history;
+  EXPECT_FALSE(NeedsHost(job, kVocab));
+  Pack({job, job, job, job});
   EXPECT_TRUE(packed_.host.empty());
-  EXPECT_LE(packed_.table_bytes, MaxDrawTableBytes(kLimits, kVocab).table);
+  EXPECT_LE(packed_.table_bytes, MaxSamplingTableBytes(kLimits, kVocab).table);
 
   SamplingParams more = params;
   more.logit_bias.emplace_back(99999, 1.0f);
-  Draw too_much = draw;
+  SamplingJob too_much = job;
   too_much.params = &more;
   EXPECT_TRUE(NeedsHost(too_much, kVocab));
-  Pack({draw, too_much});
+  Pack({job, too_much});
   EXPECT_EQ(packed_.host, std::vector<int32_t>{1});
-  EXPECT_EQ(Record(1).kind, DrawKind::kHost);
+  EXPECT_EQ(Record(1).kind, SamplingKind::kHost);
 }
 
-TEST_F(DrawTableTest, HistoryIsNotSentWithoutPenalties) {
+TEST_F(SamplingTableTest, HistoryIsNotSentWithoutPenalties) {
   const SamplingParams params;
   TokenHistory history;
   history.AddPrompt(FirstIds(50000));
-  Draw draw = MakeDraw(params);
-  draw.history = &history;
-  EXPECT_FALSE(NeedsHost(draw, kVocab));
-  Pack({draw});
+  SamplingJob job = MakeJob(params);
+  job.history = &history;
+  EXPECT_FALSE(NeedsHost(job, kVocab));
+  Pack({job});
   EXPECT_EQ(Record(0).history.words, 0u);
   EXPECT_EQ(Record(0).adjusts, 0u);
 }
 
-TEST_F(DrawTableTest, ErrorsAreTellableWhenWhatDrawsPointedAtIsGone) {
+TEST_F(SamplingTableTest, ErrorsAreTellableWhenWhatJobsPointedAtIsGone) {
   {
     const SamplingParams params{.allowed_token_ids = {1, 2}, .banned_token_ids = {1}};
     const std::vector<int32_t> ending = {2};
-    Draw draw = MakeDraw(params);
-    draw.banned = ending;
-    Pack({draw, draw, draw});
-    for (Draw& gone : batch_.draws) gone = {.row = gone.row, .score = gone.score};
+    SamplingJob job = MakeJob(params);
+    job.banned = ending;
+    Pack({job, job, job});
+    for (SamplingJob& gone : batch_.jobs) gone = {.row = gone.row, .score = gone.score};
   }
-  const std::vector<DrawOutcome> outcomes = {
-      {.status = DrawStatus::kNoneLeft},
-      {.status = DrawStatus::kNotADistribution, .id = 7, .detail_bits = 0x7f800000},
-      {.status = DrawStatus::kAllExcluded}};
-  const auto tokens = UnpackDraws(batch_, packed_, kVocab, std::as_bytes(std::span(outcomes)));
+  const std::vector<SamplingOutcome> outcomes = {
+      {.status = SamplingStatus::kNoneLeft},
+      {.status = SamplingStatus::kNotADistribution, .id = 7, .detail_bits = 0x7f800000},
+      {.status = SamplingStatus::kAllExcluded}};
+  const auto tokens = UnpackJobs(batch_, packed_, kVocab, std::as_bytes(std::span(outcomes)));
   ASSERT_EQ(tokens.size(), 3u);
   EXPECT_THAT(tokens[0], StatusIs(absl::StatusCode::kInvalidArgument,
                                   HasSubstr("2 allowed, 1 banned and 1 ending")));

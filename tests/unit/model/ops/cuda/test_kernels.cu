@@ -22,7 +22,7 @@ TLM_KERNEL Step(const StepArgs args) {
   const int t = static_cast<int>(threadIdx.x);
   if (args.positions[t] >= 0) {
     const int32_t id = args.token_ids[t];
-    const int32_t token = id >= 0 ? id : args.drawn[-1 - id];
+    const int32_t token = id >= 0 ? id : args.sampled[-1 - id];
     const int32_t block = args.block_tables[args.sequence_of[t] * args.max_blocks];
     for (int v = 0; v < kStepVocab; ++v) {
       args.logits[t * kStepVocab + v] = static_cast<float>(token + args.positions[t] + block + v);
@@ -30,8 +30,8 @@ TLM_KERNEL Step(const StepArgs args) {
   }
   simt::SyncThreads();
   if (t < 2) {
-    args.drawn[t] = static_cast<int32_t>(args.logits[args.draws[t] * kStepVocab]);
-    args.results[t] = -args.drawn[t];
+    args.sampled[t] = static_cast<int32_t>(args.logits[args.jobs[t] * kStepVocab]);
+    args.results[t] = -args.sampled[t];
   }
 }
 

@@ -17,8 +17,8 @@ cudaError_t LaunchAddOne(const AddOneArgs& args, cudaStream_t stream);
 // Copies 16 bytes from in + 1, which is no multiple of 16: a fault.
 cudaError_t LaunchMisaligned(const AddOneArgs& args, cudaStream_t stream);
 
-// A model of one block: token i's id (or the drawn token it refers to) plus its position and its
-// sequence's first block is its row of logits, and the row's first logit its draw.
+// A model of one block: token i's id (or the sampled token it refers to) plus its position and its
+// sequence's first block is its row of logits, and the row's first logit its token.
 inline constexpr int64_t kStepVocab = 4;
 struct StepArgs {
   const int32_t* token_ids;
@@ -26,9 +26,9 @@ struct StepArgs {
   const int32_t* sequence_of;
   const int32_t* block_tables;
   int64_t max_blocks;
-  const int32_t* draws;  // of each of two draws: the row to draw from
+  const int32_t* jobs;  // of each of two jobs: the row to sample from
   float* logits;
-  int32_t* drawn;
+  int32_t* sampled;
   int32_t* results;
 };
 // For 32 tokens.

@@ -202,7 +202,7 @@ TEST_F(WeightUploadTest, HoldsPageLockedMemoryUntilItIsFinished) {
   }
   if (!FailDeviceAllocationAfter(0)) return;
   EXPECT_THAT(upload.Matrix(views, MatrixOrder::kOutputsFirst, target),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("page-locked")));
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
 }
 
 TEST_F(WeightUploadTest, RefusesRowsThatNoSlotHolds) {

@@ -10,7 +10,7 @@
 
 #include "model/base/float16.h"
 #include "model/ops/cpu/kernels/kernels.h"
-#include "model/sampling/draw_math.h"
+#include "model/sampling/sampling_math.h"
 #include "model/sampling/scan_kernels.h"
 
 namespace tlm {
@@ -266,13 +266,14 @@ void CheckMatMul(const Kernels& kernels, Storage storage, int64_t rows, int64_t 
 void CheckScan(const ScanKernels& kernels) {
   std::vector<float> logits = RandomFloats(1001);
   logits[500] = 30.0f;
-  bool sound = false;
-  Check(kernels.max(logits.data(), 1001, &sound) == 30.0f && sound, "largest logit");
+  bool valid = false;
+  Check(kernels.max(logits.data(), 1001, &valid) == 30.0f && valid, "largest logit");
   std::vector<double> gaps(logits.size());
   std::vector<uint64_t> weights(logits.size());
   kernels.weigh(logits.data(), 1001, 30.0f, 0.25, kWeightScale, gaps.data(), weights.data());
   for (size_t i = 0; i < logits.size(); ++i) {
-    Check(weights[i] == DrawWeight(ScaledLogit(logits[i], 30.0f, 0.25)), "weight of a logit");
+    Check(weights[i] == ProbabilityWeight(ScaledLogit(logits[i], 30.0f, 0.25)),
+          "weight of a logit");
   }
   const NoiseKey key{.seed = 0x123456789abcdef0, .position = 77, .output_index = 3};
   std::vector<NoiseHit> hits(400 + kMoreHits);
