@@ -6,7 +6,6 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "model/base/mutex.h"
 
 namespace tlm {
 
@@ -16,8 +15,8 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() = 0;
 
-  // Both live for ever. What lasts, waits or is due is told by the monotonic one, which nobody
-  // sets: its times mean nothing but their differences.
+  // Both clocks live forever. The monotonic one is for durations, timeouts and deadlines: only
+  // differences of its times have a meaning.
   static Clock* Monotonic() {
     class MonotonicClock : public Clock {
       absl::Time Now() override {
@@ -28,7 +27,7 @@ class Clock {
     static MonotonicClock* const clock = new MonotonicClock;
     return clock;
   }
-  // The date, for what expires on one and for people.
+  // The date, for expiry dates and for display.
   static Clock* Wall() {
     class WallClock : public Clock {
       absl::Time Now() override { return absl::Now(); }
@@ -36,24 +35,6 @@ class Clock {
     static WallClock* const clock = new WallClock;
     return clock;
   }
-};
-
-// Stands still until told to move. Thread-safe.
-class FakeClock : public Clock {
- public:
-  explicit FakeClock(absl::Time start = absl::UnixEpoch()) : now_(start) {}
-  absl::Time Now() override {
-    MutexLock lock(&mutex_);
-    return now_;
-  }
-  void Advance(absl::Duration by) {
-    MutexLock lock(&mutex_);
-    now_ += by;
-  }
-
- private:
-  Mutex mutex_;
-  absl::Time now_ TLM_GUARDED_BY(mutex_);
 };
 
 }  // namespace tlm

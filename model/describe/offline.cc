@@ -10,7 +10,7 @@
 #include "model/config/presets.h"
 #include "model/describe/architecture.h"
 #include "model/describe/flops.h"
-#include "model/tensor/kv_dtype.h"
+#include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"

@@ -93,7 +93,8 @@ TLM_EVERYWHERE void PhiloxRound(uint32_t (&counter)[4], uint32_t key0, uint32_t 
   counter[3] = static_cast<uint32_t>(product0);
 }
 
-// Philox4x32-10 (philox.h): the counter's four words become four random ones.
+// Philox4x32-10, the counter-based random generator of Salmon et al. 2011 ("Parallel random
+// numbers: as easy as 1, 2, 3"): turns the counter's four words into four uniform random ones.
 TLM_EVERYWHERE void PhiloxWords(uint32_t (&counter)[4], uint64_t key) {
   uint32_t key0 = static_cast<uint32_t>(key);
   uint32_t key1 = static_cast<uint32_t>(key >> 32);

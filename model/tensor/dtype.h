@@ -92,6 +92,20 @@ constexpr const char* DTypeName(DType dtype) {
 // checkpoint keeps beside them they are not weights.
 constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 
+// The default type of keys and values on the CPU, for matrices of type `weights`: 16 bits where
+// those have 16 or fewer.
+constexpr DType DefaultKvDType(DType weights) {
+  switch (weights) {
+    case DType::kBF16:
+    case DType::kI8:
+      return DType::kBF16;
+    case DType::kF16:
+      return DType::kF16;
+    default:
+      return DType::kF32;
+  }
+}
+
 }  // namespace tlm
 
 #endif  // TLM_MODEL_TENSOR_DTYPE_H_

@@ -14,7 +14,7 @@
 #include "model/base/gmac.h"
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/tensor_pager.h"
+#include "model/weights/model_weights.h"
 
 namespace tlm {
 

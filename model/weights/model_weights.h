@@ -2,14 +2,15 @@
 #ifndef TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_
 #define TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_
 
+#include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
-#include "model/weights/tensor_pager.h"
 
 namespace tlm {
 
@@ -24,6 +25,20 @@ struct LayerWeights {
   TensorView ffn_norm, ffn_norm_bias;
   TensorView gate, up, down;
   TensorView gate_bias, up_bias, down_bias;
+};
+
+// Brings tensors into memory while they are in use. The tensors of a ModelWeights that has a pager
+// may be read only while they are acquired. One thread at a time.
+class TensorPager {
+ public:
+  virtual ~TensorPager() = default;
+
+  // Brings tensors into memory; they are views of the weights, those without data are skipped. A
+  // pager that checks values returns INVALID_ARGUMENT with the name of the first tensor that has
+  // one that is not finite. Other statuses are the implementation's.
+  virtual absl::Status Acquire(std::span<const TensorView> tensors) = 0;
+  // Frees their memory: their values are undefined until they are acquired again.
+  virtual void Release(std::span<const TensorView> tensors) = 0;
 };
 
 // Host memory that somebody else owns; each tensor F64, F32, BF16 or F16, not necessarily all

@@ -14,7 +14,6 @@
 #include "model/base/float16.h"
 #include "model/weights/host_memory.h"
 #include "model/weights/parallel_pieces.h"
-#include "model/weights/tensor_pager.h"
 #include "model/weights/truncated_normal.h"
 
 namespace tlm {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/ops/cpu/divide_up.h"
 #include "model/ops/cpu/packed_matrix.h"
 
 namespace tlm {

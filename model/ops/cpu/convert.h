@@ -1,4 +1,4 @@
-// Single elements of any float type, to and from float.
+// Single elements of any float type as float.
 #ifndef TLM_MODEL_OPS_CPU_CONVERT_H_
 #define TLM_MODEL_OPS_CPU_CONVERT_H_
 
@@ -30,21 +30,6 @@ inline float ReadElement(const void* data, DType dtype, int64_t index) {
     default:
       std::memcpy(&single, at, sizeof(single));
       return single;
-  }
-}
-
-// Rounds `value` to F32, BF16 or F16 and stores it as element `index`.
-inline void WriteElement(void* data, DType dtype, int64_t index, float value) {
-  switch (dtype) {
-    case DType::kBF16:
-      static_cast<uint16_t*>(data)[index] = FloatToBf16(value);
-      return;
-    case DType::kF16:
-      static_cast<uint16_t*>(data)[index] = FloatToF16(value);
-      return;
-    default:
-      static_cast<float*>(data)[index] = value;
-      return;
   }
 }
 

@@ -12,32 +12,14 @@
 #include "model/base/errors.h"
 #include "model/ops/cpu/arithmetic_probe.h"
 #include "model/ops/cpu/convert.h"
-#include "model/ops/cpu/kernels/int8_vnni.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "model/ops/cpu/processors.h"
-#include "model/tensor/kv_dtype.h"
+#include "model/tensor/dtype.h"
 
 namespace tlm {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-
-const Kernels& KernelsFor(Isa isa) {
-  switch (isa) {
-#if defined(__x86_64__)
-    case Isa::kAvx2:
-      return WithVnniInt8(Avx2Kernels(), isa);
-    case Isa::kAvx512:
-      return WithVnniInt8(Avx512Kernels(), isa);
-    case Isa::kAvx512Bf16:
-      return Avx512Bf16Kernels();
-    case Isa::kAmxBf16:
-      return AmxBf16Kernels(AmxVectorsAgree());
-#endif
-    default:
-      return PortableKernels();
-  }
-}
 
 absl::StatusOr<Isa> ChooseIsa(std::string_view name) {
   const std::vector<Isa> available = AvailableIsas();

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
-#include "model/ops/cpu/divide_up.h"
-#include "model/ops/cpu/epilogue.h"
+#include "model/ops/cpu/matmul.h"
 
 namespace tlm {
 namespace {
@@ -55,7 +54,7 @@ void CpuInt8MatMul::MatMulGated(const Rows& x, const Int8Matrix& w, const float*
   Run(x, w, GatedEpilogueArgsOf(bias, out));
 }
 
-void CpuInt8MatMul::Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& finish) {
+void CpuInt8MatMul::Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& epilogue) {
   TLM_CHECK(x.dtype == DType::kF32 && x.cols == w.k());
   const int64_t most = static_cast<int64_t>(scratch_.bytes()) / RowBytes(w.k());
   TLM_CHECK(x.rows == 0 || most > 0);
@@ -63,7 +62,7 @@ void CpuInt8MatMul::Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& 
     const int64_t count = std::min(most, x.rows - first);
     const Int8Rows rows = RowsIn(scratch_, count, w.k());
     Quantize(x, first, rows, count);
-    Multiply(rows, first, count, w, finish);
+    Multiply(rows, first, count, w, epilogue);
   }
 }
 
@@ -80,7 +79,7 @@ void CpuInt8MatMul::Quantize(const Rows& x, int64_t first, const Int8Rows& rows,
 }
 
 void CpuInt8MatMul::Multiply(const Int8Rows& rows, int64_t first, int64_t count,
-                             const Int8Matrix& w, const EpilogueArgs& finish) {
+                             const Int8Matrix& w, const EpilogueArgs& epilogue) {
   // Each weight is read by one thread; stripes are small enough that the last ones even the threads
   // out.
   const int64_t tiles = DivideUp(w.panels(), kTilePanels);
@@ -96,7 +95,7 @@ void CpuInt8MatMul::Multiply(const Int8Rows& rows, int64_t first, int64_t count,
                           .k = w.k(),
                           .panel_begin = task * panels_per_task,
                           .panel_end = std::min(w.panels(), (task + 1) * panels_per_task),
-                          .finish = finish});
+                          .epilogue = epilogue});
   });
 }
 

@@ -1,4 +1,4 @@
-// CpuMatMul with matrices of 8-bit weights on the threads of a pool.
+// Products with matrices of 8-bit weights on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
 #define TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
 
@@ -32,10 +32,10 @@ class CpuInt8MatMul {
   void MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias, const Rows& out);
 
  private:
-  void Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& finish);
+  void Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& epilogue);
   void Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count);
   void Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
-                const EpilogueArgs& finish);
+                const EpilogueArgs& epilogue);
 
   const Kernels& kernels_;
   Device& device_;

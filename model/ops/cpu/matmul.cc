@@ -1,10 +1,9 @@
 #include "model/ops/cpu/matmul.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "model/base/errors.h"
-#include "model/ops/cpu/divide_up.h"
-#include "model/ops/cpu/epilogue.h"
 
 namespace tlm {
 namespace {
@@ -41,13 +40,46 @@ MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
   args.x = RowOf(all, first);
   args.rows = std::min(count, all.rows - first);
   if (all.packed_x != nullptr) args.packed_x += first * UnitsOf(all.x_type, all.k);
-  args.finish.out =
-      static_cast<char*>(all.finish.out) +
-      static_cast<size_t>(first * all.finish.out_stride) * ElementBytes(all.finish.out_type);
+  args.epilogue.out =
+      static_cast<char*>(all.epilogue.out) +
+      static_cast<size_t>(first * all.epilogue.out_stride) * ElementBytes(all.epilogue.out_type);
   return args;
 }
 
+ElementFunction FunctionOf(std::optional<Activation> activation) {
+  if (!activation.has_value()) return ElementFunction::kNone;
+  switch (*activation) {
+    case Activation::kSilu:
+      return ElementFunction::kSilu;
+    case Activation::kRelu:
+      return ElementFunction::kRelu;
+    case Activation::kGeluTanh:
+      return ElementFunction::kGeluTanh;
+    case Activation::kGelu:
+      return ElementFunction::kGelu;
+  }
+  TLM_CHECK(false);
+}
+
 }  // namespace
+
+EpilogueArgs EpilogueArgsOf(const Epilogue& epilogue, const Rows& out) {
+  return {.bias = epilogue.bias,
+          .function = FunctionOf(epilogue.activation),
+          .outputs = out.cols,
+          .out = out.data,
+          .out_type = StorageOf(out.dtype),
+          .out_stride = out.stride};
+}
+
+EpilogueArgs GatedEpilogueArgsOf(const float* bias, const Rows& out) {
+  return {.bias = bias,
+          .gated = true,
+          .outputs = out.cols,
+          .out = out.data,
+          .out_type = StorageOf(out.dtype),
+          .out_stride = out.stride};
+}
 
 size_t CpuMatMul::RowsBytes(int64_t inputs) {
   return static_cast<size_t>(inputs * kBlockRows) * sizeof(uint32_t);
@@ -91,7 +123,7 @@ void CpuMatMul::MatMulGated(const Rows& x, const PackedMatrix& w, const float* b
   Run(x, w, GatedEpilogueArgsOf(bias, out));
 }
 
-void CpuMatMul::Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& finish) {
+void CpuMatMul::Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& epilogue) {
   TLM_CHECK(w.k() <= reserved_inputs_);
   const Storage x_type = StorageOf(x.dtype);
   const MatMulNeeds needs = kernels_.needs_of_matmul(x_type, w.storage());
@@ -102,7 +134,7 @@ void CpuMatMul::Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& fi
                         .w = w.data(),
                         .w_type = w.storage(),
                         .k = w.k(),
-                        .finish = finish};
+                        .epilogue = epilogue};
   if (args.rows == 0) return;
   if (needs.tile_rows == 0) return RunBlock(args, needs, w.panels());
   TLM_CHECK(kBlockRows % needs.tile_rows == 0 && kMinBlockRows % needs.tile_rows == 0);

@@ -12,6 +12,11 @@
 
 namespace tlm {
 
+// The epilogue of Ops::MatMul into `out`, F32 or BF16, as the kernels take it.
+EpilogueArgs EpilogueArgsOf(const Epilogue& epilogue, const Rows& out);
+// That of Ops::MatMulGated.
+EpilogueArgs GatedEpilogueArgsOf(const float* bias, const Rows& out);
+
 // Cuts products into stripes of panels, each of which one thread computes. Same threading as Ops.
 class CpuMatMul {
  public:
@@ -33,7 +38,7 @@ class CpuMatMul {
  private:
   static size_t RowsBytes(int64_t inputs);
   size_t WidenedBytes(int64_t inputs) const;
-  void Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& finish);
+  void Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& epilogue);
   // All rows of `args` at once; fills in the rest of them.
   void RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels);
   // The rows of `args` as kernels read them.

@@ -12,6 +12,9 @@
 
 namespace tlm {
 
+// value / by, rounded up; value >= 0, by > 0.
+constexpr int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
 // `threads` workers, the calling thread being worker 0. Between loops the others spin for some
 // microseconds (a decode step is some hundred loops in quick succession) and then sleep, so that an
 // idle server uses no processor. One loop at a time: not thread-safe, but the caller need not be

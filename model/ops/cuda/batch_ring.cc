@@ -99,11 +99,11 @@ absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int6
                                  std::span<const int32_t> host_rows) {
   TLM_CHECK(begun_);
   Slot& slot = slots_[next_];
-  slot.drew = result_bytes >= 0;
-  slot.result_bytes = slot.drew ? static_cast<size_t>(result_bytes) : 0;
+  slot.sampled = result_bytes >= 0;
+  slot.result_bytes = slot.sampled ? static_cast<size_t>(result_bytes) : 0;
   slot.host_rows = static_cast<int64_t>(host_rows.size());
   TLM_CHECK(slot.result_bytes <= shape_.result_bytes && slot.host_rows <= shape_.max_host_rows);
-  if (slot.drew) {
+  if (slot.sampled) {
     const size_t bytes = layout_.job_results_offset() + slot.result_bytes;
     TLM_RETURN_IF_ERROR(
         device_.Check(cudaMemcpyAsync(slot.results, sampled_tokens(), bytes, cudaMemcpyDeviceToHost,
@@ -142,7 +142,7 @@ absl::StatusOr<RingResult> BatchRing::Await() {
   --in_flight_;
   return RingResult{
       .sampled_tokens = {reinterpret_cast<const int32_t*>(slot.results),
-                         slot.drew ? static_cast<size_t>(shape_.max_jobs) : 0},
+                         slot.sampled ? static_cast<size_t>(shape_.max_jobs) : 0},
       .results = {slot.results + layout_.job_results_offset(), slot.result_bytes},
       .logits = {slot.logits, static_cast<size_t>(slot.host_rows * shape_.vocab_size)}};
 }

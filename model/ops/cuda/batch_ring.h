@@ -1,11 +1,13 @@
-// The way of batches to the device and of their results back, two at a time.
+// Copies batches to the device and their results back, two batches at a time.
 //
-//            Begin, Stage, Upload          kernels          Download          Await
-//   slot 0   pinned host memory  ->   one device   ->  pinned  ->   the caller
-//   slot 1   pinned host memory  ->   copy of all  ->  pinned  ->   the caller
+//            Begin, Stage, Upload          kernels          Download        Await
+//   slot 0   pinned host memory  ->                    ->   pinned     ->   the caller
+//                                    device memory
+//   slot 1   pinned host memory  ->                    ->   pinned     ->   the caller
 //
-// The device's side never moves, so that recorded graphs find every batch at the same addresses;
-// the stream's order keeps one batch's arrays from the next one's copy.
+// Both slots share one place in device memory, so that recorded graphs find every batch at the same
+// addresses. The stream runs copies and kernels in order: the next batch is copied after the
+// kernels have read the previous one.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 
@@ -41,8 +43,8 @@ class BatchRing {
   static constexpr int kSlots = kRingSlots;
 
   static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).device_bytes(); }
-  static size_t HostBytes(const RingShape& shape) { return RingLayout(shape).host_bytes(); }
-  // Takes DeviceBytes as kActivations and HostBytes pinned; RESOURCE_EXHAUSTED as Allocate.
+  // Takes DeviceBytes as kActivations and the layout's host bytes pinned; RESOURCE_EXHAUSTED as
+  // Allocate.
   // `device` must outlive the ring.
   static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
                                                            const RingShape& shape);
@@ -66,7 +68,8 @@ class BatchRing {
   }
   // Fills the sections that hold the batch's own arrays; see WritePadded.
   void Stage(const Batch& batch, const PaddedShape& padded);
-  // Queues the slot's way to the device: what Stage wrote and the first bytes of these sections.
+  // Queues the copy of the slot to the device: what Stage wrote and the first bytes of these
+  // sections.
   absl::Status Upload(size_t attention_bytes, size_t job_bytes);
 
   // The device's side of a section.
@@ -83,8 +86,8 @@ class BatchRing {
     return reinterpret_cast<std::byte*>(sampled_tokens()) + layout_.job_results_offset();
   }
 
-  // Queues the way back of the sampled tokens, the first `result_bytes` of the jobs' results (-1:
-  // no jobs, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
+  // Queues the copies back of the sampled tokens, the first `result_bytes` of the jobs' results
+  // (-1: no jobs, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
   // floats with a stride in elements.
   absl::Status Download(int64_t result_bytes, const float* logits, int64_t logits_stride,
                         std::span<const int32_t> host_rows);
@@ -96,7 +99,7 @@ class BatchRing {
     std::byte* upload = nullptr;
     std::byte* results = nullptr;
     float* logits = nullptr;
-    bool drew = false;
+    bool sampled = false;
     size_t result_bytes = 0;
     int64_t host_rows = 0;
     cudaEvent_t done = nullptr;

@@ -66,7 +66,7 @@ struct Int8QuantizeArgs {
 };
 
 // The panels [panel_begin, panel_end) of rows [0, row_count). Gated: both are even. Row r of x is
-// row first_row + r of finish.out.
+// row first_row + r of epilogue.out.
 struct Int8MatMulArgs {
   Int8Rows x;
   int64_t row_count = 0;
@@ -75,7 +75,7 @@ struct Int8MatMulArgs {
   int64_t k = 0;
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
-  EpilogueArgs finish;
+  EpilogueArgs epilogue;
 };
 
 }  // namespace tlm

@@ -1,8 +1,23 @@
 #include "model/ops/cpu/kernels/isa.h"
 
-#include "model/ops/cpu/kernels/amx.h"
+#include "model/ops/cpu/kernels/kernels.h"
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+#endif
 
 namespace tlm {
+
+#if defined(__x86_64__)
+// int8_avx2_vnni.cc and int8_avx512_vnni.cc
+void Avx2VnniMatMulInt8(const Int8MatMulArgs& args);
+void Avx512VnniMatMulInt8(const Int8MatMulArgs& args);
+#endif
+
 namespace {
 
 struct NamedIsa {
@@ -14,6 +29,75 @@ constexpr NamedIsa kNames[] = {{Isa::kPortable, "portable"},
                                {Isa::kAvx512, "avx512"},
                                {Isa::kAvx512Bf16, "avx512_bf16"},
                                {Isa::kAmxBf16, "amx_bf16"}};
+
+#if defined(__x86_64__) && defined(__linux__)
+struct Leaf {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+// All zero where the processor has no such leaf.
+Leaf Cpuid(uint32_t leaf, uint32_t subleaf) {
+  Leaf result;
+  __get_cpuid_count(leaf, subleaf, &result.eax, &result.ebx, &result.ecx, &result.edx);
+  return result;
+}
+
+bool ProcessorHasTiles() {
+  constexpr uint32_t kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  constexpr uint32_t kNeeded = kBf16 | kTile | kInt8;
+  if ((Cpuid(7, 0).edx & kNeeded) != kNeeded) return false;
+  // Palette 1: ebx = bytes a row | tiles << 16, ecx = rows.
+  const Leaf palette = Cpuid(0x1d, 1);
+  return (palette.ebx & 0xffffu) >= 64 && palette.ebx >> 16 >= 8 && (palette.ecx & 0xffffu) >= 16;
+}
+
+bool SystemSavesTiles() {
+  constexpr uint32_t kOsXsave = 1u << 27;
+  if ((Cpuid(1, 0).ecx & kOsXsave) == 0) return false;
+  uint32_t low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  constexpr uint32_t kTileConfigAndData = 3u << 17;
+  return (low & kTileConfigAndData) == kTileConfigAndData;
+}
+
+// A thread's first use of a tile grows the state that the system keeps for it, which a process must
+// ask for (Linux 5.16; Documentation/arch/x86/xstate.rst).
+bool SystemAllowsTiles() {
+  constexpr int kArchReqXcompPerm = 0x1023;
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
+}
+
+// The system is asked once, at the first call, and that holds for every thread.
+bool AmxAvailable() {
+  static const bool available = ProcessorHasTiles() && SystemSavesTiles() && SystemAllowsTiles();
+  return available;
+}
+#elif defined(__x86_64__)
+bool AmxAvailable() { return false; }
+#endif
+
+#if defined(__x86_64__)
+Kernels WithInt8(Kernels table, void (*matmul_int8)(const Int8MatMulArgs&)) {
+  table.matmul_int8 = matmul_int8;
+  return table;
+}
+
+// `table` of `isa`, with VNNI's products of 8-bit integers where the processor has them beyond the
+// instruction set. They give the same bits: sums of integers are exact.
+const Kernels& WithVnniInt8(const Kernels& table, Isa isa) {
+  __builtin_cpu_init();
+  if (isa == Isa::kAvx2 && __builtin_cpu_supports("avxvnni")) {
+    static const Kernels kTable = WithInt8(table, Avx2VnniMatMulInt8);
+    return kTable;
+  }
+  if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) {
+    static const Kernels kTable = WithInt8(table, Avx512VnniMatMulInt8);
+    return kTable;
+  }
+  return table;
+}
+#endif
 
 }  // namespace
 
@@ -51,6 +135,23 @@ std::vector<Isa> AvailableIsas() {
   if (AmxAvailable()) isas.push_back(Isa::kAmxBf16);
 #endif
   return isas;
+}
+
+const Kernels& KernelsFor(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return WithVnniInt8(Avx2Kernels(), isa);
+    case Isa::kAvx512:
+      return WithVnniInt8(Avx512Kernels(), isa);
+    case Isa::kAvx512Bf16:
+      return Avx512Bf16Kernels();
+    case Isa::kAmxBf16:
+      return AmxBf16Kernels(AmxVectorsAgree());
+#endif
+    default:
+      return PortableKernels();
+  }
 }
 
 }  // namespace tlm

@@ -9,6 +9,8 @@
 
 namespace tlm {
 
+struct Kernels;  // kernels.h
+
 // Ordered: a later one is preferred where the machine has it.
 enum class Isa {
   kPortable,    // what the compiler may assume of every processor of the architecture
@@ -25,6 +27,9 @@ std::optional<Isa> IsaFromName(std::string_view name);
 
 // What this binary was built with and this machine can run, ascending; kPortable is always there.
 std::vector<Isa> AvailableIsas();
+
+// The fastest kernels of `isa`, which this machine can run.
+const Kernels& KernelsFor(Isa isa);
 
 // Whether products of two bfloat16 are computed by instructions made for it: matrices of that type
 // then take rows of that type.

@@ -59,7 +59,7 @@ struct MatMulArgs {
   int64_t panel_end = 0;
   // The panels that the thread reads afterwards, worth fetching ahead; -1: it is not known.
   int64_t next_panel = -1;
-  EpilogueArgs finish;
+  EpilogueArgs epilogue;
 };
 
 // What a table's matmul asks for beside the operands, of rows and weights of these types.

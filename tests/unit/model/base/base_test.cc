@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/clock.h"
 #include "model/base/descriptor.h"
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

@@ -10,10 +10,10 @@
 #include <thread>
 #include <vector>
 
-#include "model/base/clock.h"
 #include "model/chat/compiled_template.h"
 #include "model/chat/globals.h"
 #include "model/chat/limits.h"
+#include "tests/support/fake_clock.h"
 
 namespace tlm {
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/base/error_details.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

@@ -13,6 +13,7 @@
 #include "server/auth/api_key.h"
 #include "server/auth/certificate_authenticator.h"
 #include "server/auth/key_file.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

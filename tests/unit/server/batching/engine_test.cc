@@ -15,6 +15,7 @@
 #include "model/base/clock.h"
 #include "model/base/error_details.h"
 #include "tests/support/collecting_reader.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/scripted_model.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/batching/requests.h"

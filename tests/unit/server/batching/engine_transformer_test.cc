@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/clock.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
 #include "tests/support/collecting_reader.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/random_model.h"
 #include "tests/support/small_config.h"
 #include "tests/support/status_matchers.h"

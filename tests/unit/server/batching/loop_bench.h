@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "model/base/clock.h"
 #include "model/ops/ops.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
 #include "tests/support/collecting_reader.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/scripted_model.h"
 
 namespace tlm {

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/server/net/test_certificates.h"

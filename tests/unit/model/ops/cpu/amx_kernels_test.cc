@@ -80,15 +80,16 @@ struct Product {
   // By `kernels`, with a column beside every row of the result that must stay as it is.
   std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) const {
     std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
-    kernels.matmul({.x = x.data(),
-                    .x_type = Storage::kBF16,
-                    .x_stride = stride,
-                    .rows = first_rows,
-                    .w = packed.data(),
-                    .w_type = Storage::kBF16,
-                    .k = inputs,
-                    .panel_end = RoundedUp(outputs, kPanel) / kPanel,
-                    .finish = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+    kernels.matmul(
+        {.x = x.data(),
+         .x_type = Storage::kBF16,
+         .x_stride = stride,
+         .rows = first_rows,
+         .w = packed.data(),
+         .w_type = Storage::kBF16,
+         .k = inputs,
+         .panel_end = RoundedUp(outputs, kPanel) / kPanel,
+         .epilogue = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
     return out;
   }
 
@@ -268,7 +269,7 @@ struct Int8Product {
          .w = w.data(),
          .k = inputs,
          .panel_end = RoundedUp(outputs, kPanel) / kPanel,
-         .finish = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+         .epilogue = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
     return out;
   }
 

@@ -178,7 +178,7 @@ TEST_P(BatchRingTest, TakesTheMemoryItSays) {
   const size_t pinned = device_->pinned_bytes();
   ring_ = nullptr;
   EXPECT_EQ(device_->AllocatedBytes()[kActivations], 0u);
-  EXPECT_EQ(pinned - device_->pinned_bytes(), BatchRing::HostBytes(kShape));
+  EXPECT_EQ(pinned - device_->pinned_bytes(), RingLayout(kShape).host_bytes());
   for (int call = 0; call < 2; ++call) {
     if (!FailDeviceAllocationAfter(call)) return;
     EXPECT_THAT(BatchRing::Create(*device_, kShape),

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "model/base/errors.h"
 #include "server/rpc/admin/admin_handlers.h"
+#include "tests/support/fake_clock.h"
 #include "tests/unit/server/rpc/generate_fixture.h"
 
 namespace tlm {

@@ -244,11 +244,11 @@ void CheckMatMul(const Kernels& kernels, Storage storage, int64_t rows, int64_t 
        .w_type = storage,
        .k = k,
        .panel_end = panels,
-       .finish = {.bias = bias.data(),
-                  .function = ElementFunction::kSilu,
-                  .outputs = n,
-                  .out = out.data(),
-                  .out_stride = n}});
+       .epilogue = {.bias = bias.data(),
+                    .function = ElementFunction::kSilu,
+                    .outputs = n,
+                    .out = out.data(),
+                    .out_stride = n}});
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t output = 0; output < n; ++output) {
       double sum = bias[static_cast<size_t>(output)];
