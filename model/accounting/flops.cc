@@ -11,7 +11,7 @@ uint64_t Saturate(unsigned __int128 value) {
   return value > kMax ? kMax : static_cast<uint64_t>(value);
 }
 
-// 2 * the product of the factors, held at the largest 64-bit number.
+// 2 * the product of the factors, saturated to 64 bits.
 uint64_t MultiplyAdds(std::initializer_list<uint64_t> factors) {
   uint64_t product = 2;
   for (const uint64_t factor : factors) {

@@ -20,7 +20,7 @@ struct FlopsQuery {
 // table look-ups. A pass over T tokens counts the full T x T square of scores, pairs that the
 // causal mask or a sliding window hides too, and the LM head for every position, tied or not. The
 // i-th new token, from 1, attends to prompt_tokens + i positions. A gated feed-forward network has
-// three products, others two. Counts that exceed 64 bits are held at the largest.
+// three products, others two. Counts saturate at 64 bits.
 struct FlopsCount {
   uint64_t qkv = 0;
   uint64_t scores = 0;        // query times key

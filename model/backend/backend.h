@@ -29,7 +29,7 @@ struct BackendOptions {
 
 struct Backend {
   std::unique_ptr<Ops> ops;
-  std::string reason;  // one line for people: what was chosen and why
+  std::string reason;  // one line for display: what was chosen and why
 };
 
 // INVALID_ARGUMENT for an impossible number of threads or instruction set. With kCuda also what

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// By the name of the driver's interface: what the CUDA runtime itself opens.
+// The driver's library by the name that the CUDA runtime itself opens.
 constexpr char kDriverLibrary[] = "libcuda.so.1";
 constexpr size_t kErrorBytes = 1024;
 
@@ -62,7 +62,7 @@ absl::StatusOr<std::string> FindCudaModule() {
 
 absl::StatusOr<std::unique_ptr<Ops>> OpenCudaModule(const std::string& path,
                                                     const CudaOptions& options) {
-  // A bare name would be looked for among the system's libraries.
+  // dlopen would search the system's libraries for a bare name.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   // Opening a pipe would wait for its writer.
   if (const absl::Status opened = RegularFile::Open(file).status(); !opened.ok()) {

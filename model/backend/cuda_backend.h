@@ -21,8 +21,8 @@ absl::Status ProbeCudaDriver();
 // NOT_FOUND names the first two places.
 absl::StatusOr<std::string> FindCudaModule();
 
-// Opens the module at `path` and makes its backend. The module stays in the process for good: the
-// driver's threads have no end that could be waited for. FAILED_PRECONDITION: the file is no module
+// Opens the module at `path` and makes its backend. The module is never unloaded: the driver's
+// threads cannot be joined. FAILED_PRECONDITION: the file is no module
 // or one of another build of tlm; else what tlm_cuda_create returns. All messages are one line.
 // `path` is trusted: opening a module runs its code.
 absl::StatusOr<std::unique_ptr<Ops>> OpenCudaModule(const std::string& path,

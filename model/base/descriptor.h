@@ -28,7 +28,7 @@ class Descriptor {
 };
 
 // Opens those of the descriptors 0, 1 and 2 that are closed, so that no file or socket gets their
-// numbers and with them the log or the output of the program. Using them fails as before: 0 is
+// numbers and with them the program's log or output. Using them fails as before: 0 is
 // open for writing alone, 1 and 2 for reading alone. Touches nothing that has to be initialised.
 void OpenStandardDescriptors();
 

@@ -1,5 +1,5 @@
 // Machine-readable details that travel inside an absl::Status from where an error is found to where
-// it is put on the wire (server/rpc turns them into google.rpc details).
+// it is sent (server/rpc turns them into google.rpc details).
 #ifndef TLM_MODEL_BASE_ERROR_DETAILS_H_
 #define TLM_MODEL_BASE_ERROR_DETAILS_H_
 

@@ -17,8 +17,7 @@ namespace {
 
 char Folded(char c) { return c == '-' ? '_' : c; }
 
-// Typing errors between the two: letters that are missing, too many, others, or swapped with the
-// next.
+// The edit distance of the two: missing, extra, wrong and swapped letters.
 size_t TypingErrors(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last;
   std::vector<size_t> last(b.size() + 1);

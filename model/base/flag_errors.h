@@ -1,4 +1,4 @@
-// The words of every program for a wrong command line.
+// Messages for a wrong command line, common to all programs.
 #ifndef TLM_MODEL_BASE_FLAG_ERRORS_H_
 #define TLM_MODEL_BASE_FLAG_ERRORS_H_
 

@@ -15,7 +15,7 @@ constexpr unsigned char kNonce[12] = {};
 
 }  // namespace
 
-// Data that are authenticated and not encrypted: what GMAC is.
+// GMAC: data are authenticated, not encrypted.
 Gmac::Gmac()
     : context_(EVP_CIPHER_CTX_new()),
       ok_(context_ != nullptr &&

@@ -15,9 +15,9 @@ namespace tlm {
 using GmacTag = std::array<uint8_t, 16>;
 
 // The GMAC (NIST SP 800-38D) of bytes that come piece by piece, under a key and a nonce of zeros:
-// about ten times as fast as SHA-256 on one processor. It tells data apart that differ by accident
-// (two given texts of n bytes have the same tag with probability n / 2^132), not data that somebody
-// made alike on purpose: the key is known.
+// about ten times as fast as SHA-256 on one processor. It detects accidental differences (two given
+// texts of n bytes have the same tag with probability n / 2^132). It does not resist an attacker:
+// the key is known.
 class Gmac {
  public:
   Gmac();

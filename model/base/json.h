@@ -1,4 +1,4 @@
-// Reading JSON that somebody else wrote.
+// Parsing of untrusted JSON.
 #ifndef TLM_MODEL_BASE_JSON_H_
 #define TLM_MODEL_BASE_JSON_H_
 
@@ -12,10 +12,10 @@
 
 namespace tlm {
 
-// Parses one JSON value. INVALID_ARGUMENT, without memory for what follows the offence, for text
+// Parses one JSON value. INVALID_ARGUMENT, before memory is taken for the rest, for text
 // that is not JSON (the message gives line and column), for a key that occurs twice in one object
-// (JSON leaves open which of the two counts), for numbers no double can hold, and for arrays and
-// objects nested deeper than `max_depth`. The caller bounds the length of the text.
+// (JSON does not define which of the two counts), for numbers no double can hold, and for arrays
+// and objects nested deeper than `max_depth`. The caller bounds the length of the text.
 inline constexpr int kMaxJsonDepth = 64;
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = kMaxJsonDepth);
 

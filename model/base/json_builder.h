@@ -16,8 +16,8 @@
 
 namespace tlm {
 
-// Builds the value from the events of nlohmann::json::sax_parse as ParseJson promises it. Who takes
-// some of the events for themselves hands on the rest.
+// Builds the value from the events of nlohmann::json::sax_parse as ParseJson promises it. A handler
+// that consumes some of the events itself forwards the rest.
 class JsonBuilder {
  public:
   // `text` is for messages.

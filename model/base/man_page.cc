@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLineColumns = 76;
 
-// Characters that man(7) takes for something else, or shows as something else.
+// Escapes characters that man(7) interprets or replaces.
 std::string Escaped(std::string_view text) {
   std::string escaped;
   for (const char c : text) {

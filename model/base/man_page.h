@@ -1,4 +1,4 @@
-// Manual pages, in the language of man(7), from texts that know nothing of it.
+// Writes manual pages in the format of man(7) from plain texts.
 #ifndef TLM_MODEL_BASE_MAN_PAGE_H_
 #define TLM_MODEL_BASE_MAN_PAGE_H_
 
@@ -14,11 +14,11 @@ struct ManPageHead {
   std::string source;  // "tlm 1.0"
 };
 
-// The date a page bears: that of the environment's SOURCE_DATE_EPOCH, so that builds can be
+// The date of a page: that of the environment's SOURCE_DATE_EPOCH, so that builds can be
 // repeated (reproducible-builds.org), else today's; in UTC.
 std::string ManPageDate();
 
-// A page from its beginning to its end. Texts are plain: nothing in them is taken for a request.
+// Builds a page in order. Texts are plain: requests in them are escaped.
 // Thread-compatible.
 class ManPage {
  public:

@@ -23,7 +23,7 @@ size_t PageBytes() {
 
 }  // namespace
 
-// Never freed, as the handler may be looking at it: later mappings take those that are free.
+// Never freed, as the handler may be reading it: later mappings reuse free ones.
 struct MappedFile::Guard {
   std::atomic<bool> taken{true};
   std::atomic<uintptr_t> begin{0}, end{0};  // addresses; equal: no mapping
@@ -46,7 +46,7 @@ MappedFile::Guard* MappedFile::TakeGuard() {
   return guard;
 }
 
-// Puts zeros in the place of the page that is not to be had and of all behind it, so that the
+// Maps zeros in place of the page that cannot be read and of all behind it, so that the
 // access goes on. Only what a signal handler may call.
 void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
   const int error = errno;
@@ -61,7 +61,7 @@ void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
     errno = error;
     if (zeros != MAP_FAILED) return;
   }
-  // Not ours: the access faults again.
+  // Not one of these mappings: the access faults again.
   sigaction(SIGBUS, &former_handler, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// Reading files that somebody else wrote and may still be writing.
+// Reading of untrusted files that may change meanwhile.
 #ifndef TLM_MODEL_BASE_REGULAR_FILE_H_
 #define TLM_MODEL_BASE_REGULAR_FILE_H_
 

@@ -21,8 +21,8 @@ void NameThisThread(const char (&name)[kSize]) {
 #endif
 }
 
-// The calling thread runs when others leave it time: Linux has priorities by thread. At 19, the
-// lowest, hardly ever beside them; at 10 about a tenth of a processor that another one wants too.
+// Lowers the priority of the calling thread (Linux has nice values per thread). At 19, the lowest,
+// it runs hardly ever beside others; at 10 it gets about a tenth of a contended processor.
 inline void LowerPriority(int nice = 19) {
 #if defined(__linux__)
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice);

@@ -42,8 +42,7 @@ class Lines {
   std::string text_;
 };
 
-// The structured bindings name every field there is: one that is added does not compile until it is
-// considered here.
+// The structured bindings name every field: a new field does not compile until it is added here.
 
 void AddScaling(const RopeScaling& scaling, Lines& lines) {
   const auto& [kind, factor, low_freq_factor, high_freq_factor, original_context_length, beta_fast,

@@ -9,7 +9,7 @@
 namespace tlm {
 
 // Two configurations have the same text if and only if, given the same tensors, they compute the
-// same numbers and end at the same tokens; names for people are left out. Lines "field value", the
+// same numbers and end at the same tokens; display names are left out. Lines "field value", the
 // same on every machine. For fingerprints: the format may change from release to release.
 std::string CanonicalText(const ModelConfig& config);
 

@@ -58,7 +58,7 @@ class ConfigFields {
   // Names that are read elsewhere, or that change nothing.
   void Allow(std::span<const char* const> names);
   // INVALID_ARGUMENT when the file uses two names of one setting, or, listing those asked for and
-  // allowed, another name; one that starts with '_' is a remark.
+  // allowed, another name; names that start with '_' are comments.
   absl::Status RefuseUnknown() const;
 
   const JsonFields& json() const { return json_; }

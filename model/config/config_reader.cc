@@ -43,8 +43,8 @@ absl::StatusOr<const Family*> FamilyOf(const JsonFields& fields) {
                        SupportedFamilies());
 }
 
-// A tiny model of a family whose ids are large, as tests and courses make them, is saved with the
-// family's default ids all the same. It can never produce them.
+// A tiny model of a family with large token ids, as tests and courses make them, is saved with the
+// family's default ids. It can never produce them.
 bool IsDefaultOutside(int64_t id, const std::optional<int64_t>& family_id,
                       const ModelConfig& config) {
   return id == family_id && id >= config.vocab_size;
@@ -67,7 +67,7 @@ absl::Status ReadTokenIds(const JsonFields& fields, const Family& family, ModelC
   return absl::OkStatus();
 }
 
-// The files say which type their tensors have; what this names otherwise is of another program.
+// The tensors' types are those of the files; a type that no supported file has is refused.
 absl::Status CheckTorchType(const JsonFields& fields) {
   constexpr std::string_view kTypes[] = {"float64", "double", "float32",  "float",
                                          "float16", "half",   "bfloat16", "auto"};

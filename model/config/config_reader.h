@@ -15,8 +15,8 @@ namespace tlm {
 // keys of a course describes a "cs336" or a "qwen3_mha" model. README.md lists families and keys.
 // The end-of-sequence ids of `generation_config.json`, where it names some, replace those of the
 // configuration, as Hugging Face's generate() has it. A token id that is the family's default and
-// lies outside the vocabulary is none. Keys nobody knows are ignored, but for those of a
-// "transformer_lm", where they are errors. The result has passed Validate().
+// lies outside the vocabulary is none. Unknown keys are ignored, except in a "transformer_lm",
+// where they are errors. The result has passed Validate().
 //
 // NOT_FOUND when neither file is there; INVALID_ARGUMENT, naming file, key, value and limit, when
 // one is over 16 MiB, not JSON, repeats a key, or a field is missing or wrong; UNIMPLEMENTED for a

@@ -7,7 +7,7 @@
 namespace tlm {
 namespace {
 
-// Keys of configurations that change nothing here.
+// Keys that have no effect here.
 constexpr const char* kHarmless[] = {"architectures",
                                      "attention_dropout",
                                      "attn_pdrop",
@@ -43,7 +43,7 @@ absl::Status ReadQwen3Mha(const JsonFields& json, ModelConfig* config) {
   return ReadFields(fields, defaults, config);
 }
 
-// A misspelt setting would silently keep its default and give other numbers.
+// A misspelt setting would silently keep its default and change the results.
 absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
   ConfigFields fields(json);
   TLM_RETURN_IF_ERROR(ReadFields(fields, {}, config));

@@ -1,4 +1,4 @@
-// Hugging Face's GPT-2. Its configuration goes by its own names and by the general ones.
+// Hugging Face's GPT-2. Its configuration uses names of its own and the general ones.
 #include <optional>
 
 #include "model/base/errors.h"

@@ -70,7 +70,7 @@ struct FfnNames {
 
 struct ModelConfig {
   std::string model_type;    // as config.json says it: "cs336", "llama", "gpt2"
-  std::string architecture;  // for people: "Qwen3ForCausalLM"
+  std::string architecture;  // for display: "Qwen3ForCausalLM"
   TensorNaming naming = TensorNaming::kHuggingFace;
 
   int64_t vocab_size = 0;
@@ -91,7 +91,7 @@ struct ModelConfig {
   bool learned_positions = false;  // a table [context_length, d_model] added to the embeddings
   bool qk_norm = false;            // RMSNorm over head_dim of every query and key head, before RoPE
   // Positions a token attends to, itself included; none: all before it. `full_attention`, where it
-  // is not empty, tells by layer which ones see everything all the same.
+  // is not empty, says for each layer whether it ignores the window.
   std::optional<int64_t> sliding_window;
   std::vector<bool> full_attention;
   FfnKind ffn_kind = FfnKind::kSwiGlu;
@@ -128,7 +128,7 @@ struct ConfigLimits {
   static constexpr int64_t kEosTokens = 1024;
 };
 
-// The single gate: OK only if the rest of the program can run this configuration as it is.
+// The only check: OK if the rest of the program can run this configuration as it is.
 // INVALID_ARGUMENT names the field, its value and the limit.
 absl::Status Validate(const ModelConfig& config);
 

@@ -34,7 +34,7 @@ absl::StatusOr<double> Required(const JsonFields& fields, const char* key) {
   return *value;
 }
 
-// The context the model was first trained for: outside the object it counts more than inside.
+// The context the model was first trained for; a key outside the object takes precedence.
 absl::StatusOr<int64_t> OriginalContext(const JsonFields& outer, const JsonFields& rope,
                                         int64_t context_length) {
   constexpr char kKey[] = "original_max_position_embeddings";

@@ -87,8 +87,8 @@ absl::Status ReadNorm(ConfigFields& fields, const FieldDefaults& defaults, Model
   return absl::OkStatus();
 }
 
-// `positions` says all at once what `rope_layout` and `learned_positions` say one by one; where
-// both speak they must agree. A bare rope_theta only says how, not whether.
+// `positions` combines `rope_layout` and `learned_positions`; if both are there they must agree. A
+// rope_theta alone does not turn rotary positions on.
 absl::Status CheckPositions(ConfigFields& fields, std::optional<Positions> positions,
                             std::optional<bool> rotary, std::optional<bool> learned) {
   if (!positions.has_value()) return absl::OkStatus();
@@ -160,7 +160,7 @@ absl::Status ReadAllBiases(ConfigFields& fields, LinearBiases* biases) {
   return inner.RefuseUnknown();
 }
 
-// From the general to the particular; the latter counts.
+// From the general key to the specific ones, which take precedence.
 absl::Status ReadBiases(ConfigFields& fields, ModelConfig* config) {
   LinearBiases& biases = config->biases;
   TLM_RETURN_IF_ERROR(ReadAllBiases(fields, &biases));

@@ -1,5 +1,5 @@
-// Which KV blocks are free, how many users each of the others has, and which ones are kept for
-// what they hold. Ids only: the memory is KvStorage's.
+// Allocation and reference counts of KV blocks, and which ones are kept for their contents (prefix
+// cache). Ids only: the memory is KvStorage's.
 #ifndef TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 #define TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 
@@ -13,15 +13,15 @@ namespace tlm {
 
 using BlockId = int32_t;
 
-// Decides what happens to blocks that are kept (PrefixCache). Called from within the pool's calls.
+// Manages the blocks that are kept (PrefixCache). Called from within the pool's calls.
 class BlockKeeper {
  public:
   virtual ~BlockKeeper() = default;
-  // The last user of a kept block let go: it is idle. The first one came back: it is not.
+  // A kept block has lost its last user and is idle; has its first user again and is not.
   virtual void OnIdle(BlockId block) = 0;
   virtual void OnUsed(BlockId block) = 0;
-  // The pool needs one more block: the idle one that is missed least, which is kept no more. Only
-  // called while there is an idle block.
+  // Chooses the idle block to give up; it is no longer kept. Only called while there is an idle
+  // block.
   virtual BlockId Evict() = 0;
 };
 
@@ -74,11 +74,11 @@ class BlockPool {
   BlockKeeper* keeper_ = nullptr;
 };
 
-// Counts the blocks of a pool that would become available if some of their users let go.
+// Counts the blocks of a pool that would become available if some of their users released them.
 class ReleaseCount {
  public:
   explicit ReleaseCount(const BlockPool& pool) : pool_(pool) {}
-  // One more user lets go of each.
+  // One more user releases each.
   void Add(std::span<const BlockId> blocks) {
     for (const BlockId block : blocks) blocks_ += ++released_[block] == pool_.users(block);
   }

@@ -10,10 +10,10 @@
 namespace tlm {
 namespace {
 
-// Of a layer at a time: a large page.
+// Touched at a time in each layer: a large page.
 constexpr size_t kPiece = size_t{2} << 20;
 
-// False where the kernel does not know how (before Linux 5.14), or has no memory left.
+// False where the kernel does not support it (before Linux 5.14) or has no memory left.
 bool Touch(std::byte* data, size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -1,4 +1,4 @@
-// Touches the pages behind KV blocks before a step has to.
+// Touches the pages of KV blocks before a step uses them.
 #ifndef TLM_MODEL_KV_CACHE_KV_PAGES_H_
 #define TLM_MODEL_KV_CACHE_KV_PAGES_H_
 
@@ -10,10 +10,10 @@
 
 namespace tlm {
 
-// The kernel zeroes a page when it is first touched; for a large one that takes milliseconds, and
-// the pages of all layers come due in the same step. A thread of the lowest priority keeps kAhead
-// bytes of each layer touched behind the furthest block in use, from the first one on, and never
-// changes what they hold. Memory that nobody comes near stays untouched. Thread-safe.
+// The kernel zeroes a page when it is first touched; for a large page that takes milliseconds, and
+// all layers reach a new page in the same step. A thread of the lowest priority touches pages
+// ahead: up to kAhead bytes of each layer beyond the furthest block in use. It never changes their
+// contents. Memory further ahead stays untouched. Thread-safe.
 class KvPages {
  public:
   static constexpr size_t kAhead = size_t{2} << 20;

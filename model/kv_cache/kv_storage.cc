@@ -16,7 +16,7 @@ absl::StatusOr<KvStorage> KvStorage::Create(Device& device, const KvShape& shape
 
 KvStorage::KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer, bool on_host)
     : shape_(shape), num_blocks_(num_blocks), buffer_(std::move(buffer)) {
-  // What is smaller is touched in no time.
+  // Smaller storage is touched fast enough.
   if (!on_host || bytes() < KvPages::kAhead) return;
   pages_ = std::make_unique<KvPages>(buffer_.as<std::byte>(), shape_.num_layers,
                                      layer(0).block_bytes() * static_cast<size_t>(num_blocks_));

@@ -30,7 +30,7 @@ struct KvShape {
 // Move-only; the device outlives it. The engine thread alone reads and writes the contents.
 class KvStorage {
  public:
-  // Takes num_blocks blocks at once. RESOURCE_EXHAUSTED when the device has not that much.
+  // Takes num_blocks blocks at once. RESOURCE_EXHAUSTED when the device has too little memory.
   static absl::StatusOr<KvStorage> Create(Device& device, const KvShape& shape, int64_t num_blocks);
 
   KvLayer layer(int64_t index) const;

@@ -25,7 +25,7 @@ BlockHash HashOf(std::string_view bytes) {
   return hash;
 }
 
-// Behind its length, so that no two lists of strings look the same.
+// With its length first, so that no two lists of strings have the same bytes.
 void AppendWithLength(std::string_view text, std::string* bytes) {
   const uint64_t size = text.size();
   bytes->append(reinterpret_cast<const char*>(&size), sizeof(size));
@@ -105,7 +105,7 @@ int64_t PrefixCache::Lookup(std::span<const BlockHash> hashes,
 BlockId PrefixCache::Publish(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens,
                              BlockId block) {
   TLM_CHECK(tokens.size() == kBlockTokens && pool_.users(block) > 0);
-  // The caller uses the parent, so that what the cache has of it is the caller's own beginning.
+  // The caller uses the parent, so that the parent's chain is the caller's own prefix.
   TLM_CHECK(parent == kNoBlock || pool_.users(parent) > 0);
   if (parent != kNoBlock && !node(parent).cached) return block;
 

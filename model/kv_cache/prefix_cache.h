@@ -1,4 +1,4 @@
-// Full KV blocks of earlier sequences, found again by the tokens they were computed from.
+// Full KV blocks of earlier sequences, found by the tokens they were computed from.
 #ifndef TLM_MODEL_KV_CACHE_PREFIX_CACHE_H_
 #define TLM_MODEL_KV_CACHE_PREFIX_CACHE_H_
 
@@ -16,11 +16,11 @@
 
 namespace tlm {
 
-// The first 128 bits of a SHA-256 over the parent's hash and a block's tokens: who can choose
-// prompts cannot make two of them meet.
+// The first 128 bits of a SHA-256 over the parent's hash and a block's tokens: an attacker
+// who chooses prompts cannot make two of them collide.
 using BlockHash = std::array<uint64_t, 2>;
 
-// The parent of first blocks. Only sequences of one tenant and with one salt find each other's.
+// The parent of first blocks. Sequences share blocks only with the same tenant and salt.
 BlockHash RootHash(std::string_view tenant, std::string_view salt);
 // `tokens`: kBlockTokens of them.
 BlockHash ChildHash(const BlockHash& parent, std::span<const int32_t> tokens);
@@ -41,22 +41,22 @@ struct PrefixCacheStats {
 //   root(tenant, salt) -- [a b c d] -- [e f g h] -- [i j k l]
 //                             \------- [e x y z]
 //
-// Blocks in it are kept by the pool. Whoever uses a block uses all of its ancestors, so that an
-// idle block has only idle descendants. Evicted is the leaf among the idle blocks whose last user
-// let go the longest ago. Not thread-safe: the engine thread owns it.
+// Blocks in it are kept by the pool. A user of a block uses all of its ancestors, so that an idle
+// block has only idle descendants. Eviction takes the idle leaf that has been idle the longest
+// (LRU). Not thread-safe: the engine thread owns it.
 class PrefixCache : public BlockKeeper {
  public:
   // Becomes the pool's keeper; the pool outlives the cache.
   explicit PrefixCache(BlockPool& pool);
-  // Flush()es; blocks in use become free when their users let go.
+  // Flush()es; blocks in use become free when their users release them.
   ~PrefixCache() override;
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   // Appends the blocks of the longest known chain that begins `tokens`, with one more user each;
   // returns how many they are. `hashes` are the chain's hashes, one for each block that may be
-  // asked for (tokens has at least kBlockTokens for each). A hash alone is never believed: the
-  // tokens are compared.
+  // asked for (tokens has at least kBlockTokens for each). A hash match alone is not
+  // trusted: the tokens are compared.
   int64_t Match(std::span<const BlockHash> hashes, std::span<const int32_t> tokens,
                 std::vector<BlockId>* blocks);
 
@@ -64,15 +64,15 @@ class PrefixCache : public BlockKeeper {
   int64_t Lookup(std::span<const BlockHash> hashes, std::span<const int32_t> tokens) const;
 
   // `block`, used by the caller, holds these kBlockTokens tokens behind the caller's block `parent`
-  // (kNoBlock: at position 0); `hash` is the chain's up to here. Returns the block that stands for
-  // it from now on: the same, or, where another sequence has published the same before, that one's,
-  // with one more user, and `block` has lost one. All computed alike are bit for bit the same, so
-  // it makes no difference to the results. Idempotent. Nothing happens behind a parent that is not
-  // in the cache: its caller runs on over a Flush.
+  // (kNoBlock: at position 0); `hash` is the chain's up to here. Returns the block to use
+  // from now on: the same, or, where another sequence has published the same tokens before, that
+  // one, with one more user, and `block` has lost one. Both hold the same bits, so results do not
+  // change. Idempotent. Does nothing if `parent` is not in the cache: the cache was flushed while
+  // the caller ran.
   BlockId Publish(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens,
                   BlockId block);
 
-  // Forgets everything: idle blocks become free, used ones will when their users let go. Returns
+  // Forgets everything: idle blocks become free, used ones will when they are released. Returns
   // how many became free.
   int64_t Flush();
 

@@ -1,4 +1,4 @@
-// A place that holds tensors and runs operations on them: the host's memory and threads, or a GPU.
+// What holds tensors and runs operations on them: the host's memory and threads, or a GPU.
 #ifndef TLM_MODEL_OPS_DEVICE_H_
 #define TLM_MODEL_OPS_DEVICE_H_
 
@@ -21,16 +21,16 @@ inline constexpr int kMemoryPurposes = 6;
 struct DeviceInfo {
   std::string backend;  // "cpu", "cuda"
   std::string name;     // "AMD EPYC 9575F (2 threads, avx512)"
-  std::string
-      arithmetic;  // "avx512"; devices with the same backend and arithmetic give the same bits
-  // The bits of products whose order of additions is the processor's own, "" where there are none:
-  // equal on devices that give the same bits.
+  // "avx512"; devices with the same backend and arithmetic give the same bits.
+  std::string arithmetic;
+  // A digest of products whose order of additions the processor chooses; equal on devices that give
+  // the same bits. "" where there are no such products.
   std::string arithmetic_probe;
   size_t total_bytes = 0;  // memory the device has
-  size_t free_bytes = 0;   // what nobody had taken of it when it was opened; not host_addressable
+  size_t free_bytes = 0;   // free when it was opened; 0 if host_addressable
   bool host_addressable = false;
-  // Whether results are free of who else is in a batch and of how sequences were cut into batches:
-  // what model/ops/ops.h promises. Only a backend that must break the promise says false.
+  // Whether results are independent of the rest of the batch and of how sequences were cut into
+  // batches, as model/ops/ops.h promises. False only for a backend that cannot keep the promise.
   bool batch_invariant = true;
 };
 

@@ -51,7 +51,7 @@ struct Rows {
   Rows First(int64_t count) const { return {data, count, cols, stride, dtype}; }
 };
 
-// A weight matrix [n, k] in the layout a backend likes best. Immutable; belongs to the device.
+// A weight matrix [n, k] in the backend's own layout. Immutable; belongs to the device.
 class Matrix {
  public:
   virtual ~Matrix() = default;
@@ -196,7 +196,7 @@ class Ops {
   // Brings host vectors [n_i] of any float type, laid end to end, to the device as float32.
   virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 
-  // Whether packing looks at every value on its way; otherwise whoever packs has done so.
+  // Whether packing checks that every value is finite; otherwise the caller has done so.
   virtual bool ChecksFinite() const { return false; }
 
   // Bytes that Reserve will take, host memory apart.
@@ -207,11 +207,11 @@ class Ops {
   // Allocate.
   virtual absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                                DType activations) = 0;
-  // Waits for what is under way and gives back what Reserve took, if anything; nothing is running
-  // or wanted any more. Another Reserve may follow.
+  // Waits for running work and frees what Reserve took, if anything. The caller needs no more
+  // results. Another Reserve may follow.
   virtual void Release() = 0;
-  // What of its optimisations is in use and what had to be done without, in one line for people; ""
-  // where there is nothing to tell. After Reserve.
+  // Which optimisations are in use and which are not available, in one line for display; "" where
+  // there is nothing to report. After Reserve.
   virtual std::string Report() const { return ""; }
   // Rows that DeviceBatch may have at the most, padding included, for so many asked for.
   virtual int64_t PaddedRows(int64_t rows) const = 0;

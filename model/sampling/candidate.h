@@ -1,4 +1,4 @@
-// A token with its logit, and which of them are sampled from.
+// A token with its logit, and the set of tokens to sample from.
 #ifndef TLM_MODEL_SAMPLING_CANDIDATE_H_
 #define TLM_MODEL_SAMPLING_CANDIDATE_H_
 

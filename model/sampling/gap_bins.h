@@ -1,5 +1,5 @@
-// Coarse steps of an order of tokens, with the weight of each: where the fewest tokens of a wanted
-// probability end, without sorting.
+// A histogram of tokens by their distance to the best one: finds the fewest tokens that reach a
+// probability, without sorting.
 #ifndef TLM_MODEL_SAMPLING_GAP_BINS_H_
 #define TLM_MODEL_SAMPLING_GAP_BINS_H_
 

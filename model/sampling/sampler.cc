@@ -132,8 +132,8 @@ void Sampler::Truncate(const SamplingParams& params) {
 int32_t Sampler::ArgmaxWithNoise(const SamplingParams& params, const SampleKey& key) const {
   const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
   const NoiseKey noise = {params.seed, key.position, key.output_index};
-  // Starting from the most likely token, most others are too far behind for any noise, or for any
-  // that their word can make, to bring them to the front.
+  // Starting from the most likely token, most others are too far behind to win with any noise, or
+  // with any noise that their random word allows.
   int32_t winner = best_.id;
   double best = GumbelNoise(NoiseWord(noise, best_.id));
   for (const Candidate& candidate : candidates_) {
@@ -163,8 +163,8 @@ void Sampler::KeepFirst(double probability, double inverse_temperature, Measure 
     return ProbabilityWeight(ScaledLogit(candidate.logit, best_.logit, inverse_temperature));
   };
   const auto bin = [&](const Candidate& candidate) { return GapBin(measure(candidate)); };
-  // Instead of sorting the vocabulary: the weights of coarse steps of the order, then only the step
-  // in which there is enough.
+  // Instead of sorting the vocabulary: a histogram first, then only the bin in which the
+  // probability is reached.
   bin_weights_.assign(kGapBins, 0);
   for (const Candidate& candidate : candidates_) bin_weights_[bin(candidate)] += weight(candidate);
   const auto [last, before_last, wanted] = FindBin(bin_weights_, probability);

@@ -1,4 +1,4 @@
-// A token to choose from logits, and what is told of it, as plain data.
+// A token to sample from logits, and what to report of it, as plain data.
 #ifndef TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 #define TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 
@@ -12,8 +12,8 @@
 
 namespace tlm {
 
-// A token with what the model thought of it: natural-log probability and place by falling
-// probability, 1 = most likely, equal ones ranked by id.
+// A token with its natural-log probability and its rank by falling probability: 1 = most likely,
+// equal ones ranked by id.
 struct ScoredToken {
   int32_t id = 0;
   float logprob = 0.0f;  // -infinity for a token that may not be sampled
@@ -43,9 +43,9 @@ struct LogprobOptions {
   bool processed = false;
 };
 
-// One token to choose in a forward pass: the arguments of Sampler::Sample. What it points at
-// stays as it is until the pass is launched, and where the pass runs on the calling thread, until
-// its results are there.
+// One token to sample in a forward pass: the arguments of Sampler::Sample. What it points at must
+// not change until the pass is launched; where the pass runs on the calling thread, until its
+// results are there.
 struct SamplingJob {
   int32_t row = 0;  // of Batch::logits_rows: whose logits
   const SamplingParams* params = nullptr;

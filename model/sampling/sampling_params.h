@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// Every value filled in; ranges are checked by whoever reads them from outside. Applied in the
+// All values set; ranges are checked where requests are read. Applied in the
 // order: logit_bias, allowed and banned ids, penalties (repetition, frequency, presence),
 // temperature, top_k, typical_p, top_p, min_p.
 struct SamplingParams {

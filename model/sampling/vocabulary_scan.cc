@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Tokens that are looked at together; what is computed of them fits the first cache.
+// Tokens processed together; intermediate values fit the L1 cache.
 constexpr size_t kBlock = 256;
 
 template <typename Body>
@@ -39,7 +39,7 @@ absl::Status FirstInvalid(std::span<const float> logits) {
 // Words below this one make no noise of `wanted` or more; none where no word does. GumbelBound is
 // -e ln 2 + 1e-9 with e the exponent of (~word + 1/2) 2^-32, from -33 to -1.
 std::optional<uint32_t> LeastWord(double wanted) {
-  // Upwards, so that rounding keeps a word too many.
+  // Rounded so that a word too many is kept rather than one too few.
   const double exponent = std::floor((1e-9 - wanted) * 0x1.71547652b82fep0 + 1e-6);
   if (exponent >= -1.0) return 0;
   if (exponent < -33.0) return std::nullopt;
@@ -125,7 +125,7 @@ Candidate VocabularyScan::LastWithin(std::span<const float> logits, const Candid
                                      double probability, double inverse_temperature) {
   FillBins(logits, best.logit, inverse_temperature);
   const BinSearch bins = FindBin(bin_weights_, probability);
-  // Of the bin in which there is enough, and some beside it for the sake of rounding.
+  // The bin in which the probability is reached, and neighbours because of rounding.
   const double logits_per_bin = 1.0 / (kBinsPerGap * inverse_temperature);
   const double slack = 1e-5 * (std::abs(best.logit) + logits_per_bin * kGapBins) + 1e-30;
   const auto bin = static_cast<double>(bins.bin);
@@ -159,7 +159,7 @@ int32_t VocabularyScan::ArgmaxWithNoise(std::span<const float> logits, const Can
   int32_t winner = best.id;
   double largest = GumbelNoise(NoiseWord(noise, best.id));
   ForEachBlock(logits, kBlock, [&](size_t begin, std::span<const float> block) {
-    // Most blocks are too far behind for the noise that most words make.
+    // Most blocks are too far behind to win with the noise of most words.
     bool valid = true;
     const float max = kernels_.max(block.data(), SizeOf(block), &valid);
     if (max < kept.last.logit) return;

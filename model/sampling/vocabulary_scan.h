@@ -25,11 +25,11 @@ class VocabularyScan {
   // where one is NaN or +infinity.
   absl::StatusOr<int32_t> MostLikely(std::span<const float> logits) const;
 
-  // What LogProbability takes off.
+  // The normaliser that LogProbability subtracts.
   double NormaliserOf(std::span<const float> logits);
 
   // Fills `candidates` with the `count` most likely tokens, and perhaps others. False, with nothing
-  // done, where that is no easier than to look at all.
+  // done, where that is no faster than a scan of all.
   bool FindTop(std::span<const float> logits, uint32_t count, std::vector<Candidate>* candidates);
 
   // The last, in the order of MoreLikely, of the fewest tokens that together have at least

@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// A block of device memory with the function that gives it back. Move-only. The device that made it
+// A block of device memory with the function that frees it. Move-only. The device that made it
 // must outlive it. Host code may dereference data() only when the device says its memory is the
 // host's (Device::info().host_addressable).
 class Buffer {

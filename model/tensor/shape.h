@@ -29,7 +29,7 @@ class Shape {
     TLM_CHECK(rank_ < kMaxRank);
     dims_[rank_++] = dim;
   }
-  // The product of all dimensions. Whoever builds a shape from outside data checks for overflow.
+  // The product of all dimensions. Not checked for overflow: callers check untrusted dimensions.
   int64_t elements() const {
     int64_t product = 1;
     for (int axis = 0; axis < rank_; ++axis) product *= dims_[axis];

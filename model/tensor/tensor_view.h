@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// A read-only tensor somebody else owns; valid as long as that owner keeps it. Copyable.
+// A read-only tensor that it does not own; valid as long as the owner keeps the data. Copyable.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;

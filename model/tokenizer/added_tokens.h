@@ -1,4 +1,4 @@
-// Tokens that were added to the model's own, found in text before anything else is done to it.
+// Tokens added to the model's own vocabulary, found in text before normalization.
 #ifndef TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 #define TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 

@@ -131,7 +131,7 @@ absl::Status Bpe::EncodeShort(std::string_view word, std::vector<int32_t>* ids) 
 }
 
 // A linked list of symbols, and a heap of the pairs that a merge names. A joined symbol stays where
-// its left part began, so positions order symbols for ever:
+// its left part began, so positions always order symbols:
 //
 //   position   0    1    2    3            0    1    2    3
 //   symbol     t -> h -> e -> y    th:     th ------> e -> y

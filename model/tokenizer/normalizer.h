@@ -1,4 +1,4 @@
-// What is done to text before it is divided.
+// What is done to text before pre-tokenization.
 #ifndef TLM_MODEL_TOKENIZER_NORMALIZER_H_
 #define TLM_MODEL_TOKENIZER_NORMALIZER_H_
 
@@ -26,12 +26,12 @@ struct ReplaceStep {
   std::string content;      // replaces every match
 };
 struct StripStep {
-  bool left = true;  // takes White_Space away there
+  bool left = true;  // removes White_Space there
   bool right = true;
 };
 struct LowercaseStep {};     // every character for itself
-struct StripAccentsStep {};  // takes away the characters of category M
-struct NmtStep {};           // takes control characters away, makes odd white space a space
+struct StripAccentsStep {};  // removes the characters of category M
+struct NmtStep {};           // removes control characters, turns unusual white space into spaces
 struct PrecompiledStep {
   std::string charsmap;  // base64
 };
@@ -44,7 +44,7 @@ class Normalizer {
   // A text of n bytes may become one of kMaxGrowth * n + kMaxGrowthBytes.
   static constexpr size_t kMaxGrowth = 32;
   static constexpr size_t kMaxGrowthBytes = 1024;
-  // Of what Prepend and Replace put in.
+  // Of what Prepend and Replace insert.
   static constexpr size_t kMaxContentBytes = 256;
 
   Normalizer() = default;

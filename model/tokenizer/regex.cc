@@ -97,7 +97,7 @@ void RegexMatcher::Free::operator()(pcre2_real_jit_stack_8* stack) const {
   pcre2_jit_stack_free_8(stack);
 }
 
-// One pair of offsets: nobody asks for groups.
+// One pair of offsets: groups are not needed.
 RegexMatcher::RegexMatcher(const Regex& regex)
     : code_(regex.code_.get()),
       context_(OrBadAlloc(pcre2_match_context_create_8(nullptr))),
@@ -109,8 +109,8 @@ RegexMatcher::RegexMatcher(const Regex& regex)
 RegexMatcher::RegexMatcher(RegexMatcher&& other) noexcept = default;
 RegexMatcher::~RegexMatcher() = default;
 
-// The machine stack lends JIT code 32 KiB, which repeated groups over long texts exceed. More is
-// fetched once; what exceeds even that goes to the interpreter, whose memory is the heap.
+// JIT code may use 32 KiB of the machine stack, which repeated groups over long texts exceed. More
+// is fetched once; what exceeds even that goes to the interpreter, whose memory is the heap.
 int RegexMatcher::MatchWithMoreStack(std::string_view subject, size_t from) {
   if (stack_ == nullptr) {
     stack_.reset(pcre2_jit_stack_create_8(kJitStackStartBytes, kJitStackMaxBytes, nullptr));

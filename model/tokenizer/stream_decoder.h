@@ -26,7 +26,7 @@ enum class TextPosition { kBeginsText, kContinuesText };
 class StreamDecoder {
  public:
   // `tokenizer` must outlive the decoder. Generated tokens continue their prompt: PositionBehind
-  // tells whether there was any text in it.
+  // says whether there was any text in it.
   explicit StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens = true,
                          TextPosition position = TextPosition::kContinuesText);
 

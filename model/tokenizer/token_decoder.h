@@ -1,7 +1,7 @@
-// What tokens say: the "decoder" of tokenizer.json.
+// Tokens to text: the "decoder" of tokenizer.json.
 //
 // Most of a decoder looks at one token at a time and is applied to the whole vocabulary once. What
-// depends on the place in a text is left to whoever joins the tokens (StreamDecoder):
+// depends on the position in a text is done where tokens are joined (StreamDecoder):
 //
 //   tokens    ▁Hello   ▁    <0xF0> <0x9F> <0x98> <0x80>
 //   texts     " Hello" " "  F0     9F     98     80

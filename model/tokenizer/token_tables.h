@@ -21,7 +21,7 @@ namespace tlm {
 struct TokenTables {
   // As the model finds them: for a byte-level one the bytes, else the strings of the file.
   Vocabulary vocabulary;
-  // What they say in the middle of a text, and as the first of one where that may differ.
+  // Their texts in the middle of a text, and at the beginning of one where that may differ.
   Vocabulary texts;
   std::optional<Vocabulary> first_texts;
   std::vector<bool> is_byte;                            // by id: TokenDecoder::TokenText::is_byte

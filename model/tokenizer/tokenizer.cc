@@ -140,7 +140,7 @@ absl::Status Tokenizer::SetFrame(const SpecialTokenFrame& frame) {
   return absl::OkStatus();
 }
 
-// Ids on their way to whoever takes them.
+// Passes ids on to a sink.
 class Tokenizer::Output {
  public:
   explicit Output(IdSink take) : take_(take) {}

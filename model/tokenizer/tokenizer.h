@@ -30,9 +30,9 @@
 namespace tlm {
 
 struct EncodeOptions {
-  // Puts the tokens of a TemplateProcessing post-processor around the text.
+  // Adds the tokens of a TemplateProcessing post-processor around the text.
   bool add_special_tokens = false;
-  // Recognises special tokens that are written out in the text; else they are text like any other.
+  // Recognises special tokens that occur in the text; otherwise they are ordinary text.
   // Added tokens that are not special are recognised in any case.
   bool parse_special = true;
 };
@@ -66,15 +66,15 @@ class Tokenizer {
   absl::Status EncodeTo(std::string_view utf8_text, const EncodeOptions& options,
                         IdSink take) const;
 
-  // The text that the tokens are from its beginning on, where U+FFFD replaces what is not UTF-8:
+  // The text of the tokens from the beginning of a text on; U+FFFD replaces what is not UTF-8:
   // one for each maximal subpart, of SentencePiece's byte tokens one for each byte. Ids without a
-  // token are nothing. (Hugging Face's tokenizers give up a whole run of byte tokens, its good
-  // characters too, when some of its bytes are not UTF-8; a stream could not do so.)
+  // token are skipped. (Hugging Face's tokenizers replace a whole run of byte tokens, valid
+  // characters included, when some of its bytes are not UTF-8; a stream cannot do that.)
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
-  // What a token says in the middle of a text: " the", "\n". It need not be UTF-8, and is empty for
-  // ids that have no token (any number will do: models pad their vocabulary). Valid as long as the
-  // tokenizer.
+  // The text of a token in the middle of a text: " the", "\n". It need not be UTF-8, and is empty
+  // for ids that have no token (any number will do: models pad their vocabulary). Valid as long as
+  // the tokenizer.
   std::string_view TokenBytes(int32_t id) const { return tables_.texts.Bytes(id); }
 
   // One past the largest id that has a token.
@@ -92,7 +92,7 @@ class Tokenizer {
 
   // For joining tokens; StreamDecoder does it.
   const TokenDecoder& decoder() const { return decoder_; }
-  // What a token says as the first one of a text: TokenBytes unless the decoder says otherwise.
+  // The text of a token at the beginning of a text: TokenBytes unless the decoder says otherwise.
   std::string_view FirstTokenText(int32_t id) const;
   // Whether it is one byte of a character, as "<0xE4>" is. False for ids without a token.
   bool IsByte(int32_t id) const;

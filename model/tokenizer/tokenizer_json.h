@@ -1,5 +1,4 @@
-// What a Hugging Face tokenizer.json says, as plain structs. Nothing here looks at the text to be
-// tokenized: the parts are built from these descriptions.
+// A Hugging Face tokenizer.json as plain structs, from which the parts of a tokenizer are built.
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_JSON_H_
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_H_
 
@@ -60,7 +59,7 @@ struct TokenizerDescription {
 // INVALID_ARGUMENT for text that is not JSON, members of the wrong type, missing ones, an empty
 // vocabulary, and ids outside [0, kMaxTokenIds); UNIMPLEMENTED for components that are not
 // supported. Every message names the member and its value. Whether vocabulary, merges and added
-// tokens fit together is not checked here. "truncation" and "padding" are ignored: they
+// tokens are consistent is not checked here. "truncation" and "padding" are ignored: they
 // describe how batches are made for training.
 absl::StatusOr<TokenizerDescription> ParseTokenizerJson(std::string_view json);
 

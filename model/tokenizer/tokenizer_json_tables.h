@@ -16,8 +16,8 @@ namespace tlm {
 
 // A parsed tokenizer.json. Where "vocab" and "merges" of "model" have the usual form (an object of
 // token ids; an array of "a b" or of ["a", "b"]) they stand in the vectors, in the order of the
-// file, and are empty in `root`. Else, or if a token occurs twice, root has everything: whoever
-// reads it there says what is wrong.
+// file, and are empty in `root`. Otherwise, or if a token occurs twice, root has everything, and
+// the reader of root reports the error.
 struct TokenizerJson {
   nlohmann::json root;
   std::optional<std::vector<std::pair<std::string, int32_t>>> vocab;

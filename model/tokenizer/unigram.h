@@ -20,7 +20,7 @@ class Unigram {
  public:
   // Every byte of a text is compared with pieces as long as this.
   static constexpr size_t kMaxPieceBytes = 1024;
-  // What one character without a piece costs beside the least likely piece.
+  // The cost of one character without a piece, relative to the least likely piece.
   static constexpr double kUnknownPenalty = 10.0;
 
   struct Options {
@@ -38,8 +38,8 @@ class Unigram {
 
   // Appends the tokens of one pre-token, well-formed UTF-8: the likeliest division, of equal ones
   // the one whose last piece is the longest. Neighbouring characters without a piece are one
-  // unknown token. Takes n steps for n bytes. INVALID_ARGUMENT when there is none but would have to
-  // be.
+  // unknown token. Takes n steps for n bytes. INVALID_ARGUMENT when one is needed
+  // and the vocabulary has none.
   absl::Status Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:

@@ -41,7 +41,7 @@ class Vocabulary {
 
   // One past the largest id.
   int32_t size() const { return begins_.empty() ? 0 : static_cast<int32_t>(begins_.size()) - 1; }
-  // The bytes of a token; empty for an id that has none, be it between others or out of range.
+  // The bytes of a token; empty for an id without a token, in range or not.
   // Valid as long as the vocabulary.
   std::string_view Bytes(int32_t id) const;
   // The searchable token that stands for exactly these bytes.

@@ -21,13 +21,13 @@ class LanguageModel {
 
   // Runs a batch in two halves, so that the host prepares the next one while a device computes:
   // Launch begins it, Wait returns the results of the oldest batch launched and not waited for. A
-  // batch writes its tokens' keys and values into the cache, gives the logits it asks for and makes
-  // its jobs. `batch` stays as it is until its results are there; it is within limits() and its
-  // block ids are below num_kv_blocks() (CHECKed). At most max_launched() batches may be waited for
-  // at a time, and only a model with more than one takes PendingToken() for a token id; a job that
-  // fails stands for token 0. Batches run in the order of their launches.
-  // Wait's error is INTERNAL, a device fault; the cache's blocks of that batch are then undefined,
-  // and so is every batch launched before its results were there.
+  // batch writes its tokens' keys and values into the cache, gives the logits it asks for and does
+  // its sampling jobs. `batch` must not change until its results are there; it is within limits()
+  // and its block ids are below num_kv_blocks() (CHECKed). At most max_launched() batches may be
+  // waited for at a time, and only a model with more than one takes PendingToken() for a token id;
+  // a job that fails stands for token 0. Batches run in the order of their launches. Wait's error
+  // is INTERNAL, a device fault; the cache's blocks of that batch are then undefined, and so is
+  // every batch launched before its results were there.
   virtual int max_launched() const { return 1; }
   // Whether the next batch may name tokens of the one launched last: not where some of its jobs
   // end on the host.

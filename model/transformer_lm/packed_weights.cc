@@ -19,7 +19,7 @@ struct Packer {
   WeightFormat format;
   TensorPager* pager;  // of all tensors, or null
 
-  // What `pack` makes of `parts`, which are in memory meanwhile.
+  // The result of `pack`, called while `parts` are in memory.
   template <typename Pack>
   auto WhileAcquired(Views parts, Pack pack) const -> decltype(pack()) {
     if (pager == nullptr) return pack();
@@ -48,8 +48,8 @@ struct Packer {
     return norm;
   }
 
-  // A model of several types runs in float32. Where float32 rows need matrices of float32, its
-  // other matrices are widened, as parts are that stand beside one in float32, if without outputs.
+  // A model with matrices of several types runs in float32. Where float32 activations need float32
+  // matrices, the others are widened by stacking them with an empty float32 part.
   absl::StatusOr<std::unique_ptr<Matrix>> PackInType(Views parts, MatrixOrder order,
                                                      MatrixUse use) const {
     if (format == WeightFormat::kInt8) return ops.PackMatrix(parts, order, use, format);

@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
   absl::StatusOr<PackedWeights> packed = PackWeights(config, weights, format, ops);
   if (absl::IsInvalidArgument(packed.status())) {
-    // A backend that checks on its way knows no tensor's name; a pager has named it already.
+    // A backend that checks while packing knows no tensor names; a pager has named the tensor.
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   TLM_RETURN_IF_ERROR(packed.status());
@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
   return model;
 }
 
-// A prompt and a decoding step, for nobody: what a device does at the first use of a kernel is then
+// A dummy prompt and decoding step: what a device does at the first use of a kernel is then
 // done. The blocks they write belong to no sequence yet.
 absl::Status TransformerLM::WarmUp() {
   const SamplingParams params;
@@ -121,7 +121,7 @@ absl::Status TransformerLM::WarmUp() {
     for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
     batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
     batch.jobs = {{.params = &params, .history = &history}};
-    // What the logits are is the model's own affair: a job that fails is no fault.
+    // The logits may be anything here: a sampling job that fails is no fault.
     TLM_RETURN_IF_ERROR(Forward(batch).status());
   }
   return absl::OkStatus();
@@ -186,7 +186,7 @@ absl::Status TransformerLM::LoadRopeTable() {
   const size_t row_bytes = static_cast<size_t>(config_.head_dim) * sizeof(float);
   TLM_ASSIGN_OR_RETURN(rope_table_,
                        device.Allocate(RopeTableBytes(config_, limits_), MemoryPurpose::kRuntime));
-  // In pieces: the table of a long context is too large to have twice.
+  // In pieces: the table of a long context is too large to hold twice.
   constexpr int64_t kPiece = 4096;
   for (int64_t first = 0; first < limits_.max_context; first += kPiece) {
     const int64_t positions = std::min(kPiece, limits_.max_context - first);
@@ -243,7 +243,7 @@ void TransformerLM::Launch(const Batch& batch) {
   TLM_CHECK(static_cast<int>(launched_.size()) < max_launched());
   kv_->Reach(*std::max_element(batch.block_tables.begin(), batch.block_tables.end()));
   launched_.push_back({.batch = &batch, .status = absl::OkStatus()});
-  // Where it would compute at once, it is left to Wait: the caller has more to do before.
+  // A backend that computes synchronously runs in Wait, so that the caller can work before.
   if (max_launched() > 1) launched_.back().status = Run(batch);
 }
 
@@ -360,7 +360,7 @@ absl::Status TransformerLM::RunFfn(const PackedLayer& layer, int64_t tokens) {
   return Linear(hidden, layer.down, std::nullopt, delta);
 }
 
-// Logits of the asked-for rows only: the head is the largest matrix of a small model.
+// Logits of the requested rows only: the head is the largest matrix of a small model.
 absl::Status TransformerLM::RunHead(const DeviceBatch& batch) {
   const int64_t tokens = batch.layout.tokens;
   const Rows gathered = scratch_.gathered.First(batch.rows);

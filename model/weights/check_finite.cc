@@ -15,9 +15,9 @@
 namespace tlm {
 namespace {
 
-// The index of the first element that without its sign is not below `limit`, the bits of what is
-// no number to compute with and all that come after it; `count` when there is none. The inner loop
-// has no exit, so that it is done many elements at a time.
+// The index of the first element whose bits without the sign are at least `limit`, those of
+// infinity; `count` when there is none. The inner loop has no exit, so that the compiler vectorises
+// it.
 template <typename Bits>
 int64_t FirstFrom(const Bits* elements, int64_t count, Bits limit) {
   constexpr int64_t kBlock = 4096;
@@ -32,8 +32,8 @@ int64_t FirstFrom(const Bits* elements, int64_t count, Bits limit) {
   return count;
 }
 
-// What `first` says of the tensor's elements as bits of their width, with those of infinity, of F64
-// those of the least value that is infinity as a float; 0 for another type.
+// Calls `first` with the tensor's elements as integers of their width and the bits of infinity; for
+// F64 the bits of the least value that is infinite as a float. 0 for another type.
 template <typename First>
 int64_t OfBits(const TensorView& tensor, First first) {
   switch (tensor.dtype) {

@@ -1,4 +1,4 @@
-// Tells weights that are numbers from those that are not.
+// Checks that weights are finite.
 #ifndef TLM_MODEL_WEIGHTS_CHECK_FINITE_H_
 #define TLM_MODEL_WEIGHTS_CHECK_FINITE_H_
 
@@ -17,8 +17,8 @@ namespace tlm {
 // many.
 absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
 
-// The flat index of the first element that is such, tensor.elements() if there is none,
-// found by the calling thread alone. The elements are F64, F32, BF16 or F16.
+// The flat index of the first element that is not finite, tensor.elements() if there is none, found
+// by the calling thread alone. The elements are F64, F32, BF16 or F16.
 int64_t FirstNonFinite(const TensorView& tensor);
 
 }  // namespace tlm

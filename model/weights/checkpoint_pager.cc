@@ -12,7 +12,7 @@
 namespace tlm {
 namespace {
 
-// What is hashed right after it was looked at: it is still in the processor's cache.
+// Checked and hashed together, while the data are in the processor's cache.
 constexpr int64_t kBlockBytes = int64_t{128} << 10;
 
 std::span<const std::byte> BytesOf(const TensorView& tensor) {

@@ -31,7 +31,7 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
-// The process's control group, "/" in a container that sees its own alone.
+// The process's control group; "/" in a container that sees only its own.
 std::string ControlGroup(const std::string& root) {
   std::ifstream file(root + "proc/self/cgroup");
   constexpr std::string_view kPrefix = "0::";

@@ -113,7 +113,7 @@ std::string StoredName(const ModelConfig& config, const std::string& name,
   return !other.empty() && checkpoint.Find(other) != nullptr ? other : "";
 }
 
-// For whoever meets a checkpoint whose names follow another scheme than its configuration says.
+// For a checkpoint whose names follow another scheme than its configuration says.
 std::string NamingHint(const ModelConfig& config, const Checkpoint& checkpoint) {
   constexpr std::pair<TensorNaming, const char*> kNamings[] = {
       {TensorNaming::kCs336, "cs336"},

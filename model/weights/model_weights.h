@@ -41,8 +41,7 @@ class TensorPager {
   virtual void Release(std::span<const TensorView> tensors) = 0;
 };
 
-// Host memory that somebody else owns; each tensor F64, F32, BF16 or F16, not necessarily all
-// alike.
+// Views of host memory; each tensor F64, F32, BF16 or F16, not necessarily all alike.
 struct ModelWeights {
   TensorView token_embedding;
   TensorView position_embedding;  // without data unless positions are learned

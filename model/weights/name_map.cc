@@ -7,7 +7,7 @@
 namespace tlm {
 namespace {
 
-// What a linear map or a norm is called: its weight is "NAME.weight", its bias "NAME.bias". A "{}"
+// The name of a linear map or a norm: its weight is "NAME.weight", its bias "NAME.bias". A "{}"
 // stands for the layer's number. Null: this naming has no such thing.
 struct NameRow {
   TensorRole weight;
@@ -77,7 +77,7 @@ const char* Pattern(const NameRow& row, TensorNaming naming) {
   return nullptr;
 }
 
-// The number behind the w; 0 for what is no matrix of the feed-forward network.
+// The number behind the w; 0 for other roles than matrices of the feed-forward network.
 int FfnNumber(TensorRole weight, const FfnNames& ffn) {
   if (weight == TensorRole::kGate) return ffn.gate;
   if (weight == TensorRole::kUp) return ffn.up;

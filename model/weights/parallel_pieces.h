@@ -1,4 +1,4 @@
-// Work on weights by threads of its own, while they are on their way to a device.
+// Parallel work on weights while they are loaded.
 #ifndef TLM_MODEL_WEIGHTS_PARALLEL_PIECES_H_
 #define TLM_MODEL_WEIGHTS_PARALLEL_PIECES_H_
 

@@ -19,7 +19,7 @@
 namespace tlm {
 namespace {
 
-// Elements a thread fills at a time; even, as TruncatedNormal wants it.
+// Elements a thread fills at a time; even, as TruncatedNormal requires.
 constexpr int64_t kChunk = int64_t{1} << 18;
 constexpr int64_t kBlock = 4096;
 

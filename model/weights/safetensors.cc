@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 
-// The header's length, which stands in the first bytes, lowest first; checked against the file's.
+// The header's length from the first bytes, little-endian; checked against the length of the file.
 absl::StatusOr<uint64_t> ReadHeaderLength(std::span<const std::byte> file) {
   if (file.size() < kLengthBytes) {
     return InvalidArgument("is {} bytes long, the header's length alone takes {}", file.size(),

@@ -1,5 +1,5 @@
-// Reads safetensors files (https://github.com/huggingface/safetensors), which anybody may have
-// written: eight bytes of header length, a JSON header, the tensors' bytes.
+// Reads untrusted safetensors files (https://github.com/huggingface/safetensors): eight bytes of
+// header length, a JSON header, the tensors' bytes.
 #ifndef TLM_MODEL_WEIGHTS_SAFETENSORS_H_
 #define TLM_MODEL_WEIGHTS_SAFETENSORS_H_
 

@@ -260,7 +260,7 @@ absl::Status CheckEntry(const std::string& name, const SafetensorsEntry& entry,
                          entry.end - entry.begin);
 }
 
-// Every byte belongs to exactly one tensor: no hidden data, and nothing is read as two things.
+// Every byte belongs to exactly one tensor: no hidden data and no overlaps.
 absl::Status CheckCoverage(const SafetensorsHeader& header, uint64_t data_bytes) {
   using Item = const std::pair<const std::string, SafetensorsEntry>*;
   std::vector<Item> items;
@@ -288,7 +288,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                          uint64_t data_bytes) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos || text[first] != '{') return InvalidArgument("header: is no JSON object");
-  // nlohmann takes a zero byte for the end of the text and would not look at what follows.
+  // nlohmann takes a zero byte for the end of the text and would ignore the rest.
   if (const size_t zero = text.find('\0'); zero != text.npos) {
     return InvalidArgument("header: not valid JSON at {}", LineAndColumn(text, zero));
   }

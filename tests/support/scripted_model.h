@@ -1,4 +1,4 @@
-// A language model made of hashes, for testing whoever feeds a LanguageModel.
+// A language model made of hashes, for tests of code that drives a LanguageModel.
 #ifndef TLM_TESTS_SUPPORT_SCRIPTED_MODEL_H_
 #define TLM_TESTS_SUPPORT_SCRIPTED_MODEL_H_
 

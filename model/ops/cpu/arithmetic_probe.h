@@ -1,4 +1,4 @@
-// What a processor makes of products whose order of additions it chooses itself.
+// A digest of products whose order of additions the processor chooses.
 #ifndef TLM_MODEL_OPS_CPU_ARITHMETIC_PROBE_H_
 #define TLM_MODEL_OPS_CPU_ARITHMETIC_PROBE_H_
 
@@ -10,10 +10,10 @@
 
 namespace tlm {
 
-// 16 hexadecimal digits of the bits of products of bfloat16 rows and weights: of ordinary values,
-// of such as cancel, and of some whose products are subnormal. Kernels that agree on them may be
-// taken for each other's equals, others may not. Takes memory of `device` meanwhile.
-// RESOURCE_EXHAUSTED as Allocate.
+// 16 hexadecimal digits that hash the bits of products of bfloat16 rows and weights: ordinary
+// values, cancelling ones, and subnormal products. Kernels with the same digest are taken to give
+// the same bits, others are not. Takes memory of `device` meanwhile. RESOURCE_EXHAUSTED as
+// Allocate.
 absl::StatusOr<std::string> ArithmeticProbe(const Kernels& kernels, Device& device);
 
 }  // namespace tlm

@@ -15,7 +15,7 @@ constexpr int64_t kMinAttentionTaskProducts = 131072;
 // Fewer tiles than this are not split.
 constexpr int64_t kMinSplitTiles = 4;
 
-// Floats of the states of units that are split; as many again are there for their records.
+// Floats for the states of split units; as many again for their records.
 int64_t SplitFloats(int64_t threads, int64_t head_dim) {
   return threads > 1 ? threads * AttentionRecord(kMaxAttentionRows, head_dim) : 0;
 }
@@ -112,7 +112,7 @@ int64_t CpuAttention::UnitsToSplit(int64_t head_dim) {
     total += unit.cost();
     most = std::max(most, unit.cost());
   }
-  // Where the last unit to be computed hardly matters, any order will do.
+  // Where the last unit takes little time, any order will do.
   if (threads() == 1 || most * threads() * 16 < total) return 0;
   std::stable_sort(units_.begin(), units_.end(),
                    [](const Unit& a, const Unit& b) { return a.cost() > b.cost(); });

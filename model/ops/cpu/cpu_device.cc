@@ -13,7 +13,7 @@
 namespace tlm {
 namespace {
 
-// Spares the address translation when weights are streamed.
+// Large pages spare address translation when weights are streamed.
 constexpr size_t kHugePage = size_t{2} << 20;
 
 // The last page is a large one too where that wastes little.
@@ -23,7 +23,7 @@ size_t MappedBytes(size_t bytes) {
 }
 
 // Pages come zeroed and only when touched. From kHugePage bytes on the memory begins where a large
-// page can: more is mapped and what is too much given back.
+// page can: more is mapped and the excess unmapped.
 void* Map(size_t bytes) {
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* const mapped =

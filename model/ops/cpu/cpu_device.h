@@ -25,7 +25,7 @@ class CpuDevice : public Device {
   void set_arithmetic_probe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
-  // How much of this process' memory lies in large pages, for people: "1190 MiB in large pages".
+  // How much of this process' memory lies in large pages, for display: "1190 MiB in large pages".
   std::string LargePages() const;
   absl::Status CopyToDevice(void* to, const void* from, size_t bytes) override;
   absl::Status CopyToHost(void* to, const void* from, size_t bytes) override;

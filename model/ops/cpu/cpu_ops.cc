@@ -124,7 +124,7 @@ std::string CpuOps::Report() const {
   std::string report =
       fmt::format("threads {}pinned, {}", pool_.pinned() ? "" : "not ", device_.LargePages());
 #if defined(__x86_64__)
-  // Not to be called where the processor has not what its file is compiled for.
+  // Only on a processor that has the instructions this table is compiled for.
   if (isa_ == Isa::kAmxBf16) {
     const bool by_vectors = &kernels_ == &AmxBf16Kernels(true);
     report += by_vectors ? ", few rows by vectors" : ", few rows by tiles";

@@ -1,4 +1,4 @@
-// What can be chosen about the CPU backend.
+// Options of the CPU backend.
 #ifndef TLM_MODEL_OPS_CPU_CPU_OPTIONS_H_
 #define TLM_MODEL_OPS_CPU_CPU_OPTIONS_H_
 

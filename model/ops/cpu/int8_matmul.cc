@@ -11,10 +11,10 @@ namespace {
 // Less work than this is not worth handing to another thread: some microseconds.
 constexpr int64_t kMinInt8TaskProducts = 262144;
 constexpr int64_t kMinTaskElements = 32768;
-// More rows are taken in several goes, so many that the weights read anew for each cost little.
+// More rows are processed in several passes, large enough that rereading the weights costs little.
 constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
 constexpr int64_t kMinScratchRows = 64;
-// What kernels compute at a time: whole ones of these, gated ones with both their halves.
+// The panels that kernels compute at a time; of gated matrices both halves.
 constexpr int64_t kTilePanels = 4;
 
 int64_t RowBytes(int64_t inputs) {
@@ -80,8 +80,7 @@ void CpuInt8MatMul::Quantize(const Rows& x, int64_t first, const Int8Rows& rows,
 
 void CpuInt8MatMul::Multiply(const Int8Rows& rows, int64_t first, int64_t count,
                              const Int8Matrix& w, const EpilogueArgs& epilogue) {
-  // Each weight is read by one thread; stripes are small enough that the last ones even the threads
-  // out.
+  // Each weight is read by one thread; stripes are small enough to balance the threads.
   const int64_t tiles = DivideUp(w.panels(), kTilePanels);
   const int64_t tile_products = count * w.k() * kTilePanels * kPanel;
   const int64_t tiles_per_task = std::max(tiles / (int64_t{pool_.threads()} * 8),

@@ -8,20 +8,20 @@
 namespace tlm {
 namespace {
 
-// Rows that pass over the weights at once: many, so that weights are seldom read, and few enough
-// to stay in a cache meanwhile.
+// Rows multiplied in one pass over the weights: many, so that weights are seldom read, and few
+// enough to stay in a cache.
 constexpr int64_t kBlockRows = 192;
 constexpr int64_t kMinBlockRows = 48;
 constexpr int64_t kBlockUnits = 196608;
-// Panels of a task, a multiple of what kernels take at a time, and more of them where that would be
-// less than about two microseconds' work.
+// Panels of a task, a multiple of what kernels take at a time; more where that would be less than
+// about two microseconds' work.
 constexpr int64_t kTaskPanels = 4;
 constexpr int64_t kMinTaskProducts = 32768;
-// Rows that are not cut apart where kernels do not say.
+// Rows that stay together where kernels do not say.
 constexpr int64_t kPartRows = 32;
 // Rows whose products take as long as reading the weights.
 constexpr int64_t kRowsOfMemory = 8;
-// Fewer units are packed sooner by one thread than handed out to many.
+// Fewer units are packed faster by one thread than by many.
 constexpr int64_t kUnitsOfOneThread = 16384;
 
 // Rows of a tile that leaves none of `rows` a tile much smaller than the others.
@@ -34,7 +34,7 @@ const void* RowOf(const MatMulArgs& args, int64_t row) {
          static_cast<size_t>(row * args.x_stride) * ElementBytes(args.x_type);
 }
 
-// `count` rows or what there is of them from `first` on, the border of a tile.
+// Up to `count` rows from `first` on, which begins a tile.
 MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
   MatMulArgs args = all;
   args.x = RowOf(all, first);
@@ -149,7 +149,7 @@ void CpuMatMul::Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& ep
 
 const uint32_t* CpuMatMul::Pack(const MatMulArgs& args) {
   const int64_t units = UnitsOf(args.x_type, args.k);
-  // A single row lies as it should, if it is of whole units.
+  // A single row of whole units needs no packing.
   if (args.rows == 1 && (args.x_type == Storage::kF32 || args.k % 2 == 0)) {
     return static_cast<const uint32_t*>(args.x);
   }
@@ -179,12 +179,12 @@ void CpuMatMul::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t pane
   const int64_t task_panels =
       kTaskPanels * DivideUp(kMinTaskProducts, kTaskPanels * panel_products);
   const int64_t stripes = DivideUp(panels, task_panels);
-  // Where panels are few, rows are shared out as well.
+  // Where panels are few, rows are divided among threads as well.
   const int64_t granule = args.tile_rows > 0 ? args.tile_rows : kPartRows;
   const int64_t granules = DivideUp(args.rows, granule);
   const int64_t parts = std::min(granules, DivideUp(2 * int64_t{pool_.threads()}, stripes));
   const int64_t part_rows = DivideUp(granules, parts) * granule;
-  // A worker goes through panels that lie one after the other: its next task is mostly the next.
+  // A worker's next task is mostly the next in memory.
   pool_.ParallelFor(stripes * DivideUp(args.rows, part_rows), [&](int64_t task, int worker) {
     MatMulArgs part = RowsOf(args, task / stripes * part_rows, part_rows);
     part.panel_begin = task % stripes * task_panels;

@@ -1,4 +1,4 @@
-// Host matrices stacked along their outputs, as packing walks over them.
+// Host matrices stacked along their outputs, as packing reads them.
 #ifndef TLM_MODEL_OPS_CPU_MATRIX_PARTS_H_
 #define TLM_MODEL_OPS_CPU_MATRIX_PARTS_H_
 
@@ -12,7 +12,7 @@
 
 namespace tlm {
 
-// Where the weights of one output lie.
+// The location of the weights of one output.
 struct OutputWeights {
   const char* data = nullptr;  // of the first input; null: there is no such output
   DType dtype = DType::kF32;

@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// Vectors of what every processor of an architecture has: 128 bits.
+// Vectors that every processor of the architecture has: 128 bits.
 using Words = uint32_t __attribute__((vector_size(16)));
 using Halves = uint16_t __attribute__((vector_size(16)));
 
@@ -80,7 +80,7 @@ class PanelWriter {
   }
 
  private:
-  // Looks at values on their way: an exponent all of ones is that of infinity and NaN.
+  // Checks values while packing: infinity and NaN have an exponent of all ones.
   Words Checked(Words words) {
     if (dtype_ == DType::kF32) {
       not_finite_ |= (Words)((words & 0x7f800000u) == 0x7f800000u);

@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// More than any machine's: with a smaller set the system refuses to answer.
+// More than any machine has: with a smaller set the system call fails.
 constexpr int kMaxProcessors = 8192;
 
 struct FreeSet {

@@ -9,11 +9,11 @@
 
 namespace tlm {
 
-// Numbers of those the calling thread may run on, ascending; {} where the system does not tell.
+// Numbers of those the calling thread may run on, ascending; {} where the system does not say.
 std::vector<int> UsableProcessors();
 
-// As many threads as there are of these, or as the processor time that the process' control group
-// (version 2) may have at a time, if that is less; at least 1.
+// The number of these, or the processors' worth of time that the process' control group (version 2)
+// allows, if that is less; at least 1.
 int DefaultThreads();
 
 // Processors' worth of time that the text of a cpu.max file allows ("150000 100000": 1.5), rounded
@@ -23,7 +23,7 @@ std::optional<int> ProcessorsOfQuota(std::string_view cpu_max);
 // Makes the calling thread run on these alone; false where the system refuses.
 bool RunOnProcessors(const std::vector<int>& processors);
 
-// What the machine calls its processor, or "unknown processor".
+// The name of the processor, or "unknown processor".
 std::string ProcessorName();
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What is done row by row, on the threads of a pool.
+// Row-wise operations on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_ROW_OPS_H_
 #define TLM_MODEL_OPS_CPU_ROW_OPS_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// Same threading as Ops; every function as its namesake there.
+// Same threading as Ops; each function implements the one of its name there.
 class RowOps {
  public:
   // Both outlive this.

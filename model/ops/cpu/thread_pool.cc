@@ -9,8 +9,8 @@
 namespace tlm {
 namespace {
 
-// Longer than the gap between two operations of a step, or between two steps of an engine that has
-// nothing else to do, shorter than a time slice that another thread would miss.
+// Longer than the gap between two operations of a step, or between two steps of a busy engine;
+// shorter than a scheduler time slice.
 constexpr std::chrono::microseconds kSpinTime(50);
 
 inline void CpuRelax() {
@@ -25,14 +25,14 @@ inline void CpuRelax() {
 
 ThreadPool::ThreadPool(int threads, bool pinned)
     : shares_(static_cast<size_t>(threads)), processors_(UsableProcessors()) {
-  // With fewer processors than threads, one that spins would keep another from its work.
+  // With fewer processors than threads, a spinning thread would keep another from its work.
   spins_ = processors_.empty() || shares_.size() <= processors_.size();
   pinned_ = pinned && threads > 1 && shares_.size() == processors_.size();
   workers_.reserve(shares_.size() - 1);
   for (int worker = 1; worker < threads; ++worker) {
     const int processor = pinned_ ? processors_[static_cast<size_t>(worker)] : -1;
     workers_.emplace_back([this, worker, processor] {
-      // A worker that may not be pinned computes all the same.
+      // A worker that cannot be pinned works unpinned.
       if (processor >= 0) RunOnProcessors({processor});
       WorkerMain(worker);
     });

@@ -23,8 +23,8 @@ class ThreadPool {
  public:
   // 1 <= threads <= 4096. `pinned`: worker i > 0 stays on the i-th of the processors this thread
   // may use, and PinCaller keeps worker 0 on the first: no other thread of the program then makes
-  // two of them share one. Heeded only where there are as many of both; with fewer threads the
-  // system knows better which processors are free.
+  // two of them share one. Applies only if there are as many threads as processors; with fewer, the
+  // system's scheduler places them better.
   explicit ThreadPool(int threads, bool pinned = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -48,10 +48,10 @@ class ThreadPool {
   void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t task, int worker)> body);
 
  private:
-  // One word says which loop runs, whether it may still be joined, and how many workers are in it.
+  // One word holds the number of the loop, whether it may still be joined, and the workers in it.
   // A worker joins by counting itself in while the loop is open; the caller closes the loop when no
   // task is left and waits for those inside. A worker that the system did not run in time has
-  // missed the loop, and nobody waits for it.
+  // missed the loop, and the caller does not wait for it.
   //
   //   31 .. 13 number of the loop | 12 open | 11 .. 0 workers inside
   static constexpr uint32_t kInsideMask = (1u << 12) - 1;
@@ -70,7 +70,7 @@ class ThreadPool {
   void AwaitChange(uint32_t seen) const;
   void RunTasks(int worker);
 
-  // The running loop and its shares. Written while nobody is inside, read by those who are.
+  // The running loop and its shares. Written while no worker is in the loop, read by workers in it.
   const absl::FunctionRef<void(int64_t, int)>* body_ = nullptr;
   std::vector<Share> shares_;
   bool spins_ = true;

@@ -9,7 +9,7 @@ namespace tlm {
 namespace {
 
 constexpr size_t kAlignment = 256;
-// Bytes that nobody needs and that take the bus about as long as another copy takes to begin.
+// Unneeded bytes whose transfer takes about as long as starting another copy.
 constexpr size_t kWorthCarrying = size_t{128} << 10;
 constexpr size_t kMost = std::numeric_limits<size_t>::max();
 

@@ -68,7 +68,7 @@ class RingLayout {
   size_t host_bytes() const { return host_bytes_; }      // and logits, for every slot
 
   // The copies that bring the first `used` bytes of every section across: as few as do not carry
-  // more than some 100 KB that nobody needs each.
+  // more than some 100 KB of unneeded bytes each.
   std::vector<RingCopy> Copies(const std::array<size_t, kRingSections>& used) const;
 
  private:

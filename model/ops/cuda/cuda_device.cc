@@ -37,7 +37,7 @@ absl::Status FindDevice(int ordinal) {
   return absl::OkStatus();
 }
 
-// Makes device `ordinal` the calling thread's; nobody else in the process changes that.
+// Makes device `ordinal` the calling thread's; no other code in the process changes that.
 cudaError_t UseDevice(int ordinal) {
   thread_local int current = -1;
   if (current == ordinal) return cudaSuccess;
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions
 CudaDevice::CudaDevice(const CudaOptions& options) : graphs_enabled_(options.graphs) {}
 
 CudaDevice::~CudaDevice() {
-  // After a fault these fail, and there is nobody left to tell.
+  // After a fault these fail; the error is already reported.
   if (UseDevice(properties_.ordinal) != cudaSuccess) return;
   if (compute_stream_ != nullptr) cudaStreamSynchronize(compute_stream_);
   if (copy_stream_ != nullptr) cudaStreamSynchronize(copy_stream_);
@@ -129,7 +129,7 @@ absl::Status CudaDevice::Check(cudaError_t error, std::string_view call) {
   if (!fault_.ok()) return fault_;
   if (error == cudaSuccess) return absl::OkStatus();
   absl::Status status = CudaStatus(error, call);
-  // Whoever looks at the last error next should not find this one.
+  // Clears it, so that a later cudaGetLastError does not return it.
   cudaGetLastError();
   // What goes wrong while a graph is recorded may go right when run directly.
   if (error != cudaErrorMemoryAllocation && !recording_) fault_ = status;

@@ -47,7 +47,7 @@ struct GraphCounts {
 // Everything goes through one compute stream, in the order of the calls, except what weight uploads
 // put on the copy stream. Threading as Device: one thread at a time, any thread. The first failed
 // call other than an allocation is a device fault: INTERNAL, and every later call returns it again,
-// because a device that failed once computes nothing anybody may trust.
+// because results of a device that failed once cannot be trusted.
 class CudaDevice : public Device {
  public:
   // Opens device options.device. NOT_FOUND: there is none of that number; FAILED_PRECONDITION: the

@@ -1,4 +1,4 @@
-// Are matrix products the same bits whoever computes them, and with whom?
+// Do all kernels compute matrix products with the same bits, at every number of rows?
 //
 //   mma_canon [--json=FILE]
 //

@@ -1,5 +1,5 @@
-// The kernels of amx_bf16 on emulated AMX tiles (tile_unit.h), for machines without
-// one. They need AVX-512 and its BF16 and VNNI: Isa::kAvx512Bf16.
+// The kernels of amx_bf16 on emulated AMX tiles (tile_unit.h), for machines without AMX. They need
+// AVX-512 and its BF16 and VNNI: Isa::kAvx512Bf16.
 #ifndef TLM_TESTS_SUPPORT_AMX_EMULATED_KERNELS_H_
 #define TLM_TESTS_SUPPORT_AMX_EMULATED_KERNELS_H_
 

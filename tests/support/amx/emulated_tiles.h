@@ -1,4 +1,4 @@
-// The functions of model/ops/cpu/kernels/amx_tiles.h, played (tile_unit.h): the AMX kernels are
+// The functions of model/ops/cpu/kernels/amx_tiles.h, emulated (tile_unit.h): the AMX kernels are
 // compiled a second time with these. Included like that one.
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
 // manual says.
 //
 // Written out rather than <amxtileintrin.h>: GCC 12's intrinsics do not say that they read and
-// write memory, so that what is stored for them to load may be thrown away.
+// write memory, so that stores before a tile load may be optimised away.
 #include <stdint.h>
 
 namespace tlm {
@@ -26,7 +26,7 @@ inline void ConfigureTiles(const TileConfig& config) {
   asm volatile("ldtilecfg %0" : : "m"(config) : "memory");
 }
 
-// Until the next ConfigureTiles this thread has no tiles, and nothing for the system to save.
+// Until the next ConfigureTiles this thread has no tiles, and no tile state for the system to save.
 inline void ReleaseTiles() { asm volatile("tilerelease" : : : "memory"); }
 
 template <int kTile>

@@ -27,8 +27,8 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 }
 
 // The attention of consecutive tokens of one sequence for some query heads of one kv head. A query
-// of one token and one head is a row; rows are numbered token by token. All of them take their turn
-// at a tile while it is in the cache; what one gives does not depend on the others.
+// of one token and one head is a row; rows are numbered token by token. All rows use a
+// tile while it is in the cache; the result of a row does not depend on the others.
 //
 // Tile b covers positions 64b .. 64b + 63. Of the keys j of it that the row sees
 // (Milakov and Gimelshein 2018; Dao et al. 2022, section 3.1; here to base 2):
@@ -51,7 +51,7 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 //               other.
 //   folding     a product, rounded, by the factor of M; then a fused multiply-add of the tile's.
 // Keys not seen may be summed with p = 0 and their values taken as 0, or left out: the bits are the
-// same, since only the sign of zeros tells the two apart. Their stored values are never used.
+// same, since the two differ only in the sign of zeros. Their stored values are never used.
 struct AttentionArgs {
   const void* q = nullptr;       // [tokens] rows of [heads, head_dim]
   Storage type = Storage::kF32;  // of q and out; kF32 or kBF16

@@ -22,7 +22,7 @@ enum class Isa {
 
 // "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"
 std::string_view IsaName(Isa isa);
-// Nothing for another name.
+// nullopt for another name.
 std::optional<Isa> IsaFromName(std::string_view name);
 
 // What this binary was built with and this machine can run, ascending; kPortable is always there.

@@ -24,7 +24,7 @@ inline constexpr int kBf16InputStep = 32;
 // The functions of Activation in ops.h.
 enum class ElementFunction { kNone, kSilu, kRelu, kGeluTanh, kGelu };
 
-// What becomes of the sums of a row, in this order.
+// What is applied to the sums of a row, in this order.
 struct EpilogueArgs {
   const float* bias =
       nullptr;  // [outputs], of a gated matrix [2 outputs]: gates', then the others'

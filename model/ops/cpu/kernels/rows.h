@@ -1,4 +1,4 @@
-// What is done to single rows; see kernels.h for what all kernels have in common.
+// Row-wise operations of one thread; see kernels.h for what all kernels have in common.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
 

@@ -126,7 +126,7 @@ TLM_DEVICE int64_t TileRecordRow(const AttentionUnit& unit, int tile, int row) {
 TLM_DEVICE bool IsPrefix(const AttentionUnit& unit) { return unit.end <= unit.prefix_end; }
 
 // All threads, after the unit's records: whether all others of the item are done too. Their records
-// are then visible. `scratch` is shared memory that nobody reads or writes meanwhile.
+// are then visible. `scratch` is shared memory that is not used otherwise meanwhile.
 TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUnit& unit,
                              uint32_t* scratch) {
   SyncThreads();

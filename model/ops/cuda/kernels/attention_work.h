@@ -1,4 +1,4 @@
-// What the planner of attention tells its kernels: a batch's work, cut into units.
+// The plan of attention as its kernels read it: a batch's work, cut into units.
 //
 // The query rows of a run (consecutive tokens of one sequence) and one kv head are numbered token
 // by token, within a token by query head of the group: row = token * group + head. A query tile is

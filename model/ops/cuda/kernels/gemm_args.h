@@ -1,4 +1,4 @@
-// What the matrix kernels are told.
+// Arguments of the matrix kernels.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_ARGS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_ARGS_H_
 

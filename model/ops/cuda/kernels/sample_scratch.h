@@ -1,4 +1,4 @@
-// What the kernels of sample.h tell each other, and how they read jobs and logits. Included by
+// What the kernels of sample.h pass to each other, and how they read jobs and logits. Included by
 // them only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_

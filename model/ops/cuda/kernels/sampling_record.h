@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// Most likely tokens a job may report; more are left to the host.
+// The most top tokens a job may report on the device; jobs with more are left to the host.
 inline constexpr uint32_t kMaxTopTokens = 32;
 
 struct SamplingTableHeader {
@@ -61,7 +61,7 @@ struct SamplingRecord {
   // Instead of the two: bit id % 32 of word id / 32 is set where the token is removed.
   WordRange removed;
   WordRange history;  // (id, times in the output * 2 + in the prompt) pairs, any order
-  // What is told of the sampled token.
+  // What is reported of the sampled token.
   uint32_t wants_logprob = 0;
   uint32_t processed = 0;
   uint32_t top = 0;

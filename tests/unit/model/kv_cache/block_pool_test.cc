@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// Evicts in the order of release and remembers what it was told.
+// Evicts in the order of release and records the calls.
 class FifoKeeper : public BlockKeeper {
  public:
   void OnIdle(BlockId block) override { idle.push_back(block); }

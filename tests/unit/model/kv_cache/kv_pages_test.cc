@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kLayers = 3;
 constexpr size_t kLayerBytes = size_t{16} << 20;
 
-// Memory that nobody has touched.
+// Untouched memory.
 class KvPagesTest : public ::testing::Test {
  protected:
   KvPagesTest()

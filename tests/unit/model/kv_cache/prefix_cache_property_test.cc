@@ -1,4 +1,4 @@
-// Random use of the prefix cache, compared call by call with a model that looks at everything.
+// Random use of the prefix cache, compared call by call with a brute-force model.
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ Path First(const Path& path, size_t blocks) {
   return Path(path.begin(), path.begin() + static_cast<ptrdiff_t>(1 + blocks));
 }
 
-// The blocks in the cache, by what they hold, and when each was let go.
+// The blocks in the cache by their contents, and when each was released.
 class NaiveCache {
  public:
   std::vector<BlockId> Match(const Path& path) const {

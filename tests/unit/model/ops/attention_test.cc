@@ -18,7 +18,7 @@ struct AttentionCase {
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(head_dim)); }
 };
 
-// What happens to heads before attention; nothing by default.
+// The transformation of heads before attention; none by default.
 struct Transform {
   HeadReference q, k;
 };

@@ -198,7 +198,7 @@ TEST_P(BatchTest, ABatchMayStandOnTokensThatAreNotKnownYet) {
 TEST_P(BatchTest, AJobForTheHostCountsATokenThatWasNotKnownYet) {
   if (ops_->max_batches() < 2) return;
   // The first batch samples 17; the second one, launched before that is known, penalises it. It
-  // tells of more tokens than a device does.
+  // asks for more top tokens than the device reports.
   std::vector<float> logits(kVocab, 0.0f);
   logits[17] = 1.0f;
   const SamplingParams greedy{.temperature = 0.0f};

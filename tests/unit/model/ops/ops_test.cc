@@ -1,4 +1,4 @@
-// Matrix products and what surrounds them, against double precision, and rows against other
+// Matrix products and their epilogues against double precision, and rows against other
 // groupings of the same rows.
 #include <algorithm>
 #include <cmath>
@@ -215,7 +215,7 @@ TEST_P(MatMulTest, GatedIsTheGatedProduct) {
         const double gate = gate_dot.value + (biased ? bias[j] : 0.0);
         const double up = up_dot.value + (biased ? bias[shape.n + j] : 0.0);
         const double silu = Exact(Activation::kSilu, gate);
-        // CpuMatMul may be rounded, and again with the bias; the slope of silu is below 1.1.
+        // Products may be rounded, and again with the bias; the slope of silu is below 1.1.
         const double gate_error = SumError(gate_dot, shape.k) +
                                   1.01 * RoundingError(gate_dot.value, activations()) +
                                   1.01 * RoundingError(gate, activations());

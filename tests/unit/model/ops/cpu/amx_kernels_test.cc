@@ -1,6 +1,6 @@
 // The kernels that use tiles, bit for bit, against models of the arithmetic that kernels/matmul.h,
-// kernels/int8.h and kernels/attention.h promise: on this processor's tile unit, and on one that
-// the host plays.
+// kernels/int8.h and kernels/attention.h promise: with this processor's AMX tiles, and with
+// emulated ones.
 #include <gtest/gtest.h>
 #include <immintrin.h>
 

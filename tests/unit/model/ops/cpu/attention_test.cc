@@ -1,6 +1,6 @@
 // Attention of the CPU backend on every instruction set of this machine, beyond what all backends
-// promise (attention_test.cc): bits that do not depend on threads, on how the work is cut or on
-// what stands in slots that nobody sees.
+// promise (../attention_test.cc): bits that do not depend on threads, on how the work is cut or on
+// the contents of unused slots.
 #include "model/ops/cpu/kernels/attention.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What every instruction set's row kernels promise bit by bit: a row's result does not know its
-// neighbours, the threads or its place, and values are rounded as float16.h rounds them.
+// What every instruction set's row kernels promise bit by bit: a row's result does not depend on
+// its neighbours, the threads or its position, and values are rounded as float16.h rounds them.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -195,7 +195,7 @@ class DeviceRows {
 
 class GemmFixture : public ::testing::Test {
  protected:
-  // CpuMatMul are planned for a device of `multiprocessors`.
+  // Products are planned for a device of `multiprocessors`.
   void Open(int multiprocessors = 4, GemmLibrary* library = nullptr) {
     ConfigureDevice({});
     device_ = CudaDevice::Create({}).value();
