@@ -76,18 +76,18 @@ void Admission::Ticket::Refund() {
   if (admission_ != nullptr) admission_->Refund(*this);
 }
 
-Admission::Admission(const AdmissionLimits& limits, Clock& clock)
-    : limits_(limits), clock_(clock) {}
-
-absl::Status Admission::CheckOpen() const {
-  MutexLock lock(&mutex_);
-  return CheckOpenLocked();
-}
+Admission::Admission(const AdmissionLimits& limits, Clock& clock,
+                     std::function<absl::Status()> check_queue)
+    : limits_(limits), clock_(clock), check_queue_(std::move(check_queue)) {}
 
 absl::Status Admission::Enter(const Principal& caller) {
+  {
+    MutexLock lock(&mutex_);
+    TLM_RETURN_IF_ERROR(CheckOpen());
+  }
+  if (check_queue_ != nullptr) TLM_RETURN_IF_ERROR(check_queue_());
   const absl::Time now = clock_.Now();
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpenLocked());
   TLM_RETURN_IF_ERROR(quotas_.Check(caller.tenant, caller.limits, 1, now));
   return quotas_.CountRequest(caller.tenant, caller.limits, now);
 }
@@ -98,7 +98,7 @@ absl::Status Admission::CountRequest(const Principal& caller) {
   return quotas_.CountRequest(caller.tenant, caller.limits, now);
 }
 
-absl::Status Admission::CheckOpenLocked() const {
+absl::Status Admission::CheckOpen() const {
   if (state_ == State::kStarting) {
     return Refusal(Unavailable("the server is starting"), "STARTING");
   }
@@ -116,7 +116,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& reque
   const Principal& caller = request.caller;
   TLM_RETURN_IF_ERROR(CheckPriority(request));
   MutexLock lock(&mutex_);
-  TLM_RETURN_IF_ERROR(CheckOpenLocked());
+  TLM_RETURN_IF_ERROR(CheckOpen());
   if (request.deadline <= now) {
     return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
                       "EXPIRED_IN_QUEUE");

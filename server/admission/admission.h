@@ -4,6 +4,7 @@
 #define TLM_SERVER_ADMISSION_ADMISSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -63,15 +64,15 @@ class Admission {
     int64_t tokens_ = 0;
   };
 
-  // Refuses everything until Open(). `clock` outlives the object.
-  Admission(const AdmissionLimits& limits, Clock& clock);
+  // Refuses everything until Open(). `check_queue` says whether the engine's queue would take the
+  // smallest request now; thread-safe, none: it would. `clock` outlives the object.
+  Admission(const AdmissionLimits& limits, Clock& clock,
+            std::function<absl::Status()> check_queue = nullptr);
 
-  // UNAVAILABLE with reason STARTING or DRAINING, or RESOURCE_EXHAUSTED, reason QUEUE_FULL, and a
-  // retry time, while no call comes in.
-  absl::Status CheckOpen() const;
-  // A call of `caller` has come: before work is put into reading its request. Counts as one of the
-  // tenant's requests, unless it is refused: as Admit would refuse the smallest call, or for the
-  // tenant's limit of requests a minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time).
+  // A call of `caller` has come: asked once, before work is put into reading its request, so that a
+  // refusal costs next to nothing. Counts as one of the tenant's requests, unless it is refused: as
+  // Admit would refuse the smallest call, as `check_queue` says, or for the tenant's limit of
+  // requests per minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time).
   absl::Status Enter(const Principal& caller);
   // The same for a call that is answered at once and never admitted: by that limit alone.
   absl::Status CountRequest(const Principal& caller);
@@ -97,7 +98,7 @@ class Admission {
  private:
   enum class State { kStarting, kServing, kDraining };
 
-  absl::Status CheckOpenLocked() const TLM_REQUIRES(mutex_);
+  absl::Status CheckOpen() const TLM_REQUIRES(mutex_);
   void FreeId(const Ticket& ticket);
   void ChargeOutput(const Ticket& ticket, int64_t tokens);
   void Refund(const Ticket& ticket);
@@ -105,6 +106,7 @@ class Admission {
 
   const AdmissionLimits limits_;
   Clock& clock_;
+  const std::function<absl::Status()> check_queue_;
   mutable Mutex mutex_;
   CondVar changed_;
   State state_ TLM_GUARDED_BY(mutex_) = State::kStarting;

@@ -110,7 +110,8 @@ absl::Status App::Load() {
   Clock& clock = *Clock::Monotonic();
   TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_));
   const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
-  admission_.emplace(AdmissionLimitsFor(served.limits), clock);
+  admission_.emplace(AdmissionLimitsFor(served.limits), clock,
+                     [this] { return engine_->CheckOpen(); });
   EngineOptions engine = EngineOptionsFor(options_, served.limits);
   metrics_.SetBuild(served.server_version, served.build_id);
   engine.metrics = metrics_.SetModel(FactsOf(served));

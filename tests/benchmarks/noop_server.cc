@@ -71,13 +71,13 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
                   blocks, rows_per_second);
   Clock& clock = *Clock::Monotonic();
   const ServedModel served = ServedNoopModel(options);
-  Admission admission(AdmissionLimits(), clock);
   CallRegistry calls;
   const TrustEverybody authenticator;
   // Measuring is part of what a token costs.
   Metrics metrics;
   options.metrics = metrics.SetModel(ModelFactsOf(served));
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Start(model, options, clock));
+  Admission admission(AdmissionLimits(), clock, [&engine] { return engine->CheckOpen(); });
   std::atomic<uint64_t> random = 1;
   const CallServices services{authenticator, metrics, clock, [&random] { return random++; }};
   ListenerOptions listener;

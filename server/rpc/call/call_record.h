@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/base/clock.h"
-#include "server/admission/admission.h"
 #include "server/auth/principal.h"
 #include "server/observe/metrics.h"
 #include "server/observe/trace_context.h"
@@ -45,20 +44,6 @@ struct CallRecord {
   std::optional<absl::Duration> decode_time;
   std::string_view finish;  // how the first output of Generate ended, as CallSummary's
 };
-
-// How the call asks to be admitted, once its tokens are counted.
-inline AdmissionRequest AdmissionFor(const CallRecord& record, int64_t priority = 0) {
-  return {record.caller, record.request_id, record.prompt_tokens, record.deadline, priority};
-}
-// Charges the tenant for what a call that ends has generated, or, when the engine never took it on,
-// for no tokens. Once, before its caller can hear of the end: what they ask next finds it counted.
-inline void Settle(Admission::Ticket& ticket, const CallRecord& record) {
-  if (record.admitted) {
-    ticket.ChargeOutput(record.completion_tokens);
-  } else {
-    ticket.Refund();
-  }
-}
 
 // The engine has taken the call on: from now on it is admitted. Once, under the call's lock.
 void MarkAdmitted(CallRecord& record);

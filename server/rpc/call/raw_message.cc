@@ -5,6 +5,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <grpcpp/support/proto_buffer_writer.h>
 
+#include "model/base/errors.h"
 #include "tlm/v1/forward.pb.h"
 #include "tlm/v1/generate.pb.h"
 #include "tlm/v1/score.pb.h"

@@ -7,12 +7,9 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
-#include <functional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
-#include "model/base/errors.h"
 
 namespace tlm {
 
@@ -29,17 +26,6 @@ void FreeMessage(const grpc::ByteBuffer& bytes);
 
 // `bytes` hold the message from now on, and nothing else.
 void PutMessage(const google::protobuf::Message& message, grpc::ByteBuffer& bytes);
-
-// What parses a request and hands it to `submit`. `bytes` outlive it.
-template <typename Message>
-std::function<absl::Status()> Parsing(const grpc::ByteBuffer& bytes,
-                                      std::function<absl::Status(const Message&)> submit) {
-  return [&bytes, submit = std::move(submit)]() -> absl::Status {
-    Message message;
-    TLM_RETURN_IF_ERROR(TakeMessage(bytes, message));
-    return submit(message);
-  };
-}
 
 }  // namespace tlm
 

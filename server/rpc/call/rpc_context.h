@@ -2,9 +2,7 @@
 #ifndef TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 #define TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 
-#include "absl/status/status.h"
 #include "model/base/clock.h"
-#include "model/base/errors.h"
 #include "server/admission/admission.h"
 #include "server/auth/authenticator.h"
 #include "server/batching/engine.h"
@@ -32,14 +30,6 @@ struct RpcContext : CallServices {
   CallRegistry& calls;
   TextPools& texts;
 };
-
-// Whether a new call of `caller` can come in at all: asked once, before work is put into reading
-// its request, so that refusing costs next to nothing however many are refused. Thread-safe.
-inline absl::Status Enter(const RpcContext& rpc, const Principal& caller) {
-  TLM_RETURN_IF_ERROR(rpc.admission.CheckOpen());
-  TLM_RETURN_IF_ERROR(rpc.engine.CheckOpen());
-  return rpc.admission.Enter(caller);
-}
 
 }  // namespace tlm
 

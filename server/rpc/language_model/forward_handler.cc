@@ -41,22 +41,19 @@ struct Window {
 class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
  public:
   ForwardReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
-      : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc)), rpc_(rpc) {}
+      : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc), rpc) {}
 
   void Start(const grpc::ByteBuffer& request) {
-    Run(rpc_, request, Parsing<v1::ForwardRequest>(request, [this](const auto& message) {
-          return Submit(message);
-        }));
+    Run<v1::ForwardRequest>(request, [this](const auto& message) { return Take(message); });
   }
 
  private:
-  absl::Status Submit(const v1::ForwardRequest& message) {
+  absl::Status Take(const v1::ForwardRequest& message) {
     TLM_ASSIGN_OR_RETURN(ForwardCall call, ConvertForward(message, rpc_.model));
     MutexLock lock(&mutex_);
     call_ = std::move(call);
     record_.prompt_tokens = call_.total_tokens;
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
-    RegisterIn(rpc_.calls);
+    TLM_RETURN_IF_ERROR(Admit());
     window_ = Window::For(call_, rpc_.model.config.vocab_size);
     encoder_.emplace(call_.format);
     return FillWindow();
@@ -69,23 +66,19 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
            static_cast<int64_t>(streams_.size()) < window_.sequences) {
       auto stream = std::make_shared<TokenStream>(weak_from_this(), window_.rows);
       Request request;
-      request.id = record_.request_id;
-      request.tenant = record_.caller.tenant;
       request.forward = ForwardWork{call_.PositionsOf(next_)};
       const std::vector<int64_t>& positions = request.forward->positions;
       const uint64_t flops = SequenceFlops(rpc_.model.config, positions.back() + 1,
                                            static_cast<int64_t>(positions.size()));
       request.prompt = std::move(call_.sequences[next_]);
-      request.deadline = record_.deadline;
       request.stream = stream;
-      const absl::Status status = rpc_.engine.Submit(std::move(request));
+      const absl::Status status = Submit(std::move(request));
       if (!status.ok()) {
         // A refused request was not moved from.
         call_.sequences[next_] = std::move(request.prompt);
         const bool wait = absl::IsResourceExhausted(status) && !streams_.empty();
         return wait ? absl::OkStatus() : status;
       }
-      if (!record_.admitted) MarkAdmitted(record_);
       streams_.push_back(std::move(stream));
       flops_ += flops;
       ++next_;
@@ -182,7 +175,6 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     summary.mutable_resources()->set_flops(flops_);
   }
 
-  const RpcContext& rpc_;
   ForwardCall call_ TLM_GUARDED_BY(mutex_);
   Window window_ TLM_GUARDED_BY(mutex_);
   std::optional<RowEncoder> encoder_ TLM_GUARDED_BY(mutex_);

@@ -20,21 +20,18 @@ constexpr int64_t kMaxBacklog = 256;
 class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
  public:
   GenerateReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
-      : StreamingCall(context, BeginCall("Generate", Role::kInference, *context, rpc)), rpc_(rpc) {}
+      : StreamingCall(context, BeginCall("Generate", Role::kInference, *context, rpc), rpc) {}
 
   void Start(const grpc::ByteBuffer& request) {
-    Run(rpc_, request, Parsing<v1::GenerateRequest>(request, [this](const auto& message) {
-          return Submit(message);
-        }));
+    Run<v1::GenerateRequest>(request, [this](const auto& message) { return Take(message); });
   }
 
  private:
-  absl::Status Submit(const v1::GenerateRequest& message) {
+  absl::Status Take(const v1::GenerateRequest& message) {
     TLM_ASSIGN_OR_RETURN(GenerateCall call, ConvertGenerate(message, rpc_.model, rpc_.random));
     MutexLock lock(&mutex_);
     record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, call.priority)));
-    RegisterIn(rpc_.calls);
+    TLM_RETURN_IF_ERROR(Admit(call.priority));
     FillSampling(call.work.sampling, call.num_sequences, effective_);
     effective_.set_seed(call.work.sampling.seed);
     timing_ = call.output.timing;
@@ -42,26 +39,7 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     outputs_.emplace(call, rpc_.model.tokenizer, weak_from_this());
     TLM_RETURN_IF_ERROR(outputs_->Replay(call.work.generated));
     record_.completion_tokens = outputs_->completion_tokens();
-    TLM_RETURN_IF_ERROR(rpc_.engine.Submit(RequestFor(std::move(call))));
-    MarkAdmitted(record_);
-    return absl::OkStatus();
-  }
-
-  Request RequestFor(GenerateCall call) TLM_REQUIRES(mutex_) {
-    Request request;
-    request.id = record_.request_id;
-    request.tenant = record_.caller.tenant;
-    request.prompt = std::move(call.prompt);
-    request.generate = std::move(call.work);
-    request.cache = std::move(call.cache);
-    request.priority = call.priority;
-    request.deadline = record_.deadline;
-    request.soft_deadline = record_.arrival + call.soft_time_limit;
-    request.stream = outputs_->stream(0);
-    for (int64_t i = 1; i < call.num_sequences; ++i) {
-      request.branch_streams.push_back(outputs_->stream(static_cast<size_t>(i)));
-    }
-    return request;
+    return Submit(outputs_->RequestFor(std::move(call), record_.arrival));
   }
 
   void Collect() override TLM_REQUIRES(mutex_) {
@@ -72,10 +50,7 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
       MarkFirstToken(record_);
     }
     record_.completion_tokens = tokens;
-    if (!outputs_->start().has_value()) return;
-    record_.started = true;
-    record_.queue_time = outputs_->start()->queue_time;
-    record_.cached_prompt_tokens = outputs_->start()->cached_prompt_tokens;
+    if (outputs_->start().has_value()) NoteStart(*outputs_->start());
   }
 
   bool IsBehind() const override TLM_REQUIRES(mutex_) {
@@ -130,7 +105,6 @@ class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {
     record_.decode_time = outputs_->decode_time();
   }
 
-  const RpcContext& rpc_;
   v1::SamplingParams effective_ TLM_GUARDED_BY(mutex_);  // until `started` takes it
   bool timing_ TLM_GUARDED_BY(mutex_) = false;
   bool resource_usage_ TLM_GUARDED_BY(mutex_) = false;

@@ -19,48 +19,34 @@ class ScoreReactor final : public UnaryCall {
  public:
   ScoreReactor(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                const RpcContext& rpc)
-      : UnaryCall(context, BeginCall("Score", Role::kInference, *context, rpc)),
-        response_(response),
-        rpc_(rpc) {}
+      : UnaryCall(context, BeginCall("Score", Role::kInference, *context, rpc), rpc),
+        response_(response) {}
 
   void Start(const grpc::ByteBuffer& request) {
-    Run(rpc_, request, Parsing<v1::ScoreRequest>(request, [this](const auto& message) {
-          return Submit(message);
-        }));
+    Run<v1::ScoreRequest>(request, [this](const auto& message) { return Take(message); });
   }
 
  private:
-  absl::Status Submit(const v1::ScoreRequest& message) {
+  absl::Status Take(const v1::ScoreRequest& message) {
     TLM_ASSIGN_OR_RETURN(ScoreCall call, ConvertScore(message, rpc_.model));
     MutexLock lock(&mutex_);
     record_.prompt_tokens = call.total_tokens;
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_)));
-    RegisterIn(rpc_.calls);
+    TLM_RETURN_IF_ERROR(Admit());
     for (size_t i = 0; i < call.work.continuations.size(); ++i) {
       scores_.add_scores()->set_is_greedy(true);
     }
     stream_ = std::make_shared<TokenStream>(weak_from_this());
     Request request;
-    request.id = record_.request_id;
-    request.tenant = record_.caller.tenant;
     request.prompt = std::move(call.prompt);
     request.score = std::move(call.work);
-    request.deadline = record_.deadline;
     request.stream = stream_;
-    TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
-    MarkAdmitted(record_);
-    return absl::OkStatus();
+    return Submit(std::move(request));
   }
 
-  // Takes in what has arrived; how the call ends, once it does.
   std::optional<absl::Status> Collect() override TLM_REQUIRES(mutex_) {
     if (stream_ == nullptr) return std::nullopt;
     const TokenStream::Pending pending = stream_->Take();
-    if (pending.start.has_value()) {
-      record_.started = true;
-      record_.queue_time = pending.start->queue_time;
-      record_.cached_prompt_tokens = pending.start->cached_prompt_tokens;
-    }
+    if (pending.start.has_value()) NoteStart(*pending.start);
     for (const ScoredEntry& entry : pending.scored) {
       AddToken(entry.token, *scores_.mutable_scores(static_cast<int>(entry.index)));
     }
@@ -85,7 +71,6 @@ class ScoreReactor final : public UnaryCall {
   }
 
   grpc::ByteBuffer* const response_;  // not used once the call has finished
-  const RpcContext& rpc_;
   v1::ScoreResponse scores_ TLM_GUARDED_BY(mutex_);
   std::shared_ptr<TokenStream> stream_ TLM_GUARDED_BY(mutex_);
 };

@@ -90,29 +90,27 @@ class TextCall final : public UnaryCall {
 
   TextCall(const char* name, grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
            const RpcContext& rpc, Answer answer)
-      : UnaryCall(context, BeginCall(name, Role::kInference, *context, rpc)),
+      : UnaryCall(context, BeginCall(name, Role::kInference, *context, rpc), rpc),
         response_(response),
-        rpc_(rpc),
         answer_(answer) {}
 
   void Start(const grpc::ByteBuffer& request) {
     pool_ = rpc_.texts.For(static_cast<int64_t>(request.Length()));
-    Run(rpc_, request,
-        Parsing<RequestMessage>(request, [this](const auto& message) { return Submit(message); }));
+    Run<RequestMessage>(request, [this](const auto& message) { return Respond(message); });
   }
 
  private:
-  absl::Status Enter(const RpcContext& rpc) override TLM_REQUIRES(mutex_) {
-    TLM_RETURN_IF_ERROR(rpc.admission.CountRequest(record_.caller));
+  absl::Status Enter() override TLM_REQUIRES(mutex_) {
+    TLM_RETURN_IF_ERROR(rpc_.admission.CountRequest(record_.caller));
     if (pool_ == nullptr) return absl::OkStatus();
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc.admission.Admit({.caller = record_.caller,
-                                                       .request_id = "",
-                                                       .tokens = 0,
-                                                       .deadline = record_.deadline}));
+    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit({.caller = record_.caller,
+                                                        .request_id = "",
+                                                        .tokens = 0,
+                                                        .deadline = record_.deadline}));
     return absl::OkStatus();
   }
 
-  absl::Status Submit(const RequestMessage& request) {
+  absl::Status Respond(const RequestMessage& request) {
     Response response;
     TLM_RETURN_IF_ERROR(answer_(
         request, rpc_.model, [this] { return IsEnding(); }, response));
@@ -131,7 +129,6 @@ class TextCall final : public UnaryCall {
   void Abandon() override TLM_REQUIRES(mutex_) {}
 
   grpc::ByteBuffer* const response_;  // not used once the call has finished
-  const RpcContext& rpc_;
   const Answer answer_;
   FairPool* pool_ = nullptr;  // null: answered at once
   FairPool::Undo held_ TLM_GUARDED_BY(mutex_);

@@ -19,37 +19,25 @@ class OipInferReactor final : public UnaryCall {
  public:
   OipInferReactor(grpc::CallbackServerContext* context, inference::ModelInferResponse* response,
                   const RpcContext& rpc)
-      : UnaryCall(context, BeginCall("ModelInfer", Role::kInference, *context, rpc)),
-        response_(response),
-        rpc_(rpc) {}
+      : UnaryCall(context, BeginCall("ModelInfer", Role::kInference, *context, rpc), rpc),
+        response_(response) {}
 
   void Start(const inference::ModelInferRequest& request) {
-    Run(rpc_, request.id(), static_cast<int64_t>(request.ByteSizeLong()),
-        [this, &request] { return Submit(request); });
+    Run(request.id(), static_cast<int64_t>(request.ByteSizeLong()),
+        [this, &request] { return Take(request); });
   }
 
  private:
-  absl::Status Submit(const inference::ModelInferRequest& message) {
+  absl::Status Take(const inference::ModelInferRequest& message) {
     TLM_ASSIGN_OR_RETURN(OipCall oip, ConvertOip(message, rpc_.model));
     TLM_ASSIGN_OR_RETURN(GenerateCall generate,
                          ConvertGenerate(oip.request, rpc_.model, rpc_.random));
     MutexLock lock(&mutex_);
     call_ = std::move(oip);
     record_.prompt_tokens = static_cast<int64_t>(generate.prompt.size());
-    TLM_ASSIGN_OR_RETURN(ticket_, rpc_.admission.Admit(AdmissionFor(record_, generate.priority)));
-    RegisterIn(rpc_.calls);
+    TLM_RETURN_IF_ERROR(Admit(generate.priority));
     output_.emplace(generate, rpc_.model.tokenizer, weak_from_this());
-    Request request;
-    request.id = record_.request_id;
-    request.tenant = record_.caller.tenant;
-    request.prompt = std::move(generate.prompt);
-    request.generate = std::move(generate.work);
-    request.priority = generate.priority;
-    request.deadline = record_.deadline;
-    request.stream = output_->stream(0);
-    TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
-    MarkAdmitted(record_);
-    return absl::OkStatus();
+    return Submit(output_->RequestFor(std::move(generate), record_.arrival));
   }
 
   std::optional<absl::Status> Collect() override TLM_REQUIRES(mutex_) {
@@ -57,9 +45,7 @@ class OipInferReactor final : public UnaryCall {
     output_->Collect();
     record_.completion_tokens = output_->completion_tokens();
     if (output_->start().has_value()) {
-      record_.started = true;
-      record_.queue_time = output_->start()->queue_time;
-      record_.cached_prompt_tokens = output_->start()->cached_prompt_tokens;
+      NoteStart(*output_->start());
       TakeEvents();
     }
     if (!output_->failure().ok()) return output_->failure();
@@ -83,7 +69,6 @@ class OipInferReactor final : public UnaryCall {
   }
 
   inference::ModelInferResponse* const response_;  // not used once the call has finished
-  const RpcContext& rpc_;
   OipCall call_ TLM_GUARDED_BY(mutex_);
   std::optional<OutputGroup> output_ TLM_GUARDED_BY(mutex_);
   OipAnswer answer_ TLM_GUARDED_BY(mutex_);

@@ -59,6 +59,20 @@ absl::Status OutputGroup::Replay(std::span<const int32_t> ids) {
   return absl::OkStatus();
 }
 
+Request OutputGroup::RequestFor(GenerateCall call, absl::Time arrival) const {
+  Request request;
+  request.prompt = std::move(call.prompt);
+  request.generate = std::move(call.work);
+  request.cache = std::move(call.cache);
+  request.priority = call.priority;
+  request.soft_deadline = arrival + call.soft_time_limit;
+  request.stream = outputs_.front().stream;
+  for (size_t i = 1; i < outputs_.size(); ++i) {
+    request.branch_streams.push_back(outputs_[i].stream);
+  }
+  return request;
+}
+
 void OutputGroup::Collect() {
   for (Output& output : outputs_) {
     if (!failure_.ok()) return;

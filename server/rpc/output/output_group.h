@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "model/config/model_config.h"
 #include "model/tokenizer/tokenizer.h"
+#include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/output/output_assembler.h"
@@ -43,7 +44,9 @@ class OutputGroup {
   // OutputAssembler::Replay says. When they end it, its mailbox is let go of at once.
   absl::Status Replay(std::span<const int32_t> ids);
 
-  std::shared_ptr<TokenStream> stream(size_t output) const { return outputs_[output].stream; }
+  // What the engine is to compute for `call`, which arrived at `arrival`, into these mailboxes. The
+  // caller adds whose request it is, its id and its deadline.
+  Request RequestFor(GenerateCall call, absl::Time arrival) const;
 
   // Takes in what has arrived.
   void Collect();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
@@ -60,6 +61,20 @@ TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
   EXPECT_THAT(admission_.Enter(caller_), IsOk());
   admission_.Drain();
   EXPECT_EQ(ReasonOf(admission_.Enter(caller_)), "DRAINING");
+}
+
+TEST_F(AdmissionTest, WhoFindsTheQueueFullHasNotComeIn) {
+  absl::Status queue = ResourceExhausted("the queue is full");
+  Principal caller;
+  caller.tenant = "acme";
+  caller.limits.requests_per_minute = 1;
+  Admission admission({}, clock_, [&queue] { return queue; });
+  EXPECT_EQ(ReasonOf(admission.Enter(caller)), "STARTING");
+  admission.Open();
+  EXPECT_EQ(admission.Enter(caller), queue);
+  queue = absl::OkStatus();
+  EXPECT_THAT(admission.Enter(caller), IsOk());
+  EXPECT_EQ(ReasonOf(admission.Enter(caller)), "TENANT_QUOTA");
 }
 
 TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {

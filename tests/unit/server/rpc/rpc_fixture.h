@@ -102,7 +102,8 @@ class RpcTest : public ::testing::Test {
   const std::unique_ptr<Tokenizer> tokenizer_;
   ServedModel model_;
   FakeEngine engine_;
-  Admission admission_{AdmissionLimits(), *Clock::Monotonic()};
+  Admission admission_{AdmissionLimits(), *Clock::Monotonic(),
+                       [this] { return engine_.CheckOpen(); }};
   CallRegistry calls_;
   TextPools text_pools_;
   std::atomic<uint64_t> random_{100};
