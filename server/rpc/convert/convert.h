@@ -41,7 +41,6 @@ struct OutputPlan {
   bool timing = false;
   bool resource_usage = false;
   bool include_stop = false;
-  int64_t min_new_tokens = 0;  // stop strings are not looked for before
   std::vector<std::string> stop_strings;
   // Whether the first token's leading space is text: see StreamDecoder.
   TextPosition text_position = TextPosition::kContinuesText;
@@ -95,6 +94,9 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
+
+// The eos and stop ids together, ascending, each once.
+std::vector<int32_t> EndingIds(const StopCriteria& stop);
 
 // For every call. A request id that was not given is made up.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);

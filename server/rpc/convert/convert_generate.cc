@@ -40,17 +40,20 @@ absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stoppin
   return stop;
 }
 
+void SortAndUnique(std::vector<int32_t>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
 // INVALID_ARGUMENT when the sets of ids that may and may not be drawn leave no token.
 absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) {
   const SamplingParams& sampling = work.sampling;
   std::vector<int32_t> excluded = sampling.banned_token_ids;
   if (work.stop.min_new_tokens > 0) {
-    const StopCriteria& stop = work.stop;
-    excluded.insert(excluded.end(), stop.eos_token_ids.begin(), stop.eos_token_ids.end());
-    excluded.insert(excluded.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+    const std::vector<int32_t> ending = EndingIds(work.stop);
+    excluded.insert(excluded.end(), ending.begin(), ending.end());
   }
-  std::sort(excluded.begin(), excluded.end());
-  excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  SortAndUnique(excluded);
   const std::vector<int32_t>& allowed = sampling.allowed_token_ids;
   const bool left = allowed.empty() ? static_cast<int64_t>(excluded.size()) < vocab_size
                                     : !std::includes(excluded.begin(), excluded.end(),
@@ -113,7 +116,6 @@ absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
   plan.resource_usage = output.resource_usage();
   TLM_RETURN_IF_ERROR(CheckStopStrings(stopping, model));
   plan.include_stop = stopping.include_stop_in_output();
-  plan.min_new_tokens = stopping.min_new_tokens();
   plan.stop_strings.assign(stopping.stop_strings().begin(), stopping.stop_strings().end());
   return plan;
 }
@@ -201,6 +203,13 @@ absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& re
 }
 
 }  // namespace
+
+std::vector<int32_t> EndingIds(const StopCriteria& stop) {
+  std::vector<int32_t> ids = stop.eos_token_ids;
+  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+  SortAndUnique(ids);
+  return ids;
+}
 
 absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                                              const ServedModel& model, const RandomSource& random) {

@@ -8,20 +8,11 @@
 #include "server/serving/request_limits.h"
 
 namespace tlm {
-namespace {
-
-std::vector<int32_t> EndingIds(const StopCriteria& stop) {
-  std::vector<int32_t> ids = stop.eos_token_ids;
-  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-}  // namespace
 
 OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& work,
                                  const Tokenizer* tokenizer, int64_t prompt_tokens)
     : plan_(plan),
+      min_new_tokens_(work.stop.min_new_tokens),
       ending_ids_(EndingIds(work.stop)),
       tokenizer_(tokenizer),
       filter_(plan.stop_strings),

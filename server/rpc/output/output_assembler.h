@@ -91,7 +91,7 @@ class OutputAssembler {
   };
 
   bool CanEnd(int32_t id) const;
-  bool Searching() const { return processed_tokens_ > plan_.min_new_tokens; }
+  bool Searching() const { return processed_tokens_ > min_new_tokens_; }
   int64_t DecodedEnd() const { return text_begin_ + static_cast<int64_t>(text_.size()); }
   int64_t CertainEnd() const;
   void Process(SampledToken token);
@@ -103,6 +103,7 @@ class OutputAssembler {
   void TakeItems(size_t count, v1::GenerateTokens* event);
 
   const OutputPlan plan_;
+  const int64_t min_new_tokens_;  // stop strings are not looked for before
   const std::vector<int32_t> ending_ids_;
   const Tokenizer* const tokenizer_;
   std::optional<StreamDecoder> decoder_;  // when text or stop strings are wanted

@@ -158,7 +158,7 @@ TEST_F(OutputAssemblerTest, HeldTextIsSentWhenTheOutputEndsOtherwise) {
 
 TEST_F(OutputAssemblerTest, StopStringsAreNotLookedForBeforeTheMinimum) {
   plan_.stop_strings = {"b"};
-  plan_.min_new_tokens = 3;
+  work_.stop.min_new_tokens = 3;
   Make();
   AppendText("abcb");
   TakeEvents();

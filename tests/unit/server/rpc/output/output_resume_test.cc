@@ -161,12 +161,12 @@ TEST_F(OutputResumeTest, EveryCutContinuesTheUndisturbedStream) {
     plan_.include_stop = random_() % 2 == 0;
     plan_.text = random_() % 8 > 0;
     plan_.min_chunk_tokens = 1 + static_cast<int64_t>(random_() % 3);
-    plan_.min_new_tokens = random_() % 3 == 0 ? static_cast<int64_t>(random_() % 6) : 0;
-    work_.stop.min_new_tokens = plan_.min_new_tokens;
+    work_.stop.min_new_tokens = random_() % 3 == 0 ? static_cast<int64_t>(random_() % 6) : 0;
     work_.stop.stop_token_ids =
         random_() % 3 == 0 ? std::vector<int32_t>{'!'} : std::vector<int32_t>();
     // What ends an output is not drawn before the minimum.
-    for (size_t i = 0; i < script.size() && static_cast<int64_t>(i) < plan_.min_new_tokens; ++i) {
+    for (size_t i = 0; i < script.size() && static_cast<int64_t>(i) < work_.stop.min_new_tokens;
+         ++i) {
       if (script[i] == '!' || script[i] == kEosId) script[i] = 'a';
     }
     Stream whole = Make(script);
