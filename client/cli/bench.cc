@@ -1,35 +1,214 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <string_view>
 #include <utility>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
 #include "client/cli/base/connection.h"
+#include "client/cli/base/flag_types.h"
 #include "client/cli/base/interrupt.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/terminal.h"
-#include "client/cli/bench_load.h"
-#include "client/cli/bench_options.h"
 #include "client/cli/bench_prompts.h"
 #include "client/cli/bench_report.h"
 #include "client/cpp/client.h"
+#include "client/cpp/status.h"
+#include "client/load/generate_call.h"
+#include "client/load/load_generator.h"
+
+using tlm::cli::TimeSpan;
+
+ABSL_DECLARE_FLAG(std::optional<uint64_t>, seed);
+ABSL_DECLARE_FLAG(std::optional<uint32_t>, prompt_tokens);
+ABSL_DECLARE_FLAG(std::optional<uint32_t>, max_new_tokens);
+
+ABSL_FLAG(std::optional<uint32_t>, concurrency, std::nullopt,
+          "requests in flight, 1 to 4096: 8 if not given; with --rate at the most, and 1024 if not "
+          "given");
+ABSL_FLAG(std::optional<uint64_t>, requests, std::nullopt, "measure this many requests");
+ABSL_FLAG(std::optional<TimeSpan>, duration, std::nullopt,
+          "measure for this long, in seconds or like 1m30s; 10s if neither this nor --requests is "
+          "given");
+ABSL_FLAG(
+    std::optional<double>, rate, std::nullopt,
+    "send this many requests per second at random times (a Poisson process), whatever becomes "
+    "of them, instead of the next when one is over");
+ABSL_FLAG(TimeSpan, warmup, TimeSpan{absl::ZeroDuration()},
+          "offer the load this long before measuring");
+ABSL_FLAG(uint32_t, connections, 1, "connections to each target, 1 to 64");
+ABSL_FLAG(std::string, prompts_file, "",
+          "prompts, one a line, in turn; a line in double quotes is a JSON string");
+ABSL_FLAG(bool, until_eos, false,
+          "let outputs end at end-of-sequence tokens, before --max_new_tokens");
 
 namespace tlm::cli {
 namespace {
+
+// Defaults of the flags.
+constexpr uint32_t kCallers = 8;
+constexpr uint32_t kMostInFlight = 1024;
+constexpr uint32_t kPromptTokens = 128;
+constexpr uint32_t kNewTokens = 64;
+constexpr absl::Duration kDuration = absl::Seconds(10);
+
+// A request in flight and a connection take some 30 KiB of memory each.
+constexpr uint32_t kMaxConcurrency = 4096;
+constexpr uint32_t kMaxConnections = 64;
+constexpr double kMaxRate = 1e5;
+
+absl::Status CheckRange(std::string_view flag, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--{} is {}, the range is [{}, {}]", flag, value, low, high));
+}
+
+absl::Status ReadLoad(BenchOptions* options) {
+  const std::optional<double> rate = absl::GetFlag(FLAGS_rate);
+  // Written so that NaN is out of range.
+  if (rate && !(*rate > 0 && *rate <= kMaxRate)) {
+    return absl::InvalidArgumentError(
+        fmt::format("--rate is {}, the range is (0, {:.0f}]", *rate, kMaxRate));
+  }
+  const uint32_t concurrency =
+      absl::GetFlag(FLAGS_concurrency).value_or(rate ? kMostInFlight : kCallers);
+  options->load.rate = rate;
+  options->load.concurrency = concurrency;
+  options->connections = absl::GetFlag(FLAGS_connections);
+  if (absl::Status status = CheckRange("concurrency", concurrency, 1, kMaxConcurrency);
+      !status.ok()) {
+    return status;
+  }
+  return CheckRange("connections", options->connections, 1, kMaxConnections);
+}
+
+absl::Status ReadEnd(BenchOptions* options) {
+  const std::optional<uint64_t> requests = absl::GetFlag(FLAGS_requests);
+  const std::optional<TimeSpan> given = absl::GetFlag(FLAGS_duration);
+  absl::Duration duration = requests ? absl::InfiniteDuration() : kDuration;
+  if (given) duration = given->duration;
+  if (duration <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--duration is {}, it must be more than 0", absl::FormatDuration(duration)));
+  }
+  const absl::Duration warmup = absl::GetFlag(FLAGS_warmup).duration;
+  if (warmup == absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError("--warmup is inf, it must end");
+  }
+  options->load.requests = requests;
+  options->load.seconds = absl::ToDoubleSeconds(duration);
+  options->load.warmup_seconds = absl::ToDoubleSeconds(warmup);
+  if (requests) return CheckRange("requests", *requests, 1, UINT32_MAX);
+  return absl::OkStatus();
+}
+
+absl::Status ReadRequest(BenchOptions* options) {
+  options->prompts_file = absl::GetFlag(FLAGS_prompts_file);
+  const std::optional<uint32_t> prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens);
+  if (prompt_tokens && !options->prompts_file.empty()) {
+    return absl::InvalidArgumentError("--prompt_tokens and --prompts_file exclude each other");
+  }
+  options->prompt_tokens = prompt_tokens.value_or(kPromptTokens);
+  if (absl::Status status =
+          CheckRange("prompt_tokens", options->prompt_tokens, 1, BenchPrompts::kMaxTokens);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = SetGenerationFromFlags(&options->request); !status.ok()) return status;
+  v1::StoppingCriteria& stopping = *options->request.mutable_stopping();
+  if (!stopping.has_max_new_tokens()) stopping.set_max_new_tokens(kNewTokens);
+  stopping.set_ignore_eos(!absl::GetFlag(FLAGS_until_eos));
+  // The tokens of an event are counted by their ids.
+  options->request.mutable_output()->set_token_ids(true);
+  return CheckRange("max_new_tokens", stopping.max_new_tokens(), 1, UINT32_MAX);
+}
+
+absl::StatusOr<BenchOptions> BenchOptionsFromFlags() {
+  BenchOptions options;
+  options.load.seed = absl::GetFlag(FLAGS_seed).value_or(0);
+  options.timeout_seconds = absl::ToDoubleSeconds(TimeoutFromFlags());
+  for (absl::Status (*read)(BenchOptions*) : {ReadLoad, ReadEnd, ReadRequest}) {
+    if (absl::Status status = read(&options); !status.ok()) return status;
+  }
+  return options;
+}
 
 absl::StatusOr<BenchPrompts> MakePrompts(const BenchOptions& options,
                                          const v1::ModelInfoResponse& model) {
   if (!options.prompts_file.empty()) return BenchPrompts::FromFile(options.prompts_file);
   return BenchPrompts::Random(options.prompt_tokens, model.architecture().vocab_size(),
-                              options.seed);
+                              options.load.seed);
 }
 
-std::string Situation(const BenchProgress& progress, const BenchResult& result) {
-  if (progress.warming_up) return fmt::format("warming up, {} in flight", progress.in_flight);
-  return fmt::format("{} ok, {} failed, {} in flight, {} tokens{}", result.ok, result.failed,
-                     progress.in_flight, result.output_tokens,
-                     progress.draining ? "; waiting for the last ones" : "");
+class BenchListener final : public load::LoadListener {
+ public:
+  explicit BenchListener(Console* console) : line_(&console->err, console->err_is_terminal) {}
+
+  void OnTokens(const load::CallRecord& call, int64_t tokens,
+                const load::LoadWindow& window) override {
+    if (!window.Contains(call.due)) return;
+    if (call.gaps.empty()) {
+      result_.ttft.Add(load::Seconds(call.due, *call.first_token));
+    } else {
+      result_.inter_token.Add(call.gaps.back() / static_cast<double>(tokens),
+                              static_cast<uint64_t>(tokens));
+    }
+  }
+
+  void OnDone(load::CallRecord call, const load::LoadWindow& window) override {
+    if (call.ok() && window.Contains(call.done)) ++result_.completed;
+    if (!window.Contains(call.due)) return;
+    if (call.queue_seconds) result_.queue.Add(*call.queue_seconds);
+    if (call.ok()) {
+      ++result_.ok;
+      result_.end_to_end.Add(load::Seconds(call.due, call.done));
+    } else if (call.cancelled && call.code == absl::StatusCode::kCancelled) {
+      ++result_.cut_off;
+    } else {
+      result_.AddFailure(client::CodeName(call.code), call.reason);
+    }
+  }
+
+  void OnWindow(bool /*open*/) override {}
+
+  void OnProgress(const load::LoadProgress& progress, const load::LoadWindow& window) override {
+    line_.Show(progress.done,
+               progress.warming_up
+                   ? fmt::format("warming up, {} in flight", progress.in_flight)
+                   : fmt::format("{} ok, {} failed, {} in flight, {} tokens{}", result_.ok,
+                                 result_.failed, progress.in_flight, window.output_tokens,
+                                 progress.draining ? "; waiting for the last ones" : ""));
+  }
+
+  BenchResult TakeResult() { return std::move(result_); }
+
+ private:
+  ProgressLine line_;
+  BenchResult result_;
+};
+
+BenchResult Measure(const BenchOptions& options, const BenchPrompts& prompts,
+                    load::Connections* connections, const client::CancelToken& cancel,
+                    Console* console) {
+  BenchListener listener(console);
+  load::LoadGenerator generator(
+      *connections,
+      [&](uint64_t index) {
+        load::PlannedRequest request = {options.request, options.timeout_seconds};
+        prompts.Set(index, &request.message);
+        return request;
+      },
+      options.load, listener);
+  // An unreachable server shows in the requests.
+  constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+  connections->WaitUntilConnected(kConnectTimeout, &cancel);
+  const load::LoadWindow window = generator.Run(&cancel);
+  BenchResult result = listener.TakeResult();
+  result.window = window;
+  return result;
 }
 
 void Print(const BenchSubject& subject, const BenchOptions& options, const BenchResult& result,
@@ -76,17 +255,12 @@ int RunBench(const Arguments& arguments, Console* console) {
   }
   const auto prompts = MakePrompts(*options, *model);
   if (!prompts.ok()) return ReportError("bench", prompts.status(), console);
-  auto load = BenchLoad::Create(*options, *prompts, TargetsFromFlags(), *client_options);
-  if (!load.ok()) return ReportError("bench", load.status(), console);
+  auto connections = load::Connections::Create(
+      TargetsFromFlags(), static_cast<int>(options->connections), *client_options);
+  if (!connections.ok()) return ReportError("bench", connections.status(), console);
 
-  BenchResult result;
-  {
-    ProgressLine line(console);
-    result = (*load)->Run(*interrupt.token(),
-                          [&line](const BenchProgress& progress, const BenchResult& so_far) {
-                            line.Show(progress.done, Situation(progress, so_far));
-                          });
-  }
+  const BenchResult result =
+      Measure(*options, *prompts, &*connections, *interrupt.token(), console);
   Print(SubjectOf(*model), *options, result, console);
   if (interrupt.exit_code() != 0) return interrupt.exit_code();
   return result.ok > 0 ? kSuccess : kFailure;

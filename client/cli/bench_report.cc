@@ -20,7 +20,7 @@ using Failure = std::pair<std::pair<std::string, std::string>, uint64_t>;
 struct Latency {
   const char* title;
   const char* key;  // of the JSON
-  const LatencyHistogram* histogram;
+  const load::LatencyHistogram* histogram;
 };
 
 std::vector<Latency> LatenciesOf(const BenchResult& result) {
@@ -37,16 +37,31 @@ std::vector<Failure> MostFrequentFirst(const BenchResult::Failures& failures) {
   return sorted;
 }
 
-double PerSecond(uint64_t count, const BenchResult& result) {
-  return result.seconds > 0 ? static_cast<double>(count) / result.seconds : 0;
+double SecondsOf(const BenchResult& result) {
+  return load::Seconds(result.window.begin, result.window.end);
 }
+
+double PerSecond(uint64_t count, const BenchResult& result) {
+  const double seconds = SecondsOf(result);
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+uint64_t Count(int64_t count) { return static_cast<uint64_t>(count); }
 
 std::string RequestsOf(const BenchResult& result) {
   std::string text =
       fmt::format("{} ok, {} failed", WithSeparators(result.ok), WithSeparators(result.failed));
   if (result.cut_off > 0) text += fmt::format(", {} cut off", WithSeparators(result.cut_off));
-  if (result.not_sent > 0) text += fmt::format(", {} not sent", WithSeparators(result.not_sent));
+  if (result.window.not_sent > 0) {
+    text += fmt::format(", {} not sent", WithSeparators(Count(result.window.not_sent)));
+  }
   return text;
+}
+
+// "8 in flight", "12.5/s, at most 1,024 in flight".
+std::string DescribeLoad(const load::LoadOptions& load) {
+  const std::string in_flight = WithSeparators(Count(load.concurrency)) + " in flight";
+  return load.rate ? fmt::format("{:g}/s, at most {}", *load.rate, in_flight) : in_flight;
 }
 
 void PrintOverview(const BenchSubject& subject, const BenchOptions& options,
@@ -55,13 +70,15 @@ void PrintOverview(const BenchSubject& subject, const BenchOptions& options,
   table.AddRow({"server", Printable(fmt::format("{} ({})", fmt::join(subject.targets, ", "),
                                                 subject.server))});
   table.AddRow({"model", Printable(subject.model)});
-  table.AddRow({"load", DescribeLoad(options)});
-  table.AddRow({"measured", fmt::format("{:.2f} s{}", result.seconds,
-                                        result.interrupted ? ", then interrupted" : "")});
+  table.AddRow({"load", DescribeLoad(options.load)});
+  table.AddRow({"measured", fmt::format("{:.2f} s{}", SecondsOf(result),
+                                        result.window.interrupted ? ", then interrupted" : "")});
   table.AddRow({"requests", RequestsOf(result)});
   table.AddRow({"requests/s", WithSeparators(PerSecond(result.completed, result), 2)});
-  table.AddRow({"prompt tokens/s", WithSeparators(PerSecond(result.prompt_tokens, result), 1)});
-  table.AddRow({"output tokens/s", WithSeparators(PerSecond(result.output_tokens, result), 1)});
+  table.AddRow({"prompt tokens/s",
+                WithSeparators(PerSecond(Count(result.window.prompt_tokens), result), 1)});
+  table.AddRow({"output tokens/s",
+                WithSeparators(PerSecond(Count(result.window.output_tokens), result), 1)});
   table.Print(out);
 }
 
@@ -93,7 +110,7 @@ void PrintFailures(const BenchResult& result, std::ostream& out) {
   table.Print(out);
 }
 
-ordered_json ToJson(const LatencyHistogram& histogram) {
+ordered_json ToJson(const load::LatencyHistogram& histogram) {
   if (histogram.count() == 0) return nullptr;
   return {{"count", histogram.count()},      {"mean", histogram.mean()},
           {"p50", histogram.Percentile(50)}, {"p90", histogram.Percentile(90)},
@@ -102,15 +119,15 @@ ordered_json ToJson(const LatencyHistogram& histogram) {
 }
 
 ordered_json LoadJson(const BenchOptions& options) {
-  ordered_json load = {{"loop", options.rate ? "open" : "closed"},
-                       {"concurrency", options.concurrency},
+  ordered_json load = {{"loop", options.load.rate ? "open" : "closed"},
+                       {"concurrency", options.load.concurrency},
                        {"rate", nullptr},
-                       {"warmup", absl::ToDoubleSeconds(options.warmup)},
+                       {"warmup", options.load.warmup_seconds},
                        {"prompt_tokens", nullptr},
                        {"prompts_file", nullptr},
                        {"max_new_tokens", options.request.stopping().max_new_tokens()},
-                       {"seed", options.seed}};
-  if (options.rate) load["rate"] = *options.rate;
+                       {"seed", options.load.seed}};
+  if (options.load.rate) load["rate"] = *options.load.rate;
   if (options.prompts_file.empty()) {
     load["prompt_tokens"] = options.prompt_tokens;
   } else {
@@ -121,9 +138,15 @@ ordered_json LoadJson(const BenchOptions& options) {
 
 }  // namespace
 
-std::string DescribeLoad(const BenchOptions& options) {
-  const std::string in_flight = WithSeparators(options.concurrency) + " in flight";
-  return options.rate ? fmt::format("{:g}/s, at most {}", *options.rate, in_flight) : in_flight;
+void BenchResult::AddFailure(const std::string& code, const std::string& reason) {
+  constexpr size_t kMaxReasonBytes = 64;
+  ++failed;
+  const std::pair<std::string, std::string> kind(code, reason.substr(0, kMaxReasonBytes));
+  if (failures.size() < kMaxKinds || failures.contains(kind)) {
+    ++failures[kind];
+  } else {
+    ++failures[{"OTHER", ""}];
+  }
 }
 
 void PrintBenchTables(const BenchSubject& subject, const BenchOptions& options,
@@ -135,6 +158,7 @@ void PrintBenchTables(const BenchSubject& subject, const BenchOptions& options,
 
 void PrintBenchJson(const BenchSubject& subject, const BenchOptions& options,
                     const BenchResult& result, std::ostream& out) {
+  const load::LoadWindow& window = result.window;
   ordered_json failures = ordered_json::array();
   for (const auto& [kind, count] : MostFrequentFirst(result.failures)) {
     failures.push_back({{"code", kind.first}, {"reason", kind.second}, {"count", count}});
@@ -143,27 +167,28 @@ void PrintBenchJson(const BenchSubject& subject, const BenchOptions& options,
   for (const auto& [title, key, histogram] : LatenciesOf(result)) {
     latencies[key] = ToJson(*histogram);
   }
-  const ordered_json json = {{"targets", subject.targets},
-                             {"model", subject.model},
-                             {"server", subject.server},
-                             {"load", LoadJson(options)},
-                             {"seconds", result.seconds},
-                             {"interrupted", result.interrupted},
-                             {"requests",
-                              {{"sent", result.sent},
-                               {"ok", result.ok},
-                               {"failed", result.failed},
-                               {"cut_off", result.cut_off},
-                               {"not_sent", result.not_sent},
-                               {"completed_per_second", PerSecond(result.completed, result)}}},
-                             {"failures", failures},
-                             {"tokens",
-                              {{"prompt", result.prompt_tokens},
-                               {"output", result.output_tokens},
-                               {"prompt_per_second", PerSecond(result.prompt_tokens, result)},
-                               {"output_per_second", PerSecond(result.output_tokens, result)}}},
-                             {"latency_seconds", latencies}};
-  // What a server wrote may be any bytes.
+  const ordered_json json = {
+      {"targets", subject.targets},
+      {"model", subject.model},
+      {"server", subject.server},
+      {"load", LoadJson(options)},
+      {"seconds", SecondsOf(result)},
+      {"interrupted", window.interrupted},
+      {"requests",
+       {{"sent", window.sent},
+        {"ok", result.ok},
+        {"failed", result.failed},
+        {"cut_off", result.cut_off},
+        {"not_sent", window.not_sent},
+        {"completed_per_second", PerSecond(result.completed, result)}}},
+      {"failures", failures},
+      {"tokens",
+       {{"prompt", window.prompt_tokens},
+        {"output", window.output_tokens},
+        {"prompt_per_second", PerSecond(Count(window.prompt_tokens), result)},
+        {"output_per_second", PerSecond(Count(window.output_tokens), result)}}},
+      {"latency_seconds", latencies}};
+  // Strings of a server may be any bytes.
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
 

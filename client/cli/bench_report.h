@@ -1,25 +1,58 @@
-// The result of `tlm bench` for people and for programs.
+// What `tlm bench` measures, and its report.
 #ifndef TLM_CLIENT_CLI_BENCH_REPORT_H_
 #define TLM_CLIENT_CLI_BENCH_REPORT_H_
 
+#include <cstdint>
+#include <map>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "client/cli/bench_options.h"
-#include "client/cli/bench_result.h"
+#include "client/load/latency_histogram.h"
+#include "client/load/load_generator.h"
+#include "tlm/v1/generate.pb.h"
 
 namespace tlm::cli {
 
-// What was measured.
+struct BenchOptions {
+  load::LoadOptions load;
+  double timeout_seconds = 0;        // of each request; may be infinite
+  uint32_t connections = 1;          // to each target
+  uint32_t prompt_tokens = 0;        // of random prompts
+  std::string prompts_file;          // empty = random prompts
+  v1::GenerateRequest request = {};  // without the prompt
+};
+
+// The server.
 struct BenchSubject {
   std::vector<std::string> targets;
   std::string model;   // as the server names it
   std::string server;  // its version and device
 };
 
-// "8 in flight", "12.5/s, at most 1,024 in flight".
-std::string DescribeLoad(const BenchOptions& options);
+// Counts and latencies cover requests scheduled in the measured window, whenever they ended; rates
+// count events in the window. Constant memory.
+struct BenchResult {
+  // Code and reason (empty without one) -> number of failures.
+  using Failures = std::map<std::pair<std::string, std::string>, uint64_t>;
+
+  // Distinguishes at most kMaxKinds kinds, reasons up to 64 bytes; others count as {"OTHER", ""}.
+  static constexpr size_t kMaxKinds = 64;
+  void AddFailure(const std::string& code, const std::string& reason);
+
+  load::LoadWindow window;  // window.sent = ok + failed + cut_off
+  uint64_t ok = 0;
+  uint64_t failed = 0;
+  uint64_t cut_off = 0;  // running when the measurement was interrupted
+  Failures failures;
+  uint64_t completed = 0;  // requests that ended in the window with OK
+
+  load::LatencyHistogram ttft;         // time to first token
+  load::LatencyHistogram inter_token;  // of each token after the first event: its share of the gap
+  load::LatencyHistogram end_to_end;   // of successful requests
+  load::LatencyHistogram queue;        // as the server reports it: until the first step
+};
 
 void PrintBenchTables(const BenchSubject& subject, const BenchOptions& options,
                       const BenchResult& result, std::ostream& out);

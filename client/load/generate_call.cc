@@ -1,15 +1,17 @@
 #include "client/load/generate_call.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "client/cpp/call_options.h"
+#include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
 
-namespace tlm::bench {
+namespace tlm::load {
 namespace {
 
-// Farther than any run, near enough for a clock's arithmetic.
+// Later than the end of any run, and without overflow in a clock's arithmetic.
 constexpr double kFarSeconds = 1e8;
+constexpr std::chrono::milliseconds kPollInterval{100};
 
 }  // namespace
 
@@ -22,18 +24,42 @@ TimePoint After(TimePoint from, double seconds) {
   return from + std::chrono::duration_cast<SteadyClock::duration>(span);
 }
 
-GenerateCall::GenerateCall(v1::LanguageModel::Stub& stub, grpc::CompletionQueue& queue,
+absl::StatusOr<Connections> Connections::Create(const std::vector<std::string>& targets, int count,
+                                                const client::ClientOptions& options) {
+  Connections connections;
+  connections.authorization_ = client::AuthorizationOf(options);
+  for (int i = 0; i < count; ++i) {
+    for (const std::string& target : targets) {
+      const auto channel = client::MakeChannel(target, options);
+      if (!channel.ok()) return channel.status();
+      connections.channels_.push_back(*channel);
+      connections.stubs_.push_back(v1::LanguageModel::NewStub(*channel));
+    }
+  }
+  return connections;
+}
+
+void Connections::WaitUntilConnected(absl::Duration timeout, const client::CancelToken* cancel) {
+  const TimePoint deadline = After(SteadyClock::now(), absl::ToDoubleSeconds(timeout));
+  for (const auto& channel : channels_) {
+    while ((cancel == nullptr || !cancel->cancelled()) && SteadyClock::now() < deadline &&
+           !channel->WaitForConnected(std::chrono::system_clock::now() + kPollInterval)) {
+    }
+  }
+}
+
+v1::LanguageModel::Stub& Connections::Next() { return *stubs_[next_++ % stubs_.size()]; }
+
+GenerateCall::GenerateCall(Connections& connections, grpc::CompletionQueue& queue,
                            const PlannedRequest& request, TimePoint due, Listener& listener)
     : listener_(listener) {
   record_.due = due;
   record_.sent = SteadyClock::now();
-  record_.prompt_tokens = request.prompt_tokens;
   record_.wanted_tokens = request.message.stopping().max_new_tokens();
-  if (std::isfinite(request.deadline_seconds)) {
-    const TimePoint deadline = After(due, request.deadline_seconds);
-    context_.set_deadline(std::chrono::system_clock::now() + (deadline - record_.sent));
-  }
-  reader_ = stub.PrepareAsyncGenerate(&context_, request.message, &queue);
+  client::CallOptions options;
+  options.timeout = absl::Seconds(request.deadline_seconds - Seconds(due, record_.sent));
+  context_ = client::MakeContext(options, connections.authorization());
+  reader_ = connections.Next().PrepareAsyncGenerate(context_.get(), request.message, &queue);
   reader_->StartCall(this);
 }
 
@@ -45,6 +71,11 @@ void GenerateCall::OnEvent(bool ok) {
   reader_->Finish(&status_, this);
 }
 
+void GenerateCall::Cancel() {
+  record_.cancelled = true;
+  context_->TryCancel();
+}
+
 void GenerateCall::ReadNext() {
   awaits_ = Awaits::kMessage;
   reader_->Read(&response_, this);
@@ -52,8 +83,14 @@ void GenerateCall::ReadNext() {
 
 void GenerateCall::OnMessage() {
   if (response_.has_started()) {
+    const v1::GenerateStarted& started = response_.started();
     record_.started = true;
-    record_.cached_prompt_tokens = response_.started().cached_prompt_tokens();
+    record_.prompt_tokens = started.prompt_token_count();
+    record_.cached_prompt_tokens = started.cached_prompt_tokens();
+    if (started.has_queue_time()) {
+      const auto& time = started.queue_time();
+      record_.queue_seconds = static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+    }
   }
   const int64_t tokens = response_.tokens().tokens_size();
   if (tokens == 0) return;
@@ -70,15 +107,12 @@ void GenerateCall::OnMessage() {
 
 void GenerateCall::OnStatus() {
   record_.done = SteadyClock::now();
-  record_.code = status_.error_code();
-  if (!status_.ok()) {
-    const client::ErrorDetails details = client::DetailsOf(client::FromGrpcStatus(status_));
-    record_.reason = details.reason;
-    if (details.retry_delay.has_value()) {
-      record_.retry_seconds = absl::ToDoubleSeconds(*details.retry_delay);
-    }
-  }
+  const absl::Status status = client::FromGrpcStatus(status_);
+  const client::ErrorDetails details = client::DetailsOf(status);
+  record_.code = status.code();
+  record_.reason = details.reason;
+  if (details.retry_delay) record_.retry_seconds = absl::ToDoubleSeconds(*details.retry_delay);
   listener_.OnDone(*this);
 }
 
-}  // namespace tlm::bench
+}  // namespace tlm::load

@@ -1,67 +1,109 @@
-// One Generate call on a completion queue, and the record of what happened when.
+// One Generate call on a completion queue, and the record of its events.
 #ifndef TLM_CLIENT_LOAD_GENERATE_CALL_H_
 #define TLM_CLIENT_LOAD_GENERATE_CALL_H_
 
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/support/async_stream.h>
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tests/benchmarks/load/workload.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cpp/cancel_token.h"
+#include "client/cpp/channel.h"
 #include "tlm/v1/language_model.grpc.pb.h"
 
-namespace tlm::bench {
+namespace tlm::load {
 
 using SteadyClock = std::chrono::steady_clock;
 using TimePoint = SteadyClock::time_point;
 
 // From `from` to `to`, in seconds.
 double Seconds(TimePoint from, TimePoint to);
-// May be infinite, which is far away.
+// `seconds` after `from`; may be infinite, then a few years later.
 TimePoint After(TimePoint from, double seconds);
 
+// Connections to servers of one model. Not thread-safe.
+class Connections {
+ public:
+  // `count` connections to each of the targets. Errors of MakeChannel.
+  static absl::StatusOr<Connections> Create(const std::vector<std::string>& targets, int count,
+                                            const client::ClientOptions& options);
+
+  // Waits until all connections are established, until `timeout`, or for `cancel` (may be null).
+  void WaitUntilConnected(absl::Duration timeout, const client::CancelToken* cancel);
+
+  // The stub of the next connection, round robin.
+  v1::LanguageModel::Stub& Next();
+  // The value of the `authorization` metadata; empty = none.
+  const std::string& authorization() const { return authorization_; }
+
+ private:
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  std::vector<std::unique_ptr<v1::LanguageModel::Stub>> stubs_;  // of the channels
+  size_t next_ = 0;
+  std::string authorization_;
+};
+
+struct PlannedRequest {
+  v1::GenerateRequest message;
+  double deadline_seconds = std::numeric_limits<double>::infinity();
+};
+
 struct CallRecord {
-  TimePoint due;   // when it was to be sent
-  TimePoint sent;  // when it was: later if this process could not keep up
+  TimePoint due;   // scheduled start
+  TimePoint sent;  // actual start: later if this process could not keep up
   std::optional<TimePoint> first_token;
   TimePoint last_token;
   TimePoint done;
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0;  // these two as the server reports them in `started`
   int64_t cached_prompt_tokens = 0;
-  int64_t wanted_tokens = 0;
-  int64_t tokens = 0;       // received
-  std::vector<float> gaps;  // seconds between successive events with tokens
-  bool started = false;     // the server announced the first step
-  grpc::StatusCode code = grpc::StatusCode::UNKNOWN;
-  std::string reason;  // what the server's ErrorInfo says
-  std::optional<double> retry_seconds;
+  int64_t wanted_tokens = 0;            // max_new_tokens of the request
+  int64_t tokens = 0;                   // received
+  std::vector<float> gaps;              // seconds between successive events with tokens
+  bool started = false;                 // `started` was received
+  std::optional<double> queue_seconds;  // as the server reports it
+  bool cancelled = false;               // by Cancel
+  absl::StatusCode code = absl::StatusCode::kUnknown;
+  std::string reason;                   // of the server's ErrorInfo
+  std::optional<double> retry_seconds;  // of its RetryInfo
+
+  bool ok() const { return code == absl::StatusCode::kOk; }
 };
 
 // Not thread-safe: all calls of a queue belong to the thread that reads it. The queue's tags are
-// the calls themselves.
+// pointers to the calls.
 class GenerateCall {
  public:
-  // Hears of one call; told on the queue's thread.
+  // Called on the queue's thread.
   class Listener {
    public:
     virtual ~Listener() = default;
+    // An event with `tokens` tokens arrived.
     virtual void OnTokens(GenerateCall& call, int64_t tokens) = 0;
-    // The last word; the call may be destroyed within.
+    // The call has ended and may be destroyed.
     virtual void OnDone(GenerateCall& call) = 0;
   };
 
-  // Sends the request. `queue` and `listener` outlive the call, which lives until OnDone.
-  GenerateCall(v1::LanguageModel::Stub& stub, grpc::CompletionQueue& queue,
+  // Sends the request. `queue` and `listener` outlive the call, which lives until OnDone. The
+  // deadline counts from `due`.
+  GenerateCall(Connections& connections, grpc::CompletionQueue& queue,
                const PlannedRequest& request, TimePoint due, Listener& listener);
 
   // The queue returned this call as its tag.
   void OnEvent(bool ok);
   // OnDone follows soon.
-  void Cancel() { context_.TryCancel(); }
+  void Cancel();
 
   const CallRecord& record() const { return record_; }
   CallRecord TakeRecord() { return std::move(record_); }
@@ -76,12 +118,12 @@ class GenerateCall {
   Listener& listener_;
   CallRecord record_;
   Awaits awaits_ = Awaits::kStart;
-  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientContext> context_;
   v1::GenerateResponse response_;
   grpc::Status status_;
   std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> reader_;
 };
 
-}  // namespace tlm::bench
+}  // namespace tlm::load
 
 #endif  // TLM_CLIENT_LOAD_GENERATE_CALL_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tlm::cli {
+namespace tlm::load {
 namespace {
 
 constexpr double kSmallest = 1e-6;
@@ -32,7 +32,7 @@ double LatencyHistogram::Percentile(double percent) const {
   uint64_t seen = 0;
   size_t bucket = 0;
   while ((seen += buckets_[bucket]) < rank) ++bucket;
-  // The middle of the bucket; the ends are known better.
+  // The middle of the bucket, unless the smallest or largest value is closer.
   const double middle = kSmallest * std::pow(kGrowth, static_cast<double>(bucket) + 0.5);
   return std::clamp(middle, min_, max_);
 }
@@ -43,4 +43,4 @@ size_t LatencyHistogram::BucketOf(double seconds) {
   return static_cast<size_t>(std::min(index, static_cast<double>(kBuckets - 1)));
 }
 
-}  // namespace tlm::cli
+}  // namespace tlm::load

@@ -1,4 +1,4 @@
-// How long things took, in memory that does not grow.
+// A histogram of latencies, in constant memory.
 #ifndef TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_
 #define TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_
 
@@ -6,26 +6,26 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tlm::cli {
+namespace tlm::load {
 
 // Counts values, in seconds, in buckets each 0.5 % wider than the one before, from a microsecond to
-// a day: some 40 KiB, however many values there are. Mean, smallest and largest are exact.
+// a day: 40 KiB. Mean, smallest and largest value are exact.
 class LatencyHistogram {
  public:
-  // `times`: of a value that stands for so many. Values below 0 count as 0.
+  // Adds a value `times` times. Values below 0 count as 0.
   void Add(double seconds, uint64_t times = 1);
 
   uint64_t count() const { return count_; }
-  // Each of these 0 without values.
+  // These are 0 without values.
   double mean() const;
   double min() const { return min_; }
   double max() const { return max_; }
-  // By nearest rank: the smallest value that at least `percent` per cent of the values do not
-  // exceed, within 0.25 % of it.
+  // By nearest rank, within 0.25 %: the smallest value that at least `percent` % of the values do
+  // not exceed.
   double Percentile(double percent) const;
 
  private:
-  // 1.005^kBuckets microseconds are a day and a little.
+  // 1.005^kBuckets microseconds are a little more than a day.
   static constexpr size_t kBuckets = 5060;
 
   static size_t BucketOf(double seconds);
@@ -37,6 +37,6 @@ class LatencyHistogram {
   double max_ = 0;
 };
 
-}  // namespace tlm::cli
+}  // namespace tlm::load
 
 #endif  // TLM_CLIENT_LOAD_LATENCY_HISTOGRAM_H_

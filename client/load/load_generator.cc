@@ -1,37 +1,35 @@
 #include "client/load/load_generator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
-#include "tests/benchmarks/load/process.h"
-
-namespace tlm::bench {
+namespace tlm::load {
 namespace {
 
-// A caller of a closed loop that was refused comes back when the server said, within reason: it
-// neither hammers the server nor leaves the loop.
+// A caller that was refused neither hammers the server nor leaves the loop.
 constexpr double kShortestRetry = 0.01;
 constexpr double kLongestRetry = 1.0;
-
-std::string TitleOf(const LoadPoint& point) {
-  return point.loop == Loop::kClosed ? fmt::format("{:g} callers", point.load)
-                                     : fmt::format("{:.4g} requests/s", point.load);
-}
+constexpr std::chrono::milliseconds kProgressInterval{100};
 
 std::chrono::system_clock::time_point OnSystemClock(TimePoint time) {
   return std::chrono::system_clock::now() + (time - SteadyClock::now());
 }
 
+double PauseAfter(const CallRecord& call) {
+  if (call.ok()) return 0;
+  return std::clamp(call.retry_seconds.value_or(0), kShortestRetry, kLongestRetry);
+}
+
 }  // namespace
 
-LoadGenerator::LoadGenerator(Target& target, const Workload& workload, const RunLimits& limits,
-                             std::function<double()> server_cpu)
-    : target_(target),
-      workload_(workload),
-      limits_(limits),
-      server_cpu_(server_cpu != nullptr ? std::move(server_cpu) : [] { return 0.0; }) {}
+LoadGenerator::LoadGenerator(Connections& connections, RequestSource requests,
+                             const LoadOptions& options, LoadListener& listener)
+    : connections_(connections),
+      requests_(std::move(requests)),
+      options_(options),
+      listener_(listener),
+      arrivals_(options.seed) {}
 
 LoadGenerator::~LoadGenerator() {
   queue_.Shutdown();
@@ -41,63 +39,60 @@ LoadGenerator::~LoadGenerator() {
   }
 }
 
-RunRecord LoadGenerator::Run(const LoadPoint& point, uint64_t run) {
-  ProgressBar progress(TitleOf(point));
-  Begin(point, run);
-  OfferLoad(progress);
-  if (limits_.requests == 0) CloseWindow();
-  Drain(progress);
-  if (limits_.requests != 0) CloseWindow();
-  return std::move(run_);
-}
-
-void LoadGenerator::Begin(const LoadPoint& point, uint64_t run) {
+LoadWindow LoadGenerator::Run(const client::CancelToken* cancel) {
+  cancel_ = cancel;
   const TimePoint now = SteadyClock::now();
-  run_ = {.point = point, .begin = After(now, limits_.warmup_seconds)};
-  run_.end = limits_.requests == 0 ? After(run_.begin, limits_.seconds) : TimePoint::max();
-  run_number_ = run;
-  next_request_ = 0;
-  window_open_ = false;
-  measured_sent_ = 0;
-  due_ = Due();
-  // Arrivals have numbers of their own, so that rates and loops do not change what is asked.
-  random_.seed(workload_.options().seed ^ (run + 1) * 0x9e3779b97f4a7c15u);
-  const auto first = point.loop == Loop::kClosed ? static_cast<int64_t>(point.load) : 1;
+  window_.begin = After(now, options_.warmup_seconds);
+  window_.end = After(window_.begin, options_.seconds);
+  const int64_t first = options_.rate ? 1 : options_.concurrency;
   for (int64_t i = 0; i < first; ++i) due_.push(now);
+
+  Offer();
+  draining_ = true;
+  if (!options_.requests || Interrupted()) CloseWindow();
+  Drain();
+  CloseWindow();
+  return window_;
 }
 
-bool LoadGenerator::Offering() const {
-  return limits_.requests == 0 ? SteadyClock::now() < run_.end : measured_sent_ < limits_.requests;
+bool LoadGenerator::Offering(TimePoint now) const {
+  return now < window_.end &&
+         (!options_.requests || window_.sent + window_.not_sent < *options_.requests);
 }
 
-void LoadGenerator::OfferLoad(ProgressBar& progress) {
-  while (Offering()) {
-    const TimePoint now = SteadyClock::now();
-    if (!window_open_ && now >= run_.begin) OpenWindow();
+void LoadGenerator::Offer() {
+  for (TimePoint now = SteadyClock::now(); Offering(now) && !Interrupted();
+       now = SteadyClock::now()) {
+    if (!window_open_ && now >= window_.begin) {
+      window_open_ = true;
+      listener_.OnWindow(true);
+    }
     SendDue();
-    TimePoint wake = std::min(run_.end, now + ProgressBar::kInterval);
+    ShowProgress(now);
+    TimePoint wake = std::min(window_.end, now + kProgressInterval);
     if (!due_.empty()) wake = std::min(wake, due_.top());
-    if (!window_open_) wake = std::min(wake, run_.begin);
+    if (!window_open_) wake = std::min(wake, window_.begin);
     HandleEvent(wake);
-    progress.Show(limits_.requests == 0
-                      ? Seconds(run_.begin, now) / limits_.seconds
-                      : static_cast<double>(measured_sent_) / static_cast<double>(limits_.requests),
-                  [this] { return Situation(); });
   }
 }
 
-void LoadGenerator::Drain(ProgressBar& progress) {
-  const TimePoint end = After(SteadyClock::now(), limits_.drain_seconds);
+void LoadGenerator::Drain() {
+  const TimePoint end = After(SteadyClock::now(), options_.drain_seconds);
   bool cancelled = false;
   while (!in_flight_.empty()) {
     const TimePoint now = SteadyClock::now();
-    if (!cancelled && now >= end) {
+    if (Interrupted() && !window_.interrupted) {
+      window_.interrupted = true;
+      CloseWindow();
+    }
+    if (!cancelled && (window_.interrupted || now >= end)) {
       CancelAll();
       cancelled = true;
     }
-    HandleEvent(now + ProgressBar::kInterval);
-    progress.Show(1, [this] { return Situation(); });
+    ShowProgress(now);
+    HandleEvent(now + kProgressInterval);
   }
+  window_.interrupted = Interrupted();
 }
 
 void LoadGenerator::CancelAll() {
@@ -105,24 +100,22 @@ void LoadGenerator::CancelAll() {
 }
 
 void LoadGenerator::SendDue() {
-  while (!due_.empty() && due_.top() <= SteadyClock::now() && Offering()) {
+  while (!due_.empty() && due_.top() <= SteadyClock::now() && Offering(SteadyClock::now())) {
     const TimePoint due = due_.top();
     due_.pop();
     Send(due);
-    if (run_.point.loop == Loop::kClosed) continue;
-    std::exponential_distribution<double> gap(run_.point.load);
-    due_.push(After(due, gap(random_)));
+    if (!options_.rate) continue;
+    std::exponential_distribution<double> gap(*options_.rate);
+    due_.push(After(due, gap(arrivals_)));
   }
 }
 
 void LoadGenerator::Send(TimePoint due) {
-  if (InWindow(due)) ++measured_sent_;
-  if (static_cast<int64_t>(in_flight_.size()) >= limits_.max_in_flight) {
-    if (InWindow(due)) ++run_.not_sent;
-    return;
-  }
-  auto call = std::make_unique<GenerateCall>(
-      target_.NextStub(), queue_, workload_.Make(run_number_, next_request_++), due, *this);
+  const bool has_room = static_cast<int64_t>(in_flight_.size()) < options_.concurrency;
+  if (window_.Contains(due)) ++(has_room ? window_.sent : window_.not_sent);
+  if (!has_room) return;
+  auto call =
+      std::make_unique<GenerateCall>(connections_, queue_, requests_(next_request_++), due, *this);
   GenerateCall* const key = call.get();
   in_flight_.emplace(key, std::move(call));
 }
@@ -135,38 +128,47 @@ void LoadGenerator::HandleEvent(TimePoint until) {
 }
 
 void LoadGenerator::OnTokens(GenerateCall& call, int64_t tokens) {
-  if (!InWindow(call.record().last_token)) return;
-  ++run_.window_events;
-  run_.window_output_tokens += tokens;
+  const CallRecord& record = call.record();
+  if (window_.Contains(record.last_token)) {
+    ++window_.events;
+    window_.output_tokens += tokens;
+    if (record.gaps.empty()) window_.prompt_tokens += record.prompt_tokens;
+  }
+  listener_.OnTokens(record, tokens, window_);
 }
 
 void LoadGenerator::OnDone(GenerateCall& call) {
   CallRecord record = call.TakeRecord();
   in_flight_.erase(&call);
-  if (run_.point.loop == Loop::kClosed) {
-    const double pause =
-        record.code == grpc::StatusCode::OK
-            ? 0
-            : std::clamp(record.retry_seconds.value_or(0), kShortestRetry, kLongestRetry);
-    due_.push(After(record.done, pause));
-  }
-  run_.calls.push_back(std::move(record));
-}
-
-void LoadGenerator::OpenWindow() {
-  window_open_ = true;
-  run_.client_cpu_seconds = -OwnCpuSeconds();
-  run_.server_cpu_seconds = -server_cpu_();
+  if (window_.Contains(record.due)) ++ended_;
+  if (!options_.rate && !draining_) due_.push(After(record.done, PauseAfter(record)));
+  listener_.OnDone(std::move(record), window_);
 }
 
 void LoadGenerator::CloseWindow() {
-  run_.end = std::min(run_.end, SteadyClock::now());
-  run_.client_cpu_seconds += OwnCpuSeconds();
-  run_.server_cpu_seconds += server_cpu_();
+  const TimePoint now = SteadyClock::now();
+  // Interrupted during the warm-up, nothing was measured.
+  window_.begin = std::min(window_.begin, now);
+  window_.end = std::min(window_.end, now);
+  if (std::exchange(window_open_, false)) listener_.OnWindow(false);
 }
 
-std::string LoadGenerator::Situation() const {
-  return fmt::format("{} in flight, {} over", in_flight_.size(), run_.calls.size());
+void LoadGenerator::ShowProgress(TimePoint now) {
+  if (now < next_progress_) return;
+  next_progress_ = now + kProgressInterval;
+  LoadProgress progress;
+  progress.warming_up = now < window_.begin;
+  progress.draining = draining_;
+  progress.in_flight = static_cast<int64_t>(in_flight_.size());
+  if (std::isfinite(options_.seconds)) {
+    progress.done = Seconds(window_.begin, now) / options_.seconds;
+  }
+  if (options_.requests) {
+    progress.done = std::max(progress.done, static_cast<double>(ended_ + window_.not_sent) /
+                                                static_cast<double>(*options_.requests));
+  }
+  progress.done = std::clamp(progress.done, 0.0, 1.0);
+  listener_.OnProgress(progress, window_);
 }
 
-}  // namespace tlm::bench
+}  // namespace tlm::load

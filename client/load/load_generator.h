@@ -1,69 +1,91 @@
-// Offers load to a server and records what becomes of it.
+// Offers load to servers: Generate calls in a closed or an open loop.
 #ifndef TLM_CLIENT_LOAD_LOAD_GENERATOR_H_
 #define TLM_CLIENT_LOAD_LOAD_GENERATOR_H_
 
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/completion_queue.h>
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <queue>
+#include <random>
 #include <unordered_map>
 #include <vector>
 
+#include "client/cpp/cancel_token.h"
 #include "client/load/generate_call.h"
-#include "tests/benchmarks/load/progress_bar.h"
-#include "tests/benchmarks/load/target.h"
-#include "tests/benchmarks/load/workload.h"
 
-namespace tlm::bench {
+namespace tlm::load {
 
-// How the load is offered.
-enum class Loop {
-  kClosed,  // `load` callers, each of which sends its next request when its last one is over
-  kOpen,    // `load` requests a second, a Poisson process: arrivals wait for nothing
+struct LoadOptions {
+  // Closed loop: this many callers, each of which sends its next request when its last one has
+  // ended. Open loop: at most this many requests in flight.
+  int64_t concurrency = 1;
+  // Open loop: requests per second, a Poisson process independent of the answers.
+  std::optional<double> rate = {};
+  double warmup_seconds = 0;  // load before the measurement
+  // The measurement ends with the first of these two. With `requests` it includes the time until
+  // the last request ends, within `seconds`.
+  double seconds = std::numeric_limits<double>::infinity();
+  std::optional<int64_t> requests = {};
+  // Calls still running this long after the last one was sent are cancelled.
+  double drain_seconds = std::numeric_limits<double>::infinity();
+  uint64_t seed = 0;  // of the arrivals
 };
 
-struct LoadPoint {
-  Loop loop = Loop::kClosed;
-  double load = 1;
-};
-
-struct RunLimits {
-  double warmup_seconds = 2;
-  double seconds = 10;  // measured
-  // If not 0, the measurement lasts until so many requests are over, whatever `seconds` says.
-  int64_t requests = 0;
-  double drain_seconds = 60;  // what is not over so long after the last request fails
-  int64_t max_in_flight = 16384;
-};
-
-// What was seen. A call's latencies count from when it was due, not from when it was sent, so that
-// what this process loses is not hidden.
-struct RunRecord {
-  LoadPoint point = {};
-  TimePoint begin = {};  // of the measured window
+// The measured window, and its counts.
+struct LoadWindow {
+  TimePoint begin = {};
   TimePoint end = {};
-  std::vector<CallRecord> calls =
-      {};                     // all, in the order they ended; those due in the window count
-  int64_t not_sent = 0;       // due in the window, over max_in_flight
-  int64_t window_events = 0;  // messages that carried tokens
-  int64_t window_output_tokens = 0;
-  double client_cpu_seconds = 0;  // in the window
-  double server_cpu_seconds = 0;  // in the window; 0 when not known
+  int64_t sent = 0;           // scheduled in the window
+  int64_t not_sent = 0;       // scheduled in the window, above `concurrency`
+  int64_t events = 0;         // messages with tokens
+  int64_t output_tokens = 0;  // in these
+  int64_t prompt_tokens = 0;  // of calls whose first token arrived in the window, cached or not
+  bool interrupted = false;
+
+  bool Contains(TimePoint time) const { return time >= begin && time < end; }
 };
 
-// Not thread-safe; one thread does everything.
+struct LoadProgress {
+  double done = 0;  // of the measurement, 0 to 1; 0 if it has no end
+  bool warming_up = false;
+  bool draining = false;  // all requests are sent
+  int64_t in_flight = 0;
+};
+
+// Called by Run, in its thread. A window whose end is not known yet ends far in the future.
+class LoadListener {
+ public:
+  virtual ~LoadListener() = default;
+  // An event with `tokens` tokens arrived.
+  virtual void OnTokens(const CallRecord& call, int64_t tokens, const LoadWindow& window) = 0;
+  // A call has ended.
+  virtual void OnDone(CallRecord call, const LoadWindow& window) = 0;
+  // The measured window begins or ends.
+  virtual void OnWindow(bool open) = 0;
+  // About ten times per second.
+  virtual void OnProgress(const LoadProgress& progress, const LoadWindow& window) = 0;
+};
+
+// Latencies count from the scheduled start of a request, so that delays of this process are not
+// hidden. A caller whose request failed sends the next one after the server's retry delay, between
+// 10 ms and 1 s. Not thread-safe; one thread does everything.
 class LoadGenerator : public GenerateCall::Listener {
  public:
-  // `target` and `workload` outlive this. `server_cpu` returns the processor time the server has
-  // used, in seconds; may be null.
-  LoadGenerator(Target& target, const Workload& workload, const RunLimits& limits,
-                std::function<double()> server_cpu);
+  // Returns request number `index`.
+  using RequestSource = std::function<PlannedRequest(uint64_t index)>;
+
+  // `connections` and `listener` outlive this.
+  LoadGenerator(Connections& connections, RequestSource requests, const LoadOptions& options,
+                LoadListener& listener);
   ~LoadGenerator() override;
 
-  // `run` numbers the runs of one seed; see Workload::Make.
-  RunRecord Run(const LoadPoint& point, uint64_t run);
+  // Offers the load and waits for running calls. Ends early, cancelling them, once `cancel` (may be
+  // null) is cancelled. Once.
+  LoadWindow Run(const client::CancelToken* cancel = nullptr);
 
  private:
   using Due = std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>>;
@@ -71,37 +93,38 @@ class LoadGenerator : public GenerateCall::Listener {
   void OnTokens(GenerateCall& call, int64_t tokens) override;
   void OnDone(GenerateCall& call) override;
 
-  void Begin(const LoadPoint& point, uint64_t run);
-  void OfferLoad(ProgressBar& progress);
-  void Drain(ProgressBar& progress);
+  void Offer();
+  void Drain();
   void CancelAll();
-  // Sends everything that is due.
+  bool Interrupted() const { return cancel_ != nullptr && cancel_->cancelled(); }
+  bool Offering(TimePoint now) const;
+  // Sends what is due.
   void SendDue();
   void Send(TimePoint due);
-  // Handles one event, at most until then.
+  // Handles one event, if one comes until then.
   void HandleEvent(TimePoint until);
-  bool InWindow(TimePoint time) const { return time >= run_.begin && time < run_.end; }
-  bool Offering() const;
-  void OpenWindow();
+  // Ends the window, at the latest now.
   void CloseWindow();
-  std::string Situation() const;
+  void ShowProgress(TimePoint now);
 
-  Target& target_;
-  const Workload& workload_;
-  const RunLimits limits_;
-  const std::function<double()> server_cpu_;
+  Connections& connections_;
+  const RequestSource requests_;
+  const LoadOptions options_;
+  LoadListener& listener_;
+  const client::CancelToken* cancel_ = nullptr;
   grpc::CompletionQueue queue_;
 
-  RunRecord run_;
-  uint64_t run_number_ = 0;
-  uint64_t next_request_ = 0;
-  Random random_;
-  Due due_;
-  std::unordered_map<GenerateCall*, std::unique_ptr<GenerateCall>> in_flight_;
+  LoadWindow window_;
   bool window_open_ = false;
-  int64_t measured_sent_ = 0;
+  uint64_t next_request_ = 0;
+  int64_t ended_ = 0;  // of the requests of the window
+  std::mt19937_64 arrivals_;
+  Due due_;
+  bool draining_ = false;
+  TimePoint next_progress_ = {};
+  std::unordered_map<GenerateCall*, std::unique_ptr<GenerateCall>> in_flight_;
 };
 
-}  // namespace tlm::bench
+}  // namespace tlm::load
 
 #endif  // TLM_CLIENT_LOAD_LOAD_GENERATOR_H_

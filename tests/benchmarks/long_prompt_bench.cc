@@ -13,8 +13,8 @@
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
 #include "client/cli/base/table.h"
+#include "client/cli/base/terminal.h"
 #include "model/base/errors.h"
-#include "tests/benchmarks/load/progress_bar.h"
 #include "tests/benchmarks/load/report.h"
 #include "tests/benchmarks/load/session.h"
 #include "tests/benchmarks/load/stall_probe.h"
@@ -62,7 +62,9 @@ StallOptions OptionsFromFlags() {
 double MedianOf(const std::vector<Stall>& stalls, double (*value)(const Stall&)) {
   std::vector<double> values;
   for (const Stall& stall : stalls) values.push_back(value(stall));
-  return Summarize(std::move(values)).p50;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
 std::string Milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
@@ -128,9 +130,9 @@ absl::Status Run(const std::vector<char*>& arguments) {
   std::vector<Stall> stalls;
   const int repetitions = absl::GetFlag(FLAGS_repetitions);
   for (int i = 0; i < repetitions; ++i) {
-    ProgressBar progress("long prompts");
+    cli::ProgressLine progress(&std::cerr, isatty(STDERR_FILENO) == 1);
     progress.Show(static_cast<double>(i) / repetitions,
-                  [&] { return fmt::format("run {} of {}", i + 1, repetitions); });
+                  fmt::format("long prompts: run {} of {}", i + 1, repetitions));
     StallProbe probe(session.target(), OptionsFromFlags());
     TLM_ASSIGN_OR_RETURN(stalls.emplace_back(), probe.Measure(static_cast<uint64_t>(i)));
   }

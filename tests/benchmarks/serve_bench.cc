@@ -14,8 +14,8 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
-#include "client/load/load_generator.h"
 #include "model/base/errors.h"
+#include "tests/benchmarks/load/load_run.h"
 #include "tests/benchmarks/load/metrics.h"
 #include "tests/benchmarks/load/mixture.h"
 #include "tests/benchmarks/load/plot.h"
@@ -169,10 +169,13 @@ double BestGoodput(const std::vector<PointMetrics>& points) {
 
 // Closed loops first: the factors count from the best of them.
 absl::StatusOr<std::vector<PointMetrics>> MeasureAll(const Plan& plan, const ServiceLevel& level,
-                                                     LoadGenerator& generator) {
+                                                     const Workload& workload,
+                                                     const RunLimits& limits, Session& session) {
   std::vector<PointMetrics> points;
   const auto measure = [&](const LoadPoint& point) {
-    points.push_back(Measure(generator.Run(point, points.size()), level));
+    points.push_back(Measure(RunLoad(session.target().connections, workload, limits, point,
+                                     points.size(), session.ServerCpu()),
+                             level));
   };
   for (const double callers : plan.concurrency) measure({Loop::kClosed, callers});
   const double best = BestGoodput(points);
@@ -205,9 +208,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
   TLM_ASSIGN_OR_RETURN(const Workload workload,
                        Workload::Create(WorkloadFromFlags(), session.model()));
   std::cout << session.Headline() << std::endl;
-  LoadGenerator generator(session.target(), workload, limits, session.ServerCpu());
   TLM_ASSIGN_OR_RETURN(const std::vector<PointMetrics> points,
-                       MeasureAll(plan, ServiceLevelFromFlags(), generator));
+                       MeasureAll(plan, ServiceLevelFromFlags(), workload, limits, session));
   return Report(session, points);
 }
 

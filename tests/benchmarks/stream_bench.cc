@@ -14,8 +14,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "client/cli/base/table.h"
-#include "client/load/load_generator.h"
 #include "model/base/errors.h"
+#include "tests/benchmarks/load/load_run.h"
 #include "tests/benchmarks/load/machine.h"
 #include "tests/benchmarks/load/metrics.h"
 #include "tests/benchmarks/load/process.h"
@@ -60,8 +60,7 @@ absl::StatusOr<Measurement> MeasureStreams(int64_t streams, double pace, uint64_
       const std::unique_ptr<ServerUnderTest> server,
       ServerUnderTest::Start(
           {"/proc/self/exe", "--serve", fmt::format("--rows_per_second={}", pace)}, kPatience));
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Target> target,
-                       Target::Connect(server->target(), 1, kPatience));
+  TLM_ASSIGN_OR_RETURN(Target target, ConnectTo(server->target(), 1, kPatience));
   TLM_ASSIGN_OR_RETURN(
       const Workload workload,
       Workload::Create({.prompt_tokens = Counts(fmt::format("{}", kPromptTokens)).mixture,
@@ -70,24 +69,23 @@ absl::StatusOr<Measurement> MeasureStreams(int64_t streams, double pace, uint64_
                         .priority = Counts("0").mixture,
                         .temperature = 0,
                         .seed = 1},
-                       target->model()));
+                       target.model));
   // Called when the window opens and when it closes.
   std::vector<double> engine_seconds;
   const auto server_cpu = [&] {
     engine_seconds.push_back(server->ThreadCpuSeconds(kEngineThreadName));
     return server->CpuSeconds();
   };
-  LoadGenerator generator(*target, workload,
-                          {.warmup_seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_warmup)),
-                           .seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_duration)),
-                           .drain_seconds = 0},
-                          server_cpu);
+  const RunLimits limits = {.warmup_seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_warmup)),
+                            .seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_duration)),
+                            .drain_seconds = 0};
   const RunRecord record =
-      generator.Run({.loop = Loop::kClosed, .load = static_cast<double>(streams)}, run);
+      RunLoad(target.connections, workload, limits,
+              {.loop = Loop::kClosed, .load = static_cast<double>(streams)}, run, server_cpu);
   Measurement measurement = {.streams = streams, .pace = pace, .metrics = Measure(record, {})};
   measurement.engine_cpus =
       (engine_seconds.back() - engine_seconds.front()) / measurement.metrics.window_seconds;
-  if (record.window_output_tokens == 0) return Internal("the server sent no tokens");
+  if (record.window.output_tokens == 0) return Internal("the server sent no tokens");
   return measurement;
 }
 

@@ -151,18 +151,18 @@ void TerminalScreen::Write(std::string_view bytes) const {
 }
 
 ProgressLine::~ProgressLine() {
-  if (console_->err_is_terminal) console_->err << kClearLine << std::flush;
+  if (is_terminal_) *out_ << kClearLine << std::flush;
 }
 
 void ProgressLine::Show(double done, std::string_view text) {
-  if (!console_->err_is_terminal) return;
+  if (!is_terminal_) return;
   const double share = std::clamp(done, 0.0, 1.0);
   const auto full = static_cast<size_t>(share * kBarColumns);
   const std::string line = fmt::format("[{}{}] {:3.0f} %  {}", std::string(full, '#'),
                                        std::string(kBarColumns - full, '-'), 100 * share, text);
   // The last column stays free: some terminals wrap to the next line after it.
   const size_t columns = std::max<size_t>(TerminalSizeOf(STDERR_FILENO).columns, 4) - 1;
-  console_->err << kClearLine << Shortened(line, columns) << std::flush;
+  *out_ << kClearLine << Shortened(line, columns) << std::flush;
 }
 
 }  // namespace tlm::cli

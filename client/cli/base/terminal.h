@@ -6,12 +6,12 @@
 
 #include <cstddef>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/cli/base/console.h"
 
 namespace tlm::cli {
 
@@ -81,11 +81,11 @@ class TerminalScreen {
   std::optional<termios> saved_;  // absent if the input is not a terminal
 };
 
-// A progress bar on one line of Console::err, if that is a terminal. The destructor clears the
-// line. Not thread-safe.
+// A progress bar on one line of `out`, if that is a terminal (standard error). The destructor
+// clears the line. Not thread-safe.
 class ProgressLine {
  public:
-  explicit ProgressLine(Console* console) : console_(console) {}
+  ProgressLine(std::ostream* out, bool is_terminal) : out_(out), is_terminal_(is_terminal) {}
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
@@ -94,7 +94,8 @@ class ProgressLine {
   void Show(double done, std::string_view text);
 
  private:
-  Console* const console_;
+  std::ostream* const out_;
+  const bool is_terminal_;
 };
 
 }  // namespace tlm::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/load/load_generator.h"
+#include "tests/benchmarks/load/load_run.h"
 #include "tests/benchmarks/load/summary.h"
 
 namespace tlm::bench {
@@ -24,7 +24,7 @@ enum class Outcome {
   kFailed,   // everything else; past its deadline too
 };
 
-Outcome OutcomeOf(const CallRecord& call);
+Outcome OutcomeOf(const load::CallRecord& call);
 
 // Requests that ended without success in the same way.
 struct Ending {

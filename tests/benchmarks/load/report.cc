@@ -97,11 +97,6 @@ void PrintEndings(const std::vector<PointMetrics>& points, std::ostream& out) {
 
 }  // namespace
 
-std::string NameOf(const LoadPoint& point) {
-  return point.loop == Loop::kClosed ? fmt::format("{:g} callers", point.load)
-                                     : fmt::format("{:.4g}/s", point.load);
-}
-
 void PrintTables(const std::vector<PointMetrics>& points, std::ostream& out) {
   PrintThroughput(points, out);
   out << '\n';

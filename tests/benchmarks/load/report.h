@@ -12,9 +12,6 @@
 
 namespace tlm::bench {
 
-// "8 callers", "12.5/s".
-std::string NameOf(const LoadPoint& point);
-
 // Throughput, latencies and endings of every point.
 void PrintTables(const std::vector<PointMetrics>& points, std::ostream& out);
 

@@ -33,9 +33,9 @@ absl::StatusOr<Session> Session::Open(const std::vector<char*>& arguments) {
                                                                  absl::GetFlag(FLAGS_patience)));
     session.address_ = session.server_->target();
   }
-  TLM_ASSIGN_OR_RETURN(session.target_,
-                       Target::Connect(session.address_, absl::GetFlag(FLAGS_connections),
-                                       absl::GetFlag(FLAGS_patience)));
+  TLM_ASSIGN_OR_RETURN(
+      session.target_,
+      ConnectTo(session.address_, absl::GetFlag(FLAGS_connections), absl::GetFlag(FLAGS_patience)));
   return session;
 }
 

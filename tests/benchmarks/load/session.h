@@ -23,11 +23,11 @@ namespace tlm::bench {
 class Session {
  public:
   // `arguments`: what absl::ParseCommandLine left over, the program's name first. The errors of
-  // ServerUnderTest::Start and Target::Connect; INVALID_ARGUMENT for arguments nobody takes.
+  // ServerUnderTest::Start and ConnectTo; INVALID_ARGUMENT for arguments nobody takes.
   static absl::StatusOr<Session> Open(const std::vector<char*>& arguments);
 
-  Target& target() { return *target_; }
-  const v1::ModelInfoResponse& model() const { return target_->model(); }
+  Target& target() { return target_; }
+  const v1::ModelInfoResponse& model() const { return target_.model; }
   // Processor time of a server that was started here, in seconds; null for another.
   std::function<double()> ServerCpu() const;
 
@@ -44,7 +44,7 @@ class Session {
   std::string address_;
   std::vector<std::string> server_command_;
   std::unique_ptr<ServerUnderTest> server_;  // null: not ours
-  std::unique_ptr<Target> target_;
+  Target target_;
   nlohmann::ordered_json machine_;
 };
 

@@ -40,7 +40,7 @@ struct Stall {
 };
 
 // One measurement. Not thread-safe.
-class StallProbe : public GenerateCall::Listener {
+class StallProbe : public load::GenerateCall::Listener {
  public:
   // `target` outlives the probe.
   StallProbe(Target& target, const StallOptions& options);
@@ -54,31 +54,32 @@ class StallProbe : public GenerateCall::Listener {
 
  private:
   struct Gap {
-    TimePoint begin;
-    TimePoint end;
+    load::TimePoint begin;
+    load::TimePoint end;
     int64_t tokens = 0;  // that ended it
   };
 
-  void OnTokens(GenerateCall& call, int64_t tokens) override;
-  void OnDone(GenerateCall& call) override;
+  void OnTokens(load::GenerateCall& call, int64_t tokens) override;
+  void OnDone(load::GenerateCall& call) override;
 
   absl::Status StartStreams(uint64_t repetition);
-  absl::StatusOr<std::unique_ptr<GenerateCall>> Send(int64_t prompt_tokens, int64_t output_tokens,
-                                                     uint64_t repetition, uint64_t index);
+  absl::StatusOr<std::unique_ptr<load::GenerateCall>> Send(int64_t prompt_tokens,
+                                                           int64_t output_tokens,
+                                                           uint64_t repetition, uint64_t index);
   // Handles events until `condition` holds.
   absl::Status RunUntil(const std::function<bool()>& condition);
   absl::Status RunFor(double seconds);
-  bool AllStreamsHaveTokensSince(TimePoint time) const;
+  bool AllStreamsHaveTokensSince(load::TimePoint time) const;
   // Seconds of the gaps that end between `begin` and `end`, and of those that touch that time.
-  std::vector<double> GapsEnding(TimePoint begin, TimePoint end) const;
-  std::vector<double> GapsTouching(TimePoint begin, TimePoint end) const;
-  double TokensPerSecond(TimePoint begin, TimePoint end) const;
+  load::LatencyHistogram GapsEnding(load::TimePoint begin, load::TimePoint end) const;
+  load::LatencyHistogram GapsTouching(load::TimePoint begin, load::TimePoint end) const;
+  double TokensPerSecond(load::TimePoint begin, load::TimePoint end) const;
 
   Target& target_;
   const StallOptions options_;
   grpc::CompletionQueue queue_;
-  std::vector<std::unique_ptr<GenerateCall>> streams_;
-  std::unique_ptr<GenerateCall> arrival_;
+  std::vector<std::unique_ptr<load::GenerateCall>> streams_;
+  std::unique_ptr<load::GenerateCall> arrival_;
   std::vector<Gap> gaps_;  // of the streams
   int64_t open_calls_ = 0;
   bool ending_ = false;

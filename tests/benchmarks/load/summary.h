@@ -1,16 +1,16 @@
-// Statistics of numbers measured, exact: from all of them.
+// Statistics of measured values.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_SUMMARY_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_SUMMARY_H_
 
-#include <cstddef>
-#include <vector>
+#include <cstdint>
+
+#include "client/load/latency_histogram.h"
 
 namespace tlm::bench {
 
-// Percentiles by nearest rank: the smallest value that at least so many per cent of the values do
-// not exceed. All of it 0 when there are no values.
+// All 0 without values.
 struct Summary {
-  size_t count = 0;
+  uint64_t count = 0;
   double mean = 0;
   double p50 = 0;
   double p90 = 0;
@@ -18,7 +18,14 @@ struct Summary {
   double max = 0;
 };
 
-Summary Summarize(std::vector<double> values);
+inline Summary Summarize(const load::LatencyHistogram& histogram) {
+  return {.count = histogram.count(),
+          .mean = histogram.mean(),
+          .p50 = histogram.Percentile(50),
+          .p90 = histogram.Percentile(90),
+          .p99 = histogram.Percentile(99),
+          .max = histogram.max()};
+}
 
 }  // namespace tlm::bench
 

@@ -2,36 +2,24 @@
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_TARGET_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_TARGET_H_
 
-#include <cstddef>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tlm/v1/language_model.grpc.pb.h"
+#include "client/load/generate_call.h"
+#include "tlm/v1/model_info.pb.h"
 
 namespace tlm::bench {
 
-// One thread at a time.
-class Target {
- public:
-  // Opens so many connections and asks for ModelInfo, waiting for the server up to `patience`. The
-  // call's status if that fails; FAILED_PRECONDITION for a bad number of connections.
-  static absl::StatusOr<std::unique_ptr<Target>> Connect(const std::string& address,
-                                                         int connections, absl::Duration patience);
-
-  // The connections take turns.
-  v1::LanguageModel::Stub& NextStub();
-  const v1::ModelInfoResponse& model() const { return model_; }
-
- private:
-  Target() = default;
-
-  std::vector<std::unique_ptr<v1::LanguageModel::Stub>> stubs_;
-  size_t next_ = 0;
-  v1::ModelInfoResponse model_;
+struct Target {
+  load::Connections connections;
+  v1::ModelInfoResponse model;
 };
+
+// Waits up to `timeout` for the server, asks it for ModelInfo, and establishes `connections`.
+// FAILED_PRECONDITION for a number out of range; errors of Client::ModelInfo.
+absl::StatusOr<Target> ConnectTo(const std::string& address, int connections,
+                                 absl::Duration timeout);
 
 }  // namespace tlm::bench
 

@@ -78,19 +78,19 @@ Workload::Workload(const WorkloadOptions& options, uint32_t vocab_size)
   }
 }
 
-PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
+load::PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
   Random random = Seeded(options_.seed, run, index);
-  PlannedRequest request;
-  request.prompt_tokens = options_.prompt_tokens.DrawCount(random);
+  load::PlannedRequest request;
+  const int64_t prompt_tokens = options_.prompt_tokens.DrawCount(random);
   request.deadline_seconds = options_.deadline.DrawSeconds(random);
 
   v1::GenerateRequest& message = request.message;
   const auto group = std::uniform_int_distribution<size_t>(0, prefixes_.size() - 1)(random);
-  const int64_t shared = SharedTokens(options_.shared_prefix, request.prompt_tokens);
+  const int64_t shared = SharedTokens(options_.shared_prefix, prompt_tokens);
   auto& ids = *message.mutable_prompt_token_ids()->mutable_ids();
-  ids.Reserve(static_cast<int>(request.prompt_tokens));
+  ids.Reserve(static_cast<int>(prompt_tokens));
   ids.Add(prefixes_[group].begin(), prefixes_[group].begin() + shared);
-  while (ids.size() < request.prompt_tokens) ids.Add(DrawToken(random, vocab_size_));
+  while (ids.size() < prompt_tokens) ids.Add(DrawToken(random, vocab_size_));
 
   const auto output = static_cast<uint32_t>(options_.output_tokens.DrawCount(random));
   message.mutable_stopping()->set_max_new_tokens(output);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/load/generate_call.h"
 #include "tests/benchmarks/load/mixture.h"
 #include "tlm/v1/generate.pb.h"
 #include "tlm/v1/model_info.pb.h"
@@ -25,12 +26,6 @@ struct WorkloadOptions {
   uint64_t seed = 0;
 };
 
-struct PlannedRequest {
-  v1::GenerateRequest message;
-  int64_t prompt_tokens = 0;
-  double deadline_seconds = 0;  // may be infinite
-};
-
 // Immutable.
 class Workload {
  public:
@@ -41,7 +36,7 @@ class Workload {
 
   // Request number `index` of a run; other runs have other prompts, so that nothing but the shared
   // prefixes is found in a prefix cache. A pure function of the seed, `run` and `index`.
-  PlannedRequest Make(uint64_t run, uint64_t index) const;
+  load::PlannedRequest Make(uint64_t run, uint64_t index) const;
 
   const WorkloadOptions& options() const { return options_; }
 

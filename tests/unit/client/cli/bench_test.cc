@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "client/cli/bench_result.h"
+#include "client/cli/bench_report.h"
 #include "tests/unit/client/cli/command_fixture.h"
 
 namespace tlm::cli {

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace tlm::cli {
+namespace tlm::load {
 namespace {
 
 TEST(LatencyHistogramTest, IsZeroWithoutValues) {
@@ -26,11 +26,11 @@ TEST(LatencyHistogramTest, IsExactForOneValue) {
 
 TEST(LatencyHistogramTest, FindsPercentilesByNearestRankWithinAQuarterPercent) {
   std::mt19937 random(7);
-  std::lognormal_distribution<double> draw(-4, 2);
+  std::lognormal_distribution<double> sample(-4, 2);
   LatencyHistogram histogram;
   std::vector<double> values;
   for (int i = 0; i < 10001; ++i) {
-    values.push_back(draw(random));
+    values.push_back(sample(random));
     histogram.Add(values.back());
   }
   std::sort(values.begin(), values.end());
@@ -65,4 +65,4 @@ TEST(LatencyHistogramTest, TakesValuesBeyondItsBuckets) {
 }
 
 }  // namespace
-}  // namespace tlm::cli
+}  // namespace tlm::load
