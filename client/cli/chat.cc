@@ -6,7 +6,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "client/cli/base/command.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
@@ -19,6 +18,7 @@
 #include "client/cli/chat_interrupt.h"
 #include "client/cpp/client.h"
 #include "client/cpp/conversation.h"
+#include "client/cpp/monotonic_time.h"
 
 using tlm::cli::TemplateArguments;
 
@@ -241,11 +241,11 @@ absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, std::string* text
   call_options.cancel = cancel;
   GenerateOutputOptions output_options;
   output_options.stats = options_.timing;
-  GenerateOutput output(output_options, absl::Now(), console_);
+  GenerateOutput output(output_options, client::MonotonicNow(), console_);
   const auto stream = client_->StartGenerate(request, call_options);
   v1::GenerateResponse event;
   absl::Status status;
-  while (status.ok() && stream->Read(&event)) status = output.Add(event, absl::Now());
+  while (status.ok() && stream->Read(&event)) status = output.Add(event, client::MonotonicNow());
   if (status.ok()) status = stream->Finish();
   if (status.ok()) {
     status = output.Finish();

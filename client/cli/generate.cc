@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/time/clock.h"
 #include "client/cli/base/command.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/generate_output.h"
@@ -14,6 +13,7 @@
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
+#include "client/cpp/monotonic_time.h"
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
 ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");
@@ -77,7 +77,7 @@ absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
   GenerateOutput output(options, start, console);
   v1::GenerateResponse event;
   while (stream->Read(&event)) {
-    if (absl::Status status = output.Add(event, absl::Now()); !status.ok()) {
+    if (absl::Status status = output.Add(event, client::MonotonicNow()); !status.ok()) {
       output.Abandon();
       return status;
     }
@@ -115,7 +115,7 @@ int RunGenerate(const Arguments& arguments, Console* console) {
   options.ids = output.token_ids();
   options.logprobs = output.has_logprobs() ? output.logprobs() : output.top_logprobs() > 0;
   options.stats = absl::GetFlag(FLAGS_stats) || console->err_is_terminal;
-  const absl::Time start = absl::Now();
+  const absl::Time start = client::MonotonicNow();
   const auto stream = (*session)->client().StartGenerate(*request, (*session)->call_options());
   const absl::Status status = absl::GetFlag(FLAGS_json)
                                   ? PrintEvents(stream.get(), console)

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "client/cli/base/messages.h"
+#include "client/cpp/monotonic_time.h"
 
 namespace tlm::cli {
 namespace {
@@ -99,7 +99,7 @@ void LoadMonitor::Ask(size_t server) {
   options.timeout = timeout_;
   options.cancel = &cancel_;
   const auto load = clients_[server]->GetLoad(options);
-  const absl::Time now = absl::Now();
+  const absl::Time now = client::MonotonicNow();
   std::lock_guard<std::mutex> lock(mutex_);
   ServerLoad& known = loads_[server];
   known.asked = true;

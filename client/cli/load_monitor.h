@@ -58,7 +58,7 @@ struct ServerLoad {
   bool asked = false;                       // at least one attempt has ended
   absl::Status status;                      // of the last attempt
   std::optional<v1::GetLoadResponse> load;  // the last answer
-  absl::Time answered_at;                   // when that came
+  absl::Time answered_at;                   // its time, of client::MonotonicNow
   LoadHistory history;
 };
 

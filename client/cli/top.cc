@@ -17,6 +17,7 @@
 #include "client/cli/load_monitor.h"
 #include "client/cli/top_view.h"
 #include "client/cpp/cancel_token.h"
+#include "client/cpp/monotonic_time.h"
 
 ABSL_DECLARE_FLAG(bool, once);
 ABSL_DECLARE_FLAG(std::string, admin_target);
@@ -110,7 +111,8 @@ int ShowLive(LoadMonitor* monitor, const SignalPipe& signals, const Console& con
   const bool unicode = SpeaksUtf8();
   TerminalScreen screen(console.in_is_terminal ? STDIN_FILENO : -1, STDOUT_FILENO);
   while (true) {
-    screen.Draw(TopLines(monitor->Loads(), absl::Now(), {screen.size(), unicode}));
+    screen.Draw(
+        TopLines(monitor->Loads(), client::MonotonicNow(), {screen.size(), unicode, absl::Now()}));
     char key = 0;
     switch (screen.Wait(kRedrawTime, signals.descriptor(), &key)) {
       case TerminalScreen::Event::kWake:

@@ -279,13 +279,13 @@ void AddRows(const std::vector<ServerLoad>& servers, const TerminalSize& size,
   }
 }
 
-StyledLine HeadLine(const std::vector<ServerLoad>& servers, absl::Time now, size_t columns) {
+StyledLine HeadLine(const std::vector<ServerLoad>& servers, const TopLayout& layout) {
   const auto reachable =
       std::count_if(servers.begin(), servers.end(),
                     [](const ServerLoad& server) { return server.asked && server.status.ok(); });
-  return FittedLine("", columns)
+  return FittedLine("", layout.size.columns)
       .Add("tlm top", Style::kBold)
-      .Add(absl::FormatTime("  %H:%M:%S", now, absl::LocalTimeZone()))
+      .Add(absl::FormatTime("  %H:%M:%S", layout.wall_time, absl::LocalTimeZone()))
       .Add(fmt::format("  {} of {} servers", reachable, servers.size()))
       .Add("  (q quits)")
       .line();
@@ -296,7 +296,7 @@ StyledLine HeadLine(const std::vector<ServerLoad>& servers, absl::Time now, size
 std::vector<StyledLine> TopLines(const std::vector<ServerLoad>& servers, absl::Time now,
                                  const TopLayout& layout) {
   const TerminalSize& size = layout.size;
-  std::vector<StyledLine> lines = {HeadLine(servers, now, size.columns), StyledLine()};
+  std::vector<StyledLine> lines = {HeadLine(servers, layout), StyledLine()};
   if (size.columns < kNarrowColumns) {
     AddNarrowBlocks(servers, size.rows, &lines);
   } else if (kHeadLines + servers.size() * kBlockLines <= size.rows + 1) {

@@ -16,7 +16,8 @@ namespace tlm::cli {
 
 struct TopLayout {
   TerminalSize size;
-  bool unicode = true;  // blocks of eight heights; else ASCII
+  bool unicode = true;        // blocks of eight heights; else ASCII
+  absl::Time wall_time = {};  // shown in the first line
 };
 
 // The whole screen, at most layout.size.rows lines: a block a server where all of them fit, else a

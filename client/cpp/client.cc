@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "client/cpp/affinity.h"
 #include "client/cpp/client_context.h"
+#include "client/cpp/monotonic_time.h"
 #include "client/cpp/status.h"
 #include "client/cpp/target_picker.h"
 
@@ -56,12 +56,12 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
                                       grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, Response*),
                                       const Request& request, const CallOptions& options) {
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Time deadline = MonotonicNow() + options.timeout;
   std::set<size_t> tried;
   grpc::Status status;
-  while (const std::optional<size_t> target = picker_->Next(absl::Now(), tried)) {
+  while (const std::optional<size_t> target = picker_->Next(MonotonicNow(), tried)) {
     CallOptions attempt = options;
-    attempt.timeout = deadline - absl::Now();
+    attempt.timeout = deadline - MonotonicNow();
     // One that is gone is waited for when there is no other.
     attempt.wait_for_ready = options.wait_for_ready && tried.size() + 1 == replicas_.size();
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(attempt, authorization_);
@@ -70,7 +70,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
     status = ((replicas_[*target].*stub).get()->*method)(context.get(), request, &response);
     if (status.ok()) return response;
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) break;
-    picker_->MarkFailed(*target, absl::Now());
+    picker_->MarkFailed(*target, MonotonicNow());
     tried.insert(*target);
   }
   return FromGrpcStatus(status);
@@ -115,7 +115,7 @@ absl::StatusOr<GenerateResult> Client::Generate(const v1::GenerateRequest& reque
 
 std::unique_ptr<ForwardStream> Client::StartForward(const v1::ForwardRequest& request,
                                                     const CallOptions& options) {
-  const size_t target = *picker_->Next(absl::Now());
+  const size_t target = *picker_->Next(MonotonicNow());
   return std::make_unique<ForwardStream>(
       MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
         return replicas_[target].model->Forward(context, request);
@@ -173,21 +173,21 @@ absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
 absl::Status Client::WaitUntilServing(const std::string& service, const CallOptions& options) {
   // Time between two attempts when a watch ends, as it does when the server restarts.
   constexpr absl::Duration kPause = absl::Milliseconds(100);
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Time deadline = MonotonicNow() + options.timeout;
   CancelToken never;
   CancelToken* cancel = options.cancel != nullptr ? options.cancel : &never;
   while (true) {
     CallOptions attempt = options;
     attempt.wait_for_ready = replicas_.size() == 1;
-    attempt.timeout = deadline - absl::Now();
+    attempt.timeout = deadline - MonotonicNow();
     const absl::StatusOr<bool> serving = WatchUntilServing(service, attempt);
     if (serving.ok() && *serving) return absl::OkStatus();
-    if (absl::Now() >= deadline || absl::IsDeadlineExceeded(serving.status())) {
+    if (MonotonicNow() >= deadline || absl::IsDeadlineExceeded(serving.status())) {
       return absl::DeadlineExceededError(
           fmt::format("not serving after {}", absl::FormatDuration(options.timeout)));
     }
     if (!serving.ok() && !absl::IsUnavailable(serving.status())) return serving.status();
-    if (cancel->WaitFor(std::min(kPause, deadline - absl::Now()))) {
+    if (cancel->WaitFor(std::min(kPause, deadline - MonotonicNow()))) {
       return absl::CancelledError("cancelled");
     }
   }
@@ -197,7 +197,7 @@ absl::StatusOr<bool> Client::WatchUntilServing(const std::string& service,
                                                const CallOptions& options) {
   HealthCheckRequest request;
   request.set_service(service);
-  const size_t target = *picker_->Next(absl::Now());
+  const size_t target = *picker_->Next(MonotonicNow());
   ServerStream<HealthCheckResponse> stream(
       MakeContext(options, authorization_), options.cancel, [&](grpc::ClientContext* context) {
         return replicas_[target].health->Watch(context, request);

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "client/cpp/call_end.h"
+#include "client/cpp/monotonic_time.h"
 #include "client/cpp/status.h"
 #include "client/cpp/stream_continuation.h"
 #include "client/cpp/target_picker.h"
@@ -50,10 +50,10 @@ GenerateStream::GenerateStream(const v1::GenerateRequest& request, const CallOpt
       picker_(picker),
       affinity_(affinity),
       start_call_(std::move(start_call)),
-      deadline_(absl::Now() + options.timeout),
+      deadline_(MonotonicNow() + options.timeout),
       cancel_(options.cancel),
-      continuation_(std::make_unique<StreamContinuation>(request, absl::Now())) {
-  const absl::Time now = absl::Now();
+      continuation_(std::make_unique<StreamContinuation>(request, MonotonicNow())) {
+  const absl::Time now = MonotonicNow();
   const size_t target = *Pick(now, {});
   if (resumable()) {
     BeginSearch(absl::OkStatus(), now);
@@ -129,7 +129,7 @@ void GenerateStream::EndCall() {
 
 // `status` is how the call ended, or why it was ended.
 void GenerateStream::GoOnAfter(const absl::Status& status) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   const CallEnd end = ClassifyEnd(status);
   if (!search_) {
     const bool passes = end == CallEnd::kLost || end == CallEnd::kOverloaded;
@@ -179,10 +179,10 @@ void GenerateStream::BeginSearch(const absl::Status& cause, absl::Time now) {
 void GenerateStream::SearchOn(const absl::Status& status) {
   std::set<size_t> excluded = other_models_;
   excluded.insert(search_->tried.begin(), search_->tried.end());
-  std::optional<size_t> target = Pick(absl::Now(), excluded);
+  std::optional<size_t> target = Pick(MonotonicNow(), excluded);
   if (!target && other_models_.size() < picker_->size()) {
     if (!Pause(status)) return;
-    target = Pick(absl::Now(), other_models_);
+    target = Pick(MonotonicNow(), other_models_);
   }
   if (!target) {
     status_ = WithMessage(status, fmt::format("no replica continues the stream, all {} targets "
@@ -195,7 +195,7 @@ void GenerateStream::SearchOn(const absl::Status& status) {
 
 // Waits until the targets may be tried again; false, with status_ set, when that makes no sense.
 bool GenerateStream::Pause(const absl::Status& status) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   const bool has_delay = search_->retry_delay < absl::InfiniteDuration();
   if (!continuation_->started()) {
     const bool waits = options_.wait_for_ready || has_delay;
@@ -231,7 +231,7 @@ absl::Status GenerateStream::NoReplica(const absl::Status& last) const {
 }
 
 void GenerateStream::Start(size_t target) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   CallOptions options = options_;
   options.timeout = deadline_ - now;
   options.cancel = &cancel_;

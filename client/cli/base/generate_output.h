@@ -25,7 +25,7 @@ struct GenerateOutputOptions {
 // all before it are complete, under a heading with its index: "[0]".
 class GenerateOutput {
  public:
-  // `now` is the time the call started.
+  // `now` is the time the call started, of any clock that Add uses too.
   GenerateOutput(const GenerateOutputOptions& options, absl::Time now, Console* console);
 
   // Takes the next event, which arrived at `now`. Errors as GenerateCollector::Add.

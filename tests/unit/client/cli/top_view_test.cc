@@ -60,7 +60,7 @@ ServerLoad NotAskedYet(const std::string& target) {
 
 std::string Screen(const std::vector<ServerLoad>& servers, TerminalSize size, bool unicode = true) {
   std::string text;
-  for (const StyledLine& line : TopLines(servers, kNow, {size, unicode})) {
+  for (const StyledLine& line : TopLines(servers, kNow, {.size = size, .unicode = unicode})) {
     text += line.text() + '\n';
   }
   return text;
@@ -147,7 +147,7 @@ TEST(TopViewTest, NeverShowsMoreLinesThanThereAre) {
   std::vector<ServerLoad> servers;
   for (int i = 0; i < 30; ++i) servers.push_back(Serving("server-" + std::to_string(i)));
   for (size_t rows = 1; rows < 40; ++rows) {
-    EXPECT_LE(TopLines(servers, kNow, {{rows, 80}, true}).size(), rows);
+    EXPECT_LE(TopLines(servers, kNow, {.size = {rows, 80}}).size(), rows);
   }
   EXPECT_THAT(Screen(servers, {8, 140}), AllOf(HasSubstr("server-3 "), HasSubstr("... and 26 more"),
                                                Not(HasSubstr("server-4 "))));
@@ -155,7 +155,7 @@ TEST(TopViewTest, NeverShowsMoreLinesThanThereAre) {
 
 TEST(TopViewTest, StandsATerminalOfOneColumn) {
   for (size_t columns = 1; columns < 50; ++columns) {
-    for (const StyledLine& line : TopLines({Serving("a:1")}, kNow, {{24, columns}, true})) {
+    for (const StyledLine& line : TopLines({Serving("a:1")}, kNow, {.size = {24, columns}})) {
       line.ForTerminal(columns);
     }
   }
