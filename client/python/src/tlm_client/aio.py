@@ -6,25 +6,25 @@ import asyncio
 import time
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
 
-from . import _health, _requests, messages
-from ._affinity import affinity_of
+from . import _health, _requests
 from ._aio_base import AsyncBaseClient, next_message
 from ._channel import CallSetup, ConnectionOptions, split_call_options
-from ._collect import ForwardCollector, GenerateCollector, event_of
+from ._collect import ForwardCollector, GenerateCollector
 from ._convert import from_message
-from ._methods import HEALTH, LANGUAGE_MODEL, Methods, time_left
-from ._picker import TargetPicker, is_by_affinity
-from ._resumption import Done, Resumption, Start, Step, Wait
+from ._methods import HEALTH, LANGUAGE_MODEL, time_left
+from ._picker import is_by_affinity
+from ._resumption import Done, Start, Step, Wait
+from ._stream import StreamBase
 from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
 from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
                     ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
-                    RequestOptions, ResumePolicy, ScoreResult, ServingStatus, TokenizeResult)
+                    RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -166,18 +166,12 @@ class AsyncClient(AsyncBaseClient):
         return False
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> AsyncGenerateStream:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        policy = rest.pop("resume", None) or ResumePolicy()
-        key = rest.pop("affinity_key", "")
-        request = make_request(rest)
-        affinity = affinity_of(request, key) if self._by_affinity else None
-        stream = AsyncGenerateStream(request, setup, policy, self._picker, affinity,
-                                     self._replicas)
+        stream = AsyncGenerateStream(self, self._by_affinity, make_request, options)
         self._streams.add(stream)
         return stream
 
 
-class AsyncGenerateStream:
+class AsyncGenerateStream(StreamBase):
     """The events of a Generate call, whatever becomes of the replica that sends them.
 
         async with client.stream("Once upon a time") as stream:
@@ -189,34 +183,20 @@ class AsyncGenerateStream:
     the call.
     """
 
-    def __init__(self, request: messages.GenerateRequest, setup: CallSetup, policy: ResumePolicy,
-                 picker: TargetPicker, affinity: int | None, replicas: Sequence[Methods]) -> None:
+    _cancelled: asyncio.Event
+
+    def __init__(self, client: AsyncBaseClient, by_affinity: bool, make_request: Any,
+                 options: Mapping[str, Any]) -> None:
         """Made by AsyncClient."""
-        now = time.monotonic()
-        self._setup = setup
-        self._replicas = replicas
         self._cancelled = asyncio.Event()
-        self._call: Any = None
         self._reader: Any = None
-        self._done: Done | None = None
-        self._resumption = Resumption(request, policy, picker, affinity, now + setup.timeout,
-                                      setup.wait_for_ready, now)
-        self._make(self._resumption.begin(now))
+        super().__init__(client, by_affinity, make_request, options)
+        self._make(self._resumption.begin(time.monotonic()))
 
     def __del__(self) -> None:
         # A call and its reader refer to each other: it would not end before the next collection.
         if self._call is not None and not self._call.done():
             self._call.cancel()
-
-    @property
-    def resumes(self) -> int:
-        """How often the stream was continued so far."""
-        return self._resumption.resumes
-
-    @property
-    def target(self) -> int:
-        """Index of the target that the stream was last read from."""
-        return self._resumption.target
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -231,10 +211,13 @@ class AsyncGenerateStream:
             if message is None:
                 await self._follow(self._resumption.on_end(None, time.monotonic()))
                 continue
-            event = await self._take(message)
-            if event is not None:
-                return event
-        self._raise_end()
+            taken = self._take(message)
+            if isinstance(taken, Step):
+                await self._follow(taken)
+            elif taken is not None:
+                return taken
+        self._check_end()
+        raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
         """The text of the events that are left, piece by piece, of all outputs."""
@@ -265,38 +248,18 @@ class AsyncGenerateStream:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    async def _take(self, message: messages.GenerateResponse) -> Event | None:
-        taken = self._resumption.on_event(message, time.monotonic())
-        if isinstance(taken, bool):
-            return event_of(message) if taken else None
-        self._call.cancel()
-        await self._follow(taken)
-        return None
-
-    def _after(self, error: TlmError) -> Step:
-        if self._cancelled.is_set():
-            return Done(error if error.code is grpc.StatusCode.CANCELLED else cancelled())
-        return self._resumption.on_end(error, time.monotonic())
-
     async def _follow(self, step: Step) -> None:
         while isinstance(step, Wait):
             await _is_set_within(self._cancelled, step.seconds)
-            step = (Done(cancelled()) if self._cancelled.is_set() else
-                    self._resumption.after_wait(time.monotonic()))
+            step = self._after_wait()
         self._make(step)
 
     def _make(self, step: Step) -> None:
         if isinstance(step, Start):
-            self._call = self._replicas[step.target].call(
-                "Generate", step.request, step.timeout, step.wait_for_ready, self._setup)
+            self._start_call(step)
             self._reader = aiter(self._call)
         elif isinstance(step, Done):
             self._done = step
-
-    def _raise_end(self) -> NoReturn:
-        if self._done is not None and self._done.error is not None:
-            raise self._done.error
-        raise StopAsyncIteration
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

@@ -6,24 +6,24 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
 
-from . import _health, _requests, messages
-from ._affinity import affinity_of
+from . import _health, _requests
 from ._base import BaseClient
 from ._channel import CallSetup, ConnectionOptions, split_call_options
-from ._collect import ForwardCollector, GenerateCollector, event_of
+from ._collect import ForwardCollector, GenerateCollector
 from ._convert import from_message
-from ._methods import HEALTH, LANGUAGE_MODEL, Methods, time_left
-from ._picker import TargetPicker, is_by_affinity
-from ._resumption import Done, Resumption, Start, Step, Wait
+from ._methods import HEALTH, LANGUAGE_MODEL, time_left
+from ._picker import is_by_affinity
+from ._resumption import Start, Step, Wait
+from ._stream import StreamBase
 from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
                     ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
-                    RequestOptions, ResumePolicy, ScoreResult, ServingStatus, TokenizeResult)
+                    RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -176,12 +176,7 @@ class Client(BaseClient):
             call.cancel()
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> GenerateStream:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        policy = rest.pop("resume", None) or ResumePolicy()
-        key = rest.pop("affinity_key", "")
-        request = make_request(rest)
-        affinity = affinity_of(request, key) if self._by_affinity else None
-        stream = GenerateStream(request, setup, policy, self._picker, affinity, self._replicas)
+        stream = GenerateStream(self, self._by_affinity, make_request, options)
         with self._lock:
             self._streams.add(stream)
         return stream
@@ -191,7 +186,7 @@ class Client(BaseClient):
         return self._replicas[target].call(name, request, timeout, setup.wait_for_ready, setup)
 
 
-class GenerateStream:
+class GenerateStream(StreamBase):
     """The events of a Generate call, whatever becomes of the replica that sends them.
 
         with client.stream("Once upon a time") as stream:
@@ -202,28 +197,14 @@ class GenerateStream:
     `cancel`. Leaving the `with`, or letting go of the object, cancels the call.
     """
 
-    def __init__(self, request: messages.GenerateRequest, setup: CallSetup, policy: ResumePolicy,
-                 picker: TargetPicker, affinity: int | None, replicas: Sequence[Methods]) -> None:
+    _cancelled: threading.Event
+
+    def __init__(self, client: BaseClient, by_affinity: bool, make_request: Any,
+                 options: Mapping[str, Any]) -> None:
         """Made by Client."""
-        now = time.monotonic()
-        self._setup = setup
-        self._replicas = replicas
         self._cancelled = threading.Event()
-        self._resumption = Resumption(request, policy, picker, affinity, now + setup.timeout,
-                                      setup.wait_for_ready, now)
-        self._call: Any = None
-        self._done: Done | None = None
-        self._follow(self._resumption.begin(now))
-
-    @property
-    def resumes(self) -> int:
-        """How often the stream was continued so far."""
-        return self._resumption.resumes
-
-    @property
-    def target(self) -> int:
-        """Index of the target that the stream was last read from."""
-        return self._resumption.target
+        super().__init__(client, by_affinity, make_request, options)
+        self._follow(self._resumption.begin(time.monotonic()))
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -237,10 +218,13 @@ class GenerateStream:
             except grpc.RpcError as error:
                 self._follow(self._after(error_of_rpc(error)))
             else:
-                event = self._take(message)
-                if event is not None:
-                    return event
-        self._raise_end()
+                taken = self._take(message)
+                if isinstance(taken, Step):
+                    self._follow(taken)
+                elif taken is not None:
+                    return taken
+        self._check_end()
+        raise StopIteration
 
     def text(self) -> Iterator[str]:
         """The text of the events that are left, piece by piece, of all outputs."""
@@ -273,36 +257,16 @@ class GenerateStream:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _take(self, message: messages.GenerateResponse) -> Event | None:
-        taken = self._resumption.on_event(message, time.monotonic())
-        if isinstance(taken, bool):
-            return event_of(message) if taken else None
-        self._call.cancel()
-        self._follow(taken)
-        return None
-
-    def _after(self, error: TlmError) -> Step:
-        if self._cancelled.is_set():
-            return Done(error if error.code is grpc.StatusCode.CANCELLED else cancelled())
-        return self._resumption.on_end(error, time.monotonic())
-
     def _follow(self, step: Step) -> None:
         while isinstance(step, Wait):
             self._cancelled.wait(step.seconds)
-            step = (Done(cancelled()) if self._cancelled.is_set() else
-                    self._resumption.after_wait(time.monotonic()))
+            step = self._after_wait()
         if isinstance(step, Start):
-            self._call = self._replicas[step.target].call(
-                "Generate", step.request, step.timeout, step.wait_for_ready, self._setup)
+            self._start_call(step)
             if self._cancelled.is_set():  # meanwhile, in another thread
                 self._call.cancel()
         else:
             self._done = step
-
-    def _raise_end(self) -> NoReturn:
-        if self._done is not None and self._done.error is not None:
-            raise self._done.error
-        raise StopIteration
 
 
 def check_watch_end(error: TlmError, deadline: float, timeout: float) -> None:
