@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <optional>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
 #include "model/base/flag_errors.h"
-#include "model/config/presets.h"
 
 namespace tlm::cli {
 namespace {
@@ -23,6 +21,10 @@ absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
   const std::vector<std::string_view> flags = FlagsOf(command);
   if (std::find(flags.begin(), flags.end(), name) == flags.end()) return nullptr;
   return absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
+}
+
+bool IsSwitch(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
 }
 
 // What separates the values of a list flag; empty for other flags.
@@ -131,7 +133,6 @@ FlagText Describe(const Command& command, std::string_view name,
   text.name = name;
   text.help = HelpOf(command, name, flag);
   text.is_switch = IsSwitch(flag);
-  text.is_list = IsList(flag);
   const std::string value = flag.DefaultValue();
   text.can_be_off = text.is_switch && value != "false";
   if (value != "false" && value != "0" && value != "inf") text.default_value = value;
@@ -144,12 +145,6 @@ absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args) {
   return Parser(command, args).Parse();
 }
-
-bool IsSwitch(const absl::CommandLineFlag& flag) {
-  return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
-}
-
-bool IsList(const absl::CommandLineFlag& flag) { return !SeparatorOf(flag).empty(); }
 
 std::vector<std::string_view> FlagsOf(const Command& command) {
   std::vector<std::string_view> flags = command.flags;
@@ -168,41 +163,6 @@ std::vector<FlagText> DescribeFlags(const Command& command,
     if (flag != nullptr) texts.push_back(Describe(command, name, *flag));
   }
   return texts;
-}
-
-FlagValues ValuesOfFlag(std::string_view name) {
-  static constexpr std::string_view kFiles[] = {"api_key_file", "ca_file", "client_cert",
-                                                "client_key",   "npy",     "prompts_file"};
-  static const std::map<std::string_view, std::vector<std::string>> kChoices = {
-      {"dtype", {"float32", "bfloat16", "float16"}},
-      {"format", {"text", "man"}},
-      {"logprobs_mode", {"raw", "processed"}},
-      {"positions", {"last", "all"}},
-      {"preset", PresetNames()},
-      {"values", {"logits", "log_probabilities", "probabilities"}}};
-  FlagValues values;
-  values.is_file = std::find(std::begin(kFiles), std::end(kFiles), name) != std::end(kFiles);
-  if (const auto choices = kChoices.find(name); choices != kChoices.end()) {
-    values.choices = choices->second;
-  }
-  return values;
-}
-
-std::vector<std::string> FirstArguments(const Command& command) {
-  std::vector<std::string> words;
-  if (command.arguments == "[COMMAND]") {
-    for (const Command& other : Commands()) words.emplace_back(other.name);
-    return words;
-  }
-  // "load|abort [REQUEST_ID...]"
-  std::string_view choices = command.arguments.substr(0, command.arguments.find(' '));
-  if (choices.find('|') == std::string_view::npos) return words;
-  while (true) {
-    const size_t end = choices.find('|');
-    words.emplace_back(choices.substr(0, end));
-    if (end == std::string_view::npos) return words;
-    choices.remove_prefix(end + 1);
-  }
 }
 
 }  // namespace tlm::cli

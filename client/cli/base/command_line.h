@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/commandlineflag.h"
 #include "absl/status/statusor.h"
 #include "client/cli/base/command.h"
 
@@ -25,10 +24,6 @@ struct ParsedLine {
 absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args);
 
-// Whether a flag takes no value; whether it may be repeated.
-bool IsSwitch(const absl::CommandLineFlag& flag);
-bool IsList(const absl::CommandLineFlag& flag);
-
 // The flags of `command`, the connection flags included.
 std::vector<std::string_view> FlagsOf(const Command& command);
 
@@ -38,22 +33,11 @@ struct FlagText {
   std::string default_value;  // empty for false, 0 and inf too
   bool is_switch = false;     // takes no value: --name, --noname
   bool can_be_off = false;    // a switch that is not off by default, so that --noname is of use
-  bool is_list = false;       // may be repeated
 };
 
 // Describes the flags `names` of the command, in this order.
 std::vector<FlagText> DescribeFlags(const Command& command,
                                     std::span<const std::string_view> names);
-
-// The values a flag may have, for completion.
-struct FlagValues {
-  bool is_file = false;
-  std::vector<std::string> choices;  // not always all; empty = any text
-};
-FlagValues ValuesOfFlag(std::string_view name);
-
-// The words allowed as a command's first argument; empty = any text.
-std::vector<std::string> FirstArguments(const Command& command);
 
 }  // namespace tlm::cli
 

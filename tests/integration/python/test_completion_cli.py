@@ -45,7 +45,8 @@ class CompletionTest(unittest.TestCase):
         """The candidates for the last word; bash takes "=" for a word of its own."""
         listed = " ".join(f"'{word}'" for word in words)
         out = run("bash", "--norc", "-c", f"{self.script('bash')}\nCOMP_WORDS=({listed})\n"
-                  f"COMP_CWORD={len(words) - 1}\n_tlm\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
+                  f"COMP_CWORD={len(words) - 1}\n_tlm\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                  env={"PATH": f"{BIN_DIR}:/usr/bin:/bin"})
         return out.split("\n")[:-1]
 
     @needs("bash")
@@ -125,11 +126,11 @@ class CompletionTest(unittest.TestCase):
 
             def complete(line):
                 out = run("fish", "--no-config", "-c", f"{script}\ncomplete -C '{line}'",
-                          env={"HOME": home, "PATH": "/usr/bin:/bin"})
+                          env={"HOME": home, "PATH": f"{BIN_DIR}:/usr/bin:/bin"})
                 return [candidate.split("\t")[0] for candidate in out.splitlines()]
 
             self.assertEqual(sorted(complete("tlm ")), sorted(COMMANDS))
-            self.assertEqual(complete("tlm generate --tempe"), ["--temperature"])
+            self.assertEqual(complete("tlm generate --tempe"), ["--temperature="])
             self.assertEqual(complete("tlm generate --rat"), [])
             self.assertEqual(sorted(complete("tlm admin ")),
                              ["abort", "config", "drain", "flush", "load"])
