@@ -115,7 +115,7 @@ Json Describe(const BenchModel& loaded) {
           {"n_threads", CpuThreadsFromFlags()}};
 }
 
-// What the machine does at the most, and the backend's own products of many rows.
+// The machine's peak rates, and the backend's own matrix products of many rows.
 absl::StatusOr<CpuCeilings> MeasureMachine(BenchModel& loaded, Json* report) {
   TLM_ASSIGN_OR_RETURN(
       const CpuCeilings ceilings,

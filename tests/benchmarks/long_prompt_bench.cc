@@ -1,4 +1,4 @@
-// long_prompt_bench: what running streams notice of a long prompt that arrives. See README.md.
+// long_prompt_bench: how a long prompt delays running streams. See README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ StallOptions OptionsFromFlags() {
           .seed = absl::GetFlag(FLAGS_seed)};
 }
 
-// Of any number of values, at least one; the lower of the two in the middle.
+// Of at least one value; the lower one of two medians.
 double MedianOf(const std::vector<Stall>& stalls, double (*value)(const Stall&)) {
   std::vector<double> values;
   for (const Stall& stall : stalls) values.push_back(value(stall));

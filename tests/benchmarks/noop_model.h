@@ -1,4 +1,4 @@
-// A language model that costs nothing, so that what is left to measure is the server around it.
+// A language model that computes nothing, to measure the server around it.
 #ifndef TLM_TESTS_BENCHMARKS_NOOP_MODEL_H_
 #define TLM_TESTS_BENCHMARKS_NOOP_MODEL_H_
 
@@ -18,13 +18,13 @@
 
 namespace tlm::bench {
 
-// Its logits are all equal. Names the thread that calls it kEngineThreadName. Not thread-safe.
+// All logits are equal. Names the thread that calls it kEngineThreadName. Not thread-safe.
 class NoopModel : public LanguageModel {
  public:
   static constexpr int64_t kVocabSize = 64;
 
-  // `rows_per_second`: rows of logits, which are tokens, it gives at the most, waiting as if for a
-  // device; 0 = as fast as they are asked for.
+  // Limits itself to `rows_per_second` rows of logits (tokens), waiting as if for a device; 0 = no
+  // limit.
   NoopModel(const BatchLimits& limits, int64_t num_kv_blocks, double rows_per_second)
       : limits_(limits),
         num_kv_blocks_(num_kv_blocks),
@@ -53,8 +53,8 @@ class NoopModel : public LanguageModel {
   using SteadyClock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kMaxArrears{10};
 
-  // Until a device of that rate has computed them. A wait that took too long is made good by the
-  // next ones, so that the rate is kept whatever the system's timers do.
+  // Waits until a device of that rate would be done. Later waits compensate for one that took too
+  // long, so that the rate holds with imprecise timers.
   void WaitFor(size_t rows) {
     const std::chrono::duration<double> time(seconds_per_row_ * static_cast<double>(rows));
     ready_ = std::max(ready_, SteadyClock::now() - kMaxArrears) +

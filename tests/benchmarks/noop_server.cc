@@ -73,7 +73,7 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   const ServedModel served = ServedNoopModel(options);
   CallRegistry calls;
   const TrustEverybody authenticator;
-  // Measuring is part of what a token costs.
+  // Metrics are part of the cost of a token.
   Metrics metrics;
   options.metrics = metrics.SetModel(ModelFactsOf(served));
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Start(model, options, clock));

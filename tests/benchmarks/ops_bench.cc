@@ -1,4 +1,4 @@
-// ops_bench: every operation of a model's layers for itself, on any backend. See README.md.
+// ops_bench: each operation of a model's layers by itself, on any backend. See README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +38,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Weights, keys and values of the calls are different ones until they fill so much: no cache holds
-// them.
+// Calls rotate through weights, keys and values of this size, which no cache holds.
 constexpr size_t kRotatedBytes = size_t{512} << 20;
 
 struct OpsPlan {

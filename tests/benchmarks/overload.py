@@ -27,7 +27,7 @@ GOODPUT_BAR = 0.95
 SLOW_MODEL = ["--preset=gpt2-medium", "--init=random", "--seed=1"]
 SLOW_TOKENS = 1000
 BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def measure(arguments, processors):
@@ -46,10 +46,10 @@ def measure(arguments, processors):
 
 def until(condition, what):
     """What `condition` returns, once it is true."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while not (result := condition()):
         if time.monotonic() > end:
-            sys.exit(f"{what}: not within {PATIENCE_S} s")
+            sys.exit(f"{what}: not within {TIMEOUT_S} s")
         time.sleep(0.05)
     return result
 
@@ -175,7 +175,7 @@ def main():
     parser.add_argument("--duration", default="20s", help="measured at each load")
     parser.add_argument("--warmup", default="5s", help="before that")
     parser.add_argument("--seed", type=int, default=1, help="of the requests")
-    parser.add_argument("--plot", help="draw latency and goodput into this .svg or .png")
+    parser.add_argument("--plot", help="plot latency and goodput into this .svg or .png")
     arguments = parser.parse_args()
     processors = scenario.halves()
     print(f"server on processors {processors[0]}, client on {processors[1]}")

@@ -65,15 +65,15 @@ def elements(shape):
 
 
 class Weights:
-    """Endless bfloat16 numbers, normal with deviation 0.02: a block that is drawn once, from ever
+    """Endless bfloat16 numbers, normal with deviation 0.02: one random block, repeated from ever
     other places of it."""
 
     BLOCK = 1 << 20
 
     def __init__(self):
         self._random = random.Random(1)
-        drawn = array.array("f", (self._random.gauss(0, 0.02) for _ in range(self.BLOCK)))
-        halves = array.array("H", drawn.tobytes())[int(sys.byteorder == "little")::2]
+        block = array.array("f", (self._random.gauss(0, 0.02) for _ in range(self.BLOCK)))
+        halves = array.array("H", block.tobytes())[int(sys.byteorder == "little")::2]
         if sys.byteorder != "little":
             halves.byteswap()
         self._block = memoryview(halves.tobytes() * 2)

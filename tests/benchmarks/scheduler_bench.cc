@@ -1,6 +1,6 @@
-// What the engine costs without the model: whole steps of EngineLoop around one that computes
-// nothing. Arrivals, deadlines, the plan, the batch, sampling from a small vocabulary, mailboxes and
-// figures are in it; readers taking their results are not.
+// The cost of the engine without the model: whole steps of EngineLoop around a no-op model, with
+// arrivals, deadlines, planning, batching, sampling from a small vocabulary, token streams and
+// metrics; without readers taking their results.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -55,7 +55,7 @@ class ConstantModel : public LanguageModel {
   const Batch* launched_ = nullptr;
 };
 
-// An engine without its threads, and readers that take everything between two steps.
+// An engine without threads, and readers that take everything between two steps.
 class Bench {
  public:
   Bench(int64_t sequences, int64_t max_tokens, bool prefix_cache)
@@ -146,8 +146,7 @@ BENCHMARK(DecodeStep)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
-// Steps that prefill prompts of which nothing is cached, one after the other: what hashing and
-// publishing cost.
+// Steps that prefill uncached prompts, one after the other: the cost of hashing and publishing.
 void PrefillStep(benchmark::State& state) {
   Bench bench(/*sequences=*/64, /*max_tokens=*/512, /*prefix_cache=*/state.range(0) != 0);
   double seconds = 0;

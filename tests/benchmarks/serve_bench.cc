@@ -1,4 +1,4 @@
-// serve_bench: offers load to a server over gRPC and reports what it makes of it. See README.md.
+// serve_bench: offers load to a server over gRPC and reports its metrics. See README.md.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ ABSL_FLAG(absl::Duration, slo_itl, absl::InfiniteDuration(),
           "good requests have this mean time between tokens at most");
 
 ABSL_FLAG(std::string, json, "", "write everything to this file");
-ABSL_FLAG(std::string, plot, "", "draw latency and goodput against load into this .svg or .png");
+ABSL_FLAG(std::string, plot, "", "plot latency and goodput against load into this .svg or .png");
 ABSL_FLAG(std::string, plot_note, "", "what the plot's title says behind model, machine and date");
 
 namespace tlm::bench {
@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<double>> ParseLoads(const char* flag,
   return loads;
 }
 
-// Which loads to offer.
+// The loads to offer.
 struct Plan {
   std::vector<double> concurrency;
   std::vector<double> rates;
@@ -167,7 +167,7 @@ double BestGoodput(const std::vector<PointMetrics>& points) {
   return best;
 }
 
-// Closed loops first: the factors count from the best of them.
+// Closed loops first: the factors multiply the best goodput of them.
 absl::StatusOr<std::vector<PointMetrics>> MeasureAll(const Plan& plan, const ServiceLevel& level,
                                                      const Workload& workload,
                                                      const RunLimits& limits, Session& session) {

@@ -39,7 +39,7 @@ def parse_arguments():
                         help="a tokenizer.json to take instead of a random one")
     parser.add_argument("--cache", type=pathlib.Path, help="keeps the checkpoint here")
     parser.add_argument("--model", type=pathlib.Path, help="a model directory that is there")
-    parser.add_argument("--preset", help="weights drawn by the server instead of read")
+    parser.add_argument("--preset", help="random weights instead of a model directory")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")
     parser.add_argument("server_flags", nargs="*", metavar="SERVER FLAG", help="behind --")

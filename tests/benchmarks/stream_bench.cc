@@ -1,5 +1,5 @@
-// stream_bench: what streaming costs without a model: engine, mailboxes, handlers, gRPC. Starts
-// itself a second time as the server and measures that process from outside. See README.md.
+// stream_bench: the cost of streaming without a model: engine, token streams, handlers, gRPC.
+// Starts itself again as the server and measures that process. See README.md.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -41,26 +41,26 @@ namespace {
 
 constexpr int64_t kPromptTokens = kNoopPromptTokens;
 constexpr int64_t kOutputTokens = kNoopContext - kPromptTokens;
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kTimeout = absl::Seconds(20);
 
 struct Measurement {
   int64_t streams = 0;
   double pace = 0;
   PointMetrics metrics;
-  double engine_cpus = 0;  // of the server's, its engine thread alone
+  double engine_cpus = 0;  // of server_cpus, the engine thread
 };
 
 double MicrosecondsEach(double cpus, double per_second) {
   return per_second > 0 ? 1e6 * cpus / per_second : 0;
 }
 
-// A server of its own for each measurement.
+// Starts a server for each measurement.
 absl::StatusOr<Measurement> MeasureStreams(int64_t streams, double pace, uint64_t run) {
   TLM_ASSIGN_OR_RETURN(
       const std::unique_ptr<ServerUnderTest> server,
       ServerUnderTest::Start(
-          {"/proc/self/exe", "--serve", fmt::format("--rows_per_second={}", pace)}, kPatience));
-  TLM_ASSIGN_OR_RETURN(Target target, ConnectTo(server->target(), 1, kPatience));
+          {"/proc/self/exe", "--serve", fmt::format("--rows_per_second={}", pace)}, kTimeout));
+  TLM_ASSIGN_OR_RETURN(Target target, ConnectTo(server->target(), 1, kTimeout));
   TLM_ASSIGN_OR_RETURN(
       const Workload workload,
       Workload::Create({.prompt_tokens = Counts(fmt::format("{}", kPromptTokens)).mixture,

@@ -1,8 +1,8 @@
-// weights_loss: what storing matrices in fewer bits costs. See README.md.
+// weights_loss: the loss from storing matrices in fewer bits. See README.md.
 //
-// Two models of the same files, one as its matrices are stored and one in --weights, get the same
-// tokens in the same windows. Of a text: the bits per byte each needs for it, and how often another
-// token is the likeliest. Of any tokens: how far the logits are apart.
+// Runs two models of the same files, one as stored and one in --weights, over the same windows of
+// tokens. For a text: bits per byte of each, and how often the most probable token differs. For any
+// tokens: the difference of the logits.
 #include <fmt/format.h>
 
 #include <algorithm>

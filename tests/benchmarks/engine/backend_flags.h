@@ -1,4 +1,4 @@
-// The flags that engine_bench and ops_bench share, and how their values are read.
+// The common flags of engine_bench and ops_bench.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_BACKEND_FLAGS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_BACKEND_FLAGS_H_
 
@@ -23,12 +23,12 @@ absl::StatusOr<Backend> BackendFromFlags();
 int CpuThreadsFromFlags();
 // By --weights.
 absl::StatusOr<WeightFormat> WeightFormatFromFlags();
-// By --ceilings: measures what the machine does at the most with products of `weights`, as they
-// are stored. All 0 when not asked for and for backends other than the CPU's.
+// With --ceilings, measures the machine's peak rates for matrix products of `weights` as stored.
+// All 0 without it and for backends other than the CPU.
 absl::StatusOr<CpuCeilings> CeilingsFromFlags(const DeviceInfo& device, DType weights);
 
-// Each of `texts` as a number from `least` to `most`; empty ones are left out. INVALID_ARGUMENT
-// names `flag` and the text.
+// Each of `texts` as a number from `least` to `most`; skips empty texts. INVALID_ARGUMENT names
+// `flag` and the text.
 absl::StatusOr<std::vector<int64_t>> NumbersFlag(const std::vector<std::string>& texts,
                                                  std::string_view flag, int64_t least,
                                                  int64_t most);

@@ -18,12 +18,12 @@ namespace tlm::bench {
 struct ModelChoice {
   std::string directory = {};               // exactly one of the two is not empty
   std::string preset = {};                  // with random weights
-  std::optional<DType> weights_dtype = {};  // of random weights; none: what the preset names
+  std::optional<DType> weights_dtype = {};  // of random weights; none: the preset's
   std::optional<DType> kv_dtype = {};       // none: the backend's own choice
   WeightFormat format = WeightFormat::kAsGiven;
 };
 
-// Members in the order they need each other.
+// Members in the order of their dependencies.
 struct BenchModel {
   Backend backend;
   ModelConfig config;
@@ -31,15 +31,14 @@ struct BenchModel {
   DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
-  double load_seconds =
-      0;  // from host memory or the page cache to ready; generating random ones not counted
+  double load_seconds = 0;  // from host memory or the page cache; without generating weights
 
   // Bytes of weights a pass over few tokens reads: all but the rows of an untied embedding table.
   uint64_t WeightBytesRead() const;
   uint64_t KvBytesPerToken() const { return model->kv_shape().bytes_per_token(); }
 };
 
-// INVALID_ARGUMENT names what is wrong with the choice or the model.
+// INVALID_ARGUMENT for a wrong choice or model.
 absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& choice,
                                                            Backend backend,
                                                            const BatchLimits& limits,

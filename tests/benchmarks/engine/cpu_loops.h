@@ -1,4 +1,4 @@
-// Loops that do nothing but what one unit of a processor is for.
+// Loops that saturate one unit of a CPU.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_CPU_LOOPS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_CPU_LOOPS_H_
 
@@ -12,7 +12,7 @@ namespace tlm::bench {
 struct ProductLoop {
   const char* instruction = nullptr;
   double flops_per_round = 0;              // a multiply-add counts 2
-  float (*run)(int64_t rounds) = nullptr;  // what it returns depends on every product
+  float (*run)(int64_t rounds) = nullptr;  // the result depends on every product
 };
 
 // Loops of one instruction set. Calling one that the machine lacks is a fault.
@@ -20,12 +20,12 @@ struct CpuLoops {
   // ORs of all of [data, data + bytes); `data` aligned to 64, `bytes` a multiple of 4096.
   uint64_t (*read)(const char* data, size_t bytes) = nullptr;
   ProductLoop floats = {};
-  ProductLoop bf16 = {};  // without `run` where the instruction set has none
+  ProductLoop bf16 = {};  // `run` is null if the instruction set has none
   ProductLoop int8 = {};  // likewise
 };
 
-// Of "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16"; null where this build or this
-// machine does not have it.
+// Of "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16"; null if this build or this
+// machine lacks it.
 const CpuLoops* LoopsOf(std::string_view arithmetic);
 
 }  // namespace tlm::bench

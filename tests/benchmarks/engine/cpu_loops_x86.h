@@ -8,7 +8,7 @@
 
 namespace tlm::bench {
 
-// Null where this machine does not have it; on other processors always.
+// Null if this machine lacks it; always null on other CPUs.
 const CpuLoops* X86LoopsOf(std::string_view arithmetic);
 
 }  // namespace tlm::bench

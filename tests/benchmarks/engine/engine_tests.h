@@ -1,4 +1,4 @@
-// The tests of engine_bench: which there are, and what is found.
+// The tests of engine_bench.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_
 
@@ -26,10 +26,10 @@ struct EnginePlan {
   std::vector<DecodeTest> decodes;
   int64_t decode_tokens = 0;  // of each sequence
   RequestLoad load;           // without requests: none
-  int64_t batch_tokens = 0;   // of a step at the most
+  int64_t batch_tokens = 0;   // max. per step
   int repetitions = 0;
 
-  // Takes out what needs more positions than `context`; the names of the tests taken out.
+  // Removes the tests that need more positions than `context`; returns their names.
   std::vector<std::string> DropLongerThan(int64_t context);
   // For all tests.
   BatchLimits Limits() const;
@@ -42,14 +42,14 @@ class EngineTests {
   EngineTests(const EnginePlan& plan, BenchModel& loaded, const CpuCeilings& ceilings)
       : plan_(plan), loaded_(loaded), ceilings_(ceilings) {}
 
-  // Prints a line a test. Errors are those of the model.
+  // Prints a line per test. Errors of the model.
   absl::Status Run();
   const nlohmann::ordered_json& results() const { return results_; }
 
  private:
   using Json = nlohmann::ordered_json;
 
-  // What a test computes and reads, and how long it took; a sample for each repetition.
+  // The work of a test and its times, a sample per repetition.
   struct Found {
     std::string name = {};
     double tokens = 0;                 // in one sample
@@ -64,7 +64,7 @@ class EngineTests {
   absl::Status TimeDecode(const DecodeTest& test);
   absl::Status TimeRequests();
   void Add(const Found& found, Json more);
-  // Of a step that takes `seconds`, the part its bytes and operations take at the least.
+  // The lower bound of a step's time, from its bytes and operations, as a share of `seconds`.
   double Fraction(const Found& found, double seconds) const;
 
   const EnginePlan& plan_;

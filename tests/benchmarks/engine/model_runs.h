@@ -1,4 +1,4 @@
-// What a model alone can do: prompts and decoding, batch after batch, with nobody queueing.
+// The speed of a model alone: prefill and decoding, batch after batch, without a queue.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_MODEL_RUNS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_MODEL_RUNS_H_
 
@@ -18,8 +18,8 @@ class ModelRuns {
   // `model` has kv blocks for `sequences` contexts of `context` tokens.
   ModelRuns(LanguageModel& model, int64_t sequences, int64_t context);
 
-  // Computes a prompt of `tokens` tokens from the beginning, `chunk` at a time; the seconds until
-  // its first token is there.
+  // Prefills `tokens` tokens from the beginning, `chunk` at a time; the seconds until the first
+  // token.
   absl::StatusOr<double> Prefill(int64_t tokens, int64_t chunk);
 
   // Gives every sequence `depth` tokens: computed for one, its blocks copied to the others.
@@ -35,7 +35,7 @@ class ModelRuns {
   absl::StatusOr<BatchResult> Compute(int64_t first, int64_t count, bool last);
   void StartBatch(Batch* batch) const;
   void AddTable(int64_t sequence, Batch* batch) const;
-  // The next token of every sequence: sampled by the batch before, or `ids`.
+  // The next token of every sequence: sampled by the last batch, or `ids`.
   void FillDecode(const std::vector<int32_t>* ids, int64_t position, Batch* batch) const;
 
   LanguageModel& model_;

@@ -12,16 +12,16 @@
 namespace tlm::bench {
 namespace {
 
-// Few random values, repeated at shifting places: generating hundreds of millions would take longer
-// than what is measured.
+// A few random values, repeated at shifting places: generating hundreds of millions would take
+// longer than what is measured.
 template <typename T, typename Convert>
 std::vector<T> RandomValues(size_t count, Convert convert) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal(0.0f, 0.05f);
-  std::vector<T> sampled(4096 + 1);
-  for (T& value : sampled) value = convert(normal(random));
+  std::vector<T> distinct(4096 + 1);
+  for (T& value : distinct) value = convert(normal(random));
   std::vector<T> values(count);
-  for (size_t i = 0; i < count; ++i) values[i] = sampled[(i * 7 + i / 4096) % sampled.size()];
+  for (size_t i = 0; i < count; ++i) values[i] = distinct[(i * 7 + i / 4096) % distinct.size()];
   return values;
 }
 

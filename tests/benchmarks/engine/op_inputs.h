@@ -12,19 +12,19 @@
 
 namespace tlm::bench {
 
-// Rows and the memory they lie in.
+// Rows and their memory.
 struct OwnedRows {
   Buffer memory;
   Rows rows;
 
-  // The first `count` rows of `cols` values, laid end to end.
+  // The first `count` rows of `cols` values, contiguous.
   Rows Part(int64_t count, int64_t cols) const;
 };
 
 // Rows of normal values of deviation 0.05; `dtype` kF32, kBF16 or kF16. Errors as Allocate's.
 absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype);
 
-// A matrix stored as `weights`, which may be kI8, of values alike. Errors as PackMatrix's.
+// A matrix stored as `weights`, which may be kI8, of the same values. Errors of PackMatrix.
 absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType weights,
                                                    MatrixUse use);
 

@@ -13,18 +13,18 @@
 
 namespace tlm::bench {
 
-// What an operation must at least do.
+// The work of an operation.
 struct OpWork {
   double bytes = 0;         // read and written
   double matmul_flops = 0;  // of products with weights, and with keys and values of their type
   double float_flops = 0;   // of products of floats
-  bool cached = false;      // the bytes lie in caches as they do between a model's operations: the
-                            // memory is no bound
+  bool cached = false;      // the bytes are in caches, as between a model's operations: memory
+                            // bandwidth does not bound it
 };
 
 class OpTimer {
  public:
-  // Calls recorded together, so that what it costs to start one is not what is measured.
+  // Calls recorded together, so that launch costs do not dominate.
   static constexpr int kCalls = 20;
 
   // Both outlive it; every operation is timed for at least `seconds`.
@@ -33,7 +33,7 @@ class OpTimer {
 
   // Prints the head of the table.
   static void PrintHead();
-  // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line. Errors are those of
+  // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line. Errors of
   // the calls.
   absl::Status Time(const std::string& name, const OpWork& work,
                     const std::function<absl::Status(int)>& call);

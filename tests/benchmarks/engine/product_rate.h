@@ -1,4 +1,4 @@
-// The backend's own products of many rows.
+// The speed of the backend's matrix products of many rows.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_PRODUCT_RATE_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_PRODUCT_RATE_H_
 
@@ -14,9 +14,8 @@ struct ProductRate {
   double flops_per_second = 0;
 };
 
-// The rate of the model's widest products at 512 rows, or as many as its steps have, one matrix
-// again and again: what prompts could reach if products were all there is. Takes some tenths of a
-// second; errors as PackMatrix's.
+// The rate of the model's widest matrix product with up to 512 rows, repeated with one matrix: an
+// upper bound for prefill. Takes some tenths of a second; errors of PackMatrix.
 absl::StatusOr<ProductRate> MeasureProducts(BenchModel& loaded);
 
 }  // namespace tlm::bench

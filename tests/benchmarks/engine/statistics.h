@@ -1,4 +1,4 @@
-// Figures of repeated measurements.
+// Statistics of repeated measurements.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_STATISTICS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_STATISTICS_H_
 

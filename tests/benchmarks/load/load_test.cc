@@ -40,10 +40,10 @@ TEST(MixtureTest, SamplesWithinItsRangesByTheirWeights) {
   Random random(1);
   int large = 0;
   for (int i = 0; i < 4000; ++i) {
-    const int64_t drawn = mixture.DrawCount(random);
-    large += drawn == 100;
-    if (drawn != 100) {
-      EXPECT_THAT(drawn, AllOf(Ge(10), Le(20)));
+    const int64_t sampled = mixture.SampleCount(random);
+    large += sampled == 100;
+    if (sampled != 100) {
+      EXPECT_THAT(sampled, AllOf(Ge(10), Le(20)));
     }
   }
   // A quarter of 4,000, and five standard deviations.
@@ -52,8 +52,8 @@ TEST(MixtureTest, SamplesWithinItsRangesByTheirWeights) {
 
 TEST(MixtureTest, DurationsMayBeInfinite) {
   Random random(1);
-  EXPECT_TRUE(std::isinf(Durations("inf").mixture.DrawSeconds(random)));
-  EXPECT_THAT(Durations("500ms..2s").mixture.DrawSeconds(random), AllOf(Ge(0.5), Le(2.0)));
+  EXPECT_TRUE(std::isinf(Durations("inf").mixture.SampleSeconds(random)));
+  EXPECT_THAT(Durations("500ms..2s").mixture.SampleSeconds(random), AllOf(Ge(0.5), Le(2.0)));
 }
 
 TEST(MixtureTest, RefusesWhatIsNoDistribution) {

@@ -1,4 +1,4 @@
-// Where and with what a measurement was made.
+// Descriptions of the machine and the server of a measurement.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_MACHINE_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_MACHINE_H_
 
@@ -8,11 +8,11 @@
 
 namespace tlm::bench {
 
-// Processor, how many of them this process may use, memory, kernel, load average now; compiler and
+// CPU, number of CPUs this process may use, memory, kernel, current load average; compiler and
 // libraries of this program; the time.
 nlohmann::ordered_json DescribeMachine();
 
-// Which model, on what, by which program.
+// Version, device and model of the server.
 nlohmann::ordered_json DescribeServer(const v1::ModelInfoResponse& model);
 
 }  // namespace tlm::bench

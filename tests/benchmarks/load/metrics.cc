@@ -24,7 +24,7 @@ bool IsGood(const load::CallRecord& call, const ServiceLevel& level) {
          (!HasMeanGap(call) || MeanGap(call) <= level.itl_seconds);
 }
 
-// Samples of the requests that were due in the window.
+// Samples of the requests scheduled in the window.
 struct CohortSamples {
   load::LatencyHistogram ttft, inter_token, per_token, end_to_end, refusal, lag;
   int64_t started_prompt_tokens = 0;
@@ -114,7 +114,7 @@ class Endings {
   int64_t not_sent_ = 0;
 };
 
-// Of what happened between begin and end.
+// Rates of the events in the window.
 void SetRates(const RunRecord& run, const ServiceLevel& level, PointMetrics* metrics) {
   int64_t completed = 0;
   int64_t good = 0;

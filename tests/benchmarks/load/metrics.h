@@ -1,4 +1,4 @@
-// What a run says about the server, in numbers.
+// The metrics of a run.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_METRICS_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_METRICS_H_
 
@@ -12,7 +12,7 @@
 
 namespace tlm::bench {
 
-// What a request must keep to count as good, besides its deadline.
+// The SLO of a good request, besides its deadline.
 struct ServiceLevel {
   double ttft_seconds = std::numeric_limits<double>::infinity();
   double itl_seconds = std::numeric_limits<double>::infinity();  // the request's mean
@@ -20,25 +20,25 @@ struct ServiceLevel {
 
 enum class Outcome {
   kCompleted,
-  kRefused,  // not let in: told at once that there is no room, or that its deadline cannot be met
-  kFailed,   // everything else; past its deadline too
+  kRefused,  // not admitted: no room, or its deadline cannot be met
+  kFailed,   // everything else, a missed deadline too
 };
 
 Outcome OutcomeOf(const load::CallRecord& call);
 
-// Requests that ended without success in the same way.
+// Requests that failed or were refused in the same way.
 struct Ending {
   Outcome outcome = Outcome::kFailed;
   std::string code = {};
-  std::string reason = {};  // of ErrorInfo; empty when the server gave none
+  std::string reason = {};  // of ErrorInfo; may be empty
   int64_t count = 0;
-  int64_t with_retry_time = 0;  // those told when to come back
-  Summary seconds = {};         // until the answer was here
+  int64_t with_retry_time = 0;  // those with RetryInfo
+  Summary seconds = {};         // until the status arrived
   Summary retry_seconds = {};
 };
 
-// Counts and latencies are of the requests that were due in the window, wherever they ended; rates
-// are of what happened in the window, whenever it began.
+// Counts and latencies cover requests scheduled in the window, whenever they ended; rates count
+// events in the window.
 struct PointMetrics {
   LoadPoint point = {};
   double window_seconds = 0;
@@ -61,12 +61,12 @@ struct PointMetrics {
   Summary inter_token = {};  // between successive events of a request that carry tokens
   Summary per_token = {};    // of each request: its mean time for a token after the first event
   Summary end_to_end = {};   // of completed requests
-  Summary refusal = {};      // until a refusal was here
-  Summary lag = {};          // how much later than due requests were sent: the client's own fault
+  Summary refusal = {};      // of refused requests, until the status
+  Summary lag = {};          // delay between scheduled and actual start: the client's
 
-  double cached_prompt_share = 0;    // of the prompt tokens of requests that were started
-  double client_cpus = 0;            // processors used, on average
-  double server_cpus = 0;            // 0 when not known
+  double cached_prompt_share = 0;    // of the prompt tokens of started requests
+  double client_cpus = 0;            // CPUs used, on average
+  double server_cpus = 0;            // 0 if unknown
   std::vector<Ending> endings = {};  // the most frequent first
 };
 

@@ -89,7 +89,7 @@ absl::StatusOr<Mixture> Mixture::ParseDurations(std::string_view text) {
   return Parse(text, ParseSeconds);
 }
 
-const Mixture::Range& Mixture::DrawRange(Random& random) const {
+const Mixture::Range& Mixture::SampleRange(Random& random) const {
   double total = 0;
   for (const Range& range : ranges_) total += range.weight;
   double left = std::uniform_real_distribution<double>(0, total)(random);
@@ -100,14 +100,14 @@ const Mixture::Range& Mixture::DrawRange(Random& random) const {
   return ranges_.back();
 }
 
-int64_t Mixture::DrawCount(Random& random) const {
-  const Range& range = DrawRange(random);
+int64_t Mixture::SampleCount(Random& random) const {
+  const Range& range = SampleRange(random);
   return std::uniform_int_distribution<int64_t>(static_cast<int64_t>(range.low),
                                                 static_cast<int64_t>(range.high))(random);
 }
 
-double Mixture::DrawSeconds(Random& random) const {
-  const Range& range = DrawRange(random);
+double Mixture::SampleSeconds(Random& random) const {
+  const Range& range = SampleRange(random);
   if (range.low == range.high || std::isinf(range.high)) return range.high;
   return std::uniform_real_distribution<double>(range.low, range.high)(random);
 }

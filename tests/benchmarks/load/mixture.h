@@ -1,4 +1,4 @@
-// Distributions as people write them on a command line.
+// Distributions as command line flags.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_MIXTURE_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_MIXTURE_H_
 
@@ -15,11 +15,11 @@ namespace tlm::bench {
 
 using Random = std::mt19937_64;
 
-// One of several ranges, by weight, then uniform within it:
+// Selects a range by weight, then a value uniformly from it:
 //
 //   128                        always 128
 //   32..256                    uniform, both ends included
-//   32..256*0.9,2048*0.1       in one of ten cases 2048
+//   32..256*0.9,2048*0.1       2048 with probability 0.1
 class Mixture {
  public:
   // Whole numbers.
@@ -28,13 +28,13 @@ class Mixture {
   static absl::StatusOr<Mixture> ParseDurations(std::string_view text);
 
   // A whole number, of a mixture of counts.
-  int64_t DrawCount(Random& random) const;
+  int64_t SampleCount(Random& random) const;
   // Seconds, of a mixture of durations; may be infinite.
-  double DrawSeconds(Random& random) const;
+  double SampleSeconds(Random& random) const;
 
   double min() const;
   double max() const;
-  // As it was written.
+  // The flag's text.
   const std::string& text() const { return text_; }
 
  private:
@@ -47,7 +47,7 @@ class Mixture {
 
   static absl::StatusOr<Mixture> Parse(std::string_view text, NumberParser number);
   static absl::StatusOr<Range> ParseRange(std::string_view text, NumberParser number);
-  const Range& DrawRange(Random& random) const;
+  const Range& SampleRange(Random& random) const;
 
   std::string text_;
   std::vector<Range> ranges_;  // at least one
@@ -66,7 +66,7 @@ struct DurationMix {
 bool AbslParseFlag(absl::string_view text, DurationMix* mix, std::string* error);
 std::string AbslUnparseFlag(const DurationMix& mix);
 
-// A default for a flag: `text` is correct (CHECKed).
+// For defaults of flags. CHECKs that `text` is valid.
 CountMix Counts(std::string_view text);
 DurationMix Durations(std::string_view text);
 

@@ -52,7 +52,7 @@ absl::StatusOr<std::string_view> TerminalFor(std::string_view path) {
   return InvalidArgument("{}: plots are .svg or .png", path);
 }
 
-// As gnuplot quotes: within '...' a quote is doubled.
+// gnuplot doubles a quote within '...'.
 std::string Quoted(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted.append(c == '\'' ? 2 : 1, c == '\n' ? ' ' : c);
@@ -63,8 +63,8 @@ std::string Cell(const Summary& summary, double seconds) {
   return summary.count == 0 ? "NaN" : fmt::format("{:.6g}", 1e3 * seconds);
 }
 
-// The points of the open loop, or those of the closed one when there are no others: their loads do
-// not fit on one axis.
+// The points of the open loop or, without any, of the closed one: loads of both do not fit on one
+// axis.
 std::vector<PointMetrics> OnOneAxis(const std::vector<PointMetrics>& points) {
   std::vector<PointMetrics> chosen;
   std::copy_if(points.begin(), points.end(), std::back_inserter(chosen),
@@ -87,7 +87,7 @@ std::string DataOf(const std::vector<PointMetrics>& points) {
   return data;
 }
 
-// 1, 2 and 5 of every decade that the loads touch.
+// 1, 2 and 5 of every decade of the loads.
 std::string TicsOf(const std::vector<PointMetrics>& points) {
   std::string tics;
   const double last = 10 * points.back().point.load;

@@ -1,4 +1,4 @@
-// Pictures of measurements, drawn by gnuplot.
+// Plots of measurements, by gnuplot.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_PLOT_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_PLOT_H_
 
@@ -10,9 +10,9 @@
 
 namespace tlm::bench {
 
-// Latency (TTFT and inter-token, p50 and p99) and goodput against the load offered, one picture
-// each above the other, into `path`: SVG, or PNG if it ends so. INVALID_ARGUMENT for another
-// ending, FAILED_PRECONDITION with what gnuplot says when it fails or is not there.
+// Plots latency (TTFT and inter-token, p50 and p99) and, below it, goodput against the offered load
+// into `path`, a .svg or .png. INVALID_ARGUMENT for another suffix, FAILED_PRECONDITION with
+// gnuplot's output if it fails or is not installed.
 absl::Status PlotLoadCurve(const std::vector<PointMetrics>& points, const std::string& title,
                            const std::string& path);
 

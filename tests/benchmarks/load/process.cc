@@ -23,9 +23,9 @@ namespace tlm::bench {
 namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(10);
-constexpr absl::Duration kEndPatience = absl::Seconds(20);
+constexpr absl::Duration kEndTimeout = absl::Seconds(20);
 
-// In the child, after fork: only what is safe there.
+// Runs in the child after fork: async-signal-safe functions only.
 [[noreturn]] void Become(char* const* argv, int log) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = open("/dev/null", O_RDONLY);
@@ -46,7 +46,7 @@ double ClockSeconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Of one thread, from its /proc/<pid>/task/<tid>; 0 when it has another name or is gone.
+// CPU time of one thread, from its /proc/<pid>/task/<tid>; 0 if it has another name or has ended.
 double TaskSeconds(const std::filesystem::path& task, const std::string& name) {
   std::string comm;
   if (!std::getline(std::ifstream(task / "comm"), comm) || comm != name) return 0;
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Process>> Process::Start(const std::vector<std::s
 Process::~Process() {
   if (Ended().has_value()) return;
   kill(pid_, SIGTERM);
-  const absl::Time end = absl::Now() + kEndPatience;
+  const absl::Time end = absl::Now() + kEndTimeout;
   while (absl::Now() < end) {
     if (Ended().has_value()) return;
     absl::SleepFor(kPollInterval);
@@ -141,7 +141,7 @@ double Process::ThreadCpuSeconds(const std::string& name) const {
 double OwnCpuSeconds() { return ClockSeconds(CLOCK_PROCESS_CPUTIME_ID); }
 
 absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(
-    std::vector<std::string> argv, absl::Duration patience) {
+    std::vector<std::string> argv, absl::Duration timeout) {
   std::unique_ptr<ServerUnderTest> server(new ServerUnderTest());
   TLM_ASSIGN_OR_RETURN(server->directory_, ScratchDir::Create());
   const std::string port_file = server->directory_->File("port");
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(
   argv.push_back("--port=0");
   argv.push_back("--port_file=" + port_file);
   TLM_ASSIGN_OR_RETURN(server->process_, Process::Start(argv, log));
-  const absl::Time end = absl::Now() + patience;
+  const absl::Time end = absl::Now() + timeout;
   while (absl::Now() < end) {
     std::string port;
     if (std::ifstream(port_file) >> port) {
@@ -161,8 +161,8 @@ absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(
     }
     absl::SleepFor(kPollInterval);
   }
-  return DeadlineExceeded("{} named no port within {}:\n{}", argv[0],
-                          absl::FormatDuration(patience), ContentsOf(log));
+  return DeadlineExceeded("{} named no port within {}:\n{}", argv[0], absl::FormatDuration(timeout),
+                          ContentsOf(log));
 }
 
 }  // namespace tlm::bench

@@ -1,4 +1,4 @@
-// Other programs as children, and what they cost.
+// Child processes and their CPU time.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_PROCESS_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_PROCESS_H_
 
@@ -14,10 +14,10 @@
 
 namespace tlm::bench {
 
-// A directory of its own, gone with all it holds when the object dies.
+// A temporary directory, which the destructor removes.
 class ScratchDir {
  public:
-  // INTERNAL when the system refuses.
+  // INTERNAL if it cannot be created.
   static absl::StatusOr<std::unique_ptr<ScratchDir>> Create();
   ~ScratchDir();
   ScratchDir(const ScratchDir&) = delete;
@@ -31,23 +31,23 @@ class ScratchDir {
   const std::string path_;
 };
 
-// A child process; it dies with this one. Not thread-safe.
+// A child process, killed when this process ends. Not thread-safe.
 class Process {
  public:
   // Runs `argv[0]`, looked up in PATH unless it has a slash, with its output in file `log`. A
   // program that cannot be run ends with status 127.
   static absl::StatusOr<std::unique_ptr<Process>> Start(const std::vector<std::string>& argv,
                                                         const std::string& log);
-  // Asks it to end (SIGTERM), and makes it (SIGKILL) when it has not after a while.
+  // Ends it with SIGTERM or, after a timeout, SIGKILL.
   ~Process();
 
-  // Its exit status once it has ended (128 + the signal that killed it); none as long as it runs.
+  // Its exit status (128 + the signal that killed it); none while it runs.
   std::optional<int> Ended();
-  // The same, after waiting for it as long as it takes.
+  // Waits for its end; the exit status.
   int Wait();
-  // Processor time it has used so far, all threads; 0 once it has ended.
+  // CPU time of all threads so far; 0 once it has ended.
   double CpuSeconds() const;
-  // The same of its threads of this name, to hundredths of a second.
+  // CPU time of its threads of this name, to hundredths of a second.
   double ThreadCpuSeconds(const std::string& name) const;
 
  private:
@@ -57,20 +57,19 @@ class Process {
   std::optional<int> status_;
 };
 
-// Of this process.
+// CPU time of this process.
 double OwnCpuSeconds();
 
-// A server of this project, started for a measurement. The flags --port and --port_file are given
-// by this class.
+// A server started for a measurement. This class sets its flags --port and --port_file.
 class ServerUnderTest {
  public:
-  // Returns when the server has named its port. FAILED_PRECONDITION with what it wrote when it ends
-  // instead, DEADLINE_EXCEEDED when it takes longer than `patience`.
+  // Returns when the server listens. FAILED_PRECONDITION with its output if it ends,
+  // DEADLINE_EXCEEDED after `timeout`.
   static absl::StatusOr<std::unique_ptr<ServerUnderTest>> Start(std::vector<std::string> argv,
-                                                                absl::Duration patience);
+                                                                absl::Duration timeout);
 
   const std::string& target() const { return target_; }
-  // As Process's.
+  // See Process.
   double CpuSeconds() const { return process_->CpuSeconds(); }
   double ThreadCpuSeconds(const std::string& name) const {
     return process_->ThreadCpuSeconds(name);

@@ -1,4 +1,4 @@
-// The metrics of a run as a table for people, JSON for programs and a plot.
+// Metrics as tables and as JSON.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_REPORT_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_REPORT_H_
 
@@ -15,11 +15,11 @@ namespace tlm::bench {
 // Throughput, latencies and endings of every point.
 void PrintTables(const std::vector<PointMetrics>& points, std::ostream& out);
 
-// Seconds and rates, unrounded; null where there is nothing to summarize.
+// Seconds and rates, unrounded; null without values.
 nlohmann::ordered_json ToJson(const Summary& summary);
 nlohmann::ordered_json ToJson(const PointMetrics& metrics);
 
-// Writes `document`, indented. INTERNAL when the file cannot be written.
+// Writes `document`, indented. INTERNAL if the file cannot be written.
 absl::Status WriteJson(const nlohmann::ordered_json& document, const std::string& path);
 
 }  // namespace tlm::bench

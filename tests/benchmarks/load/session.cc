@@ -13,7 +13,7 @@ ABSL_FLAG(std::string, server, "",
           "start this tlm-server and measure it instead; its flags stand behind --, as in "
           "... --server=bin/tlm-server -- --model=model/demo --threads=1");
 ABSL_FLAG(int32_t, connections, 1, "connections that the calls are spread over, 1 to 1024");
-ABSL_FLAG(absl::Duration, patience, absl::Minutes(5), "how long the server may take to be up");
+ABSL_FLAG(absl::Duration, start_timeout, absl::Minutes(5), "how long the server may take to start");
 
 namespace tlm::bench {
 
@@ -29,13 +29,14 @@ absl::StatusOr<Session> Session::Open(const std::vector<char*>& arguments) {
   if (!program.empty()) {
     session.server_command_ = {program};
     session.server_command_.insert(session.server_command_.end(), rest.begin(), rest.end());
-    TLM_ASSIGN_OR_RETURN(session.server_, ServerUnderTest::Start(session.server_command_,
-                                                                 absl::GetFlag(FLAGS_patience)));
+    TLM_ASSIGN_OR_RETURN(
+        session.server_,
+        ServerUnderTest::Start(session.server_command_, absl::GetFlag(FLAGS_start_timeout)));
     session.address_ = session.server_->target();
   }
-  TLM_ASSIGN_OR_RETURN(
-      session.target_,
-      ConnectTo(session.address_, absl::GetFlag(FLAGS_connections), absl::GetFlag(FLAGS_patience)));
+  TLM_ASSIGN_OR_RETURN(session.target_,
+                       ConnectTo(session.address_, absl::GetFlag(FLAGS_connections),
+                                 absl::GetFlag(FLAGS_start_timeout)));
   return session;
 }
 

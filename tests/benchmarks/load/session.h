@@ -1,4 +1,4 @@
-// The flags every load benchmark has, and the server they lead to.
+// The common flags of the load benchmarks, and the server they name.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_SESSION_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_SESSION_H_
 
@@ -23,19 +23,19 @@ namespace tlm::bench {
 class Session {
  public:
   // `arguments`: what absl::ParseCommandLine left over, the program's name first. The errors of
-  // ServerUnderTest::Start and ConnectTo; INVALID_ARGUMENT for arguments nobody takes.
+  // ServerUnderTest::Start and ConnectTo; INVALID_ARGUMENT for arguments without --server.
   static absl::StatusOr<Session> Open(const std::vector<char*>& arguments);
 
   Target& target() { return target_; }
   const v1::ModelInfoResponse& model() const { return target_.model; }
-  // Processor time of a server that was started here, in seconds; null for another.
+  // Returns the CPU time of the started server, in seconds; null for a --target.
   std::function<double()> ServerCpu() const;
 
-  // Machine, server and its command line; to put measurements behind.
+  // Machine, server and its command line, as the beginning of a JSON report.
   nlohmann::ordered_json Describe() const;
   // Model, processor and date, in a line.
   std::string Title() const;
-  // What Describe() says, in a few lines for people.
+  // Describe() as a few lines of text.
   std::string Headline() const;
 
  private:
@@ -43,7 +43,7 @@ class Session {
 
   std::string address_;
   std::vector<std::string> server_command_;
-  std::unique_ptr<ServerUnderTest> server_;  // null: not ours
+  std::unique_ptr<ServerUnderTest> server_;  // null for a --target
   Target target_;
   nlohmann::ordered_json machine_;
 };

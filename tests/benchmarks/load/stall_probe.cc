@@ -13,7 +13,7 @@ namespace tlm::bench {
 namespace {
 
 constexpr std::chrono::milliseconds kPollInterval{100};
-// The prompt's own output: long enough to see it decode, short enough not to disturb by itself.
+// The output of the long prompt: a few tokens, so that decoding it does not disturb.
 constexpr int64_t kArrivalOutputTokens = 4;
 
 Mixture Exactly(int64_t count) { return Counts(fmt::format("{}", count)).mixture; }
@@ -90,10 +90,10 @@ absl::StatusOr<std::unique_ptr<load::GenerateCall>> StallProbe::Send(int64_t pro
 }
 
 absl::Status StallProbe::RunUntil(const std::function<bool()>& condition) {
-  const load::TimePoint end = load::After(load::SteadyClock::now(), options_.patience_seconds);
+  const load::TimePoint end = load::After(load::SteadyClock::now(), options_.timeout_seconds);
   while (failure_.ok() && !condition()) {
     if (load::SteadyClock::now() > end) {
-      return DeadlineExceeded("the server took longer than {} s", options_.patience_seconds);
+      return DeadlineExceeded("the server took longer than {} s", options_.timeout_seconds);
     }
     void* tag = nullptr;
     bool ok = false;
@@ -120,7 +120,7 @@ void StallProbe::OnTokens(load::GenerateCall& call, int64_t tokens) {
 
 void StallProbe::OnDone(load::GenerateCall& call) {
   --open_calls_;
-  // The prompt may well be done before the streams are measured.
+  // The long prompt may end before the streams are measured.
   if (ending_ || !failure_.ok()) return;
   const load::CallRecord& record = call.record();
   if (&call == arrival_.get() && record.code == absl::StatusCode::kOk) return;

@@ -1,4 +1,4 @@
-// Measures how long a prompt that arrives holds up the streams that run.
+// Measures how long the prefill of a long prompt stalls running streams.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_STALL_PROBE_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_STALL_PROBE_H_
 
@@ -19,23 +19,23 @@ namespace tlm::bench {
 struct StallOptions {
   int64_t streams = 8;  // that decode
   int64_t stream_prompt_tokens = 64;
-  int64_t stream_output_tokens = 28672;  // at most: they are cancelled when all is measured
-  int64_t prompt_tokens = 16384;         // of the prompt that arrives
+  int64_t stream_output_tokens = 28672;  // at most: cancelled after the measurement
+  int64_t prompt_tokens = 16384;         // of the long prompt
   double settle_seconds = 1;
-  double undisturbed_seconds = 5;  // measured before it arrives
-  double patience_seconds = 900;   // for any one thing to happen
+  double undisturbed_seconds = 5;  // measured before the long prompt
+  double timeout_seconds = 900;    // of each wait
   uint64_t seed = 1;
 };
 
 // Gaps are between successive events with tokens of one stream.
 struct Stall {
-  Summary undisturbed;  // gaps that end before the prompt arrives
-  Summary disturbed;    // gaps that touch the time from its arrival to its first token
+  Summary undisturbed;  // gaps that end before the long prompt is sent
+  Summary disturbed;    // gaps that overlap the time from then to its first token
   double ttft_seconds = 0;
   double undisturbed_tokens_per_second = 0;  // of all streams together
   double disturbed_tokens_per_second = 0;
 
-  // The worst gap, in undisturbed p99s.
+  // The longest gap relative to the undisturbed p99.
   double worst_ratio() const { return disturbed.max / undisturbed.p99; }
 };
 
@@ -44,12 +44,12 @@ class StallProbe : public load::GenerateCall::Listener {
  public:
   // `target` outlives the probe.
   StallProbe(Target& target, const StallOptions& options);
-  // Ends every call.
+  // Cancels all calls.
   ~StallProbe() override;
 
-  // `repetition` makes the prompts different ones. Once. INVALID_ARGUMENT for lengths the model
-  // does not hold; FAILED_PRECONDITION when a stream or the prompt ends before all is measured;
-  // DEADLINE_EXCEEDED when patience does.
+  // Call once. Each `repetition` has other prompts. INVALID_ARGUMENT for lengths beyond the model's
+  // context; FAILED_PRECONDITION if a stream or the long prompt ends too early; DEADLINE_EXCEEDED
+  // after timeout_seconds.
   absl::StatusOr<Stall> Measure(uint64_t repetition);
 
  private:
@@ -70,7 +70,7 @@ class StallProbe : public load::GenerateCall::Listener {
   absl::Status RunUntil(const std::function<bool()>& condition);
   absl::Status RunFor(double seconds);
   bool AllStreamsHaveTokensSince(load::TimePoint time) const;
-  // Seconds of the gaps that end between `begin` and `end`, and of those that touch that time.
+  // The gaps that end between `begin` and `end`; those that overlap that time.
   load::LatencyHistogram GapsEnding(load::TimePoint begin, load::TimePoint end) const;
   load::LatencyHistogram GapsTouching(load::TimePoint begin, load::TimePoint end) const;
   double TokensPerSecond(load::TimePoint begin, load::TimePoint end) const;

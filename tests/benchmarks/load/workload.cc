@@ -9,9 +9,9 @@ namespace tlm::bench {
 namespace {
 
 constexpr int64_t kMaxPrefixGroups = 4096;
-constexpr double kMaxPriority = 100;  // of the contract
+constexpr double kMaxPriority = 100;  // of GenerateRequest
 
-uint32_t DrawToken(Random& random, uint32_t vocab_size) {
+uint32_t SampleToken(Random& random, uint32_t vocab_size) {
   return std::uniform_int_distribution<uint32_t>(0, vocab_size - 1)(random);
 }
 
@@ -19,7 +19,7 @@ int64_t SharedTokens(double share, int64_t prompt_tokens) {
   return static_cast<int64_t>(std::floor(share * static_cast<double>(prompt_tokens)));
 }
 
-// Other streams of numbers for other purposes, from the one seed.
+// Independent random numbers for each pair (a, b).
 Random Seeded(uint64_t seed, uint64_t a, uint64_t b) {
   std::seed_seq sequence = {seed, seed >> 32, a, a >> 32, b, b >> 32};
   return Random(sequence);
@@ -74,15 +74,15 @@ Workload::Workload(const WorkloadOptions& options, uint32_t vocab_size)
   for (int64_t group = 0; group < options.prefix_groups; ++group) {
     Random random = Seeded(options.seed, kPrefixes, static_cast<uint64_t>(group));
     std::vector<uint32_t>& prefix = prefixes_.emplace_back();
-    for (int64_t i = 0; i < shared; ++i) prefix.push_back(DrawToken(random, vocab_size));
+    for (int64_t i = 0; i < shared; ++i) prefix.push_back(SampleToken(random, vocab_size));
   }
 }
 
 load::PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
   Random random = Seeded(options_.seed, run, index);
   load::PlannedRequest request;
-  const int64_t prompt_tokens = options_.prompt_tokens.DrawCount(random);
-  request.deadline_seconds = options_.deadline.DrawSeconds(random);
+  const int64_t prompt_tokens = options_.prompt_tokens.SampleCount(random);
+  request.deadline_seconds = options_.deadline.SampleSeconds(random);
 
   v1::GenerateRequest& message = request.message;
   const auto group = std::uniform_int_distribution<size_t>(0, prefixes_.size() - 1)(random);
@@ -90,12 +90,12 @@ load::PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
   auto& ids = *message.mutable_prompt_token_ids()->mutable_ids();
   ids.Reserve(static_cast<int>(prompt_tokens));
   ids.Add(prefixes_[group].begin(), prefixes_[group].begin() + shared);
-  while (ids.size() < prompt_tokens) ids.Add(DrawToken(random, vocab_size_));
+  while (ids.size() < prompt_tokens) ids.Add(SampleToken(random, vocab_size_));
 
-  const auto output = static_cast<uint32_t>(options_.output_tokens.DrawCount(random));
+  const auto output = static_cast<uint32_t>(options_.output_tokens.SampleCount(random));
   message.mutable_stopping()->set_max_new_tokens(output);
   message.mutable_stopping()->set_ignore_eos(true);
-  // Nothing is left to the model's own defaults: loads of different models stay comparable.
+  // All parameters are set, so that the model's own defaults do not matter.
   v1::SamplingParams& sampling = *message.mutable_sampling();
   sampling.set_temperature(options_.temperature);
   sampling.set_top_k(0);
@@ -107,7 +107,7 @@ load::PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
   message.mutable_output()->set_text(options_.text);
   message.mutable_output()->set_token_ids(true);
   message.mutable_scheduling()->set_priority(
-      static_cast<int32_t>(options_.priority.DrawCount(random)));
+      static_cast<int32_t>(options_.priority.SampleCount(random)));
   return request;
 }
 

@@ -1,4 +1,4 @@
-// What is asked of the server: a sequence of requests drawn from a seed.
+// The requests of a run, sampled from a seed.
 #ifndef TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_
 #define TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_
 
@@ -16,7 +16,7 @@ namespace tlm::bench {
 struct WorkloadOptions {
   Mixture prompt_tokens;
   Mixture output_tokens;  // exact: end-of-sequence tokens are ignored
-  // This share of every prompt, from its beginning, is the same for all requests of a group.
+  // The requests of a group share this part of their prompts as a prefix.
   double shared_prefix = 0;
   int64_t prefix_groups = 1;
   Mixture deadline;  // of the call
@@ -29,13 +29,12 @@ struct WorkloadOptions {
 // Immutable.
 class Workload {
  public:
-  // INVALID_ARGUMENT for lengths that the model's context does not hold and for values out of
-  // range.
+  // INVALID_ARGUMENT for lengths beyond the model's context and for values out of range.
   static absl::StatusOr<Workload> Create(const WorkloadOptions& options,
                                          const v1::ModelInfoResponse& model);
 
-  // Request number `index` of a run; other runs have other prompts, so that nothing but the shared
-  // prefixes is found in a prefix cache. A pure function of the seed, `run` and `index`.
+  // Request number `index` of a run. Other runs have other prompts: a prefix cache hits the shared
+  // prefixes only. A pure function of the seed, `run` and `index`.
   load::PlannedRequest Make(uint64_t run, uint64_t index) const;
 
   const WorkloadOptions& options() const { return options_; }
