@@ -18,7 +18,7 @@
 #include "client/cli/chat_interrupt.h"
 #include "client/cpp/client.h"
 #include "client/cpp/conversation.h"
-#include "client/cpp/monotonic_time.h"
+#include "client/cpp/client_context.h"
 
 using tlm::cli::TemplateArguments;
 

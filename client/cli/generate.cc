@@ -13,7 +13,7 @@
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
-#include "client/cpp/monotonic_time.h"
+#include "client/cpp/client_context.h"
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
 ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");

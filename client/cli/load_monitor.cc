@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/cli/base/messages.h"
-#include "client/cpp/monotonic_time.h"
+#include "client/cpp/client_context.h"
 
 namespace tlm::cli {
 namespace {

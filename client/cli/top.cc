@@ -17,7 +17,7 @@
 #include "client/cli/load_monitor.h"
 #include "client/cli/top_view.h"
 #include "client/cpp/cancel_token.h"
-#include "client/cpp/monotonic_time.h"
+#include "client/cpp/client_context.h"
 
 ABSL_DECLARE_FLAG(bool, once);
 ABSL_DECLARE_FLAG(std::string, admin_target);

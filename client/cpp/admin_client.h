@@ -1,4 +1,4 @@
-// Calls the admin port of a tlm server. Linked and included as client.h.
+// The client of a tlm server's admin port. Link and include it as client.h.
 #ifndef TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 #define TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 
@@ -12,11 +12,11 @@
 
 namespace tlm::client {
 
-// One server, not several: what is asked of it is its own. Every call returns the server's code and
-// message when it fails, as Client's do. Thread-safe.
+// Connects to one server. Failed calls return the server's code and message, as those of Client.
+// Thread-safe.
 class AdminClient {
  public:
-  // Errors as MakeChannel.
+  // Errors of MakeChannel.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& target,
                                                               const ClientOptions& options = {});
 

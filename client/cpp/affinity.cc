@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include "client/cpp/balance.h"
+
 namespace tlm::client {
 namespace {
 
-// About as much as one block of the prefix cache holds: a shorter beginning is no use to it.
+// About one block of the prefix cache: shorter prefixes are not cached.
 constexpr size_t kBytes = 256;
 constexpr int kTokens = 64;
 
@@ -14,7 +16,7 @@ void AppendNumber(uint32_t value, std::string* text) {
   for (int shift = 0; shift < 32; shift += 8) text->push_back(static_cast<char>(value >> shift));
 }
 
-// With its length, so that two fields cannot be taken for two others.
+// With its length, so that different fields never concatenate to the same text.
 void AppendField(std::string_view field, std::string* text) {
   AppendNumber(static_cast<uint32_t>(field.size()), text);
   text->append(field);
@@ -32,7 +34,7 @@ void AppendIds(const v1::TokenIds& ids, std::string* text) {
   for (int i = 0; i < std::min(ids.ids_size(), kTokens); ++i) AppendNumber(ids.ids(i), text);
 }
 
-// The finalizer of SplitMix64: every bit of the input decides about every bit of the result.
+// The finalizer of SplitMix64: every bit of the input affects every bit of the result.
 uint64_t Mix(uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9u;
@@ -62,6 +64,12 @@ std::optional<uint64_t> AffinityOf(const v1::GenerateRequest& request, std::stri
       return std::nullopt;
   }
   return HashOf(text);
+}
+
+std::optional<Balance> BalanceFromName(std::string_view name) {
+  if (name == "round_robin") return Balance::kRoundRobin;
+  if (name == "prefix_affinity") return Balance::kPrefixAffinity;
+  return std::nullopt;
 }
 
 uint64_t HashOf(std::string_view bytes) {

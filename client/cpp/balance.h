@@ -1,4 +1,4 @@
-// Which of a client's targets gets a Generate call.
+// How a client distributes Generate calls over its targets.
 #ifndef TLM_CLIENT_CPP_BALANCE_H_
 #define TLM_CLIENT_CPP_BALANCE_H_
 
@@ -8,29 +8,29 @@
 namespace tlm::client {
 
 enum class Balance {
-  // One after the other, whatever is asked.
+  // Each call goes to the next target.
   kRoundRobin,
-  // Requests that begin alike go to the same target, whose prefix cache then has their beginning:
-  // a long prompt that many ask about, or a conversation turn after turn. By rendezvous hashing of
-  // what a request begins with and of the targets' names, as they were given to Connect: every
-  // client that knows the same targets, in whatever order, chooses alike; a target more or less
-  // moves only the share of requests that it gets or had. A target that runs max(4, 5/4 of the
-  // average) of this client's Generate calls passes the next one on to the second in that order,
-  // and so forth.
+  // Requests with a common prefix go to the same target, whose prefix cache then holds it: a long
+  // prompt shared by many requests, or the turns of a conversation. By rendezvous hashing of the
+  // prefix and of the targets' names as given to Connect: clients with the same targets, in any
+  // order, choose alike; adding or removing a target moves only its own share of the requests. A
+  // target with max(4, 5/4 of the average) of this client's Generate calls passes further ones on
+  // to
+  // the second target in that order, and so forth.
   //
-  // A request begins with CallOptions::affinity_key if that is not empty; else with
+  // The prefix is CallOptions::affinity_key if that is not empty; else
   //
   //   prompt             its first 256 bytes
   //   prompt_token_ids   the first 64 of them
   //   chat               the messages up to the first that is neither "system" nor "developer",
-  //                      256 bytes of each: all turns of a conversation go to one target, while
-  //                      conversations that share a system message are spread
+  //                      256 bytes of each: the turns of a conversation go to one target, while
+  //                      conversations that share a system message are distributed
   //
-  // and with its cache_salt. What bypasses the prefix cache goes round robin.
+  // together with its cache_salt. Requests that bypass the prefix cache go round robin.
   kPrefixAffinity,
 };
 
-// "round_robin" or "prefix_affinity"; nothing for other names.
+// "round_robin" or "prefix_affinity"; none for other names.
 std::optional<Balance> BalanceFromName(std::string_view name);
 
 }  // namespace tlm::client

@@ -15,7 +15,7 @@ CancelToken::CancelToken(CancelToken* parent) {
   if (parent != nullptr) parent_.emplace(parent, [this] { Cancel(); });
 }
 
-// Called under the lock, so that nothing a callback uses can be destroyed meanwhile.
+// Calls back under the lock, so that the callback's data cannot be destroyed meanwhile.
 void CancelToken::Cancel() {
   std::lock_guard<std::mutex> lock(mutex_);
   cancelled_ = true;
@@ -28,7 +28,7 @@ bool CancelToken::cancelled() const {
 }
 
 bool CancelToken::WaitFor(absl::Duration timeout) {
-  // A longer wait would overflow the clock's nanoseconds.
+  // Longer waits overflow the clock's nanoseconds.
   const absl::Duration bounded = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));
   grpc::CompletionQueue queue;
   grpc::Alarm alarm;

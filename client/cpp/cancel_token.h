@@ -13,18 +13,18 @@
 
 namespace tlm::client {
 
-// Given to any number of calls, it ends all of them with CANCELLED once Cancel is called, the ones
-// that start later too. Must outlive the calls it was given to. Thread-safe, but not for signal
-// handlers: wait for the signal in a thread and call Cancel there.
+// Cancel ends all calls the token was passed to with CANCELLED, including those that start later.
+// The token outlives these calls. Thread-safe, but not for signal handlers: wait for the signal in
+// a thread and call Cancel there.
 class CancelToken {
  public:
-  // Does something when a token (none if null) is cancelled, or at once if it is already; until
-  // this object ends, which waits for `on_cancel` to return.
+  // Calls `on_cancel` when a token (may be null) is cancelled, or at once if it is already. The
+  // destructor waits for a running `on_cancel`.
   class Registration {
    public:
-    // `on_cancel` is short and does not use the token.
+    // `on_cancel` is short and must not use the token.
     Registration(CancelToken* token, std::function<void()> on_cancel);
-    // Cancels a call. This ends before the context does.
+    // Cancels a call. The context outlives this.
     Registration(CancelToken* token, grpc::ClientContext* context);
     ~Registration();
     Registration(const Registration&) = delete;
@@ -36,7 +36,7 @@ class CancelToken {
   };
 
   CancelToken() = default;
-  // Is cancelled together with `parent`, which outlives it and may be null.
+  // Is cancelled together with `parent`, which outlives this and may be null.
   explicit CancelToken(CancelToken* parent);
   CancelToken(const CancelToken&) = delete;
   CancelToken& operator=(const CancelToken&) = delete;
@@ -44,8 +44,8 @@ class CancelToken {
   void Cancel();
   bool cancelled() const;
 
-  // Returns after `timeout`, or as soon as the token is cancelled; true if it is. Meanwhile gRPC
-  // works on connections, which it does only while somebody waits inside it.
+  // Returns after `timeout` or when the token is cancelled; whether it is. Meanwhile gRPC works on
+  // connections, which it does only while a thread waits inside it.
   bool WaitFor(absl::Duration timeout);
 
  private:

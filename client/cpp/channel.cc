@@ -41,7 +41,7 @@ absl::Status CheckOptions(const std::string& target, const ClientOptions& option
   if (options.client_certificate_file.empty() != options.client_key_file.empty()) {
     return absl::InvalidArgumentError("a client certificate and its key are given together");
   }
-  // gRPC refuses a call with an unprintable metadata value with an unhelpful message.
+  // gRPC's own error for an unprintable metadata value is unhelpful.
   const bool printable = std::all_of(options.api_key.begin(), options.api_key.end(),
                                      [](char c) { return c > 0x20 && c < 0x7f; });
   if (!printable) return absl::InvalidArgumentError("the API key has unprintable characters");
@@ -75,17 +75,15 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ta
   auto credentials = MakeCredentials(options);
   if (!credentials.ok()) return credentials.status();
   grpc::ChannelArguments arguments;
-  // Reconnect quickly: a server that restarts is back within seconds, and those who wait for it
-  // should notice.
+  // Reconnect quickly: a server restarts within seconds.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // A host that is gone without a word is noticed within half a minute: a stream that waits for its
-  // turn, or for a long prompt, is silent too. tlm-server takes pings every ten seconds.
+  // Pings detect a host that vanished within half a minute; a queued stream is silent too.
+  // tlm-server accepts a ping every ten seconds.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A channel of its own, not a shared connection: one client's many streams then never share a
-  // connection's flow control with another's.
+  // A connection of its own: the streams of two clients do not share flow control.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
   return grpc::CreateCustomChannel(target, *credentials, arguments);
@@ -99,12 +97,12 @@ bool IsLocalTarget(std::string_view target) {
       break;
     }
   }
-  // A list of addresses may name other hosts behind the first.
+  // A list of addresses may name other hosts after the first.
   if (target.find(',') != std::string_view::npos) return false;
   if (target.starts_with("[")) return target.starts_with("[::1]");
   const std::string_view host = target.substr(0, target.rfind(':'));
   if (host == "localhost") return true;
-  // Digits and dots only: "127.example.com" is a name like any other.
+  // Digits and dots only: "127.example.com" is another host.
   return host.starts_with("127.") &&
          host.find_first_not_of("0123456789.") == std::string_view::npos;
 }

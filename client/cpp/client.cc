@@ -9,7 +9,6 @@
 
 #include "client/cpp/affinity.h"
 #include "client/cpp/client_context.h"
-#include "client/cpp/monotonic_time.h"
 #include "client/cpp/status.h"
 #include "client/cpp/target_picker.h"
 
@@ -62,7 +61,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
   while (const std::optional<size_t> target = picker_->Next(MonotonicNow(), tried)) {
     CallOptions attempt = options;
     attempt.timeout = deadline - MonotonicNow();
-    // One that is gone is waited for when there is no other.
+    // Only the last target is waited for.
     attempt.wait_for_ready = options.wait_for_ready && tried.size() + 1 == replicas_.size();
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(attempt, authorization_);
     const CancelToken::Registration registration(options.cancel, context.get());
@@ -171,7 +170,7 @@ absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
 }
 
 absl::Status Client::WaitUntilServing(const std::string& service, const CallOptions& options) {
-  // Time between two attempts when a watch ends, as it does when the server restarts.
+  // Between two attempts: a watch ends when the server restarts.
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   const absl::Time deadline = MonotonicNow() + options.timeout;
   CancelToken never;

@@ -1,4 +1,4 @@
-// Calls a tlm server. Link `tlm_client`; outside this project `tlm::client`, and include
+// The client of tlm servers. Link `tlm_client`; outside this project link `tlm::client` and include
 // "tlm/client/client.h" (client/README.md).
 //
 //   auto client = tlm::client::Client::Connect("127.0.0.1:50051");
@@ -11,12 +11,11 @@
 //
 // A failed call returns the server's code and message; DetailsOf (status.h) has the rest.
 //
-// A client may have several targets: replicas that serve the same model. Calls are spread over them
-// round robin, past those that failed within the last second; Generate calls by what they begin
-// with if ClientOptions::balance says so. Generate goes on elsewhere when its replica dies
-// (generate_stream.h); a unary call that is UNAVAILABLE is made once on each target;
-// Forward is not repeated. Otherwise nothing is retried: a caller knows best whether a refused
-// request is still wanted after retry_delay.
+// A client may have several targets: replicas of one model. Calls go to them round robin, skipping
+// targets that failed within the last second; Generate calls by their prefix if
+// ClientOptions::balance says so. Generate continues on another replica when its own dies
+// (generate_stream.h); a unary call is tried once on each target while it is UNAVAILABLE; Forward
+// is not repeated. Refused requests are not retried: the application decides after retry_delay.
 #ifndef TLM_CLIENT_CPP_CLIENT_H_
 #define TLM_CLIENT_CPP_CLIENT_H_
 
@@ -46,12 +45,10 @@ class TargetPicker;
 using ForwardStream = ServerStream<v1::ForwardResponse>;
 using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-// Thread-safe: any number of calls at a time. Keep one for the life of the program; its streams end
-// before it.
+// Thread-safe. Keep one for the life of the program; it outlives its streams.
 class Client {
  public:
-  // Connects when first used, so a server that is down shows in the first call. Errors as
-  // MakeChannel.
+  // Connects on first use: a server that is down fails the first call. Errors of MakeChannel.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          const ClientOptions& options = {});
   // To replicas of one model. INVALID_ARGUMENT without any.
@@ -65,33 +62,32 @@ class Client {
 
   ~Client();
 
-  // As given to Connect.
+  // As passed to Connect.
   const std::vector<std::string>& targets() const { return targets_; }
 
-  // The events one by one.
+  // Returns the events one by one.
   std::unique_ptr<GenerateStream> StartGenerate(const v1::GenerateRequest& request,
                                                 const CallOptions& options = {});
-  // Calls `on_event` in this thread for each event as it comes; returns how the call ended.
+  // Calls `on_event` in this thread for each event; returns the status of the call.
   absl::Status Generate(const v1::GenerateRequest& request,
                         const std::function<void(const v1::GenerateResponse&)>& on_event,
                         const CallOptions& options = {});
-  // The whole answer at once. INTERNAL when the server contradicts itself.
+  // Returns the whole answer. INTERNAL if the events are inconsistent.
   absl::StatusOr<GenerateResult> Generate(const v1::GenerateRequest& request,
                                           const CallOptions& options = {});
 
-  // The messages one by one.
+  // Returns the messages one by one.
   std::unique_ptr<ForwardStream> StartForward(const v1::ForwardRequest& request,
                                               const CallOptions& options = {});
-  // All rows at once, as floats whatever the request's dtype. INTERNAL when the server contradicts
-  // itself, RESOURCE_EXHAUSTED beyond `max_values` floats.
+  // Returns all rows as floats, whatever the request's dtype. INTERNAL if the messages are
+  // inconsistent, RESOURCE_EXHAUSTED beyond `max_values` floats.
   absl::StatusOr<ForwardResult> Forward(const v1::ForwardRequest& request,
                                         const CallOptions& options = {},
                                         size_t max_values = size_t{1} << 30);
 
   absl::StatusOr<v1::ModelInfoResponse> ModelInfo(const v1::ModelInfoRequest& request = {},
                                                   const CallOptions& options = {});
-  // One score for each of the request's continuations, in its order. INTERNAL when the server
-  // contradicts that.
+  // One score per continuation, in order; INTERNAL for another number.
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
                                           const CallOptions& options = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
@@ -99,12 +95,12 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     const CallOptions& options = {});
 
-  // The health of a service, by its full name, on one of the targets; empty = the server as a
-  // whole. NOT_FOUND for a service the server does not know.
+  // The health of a service, by its full name, on one of the targets; empty = the whole server.
+  // NOT_FOUND for an unknown service.
   absl::StatusOr<ServingStatus> Health(const std::string& service = "",
                                        const CallOptions& options = {});
   // Returns OK once the service is SERVING on one of the targets. DEADLINE_EXCEEDED after
-  // options.timeout, CANCELLED, or what the server says if it has no health service.
+  // options.timeout, CANCELLED, or the error of a server without health service.
   absl::Status WaitUntilServing(const std::string& service, const CallOptions& options);
 
  private:
@@ -116,10 +112,10 @@ class Client {
   Client(std::vector<std::string> targets, std::vector<Replica> replicas, std::string authorization,
          Balance balance);
 
-  // One Health.Watch call, until SERVING (true) or its end.
+  // One Health.Watch call, until SERVING (true) or its end (false).
   absl::StatusOr<bool> WatchUntilServing(const std::string& service, const CallOptions& options);
 
-  // A unary call of the stub that `stub` points to in a replica.
+  // A unary call of the member `stub` of a replica.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(std::unique_ptr<Stub> Replica::*stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,

@@ -17,24 +17,24 @@
 
 namespace tlm::client {
 
-// A value like any other; not thread-safe.
+// A copyable value; not thread-safe.
 class Conversation {
  public:
-  // What the model is told before everything else; empty = nothing. Stays over Reset.
+  // The system message; empty = none. Reset keeps it.
   void set_system(std::string text) { system_ = std::move(text); }
   const std::string& system() const { return system_; }
 
   void AddUser(std::string text);
   void AddAssistant(std::string text);
-  // Takes the latest message back, if there is one; the system's is not one of them.
+  // Removes the last message, if there is one; never the system message.
   void DropLast();
-  // Begins anew.
+  // Removes all messages but the system message.
   void Reset() { messages_.clear(); }
 
-  // What was said, oldest first, without the system's message.
+  // Oldest first, without the system message.
   const std::vector<v1::ChatInput::Message>& messages() const { return messages_; }
 
-  // The request's input: the system's message, if there is one, and all others.
+  // The input of a request: the system message, if there is one, and all others.
   v1::ChatInput ToInput() const;
 
  private:

@@ -99,8 +99,7 @@ absl::Status ForwardCollector::AddRows(v1::ForwardRows rows) {
 
 absl::Status ForwardCollector::AddData(const v1::ForwardRows& rows) {
   const v1::ForwardHeader& header = result_.header;
-  // 32-bit factors and an element of at most 4 bytes: no overflow in 64 bits worth the name, since
-  // equality with a real size is asked for.
+  // A product of two 32-bit numbers does not overflow.
   const uint64_t expected = uint64_t{rows.row_count()} * header.row_width();
   const size_t element_bytes = ElementBytes(header.dtype());
   if (element_bytes == 0 || expected == 0 || rows.data().size() / element_bytes != expected ||

@@ -1,4 +1,4 @@
-// Puts the chunks of a Forward stream together into one matrix.
+// Assembles the chunks of a Forward stream into one matrix.
 #ifndef TLM_CLIENT_CPP_FORWARD_COLLECTOR_H_
 #define TLM_CLIENT_CPP_FORWARD_COLLECTOR_H_
 
@@ -12,7 +12,7 @@
 
 namespace tlm::client {
 
-// Which position of which sequence a row belongs to.
+// The sequence and position of a row.
 struct RowIndex {
   uint32_t sequence_index;
   uint32_t position;
@@ -36,8 +36,8 @@ class ForwardCollector {
   // Refuses results of more than `max_values` floats.
   explicit ForwardCollector(size_t max_values) : max_values_(max_values) {}
 
-  // Takes the next message. INTERNAL when it contradicts the header, RESOURCE_EXHAUSTED when the
-  // result would grow beyond the limit.
+  // Adds the next message. INTERNAL if it contradicts the header, RESOURCE_EXHAUSTED if the result
+  // would exceed the limit.
   absl::Status Add(v1::ForwardResponse response);
 
   ForwardResult&& TakeResult() { return std::move(result_); }

@@ -8,7 +8,7 @@
 namespace tlm::client {
 namespace {
 
-// A server that announces more outputs than this is broken; nothing is allocated for it.
+// Protects against a broken server: more outputs are not allocated.
 constexpr uint32_t kMaxOutputs = 1 << 16;
 
 void MoveTokens(google::protobuf::RepeatedPtrField<v1::TokenInfo>* from,

@@ -1,4 +1,4 @@
-// Puts the events of a Generate stream together, for callers who want the whole answer at once.
+// Assembles the events of a Generate stream into the whole answer.
 #ifndef TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 #define TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 
@@ -13,23 +13,23 @@ namespace tlm::client {
 // One output of a Generate call.
 struct Output {
   std::string text;
-  std::vector<v1::TokenInfo> tokens;  // if asked for with output.token_ids or logprobs
+  std::vector<v1::TokenInfo> tokens;  // if requested with output.token_ids or logprobs
   v1::GenerateFinished finished;
 };
 
 struct GenerateResult {
   v1::GenerateStarted started;
-  std::vector<v1::TokenInfo> prompt;  // if asked for with output.prompt_logprobs
+  std::vector<v1::TokenInfo> prompt;  // if requested with output.prompt_logprobs
   std::vector<Output> outputs;        // by output_index
   v1::GenerateSummary summary;
 };
 
 class GenerateCollector {
  public:
-  // Takes the next event. INTERNAL when it names an output beyond what `started` announced.
+  // Adds the next event. INTERNAL for an output that `started` did not announce.
   absl::Status Add(v1::GenerateResponse event);
 
-  // What has arrived so far.
+  // The result so far.
   const GenerateResult& result() const { return result_; }
   GenerateResult&& TakeResult() { return std::move(result_); }
 

@@ -7,8 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "client/cpp/call_end.h"
-#include "client/cpp/monotonic_time.h"
+#include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
 #include "client/cpp/stream_continuation.h"
 #include "client/cpp/target_picker.h"
@@ -16,13 +15,13 @@
 namespace tlm::client {
 namespace {
 
-// Between a half and the whole: streams that lost the same replica do not all come back at once.
+// With jitter, so that streams that lost the same replica do not all reconnect at once.
 absl::Duration Jittered(absl::Duration backoff) {
   std::random_device random;
   return backoff * std::uniform_real_distribution<double>(0.5, 1.0)(random);
 }
 
-// The same code and details.
+// With the same code and details.
 absl::Status WithMessage(const absl::Status& status, const std::string& message) {
   absl::Status result(status.code(), message);
   status.ForEachPayload([&result](absl::string_view url, const absl::Cord& payload) {
@@ -35,9 +34,58 @@ std::string Described(const absl::Status& status) {
   return fmt::format("{}: {}", CodeName(status.code()), std::string(status.message()));
 }
 
+// What the end of a call says about where else the stream could go on.
+enum class CallEnd {
+  kFinal,       // any other replica would answer the same
+  kLost,        // the replica died, is unreachable, starting or draining
+  kOverloaded,  // the replica refuses until later
+  kOtherModel,  // the replica cannot do this, or cannot continue this stream
+  kIdInUse,     // the replica has a call with this request_id
+};
+
+// Whether gRPC in this process made up the status: a server would have sent details.
+bool IsBrokenStream(const absl::Status& status, absl::string_view words) {
+  const ErrorDetails details = DetailsOf(status);
+  return details.domain.empty() && details.reason.empty() &&
+         status.message().find(words) != absl::string_view::npos;
+}
+
+// Classifies a status other than OK of a call that was not cancelled here. As gRPC 1.51 reports
+// them:
+//
+//   kLost        UNAVAILABLE: connection refused or broken, STARTING, DRAINING;
+//                CANCELLED: the server dropped the call when it shut down;
+//                UNKNOWN "Stream removed", INTERNAL with "RST_STREAM": the connection, or a
+//                proxy's, broke. A tlm server sends neither: they come without details.
+//   kOverloaded  RESOURCE_EXHAUSTED with a retry delay; without one (a message that is too large)
+//   it
+//                is final.
+//   kOtherModel  FAILED_PRECONDITION
+//   kIdInUse     ALREADY_EXISTS
+//   kFinal       all others: INVALID_ARGUMENT, DEADLINE_EXCEEDED, DATA_LOSS, ABORTED, INTERNAL, ...
+CallEnd ClassifyEnd(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return CallEnd::kLost;
+    case absl::StatusCode::kUnknown:
+      return IsBrokenStream(status, "Stream removed") ? CallEnd::kLost : CallEnd::kFinal;
+    case absl::StatusCode::kInternal:
+      return IsBrokenStream(status, "RST_STREAM") ? CallEnd::kLost : CallEnd::kFinal;
+    case absl::StatusCode::kResourceExhausted:
+      return DetailsOf(status).retry_delay ? CallEnd::kOverloaded : CallEnd::kFinal;
+    case absl::StatusCode::kFailedPrecondition:
+      return CallEnd::kOtherModel;
+    case absl::StatusCode::kAlreadyExists:
+      return CallEnd::kIdInUse;
+    default:
+      return CallEnd::kFinal;
+  }
+}
+
 }  // namespace
 
-// A call and its place among those that its target runs.
+// A call, counted among the running calls of its target.
 struct GenerateStream::RunningCall {
   TargetPicker::RunningCall running;
   std::unique_ptr<Call> call;
@@ -74,7 +122,7 @@ std::optional<size_t> GenerateStream::Pick(absl::Time now, const std::set<size_t
 void GenerateStream::StartCallTo(size_t target, const v1::GenerateRequest& request,
                                  const CallOptions& options) {
   target_ = target;
-  // Counted before it starts, which may take long.
+  // Counted before it starts: starting may block.
   call_.reset(new RunningCall{{picker_, target}, nullptr});
   call_->call = start_call_(target, request, options);
 }
@@ -127,7 +175,7 @@ void GenerateStream::EndCall() {
   }
 }
 
-// `status` is how the call ended, or why it was ended.
+// `status` of the call, or the reason for dropping it.
 void GenerateStream::GoOnAfter(const absl::Status& status) {
   const absl::Time now = MonotonicNow();
   const CallEnd end = ClassifyEnd(status);
@@ -171,7 +219,7 @@ void GenerateStream::GoOnAfter(const absl::Status& status) {
 void GenerateStream::BeginSearch(const absl::Status& cause, absl::Time now) {
   search_.emplace();
   search_->cause = cause;
-  search_->end = now + options_.resume.patience;
+  search_->end = now + options_.resume.timeout;
   search_->backoff = options_.resume.initial_backoff;
 }
 
@@ -193,7 +241,7 @@ void GenerateStream::SearchOn(const absl::Status& status) {
   Start(*target);
 }
 
-// Waits until the targets may be tried again; false, with status_ set, when that makes no sense.
+// Waits until the targets may be tried again; false, with status_ set, if that is pointless.
 bool GenerateStream::Pause(const absl::Status& status) {
   const absl::Time now = MonotonicNow();
   const bool has_delay = search_->retry_delay < absl::InfiniteDuration();
@@ -206,8 +254,8 @@ bool GenerateStream::Pause(const absl::Status& status) {
   }
   absl::Duration delay = Jittered(search_->backoff);
   if (has_delay) delay = std::max(delay, search_->retry_delay);
-  const bool is_patient = !continuation_->started() && options_.wait_for_ready;
-  if ((!is_patient && now + delay > search_->end) || (has_delay && now + delay > deadline_)) {
+  const bool waits_for_ready = !continuation_->started() && options_.wait_for_ready;
+  if ((!waits_for_ready && now + delay > search_->end) || (has_delay && now + delay > deadline_)) {
     status_ = NoReplica(status);
     return false;
   }
@@ -226,7 +274,7 @@ absl::Status GenerateStream::NoReplica(const absl::Status& last) const {
   if (search_->cause.ok()) return last;
   return WithMessage(
       last, fmt::format("the stream broke ({}), and no replica continued it within {}: {}",
-                        Described(search_->cause), absl::FormatDuration(options_.resume.patience),
+                        Described(search_->cause), absl::FormatDuration(options_.resume.timeout),
                         std::string(last.message())));
 }
 
@@ -235,7 +283,7 @@ void GenerateStream::Start(size_t target) {
   CallOptions options = options_;
   options.timeout = deadline_ - now;
   options.cancel = &cancel_;
-  // With several targets a call must not wait for one that is gone.
+  // With several targets a call must not wait for an unreachable one.
   options.wait_for_ready = options_.wait_for_ready && picker_->size() == 1;
   StartCallTo(target, continuation_->NextRequest(now, rename_), options);
 }

@@ -1,4 +1,4 @@
-// The events of a Generate call, read one by one, whatever becomes of the replica that sends them.
+// The events of a Generate call, read one by one, across failures of replicas.
 #ifndef TLM_CLIENT_CPP_GENERATE_STREAM_H_
 #define TLM_CLIENT_CPP_GENERATE_STREAM_H_
 
@@ -24,18 +24,17 @@ class TargetPicker;
 // while (stream->Read(&event)) Use(event);
 // absl::Status status = stream->Finish();
 //
-// A call that is lost, or refused for the moment, is made again on another target, or on the same
-// one when it is back, as CallOptions::resume says and within the deadline: after UNAVAILABLE, a
-// CANCELLED nobody here asked for, a broken stream, RESOURCE_EXHAUSTED with RetryInfo. The events
-// are those of one undisturbed stream: `started` once, tokens without gap or repetition, `finished`
-// once an output, `summary` once. Of a continued stream the summary's usage is that of the whole;
-// timing and resources are those of the last replica alone.
+// A call that is lost or refused temporarily is repeated on another target, or on the same one once
+// it is back, within CallOptions::resume and the deadline: after UNAVAILABLE, CANCELLED that was
+// not requested here, a broken stream, RESOURCE_EXHAUSTED with RetryInfo. The events form one
+// stream: `started` once, tokens without gap or repetition, `finished` once per output, `summary`
+// once. Its usage covers the whole stream; its timing and resources only the last replica.
 //
-// What was refused before anything was received is tried once on each target; then RetryInfo is
-// waited for if all said UNAVAILABLE, and the refusal returned otherwise. FAILED_PRECONDITION when
-// every target serves another model than the one that began the stream.
+// A request that is refused before its first event is tried once on each target; then the stream
+// waits for the retry time if all were UNAVAILABLE, and returns the refusal otherwise.
+// FAILED_PRECONDITION if all targets serve another model than the one that began the stream.
 //
-// One thread at a time, but for Cancel. Destroyed before the end, it cancels the call.
+// Not thread-safe, except Cancel. The destructor cancels the call.
 class GenerateStream {
  public:
   using Call = ServerStream<v1::GenerateResponse>;
@@ -43,34 +42,34 @@ class GenerateStream {
   using StartCall = std::function<std::unique_ptr<Call>(
       size_t target, const v1::GenerateRequest& request, const CallOptions& options)>;
 
-  // Made by Client. `picker` outlives this and chooses for `affinity`, if there is one.
+  // For Client. `picker` outlives this; it chooses by `affinity`, if there is one.
   GenerateStream(const v1::GenerateRequest& request, const CallOptions& options,
                  TargetPicker* picker, std::optional<uint64_t> affinity, StartCall start_call);
   ~GenerateStream();
 
-  // Waits for the next event; false at the end of the stream, whether good or bad.
+  // Waits for the next event; false at the end of the stream, successful or not.
   bool Read(v1::GenerateResponse* event);
 
-  // How the stream ended. Events not read are dropped.
+  // Drops the remaining events; returns the status of the stream.
   absl::Status Finish();
 
-  // Ends the stream early; Finish then returns CANCELLED. Any thread may call it.
+  // Ends the stream; Finish then returns CANCELLED. Thread-safe.
   void Cancel() { cancel_.Cancel(); }
 
-  // How often the stream was continued so far, and the index of the target it was last read from.
+  // How often the stream was continued so far; the index of its current target.
   int resumes() const { return resumes_; }
   size_t target() const { return target_; }
 
  private:
   struct RunningCall;
-  // Looking for a replica, since the call before was lost.
+  // The search for a replica after a lost call.
   struct Search {
-    absl::Status cause;  // how that call ended; OK for the first call of the stream
-    absl::Time end;      // of the patience
+    absl::Status cause;  // of that call; OK for the first call of the stream
+    absl::Time end;      // by MonotonicNow, as deadline_
     absl::Duration backoff;
     std::set<size_t> tried;                                 // since the last pause
-    absl::Duration retry_delay = absl::InfiniteDuration();  // the shortest told since then
-    absl::Status overloaded;                                // a refusal since then that says so
+    absl::Duration retry_delay = absl::InfiniteDuration();  // the shortest one since then
+    absl::Status overloaded;                                // such a refusal since then
   };
 
   bool resumable() const { return options_.resume.max_resumes > 0; }
@@ -92,7 +91,7 @@ class GenerateStream {
   const absl::Time deadline_;
   CancelToken cancel_;  // the application's and Cancel()
   const std::unique_ptr<StreamContinuation> continuation_;
-  std::optional<Search> search_;   // until the call brings something
+  std::optional<Search> search_;   // until the first event of a call
   std::set<size_t> other_models_;  // targets that cannot continue the stream
   std::set<size_t> lost_calls_;    // targets that may still know the request
   bool rename_ = false;

@@ -18,14 +18,14 @@ namespace tlm::client {
 // while (stream->Read(&response)) Use(response);
 // absl::Status status = stream->Finish();
 //
-// One thread at a time. Destroyed before the end, it cancels the call.
+// Not thread-safe, except Cancel. The destructor cancels the call.
 template <typename Response>
 class ServerStream {
  public:
   using Reader = grpc::ClientReader<Response>;
 
-  // Starts the call with `start(context)`, which returns its reader; made by Client. Starting may
-  // block until the server is up, so the call is tied to `cancel` before.
+  // For Client. Starts the call with `start(context)`, which returns its reader. Starting may block
+  // until the server is up, so `cancel` is registered before.
   template <typename Start>
   ServerStream(std::unique_ptr<grpc::ClientContext> context, CancelToken* cancel,
                const Start& start)
@@ -42,10 +42,10 @@ class ServerStream {
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
 
-  // Waits for the next response; false at the end of the stream, whether good or bad.
+  // Waits for the next response; false at the end of the stream, successful or not.
   bool Read(Response* response) { return !status_ && reader_->Read(response); }
 
-  // How the call ended. Responses not read are dropped.
+  // Drops the remaining responses; returns the status of the call.
   absl::Status Finish() {
     if (!status_) {
       Response dropped;
@@ -56,11 +56,10 @@ class ServerStream {
     return *status_;
   }
 
-  // Ends the call early; Finish then returns CANCELLED. Any thread may call it.
+  // Ends the call; Finish then returns CANCELLED. Thread-safe.
   void Cancel() { context_->TryCancel(); }
 
-  // For the metadata the server sent: its initial one after the first Read, its trailing one after
-  // Finish.
+  // For the server's metadata: initial after the first Read, trailing after Finish.
   const grpc::ClientContext& context() const { return *context_; }
 
  private:

@@ -1,4 +1,4 @@
-// From a gRPC status to absl::Status, and the typed details a server attached to it.
+// Statuses of calls, with the typed details of the server.
 #ifndef TLM_CLIENT_CPP_STATUS_H_
 #define TLM_CLIENT_CPP_STATUS_H_
 
@@ -14,27 +14,26 @@
 
 namespace tlm::client {
 
-// One thing that is wrong with a request.
+// An invalid field of a request.
 struct FieldViolation {
   std::string field;        // "sampling.top_p"
   std::string description;  // the value and the limit
 };
 
-// What a server says about a failure besides code and message. Members a server did not send are
+// The details of a failed call besides code and message. Members that the server did not send are
 // empty.
 struct ErrorDetails {
   std::vector<FieldViolation> violations;
-  std::string reason;  // for programs to branch on: "QUEUE_FULL"
-  std::string domain;  // who defines `reason`: "tlm"
+  std::string reason;  // machine-readable: "QUEUE_FULL"
+  std::string domain;  // namespace of `reason`: "tlm"
   std::map<std::string, std::string> metadata;
-  std::optional<absl::Duration> retry_delay;  // wait this long before trying again
+  std::optional<absl::Duration> retry_delay;  // retry after this time
 };
 
-// The same code and message; the details travel along as a payload, for DetailsOf.
+// The same code and message, with the details as a payload for DetailsOf.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The details of a status that a call of this library returned. Details that are malformed or of an
-// unknown type are left out.
+// The details of a status that this library returned, without malformed ones and unknown types.
 ErrorDetails DetailsOf(const absl::Status& status);
 
 // The code as gRPC spells it: "INVALID_ARGUMENT".

@@ -8,11 +8,11 @@
 namespace tlm::client {
 namespace {
 
-// A server that announces more outputs than this is broken; nothing is allocated for it.
+// Protects against a broken server: more outputs are not allocated.
 constexpr uint32_t kMaxContinuedOutputs = 1 << 16;
-// What servers take at least, a suffix included.
+// The limit of servers, suffix included.
 constexpr size_t kMaxRequestIdBytes = 128;
-// A time limit of zero would be refused; after this the output ends as it should.
+// A limit of zero would be refused; this one still ends the output.
 constexpr absl::Duration kShortestTimeLimit = absl::Milliseconds(1);
 
 bool WantsIds(const v1::OutputOptions& output) {
@@ -31,7 +31,7 @@ void ShortenTimeLimit(absl::Duration elapsed, google::protobuf::Duration* limit)
   limit->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(left % absl::Seconds(1))));
 }
 
-// Lists and maps are the request's own already, and merging would repeat them.
+// Lists and maps are in the request already; merging would repeat them.
 void FixParameters(v1::SamplingParams effective, v1::SamplingParams* sampling) {
   effective.clear_logit_bias();
   effective.clear_allowed_token_ids();
@@ -39,7 +39,7 @@ void FixParameters(v1::SamplingParams effective, v1::SamplingParams* sampling) {
   sampling->MergeFrom(effective);
 }
 
-// How many of the `count` items from `from` on are among the first `delivered`.
+// How many of `count` items, starting at index `from`, are among the first `delivered`.
 uint64_t Repeated(uint64_t count, uint64_t from, uint64_t delivered) {
   return delivered > from ? std::min(count, delivered - from) : 0;
 }
@@ -76,7 +76,7 @@ v1::GenerateRequest StreamContinuation::NextRequest(absl::Time now, bool rename)
     v1::ResumePoint& resume = *request.mutable_resume();
     resume.mutable_generated_token_ids()->Assign(outputs_[0].ids.begin(), outputs_[0].ids.end());
     resume.set_fingerprint(fingerprint_);
-    // They came before the first token.
+    // They were delivered before the first token.
     request.mutable_output()->set_prompt_logprobs(false);
   }
   for (Output& output : outputs_) {
@@ -90,7 +90,7 @@ v1::GenerateRequest StreamContinuation::NextRequest(absl::Time now, bool rename)
 
 absl::StatusOr<StreamContinuation::Taken> StreamContinuation::Take(v1::GenerateResponse* event) {
   if (event->event_case() == v1::GenerateResponse::EVENT_NOT_SET) {
-    // An event of a newer server: compatible by contract. Which ones came before nobody can tell.
+    // An event of a newer server, compatible by contract; on a later call it may be a repetition.
     return calls_ == 1 ? Taken::kDeliver : Taken::kDrop;
   }
   if (event->has_started() == call_started_) {
@@ -175,7 +175,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeTokens(
   return Taken::kDeliver;
 }
 
-// Leaves in `tokens` those that are new.
+// Leaves only new tokens in `tokens`.
 absl::Status StreamContinuation::TakeIds(v1::GenerateTokens* tokens, Output* output) const {
   if (tokens->position() != prompt_tokens_ + output->call_tokens) {
     return absl::InternalError(
@@ -201,7 +201,7 @@ absl::Status StreamContinuation::TakeIds(v1::GenerateTokens* tokens, Output* out
 
 void StreamContinuation::HideIds(v1::GenerateTokens* tokens) {
   if (ids_wanted_) return;
-  // A server without a tokenizer sends ids unasked: to the application they are all there is.
+  // A server without a tokenizer always sends ids, and nothing else.
   has_tokenizer_ = has_tokenizer_ || !tokens->text().empty() ||
                    std::any_of(tokens->tokens().begin(), tokens->tokens().end(),
                                [](const v1::TokenInfo& token) { return !token.bytes().empty(); });
@@ -213,7 +213,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeFinished(
   const auto found = OutputOf(finished.output_index());
   if (!found.ok()) return found.status();
   Output& output = **found;
-  // What the time limit ends need not come as far the second time.
+  // With a time limit the second attempt may produce less.
   if (finished.reason() != v1::FINISH_REASON_TIME_LIMIT &&
       (output.call_tokens < output.ids.size() || output.call_text_bytes < output.text_bytes)) {
     return absl::InternalError(
@@ -224,8 +224,8 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeFinished(
   return Taken::kDeliver;
 }
 
-// Cached tokens as `started` told them. Generated ones a replica counts from the first of the
-// output on, unless its time was too short to come that far.
+// Cached tokens are those of `started`. A replica counts generated tokens from the first of the
+// output, unless it ran out of time.
 void StreamContinuation::TakeSummary(v1::GenerateSummary* summary) const {
   if (calls_ == 1) return;
   uint64_t received = 0;

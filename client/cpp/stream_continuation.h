@@ -1,5 +1,5 @@
-// What an application has received of a Generate stream, and how the stream goes on elsewhere when
-// the replica that sends it dies.
+// Continues a Generate stream on another replica: tracks the delivered events and builds the next
+// request.
 #ifndef TLM_CLIENT_CPP_STREAM_CONTINUATION_H_
 #define TLM_CLIENT_CPP_STREAM_CONTINUATION_H_
 
@@ -14,36 +14,34 @@
 
 namespace tlm::client {
 
-// Turns the events of several calls, one after the other, into one stream. Pure state: no network,
-// no clock.
+// Joins the events of successive calls into one stream. Does no I/O and reads no clock.
 //
 //   call 1   started  tokens 0-2  tokens 3-4  (lost)
 //   call 2   started                          tokens 5-9  finished  summary     by resume, or
 //   call 2   started  tokens 0-3  tokens 4-7  tokens 8-9  finished  summary     by repetition
 //   result   started  tokens 0-2  tokens 3-4  tokens 5-9  finished  summary
 //
-// With one output and tokens received the next call carries a ResumePoint; otherwise it repeats the
-// request, with the parameters in effect fixed, the seed among them, and what was delivered before
-// is cut off its events. For both the ids of the tokens are needed: calls ask for them, and they
-// are taken out again if the application did not. Thread-compatible.
+// With one output and tokens received, the next call carries a ResumePoint. Otherwise it repeats
+// the request with the effective parameters, including the seed, and the delivered part is removed
+// from its events. Both need the token ids: calls request them, and they are removed if the
+// application did not. Thread-compatible.
 class StreamContinuation {
  public:
   enum class Taken {
-    kDeliver,     // what is left of the event is for the application
-    kDrop,        // nothing is left of it
-    kOtherModel,  // `started` of a replica that does not continue this stream: end the call
+    kDeliver,     // the rest of the event is for the application
+    kDrop,        // nothing new in it
+    kOtherModel,  // `started` of a replica that cannot continue this stream: end the call
   };
 
-  // `start` is when soft_time_limit begins.
+  // soft_time_limit counts from `start`.
   StreamContinuation(v1::GenerateRequest request, absl::Time start);
 
-  // Begins the next call: its request. `rename` gives it another request_id, if the application
-  // chose one: the server may still hold the id for the call that was lost.
+  // Begins the next call; returns its request. `rename` changes the request_id, if the application
+  // set one: the server may still hold it for the lost call.
   v1::GenerateRequest NextRequest(absl::Time now, bool rename);
 
-  // Takes the next event of the current call, and cuts off what the application has. INTERNAL when
-  // the replica leaves something out or contradicts what was delivered; nothing can be delivered
-  // after that.
+  // Takes the next event of the current call and removes what was delivered before. INTERNAL if the
+  // replica omits or contradicts something; the stream has then failed.
   absl::StatusOr<Taken> Take(v1::GenerateResponse* event);
 
   // Whether `started` was delivered: from then on only the same model can continue.

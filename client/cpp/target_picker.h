@@ -1,4 +1,4 @@
-// Spreads calls over the targets of a client.
+// Distributes calls over the targets of a client.
 #ifndef TLM_CLIENT_CPP_TARGET_PICKER_H_
 #define TLM_CLIENT_CPP_TARGET_PICKER_H_
 
@@ -14,17 +14,17 @@
 
 namespace tlm::client {
 
-// Chooses among targets 0 to n - 1; one that failed within kAvoidFor comes only where no other is
+// Chooses among targets 0 to n - 1, avoiding one that failed within kAvoidFor unless no other is
 // left. Thread-safe.
 class TargetPicker {
  public:
   static constexpr absl::Duration kAvoidFor = absl::Seconds(1);
-  // What a target may have of all running calls before those with an affinity to it go elsewhere:
-  // so many, or this part of the average if that is more.
+  // A target accepts calls by affinity up to this many running calls, or up to this multiple of the
+  // average if that is more.
   static constexpr size_t kFreeCalls = 4;
   static constexpr double kMaxLoadFactor = 1.25;
 
-  // A call that runs on a target, as long as this object lives. The picker outlives it.
+  // Counts a running call of a target during its lifetime. The picker outlives it.
   class RunningCall {
    public:
     RunningCall(TargetPicker* picker, size_t target);
@@ -41,7 +41,7 @@ class TargetPicker {
 
   size_t size() const { return names_.size(); }
 
-  // Round robin: the next target that is not `excluded`; none when all are.
+  // Round robin: the next target that is not `excluded`; none if all are.
   std::optional<size_t> Next(absl::Time now, const std::set<size_t>& excluded = {});
   // The target for a call of this affinity (affinity.h).
   std::optional<size_t> NextFor(uint64_t affinity, absl::Time now,
@@ -51,7 +51,7 @@ class TargetPicker {
   void MarkServing(size_t target);
 
  private:
-  // Those not excluded; of these those that did not fail lately, if there are any. In order.
+  // The targets not excluded, without those that failed recently if others are left. In order.
   std::vector<size_t> Candidates(absl::Time now, const std::set<size_t>& excluded) const;
 
   const std::vector<uint64_t> names_;  // hashes

@@ -288,7 +288,7 @@ TEST_P(BalancersTest, ARollingRestartThatCutsStreamsLosesNoTokenOfAResumingClien
   Start({"--withdrawal_grace=1200ms", "--drain_timeout=50ms"}, 950);
   client::CallOptions resuming;
   resuming.resume.max_resumes = 100;
-  resuming.resume.patience = ServerProcess::kPatience;
+  resuming.resume.timeout = ServerProcess::kPatience;
   Load load;
   load.Run(kStreams, [this, resuming](int i) { return ReadAgain(i, resuming); });
   RestartEachTwice();

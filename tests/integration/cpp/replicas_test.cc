@@ -125,7 +125,7 @@ TEST(ReplicasTest, TheOnlyReplicaIsWaitedFor) {
   request.mutable_output()->set_top_logprobs(20);
   const Stream undisturbed = ReadStream(client.get(), request, {}, [](int) {});
   client::CallOptions options;
-  options.resume.patience = ServerProcess::kPatience;
+  options.resume.timeout = ServerProcess::kPatience;
   const Stream disturbed = ReadStream(client.get(), request, options, [&](int events) {
     if (events != 10) return;
     replicas.Kill(0);

@@ -13,7 +13,7 @@ from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Inte
                         Unavailable)
 
 Code = grpc.StatusCode
-QUICK = ResumePolicy(patience=2.0, initial_backoff=0.01, max_backoff=0.02)
+QUICK = ResumePolicy(timeout=2.0, initial_backoff=0.01, max_backoff=0.02)
 # What a stream of five tokens is, whole.
 WHOLE = "abcde"
 
@@ -215,11 +215,11 @@ class ContinuationTest(unittest.TestCase):
         for outcome, _ in self.both([refuse(Code.INVALID_ARGUMENT)], [whole]):
             self.assertRaises(InvalidArgument, outcome)
 
-    def test_patience_ends(self):
-        impatient = ResumePolicy(patience=0.05, initial_backoff=0.02)
+    def test_the_timeout_ends_the_search(self):
+        hasty = ResumePolicy(timeout=0.05, initial_backoff=0.02)
         gone = refuse(Code.UNAVAILABLE, "gone")
         for outcome, _ in self.both([cut(2, Code.UNAVAILABLE, "lost")] + [gone] * 20,
-                                    resume=impatient):
+                                    resume=hasty):
             with self.assertRaisesRegex(Unavailable, r"the stream broke \(UNAVAILABLE: lost\), and "
                                                      r"no replica continued it within 0.05 s"):
                 outcome()
@@ -245,9 +245,9 @@ class ContinuationTest(unittest.TestCase):
 
     def test_cancelled_while_it_waits(self):
         gone = [refuse(Code.UNAVAILABLE, "gone", reason="DRAINING", retry_delay=60)]
-        patient = ResumePolicy(patience=600)
+        persistent = ResumePolicy(timeout=600)
         with FakeServer(cut(2, Code.UNAVAILABLE), *gone) as server, Client(server.target) as client:
-            stream = client.stream("x", resume=patient)
+            stream = client.stream("x", resume=persistent)
             next(stream)
             timer = threading.Timer(0.2, stream.cancel)
             timer.start()
@@ -257,7 +257,7 @@ class ContinuationTest(unittest.TestCase):
 
         async def main():
             async with AsyncClient(server.target) as client:
-                stream = client.stream("x", resume=patient)
+                stream = client.stream("x", resume=persistent)
                 asyncio.get_running_loop().call_later(0.2, stream.cancel)
                 with self.assertRaises(Cancelled):
                     async for _ in stream:

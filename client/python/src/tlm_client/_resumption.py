@@ -50,7 +50,7 @@ class _Search:
     """Looking for a replica, since the call before was lost."""
 
     cause: TlmError | None  # how that call ended; None for the first call of the stream
-    end: float  # of the patience
+    end: float  # of the timeout
     backoff: float
     tried: set[int] = field(default_factory=set)  # since the last pause
     retry_delay: float = math.inf  # the shortest told since then
@@ -127,7 +127,7 @@ class Resumption:
         return self._policy.max_resumes > 0
 
     def _begin_search(self, cause: TlmError | None, now: float) -> None:
-        self._search = _Search(cause, now + self._policy.patience, self._policy.initial_backoff)
+        self._search = _Search(cause, now + self._policy.timeout, self._policy.initial_backoff)
 
     def _note_progress(self) -> None:
         if self._search is None:
@@ -189,8 +189,8 @@ class Resumption:
         delay = search.backoff * random.uniform(0.5, 1.0)
         if has_delay:
             delay = max(delay, search.retry_delay)
-        is_patient = not self._continuation.started and self._wait_for_ready
-        if ((not is_patient and now + delay > search.end) or
+        waits_for_ready = not self._continuation.started and self._wait_for_ready
+        if ((not waits_for_ready and now + delay > search.end) or
                 (has_delay and now + delay > self._deadline)):
             return Done(self._no_replica(search, error))
         search.backoff = min(search.backoff * 2, self._policy.max_backoff)
@@ -204,7 +204,7 @@ class Resumption:
             return last
         return make_error(
             last.code, f"the stream broke ({search.cause}), and no replica continued it within "
-            f"{self._policy.patience:g} s: {last.message}", last.details)
+            f"{self._policy.timeout:g} s: {last.message}", last.details)
 
     def _start(self, target: int, now: float) -> Start:
         # With several targets a call must not wait for one that is gone.

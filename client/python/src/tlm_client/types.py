@@ -330,7 +330,7 @@ class ResumePolicy:
     max_resumes: int = 8
     # How long a replica to continue on is looked for, each time. Before anything was received it
     # only bounds the waiting for replicas that say when to come back.
-    patience: float = 10.0
+    timeout: float = 10.0
     # The pause after all targets were tried, doubled each time; randomly shortened by up to a half.
     initial_backoff: float = 0.05
     max_backoff: float = 1.0

@@ -46,7 +46,7 @@ class GenerateStreamTest : public testing::Test {
     }
     client_ = *Client::Connect(targets, client_options);
     options_.resume.initial_backoff = absl::Milliseconds(1);
-    options_.resume.patience = absl::Seconds(20);
+    options_.resume.timeout = absl::Seconds(20);
   }
 
   GenerateScriptType Whole(const v1::GenerateRequest& request) {
@@ -257,7 +257,7 @@ TEST_F(GenerateStreamTest, DoesNotWaitForWhatComesTooLate) {
   options_.timeout = absl::Milliseconds(500);
   EXPECT_EQ(StatusOf(Request()).code(), absl::StatusCode::kUnavailable);
   options_.timeout = absl::InfiniteDuration();
-  options_.resume.patience = absl::Milliseconds(500);
+  options_.resume.timeout = absl::Milliseconds(500);
   EXPECT_EQ(StatusOf(Request()).code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(Calls(0), 2u);
 }
@@ -365,7 +365,7 @@ TEST_F(GenerateStreamTest, GivesUpWhenPatienceEnds) {
   servers_[0]->answer_generate = [this, calls = std::make_shared<int>(0)](const auto& request) {
     return Cut(request, (*calls)++ == 0 ? 3 : 0, kLost);
   };
-  options_.resume.patience = absl::Milliseconds(60);
+  options_.resume.timeout = absl::Milliseconds(60);
   const absl::Status status = StatusOf(Request());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
@@ -386,7 +386,7 @@ TEST_F(GenerateStreamTest, EndsAtTheDeadlineWhileLookingForAReplica) {
 TEST_F(GenerateStreamTest, CanBeCancelledWhileLookingForAReplica) {
   Serve(1);
   options_.resume.initial_backoff = options_.resume.max_backoff = absl::Hours(1);
-  options_.resume.patience = absl::Hours(2);
+  options_.resume.timeout = absl::Hours(2);
   for (const bool by_token : {true, false}) {
     AlwaysEndWith(0, 3, kLost);
     CancelToken token;
