@@ -22,7 +22,7 @@ absl::StatusOr<std::string> PromptOf(std::string_view line) {
   }
   const absl::StatusOr<nlohmann::json> json = ParseJson(line);
   if (!json.ok()) return json.status();
-  if (!json->is_string()) return absl::InvalidArgumentError("is no JSON string");
+  if (!json->is_string()) return absl::InvalidArgumentError("is not a JSON string");
   return json->get<std::string>();
 }
 
@@ -60,7 +60,7 @@ absl::StatusOr<BenchPrompts> BenchPrompts::FromFile(const std::string& path) {
     prompts.texts_.push_back(*std::move(prompt));
   }
   if (prompts.texts_.empty()) {
-    return absl::InvalidArgumentError(fmt::format("{}: holds no prompt", path));
+    return absl::InvalidArgumentError(fmt::format("{}: contains no prompt", path));
   }
   return prompts;
 }
@@ -72,11 +72,11 @@ void BenchPrompts::Set(uint64_t index, v1::GenerateRequest* request) const {
   }
   std::seed_seq seed{seed_, seed_ >> 32, index, index >> 32};
   std::mt19937_64 random(seed);
-  std::uniform_int_distribution<uint32_t> draw(0, vocab_size_ - 1);
+  std::uniform_int_distribution<uint32_t> sample(0, vocab_size_ - 1);
   auto& ids = *request->mutable_prompt_token_ids()->mutable_ids();
   ids.Clear();
   ids.Reserve(static_cast<int>(tokens_));
-  for (uint32_t i = 0; i < tokens_; ++i) ids.Add(draw(random));
+  for (uint32_t i = 0; i < tokens_; ++i) ids.Add(sample(random));
 }
 
 }  // namespace tlm::cli

@@ -16,18 +16,18 @@ class BenchPrompts {
  public:
   static constexpr uint32_t kMaxTokens = 1 << 20;  // of a random prompt
 
-  // Each of `tokens` ids below `vocab_size`, drawn from `seed`: no two begin alike, so that nothing
-  // is found in a prefix cache. INVALID_ARGUMENT when one of the two is 0 or `tokens` is over the
-  // limit.
+  // Prompts of `tokens` random ids below `vocab_size`, sampled from `seed`: no two share a prefix
+  // that a cache could hold. INVALID_ARGUMENT if `tokens` or `vocab_size` is 0, or `tokens` is over
+  // kMaxTokens.
   static absl::StatusOr<BenchPrompts> Random(uint32_t tokens, uint32_t vocab_size, uint64_t seed);
 
-  // The lines of a file, in turn; empty ones are left out, and one that begins with a double quote
-  // is a JSON string, so that it may hold line breaks. NOT_FOUND when it cannot be read;
-  // INVALID_ARGUMENT, naming the line, for what is not UTF-8 or not JSON, for a file without
-  // prompts and for one over 64 MiB.
+  // The lines of a file, in turn, without empty ones. A line that starts with a double quote is a
+  // JSON string, which may contain line breaks. NOT_FOUND if the file cannot be read;
+  // INVALID_ARGUMENT, naming the line, for invalid UTF-8 or JSON, for a file without prompts or
+  // over 64 MiB.
   static absl::StatusOr<BenchPrompts> FromFile(const std::string& path);
 
-  // Puts prompt `index` into the request: a pure function of it.
+  // Sets prompt `index` in the request; a pure function of the index.
   void Set(uint64_t index, v1::GenerateRequest* request) const;
 
  private:

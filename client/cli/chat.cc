@@ -17,8 +17,8 @@
 #include "client/cli/chat_command.h"
 #include "client/cli/chat_interrupt.h"
 #include "client/cpp/client.h"
-#include "client/cpp/conversation.h"
 #include "client/cpp/client_context.h"
+#include "client/cpp/conversation.h"
 
 using tlm::cli::TemplateArguments;
 

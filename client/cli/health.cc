@@ -15,7 +15,7 @@ ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,
 namespace tlm::cli {
 namespace {
 
-// Where --timeout says nothing: a health check that hangs is an answer too.
+// Without --timeout: a health check that hangs has failed.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
 }  // namespace

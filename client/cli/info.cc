@@ -27,7 +27,7 @@ ABSL_FLAG(uint32_t, new_tokens, 0, "and of this many generated tokens");
 namespace tlm::cli {
 namespace {
 
-// None when no flag asks for another shape than the server's own.
+// None if no flag sets another shape than the server's default.
 std::optional<v1::FlopsQuery> FlopsFromFlags() {
   v1::FlopsQuery query;
   query.set_batch(absl::GetFlag(FLAGS_batch));
@@ -66,7 +66,7 @@ int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
   return kSuccess;
 }
 
-// To tlm-server --model is a directory.
+// --model of tlm-server is a directory.
 void HintAtDirectory(const std::string& model, Console* console) {
   std::error_code error;
   if (model.empty() || !std::filesystem::is_directory(model, error)) return;

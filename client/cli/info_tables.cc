@@ -33,7 +33,7 @@ std::string Weights(const v1::MemoryInfo& memory) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// Of a server what it holds, else what a full context takes.
+// The capacity of a server, else the size of a full context.
 std::string KvCache(const v1::ModelInfoResponse& info) {
   const v1::MemoryInfo& memory = info.memory();
   const uint64_t held = memory.kv_blocks_total() * memory.kv_block_tokens();
@@ -64,7 +64,7 @@ std::string Cost(const v1::FlopsInfo& flops) {
                      WithSeparators(flops.attention_flops_per_token_per_context()));
 }
 
-// With the conventions that --all lists.
+// By the conventions that --all prints.
 std::string Request(const v1::FlopsInfo& flops) {
   const v1::FlopsQuery& query = flops.query();
   // "754.70 GFLOPs"
@@ -136,7 +136,7 @@ using google::protobuf::Message;
 
 enum class Zeros { kShown, kHidden };
 
-// A group whose fields speak for themselves: one line a field.
+// One line per field.
 void PrintGroup(std::string_view heading, const Message& message, Zeros zeros, std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -186,7 +186,7 @@ void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   PrintTensors(counts, out);
 }
 
-// The components in groups, each with its share of all and, but for the head, what one layer takes.
+// Groups of components, with their share of the total and, except the head, the FLOPs of one layer.
 class FlopsTable {
  public:
   FlopsTable(const v1::FlopsInfo& flops, uint64_t layers)
@@ -213,7 +213,7 @@ class FlopsTable {
                    HumanCount(static_cast<double>(flops)),
                    per_layer ? WithSeparators(flops / layers_) : ""});
   }
-  // What all groups so far take.
+  // The sum of all groups so far.
   uint64_t in_layers() const { return in_layers_; }
   void Print(std::ostream& out) const { table_.Print(out, 2); }
 
@@ -224,7 +224,7 @@ class FlopsTable {
   Table table_;
 };
 
-// A line a clause.
+// One line per clause.
 void PrintConvention(std::string_view convention, std::ostream& out) {
   std::string_view opening = "  (";
   while (!convention.empty()) {

@@ -1,4 +1,4 @@
-// ModelInfo as tables for people.
+// ModelInfo as tables.
 #ifndef TLM_CLIENT_CLI_INFO_TABLES_H_
 #define TLM_CLIENT_CLI_INFO_TABLES_H_
 
@@ -8,22 +8,20 @@
 
 namespace tlm::cli {
 
-// What most people want to know, a line each; lines of groups that the response lacks are left out.
+// The most important values, one per line, without those of groups that the response lacks.
 void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out);
 
-// Its hyper-parameters under the heading "Architecture"; those that the model does not use are left
-// out.
+// The hyper-parameters that the model uses, under the heading "Architecture".
 void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out);
 
 // The table of info.parameters().tensors() under its heading; nothing if there are none.
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out);
 
-// Every group that the response has, each under a heading; rows that do not apply to the model are
-// left out.
+// Every group of the response under a heading, without rows that do not apply to the model.
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out);
 
-// The same for a model that nobody serves: instead of what a server allocated, what weights and KV
-// cache would take in 32 and in 16 bits.
+// The same for a model without a server: instead of a server's memory, the size of weights and KV
+// cache in 32 and in 16 bits.
 void PrintModelEstimate(const v1::ModelInfoResponse& info, std::ostream& out);
 
 }  // namespace tlm::cli

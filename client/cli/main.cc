@@ -11,8 +11,7 @@
 TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
-  // What gRPC has to say of a failed connection is in the status, and so on the one line of the
-  // error.
+  // gRPC's messages about failed connections are in the status of the call.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   std::ios::sync_with_stdio(false);
   tlm::cli::Console console{std::cin,

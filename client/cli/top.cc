@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,49 +25,29 @@ namespace tlm::cli {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Seconds(1);
-// Where --timeout says nothing: who takes longer cannot be reached.
-constexpr absl::Duration kAnswerTime = absl::Seconds(3);
-// How soon an answer, or another size of the terminal, shows.
-constexpr absl::Duration kRedrawTime = absl::Milliseconds(200);
+// The longest timeout of a call; a slower server counts as unreachable.
+constexpr absl::Duration kMaxTimeout = absl::Seconds(3);
+// The longest delay until an answer, a signal or another size of the terminal takes effect.
+constexpr absl::Duration kRedrawInterval = absl::Milliseconds(200);
 
-// While one of these lives, the first SIGINT or SIGTERM makes `descriptor` readable and cancels the
-// token. Later ones do nothing: the program is about to give the terminal back. Otherwise as
-// SignalThread.
-class SignalPipe {
+// While it exists, the first SIGINT or SIGTERM cancels the token. Later ones do nothing: the
+// program is about to restore the terminal. Otherwise as SignalThread.
+class FirstSignal {
  public:
-  SignalPipe() : thread_([this](int signal) { OnSignal(signal); }) {}
+  FirstSignal() : thread_([this](int signal) { OnSignal(signal); }) {}
 
   client::CancelToken* token() { return &token_; }
-  int descriptor() const { return ends_.read; }
-  // The exit code of a program that a signal ended, 128 + its number; 0 if none came.
+  // 128 + the number of the signal; 0 if none came.
   int exit_code() const { return signal_ == 0 ? 0 : 128 + signal_; }
 
  private:
-  struct Ends {
-    Ends() {
-      int ends[2];
-      if (pipe2(ends, O_CLOEXEC) == 0) {
-        read = ends[0];
-        write = ends[1];
-      }
-    }
-    ~Ends() {
-      close(read);
-      close(write);
-    }
-    int read = -1;
-    int write = -1;
-  };
-
   void OnSignal(int signal) {
     if (signal_ != 0) return;
     signal_ = signal;
     token_.Cancel();
-    [[maybe_unused]] const ssize_t written = write(ends_.write, "s", 1);
   }
 
   client::CancelToken token_;
-  Ends ends_;
   std::atomic<int> signal_{0};
   SignalThread thread_;
 };
@@ -92,7 +71,7 @@ bool CanDraw(const Console& console) {
          *terminal != '\0';
 }
 
-int PrintOnce(LoadMonitor* monitor, const SignalPipe& signals, Console* console) {
+int PrintOnce(LoadMonitor* monitor, const FirstSignal& signals, Console* console) {
   monitor->AskOnce();
   if (signals.exit_code() != 0) return signals.exit_code();
   const std::vector<ServerLoad> servers = monitor->Loads();
@@ -106,26 +85,19 @@ int PrintOnce(LoadMonitor* monitor, const SignalPipe& signals, Console* console)
   return code;
 }
 
-int ShowLive(LoadMonitor* monitor, const SignalPipe& signals, const Console& console) {
+int ShowLive(LoadMonitor* monitor, const FirstSignal& signals, const Console& console) {
   monitor->Start(kInterval);
   const bool unicode = SpeaksUtf8();
   TerminalScreen screen(console.in_is_terminal ? STDIN_FILENO : -1, STDOUT_FILENO);
-  while (true) {
+  while (signals.exit_code() == 0) {
     screen.Draw(
         TopLines(monitor->Loads(), client::MonotonicNow(), {screen.size(), unicode, absl::Now()}));
     char key = 0;
-    switch (screen.Wait(kRedrawTime, signals.descriptor(), &key)) {
-      case TerminalScreen::Event::kWake:
-        return signals.exit_code();
-      case TerminalScreen::Event::kClosed:
-        return kSuccess;
-      case TerminalScreen::Event::kKey:
-        if (key == 'q' || key == 'Q') return kSuccess;
-        break;
-      case TerminalScreen::Event::kNone:
-        break;
-    }
+    const TerminalScreen::Event event = screen.Wait(kRedrawInterval, &key);
+    const bool quits = event == TerminalScreen::Event::kKey && (key == 'q' || key == 'Q');
+    if (quits || event == TerminalScreen::Event::kClosed) return kSuccess;
   }
+  return signals.exit_code();
 }
 
 }  // namespace
@@ -139,9 +111,9 @@ int RunTop(const Arguments& arguments, Console* console) {
   }
   const auto client_options = ClientOptionsFromFlags(console);
   if (!client_options.ok()) return ReportError("top", client_options.status(), console);
-  SignalPipe signals;
+  FirstSignal signals;
   const auto monitor = LoadMonitor::Create(
-      targets, *client_options, std::min(TimeoutFromFlags(), kAnswerTime), signals.token());
+      targets, *client_options, std::min(TimeoutFromFlags(), kMaxTimeout), signals.token());
   if (!monitor.ok()) return ReportError("top", monitor.status(), console);
   const bool once = absl::GetFlag(FLAGS_once) || !CanDraw(*console);
   return once ? PrintOnce(monitor->get(), signals, console)

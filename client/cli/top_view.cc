@@ -21,7 +21,7 @@ constexpr size_t kBlockLines = 8;  // the last of them empty
 constexpr size_t kNarrowBlockLines = 6;
 constexpr size_t kHeadLines = 2;
 constexpr size_t kLabelColumns = 10;
-// Below these many columns lines have no labels and the shortest words.
+// With fewer columns, lines have no labels.
 constexpr size_t kNarrowColumns = 40;
 
 double Share(uint64_t part, uint64_t whole) {
@@ -52,8 +52,7 @@ std::string Problem(const ServerLoad& server) {
 
 std::string Label(std::string_view label) { return fmt::format("  {:<{}}", label, kLabelColumns); }
 
-// A line of phrases, the most important first: those that do not fit are left out, so that no
-// number is cut.
+// A line of phrases, the most important first. Phrases that do not fit are omitted, not cut.
 class FittedLine {
  public:
   FittedLine(std::string_view beginning, size_t columns) : line_(beginning), columns_(columns) {}
@@ -71,7 +70,7 @@ class FittedLine {
   bool full_ = false;
 };
 
-// [####====------]: what sequences hold, what only the prefix cache holds, what is free.
+// [####====------]: blocks of sequences, blocks of the prefix cache only, free blocks.
 std::string KvBar(const v1::GetLoadResponse& load, size_t columns) {
   const auto cells = [&load, columns](uint64_t blocks) {
     const double share = Share(blocks, load.kv_blocks_total());
@@ -105,7 +104,7 @@ StyledLine KvLine(const v1::GetLoadResponse& load, size_t columns) {
       fmt::format("   {} used (#), {} cached (=)", WithSeparators(load.kv_blocks_used()),
                   WithSeparators(load.kv_blocks_cached()));
   const std::string total = fmt::format(" of {} blocks", WithSeparators(load.kv_blocks_total()));
-  // The bar gets what the text leaves.
+  // The bar takes the columns left by the text.
   constexpr size_t kMinBar = 10;
   constexpr size_t kMaxBar = 50;
   const std::string label = Label("KV cache");
@@ -203,11 +202,11 @@ void AddNarrowBlock(const ServerLoad& server, std::vector<StyledLine>* lines) {
   lines->emplace_back();
 }
 
-// Blocks of as many servers as fit.
+// As many blocks as fit.
 void AddNarrowBlocks(const std::vector<ServerLoad>& servers, size_t rows,
                      std::vector<StyledLine>* lines) {
   for (size_t i = 0; i < servers.size(); ++i) {
-    const size_t after = i + 1 < servers.size() ? 2 : 0;  // an empty line and how many more
+    const size_t after = i + 1 < servers.size() ? 2 : 0;  // an empty line and "... and N more"
     if (i > 0 && lines->size() + kNarrowBlockLines - 1 + after > rows) {
       lines->emplace_back(fmt::format("... and {} more", servers.size() - i), Style::kDim);
       return;
@@ -217,7 +216,7 @@ void AddNarrowBlocks(const std::vector<ServerLoad>& servers, size_t rows,
   lines->pop_back();
 }
 
-// A server's cells, the most important first.
+// The cells of a server, the most important first.
 std::vector<std::string> RowOf(const ServerLoad& server) {
   std::vector<std::string> row = {Printable(server.target), StateOf(server)};
   if (!server.asked || !server.status.ok()) return row;
@@ -235,7 +234,7 @@ std::vector<std::string> RowOf(const ServerLoad& server) {
   return row;
 }
 
-// Headings, then a line a server, with as many columns as fit.
+// Headings and a line per server, with as many columns as fit.
 std::vector<std::string> TableLines(const std::vector<ServerLoad>& servers, size_t width) {
   std::vector<std::vector<std::string>> rows = {{"server", "state", "run", "wait", "KV",
                                                  "decode tok/s", "prefill tok/s", "queue time",
@@ -322,7 +321,7 @@ std::string Sparkline(const std::deque<double>& values, size_t columns, bool uni
   const double highest = count == 0 ? 0 : *std::max_element(first, values.end());
   std::string line(columns - count, ' ');
   for (auto value = first; value != values.end(); ++value) {
-    // Whatever is not 0 shows; written so that NaN does not.
+    // Every value above 0 is visible; written so that NaN is not.
     const double height = highest > 0 && *value > 0 ? std::ceil(*value / highest * kHeights) : 0;
     const auto level = static_cast<size_t>(std::min(height, kHeights));
     line += unicode ? kBlocks[level] : kAscii[level];

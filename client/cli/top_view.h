@@ -1,4 +1,4 @@
-// What `tlm top` shows.
+// The screen of `tlm top`.
 #ifndef TLM_CLIENT_CLI_TOP_VIEW_H_
 #define TLM_CLIENT_CLI_TOP_VIEW_H_
 
@@ -20,17 +20,16 @@ struct TopLayout {
   absl::Time wall_time = {};  // shown in the first line
 };
 
-// The whole screen, at most layout.size.rows lines: a block a server where all of them fit, else a
-// row a server, and the number of those that do not fit even so. On few columns what is less
-// important is left out, never a part of a number.
+// The whole screen, at most layout.size.rows lines: a block per server if all fit, else a row per
+// server, and the number of omitted servers. With few columns less important values are omitted;
+// numbers are never cut.
 std::vector<StyledLine> TopLines(const std::vector<ServerLoad>& servers, absl::Time now,
                                  const TopLayout& layout);
 
-// A row a server, with headings: for what is no terminal.
+// Headings and a row per server, for output that is not a terminal.
 void PrintTopTable(const std::vector<ServerLoad>& servers, std::ostream& out);
 
-// The last `columns` values as columns of text as high as they are, the highest of them full; fewer
-// values stand on the right.
+// The last `columns` values as a bar chart of one line, scaled to the largest value, right-aligned.
 std::string Sparkline(const std::deque<double>& values, size_t columns, bool unicode);
 
 }  // namespace tlm::cli

@@ -12,7 +12,7 @@
 
 namespace tlm::cli {
 
-// What is left of the command line after the flags.
+// The command line without flags.
 using Arguments = std::vector<std::string>;
 
 struct Command {
@@ -23,21 +23,21 @@ struct Command {
   std::vector<std::string_view> flags;     // names of the flags it takes, besides connection flags
   bool connects;                           // takes the connection flags
   int (*run)(const Arguments&, Console*);  // returns the exit code
-  // What flags it shares with other commands mean to it, where that is not what they mean to all.
+  // Its own help of flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };
 
 // Every command, in the order of the help text.
 std::span<const Command> Commands();
 
-// Null when there is none of that name.
+// Null for an unknown name.
 const Command* FindCommand(std::string_view name);
 
 // "no command "genrate": did you mean generate?"
 std::string NoCommand(std::string_view name);
 
-// Runs `tlm args...` (without the program's own name) and returns its exit code. Flags keep their
-// values afterwards: once a process.
+// Runs `tlm args...` (without the program's name); returns the exit code. Call it once: flags keep
+// their values.
 int RunCommandLine(const std::vector<std::string>& args, Console* console);
 
 int RunGenerate(const Arguments& arguments, Console* console);

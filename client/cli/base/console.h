@@ -1,4 +1,4 @@
-// Where a command reads from and writes to.
+// The standard streams of a command.
 #ifndef TLM_CLIENT_CLI_BASE_CONSOLE_H_
 #define TLM_CLIENT_CLI_BASE_CONSOLE_H_
 

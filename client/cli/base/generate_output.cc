@@ -91,7 +91,7 @@ void GenerateOutput::EndLine() {
   at_line_start_ = true;
 }
 
-// The prompt is complete when something else has come.
+// The prompt is complete when another event arrives.
 void GenerateOutput::PrintPrompt() {
   if (prompt_printed_ || result().prompt.empty()) return;
   PrintTokenTable(result().prompt, 0, console_->out);
@@ -114,7 +114,7 @@ void GenerateOutput::PrintOutput(size_t index) {
     console_->out << fmt::format("[{}]\n", index);
     Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
   }
-  // A server without a tokenizer sends ids, asked or not.
+  // A server without a tokenizer always sends ids.
   if (!options_.ids && output.text.empty()) Write(IdsOf(output.tokens, false));
   EndLine();
   if (options_.logprobs) {

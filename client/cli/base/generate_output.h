@@ -1,4 +1,4 @@
-// What `tlm generate` prints, and `tlm chat` of an answer.
+// Prints the events of a Generate call, for `tlm generate` and `tlm chat`.
 #ifndef TLM_CLIENT_CLI_BASE_GENERATE_OUTPUT_H_
 #define TLM_CLIENT_CLI_BASE_GENERATE_OUTPUT_H_
 
@@ -21,25 +21,23 @@ struct GenerateOutputOptions {
   bool stats = false;     // print a last line of counts and speed to Console::err
 };
 
-// The text of a single output streams as it comes. Of several outputs each is printed when it and
-// all before it are complete, under a heading with its index: "[0]".
+// Streams the text of a single output. Of several outputs, prints each when it and its predecessors
+// are complete, under its index: "[0]".
 class GenerateOutput {
  public:
   // `now` is the time the call started, of any clock that Add uses too.
   GenerateOutput(const GenerateOutputOptions& options, absl::Time now, Console* console);
 
-  // Takes the next event, which arrived at `now`. Errors as GenerateCollector::Add.
+  // Takes the next event, which arrived at `now`. Errors of GenerateCollector::Add.
   absl::Status Add(const v1::GenerateResponse& event, absl::Time now);
 
-  // After a stream that ended well: what is still to be printed. Errors as
-  // GenerateCollector::CheckComplete.
+  // Prints the rest after a successful stream. Errors of GenerateCollector::CheckComplete.
   absl::Status Finish();
 
-  // After a stream that did not: what has come of the outputs not printed yet, and the end of the
-  // line.
+  // After a failed stream: prints the received part of the remaining outputs, and ends the line.
   void Abandon();
 
-  // What has arrived so far.
+  // The events received so far.
   const client::GenerateResult& result() const { return collector_.result(); }
 
  private:

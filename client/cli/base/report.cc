@@ -13,14 +13,14 @@
 namespace tlm::cli {
 namespace {
 
-// On one line, whatever the server put into it.
+// On one line.
 std::string OneLine(std::string_view text) {
   std::string line = Printable(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
 }
 
-// What gRPC says of a connection that could not be made, and what may be behind it.
+// Symptoms of a failed connection in gRPC's message, and their probable causes.
 struct ConnectionHint {
   bool tls;  // the flags ask for TLS
   const char* symptom;
@@ -45,10 +45,10 @@ constexpr ConnectionHint kConnectionHints[] = {
     {true, "Connection reset by peer", kMayWantCertificate},
 };
 
-// What may be behind an error of gRPC's that names only its symptom; empty: nothing is known.
+// The probable cause of an error of which gRPC's message names only a symptom; empty if unknown.
 std::string HintOf(const absl::Status& status) {
   const std::string message = StatusMessage(status);
-  // A server that ends a call at its deadline says more.
+  // A server's own message about the deadline is longer.
   if (absl::IsDeadlineExceeded(status) && message == "Deadline Exceeded") {
     const absl::Duration timeout = TimeoutFromFlags();
     return "the time limit of this program ended the call" +
@@ -56,7 +56,7 @@ std::string HintOf(const absl::Status& status) {
                                                : std::string("; --timeout sets it"));
   }
   const auto tells = [&message](const char* text) { return message.find(text) != message.npos; };
-  // A connection that breaks later tells of no failure to connect.
+  // Not for a connection that broke later.
   if (!absl::IsUnavailable(status) || !tells("failed to connect")) return "";
   for (const auto& [tls, symptom, hint] : kConnectionHints) {
     if (tls == TlsFromFlags() && tells(symptom)) return hint;
@@ -74,7 +74,7 @@ int ReportError(std::string_view command, const absl::Status& status, Console* c
   if (!details.reason.empty()) err << fmt::format(" ({})", OneLine(details.reason));
   err << '\n';
   for (const client::FieldViolation& violation : details.violations) {
-    // Often the only violation is the message.
+    // Often the message repeats the only violation.
     if (StatusMessage(status).find(violation.description) != std::string::npos) continue;
     err << fmt::format("  {}: {}\n", OneLine(violation.field), OneLine(violation.description));
   }
@@ -111,7 +111,7 @@ void PrintJson(const google::protobuf::Message& message, std::ostream& out) {
   options.preserve_proto_field_names = true;
   options.always_print_primitive_fields = true;
   std::string json;
-  // Fails only for Any messages of unknown type, which no response of this contract holds.
+  // Fails only for Any messages of unknown type, which no response of tlm.v1 contains.
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) json = "{}";
   out << json << std::endl;

@@ -1,4 +1,4 @@
-// Errors as lines, messages as JSON.
+// Errors on standard error, messages as JSON.
 #ifndef TLM_CLIENT_CLI_BASE_REPORT_H_
 #define TLM_CLIENT_CLI_BASE_REPORT_H_
 
@@ -14,16 +14,15 @@
 
 namespace tlm::cli {
 
-// "tlm: generate: INVALID_ARGUMENT: ...", below it what the server said in detail, and a hint
-// where gRPC names only a symptom: of a TLS handshake that failed, or of --timeout. Returns
-// kFailure.
+// Prints "tlm: generate: INVALID_ARGUMENT: ...", the server's details, and a hint for failed TLS
+// handshakes and timeouts, of which gRPC names only a symptom. Returns kFailure.
 int ReportError(std::string_view command, const absl::Status& status, Console* console);
 
-// "tlm: generate: no flag --x ...". Returns kUsageError. `command` may be empty.
+// Prints "tlm: generate: no flag --x ...". Returns kUsageError. `command` may be empty.
 int ReportUsage(std::string_view command, std::string_view message, Console* console);
 
-// One line if the stream was continued elsewhere: "tlm: generate: lost the server, went on with
-// host:port".
+// Prints a line if the stream was continued on another replica: "tlm: generate: lost the server,
+// went on with host:port".
 void ReportResumes(std::string_view command, const client::Client& client,
                    const client::GenerateStream& stream, Console* console);
 

@@ -12,7 +12,7 @@
 namespace tlm::cli {
 namespace {
 
-// Divides `value` by `base` as often as it can, at most prefixes - 1 times; returns how often.
+// Divides `value` by `base` until it is smaller, at most prefixes - 1 times; returns how often.
 size_t Scale(double base, size_t prefixes, double* value) {
   size_t steps = 0;
   while (*value >= base && steps + 1 < prefixes) {

@@ -1,4 +1,4 @@
-// Aligned tables and numbers for people.
+// Aligned tables and readable numbers.
 #ifndef TLM_CLIENT_CLI_BASE_TABLE_H_
 #define TLM_CLIENT_CLI_BASE_TABLE_H_
 
@@ -14,7 +14,7 @@ enum class Align { kLeft, kRight };
 // Rows of cells; every column is as wide as its widest cell.
 class Table {
  public:
-  // One entry a column; a row may have fewer cells, not more.
+  // One entry per column; a row may have fewer cells.
   explicit Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
 
   void AddRow(std::vector<std::string> cells);
@@ -40,7 +40,7 @@ std::string HumanCount(double count);
 // 596049920 -> "596.0 M", 1557611200 -> "1.56 B": parameters of a model; k, M, B, T.
 std::string HumanParameters(uint64_t count);
 
-// 17920 -> "17,920.0"; "-" for what is not finite.
+// 17920 -> "17,920.0"; "-" unless it is finite.
 std::string WithSeparators(double number, int decimals);
 
 // 0.0123 -> "12.3 ms", 1.5 -> "1.50 s", 65.2 -> "65.2 s": three digits; below 1 ms "0.042 ms".

@@ -131,11 +131,10 @@ void TerminalScreen::Draw(const std::vector<StyledLine>& lines) {
   Write(frame);
 }
 
-TerminalScreen::Event TerminalScreen::Wait(absl::Duration timeout, int wake, char* key) {
-  pollfd ready[] = {{wake, POLLIN, 0}, {input_, POLLIN, 0}};
+TerminalScreen::Event TerminalScreen::Wait(absl::Duration timeout, char* key) {
+  pollfd ready = {input_, POLLIN, 0};
   const auto timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(timeout));
-  if (poll(ready, 2, timeout_ms) <= 0) return Event::kNone;
-  if (ready[0].revents != 0) return Event::kWake;
+  if (poll(&ready, 1, timeout_ms) <= 0) return Event::kNone;
   if (read(input_, key, 1) == 1) return Event::kKey;
   return Event::kClosed;
 }

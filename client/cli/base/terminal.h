@@ -66,11 +66,11 @@ class TerminalScreen {
   // Replaces the screen's contents. Skipped while the terminal accepts no output.
   void Draw(const std::vector<StyledLine>& lines);
 
-  enum class Event { kNone, kKey, kWake, kClosed };
+  enum class Event { kNone, kKey, kClosed };
 
-  // Waits until a key is pressed (stored in `key`), `wake` is readable, the terminal is closed, or
-  // `timeout` has passed.
-  Event Wait(absl::Duration timeout, int wake, char* key);
+  // Waits until a key is pressed (stored in `key`), the terminal is closed, or `timeout` has
+  // passed.
+  Event Wait(absl::Duration timeout, char* key);
 
  private:
   void SetUpKeys();

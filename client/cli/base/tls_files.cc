@@ -28,7 +28,7 @@ using BioPtr = std::unique_ptr<BIO, Freer<BIO_free>>;
 using X509Ptr = std::unique_ptr<X509, Freer<X509_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
-// Null for what CheckTlsFiles leaves alone.
+// Null for files that CheckTlsFiles skips.
 BioPtr Open(const std::string& path) {
   struct stat status = {};
   if (path.empty() || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
@@ -42,7 +42,7 @@ absl::StatusOr<X509Ptr> ReadCertificate(BIO& file, const std::string& path) {
   return absl::InvalidArgumentError(fmt::format("{}: holds no certificate in PEM", path));
 }
 
-// For keys with a passphrase; OpenSSL would ask at the terminal.
+// Called for encrypted keys; OpenSSL would prompt at the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 absl::StatusOr<KeyPtr> ReadKey(BIO& file, const std::string& path) {

@@ -1,4 +1,4 @@
-// What can be wrong with the files of --ca_file, --client_cert and --client_key.
+// Checks the files of --ca_file, --client_cert and --client_key.
 #ifndef TLM_CLIENT_CLI_BASE_TLS_FILES_H_
 #define TLM_CLIENT_CLI_BASE_TLS_FILES_H_
 
@@ -7,10 +7,9 @@
 
 namespace tlm::cli {
 
-// gRPC finds these faults only when it connects, and says less of them. INVALID_ARGUMENT, with the
-// name of the file, for one without a certificate or private key in PEM, for a client certificate
-// that has expired and for a key that belongs to another one. What is no file, as a pipe that can
-// be read only once, and what cannot be read is left to the client library.
+// gRPC reports these errors only on connecting, with less detail. INVALID_ARGUMENT, naming the
+// file, for a file without certificate or private key in PEM, for an expired client certificate and
+// for a key of another certificate. Skips unreadable files and pipes, which can be read only once.
 absl::Status CheckTlsFiles(const client::ClientOptions& options);
 
 }  // namespace tlm::cli
