@@ -8,7 +8,7 @@
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/text.h"
-#include "model/base/flag_errors.h"
+#include "model/program/flag_errors.h"
 
 namespace tlm::cli {
 

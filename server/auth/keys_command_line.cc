@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/base/flag_errors.h"
 #include "model/base/json.h"
+#include "model/program/flag_errors.h"
 
 namespace tlm {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "model/base/descriptor.h"
 #include "model/base/errors.h"
-#include "model/base/flag_errors.h"
 #include "model/base/json.h"
-#include "model/base/man_page.h"
+#include "model/program/flag_errors.h"
+#include "model/program/man_page.h"
 #include "server/auth/keys_commands.h"
 
 namespace {

@@ -19,9 +19,9 @@
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
-#include "model/base/flag_errors.h"
 #include "model/base/json.h"
-#include "model/base/man_page.h"
+#include "model/program/flag_errors.h"
+#include "model/program/man_page.h"
 #include "server/serving/program_build.h"
 
 namespace tlm {

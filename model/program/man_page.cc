@@ -1,4 +1,4 @@
-#include "model/base/man_page.h"
+#include "model/program/man_page.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "model/base/flag_errors.h"
+#include "model/program/flag_errors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
