@@ -1,33 +1,20 @@
 #include "server/net/tls_material.h"
 
-#include <openssl/bio.h>
-#include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include <ctime>
 #include <memory>
 #include <string_view>
 #include <utility>
 
+#include "model/base/certificate.h"
 #include "model/base/errors.h"
 
 namespace tlm {
 namespace {
 
-template <auto kFree>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using BioPtr = std::unique_ptr<BIO, Freer<BIO_free>>;
-using X509Ptr = std::unique_ptr<X509, Freer<X509_free>>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using ContextPtr = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
+using ContextPtr = std::unique_ptr<SSL_CTX, OpenSslDeleter<SSL_CTX_free>>;
 
 // Why OpenSSL refused, in its words; empties its list of errors, which is the thread's.
 std::string OpenSslReason() {
@@ -83,20 +70,11 @@ absl::StatusOr<KeyPtr> ReadKey(const std::string& pem, const std::string& file) 
                  : PEM_read_bio_PrivateKey(bio.get(), nullptr, NotePassphrase, &has_passphrase));
   ERR_clear_error();
   if (has_passphrase) {
-    return FailedPrecondition("{}: the key has a passphrase, which nobody is there to type", file);
+    return FailedPrecondition("{}: the key has a passphrase; encrypted keys are not supported",
+                              file);
   }
   if (key == nullptr) return FailedPrecondition("{}: holds no private key in PEM", file);
   return key;
-}
-
-absl::Time TimeOf(const ASN1_TIME* time) {
-  std::tm calendar = {};
-  if (time == nullptr || ASN1_TIME_to_tm(time, &calendar) != 1) return absl::InfinitePast();
-  return absl::FromTimeT(timegm(&calendar));
-}
-
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
 }
 
 absl::Status CheckValidity(const X509& certificate, const std::string& file, absl::Time now) {
@@ -182,9 +160,7 @@ absl::StatusOr<TlsMaterial> CheckTlsMaterial(TlsPem pem, const TlsFiles& names, 
   TLM_ASSIGN_OR_RETURN(const KeyPtr key, ReadKey(pem.key, names.key));
   X509& own = *chain.front();
   TLM_RETURN_IF_ERROR(CheckValidity(own, names.certificate, now));
-  const bool belongs = X509_check_private_key(&own, key.get()) == 1;
-  ERR_clear_error();
-  if (!belongs) {
+  if (!IsKeyOf(own, *key)) {
     return FailedPrecondition("{}: is not the key of the first certificate in {}", names.key,
                               names.certificate);
   }

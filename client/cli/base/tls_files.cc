@@ -1,32 +1,17 @@
 #include "client/cli/base/tls_files.h"
 
 #include <fmt/format.h>
-#include <openssl/bio.h>
-#include <openssl/err.h>
-#include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <sys/stat.h>
 
-#include <ctime>
-#include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "model/base/certificate.h"
 
 namespace tlm::cli {
 namespace {
-
-template <auto kFree>
-struct Freer {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using BioPtr = std::unique_ptr<BIO, Freer<BIO_free>>;
-using X509Ptr = std::unique_ptr<X509, Freer<X509_free>>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
 // Null for files that CheckTlsFiles skips.
 BioPtr Open(const std::string& path) {
@@ -54,13 +39,10 @@ absl::StatusOr<KeyPtr> ReadKey(BIO& file, const std::string& path) {
 }
 
 absl::Status CheckNotExpired(const X509& certificate, const std::string& path) {
-  std::tm end = {};
-  if (ASN1_TIME_to_tm(X509_get0_notAfter(&certificate), &end) != 1) return absl::OkStatus();
-  const absl::Time ends = absl::FromTimeT(timegm(&end));
-  if (absl::Now() <= ends) return absl::OkStatus();
+  const absl::Time ends = TimeOf(X509_get0_notAfter(&certificate));
+  if (ends == absl::InfinitePast() || absl::Now() <= ends) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{}: the certificate has expired on {}", path,
-                  absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ends, absl::UTCTimeZone())));
+      fmt::format("{}: the certificate has expired on {}", path, TimeText(ends)));
 }
 
 absl::Status CheckClientPair(const std::string& certificate_path, const std::string& key_path) {
@@ -71,9 +53,7 @@ absl::Status CheckClientPair(const std::string& certificate_path, const std::str
   if (!certificate.ok()) return certificate.status();
   const auto key = ReadKey(*key_file, key_path);
   if (!key.ok()) return key.status();
-  const bool match = X509_check_private_key(certificate->get(), key->get()) == 1;
-  ERR_clear_error();
-  if (!match) {
+  if (!IsKeyOf(**certificate, **key)) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: is not the key of the first certificate in {}", key_path, certificate_path));
   }
