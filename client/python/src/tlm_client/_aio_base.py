@@ -22,7 +22,7 @@ class AsyncBaseClient:
 
     def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
                  options: ConnectionOptions) -> None:
-        """Raises as make_connection."""
+        """Raises the errors of make_connection."""
         self._connection = make_connection(targets, **options)
         self._picker = TargetPicker(targets)
         self._to_open = targets
@@ -30,7 +30,7 @@ class AsyncBaseClient:
         self._opened: list[Methods] = []
 
     async def close(self) -> None:
-        """Ends every call, with Cancelled, and the connections."""
+        """Cancels all calls and closes the connections."""
         for replica in self._opened:
             await replica.channel.close()
 
@@ -42,7 +42,7 @@ class AsyncBaseClient:
 
     @property
     def _replicas(self) -> list[Methods]:
-        # Channels belong to the event loop that runs when they are made.
+        # Channels belong to the event loop in which they are created.
         if not self._opened:
             self._opened = [Methods(_open(target, self._connection), self._services)
                             for target in self._to_open]

@@ -20,13 +20,13 @@ class BaseClient:
 
     def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
                  options: ConnectionOptions) -> None:
-        """Raises as make_connection."""
+        """Raises the errors of make_connection."""
         self._connection = make_connection(targets, **options)
         self._replicas = [Methods(_open(target, self._connection), services) for target in targets]
         self._picker = TargetPicker(targets)
 
     def close(self) -> None:
-        """Ends every call, with Cancelled, and the connections."""
+        """Cancels all calls and closes the connections."""
         for replica in self._replicas:
             replica.channel.close()
 

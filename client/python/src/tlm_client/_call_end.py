@@ -1,4 +1,4 @@
-"""What the end of a call says about where else it could go on."""
+"""Classifies the end of a call: may the stream continue on another replica?"""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .errors import TlmError
 
 
 class CallEnd(enum.Enum):
-    FINAL = enum.auto()  # the server's answer: another replica would give the same
-    LOST = enum.auto()  # the replica died, is not there, starts or drains
+    FINAL = enum.auto()  # any other replica would answer the same
+    LOST = enum.auto()  # the replica died, is unreachable, starting or draining
     OVERLOADED = enum.auto()  # the replica refuses until later
     OTHER_MODEL = enum.auto()  # the replica cannot do this, or cannot continue this stream
-    ID_IN_USE = enum.auto()  # the replica has a call of this request_id
+    ID_IN_USE = enum.auto()  # the replica has a call with this request_id
 
 
 def classify(error: TlmError) -> CallEnd:
-    """What a call that nobody cancelled ended with."""
+    """For the error of a call that was not cancelled here."""
     code = error.code
     if code in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED):
         return CallEnd.LOST
@@ -36,6 +36,6 @@ def classify(error: TlmError) -> CallEnd:
 
 
 def _is_broken_stream(error: TlmError, words: str) -> bool:
-    """Made up by gRPC, or by a proxy, where a message of a server would have been expected."""
+    """Whether gRPC or a proxy made up the status: a server would have sent details."""
     details = error.details
     return not details.domain and not details.reason and words in error.message

@@ -1,4 +1,4 @@
-"""Where a client connects to, and as whom."""
+"""Channels to servers, with TLS and API keys."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import grpc
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """What every client takes."""
+    """Options of every client."""
 
     # Encrypt and verify the server. Implied by the three files below.
     tls: bool
-    # PEM file of the authorities to trust; None = those gRPC ships.
+    # PEM file of the trusted CAs; None = those of gRPC.
     ca_file: str | None
-    # PEM files of this client's certificate and key, for servers that ask for one: both or neither.
+    # PEM files of the client certificate and its key, for mutual TLS: both or neither.
     client_certificate_file: str | None
     client_key_file: str | None
     # Expect this name in the server's certificate instead of the target's host.
     server_name: str | None
     # Sent as `authorization: Bearer <api_key>` with every call.
     api_key: str | None
-    # Let api_key travel unencrypted to hosts other than this one.
+    # Permits sending api_key unencrypted to other hosts.
     allow_plaintext_api_key: bool
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Options that were checked, files that were read."""
+    """Checked options and the contents of their files."""
 
     credentials: grpc.ChannelCredentials | None  # None = not encrypted
     arguments: tuple[tuple[str, Any], ...]
@@ -57,18 +57,15 @@ def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str |
         credentials = grpc.ssl_channel_credentials(
             _pem(ca_file), _pem(client_key_file), _pem(client_certificate_file))
     arguments: list[tuple[str, Any]] = [
-        # Reconnect quickly: a server that restarts is back within seconds, and those who wait for
-        # it should notice.
+        # Reconnect quickly: a server restarts within seconds.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2000),
-        # A host that is gone without a word is noticed within half a minute: a stream that waits
-        # for its turn, or for a long prompt, is silent too. tlm-server takes pings every ten
-        # seconds.
+        # Pings detect a host that vanished within half a minute; a queued stream is silent too.
+        # tlm-server accepts a ping every ten seconds.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # A connection of its own: one client's many streams then never share a connection's flow
-        # control with another's.
+        # A connection of its own: the streams of two clients do not share flow control.
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if server_name is not None:
@@ -78,14 +75,14 @@ def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str |
 
 
 def single_target(target: str) -> str:
-    """Raises TypeError for what is none, as a list."""
+    """Raises TypeError unless it is a string."""
     if not isinstance(target, str):
         raise TypeError(f"target is {target!r}, expected that of one server")
     return target
 
 
 def _check_key(api_key: str, targets: Sequence[str], may_travel: bool) -> None:
-    # gRPC refuses a call with an unprintable metadata value with an unhelpful message.
+    # gRPC's own error for an unprintable metadata value is unhelpful.
     if not re.fullmatch(r"[\x21-\x7e]+", api_key):
         raise ValueError("the API key is empty or has unprintable characters")
     for target in targets:
@@ -94,26 +91,26 @@ def _check_key(api_key: str, targets: Sequence[str], may_travel: bool) -> None:
 
 
 def is_local(target: str) -> bool:
-    """Whether a target names this very host: a loopback address, "localhost" or a Unix socket."""
+    """Whether a target is on this host: a loopback address, "localhost" or a Unix socket."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     for scheme in ("ipv4:", "ipv6:", "dns:///", "dns:"):
         if target.startswith(scheme):
             target = target.removeprefix(scheme)
             break
-    # A list of addresses may name other hosts behind the first.
+    # A list of addresses may name other hosts after the first.
     if "," in target:
         return False
     if target.startswith("["):
         return target.startswith("[::1]")
     host = target.rpartition(":")[0] or target
-    # Digits and dots only: "127.example.com" is a name like any other.
+    # Digits and dots only: "127.example.com" is another host.
     return host == "localhost" or re.fullmatch(r"127\.[0-9.]*", host) is not None
 
 
 def split_call_options(options: Mapping[str, Any],
                        authorization: str | None) -> tuple[CallSetup, dict[str, Any]]:
-    """What concerns the call, and the options that concern the request."""
+    """The options of the call; the other options, which belong to the request."""
     rest = dict(options)
     timeout = rest.pop("timeout", None)
     if timeout is not None and not timeout > 0:

@@ -1,4 +1,4 @@
-"""Puts the messages of a stream together into one result."""
+"""Assembles the messages of a stream into one result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, Gen
 _EVENTS: dict[str, type[Any]] = {
     "started": Started, "prompt": PromptTokens, "tokens": NewTokens, "finished": Finished,
     "summary": Summary}
-# How rows lie on the wire, by number format.
+# The number formats of rows.
 _WIRE = {DataType.FLOAT32: "<f4", DataType.BFLOAT16: "<u2", DataType.FLOAT16: "<f2"}
 
 
@@ -40,7 +40,7 @@ class GenerateCollector:
         self._summary: Summary | None = None
 
     def add(self, event: Event) -> None:
-        """Raises Internal when the event names an output beyond what `started` announced."""
+        """Raises Internal for an output that `started` did not announce."""
         if isinstance(event, NewTokens):
             output = self._output(event.output_index)
             output.tokens += event.tokens
@@ -91,8 +91,8 @@ class ForwardCollector:
         self._summary: Summary | None = None
 
     def add(self, message: messages.ForwardResponse) -> None:
-        """Raises Internal when the message contradicts the header, ResourceExhausted when the
-        result would grow beyond the limit."""
+        """Raises Internal if the message contradicts the header, ResourceExhausted if the result
+        would exceed the limit."""
         kind = message.WhichOneof("event")
         if kind == "header":
             if self._header is not None:

@@ -1,5 +1,5 @@
-"""What an application has received of a Generate stream, and how the stream goes on elsewhere when
-the replica that sends it dies."""
+"""Continues a Generate stream on another replica: tracks the delivered events and builds the next
+request."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from . import messages
 from .errors import internal
 from ._convert import seconds_of
 
-# A server that announces more outputs than this is broken; nothing is allocated for it.
+# Protects against a broken server: more outputs are not allocated.
 MAX_OUTPUTS = 1 << 16
-# What servers take at least, a suffix included.
+# The limit of servers, suffix included.
 _MAX_REQUEST_ID = 128
-# A time limit of zero would be refused; after this the output ends as it should.
+# A limit of zero would be refused; this one still ends the output.
 _SHORTEST_TIME_LIMIT = 0.001
 
 
 class Taken(enum.Enum):
-    DELIVER = enum.auto()  # what is left of the event is for the application
-    DROP = enum.auto()  # nothing is left of it
-    OTHER_MODEL = enum.auto()  # `started` of a replica that does not continue this stream
+    DELIVER = enum.auto()  # the rest of the event is for the application
+    DROP = enum.auto()  # nothing new in it
+    OTHER_MODEL = enum.auto()  # `started` of a replica that cannot continue this stream
 
 
 @dataclass(slots=True)
@@ -35,22 +35,21 @@ class _Output:
 
 
 class StreamContinuation:
-    """Turns the events of several calls, one after the other, into one stream. Pure state: no
-    network, no clock.
+    """Joins the events of successive calls into one stream. Does no I/O and reads no clock.
 
       call 1   started  tokens 0-2  tokens 3-4  (lost)
       call 2   started                          tokens 5-9  finished  summary     by resume, or
       call 2   started  tokens 0-3  tokens 4-7  tokens 8-9  finished  summary     by repetition
       result   started  tokens 0-2  tokens 3-4  tokens 5-9  finished  summary
 
-    With one output and tokens received the next call carries a ResumePoint; otherwise it repeats
-    the request, with the parameters in effect fixed, the seed among them, and what was delivered
-    before is cut off its events. For both the ids of the tokens are needed: calls ask for them, and
-    they are taken out again if the application did not.
+    With one output and tokens received, the next call carries a ResumePoint. Otherwise it repeats
+    the request with the effective parameters, including the seed, and the delivered part is removed
+    from its events. Both need the token ids: calls request them, and they are removed if the
+    application did not.
     """
 
     def __init__(self, request: messages.GenerateRequest, start: float) -> None:
-        """`start` is when soft_time_limit begins."""
+        """soft_time_limit counts from `start`."""
         self._request = request
         self._start = start
         output = request.output
@@ -68,8 +67,8 @@ class StreamContinuation:
         self._outputs = [_Output(ids=ids, announced=len(ids))]
 
     def next_request(self, now: float, rename: bool) -> messages.GenerateRequest:
-        """Begins the next call: its request. `rename` gives it another request_id, if the
-        application chose one: the server may still hold the id for the call that was lost."""
+        """Begins the next call; returns its request. `rename` changes the request_id, if the
+        application set one: the server may still hold it for the lost call."""
         request = messages.GenerateRequest()
         request.CopyFrom(self._request)
         if rename and request.request_id:
@@ -86,7 +85,7 @@ class StreamContinuation:
         if resumes:
             request.resume.generated_token_ids[:] = self._outputs[0].ids
             request.resume.fingerprint = self._fingerprint
-            # They came before the first token.
+            # They were delivered before the first token.
             request.output.prompt_logprobs = False
         for output in self._outputs:
             output.call_tokens = len(output.ids) if resumes else 0
@@ -96,13 +95,12 @@ class StreamContinuation:
         return request
 
     def take(self, event: messages.GenerateResponse) -> Taken:
-        """Takes the next event of the current call, and cuts off what the application has. Raises
-        Internal when the replica leaves something out or contradicts what was delivered; nothing
-        can be delivered after that."""
+        """Takes the next event of the current call and removes what was delivered before. Raises
+        Internal if the replica omits or contradicts something; the stream has then failed."""
         kind = event.WhichOneof("event")
         if kind is None:
-            # An event of a newer server: compatible by contract. Which ones came before nobody can
-            # tell.
+            # An event of a newer server, compatible by contract; on a later call it may be a
+            # repetition.
             return Taken.DELIVER if self._calls == 1 else Taken.DROP
         if (kind == "started") == self._call_started:
             raise internal("the server began the stream twice" if self._call_started else
@@ -169,7 +167,7 @@ class StreamContinuation:
         return Taken.DELIVER
 
     def _take_ids(self, tokens: messages.GenerateTokens, output: _Output) -> None:
-        """Leaves in `tokens` those that are new."""
+        """Leaves only new tokens in `tokens`."""
         expected = self._prompt_tokens + output.call_tokens
         if tokens.position != expected:
             raise internal(f"the server sent token {tokens.position} of output "
@@ -188,7 +186,7 @@ class StreamContinuation:
     def _hide_ids(self, tokens: messages.GenerateTokens) -> None:
         if self._ids_wanted:
             return
-        # A server without a tokenizer sends ids unasked: to the application they are all there is.
+        # A server without a tokenizer always sends ids, and nothing else.
         self._has_tokenizer = (self._has_tokenizer or bool(tokens.text) or
                                any(token.bytes for token in tokens.tokens))
         if self._has_tokenizer:
@@ -196,7 +194,7 @@ class StreamContinuation:
 
     def _take_finished(self, finished: messages.GenerateFinished) -> Taken:
         output = self._output(finished.output_index)
-        # What the time limit ends need not come as far the second time.
+        # With a time limit the second attempt may produce less.
         if (finished.reason != messages.FINISH_REASON_TIME_LIMIT and
                 (output.call_tokens < len(output.ids) or
                  output.call_text_length < output.text_length)):
@@ -208,8 +206,8 @@ class StreamContinuation:
         return Taken.DELIVER
 
     def _take_summary(self, summary: messages.GenerateSummary) -> None:
-        """Cached tokens as `started` told them. Generated ones a replica counts from the first of
-        the output on, unless its time was too short to come that far."""
+        """Cached tokens are those of `started`. A replica counts generated tokens from the first of
+        the output, unless it ran out of time."""
         if self._calls == 1:
             return
         usage = summary.usage
@@ -224,5 +222,5 @@ class StreamContinuation:
 
 
 def _repeated(count: int, start: int, delivered: int) -> int:
-    """How many of the `count` items from `start` on are among the first `delivered`."""
+    """How many of `count` items, starting at index `start`, are among the first `delivered`."""
     return max(0, min(count, delivered - start))

@@ -1,4 +1,4 @@
-"""The calls of the wire contract on one target, and the attempts of a unary one."""
+"""The RPCs of tlm.v1 on one target, and the attempts of a unary call."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Methods:
 
     def call(self, name: str, request: Any, timeout: float | None, wait_for_ready: bool,
              setup: CallSetup) -> Any:
-        """What gRPC returns for the call."""
+        """Starts the call; returns gRPC's object for it."""
         return self._calls[name](request, timeout=timeout, metadata=setup.metadata or None,
                                  wait_for_ready=wait_for_ready)
 
 
 class UnaryAttempts:
-    """A call that is UNAVAILABLE is made once on each target."""
+    """A call is tried once on each target while it is UNAVAILABLE."""
 
     def __init__(self, picker: TargetPicker, setup: CallSetup) -> None:
         self._picker = picker
@@ -90,11 +90,11 @@ class UnaryAttempts:
 
     @property
     def wait_for_ready(self) -> bool:
-        """One that is gone is waited for when there is no other."""
+        """Only the last target is waited for."""
         return self._setup.wait_for_ready and len(self._tried) + 1 == self._picker.size
 
     def failed(self, error: TlmError) -> None:
-        """Raises the error unless there is another target to try."""
+        """Raises the error unless another target is left."""
         if error.code is not grpc.StatusCode.UNAVAILABLE:
             raise error
         now = time.monotonic()
@@ -107,5 +107,5 @@ class UnaryAttempts:
 
 
 def time_left(deadline: float) -> float | None:
-    """Until a monotonic time, for gRPC."""
+    """The timeout until a monotonic time, for gRPC."""
     return None if deadline == math.inf else max(0.0, deadline - time.monotonic())

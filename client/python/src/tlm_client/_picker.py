@@ -1,4 +1,4 @@
-"""Spreads calls over the targets of a client."""
+"""Distributes calls over the targets of a client."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Collection, Sequence
 
 from ._affinity import hash_of, rendezvous_score
 
-# Seconds for which a target that failed comes last.
+# Seconds for which a failed target is avoided.
 AVOID_FOR = 1.0
-# What a target may have of all running calls before those with an affinity to it go elsewhere: so
-# many, or this part of the average if that is more.
+# A target accepts calls by affinity up to this many running calls, or up to this multiple of the
+# average if that is more.
 _FREE_CALLS = 4
 _MAX_LOAD_FACTOR = 1.25
 
 
 class TargetPicker:
-    """Chooses among targets 0 to n - 1; one that failed within AVOID_FOR comes only where no other
+    """Chooses among targets 0 to n - 1, avoiding one that failed within AVOID_FOR unless no other
     is left. Thread-safe."""
 
     def __init__(self, targets: Sequence[str]) -> None:
@@ -34,7 +34,7 @@ class TargetPicker:
 
     def next(self, now: float, excluded: Collection[int] = (),
              affinity: int | None = None) -> int | None:
-        """The next target that is not `excluded`, in turn or by affinity; None when all are."""
+        """The next target that is not `excluded`, round robin or by affinity; None if all are."""
         with self._lock:
             candidates = self._candidates(now, excluded)
             if not candidates:
@@ -54,7 +54,7 @@ class TargetPicker:
             self._failed[target] = -math.inf
 
     def count(self, target: int, calls: int) -> None:
-        """So many more run on the target."""
+        """Adds to the number of running calls of the target."""
         with self._lock:
             self._running[target] += calls
 
@@ -72,7 +72,7 @@ class TargetPicker:
 
 
 class RunningCall:
-    """A call that runs on a target, as long as this object lives."""
+    """Counts a running call of a target during its lifetime."""
 
     def __init__(self, picker: TargetPicker, target: int) -> None:
         self._picker = picker
@@ -84,7 +84,7 @@ class RunningCall:
 
 
 def is_by_affinity(balance: str) -> bool:
-    """Raises ValueError for a name that is none."""
+    """Raises ValueError for an unknown name."""
     if balance not in ("round_robin", "prefix_affinity"):
         raise ValueError(f"balance is {balance!r}, expected round_robin or prefix_affinity")
     return balance == "prefix_affinity"

@@ -1,4 +1,4 @@
-"""From a call's arguments to its request message."""
+"""Request messages from the arguments of calls."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _assign(message: Any, name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         getattr(message, name).update(value)
     elif isinstance(value, str) and not isinstance(getattr(message, name), str):
-        # It would be taken letter by letter.
+        # A string would be iterated letter by letter.
         raise TypeError(f"{name} is the string {value!r}, expected a list or a number")
     elif isinstance(value, (str, bool, int, float)):
         setattr(message, name, value)

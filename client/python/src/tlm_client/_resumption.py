@@ -1,4 +1,4 @@
-"""Where and when the calls of one Generate stream are made: decisions without network or sleep."""
+"""Decides where and when the calls of a Generate stream are made, without I/O."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ Step: TypeAlias = Start | Wait | Done
 
 @dataclass(slots=True)
 class _Search:
-    """Looking for a replica, since the call before was lost."""
+    """The search for a replica after a lost call."""
 
-    cause: TlmError | None  # how that call ended; None for the first call of the stream
+    cause: TlmError | None  # of that call; None for the first call of the stream
     end: float  # of the timeout
     backoff: float
     tried: set[int] = field(default_factory=set)  # since the last pause
-    retry_delay: float = math.inf  # the shortest told since then
-    overloaded: TlmError | None = None  # a refusal since then that says so
+    retry_delay: float = math.inf  # the shortest one since then
+    overloaded: TlmError | None = None  # such a refusal since then
 
 
 class Resumption:
@@ -73,7 +73,7 @@ class Resumption:
         self._deadline = deadline
         self._wait_for_ready = wait_for_ready
         self._continuation = StreamContinuation(request, now)
-        self._search: _Search | None = None  # until the call brings something
+        self._search: _Search | None = None  # until the first event of a call
         self._other_models: set[int] = set()  # targets that cannot continue the stream
         self._lost_calls: set[int] = set()  # targets that may still know the request
         self._rename = False
@@ -91,8 +91,8 @@ class Resumption:
         return self._make(target, self._request, self._wait_for_ready, now)
 
     def on_event(self, event: messages.GenerateResponse, now: float) -> bool | Step:
-        """Whether what is left of the event is for the application; or what to do next instead of
-        reading on: the current call is then to be cancelled."""
+        """Whether the rest of the event is for the application; or the next step, and the current
+        call must be cancelled."""
         if not self._resumable:
             return True
         try:
@@ -107,7 +107,7 @@ class Resumption:
         return taken is Taken.DELIVER
 
     def on_end(self, error: TlmError | None, now: float) -> Step:
-        """What follows when a call, which the application did not cancel, has ended."""
+        """The next step after the end of a call that the application did not cancel."""
         self.release()
         if error is None or not self._resumable:
             return Done(error)
@@ -119,7 +119,7 @@ class Resumption:
         return self._start(target, now)
 
     def release(self) -> None:
-        """The current call counts no longer among those that run."""
+        """The current call no longer counts as running."""
         self._running = None
 
     @property
@@ -179,13 +179,13 @@ class Resumption:
             f"another model: {error.message}", error.details))
 
     def _pause(self, search: _Search, error: TlmError, now: float) -> Step:
-        """Waits until the targets may be tried again, unless that makes no sense."""
+        """Waits until the targets may be tried again, unless that is pointless."""
         has_delay = search.retry_delay < math.inf
         if not self._continuation.started:
             waits = self._wait_for_ready or has_delay
             if search.overloaded is not None or not waits:
                 return Done(search.overloaded or error)
-        # Streams that lost the same replica do not all come back at once.
+        # With jitter, so that streams that lost the same replica do not all reconnect at once.
         delay = search.backoff * random.uniform(0.5, 1.0)
         if has_delay:
             delay = max(delay, search.retry_delay)
@@ -207,7 +207,7 @@ class Resumption:
             f"{self._policy.timeout:g} s: {last.message}", last.details)
 
     def _start(self, target: int, now: float) -> Start:
-        # With several targets a call must not wait for one that is gone.
+        # With several targets a call must not wait for an unreachable one.
         return self._make(target, self._continuation.next_request(now, self._rename),
                           self._wait_for_ready and self._picker.size == 1, now)
 

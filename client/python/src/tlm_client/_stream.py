@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class StreamBase:
-    """The state of a stream, without the waiting."""
+    """The state of a stream; subclasses do the waiting."""
 
     _cancelled: threading.Event | asyncio.Event
 

@@ -21,15 +21,14 @@ _Type = TypeVar("_Type")
 
 
 class AdminClient(BaseClient):
-    """Calls the admin port of a tlm server. Thread-safe.
+    """The client of a tlm server's admin port. Thread-safe.
 
         with AdminClient("127.0.0.1:50052") as admin:
             print(admin.get_load().running_sequences)
 
-    One server, not several: what is asked of it is its own. Nothing is retried; every call may be
-    made again by a caller whom its answer did not reach.
+    Connects to one server. Nothing is retried; all calls are idempotent.
 
-    Every call raises TlmError when it fails. The connection is made when first used.
+    Failed calls raise TlmError. Connects on first use.
     """
 
     def __init__(self, target: str, **options: Unpack[ConnectionOptions]) -> None:
@@ -38,25 +37,25 @@ class AdminClient(BaseClient):
         super().__init__((target,), (ADMIN,), options)
 
     def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
-        """What waits, runs and is held now."""
+        """The current load: queue, running requests, KV cache."""
         return self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
 
     def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
               tenant: str | None = None, **options: Unpack[CallOptions]) -> AbortResult:
-        """Ends requests, or all of them, with Aborted: those of `tenant` alone, None = of every
-        tenant. Asked again, it reports those that it has ended as `not_found`."""
+        """Ends requests, or all of them, with Aborted; only those of `tenant` unless it is None.
+        A repeated call reports ended requests as `not_found`."""
         request = _requests.abort_request(request_ids, all, tenant)
         return self._call(AbortResult, "Abort", request, options)
 
     def drain(self, *, time_limit: float | None = None,
               **options: Unpack[CallOptions]) -> DrainResult:
-        """Begins to shut the server down and returns at once. What still runs after `time_limit`
-        seconds ends with Unavailable; None = the server's own limit. Who asks first decides."""
+        """Starts the shutdown and returns at once. Requests still running after `time_limit`
+        seconds end with Unavailable; None = the server's own limit. The first call decides."""
         request = _requests.drain_request(time_limit)
         return self._call(DrainResult, "Drain", request, options)
 
     def flush_prefix_cache(self, **options: Unpack[CallOptions]) -> FlushPrefixCacheResult:
-        """Frees what only the prefix cache holds. Asked again, it counts what was freed since."""
+        """Frees the blocks that only the prefix cache holds."""
         request = messages.FlushPrefixCacheRequest()
         return self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
 

@@ -42,8 +42,8 @@ class AsyncClient(AsyncBaseClient):
     def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
                  balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
                  **options: Unpack[ConnectionOptions]) -> None:
-        """`balance` tells how Generate calls are spread over several targets: in turn, or those
-        that begin alike to the same one, whose prefix cache then has their beginning.
+        """`balance` distributes Generate calls over several targets: round robin, or those with a
+        common prefix to the same target, whose prefix cache then holds it.
 
         Raises ValueError for options that contradict each other and for an API key that would leave
         this host unencrypted, OSError for a file that cannot be read."""
@@ -54,7 +54,7 @@ class AsyncClient(AsyncBaseClient):
         self._streams: weakref.WeakSet[AsyncGenerateStream] = weakref.WeakSet()
 
     async def close(self) -> None:
-        """Ends every call, with Cancelled, and the connections."""
+        """Cancels all calls and closes the connections."""
         self._closed.set()
         for stream in list(self._streams):
             stream.cancel()
@@ -65,7 +65,7 @@ class AsyncClient(AsyncBaseClient):
         return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
 
     async def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
-        """The whole answer at once."""
+        """The whole answer."""
         async with self.stream(prompt, **options) as stream:
             return await stream.result()
 
@@ -172,15 +172,14 @@ class AsyncClient(AsyncBaseClient):
 
 
 class AsyncGenerateStream(StreamBase):
-    """The events of a Generate call, whatever becomes of the replica that sends them.
+    """The events of a Generate call, across failures of replicas.
 
         async with client.stream("Once upon a time") as stream:
             async for event in stream:
                 ...
 
-    Iterating raises TlmError if the stream does not end well. One task at a time, but for `cancel`.
-    Leaving the `async with`, letting go of the object, or cancelling the task that reads cancels
-    the call.
+    Iterating raises TlmError if the stream fails. One task at a time, except `cancel`. Leaving the
+    `async with`, dropping the object, or cancelling the task that reads cancels the call.
     """
 
     _cancelled: asyncio.Event
@@ -220,13 +219,13 @@ class AsyncGenerateStream(StreamBase):
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the events that are left, piece by piece, of all outputs."""
+        """The text of the remaining events, of all outputs."""
         async for event in self:
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
     async def result(self) -> GenerateResult:
-        """The whole answer; no event was read before."""
+        """The whole answer; call it before reading any event."""
         collector = GenerateCollector()
         async for event in self:
             collector.add(event)
@@ -238,7 +237,7 @@ class AsyncGenerateStream(StreamBase):
         self._call.cancel()
 
     async def close(self) -> None:
-        """Lets go of the call, which is cancelled if it has not ended."""
+        """Ends the stream; cancels its call."""
         self.cancel()
         self._resumption.release()
 

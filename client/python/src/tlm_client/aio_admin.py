@@ -35,25 +35,25 @@ class AsyncAdminClient(AsyncBaseClient):
         super().__init__((target,), (ADMIN,), options)
 
     async def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
-        """What waits, runs and is held now."""
+        """The current load: queue, running requests, KV cache."""
         return await self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
 
     async def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
                     tenant: str | None = None, **options: Unpack[CallOptions]) -> AbortResult:
-        """Ends requests, or all of them, with Aborted: those of `tenant` alone, None = of every
-        tenant. Asked again, it reports those that it has ended as `not_found`."""
+        """Ends requests, or all of them, with Aborted; only those of `tenant` unless it is None.
+        A repeated call reports ended requests as `not_found`."""
         request = _requests.abort_request(request_ids, all, tenant)
         return await self._call(AbortResult, "Abort", request, options)
 
     async def drain(self, *, time_limit: float | None = None,
                     **options: Unpack[CallOptions]) -> DrainResult:
-        """Begins to shut the server down and returns at once. What still runs after `time_limit`
-        seconds ends with Unavailable; None = the server's own limit. Who asks first decides."""
+        """Starts the shutdown and returns at once. Requests still running after `time_limit`
+        seconds end with Unavailable; None = the server's own limit. The first call decides."""
         request = _requests.drain_request(time_limit)
         return await self._call(DrainResult, "Drain", request, options)
 
     async def flush_prefix_cache(self, **options: Unpack[CallOptions]) -> FlushPrefixCacheResult:
-        """Frees what only the prefix cache holds. Asked again, it counts what was freed since."""
+        """Frees the blocks that only the prefix cache holds."""
         request = messages.FlushPrefixCacheRequest()
         return await self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
 

@@ -28,32 +28,31 @@ from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuer
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-# Between two attempts to watch a server's health when a watch ends, as when it restarts.
+# Seconds between two health watches: a watch ends when the server restarts.
 WATCH_PAUSE = 0.1
 MAX_VALUES = 1 << 30
 
 
 class Client(BaseClient):
-    """Calls one or several tlm servers. Thread-safe: any number of calls at a time; keep one for
-    the life of the program.
+    """The client of one or several tlm servers. Thread-safe; keep one for the life of the program.
 
         with Client("127.0.0.1:50051") as client:
             print(client.generate("Once upon a time", max_new_tokens=20).text)
 
-    Several targets are replicas that serve the same model. Calls are spread over them round robin,
-    past those that failed within the last second; Generate calls by what they begin with if
-    `balance` says so. Generate goes on elsewhere when its replica dies; a unary call that is
-    UNAVAILABLE is made once on each target; Forward is not repeated. Otherwise nothing is retried:
-    a caller knows best whether a refused request is still wanted after `retry_delay`.
+    Several targets are replicas of one model. Calls go to them round robin, skipping targets that
+    failed within the last second; Generate calls by their prefix if `balance` says so. Generate
+    continues on another replica when its own dies; a unary call is tried once on each target while
+    it is UNAVAILABLE; Forward is not repeated. Refused requests are not retried: the application
+    decides after `retry_delay`.
 
-    Every call raises TlmError when it fails. Connections are made when first used.
+    Failed calls raise TlmError. Connects on first use.
     """
 
     def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
                  balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
                  **options: Unpack[ConnectionOptions]) -> None:
-        """`balance` tells how Generate calls are spread over several targets: in turn, or those
-        that begin alike to the same one, whose prefix cache then has their beginning.
+        """`balance` distributes Generate calls over several targets: round robin, or those with a
+        common prefix to the same target, whose prefix cache then holds it.
 
         Raises ValueError for options that contradict each other and for an API key that would leave
         this host unencrypted, OSError for a file that cannot be read."""
@@ -65,7 +64,7 @@ class Client(BaseClient):
         self._streams: weakref.WeakSet[GenerateStream] = weakref.WeakSet()  # guarded by _lock
 
     def close(self) -> None:
-        """Ends every call, with Cancelled, and the connections."""
+        """Cancels all calls and closes the connections."""
         self._closed.set()
         with self._lock:
             streams = list(self._streams)
@@ -78,7 +77,7 @@ class Client(BaseClient):
         return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
 
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
-        """The whole answer at once."""
+        """The whole answer."""
         with self.stream(prompt, **options) as stream:
             return stream.result()
 
@@ -187,14 +186,14 @@ class Client(BaseClient):
 
 
 class GenerateStream(StreamBase):
-    """The events of a Generate call, whatever becomes of the replica that sends them.
+    """The events of a Generate call, across failures of replicas.
 
         with client.stream("Once upon a time") as stream:
             for event in stream:
                 ...
 
-    Iterating raises TlmError if the stream does not end well. One thread at a time, but for
-    `cancel`. Leaving the `with`, or letting go of the object, cancels the call.
+    Iterating raises TlmError if the stream fails. Not thread-safe, except `cancel`. Leaving the
+    `with`, or dropping the object, cancels the call.
     """
 
     _cancelled: threading.Event
@@ -227,13 +226,13 @@ class GenerateStream(StreamBase):
         raise StopIteration
 
     def text(self) -> Iterator[str]:
-        """The text of the events that are left, piece by piece, of all outputs."""
+        """The text of the remaining events, of all outputs."""
         for event in self:
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
     def result(self) -> GenerateResult:
-        """The whole answer; no event was read before."""
+        """The whole answer; call it before reading any event."""
         collector = GenerateCollector()
         for event in self:
             collector.add(event)
@@ -247,7 +246,7 @@ class GenerateStream(StreamBase):
             call.cancel()
 
     def close(self) -> None:
-        """Lets go of the call, which is cancelled if it has not ended."""
+        """Ends the stream; cancels its call."""
         self.cancel()
         self._resumption.release()
 
@@ -270,7 +269,7 @@ class GenerateStream(StreamBase):
 
 
 def check_watch_end(error: TlmError, deadline: float, timeout: float) -> None:
-    """Raises unless a watch that ended so may be tried again."""
+    """Raises unless the watch may be repeated after this error."""
     if (time.monotonic() >= deadline or error.code is grpc.StatusCode.DEADLINE_EXCEEDED):
         raise make_error(grpc.StatusCode.DEADLINE_EXCEEDED, f"not serving after {timeout:g} s")
     if error.code is not grpc.StatusCode.UNAVAILABLE:

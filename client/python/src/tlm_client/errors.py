@@ -1,4 +1,4 @@
-"""What a failed call raises: the server's status, taken apart."""
+"""The exceptions of failed calls, with the server's details."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DETAILS = "grpc-status-details-bin"
 _USAGE = "tlm-usage-bin"
 
 
-# What gRPC says of a connection that could not be made, and what may be behind it.
+# Symptoms of a failed connection in gRPC's message, and their probable causes.
 _CONNECTION_HINTS = (
     ("wrong.version.number", "the server may not speak TLS: leave out tls=, ca_file=, "
      "client_certificate_file=, client_key_file="),
@@ -32,7 +32,7 @@ _CONNECTION_HINTS = (
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One thing that is wrong with a request."""
+    """An invalid field of a request."""
 
     field: str  # "sampling.top_p"
     description: str  # the value and the limit
@@ -40,14 +40,14 @@ class FieldViolation:
 
 @dataclass(frozen=True, slots=True)
 class ErrorDetails:
-    """What a server says about a failure besides code and message; empty where it does not."""
+    """The details of a failed call besides code and message; those not sent are empty."""
 
     violations: tuple[FieldViolation, ...] = ()
-    reason: str = ""  # for programs to branch on: "QUEUE_FULL"
-    domain: str = ""  # who defines `reason`: "tlm"
+    reason: str = ""  # machine-readable: "QUEUE_FULL"
+    domain: str = ""  # namespace of `reason`: "tlm"
     metadata: Mapping[str, str] = field(default_factory=dict)
-    retry_delay: float | None = None  # seconds to wait before trying again
-    usage: Usage | None = None  # of what was done until then
+    retry_delay: float | None = None  # retry after these seconds
+    usage: Usage | None = None  # until the failure
 
 
 class TlmError(Exception):
@@ -66,13 +66,13 @@ class TlmError(Exception):
 
     @property
     def hint(self) -> str:
-        """What may be behind an error of gRPC's that names only a symptom: of a connection that
-        could not be made, or of a timeout; empty where nothing is known."""
-        # A server that ends a call at its deadline says more.
+        """The probable cause of a failed connection or a timeout, of which gRPC's message names
+        only a symptom; empty if unknown."""
+        # A server's own message about the deadline is longer.
         if (self.code is grpc.StatusCode.DEADLINE_EXCEEDED and
                 self.message == "Deadline Exceeded"):
             return "the client's own time limit ended the call: see timeout="
-        # The message begins otherwise when a connection breaks later.
+        # Not for a connection that broke later.
         if (self.code is not grpc.StatusCode.UNAVAILABLE or
                 not self.message.startswith("failed to connect to all addresses")):
             return ""
@@ -95,7 +95,7 @@ class TlmError(Exception):
 
 
 class Cancelled(TlmError):
-    """The application ended the call, or the server let go of it."""
+    """The application cancelled the call, or the server dropped it."""
 
 
 class InvalidArgument(TlmError):
@@ -103,7 +103,7 @@ class InvalidArgument(TlmError):
 
 
 class DeadlineExceeded(TlmError):
-    """The timeout passed, or could not be met."""
+    """The deadline passed, or could not be met."""
 
 
 class NotFound(TlmError):
@@ -123,7 +123,7 @@ class Unauthenticated(TlmError):
 
 
 class ResourceExhausted(TlmError):
-    """Refused for the moment: `reason`, `retry_delay`; or a message that is too large."""
+    """Refused temporarily: `reason`, `retry_delay`; or the message is too large."""
 
 
 class FailedPrecondition(TlmError):
@@ -135,15 +135,15 @@ class Aborted(TlmError):
 
 
 class Unimplemented(TlmError):
-    """Part of the contract that this server has not built."""
+    """A feature of tlm.v1 that this server does not implement."""
 
 
 class Internal(TlmError):
-    """A fault of the server, or an answer that contradicts itself."""
+    """A fault of the server, or an inconsistent answer."""
 
 
 class Unavailable(TlmError):
-    """Nobody listens, the connection broke, or the server starts or drains."""
+    """Connection refused or broken, or the server is starting or draining."""
 
 
 class DataLoss(TlmError):
@@ -175,19 +175,18 @@ def make_error(code: grpc.StatusCode, message: str,
 
 
 def internal(message: str) -> TlmError:
-    """For a server that contradicts itself."""
+    """For inconsistent answers of a server."""
     return make_error(grpc.StatusCode.INTERNAL, message)
 
 
 def cancelled() -> TlmError:
-    """For a call that the application ended."""
+    """For a call that the application cancelled."""
     return make_error(grpc.StatusCode.CANCELLED, "cancelled")
 
 
 def error_of(code: grpc.StatusCode, message: str | None,
              trailing_metadata: Iterable[tuple[str, Any]] | None) -> TlmError:
-    """The error of a call that ended so. Details that are malformed or of an unknown type are left
-    out."""
+    """The error of a status, without details that are malformed or of an unknown type."""
     return make_error(code, message or "", _details_of(trailing_metadata or ()))
 
 

@@ -22,7 +22,7 @@ Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class WireEnum(enum.IntEnum):
-    """A number of the contract; one that this client does not know is UNSPECIFIED."""
+    """An enum of tlm.v1; values unknown to this client are UNSPECIFIED."""
 
     @classmethod
     def _missing_(cls, value: object) -> WireEnum:
@@ -54,7 +54,7 @@ class RowValues(WireEnum):
 
 
 class ServingStatus(WireEnum):
-    """What the standard health service says; UNKNOWN also for numbers unknown here."""
+    """The status of the standard health service; UNKNOWN also for values unknown to this client."""
 
     UNKNOWN = 0
     SERVING = 1
@@ -140,7 +140,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """A piece of the prompt with its log-probabilities, if asked for."""
+    """A part of the prompt with its log-probabilities, if requested."""
 
     offset: int
     tokens: tuple[Token, ...]
@@ -158,7 +158,7 @@ class NewTokens:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of one output, once for each."""
+    """The end of an output, once per output."""
 
     output_index: int
     reason: FinishReason
@@ -169,7 +169,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Last event of a stream that ends well, once."""
+    """Last event of a successful stream, once."""
 
     usage: Usage
     timing: Timing | None
@@ -184,7 +184,7 @@ class Output:
     """One output of a Generate call."""
 
     text: str = ""
-    tokens: list[Token] = field(default_factory=list)  # if asked for with token_ids or logprobs
+    tokens: list[Token] = field(default_factory=list)  # if requested with token_ids or logprobs
     finished: Finished | None = None
 
     @property
@@ -198,13 +198,13 @@ class Output:
 
 @dataclass(slots=True)
 class GenerateResult:
-    """The whole of a stream that ended well."""
+    """The whole of a successful stream."""
 
     started: Started
-    prompt: list[Token]  # if asked for with prompt_logprobs
+    prompt: list[Token]  # if requested with prompt_logprobs
     outputs: list[Output]  # by output_index, at least one
     summary: Summary
-    resumes: int = 0  # how often the stream went on elsewhere
+    resumes: int = 0  # how often the stream was continued on another replica
 
     @property
     def text(self) -> str:
@@ -287,7 +287,7 @@ class ContinuationScore:
 @dataclass(frozen=True, slots=True)
 class ScoreResult:
     request_id: str
-    scores: tuple[ContinuationScore, ...]  # one for each continuation, in their order
+    scores: tuple[ContinuationScore, ...]  # one per continuation, in order
     usage: Usage
     fingerprint: str
 
@@ -306,7 +306,7 @@ class DetokenizeResult:
 
 @dataclass(frozen=True, slots=True)
 class FlopsQuery:
-    """A shape of work for ModelInfo to count."""
+    """The workload whose FLOPs ModelInfo counts."""
 
     batch: int = 0
     prompt_tokens: int = 0
@@ -315,7 +315,7 @@ class FlopsQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a stream that another program began is continued."""
+    """The point where this call continues a stream of another program."""
 
     generated_token_ids: Sequence[int]
     fingerprint: str
@@ -323,25 +323,25 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class ResumePolicy:
-    """How a Generate call goes on when its replica dies. Replicas are the client's targets; one
-    that comes back counts too, so that a single target that restarts is enough."""
+    """How a Generate call continues when its replica dies. Replicas are the client's targets,
+    including one that comes back: a single target that restarts is enough."""
 
-    # How often one stream is continued, at the most. 0 = never.
+    # How often one stream is continued at most. 0 = never.
     max_resumes: int = 8
-    # How long a replica to continue on is looked for, each time. Before anything was received it
-    # only bounds the waiting for replicas that say when to come back.
+    # Timeout of each search for a replica to continue on. Before the first event it bounds only the
+    # wait for replicas that gave a retry time.
     timeout: float = 10.0
-    # The pause after all targets were tried, doubled each time; randomly shortened by up to a half.
+    # The pause after all targets were tried, doubled each time, with a jitter of up to one half.
     initial_backoff: float = 0.05
     max_backoff: float = 1.0
 
 
 class CallOptions(TypedDict, total=False):
-    """What every call takes."""
+    """Options of every call."""
 
-    # Seconds until DEADLINE_EXCEEDED, which the server knows too. None = no limit.
+    # Seconds until DEADLINE_EXCEEDED; sets the deadline of the call. None = no limit.
     timeout: float | None
-    # Wait for the server to come up (within the timeout) instead of failing with UNAVAILABLE.
+    # Wait for the server (within the timeout) instead of failing with UNAVAILABLE.
     wait_for_ready: bool
     # W3C trace context: "00-<trace id>-<span id>-01".
     traceparent: str
@@ -350,14 +350,14 @@ class CallOptions(TypedDict, total=False):
 
 
 class RequestOptions(CallOptions, total=False):
-    """What every call of the model takes."""
+    """Options of every call of the model."""
 
     request_id: str
     model: str
 
 
 class GenerateOptions(RequestOptions, total=False):
-    """What `generate`, `stream`, `chat` and `stream_chat` take. Unset, or None = the server's
+    """Options of `generate`, `stream`, `chat` and `stream_chat`. Unset or None = the server's
     default."""
 
     # Sampling.
@@ -381,7 +381,7 @@ class GenerateOptions(RequestOptions, total=False):
     stop_token_ids: Sequence[int]
     ignore_eos: bool
     include_stop_in_output: bool
-    # What is sent back.
+    # Contents of the events.
     text: bool | None
     token_ids: bool
     logprobs: bool | None
@@ -406,23 +406,23 @@ class GenerateOptions(RequestOptions, total=False):
     # The prompt.
     add_special_tokens: bool | None
     truncate_prompt_tokens: int | None
-    # A stream of another program to continue, and how this one goes on when its replica dies.
+    # A stream of another program to continue; how this one continues when its replica dies.
     resume_from: ResumePoint
     resume: ResumePolicy
-    # With balance="prefix_affinity": calls with the same key go to the same target. For those who
-    # know better what requests have in common: a session, a document.
+    # With balance="prefix_affinity": calls with the same key go to the same target. For
+    # applications that know what requests have in common: a session, a document.
     affinity_key: str
 
 
 class ChatOptions(GenerateOptions, total=False):
-    """What `chat` and `stream_chat` take besides."""
+    """Further options of `chat` and `stream_chat`."""
 
     add_generation_prompt: bool | None
     template_arguments: Mapping[str, Any]
 
 
 class ForwardOptions(RequestOptions, total=False):
-    """What `forward` takes."""
+    """Options of `forward`."""
 
     # Which rows of each sequence: "last" (default), "all", or positions, strictly increasing.
     positions: Literal["last", "all"] | Sequence[int]
@@ -432,5 +432,5 @@ class ForwardOptions(RequestOptions, total=False):
     # Only token ids start <= id < end.
     vocab_slice: tuple[int, int]
     add_special_tokens: bool | None
-    # Refuse results of more values than this, 2**30 unless told.
+    # The maximum number of values of a result; default 2**30.
     max_values: int
