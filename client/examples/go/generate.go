@@ -86,7 +86,7 @@ func (s *stream) readFrom(ctx context.Context, model tlmv1.LanguageModelClient, 
 func (s *stream) mayGoOn(err error) bool {
 	failure := status.Convert(err)
 	switch failure.Code() {
-	case codes.Unavailable: // nobody there, connection lost, draining
+	case codes.Unavailable: // connection refused or lost, draining
 		return true
 	case codes.Canceled: // by the server: this program cancels nothing
 		return true

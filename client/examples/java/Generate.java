@@ -74,7 +74,7 @@ public final class Generate {
     boolean mayGoOnAfter(Status status) {
       String description = String.valueOf(status.getDescription());
       switch (status.getCode()) {
-        case UNAVAILABLE: // nobody there, connection lost, draining
+        case UNAVAILABLE: // connection refused or lost, draining
         case CANCELLED: // by the server: this program cancels nothing
           return true;
         case UNKNOWN: // a broken stream

@@ -44,7 +44,7 @@ function callMetadata() {
 // Whether another replica may answer what one did not, after so many tokens.
 function mayGoOn({ code, details }, received) {
   switch (code) {
-    case grpc.status.UNAVAILABLE: // nobody there, connection lost, draining
+    case grpc.status.UNAVAILABLE: // connection refused or lost, draining
     case grpc.status.CANCELLED: // by the server: this program cancels nothing
       return true;
     case grpc.status.UNKNOWN: // a broken stream

@@ -26,7 +26,7 @@ end
 # Whether another replica may answer what one did not, after so many tokens.
 def may_go_on?(error, received)
   case error
-  when GRPC::Unavailable then true # nobody there, connection lost, draining
+  when GRPC::Unavailable then true # connection refused or lost, draining
   when GRPC::Cancelled then true # by the server: this program cancels nothing
   when GRPC::Unknown then error.details.include?('Stream removed') # a broken stream
   when GRPC::Internal then error.details.include?('RST_STREAM') # a broken stream

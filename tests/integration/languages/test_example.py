@@ -18,7 +18,7 @@ from tlm.v1 import common_pb2, generate_pb2, language_model_pb2_grpc, model_info
 COMMAND = []  # runs the example
 
 PROMPT = "In the evening"
-PATIENCE = 90  # seconds
+TIMEOUT = 90  # seconds
 
 
 def request(max_new_tokens=60, **sampling):
@@ -29,7 +29,7 @@ def request(max_new_tokens=60, **sampling):
 
 
 def text_of(server, asked):
-    return "".join(event.tokens.text for event in server.model.Generate(asked, timeout=PATIENCE))
+    return "".join(event.tokens.text for event in server.model.Generate(asked, timeout=TIMEOUT))
 
 
 def start(*arguments, **environment):
@@ -40,14 +40,14 @@ def start(*arguments, **environment):
 def run(*arguments, **environment):
     """Exit status, standard output and standard error."""
     with start(*arguments, **environment) as process:
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=TIMEOUT)
         return process.returncode, output.decode(), errors.decode()
 
 
 def fill(server):
     """Calls that occupy a server on which 16 sequences run and four requests wait."""
     def start_one():
-        return server.model.Generate(request(900, num_sequences=16), timeout=PATIENCE)
+        return server.model.Generate(request(900, num_sequences=16), timeout=TIMEOUT)
     running = start_one()
     next(running)
     # Of five more four wait; the other is refused, which says so.
@@ -55,7 +55,7 @@ def fill(server):
     waiting = [start_one() for _ in range(5)]
     for call in waiting:
         call.add_done_callback(lambda _: full.set())
-    if not full.wait(PATIENCE):
+    if not full.wait(TIMEOUT):
         raise RuntimeError("the server was not to be filled")
     return [running, *waiting]
 
@@ -144,7 +144,7 @@ class ExampleTest(unittest.TestCase):
             with start(f"{first.target},{second.target}", PROMPT, "900") as process:
                 output = os.read(process.stdout.fileno(), 1)
                 first.kill()
-                rest, errors = process.communicate(timeout=PATIENCE)
+                rest, errors = process.communicate(timeout=TIMEOUT)
             second.terminate()
             second.wait()
             log = second.log()
@@ -189,7 +189,7 @@ class ExampleTest(unittest.TestCase):
         self.assertRegex(errors, r"(?m)^reason QUEUE_FULL$")
         self.assertRegex(errors, r"(?m)^try again in [0-9.]+ ?(s|ms|m)")
 
-    def test_says_that_nobody_is_there(self):
+    def test_reports_a_server_that_is_not_there(self):
         status, output, errors = run("127.0.0.1:1", PROMPT)
         self.assertEqual((status, output), (1, ""))
         self.assertRegex(errors, r"(?im)^UNAVAILABLE: ")

@@ -17,7 +17,7 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
 START_SECONDS = 60
-# A request of more than a connection takes while nobody reads: active until it is let go of.
+# A request with more output than a connection buffers unread: active until it is dropped.
 ENDLESS = {"num_sequences": 16, "top_logprobs": 20, "ignore_eos": True, "request_id": "endless"}
 
 

@@ -15,7 +15,7 @@ from grpc import StatusCode
 
 PROMPT = "Once upon a time"
 BLOCK = 64  # tokens
-PATIENCE = 2000  # looks at the load until it must be as expected
+MAX_POLLS = 2000  # of the load, until it is as expected
 MAX_ABORT_IDS = 16384
 
 
@@ -67,7 +67,7 @@ class AdminTest(ServerTest):
 
     def load_where(self, call, condition):
         """The first load of which `condition` holds."""
-        for _ in range(PATIENCE):
+        for _ in range(MAX_POLLS):
             load = call(self.admin, "get_load")
             if condition(load):
                 return load

@@ -172,7 +172,7 @@ class DeadlineTest(ServerTest):
                 self.assertTrue((await client.generate(PROMPT, max_new_tokens=2)).text)
         asyncio.run(main())
 
-    def test_nobody_serves_in_time(self):
+    def test_no_server_in_time(self):
         with Client("127.0.0.1:1") as client:
             self.assertRaises(Unavailable, lambda: client.health(timeout=5))
             self.assertRaises(DeadlineExceeded, lambda: client.wait_until_serving(timeout=0.3))

@@ -192,7 +192,7 @@ TEST(InfoTablesTest, PrintsMemory) {
   EXPECT_THAT(text, Not(HasSubstr("graph pool")));
 }
 
-TEST(InfoTablesTest, EstimatesMemoryOfAModelNobodyServes) {
+TEST(InfoTablesTest, EstimatesMemoryOfAModelWithoutAServer) {
   v1::ModelInfoResponse info;
   info.mutable_parameters()->set_total(1557611200);
   v1::ArchitectureInfo& architecture = *info.mutable_architecture();

@@ -253,7 +253,7 @@ TEST(ClientWithoutServerTest, NeedsATarget) {
 }
 
 TEST(ClientWithoutServerTest, IsUnavailable) {
-  // Port 1 of the loopback: nobody listens there.
+  // Port 1 of the loopback: no listener.
   const auto client = Client::Connect("127.0.0.1:1");
   ASSERT_TRUE(client.ok());
   EXPECT_EQ((*client)->Tokenize({}).status().code(), absl::StatusCode::kUnavailable);

@@ -232,7 +232,7 @@ TEST_F(GenerateStreamTest, RefusedAtFirstTriesEveryTargetOnce) {
   EXPECT_EQ(stream->target(), 2u);
 }
 
-TEST_F(GenerateStreamTest, ReturnsTheRefusalWhenNobodySaysWhenToComeBack) {
+TEST_F(GenerateStreamTest, ReturnsTheRefusalWithoutARetryTime) {
   Serve(2);
   AlwaysEndWith(0, 0, kLost);
   AlwaysEndWith(1, 0, kLost);
@@ -358,7 +358,7 @@ TEST_F(GenerateStreamTest, SwitchedOffSendsTheRequestAsItIs) {
   EXPECT_EQ(servers_[0]->last_generate().SerializeAsString(), Request().SerializeAsString());
 }
 
-TEST_F(GenerateStreamTest, GivesUpWhenPatienceEnds) {
+TEST_F(GenerateStreamTest, GivesUpAfterTheTimeout) {
   Serve(2);
   EndWith(0, 3, kLost);
   AlwaysEndWith(1, 0, kLost);

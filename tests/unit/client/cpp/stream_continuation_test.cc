@@ -91,16 +91,16 @@ TEST(StreamContinuationTest, AnyCutsGiveTheUndisturbedStream) {
     Application undisturbed;
     for (const auto& event : ScriptedAnswer(request, &random)) undisturbed.Take(event);
 
-    // The first call draws the seed that the others must be given.
+    // The first call chooses the seed of the others.
     const uint64_t seed = request.sampling().seed();
-    const bool draws_seed = random() % 2 == 0;
-    if (draws_seed) request.mutable_sampling()->clear_seed();
+    const bool chooses_seed = random() % 2 == 0;
+    if (chooses_seed) request.mutable_sampling()->clear_seed();
     StreamContinuation continuation(request, kStart);
     Application application;
     bool first = true;
     for (int calls_left = random() % 5; calls_left >= 0; --calls_left) {
       v1::GenerateRequest sent = continuation.NextRequest(kStart, false);
-      if (first && draws_seed) sent.mutable_sampling()->set_seed(seed);
+      if (first && chooses_seed) sent.mutable_sampling()->set_seed(seed);
       std::vector<v1::GenerateResponse> events = ScriptedAnswer(sent, &random);
       if (calls_left > 0) events.resize(random() % events.size());
       if (!events.empty()) first = false;

@@ -101,7 +101,7 @@ TEST_F(InterruptTest, TerminationCancelsTheCall) {
   server_.WaitForCancellation();
 }
 
-// Nobody is there to go on with the conversation.
+// The conversation is not interactive.
 TEST_F(InterruptTest, CtrlCEndsPipedChatInMidAnswer) {
   const pid_t pid = Start({"chat"});
   ASSERT_EQ(write(input_, "hi\nmore\n", 8), 8);

@@ -86,7 +86,7 @@ TEST_F(TlsFilesTest, LeavesPipesAndMissingFilesAlone) {
   const std::string pipe = testing::TempDir() + "tls_files_test.pipe";
   unlink(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_TRUE(CheckAuthority(pipe).ok());  // and does not wait for somebody who writes
+  EXPECT_TRUE(CheckAuthority(pipe).ok());  // and does not wait for a writer
 }
 
 }  // namespace
