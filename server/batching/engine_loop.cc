@@ -75,7 +75,7 @@ void EngineLoop::TakeArrivals() {
 StepPlan EngineLoop::CompletePlan() {
   StepPlan plan = std::exchange(ahead_, {});
   if (plan.chunks.empty()) {
-    plan = scheduler_.Plan(PrefillBudget());
+    plan = PlanStep();
   } else {
     scheduler_.TopUp(plan);
   }
@@ -85,12 +85,14 @@ StepPlan EngineLoop::CompletePlan() {
 
 void EngineLoop::PlanAhead() {
   TakeArrivals();
-  ahead_ = scheduler_.Plan(PrefillBudget());
+  ahead_ = PlanStep();
   LeaveQueue(ahead_);
   if (pipeline_.CanLaunch(ahead_)) Launch(std::exchange(ahead_, {}), clock_.Now());
 }
 
-int64_t EngineLoop::PrefillBudget() const { return pacer_.PrefillTokens(scheduler_.decoding()); }
+StepPlan EngineLoop::PlanStep() {
+  return scheduler_.Plan(pacer_.PrefillTokens(scheduler_.decoding()), pacer_.ShortStepTokens());
+}
 
 void EngineLoop::Launch(StepPlan plan, absl::Time now) {
   if (plan.chunks.empty()) return;

@@ -80,7 +80,7 @@ class EngineLoop {
   void TakeArrivals();
   StepPlan CompletePlan();
   void PlanAhead();
-  int64_t PrefillBudget() const;
+  StepPlan PlanStep();
   void Launch(StepPlan plan, absl::Time now);
   void StartStreams(Sequence& sequence, absl::Time now);
   void FinishStep(StepResults results);

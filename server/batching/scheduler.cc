@@ -62,8 +62,9 @@ int64_t Scheduler::decoding() const {
   });
 }
 
-StepPlan Scheduler::Plan(int64_t max_long_prompt_tokens) {
+StepPlan Scheduler::Plan(int64_t max_long_prompt_tokens, int64_t short_step_tokens) {
   StepPlan plan;
+  plan.short_step_tokens = short_step_tokens;
   plan.max_long_prompt_tokens =
       std::clamp(max_long_prompt_tokens, int64_t{0}, limits_.max_prefill_tokens);
   ++plans_;
@@ -152,7 +153,8 @@ void Scheduler::PreemptPlanned(Sequence& sequence, StepPlan& plan) {
 
 void Scheduler::AddPrefills(StepPlan& plan) {
   PrefillTurns turns(lines_, door_.line);
-  while (plan.prefill_tokens < MaxPrefillTokens() &&
+  const int64_t max_prefill_tokens = MaxPrefillTokens(plan);
+  while (plan.prefill_tokens < max_prefill_tokens &&
          plan.decodes + plan.prefill_tokens < limits_.max_batch_tokens) {
     Sequence* const sequence = turns.Next();
     if (sequence == nullptr) return;
@@ -164,14 +166,14 @@ void Scheduler::AddPrefills(StepPlan& plan) {
       }
       plan.admitted.push_back(sequence);
     }
-    AddPrefill(*sequence, plan);
+    AddPrefill(*sequence, max_prefill_tokens, plan);
   }
 }
 
-void Scheduler::AddPrefill(Sequence& sequence, StepPlan& plan) {
+void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepPlan& plan) {
   Seat& seat = running_.find(&sequence)->second;
   if (seat.planned == plans_) return;
-  int64_t max_tokens = std::min(MaxPrefillTokens() - plan.prefill_tokens,
+  int64_t max_tokens = std::min(max_prefill_tokens - plan.prefill_tokens,
                                 limits_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
   if (!seat.short_prompt) {
     max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);

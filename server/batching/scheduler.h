@@ -52,7 +52,9 @@ struct StepPlan {
   int64_t prefill_tokens = 0;
   int64_t long_prompt_tokens = 0;  // of prefill_tokens
   int64_t rows = 0;
+  // What its maker allowed.
   int64_t max_long_prompt_tokens = 0;
+  int64_t short_step_tokens = 0;
 };
 
 // Knows the sequences that are neither finished nor removed, waiting or running.
@@ -114,7 +116,9 @@ class Scheduler {
   // what the limits allow of all; 0, which counts only beside decodes, leaves no prefill at all.
   // Empty when every sequence waits for its reader or ends with rows on their way. The caller marks
   // the chunks launched or computed, or removes the sequences, before it plans again.
-  StepPlan Plan(int64_t max_long_prompt_tokens = std::numeric_limits<int64_t>::max());
+  // `short_step_tokens`: prefill tokens of a step while steps are kept short for other tenants.
+  StepPlan Plan(int64_t max_long_prompt_tokens = std::numeric_limits<int64_t>::max(),
+                int64_t short_step_tokens = std::numeric_limits<int64_t>::max());
   // Takes out of the last plan what no longer runs (which must still exist), and adds with what is
   // left of the step's tokens and rows what was added, or has got room, since. Preempts parked
   // sequences, and for shares.
@@ -182,7 +186,8 @@ class Scheduler {
   // One that may have a chunk in the plan.
   void PreemptPlanned(Sequence& sequence, StepPlan& plan);
   void AddPrefills(StepPlan& plan);
-  void AddPrefill(Sequence& sequence, StepPlan& plan);
+  // At most as many tokens as the step then has of prompts altogether.
+  void AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepPlan& plan);
   // Of one that is not running, or just begins to.
   bool IsShort(const Sequence& sequence) const;
 
@@ -208,7 +213,7 @@ class Scheduler {
   double ShareWith(const Holdings& held, const Sequence& sequence);
   void AdmitSmaller(StepPlan& plan);
   // Of a step; fewer while others may come that would have to wait for its end.
-  int64_t MaxPrefillTokens() const;
+  int64_t MaxPrefillTokens(const StepPlan& plan) const;
   void LeaveStepTo(const Sequence& smaller, StepPlan& plan);
   Sequence* NextSmaller();
   bool AnotherHoldsMore(const Holdings& held, const Sequence& waiting);

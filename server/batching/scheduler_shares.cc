@@ -53,16 +53,15 @@ void Scheduler::AdmitSmaller(StepPlan& plan) {
     if (!Admit(*next, &plan)) return;
     plan.admitted.push_back(next);
     if (running_.find(next)->second.short_prompt) LeaveStepTo(*next, plan);
-    AddPrefill(*next, plan);
+    AddPrefill(*next, limits_.max_prefill_tokens, plan);
   }
 }
 
-int64_t Scheduler::MaxPrefillTokens() const {
+int64_t Scheduler::MaxPrefillTokens(const StepPlan& plan) const {
   if (!last_left_.has_value() || plans_ - *last_left_ > kKeptPlans) {
     return limits_.max_prefill_tokens;
   }
-  return std::min(limits_.max_prefill_tokens,
-                  std::max(limits_.short_prompt_tokens, int64_t{kBlockTokens}));
+  return std::clamp(plan.short_step_tokens, int64_t{1}, limits_.max_prefill_tokens);
 }
 
 // A short prompt's first step is as short as it is alone: those that hold more sit it out, as long

@@ -68,7 +68,7 @@ void StepPacer::RecordMixed(int64_t decodes, int64_t prefill_tokens, double seco
 // costs more than thought is news.
 void StepPacer::RecordPrefillAlone(int64_t prefill_tokens, double seconds) {
   if (prefill_tokens == 0) return;
-  const double token_seconds = seconds / static_cast<double>(prefill_tokens);
+  const double token_seconds = (seconds - AloneSeconds(1)) / static_cast<double>(prefill_tokens);
   if (prefill_tokens >= kFirstTokens && token_seconds > TokenSeconds()) {
     token_seconds_.Add(token_seconds);
   }
@@ -92,6 +92,14 @@ double StepPacer::TokenSeconds() const {
   // One slow step may be chance, or a prompt that costs more: half believed.
   const double median = token_seconds_.Middle();
   return std::clamp(token_seconds_.last(), median, 2 * median);
+}
+
+int64_t StepPacer::ShortStepTokens() const {
+  const double alone = AloneSeconds(1);
+  const double token_seconds = TokenSeconds();
+  if (alone == 0 || token_seconds == 0) return kLeastShortStep;
+  const double tokens = (kShortStep - 1) * alone / token_seconds;
+  return std::max(kLeastShortStep, static_cast<int64_t>(std::min(tokens, 1e9)));
 }
 
 int64_t StepPacer::PrefillTokens(int64_t decodes) const {

@@ -52,6 +52,12 @@ class StepPacer {
   // get on, but none once in a while to measure the decodes alone. kUnbounded when there is nothing
   // to stall.
   int64_t PrefillTokens(int64_t decodes) const;
+  // As many as make a step last kShortStep times one that computes a single token: for steps whose
+  // end another tenant may wait for. At least kLeastShortStep, which is also what it is while
+  // nothing was measured.
+  int64_t ShortStepTokens() const;
+  static constexpr double kShortStep = 4;
+  static constexpr int64_t kLeastShortStep = 16;
 
  private:
   // Steps with about the same number of decodes.

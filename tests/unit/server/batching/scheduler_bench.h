@@ -72,8 +72,8 @@ class SchedulerBench {
     Launch(plan);
     return TakeResults(plan);
   }
-  StepPlan Step(int64_t max_long_prompt_tokens = 1 << 20) {
-    StepPlan plan = scheduler.Plan(max_long_prompt_tokens);
+  StepPlan Step(int64_t max_long_prompt_tokens = 1 << 20, int64_t short_step_tokens = 1 << 20) {
+    StepPlan plan = scheduler.Plan(max_long_prompt_tokens, short_step_tokens);
     CarryOut(plan);
     return plan;
   }

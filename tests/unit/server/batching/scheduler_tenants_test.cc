@@ -256,12 +256,21 @@ TEST_F(SchedulerSharesTest, APromptThatFillsTheStepMakesRoomForAShortOne) {
 }
 
 TEST_F(SchedulerSharesTest, StepsOfPromptsStayShortForThoseThatComeNext) {
+  const auto step = [&] { return bench_.Step(1 << 20, /*short_step_tokens=*/40).prefill_tokens; };
   bench_.Add(Of("many", GenerateRequest(Prompt(100000), 1)));
-  EXPECT_EQ(bench_.Step().prefill_tokens, 512);
+  EXPECT_EQ(step(), 512);
   AddOutputs("other", 1, 1);
+  step();
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(step(), 40);
+  EXPECT_EQ(step(), 512);
+}
+
+TEST_F(SchedulerSharesTest, AShortStepHasAllOfThePromptItIsShortFor) {
+  bench_.Add(Of("many", GenerateRequest(Prompt(100000), 1)));
   bench_.Step();
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(bench_.Step().prefill_tokens, 256);
-  EXPECT_EQ(bench_.Step().prefill_tokens, 512);
+  Sequence* const other = bench_.Add(Of("other", GenerateRequest(Prompt(200), 1)));
+  EXPECT_THAT(Chunks(bench_.Step(1 << 20, /*short_step_tokens=*/40)),
+              ElementsAre(std::pair(other, 200)));
 }
 
 TEST_F(SchedulerSharesTest, OutputsOfOneRequestGetTheirPlacesTogether) {

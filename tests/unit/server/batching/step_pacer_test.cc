@@ -214,6 +214,25 @@ TEST(StepPacerTest, MeasuresTheDecodesAnewBesideALongPrompt) {
   EXPECT_LE(outcome.seconds, simulation.IdealSeconds(8, 100000) * 1.3);
 }
 
+TEST(StepPacerTest, AShortStepLastsFourTimesOneOfASingleToken) {
+  const Machine machine{.per_token_and_context = 0};
+  Simulation simulation(machine);
+  EXPECT_EQ(simulation.pacer().ShortStepTokens(), StepPacer::kLeastShortStep);
+  simulation.DecodeAlone(1, 20);
+  simulation.Prefill(1, 4000);
+  const int64_t tokens = simulation.pacer().ShortStepTokens();
+  EXPECT_NEAR(machine.Cost(0, tokens, 0) / machine.Cost(1, 0, 0), 4, 0.5);
+}
+
+TEST(StepPacerTest, ShortStepsOfPromptsAloneSayNothingOfATokensCost) {
+  Simulation simulation(Machine{.base = 10e-3, .per_token = 0.05e-3, .per_token_and_context = 0});
+  simulation.DecodeAlone(1, 20);
+  simulation.Prefill(0, 8192);
+  const int64_t tokens = simulation.pacer().ShortStepTokens();
+  simulation.Prefill(0, 512, /*cached=*/0, /*max_chunk=*/16);
+  EXPECT_GE(simulation.pacer().ShortStepTokens(), tokens * 3 / 4);
+}
+
 TEST(StepPacerTest, AClockThatIsSetBackIsIgnored) {
   StepPacer pacer(2);
   pacer.Record(8, 0, absl::Milliseconds(10));
