@@ -19,7 +19,7 @@ void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
 
 // Of the token at `position`, behind what logits row `row` belongs to.
 void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
-  const GenerateWork& work = *sequence.request().generate;
+  const GenerateWork& work = *sequence.request().generate();
   SamplingJob job{
       .row = row,
       .params = &work.sampling,

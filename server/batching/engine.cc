@@ -66,7 +66,8 @@ absl::Status CheckOptions(const EngineOptions& options, const LanguageModel& mod
 // Threads: the engine thread runs Run() and is the only one to touch loop_; Delivery has its own.
 class EngineImpl : public Engine {
  public:
-  EngineImpl(LanguageModel& model, const EngineOptions& options, Clock& clock)
+  EngineImpl(LanguageModel& model, const EngineOptions& options, Clock& clock,
+             EngineMetrics* metrics)
       : clock_(clock),
         max_context_(model.limits().max_context),
         max_outputs_(options.max_running_requests),
@@ -74,7 +75,7 @@ class EngineImpl : public Engine {
         queue_(std::make_shared<RequestQueue>(
             QueueLoad{options.max_queued_requests, options.max_queued_tokens},
             options.max_queue_time)),
-        loop_(model, options, clock, queue_) {
+        loop_(model, options, clock, queue_, metrics) {
     stats_.kv_blocks_total = model.num_kv_blocks();
     stats_.last_progress = clock_.Now();
     thread_ = std::thread([this] { Run(); });
@@ -249,9 +250,10 @@ class EngineImpl : public Engine {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(LanguageModel& model,
-                                                      const EngineOptions& options, Clock& clock) {
+                                                      const EngineOptions& options, Clock& clock,
+                                                      EngineMetrics* metrics) {
   TLM_RETURN_IF_ERROR(CheckOptions(options, model));
-  return std::make_unique<EngineImpl>(model, options, clock);
+  return std::make_unique<EngineImpl>(model, options, clock, metrics);
 }
 
 }  // namespace tlm

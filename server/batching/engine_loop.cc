@@ -8,14 +8,6 @@
 namespace tlm {
 namespace {
 
-SchedulerLimits LimitsFor(const EngineOptions& options, const BatchLimits& limits) {
-  return {.max_batch_tokens = options.max_batch_tokens,
-          .max_prefill_tokens = options.max_prefill_tokens,
-          .max_running_sequences = options.max_running_requests,
-          .max_logits_rows = limits.max_logits_rows,
-          .short_prompt_tokens = options.short_prompt_tokens};
-}
-
 bool IsDecode(const Chunk& chunk) {
   return chunk.sequence->generates() && chunk.num_tokens == 1 &&
          chunk.first_position >= chunk.sequence->prompt_tokens();
@@ -24,15 +16,15 @@ bool IsDecode(const Chunk& chunk) {
 }  // namespace
 
 EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
-                       std::shared_ptr<RequestQueue> queue)
+                       std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics)
     : model_(model),
       clock_(clock),
       queue_(std::move(queue)),
-      metrics_(options.metrics),
+      metrics_(metrics),
       pool_(model.num_kv_blocks()),
       cache_(options.prefix_cache ? std::optional<PrefixCache>(std::in_place, pool_)
                                   : std::nullopt),
-      scheduler_(LimitsFor(options, model.limits()), pool_, cache_ ? &*cache_ : nullptr),
+      scheduler_(options, model.limits().max_logits_rows, pool_, cache_ ? &*cache_ : nullptr),
       pacer_(options.max_decode_stretch),
       rates_(options.max_prefill_tokens),
       pipeline_(model) {

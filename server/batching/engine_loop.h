@@ -17,13 +17,14 @@
 #include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/sampler.h"
 #include "model/transformer_lm/language_model.h"
-#include "server/batching/engine.h"
+#include "server/batching/engine_options.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/scheduler.h"
 #include "server/batching/sequence.h"
 #include "server/batching/service_rates.h"
 #include "server/batching/step_pacer.h"
 #include "server/batching/step_pipeline.h"
+#include "server/observe/engine_metrics.h"
 
 namespace tlm {
 
@@ -56,9 +57,9 @@ class EngineLoop {
   };
 
   // `queue` is shared with the mailboxes' readers, who wake its reader (weakly, through the
-  // mailbox). The others outlive the loop; `options` fit the model.
+  // mailbox). The others outlive the loop; `options` fit the model; `metrics` may be null.
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
-             std::shared_ptr<RequestQueue> queue);
+             std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr);
 
   // Takes arrivals, ends what is cancelled or expired, waits for one batch and pushes its results.
   // False when there was nothing to compute: nothing is left, or all wait for their readers. Then

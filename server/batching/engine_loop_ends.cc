@@ -20,7 +20,7 @@ absl::Status Expired(bool queued) {
 
 // The soft limit counts even if the hard one has passed since.
 bool SoftLimitPassed(const Request& request, absl::Time now) {
-  return request.generate.has_value() && request.soft_deadline <= now &&
+  return request.generate() != nullptr && request.soft_deadline <= now &&
          request.soft_deadline <= request.deadline;
 }
 
@@ -82,7 +82,7 @@ void EngineLoop::End(Sequence& sequence, const absl::Status& status, const Finis
   if (sequence.queued()) LeaveQueue(sequence);
   if (status.ok() && sequence.generates()) {
     rates_.RecordOutput(sequence.generated_tokens(),
-                        sequence.request().generate->stop.max_new_tokens);
+                        sequence.request().generate()->stop.max_new_tokens);
   } else if (absl::IsDeadlineExceeded(status) && sequence.started()) {
     rates_.RecordLateOutput();
   }

@@ -85,7 +85,7 @@ EngineLoop::RowResult EngineLoop::ScoreContinuations(Sequence& sequence,
                                   sequence.tokens()[static_cast<size_t>(scored)], logits));
     return sequence.MarkRowDelivered();
   }
-  const ScoreWork& work = *sequence.request().score;
+  const ScoreWork& work = *sequence.request().score();
   std::vector<int32_t> firsts;
   for (const std::vector<int32_t>& ids : work.continuations) firsts.push_back(ids.front());
   TLM_ASSIGN_OR_RETURN(std::vector<SampledToken> tokens,
@@ -100,7 +100,8 @@ EngineLoop::RowResult EngineLoop::ScoreContinuations(Sequence& sequence,
 absl::Status EngineLoop::PushScore(Sequence& sequence, int64_t index, int32_t id,
                                    std::span<const float> logits) {
   const Request& request = sequence.request();
-  const uint32_t top = request.score.has_value() ? request.score->top : request.generate->score.top;
+  const uint32_t top =
+      request.score() != nullptr ? request.score()->top : request.generate()->score.top;
   TLM_ASSIGN_OR_RETURN(SampledToken token, sampler_.ScoreGiven(logits, id, top));
   sequence.stream().PushScored({.index = index, .token = std::move(token)});
   return absl::OkStatus();
@@ -114,7 +115,7 @@ void EngineLoop::RecordToken(Sequence& sequence, absl::Time now) {
 EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults& row,
                                             absl::Time now) {
   const auto sampled = std::find_if(row.jobs.begin(), row.jobs.end(), [&](const SamplingJob& job) {
-    return job.key.output_index == sequence.request().generate->output_index;
+    return job.key.output_index == sequence.request().generate()->output_index;
   });
   TLM_CHECK(sampled != row.jobs.end());
   absl::StatusOr<SampledToken>& token = row.tokens[static_cast<size_t>(sampled - row.jobs.begin())];

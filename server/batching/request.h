@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -56,13 +57,11 @@ struct CacheUse {
   std::string salt;     // only requests with the same salt find each other's blocks
 };
 
-// What to compute from one prompt. Exactly one of `generate`, `forward` and `score` is set.
+// What to compute from one prompt.
 struct Request {
   std::string id;
   std::vector<int32_t> prompt;  // >= 1 ids, each in [0, vocab_size); checked by whoever made it
-  std::optional<GenerateWork> generate;
-  std::optional<ForwardWork> forward;
-  std::optional<ScoreWork> score;
+  std::variant<GenerateWork, ForwardWork, ScoreWork> work;
   // Whose it is: tenants of the same priority share the engine fairly, and the prefix cache not at
   // all. Empty: nobody's in particular.
   std::string tenant;
@@ -70,21 +69,29 @@ struct Request {
   int32_t priority = 0;                       // larger goes first
   absl::Time arrival = absl::InfinitePast();  // set by Engine::Submit
   absl::Time deadline = absl::InfiniteFuture();
-  // `generate` alone: after it every output that has not ended ends well, with kTimeLimit.
+  // Generate alone: after it every output that has not ended ends well, with kTimeLimit.
   absl::Time soft_deadline = absl::InfiniteFuture();
   std::shared_ptr<TokenStream> stream;  // shared with the handler that reads it
-  // `generate` alone: one mailbox for each further output. Every one of them receives its own start
+  // Generate alone: one mailbox for each further output. Every one of them receives its own start
   // and end; detaching one drops that output only.
   std::vector<std::shared_ptr<TokenStream>> branch_streams;
+
+  // Null for other work.
+  GenerateWork* generate() { return std::get_if<GenerateWork>(&work); }
+  const GenerateWork* generate() const { return std::get_if<GenerateWork>(&work); }
+  ForwardWork* forward() { return std::get_if<ForwardWork>(&work); }
+  const ForwardWork* forward() const { return std::get_if<ForwardWork>(&work); }
+  ScoreWork* score() { return std::get_if<ScoreWork>(&work); }
+  const ScoreWork* score() const { return std::get_if<ScoreWork>(&work); }
 };
 
 // Tokens that come with the request: those of the prompt, of the output that is resumed and of the
 // continuations to score.
 inline int64_t InputTokens(const Request& request) {
   size_t tokens = request.prompt.size();
-  if (request.generate.has_value()) tokens += request.generate->generated.size();
-  if (request.score.has_value()) {
-    for (const std::vector<int32_t>& ids : request.score->continuations) tokens += ids.size();
+  if (request.generate() != nullptr) tokens += request.generate()->generated.size();
+  if (request.score() != nullptr) {
+    for (const std::vector<int32_t>& ids : request.score()->continuations) tokens += ids.size();
   }
   return static_cast<int64_t>(tokens);
 }

@@ -11,7 +11,7 @@ namespace tlm {
 namespace {
 
 absl::Status CheckForward(const Request& request) {
-  const std::vector<int64_t>& positions = request.forward->positions;
+  const std::vector<int64_t>& positions = request.forward()->positions;
   if (positions.empty()) return InvalidArgument("no position's logits are wanted");
   if (request.stream->Room() < 1) return InvalidArgument("the mailbox holds no rows");
   int64_t previous = -1;
@@ -27,7 +27,7 @@ absl::Status CheckForward(const Request& request) {
 }
 
 absl::Status CheckScore(const Request& request, int64_t max_context) {
-  const std::vector<std::vector<int32_t>>& continuations = request.score->continuations;
+  const std::vector<std::vector<int32_t>>& continuations = request.score()->continuations;
   if (continuations.empty()) return InvalidArgument("no continuation is to be scored");
   // One row gives several results, so there is no place to pause at.
   if (request.stream->Room() != TokenStream::kUnbounded) {
@@ -46,7 +46,7 @@ absl::Status CheckScore(const Request& request, int64_t max_context) {
 }
 
 absl::Status CheckResume(const Request& request, int64_t max_context) {
-  const GenerateWork& work = *request.generate;
+  const GenerateWork& work = *request.generate();
   if (work.generated.empty()) return absl::OkStatus();
   if (!request.branch_streams.empty() || work.score_prompt) {
     return InvalidArgument("several outputs and prompt scores cannot be resumed");
@@ -63,7 +63,7 @@ absl::Status CheckResume(const Request& request, int64_t max_context) {
 }
 
 absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t max_outputs) {
-  const int64_t max_new_tokens = request.generate->stop.max_new_tokens;
+  const int64_t max_new_tokens = request.generate()->stop.max_new_tokens;
   if (max_new_tokens < 1) {
     return InvalidArgument("max_new_tokens is {}, the least is 1", max_new_tokens);
   }
@@ -82,17 +82,15 @@ absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t 
 
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs) {
   TLM_CHECK(request.stream != nullptr);
-  TLM_CHECK(
-      request.generate.has_value() + request.forward.has_value() + request.score.has_value() == 1);
-  TLM_CHECK(request.generate.has_value() || request.branch_streams.empty());
+  TLM_CHECK(request.generate() != nullptr || request.branch_streams.empty());
   for (const auto& stream : request.branch_streams) TLM_CHECK(stream != nullptr);
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens");
   if (static_cast<int64_t>(request.prompt.size()) > max_context) {
     return InvalidArgument("the prompt has {} tokens, the limit is {}", request.prompt.size(),
                            max_context);
   }
-  if (request.forward.has_value()) return CheckForward(request);
-  if (request.score.has_value()) return CheckScore(request, max_context);
+  if (request.forward() != nullptr) return CheckForward(request);
+  if (request.score() != nullptr) return CheckScore(request, max_context);
   return CheckGenerate(request, max_context, max_outputs);
 }
 

@@ -44,16 +44,15 @@ void AddChunk(const Chunk& chunk, StepPlan& plan) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixCache* cache)
-    : limits_{.max_batch_tokens = limits.max_batch_tokens,
-              .max_prefill_tokens = limits.max_prefill_tokens,
-              .max_running_sequences = std::min(
-                  {limits.max_running_sequences, limits.max_batch_tokens, limits.max_logits_rows}),
-              .max_logits_rows = limits.max_logits_rows,
-              .short_prompt_tokens = limits.short_prompt_tokens},
+Scheduler::Scheduler(const EngineOptions& options, int64_t max_logits_rows, BlockPool& pool,
+                     PrefixCache* cache)
+    : options_(options),
+      max_logits_rows_(max_logits_rows),
+      max_running_(
+          std::min({options.max_running_requests, options.max_batch_tokens, max_logits_rows})),
       pool_(pool),
       cache_(cache) {
-  TLM_CHECK(limits_.max_prefill_tokens > 0 && limits_.max_running_sequences > 0);
+  TLM_CHECK(options_.max_prefill_tokens > 0 && max_running_ > 0);
 }
 
 int64_t Scheduler::decoding() const {
@@ -66,7 +65,7 @@ StepPlan Scheduler::Plan(int64_t max_long_prompt_tokens, int64_t short_step_toke
   StepPlan plan;
   plan.short_step_tokens = short_step_tokens;
   plan.max_long_prompt_tokens =
-      std::clamp(max_long_prompt_tokens, int64_t{0}, limits_.max_prefill_tokens);
+      std::clamp(max_long_prompt_tokens, int64_t{0}, options_.max_prefill_tokens);
   ++plans_;
   ForgetKeptRooms();
   Extend(plan, /*may_preempt=*/true);
@@ -87,7 +86,7 @@ void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   Survey();
   AddDecodes(plan, may_preempt);
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
-    plan.max_long_prompt_tokens = limits_.max_prefill_tokens;  // nobody else gets on with it
+    plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // nobody else gets on with it
   }
   if (plan.max_long_prompt_tokens == 0) return;
   AdmitSmaller(plan);
@@ -114,8 +113,8 @@ void Scheduler::Survey() {
 void Scheduler::AddDecodes(StepPlan& plan, bool may_preempt) {
   // Seniors first, as they preempt juniors.
   for (const auto& [sequence, seat] : decodes_) {
-    if (plan.decodes + plan.prefill_tokens >= limits_.max_batch_tokens) return;
-    if (plan.rows >= limits_.max_logits_rows) return;
+    if (plan.decodes + plan.prefill_tokens >= options_.max_batch_tokens) return;
+    if (plan.rows >= max_logits_rows_) return;
     if (!IsDecode(*sequence)) continue;  // preempted by one before it; its seat is gone
     if (!GrowByPreempting(*sequence, plan, may_preempt)) continue;
     AddChunk({sequence, sequence->computed(), 1, 1, /*decode=*/true}, plan);
@@ -155,7 +154,7 @@ void Scheduler::AddPrefills(StepPlan& plan) {
   PrefillTurns turns(lines_, door_.line);
   const int64_t max_prefill_tokens = MaxPrefillTokens(plan);
   while (plan.prefill_tokens < max_prefill_tokens &&
-         plan.decodes + plan.prefill_tokens < limits_.max_batch_tokens) {
+         plan.decodes + plan.prefill_tokens < options_.max_batch_tokens) {
     Sequence* const sequence = turns.Next();
     if (sequence == nullptr) return;
     if (sequence->state() == SequenceState::kWaiting) {
@@ -174,12 +173,12 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
   Seat& seat = running_.find(&sequence)->second;
   if (seat.planned == plans_) return;
   int64_t max_tokens = std::min(max_prefill_tokens - plan.prefill_tokens,
-                                limits_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
+                                options_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
   if (!seat.short_prompt) {
     max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);
   }
-  const int64_t tokens = sequence.LongestChunk(
-      max_tokens, std::min(limits_.max_logits_rows - plan.rows, sequence.Room()));
+  const int64_t tokens =
+      sequence.LongestChunk(max_tokens, std::min(max_logits_rows_ - plan.rows, sequence.Room()));
   if (tokens <= 0) return;
   AddChunk({.sequence = &sequence,
             .first_position = sequence.computed(),
@@ -193,7 +192,7 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
 }
 
 bool Scheduler::IsShort(const Sequence& sequence) const {
-  return sequence.remaining() <= limits_.short_prompt_tokens;
+  return sequence.remaining() <= options_.short_prompt_tokens;
 }
 
 }  // namespace tlm

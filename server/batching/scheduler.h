@@ -13,20 +13,11 @@
 
 #include "model/kv_cache/block_pool.h"
 #include "model/kv_cache/prefix_cache.h"
+#include "server/batching/engine_options.h"
 #include "server/batching/sequence.h"
 #include "server/batching/tenant_lines.h"
 
 namespace tlm {
-
-struct SchedulerLimits {
-  int64_t max_batch_tokens = 0;       // of one step
-  int64_t max_prefill_tokens = 0;     // of one step, summed over all prefilling sequences
-  int64_t max_running_sequences = 0;  // that hold blocks
-  int64_t max_logits_rows = 0;        // of one step
-  // Prompts that need at most so many tokens computed when they are admitted are not held back for
-  // the sake of decodes: see Plan.
-  int64_t short_prompt_tokens = 0;
-};
 
 // A block whose contents another one needs before the next step.
 struct BlockCopy {
@@ -101,8 +92,9 @@ struct StepPlan {
 // Not thread-safe. Sequences belong to the caller and stay where they are until removed.
 class Scheduler {
  public:
-  // `cache`: null for none; the pool's.
-  Scheduler(const SchedulerLimits& limits, BlockPool& pool, PrefixCache* cache);
+  // `max_logits_rows`: of one step, as of the model. `cache`: null for none; the pool's.
+  Scheduler(const EngineOptions& options, int64_t max_logits_rows, BlockPool& pool,
+            PrefixCache* cache);
 
   void Add(Sequence& sequence);
   // A branch that has drawn its first token; its parent has computed the prompt. It runs at once;
@@ -228,7 +220,10 @@ class Scheduler {
   void ForgetKeptRooms();
   Room KeptForOthers(const Sequence& sequence) const;
 
-  const SchedulerLimits limits_;
+  const EngineOptions options_;
+  const int64_t max_logits_rows_;
+  // Sequences that hold blocks: each may need a token and a row in a step.
+  const int64_t max_running_;
   BlockPool& pool_;
   PrefixCache* const cache_;
   TenantLines lines_;  // of all sequences

@@ -30,7 +30,7 @@ std::optional<BlockCopy> Scheduler::AddBranch(Sequence& parent, Sequence& branch
   if (const auto entry = running_.find(&parent); entry != running_.end()) {
     SetPlaces(entry->second, PlacesOf(parent), entry->second.parked);
   }
-  if (places_ >= limits_.max_running_sequences || !branch.ShareBlocks(parent, pool_)) {
+  if (places_ >= max_running_ || !branch.ShareBlocks(parent, pool_)) {
     lines_.Wait(branch);
     return std::nullopt;
   }
@@ -82,7 +82,7 @@ Scheduler::Room Scheduler::Missing(const Sequence& sequence, const Room& kept, i
   const int64_t own =
       BlocksFor(sequence.cache_tokens()) - static_cast<int64_t>(sequence.blocks().size());
   const int64_t spare = active > 0 ? active + places - 1 : 0;
-  return {.places = active + places + kept.places - limits_.max_running_sequences,
+  return {.places = active + places + kept.places - max_running_,
           .blocks = own + spare + kept.blocks - available};
 }
 
@@ -105,7 +105,7 @@ bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
     kept_rooms_[sequence.request().tenant].since = plans_;
   }
   while (!parked_.empty() &&
-         (missing(0).blocks > 0 || places_ + PlacesOf(sequence) > limits_.max_running_sequences)) {
+         (missing(0).blocks > 0 || places_ + PlacesOf(sequence) > max_running_)) {
     PreemptParked();
   }
   return missing(0).blocks <= 0;
@@ -113,7 +113,7 @@ bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
 
 int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
   // One that wants more than there are must be admitted all the same; some branches wait then.
-  return std::min(1 + sequence.branches(), limits_.max_running_sequences);
+  return std::min(1 + sequence.branches(), max_running_);
 }
 
 void Scheduler::SetPlaces(Seat& seat, int64_t places, bool parked) {

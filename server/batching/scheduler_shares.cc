@@ -19,7 +19,7 @@ constexpr int64_t kLengthPerGain = 8;
 }  // namespace
 
 double Scheduler::ShareOf(const Holding& holding) const {
-  const double places = static_cast<double>(limits_.max_running_sequences);
+  const double places = static_cast<double>(max_running_);
   const double blocks = static_cast<double>(pool_.total_blocks());
   return std::max(static_cast<double>(holding.places) / places, holding.blocks / blocks);
 }
@@ -53,15 +53,15 @@ void Scheduler::AdmitSmaller(StepPlan& plan) {
     if (!Admit(*next, &plan)) return;
     plan.admitted.push_back(next);
     if (running_.find(next)->second.short_prompt) LeaveStepTo(*next, plan);
-    AddPrefill(*next, limits_.max_prefill_tokens, plan);
+    AddPrefill(*next, options_.max_prefill_tokens, plan);
   }
 }
 
 int64_t Scheduler::MaxPrefillTokens(const StepPlan& plan) const {
   if (!last_left_.has_value() || plans_ - *last_left_ > kKeptPlans) {
-    return limits_.max_prefill_tokens;
+    return options_.max_prefill_tokens;
   }
-  return std::clamp(plan.short_step_tokens, int64_t{1}, limits_.max_prefill_tokens);
+  return std::clamp(plan.short_step_tokens, int64_t{1}, options_.max_prefill_tokens);
 }
 
 // A short prompt's first step is as short as it is alone: those that hold more sit it out, as long

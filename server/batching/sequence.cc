@@ -14,17 +14,17 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
 }
 
 std::vector<int32_t> EndingIds(const Request& request) {
-  if (!request.generate.has_value()) return {};
-  std::vector<int32_t> ids = request.generate->stop.eos_token_ids;
-  const std::vector<int32_t>& stop_ids = request.generate->stop.stop_token_ids;
+  if (request.generate() == nullptr) return {};
+  std::vector<int32_t> ids = request.generate()->stop.eos_token_ids;
+  const std::vector<int32_t>& stop_ids = request.generate()->stop.stop_token_ids;
   ids.insert(ids.end(), stop_ids.begin(), stop_ids.end());
   std::sort(ids.begin(), ids.end());
   return ids;
 }
 
 int64_t FirstRow(const Request& request, int64_t tokens) {
-  if (request.forward.has_value()) return 0;
-  if (request.generate.has_value() && request.generate->score_prompt) return 0;
+  if (request.forward() != nullptr) return 0;
+  if (request.generate() != nullptr && request.generate()->score_prompt) return 0;
   return tokens - 1;
 }
 
@@ -32,13 +32,11 @@ Request BranchRequest(const Request& request, size_t branch) {
   Request copy = request;
   copy.stream = request.branch_streams[branch];
   copy.branch_streams.clear();
-  copy.generate->output_index += static_cast<uint32_t>(branch) + 1;
+  copy.generate()->output_index += static_cast<uint32_t>(branch) + 1;
   return copy;
 }
 
 }  // namespace
-
-int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
 std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
                                int64_t length, int64_t max_context) {
@@ -52,14 +50,39 @@ std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int3
 }
 
 std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context) {
-  if (!request.generate.has_value()) return std::nullopt;
-  const GenerateWork& work = *request.generate;
+  if (request.generate() == nullptr) return std::nullopt;
+  const GenerateWork& work = *request.generate();
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
   for (size_t i = 0; i < work.generated.size(); ++i) {
     const int64_t count = static_cast<int64_t>(i) + 1;
     if (FinishAt(work.stop, count, work.generated[i], prompt_tokens + count, max_context)) return i;
   }
   return std::nullopt;
+}
+
+SequenceTimes SequenceTimes::ForBranch() const {
+  SequenceTimes branch(arrival_);
+  branch.started_ = started_;
+  return branch;
+}
+
+absl::Duration SequenceTimes::Start(absl::Time now) {
+  started_ = now;
+  return now - arrival_;
+}
+
+absl::Duration SequenceTimes::Token(absl::Time now) {
+  const absl::Duration gap = now - last_token_.value_or(now);
+  last_token_ = now;
+  return gap;
+}
+
+void SequenceTimes::TellEnd(absl::Time now, StreamEnd& end) const {
+  const absl::Time started = started_.value_or(now);
+  const absl::Time first_result = first_token_.value_or(now);
+  end.queue_time = started - arrival_;
+  end.prefill_time = first_result - started;
+  end.decode_time = now - first_result;
 }
 
 Sequence::Sequence(Request&& request, int64_t number)
@@ -70,10 +93,14 @@ Sequence::Sequence(Request&& request, int64_t number)
       least_work_(LeastWorkOf(request_, /*cached_tokens=*/0)),
       tokens_(std::exchange(request_.prompt, {})),
       prompt_tokens_(static_cast<int64_t>(tokens_.size())),
-      ending_ids_(EndingIds(request_)) {
+      ending_ids_(EndingIds(request_)),
+      blocks_({.tenant = request_.tenant,
+               .salt = request_.cache.salt,
+               .bypass = request_.cache.bypass}),
+      times_(request_.arrival) {
   if (generates()) {
-    const std::vector<int32_t>& generated = request_.generate->generated;
-    if (request_.generate->sampling.has_penalties()) {
+    const std::vector<int32_t>& generated = request_.generate()->generated;
+    if (request_.generate()->sampling.has_penalties()) {
       history_.AddPrompt(tokens_);
       for (const int32_t token : generated) history_.AddOutput(token);
     }
@@ -92,10 +119,10 @@ Sequence::Sequence(const Sequence& parent, size_t branch)
       prompt_tokens_(parent.prompt_tokens_),
       ending_ids_(parent.ending_ids_),
       history_(parent.history_),
-      hashes_(parent.hashes_),
+      blocks_(BlockTable::BranchOf(parent.blocks_)),
       next_row_(parent.next_row_),
       queued_(false),
-      started_(parent.started_) {}
+      times_(parent.times_.ForBranch()) {}
 
 SequenceState Sequence::state() const {
   if (finished_) return SequenceState::kFinished;
@@ -105,23 +132,23 @@ SequenceState Sequence::state() const {
 
 int64_t Sequence::target() const {
   if (generates()) return Length() + tokens_ahead_;
-  if (delivers_rows()) return request_.forward->positions.back() + 1;
+  if (delivers_rows()) return request_.forward()->positions.back() + 1;
   return Length() == prompt_tokens_ ? Length() : Length() - 1;
 }
 
 int64_t Sequence::remaining() const {
   if (rows_in_flight_ > 0) {
     const int64_t end =
-        delivers_rows() ? static_cast<int64_t>(request_.forward->positions.size()) : target();
+        delivers_rows() ? static_cast<int64_t>(request_.forward()->positions.size()) : target();
     if (NextRow() >= end) return 0;
   }
   return target() - computed_;
 }
 
 int64_t Sequence::cache_tokens() const {
-  if (!request_.score.has_value()) return target();
+  if (request_.score() == nullptr) return target();
   size_t longest = 0;
-  for (const std::vector<int32_t>& ids : request_.score->continuations) {
+  for (const std::vector<int32_t>& ids : request_.score()->continuations) {
     longest = std::max(longest, ids.size());
   }
   return prompt_tokens_ + static_cast<int64_t>(longest) - 1;
@@ -145,7 +172,7 @@ void Sequence::MarkLaunched(int64_t count, int64_t max_context) {
   rows_in_flight_ += rows;
   const int64_t tokens = tokens_in_flight();
   if (tokens == 0) return;
-  const bool last = generated_tokens() + tokens >= request_.generate->stop.max_new_tokens ||
+  const bool last = generated_tokens() + tokens >= request_.generate()->stop.max_new_tokens ||
                     Length() + tokens >= max_context;
   tokens_ahead_ = last ? tokens - 1 : tokens;
 }
@@ -160,7 +187,7 @@ int64_t Sequence::RowsWanted(int64_t count) const {
   const int64_t end = computed_ + count;
   if (!delivers_rows()) return std::max(end - NextRow(), int64_t{0});
   const auto wanted =
-      std::span(request_.forward->positions).subspan(static_cast<size_t>(NextRow()));
+      std::span(request_.forward()->positions).subspan(static_cast<size_t>(NextRow()));
   return std::lower_bound(wanted.begin(), wanted.end(), end) - wanted.begin();
 }
 
@@ -172,11 +199,11 @@ int64_t Sequence::LongestChunk(int64_t max_tokens, int64_t max_rows) const {
 
 int64_t Sequence::WantedPosition(int64_t n) const {
   if (!delivers_rows()) return next_row_ + n;
-  return request_.forward->positions[static_cast<size_t>(next_row_ + n)];
+  return request_.forward()->positions[static_cast<size_t>(next_row_ + n)];
 }
 
 std::span<const int32_t> Sequence::BannedTokens(int64_t position) const {
-  if (position - prompt_tokens_ >= request_.generate->stop.min_new_tokens) return {};
+  if (position - prompt_tokens_ >= request_.generate()->stop.min_new_tokens) return {};
   return ending_ids_;
 }
 
@@ -185,27 +212,27 @@ std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   next_row_ = Length() - 1;
   rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
   tokens_ahead_ = std::max(tokens_ahead_ - 1, int64_t{0});
-  if (request_.generate->sampling.has_penalties()) history_.AddOutput(token);
-  return FinishAt(request_.generate->stop, generated_tokens(), token, Length(), max_context);
+  if (request_.generate()->sampling.has_penalties()) history_.AddOutput(token);
+  return FinishAt(request_.generate()->stop, generated_tokens(), token, Length(), max_context);
 }
 
 std::optional<Finish> Sequence::FinishedBefore(int64_t max_context) const {
   if (!generates() || generated_tokens() == 0) return std::nullopt;
-  return FinishAt(request_.generate->stop, generated_tokens(), tokens_.back(), Length(),
+  return FinishAt(request_.generate()->stop, generated_tokens(), tokens_.back(), Length(),
                   max_context);
 }
 
 std::optional<Finish> Sequence::MarkRowDelivered() {
   ++next_row_;
   rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
-  if (request_.score.has_value()) return next_row_ < target() ? std::nullopt : BeginContinuation();
+  if (request_.score() != nullptr) return next_row_ < target() ? std::nullopt : BeginContinuation();
   if (!delivers_rows()) return std::nullopt;  // the draw is still to come
-  if (next_row_ < static_cast<int64_t>(request_.forward->positions.size())) return std::nullopt;
+  if (next_row_ < static_cast<int64_t>(request_.forward()->positions.size())) return std::nullopt;
   return Finish{FinishReason::kRowsComplete};
 }
 
 std::optional<Finish> Sequence::BeginContinuation() {
-  const auto& all = request_.score->continuations;
+  const auto& all = request_.score()->continuations;
   const bool first = Length() == prompt_tokens_;
   const auto next = std::find_if(all.begin() + (first ? 0 : continuation_ + 1), all.end(),
                                  [](const std::vector<int32_t>& ids) { return ids.size() > 1; });
@@ -237,109 +264,56 @@ std::shared_ptr<TokenStream> Sequence::TakeBranchStream(size_t branch) {
   return std::exchange(request_.branch_streams[branch], nullptr);
 }
 
-std::span<const BlockHash> Sequence::Hashes(int64_t blocks) {
-  if (hashes_.empty()) hashes_.push_back(RootHash(request_.tenant, request_.cache.salt));
-  while (static_cast<int64_t>(hashes_.size()) <= blocks) {
-    const size_t begin = (hashes_.size() - 1) * kBlockTokens;
-    hashes_.push_back(ChildHash(hashes_.back(), std::span(tokens_).subspan(begin, kBlockTokens)));
-  }
-  return std::span(hashes_).subspan(1, static_cast<size_t>(blocks));
-}
-
 int64_t Sequence::CacheableBlocks() const {
   int64_t wanted = NextRow();
   if (delivers_rows()) {
-    const std::vector<int64_t>& positions = request_.forward->positions;
+    const std::vector<int64_t>& positions = request_.forward()->positions;
     wanted = positions[std::min(static_cast<size_t>(wanted), positions.size() - 1)];
   }
-  if (request_.score.has_value()) wanted = std::min(wanted, prompt_tokens_);
+  if (request_.score() != nullptr) wanted = std::min(wanted, prompt_tokens_);
   return wanted / kBlockTokens;
 }
 
 int64_t Sequence::CachedTokens(const PrefixCache& cache) {
-  if (request_.cache.bypass) return 0;
-  return cache.Lookup(Hashes(CacheableBlocks()), tokens_) * kBlockTokens;
+  return blocks_.CachedTokens(cache, tokens_, CacheableBlocks());
 }
 
 void Sequence::AdoptPrefix(PrefixCache& cache) {
-  TLM_CHECK(blocks_.empty() && computed_ == 0);
-  if (request_.cache.bypass) return;
-  published_blocks_ = cache.Match(Hashes(CacheableBlocks()), tokens_, &blocks_);
-  computed_ = published_blocks_ * kBlockTokens;
-  blocks_peak_ = std::max(blocks_peak_, published_blocks_);
+  TLM_CHECK(computed_ == 0);
+  computed_ = blocks_.Adopt(cache, tokens_, CacheableBlocks());
   if (!started()) cached_prompt_tokens_ = std::min(computed_, prompt_tokens_);
 }
 
 void Sequence::PublishBlocks(int64_t tokens, PrefixCache& cache) {
-  if (!publishes_ || request_.cache.bypass) return;
   // Continuations are computed in the same blocks one after the other; the prompt's last block is
   // the first one's too.
-  const int64_t kept = request_.score.has_value() ? prompt_tokens_ : Length();
-  const int64_t full = std::min({tokens, computed_, kept}) / kBlockTokens;
-  if (published_blocks_ >= full) return;
-  const std::span<const BlockHash> hashes = Hashes(full);
-  for (; published_blocks_ < full; ++published_blocks_) {
-    const size_t index = static_cast<size_t>(published_blocks_);
-    const BlockId parent = index == 0 ? kNoBlock : blocks_[index - 1];
-    const auto content = std::span(tokens_).subspan(index * kBlockTokens, kBlockTokens);
-    blocks_[index] = cache.Publish(parent, hashes[index], content, blocks_[index]);
-  }
-}
-
-bool Sequence::Grow(BlockPool& pool, int64_t tokens) {
-  const int64_t held = static_cast<int64_t>(blocks_.size());
-  const int64_t missing = BlocksFor(tokens) - held;
-  if (missing <= 0) return true;
-  if (!pool.Allocate(missing, &blocks_)) return false;
-  blocks_peak_ = std::max(blocks_peak_, held + missing - shared_blocks_);
-  return true;
+  const int64_t kept = request_.score() != nullptr ? prompt_tokens_ : Length();
+  blocks_.Publish(cache, tokens_, std::min({tokens, computed_, kept}) / kBlockTokens);
 }
 
 bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
-  TLM_CHECK(blocks_.empty());
   if (parent.computed_ < prompt_tokens_) return false;
-  // What the parent computes behind it by now is its own.
-  const int64_t full = prompt_tokens_ / kBlockTokens;
-  std::vector<BlockId> own;
-  const int64_t rest = BlocksFor(prompt_tokens_) - full;
-  if (!pool.Allocate(rest, &own)) return false;
-  blocks_.assign(parent.blocks_.begin(), parent.blocks_.begin() + full);
-  for (const BlockId block : blocks_) pool.AddReference(block);
-  blocks_.insert(blocks_.end(), own.begin(), own.end());
-  shared_blocks_ = full;
-  published_blocks_ = std::min(parent.published_blocks_, full);
-  publishes_ = parent.publishes_;
-  blocks_peak_ = std::max(blocks_peak_, rest);
+  if (!blocks_.Share(parent.blocks_, prompt_tokens_, pool)) return false;
   computed_ = prompt_tokens_;
   return true;
 }
 
 void Sequence::ReleaseBlocks(BlockPool& pool) {
-  for (const BlockId block : blocks_) pool.Release(block);
-  blocks_.clear();
-  shared_blocks_ = 0;
-  published_blocks_ = 0;
-  publishes_ = true;
+  blocks_.Release(pool);
   computed_ = 0;
-}
-
-absl::Duration Sequence::MarkStarted(absl::Time now) {
-  started_ = now;
-  return now - request_.arrival;
 }
 
 StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::Time now) {
   TLM_CHECK(!finished_);
   finished_ = true;
-  StreamEnd end = BranchEnd(status, now);
-  const absl::Time first_result = first_token_.value_or(now);
+  StreamEnd end;
+  end.status = status;
+  times_.TellEnd(now, end);
   end.reason = finish.reason;
   end.matched_token = finish.matched_token;
-  end.prefill_time = first_result - started_.value_or(now);
-  end.decode_time = now - first_result;
   const bool is_branch = number_ != request_number_;
   end.computed_prompt_tokens = is_branch ? 0 : computed_prompt_tokens_;
-  end.kv_blocks_peak = blocks_peak_;
+  end.kv_blocks_peak = blocks_.peak();
   end.preemptions = preemptions_;
   end.steps = steps_ - steps_in_flight_;
   return end;
@@ -348,8 +322,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
 StreamEnd Sequence::BranchEnd(const absl::Status& status, absl::Time now) const {
   StreamEnd end;
   end.status = status;
-  end.queue_time = started_.value_or(now) - request_.arrival;
-  end.prefill_time = now - started_.value_or(now);
+  times_.ForBranch().TellEnd(now, end);
   return end;
 }
 

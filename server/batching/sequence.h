@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "model/kv_cache/block_pool.h"
+#include "model/kv_cache/block_table.h"
 #include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/token_history.h"
 #include "server/batching/request.h"
@@ -17,9 +18,6 @@
 #include "server/batching/token_stream.h"
 
 namespace tlm {
-
-// KV blocks that hold this many tokens.
-int64_t BlocksFor(int64_t tokens);
 
 enum class SequenceState {
   kWaiting,     // holds no blocks: not started, or preempted
@@ -43,6 +41,29 @@ std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int3
 // Where the tokens that a request brings as generated end its output: the index of the last one
 // that belongs to it. None when it goes on.
 std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
+
+// When a sequence arrived, began and gave its tokens.
+class SequenceTimes {
+ public:
+  explicit SequenceTimes(absl::Time arrival) : arrival_(arrival) {}
+  // Of a branch: it began with its parent.
+  SequenceTimes ForBranch() const;
+
+  // Returns the time it waited.
+  absl::Duration Start(absl::Time now);
+  bool started() const { return started_.has_value(); }
+  void FirstToken(absl::Time now) { first_token_ = now; }
+  // The time since the token before this one, zero for the first one.
+  absl::Duration Token(absl::Time now);
+  // The times of one that ends now.
+  void TellEnd(absl::Time now, StreamEnd& end) const;
+
+ private:
+  absl::Time arrival_;
+  std::optional<absl::Time> started_;
+  std::optional<absl::Time> first_token_;
+  std::optional<absl::Time> last_token_;
+};
 
 // Positions [0, computed) are in the KV cache, [computed, target) are not yet. Results come from
 // rows, the logits at wanted positions below the target:
@@ -89,9 +110,9 @@ class Sequence {
   int64_t number() const { return number_; }
   // What the sequences of one request have in common: its first one's number.
   int64_t request_number() const { return request_number_; }
-  bool generates() const { return request_.generate.has_value(); }
+  bool generates() const { return request_.generate() != nullptr; }
   // Its results are rows, which its mailbox bounds.
-  bool delivers_rows() const { return request_.forward.has_value(); }
+  bool delivers_rows() const { return request_.forward() != nullptr; }
   SequenceState state() const;
 
   std::span<const int32_t> tokens() const { return tokens_; }  // prompt, then generated or given
@@ -167,10 +188,10 @@ class Sequence {
   // Blocks whose contents will be overwritten (of continuations that are scored) are left out.
   void PublishBlocks(int64_t tokens, PrefixCache& cache);
   // Nothing that its blocks hold, or will hold until it gives them back, is published from now on.
-  void StopPublishing() { publishes_ = false; }
+  void StopPublishing() { blocks_.StopPublishing(); }
 
   // Takes what is missing for `tokens` tokens; false, and nothing is taken, when the pool has less.
-  [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens);
+  [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens) { return blocks_.Grow(pool, tokens); }
   // A branch that holds no blocks becomes a user of those that its parent has filled with the
   // prompt and takes one for the rest, if any, whose contents are to be copied; then its prompt is
   // computed. False, and nothing is taken, when the pool has no block left or the parent was
@@ -179,7 +200,7 @@ class Sequence {
   // Gives all blocks back: nothing is computed any more.
   void ReleaseBlocks(BlockPool& pool);
   // In the order of the positions they hold.
-  std::span<const BlockId> blocks() const { return blocks_; }
+  std::span<const BlockId> blocks() const { return blocks_.blocks(); }
 
   // The queue counts its request as waiting.
   bool queued() const { return queued_; }
@@ -190,16 +211,12 @@ class Sequence {
   int64_t preemptions() const { return preemptions_; }
 
   // The step that computes it first begins; returns the time it waited.
-  absl::Duration MarkStarted(absl::Time now);
-  bool started() const { return started_.has_value(); }
+  absl::Duration MarkStarted(absl::Time now) { return times_.Start(now); }
+  bool started() const { return times_.started(); }
   // The first token was drawn.
-  void MarkFirstToken(absl::Time now) { first_token_ = now; }
+  void MarkFirstToken(absl::Time now) { times_.FirstToken(now); }
   // A token was drawn; the time since the one before it, zero for the first one here.
-  absl::Duration MarkToken(absl::Time now) {
-    const absl::Duration gap = now - last_token_.value_or(now);
-    last_token_ = now;
-    return gap;
-  }
+  absl::Duration MarkToken(absl::Time now) { return times_.Token(now); }
   // Closes the sequence; what is to be told at the end. `finish` counts when `status` is OK. What
   // was computed for several outputs is the parent's.
   StreamEnd End(const absl::Status& status, const Finish& finish, absl::Time now);
@@ -214,8 +231,6 @@ class Sequence {
   // The first wanted row that is not on its way, or the end of those that are the last.
   int64_t NextRow() const { return next_row_ + rows_in_flight_; }
   std::optional<Finish> BeginContinuation();
-  // Of the first `blocks` blocks.
-  std::span<const BlockHash> Hashes(int64_t blocks);
   // Blocks that may come from the cache: full ones before the next wanted row that are not going to
   // be written.
   int64_t CacheableBlocks() const;
@@ -229,11 +244,7 @@ class Sequence {
   const int64_t prompt_tokens_;
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
-  std::vector<BlockHash> hashes_;  // of its root, then of its full blocks as far as asked for
-  std::vector<BlockId> blocks_;
-  int64_t shared_blocks_ = 0;     // of blocks_, the first ones; taken by the parent
-  int64_t published_blocks_ = 0;  // of blocks_, the first ones; found in the cache or told to it
-  bool publishes_ = true;
+  BlockTable blocks_;
   int64_t computed_ = 0;
   int64_t furthest_ = 0;                // largest computed_ of a step so far
   int64_t computed_prompt_tokens_ = 0;  // by steps, each once
@@ -251,10 +262,7 @@ class Sequence {
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;            // begun
   int64_t steps_in_flight_ = 0;  // of them
-  int64_t blocks_peak_ = 0;      // without shared ones
-  std::optional<absl::Time> started_;
-  std::optional<absl::Time> first_token_;
-  std::optional<absl::Time> last_token_;
+  SequenceTimes times_;
 };
 
 }  // namespace tlm

@@ -44,13 +44,13 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens) {
   int64_t tokens = InputTokens(request);
   int64_t steps = 0;
   // The last token of a continuation is only looked up.
-  if (request.score.has_value()) {
-    tokens -= static_cast<int64_t>(request.score->continuations.size());
+  if (request.score() != nullptr) {
+    tokens -= static_cast<int64_t>(request.score()->continuations.size());
   }
-  if (request.forward.has_value()) tokens = request.forward->positions.back() + 1;
-  if (request.generate.has_value()) {
-    const int64_t wanted = std::max<int64_t>(request.generate->stop.min_new_tokens, 1);
-    const int64_t done = static_cast<int64_t>(request.generate->generated.size());
+  if (request.forward() != nullptr) tokens = request.forward()->positions.back() + 1;
+  if (request.generate() != nullptr) {
+    const int64_t wanted = std::max<int64_t>(request.generate()->stop.min_new_tokens, 1);
+    const int64_t done = static_cast<int64_t>(request.generate()->generated.size());
     // The prefill gives the first one.
     steps = std::max<int64_t>(wanted - done - 1, 0);
   }
@@ -125,8 +125,8 @@ bool ServiceEstimates::Unreachable(const QueueLoad& ahead, const LeastWork& work
 absl::Duration ServiceEstimates::LikelyTime(const Request& request) const {
   const LeastWork least = LeastWorkOf(request, /*cached_tokens=*/0);
   double steps = static_cast<double>(least.decode_steps);
-  if (request.generate.has_value()) {
-    const GenerateWork& work = *request.generate;
+  if (request.generate() != nullptr) {
+    const GenerateWork& work = *request.generate();
     steps = std::max(steps, output_share_ * static_cast<double>(work.stop.max_new_tokens) -
                                 static_cast<double>(work.generated.size()));
   }

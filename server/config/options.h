@@ -16,23 +16,23 @@
 #include "model/ops/device.h"
 #include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
+#include "server/batching/engine_options.h"
 #include "server/config/config_option.h"
 #include "server/config/service_options.h"
 
 namespace tlm {
 
-// Where the weights come from.
-enum class WeightsInit {
-  kFiles,
-  kRandom,  // drawn as the CS336 course initialises them; see model/weights/random_weights.h
+// Weights of a model before training, initialised as the CS336 course does: see
+// model/weights/random_weights.h.
+struct RandomInit {
+  uint64_t seed = 0;           // equal seeds give equal weights
+  std::optional<DType> dtype;  // none: what the configuration names
 };
 
 struct ServerOptions {
-  std::string model_dir;  // exactly one of the two is not empty
-  std::string preset;     // of model/config/presets.h; with kRandom
-  WeightsInit init = WeightsInit::kFiles;
-  uint64_t seed = 0;                              // of kRandom
-  std::optional<DType> weights_dtype;             // of kRandom; none: what the configuration names
+  std::string model_dir;                          // exactly one of the two is not empty
+  std::string preset;                             // of model/config/presets.h; with random weights
+  std::optional<RandomInit> random_weights;       // none: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
   BackendKind backend = BackendKind::kAuto;
@@ -42,20 +42,14 @@ struct ServerOptions {
   CudaOptions cuda;
   std::string cuda_module;           // empty: looked for
   double gpu_memory_fraction = 0.9;  // (0, 1]
-  int64_t max_batch_tokens = 0;      // 0, like the next and max_running_requests: by the backend
-  int64_t max_prefill_tokens = 0;    // at most max_batch_tokens
-  double max_decode_stretch = 0;     // 0: no bound
-  int64_t short_prompt_tokens = 0;
-  absl::Duration max_queue_time;  // infinite: no bound
-  bool prefix_cache = true;
-  int64_t max_running_requests = 0;
-  int64_t max_queued_requests = 0;
-  int64_t max_queued_tokens = 0;
+  // 0 for sizes of steps and max_running_requests: by the backend, see WithStepSizes.
+  EngineOptions engine;
   int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
   std::optional<DType> kv_cache_dtype;  // none: the backend's own
   int64_t max_context = 0;              // 0: the model's
   ServiceOptions service;
-  std::vector<ConfigOption> flags;  // every flag as it was set, secrets masked
+  std::vector<ConfigOption> flags;    // every flag as it was set, secrets masked
+  std::vector<std::string> warnings;  // for the log
 };
 
 // Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends

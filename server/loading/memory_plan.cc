@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
+#include "model/kv_cache/block_table.h"
 #include "model/ops/ops.h"
 
 namespace tlm {
@@ -21,8 +22,6 @@ constexpr uint64_t kGpuReserveFraction = 32;
 // More keys and values than this are of no use: a GPU with a tiny model keeps the rest.
 constexpr int64_t kMaxKvBlocks = int64_t{1} << 20;
 
-int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
-
 int64_t ContextOf(const ServerOptions& options, const ModelConfig& config) {
   return options.max_context > 0 ? options.max_context : config.context_length;
 }
@@ -31,8 +30,8 @@ absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelC
                                       int64_t logits_bytes) {
   TLM_RETURN_IF_ERROR(CheckContext(options, config));
   BatchLimits limits;
-  limits.max_tokens = options.max_batch_tokens;
-  limits.max_sequences = options.max_running_requests;
+  limits.max_tokens = options.engine.max_batch_tokens;
+  limits.max_sequences = options.engine.max_running_requests;
   limits.max_context = ContextOf(options, config);
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
   const int64_t decode_rows = std::min(limits.max_sequences, limits.max_tokens);
@@ -68,8 +67,8 @@ absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint6
   return ResourceExhausted(
       "the model needs {} bytes of memory, {} are available: {} for weights, and the larger of {} "
       "to draw them and {} for keys and values of {} tokens with {} for intermediate results; "
-      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, --weights_dtype "
-      "and --weights=int8 lower them",
+      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, a smaller "
+      "type of --random_weights and --weights=int8 lower them",
       needed, available, weights.device, weights.host, kv_bytes, plan.kv_blocks * kBlockTokens,
       workspace);
 }
@@ -87,7 +86,8 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
       "the model needs {} bytes of the GPU's memory, {} may be taken, of {} in all and {} free: {} "
       "for weights, {} for intermediate results, {} for keys and values of {} tokens, {} in "
       "reserve; --max_context, --kv_cache_bytes, --max_batch_tokens, --max_running_requests and "
-      "--weights_dtype lower them, --gpu_memory_fraction raises what may be taken",
+      "a smaller type of --random_weights lower them, --gpu_memory_fraction raises what may be "
+      "taken",
       needed, budget, device.total_bytes, device.free_bytes, weights.device, workspace, kv_bytes,
       plan.kv_blocks * kBlockTokens, reserve);
 }

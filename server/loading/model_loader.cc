@@ -131,13 +131,8 @@ void TakeExtras(Extras extras, LoadedModel& loaded) {
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
   limits.max_context_tokens = batch.max_context;
-  limits.max_running_requests = options.max_running_requests;
-  limits.max_num_sequences = std::min(limits.max_num_sequences, options.max_running_requests);
-  limits.max_batch_tokens = options.max_batch_tokens;
-  limits.max_prefill_tokens = options.max_prefill_tokens;
-  limits.max_queued_requests = options.max_queued_requests;
-  limits.max_queued_tokens = options.max_queued_tokens;
-  limits.max_queue_time = options.max_queue_time;
+  limits.engine = options.engine;
+  limits.max_num_sequences = std::min(limits.max_num_sequences, limits.engine.max_running_requests);
 }
 
 void FillMemory(const TransformerLM& model, const Device& device, ServedMemory& memory) {
@@ -251,7 +246,6 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   served.model_id = source.name();
   served.server_version = TLM_VERSION;
-  served.prefix_cache = options.prefix_cache;
   served.config = source.config();
   served.tensors = source.tensors();
   // A large vocabulary takes as long as the weights; waited for on every way out.

@@ -28,22 +28,9 @@ constexpr int64_t kExtraCalls = 1024;
 
 AdmissionLimits AdmissionLimitsFor(const RequestLimits& served) {
   AdmissionLimits limits;
-  limits.max_calls = served.max_running_requests + served.max_queued_requests + kExtraCalls;
+  limits.max_calls =
+      served.engine.max_running_requests + served.engine.max_queued_requests + kExtraCalls;
   return limits;
-}
-
-EngineOptions EngineOptionsFor(const ServerOptions& options, const RequestLimits& served) {
-  EngineOptions engine;
-  engine.max_batch_tokens = served.max_batch_tokens;
-  engine.max_prefill_tokens = served.max_prefill_tokens;
-  engine.max_decode_stretch = options.max_decode_stretch;
-  engine.short_prompt_tokens = options.short_prompt_tokens;
-  engine.prefix_cache = options.prefix_cache;
-  engine.max_running_requests = served.max_running_requests;
-  engine.max_queued_requests = options.max_queued_requests;
-  engine.max_queued_tokens = options.max_queued_tokens;
-  engine.max_queue_time = options.max_queue_time;
-  return engine;
 }
 
 // Growth counts from now on.
@@ -112,10 +99,10 @@ absl::Status App::Load() {
   const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
   admission_.emplace(AdmissionLimitsFor(served.limits), clock,
                      [this] { return engine_->CheckOpen(); });
-  EngineOptions engine = EngineOptionsFor(options_, served.limits);
   metrics_.SetBuild(served.server_version, served.build_id);
-  engine.metrics = metrics_.SetModel(FactsOf(served));
-  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, engine, clock));
+  EngineMetrics* const metrics = metrics_.SetModel(FactsOf(served));
+  TLM_ASSIGN_OR_RETURN(engine_,
+                       Engine::Start(*loaded_->model, served.limits.engine, clock, metrics));
   metrics_.SetEngineFigures([this] {
     EngineFigures figures = FiguresOf(engine_->Stats(), Clock::Monotonic()->Now());
     figures.waiting_text_bytes = texts_.waiting_bytes();

@@ -25,7 +25,7 @@ ModelFacts FactsOf(const ServedModel& served) {
   facts.kv_blocks = static_cast<int64_t>(served.memory.kv_blocks);
   facts.block_tokens = kBlockTokens;
   facts.kv_cache_dtype = KvTypeName(served.memory.kv_dtype);
-  facts.prefix_cache = served.prefix_cache;
+  facts.prefix_cache = served.limits.engine.prefix_cache;
   return facts;
 }
 

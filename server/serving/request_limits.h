@@ -5,20 +5,16 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "server/batching/engine_options.h"
 
 namespace tlm {
 
 struct RequestLimits {
   // Of the served model and its memory; filled in at start.
   int64_t max_context_tokens = 0;  // prompt and output together
-  int64_t max_running_requests = 0;
-  int64_t max_batch_tokens = 0;
-  int64_t max_prefill_tokens = 0;
-  int64_t max_queued_requests = 0;
-  int64_t max_queued_tokens = 0;
-  absl::Duration max_queue_time = absl::InfiniteDuration();  // infinite: no bound
+  EngineOptions engine;
 
-  int64_t max_num_sequences = 16;  // at most max_running_requests
+  int64_t max_num_sequences = 16;  // at most engine.max_running_requests
   int64_t max_stop_strings = 16;
   int64_t max_stop_string_bytes = 1024;
   int64_t max_stop_token_ids = 256;

@@ -58,7 +58,6 @@ struct ServedModel {
   std::string backend;
   std::string device_name;
   bool batch_invariant = true;        // tokens do not depend on what else is computed, or how
-  bool prefix_cache = false;          // prompts that begin alike share their computation
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;
 };

@@ -69,9 +69,9 @@ class Bench {
     for (int64_t i = 0; i < prompt_tokens; ++i) {
       request.prompt.push_back(static_cast<int32_t>(random_() % kVocabSize));
     }
-    request.generate.emplace();
-    request.generate->sampling.temperature = 0;
-    request.generate->stop.max_new_tokens = new_tokens;
+    request.work.emplace<GenerateWork>();
+    request.generate()->sampling.temperature = 0;
+    request.generate()->stop.max_new_tokens = new_tokens;
     request.stream = std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), kMailbox);
     streams_.push_back(request.stream);
     TLM_CHECK(queue_->Push(std::move(request), Clock::Monotonic()->Now(), 0).ok());

@@ -69,10 +69,10 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   const auto reader = CollectingReader::Create();
   Request request;
   request.prompt = {1, 2, 3, 4, 5};
-  request.generate.emplace();
-  request.generate->sampling.temperature = 0;
-  request.generate->stop.max_new_tokens = 12;
-  request.generate->score.top = top;
+  request.work.emplace<GenerateWork>();
+  request.generate()->sampling.temperature = 0;
+  request.generate()->stop.max_new_tokens = 12;
+  request.generate()->score.top = top;
   request.stream = reader->stream();
   auto engine = Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4},
                               *Clock::Monotonic());

@@ -80,13 +80,13 @@ inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number,
   *outputs = 1;
   switch (random() % 6) {
     case 0:
-      request.forward = RandomForward(random, request.prompt.size());
+      request.work = RandomForward(random, request.prompt.size());
       break;
     case 1:
-      request.score = RandomScore(random, vocab);
+      request.work = RandomScore(random, vocab);
       break;
     default:
-      request.generate = RandomGenerate(random);
+      request.work = RandomGenerate(random);
       if (random() % 3 == 0) {
         *outputs = std::min(2 + static_cast<int>(random() % (kMaxOutputs - 1)), max_outputs);
       }

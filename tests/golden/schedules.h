@@ -188,7 +188,7 @@ class ScheduleRunner {
       request =
           RandomRequest(random, model_.config().vocab_size, i, scheduled_.max_outputs, &outputs);
       all[i].cancelled.assign(outputs, false);
-      const int64_t capacity = request.score.has_value() ? TokenStream::kUnbounded : 1 + i % 5;
+      const int64_t capacity = request.score() != nullptr ? TokenStream::kUnbounded : 1 + i % 5;
       for (int output = 0; output < outputs; ++output) {
         all[i].readers.push_back(CollectingReader::Create(capacity));
         if (output > 0) request.branch_streams.push_back(all[i].readers[output]->stream());
@@ -201,7 +201,7 @@ class ScheduleRunner {
   // Lets another replica have sampled some of the output's tokens.
   static void BeginElsewhere(const Collected& alone, std::mt19937_64& random,
                              Submitted* submitted) {
-    GenerateWork& work = *submitted->request.generate;
+    GenerateWork& work = *submitted->request.generate();
     const size_t count = random() % (alone.tokens.size() + 1);
     submitted->begun.assign(alone.tokens.begin(), alone.tokens.begin() + count);
     work.generated.clear();
@@ -217,8 +217,8 @@ class ScheduleRunner {
     for (const size_t i : order) {
       Submitted& submitted = requests[i];
       const Request& request = submitted.request;
-      if (alone != nullptr && request.generate.has_value() && request.branch_streams.empty() &&
-          !request.generate->score_prompt && one_in(schedule.resume_one_in)) {
+      if (alone != nullptr && request.generate() != nullptr && request.branch_streams.empty() &&
+          !request.generate()->score_prompt && one_in(schedule.resume_one_in)) {
         BeginElsewhere(*(*alone)[i][0], random, &submitted);
         ++counts.resumed;
       }

@@ -66,8 +66,8 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
            static_cast<int64_t>(streams_.size()) < window_.sequences) {
       auto stream = std::make_shared<TokenStream>(weak_from_this(), window_.rows);
       Request request;
-      request.forward = ForwardWork{call_.PositionsOf(next_)};
-      const std::vector<int64_t>& positions = request.forward->positions;
+      request.work = ForwardWork{call_.PositionsOf(next_)};
+      const std::vector<int64_t>& positions = request.forward()->positions;
       const uint64_t flops = SequenceFlops(rpc_.model.config, positions.back() + 1,
                                            static_cast<int64_t>(positions.size()));
       request.prompt = std::move(call_.sequences[next_]);

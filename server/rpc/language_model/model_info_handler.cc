@@ -80,15 +80,15 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   limits.set_max_forward_rows(U32(from.max_forward_rows));
   limits.set_max_forward_top_k(U32(from.max_forward_top_k));
   limits.set_max_score_continuations(U32(from.max_score_continuations));
-  limits.set_max_queued_requests(U32(from.max_queued_requests));
-  limits.set_max_queued_tokens(U64(from.max_queued_tokens));
-  limits.set_max_running_sequences(U32(from.max_running_requests));
-  limits.set_max_step_tokens(U32(from.max_batch_tokens));
+  limits.set_max_queued_requests(U32(from.engine.max_queued_requests));
+  limits.set_max_queued_tokens(U64(from.engine.max_queued_tokens));
+  limits.set_max_running_sequences(U32(from.engine.max_running_requests));
+  limits.set_max_step_tokens(U32(from.engine.max_batch_tokens));
   limits.set_max_prompt_tokens(U32(from.max_prompt_tokens()));
   limits.set_max_chat_messages(U32(from.max_chat_messages));
-  limits.set_max_step_prefill_tokens(U32(from.max_prefill_tokens));
-  if (from.max_queue_time != absl::InfiniteDuration()) {
-    SetDuration(from.max_queue_time, limits.mutable_max_queue_time());
+  limits.set_max_step_prefill_tokens(U32(from.engine.max_prefill_tokens));
+  if (from.engine.max_queue_time != absl::InfiniteDuration()) {
+    SetDuration(from.engine.max_queue_time, limits.mutable_max_queue_time());
   }
 }
 
@@ -98,7 +98,7 @@ void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabiliti
   capabilities.set_resume(true);
   capabilities.set_forward(true);
   capabilities.set_score(true);
-  capabilities.set_prefix_cache(model.prefix_cache);
+  capabilities.set_prefix_cache(model.limits.engine.prefix_cache);
   capabilities.set_prompt_logprobs(true);
   capabilities.set_processed_logprobs(true);
   for (const v1::DataType dtype :

@@ -38,7 +38,7 @@ class ScoreReactor final : public UnaryCall {
     stream_ = std::make_shared<TokenStream>(weak_from_this());
     Request request;
     request.prompt = std::move(call.prompt);
-    request.score = std::move(call.work);
+    request.work = std::move(call.work);
     request.stream = stream_;
     return Submit(std::move(request));
   }

@@ -62,7 +62,7 @@ absl::Status OutputGroup::Replay(std::span<const int32_t> ids) {
 Request OutputGroup::RequestFor(GenerateCall call, absl::Time arrival) const {
   Request request;
   request.prompt = std::move(call.prompt);
-  request.generate = std::move(call.work);
+  request.work = std::move(call.work);
   request.cache = std::move(call.cache);
   request.priority = call.priority;
   request.soft_deadline = arrival + call.soft_time_limit;

@@ -65,9 +65,9 @@ Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64
   for (int64_t i = 0; i < load.prompt_tokens; ++i) {
     request.prompt.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size)));
   }
-  request.generate.emplace();
-  request.generate->sampling.temperature = 0.0f;
-  request.generate->stop.max_new_tokens = load.output_tokens;
+  request.work.emplace<GenerateWork>();
+  request.generate()->sampling.temperature = 0.0f;
+  request.generate()->stop.max_new_tokens = load.output_tokens;
   return request;
 }
 

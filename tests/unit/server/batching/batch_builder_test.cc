@@ -59,12 +59,12 @@ TEST(BatchBuilderTest, AGenerateChunkThatReachesTheEndWantsItsLastRow) {
 TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
   BlockPool pool(1);
   Request request = GenerateRequest({10, 11, 12}, 5);
-  request.generate->output_index = 4;
-  request.generate->sampling.presence_penalty = 1;
-  request.generate->stop.min_new_tokens = 2;
-  request.generate->stop.stop_token_ids = {9};
-  request.generate->stop.eos_token_ids = {3};
-  request.generate->score = {.logprob = true, .top = 7};
+  request.generate()->output_index = 4;
+  request.generate()->sampling.presence_penalty = 1;
+  request.generate()->stop.min_new_tokens = 2;
+  request.generate()->stop.stop_token_ids = {9};
+  request.generate()->stop.eos_token_ids = {3};
+  request.generate()->score = {.logprob = true, .top = 7};
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
   StepPlan plan;
@@ -73,7 +73,7 @@ TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
   BuildBatch(plan, &batch);
   ASSERT_EQ(batch.jobs.size(), 1);
   const SamplingJob& job = batch.jobs[0];
-  EXPECT_EQ(job.params, &sequence.request().generate->sampling);
+  EXPECT_EQ(job.params, &sequence.request().generate()->sampling);
   EXPECT_EQ(job.history, &sequence.history());
   EXPECT_EQ(job.key.output_index, 4);
   EXPECT_EQ(job.key.position, 3);
@@ -86,7 +86,7 @@ TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
   BlockPool pool(4);
   Sequence before(GenerateRequest({7}, 5), 0);
   Request request = GenerateRequest({10, 11, 12}, 5);
-  request.generate->output_index = 4;
+  request.generate()->output_index = 4;
   request.branch_streams = {UnreadStream(), UnreadStream(), UnreadStream()};
   Sequence parent(std::move(request), 1);
   parent.TakeBranchStream(1);
@@ -117,8 +117,8 @@ TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
   BlockPool pool(2);
   Sequence other(GenerateRequest({7}, 5), 0);
   Request request = GenerateRequest({10, 11, 12}, 5);
-  request.generate->stop.min_new_tokens = 2;
-  request.generate->stop.eos_token_ids = {3};
+  request.generate()->stop.min_new_tokens = 2;
+  request.generate()->stop.eos_token_ids = {3};
   Sequence sequence(std::move(request), 1);
   ASSERT_TRUE(other.Grow(pool, 1) && sequence.Grow(pool, 5));
   StepPlan plan;
@@ -163,7 +163,7 @@ TEST(BatchBuilderTest, AChunkMayEndWithATokenThatIsNotKnown) {
 TEST(BatchBuilderTest, PromptScoresGoToTheHostAndTheLastRowIsDrawnFrom) {
   BlockPool pool(1);
   Request request = GenerateRequest({10, 11, 12}, 5);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
   StepPlan plan;

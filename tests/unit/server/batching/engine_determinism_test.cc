@@ -48,7 +48,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
   Request RandomGenerate() {
     const int64_t prompt = Between(1, kContext - 1);
     Request request = GenerateRequest(RandomPrompt(prompt), Between(1, 200));
-    GenerateWork& work = *request.generate;
+    GenerateWork& work = *request.generate();
     work.sampling.temperature = OneIn(2) ? 0.0f : 0.9f;
     work.sampling.top_k = OneIn(2) ? 0 : 20;
     work.sampling.seed = random_();
@@ -81,9 +81,9 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
   // With what keeps state between tokens, and what is computed before the first.
   Request RandomOutputs() {
     Request request = RandomGenerate();
-    request.generate->score_prompt = OneIn(3);
-    if (OneIn(3)) request.generate->sampling.frequency_penalty = 0.5f;
-    if (OneIn(3)) request.generate->sampling.repetition_penalty = 1.2f;
+    request.generate()->score_prompt = OneIn(3);
+    if (OneIn(3)) request.generate()->sampling.frequency_penalty = 0.5f;
+    if (OneIn(3)) request.generate()->sampling.repetition_penalty = 1.2f;
     return request;
   }
 
@@ -92,7 +92,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     Request request = RandomGenerate();
     std::vector<int32_t> alone = GenerateAlone(request, kContext);
     alone.resize(static_cast<size_t>(Between(0, static_cast<int64_t>(alone.size()) - 1)));
-    request.generate->generated = std::move(alone);
+    request.generate()->generated = std::move(alone);
     return request;
   }
 
@@ -123,22 +123,24 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     Request request = RandomRequest();
     request.priority = static_cast<int32_t>(Between(-1, 1));
     request.tenant = OneIn(4) ? "other" : "";
-    if (request.generate.has_value() && OneIn(8)) {
+    if (request.generate() != nullptr && OneIn(8)) {
       request.soft_deadline = now + absl::Milliseconds(Between(1, 5000));
     }
     request.cache = {.bypass = OneIn(8), .salt = OneIn(8) ? "pepper" : ""};
     ++requests_;
     std::vector<Submitted> outputs;
-    if (request.generate.has_value() && request.generate->generated.empty() && OneIn(2)) {
+    if (request.generate() != nullptr && request.generate()->generated.empty() && OneIn(2)) {
       const auto readers = bench.SubmitOutputs(
           request, Between(1, std::min<int64_t>(max_outputs, 5)), OneIn(3), Between(1, 20));
       for (uint32_t i = 0; i < readers.size(); ++i) {
         outputs.push_back({.request = OnlyOutput(request, i), .reader = readers[i]});
-        if (i > 0) outputs.back().request.generate->score_prompt = false;  // the first one's alone
+        if (i > 0)
+          outputs.back().request.generate()->score_prompt = false;  // the first one's alone
       }
     } else {
       outputs.push_back({.request = request, .reader = nullptr});
-      const int64_t capacity = request.score.has_value() ? TokenStream::kUnbounded : Between(1, 10);
+      const int64_t capacity =
+          request.score() != nullptr ? TokenStream::kUnbounded : Between(1, 10);
       outputs[0].reader = bench.Submit(std::move(request), capacity, /*paused=*/OneIn(3));
     }
     return outputs;
@@ -146,7 +148,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
 
   static void ExpectScoresAsAlone(const Submitted& submitted, const Collected& collected,
                                   bool cancelled) {
-    if (submitted.request.score.has_value()) {
+    if (submitted.request.score() != nullptr) {
       const auto expected = ContinuationScoresAlone(submitted.request);
       for (size_t i = 0; i < expected.size(); ++i) {
         ExpectScores(EntriesOf(collected.scored, static_cast<int64_t>(i)), expected[i], cancelled);
@@ -159,7 +161,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
       ASSERT_EQ(entry.index, static_cast<int64_t>(scored.size()));
     }
     const bool any =
-        submitted.request.generate.has_value() && submitted.request.generate->score_prompt;
+        submitted.request.generate() != nullptr && submitted.request.generate()->score_prompt;
     ExpectScores(scored,
                  any ? ScoresAlone(submitted.request.prompt, 1, 0) : std::vector<SampledToken>(),
                  cancelled);
@@ -179,7 +181,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
                 (faults_ > 0 && end.status.code() == absl::StatusCode::kInternal))
         << end.status;
     ExpectScoresAsAlone(submitted, collected, cancelled);
-    if (submitted.request.generate.has_value()) {
+    if (submitted.request.generate() != nullptr) {
       std::vector<int32_t> expected = GenerateAlone(submitted.request, kContext);
       if (cancelled) {
         ASSERT_LE(collected.tokens.size(), expected.size());
@@ -188,8 +190,8 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
       EXPECT_EQ(collected.token_ids(), expected);
       return;
     }
-    if (!submitted.request.forward.has_value()) return;
-    const std::vector<int64_t>& positions = submitted.request.forward->positions;
+    if (submitted.request.forward() == nullptr) return;
+    const std::vector<int64_t>& positions = submitted.request.forward()->positions;
     if (!cancelled) {
       ASSERT_EQ(collected.rows.size(), positions.size());
     }

@@ -114,7 +114,7 @@ TEST_F(EngineLoopAheadTest, AnOutputIsNotPlannedBehindItsKnownEnd) {
 TEST_F(EngineLoopAheadTest, WhatEndsUnexpectedlyIsDroppedFromThePlan) {
   Request request = GenerateRequest(Prompt(10), 20);
   const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-  request.generate->stop.eos_token_ids = {alone[4]};
+  request.generate()->stop.eos_token_ids = {alone[4]};
   const int64_t tokens = static_cast<int64_t>(GenerateAlone(request, kContext).size());
   const Request other = GenerateRequest(Prompt(20, 1), 20);
   const auto ending = bench_.Submit(request);
@@ -180,8 +180,8 @@ TEST_F(FewBlocksAheadTest, APreemptedSequenceKeepsTheTokenOnItsWay) {
   std::vector<Request> requests;
   for (uint32_t i = 0; i < 4; ++i) {
     requests.push_back(GenerateRequest(Prompt(40 + 9 * i, i), 150));
-    requests.back().generate->sampling.temperature = 1.0f;
-    requests.back().generate->sampling.frequency_penalty = 0.5f;
+    requests.back().generate()->sampling.temperature = 1.0f;
+    requests.back().generate()->sampling.frequency_penalty = 0.5f;
     readers.push_back(bench_.Submit(requests.back()));
   }
   int64_t preempted_in_flight = 0;
@@ -217,7 +217,7 @@ TEST(EngineLoopAheadBranchesTest, AParentPreemptedInFlightStillBranches) {
     LoopBench bench(setup);
     const Request senior = GenerateRequest(Prompt(60), 190);
     Request request = GenerateRequest(Prompt(prompt, 3), 30);
-    request.generate->sampling.temperature = 1.0f;
+    request.generate()->sampling.temperature = 1.0f;
     const auto first = bench.Submit(senior);
     while (first->collected().tokens.empty()) bench.Step();
     const auto readers = bench.SubmitOutputs(request, 2);

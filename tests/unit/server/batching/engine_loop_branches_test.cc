@@ -24,8 +24,8 @@ constexpr int64_t kContext = 512;
 
 Request SampledRequest(int64_t prompt, int64_t max_new_tokens, uint32_t seed = 0) {
   Request request = GenerateRequest(Prompt(prompt, seed), max_new_tokens);
-  request.generate->sampling.temperature = 1.0f;
-  request.generate->sampling.seed = 11 + seed;
+  request.generate()->sampling.temperature = 1.0f;
+  request.generate()->sampling.seed = 11 + seed;
   return request;
 }
 
@@ -112,7 +112,7 @@ TEST(EngineLoopBranchesTest, CountsAsOneRequestInTheQueueAndUntilItsLastOutputEn
   LoopBench bench(setup);
   Request request = SampledRequest(10, 40);
   const std::vector<int32_t> second = GenerateAlone(OnlyOutput(request, 1), kContext);
-  request.generate->stop.stop_token_ids = {second[5]};
+  request.generate()->stop.stop_token_ids = {second[5]};
   const Readers readers = bench.SubmitOutputs(request, 3);
   const Readers waiting = bench.SubmitOutputs(SampledRequest(20, 2), 3);
   bench.Step();
@@ -226,7 +226,7 @@ TEST(EngineLoopBranchesTest, AnOutputThatEndsWithItsFirstTokenTakesNoBlock) {
   LoopBench bench;
   Request request = SampledRequest(100, 30);
   const int32_t ending = GenerateAlone(OnlyOutput(request, 2), kContext)[0];
-  request.generate->stop.eos_token_ids = {ending};
+  request.generate()->stop.eos_token_ids = {ending};
   const Readers readers = bench.SubmitOutputs(request, 4);
   bench.Step();
   int64_t ended = 0;
@@ -253,7 +253,7 @@ TEST(EngineLoopBranchesTest, OneTokenEachEndsAllInOneStep) {
 TEST(EngineLoopBranchesTest, TheFirstOutputMayEndBeforeTheOthers) {
   LoopBench bench;
   Request request = SampledRequest(100, 30);
-  request.generate->stop.eos_token_ids = {GenerateAlone(request, kContext)[0]};
+  request.generate()->stop.eos_token_ids = {GenerateAlone(request, kContext)[0]};
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.Step();
   EXPECT_EQ(readers[0]->collected().ends.size(), 1);
@@ -269,15 +269,15 @@ TEST(EngineLoopBranchesTest, PenaltiesCountEachOutputsOwnTokens) {
     setup.max_context = 256;
     LoopBench bench(setup);
     Request request = SampledRequest(70, 100);
-    request.generate->sampling.repetition_penalty = 1.3f;
-    request.generate->sampling.frequency_penalty = 0.4f;
-    request.generate->sampling.presence_penalty = 0.2f;
+    request.generate()->sampling.repetition_penalty = 1.3f;
+    request.generate()->sampling.frequency_penalty = 0.4f;
+    request.generate()->sampling.presence_penalty = 0.2f;
     const Readers readers = bench.SubmitOutputs(request, 3);
     bench.StepUntilNothingCanBeDone();
     ExpectAllAsAlone(readers, request);
     EXPECT_EQ(bench.stats.preemptions > 0, blocks == 5);
     Request without = request;
-    without.generate->sampling = SampledRequest(70, 100).generate->sampling;
+    without.generate()->sampling = SampledRequest(70, 100).generate()->sampling;
     EXPECT_NE(readers[0]->collected().token_ids(), GenerateAlone(without, 256));
   }
 }
@@ -288,8 +288,8 @@ TEST(EngineLoopBranchesTest, PromptScoresGoToTheFirstOutput) {
   setup.max_logits_rows = 10;
   LoopBench bench(setup);
   Request request = SampledRequest(100, 5);
-  request.generate->score_prompt = true;
-  request.generate->score.top = 2;
+  request.generate()->score_prompt = true;
+  request.generate()->score.top = 2;
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.StepUntilNothingCanBeDone();
   ExpectAllAsAlone(readers, request);
@@ -316,8 +316,8 @@ TEST(EngineLoopBranchesTest, ABadRowEndsAllOutputs) {
 TEST(EngineLoopBranchesTest, NothingThatMayBeDrawnEndsAllOutputs) {
   LoopBench bench;
   Request request = SampledRequest(100, 5);
-  request.generate->sampling.allowed_token_ids = {3};
-  request.generate->sampling.banned_token_ids = {3};
+  request.generate()->sampling.allowed_token_ids = {3};
+  request.generate()->sampling.banned_token_ids = {3};
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.StepUntilNothingCanBeDone();
   ExpectAllEnd(readers, absl::StatusCode::kInvalidArgument);

@@ -142,7 +142,7 @@ TEST_F(EngineLoopCacheTest, ScorePublishesThePromptAndNoContinuation) {
       ExpectScores(EntriesOf(reader->collected().scored, static_cast<int64_t>(i)), expected[i]);
     }
   }
-  for (const std::vector<int32_t>& ids : request.score->continuations) {
+  for (const std::vector<int32_t>& ids : request.score()->continuations) {
     EXPECT_EQ(Generate(GenerateRequest(Joined(request.prompt, ids), 3)), 64);
     bench_.loop.FlushPrefixCache();
     Run(request);
@@ -152,7 +152,8 @@ TEST_F(EngineLoopCacheTest, ScorePublishesThePromptAndNoContinuation) {
 // A cached continuation must not be overwritten by the next one.
 TEST_F(EngineLoopCacheTest, ScoreLeavesCachedContinuationsAlone) {
   const Request request = ScoreRequestFor(Prompt(64), {100, 100});
-  const Request chat = GenerateRequest(Joined(request.prompt, request.score->continuations[0]), 40);
+  const Request chat =
+      GenerateRequest(Joined(request.prompt, request.score()->continuations[0]), 40);
   Generate(chat);
   const auto expected = ContinuationScoresAlone(request);
   const auto reader = Run(request);
@@ -166,7 +167,7 @@ TEST_F(EngineLoopCacheTest, ScoreLeavesCachedContinuationsAlone) {
 TEST_F(EngineLoopCacheTest, PromptScoresAreComputedFromTheBeginning) {
   Request request = GenerateRequest(Prompt(200), 3);
   Generate(request);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   const auto reader = Run(request);
   EXPECT_EQ(CachedOf(*reader), 0);
   EXPECT_EQ(reader->collected().scored.size(), 199);
@@ -178,7 +179,7 @@ TEST_F(EngineLoopCacheTest, PromptScoresAreComputedFromTheBeginning) {
 
 TEST_F(EngineLoopCacheTest, SeveralOutputsShareWhatIsFound) {
   Request request = GenerateRequest(Prompt(200), 70);
-  request.generate->sampling.temperature = 1.0f;
+  request.generate()->sampling.temperature = 1.0f;
   for (const int64_t cached : {0, 192}) {
     const auto readers = bench_.SubmitOutputs(request, 3);
     bench_.Step();

@@ -42,9 +42,9 @@ class EngineLoopOverlapTest : public ::testing::Test {
   static Request EndingAfter(size_t tokens, int64_t prompt_tokens) {
     for (uint32_t seed = 0;; ++seed) {
       Request request = GenerateRequest(Prompt(prompt_tokens, seed), 100);
-      request.generate->sampling.temperature = 1.0f;
+      request.generate()->sampling.temperature = 1.0f;
       const int32_t last = GenerateAlone(request, kContext)[tokens - 1];
-      request.generate->stop.eos_token_ids = {last};
+      request.generate()->stop.eos_token_ids = {last};
       if (GenerateAlone(request, kContext).size() == tokens) return request;
     }
   }
@@ -146,7 +146,7 @@ TEST_F(EngineLoopOverlapTest, BlocksOfOneThatWasLetGoServeOthersAtOnce) {
 
 TEST_F(EngineLoopOverlapTest, PenaltiesWaitForTheTokensTheyCount) {
   Request request = GenerateRequest(Prompt(10), 20);
-  request.generate->sampling.frequency_penalty = 1.5f;
+  request.generate()->sampling.frequency_penalty = 1.5f;
   const auto reader = bench_.Submit(request);
   bench_.StepUntilNothingCanBeDone();
   ExpectAsAlone(*reader, request);
@@ -156,7 +156,7 @@ TEST_F(EngineLoopOverlapTest, PenaltiesWaitForTheTokensTheyCount) {
 
 TEST_F(EngineLoopOverlapTest, StepsOverlapAgainWhenPenaltiesAreGone) {
   Request penalised = GenerateRequest(Prompt(10), 5);
-  penalised.generate->sampling.repetition_penalty = 1.5f;
+  penalised.generate()->sampling.repetition_penalty = 1.5f;
   const Request plain = GenerateRequest(Prompt(20, 1), 20);
   const auto first = bench_.Submit(penalised);
   const auto second = bench_.Submit(plain);
@@ -170,7 +170,7 @@ TEST_F(EngineLoopOverlapTest, StepsOverlapAgainWhenPenaltiesAreGone) {
 
 TEST_F(EngineLoopOverlapTest, TokensDrawnOnTheHostAreWaitedFor) {
   Request request = GenerateRequest(Prompt(10), 5);
-  request.generate->sampling.logit_bias = {{7, 1.0f}};
+  request.generate()->sampling.logit_bias = {{7, 1.0f}};
   const Request other = GenerateRequest(Prompt(20, 1), 20);
   const auto first = bench_.Submit(request);
   const auto second = bench_.Submit(other);
@@ -187,7 +187,7 @@ TEST_F(EngineLoopOverlapTest, PromptsWithPenaltiesAreComputedAhead) {
   setup.options.max_prefill_tokens = 10;
   LoopBench bench(setup);
   Request request = GenerateRequest(Prompt(100), 1);
-  request.generate->sampling.presence_penalty = 1;
+  request.generate()->sampling.presence_penalty = 1;
   const auto reader = bench.Submit(request);
   bench.StepUntilNothingCanBeDone();
   ExpectAsAlone(*reader, request);
@@ -198,9 +198,9 @@ TEST_F(EngineLoopOverlapTest, PromptsWithPenaltiesAreComputedAhead) {
 TEST_F(EngineLoopOverlapTest, EndingIdsAreHeldBackByTheCountOfUnknownTokensToo) {
   for (int64_t least = 1; least < 6; ++least) {
     Request request = GenerateRequest(Prompt(10), 20);
-    request.generate->stop.min_new_tokens = least;
+    request.generate()->stop.min_new_tokens = least;
     for (int32_t id = 0; id < ScriptedModel::kVocabSize; id += 2) {
-      request.generate->stop.eos_token_ids.push_back(id);
+      request.generate()->stop.eos_token_ids.push_back(id);
     }
     const auto reader = bench_.Submit(request);
     bench_.StepUntilNothingCanBeDone();
@@ -270,7 +270,7 @@ TEST_F(EngineLoopOverlapTest, AFaultOfAStepInVainIsNobodys) {
 TEST_F(EngineLoopOverlapTest, BranchesBeginBesideAParentThatGoesOn) {
   for (const int64_t prompt : {1, 63, 64, 65, 128, 150}) {
     Request request = GenerateRequest(Prompt(prompt), 80);
-    request.generate->sampling.temperature = 1.5f;
+    request.generate()->sampling.temperature = 1.5f;
     const int64_t ahead = bench_.model.launches_ahead();
     const auto readers = bench_.SubmitOutputs(request, 4);
     bench_.Step();
@@ -308,7 +308,7 @@ TEST_F(EngineLoopOverlapTest, OutputsBeyondTheRowsOfAStepAreDrawnTogetherAllTheS
     LoopBench bench(setup);
     const Request other = GenerateRequest(Prompt(30, 1), 40);
     Request request = GenerateRequest(Prompt(70), 30);
-    request.generate->sampling.temperature = 1.5f;
+    request.generate()->sampling.temperature = 1.5f;
     const auto before = bench.Submit(other);
     bench.Step();
     const auto readers = bench.SubmitOutputs(request, 5);
@@ -328,7 +328,7 @@ TEST_F(EngineLoopOverlapTest, PreemptedSequencesKeepTheTokensOnTheirWay) {
   std::vector<std::shared_ptr<CollectingReader>> readers;
   for (uint32_t i = 0; i < 4; ++i) {
     requests.push_back(GenerateRequest(Prompt(40 + 9 * i, i), 150));
-    requests.back().generate->sampling.temperature = 1.0f;
+    requests.back().generate()->sampling.temperature = 1.0f;
     readers.push_back(bench.Submit(requests.back()));
   }
   bench.StepUntilNothingCanBeDone();

@@ -33,7 +33,7 @@ Whole RunToEnd(const Request& request, const LoopSetup& setup = {}) {
 Request ResumedAfter(const Request& request, const Whole& whole, size_t tokens) {
   Request resumed = request;
   for (size_t i = 0; i < tokens; ++i) {
-    resumed.generate->generated.push_back(whole.tokens[i].id);
+    resumed.generate()->generated.push_back(whole.tokens[i].id);
   }
   return resumed;
 }
@@ -54,13 +54,13 @@ void ExpectSameFromEveryCut(const Request& request, const LoopSetup& setup = {})
 
 Request Demanding() {
   Request request = GenerateRequest(Prompt(60), 40);
-  request.generate->sampling.temperature = 1.0f;
-  request.generate->sampling.seed = 5;
-  request.generate->sampling.repetition_penalty = 1.3f;
-  request.generate->sampling.frequency_penalty = 0.4f;
-  request.generate->sampling.presence_penalty = 0.2f;
-  request.generate->output_index = 3;
-  request.generate->score = {.logprob = true, .top = 2};
+  request.generate()->sampling.temperature = 1.0f;
+  request.generate()->sampling.seed = 5;
+  request.generate()->sampling.repetition_penalty = 1.3f;
+  request.generate()->sampling.frequency_penalty = 0.4f;
+  request.generate()->sampling.presence_penalty = 0.2f;
+  request.generate()->output_index = 3;
+  request.generate()->score = {.logprob = true, .top = 2};
   return request;
 }
 
@@ -79,10 +79,10 @@ TEST(EngineLoopResumeTest, GoesOnInSmallChunks) {
 TEST(EngineLoopResumeTest, GoesOnToAnEndingId) {
   for (const bool eos : {false, true}) {
     Request request = Demanding();
-    request.generate->stop.min_new_tokens = 20;
+    request.generate()->stop.min_new_tokens = 20;
     const std::vector<SampledToken> tokens = RunToEnd(request).tokens;
     std::vector<int32_t>& ids =
-        eos ? request.generate->stop.eos_token_ids : request.generate->stop.stop_token_ids;
+        eos ? request.generate()->stop.eos_token_ids : request.generate()->stop.stop_token_ids;
     ids = {tokens[30].id};
     ExpectSameFromEveryCut(request);
     EXPECT_EQ(RunToEnd(request).end.reason, eos ? FinishReason::kEos : FinishReason::kStopToken);
@@ -119,8 +119,8 @@ TEST(EngineLoopResumeTest, WhatWasGeneratedElsewhereIsFoundInTheCacheLikeAnythin
   bench.Submit(request);
   bench.StepUntilNothingCanBeDone();
   Request resumed = request;
-  resumed.generate->generated = GenerateAlone(request, kContext);
-  resumed.generate->generated.resize(150);
+  resumed.generate()->generated = GenerateAlone(request, kContext);
+  resumed.generate()->generated.resize(150);
   const auto reader = bench.Submit(resumed);
   bench.StepUntilNothingCanBeDone();
   EXPECT_EQ(reader->collected().starts[0].cached_prompt_tokens, 100);  // of 192
@@ -135,10 +135,10 @@ TEST(EngineLoopResumeTest, GoesOnAfterPreemption) {
   setup.max_context = 256;
   LoopBench bench(setup);
   Request request = GenerateRequest(Prompt(50, 1), 180);
-  request.generate->sampling.frequency_penalty = 0.3f;
+  request.generate()->sampling.frequency_penalty = 0.3f;
   Request resumed = request;
-  resumed.generate->generated = GenerateAlone(request, 256);
-  resumed.generate->generated.resize(20);
+  resumed.generate()->generated = GenerateAlone(request, 256);
+  resumed.generate()->generated.resize(20);
   const auto senior = bench.Submit(GenerateRequest(Prompt(60), 190));
   const auto reader = bench.Submit(resumed);
   bench.StepUntilNothingCanBeDone();

@@ -38,19 +38,19 @@ void ExpectPromptScores(const CollectingReader& reader, const Request& request) 
     ASSERT_EQ(scored[i].index, static_cast<int64_t>(i) + 1);
     tokens.push_back(scored[i].token);
   }
-  ExpectScores(tokens, ScoresAlone(request.prompt, 1, request.generate->score.top));
+  ExpectScores(tokens, ScoresAlone(request.prompt, 1, request.generate()->score.top));
 }
 
 Request WithPromptScores(Request request, uint32_t top = 2) {
-  request.generate->score_prompt = true;
-  request.generate->score.top = top;
+  request.generate()->score_prompt = true;
+  request.generate()->score.top = top;
   return request;
 }
 
 TEST(EngineLoopScoresTest, EveryTokenOfEveryContinuationIsScored) {
   LoopBench bench;
   Request request = ScoreRequestFor(Prompt(100), {1, 5, 70, 1, 28, 2});
-  request.score->top = 3;
+  request.score()->top = 3;
   const auto reader = bench.Submit(request);
   bench.StepUntilNothingCanBeDone();
   ExpectAllContinuations(*reader, request);
@@ -86,7 +86,7 @@ TEST(EngineLoopScoresTest, TheOrderOfContinuationsDoesNotMatter) {
   std::vector<std::vector<SampledToken>> forwards;
   for (const bool reverse : {false, true}) {
     LoopBench bench;
-    auto& continuations = request.score->continuations;
+    auto& continuations = request.score()->continuations;
     if (reverse) std::reverse(continuations.begin(), continuations.end());
     const auto reader = bench.Submit(request);
     bench.StepUntilNothingCanBeDone();
@@ -192,7 +192,7 @@ TEST(EngineLoopScoresTest, ABadRowEndsTheOffenderOnce) {
   bench.model.set_nan_token(kNan);
   Request generate = WithPromptScores(GenerateRequest({1, 2, kNan, kNan, 3}, 5));
   Request score = ScoreRequestFor({1, 2, 3}, {1, 1});
-  score.score->continuations = {{4, 5, 6}, {4, kNan, kNan, 6}, {4, 5}};
+  score.score()->continuations = {{4, 5, 6}, {4, kNan, kNan, 6}, {4, 5}};
   Request first_row = ScoreRequestFor({1, 2, kNan}, {2, 2});
   const Request good = ScoreRequestFor({1, 2, 3}, {1});
   const auto generated = bench.Submit(generate);
@@ -229,9 +229,9 @@ TEST(EngineLoopScoresTest, TheQueueCountsContinuationsToo) {
 TEST(EngineLoopScoresTest, AnUnsatisfiableDrawEndsOnlyItsOwnRequest) {
   LoopBench bench;
   Request request = GenerateRequest(Prompt(10), 5);
-  request.generate->sampling.allowed_token_ids = {7};
-  request.generate->stop.eos_token_ids = {7};
-  request.generate->stop.min_new_tokens = 2;
+  request.generate()->sampling.allowed_token_ids = {7};
+  request.generate()->stop.eos_token_ids = {7};
+  request.generate()->stop.min_new_tokens = 2;
   const auto reader = bench.Submit(std::move(request));
   const auto other = bench.Submit(GenerateRequest(Prompt(10), 5));
   bench.StepUntilNothingCanBeDone();

@@ -46,7 +46,7 @@ TEST(EngineLoopTest, TheTokenThatStopsItIsDeliveredAndNamed) {
   LoopBench bench;
   const std::vector<int32_t> alone = GenerateAlone(GenerateRequest(Prompt(9), 40), kContext);
   Request request = GenerateRequest(Prompt(9), 40);
-  request.generate->stop.stop_token_ids = {alone[7]};
+  request.generate()->stop.stop_token_ids = {alone[7]};
   const std::vector<int32_t> expected = GenerateAlone(request, kContext);
   const auto reader = bench.Submit(std::move(request));
   bench.StepUntilNothingCanBeDone();
@@ -69,7 +69,7 @@ TEST(EngineLoopTest, EndsWhereTheContextIsFull) {
 TEST(EngineLoopTest, ScoresComeWithTheTokens) {
   LoopBench bench;
   Request request = GenerateRequest(Prompt(9), 2);
-  request.generate->score = {.logprob = true, .top = 3};
+  request.generate()->score = {.logprob = true, .top = 3};
   const auto reader = bench.Submit(std::move(request));
   bench.StepUntilNothingCanBeDone();
   for (const SampledToken& token : reader->collected().tokens) {
@@ -224,7 +224,7 @@ TEST(EngineLoopTest, EndsWaitingWorkThatCannotBeDoneInTime) {
   for (int i = 0; i < 10; ++i) bench.Step();
   const auto submit = [&](int64_t min_new_tokens, absl::Duration time) {
     Request request = GenerateRequest(Prompt(10), 200);
-    request.generate->stop.min_new_tokens = min_new_tokens;
+    request.generate()->stop.min_new_tokens = min_new_tokens;
     request.deadline = bench.clock.Now() + time;
     return bench.Submit(std::move(request));
   };

@@ -365,8 +365,8 @@ TEST_F(EngineTest, RefusesAResumedOutputThatGoesOnBehindItsEnd) {
   Start();
   const auto resumed = [](std::vector<int32_t> generated) {
     Request request = GenerateRequest(Prompt(5), 4);
-    request.generate->stop.eos_token_ids = {7};
-    request.generate->generated = std::move(generated);
+    request.generate()->stop.eos_token_ids = {7};
+    request.generate()->generated = std::move(generated);
     return request;
   };
   const auto invalid = [this](Request request, const char* message) {
@@ -511,7 +511,7 @@ TEST_F(TimedEngineTest, RefusesWhatTheMeasuredRatesCannotReach) {
   // A millisecond for each of 400 tokens.
   Request long_output = GenerateRequest(Prompt(4), 400);
   EXPECT_FALSE(unreachable(tight, long_output));
-  long_output.generate->stop.min_new_tokens = 400;
+  long_output.generate()->stop.min_new_tokens = 400;
   EXPECT_TRUE(unreachable(tight, long_output));
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
 }
@@ -531,7 +531,7 @@ TEST_F(EngineTest, IsIdleWhenTheLastOutputHasEnded) {
   Start();
   gate_.Close();
   Request request = GenerateRequest(Prompt(100), 20);
-  request.generate->sampling.temperature = 1;
+  request.generate()->sampling.temperature = 1;
   const Request copy = request;
   std::vector<std::shared_ptr<CollectingReader>> branches;
   for (int i = 0; i < 40; ++i) {

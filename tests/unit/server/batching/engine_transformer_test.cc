@@ -90,11 +90,11 @@ class EngineTransformerTest : public ::testing::TestWithParam<Schedule> {
 TEST_P(EngineTransformerTest, OutputsAreThoseOfSeparateRequests) {
   for (const int64_t prompt : {70, 128}) {
     Request request = GenerateRequest(Prompt(prompt), 60);
-    request.generate->sampling.temperature = 1.5f;
-    request.generate->sampling.seed = 3;
-    request.generate->sampling.repetition_penalty = 1.1f;
-    request.generate->output_index = 2;
-    request.generate->score.logprob = true;
+    request.generate()->sampling.temperature = 1.5f;
+    request.generate()->sampling.seed = 3;
+    request.generate()->sampling.repetition_penalty = 1.1f;
+    request.generate()->output_index = 2;
+    request.generate()->score.logprob = true;
     const std::vector<Collected> together = Run(request, 4, GetParam(), /*others=*/2);
     for (uint32_t i = 0; i < 4; ++i) {
       const Collected alone = Run(OnlyOutput(request, i), 1, Schedule())[0];
@@ -109,8 +109,8 @@ TEST_P(EngineTransformerTest, OutputsAreThoseOfSeparateRequests) {
 
 TEST_P(EngineTransformerTest, BlocksThatAreFoundGiveTheSameBits) {
   Request request = GenerateRequest(Prompt(150), 60);
-  request.generate->sampling.temperature = 1.5f;
-  request.generate->score = {.logprob = true, .top = 5};
+  request.generate()->sampling.temperature = 1.5f;
+  request.generate()->score = {.logprob = true, .top = 5};
   const Request before = GenerateRequest(Prompt(200), 1);  // begins alike
   for (const int64_t outputs : {1, 3}) {
     const std::vector<Collected> found = Run(request, outputs, GetParam(), 0, &before);
@@ -146,11 +146,11 @@ std::vector<SampledToken> ScoresOfRows(const std::vector<LogitsRow>& rows,
 
 TEST_P(EngineTransformerTest, ContinuationsAreScoredByTheRowsThatForwardGives) {
   Request request = ScoreRequestFor(Prompt(70), {20, 1, 100, 2, 60});
-  request.score->top = 3;
+  request.score()->top = 3;
   const Collected collected = Run(request, 1, GetParam(), /*others=*/2)[0];
-  for (size_t i = 0; i < request.score->continuations.size(); ++i) {
+  for (size_t i = 0; i < request.score()->continuations.size(); ++i) {
     std::vector<int32_t> tokens = request.prompt;
-    const std::vector<int32_t>& ids = request.score->continuations[i];
+    const std::vector<int32_t>& ids = request.score()->continuations[i];
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     const Request forward =
         ForwardRequest(tokens, AllPositions(static_cast<int64_t>(tokens.size())), nullptr);
@@ -162,8 +162,8 @@ TEST_P(EngineTransformerTest, ContinuationsAreScoredByTheRowsThatForwardGives) {
 
 TEST_P(EngineTransformerTest, PromptTokensAreScoredByTheRowsThatForwardGives) {
   Request request = GenerateRequest(Prompt(150), 5);
-  request.generate->score_prompt = true;
-  request.generate->score.top = 3;
+  request.generate()->score_prompt = true;
+  request.generate()->score.top = 3;
   const Collected collected = Run(request, 2, GetParam(), /*others=*/2)[0];
   const Collected rows = Run(ForwardRequest(request.prompt, AllPositions(150), nullptr), 1, {})[0];
   std::vector<SampledToken> scored;

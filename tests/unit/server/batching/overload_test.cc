@@ -134,7 +134,7 @@ class SyntheticEngine {
       work.input_tokens = work.prefill_left = InputTokens(request);
       work.tokens = work.tokens_left = load_.phases.empty()
                                            ? 20 + static_cast<int64_t>(random_() % 41)
-                                           : request.generate->stop.max_new_tokens;
+                                           : request.generate()->stop.max_new_tokens;
       work.estimated_wait = estimated_waits_.front();
       estimated_waits_.pop_front();
       work.request = std::move(request);

@@ -199,7 +199,7 @@ TEST(RequestQueueTest, RefusesWhatCannotBeDoneInTime) {
   RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
   queue.SetEstimates(Measured(2));
   Request request = GenerateRequest(Prompt(4000), 300);
-  request.generate->stop.min_new_tokens = 201;
+  request.generate()->stop.min_new_tokens = 201;
   request.deadline = kNow + absl::Milliseconds(2900);  // of six seconds
   const absl::Status refused = queue.Push(std::move(request), kNow);
   EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
@@ -289,7 +289,7 @@ TEST(RequestQueueTest, ASoftDeadlineIsAlwaysMet) {
   RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
   queue.SetEstimates(Measured(2));
   Request request = GenerateRequest(Prompt(4000), 300);
-  request.generate->stop.min_new_tokens = 300;
+  request.generate()->stop.min_new_tokens = 300;
   request.deadline = kNow + absl::Milliseconds(200);
   request.soft_deadline = kNow + absl::Milliseconds(100);
   EXPECT_TRUE(queue.Push(std::move(request), kNow).ok());

@@ -38,9 +38,9 @@ inline Request GenerateRequest(std::vector<int32_t> prompt, int64_t max_new_toke
                                std::shared_ptr<TokenStream> stream = UnreadStream()) {
   Request request;
   request.prompt = std::move(prompt);
-  request.generate.emplace();
-  request.generate->sampling.temperature = 0;
-  request.generate->stop.max_new_tokens = max_new_tokens;
+  request.work.emplace<GenerateWork>();
+  request.generate()->sampling.temperature = 0;
+  request.generate()->stop.max_new_tokens = max_new_tokens;
   request.stream = std::move(stream);
   return request;
 }
@@ -49,8 +49,8 @@ inline Request ForwardRequest(std::vector<int32_t> prompt, std::vector<int64_t> 
                               std::shared_ptr<TokenStream> stream) {
   Request request;
   request.prompt = std::move(prompt);
-  request.forward.emplace();
-  request.forward->positions = std::move(positions);
+  request.work.emplace<ForwardWork>();
+  request.forward()->positions = std::move(positions);
   request.stream = std::move(stream);
   return request;
 }
@@ -60,10 +60,10 @@ inline Request ScoreRequestFor(std::vector<int32_t> prompt, const std::vector<in
                                std::shared_ptr<TokenStream> stream = UnreadStream()) {
   Request request;
   request.prompt = std::move(prompt);
-  request.score.emplace();
+  request.work.emplace<ScoreWork>();
   uint32_t seed = 1000;
   for (const int64_t length : lengths) {
-    request.score->continuations.push_back(Prompt(length, ++seed));
+    request.score()->continuations.push_back(Prompt(length, ++seed));
   }
   request.stream = std::move(stream);
   return request;
@@ -77,7 +77,7 @@ inline std::vector<int64_t> AllPositions(int64_t count) {
 
 // The tokens ScriptedModel gives this request when nothing else exists: no cache, no batch.
 inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_context) {
-  const GenerateWork& work = *request.generate;
+  const GenerateWork& work = *request.generate();
   const auto ends = [&](int32_t id, int64_t generated) {
     const auto among = [id](const std::vector<int32_t>& ids) {
       return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -119,7 +119,7 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
 // The request of its output `index` alone, in the order of stream and branch_streams.
 inline Request OnlyOutput(Request request, uint32_t index) {
   request.branch_streams.clear();
-  request.generate->output_index += index;
+  request.generate()->output_index += index;
   return request;
 }
 
@@ -143,10 +143,10 @@ inline std::vector<SampledToken> ScoresAlone(std::span<const int32_t> tokens, si
 // That of each continuation of a Score request.
 inline std::vector<std::vector<SampledToken>> ContinuationScoresAlone(const Request& request) {
   std::vector<std::vector<SampledToken>> scores;
-  for (const std::vector<int32_t>& ids : request.score->continuations) {
+  for (const std::vector<int32_t>& ids : request.score()->continuations) {
     std::vector<int32_t> tokens = request.prompt;
     tokens.insert(tokens.end(), ids.begin(), ids.end());
-    scores.push_back(ScoresAlone(tokens, request.prompt.size(), request.score->top));
+    scores.push_back(ScoresAlone(tokens, request.prompt.size(), request.score()->top));
   }
   return scores;
 }
@@ -182,7 +182,7 @@ inline void ExpectScores(const std::vector<SampledToken>& collected,
 // Outputs 5, 6 and 7, the latter two as branches that nobody reads.
 inline Request ThreeOutputs(int64_t prompt_tokens) {
   Request request = GenerateRequest(Prompt(prompt_tokens), 3);
-  request.generate->output_index = 5;
+  request.generate()->output_index = 5;
   request.branch_streams = {UnreadStream(), UnreadStream()};
   return request;
 }

@@ -15,11 +15,15 @@
 
 namespace tlm {
 
+struct SchedulerLimits : EngineOptions {
+  int64_t max_logits_rows = 64;
+};
+
+// No prompt counts as short.
 inline SchedulerLimits Wide() {
-  return {.max_batch_tokens = 512,
-          .max_prefill_tokens = 512,
-          .max_running_sequences = 64,
-          .max_logits_rows = 64};
+  SchedulerLimits limits;
+  limits.short_prompt_tokens = 0;
+  return limits;
 }
 
 // (sequence, tokens) of each chunk.
@@ -40,7 +44,7 @@ class SchedulerBench {
                           bool with_cache = false)
       : pool(blocks),
         cache(with_cache ? std::make_unique<PrefixCache>(pool) : nullptr),
-        scheduler(limits, pool, cache.get()) {}
+        scheduler(limits, limits.max_logits_rows, pool, cache.get()) {}
 
   Sequence* Add(Request request) {
     sequences_.push_back(std::make_unique<Sequence>(std::move(request), next_number_++));

@@ -35,6 +35,15 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
     return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
   }
   bool OneIn(uint32_t n) { return random_() % n == 0; }
+  SchedulerLimits AnyLimits() {
+    SchedulerLimits limits;
+    limits.max_batch_tokens = Between(1, 200);
+    limits.max_prefill_tokens = Between(1, 200);
+    limits.max_running_requests = Between(1, 12);
+    limits.max_logits_rows = Between(1, 20);
+    limits.short_prompt_tokens = OneIn(2) ? 0 : Between(1, 100);
+    return limits;
+  }
   // Prompts begin alike.
   std::vector<int32_t> RandomPrompt(int64_t tokens) {
     return Prompt(tokens, static_cast<uint32_t>(Between(0, 2)));
@@ -74,8 +83,8 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
     for (int64_t i = Between(0, 5); i > 0; --i) {
       work.request.branch_streams.push_back(RandomStream());
     }
-    work.request.generate->score_prompt = OneIn(2);
-    if (work.request.generate->score_prompt) work.rows += prompt - 1;
+    work.request.generate()->score_prompt = OneIn(2);
+    if (work.request.generate()->score_prompt) work.rows += prompt - 1;
     return work;
   }
 
@@ -153,7 +162,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
     ASSERT_EQ(long_prompt_tokens, plan.long_prompt_tokens);
     ASSERT_LE(long_prompt_tokens, plan.max_long_prompt_tokens);
     ASSERT_LE(rows, limits_.max_logits_rows);
-    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_sequences);
+    ASSERT_LE(bench_.scheduler.running(), limits_.max_running_requests);
   }
 
   // Goes on where it stopped, or where it was preempted and begins anew: behind what is cached.
@@ -167,7 +176,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
       if (bench_.cache == nullptr || sequence.request().cache.bypass) {
         ASSERT_EQ(chunk.first_position, 0);
       }
-    } else if (sequence.request().score.has_value()) {
+    } else if (sequence.request().score() != nullptr) {
       ASSERT_TRUE(chunk.first_position == followed.computed ||
                   chunk.first_position == sequence.prompt_tokens());
     } else {
@@ -272,11 +281,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
 
   std::mt19937 random_{static_cast<uint32_t>(GetParam())};
   const bool plans_ahead_ = GetParam() % 2 == 0;
-  const SchedulerLimits limits_{.max_batch_tokens = Between(1, 200),
-                                .max_prefill_tokens = Between(1, 200),
-                                .max_running_sequences = Between(1, 12),
-                                .max_logits_rows = Between(1, 20),
-                                .short_prompt_tokens = OneIn(2) ? 0 : Between(1, 100)};
+  const SchedulerLimits limits_ = AnyLimits();
   SchedulerBench bench_{limits_, Between(6, 12), /*with_cache=*/GetParam() % 4 < 2};
   std::map<Sequence*, Followed, ByNumber> followed_;  // all that have not ended
   StepPlan ahead_;

@@ -113,7 +113,7 @@ TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
 
 TEST(SchedulerTest, BoundsRunningSequences) {
   SchedulerLimits limits = Wide();
-  limits.max_running_sequences = 2;
+  limits.max_running_requests = 2;
   SchedulerBench bench(limits);
   for (int i = 0; i < 3; ++i) bench.Add(GenerateRequest(Prompt(5), 2));
   EXPECT_EQ(bench.Step().chunks.size(), 2);
@@ -197,7 +197,7 @@ TEST(SchedulerTest, PromptScoresAreComputedAsFarAsTheMailboxHasRoom) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(4);
   Request request = GenerateRequest(Prompt(10), 100, stream);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   Sequence* const scored = bench.Add(std::move(request));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(scored, 4)));
   EXPECT_THAT(Chunks(bench.Step()), IsEmpty());
@@ -344,7 +344,7 @@ TEST(SchedulerTest, AParkedSequenceGivesItsBlocksToADecode) {
 
 TEST(SchedulerTest, AParkedSequenceGivesItsPlaceToAWaitingOne) {
   SchedulerLimits limits = Wide();
-  limits.max_running_sequences = 1;
+  limits.max_running_requests = 1;
   SchedulerBench bench(limits);
   Sequence* const parked = bench.Add(ForwardRequest(Prompt(80), AllPositions(80), UnreadStream(4)));
   bench.Step();
@@ -360,7 +360,7 @@ Request WithOutputs(Request request, int64_t outputs) {
 
 TEST(SchedulerTest, KeepsPlacesForBranches) {
   SchedulerLimits limits = Wide();
-  limits.max_running_sequences = 4;
+  limits.max_running_requests = 4;
   limits.max_prefill_tokens = 10;
   SchedulerBench bench(limits);
   Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(20), 100), 3));

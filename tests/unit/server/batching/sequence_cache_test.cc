@@ -120,7 +120,7 @@ TEST(SequenceCacheTest, AContinuationIsNeitherAdoptedNorPublished) {
                                       [&] {
                                         std::vector<int32_t> tokens = request.prompt;
                                         const std::vector<int32_t>& ids =
-                                            request.score->continuations[1];
+                                            request.score()->continuations[1];
                                         tokens.insert(tokens.end(), ids.begin(), ids.end());
                                         return tokens;
                                       }(),

@@ -50,8 +50,8 @@ TEST(SequenceTest, EndsWhenPromptAndOutputFillTheContext) {
 TEST(SequenceTest, EosAndStopIdsEndItWithTheTokenThatMatched) {
   for (const bool eos : {true, false}) {
     Request request = GenerateRequest(Prompt(4), 100);
-    request.generate->stop.eos_token_ids = {5};
-    request.generate->stop.stop_token_ids = {6, 7};
+    request.generate()->stop.eos_token_ids = {5};
+    request.generate()->stop.stop_token_ids = {6, 7};
     Sequence sequence(std::move(request), 0);
     EXPECT_FALSE(sequence.Append(4, kContext).has_value());
     const auto finish = sequence.Append(eos ? 5 : 7, kContext);
@@ -63,8 +63,8 @@ TEST(SequenceTest, EosAndStopIdsEndItWithTheTokenThatMatched) {
 
 TEST(SequenceTest, NoIdEndsItAmongTheFirstMinNewTokens) {
   Request request = GenerateRequest(Prompt(4), 100);
-  request.generate->stop.min_new_tokens = 2;
-  request.generate->stop.eos_token_ids = {5};
+  request.generate()->stop.min_new_tokens = 2;
+  request.generate()->stop.eos_token_ids = {5};
   Sequence sequence(std::move(request), 0);
   EXPECT_FALSE(sequence.Append(5, kContext).has_value());
   EXPECT_FALSE(sequence.Append(5, kContext).has_value());
@@ -75,7 +75,7 @@ TEST(SequenceTest, NoIdEndsItAmongTheFirstMinNewTokens) {
 
 TEST(SequenceTest, AMatchCountsBeforeTheLength) {
   Request request = GenerateRequest(Prompt(4), 1);
-  request.generate->stop.eos_token_ids = {5};
+  request.generate()->stop.eos_token_ids = {5};
   Sequence sequence(std::move(request), 0);
   EXPECT_EQ(sequence.Append(5, 5)->reason, FinishReason::kEos);
 }
@@ -121,7 +121,7 @@ TEST(SequenceTest, ForwardEndsWithItsLastRowAndAsksForNoneTwice) {
 TEST(SequenceTest, PromptScoresAreRowsBeforeTheFirstDraw) {
   BlockPool pool(1);
   Request request = GenerateRequest(Prompt(10), 3);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 10));
   EXPECT_EQ(sequence.RowsWanted(10), 10);
@@ -139,7 +139,7 @@ TEST(SequenceTest, PromptScoresAreRowsBeforeTheFirstDraw) {
 
 TEST(SequenceTest, APromptOfOneTokenHasNothingToScore) {
   Request request = GenerateRequest(Prompt(1), 3);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   const Sequence sequence(std::move(request), 0);
   EXPECT_EQ(sequence.RowsWanted(1), 1);
   EXPECT_EQ(sequence.WantedPosition(0) + 1, sequence.target());
@@ -148,7 +148,7 @@ TEST(SequenceTest, APromptOfOneTokenHasNothingToScore) {
 TEST(SequenceTest, CountsTokensForPenaltiesOnlyWhenThereAreAny) {
   for (const bool penalties : {true, false}) {
     Request request = GenerateRequest({3, 4, 3}, 5);
-    request.generate->sampling.presence_penalty = penalties ? 0.5f : 0.0f;
+    request.generate()->sampling.presence_penalty = penalties ? 0.5f : 0.0f;
     Sequence sequence(std::move(request), 0);
     sequence.Append(4, kContext);
     sequence.Append(5, kContext);
@@ -164,7 +164,7 @@ TEST(SequenceTest, CountsTokensForPenaltiesOnlyWhenThereAreAny) {
 TEST(SequenceTest, ContinuationsFollowThePromptOneAfterTheOther) {
   BlockPool pool(4);
   Request request = ScoreRequestFor(Prompt(70), {1, 3, 1, 60});
-  const auto continuations = request.score->continuations;
+  const auto continuations = request.score()->continuations;
   Sequence sequence(std::move(request), 0);
   EXPECT_EQ(sequence.target(), 70);
   EXPECT_EQ(sequence.cache_tokens(), 70 + 59);  // the last token of the longest is not computed
@@ -207,7 +207,7 @@ TEST(SequenceTest, ContinuationsOfOneTokenNeedThePromptAlone) {
 
 TEST(SequenceTest, BranchesAreTheFurtherOutputs) {
   Request request = ThreeOutputs(10);
-  request.generate->sampling.repetition_penalty = 1.5f;
+  request.generate()->sampling.repetition_penalty = 1.5f;
   request.priority = 7;
   const auto streams = request.branch_streams;
   Sequence parent(std::move(request), 40);
@@ -221,7 +221,7 @@ TEST(SequenceTest, BranchesAreTheFurtherOutputs) {
     EXPECT_EQ(&branch.stream(), streams[i].get());
     EXPECT_EQ(branch.number(), 41 + static_cast<int64_t>(i));
     EXPECT_EQ(branch.request_number(), 40);
-    EXPECT_EQ(branch.request().generate->output_index, 6 + i);
+    EXPECT_EQ(branch.request().generate()->output_index, 6 + i);
     EXPECT_EQ(branch.request().priority, 7);
     EXPECT_EQ(branch.branches(), 0);
     EXPECT_TRUE(branch.started());
@@ -239,7 +239,7 @@ TEST(SequenceTest, ABranchWhoseMailboxWasTakenIsLeftOut) {
   EXPECT_EQ(parent.branches(), 1);
   const auto branches = parent.TakeBranches();
   ASSERT_EQ(branches.size(), 1);
-  EXPECT_EQ(branches[0]->request().generate->output_index, 7);
+  EXPECT_EQ(branches[0]->request().generate()->output_index, 7);
   EXPECT_EQ(branches[0]->number(), 2);
 }
 
@@ -381,7 +381,7 @@ TEST(SequenceTest, TwoTokensMayBeOnTheirWay) {
 
 TEST(SequenceTest, PromptScoresOnTheirWayAreNoTokens) {
   Request request = GenerateRequest(Prompt(10), 3);
-  request.generate->score_prompt = true;
+  request.generate()->score_prompt = true;
   Sequence sequence(std::move(request), 0);
   sequence.MarkLaunched(9, kContext);
   EXPECT_EQ(sequence.tokens_in_flight(), 0);
@@ -425,15 +425,15 @@ TEST(SequenceTest, ABranchSharesNothingThatItsParentComputesAlready) {
 
 Request Resumed(std::vector<int32_t> generated, int64_t max_new_tokens) {
   Request request = GenerateRequest(Prompt(10), max_new_tokens);
-  request.generate->generated = std::move(generated);
-  request.generate->stop.eos_token_ids = {5};
+  request.generate()->generated = std::move(generated);
+  request.generate()->stop.eos_token_ids = {5};
   return request;
 }
 
 TEST(SequenceTest, ResumedTokensCountAsGenerated) {
   Request request = Resumed({7, 8, 7}, 5);
-  request.generate->sampling.presence_penalty = 1;
-  request.generate->stop.min_new_tokens = 4;
+  request.generate()->sampling.presence_penalty = 1;
+  request.generate()->stop.min_new_tokens = 4;
   Sequence sequence(std::move(request), 0);
   EXPECT_EQ(sequence.prompt_tokens(), 10);
   EXPECT_EQ(sequence.generated_tokens(), 3);
@@ -466,7 +466,7 @@ TEST(SequenceTest, FindsWhereResumedTokensEndTheOutput) {
   EXPECT_EQ(EndOfGenerated(Resumed({1, 5, 3}, 9), kContext), 1);
   EXPECT_EQ(EndOfGenerated(Resumed({1, 2, 3}, 9), 12), 1);
   Request early = Resumed({1, 5, 5, 2}, 9);
-  early.generate->stop.min_new_tokens = 2;
+  early.generate()->stop.min_new_tokens = 2;
   EXPECT_EQ(EndOfGenerated(early, kContext), 2);
 }
 

@@ -41,9 +41,9 @@ TEST(LeastWorkTest, OfAGenerationIsItsPromptAndItsFirstTokens) {
   Request request = GenerateRequest(Prompt(100), 50);
   EXPECT_EQ(LeastWorkOf(request, 0).prefill_tokens, 100);
   EXPECT_EQ(LeastWorkOf(request, 0).decode_steps, 0);
-  request.generate->stop.min_new_tokens = 20;
+  request.generate()->stop.min_new_tokens = 20;
   EXPECT_EQ(LeastWorkOf(request, 0).decode_steps, 19);
-  request.generate->generated = Prompt(12);
+  request.generate()->generated = Prompt(12);
   EXPECT_EQ(LeastWorkOf(request, 0).prefill_tokens, 112);
   EXPECT_EQ(LeastWorkOf(request, 0).decode_steps, 7);
 }

@@ -111,7 +111,7 @@ TEST_F(StepPipelineTest, PenaltiesNeedTheTokenBeforeOnlyWhereTheyDraw) {
   ScriptedModel model(kLimits, 16, 2);
   StepPipeline pipeline(model);
   Request request = GenerateRequest(Prompt(10), 20);
-  request.generate->sampling.presence_penalty = 0.5f;
+  request.generate()->sampling.presence_penalty = 0.5f;
   const auto penalised = NewSequence(std::move(request), 5);
   StepPlan half = PlanOf({penalised.get()});
   half.chunks[0].num_tokens = 4;

@@ -44,19 +44,10 @@ class OptionsTest : public ::testing::Test {
 TEST_F(OptionsTest, DefaultsOfTheEngine) {
   const absl::StatusOr<ServerOptions> options = Parse({});
   ASSERT_THAT(options, IsOk());
-  EXPECT_TRUE(options->prefix_cache);
-  EXPECT_EQ(options->max_prefill_tokens, options->max_batch_tokens);
-  EXPECT_EQ(options->max_decode_stretch, 2.0);
-  EXPECT_EQ(options->max_queue_time, absl::Seconds(30));
-}
-
-TEST_F(OptionsTest, PrefillTokensAreAtMostTheBatchs) {
-  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=64"})->max_prefill_tokens, 64);
-  EXPECT_EQ(Parse({"--max_batch_tokens=64", "--max_prefill_tokens=0"})->max_prefill_tokens, 64);
-  EXPECT_THAT(
-      Parse({"--max_batch_tokens=64", "--max_prefill_tokens=65"}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is 65, the range is [0, 64]")));
-  EXPECT_THAT(Parse({"--max_prefill_tokens=-1"}), StatusIs(absl::StatusCode::kInvalidArgument, _));
+  EXPECT_TRUE(options->engine.prefix_cache);
+  EXPECT_EQ(options->engine.max_prefill_tokens, options->engine.max_batch_tokens);
+  EXPECT_EQ(options->engine.max_decode_stretch, 2.0);
+  EXPECT_EQ(options->engine.max_queue_time, absl::Seconds(30));
 }
 
 TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {
@@ -65,27 +56,18 @@ TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {
   const DeviceInfo gpu;
   const absl::StatusOr<ServerOptions> open = Parse({});
   ASSERT_THAT(open, IsOk());
-  EXPECT_EQ(WithStepSizes(*open, cpu).max_batch_tokens, 512);
-  EXPECT_EQ(WithStepSizes(*open, cpu).max_prefill_tokens, 512);
-  EXPECT_EQ(WithStepSizes(*open, cpu).max_running_requests, 64);
-  EXPECT_EQ(WithStepSizes(*open, gpu).max_batch_tokens, 8192);
-  EXPECT_EQ(WithStepSizes(*open, gpu).max_prefill_tokens, 8192);
-  EXPECT_EQ(WithStepSizes(*open, gpu).max_running_requests, 256);
+  EXPECT_EQ(WithStepSizes(*open, cpu).engine.max_batch_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).engine.max_prefill_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*open, cpu).engine.max_running_requests, 64);
+  EXPECT_EQ(WithStepSizes(*open, gpu).engine.max_batch_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).engine.max_prefill_tokens, 8192);
+  EXPECT_EQ(WithStepSizes(*open, gpu).engine.max_running_requests, 256);
   const absl::StatusOr<ServerOptions> given =
       Parse({"--max_batch_tokens=100", "--max_running_requests=7"});
   ASSERT_THAT(given, IsOk());
-  EXPECT_EQ(WithStepSizes(*given, gpu).max_batch_tokens, 100);
-  EXPECT_EQ(WithStepSizes(*given, gpu).max_prefill_tokens, 100);
-  EXPECT_EQ(WithStepSizes(*given, gpu).max_running_requests, 7);
-}
-
-TEST_F(OptionsTest, PrefillTokensAloneAreCutToTheBackendsBatch) {
-  const absl::StatusOr<ServerOptions> options = Parse({"--max_prefill_tokens=1000"});
-  ASSERT_THAT(options, IsOk());
-  DeviceInfo device;
-  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 1000);
-  device.host_addressable = true;
-  EXPECT_EQ(WithStepSizes(*options, device).max_prefill_tokens, 512);
+  EXPECT_EQ(WithStepSizes(*given, gpu).engine.max_batch_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).engine.max_prefill_tokens, 100);
+  EXPECT_EQ(WithStepSizes(*given, gpu).engine.max_running_requests, 7);
 }
 
 TEST_F(OptionsTest, GpuMemoryFractionIsPositiveAndAtMostOne) {
@@ -106,7 +88,7 @@ TEST_F(OptionsTest, CpuCanBeChosenInItsParts) {
   EXPECT_EQ(best->isa, "auto");
   EXPECT_TRUE(best->pin_threads);
   // Known, whether or not this machine has it.
-  const absl::StatusOr<ServerOptions> chosen = Parse({"--isa=amx_bf16", "--nopin_threads"});
+  const absl::StatusOr<ServerOptions> chosen = Parse({"--isa=amx_bf16", "--debug_disable=pinning"});
   ASSERT_THAT(chosen, IsOk());
   EXPECT_EQ(chosen->isa, "amx_bf16");
   EXPECT_FALSE(chosen->pin_threads);
@@ -116,20 +98,66 @@ TEST_F(OptionsTest, CpuCanBeChosenInItsParts) {
   }
 }
 
-TEST_F(OptionsTest, CudaCanBeChosenInItsParts) {
+TEST_F(OptionsTest, OptimisationsCanBeLeftOutByName) {
   const absl::StatusOr<ServerOptions> all = Parse({});
   ASSERT_THAT(all, IsOk());
-  EXPECT_EQ(all->cuda.device, 0);
-  EXPECT_TRUE(all->cuda.graphs && all->cuda.overlap && all->cuda.library);
-  const absl::StatusOr<ServerOptions> none =
-      Parse({"--gpu_device=3", "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library",
-             "--cuda_module=/x/y.so"});
+  EXPECT_TRUE(all->cuda.graphs && all->cuda.overlap && all->cuda.library && all->pin_threads);
+  const absl::StatusOr<ServerOptions> some = Parse({"--debug_disable=cuda_graphs,pinning"});
+  ASSERT_THAT(some, IsOk());
+  EXPECT_FALSE(some->cuda.graphs || some->pin_threads);
+  EXPECT_TRUE(some->cuda.overlap && some->cuda.library);
+  const absl::StatusOr<ServerOptions> none = Parse({"--debug_disable=cuda_overlap,cuda_library"});
   ASSERT_THAT(none, IsOk());
-  EXPECT_EQ(none->cuda.device, 3);
-  EXPECT_FALSE(none->cuda.graphs || none->cuda.overlap || none->cuda.library);
-  EXPECT_EQ(none->cuda_module, "/x/y.so");
-  EXPECT_THAT(Parse({"--gpu_device=-1"}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[0, 1023]")));
+  EXPECT_FALSE(none->cuda.overlap || none->cuda.library);
+  EXPECT_THAT(Parse({"--debug_disable=graphs"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("names 'graphs'")));
+}
+
+TEST_F(OptionsTest, RandomWeightsHaveASeedAndMayHaveAType) {
+  const absl::StatusOr<ServerOptions> seed = Parse({"--random_weights=18446744073709551615"});
+  ASSERT_THAT(seed, IsOk());
+  EXPECT_EQ(seed->random_weights->seed, ~uint64_t{0});
+  EXPECT_EQ(seed->random_weights->dtype, std::nullopt);
+  const absl::StatusOr<ServerOptions> typed = Parse({"--random_weights=7:bfloat16"});
+  ASSERT_THAT(typed, IsOk());
+  EXPECT_EQ(typed->random_weights->seed, 7);
+  EXPECT_EQ(typed->random_weights->dtype, DType::kBF16);
+  EXPECT_EQ(Parse({})->random_weights, std::nullopt);
+  for (const char* const wrong : {"x", "-1", ":float32", "1:", "1:int4", "18446744073709551616"}) {
+    EXPECT_THAT(Parse({std::string("--random_weights=") + wrong}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--random_weights")))
+        << wrong;
+  }
+}
+
+TEST_F(OptionsTest, FlagsOfTheVersionBeforeStillWork) {
+  const absl::StatusOr<ServerOptions> options =
+      Parse({"--init=random", "--seed=3", "--weights_dtype=float16", "--nopin_threads",
+             "--gpu_device=3", "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library",
+             "--max_batch_tokens=64", "--max_prefill_tokens=32", "--short_prompt_tokens=7",
+             "--admin_port=0", "--admin_port_file=a", "--metrics_port=0", "--metrics_port_file=m",
+             "--port_file=p", "--max_connection_age_grace=10m"});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->random_weights->seed, 3);
+  EXPECT_EQ(options->random_weights->dtype, DType::kF16);
+  EXPECT_FALSE(options->pin_threads);
+  EXPECT_EQ(options->cuda.device, 3);
+  EXPECT_FALSE(options->cuda.graphs || options->cuda.overlap || options->cuda.library);
+  EXPECT_EQ(options->engine.max_prefill_tokens, 32);
+  EXPECT_EQ(options->engine.short_prompt_tokens, 7);
+  EXPECT_EQ(options->service.admin_port_file, "a");
+  EXPECT_EQ(options->service.metrics_port_file, "m");
+  EXPECT_EQ(options->service.connections.max_age_grace, absl::Minutes(10));
+  for (const ConfigOption& flag : options->flags) EXPECT_NE(flag.name, "seed");
+}
+
+TEST_F(OptionsTest, FlagsOfTheVersionBeforeAreCheckedAsTheyWere) {
+  for (const char* const wrong :
+       {"--init=zero", "--seed=1", "--weights_dtype=float32", "--gpu_device=-1",
+        "--max_prefill_tokens=-1", "--max_prefill_tokens=65537", "--short_prompt_tokens=-1",
+        "--admin_port_file=f", "--metrics_port_file=f", "--max_connection_age_grace=-1s"}) {
+    EXPECT_THAT(Parse({wrong}), StatusIs(absl::StatusCode::kInvalidArgument, _)) << wrong;
+  }
 }
 
 TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
@@ -162,8 +190,8 @@ TEST_F(OptionsTest, DecodeStretchIsNoneOrAtLeastOne) {
 }
 
 TEST_F(OptionsTest, QueueTimeIsPositiveAndMayBeInfinite) {
-  EXPECT_EQ(Parse({"--max_queue_time=100ms"})->max_queue_time, absl::Milliseconds(100));
-  EXPECT_EQ(Parse({"--max_queue_time=inf"})->max_queue_time, absl::InfiniteDuration());
+  EXPECT_EQ(Parse({"--max_queue_time=100ms"})->engine.max_queue_time, absl::Milliseconds(100));
+  EXPECT_EQ(Parse({"--max_queue_time=inf"})->engine.max_queue_time, absl::InfiniteDuration());
   for (const char* const value : {"0", "-1s", "-inf"}) {
     EXPECT_THAT(Parse({std::string("--max_queue_time=") + value}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--max_queue_time")))
@@ -172,8 +200,8 @@ TEST_F(OptionsTest, QueueTimeIsPositiveAndMayBeInfinite) {
 }
 
 TEST_F(OptionsTest, PrefixCacheCanBeSwitchedOff) {
-  EXPECT_FALSE(Parse({"--noprefix_cache"})->prefix_cache);
-  EXPECT_FALSE(Parse({"--prefix_cache=false"})->prefix_cache);
+  EXPECT_FALSE(Parse({"--noprefix_cache"})->engine.prefix_cache);
+  EXPECT_FALSE(Parse({"--prefix_cache=false"})->engine.prefix_cache);
 }
 
 TEST_F(OptionsTest, FlagsHaveTheirValuesAndDefaults) {
@@ -207,7 +235,7 @@ TEST_F(OptionsTest, AFlagFileCountsAsTheCommandLine) {
   const std::string file = dir.Write("flags", "--max_running_requests=3\n--admin_port=0\n");
   const absl::StatusOr<ServerOptions> options = Parse({"--flagfile=" + file});
   ASSERT_THAT(options, IsOk());
-  EXPECT_EQ(options->max_running_requests, 3);
+  EXPECT_EQ(options->engine.max_running_requests, 3);
   EXPECT_EQ(options->service.admin_port, 0);
   EXPECT_EQ(Named(options->flags, "max_running_requests").value, "3");
 }

@@ -86,8 +86,8 @@ TEST(FingerprintTest, DoesNotKnowWhatDecidesNoToken) {
   Inputs inputs;
   inputs.served.model_id = "another name";
   inputs.served.device_name = "a processor with more threads";
-  inputs.served.prefix_cache = true;
-  inputs.served.limits.max_batch_tokens = 7;
+  inputs.served.limits.engine.prefix_cache = true;
+  inputs.served.limits.engine.max_batch_tokens = 7;
   inputs.served.memory.kv_blocks = 7;
   inputs.device.total_bytes = 7;
   EXPECT_EQ(inputs.Fingerprint(), Inputs().Fingerprint());

@@ -28,8 +28,8 @@ ModelConfig Config() {
 
 ServerOptions Options() {
   ServerOptions options;
-  options.max_batch_tokens = 512;
-  options.max_running_requests = 8;
+  options.engine.max_batch_tokens = 512;
+  options.engine.max_running_requests = 8;
   return options;
 }
 

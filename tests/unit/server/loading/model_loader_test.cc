@@ -32,17 +32,16 @@ ServerOptions OptionsFor(const TempDir& dir) {
   options.model_dir = dir.path();
   options.backend = BackendKind::kCpu;
   options.threads = 1;
-  options.max_batch_tokens = 32;
-  options.max_running_requests = 4;
-  options.max_queued_requests = 4;
-  options.max_queued_tokens = 1024;
+  options.engine.max_batch_tokens = 32;
+  options.engine.max_running_requests = 4;
+  options.engine.max_queued_requests = 4;
+  options.engine.max_queued_tokens = 1024;
   return options;
 }
 
 ServerOptions RandomOptions(const TempDir& dir, uint64_t seed = 0) {
   ServerOptions options = OptionsFor(dir);
-  options.init = WeightsInit::kRandom;
-  options.seed = seed;
+  options.random_weights = {.seed = seed, .dtype = std::nullopt};
   return options;
 }
 
@@ -130,7 +129,7 @@ TEST(ModelLoaderTest, FingerprintKnowsSeedTypeAndConfiguration) {
                                   fingerprint(RandomOptions(dir, 1))};
   EXPECT_EQ(fingerprint(RandomOptions(dir, 1)), all[1]);
   ServerOptions options = RandomOptions(dir, 0);
-  options.weights_dtype = DType::kF32;
+  options.random_weights = {.seed = 0, .dtype = DType::kF32};
   all.push_back(fingerprint(options));
   options = RandomOptions(dir, 0);
   options.kv_cache_dtype = DType::kF16;
@@ -175,12 +174,12 @@ TEST(ModelLoaderTest, StepsHaveTheBackendsSizesUnlessGiven) {
   TempDir dir;
   dir.Write("config.json", kConfig);
   ServerOptions options = RandomOptions(dir);
-  options.max_batch_tokens = options.max_running_requests = 0;
+  options.engine.max_batch_tokens = options.engine.max_running_requests = 0;
   const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ(loaded->served.limits.max_batch_tokens, 512);
-  EXPECT_EQ(loaded->served.limits.max_prefill_tokens, 512);
-  EXPECT_EQ(loaded->served.limits.max_running_requests, 64);
+  EXPECT_EQ(loaded->served.limits.engine.max_batch_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.engine.max_prefill_tokens, 512);
+  EXPECT_EQ(loaded->served.limits.engine.max_running_requests, 64);
 }
 
 TEST(ModelLoaderTest, SamplingDefaultsAreTheModels) {
@@ -226,9 +225,8 @@ TEST(ModelLoaderTest, RefusesAModelThatCannotFit) {
   ServerOptions options = OptionsFor(TempDir());
   options.model_dir.clear();
   options.preset = "qwen3-32b";
-  options.init = WeightsInit::kRandom;
   options.max_context = 128;
-  options.weights_dtype = DType::kF32;
+  options.random_weights = {.seed = 0, .dtype = DType::kF32};
   const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
   if (loaded.ok()) GTEST_SKIP() << "this machine has room for 32 billion parameters, twice";
   EXPECT_EQ(loaded.status().code(), absl::StatusCode::kResourceExhausted);

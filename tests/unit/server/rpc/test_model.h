@@ -25,11 +25,11 @@ inline ServedModel MakeServedModel(const Tokenizer* tokenizer) {
   model.config.rope_theta = 10000.0;
   model.config.eos_token_ids = {256};
   model.limits.max_context_tokens = 64;
-  model.limits.max_running_requests = 4;
+  model.limits.engine.max_running_requests = 4;
   model.limits.max_num_sequences = 4;
-  model.limits.max_batch_tokens = 16;
-  model.limits.max_queued_requests = 8;
-  model.limits.max_queued_tokens = 512;
+  model.limits.engine.max_batch_tokens = 16;
+  model.limits.engine.max_queued_requests = 8;
+  model.limits.engine.max_queued_tokens = 512;
   model.fingerprint = "f00d";
   // The embedding, 300 x 8 in bf16, is looked up and not read.
   model.memory.weights = {{DType::kBF16, 300 * 8 * 2 + 1000}, {DType::kF32, 24}};

@@ -45,7 +45,7 @@ class ForwardHandlerTest : public RpcTest {
   // Computes what the request at `index` asks for: its rows hold index + position / 100.
   void Compute(size_t index) {
     Request& request = engine_.WaitForRequest(index);
-    for (const int64_t position : request.forward->positions) {
+    for (const int64_t position : request.forward()->positions) {
       request.stream->PushRow(
           Row(position, static_cast<float>(index) + static_cast<float>(position) / 100.0f));
     }

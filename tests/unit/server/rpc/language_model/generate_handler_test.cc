@@ -61,7 +61,7 @@ TEST_F(GenerateHandlerTest, StartedEchoesWhatIsInEffect) {
   EXPECT_EQ(started.effective().top_p(), 0.5f);
   EXPECT_EQ(started.effective().temperature(), 1.0f);
   EXPECT_TRUE(started.effective().has_seed());
-  EXPECT_EQ(started.effective().seed(), engine_.WaitForRequest().generate->sampling.seed);
+  EXPECT_EQ(started.effective().seed(), engine_.WaitForRequest().generate()->sampling.seed);
   EXPECT_TRUE(started.effective().has_top_k());
   EXPECT_TRUE(started.effective().has_repetition_penalty());
   EXPECT_EQ(started.effective().num_sequences(), 1u);
@@ -81,7 +81,7 @@ TEST_F(GenerateHandlerTest, SeedsAndIdsLeftToTheServerDiffer) {
   Start(1);
   const Request& second = engine_.WaitForRequest(1);
   EXPECT_NE(first.id, second.id);
-  EXPECT_NE(first.generate->sampling.seed, second.generate->sampling.seed);
+  EXPECT_NE(first.generate()->sampling.seed, second.generate()->sampling.seed);
 }
 
 TEST_F(GenerateHandlerTest, TokensGatherWhileTheReaderIsSlow) {

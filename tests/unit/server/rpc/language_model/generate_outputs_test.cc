@@ -23,7 +23,7 @@ TEST_F(GenerateOutputsTest, EveryOutputHasItsMailboxAndItsEvents) {
   request_.mutable_output()->set_timing(true);
   Start();
   ASSERT_EQ(streams_.size(), 3u);
-  EXPECT_EQ(engine_.WaitForRequest().generate->output_index, 0u);
+  EXPECT_EQ(engine_.WaitForRequest().generate()->output_index, 0u);
   for (size_t i = 0; i < 3; ++i) PushStart(i);
   PushText("a", 0);
   PushText("bb", 1);
@@ -205,7 +205,7 @@ class PromptLogprobsTest : public GenerateTest {
 TEST_F(PromptLogprobsTest, TheFirstTokenHasNone) {
   request_.set_prompt("abc");
   Start();
-  EXPECT_TRUE(engine_.WaitForRequest().generate->score_prompt);
+  EXPECT_TRUE(engine_.WaitForRequest().generate()->score_prompt);
   PushStart();
   PushScored(1, 'b');
   PushScored(2, 'c');

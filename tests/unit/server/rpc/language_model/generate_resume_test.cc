@@ -35,7 +35,7 @@ class GenerateResumeTest : public GenerateTest {
 TEST_F(GenerateResumeTest, ContinuesBehindTheTokensReceived) {
   Received("ab");
   Start();
-  EXPECT_THAT(engine_.WaitForRequest().generate->generated, ElementsAre('a', 'b'));
+  EXPECT_THAT(engine_.WaitForRequest().generate()->generated, ElementsAre('a', 'b'));
   PushStart();
   PushText("c");
   EXPECT_EQ(Read().started().prompt_token_count(), 5u);

@@ -62,9 +62,9 @@ TEST_F(ScoreHandlerTest, SumsEachContinuation) {
   Start();
   const Request& queued = engine_.WaitForRequest();
   EXPECT_EQ(queued.prompt, ByteIds("ab"));
-  ASSERT_TRUE(queued.score.has_value());
-  EXPECT_EQ(queued.score->continuations.size(), 2u);
-  EXPECT_EQ(queued.score->top, 2u);
+  ASSERT_TRUE(queued.score() != nullptr);
+  EXPECT_EQ(queued.score()->continuations.size(), 2u);
+  EXPECT_EQ(queued.score()->top, 2u);
   stream_->PushStart({.queue_time = absl::Milliseconds(1), .cached_prompt_tokens = 1});
   PushScored(0, 'c', -0.5f, 1);
   FakeEngine::Deliver(*stream_);

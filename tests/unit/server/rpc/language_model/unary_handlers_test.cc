@@ -271,15 +271,16 @@ TEST_F(UnaryHandlersTest, ModelInfoStatesTheGuaranteeAndItsScope) {
 
 TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {
   model_.build_id = "b01d";
-  model_.limits.max_prefill_tokens = 12;
+  model_.limits.engine.max_prefill_tokens = 12;
+  model_.limits.engine.prefix_cache = false;
   v1::ModelInfoResponse off;
   ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &off).ok());
   EXPECT_EQ(off.identity().build_id(), "b01d");
   EXPECT_EQ(off.limits().max_step_prefill_tokens(), 12u);
   EXPECT_FALSE(off.limits().has_max_queue_time());
   EXPECT_FALSE(off.capabilities().prefix_cache());
-  model_.prefix_cache = true;
-  model_.limits.max_queue_time = absl::Milliseconds(1500);
+  model_.limits.engine.prefix_cache = true;
+  model_.limits.engine.max_queue_time = absl::Milliseconds(1500);
   grpc::ClientContext second;
   v1::ModelInfoResponse on;
   ASSERT_TRUE(stub_->ModelInfo(&second, v1::ModelInfoRequest(), &on).ok());
