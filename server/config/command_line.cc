@@ -31,7 +31,7 @@ constexpr char kProgram[] = "tlm-server";
 constexpr std::string_view kSummary = "serves a transformer language model over gRPC";
 constexpr std::string_view kUsage =
     "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n"
-    "  tlm-server --preset=NAME --init=random [--seed=N] ...\n\n"
+    "  tlm-server --preset=NAME --random_weights=SEED ...\n\n"
     "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
     "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
     "command line is wrong, 3 the engine did not stop when it was to end.";

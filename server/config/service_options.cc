@@ -15,9 +15,11 @@
 ABSL_FLAG(std::string, host, "127.0.0.1",
           "address to listen on; a non-loopback one needs --tls_cert or --insecure");
 ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
-ABSL_FLAG(std::string, port_file, "",
-          "file that gets the port number once the server serves and is removed when it ends; "
-          "empty = none");
+ABSL_FLAG(
+    std::string, port_file, "",
+    "FILE that gets the port number once the server serves and is removed when it ends; "
+    "empty = none. FILE.admin gets that of the admin port shortly before, FILE.metrics that of "
+    "the metrics port as soon as it is open");
 ABSL_FLAG(
     bool, listen_while_loading, false,
     "accept connections on --port while the model is being loaded: health answers NOT_SERVING "
@@ -29,9 +31,6 @@ ABSL_FLAG(
     std::string, admin_host, "127.0.0.1",
     "address to listen on for --admin_port; a non-loopback one needs --tls_cert and credentials, "
     "or --insecure");
-ABSL_FLAG(std::string, admin_port_file, "",
-          "file that gets the number of the admin port, before that of --port_file is written, and "
-          "is removed when the server ends; empty = none");
 ABSL_FLAG(
     int, metrics_port, -1,
     "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 = "
@@ -41,10 +40,6 @@ ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
 ABSL_FLAG(bool, metrics_insecure, false,
           "serve --metrics_port on a non-loopback address, though it has neither encryption nor "
           "credentials");
-ABSL_FLAG(
-    std::string, metrics_port_file, "",
-    "file that gets the number of the metrics port as soon as it is open, and is removed when "
-    "the server ends; empty = none");
 ABSL_FLAG(tlm::SecurityFile, tls_cert, {},
           "PEM file of the server's certificate chain, leaf first; read again when it changes. "
           "With --tls_key it turns TLS on for the data port and the admin port");
@@ -75,8 +70,6 @@ ABSL_FLAG(int, max_concurrent_streams, 1024,
 ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
           "connections are asked to go after so long, so that clients spread over new replicas, as "
           "30m; inf = never");
-ABSL_FLAG(absl::Duration, max_connection_age_grace, absl::InfiniteDuration(),
-          "calls of a connection that was asked to go may go on for so long; inf = to their end");
 ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
           "after SIGTERM or Admin.Drain the server says NOT_SERVING and still accepts calls for so "
           "long, until "
@@ -114,14 +107,9 @@ absl::Status CheckAdministrators(const ServiceOptions& options) {
 }
 
 // A port that is there only if asked for: -1 is none.
-absl::Status ReadOptionalPort(std::string_view flag, int port, const std::string& port_file,
-                              std::optional<int>* out) {
+absl::Status ReadOptionalPort(std::string_view flag, int port, std::optional<int>* out) {
   TLM_RETURN_IF_ERROR(CheckRange(flag, port, -1, 65535));
-  if (port >= 0) {
-    *out = port;
-  } else if (!port_file.empty()) {
-    return InvalidArgument("--{}_file={} needs --{}", flag, port_file, flag);
-  }
+  if (port >= 0) *out = port;
   return absl::OkStatus();
 }
 
@@ -165,17 +153,21 @@ absl::Status ReadPorts(ServiceOptions* options) {
   options->port_file = absl::GetFlag(FLAGS_port_file);
   options->listen_while_loading = absl::GetFlag(FLAGS_listen_while_loading);
   options->admin_host = absl::GetFlag(FLAGS_admin_host);
-  options->admin_port_file = absl::GetFlag(FLAGS_admin_port_file);
   options->metrics_host = absl::GetFlag(FLAGS_metrics_host);
-  options->metrics_port_file = absl::GetFlag(FLAGS_metrics_port_file);
   TLM_RETURN_IF_ERROR(CheckRange("port", options->port, 0, 65535));
   TLM_RETURN_IF_ERROR(CheckHost("host", options->host, options->tls));
   TLM_RETURN_IF_ERROR(CheckHost("admin_host", options->admin_host, options->tls));
-  TLM_RETURN_IF_ERROR(ReadOptionalPort("admin_port", absl::GetFlag(FLAGS_admin_port),
-                                       options->admin_port_file, &options->admin_port));
+  TLM_RETURN_IF_ERROR(
+      ReadOptionalPort("admin_port", absl::GetFlag(FLAGS_admin_port), &options->admin_port));
   TLM_RETURN_IF_ERROR(CheckAdministrators(*options));
-  TLM_RETURN_IF_ERROR(ReadOptionalPort("metrics_port", absl::GetFlag(FLAGS_metrics_port),
-                                       options->metrics_port_file, &options->metrics_port));
+  TLM_RETURN_IF_ERROR(
+      ReadOptionalPort("metrics_port", absl::GetFlag(FLAGS_metrics_port), &options->metrics_port));
+  if (!options->port_file.empty()) {
+    if (options->admin_port.has_value()) options->admin_port_file = options->port_file + ".admin";
+    if (options->metrics_port.has_value()) {
+      options->metrics_port_file = options->port_file + ".metrics";
+    }
+  }
   if (!IsLoopback(options->metrics_host) && !absl::GetFlag(FLAGS_metrics_insecure)) {
     return InvalidArgument(
         "--metrics_host is {}, not a loopback address: add --metrics_insecure to serve it without "
@@ -189,7 +181,6 @@ absl::Status ReadConnectionLimits(ConnectionLimits* limits) {
   limits->max_connections = absl::GetFlag(FLAGS_max_connections);
   limits->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
   limits->max_age = absl::GetFlag(FLAGS_max_connection_age);
-  limits->max_age_grace = absl::GetFlag(FLAGS_max_connection_age_grace);
   TLM_RETURN_IF_ERROR(CheckRange("max_connections", limits->max_connections, 1, 1 << 20));
   TLM_RETURN_IF_ERROR(
       CheckRange("max_concurrent_streams", limits->max_concurrent_streams, 1, 65536));
@@ -197,7 +188,7 @@ absl::Status ReadConnectionLimits(ConnectionLimits* limits) {
     return InvalidArgument("--max_connection_age is {}, it must be positive; inf is no bound",
                            absl::FormatDuration(limits->max_age));
   }
-  return CheckNotNegative("max_connection_age_grace", limits->max_age_grace);
+  return absl::OkStatus();
 }
 
 }  // namespace

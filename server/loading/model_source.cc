@@ -41,7 +41,7 @@ absl::StatusOr<std::string> ReadConfigText(const std::filesystem::path& dir) {
 absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string& where) {
   const absl::StatusOr<DType> dtype = WeightsDTypeOf(config_text);
   if (dtype.ok()) return dtype;
-  return InvalidArgument("{}: {}; give --weights_dtype", where,
+  return InvalidArgument("{}: {}; give --random_weights=SEED:TYPE", where,
                          std::string(dtype.status().message()));
 }
 
@@ -85,8 +85,8 @@ absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
   ModelSource source;
   source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
   TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options));
-  TLM_RETURN_IF_ERROR(options.init == WeightsInit::kRandom ? source.PlanRandom(options)
-                                                           : source.OpenFiles(options.model_dir));
+  TLM_RETURN_IF_ERROR(options.random_weights.has_value() ? source.PlanRandom(options)
+                                                         : source.OpenFiles(options.model_dir));
   return source;
 }
 
@@ -116,9 +116,9 @@ absl::Status ModelSource::WithFile(const absl::Status& read) const {
 }
 
 absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
-  seed_ = options.seed;
-  if (options.weights_dtype.has_value()) {
-    random_dtype_ = *options.weights_dtype;
+  seed_ = options.random_weights->seed;
+  if (options.random_weights->dtype.has_value()) {
+    random_dtype_ = *options.random_weights->dtype;
   } else if (!options.preset.empty()) {
     TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
     TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.preset));

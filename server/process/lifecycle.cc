@@ -40,8 +40,8 @@ constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
 absl::Status CheckStart(const ServerOptions& options) {
   const ServiceOptions& service = options.service;
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
-  TLM_RETURN_IF_ERROR(PortFile::Check("admin_port_file", service.admin_port_file));
-  TLM_RETURN_IF_ERROR(PortFile::Check("metrics_port_file", service.metrics_port_file));
+  TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.admin_port_file));
+  TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.metrics_port_file));
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfiguration(options));
   TLM_RETURN_IF_ERROR(CheckContext(options, config));
   return CheckThreads(ThreadsNeeded(options));
@@ -97,14 +97,14 @@ absl::Status RunServer(const ServerOptions& options) {
   std::optional<StartLimits> start_limits(std::in_place);
   ShutdownRequest shutdown;
   ShutdownSignals signals(shutdown);
+  for (const std::string& warning : options.warnings) spdlog::warn("{}", warning);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
   TLM_RETURN_IF_ERROR(CheckStart(options));
   RaiseDescriptorLimit(service.connections.max_connections);
   TLM_ASSIGN_OR_RETURN(std::unique_ptr<App> app, App::Open(options, shutdown));
-  TLM_ASSIGN_OR_RETURN(
-      PortFile early,
-      PortFile::Create("metrics_port_file", service.metrics_port_file, app->metrics_port()));
+  TLM_ASSIGN_OR_RETURN(PortFile early, PortFile::Create("port_file", service.metrics_port_file,
+                                                        app->metrics_port()));
   const auto metrics_port_file = std::make_shared<PortFile>(std::move(early));
   signals.BeforeEarlyEnd([metrics_port_file] {
     NotifyStopping("ended while loading the model");
@@ -116,9 +116,8 @@ absl::Status RunServer(const ServerOptions& options) {
     return loaded;
   }
   signals.ExpectShutdown();
-  TLM_ASSIGN_OR_RETURN(
-      const PortFile admin_port_file,
-      PortFile::Create("admin_port_file", service.admin_port_file, app->admin_port()));
+  TLM_ASSIGN_OR_RETURN(const PortFile admin_port_file,
+                       PortFile::Create("port_file", service.admin_port_file, app->admin_port()));
   TLM_RETURN_IF_ERROR(app->Serve(HealthInterval(), NotifyAlive));
   TLM_ASSIGN_OR_RETURN(const PortFile port_file,
                        PortFile::Create("port_file", service.port_file, app->port()));

@@ -42,7 +42,7 @@ def measure(arguments, model, server_flags):
     flags = [f"--streams={arguments.streams}", f"--prompt_tokens={arguments.prompt_tokens}",
              f"--repetitions={arguments.repetitions}", f"--undisturbed={arguments.undisturbed}"]
     return scenario.run(arguments, "long_prompt_bench", flags,
-                        [f"--model={model}", "--init=random", "--seed=1",
+                        [f"--model={model}", "--random_weights=1",
                          f"--kv_cache_bytes={arguments.kv_cache_bytes}", *server_flags])
 
 

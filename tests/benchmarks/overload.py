@@ -24,7 +24,7 @@ REFUSAL_BAR_S = 0.050
 REFUSAL_CPU_BAR_US = 100
 GOODPUT_BAR = 0.95
 # One request takes minutes.
-SLOW_MODEL = ["--preset=gpt2-medium", "--init=random", "--seed=1"]
+SLOW_MODEL = ["--preset=gpt2-medium", "--random_weights=1"]
 SLOW_TOKENS = 1000
 BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 TIMEOUT_S = 60

@@ -177,7 +177,7 @@ def warm_page_cache(folder):
 def model_flags(arguments, temporary):
     """How the server finds its model."""
     if arguments.preset:
-        return [f"--preset={arguments.preset}", "--init=random"]
+        return [f"--preset={arguments.preset}", "--random_weights=0"]
     folder = arguments.model
     if folder is None:
         folder = (arguments.cache or pathlib.Path(temporary)) / arguments.shape

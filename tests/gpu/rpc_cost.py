@@ -28,7 +28,7 @@ def main():
                         f"--sequences={arguments.streams}",
                         f"--depths={prompt + output // 2 - 32}", "--repetitions=3", "--long_depth=0",
                         f"--json={engine_json}"], check=True)
-        with served.Server(f"--preset={arguments.preset}", "--init=random",
+        with served.Server(f"--preset={arguments.preset}", "--random_weights=0",
                            f"--max_running_requests={arguments.streams}",
                            "--prefix_cache=false") as server:
             subprocess.run([served.program("serve_bench"), f"--target={server.target}",

@@ -87,8 +87,8 @@ class CudaTest(unittest.TestCase):
 
     def test_a_stream_is_the_same_without_graphs_overlap_and_large_steps(self):
         asked = dict(seed=7, max_new_tokens=12)
-        with emulated("--max_batch_tokens=5", "--nocuda_graphs", "--nocuda_overlap",
-                      "--nocuda_library", "--noprefix_cache") as plain:
+        with emulated("--max_batch_tokens=5", "--noprefix_cache",
+                      "--debug_disable=cuda_graphs,cuda_overlap,cuda_library") as plain:
             self.assertEqual(tokens(plain, **asked), tokens(self.cuda, **asked))
 
 

@@ -45,7 +45,7 @@ def setUpModule():
 
 
 def start(*flags, **arguments):
-    return TlmServer(f"--model={slow_model}", "--init=random", "--seed=1", *flags,
+    return TlmServer(f"--model={slow_model}", "--random_weights=1", *flags,
                      **arguments).__enter__()
 
 

@@ -136,8 +136,8 @@ class FingerprintTest(unittest.TestCase):
 
     def test_it_changes_with_what_decides_tokens(self):
         flags = [(), ("--kv_cache_dtype=float16",), ("--weights=int8", "--backend=cpu"),
-                 ("--init=random", "--seed=1"),
-                 ("--init=random", "--seed=2")]
+                 ("--random_weights=1",),
+                 ("--random_weights=2",)]
         fingerprints = [self.info(*of).determinism.fingerprint for of in flags]
         self.assertEqual(len(set(fingerprints)), len(flags))
 
@@ -147,7 +147,7 @@ class FingerprintTest(unittest.TestCase):
         self.assertTrue(usual.capabilities.resume)
         self.assertEqual(usual.limits.max_queue_time.seconds, 30)
         self.assertEqual(usual.limits.max_step_prefill_tokens, usual.limits.max_step_tokens)
-        other = self.info("--noprefix_cache", "--max_queue_time=inf", "--max_prefill_tokens=100")
+        other = self.info("--noprefix_cache", "--max_queue_time=inf", "--max_batch_tokens=100")
         self.assertFalse(other.capabilities.prefix_cache)
         self.assertFalse(other.limits.HasField("max_queue_time"))
         self.assertEqual(other.limits.max_step_prefill_tokens, 100)

@@ -266,7 +266,7 @@ class StateTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="tlm-test-") as directory:
             port_file = pathlib.Path(directory) / "port"
             process = subprocess.Popen(
-                [BIN_DIR / "tlm-server", "--preset=gpt2", "--init=random", "--port=0",
+                [BIN_DIR / "tlm-server", "--preset=gpt2", "--random_weights=0", "--port=0",
                  "--metrics_port=0", f"--metrics_port_file={port_file}"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:

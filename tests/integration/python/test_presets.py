@@ -131,9 +131,9 @@ class RandomWeightsTest(unittest.TestCase):
         return info, ids
 
     def test_a_seed_names_the_weights(self):
-        info, ids = self.answer("--init=random", "--seed=7")
-        again, same_ids = self.answer("--init=random", "--seed=7", "--threads=1")
-        other, other_ids = self.answer("--init=random", "--seed=8")
+        info, ids = self.answer("--random_weights=7")
+        again, same_ids = self.answer("--random_weights=7", "--threads=1")
+        other, other_ids = self.answer("--random_weights=8")
         self.assertEqual(ids, same_ids)
         self.assertEqual(info.determinism.fingerprint, again.determinism.fingerprint)
         self.assertNotEqual(ids, other_ids)
@@ -142,7 +142,7 @@ class RandomWeightsTest(unittest.TestCase):
         self.assertEqual(info.identity.model_id, "small")
 
     def test_memory_and_parameters_add_up(self):
-        info, _ = self.answer("--init=random", "--weights_dtype=bfloat16")
+        info, _ = self.answer("--random_weights=0:bfloat16")
         memory = info.memory
         self.assertEqual(
             memory.allocated_total,
@@ -156,8 +156,8 @@ class RandomWeightsTest(unittest.TestCase):
         self.assertEqual(info.parameters.stored, info.parameters.total)
 
     def test_a_preset_is_served(self):
-        with TlmServer("--model=", "--preset=gpt2", "--init=random", "--max_context=64",
-                       "--weights_dtype=bfloat16") as server:
+        with TlmServer("--model=", "--preset=gpt2", "--random_weights=0:bfloat16",
+                       "--max_context=64") as server:
             info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest(
                 flops=model_info_pb2.FlopsQuery(prompt_tokens=16384)))
         self.assertEqual(info.identity.model_id, "gpt2")
@@ -169,10 +169,10 @@ class RandomWeightsTest(unittest.TestCase):
     def test_sampling_defaults_can_be_the_models_or_neutral(self):
         self.write("generation_config.json",
                    '{"do_sample": true, "temperature": 0.5, "top_k": 20}')
-        info, _ = self.answer("--init=random")
+        info, _ = self.answer("--random_weights=0")
         self.assertEqual(info.default_sampling.temperature, 0.5)
         self.assertEqual(info.default_sampling.top_k, 20)
-        info, _ = self.answer("--init=random", "--sampling_defaults=neutral")
+        info, _ = self.answer("--random_weights=0", "--sampling_defaults=neutral")
         self.assertEqual(info.default_sampling.temperature, 1.0)
         self.assertEqual(info.default_sampling.top_k, 0)
 
@@ -187,18 +187,16 @@ class RandomWeightsTest(unittest.TestCase):
         model = f"--model={self.directory}"
         for text, flags in (
                 ("--preset", []), ("exclude", [model, "--preset=gpt2"]),
-                ("--init=random", ["--preset=gpt2"]),
-                ("qwen3-8b", ["--preset=gpt5", "--init=random"]),
-                ("--init is zero", [model, "--init=zero"]),
-                ("--seed=1 needs", [model, "--seed=1"]),
-                ("--weights_dtype=float32 needs", [model, "--weights_dtype=float32"]),
-                ("'int4'", [model, "--init=random", "--weights_dtype=int4"]),
+                ("--random_weights", ["--preset=gpt2"]),
+                ("qwen3-8b", ["--preset=gpt5", "--random_weights=0"]),
+                ("'zero'", [model, "--random_weights=zero"]),
+                ("'int4'", [model, "--random_weights=0:int4"]),
                 ("--weights is 'int4'", [model, "--weights=int4"]),
                 ("--sampling_defaults", [model, "--sampling_defaults=none"])):
             self.assert_refused(2, text, *flags)
 
     def test_bad_directories_are_refused_in_one_line(self):
-        flags = (f"--model={self.directory}", "--init=random", "--port=0")
+        flags = (f"--model={self.directory}", "--random_weights=0", "--port=0")
         self.assert_refused(1, "model.safetensors", f"--model={self.directory}", "--port=0")
         for config, text in (({"vocab_size": 10**30}, "vocab_size"), ({"d_model": -64}, "-64"),
                              ({"num_heads": 5}, "num_heads"), ({"num_layers": 10**9}, "10000000"),
@@ -210,7 +208,7 @@ class RandomWeightsTest(unittest.TestCase):
     def test_texts_beyond_a_small_vocabulary_are_refused(self):
         self.write("config.json", json.dumps(SMALL_CONFIG | {"vocab_size": 100}))
         self.write("tokenizer.json", (DEMO_MODEL / "tokenizer.json").read_text(encoding="utf-8"))
-        with TlmServer(f"--model={self.directory}", "--init=random") as server:
+        with TlmServer(f"--model={self.directory}", "--random_weights=0") as server:
             with self.assertRaises(grpc.RpcError) as caught:
                 list(server.model.Generate(generate_pb2.GenerateRequest(prompt="In the evening")))
             self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)

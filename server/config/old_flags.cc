@@ -1,0 +1,104 @@
+#include "server/config/old_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/flags/flag.h"
+#include "absl/time/time.h"
+#include "model/base/errors.h"
+#include "server/config/flag_checks.h"
+
+ABSL_FLAG(std::optional<std::string>, init, std::nullopt, "--random_weights");
+ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "--random_weights=SEED");
+ABSL_FLAG(std::optional<std::string>, weights_dtype, std::nullopt, "--random_weights=SEED:TYPE");
+ABSL_FLAG(std::optional<bool>, pin_threads, std::nullopt, "--debug_disable=pinning");
+ABSL_FLAG(std::optional<int>, gpu_device, std::nullopt, "CUDA_VISIBLE_DEVICES");
+ABSL_FLAG(std::optional<bool>, cuda_graphs, std::nullopt, "--debug_disable=cuda_graphs");
+ABSL_FLAG(std::optional<bool>, cuda_overlap, std::nullopt, "--debug_disable=cuda_overlap");
+ABSL_FLAG(std::optional<bool>, cuda_library, std::nullopt, "--debug_disable=cuda_library");
+ABSL_FLAG(std::optional<int64_t>, max_prefill_tokens, std::nullopt, "--max_batch_tokens");
+ABSL_FLAG(std::optional<int64_t>, short_prompt_tokens, std::nullopt, "--max_decode_stretch");
+ABSL_FLAG(std::optional<std::string>, admin_port_file, std::nullopt,
+          "--port_file=FILE, which writes FILE.admin");
+ABSL_FLAG(std::optional<std::string>, metrics_port_file, std::nullopt,
+          "--port_file=FILE, which writes FILE.metrics");
+ABSL_FLAG(std::optional<absl::Duration>, max_connection_age_grace, std::nullopt,
+          "deadlines of calls");
+
+namespace tlm {
+namespace {
+
+// The value, if there is one, and then a warning that names what replaces the flag.
+template <typename T>
+std::optional<T> Given(const absl::Flag<std::optional<T>>& flag, ServerOptions* options) {
+  std::optional<T> value = absl::GetFlag(flag);
+  if (value.has_value()) {
+    options->warnings.push_back(fmt::format("--{} goes away in the next version: use {}",
+                                            std::string(flag.Name()), flag.Help()));
+  }
+  return value;
+}
+
+// A port file of its own for a port that is there only if asked for.
+absl::Status TakePortFile(std::string_view port, const std::optional<std::string>& given, bool open,
+                          std::string* file) {
+  if (!given.has_value()) return absl::OkStatus();
+  if (!open && !given->empty()) {
+    return InvalidArgument("--{}_file={} needs --{}", port, *given, port);
+  }
+  *file = *given;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> OldRandomWeights(ServerOptions* options) {
+  const std::optional<std::string> init = Given(FLAGS_init, options);
+  const std::optional<uint64_t> seed = Given(FLAGS_seed, options);
+  const std::optional<std::string> dtype = Given(FLAGS_weights_dtype, options);
+  if (init.has_value() && *init != "files" && *init != "random") {
+    return InvalidArgument("--init is {}, it may be files or random", *init);
+  }
+  if (init.value_or("files") == "random") {
+    return fmt::format("{}{}{}", seed.value_or(0), dtype.has_value() ? ":" : "",
+                       dtype.value_or(""));
+  }
+  if (seed.has_value()) return InvalidArgument("--seed={} needs --init=random", *seed);
+  if (dtype.has_value()) {
+    return InvalidArgument("--weights_dtype={} needs --init=random: files say their own type",
+                           *dtype);
+  }
+  return "";
+}
+
+absl::Status ApplyOldFlags(ServerOptions* options) {
+  options->pin_threads = Given(FLAGS_pin_threads, options).value_or(options->pin_threads);
+  CudaOptions& cuda = options->cuda;
+  cuda.device = Given(FLAGS_gpu_device, options).value_or(cuda.device);
+  cuda.graphs = Given(FLAGS_cuda_graphs, options).value_or(cuda.graphs);
+  cuda.overlap = Given(FLAGS_cuda_overlap, options).value_or(cuda.overlap);
+  cuda.library = Given(FLAGS_cuda_library, options).value_or(cuda.library);
+  TLM_RETURN_IF_ERROR(CheckRange("gpu_device", cuda.device, 0, 1023));
+  EngineOptions& engine = options->engine;
+  const int64_t prefill = Given(FLAGS_max_prefill_tokens, options).value_or(0);
+  const int64_t most = engine.max_batch_tokens > 0 ? engine.max_batch_tokens : int64_t{1} << 16;
+  TLM_RETURN_IF_ERROR(CheckRange("max_prefill_tokens", prefill, 0, most));
+  if (prefill > 0) engine.max_prefill_tokens = prefill;
+  engine.short_prompt_tokens =
+      Given(FLAGS_short_prompt_tokens, options).value_or(engine.short_prompt_tokens);
+  TLM_RETURN_IF_ERROR(
+      CheckRange("short_prompt_tokens", engine.short_prompt_tokens, 0, int64_t{1} << 24));
+  ServiceOptions& service = options->service;
+  TLM_RETURN_IF_ERROR(TakePortFile("admin_port", Given(FLAGS_admin_port_file, options),
+                                   service.admin_port.has_value(), &service.admin_port_file));
+  TLM_RETURN_IF_ERROR(TakePortFile("metrics_port", Given(FLAGS_metrics_port_file, options),
+                                   service.metrics_port.has_value(), &service.metrics_port_file));
+  absl::Duration& grace = service.connections.max_age_grace;
+  grace = Given(FLAGS_max_connection_age_grace, options).value_or(grace);
+  return CheckNotNegative("max_connection_age_grace", grace);
+}
+
+}  // namespace tlm
