@@ -1,4 +1,4 @@
-"""Runs the bash blocks of README.md that call a server, as pasted into a shell."""
+"""Runs the bash blocks of the READMEs that call a server, as pasted into a shell."""
 
 import contextlib
 import os
@@ -13,9 +13,11 @@ import unittest
 
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
-# Each with some of what it prints.
-SECTIONS = {"Serve and call": ["SERVING", "perplexity", "preemptions"],
-            "Serve to a network": ["SERVING", "tlm_requests_ended_total{"]}
+# Pages and sections that are pasted into one shell, with some of what they print.
+SECTIONS = [([("README.md", "Serve and call"),
+              ("client/python/README.md", "Without the package")],
+             ["SERVING", "perplexity", "preemptions"]),
+            ([("deploy/README.md", "By hand")], ["SERVING", "tlm_requests_ended_total{"])]
 # The blocks name fixed ports: a network of their own, with a loopback device, keeps these free.
 ISOLATED = ["unshare", "--net", "--map-root-user"]
 LOOPBACK_UP = "ip link set lo up"
@@ -26,8 +28,8 @@ if subprocess.run([*ISOLATED, "sh", "-c", LOOPBACK_UP], stderr=subprocess.DEVNUL
     sys.exit(77)
 
 
-def blocks(section):
-    text = (SOURCE_DIR / "README.md").read_text(encoding="utf-8")
+def blocks(page, section):
+    text = (SOURCE_DIR / page).read_text(encoding="utf-8")
     body = re.search(rf"^## {section}\n(.*?)(?=^## )", text, re.M | re.S)[1]
     return re.findall(r"^```bash\n(.*?)^```$", body, re.M | re.S)
 
@@ -71,9 +73,10 @@ class ReadmeTest(unittest.TestCase):
         return text
 
     def test_the_blocks_run_as_pasted(self):
-        for section, parts in SECTIONS.items():
-            with self.subTest(section):
-                text = self.paste([block for block in blocks(section) if can_run(block)])
+        for sections, parts in SECTIONS:
+            with self.subTest(sections):
+                lines = [block for section in sections for block in blocks(*section)]
+                text = self.paste([block for block in lines if can_run(block)])
                 for part in parts:
                     self.assertIn(part, text)
 
