@@ -13,15 +13,6 @@ bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-std::vector<int32_t> EndingIds(const Request& request) {
-  if (request.generate() == nullptr) return {};
-  std::vector<int32_t> ids = request.generate()->stop.eos_token_ids;
-  const std::vector<int32_t>& stop_ids = request.generate()->stop.stop_token_ids;
-  ids.insert(ids.end(), stop_ids.begin(), stop_ids.end());
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
 int64_t FirstRow(const Request& request, int64_t tokens) {
   if (request.forward() != nullptr) return 0;
   if (request.generate() != nullptr && request.generate()->score_prompt) return 0;
@@ -37,6 +28,14 @@ Request BranchRequest(const Request& request, size_t branch) {
 }
 
 }  // namespace
+
+std::vector<int32_t> EndingIds(const StopCriteria& stop) {
+  std::vector<int32_t> ids = stop.eos_token_ids;
+  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
 
 std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
                                int64_t length, int64_t max_context) {
@@ -93,7 +92,7 @@ Sequence::Sequence(Request&& request, int64_t number)
       least_work_(LeastWorkOf(request_, /*cached_tokens=*/0)),
       tokens_(std::exchange(request_.prompt, {})),
       prompt_tokens_(static_cast<int64_t>(tokens_.size())),
-      ending_ids_(EndingIds(request_)),
+      ending_ids_(generates() ? EndingIds(request_.generate()->stop) : std::vector<int32_t>()),
       blocks_({.tenant = request_.tenant,
                .salt = request_.cache.salt,
                .bypass = request_.cache.bypass}),

@@ -32,6 +32,9 @@ struct Finish {
   int32_t matched_token = -1;
 };
 
+// The eos and stop ids together, ascending, each once.
+std::vector<int32_t> EndingIds(const StopCriteria& stop);
+
 // The end of an output of `generated` tokens, the last of which is `token`, at the end of a
 // sequence of `length` tokens; none when it goes on. It ends with an eos or stop id that is not
 // among the first min_new_tokens, with the last token asked for, or when it fills `max_context`.

@@ -43,10 +43,7 @@ ServedModel ServedNoopModel(const EngineOptions& options) {
   served.config.d_ff = 16;
   served.config.rope_theta = 10000.0;
   served.limits.max_context_tokens = kNoopContext;
-  served.limits.max_running_requests = options.max_running_requests;
-  served.limits.max_batch_tokens = options.max_batch_tokens;
-  served.limits.max_queued_requests = options.max_queued_requests;
-  served.limits.max_queued_tokens = options.max_queued_tokens;
+  served.limits.engine = options;
   return served;
 }
 
@@ -62,7 +59,7 @@ ModelFacts ModelFactsOf(const ServedModel& served) {
 absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_per_second) {
   TLM_RETURN_IF_ERROR(SetUpLog("warn", LogFormat::kText));
   RouteGrpcLog();
-  EngineOptions options = EngineOptionsForStreams();
+  const EngineOptions options = EngineOptionsForStreams();
   const int64_t blocks = kNoopStreams * (kNoopContext / kBlockTokens + 1);
   NoopModel model({.max_tokens = options.max_batch_tokens,
                    .max_sequences = options.max_running_requests,
@@ -75,8 +72,9 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   const TrustEverybody authenticator;
   // Metrics are part of the cost of a token.
   Metrics metrics;
-  options.metrics = metrics.SetModel(ModelFactsOf(served));
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Start(model, options, clock));
+  TLM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Engine> engine,
+      Engine::Start(model, options, clock, metrics.SetModel(ModelFactsOf(served))));
   Admission admission(AdmissionLimits(), clock, [&engine] { return engine->CheckOpen(); });
   std::atomic<uint64_t> random = 1;
   const CallServices services{authenticator, metrics, clock, [&random] { return random++; }};

@@ -95,9 +95,6 @@ absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
 
-// The eos and stop ids together, ascending, each once.
-std::vector<int32_t> EndingIds(const StopCriteria& stop);
-
 // For every call. A request id that was not given is made up.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);
 absl::StatusOr<std::string> RequestIdOf(const std::string& given, const ServedModel& model,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/auth/tenant_limits.h"
+#include "server/batching/sequence.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/convert_resume.h"
 #include "server/rpc/convert/field_error.h"
@@ -203,13 +204,6 @@ absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& re
 }
 
 }  // namespace
-
-std::vector<int32_t> EndingIds(const StopCriteria& stop) {
-  std::vector<int32_t> ids = stop.eos_token_ids;
-  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
-  SortAndUnique(ids);
-  return ids;
-}
 
 absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                                              const ServedModel& model, const RandomSource& random) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/batching/sequence.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/convert/token_info.h"
 #include "server/serving/request_limits.h"
