@@ -11,8 +11,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/config/families.h"
 #include "model/base/json_fields.h"
+#include "model/config/families.h"
 #include "model/config/json_file.h"
 
 namespace tlm {

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/tokenizer/charsmap.h"
 #include "model/text/normal_form.h"
+#include "model/tokenizer/charsmap.h"
 #include "model/tokenizer/regex.h"
 
 namespace tlm {

@@ -5,8 +5,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/tokenizer/regex_syntax.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/regex_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

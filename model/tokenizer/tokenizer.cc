@@ -6,9 +6,9 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/base/regular_file.h"
+#include "model/text/utf8.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/stream_decoder.h"
-#include "model/text/utf8.h"
 
 namespace tlm {
 namespace {
