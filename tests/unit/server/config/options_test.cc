@@ -114,6 +114,7 @@ TEST_F(OptionsTest, OptimisationsCanBeLeftOutByName) {
 }
 
 TEST_F(OptionsTest, RandomWeightsHaveASeedAndMayHaveAType) {
+  EXPECT_EQ(Parse({})->random_weights, std::nullopt);
   const absl::StatusOr<ServerOptions> seed = Parse({"--random_weights=18446744073709551615"});
   ASSERT_THAT(seed, IsOk());
   EXPECT_EQ(seed->random_weights->seed, ~uint64_t{0});
@@ -122,7 +123,6 @@ TEST_F(OptionsTest, RandomWeightsHaveASeedAndMayHaveAType) {
   ASSERT_THAT(typed, IsOk());
   EXPECT_EQ(typed->random_weights->seed, 7);
   EXPECT_EQ(typed->random_weights->dtype, DType::kBF16);
-  EXPECT_EQ(Parse({})->random_weights, std::nullopt);
   for (const char* const wrong : {"x", "-1", ":float32", "1:", "1:int4", "18446744073709551616"}) {
     EXPECT_THAT(Parse({std::string("--random_weights=") + wrong}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--random_weights")))
