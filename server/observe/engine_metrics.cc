@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "server/observe/buckets.h"
-#include "server/observe/metrics.h"
 
 namespace tlm {
 

@@ -20,7 +20,7 @@ class LineLimit {
   // nullopt.
   std::optional<int64_t> Take(absl::Time now) {
     MutexLock lock(&mutex_);
-    if (now - second_ >= absl::Seconds(1) || now < second_) {
+    if (now - second_ >= absl::Seconds(1)) {
       second_ = now;
       written_ = 0;
     }

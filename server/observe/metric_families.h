@@ -18,6 +18,9 @@
 
 namespace tlm {
 
+// vLLM numbers its engines; this server has one.
+inline constexpr std::string_view kEngineLabel = "0";
+
 // The values of a metric's labels, in the order of its spec.
 using LabelValues = std::initializer_list<std::string_view>;
 

@@ -17,9 +17,6 @@ namespace tlm {
 
 class EngineMetrics;
 
-// vLLM numbers its engines; this server has one.
-inline constexpr std::string_view kEngineLabel = "0";
-
 // Properties of the loaded model in labels.
 struct ModelFacts {
   std::string name;  // the `model` of requests

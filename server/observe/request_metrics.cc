@@ -1,7 +1,6 @@
 #include "server/observe/request_metrics.h"
 
 #include "server/observe/buckets.h"
-#include "server/observe/metrics.h"
 
 namespace tlm {
 namespace {

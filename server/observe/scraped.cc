@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "server/observe/metrics.h"
-
 namespace tlm {
 
 void ScrapedSamples::Add(std::string_view name, double value, LabelValues labels) {
