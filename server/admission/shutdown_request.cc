@@ -31,23 +31,23 @@ ShutdownTerms ShutdownRequest::Wait() {
   return terms_;
 }
 
-void ShutdownRequest::Hurry() {
+void ShutdownRequest::SkipDrain() {
   MutexLock lock(&mutex_);
-  hurried_ = true;
+  skipped_ = true;
   changed_.NotifyAll();
 }
 
-bool ShutdownRequest::WaitForHurry(absl::Duration timeout) {
+bool ShutdownRequest::WaitForSkip(absl::Duration timeout) {
   const auto end =
       std::chrono::steady_clock::now() +
       absl::ToChronoNanoseconds(std::clamp(timeout, absl::ZeroDuration(), kLongestShutdownWait));
   MutexLock lock(&mutex_);
-  while (!hurried_) {
+  while (!skipped_) {
     const auto left = end - std::chrono::steady_clock::now();
     if (left <= left.zero()) break;
     changed_.WaitFor(&mutex_, left);
   }
-  return hurried_;
+  return skipped_;
 }
 
 }  // namespace tlm

@@ -1,4 +1,5 @@
-// The wish that the server end: signals and the Admin service make it, the main thread fulfils it.
+// The request to shut the server down: made by signals and the Admin service, read by the main
+// thread.
 #ifndef TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 #define TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 
@@ -10,9 +11,9 @@
 namespace tlm {
 
 struct ShutdownTerms {
-  // Balancers get the time to notice before new calls are refused.
+  // Calls are accepted for a while, until balancers have noticed.
   bool withdrawal_grace = true;
-  // What then still runs may go on for so long; nullopt: as long as the server's own limit says.
+  // How long running calls may then continue; nullopt: --drain_timeout.
   std::optional<absl::Duration> drain_limit;
 };
 
@@ -22,19 +23,19 @@ class ShutdownRequest {
   // The first one counts, later ones change nothing; true for the first.
   bool Ask(const ShutdownTerms& terms);
   bool asked() const;
-  // Waits until somebody asks; the terms of who asked first.
+  // Waits for the first request; its terms.
   ShutdownTerms Wait();
 
-  // Whoever ends the server is not to wait for anything more.
-  void Hurry();
-  // Waits for Hurry(), at most `timeout`; true when it was called.
-  bool WaitForHurry(absl::Duration timeout);
+  // The shutdown waits for nothing more.
+  void SkipDrain();
+  // Waits for SkipDrain(), at most `timeout`; true when it was called.
+  bool WaitForSkip(absl::Duration timeout);
 
  private:
   mutable Mutex mutex_;
   CondVar changed_;
   bool asked_ TLM_GUARDED_BY(mutex_) = false;
-  bool hurried_ TLM_GUARDED_BY(mutex_) = false;
+  bool skipped_ TLM_GUARDED_BY(mutex_) = false;
   ShutdownTerms terms_ TLM_GUARDED_BY(mutex_);
 };
 

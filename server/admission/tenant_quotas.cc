@@ -25,7 +25,7 @@ absl::Status OverQuota(absl::Duration retry, std::string_view what, int64_t limi
       retry);
 }
 
-bool IsFull(const MinuteBudget& budget, int64_t per_minute, absl::Time now) {
+bool IsFull(const TokenBucket& budget, int64_t per_minute, absl::Time now) {
   return per_minute == 0 || budget.WaitFor(per_minute, per_minute, now) == absl::ZeroDuration();
 }
 

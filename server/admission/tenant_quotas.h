@@ -9,8 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/admission/minute_budget.h"
-#include "server/auth/tenant_limits.h"
+#include "server/admission/token_bucket.h"
+#include "server/auth/principal.h"
 
 namespace tlm {
 
@@ -44,8 +44,8 @@ class TenantQuotas {
 
  private:
   struct Usage {
-    MinuteBudget requests;
-    MinuteBudget tokens;
+    TokenBucket requests;
+    TokenBucket tokens;
     int64_t active = 0;
     TenantLimits limits;  // the latest
   };

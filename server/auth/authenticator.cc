@@ -1,7 +1,9 @@
 #include "server/auth/authenticator.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
 
@@ -13,7 +15,28 @@ constexpr char kMessage[] =
     "this server needs valid credentials: an API key as 'authorization: Bearer KEY', or a client "
     "certificate";
 
+bool IsTokenCharacter(char c) {
+  constexpr std::string_view kOthers = "-._~+/=";
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || kOthers.find(c) != kOthers.npos;
+}
+
 }  // namespace
+
+std::optional<std::string_view> BearerToken(std::string_view value) {
+  constexpr std::string_view kScheme = "bearer";
+  const bool bearer =
+      value.size() > kScheme.size() && value[kScheme.size()] == ' ' &&
+      std::equal(kScheme.begin(), kScheme.end(), value.begin(), [](char expected, char c) {
+        return expected == absl::ascii_tolower(static_cast<unsigned char>(c));
+      });
+  if (!bearer) return std::nullopt;
+  value.remove_prefix(kScheme.size());
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  if (value.empty() || !std::all_of(value.begin(), value.end(), IsTokenCharacter)) {
+    return std::nullopt;
+  }
+  return value;
+}
 
 absl::Status MissingCredentials() {
   return WithReason(absl::UnauthenticatedError(kMessage), "MISSING_CREDENTIALS");

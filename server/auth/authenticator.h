@@ -20,6 +20,11 @@ struct PeerCertificate {
   std::vector<std::string> uris;       // likewise; a SPIFFE id is one
 };
 
+// The token of the metadata `authorization`, RFC 6750: what follows "Bearer" (in any case) and
+// spaces, up to the end; a view of `value`. nullopt for another scheme, and for a token with
+// characters that RFC 6750 does not have.
+std::optional<std::string_view> BearerToken(std::string_view value);
+
 // Views of what outlives the question.
 struct CallCredentials {
   // Values of the metadata key `authorization`, as they came.
@@ -46,7 +51,7 @@ absl::StatusOr<Principal> WithRole(Principal principal, Role role);
 
 // Takes everybody as nobody in particular, who may do everything: for ports that only this machine
 // or a trusted network reaches.
-class TrustEverybody final : public Authenticator {
+class AllowAllAuthenticator final : public Authenticator {
  public:
   absl::StatusOr<Principal> Authenticate(const CallCredentials&, Role) const override {
     return Principal();

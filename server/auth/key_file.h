@@ -38,7 +38,6 @@
 #include "absl/time/time.h"
 #include "server/auth/api_key.h"
 #include "server/auth/principal.h"
-#include "server/auth/tenant_limits.h"
 
 namespace tlm {
 

@@ -12,7 +12,6 @@
 
 #include "model/base/errors.h"
 #include "server/auth/api_key.h"
-#include "server/auth/authorization.h"
 #include "server/auth/key_file.h"
 
 namespace tlm {

@@ -11,8 +11,7 @@
 #include "model/base/clock.h"
 #include "model/base/mutex.h"
 #include "server/auth/authenticator.h"
-#include "server/auth/credential_file.h"
-#include "server/auth/reloadable.h"
+#include "server/auth/watched_file.h"
 
 namespace tlm {
 
@@ -20,7 +19,7 @@ namespace tlm {
 // without is judged by its certificate: the first of subject, URIs, DNS names and common name that
 // the file has. Every question is answered by the file as it is in effect then, so that a key ends
 // with its entry, on open connections too. Thread-safe.
-class KeyFileAuthenticator final : public Authenticator, public Reloadable {
+class KeyFileAuthenticator final : public Authenticator {
  public:
   // The file of --api_keys. Errors name the file and the fault: it cannot be read, is no key file,
   // or may be written by everybody. `clock` outlives the object.
@@ -30,7 +29,10 @@ class KeyFileAuthenticator final : public Authenticator, public Reloadable {
 
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
                                          Role role) const override;
-  absl::StatusOr<bool> Reload() override;
+  // Looks whether the file has changed, which costs next to nothing when it has not. True: what it
+  // holds now is in effect. An error, at every call until the file is correct: what it holds now
+  // cannot be used, and what was in effect stays. One thread at a time.
+  absl::StatusOr<bool> Reload();
   // Keys that would be accepted now.
   int64_t CountAccepted() const;
 
@@ -41,7 +43,7 @@ class KeyFileAuthenticator final : public Authenticator, public Reloadable {
   std::shared_ptr<const Index> Current() const;
 
   Clock& clock_;
-  CredentialFile file_;              // of the thread that reloads, as the next two
+  WatchedFile file_;                 // of the thread that reloads, as the next two
   std::optional<std::string> text_;  // what was read last; nullopt: it has to be looked at again
   absl::Status fault_;               // why that is not in effect
   mutable Mutex mutex_;

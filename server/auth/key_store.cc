@@ -15,7 +15,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/regular_file.h"
-#include "server/auth/credential_file.h"
+#include "server/auth/watched_file.h"
 
 namespace tlm {
 namespace {
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<KeyStore>> KeyStore::Open(const std::string& path
     if (errno != EINTR) return FileError(directory, "cannot lock it");
   }
   store->RemoveAbandonedDrafts();
-  absl::StatusOr<FileContent> content = ReadCredentialFile(store->path_, kMaxKeyFileBytes);
+  absl::StatusOr<FileContent> content = ReadFileWithMode(store->path_, kMaxKeyFileBytes);
   if (absl::IsNotFound(content.status()) && missing == Missing::kEmpty) return store;
   TLM_RETURN_IF_ERROR(content.status());
   absl::StatusOr<KeyFile> file = ParseKeyFile(content->text);

@@ -22,7 +22,7 @@
 #include "model/base/json.h"
 #include "model/program/flag_errors.h"
 #include "model/program/man_page.h"
-#include "server/serving/program_build.h"
+#include "server/serving/build_info.h"
 
 namespace tlm {
 namespace {
@@ -160,7 +160,7 @@ void ConfigureHelp() {
   config.contains_helppackage_flags = ours;
   config.version_string = [] {
     return fmt::format("tlm-server {} (build {})\n", TLM_VERSION,
-                       ProgramBuildId().value_or("unknown"));
+                       ReadBuildId().value_or("unknown"));
   };
   absl::SetFlagsUsageConfig(config);
 }

@@ -8,8 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "server/config/config_option.h"
-
 namespace tlm {
 
 // Exit statuses of the program.
@@ -25,8 +23,15 @@ std::vector<char*> ParseFlags(int argc, char** argv);
 // tlm-server(8), made of the flags and what they say of themselves.
 std::string ServerManPage();
 
-// Every flag of the server, by name, as the command line would have it. Of `secret_flags`, a value
-// that is not the default is kMaskedValue. After ParseFlags.
+// A flag as the command line would have it; a secret's value is masked.
+struct ConfigOption {
+  std::string name;  // without dashes
+  std::string value;
+  std::string default_value;
+};
+
+// Every flag of the server, by name. Of `secret_flags`, a value that is not the default is
+// kMaskedValue. After ParseFlags.
 std::vector<ConfigOption> FlagValues(std::span<const std::string_view> secret_flags);
 inline constexpr char kMaskedValue[] = "(masked)";
 

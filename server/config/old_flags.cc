@@ -9,7 +9,7 @@
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
 #include "model/base/errors.h"
-#include "server/config/flag_checks.h"
+#include "server/config/flag_types.h"
 
 ABSL_FLAG(std::optional<std::string>, init, std::nullopt, "--random_weights");
 ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "--random_weights=SEED");

@@ -16,9 +16,7 @@
 #include "model/config/presets.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/weights_dtype.h"
-#include "server/config/byte_size.h"
-#include "server/config/command_line.h"
-#include "server/config/flag_checks.h"
+#include "server/config/flag_types.h"
 #include "server/config/old_flags.h"
 
 ABSL_FLAG(std::string, model, "",

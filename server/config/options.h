@@ -17,7 +17,7 @@
 #include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
 #include "server/batching/engine_options.h"
-#include "server/config/config_option.h"
+#include "server/config/command_line.h"
 #include "server/config/service_options.h"
 
 namespace tlm {

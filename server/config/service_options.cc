@@ -9,8 +9,7 @@
 
 #include "absl/flags/flag.h"
 #include "model/base/errors.h"
-#include "server/config/flag_checks.h"
-#include "server/config/security_file.h"
+#include "server/config/flag_types.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
           "address to listen on; a non-loopback one needs --tls_cert or --insecure");
@@ -40,16 +39,16 @@ ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
 ABSL_FLAG(bool, metrics_insecure, false,
           "serve --metrics_port on a non-loopback address, though it has neither encryption nor "
           "credentials");
-ABSL_FLAG(tlm::SecurityFile, tls_cert, {},
+ABSL_FLAG(tlm::PathOrNone, tls_cert, {},
           "PEM file of the server's certificate chain, leaf first; read again when it changes. "
           "With --tls_key it turns TLS on for the data port and the admin port");
-ABSL_FLAG(tlm::SecurityFile, tls_key, {}, "PEM file of the private key of --tls_cert");
-ABSL_FLAG(tlm::SecurityFile, tls_client_ca, {},
+ABSL_FLAG(tlm::PathOrNone, tls_key, {}, "PEM file of the private key of --tls_cert");
+ABSL_FLAG(tlm::PathOrNone, tls_client_ca, {},
           "PEM file of the authorities whose client certificates are taken; clients must then show "
           "one");
 ABSL_FLAG(std::string, tls_client_auth, "require",
           "of --tls_client_ca: require, or optional for clients that show an API key instead");
-ABSL_FLAG(tlm::SecurityFile, api_keys, {},
+ABSL_FLAG(tlm::PathOrNone, api_keys, {},
           "file of salted hashes of API keys, written by tlm-keys; read again when it changes. "
           "Every call must then show a key, or a certificate that the file names");
 ABSL_FLAG(

@@ -24,7 +24,7 @@ const char* FormatName(WeightFormat format) {
 
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
-                                          const ProgramBuild& build, const DeviceInfo& device,
+                                          const BuildInfo& build, const DeviceInfo& device,
                                           const StoredTypes& types) {
   return Sha256Hex(fmt::format(
       "format {}\nweights {}\ntokenizer {}\nchat {}\nsampling {}\nversion {}\nbuild {}\nmath {}\n"

@@ -8,7 +8,7 @@
 #include "model/ops/device.h"
 #include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"
-#include "server/serving/program_build.h"
+#include "server/serving/build_info.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
@@ -36,7 +36,7 @@ struct StoredTypes {
 // --max_context, which ends a stream with a reason of its own. INTERNAL if libcrypto refuses.
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
-                                          const ProgramBuild& build, const DeviceInfo& device,
+                                          const BuildInfo& build, const DeviceInfo& device,
                                           const StoredTypes& types);
 
 }  // namespace tlm

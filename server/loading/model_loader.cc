@@ -22,8 +22,8 @@
 #include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
-#include "server/net/heap_trimmer.h"
-#include "server/serving/program_build.h"
+#include "server/net/heap.h"
+#include "server/serving/build_info.h"
 
 namespace tlm {
 namespace {
@@ -42,7 +42,7 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
 }
 
 // What a directory holds besides configuration and weights.
-struct Extras {
+struct TokenizerAssets {
   std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
   std::string tokenizer_sha256;
   std::unique_ptr<ChatTemplate> chat;  // null: there is none
@@ -51,7 +51,7 @@ struct Extras {
 };
 
 absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& config,
-                           Extras& extras) {
+                           TokenizerAssets& assets) {
   const std::string path = model_dir + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
@@ -59,11 +59,11 @@ absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& conf
     return absl::OkStatus();
   }
   TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
-  TLM_ASSIGN_OR_RETURN(extras.tokenizer_sha256, Sha256Hex(json));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, Sha256Hex(json));
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
   WarnOfSmallVocabulary(**tokenizer, config);
-  extras.tokenizer = *std::move(tokenizer);
+  assets.tokenizer = *std::move(tokenizer);
   return absl::OkStatus();
 }
 
@@ -82,17 +82,17 @@ absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
 }
 
 // A template this program cannot run costs the conversations, not the server.
-absl::Status LoadChatTemplate(const std::string& model_dir, Extras& extras) {
-  if (extras.tokenizer == nullptr) return absl::OkStatus();
+absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& assets) {
+  if (assets.tokenizer == nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
   if (absl::IsUnimplemented(chat.status())) {
     spdlog::warn("no conversations: {}", std::string(chat.status().message()));
     return absl::OkStatus();
   }
   TLM_RETURN_IF_ERROR(chat.status());
-  extras.chat = *std::move(chat);
-  if (extras.chat == nullptr) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(extras.chat_sha256, HashOfChatFiles(model_dir));
+  assets.chat = *std::move(chat);
+  if (assets.chat == nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfChatFiles(model_dir));
   return absl::OkStatus();
 }
 
@@ -107,26 +107,27 @@ absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<Extras> LoadExtras(const ServerOptions& options, const ModelConfig& config) {
-  Extras extras;
-  if (options.model_dir.empty()) return extras;
-  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, extras));
-  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, extras));
+absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
+                                                    const ModelConfig& config) {
+  TokenizerAssets assets;
+  if (options.model_dir.empty()) return assets;
+  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, assets));
+  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, assets));
   if (options.model_sampling_defaults) {
-    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, extras.sampling));
+    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, assets.sampling));
   }
-  return extras;
+  return assets;
 }
 
-void TakeExtras(Extras extras, LoadedModel& loaded) {
-  loaded.tokenizer = std::move(extras.tokenizer);
-  loaded.chat = std::move(extras.chat);
+void TakeTokenizerAssets(TokenizerAssets assets, LoadedModel& loaded) {
+  loaded.tokenizer = std::move(assets.tokenizer);
+  loaded.chat = std::move(assets.chat);
   ServedModel& served = loaded.served;
   served.tokenizer = loaded.tokenizer.get();
-  served.tokenizer_sha256 = std::move(extras.tokenizer_sha256);
+  served.tokenizer_sha256 = std::move(assets.tokenizer_sha256);
   served.chat = loaded.chat.get();
-  served.chat_sha256 = std::move(extras.chat_sha256);
-  served.default_sampling = extras.sampling;
+  served.chat_sha256 = std::move(assets.chat_sha256);
+  served.default_sampling = assets.sampling;
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
@@ -226,7 +227,7 @@ absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights
                       ModelSource& source, LoadedModel& loaded) {
   ServedModel& served = loaded.served;
   const DeviceInfo& device = loaded.ops->device().info();
-  TLM_ASSIGN_OR_RETURN(const ProgramBuild build, ReadProgramBuild(device.backend));
+  TLM_ASSIGN_OR_RETURN(const BuildInfo build, ReadBuildInfo(device.backend));
   served.build_id = build.build_id;
   TLM_ASSIGN_OR_RETURN(served.fingerprint,
                        FingerprintOf(served, weights.identity, build, device,
@@ -249,9 +250,9 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.config = source.config();
   served.tensors = source.tensors();
   // A large vocabulary takes as long as the weights; waited for on every way out.
-  std::future<absl::StatusOr<Extras>> extras =
-      std::async(std::launch::async | std::launch::deferred,
-                 [&options, config = served.config] { return LoadExtras(options, config); });
+  std::future<absl::StatusOr<TokenizerAssets>> assets = std::async(
+      std::launch::async | std::launch::deferred,
+      [&options, config = served.config] { return LoadTokenizerAssets(options, config); });
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
                                                        .threads = options.threads,
                                                        .isa = options.isa,
@@ -263,8 +264,8 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   const Device& device = loaded.ops->device();
   TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
                        LoadWeights(WithStepSizes(options, device.info()), source, loaded));
-  TLM_ASSIGN_OR_RETURN(Extras taken, extras.get());
-  TakeExtras(std::move(taken), loaded);
+  TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
+  TakeTokenizerAssets(std::move(taken), loaded);
   // What was only of use while loading is not for the next one who asks for memory of that size.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));

@@ -34,9 +34,8 @@ class ConnectionAcceptor {
 
   int port() const { return port_; }
 
-  // Accepts no connection that has not begun by now; for some time before Stop(), so that none is
-  // lost that a client believes to have.
-  void StopBeginnings() { sockets_.StopBeginnings(); }
+  // As ListeningSockets'.
+  void StopAcceptingSyn() { sockets_.StopAcceptingSyn(); }
   // Hands over what has connected by now, and closes the port: who comes later is refused by the
   // system. Returns when that is done. Idempotent, though not from two threads at once.
   void Stop();

@@ -88,7 +88,7 @@ bool CutConnection(int descriptor, uint64_t cookie) {
   return same;
 }
 
-bool TrafficJudge::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
+bool FloodDetector::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
   const Stretch begins_now{now_ns, traffic.read, 0};
   const bool reads_on = traffic.read != last_.read;
   if (unwritten_.since_ns < 0 || traffic.written != last_.written) {
@@ -104,14 +104,14 @@ bool TrafficJudge::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
                       unwritten_.IsFlood(traffic, now_ns, kLongPatienceNs));
 }
 
-bool TrafficJudge::Stretch::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns,
-                                    int64_t patience_ns) const {
+bool FloodDetector::Stretch::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns,
+                                     int64_t patience_ns) const {
   return looks >= kLooks && now_ns - since_ns >= patience_ns && traffic.read - read_then >= kMuch;
 }
 
 void ConnectionWatch::Add(int descriptor) {
   if (const uint64_t cookie = SocketCookie(descriptor); cookie != 0) {
-    connections_[descriptor] = {cookie, TrafficJudge()};
+    connections_[descriptor] = {cookie, FloodDetector()};
   }
 }
 

@@ -20,7 +20,7 @@ struct ConnectionTraffic {
 // reads (CVE-2023-44487) pile up at about 20 KiB each, without bound; and it copies a header that
 // does not end anew with every frame of it (CVE-2023-33953). Nothing honest looks like that:
 // headers are short, and whoever uploads much must wait for window updates, at least one in a MiB.
-class TrafficJudge {
+class FloodDetector {
  public:
   static constexpr int64_t kPatienceNs = 400'000'000;
   // For who makes pauses, as a slow network may, and an attacker who knows of the other one.
@@ -81,7 +81,7 @@ class ConnectionWatch {
   static constexpr int kAtATime = 2048;
   struct Connection {
     uint64_t cookie = 0;  // the socket's
-    TrafficJudge judge;
+    FloodDetector judge;
   };
 
   std::map<int, Connection> connections_;  // by descriptor

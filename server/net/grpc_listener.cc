@@ -72,7 +72,7 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
   // A connection that is cut is heard of between two reads.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
   // Windows that do not grow: who uploads much is sent an update at least once in a MiB, and so is
-  // told from who floods (TrafficJudge).
+  // told from who floods (FloodDetector).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   // gRPC inflates a message whole before it looks how large it is, and before anybody is asked who
   // sends it: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.

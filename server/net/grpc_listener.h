@@ -50,9 +50,10 @@ class GrpcListener {
   // What grpc.health.v1 says of the server as a whole and of each service.
   void SetServing(bool serving);
 
-  // As ConnectionAcceptor's.
-  void StopBeginnings() {
-    if (acceptor_ != nullptr) acceptor_->StopBeginnings();
+  // New TCP handshakes get no answer, so that clients retry; those in progress finish. Called some
+  // time before StopListening, so that no connection is lost that a client has seen established.
+  void StopAcceptingSyn() {
+    if (acceptor_ != nullptr) acceptor_->StopAcceptingSyn();
   }
   // Closes the port: connections that are there stay, new ones are refused by the system, which
   // balancers take as a reason to go elsewhere. Idempotent.

@@ -124,7 +124,7 @@ absl::Status ListeningSockets::Listen() {
   return absl::OkStatus();
 }
 
-void ListeningSockets::StopBeginnings() {
+void ListeningSockets::StopAcceptingSyn() {
   // Of the TCP header, byte 13: drop what has the flag SYN.
   constexpr uint32_t kFlagsByte = 13;
   constexpr uint32_t kSyn = 0x02;

@@ -30,9 +30,9 @@ class ListeningSockets {
   const std::vector<int>& descriptors() const { return descriptors_; }
   // Lets connections come in. FAILED_PRECONDITION as Open.
   absl::Status Listen();
-  // Connections that are being made still come in, new ones do not begin: who tries hears nothing,
-  // and tries again in a second.
-  void StopBeginnings();
+  // Drops the SYN of new TCP handshakes, so that clients retry after a second; handshakes in
+  // progress finish.
+  void StopAcceptingSyn();
   // Who tries to connect from now on is refused. Idempotent.
   void Close();
 

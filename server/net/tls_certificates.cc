@@ -35,7 +35,7 @@ std::shared_ptr<const TlsMaterial> TlsCertificates::Current() const {
   return material_;
 }
 
-absl::Status TlsCertificates::ReadFile(CredentialFile& file, std::string& text) {
+absl::Status TlsCertificates::ReadFile(WatchedFile& file, std::string& text) {
   TLM_ASSIGN_OR_RETURN(std::optional<FileContent> content, file.ReadIfChanged());
   if (!content.has_value()) return absl::OkStatus();
   if (&file == &key_file_) key_open_ = (content->mode & S_IROTH) != 0;

@@ -8,9 +8,9 @@
 #include "absl/synchronization/mutex.h"
 #include "model/base/clock.h"
 #include "model/base/errors.h"
-#include "server/net/heap_trimmer.h"
-#include "server/process/forced_end.h"
-#include "server/process/metrics_source.h"
+#include "server/net/heap.h"
+#include "server/process/model_facts.h"
+#include "server/process/shutdown_watchdog.h"
 
 namespace tlm {
 namespace {
@@ -85,7 +85,7 @@ absl::Status App::OpenPorts() {
   }
   TLM_ASSIGN_OR_RETURN(
       server_, RpcServer::Open(service.data_listener(certificates), CallServicesOf(), service.oip));
-  if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->Listen());
+  if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->listener().Listen());
   if (service.admin_port.has_value()) {
     TLM_ASSIGN_OR_RETURN(admin_, AdminServer::Open(service.admin_listener(certificates),
                                                    {CallServicesOf(), shutdown_, options_.flags}));
@@ -124,7 +124,7 @@ absl::Status App::Serve(absl::Duration health_interval, std::function<void()> he
   };
   monitor_.emplace(*engine_, clock, options_.service.stall_timeout, health_interval,
                    HealthReports{changed, std::move(healthy), TrimHeapAfterStorms()});
-  return options_.service.listen_while_loading ? absl::OkStatus() : server_->Listen();
+  return options_.service.listen_while_loading ? absl::OkStatus() : server_->listener().Listen();
 }
 
 void App::Withdraw() {
@@ -135,7 +135,7 @@ void App::Withdraw() {
 void App::Drain(absl::Duration timeout) {
   // Before the clients are told to go: what comes in between is refused with a reason.
   admission_->Drain();
-  server_->Withdraw();
+  server_->listener().Withdraw();
   spdlog::info("draining: {} calls active, at most {}", admission_->active_calls(),
                absl::FormatDuration(timeout));
   // Calls rather than the engine: a Forward call queues its sequences one after the other.
@@ -143,14 +143,14 @@ void App::Drain(absl::Duration timeout) {
     spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_->active_calls());
   }
   {
-    const ForcedEnd forced_end("the engine has not stopped", kEngineStopLimit);
+    const ShutdownWatchdog watchdog("the engine has not stopped", kEngineStopLimit);
     engine_->Stop();
   }
   texts_.Stop();
-  const ForcedEnd forced_end("connections have not closed", kCloseLimit);
-  server_->Shutdown(kShutdownGrace);
+  const ShutdownWatchdog watchdog("connections have not closed", kCloseLimit);
+  server_->listener().Shutdown(kShutdownGrace);
   state_.Set(LifeState::kStopped);
-  if (admin_ != nullptr) admin_->Shutdown(kShutdownGrace);
+  if (admin_ != nullptr) admin_->listener().Shutdown(kShutdownGrace);
   const EngineStats stats = engine_->Stats();
   spdlog::info("stopped: finished_requests={} kv_blocks_used={} prefill_tokens={} decode_tokens={}",
                stats.finished_requests, stats.kv_blocks_used, stats.prefill_tokens,

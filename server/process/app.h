@@ -27,7 +27,7 @@
 namespace tlm {
 
 // starting -> Load() -> Serve() -> serving -> Withdraw() -> Drain() -> stopped. Not thread-safe but
-// for Hurry() and active_calls().
+// for SkipDrain() and active_calls().
 class App {
  public:
   // Takes all ports. The admin port and the metrics port answer at once; the data port refuses
@@ -40,9 +40,10 @@ class App {
   // Ends what is left, at once.
   ~App();
 
-  int port() const { return server_->port(); }
+  // The data port.
+  GrpcListener& data_port() { return server_->listener(); }
   // 0 without an admin port, or a metrics port.
-  int admin_port() const { return admin_ == nullptr ? 0 : admin_->port(); }
+  int admin_port() const { return admin_ == nullptr ? 0 : admin_->listener().port(); }
   int metrics_port() const { return metrics_server_ == nullptr ? 0 : metrics_server_->port(); }
 
   // Loads the model and starts the engine: what takes its time.
@@ -60,16 +61,12 @@ class App {
 
   // Health is NOT_SERVING for good; calls are still accepted.
   void Withdraw();
-  // First: who begins to connect to the data port hears nothing. Then, when the connections that
-  // were being made are there: closes it. All that are there are served on.
-  void StopBeginnings() { server_->StopBeginnings(); }
-  void StopListening() { server_->StopListening(); }
   // Refuses new calls: clients are told to go elsewhere. Calls that run may go on for `timeout`,
   // then the rest ends with UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin
   // port and the metrics port answer until then. Withdraw() first.
   void Drain(absl::Duration timeout);
-  // Cuts a Drain short, present or future. From any thread; does not block.
-  void Hurry() { admission_->Interrupt(); }
+  // Ends a Drain at once, present or future. From any thread; does not block.
+  void SkipDrain() { admission_->Interrupt(); }
 
  private:
   App(const ServerOptions& options, ShutdownRequest& shutdown);

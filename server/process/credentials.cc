@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Load(const ServiceOpti
   } else if (!options.tls.client_ca.empty()) {
     all->authenticator_ = std::make_unique<CertificateAuthenticator>();
   } else {
-    all->authenticator_ = std::make_unique<TrustEverybody>();
+    all->authenticator_ = std::make_unique<AllowAllAuthenticator>();
   }
   WarnOffLoopback(options);
   if (all->tls_ != nullptr || all->keys_ != nullptr) {

@@ -16,7 +16,6 @@
 #include "server/loading/model_source.h"
 #include "server/observe/log.h"
 #include "server/process/app.h"
-#include "server/process/descriptor_limit.h"
 #include "server/process/heartbeat.h"
 #include "server/process/port_file.h"
 #include "server/process/service_manager.h"
@@ -26,17 +25,17 @@
 namespace tlm {
 namespace {
 
-// Between news for the service manager while the server starts or ends, and how long it is to be
-// patient after each.
-constexpr absl::Duration kNewsInterval = absl::Seconds(5);
-constexpr absl::Duration kPatience = absl::Seconds(30);
-// At the end of the grace: for connections that are being made, and then for the first call of a
-// connection that has just been made, which a balancer would not make again elsewhere.
+// How often the service manager is notified of progress while the server starts or stops, and how
+// far each notification extends its timeout.
+constexpr absl::Duration kNotifyInterval = absl::Seconds(5);
+constexpr absl::Duration kNotifyTimeout = absl::Seconds(30);
+// At the end of the grace: for handshakes in progress, and then for the first call of a new
+// connection, which a balancer would not repeat on another replica.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
 constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
 
-// Everything that can be found out at once, so that no fault hides behind a busy port or a long
-// load.
+// Every check that needs neither a port nor the weights, so that a busy port or a long load does
+// not delay the report of a fault.
 absl::Status CheckStart(const ServerOptions& options) {
   const ServiceOptions& service = options.service;
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
@@ -48,24 +47,25 @@ absl::Status CheckStart(const ServerOptions& options) {
 }
 
 absl::Status Load(App& app) {
-  const Heartbeat news(kNewsInterval, [] { NotifyProgress("loading the model", kPatience); });
+  const Heartbeat heartbeat(kNotifyInterval,
+                            [] { NotifyProgress("loading the model", kNotifyTimeout); });
   return app.Load();
 }
 
-// A watchdog wants to hear of the server at least twice as often as it bites.
+// At least twice per interval of the service manager's watchdog.
 absl::Duration HealthInterval() {
   return std::min(HealthMonitor::kInterval,
                   WatchdogTimeout().value_or(absl::InfiniteDuration()) / 2);
 }
 
-// Says that calls are answered now, and where.
-void Announce(const App& app, const ServiceOptions& service) {
+// Logs that calls are answered now, and where; tells the service manager.
+void Announce(App& app, const ServiceOptions& service) {
   if (service.admin_port.has_value()) {
     spdlog::info("admin on {}:{}", service.admin_host, app.admin_port());
   }
   spdlog::info("{}", app.backend_reason());
   const std::string serving = fmt::format("serving {} on {}:{}", LogQuoted(app.served().model_id),
-                                          service.host, app.port());
+                                          service.host, app.data_port().port());
   spdlog::info("{} ({}, context {} tokens, {} KV blocks)", serving, app.served().device_name,
                app.served().limits.max_context_tokens, app.served().memory.kv_blocks);
   NotifyReady(serving);
@@ -75,17 +75,17 @@ void End(App& app, const ServiceOptions& service, const ShutdownTerms& terms,
          ShutdownRequest& shutdown) {
   NotifyStopping("draining");
   app.Withdraw();
-  const Heartbeat news(kNewsInterval, [&app] {
-    NotifyProgress(fmt::format("draining: {} calls", app.active_calls()), kPatience);
+  const Heartbeat heartbeat(kNotifyInterval, [&app] {
+    NotifyProgress(fmt::format("draining: {} calls", app.active_calls()), kNotifyTimeout);
   });
   if (terms.withdrawal_grace && service.withdrawal_grace > absl::ZeroDuration()) {
     spdlog::info("withdrawn: NOT_SERVING, accepting calls for {} more",
                  absl::FormatDuration(service.withdrawal_grace));
-    shutdown.WaitForHurry(service.withdrawal_grace);
-    app.StopBeginnings();
-    shutdown.WaitForHurry(kConnectTime);
-    app.StopListening();
-    shutdown.WaitForHurry(kSettleTime);
+    shutdown.WaitForSkip(service.withdrawal_grace);
+    app.data_port().StopAcceptingSyn();
+    shutdown.WaitForSkip(kConnectTime);
+    app.data_port().StopListening();
+    shutdown.WaitForSkip(kSettleTime);
   }
   app.Drain(terms.drain_limit.value_or(service.drain_timeout));
 }
@@ -111,7 +111,7 @@ absl::Status RunServer(const ServerOptions& options) {
     metrics_port_file->Remove();
   });
   if (const absl::Status loaded = Load(*app); !loaded.ok()) {
-    // gRPC 1.51 waits for ever for a thread that it was refused: the process ends without it.
+    // gRPC 1.51 waits forever for a thread that the system refused: the process ends without it.
     [[maybe_unused]] static App* const abandoned = app.release();
     return loaded;
   }
@@ -120,13 +120,13 @@ absl::Status RunServer(const ServerOptions& options) {
                        PortFile::Create("port_file", service.admin_port_file, app->admin_port()));
   TLM_RETURN_IF_ERROR(app->Serve(HealthInterval(), NotifyAlive));
   TLM_ASSIGN_OR_RETURN(const PortFile port_file,
-                       PortFile::Create("port_file", service.port_file, app->port()));
+                       PortFile::Create("port_file", service.port_file, app->data_port().port()));
   start_limits.reset();
   Announce(*app, service);
   const ShutdownTerms terms = shutdown.Wait();
   signals.OnSecond([&] {
-    shutdown.Hurry();
-    app->Hurry();
+    shutdown.SkipDrain();
+    app->SkipDrain();
   });
   End(*app, service, terms, shutdown);
   signals.OnSecond([] {});

@@ -7,8 +7,8 @@
 #include "model/base/descriptor.h"
 #include "server/config/command_line.h"
 #include "server/config/options.h"
-#include "server/net/allocator.h"
 #include "server/net/grpc_listener.h"
+#include "server/net/heap.h"
 #include "server/observe/log.h"
 #include "server/process/lifecycle.h"
 

@@ -63,12 +63,12 @@ void ShutdownSignals::ExpectShutdown() {
   expected_ = true;
 }
 
-void ShutdownSignals::OnSecond(std::function<void()> hurry) {
+void ShutdownSignals::OnSecond(std::function<void()> on_second) {
   MutexLock lock(&mutex_);
   if (count_ >= 2) {
-    hurry();
+    on_second();
   } else {
-    hurry_ = std::move(hurry);
+    on_second_ = std::move(on_second);
   }
 }
 
@@ -101,7 +101,7 @@ void ShutdownSignals::Count(std::string_view name, bool has_balancer) {
   ++count_;
   spdlog::info("{} received", name);
   shutdown_.Ask({.withdrawal_grace = has_balancer, .drain_limit = std::nullopt});
-  if (count_ == 2 && hurry_) hurry_();
+  if (count_ == 2 && on_second_) on_second_();
 }
 
 }  // namespace tlm

@@ -29,8 +29,9 @@ class ShutdownSignals {
   void BeforeEarlyEnd(std::function<void()> clean_up);
   // From now on the first signal asks for the shutdown instead of ending the process.
   void ExpectShutdown();
-  // Calls `hurry` on the signal thread at the second signal, or now if it has come. Must not block.
-  void OnSecond(std::function<void()> hurry);
+  // Calls `on_second` on the signal thread at the second signal, or now if it has come. Must not
+  // block.
+  void OnSecond(std::function<void()> on_second);
 
  private:
   void Run();
@@ -43,7 +44,7 @@ class ShutdownSignals {
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   int count_ TLM_GUARDED_BY(mutex_) = 0;
   std::function<void()> clean_up_ TLM_GUARDED_BY(mutex_);
-  std::function<void()> hurry_ TLM_GUARDED_BY(mutex_);
+  std::function<void()> on_second_ TLM_GUARDED_BY(mutex_);
   std::thread thread_;  // last: uses the others
 };
 

@@ -1,7 +1,9 @@
 #include "server/process/start_limits.h"
 
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,7 +72,24 @@ bool CanMap(size_t bytes) {
   return memory != MAP_FAILED && munmap(memory, bytes) == 0;
 }
 
+// Model files, sockets and events, a GPU's included, and some to spare.
+constexpr int64_t kOwnDescriptors = 1024;
+
 }  // namespace
+
+void RaiseDescriptorLimit(int64_t max_connections) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto needed = static_cast<rlim_t>(max_connections + kOwnDescriptors);
+  // Only up to what is needed: the largest limits are in the millions.
+  if (limit.rlim_cur < needed) {
+    limit.rlim_cur = std::min(needed, limit.rlim_max);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_max >= needed) return;
+  spdlog::warn("at most {} files may be open (ulimit -Hn): fewer than --max_connections={} take",
+               limit.rlim_max, max_connections);
+}
 
 int ThreadsNeeded(const ServerOptions& options) {
   // README.md, "Threads": those of a drain, without the ones below.

@@ -1,11 +1,17 @@
-// Limits of memory and threads that a start runs into.
+// Limits of memory, threads and descriptors that a start runs into.
 #ifndef TLM_SERVER_PROCESS_START_LIMITS_H_
 #define TLM_SERVER_PROCESS_START_LIMITS_H_
+
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "server/config/options.h"
 
 namespace tlm {
+
+// Raises the process's limit of open files (RLIMIT_NOFILE) to what `max_connections` and the server
+// itself need, as far as the system allows; a line in the log where that is less.
+void RaiseDescriptorLimit(int64_t max_connections);
 
 // The threads that a server with these options has at the least, besides the calling one.
 int ThreadsNeeded(const ServerOptions& options);

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "server/net/grpc_listener.h"
 #include "server/rpc/call/gate.h"
 #include "server/rpc/call/rpc_context.h"
@@ -27,19 +26,13 @@ class RpcServer {
   // From now on calls are answered with what `rpc` names, which outlives them. Once.
   void Serve(const RpcContext& rpc) { gate_.Open(rpc); }
 
-  int port() const { return listener_->port(); }
-  // As GrpcListener's.
-  absl::Status Listen() { return listener_->Listen(); }
   // What grpc.health.v1 says of the server as a whole and of tlm.v1.LanguageModel.
   void SetServing(bool serving) {
     oip_.SetServing(serving);
     listener_->SetServing(serving);
   }
-  // As GrpcListener's.
-  void StopBeginnings() { listener_->StopBeginnings(); }
-  void StopListening() { listener_->StopListening(); }
-  void Withdraw() { listener_->Withdraw(); }
-  void Shutdown(absl::Duration grace) { listener_->Shutdown(grace); }
+  // The port itself: Listen, Withdraw, Shutdown. Its health is set by SetServing above.
+  GrpcListener& listener() { return *listener_; }
 
  private:
   explicit RpcServer(const CallServices& services)

@@ -69,7 +69,7 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   Clock& clock = *Clock::Monotonic();
   const ServedModel served = ServedNoopModel(options);
   CallRegistry calls;
-  const TrustEverybody authenticator;
+  const AllowAllAuthenticator authenticator;
   // Metrics are part of the cost of a token.
   Metrics metrics;
   TLM_ASSIGN_OR_RETURN(
@@ -86,8 +86,8 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   TextPools texts;
   server->Serve({services, served, *engine, admission, calls, texts});
   admission.Open();
-  TLM_RETURN_IF_ERROR(server->Listen());
-  std::ofstream(port_file) << server->port() << std::endl;
+  TLM_RETURN_IF_ERROR(server->listener().Listen());
+  std::ofstream(port_file) << server->listener().port() << std::endl;
   for (;;) pause();
 }
 

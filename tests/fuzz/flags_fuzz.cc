@@ -5,7 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/base/flag_types.h"
 #include "model/base/errors.h"
-#include "server/config/byte_size.h"
+#include "server/config/flag_types.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
-#include "server/auth/tenant_limits.h"
+#include "server/auth/principal.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/output/output_assembler.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -3,7 +3,7 @@
 
 #include "model/base/errors.h"
 #include "server/auth/api_key.h"
-#include "server/auth/authorization.h"
+#include "server/auth/authenticator.h"
 #include "server/auth/key_file.h"
 #include "tests/fuzz/fuzz_input.h"
 

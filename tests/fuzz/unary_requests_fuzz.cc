@@ -2,7 +2,7 @@
 #include "model/base/errors.h"
 #include "model/describe/offline.h"
 #include "model/text/utf8.h"
-#include "server/rpc/language_model/tokenize_handler.h"
+#include "server/rpc/language_model/handlers.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

@@ -8,7 +8,7 @@
 #include "server/admission/admission.h"
 #include "server/admission/shutdown_request.h"
 #include "server/batching/engine.h"
-#include "server/config/config_option.h"
+#include "server/config/command_line.h"
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/call/rpc_context.h"
 #include "server/serving/request_limits.h"

@@ -4,12 +4,15 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/base/mutex.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/convert/proto_time.h"
 
@@ -36,6 +39,45 @@ absl::Status CheckAbort(const v1::AbortRequest& request, const RequestLimits& li
   }
   return absl::OkStatus();
 }
+
+// Held by gRPC until OnDone, and by the engine until it has answered: whichever is later.
+class FlushCall final : public grpc::ServerUnaryReactor,
+                        public std::enable_shared_from_this<FlushCall> {
+ public:
+  explicit FlushCall(v1::FlushPrefixCacheResponse* response) : response_(response) {}
+
+  void Start(Engine& engine) {
+    self_ = shared_from_this();
+    engine.FlushPrefixCache([call = shared_from_this()](int64_t blocks) { call->Answer(blocks); });
+  }
+
+ private:
+  void Answer(int64_t blocks) {
+    spdlog::info("admin FlushPrefixCache: {} blocks freed", blocks);
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(finished_, true)) return;
+      response_->set_blocks_freed(static_cast<uint64_t>(blocks));
+    }
+    Finish(grpc::Status::OK);
+  }
+
+  void OnCancel() override {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(finished_, true)) return;
+    }
+    Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the client cancelled the call"));
+  }
+
+  void OnDone() override { const std::shared_ptr<FlushCall> last = std::move(self_); }
+
+  v1::FlushPrefixCacheResponse* const response_;  // not used once finished_
+  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
+  std::shared_ptr<FlushCall> self_;
+  Mutex mutex_;
+  bool finished_ TLM_GUARDED_BY(mutex_) = false;
+};
 
 }  // namespace
 
@@ -112,6 +154,13 @@ void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response) {
     option.set_value(from.value);
     option.set_default_value(from.default_value);
   }
+}
+
+grpc::ServerUnaryReactor* StartFlushPrefixCache(Engine& engine,
+                                                v1::FlushPrefixCacheResponse* response) {
+  const auto call = std::make_shared<FlushCall>(response);
+  call->Start(engine);
+  return call.get();
 }
 
 }  // namespace tlm

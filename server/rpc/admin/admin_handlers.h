@@ -1,7 +1,8 @@
-// What the calls of the Admin service do; FlushPrefixCache, which waits for the engine, is in
-// admin_flush_call.h.
+// What the calls of the Admin service do.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
+
+#include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
 #include "server/rpc/admin/admin_context.h"
@@ -9,7 +10,7 @@
 
 namespace tlm {
 
-// All fill `response` and return at once.
+// All fill `response` and return at once, but for FlushPrefixCache.
 
 void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
 
@@ -23,6 +24,11 @@ absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& adm
                         const AdminTarget& target, v1::DrainResponse& response);
 
 void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response);
+
+// Takes over one call, which is answered when the engine has done it; `response` is gRPC's,
+// `engine` outlives the call's start. A client that goes away before is let go at once.
+grpc::ServerUnaryReactor* StartFlushPrefixCache(Engine& engine,
+                                                v1::FlushPrefixCacheResponse* response);
 
 // Names in one Abort request, and of the ended calls in its answer: both fit their messages.
 inline constexpr int kMaxAbortIds = 16384;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "server/net/grpc_listener.h"
 #include "server/rpc/admin/admin_context.h"
 #include "server/rpc/admin/admin_service.h"
@@ -24,9 +23,7 @@ class AdminServer {
 
   // From now on all calls are answered. Once.
   void Serve(const AdminTarget& target) { gate_.Open(target); }
-  int port() const { return listener_->port(); }
-  // As GrpcListener's.
-  void Shutdown(absl::Duration grace) { listener_->Shutdown(grace); }
+  GrpcListener& listener() { return *listener_; }
 
  private:
   explicit AdminServer(const AdminContext& admin)

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/base/error_details.h"
+#include "server/observe/call_summary.h"
 #include "server/observe/line_limit.h"
 #include "server/observe/log.h"
 #include "server/observe/log_event.h"
@@ -146,8 +148,6 @@ void LogFault(const CallRecord& record) {
   LogEvent(spdlog::level::err, "request failed", line);
 }
 
-}  // namespace
-
 void LogCall(const CallRecord& record, const CallSummary& summary) {
   if (spdlog::should_log(spdlog::level::info)) {
     const std::optional<int64_t> left_out = MayLog(record, record.arrival + summary.total);
@@ -160,6 +160,36 @@ void LogCall(const CallRecord& record, const CallSummary& summary) {
     }
   }
   if (absl::IsInternal(record.status) || absl::IsDataLoss(record.status)) LogFault(record);
+}
+
+CallSummary SummaryOf(const CallRecord& record) {
+  CallSummary summary;
+  summary.rpc = record.rpc;
+  summary.tenant = record.caller.tenant;
+  summary.used_engine = record.admitted;
+  summary.admitted = record.admitted || record.status.ok();
+  summary.code = record.status.code();
+  summary.reason = ReasonOf(record.status);
+  summary.finish = record.finish;
+  summary.prompt_tokens = record.prompt_tokens;
+  summary.cached_prompt_tokens = record.cached_prompt_tokens;
+  summary.completion_tokens = record.completion_tokens;
+  summary.total = record.clock->Now() - record.arrival;
+  if (record.started) summary.queue = record.queue_time;
+  summary.prefill = record.prefill_time;
+  summary.decode = record.decode_time;
+  return summary;
+}
+
+}  // namespace
+
+void EndCall(const CallRecord& record) {
+  const CallSummary summary = SummaryOf(record);
+  if (summary.admitted && !record.admitted) {
+    record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
+  }
+  record.metrics->CountEnd(summary);
+  LogCall(record, summary);
 }
 
 }  // namespace tlm

@@ -2,32 +2,8 @@
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
-#include "server/rpc/call/call_log.h"
 
 namespace tlm {
-
-namespace {
-
-CallSummary SummaryOf(const CallRecord& record) {
-  CallSummary summary;
-  summary.rpc = record.rpc;
-  summary.tenant = record.caller.tenant;
-  summary.used_engine = record.admitted;
-  summary.admitted = record.admitted || record.status.ok();
-  summary.code = record.status.code();
-  summary.reason = ReasonOf(record.status);
-  summary.finish = record.finish;
-  summary.prompt_tokens = record.prompt_tokens;
-  summary.cached_prompt_tokens = record.cached_prompt_tokens;
-  summary.completion_tokens = record.completion_tokens;
-  summary.total = record.clock->Now() - record.arrival;
-  if (record.started) summary.queue = record.queue_time;
-  summary.prefill = record.prefill_time;
-  summary.decode = record.decode_time;
-  return summary;
-}
-
-}  // namespace
 
 void MarkAdmitted(CallRecord& record) {
   record.admitted = true;
@@ -38,15 +14,6 @@ void MarkAdmitted(CallRecord& record) {
 void MarkFirstToken(CallRecord& record) {
   record.first_token = record.clock->Now();
   record.metrics->RecordFirstToken(*record.first_token - record.arrival);
-}
-
-void EndCall(const CallRecord& record) {
-  const CallSummary summary = SummaryOf(record);
-  if (summary.admitted && !record.admitted) {
-    record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
-  }
-  record.metrics->CountEnd(summary);
-  LogCall(record, summary);
 }
 
 v1::Usage UsageOf(const CallRecord& record) {

@@ -49,13 +49,6 @@ struct CallRecord {
 void MarkAdmitted(CallRecord& record);
 // The first token of a Generate call is here.
 void MarkFirstToken(CallRecord& record);
-// The call is over, for good: once, whatever its end. Counts it, as ended when it was admitted and
-// as refused otherwise, and writes its line to the log. A call that never needs the engine is
-// admitted when it ends well.
-//
-// Faults of the server are logged as errors with their message; the messages of others may hold
-// what the client wrote and stay out.
-void EndCall(const CallRecord& record);
 
 v1::Usage UsageOf(const CallRecord& record);
 

@@ -1,5 +1,7 @@
 #include "server/rpc/call/pending_call.h"
 
+#include "server/rpc/call/call_log.h"
+
 namespace tlm {
 
 PendingCall::PendingCall(grpc::CallbackServerContext* context, CallRecord record,

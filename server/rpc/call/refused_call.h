@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "server/rpc/call/call_log.h"
 #include "server/rpc/call/call_record.h"
 #include "server/rpc/call/status_mapping.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "server/rpc/call/call_entry.h"
+#include "server/rpc/call/call_log.h"
 #include "server/rpc/call/status_mapping.h"
 
 namespace tlm {

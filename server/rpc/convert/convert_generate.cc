@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/auth/tenant_limits.h"
+#include "server/auth/principal.h"
 #include "server/batching/sequence.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/convert_resume.h"

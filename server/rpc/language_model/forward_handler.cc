@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/forward_handler.h"
-
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -9,6 +7,7 @@
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/streaming_call.h"
 #include "server/rpc/convert/proto_time.h"
+#include "server/rpc/language_model/handlers.h"
 #include "server/rpc/output/call_cost.h"
 #include "server/rpc/output/row_encoder.h"
 #include "server/serving/request_limits.h"

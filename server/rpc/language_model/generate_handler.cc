@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/generate_handler.h"
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,6 +6,7 @@
 #include "server/rpc/call/streaming_call.h"
 #include "server/rpc/convert/proto_time.h"
 #include "server/rpc/convert/sampling_message.h"
+#include "server/rpc/language_model/handlers.h"
 #include "server/rpc/output/call_cost.h"
 #include "server/rpc/output/output_group.h"
 

@@ -4,11 +4,7 @@
 #include "server/rpc/call/refused_call.h"
 #include "server/rpc/call/status_mapping.h"
 #include "server/rpc/convert/convert.h"
-#include "server/rpc/language_model/forward_handler.h"
-#include "server/rpc/language_model/generate_handler.h"
-#include "server/rpc/language_model/model_info_handler.h"
-#include "server/rpc/language_model/score_handler.h"
-#include "server/rpc/language_model/tokenize_handler.h"
+#include "server/rpc/language_model/handlers.h"
 
 namespace tlm {
 

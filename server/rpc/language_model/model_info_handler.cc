@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/model_info_handler.h"
-
 #include <vector>
 
 #include "model/base/errors.h"
@@ -10,6 +8,7 @@
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/proto_time.h"
 #include "server/rpc/convert/sampling_message.h"
+#include "server/rpc/language_model/handlers.h"
 
 namespace tlm {
 namespace {

@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/score_handler.h"
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +9,7 @@
 #include "server/rpc/call/raw_message.h"
 #include "server/rpc/call/unary_call.h"
 #include "server/rpc/convert/token_info.h"
+#include "server/rpc/language_model/handlers.h"
 
 namespace tlm {
 namespace {

@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/tokenize_handler.h"
-
 #include <google/protobuf/io/coded_stream.h>
 
 #include <memory>
@@ -14,6 +12,7 @@
 #include "server/rpc/call/raw_message.h"
 #include "server/rpc/call/unary_call.h"
 #include "server/rpc/convert/convert.h"
+#include "server/rpc/language_model/handlers.h"
 
 namespace tlm {
 namespace {
@@ -40,7 +39,7 @@ size_t AnswerBytes(int32_t id, const Tokenizer& tokenizer) {
 
 // A message takes ten times what is sent of it: it is made when it is known to be small enough.
 absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& model,
-                      const Unwanted& unwanted, v1::TokenizeResponse& response) {
+                      const IsCancelled& cancelled, v1::TokenizeResponse& response) {
   TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
   TLM_RETURN_IF_ERROR(RequireTokenizer(model, "text", "token ids are all it takes"));
   std::optional<bool> special;
@@ -48,7 +47,7 @@ absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& mod
   std::vector<int32_t> ids;
   size_t bytes = 0;
   const auto take = [&](std::span<const int32_t> some) {
-    if (unwanted()) return Cancelled("the call has ended");
+    if (cancelled()) return Cancelled("the call has ended");
     for (const int32_t id : some) bytes += AnswerBytes(id, *model.tokenizer);
     ids.insert(ids.end(), some.begin(), some.end());
     return CheckResponseSize(bytes, model);
@@ -63,7 +62,7 @@ absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& mod
 }
 
 absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel& model,
-                        const Unwanted& unwanted, v1::DetokenizeResponse& response) {
+                        const IsCancelled& cancelled, v1::DetokenizeResponse& response) {
   TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
   TLM_RETURN_IF_ERROR(RequireTokenizer(model, "token_ids", "there is no text to give"));
   TLM_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
@@ -75,7 +74,7 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel&
     // Before the memory is taken: a few bytes of request may stand for a long token.
     TLM_RETURN_IF_ERROR(CheckResponseSize(response.bytes().size(), model));
   }
-  if (unwanted()) return Cancelled("the call has ended");
+  if (cancelled()) return Cancelled("the call has ended");
   response.set_text(model.tokenizer->Decode(ids, skip_special));
   return CheckResponseSize(response.ByteSizeLong(), model);
 }
@@ -85,7 +84,7 @@ namespace {
 template <typename RequestMessage, typename Response>
 class TextCall final : public UnaryCall {
  public:
-  using Answer = absl::Status (*)(const RequestMessage&, const ServedModel&, const Unwanted&,
+  using Answer = absl::Status (*)(const RequestMessage&, const ServedModel&, const IsCancelled&,
                                   Response&);
 
   TextCall(const char* name, grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
@@ -136,10 +135,12 @@ class TextCall final : public UnaryCall {
 };
 
 template <typename RequestMessage, typename Response>
-grpc::ServerUnaryReactor* StartTextCall(
-    const char* name, grpc::CallbackServerContext* context, const grpc::ByteBuffer& request,
-    grpc::ByteBuffer* response, const RpcContext& rpc,
-    absl::Status (*answer)(const RequestMessage&, const ServedModel&, const Unwanted&, Response&)) {
+grpc::ServerUnaryReactor* StartTextCall(const char* name, grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
+                                        const RpcContext& rpc,
+                                        absl::Status (*answer)(const RequestMessage&,
+                                                               const ServedModel&,
+                                                               const IsCancelled&, Response&)) {
   const auto call =
       std::make_shared<TextCall<RequestMessage, Response>>(name, context, response, rpc, answer);
   call->Start(request);

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/base/errors.h"
-#include "server/auth/tenant_limits.h"
+#include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/serving/request_limits.h"
 

@@ -1,7 +1,7 @@
 #include "server/rpc/oip/oip_service.h"
 
 #include "server/rpc/call/call_entry.h"
-#include "server/rpc/call/status_mapping.h"
+#include "server/rpc/call/refused_call.h"
 #include "server/rpc/oip/oip_convert.h"
 #include "server/rpc/oip/oip_infer.h"
 
@@ -23,10 +23,7 @@ grpc::ServerUnaryReactor* OipService::Ask(const char* name, grpc::CallbackServer
   const RpcContext* const rpc = gate_.Get();
   record.status = record.access;
   if (record.status.ok()) record.status = rpc == nullptr ? StartingStatus() : answer(*rpc);
-  EndCall(record);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(record.status));
-  return reactor;
+  return EndUnary(context, record);
 }
 
 grpc::ServerUnaryReactor* OipService::ServerLive(grpc::CallbackServerContext* context,

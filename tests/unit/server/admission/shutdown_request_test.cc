@@ -53,21 +53,21 @@ TEST(ShutdownRequestTest, OneOfManyAskersIsTheFirst) {
   EXPECT_EQ(first, 1);
 }
 
-TEST(ShutdownRequestTest, WithoutHurryAWaitLastsItsTime) {
+TEST(ShutdownRequestTest, WithoutSkipAWaitLastsItsTime) {
   ShutdownRequest shutdown;
-  EXPECT_FALSE(shutdown.WaitForHurry(absl::ZeroDuration()));
+  EXPECT_FALSE(shutdown.WaitForSkip(absl::ZeroDuration()));
   shutdown.Ask({});
-  EXPECT_FALSE(shutdown.WaitForHurry(absl::Milliseconds(1)));
+  EXPECT_FALSE(shutdown.WaitForSkip(absl::Milliseconds(1)));
 }
 
-TEST(ShutdownRequestTest, HurryEndsEveryWaitPresentAndFuture) {
+TEST(ShutdownRequestTest, SkipDrainEndsEveryWaitPresentAndFuture) {
   ShutdownRequest shutdown;
   bool hurried = false;
-  std::thread waiter([&] { hurried = shutdown.WaitForHurry(absl::InfiniteDuration()); });
-  shutdown.Hurry();
+  std::thread waiter([&] { hurried = shutdown.WaitForSkip(absl::InfiniteDuration()); });
+  shutdown.SkipDrain();
   waiter.join();
   EXPECT_TRUE(hurried);
-  EXPECT_TRUE(shutdown.WaitForHurry(absl::InfiniteDuration()));
+  EXPECT_TRUE(shutdown.WaitForSkip(absl::InfiniteDuration()));
 }
 
 }  // namespace

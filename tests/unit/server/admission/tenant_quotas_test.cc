@@ -6,7 +6,7 @@
 #include <string>
 
 #include "model/base/error_details.h"
-#include "server/admission/minute_budget.h"
+#include "server/admission/token_bucket.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "server/auth/authorization.h"
+#include "server/auth/authenticator.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

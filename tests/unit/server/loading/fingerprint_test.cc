@@ -34,7 +34,7 @@ struct Inputs {
 
   ServedModel served;
   std::string weights = "3e16";
-  ProgramBuild build;
+  BuildInfo build;
   DeviceInfo device;
   StoredTypes types;
 };

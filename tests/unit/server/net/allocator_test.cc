@@ -1,9 +1,9 @@
-#include "server/net/allocator.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <memory>
+
+#include "server/net/heap.h"
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

@@ -11,56 +11,56 @@
 namespace tlm {
 namespace {
 
-constexpr uint64_t kMuch = TrafficJudge::kMuch;
-constexpr int kLooks = TrafficJudge::kLooks;
-constexpr int64_t kLong = TrafficJudge::kPatienceNs;
+constexpr uint64_t kMuch = FloodDetector::kMuch;
+constexpr int kLooks = FloodDetector::kLooks;
+constexpr int64_t kLong = FloodDetector::kPatienceNs;
 
-TEST(TrafficJudgeTest, WhoIsReadWithoutPauseAndNeverAnsweredFloods) {
-  TrafficJudge judge;
+TEST(FloodDetectorTest, WhoIsReadWithoutPauseAndNeverAnsweredFloods) {
+  FloodDetector judge;
   for (int look = 0; look < kLooks; ++look) {
     EXPECT_FALSE(judge.IsFlood({1000 + look * kMuch, 52}, look * kLong / kLooks));
   }
   EXPECT_TRUE(judge.IsFlood({1000 + kLooks * kMuch, 52}, kLong));
 }
 
-TEST(TrafficJudgeTest, AnAnswerNowAndThenIsEnough) {
-  TrafficJudge judge;
+TEST(FloodDetectorTest, AnAnswerNowAndThenIsEnough) {
+  FloodDetector judge;
   for (uint64_t i = 0; i < 100; ++i) {
     EXPECT_FALSE(judge.IsFlood({i * kMuch, i / 2}, static_cast<int64_t>(i) * kLong / 2));
   }
 }
 
-TEST(TrafficJudgeTest, AnUploadThatIsAnsweredLateIsNoFlood) {
-  TrafficJudge judge;
+TEST(FloodDetectorTest, AnUploadThatIsAnsweredLateIsNoFlood) {
+  FloodDetector judge;
   EXPECT_FALSE(judge.IsFlood({0, 52}, 0));
   for (int i = 1; i < 100; ++i) EXPECT_FALSE(judge.IsFlood({32 * kMuch, 52}, i * kLong));
 }
 
-TEST(TrafficJudgeTest, WhoSendsLittleDoesNotFlood) {
-  TrafficJudge judge;
+TEST(FloodDetectorTest, WhoSendsLittleDoesNotFlood) {
+  FloodDetector judge;
   for (uint64_t i = 0; i < 100; ++i) {
     EXPECT_FALSE(judge.IsFlood({i, 52}, static_cast<int64_t>(i) * kLong));
   }
 }
 
-TEST(TrafficJudgeTest, PausesDoNotExcuseWhoIsNeverAnswered) {
+TEST(FloodDetectorTest, PausesDoNotExcuseWhoIsNeverAnswered) {
   constexpr int64_t kPause = kLong / 2;
-  TrafficJudge judge;
+  FloodDetector judge;
   uint64_t read = 0;
   int64_t now = 0;
   EXPECT_FALSE(judge.IsFlood({read, 52}, now));
   bool cut = false;
-  while (!cut && now < 10 * TrafficJudge::kLongPatienceNs) {
+  while (!cut && now < 10 * FloodDetector::kLongPatienceNs) {
     cut = judge.IsFlood({read += kMuch, 52}, now += kPause) ||
           judge.IsFlood({read, 52}, now += kPause);
   }
   EXPECT_TRUE(cut);
-  EXPECT_GE(now, TrafficJudge::kLongPatienceNs);
-  EXPECT_LE(now, TrafficJudge::kLongPatienceNs + 2 * kPause);
+  EXPECT_GE(now, FloodDetector::kLongPatienceNs);
+  EXPECT_LE(now, FloodDetector::kLongPatienceNs + 2 * kPause);
 }
 
-TEST(TrafficJudgeTest, AnAnswerNowAndThenExcusesPauses) {
-  TrafficJudge judge;
+TEST(FloodDetectorTest, AnAnswerNowAndThenExcusesPauses) {
+  FloodDetector judge;
   for (uint64_t i = 0; i < 100; ++i) {
     const int64_t now = static_cast<int64_t>(i) * kLong;
     EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now));

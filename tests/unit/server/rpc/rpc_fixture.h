@@ -108,7 +108,7 @@ class RpcTest : public ::testing::Test {
   TextPools text_pools_;
   std::atomic<uint64_t> random_{100};
   Metrics metrics_;
-  TrustEverybody authenticator_;
+  AllowAllAuthenticator authenticator_;
   const CallServices call_services_{authenticator_, metrics_, *Clock::Monotonic(),
                                     [this] { return random_++; }};
   RpcGate gate_;  // open

@@ -1,5 +1,3 @@
-#include "server/rpc/language_model/forward_handler.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
+#include "server/rpc/language_model/handlers.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace tlm {

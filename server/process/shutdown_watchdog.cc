@@ -1,4 +1,4 @@
-#include "server/process/forced_end.h"
+#include "server/process/shutdown_watchdog.h"
 
 #include <spdlog/spdlog.h>
 
@@ -17,10 +17,10 @@ constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 }  // namespace
 
-ForcedEnd::ForcedEnd(std::string_view what, absl::Duration limit)
+ShutdownWatchdog::ShutdownWatchdog(std::string_view what, absl::Duration limit)
     : what_(what), limit_(limit), thread_([this] { Run(); }) {}
 
-ForcedEnd::~ForcedEnd() {
+ShutdownWatchdog::~ShutdownWatchdog() {
   {
     MutexLock lock(&mutex_);
     averted_ = true;
@@ -29,7 +29,7 @@ ForcedEnd::~ForcedEnd() {
   thread_.join();
 }
 
-void ForcedEnd::Run() {
+void ShutdownWatchdog::Run() {
   const auto end =
       std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(limit_, kLongestWait));
   MutexLock lock(&mutex_);

@@ -1,6 +1,6 @@
 // Which program this is, down to the bit.
-#ifndef TLM_SERVER_SERVING_PROGRAM_BUILD_H_
-#define TLM_SERVER_SERVING_PROGRAM_BUILD_H_
+#ifndef TLM_SERVER_SERVING_BUILD_INFO_H_
+#define TLM_SERVER_SERVING_BUILD_INFO_H_
 
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@ namespace tlm {
 
 // What decides, beside model and device, which numbers the program computes. Equal for two
 // processes that run the same file on the same distribution and the same kind of processor.
-struct ProgramBuild {
+struct BuildInfo {
   // The hash of the linked file, hexadecimal: compiler, flags and sources, and libraries as far as
   // they are linked statically. Not what the loader adds: that is `libraries`.
   std::string build_id;
@@ -26,11 +26,11 @@ struct ProgramBuild {
 
 // `backend`: "cpu" or "cuda", open already. FAILED_PRECONDITION when the program carries no build
 // id; INTERNAL if libcrypto refuses.
-absl::StatusOr<ProgramBuild> ReadProgramBuild(std::string_view backend);
+absl::StatusOr<BuildInfo> ReadBuildInfo(std::string_view backend);
 
 // build_id alone; FAILED_PRECONDITION as above.
-absl::StatusOr<std::string> ProgramBuildId();
+absl::StatusOr<std::string> ReadBuildId();
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_SERVING_PROGRAM_BUILD_H_
+#endif  // TLM_SERVER_SERVING_BUILD_INFO_H_

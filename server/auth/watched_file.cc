@@ -1,4 +1,4 @@
-#include "server/auth/credential_file.h"
+#include "server/auth/watched_file.h"
 
 #include <sys/stat.h>
 
@@ -21,27 +21,27 @@ int64_t Nanoseconds(const timespec& time) {
 
 }  // namespace
 
-absl::StatusOr<FileContent> ReadCredentialFile(const std::string& path, size_t max_bytes) {
+absl::StatusOr<FileContent> ReadFileWithMode(const std::string& path, size_t max_bytes) {
   TLM_ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
   TLM_ASSIGN_OR_RETURN(std::string text, file.Read(max_bytes));
   return FileContent{std::move(text), file.mode()};
 }
 
-CredentialFile::CredentialFile(std::string path, size_t max_bytes)
+WatchedFile::WatchedFile(std::string path, size_t max_bytes)
     : path_(std::move(path)), max_bytes_(max_bytes) {}
 
-absl::StatusOr<CredentialFile::Version> CredentialFile::Look() const {
+absl::StatusOr<WatchedFile::Version> WatchedFile::Look() const {
   struct stat status;
   if (stat(path_.c_str(), &status) != 0) return FileError(path_, "cannot be opened");
   return Version{status.st_dev, status.st_ino, status.st_size, Nanoseconds(status.st_mtim),
                  Nanoseconds(status.st_ctim)};
 }
 
-absl::StatusOr<std::optional<FileContent>> CredentialFile::ReadIfChanged() {
+absl::StatusOr<std::optional<FileContent>> WatchedFile::ReadIfChanged() {
   // The look comes first: a write behind it changes the next one.
   TLM_ASSIGN_OR_RETURN(const Version version, Look());
   if (seen_ == version) return std::nullopt;
-  TLM_ASSIGN_OR_RETURN(FileContent content, ReadCredentialFile(path_, max_bytes_));
+  TLM_ASSIGN_OR_RETURN(FileContent content, ReadFileWithMode(path_, max_bytes_));
   const int64_t now = absl::GetCurrentTimeNanos();
   const bool young = std::max(version.modified_ns, version.changed_ns) > now - kYoungNs;
   seen_ = young ? std::nullopt : std::optional<Version>(version);

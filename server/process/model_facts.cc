@@ -1,4 +1,4 @@
-#include "server/process/metrics_source.h"
+#include "server/process/model_facts.h"
 
 #include <algorithm>
 

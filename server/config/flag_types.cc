@@ -1,4 +1,4 @@
-#include "server/config/byte_size.h"
+#include "server/config/flag_types.h"
 
 #include <fmt/format.h>
 
@@ -15,6 +15,8 @@ struct Unit {
   std::string_view name;  // lower case
   int64_t bytes;
 };
+
+constexpr char kNone[] = "none";
 
 constexpr int64_t kKibi = 1024;
 constexpr int64_t kKilo = 1000;
@@ -51,5 +53,18 @@ bool AbslParseFlag(absl::string_view text, ByteSize* size, std::string* error) {
 }
 
 std::string AbslUnparseFlag(ByteSize size) { return fmt::format("{}", size.bytes); }
+
+bool AbslParseFlag(absl::string_view text, PathOrNone* file, std::string* error) {
+  if (text.empty()) {
+    *error = "it names no file; leave the flag out, or say none, if there is to be none";
+    return false;
+  }
+  file->path = text == kNone ? std::string() : std::string(text);
+  return true;
+}
+
+std::string AbslUnparseFlag(const PathOrNone& file) {
+  return file.path.empty() ? kNone : file.path;
+}
 
 }  // namespace tlm

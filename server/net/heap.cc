@@ -1,4 +1,4 @@
-#include "server/net/heap_trimmer.h"
+#include "server/net/heap.h"
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -7,6 +7,15 @@
 #include <algorithm>
 
 namespace tlm {
+
+void SetUpAllocator() {
+#if defined(__GLIBC__)
+  // glibc raises this threshold to the size of the largest such block that was freed, up to 32 MiB:
+  // after one large message buffers of every size come from the threads' heaps, whose pages stay
+  // resident behind the first small block that outlives them. Setting it once turns that off.
+  mallopt(M_MMAP_THRESHOLD, static_cast<int>(kOwnPagesBytes));
+#endif
+}
 
 bool HeapTrimmer::ShouldTrim(int64_t free_bytes) {
   least_bytes_ = std::min(least_bytes_, free_bytes);

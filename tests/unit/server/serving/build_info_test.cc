@@ -1,4 +1,4 @@
-#include "server/serving/program_build.h"
+#include "server/serving/build_info.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,18 +15,18 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-TEST(ProgramBuildTest, TheBuildIdIsASha1) {
-  const absl::StatusOr<std::string> id = ProgramBuildId();
+TEST(BuildInfoTest, TheBuildIdIsASha1) {
+  const absl::StatusOr<std::string> id = ReadBuildId();
   ASSERT_THAT(id, IsOk());
   EXPECT_THAT(*id, MatchesRegex("[0-9a-f]{40}"));
 }
 
-TEST(ProgramBuildTest, IsTheSameEveryTime) {
-  const absl::StatusOr<ProgramBuild> first = ReadProgramBuild("cpu");
-  const absl::StatusOr<ProgramBuild> second = ReadProgramBuild("cpu");
+TEST(BuildInfoTest, IsTheSameEveryTime) {
+  const absl::StatusOr<BuildInfo> first = ReadBuildInfo("cpu");
+  const absl::StatusOr<BuildInfo> second = ReadBuildInfo("cpu");
   ASSERT_THAT(first, IsOk());
   ASSERT_THAT(second, IsOk());
-  EXPECT_EQ(first->build_id, *ProgramBuildId());
+  EXPECT_EQ(first->build_id, *ReadBuildId());
   EXPECT_EQ(first->build_id, second->build_id);
   EXPECT_EQ(first->libraries, second->libraries);
   EXPECT_EQ(first->math, second->math);
@@ -34,8 +34,8 @@ TEST(ProgramBuildTest, IsTheSameEveryTime) {
 }
 
 // This test is linked as the project's default is, with shared libraries of the distribution.
-TEST(ProgramBuildTest, NamesTheLibrariesThatComputeAndNoOthers) {
-  const absl::StatusOr<ProgramBuild> build = ReadProgramBuild("cpu");
+TEST(BuildInfoTest, NamesTheLibrariesThatComputeAndNoOthers) {
+  const absl::StatusOr<BuildInfo> build = ReadBuildInfo("cpu");
   ASSERT_THAT(build, IsOk());
   EXPECT_THAT(build->libraries, Not(HasSubstr("libcrypto")));
   EXPECT_THAT(build->libraries, Not(HasSubstr("/")));

@@ -1,10 +1,19 @@
-// Memory that was of use for a while goes back to the system.
-#ifndef TLM_SERVER_NET_HEAP_TRIMMER_H_
-#define TLM_SERVER_NET_HEAP_TRIMMER_H_
+// The process's heap: memory that is freed goes back to the system.
+#ifndef TLM_SERVER_NET_HEAP_H_
+#define TLM_SERVER_NET_HEAP_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tlm {
+
+// Allocations of so many bytes and more get pages of their own.
+inline constexpr size_t kOwnPagesBytes = size_t{256} << 10;
+
+// Once, before the first thread: large allocations get pages of their own and give them back to the
+// system when they are freed, for as long as the process lives. Does nothing where the C library is
+// not GNU's.
+void SetUpAllocator();
 
 // The allocator keeps what was freed, in each of many arenas: after a storm of connections or of
 // frames several hundred megabytes that nobody uses. Not thread-safe.
@@ -32,4 +41,4 @@ void TrimHeap();
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_NET_HEAP_TRIMMER_H_
+#endif  // TLM_SERVER_NET_HEAP_H_

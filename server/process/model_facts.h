@@ -1,6 +1,6 @@
 // What metrics are told about the model and the engine.
-#ifndef TLM_SERVER_PROCESS_METRICS_SOURCE_H_
-#define TLM_SERVER_PROCESS_METRICS_SOURCE_H_
+#ifndef TLM_SERVER_PROCESS_MODEL_FACTS_H_
+#define TLM_SERVER_PROCESS_MODEL_FACTS_H_
 
 #include "absl/time/time.h"
 #include "server/batching/engine.h"
@@ -17,4 +17,4 @@ EngineFigures FiguresOf(const EngineStats& stats, absl::Time now);
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_PROCESS_METRICS_SOURCE_H_
+#endif  // TLM_SERVER_PROCESS_MODEL_FACTS_H_

@@ -1,4 +1,4 @@
-#include "server/net/heap_trimmer.h"
+#include "server/net/heap.h"
 
 #include <gtest/gtest.h>
 

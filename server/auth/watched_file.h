@@ -1,6 +1,6 @@
 // A small file with credentials that others replace or write while the server runs.
-#ifndef TLM_SERVER_AUTH_CREDENTIAL_FILE_H_
-#define TLM_SERVER_AUTH_CREDENTIAL_FILE_H_
+#ifndef TLM_SERVER_AUTH_WATCHED_FILE_H_
+#define TLM_SERVER_AUTH_WATCHED_FILE_H_
 
 #include <sys/types.h>
 
@@ -18,17 +18,17 @@ struct FileContent {
 };
 
 // The whole of a file; errors as of ReadFile (model/base/regular_file.h).
-absl::StatusOr<FileContent> ReadCredentialFile(const std::string& path, size_t max_bytes);
+absl::StatusOr<FileContent> ReadFileWithMode(const std::string& path, size_t max_bytes);
 
 // Tells changes of one file by its metadata: renames over it, links that lead elsewhere, writes in
 // place. Not thread-safe.
-class CredentialFile {
+class WatchedFile {
  public:
-  CredentialFile(std::string path, size_t max_bytes);
+  WatchedFile(std::string path, size_t max_bytes);
 
   const std::string& path() const { return path_; }
   // The content, when it may have changed since the last call that gave one; nullopt when it has
-  // not. Errors as ReadCredentialFile's, at every call.
+  // not. Errors as ReadFileWithMode's, at every call.
   absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
 
  private:
@@ -53,4 +53,4 @@ class CredentialFile {
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_AUTH_CREDENTIAL_FILE_H_
+#endif  // TLM_SERVER_AUTH_WATCHED_FILE_H_

@@ -1,4 +1,4 @@
-#include "server/admission/minute_budget.h"
+#include "server/admission/token_bucket.h"
 
 #include <algorithm>
 
@@ -10,24 +10,24 @@ constexpr double kRounding = 1e-6;
 
 }  // namespace
 
-double MinuteBudget::Left(int64_t per_minute, absl::Time now) const {
+double TokenBucket::Left(int64_t per_minute, absl::Time now) const {
   const double full = static_cast<double>(per_minute);
   return std::min(full, left_ + full * absl::ToDoubleMinutes(now - since_));
 }
 
-absl::Duration MinuteBudget::WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const {
+absl::Duration TokenBucket::WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const {
   const double missing = static_cast<double>(std::min(amount, per_minute)) - Left(per_minute, now);
   if (missing <= kRounding) return absl::ZeroDuration();
   return absl::Ceil(absl::Minutes(missing / static_cast<double>(per_minute)),
                     absl::Milliseconds(1));
 }
 
-void MinuteBudget::Spend(int64_t amount, int64_t per_minute, absl::Time now) {
+void TokenBucket::Spend(int64_t amount, int64_t per_minute, absl::Time now) {
   left_ = Left(per_minute, now) - static_cast<double>(amount);
   since_ = now;
 }
 
-void MinuteBudget::GiveBack(int64_t amount, int64_t per_minute, absl::Time now) {
+void TokenBucket::GiveBack(int64_t amount, int64_t per_minute, absl::Time now) {
   Spend(-amount, per_minute, now);
 }
 

@@ -1,4 +1,4 @@
-#include "server/config/byte_size.h"
+#include "server/config/flag_types.h"
 
 #include <gtest/gtest.h>
 

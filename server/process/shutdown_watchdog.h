@@ -1,6 +1,6 @@
 // The end of a process that does not come to its end by itself.
-#ifndef TLM_SERVER_PROCESS_FORCED_END_H_
-#define TLM_SERVER_PROCESS_FORCED_END_H_
+#ifndef TLM_SERVER_PROCESS_SHUTDOWN_WATCHDOG_H_
+#define TLM_SERVER_PROCESS_SHUTDOWN_WATCHDOG_H_
 
 #include <string_view>
 #include <thread>
@@ -13,13 +13,13 @@ namespace tlm {
 // Ends the process with kExitForced, without destructors, unless this object dies within `limit`:
 // a step that never returns, on a device that hangs, cannot be interrupted, nor can gRPC when it is
 // busy with a connection.
-class ForcedEnd {
+class ShutdownWatchdog {
  public:
   // `what` is what has not happened by then: "the engine has not stopped". It outlives the object.
-  ForcedEnd(std::string_view what, absl::Duration limit);
-  ~ForcedEnd();
-  ForcedEnd(const ForcedEnd&) = delete;
-  ForcedEnd& operator=(const ForcedEnd&) = delete;
+  ShutdownWatchdog(std::string_view what, absl::Duration limit);
+  ~ShutdownWatchdog();
+  ShutdownWatchdog(const ShutdownWatchdog&) = delete;
+  ShutdownWatchdog& operator=(const ShutdownWatchdog&) = delete;
 
  private:
   void Run();
@@ -34,4 +34,4 @@ class ForcedEnd {
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_PROCESS_FORCED_END_H_
+#endif  // TLM_SERVER_PROCESS_SHUTDOWN_WATCHDOG_H_

@@ -1,4 +1,4 @@
-#include "server/serving/program_build.h"
+#include "server/serving/build_info.h"
 
 #include <elf.h>
 #include <fmt/format.h>
@@ -108,15 +108,15 @@ absl::StatusOr<std::string> HashOfMath() {
 
 }  // namespace
 
-absl::StatusOr<std::string> ProgramBuildId() {
+absl::StatusOr<std::string> ReadBuildId() {
   const std::string id = LoadedBuildIds()[""];
   if (!id.empty()) return id;
   return FailedPrecondition("the program carries no build id: link it with --build-id=sha1");
 }
 
-absl::StatusOr<ProgramBuild> ReadProgramBuild(std::string_view backend) {
-  ProgramBuild build;
-  TLM_ASSIGN_OR_RETURN(build.build_id, ProgramBuildId());
+absl::StatusOr<BuildInfo> ReadBuildInfo(std::string_view backend) {
+  BuildInfo build;
+  TLM_ASSIGN_OR_RETURN(build.build_id, ReadBuildId());
   build.libraries = ComputingLibraries(LoadedBuildIds(), backend == "cuda");
   TLM_ASSIGN_OR_RETURN(build.math, HashOfMath());
   return build;

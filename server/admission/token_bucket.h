@@ -1,6 +1,6 @@
 // So much a minute: a token bucket that may go into debt.
-#ifndef TLM_SERVER_ADMISSION_MINUTE_BUDGET_H_
-#define TLM_SERVER_ADMISSION_MINUTE_BUDGET_H_
+#ifndef TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
+#define TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace tlm {
 // Holds at most what a minute gives, and begins full: after a pause, a minute's worth may be spent
 // at once. Grows steadily. `per_minute`, >= 1, may differ from call to call: what is left is cut to
 // a smaller one. Not thread-safe.
-class MinuteBudget {
+class TokenBucket {
  public:
   // What may be spent; negative: debt.
   double Left(int64_t per_minute, absl::Time now) const;
@@ -29,4 +29,4 @@ class MinuteBudget {
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_ADMISSION_MINUTE_BUDGET_H_
+#endif  // TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_

@@ -1,0 +1,75 @@
+// The calls of tlm.v1.LanguageModel.
+//
+// Each Start function takes over one call, which ends with a status as language_model.proto lists
+// them. `context` and `response` are gRPC's, `rpc` and `request` outlive the call.
+#ifndef TLM_SERVER_RPC_LANGUAGE_MODEL_HANDLERS_H_
+#define TLM_SERVER_RPC_LANGUAGE_MODEL_HANDLERS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "server/rpc/call/rpc_context.h"
+#include "server/serving/served_model.h"
+#include "tlm/v1/model_info.pb.h"
+#include "tlm/v1/tokenize.pb.h"
+
+namespace tlm {
+
+// Generate: checks the call, admits it, queues it, and streams started, (tokens | finished)*,
+// summary. While a write is in flight, tokens gather and go out together.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerate(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer& request,
+                                                          const RpcContext& rpc);
+
+// Forward: checks the call, admits it, queues its sequences a few at a time, and streams header,
+// rows*, summary. Rows that wait for a slow reader are bounded by kForwardBufferBytes; the engine
+// pauses the sequences of a reader that does not keep up.
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartForward(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer& request,
+                                                         const RpcContext& rpc);
+
+// Logits of one Forward call that wait to be sent, over all its mailboxes (at least one row each).
+inline constexpr int64_t kForwardBufferBytes = int64_t{64} << 20;
+// Sequences of one Forward call that are queued or running at once.
+inline constexpr int64_t kForwardWindow = 16;
+
+// Score: checks the call, admits it, queues it, and fills `response` when all is scored.
+grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
+                                     const RpcContext& rpc);
+
+// Tokenize and Detokenize. Requests of more than TextPools::kAtOnceBytes wait for their turn in
+// rpc.texts and are admitted as calls that work; a response counts there until the client has it.
+grpc::ServerUnaryReactor* StartTokenize(grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
+                                        const RpcContext& rpc);
+grpc::ServerUnaryReactor* StartDetokenize(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer& request,
+                                          grpc::ByteBuffer* response, const RpcContext& rpc);
+
+// Whether the call has ended meanwhile: polled, and ends the work with CANCELLED.
+using IsCancelled = std::function<bool()>;
+
+// What these two calls compute. FAILED_PRECONDITION without a tokenizer; RESOURCE_EXHAUSTED, reason
+// MESSAGE_TOO_LARGE, as soon as the response exceeds limits.max_response_bytes; otherwise the
+// statuses of convert.
+absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& model,
+                      const IsCancelled& cancelled, v1::TokenizeResponse& response);
+absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel& model,
+                        const IsCancelled& cancelled, v1::DetokenizeResponse& response);
+
+// Grows with every addition to tlm.v1 that a client may want to test for.
+inline constexpr uint32_t kApiRevision = 4;
+
+// ModelInfo: what is served, its exact size, and every limit; from `model` alone, without the
+// engine. NOT_FOUND for another model's name, INVALID_ARGUMENT for a `flops` query that is too long
+// to count.
+absl::Status GetModelInfo(const v1::ModelInfoRequest& request, const ServedModel& model,
+                          v1::ModelInfoResponse& response);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_LANGUAGE_MODEL_HANDLERS_H_
