@@ -140,6 +140,7 @@ class EngineImpl : public Engine {
     const absl::Time now = clock_.Now();
     MutexLock lock(&mutex_);
     EngineStats stats = stats_;
+    stats.taken = now;
     stats.waiting_requests += waiting.requests;
     stats.waiting_tokens = waiting.prompt_tokens;
     stats.drained_requests_per_second = estimates.drained_requests_per_second();

@@ -15,6 +15,7 @@
 #include "server/batching/engine_options.h"
 #include "server/batching/request.h"
 #include "server/observe/engine_metrics.h"
+#include "server/observe/engine_stats.h"
 
 namespace tlm {
 

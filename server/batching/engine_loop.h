@@ -25,6 +25,7 @@
 #include "server/batching/step_pacer.h"
 #include "server/batching/step_pipeline.h"
 #include "server/observe/engine_metrics.h"
+#include "server/observe/engine_stats.h"
 
 namespace tlm {
 

@@ -27,20 +27,20 @@ std::string_view Result(bool ok) { return ok ? "ok" : "error"; }
 // Families have their own locks. SetModel's objects exist before any call and never change.
 class Metrics::Impl {
  public:
-  // Reads the engine; without a reader, the last figures.
-  EngineFigures ReadEngine() {
+  // Reads the engine; without a reader, the last snapshot.
+  EngineStats ReadEngine() {
     MutexLock lock(&mutex_);
-    if (read_engine_) last_figures_ = read_engine_();
-    return last_figures_;
+    if (read_engine_) last_stats_ = read_engine_();
+    return last_stats_;
   }
   std::vector<prometheus::MetricFamily> Collect() {
     MutexLock lock(&books);
     return families.Collect();
   }
-  void SetEngineFigures(std::function<EngineFigures()> figures) {
+  void SetEngineStats(std::function<EngineStats()> read) {
     MutexLock lock(&mutex_);
-    if (!figures && read_engine_) last_figures_ = read_engine_();
-    read_engine_ = std::move(figures);
+    if (!read && read_engine_) last_stats_ = read_engine_();
+    read_engine_ = std::move(read);
   }
 
   // Held while a call is counted and during a scrape, so that a scrape is consistent.
@@ -55,8 +55,8 @@ class Metrics::Impl {
 
  private:
   Mutex mutex_;
-  std::function<EngineFigures()> read_engine_ TLM_GUARDED_BY(mutex_);
-  EngineFigures last_figures_ TLM_GUARDED_BY(mutex_);
+  std::function<EngineStats()> read_engine_ TLM_GUARDED_BY(mutex_);
+  EngineStats last_stats_ TLM_GUARDED_BY(mutex_);
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
@@ -88,8 +88,8 @@ EngineMetrics* Metrics::SetModel(const ModelFacts& facts) {
   return &*impl_->engine;
 }
 
-void Metrics::SetEngineFigures(std::function<EngineFigures()> figures) {
-  impl_->SetEngineFigures(std::move(figures));
+void Metrics::SetEngineStats(std::function<EngineStats()> read) {
+  impl_->SetEngineStats(std::move(read));
 }
 
 void Metrics::CountAdmitted(std::string_view rpc, std::string_view tenant) {

@@ -10,7 +10,7 @@
 
 #include "absl/time/time.h"
 #include "server/observe/call_summary.h"
-#include "server/observe/engine_figures.h"
+#include "server/observe/engine_stats.h"
 #include "server/observe/server_state.h"
 
 namespace tlm {
@@ -42,8 +42,8 @@ class Metrics {
   // Called once, when the model is loaded, before its engine starts and before any call. Before,
   // calls are only counted. The result is for that engine and lives as long as this.
   EngineMetrics* SetModel(const ModelFacts& facts);
-  // Called at every scrape; null: none, and the last figures stay.
-  void SetEngineFigures(std::function<EngineFigures()> figures);
+  // `read` is called at every scrape; null: none, and the last snapshot stays.
+  void SetEngineStats(std::function<EngineStats()> read);
 
   // Calls. An admitted call is counted at its admission and at its end, any other once, at its end,
   // as refused. The arguments need not outlive the function call.

@@ -37,37 +37,40 @@ void ScrapedSamples::AddProcess(const ProcessFigures& process) {
   Add("process_start_time_seconds", process.start_time);
 }
 
-void ScrapedSamples::AddEngine(const EngineFigures& engine, std::string_view model_name) {
+void ScrapedSamples::AddEngine(const EngineStats& engine, std::string_view model_name) {
   const auto count = [](int64_t value) { return static_cast<double>(value); };
   const auto vllm = [&](std::string_view name, double value) {
     Add(name, value, {model_name, kEngineLabel});
   };
+  // An idle engine makes no progress and needs none.
+  const absl::Duration age =
+      engine.busy ? engine.taken - engine.last_progress : absl::ZeroDuration();
   const double usage =
       count(engine.kv_blocks_used) / count(std::max<int64_t>(engine.kv_blocks_total, 1));
-  vllm("vllm:num_requests_running", count(engine.running_sequences));
+  vllm("vllm:num_requests_running", count(engine.running_requests));
   vllm("vllm:num_requests_waiting", count(engine.waiting_requests));
   vllm("vllm:kv_cache_usage_perc", usage);
   vllm("vllm:gpu_cache_usage_perc", usage);
-  vllm("vllm:prefix_cache_queries_total", count(engine.cache_queried_tokens));
-  vllm("vllm:prefix_cache_hits_total", count(engine.cache_hit_tokens));
-  vllm("vllm:gpu_prefix_cache_queries_total", count(engine.cache_queried_tokens));
-  vllm("vllm:gpu_prefix_cache_hits_total", count(engine.cache_hit_tokens));
+  vllm("vllm:prefix_cache_queries_total", count(engine.prefix_cache.queried_tokens));
+  vllm("vllm:prefix_cache_hits_total", count(engine.prefix_cache.hit_tokens));
+  vllm("vllm:gpu_prefix_cache_queries_total", count(engine.prefix_cache.queried_tokens));
+  vllm("vllm:gpu_prefix_cache_hits_total", count(engine.prefix_cache.hit_tokens));
   vllm("vllm:num_preemptions_total", count(engine.preemptions));
   Add("tlm_engine_steps_total", count(engine.steps));
   Add("tlm_engine_prefill_tokens_total", count(engine.prefill_tokens));
   Add("tlm_engine_decode_tokens_total", count(engine.decode_tokens));
-  Add("tlm_engine_failed_steps", count(engine.failed_steps));
-  Add("tlm_engine_last_progress_age_seconds", engine.progress_age_seconds);
-  Add("tlm_sequences_parked", count(engine.parked_sequences));
+  Add("tlm_engine_failed_steps", count(engine.consecutive_faults));
+  Add("tlm_engine_last_progress_age_seconds", absl::ToDoubleSeconds(age));
+  Add("tlm_sequences_parked", count(engine.parked_requests));
   Add("tlm_queued_tokens", count(engine.waiting_tokens));
   Add("tlm_queued_text_bytes", count(engine.waiting_text_bytes));
-  Add("tlm_estimated_queue_seconds", engine.estimated_queue_seconds);
+  Add("tlm_estimated_queue_seconds", absl::ToDoubleSeconds(engine.estimated_queue_time));
   Add("tlm_kv_blocks", count(engine.kv_blocks_used), {"used"});
   Add("tlm_kv_blocks", count(engine.kv_blocks_cached), {"cached"});
   Add("tlm_kv_blocks",
       count(engine.kv_blocks_total - engine.kv_blocks_used - engine.kv_blocks_cached), {"free"});
-  Add("tlm_prefix_cache_evicted_blocks_total", count(engine.cache_evicted_blocks));
-  Add("tlm_prefix_cache_published_blocks_total", count(engine.cache_published_blocks));
+  Add("tlm_prefix_cache_evicted_blocks_total", count(engine.prefix_cache.evicted_blocks));
+  Add("tlm_prefix_cache_published_blocks_total", count(engine.prefix_cache.published_blocks));
 }
 
 }  // namespace tlm

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/observe/engine_figures.h"
+#include "server/observe/engine_stats.h"
 #include "server/observe/metric_families.h"
 #include "server/observe/process_figures.h"
 #include "server/observe/server_state.h"
@@ -21,7 +21,7 @@ class ScrapedSamples {
 
   void AddState(LifeState state);
   void AddProcess(const ProcessFigures& process);
-  void AddEngine(const EngineFigures& engine, std::string_view model_name);
+  void AddEngine(const EngineStats& engine, std::string_view model_name);
 
   const std::vector<prometheus::MetricFamily>& families() const { return families_; }
 

@@ -57,7 +57,7 @@ App::App(const ServerOptions& options, ShutdownRequest& shutdown)
 App::~App() {
   monitor_.reset();
   if (engine_ != nullptr) engine_->Stop();
-  metrics_.SetEngineFigures(nullptr);
+  metrics_.SetEngineStats(nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
@@ -103,10 +103,10 @@ absl::Status App::Load() {
   EngineMetrics* const metrics = metrics_.SetModel(FactsOf(served));
   TLM_ASSIGN_OR_RETURN(engine_,
                        Engine::Start(*loaded_->model, served.limits.engine, clock, metrics));
-  metrics_.SetEngineFigures([this] {
-    EngineFigures figures = FiguresOf(engine_->Stats(), Clock::Monotonic()->Now());
-    figures.waiting_text_bytes = texts_.waiting_bytes();
-    return figures;
+  metrics_.SetEngineStats([this] {
+    EngineStats stats = engine_->Stats();
+    stats.waiting_text_bytes = texts_.waiting_bytes();
+    return stats;
   });
   return absl::OkStatus();
 }

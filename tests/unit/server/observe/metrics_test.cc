@@ -132,12 +132,12 @@ TEST_F(MetricsTest, TellsTheStateAsOneOfAll) {
 TEST_F(MetricsTest, AsksTheEngineAtEveryReadingAndKeepsItsLastWord) {
   SetModel();
   int64_t running = 3;
-  metrics_.SetEngineFigures([&running] {
-    EngineFigures figures;
-    figures.running_sequences = running;
-    figures.kv_blocks_used = 5;
-    figures.kv_blocks_total = 10;
-    return figures;
+  metrics_.SetEngineStats([&running] {
+    EngineStats stats;
+    stats.running_requests = running;
+    stats.kv_blocks_used = 5;
+    stats.kv_blocks_total = 10;
+    return stats;
   });
   const std::string series = R"(vllm:num_requests_running{engine="0",model_name="m"})";
   EXPECT_EQ(Sample(series), "3");
@@ -145,9 +145,20 @@ TEST_F(MetricsTest, AsksTheEngineAtEveryReadingAndKeepsItsLastWord) {
   running = 4;
   EXPECT_EQ(Sample(series), "4");
   running = 5;
-  metrics_.SetEngineFigures(nullptr);
+  metrics_.SetEngineStats(nullptr);
   running = 6;
   EXPECT_EQ(Sample(series), "5");
+}
+
+TEST_F(MetricsTest, AnIdleEngineMakesNoProgressAndNeedsNone) {
+  SetModel();
+  EngineStats stats;
+  stats.last_progress = absl::FromUnixSeconds(100);
+  stats.taken = absl::FromUnixSeconds(160);
+  metrics_.SetEngineStats([&stats] { return stats; });
+  EXPECT_EQ(Sample("tlm_engine_last_progress_age_seconds"), "0");
+  stats.busy = true;
+  EXPECT_EQ(Sample("tlm_engine_last_progress_age_seconds"), "60");
 }
 
 TEST_F(MetricsTest, CountsCallsBeforeThereIsAModel) {

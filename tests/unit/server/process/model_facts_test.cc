@@ -5,21 +5,6 @@
 namespace tlm {
 namespace {
 
-TEST(FiguresOfTest, AnIdleEngineMakesNoProgressAndNeedsNone) {
-  EngineStats stats;
-  stats.last_progress = absl::FromUnixSeconds(100);
-  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(160)).progress_age_seconds, 0);
-  stats.busy = true;
-  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(160)).progress_age_seconds, 60);
-}
-
-TEST(FiguresOfTest, AClockThatWasSetBackGivesNoNegativeAge) {
-  EngineStats stats;
-  stats.busy = true;
-  stats.last_progress = absl::FromUnixSeconds(100);
-  EXPECT_EQ(FiguresOf(stats, absl::FromUnixSeconds(50)).progress_age_seconds, 0);
-}
-
 TEST(FactsOfTest, NamesTheElementTypeOfKeysAndValues) {
   ServedModel served;
   served.memory.kv_dtype = DType::kF32;
