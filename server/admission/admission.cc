@@ -20,7 +20,7 @@ absl::Status Refusal(absl::Status status, std::string_view reason) {
   return WithRetryAfter(WithReason(std::move(status), reason), kRetryAfter);
 }
 
-// It is compared before fairness: who may set it at will is ahead of everybody.
+// Priority outranks fairness between tenants, so each tenant has a limit.
 absl::Status CheckPriority(const AdmissionRequest& request) {
   const int64_t limit = request.caller.limits.max_priority;
   if (request.priority <= limit) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Who may come in: bounds on what is active at once, limits of tenants, unique request ids, and the
-// state of the server (starting, serving, draining).
+// Admission control: bounds on what is active at once, limits of tenants, unique request ids, and
+// the state of the server (starting, serving, draining).
 #ifndef TLM_SERVER_ADMISSION_ADMISSION_H_
 #define TLM_SERVER_ADMISSION_ADMISSION_H_
 
@@ -24,7 +24,7 @@ struct AdmissionLimits {
   int64_t max_tokens = int64_t{1} << 24;  // prompt tokens of those calls together
 };
 
-// A call that wants in.
+// A call to admit.
 struct AdmissionRequest {
   const Principal& caller;
   std::string request_id;
@@ -36,8 +36,7 @@ struct AdmissionRequest {
 // Thread-safe. Outlives every ticket it gave out.
 class Admission {
  public:
-  // The right of one call to be worked on; gives its id and its tokens back when destroyed.
-  // Move-only.
+  // Counts one call as active; releases its id and its tokens when destroyed. Move-only.
   class Ticket {
    public:
     Ticket() = default;
@@ -113,7 +112,7 @@ class Admission {
   bool interrupted_ TLM_GUARDED_BY(mutex_) = false;
   int64_t calls_ TLM_GUARDED_BY(mutex_) = 0;   // tickets that are out
   int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;  // of those
-  // With their tenants: nobody learns from a refusal which ids others use.
+  // Per tenant, so that a refusal does not tell which ids other tenants use.
   absl::flat_hash_set<std::pair<std::string, std::string>> active_ids_ TLM_GUARDED_BY(mutex_);
   TenantQuotas quotas_ TLM_GUARDED_BY(mutex_);
 };

@@ -110,7 +110,7 @@ void FairPool::Work() {
   }
 }
 
-// Those of whom nothing is to be remembered: they have had no more than others, or nobody waits.
+// Tenants without a state to keep: they have had no more bytes than others, or no job waits.
 void FairPool::ForgetIdle() {
   std::erase_if(tenants_, [this](const auto& line) {
     const Tenant& tenant = line.second;

@@ -100,7 +100,8 @@ class FairPool {
   CondVar changed_;
   Tenants tenants_ TLM_GUARDED_BY(mutex_);
   int64_t waiting_bytes_ TLM_GUARDED_BY(mutex_) = 0;
-  int64_t turn_ TLM_GUARDED_BY(mutex_) = 0;  // begun_bytes of who had the last one, before it
+  int64_t turn_ TLM_GUARDED_BY(mutex_) =
+      0;  // begun_bytes of the tenant that had the last turn, before it
   uint64_t added_ TLM_GUARDED_BY(mutex_) = 0;
   bool stopped_ TLM_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;

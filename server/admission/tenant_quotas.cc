@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// How soon another call of the tenant ends, nobody knows.
+// When another call of the tenant ends is unknown.
 constexpr absl::Duration kRetryConcurrent = absl::Seconds(1);
 
 bool IsLimited(const TenantLimits& limits) {

@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// Limits come with each question and hold from then on. A tenant without limits leaves no trace,
-// and one whose budgets are full again is forgotten, so that there are as many here as have been
-// active lately. Not thread-safe.
+// Limits come with each call and apply from then on. A tenant without limits takes no memory, and
+// one whose buckets are full again is forgotten, so that only recently active tenants are kept. Not
+// thread-safe.
 class TenantQuotas {
  public:
   // A call has come: charged as one of the minute's requests, whatever becomes of it, since reading

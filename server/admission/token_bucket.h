@@ -1,4 +1,4 @@
-// So much a minute: a token bucket that may go into debt.
+// A token bucket with a capacity of one minute, which may go into debt.
 #ifndef TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
 #define TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
 
@@ -8,15 +8,14 @@
 
 namespace tlm {
 
-// Holds at most what a minute gives, and begins full: after a pause, a minute's worth may be spent
-// at once. Grows steadily. `per_minute`, >= 1, may differ from call to call: what is left is cut to
-// a smaller one. Not thread-safe.
+// Holds at most `per_minute` tokens, starts full and refills steadily. `per_minute`, >= 1, may
+// differ from call to call: the tokens left are cut to a smaller one. Not thread-safe.
 class TokenBucket {
  public:
-  // What may be spent; negative: debt.
+  // Tokens left; negative: debt.
   double Left(int64_t per_minute, absl::Time now) const;
-  // How long until `amount` may be spent, or the budget is full where that is less: an amount no
-  // minute ever gives is spent from a full budget, on credit. Zero: now.
+  // How long until the bucket has `amount`, or is full where that is less: more than `per_minute`
+  // is spent from a full bucket, on credit. Zero: now.
   absl::Duration WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const;
   void Spend(int64_t amount, int64_t per_minute, absl::Time now);
   // Undoes a Spend.

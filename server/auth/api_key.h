@@ -4,8 +4,8 @@
 //
 // Digits are hexadecimal, in lower case. The id is no secret: it names the key in files and logs.
 // The secret has 256 random bits. What is kept is HMAC-SHA-256 of the whole key under a random salt
-// of its own. That is fast on purpose: slow password hashes make guessing dear where secrets are
-// few, as words people choose are; nobody tries 2^256.
+// of its own. A fast hash is sufficient: slow password hashes protect guessable secrets, and 256
+// random bits are not guessable.
 #ifndef TLM_SERVER_AUTH_API_KEY_H_
 #define TLM_SERVER_AUTH_API_KEY_H_
 

@@ -1,4 +1,4 @@
-// Decides who makes a call from what the call shows.
+// Authentication: from the credentials of a call to its caller.
 #ifndef TLM_SERVER_AUTH_AUTHENTICATOR_H_
 #define TLM_SERVER_AUTH_AUTHENTICATOR_H_
 
@@ -43,14 +43,14 @@ class Authenticator {
                                                  Role role) const = 0;
 };
 
-// The refusals of Authenticate, alike whoever refuses.
+// The refusals of Authenticate, the same for every authenticator.
 absl::Status MissingCredentials();
 absl::Status BadCredentials();
 // `principal` if it has `role`, else PERMISSION_DENIED.
 absl::StatusOr<Principal> WithRole(Principal principal, Role role);
 
-// Takes everybody as nobody in particular, who may do everything: for ports that only this machine
-// or a trusted network reaches.
+// Accepts every call, without a tenant and with all roles: for ports that only this machine or a
+// trusted network reaches.
 class AllowAllAuthenticator final : public Authenticator {
  public:
   absl::StatusOr<Principal> Authenticate(const CallCredentials&, Role) const override {

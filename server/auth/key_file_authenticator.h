@@ -22,7 +22,7 @@ namespace tlm {
 class KeyFileAuthenticator final : public Authenticator {
  public:
   // The file of --api_keys. Errors name the file and the fault: it cannot be read, is no key file,
-  // or may be written by everybody. `clock` outlives the object.
+  // or is world-writable. `clock` outlives the object.
   static absl::StatusOr<std::unique_ptr<KeyFileAuthenticator>> Load(const std::string& path,
                                                                     Clock& clock);
   ~KeyFileAuthenticator() override;

@@ -13,8 +13,8 @@
 
 namespace tlm {
 
-// One change of one file: Open, alter file(), Save. Others who Open it wait until this is gone. Not
-// thread-safe.
+// One change of one file: Open, alter file(), Save. Other calls of Open wait until this object is
+// destroyed. Not thread-safe.
 class KeyStore {
  public:
   enum class Missing { kError, kEmpty };

@@ -93,7 +93,7 @@ absl::StatusOr<absl::Time> ExpiryFrom(const KeysArguments& arguments, absl::Time
   return time;
 }
 
-// To the second: nobody types more of it.
+// Whole seconds are precise enough.
 absl::Time Seconds(absl::Time time) { return absl::FromUnixSeconds(absl::ToUnixSeconds(time)); }
 
 KeyEntry EntryFor(const NewApiKey& key, std::string tenant, Role role, absl::Time now,
@@ -157,7 +157,7 @@ std::string ListText(const KeyFile& file, Clock& clock) {
 absl::Status List(const KeysArguments& arguments, Clock& clock, PrintText print) {
   TLM_ASSIGN_OR_RETURN(auto store, OpenStore(arguments, KeyStore::Missing::kError));
   const std::string text = ListText(store->file(), clock);
-  store = nullptr;  // nobody waits for the file while a pager shows it
+  store = nullptr;  // unlocks the file before a pager shows the text
   return print(text);
 }
 

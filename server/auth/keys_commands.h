@@ -13,8 +13,8 @@
 
 namespace tlm {
 
-// Brings the output of a command to its reader. A key is printed before it is valid: one that did
-// not reach its reader would be valid for nobody.
+// Writes a command's output. A key is printed before it is valid, so that no key becomes valid that
+// its reader did not get.
 using PrintText = absl::FunctionRef<absl::Status(const std::string& text)>;
 
 struct KeysCommand {

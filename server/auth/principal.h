@@ -1,4 +1,4 @@
-// Who makes a call, as far as it has been proved.
+// The authenticated caller of a call.
 #ifndef TLM_SERVER_AUTH_PRINCIPAL_H_
 #define TLM_SERVER_AUTH_PRINCIPAL_H_
 
@@ -26,11 +26,10 @@ enum class Role {
 };
 
 struct Principal {
-  // Whose requests these are: what limits, fairness and the prefix cache go by. Empty: nobody's in
-  // particular.
+  // Limits, fairness and the prefix cache are per tenant. Empty: no tenant.
   std::string tenant;
-  // What proved it, for the log: the id of an API key or the subject of a certificate; never a
-  // secret. Empty: nothing had to be proved.
+  // For the log: the id of the API key or the subject of the certificate; never a secret. Empty: no
+  // credentials were needed.
   std::string credential;
   bool may_infer = true;
   bool may_administer = true;

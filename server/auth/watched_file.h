@@ -14,7 +14,7 @@ namespace tlm {
 
 struct FileContent {
   std::string text;
-  mode_t mode = 0;  // who may read and write it
+  mode_t mode = 0;  // permissions
 };
 
 // The whole of a file; errors as of ReadFile (model/base/regular_file.h).
@@ -32,7 +32,7 @@ class WatchedFile {
   absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
 
  private:
-  // Equal of two looks at a file: nobody wrote it between them, but for the case below.
+  // Two equal versions: the file was not written in between, but for the case below.
   struct Version {
     dev_t device = 0;
     ino_t inode = 0;

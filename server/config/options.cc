@@ -90,7 +90,7 @@ namespace {
 constexpr double kMaxDecodeStretch = 1000;
 constexpr int64_t kMaxBatchTokens = 65536;
 constexpr int64_t kMaxRunningRequests = 4096;
-// Flags whose values nobody may read back: there is none yet.
+// Flags whose values GetConfig masks; none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
 
 absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {

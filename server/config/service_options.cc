@@ -56,7 +56,7 @@ ABSL_FLAG(
     "listen on a non-loopback address without TLS, for networks that are trusted or encrypt by "
     "themselves");
 ABSL_FLAG(std::string, reflection, "auto",
-          "describe the services to whoever asks: on, off, or auto for on unless calls need "
+          "answer server reflection: on, off, or auto for on unless calls need "
           "credentials");
 ABSL_FLAG(bool, oip, false,
           "answer the KServe Open Inference Protocol (inference.GRPCInferenceService) on --port, "
@@ -93,7 +93,7 @@ absl::Status CheckHost(std::string_view flag, const std::string& host, const Tls
       flag, host);
 }
 
-// TLS hides what is said, and lets everybody say it.
+// TLS encrypts, but admits every client.
 absl::Status CheckAdministrators(const ServiceOptions& options) {
   const bool reachable = options.admin_port.has_value() && !IsLoopback(options.admin_host);
   if (!reachable || options.credentials_required() || absl::GetFlag(FLAGS_insecure)) {

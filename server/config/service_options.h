@@ -37,7 +37,7 @@ struct ServiceOptions {
   std::string log_level;
   LogFormat log_format = LogFormat::kText;
 
-  // Whether a call has to show who makes it.
+  // Whether calls need credentials.
   bool credentials_required() const { return !api_keys_file.empty() || !tls.client_ca.empty(); }
   // `certificates` outlive the ports; null: no TLS.
   ListenerOptions data_listener(const TlsCertificates* certificates) const {
@@ -46,7 +46,7 @@ struct ServiceOptions {
   // With an admin_port.
   ListenerOptions admin_listener(const TlsCertificates* certificates) const {
     ListenerOptions admin{admin_host, *admin_port, certificates, connections, reflection};
-    // Whoever watches the server in a storm of connections.
+    // A reserve for monitoring during a storm of connections.
     admin.extra_connections = 32;
     return admin;
   }

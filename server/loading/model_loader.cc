@@ -266,7 +266,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
                        LoadWeights(WithStepSizes(options, device.info()), source, loaded));
   TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
   TakeTokenizerAssets(std::move(taken), loaded);
-  // What was only of use while loading is not for the next one who asks for memory of that size.
+  // Memory that only loading needed goes back to the system.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
   served.backend = device.info().backend;

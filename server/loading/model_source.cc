@@ -45,7 +45,7 @@ absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string&
                          std::string(dtype.status().message()));
 }
 
-// "Qwen/Qwen3-0.6B", which is no path that somebody would type for a folder elsewhere.
+// "Qwen/Qwen3-0.6B": unlike the usual paths of local folders.
 bool LooksLikeHubName(const std::string& text) {
   return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
          text.back() != '/';

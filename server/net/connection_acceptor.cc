@@ -28,8 +28,8 @@ constexpr int64_t kLeastBudget = 16;
 // Out of descriptors or memory, trying again at once would only burn time.
 constexpr int kWaitMs = 100;
 constexpr std::chrono::seconds kReportInterval(10);
-// Between looks at the connections.
-constexpr int kLookMs = 100;
+// Interval between polls of the connections.
+constexpr int kPollMs = 100;
 // Of connections in one go, so that the ports of a process and a stop get their turn.
 constexpr int kAtATime = 256;
 
@@ -82,13 +82,13 @@ void ConnectionAcceptor::Run() {
   for (const int listener : sockets_.descriptors()) events.push_back({listener, POLLIN, 0});
   events.push_back({stop_event_, POLLIN, 0});
   for (bool stopping = false; !stopping;) {
-    const int wait_ms = watch_.empty() ? -1 : kLookMs;
+    const int wait_ms = watch_.empty() ? -1 : kPollMs;
     if (poll(events.data(), events.size(), wait_ms) < 0 && errno != EINTR) {
       spdlog::error("no more connections are accepted on port {}: {}", port_, std::strerror(errno));
       return;
     }
     stopping = events.back().revents != 0;
-    LookAtConnections();
+    PollConnections();
     for (const int listener : sockets_.descriptors()) {
       if (!AcceptAll(listener) && !stopping) WaitForRoom();
     }
@@ -133,10 +133,10 @@ void ConnectionAcceptor::NoteRefused(const char* why) {
   spdlog::warn("port {}: {} connections refused: {}", port_, std::exchange(refused_, 0), why);
 }
 
-void ConnectionAcceptor::LookAtConnections() {
+void ConnectionAcceptor::PollConnections() {
   const int64_t now = SteadyNanoseconds();
-  if (now < next_look_ns_) return;
-  next_look_ns_ = now + int64_t{kLookMs} * 1'000'000;
+  if (now < next_poll_ns_) return;
+  next_poll_ns_ = now + int64_t{kPollMs} * 1'000'000;
   if (const int cut = watch_.CutFloods(now); cut > 0) {
     spdlog::warn("port {}: {} connections cut that flooded", port_, cut);
   }

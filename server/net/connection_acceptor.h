@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// Descriptors the process may have open when a connection comes in: for `max_connections` and what
-// the server itself has, or as many as the system's limit (RLIMIT_NOFILE) allows, whichever is
-// less. `extra` are for ports that are to answer when others are full.
+// Descriptors the process may have open when a connection comes in: enough for `max_connections`
+// and the server's own, or as many as the system's limit (RLIMIT_NOFILE) allows, whichever is less.
+// `extra` are a reserve for ports that must answer when others are full.
 int64_t DescriptorBudget(int64_t max_connections, int64_t extra);
 
 // Thread-safe.
@@ -25,8 +25,8 @@ class ConnectionAcceptor {
   using Server = grpc::experimental::ExternalConnectionAcceptor;
 
   // Hands every connection of `sockets`, which listen, to `server`, on a thread of its own; closes
-  // at once what would be over the budget, with a line in the log now and then. A connection may
-  // have `max_streams` calls.
+  // those over the budget at once, with a log line at most every 10 s. A connection may have
+  // `max_streams` calls.
   ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
                      int64_t descriptor_budget, int64_t max_streams);
   // Stop()s.
@@ -36,10 +36,10 @@ class ConnectionAcceptor {
 
   // As ListeningSockets'.
   void StopAcceptingSyn() { sockets_.StopAcceptingSyn(); }
-  // Hands over what has connected by now, and closes the port: who comes later is refused by the
-  // system. Returns when that is done. Idempotent, though not from two threads at once.
+  // Hands over the connections established by now and closes the port: the system refuses later
+  // ones. Returns when that is done. Idempotent, though not from two threads at once.
   void Stop();
-  // Ends the connections that are there. After Stop().
+  // Ends all connections. After Stop().
   void CutConnections() { watch_.CutAll(); }
 
  private:
@@ -48,7 +48,7 @@ class ConnectionAcceptor {
   bool AcceptAll(int listener);
   void Take(int listener, int connection);
   void NoteRefused(const char* why);
-  void LookAtConnections();
+  void PollConnections();
   void WaitForRoom();
 
   ListeningSockets sockets_;
@@ -60,7 +60,7 @@ class ConnectionAcceptor {
   int64_t refused_ = 0;         // since the last line in the log; the thread's
   int64_t next_report_ns_ = 0;  // of the steady clock; the thread's
   ConnectionWatch watch_;       // the thread's, while it runs
-  int64_t next_look_ns_ = 0;
+  int64_t next_poll_ns_ = 0;
   std::thread thread_;  // last: uses the others
 };
 

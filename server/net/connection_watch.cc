@@ -73,7 +73,7 @@ bool IsClosedByPeer(int descriptor) {
 }
 
 bool CutConnection(int descriptor, uint64_t cookie) {
-  // Of its own, which nobody closes and uses again in between.
+  // A descriptor of its own, which gRPC does not close and reuse meanwhile.
   const int own = dup(descriptor);
   if (own < 0) return false;
   const bool same = SocketCookie(own) == cookie;
@@ -89,24 +89,25 @@ bool CutConnection(int descriptor, uint64_t cookie) {
 }
 
 bool FloodDetector::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns) {
-  const Stretch begins_now{now_ns, traffic.read, 0};
+  const Episode starts_now{now_ns, traffic.read, 0};
   const bool reads_on = traffic.read != last_.read;
   if (unwritten_.since_ns < 0 || traffic.written != last_.written) {
-    unbroken_ = unwritten_ = begins_now;
+    continuous_ = unwritten_ = starts_now;
   } else if (!reads_on) {
-    unbroken_ = begins_now;
+    continuous_ = starts_now;
   } else {
-    ++unbroken_.looks;
-    ++unwritten_.looks;
+    ++continuous_.polls;
+    ++unwritten_.polls;
   }
   last_ = traffic;
-  return reads_on && (unbroken_.IsFlood(traffic, now_ns, kPatienceNs) ||
-                      unwritten_.IsFlood(traffic, now_ns, kLongPatienceNs));
+  return reads_on && (continuous_.IsFlood(traffic, now_ns, kContinuousNs) ||
+                      unwritten_.IsFlood(traffic, now_ns, kIntermittentNs));
 }
 
-bool FloodDetector::Stretch::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns,
-                                     int64_t patience_ns) const {
-  return looks >= kLooks && now_ns - since_ns >= patience_ns && traffic.read - read_then >= kMuch;
+bool FloodDetector::Episode::IsFlood(const ConnectionTraffic& traffic, int64_t now_ns,
+                                     int64_t least_ns) const {
+  return polls >= kPolls && now_ns - since_ns >= least_ns &&
+         traffic.read - read_then >= kFloodBytes;
 }
 
 void ConnectionWatch::Add(int descriptor) {
@@ -122,7 +123,7 @@ int ConnectionWatch::CutFloods(int64_t now_ns) {
     auto& [descriptor, connection] = *next;
     const std::optional<ConnectionTraffic> traffic = TrafficOf(descriptor);
     bool gone = !traffic.has_value() || SocketCookie(descriptor) != connection.cookie;
-    if (!gone && connection.judge.IsFlood(*traffic, now_ns)) {
+    if (!gone && connection.detector.IsFlood(*traffic, now_ns)) {
       cut += CutConnection(descriptor, connection.cookie) ? 1 : 0;
       gone = true;
     }

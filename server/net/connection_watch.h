@@ -1,4 +1,4 @@
-// Finds connections that keep the server from answering them.
+// Finds connections that flood the server, and cuts them.
 #ifndef TLM_SERVER_NET_CONNECTION_WATCH_H_
 #define TLM_SERVER_NET_CONNECTION_WATCH_H_
 
@@ -8,43 +8,43 @@
 
 namespace tlm {
 
-// What the server has read of a connection and has written to it, in bytes. Written is what it has
-// handed to the kernel: that somebody reads slowly does not make it more.
+// Bytes that the server has read from a connection and written to it. Written bytes are those
+// handed to the kernel, so a slow reader does not change them.
 struct ConnectionTraffic {
   uint64_t read = 0;
   uint64_t written = 0;
 };
 
-// Judges one connection by looks at it. gRPC 1.51 reads on as long as there is something to read,
-// and does meanwhile nothing else for a connection: calls that are begun and reset faster than it
-// reads (CVE-2023-44487) pile up at about 20 KiB each, without bound; and it copies a header that
-// does not end anew with every frame of it (CVE-2023-33953). Nothing honest looks like that:
-// headers are short, and whoever uploads much must wait for window updates, at least one in a MiB.
+// Detects a flood by polling the traffic of one connection. gRPC 1.51 reads as long as there is
+// something to read and does nothing else for that connection: streams that are opened and reset
+// faster than it reads (CVE-2023-44487) accumulate without bound, about 20 KiB each, and every
+// frame of a header that does not end copies the whole header (CVE-2023-33953). Legitimate clients
+// differ: headers are short, and uploads wait for window updates, at least one per MiB.
 class FloodDetector {
  public:
-  static constexpr int64_t kPatienceNs = 400'000'000;
-  // For who makes pauses, as a slow network may, and an attacker who knows of the other one.
-  static constexpr int64_t kLongPatienceNs = 2'000'000'000;
-  static constexpr int kLooks = 4;
-  static constexpr uint64_t kMuch = uint64_t{1280} << 10;
+  static constexpr int64_t kContinuousNs = 400'000'000;
+  // For floods with pauses, from a slow network or from an attacker that evades the limit above.
+  static constexpr int64_t kIntermittentNs = 2'000'000'000;
+  static constexpr int kPolls = 4;
+  static constexpr uint64_t kFloodBytes = uint64_t{1280} << 10;
 
-  // Whether, at `now_ns`, the server has read kMuch and written nothing since: for kPatienceNs in
-  // which it read on from look to look, or for kLongPatienceNs in which it did so now and then, now
-  // being one of them.
+  // Whether the server has read kFloodBytes over kPolls polls and written nothing since: for
+  // kContinuousNs in which it read more at every poll, or for kIntermittentNs in which it read more
+  // at some polls, the one at `now_ns` included.
   bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns);
 
  private:
-  // Looks at which the server had read on, from some time on.
-  struct Stretch {
+  // Polls at which the server had read more, since some time.
+  struct Episode {
     int64_t since_ns = -1;
     uint64_t read_then = 0;
-    int looks = 0;
+    int polls = 0;
 
-    bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns, int64_t patience_ns) const;
+    bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns, int64_t least_ns) const;
   };
 
-  Stretch unbroken_;   // it reads on without a pause
-  Stretch unwritten_;  // it writes nothing
+  Episode continuous_;  // reads without a pause
+  Episode unwritten_;   // writes nothing
   ConnectionTraffic last_;
 };
 
@@ -64,16 +64,16 @@ Peer PeerOf(int descriptor);
 uint64_t SocketCookie(int descriptor);
 // Whether the other end has closed the connection.
 bool IsClosedByPeer(int descriptor);
-// Ends the connection, if the socket still has that cookie, and drops what came on it and was not
-// read. Whether it did.
+// Ends the connection if the socket still has that cookie, and drops its unread bytes. Whether it
+// did.
 bool CutConnection(int descriptor, uint64_t cookie);
 
-// Watches connections that somebody else owns, and may close at any time. Not thread-safe.
+// Watches connections that gRPC owns and may close at any time. Not thread-safe.
 class ConnectionWatch {
  public:
   void Add(int descriptor);
   bool empty() const { return connections_.empty(); }
-  // Looks at all of them, or at the next kAtATime of many; cuts those that flood. Their number.
+  // Polls all of them, or the next kAtATime of many; cuts those that flood. Their number.
   int CutFloods(int64_t now_ns);
   void CutAll();
 
@@ -81,7 +81,7 @@ class ConnectionWatch {
   static constexpr int kAtATime = 2048;
   struct Connection {
     uint64_t cookie = 0;  // the socket's
-    FloodDetector judge;
+    FloodDetector detector;
   };
 
   std::map<int, Connection> connections_;  // by descriptor

@@ -28,26 +28,25 @@
 namespace tlm {
 namespace {
 
-// Clients that are gone without a word are noticed after a minute; their own pings are welcome down
-// to one in ten seconds, streams or not.
+// Clients that vanished are noticed after a minute; clients may ping every ten seconds, with or
+// without streams.
 constexpr int kKeepaliveTimeMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMinPingIntervalMs = 10'000;
-// Until a new connection has done with TLS and has sent the preface and the settings of HTTP/2.
+// For TLS and the preface and settings of HTTP/2 on a new connection.
 constexpr int kHandshakeTimeoutMs = 10'000;
-// More often than allowed so many times, and the connection ends with ENHANCE_YOUR_CALM.
+// Pings above the allowed rate before the connection ends with ENHANCE_YOUR_CALM.
 constexpr int kMaxPingStrikes = 2;
-// Of the metadata of one call, as HTTP/2 counts it: what trace contexts and credentials take, and
-// some more.
+// Of the metadata of one call, as HTTP/2 counts it: enough for trace contexts and credentials.
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxReadBytes = 16 << 10;
-// Of what the connections of a port have received and nobody has read yet. gRPC takes in a whole
-// message before anybody is asked who sends it, as many at once as there are streams: without a
-// bound one connection without credentials could take all memory. Near it gRPC lets clients send
-// less at a time, at it it ends calls and connections.
+// Received and not yet read, over all connections of a port. gRPC receives whole messages before
+// the server can check credentials, as many at once as there are streams: without a bound one
+// connection without credentials could take all memory. Near the bound gRPC tightens flow control,
+// at it gRPC ends calls and connections.
 constexpr size_t kMaxReceivedBytes = size_t{512} << 20;
 
-// For clients that read to hear that their calls have been cancelled.
+// For the statuses of cancelled calls to reach clients that still read.
 constexpr absl::Duration kCancelLimit = absl::Milliseconds(200);
 
 // Durations for gRPC: whole milliseconds, and the largest of them for never.
@@ -69,13 +68,13 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // A connection that is cut is heard of between two reads.
+  // gRPC notices that a connection was cut between two reads.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
-  // Windows that do not grow: who uploads much is sent an update at least once in a MiB, and so is
-  // told from who floods (FloodDetector).
+  // Windows that do not grow: an upload needs a window update at least once per MiB, which tells it
+  // from a flood (FloodDetector).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  // gRPC inflates a message whole before it looks how large it is, and before anybody is asked who
-  // sends it: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.
+  // gRPC decompresses a message whole before it checks the size, and before the server can check
+  // credentials: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
                              1 << GRPC_COMPRESS_NONE);
@@ -104,7 +103,7 @@ bool MayHoldSecret(std::string_view message) {
                      [&text](std::string_view sign) { return text.find(sign) != text.npos; });
 }
 
-// Anybody can send messages that Protobuf complains of, as fast as they like.
+// Clients without credentials can cause Protobuf's complaints at any rate: level debug only.
 void LogForProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   if (!spdlog::should_log(spdlog::level::debug)) return;
   spdlog::debug("protobuf: {}", LogQuoted(message));
@@ -189,8 +188,8 @@ void GrpcListener::Shutdown(absl::Duration grace) {
   };
   if (!over_within(grace)) {
     grpc_server_cancel_all_calls(server_->c_server());
-    // gRPC 1.51 closes no connection while a write to it is under way, which ends never where the
-    // client does not read.
+    // gRPC 1.51 closes no connection during a write to it, which never ends if the client does not
+    // read.
     if (!over_within(kCancelLimit) && acceptor_ != nullptr) {
       acceptor_->CutConnections();
       // A thread of gRPC still waits for such a write, for 10 s, and the end of the library waits

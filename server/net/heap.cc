@@ -21,12 +21,12 @@ bool HeapTrimmer::ShouldTrim(int64_t free_bytes) {
   least_bytes_ = std::min(least_bytes_, free_bytes);
   if (free_bytes - least_bytes_ >= kGrowthBytes) {
     least_bytes_ = free_bytes;
-    quiet_looks_ = 0;
+    quiet_polls_ = 0;
     return false;
   }
-  if (quiet_looks_ == kLateLooks) return false;
-  ++quiet_looks_;
-  if (quiet_looks_ != kQuietLooks && quiet_looks_ != kLateLooks) return false;
+  if (quiet_polls_ == kSecondTrimPolls) return false;
+  ++quiet_polls_;
+  if (quiet_polls_ != kFirstTrimPolls && quiet_polls_ != kSecondTrimPolls) return false;
   return true;
 }
 

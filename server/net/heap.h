@@ -15,28 +15,30 @@ inline constexpr size_t kOwnPagesBytes = size_t{256} << 10;
 // not GNU's.
 void SetUpAllocator();
 
-// The allocator keeps what was freed, in each of many arenas: after a storm of connections or of
-// frames several hundred megabytes that nobody uses. Not thread-safe.
+// The allocator keeps freed memory in each of many arenas: several hundred megabytes after a storm
+// of connections or of frames. Not thread-safe.
 class HeapTrimmer {
  public:
-  // What has to be freed, and kept by the heap, before it is worth looking after.
+  // Freed memory that the heap must have kept before a trim is worth its time.
   static constexpr int64_t kGrowthBytes = int64_t{32} << 20;
-  // Looks without growth before a first and a second trim: what was freed may be wanted again.
-  static constexpr int kQuietLooks = 1;
-  static constexpr int kLateLooks = 10;
+  // Polls without growth before a first and a second trim: freed memory may be reused soon.
+  static constexpr int kFirstTrimPolls = 1;
+  static constexpr int kSecondTrimPolls = 10;
 
-  // To be asked regularly with FreeHeapBytes(): whether to trim the heap. Growth counts from there.
+  // Polled regularly with FreeHeapBytes(): whether to trim the heap. Growth counts from the first
+  // poll.
   bool ShouldTrim(int64_t free_bytes);
 
  private:
   int64_t least_bytes_ = INT64_MAX;  // since it last was trimmed, or has not grown
-  int quiet_looks_ = kLateLooks;     // since it has grown; kLateLooks: nothing is to be done
+  int quiet_polls_ =
+      kSecondTrimPolls;  // since it has grown; kSecondTrimPolls: nothing is to be done
 };
 
-// What the heap has of no use to anybody, whether or not it was given back to the system.
+// Bytes of the heap that are free, returned to the system or not.
 int64_t FreeHeapBytes();
 
-// Gives back what the heap has no use for. Takes some milliseconds of whoever needs memory then.
+// Returns the heap's free memory to the system. Allocations wait meanwhile, for some milliseconds.
 void TrimHeap();
 
 }  // namespace tlm

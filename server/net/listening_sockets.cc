@@ -78,7 +78,7 @@ int Bind(const addrinfo& at, int port) {
   Set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   Set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
   if (bind(descriptor, reinterpret_cast<const sockaddr*>(&address), at.ai_addrlen) == 0) {
-    // While nobody listens, a second server could share the port with whoever allows it.
+    // Until Listen(), a second server could share a port whose socket has SO_REUSEADDR.
     Set(descriptor, SOL_SOCKET, SO_REUSEADDR, 0);
     return descriptor;
   }

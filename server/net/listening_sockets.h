@@ -13,8 +13,8 @@ namespace tlm {
 // Owns the descriptors, which do not block. Move-only.
 class ListeningSockets {
  public:
-  // Takes the port on every address of this machine that `host` stands for; 0: any that is free on
-  // all. "::" takes IPv4, too. Nobody else gets the port any more, and who tries to connect is
+  // Binds the port on every address of this machine that `host` stands for; 0: any that is free on
+  // all. "::" includes IPv4. No other process can bind the port from then on; connections are
   // refused until Listen(). FAILED_PRECONDITION names address, port and the system's reason when
   // one of them is taken or not allowed, or `host` is no address.
   static absl::StatusOr<ListeningSockets> Open(const std::string& host, int port);
@@ -33,7 +33,7 @@ class ListeningSockets {
   // Drops the SYN of new TCP handshakes, so that clients retry after a second; handshakes in
   // progress finish.
   void StopAcceptingSyn();
-  // Who tries to connect from now on is refused. Idempotent.
+  // Connections are refused from now on. Idempotent.
   void Close();
 
  private:

@@ -247,7 +247,7 @@ void ReadThrottle::Run() {
 }
 
 void ReadThrottle::BeginRound(ReadBudget::Duration last_round) {
-  std::vector<int> over;  // nobody wants the answers to what they have sent
+  std::vector<int> over;  // closed by their peers
   const std::vector<int> chosen =
       budget_.EndRound(last_round, streams_.RoomBytes(), IsClosedByPeer, over);
   for (const int descriptor : over) CutConnection(descriptor, SocketCookie(descriptor));

@@ -1,7 +1,7 @@
-// Keeps gRPC 1.51 from taking in more than it can deal with: calls that are begun and reset
-// (CVE-2023-44487) cost it some 20 KiB and 30 us each, against 28 bytes on the wire, and it reads
-// on as long as there is something to read. Without need from gRPC 1.60 on, which stops after 32
-// requests of one read.
+// Keeps gRPC 1.51 from reading more than it can process: streams that are opened and reset
+// (CVE-2023-44487) cost it about 20 KiB and 30 us each, against 28 bytes on the wire, and it reads
+// as long as there is something to read. Obsolete from gRPC 1.60 on, which stops after 32 requests
+// of one read.
 #ifndef TLM_SERVER_NET_READ_THROTTLE_H_
 #define TLM_SERVER_NET_READ_THROTTLE_H_
 
@@ -22,10 +22,10 @@
 
 namespace tlm {
 
-// How much may be read of which connection. All connections together have a budget of bytes; once
-// it is used up, they wait until the round is over, that is, until gRPC's threads have dealt with
-// what they had read and none of them has anything to do. The budget follows from how long rounds
-// take. Peer addresses take turns, and so do the connections of each. Thread-safe.
+// Decides how much may be read from which connection. All connections share a budget of bytes; once
+// it is used up, they wait until the round is over, that is, until gRPC's threads have processed
+// what they had read and are idle. The longer rounds take, the smaller the budget. Peer addresses
+// take turns, and so do the connections of each. Thread-safe.
 class ReadBudget {
  public:
   using Duration = std::chrono::nanoseconds;
@@ -43,7 +43,7 @@ class ReadBudget {
   // share one turn.
   void Add(int descriptor, const std::string& peer);
 
-  // It may be read without bounds, as it has been cut: only its end is left to be read.
+  // The connection has been cut: its end may be read without bounds.
   void Release(int descriptor);
 
   // Bytes that may be read of it now. 0: none, and a later EndRound() names it. kUnbounded: the

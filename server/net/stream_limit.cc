@@ -65,7 +65,7 @@ std::optional<StreamCounts> ChannelzCounter::Count(int64_t id) {
 }
 
 void ChannelzCounter::FindNewSockets() {
-  if (sockets_.size() > kMostKnown) {  // connections that nobody asked for, and that are gone
+  if (sockets_.size() > kMostKnown) {  // most of them are closed ones
     sockets_.clear();
     next_socket_.clear();
   }

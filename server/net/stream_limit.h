@@ -1,5 +1,5 @@
-// Bounds the streams that connections have open, all of them together. gRPC 1.51 holds a client to
-// its own limit for each connection only once the client has acknowledged it.
+// Bounds the open streams of all connections together. gRPC 1.51 enforces its limit per connection
+// only once the client has acknowledged it.
 #ifndef TLM_SERVER_NET_STREAM_LIMIT_H_
 #define TLM_SERVER_NET_STREAM_LIMIT_H_
 
@@ -17,9 +17,9 @@
 namespace tlm {
 
 struct StreamCounts {
-  int64_t open = 0;      // that take memory, among them those that were reset a moment ago
+  int64_t open = 0;      // those that take memory, recently reset ones included
   int64_t started = 0;   // since the connection began
-  int64_t messages = 0;  // that were received whole, since the connection began
+  int64_t messages = 0;  // received whole, since the connection began
 
   // Open streams whose message has not come, at most.
   int64_t half_open() const { return open < started - messages ? open : started - messages; }
@@ -52,12 +52,13 @@ class ChannelzCounter final : public StreamCounter {
 // Thread-safe; of the calls to Enforce one runs at a time.
 class StreamLimit {
  public:
-  // Of all connections together, 12 to 20 KiB each. Above it those are cut that have the most.
+  // Of all connections together, 12 to 20 KiB each. Above it, the connections with the most streams
+  // are cut.
   static constexpr int64_t kMostStreams = 10240;
-  // More than it may have open at once, a connection has only while it resets some.
+  // A connection exceeds its limit by more than this only while it resets streams.
   static constexpr int64_t kSpareStreams = 256;
-  // Read of a connection on which no call began and no message came, it is a flood of other frames:
-  // as much as eight of the largest messages at once.
+  // Bytes read from a connection on which meanwhile no call began and no message arrived: more is a
+  // flood of other frames. Eight of the largest messages at once take as many.
   static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
   // No stream begins with fewer bytes: the head of a HEADERS frame.
   static constexpr int64_t kLeastBytes = 9;
@@ -97,8 +98,8 @@ class StreamLimit {
   std::vector<std::pair<int, Connection>> Candidates();
   Connections::iterator WithMostStreams() TLM_REQUIRES(mutex_);
   std::pair<int, uint64_t> Remove(Connections::iterator connection) TLM_REQUIRES(mutex_);
-  // The streams of `seen`, a copy. Whether it is to be cut: it has too many, nobody listens, or it
-  // floods.
+  // Counts the streams of `seen`, a copy. Whether to cut the connection: it has too many streams,
+  // its client is gone, or it floods.
   bool CountOne(int descriptor, Connection& seen);
   void Take(Connection& connection, const Connection& seen) TLM_REQUIRES(mutex_);
 

@@ -25,7 +25,7 @@ bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& f
   return *reloaded;
 }
 
-// What somebody may have meant, and may have forgotten.
+// Warns of options that may have been forgotten.
 void WarnOffLoopback(const ServiceOptions& options) {
   if (IsLoopback(options.host) && IsLoopback(options.admin_host)) return;
   if (!options.credentials_required()) {

@@ -56,7 +56,7 @@ void HealthMonitor::Run() {
       if (stopping_) return;
     }
     const absl::Status health = EngineHealth(engine_.Stats(), clock_.Now(), stall_timeout_);
-    if (reports_.look) reports_.look();
+    if (reports_.polled) reports_.polled();
     if (health.ok() && reports_.healthy) reports_.healthy();
     if (health.ok() == serving) continue;
     serving = health.ok();

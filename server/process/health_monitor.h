@@ -1,4 +1,4 @@
-// Turns the engine's heartbeat into what the health service says.
+// Derives the health status from the engine's progress.
 #ifndef TLM_SERVER_PROCESS_HEALTH_MONITOR_H_
 #define TLM_SERVER_PROCESS_HEALTH_MONITOR_H_
 
@@ -14,8 +14,8 @@
 
 namespace tlm {
 
-// One step that failed has ended its requests and says little about the next. Requests are retried
-// elsewhere anyway; a replica that fails this many in a row would take and fail all it can get.
+// One failed step ends its requests and says little about the next. A replica that fails this many
+// in a row would attract retries, as it answers fastest, and fail them, too.
 inline constexpr int64_t kPersistentFaults = 3;
 
 // OK, or why the engine cannot be said to serve: its last kPersistentFaults steps failed, or it has
@@ -25,19 +25,19 @@ absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Durati
 // Called on the monitor's thread, one at a time.
 struct HealthReports {
   std::function<void(bool serving)> changed;
-  std::function<void()> healthy;  // at every look; null: nobody wants to know
-  std::function<void()> look;     // at every look, whatever it finds
+  std::function<void()> healthy;  // at every poll that finds it healthy; may be null
+  std::function<void()> polled;   // at every poll; may be null
 };
 
-// Looks at the engine regularly and reports when its health changes. A fault ends with the next
-// step that does not fail, a stall with the next step.
+// Polls the engine and reports changes of its health. A fault ends with the next step that does not
+// fail, a stall with the next step.
 class HealthMonitor {
  public:
   // Often enough for health checks, and for a watchdog that waits no less than twice as long.
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
-  // Reports that it serves, on this thread, and starts its own, which looks every `interval`. All
-  // outlive the monitor.
+  // Reports that it serves, on this thread, and starts its own, which polls every `interval`. The
+  // arguments outlive the monitor.
   HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout, absl::Duration interval,
                 HealthReports reports);
   // Stop()s.

@@ -1,4 +1,4 @@
-// Something that is done again and again while something else takes its time.
+// A function that is called periodically.
 #ifndef TLM_SERVER_PROCESS_HEARTBEAT_H_
 #define TLM_SERVER_PROCESS_HEARTBEAT_H_
 

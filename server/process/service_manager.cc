@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kKeepEnvironment = 0;
 
-// Nobody there, or nobody who takes it: the server does not depend on it.
+// Errors are ignored: the server does not depend on a service manager.
 void Notify(const std::string& state) { sd_notify(kKeepEnvironment, state.c_str()); }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What the service manager that started this process is told: systemd, or whoever else listens at
-// $NOTIFY_SOCKET (sd_notify(3)). Without one all of it does nothing. Thread-safe. Texts are one
-// line for people, as `systemctl status` shows it.
+// Notifications for the service manager, systemd or another one that listens at $NOTIFY_SOCKET
+// (sd_notify(3)). Without one they do nothing. Thread-safe. Texts are one readable line, as
+// `systemctl status` shows it.
 #ifndef TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 #define TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 
@@ -11,8 +11,8 @@
 
 namespace tlm {
 
-// Still starting or still ending: `text` says at what, and the next call comes within `time`, by
-// when the manager shall not lose its patience.
+// The start or the shutdown makes progress: `text` says what it does; the manager's timeout is
+// extended by `time`, within which the next call comes.
 void NotifyProgress(std::string_view text, absl::Duration time);
 // The server serves.
 void NotifyReady(std::string_view text);

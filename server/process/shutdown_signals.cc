@@ -85,7 +85,7 @@ void ShutdownSignals::Run() {
     } else if (signal == SIGTERM) {
       Count("SIGTERM", /*has_balancer=*/true);
     } else {
-      // Who presses Ctrl-C has no balancer to wait for.
+      // Ctrl-C: an interactive server has no balancer to wait for.
       Count(signal == SIGINT ? "SIGINT" : "SIGHUP", /*has_balancer=*/false);
     }
   }

@@ -1,4 +1,4 @@
-// The end of a process that does not come to its end by itself.
+// Ends a process whose shutdown hangs.
 #ifndef TLM_SERVER_PROCESS_SHUTDOWN_WATCHDOG_H_
 #define TLM_SERVER_PROCESS_SHUTDOWN_WATCHDOG_H_
 
@@ -10,12 +10,13 @@
 
 namespace tlm {
 
-// Ends the process with kExitForced, without destructors, unless this object dies within `limit`:
-// a step that never returns, on a device that hangs, cannot be interrupted, nor can gRPC when it is
-// busy with a connection.
+// Ends the process with kExitForced, without destructors, unless this object is destroyed within
+// `limit`: a step that never returns, on a device that hangs, cannot be interrupted, nor can gRPC
+// while it is busy with a connection.
 class ShutdownWatchdog {
  public:
-  // `what` is what has not happened by then: "the engine has not stopped". It outlives the object.
+  // `what` says in the log what has not happened: "the engine has not stopped". It outlives the
+  // object.
   ShutdownWatchdog(std::string_view what, absl::Duration limit);
   ~ShutdownWatchdog();
   ShutdownWatchdog(const ShutdownWatchdog&) = delete;

@@ -20,18 +20,18 @@ grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const abs
   return reactor;
 }
 
-bool OnlyLooks(std::string_view name) { return name == "GetLoad" || name == "GetConfig"; }
+bool IsReadOnly(std::string_view name) { return name == "GetLoad" || name == "GetConfig"; }
 
 }  // namespace
 
-// Only refused calls are put on record: GetLoad comes every second from whoever watches. What
-// changes something leaves a line that tells who asked for it.
+// Only refused calls are recorded: monitors call GetLoad every second. Calls that change something
+// leave a log line that names the caller.
 absl::Status AdminService::Access(const char* name, grpc::CallbackServerContext* context) const {
   CallRecord record = BeginCall(name, Role::kAdmin, *context, admin_);
   record.status = record.access;
   if (!record.status.ok()) {
     EndCall(record);
-  } else if (!OnlyLooks(name)) {
+  } else if (!IsReadOnly(name)) {
     spdlog::info("admin {}: asked by tenant={} credential={} peer={}", name,
                  LogQuoted(record.caller.tenant), LogQuoted(record.caller.credential), record.peer);
   }

@@ -68,7 +68,7 @@ CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
   return credentials;
 }
 
-// Two traceparents are none: nobody could tell which one is meant.
+// Two traceparents are ambiguous and count as none.
 TraceContext TraceOf(const grpc::ServerContextBase& context, const RandomSource& random) {
   const std::vector<std::string_view> parents = MetadataValues(context, "traceparent");
   TraceContext trace =
@@ -105,7 +105,7 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
   record.peer = PeerAddress(context.peer());
   record.trace = TraceOf(context, services.random);
   context.AddInitialMetadata("traceparent", record.trace.Traceparent());
-  // Who it is first, and then what they may do: the log names who lacks a role.
+  // Authentication before the role, so that the log names the caller that lacks a role.
   absl::StatusOr<Principal> caller =
       services.authenticator.Authenticate(CredentialsOf(context), Role::kInference);
   if (caller.ok()) {

@@ -1,4 +1,4 @@
-// What every call begins with: who makes it, and which trace it belongs to.
+// The beginning of every call: authentication and trace context.
 #ifndef TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
 #define TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
 
@@ -13,9 +13,9 @@
 
 namespace tlm {
 
-// A record of the call named `name` that arrives now: `access` says whether its credentials give it
-// `role`, `caller` who makes it. The trace is that of the metadata `traceparent`, or a new one; the
-// caller is told it in the initial metadata.
+// A record of the call named `name` that arrives now: `access` is OK if its credentials have
+// `role`, `caller` is whom they name. The trace is that of the metadata `traceparent`, or a new
+// one; the initial metadata returns it.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
 

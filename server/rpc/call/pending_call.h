@@ -121,7 +121,7 @@ class PendingCall : public StreamListener,
   void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
   // `submit` has returned.
   void Submitted(const absl::Status& status);
-  // Another call may use the id from now on: whoever hears of the end may do so at once.
+  // Another call may use the id from now on: a client may do so as soon as it sees the end.
   void FreeId() TLM_REQUIRES(mutex_);
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.

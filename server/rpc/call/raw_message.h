@@ -21,7 +21,7 @@ std::string RequestIdIn(const grpc::ByteBuffer& request);
 // INVALID_ARGUMENT when they are no such message.
 absl::Status TakeMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message& message);
 
-// Frees the bytes of a request that nobody parses any more. Idempotent.
+// Frees the bytes of a request that will not be parsed. Idempotent.
 void FreeMessage(const grpc::ByteBuffer& bytes);
 
 // `bytes` hold the message from now on, and nothing else.

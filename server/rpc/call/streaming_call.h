@@ -70,7 +70,7 @@ void StreamingCall<Response>::Pump() {
     if (writing_ && !record_.first_write.has_value()) record_.first_write = record_.clock->Now();
     if (step.kind == NextStep::Kind::kEnd) SetEnd(step.status);
   }
-  // Outside the lock, though nobody else can get here: writing_ or finished_ keeps them out.
+  // Outside the lock: writing_ or finished_ keeps other threads from getting here.
   if (step.kind == NextStep::Kind::kMessage) {
     PutMessage(message_, written_);
     this->StartWrite(&written_);

@@ -10,8 +10,8 @@
 namespace tlm {
 
 // UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. Calls
-// that belong on the server's other port are told so. Who has no credentials where some are needed
-// hears of that alone. Thread-safe.
+// that belong on the server's other port are told so. Calls that lack credentials get that status
+// instead. Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
   // Which port it answers on.

@@ -170,7 +170,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     SetDuration(record_.queue_time, timing.mutable_queue());
     SetDuration(total - record_.queue_time, timing.mutable_prefill());
     SetDuration(total, timing.mutable_total());
-    // Which steps and blocks its sequences shared, nobody counts.
+    // Steps and blocks that its sequences shared are not counted.
     summary.mutable_resources()->set_flops(flops_);
   }
 

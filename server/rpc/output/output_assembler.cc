@@ -120,8 +120,8 @@ void OutputAssembler::EndAt(int64_t text_end, OutputEnd end) {
 void OutputAssembler::End(OutputEnd end) {
   end_ = std::move(end);
   sendable_ = items_.size();
-  // Text goes with a token alone. If none is left here its reader has the last one, and with it all
-  // of the text: whoever sent it knew that it was the last, or that its text was settled.
+  // Text is sent only with a token. If none is left, the reader has the last token and with it all
+  // of the text: the token was sent as the last one, or with its text settled.
   if (!items_.empty()) items_.back().text_end = DecodedEnd();
 }
 

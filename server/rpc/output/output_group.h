@@ -23,8 +23,8 @@
 
 namespace tlm {
 
-// Results a Generate mailbox holds until its sequence waits for the reader: some event loops' worth
-// of tokens, so that the engine is never kept waiting by a reader who keeps up.
+// Results a Generate mailbox holds until its sequence waits for the reader: enough tokens that a
+// reader that keeps up never makes the engine wait.
 inline constexpr int64_t kMailboxResults = 256;
 
 // Every output takes its turn:

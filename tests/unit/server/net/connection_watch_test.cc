@@ -11,60 +11,60 @@
 namespace tlm {
 namespace {
 
-constexpr uint64_t kMuch = FloodDetector::kMuch;
-constexpr int kLooks = FloodDetector::kLooks;
-constexpr int64_t kLong = FloodDetector::kPatienceNs;
+constexpr uint64_t kFloodBytes = FloodDetector::kFloodBytes;
+constexpr int kPolls = FloodDetector::kPolls;
+constexpr int64_t kLong = FloodDetector::kContinuousNs;
 
 TEST(FloodDetectorTest, WhoIsReadWithoutPauseAndNeverAnsweredFloods) {
-  FloodDetector judge;
-  for (int look = 0; look < kLooks; ++look) {
-    EXPECT_FALSE(judge.IsFlood({1000 + look * kMuch, 52}, look * kLong / kLooks));
+  FloodDetector detector;
+  for (int poll = 0; poll < kPolls; ++poll) {
+    EXPECT_FALSE(detector.IsFlood({1000 + poll * kFloodBytes, 52}, poll * kLong / kPolls));
   }
-  EXPECT_TRUE(judge.IsFlood({1000 + kLooks * kMuch, 52}, kLong));
+  EXPECT_TRUE(detector.IsFlood({1000 + kPolls * kFloodBytes, 52}, kLong));
 }
 
 TEST(FloodDetectorTest, AnAnswerNowAndThenIsEnough) {
-  FloodDetector judge;
+  FloodDetector detector;
   for (uint64_t i = 0; i < 100; ++i) {
-    EXPECT_FALSE(judge.IsFlood({i * kMuch, i / 2}, static_cast<int64_t>(i) * kLong / 2));
+    EXPECT_FALSE(detector.IsFlood({i * kFloodBytes, i / 2}, static_cast<int64_t>(i) * kLong / 2));
   }
 }
 
 TEST(FloodDetectorTest, AnUploadThatIsAnsweredLateIsNoFlood) {
-  FloodDetector judge;
-  EXPECT_FALSE(judge.IsFlood({0, 52}, 0));
-  for (int i = 1; i < 100; ++i) EXPECT_FALSE(judge.IsFlood({32 * kMuch, 52}, i * kLong));
+  FloodDetector detector;
+  EXPECT_FALSE(detector.IsFlood({0, 52}, 0));
+  for (int i = 1; i < 100; ++i) EXPECT_FALSE(detector.IsFlood({32 * kFloodBytes, 52}, i * kLong));
 }
 
 TEST(FloodDetectorTest, WhoSendsLittleDoesNotFlood) {
-  FloodDetector judge;
+  FloodDetector detector;
   for (uint64_t i = 0; i < 100; ++i) {
-    EXPECT_FALSE(judge.IsFlood({i, 52}, static_cast<int64_t>(i) * kLong));
+    EXPECT_FALSE(detector.IsFlood({i, 52}, static_cast<int64_t>(i) * kLong));
   }
 }
 
 TEST(FloodDetectorTest, PausesDoNotExcuseWhoIsNeverAnswered) {
   constexpr int64_t kPause = kLong / 2;
-  FloodDetector judge;
+  FloodDetector detector;
   uint64_t read = 0;
   int64_t now = 0;
-  EXPECT_FALSE(judge.IsFlood({read, 52}, now));
+  EXPECT_FALSE(detector.IsFlood({read, 52}, now));
   bool cut = false;
-  while (!cut && now < 10 * FloodDetector::kLongPatienceNs) {
-    cut = judge.IsFlood({read += kMuch, 52}, now += kPause) ||
-          judge.IsFlood({read, 52}, now += kPause);
+  while (!cut && now < 10 * FloodDetector::kIntermittentNs) {
+    cut = detector.IsFlood({read += kFloodBytes, 52}, now += kPause) ||
+          detector.IsFlood({read, 52}, now += kPause);
   }
   EXPECT_TRUE(cut);
-  EXPECT_GE(now, FloodDetector::kLongPatienceNs);
-  EXPECT_LE(now, FloodDetector::kLongPatienceNs + 2 * kPause);
+  EXPECT_GE(now, FloodDetector::kIntermittentNs);
+  EXPECT_LE(now, FloodDetector::kIntermittentNs + 2 * kPause);
 }
 
 TEST(FloodDetectorTest, AnAnswerNowAndThenExcusesPauses) {
-  FloodDetector judge;
+  FloodDetector detector;
   for (uint64_t i = 0; i < 100; ++i) {
     const int64_t now = static_cast<int64_t>(i) * kLong;
-    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now));
-    EXPECT_FALSE(judge.IsFlood({i * kMuch, 52 + i / 4}, now + kLong / 2));
+    EXPECT_FALSE(detector.IsFlood({i * kFloodBytes, 52 + i / 4}, now));
+    EXPECT_FALSE(detector.IsFlood({i * kFloodBytes, 52 + i / 4}, now + kLong / 2));
   }
 }
 
@@ -90,10 +90,10 @@ TEST(ConnectionWatchTest, CutsWhoFloodsAndNobodyElse) {
   TcpPair flood;
   ConnectionWatch watch;
   for (const TcpPair* pair : {&quiet, &answered, &flood}) watch.Add(pair->server);
-  for (int look = 0; look < kLooks; ++look) {
-    EXPECT_EQ(watch.CutFloods(look * kLong / kLooks), 0);
-    flood.Send(kMuch);
-    answered.Send(kMuch);
+  for (int poll = 0; poll < kPolls; ++poll) {
+    EXPECT_EQ(watch.CutFloods(poll * kLong / kPolls), 0);
+    flood.Send(kFloodBytes);
+    answered.Send(kFloodBytes);
     EXPECT_EQ(send(answered.server, "!", 1, 0), 1);
   }
   EXPECT_EQ(watch.CutFloods(kLong), 1);

@@ -30,7 +30,7 @@ TEST(HeapTrimmerTest, TrimsTwiceAfterGrowthHasEnded) {
   trimmer.ShouldTrim(kBase);
   EXPECT_FALSE(trimmer.ShouldTrim(kBase + kMuch));
   EXPECT_EQ(Trims(trimmer, kBase + kMuch, 1000),
-            (std::vector<int>{HeapTrimmer::kQuietLooks, HeapTrimmer::kLateLooks}));
+            (std::vector<int>{HeapTrimmer::kFirstTrimPolls, HeapTrimmer::kSecondTrimPolls}));
 }
 
 TEST(HeapTrimmerTest, WaitsWhileItGrows) {
