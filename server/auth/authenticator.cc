@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
+#include "server/auth/key_file.h"
 
 namespace tlm {
 namespace {
@@ -52,6 +53,19 @@ absl::StatusOr<Principal> WithRole(Principal principal, Role role) {
                         role == Role::kAdmin ? "these credentials do not have the role admin"
                                              : "these credentials do not have the role inference"),
                     "ROLE_REQUIRED");
+}
+
+absl::StatusOr<Principal> CertificateAuthenticator::Authenticate(const CallCredentials& credentials,
+                                                                 Role role) const {
+  if (!credentials.certificate.has_value()) return MissingCredentials();
+  const PeerCertificate& certificate = *credentials.certificate;
+  if (!IsTenantName(certificate.common_name)) return BadCredentials();
+  Principal principal;
+  principal.tenant = certificate.common_name;
+  principal.credential = certificate.subject;
+  principal.may_administer = false;
+  principal.limits = KeyFile().LimitsOf(principal.tenant);
+  return WithRole(std::move(principal), role);
 }
 
 }  // namespace tlm

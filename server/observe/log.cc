@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "model/base/errors.h"
-#include "server/observe/json_formatter.h"
 #include "server/observe/log_event.h"
 
 namespace tlm {

@@ -13,7 +13,7 @@ namespace tlm {
 
 enum class LogFormat {
   kText,
-  kJson,  // one object per line: see json_formatter.h
+  kJson,  // one object per line: see log_event.h
 };
 
 // "text" or "json"; INVALID_ARGUMENT "is ..., it may be ..." for anything else.

@@ -3,7 +3,9 @@
 #define TLM_SERVER_OBSERVE_LOG_EVENT_H_
 
 #include <spdlog/common.h>
+#include <spdlog/formatter.h>
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
@@ -19,6 +21,17 @@ LogFormat CurrentLogFormat();
 // that is not UTF-8 gets replacement characters. With kText `fields` are omitted.
 void LogEvent(spdlog::level::level_enum level, std::string_view message,
               const nlohmann::ordered_json& fields);
+
+// Formats lines as JSON objects: {"ts":"2026-01-02T03:04:05.678Z","level":"info","msg":"...",
+// fields of the event}. Stateless.
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  // Additional members of the lines that this thread logs until the next call; null: none.
+  static void SetFields(const nlohmann::ordered_json* fields);
+
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override;
+  std::unique_ptr<spdlog::formatter> clone() const override;
+};
 
 }  // namespace tlm
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "server/auth/certificate_authenticator.h"
 #include "server/observe/log.h"
 
 namespace tlm {

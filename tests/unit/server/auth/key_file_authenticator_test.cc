@@ -11,7 +11,6 @@
 
 #include "model/base/error_details.h"
 #include "server/auth/api_key.h"
-#include "server/auth/certificate_authenticator.h"
 #include "server/auth/key_file.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"

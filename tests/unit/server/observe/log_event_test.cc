@@ -1,4 +1,4 @@
-#include "server/observe/json_formatter.h"
+#include "server/observe/log_event.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "server/observe/log_event.h"
 
 namespace tlm {
 namespace {
