@@ -175,8 +175,6 @@ std::string UsageError(const Arguments& arguments) {
   return "";
 }
 
-}  // namespace
-
 int RunAdmin(const Arguments& arguments, Console* console) {
   if (const std::string error = UsageError(arguments); !error.empty()) {
     return ReportUsage("admin", error, console);
@@ -197,6 +195,24 @@ int RunAdmin(const Arguments& arguments, Console* console) {
   if (status.ok()) return kSuccess;
   if (interrupt.exit_code() != 0 && absl::IsCancelled(status)) return interrupt.exit_code();
   return ReportError("admin", status, console);
+}
+
+}  // namespace
+
+Command AdminCommand() {
+  return {.name = "admin",
+          .arguments = "load|abort|drain|flush|config [REQUEST_ID...]",
+          .summary = "look after a running server, at its admin port",
+          .details = R"(  load    what waits and runs, how full the KV cache is
+  abort   end the requests of these ids, or --all of them, perhaps of one --tenant
+  drain   begin to shut down; what runs may go on for --time_limit
+  flush   free the blocks that only the prefix cache holds
+  config  every flag of the server and its value; what was changed has a star
+
+  tlm admin load --admin_target=127.0.0.1:50052)",
+          .flags = {"admin_target", "all", "tenant", "time_limit", "json"},
+          .connects = true,
+          .run = RunAdmin};
 }
 
 }  // namespace tlm::cli

@@ -237,8 +237,6 @@ BenchSubject SubjectOf(const v1::ModelInfoResponse& model) {
           fmt::format("{} on {}", identity.server_version(), identity.device_name())};
 }
 
-}  // namespace
-
 int RunBench(const Arguments& arguments, Console* console) {
   if (!arguments.empty()) return ReportUsage("bench", "takes no arguments", console);
   const auto options = BenchOptionsFromFlags();
@@ -264,6 +262,50 @@ int RunBench(const Arguments& arguments, Console* console) {
   Print(SubjectOf(*model), *options, result, console);
   if (interrupt.exit_code() != 0) return interrupt.exit_code();
   return result.ok > 0 ? kSuccess : kFailure;
+}
+
+}  // namespace
+
+Command BenchCommand() {
+  return {
+      .name = "bench",
+      .summary = "how fast a server is under load",
+      .details =
+          R"(Sends Generate requests, --concurrency at a time or --rate per second, and reports requests
+and tokens per second, and mean and percentiles of TTFT (time to first token), inter-token
+latency, end-to-end latency and queue time. Latencies count from when a request was due.
+Prompts are random tokens unless --prompts_file names some. Ctrl-C ends it early, with what
+was measured. The exit code is 1 when no request ended well.
+
+  tlm bench --concurrency=16 --duration=30s --prompt_tokens=256 --max_new_tokens=64)",
+      .flags = {"concurrency",
+                "rate",
+                "requests",
+                "duration",
+                "warmup",
+                "prompt_tokens",
+                "prompts_file",
+                "max_new_tokens",
+                "until_eos",
+                "connections",
+                "temperature",
+                "top_k",
+                "top_p",
+                "seed",
+                "priority",
+                "soft_time_limit",
+                "bypass_prefix_cache",
+                "cache_salt",
+                "model",
+                "json"},
+      .connects = true,
+      .run = RunBench,
+      .flag_help = {
+          {"prompt_tokens", "random tokens in each prompt; 128 if not given"},
+          {"max_new_tokens", "tokens in each output; 64 if not given"},
+          {"seed", "of prompts and times; sampling has the same seed in every request then"},
+          {"timeout", "deadline of each request"},
+          {"json", "print one JSON object, times in seconds"}}};
 }
 
 }  // namespace tlm::cli

@@ -328,7 +328,8 @@ absl::StatusOr<ChatOptions> OptionsFromFlags(bool has_message, const Console& co
   return options;
 }
 
-}  // namespace
+constexpr std::string_view kChatFlags[] = {"system", "template_argument", "once", "timing",
+                                           "model"};
 
 int RunChat(const Arguments& arguments, Console* console) {
   const auto message = MessageFrom(arguments, &console->in);
@@ -348,6 +349,24 @@ int RunChat(const Arguments& arguments, Console* console) {
     }
   }
   return loop.Run();
+}
+
+}  // namespace
+
+Command ChatCommand() {
+  return {
+      .name = "chat",
+      .arguments = "[MESSAGE]",
+      .summary = "a conversation; without MESSAGE, line by line from standard input",
+      .details =
+          R"(Each line is a message, and the model sees all that was said before; /help lists what else
+a line can be. Ctrl-C stops the answer, keeping what was said; a second one, or Ctrl-D,
+leaves. With MESSAGE (- for all of standard input) or --once there is one answer.
+
+  tlm chat --system='You answer in one sentence.' --template_argument=enable_thinking=false)",
+      .flags = JoinFlagNames({kChatFlags, SamplingFlagNames()}),
+      .connects = true,
+      .run = RunChat};
 }
 
 }  // namespace tlm::cli

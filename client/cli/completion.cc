@@ -156,6 +156,26 @@ bool TakesValue(const Command& command, std::string_view word) {
   });
 }
 
+int RunCompletion(const Arguments& arguments, Console* console) {
+  const std::string what = arguments.empty() ? "" : arguments[0];
+  if (what == "candidates") {
+    const Completion completion = Complete({arguments.begin() + 1, arguments.end()});
+    if (completion.files) console->out << ":files\n";
+    for (const auto& [text, description] : completion.candidates) {
+      console->out << text << '\t' << description << '\n';
+    }
+  } else if (what == "bash" && arguments.size() == 1) {
+    console->out << kBashScript;
+  } else if (what == "zsh" && arguments.size() == 1) {
+    console->out << kZshScript;
+  } else if (what == "fish" && arguments.size() == 1) {
+    console->out << kFishScript;
+  } else {
+    return ReportUsage("completion", "takes one of bash, zsh and fish", console);
+  }
+  return kSuccess;
+}
+
 }  // namespace
 
 Completion Complete(const std::vector<std::string>& words) {
@@ -176,24 +196,14 @@ Completion Complete(const std::vector<std::string>& words) {
   return words.size() == 2 ? CompleteFirstArgument(*command, last) : Completion();
 }
 
-int RunCompletion(const Arguments& arguments, Console* console) {
-  const std::string what = arguments.empty() ? "" : arguments[0];
-  if (what == "candidates") {
-    const Completion completion = Complete({arguments.begin() + 1, arguments.end()});
-    if (completion.files) console->out << ":files\n";
-    for (const auto& [text, description] : completion.candidates) {
-      console->out << text << '\t' << description << '\n';
-    }
-  } else if (what == "bash" && arguments.size() == 1) {
-    console->out << kBashScript;
-  } else if (what == "zsh" && arguments.size() == 1) {
-    console->out << kZshScript;
-  } else if (what == "fish" && arguments.size() == 1) {
-    console->out << kFishScript;
-  } else {
-    return ReportUsage("completion", "takes one of bash, zsh and fish", console);
-  }
-  return kSuccess;
+Command CompletionCommand() {
+  return {.name = "completion",
+          .arguments = "bash|zsh|fish",
+          .summary = "a script that completes commands and flags in a shell",
+          .details = R"(  source <(tlm completion bash)
+  tlm completion zsh > ~/.zfunc/_tlm        # a folder in $fpath
+  tlm completion fish > ~/.config/fish/completions/tlm.fish)",
+          .run = RunCompletion};
 }
 
 }  // namespace tlm::cli

@@ -178,8 +178,6 @@ absl::StatusOr<v1::ForwardRequest> ForwardRequestFromFlags(const Arguments& argu
   return request;
 }
 
-}  // namespace
-
 int RunForward(const Arguments& arguments, Console* console) {
   auto request = ForwardRequestFromFlags(arguments, &console->in);
   if (!request.ok()) return ReportUsage("forward", StatusMessage(request.status()), console);
@@ -193,6 +191,24 @@ int RunForward(const Arguments& arguments, Console* console) {
   if (!session.ok()) return ReportError("forward", session.status(), console);
   return (*session)->Finish(json ? PrintMessages(*request, session->get(), console)
                                  : PrintTable(*request, npy, session->get(), console));
+}
+
+}  // namespace
+
+Command ForwardCommand() {
+  return {
+      .name = "forward",
+      .arguments = "PROMPT...",
+      .summary = "logits or probabilities over the vocabulary",
+      .details =
+          R"(Prints the most probable next tokens of each position asked for. PROMPT is text, or - to
+read it from standard input; with --ids there is none.
+
+  tlm forward 'Once upon a' --top=5 --values=probabilities)",
+      .flags = {"ids", "positions", "values", "dtype", "top", "vocab_slice", "npy",
+                "add_special_tokens", "model", "request_id", "json"},
+      .connects = true,
+      .run = RunForward};
 }
 
 }  // namespace tlm::cli

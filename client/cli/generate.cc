@@ -89,20 +89,21 @@ absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
   return output.Finish();
 }
 
-}  // namespace
+constexpr std::string_view kPromptFlags[] = {"prompt_ids", "num_sequences"};
 
-absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& arguments,
-                                                             std::istream* in) {
-  v1::GenerateRequest request;
-  request.set_request_id(absl::GetFlag(FLAGS_request_id));
-  SetFromFlag(&request, &v1::GenerateRequest::set_add_special_tokens, FLAGS_add_special_tokens);
-  SetFromFlag(&request, &v1::GenerateRequest::set_truncate_prompt_tokens,
-              FLAGS_truncate_prompt_tokens);
-  if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
-  if (absl::Status status = SetOutput(request.mutable_output()); !status.ok()) return status;
-  if (absl::Status status = SetPrompt(arguments, in, &request); !status.ok()) return status;
-  return request;
-}
+constexpr std::string_view kOutputFlags[] = {"print_ids",
+                                             "logprobs",
+                                             "top_logprobs",
+                                             "prompt_logprobs",
+                                             "logprobs_mode",
+                                             "min_chunk_tokens",
+                                             "final_only",
+                                             "add_special_tokens",
+                                             "truncate_prompt_tokens",
+                                             "model",
+                                             "request_id",
+                                             "stats",
+                                             "json"};
 
 int RunGenerate(const Arguments& arguments, Console* console) {
   const auto request = GenerateRequestFromFlags(arguments, &console->in);
@@ -122,6 +123,37 @@ int RunGenerate(const Arguments& arguments, Console* console) {
                                   : PrintText(options, start, stream.get(), console);
   if (status.ok()) ReportResumes("generate", (*session)->client(), *stream, console);
   return (*session)->Finish(status);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& arguments,
+                                                             std::istream* in) {
+  v1::GenerateRequest request;
+  request.set_request_id(absl::GetFlag(FLAGS_request_id));
+  SetFromFlag(&request, &v1::GenerateRequest::set_add_special_tokens, FLAGS_add_special_tokens);
+  SetFromFlag(&request, &v1::GenerateRequest::set_truncate_prompt_tokens,
+              FLAGS_truncate_prompt_tokens);
+  if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
+  if (absl::Status status = SetOutput(request.mutable_output()); !status.ok()) return status;
+  if (absl::Status status = SetPrompt(arguments, in, &request); !status.ok()) return status;
+  return request;
+}
+
+Command GenerateCommand() {
+  return {
+      .name = "generate",
+      .arguments = "PROMPT",
+      .summary = "continue a prompt; the text streams as it comes",
+      .details =
+          R"(PROMPT is text, or - to read it from standard input; with --prompt_ids there is none.
+Flags that are not given leave the choice to the server. Of several outputs
+(--num_sequences) each is printed when it is complete, under its index: [0].
+
+  tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1)",
+      .flags = JoinFlagNames({kPromptFlags, SamplingFlagNames(), kOutputFlags}),
+      .connects = true,
+      .run = RunGenerate};
 }
 
 }  // namespace tlm::cli

@@ -18,8 +18,6 @@ namespace {
 // Without --timeout: a health check that hangs has failed.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
-}  // namespace
-
 int RunHealth(const Arguments& arguments, Console* console) {
   if (!arguments.empty()) return ReportUsage("health", "takes no arguments", console);
   auto session = Session::Open("health", console);
@@ -45,6 +43,25 @@ int RunHealth(const Arguments& arguments, Console* console) {
     console->out << grpc::health::v1::HealthCheckResponse::ServingStatus_Name(*status) << '\n';
   }
   return *status == grpc::health::v1::HealthCheckResponse::SERVING ? kSuccess : kFailure;
+}
+
+}  // namespace
+
+Command HealthCommand() {
+  return {
+      .name = "health",
+      .summary = "whether the server is ready: exit code 0 if it is",
+      .details =
+          R"(The exit code is 0 for SERVING, 1 for everything else that a server may say and when none
+answers within --timeout, 2 for wrong usage: as a container's HEALTHCHECK wants it. With TLS
+it is a whole handshake, the server's certificate verified. No API key is needed.
+
+  tlm health --wait=1m
+  HEALTHCHECK CMD ["tlm", "health", "--ca_file=/etc/tlm/ca.pem", "--server_name=tlm"])",
+      .flags = {"service", "wait", "json"},
+      .connects = true,
+      .run = RunHealth,
+      .flag_help = {{"timeout", "how long the answer may take; 5s if not given"}}};
 }
 
 }  // namespace tlm::cli

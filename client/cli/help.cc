@@ -106,6 +106,40 @@ std::string Sentence(std::string_view summary) {
   return sentence + '.';
 }
 
+int RunVersion(const Arguments& arguments, Console* console) {
+  if (!arguments.empty()) return ReportUsage("version", "takes no arguments", console);
+  console->out << "tlm " TLM_VERSION " (API tlm.v1)\n";
+  return kSuccess;
+}
+
+int RunHelp(const Arguments& arguments, Console* console) {
+  if (arguments.size() > 1) return ReportUsage("help", "takes one command at the most", console);
+  const std::string format = absl::GetFlag(FLAGS_format);
+  const bool as_man_page = format == "man";
+  if (!as_man_page && format != "text") {
+    return ReportUsage("help", fmt::format("--format is text or man, not {}", Quoted(format)),
+                       console);
+  }
+  if (arguments.empty()) {
+    if (as_man_page) {
+      console->out << ProgramManPage();
+    } else {
+      PrintOverview(console->out);
+    }
+    return kSuccess;
+  }
+  const Command* command = FindCommand(arguments[0]);
+  if (command == nullptr) {
+    return ReportUsage("help", NoCommand(arguments[0]), console);
+  }
+  if (as_man_page) {
+    console->out << CommandManPage(*command);
+  } else {
+    PrintCommand(*command, console->out);
+  }
+  return kSuccess;
+}
+
 }  // namespace
 
 std::string ProgramManPage() {
@@ -162,38 +196,16 @@ std::string CommandManPage(const Command& command) {
   return page.text();
 }
 
-int RunHelp(const Arguments& arguments, Console* console) {
-  if (arguments.size() > 1) return ReportUsage("help", "takes one command at the most", console);
-  const std::string format = absl::GetFlag(FLAGS_format);
-  const bool as_man_page = format == "man";
-  if (!as_man_page && format != "text") {
-    return ReportUsage("help", fmt::format("--format is text or man, not {}", Quoted(format)),
-                       console);
-  }
-  if (arguments.empty()) {
-    if (as_man_page) {
-      console->out << ProgramManPage();
-    } else {
-      PrintOverview(console->out);
-    }
-    return kSuccess;
-  }
-  const Command* command = FindCommand(arguments[0]);
-  if (command == nullptr) {
-    return ReportUsage("help", NoCommand(arguments[0]), console);
-  }
-  if (as_man_page) {
-    console->out << CommandManPage(*command);
-  } else {
-    PrintCommand(*command, console->out);
-  }
-  return kSuccess;
+Command VersionCommand() {
+  return {.name = "version", .summary = "the version of this program", .run = RunVersion};
 }
 
-int RunVersion(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("version", "takes no arguments", console);
-  console->out << "tlm " TLM_VERSION " (API tlm.v1)\n";
-  return kSuccess;
+Command HelpCommand() {
+  return {.name = "help",
+          .arguments = "[COMMAND]",
+          .summary = "this text, or the flags of a command",
+          .flags = {"format"},
+          .run = RunHelp};
 }
 
 }  // namespace tlm::cli

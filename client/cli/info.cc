@@ -77,8 +77,6 @@ void HintAtDirectory(const std::string& model, Console* console) {
                << std::endl;
 }
 
-}  // namespace
-
 int RunInfo(const Arguments& arguments, Console* console) {
   const std::string preset = absl::GetFlag(FLAGS_preset);
   if (arguments.size() > 1) return ReportUsage("info", "takes one DIRECTORY at the most", console);
@@ -99,6 +97,29 @@ int RunInfo(const Arguments& arguments, Console* console) {
   }
   Print(*response, PrintModelInfo, console);
   return kSuccess;
+}
+
+}  // namespace
+
+Command InfoCommand() {
+  return {
+      .name = "info",
+      .arguments = "[DIRECTORY]",
+      .summary = "what is served: size, memory, limits, costs",
+      .details =
+          R"(With DIRECTORY or --preset no server is asked and no weights are loaded: DIRECTORY is that of
+a model, or a config.json itself; --preset is a known model. --batch, --prompt_tokens and
+--new_tokens say what work is counted; it may be longer than the model's context. The FLOPs
+are an upper bound by conventions that --all lists.
+
+  tlm info --all
+  tlm info ~/models/qwen3-0.6b
+  tlm info --preset=gpt2-xl --prompt_tokens=16384)",
+      .flags = {"all", "preset", "tensors", "batch", "prompt_tokens", "new_tokens", "model",
+                "json"},
+      .connects = true,
+      .run = RunInfo,
+      .flag_help = {{"all", "print every table"}}};
 }
 
 }  // namespace tlm::cli

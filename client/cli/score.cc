@@ -115,8 +115,6 @@ void PrintScoreTokens(const v1::ScoreResponse& response, std::ostream& out) {
   }
 }
 
-}  // namespace
-
 int RunScore(const Arguments& arguments, Console* console) {
   const auto request = ScoreRequestFromFlags(arguments, &console->in);
   if (!request.ok()) return ReportUsage("score", StatusMessage(request.status()), console);
@@ -134,6 +132,25 @@ int RunScore(const Arguments& arguments, Console* console) {
     PrintScoreTokens(*response, console->out);
   }
   return kSuccess;
+}
+
+}  // namespace
+
+Command ScoreCommand() {
+  return {
+      .name = "score",
+      .arguments = "PROMPT CONTINUATION...",
+      .summary = "how probable continuations of a prompt are",
+      .details =
+          R"(Prints for each continuation the sum and mean of its tokens' natural-log probabilities, its
+perplexity exp(-mean), and whether greedy decoding produces it; with --logprobs its tokens
+too. With --prompt or --prompt_ids every argument is a continuation; --ids adds others.
+
+  tlm score 'The capital of France is' ' Paris' ' Rome')",
+      .flags = {"prompt", "prompt_ids", "ids", "logprobs", "top_logprobs", "add_special_tokens",
+                "model", "request_id", "json"},
+      .connects = true,
+      .run = RunScore};
 }
 
 }  // namespace tlm::cli

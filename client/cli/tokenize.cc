@@ -29,8 +29,6 @@ void PrintPieces(const v1::TokenizeResponse& response, std::ostream& out) {
   table.Print(out);
 }
 
-}  // namespace
-
 int RunTokenize(const Arguments& arguments, Console* console) {
   if (arguments.size() != 1) return ReportUsage("tokenize", "takes one TEXT", console);
   auto text = ReadText(arguments[0], &console->in);
@@ -80,6 +78,35 @@ int RunDetokenize(const Arguments& arguments, Console* console) {
     console->out << response->bytes();  // The exact bytes, nothing added.
   }
   return kSuccess;
+}
+
+}  // namespace
+
+Command TokenizeCommand() {
+  return {
+      .name = "tokenize",
+      .arguments = "TEXT",
+      .summary = "text to token ids",
+      .details =
+          R"(Prints the ids with commas between them, ready for --prompt_ids. TEXT may be - to read it
+from standard input.
+
+  tlm tokenize 'Once upon a time' --pieces)",
+      .flags = {"pieces", "add_special_tokens", "model", "json"},
+      .connects = true,
+      .run = RunTokenize};
+}
+
+Command DetokenizeCommand() {
+  return {.name = "detokenize",
+          .arguments = "IDS",
+          .summary = "token ids to text",
+          .details = R"(IDS have commas between them.
+
+  tlm detokenize 15496,11,995)",
+          .flags = {"skip_special_tokens", "model", "json"},
+          .connects = true,
+          .run = RunDetokenize};
 }
 
 }  // namespace tlm::cli

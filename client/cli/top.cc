@@ -100,8 +100,6 @@ int ShowLive(LoadMonitor* monitor, const FirstSignal& signals, const Console& co
   return signals.exit_code();
 }
 
-}  // namespace
-
 int RunTop(const Arguments& arguments, Console* console) {
   if (!arguments.empty()) return ReportUsage("top", "takes no arguments", console);
   const std::vector<std::string> targets = SplitTargets(absl::GetFlag(FLAGS_admin_target));
@@ -118,6 +116,28 @@ int RunTop(const Arguments& arguments, Console* console) {
   const bool once = absl::GetFlag(FLAGS_once) || !CanDraw(*console);
   return once ? PrintOnce(monitor->get(), signals, console)
               : ShowLive(monitor->get(), signals, *console);
+}
+
+}  // namespace
+
+Command TopCommand() {
+  return {
+      .name = "top",
+      .summary = "the load of servers, live",
+      .details =
+          R"(Asks the admin ports of one server or several, with commas between them, every second. The
+KV cache is shown as [####==--]: held by sequences, kept by the prefix cache alone, free.
+q or Ctrl-C ends it. With --once, or where the output is no terminal, it prints one table;
+the exit code is then 1 when a server did not answer.
+
+  tlm top --admin_target=127.0.0.1:50052,127.0.0.1:50152)",
+      .flags = {"admin_target", "once"},
+      .connects = true,
+      .run = RunTop,
+      .flag_help = {
+          {"admin_target", "the admin ports of servers, as host:port, with commas between them"},
+          {"timeout", "a server that takes longer cannot be reached; 3s at the most"},
+          {"once", "print one table and end"}}};
 }
 
 }  // namespace tlm::cli

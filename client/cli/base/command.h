@@ -17,12 +17,12 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   std::string_view name;
-  std::string_view arguments;              // "PROMPT"
-  std::string_view summary;                // one line for the list of commands
-  std::string_view details;                // a paragraph for its own help; may be empty
-  std::vector<std::string_view> flags;     // names of the flags it takes, besides connection flags
-  bool connects;                           // takes the connection flags
-  int (*run)(const Arguments&, Console*);  // returns the exit code
+  std::string_view arguments = {};           // "PROMPT"
+  std::string_view summary;                  // one line for the list of commands
+  std::string_view details = {};             // a paragraph for its own help; may be empty
+  std::vector<std::string_view> flags = {};  // names of its flags, without connection flags
+  bool connects = false;                     // takes the connection flags
+  int (*run)(const Arguments&, Console*);    // returns the exit code
   // Its own help of flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };
@@ -40,20 +40,21 @@ std::string NoCommand(std::string_view name);
 // their values.
 int RunCommandLine(const std::vector<std::string>& args, Console* console);
 
-int RunGenerate(const Arguments& arguments, Console* console);
-int RunChat(const Arguments& arguments, Console* console);
-int RunScore(const Arguments& arguments, Console* console);
-int RunForward(const Arguments& arguments, Console* console);
-int RunInfo(const Arguments& arguments, Console* console);
-int RunTokenize(const Arguments& arguments, Console* console);
-int RunDetokenize(const Arguments& arguments, Console* console);
-int RunHealth(const Arguments& arguments, Console* console);
-int RunAdmin(const Arguments& arguments, Console* console);
-int RunBench(const Arguments& arguments, Console* console);
-int RunTop(const Arguments& arguments, Console* console);
-int RunCompletion(const Arguments& arguments, Console* console);
-int RunVersion(const Arguments& arguments, Console* console);
-int RunHelp(const Arguments& arguments, Console* console);
+// The commands, each in a file of its name.
+Command GenerateCommand();
+Command ChatCommand();
+Command ScoreCommand();
+Command ForwardCommand();
+Command InfoCommand();
+Command TokenizeCommand();
+Command DetokenizeCommand();
+Command HealthCommand();
+Command AdminCommand();
+Command BenchCommand();
+Command TopCommand();
+Command CompletionCommand();
+Command VersionCommand();
+Command HelpCommand();
 
 }  // namespace tlm::cli
 

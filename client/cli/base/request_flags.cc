@@ -164,6 +164,13 @@ std::span<const std::string_view> SamplingFlagNames() {
   return kNames;
 }
 
+std::vector<std::string_view> JoinFlagNames(
+    std::initializer_list<std::span<const std::string_view>> lists) {
+  std::vector<std::string_view> names;
+  for (const auto& list : lists) names.insert(names.end(), list.begin(), list.end());
+  return names;
+}
+
 absl::Status SetGenerationFromFlags(v1::GenerateRequest* request) {
   request->set_model(absl::GetFlag(FLAGS_model));
   SetSampling(request->mutable_sampling());

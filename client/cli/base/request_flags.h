@@ -3,10 +3,12 @@
 #define TLM_CLIENT_CLI_BASE_REQUEST_FLAGS_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
@@ -26,6 +28,10 @@ namespace tlm::cli {
 
 // The flags of commands that generate text: sampling, when an output ends, scheduling.
 std::span<const std::string_view> SamplingFlagNames();
+
+// One list of all names.
+std::vector<std::string_view> JoinFlagNames(
+    std::initializer_list<std::span<const std::string_view>> lists);
 
 // Sets model, sampling, stopping, scheduling and cache from the flags that were given.
 // INVALID_ARGUMENT if the flags contradict each other; the server checks the values.
