@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
@@ -29,16 +30,10 @@ constexpr ChatCommand kCommands[] = {
     {"/quit", "", ChatLine::Kind::kQuit, "leave, as Ctrl-D does"},
 };
 
-std::string_view Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-absl::Status SetSeed(std::string_view text, ChatLine* line) {
+absl::Status SetSeed(const std::string& text, ChatLine* line) {
   if (text.empty()) return absl::OkStatus();
   uint64_t seed = 0;
-  if (!absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &seed)) {
+  if (!absl::SimpleAtoi(text, &seed)) {
     return absl::InvalidArgumentError(
         fmt::format("/seed takes a number from 0 to {}, not {}", UINT64_MAX, Quoted(text)));
   }
@@ -55,7 +50,7 @@ absl::StatusOr<ChatLine> ParseChatLine(const std::string& line) {
     return result;
   }
   const std::string_view name = std::string_view(line).substr(0, line.find_first_of(" \t"));
-  const std::string_view argument = Trim(std::string_view(line).substr(name.size()));
+  const std::string argument(absl::StripAsciiWhitespace(line.substr(name.size())));
   const auto command =
       std::find_if(std::begin(kCommands), std::end(kCommands),
                    [name](const ChatCommand& candidate) { return candidate.name == name; });

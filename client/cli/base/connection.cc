@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
 #include "client/cli/base/tls_files.h"
@@ -28,7 +30,6 @@ namespace tlm::cli {
 namespace {
 
 constexpr size_t kMaxFileBytes = 4096;
-constexpr std::string_view kWhiteSpace = " \t\r\n\v\f";
 
 // Access for the group is allowed: secrets are mounted into containers like that.
 void WarnIfWorldAccessible(const std::string& path, Console* console) {
@@ -93,13 +94,13 @@ bool TlsFromFlags() {
 absl::Duration TimeoutFromFlags() { return absl::GetFlag(FLAGS_timeout).duration; }
 
 absl::StatusOr<std::string> ApiKeyFromText(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kWhiteSpace);
-  if (begin == std::string_view::npos) return absl::InvalidArgumentError("holds no API key");
-  text = text.substr(begin, text.find_last_not_of(kWhiteSpace) - begin + 1);
-  if (text.find_first_of(kWhiteSpace) != std::string_view::npos) {
+  std::string key(text);
+  absl::StripAsciiWhitespace(&key);
+  if (key.empty()) return absl::InvalidArgumentError("holds no API key");
+  if (std::any_of(key.begin(), key.end(), absl::ascii_isspace)) {
     return absl::InvalidArgumentError("holds more than one word, an API key is one");
   }
-  return std::string(text);
+  return key;
 }
 
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console) {

@@ -1,7 +1,6 @@
 #include "client/cli/base/flag_types.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
@@ -12,43 +11,30 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/base/text.h"
 
 namespace tlm::cli {
 namespace {
 
-std::vector<std::string_view> Split(absl::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  std::string_view rest(text.data(), text.size());
-  while (true) {
-    const size_t end = rest.find(separator);
-    parts.push_back(rest.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    rest.remove_prefix(end + 1);
-  }
-}
-
-std::string_view Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1);
-}
-
-// Digits only: from_chars for an unsigned type takes no sign.
-std::optional<uint32_t> ParseId(std::string_view text) {
-  text = Trim(text);
+// Digits only: from_chars for an unsigned type accepts no sign.
+std::optional<uint32_t> ParseId(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
   uint32_t id = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), id);
   if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return id;
 }
 
-bool ParseIds(std::string_view text, std::vector<uint32_t>* ids, std::string* error) {
-  for (const std::string_view part : Split({text.data(), text.size()}, ',')) {
+bool ParseIds(absl::string_view text, std::vector<uint32_t>* ids, std::string* error) {
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
     const std::optional<uint32_t> id = ParseId(part);
     if (!id) {
-      *error = fmt::format("'{}' is not a token id (0 to {})", part, UINT32_MAX);
+      *error = fmt::format("'{}' is not a token id (0 to {})", std::string(part), UINT32_MAX);
       return false;
     }
     ids->push_back(*id);
@@ -56,53 +42,21 @@ bool ParseIds(std::string_view text, std::vector<uint32_t>* ids, std::string* er
   return true;
 }
 
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '\n') {
-      escaped += "\\n";
-    } else if (c == '\t') {
-      escaped += "\\t";
-    } else {
-      if (c == '\\' || c == ',') escaped += '\\';
-      escaped += c;
-    }
-  }
-  return escaped;
-}
-
-// False for an escape that is not one.
-bool AppendEscaped(char c, std::string* text) {
-  switch (c) {
-    case 'n':
-      *text += '\n';
-      return true;
-    case 't':
-      *text += '\t';
-      return true;
-    case ',':
-    case '\\':
-      *text += c;
-      return true;
-    default:
-      return false;
-  }
-}
+// The escapes of a StringList, and the characters they stand for.
+constexpr std::string_view kEscapes = "nt,\\";
+constexpr std::string_view kEscaped = "\n\t,\\";
 
 using google::protobuf::util::JsonStringToMessage;
 using google::protobuf::util::MessageToJsonString;
 
 bool IsName(std::string_view text) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9');
-  });
+  const auto is_part = [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; };
+  return !text.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), is_part);
 }
 
-// Strict, unlike Protobuf's reader, which takes unquoted texts; and bounded in depth, for which
-// that one takes quadratic time.
+// Strict, unlike Protobuf's reader, which accepts unquoted texts; and limits the depth, in which
+// that reader takes quadratic time.
 bool IsJson(const std::string& text) {
   constexpr int kMaxDepth = 32;
   bool too_deep = false;
@@ -152,9 +106,13 @@ bool AbslParseFlag(absl::string_view text, StringList* list, std::string* error)
       list->values.emplace_back();
     } else if (text[i] != '\\') {
       list->values.back() += text[i];
-    } else if (++i == text.size() || !AppendEscaped(text[i], &list->values.back())) {
-      *error = "after a backslash comes one of n t , \\";
-      return false;
+    } else {
+      const size_t escape = ++i == text.size() ? kEscapes.npos : kEscapes.find(text[i]);
+      if (escape == kEscapes.npos) {
+        *error = "after a backslash comes one of n t , \\";
+        return false;
+      }
+      list->values.back() += kEscaped[escape];
     }
   }
   for (const std::string& value : list->values) {
@@ -167,51 +125,45 @@ bool AbslParseFlag(absl::string_view text, StringList* list, std::string* error)
 }
 
 std::string AbslUnparseFlag(const StringList& list) {
-  std::string text;
+  std::vector<std::string> escaped;
   for (const std::string& value : list.values) {
-    if (!text.empty()) text += ',';
-    text += Escape(value);
+    escaped.push_back(
+        absl::StrReplaceAll(value, {{"\\", "\\\\"}, {",", "\\,"}, {"\n", "\\n"}, {"\t", "\\t"}}));
   }
-  return text;
+  return absl::StrJoin(escaped, ",");
 }
 
 bool AbslParseFlag(absl::string_view text, IdList* list, std::string* error) {
   list->ids.clear();
-  return text.empty() || ParseIds({text.data(), text.size()}, &list->ids, error);
+  return text.empty() || ParseIds(text, &list->ids, error);
 }
 
-std::string AbslUnparseFlag(const IdList& list) {
-  return fmt::format("{}", fmt::join(list.ids, ","));
-}
+std::string AbslUnparseFlag(const IdList& list) { return absl::StrJoin(list.ids, ","); }
 
 bool AbslParseFlag(absl::string_view text, IdLists* lists, std::string* error) {
   lists->sequences.clear();
   if (text.empty()) return true;
-  for (const std::string_view part : Split(text, ';')) {
+  for (const absl::string_view part : absl::StrSplit(text, ';')) {
     if (!ParseIds(part, &lists->sequences.emplace_back(), error)) return false;
   }
   return true;
 }
 
 std::string AbslUnparseFlag(const IdLists& lists) {
-  std::string text;
-  for (const std::vector<uint32_t>& ids : lists.sequences) {
-    if (!text.empty()) text += ';';
-    text += fmt::format("{}", fmt::join(ids, ","));
-  }
-  return text;
+  return absl::StrJoin(lists.sequences, ";",
+                       [](std::string* out, const auto& ids) { *out += absl::StrJoin(ids, ","); });
 }
 
 bool AbslParseFlag(absl::string_view text, BiasList* list, std::string* error) {
   list->biases.clear();
   if (text.empty()) return true;
-  for (const std::string_view part : Split(text, ',')) {
-    const size_t colon = part.find(':');
-    const std::optional<uint32_t> id = ParseId(part.substr(0, colon));
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits(':', 1));
+    const std::optional<uint32_t> id = ParseId(pair.first);
     float bias = 0;
-    if (!id || colon == std::string_view::npos ||
-        !absl::SimpleAtof({part.data() + colon + 1, part.size() - colon - 1}, &bias)) {
-      *error = fmt::format("'{}' is not of the form id:bias", part);
+    if (!id || !absl::SimpleAtof(pair.second, &bias)) {
+      *error = fmt::format("'{}' is not of the form id:bias", std::string(part));
       return false;
     }
     const bool known = std::any_of(list->biases.begin(), list->biases.end(),
@@ -226,12 +178,9 @@ bool AbslParseFlag(absl::string_view text, BiasList* list, std::string* error) {
 }
 
 std::string AbslUnparseFlag(const BiasList& list) {
-  std::string text;
-  for (const auto& [id, bias] : list.biases) {
-    if (!text.empty()) text += ',';
-    text += fmt::format("{}:{}", id, bias);
-  }
-  return text;
+  return absl::StrJoin(list.biases, ",", [](std::string* out, const auto& pair) {
+    *out += fmt::format("{}:{}", pair.first, pair.second);
+  });
 }
 
 bool AbslParseFlag(absl::string_view text, TimeSpan* span, std::string* error) {
