@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -15,7 +14,6 @@
 #include "client/cli/base/terminal.h"
 #include "client/cli/load_monitor.h"
 #include "client/cli/top_view.h"
-#include "client/cpp/cancel_token.h"
 #include "client/cpp/client_context.h"
 
 ABSL_DECLARE_FLAG(bool, once);
@@ -29,28 +27,6 @@ constexpr absl::Duration kInterval = absl::Seconds(1);
 constexpr absl::Duration kMaxTimeout = absl::Seconds(3);
 // The longest delay until an answer, a signal or another size of the terminal takes effect.
 constexpr absl::Duration kRedrawInterval = absl::Milliseconds(200);
-
-// While it exists, the first SIGINT or SIGTERM cancels the token. Later ones do nothing: the
-// program is about to restore the terminal. Otherwise as SignalThread.
-class FirstSignal {
- public:
-  FirstSignal() : thread_([this](int signal) { OnSignal(signal); }) {}
-
-  client::CancelToken* token() { return &token_; }
-  // 128 + the number of the signal; 0 if none came.
-  int exit_code() const { return signal_ == 0 ? 0 : 128 + signal_; }
-
- private:
-  void OnSignal(int signal) {
-    if (signal_ != 0) return;
-    signal_ = signal;
-    token_.Cancel();
-  }
-
-  client::CancelToken token_;
-  std::atomic<int> signal_{0};
-  SignalThread thread_;
-};
 
 bool SpeaksUtf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -71,7 +47,7 @@ bool CanDraw(const Console& console) {
          *terminal != '\0';
 }
 
-int PrintOnce(LoadMonitor* monitor, const FirstSignal& signals, Console* console) {
+int PrintOnce(LoadMonitor* monitor, const Interrupt& signals, Console* console) {
   monitor->AskOnce();
   if (signals.exit_code() != 0) return signals.exit_code();
   const std::vector<ServerLoad> servers = monitor->Loads();
@@ -85,7 +61,7 @@ int PrintOnce(LoadMonitor* monitor, const FirstSignal& signals, Console* console
   return code;
 }
 
-int ShowLive(LoadMonitor* monitor, const FirstSignal& signals, const Console& console) {
+int ShowLive(LoadMonitor* monitor, const Interrupt& signals, const Console& console) {
   monitor->Start(kInterval);
   const bool unicode = SpeaksUtf8();
   TerminalScreen screen(console.in_is_terminal ? STDIN_FILENO : -1, STDOUT_FILENO);
@@ -109,7 +85,7 @@ int RunTop(const Arguments& arguments, Console* console) {
   }
   const auto client_options = ClientOptionsFromFlags(console);
   if (!client_options.ok()) return ReportError("top", client_options.status(), console);
-  FirstSignal signals;
+  Interrupt signals(Interrupt::Second::kIsIgnored);
   const auto monitor = LoadMonitor::Create(
       targets, *client_options, std::min(TimeoutFromFlags(), kMaxTimeout), signals.token());
   if (!monitor.ok()) return ReportError("top", monitor.status(), console);

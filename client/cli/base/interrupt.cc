@@ -33,7 +33,8 @@ void SignalThread::WaitForSignals() {
   }
 }
 
-Interrupt::Interrupt() : thread_([this](int signal) { OnSignal(signal); }) {}
+Interrupt::Interrupt(Second second)
+    : second_(second), thread_([this](int signal) { OnSignal(signal); }) {}
 
 int Interrupt::exit_code() const {
   const int signal = signal_;
@@ -41,6 +42,7 @@ int Interrupt::exit_code() const {
 }
 
 void Interrupt::OnSignal(int signal) {
+  if (signal_ != 0 && second_ == Second::kIsIgnored) return;
   if (signal_ != 0) _exit(128 + signal);
   signal_ = signal;
   token_.Cancel();

@@ -33,11 +33,13 @@ class SignalThread {
   std::thread thread_;
 };
 
-// While it exists, the first SIGINT or SIGTERM cancels the token and the second ends the process.
-// Otherwise as SignalThread.
+// While it exists, the first SIGINT or SIGTERM cancels the token. Otherwise as SignalThread.
 class Interrupt {
  public:
-  Interrupt();
+  // The effect of the second signal. kIsIgnored is for programs that restore the terminal.
+  enum class Second { kEndsTheProcess, kIsIgnored };
+
+  explicit Interrupt(Second second = Second::kEndsTheProcess);
 
   client::CancelToken* token() { return &token_; }
 
@@ -47,6 +49,7 @@ class Interrupt {
  private:
   void OnSignal(int signal);
 
+  const Second second_;
   client::CancelToken token_;
   std::atomic<int> signal_{0};
   SignalThread thread_;
