@@ -49,9 +49,14 @@ export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
 status=0
 ctest --test-dir "build/$profile" --output-on-failure --no-tests=error -j "$jobs" "${filters[@]}" ||
   status=$?
+log=build/$profile/Testing/Temporary/LastTest.log
+printf 'slowest tests, in seconds:\n'
+sed -nE 's/^[0-9]+\/[0-9]+ Testing: /name /p; s/^Test time = +([0-9.]+) sec/time \1/p' "$log" |
+  awk '$1 == "name" { name = $2 } $1 == "time" { printf "%9.2f  %s\n", $2, name }' |
+  sort -rn | head -n 15
 # What did not run must not look like what passed.
 skipped=$(sed -n 's/^\[  SKIPPED \] \([^ ]*\) (.*/  \1/p' \
-  "build/$profile/Testing/Temporary/LastTest.log" | sort -u)
+  "$log" | sort -u)
 if [ -n "$skipped" ]; then
   printf 'skipped for want of files beside the checkout, a backend or a package:\n%s\n' "$skipped"
 fi
