@@ -28,7 +28,7 @@ programs=(bin/tlm-server bin/tlm bin/libtlm_cuda.so
           tests/golden_determinism_cuda_test
           benchmarks/ops_bench benchmarks/engine_bench benchmarks/serve_bench)
 rm -rf "$out"
-mkdir -p "$out/bin" "$out/lib" "$out/tests/peers" "$out/model"
+mkdir -p "$out/bin" "$out/lib" "$out/tests/peers" "$out/tests/support" "$out/model"
 for program in "${programs[@]}"; do
   [ -e "$build/$program" ] || { echo "bundle.sh: $build/$program is not built" >&2; exit 1; }
   strip -o "$out/bin/$(basename "$program")" "$build/$program"
@@ -48,6 +48,7 @@ done
 
 cp -r tests/gpu "$out/tests/gpu"
 cp -r tests/peers/parity "$out/tests/peers/parity"
+cp tests/support/server_process.py "$out/tests/support/"
 cp -r model/demo "$out/model/demo"
 find "$out" -name __pycache__ -prune -exec rm -rf {} +
 cat >"$out/run.sh" <<'RUN'

@@ -2,10 +2,11 @@
 
 import os
 import pathlib
-import shutil
-import subprocess
-import tempfile
-import time
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from server_process import ServerProcess  # noqa: E402
 
 
 def program(name):
@@ -17,35 +18,15 @@ def program(name):
     raise SystemExit(f"{name} is not in {root}")
 
 
-class Server:
-    """Runs as a context manager; `ready_seconds` from exec to the port file, which is written when
-    the server serves."""
+class Server(ServerProcess):
+    """Runs as a context manager, which prints the server's log at its end; `ready_seconds` from
+    exec to the port file, which is written when the server serves."""
 
     def __init__(self, *flags, limit=300):
-        self._flags, self._limit = flags, limit
-
-    def __enter__(self):
-        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="tlm-gpu-"))
-        port_file = self._folder / "port"
-        self._log = open(self._folder / "log", "w+", encoding="utf-8")
-        begin = time.monotonic()
-        self._process = subprocess.Popen(
-            [program("tlm-server"), "--backend=cuda", "--port=0", f"--port_file={port_file}",
-             *self._flags], stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        while not (port_file.exists() and port_file.read_text().strip()):
-            if self._process.poll() is not None or time.monotonic() > begin + self._limit:
-                self._process.kill()
-                self._log.seek(0)
-                raise SystemExit(f"tlm-server did not start:\n{self._log.read()}")
-            time.sleep(0.001)
-        self.ready_seconds = time.monotonic() - begin
-        self.target = "127.0.0.1:" + port_file.read_text().strip()
-        return self
+        super().__init__(program("tlm-server"), "--backend=cuda", *flags, start_seconds=limit)
 
     def __exit__(self, *exception):
-        self._process.terminate()
-        self._process.wait(60)
-        self._log.seek(0)
-        print(self._log.read())
-        self._log.close()
-        shutil.rmtree(self._folder)
+        self.terminate()
+        self.wait()
+        print(self.log())
+        self.close()

@@ -55,7 +55,8 @@ def prepare_imports(build):
     os.environ["PYTHONPATH"] = str(stubs)
     os.environ["TLM_SOURCE_DIR"] = str(SOURCE_DIR)
     os.environ["TLM_BIN_DIR"] = str(build / "bin")
-    sys.path[:0] = [str(stubs), str(SOURCE_DIR / "tests" / "integration" / "python")]
+    tests = SOURCE_DIR / "tests"
+    sys.path[:0] = [str(stubs), str(tests / "integration" / "python"), str(tests / "support")]
     try:
         import google.protobuf  # noqa: F401 pylint: disable=import-outside-toplevel,unused-import
         import grpc  # noqa: F401 pylint: disable=import-outside-toplevel,unused-import
@@ -118,8 +119,6 @@ def sum_of(metrics, name):
 
 def faults_of_counters(server):
     """Whether each admitted request has ended in exactly one terminal counter."""
-    if not server.has_metrics:
-        return []
     metrics = server.metrics()
     admitted = sum_of(metrics, "tlm_requests_admitted_total")
     ended = sum_of(metrics, "tlm_requests_ended_total")
@@ -150,7 +149,7 @@ def soak(arguments):
     import process_watch  # pylint: disable=import-outside-toplevel
     import soak_server  # pylint: disable=import-outside-toplevel
     import traffic  # pylint: disable=import-outside-toplevel
-    secure = not arguments.insecure and soak_server.can_be_secure()
+    secure = not arguments.insecure
     print(f"{arguments.minutes:g} minutes, {arguments.workers} workers, "
           f"{'TLS and API keys' if secure else 'no TLS, no API keys'}", flush=True)
     with soak_server.SoakServer("--kv_cache_bytes=32MiB", secure=secure) as server:

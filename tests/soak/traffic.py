@@ -41,9 +41,7 @@ class Worker:
             (5, self.information), (6, self.tokenize), (10, self.cancel), (8, self.deadline),
             (8, self.bad_request), (1, self.oversized), (4, self.drop_connection),
             (3, self.slow_reader), (2, self.garbage), (3, self.abort), (1, self.flush),
-            (2, self.reconnect), (2, self.same_again)]
-        if server.has_metrics:
-            self._actions.append((1, self.scrape))
+            (2, self.reconnect), (2, self.same_again), (1, self.scrape)]
         if server.secure:
             self._actions.append((3, self.wrong_key))
 

@@ -11,6 +11,7 @@ import unittest
 
 import grpc
 
+from certificates import Authority
 from tlm_server import BIN_DIR, TlmServer  # first: it makes the stubs importable
 
 from tlm.v1 import common_pb2, generate_pb2, language_model_pb2_grpc, model_info_pb2
@@ -61,34 +62,29 @@ def fill(server):
 
 
 class SlowServer(TlmServer):
-    """Takes as long as a processor of many years ago, and may be killed."""
+    """Takes as long as a processor of many years ago."""
 
     def __init__(self, *flags):
         super().__init__("--isa=portable", "--threads=1", *flags)
 
-    def kill(self):
-        self._process.kill()
-        self._process.wait()
-
 
 class SecureServer(TlmServer):
-    """With a certificate for localhost that it signed itself, and with API keys."""
+    """With a certificate for localhost from an authority of its own, and with API keys."""
 
     def __init__(self, folder):
-        self.certificate, key = folder / "server.pem", folder / "server.key"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-             "-nodes", "-keyout", key, "-out", self.certificate, "-days", "2", "-subj",
-             "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
-            check=True, capture_output=True)
+        authority = Authority(folder / "ca")
+        self.certificate = authority.certificate
         keys = folder / "keys.json"
         printed = subprocess.run([BIN_DIR / "tlm-keys", "add", f"--file={keys}", "--tenant=tests"],
                                  check=True, capture_output=True, text=True).stdout
         self.api_key = re.search(r"tlm_\w+", printed).group()
-        super().__init__(f"--tls_cert={self.certificate}", f"--tls_key={key}", f"--api_keys={keys}")
+        super().__init__(*authority.issue().serve_flags(), f"--api_keys={keys}")
+
+    @property
+    def target(self):
+        return super().target.replace("127.0.0.1", "localhost")
 
     def connect(self):
-        self.target = self.target.replace("127.0.0.1", "localhost")
         return grpc.secure_channel(
             self.target, grpc.ssl_channel_credentials(self.certificate.read_bytes()))
 

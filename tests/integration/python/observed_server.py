@@ -1,9 +1,7 @@
 """A server with a metrics port, and what it answers there taken apart."""
 
 import http.client
-import pathlib
 import re
-import tempfile
 import time
 
 from test_admin import AdminServer
@@ -60,19 +58,11 @@ class ObservedServer(AdminServer):
     """A server with an admin port and a metrics port."""
 
     def __init__(self, *flags):
-        self._metrics_directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        self.metrics_port_file = pathlib.Path(self._metrics_directory.name) / "port"
-        super().__init__("--metrics_port=0", f"--metrics_port_file={self.metrics_port_file}",
-                         *flags)
+        super().__init__(*flags, ports=("admin", "metrics"))
 
-    def __enter__(self):
-        super().__enter__()
-        self.metrics_port = int(self.metrics_port_file.read_text())
-        return self
-
-    def close(self):
-        super().close()
-        self._metrics_directory.cleanup()
+    @property
+    def metrics_port(self):
+        return self.port_of("metrics")
 
     def get(self, path, method="GET"):
         """Status and body."""

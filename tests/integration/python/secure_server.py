@@ -1,9 +1,7 @@
 """A tlm-server with TLS or API keys, and the means to talk to it."""
 
 import contextlib
-import pathlib
 import subprocess
-import tempfile
 import time
 
 import grpc
@@ -59,15 +57,12 @@ class SecureServer(TlmServer):
         self.ca = ca
         self.identity = identity
         self._stack = contextlib.ExitStack()
-        directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tlm-test-"))
-        self._admin_port_file = pathlib.Path(directory) / "port"
-        super().__init__("--admin_port=0", f"--admin_port_file={self._admin_port_file}", *flags)
+        super().__init__(*flags, ports=("admin",))
 
-    def __enter__(self):
-        super().__enter__()
-        self.admin_target = f"127.0.0.1:{int(self._admin_port_file.read_text())}"
+    def start(self):
+        super().start()
+        self.admin_target = self.target_of("admin")
         self.admin = admin_pb2_grpc.AdminStub(self.connect(target=self.admin_target))
-        return self
 
     def close(self):
         super().close()

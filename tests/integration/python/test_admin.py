@@ -27,23 +27,19 @@ PATIENCE = 1000  # looks at the load until it must be as expected
 class AdminServer(TlmServer):
     """A server with an admin port, on a free port of its own."""
 
-    def __init__(self, *flags):
-        self._admin_directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        self.admin_port_file = pathlib.Path(self._admin_directory.name) / "port"
-        super().__init__("--admin_port=0", f"--admin_port_file={self.admin_port_file}", *flags)
+    def __init__(self, *flags, ports=("admin",)):
+        super().__init__(*flags, ports=ports)
 
-    def __enter__(self):
-        super().__enter__()
-        self.admin_target = f"127.0.0.1:{int(self.admin_port_file.read_text())}"
+    def start(self):
+        super().start()
+        self.admin_target = self.target_of("admin")
         self.admin_channel = grpc.insecure_channel(self.admin_target)
         self.admin = admin_pb2_grpc.AdminStub(self.admin_channel)
-        return self
 
     def close(self):
         if hasattr(self, "admin_channel"):
             self.admin_channel.close()
         super().close()
-        self._admin_directory.cleanup()
 
     def load(self):
         return self.admin.GetLoad(admin_pb2.GetLoadRequest())
@@ -300,7 +296,7 @@ class DrainTest(unittest.TestCase):
             for (_, events), more in zip(streams, rest):
                 self.assertEqual(len(Answer(events + more).ids), LONG)
             self.assertEqual(server.wait(), 0, server.log())
-            self.assertFalse(server.admin_port_file.exists())
+            self.assertFalse(server.port_file_of("admin").exists())
 
     def test_draining_server_refuses(self):
         with AdminServer() as server:

@@ -150,7 +150,7 @@ class AccessTest(KeyTest):
         self.assertNotIn("asked by tenant=\"acme\"", self.server.log())
 
     def test_nothing_else_listens(self):
-        pid = self.server._process.pid  # pylint: disable=protected-access
+        pid = self.server.pid
         inodes = set()
         for entry in os.listdir(f"/proc/{pid}/fd"):
             match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{entry}"))

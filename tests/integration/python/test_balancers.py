@@ -117,12 +117,9 @@ class Client:
 class HeadersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        cls.addClassCleanup(folder.cleanup)
-        port_file = pathlib.Path(folder.name) / "metrics_port"
-        cls.server = TlmServer("--metrics_port=0", f"--metrics_port_file={port_file}").__enter__()
+        cls.server = TlmServer(ports=("metrics",)).__enter__()
         cls.addClassCleanup(cls.server.close)
-        cls.ports = int(cls.server.target.rsplit(":", 1)[1]), int(port_file.read_text())
+        cls.ports = cls.server.port_of("data"), cls.server.port_of("metrics")
 
     def check(self, name):
         if not pathlib.Path(PROGRAMS[name]).exists():

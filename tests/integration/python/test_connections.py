@@ -105,7 +105,7 @@ class StormTest(unittest.TestCase):
             server.ask()
 
     def test_out_of_descriptors_it_refuses_and_recovers(self):
-        with Server(most_files=200) as server:
+        with Server(limits={resource.RLIMIT_NOFILE: 200}) as server:
             with contextlib.ExitStack() as stack:
                 held = [stack.enter_context(http2.Connection(server.port)) for _ in range(400)]
                 self.assertTrue(eventually(

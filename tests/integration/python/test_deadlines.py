@@ -187,11 +187,11 @@ class WallClockTest(unittest.TestCase):
         self.offset = directory / "offset"
         self.set_clock("+0")
         self.server = start(
-            "--log_format=json", "--admin_port=0", f"--admin_port_file={directory / 'admin'}",
+            "--log_format=json", ports=("admin",),
             environment={"LD_PRELOAD": FAKETIME, "DONT_FAKE_MONOTONIC": "1",
                          "FAKETIME_NO_CACHE": "1", "FAKETIME_TIMESTAMP_FILE": str(self.offset)})
         self.addCleanup(self.server.close)
-        channel = grpc.insecure_channel(f"127.0.0.1:{(directory / 'admin').read_text().strip()}")
+        channel = grpc.insecure_channel(self.server.target_of("admin"))
         self.addCleanup(channel.close)
         self.admin = admin_pb2_grpc.AdminStub(channel)
 

@@ -193,7 +193,7 @@ class LimitsTest(FolderTest):
 
     def test_a_log_that_may_not_grow_ends_nothing(self):
         most = 4096
-        with TlmServer(most_log_bytes=most) as server:
+        with TlmServer(limits={resource.RLIMIT_FSIZE: most}) as server:
             for _ in range(40):
                 list(server.model.Generate(request(max_new_tokens=1)))
             self.assertLessEqual(len(server.log()), most)

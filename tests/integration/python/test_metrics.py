@@ -289,7 +289,7 @@ class StateTest(unittest.TestCase):
             self.assertEqual(samples.sum("tlm_state"), 1)
             self.assertEqual(server.get("/readyz"), (503, "draining\n"))
             self.assertEqual(server.get("/healthz"), (200, "draining\n"))
-            server._process.kill()
+            server.kill()
 
     def test_a_port_in_use_is_said(self):
         with ObservedServer() as server:

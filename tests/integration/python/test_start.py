@@ -175,26 +175,23 @@ class StartingTest(unittest.TestCase):
 class DrainingTest(unittest.TestCase):
 
     def test_admin_and_metrics_answer_to_the_end(self):
-        with tempfile.TemporaryDirectory() as folder:
-            files = [pathlib.Path(folder) / name for name in ("admin", "metrics")]
-            with TlmServer("--admin_port=0", f"--admin_port_file={files[0]}", "--metrics_port=0",
-                           f"--metrics_port_file={files[1]}", "--drain_timeout=1h",
-                           "--withdrawal_grace=1h") as server:
-                admin_port, metrics_port = (int(file.read_text()) for file in files)
-                self.assertEqual(http_status(metrics_port, "/readyz"), (200, "serving"))
-                watch = server.health.Watch(health_pb2.HealthCheckRequest())
-                self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVING)
-                stuck = server.model.Generate(request(max_new_tokens=1000))  # not read for now
-                next(iter(stuck))
-                server.signal(signal.SIGINT)
-                self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.NOT_SERVING)
-                self.assertEqual(http_status(metrics_port, "/readyz"), (503, "draining"))
-                self.assertEqual(http_status(metrics_port, "/healthz")[0], 200)
-                with grpc.insecure_channel(f"127.0.0.1:{admin_port}") as channel:
-                    admin = admin_pb2_grpc.AdminStub(channel)
-                    self.assertTrue(admin.GetLoad(admin_pb2.GetLoadRequest()).draining)
-                list(stuck)
-                self.assertEqual(server.wait(), 0, server.log())
+        with TlmServer("--drain_timeout=1h", "--withdrawal_grace=1h",
+                       ports=("admin", "metrics")) as server:
+            metrics_port = server.port_of("metrics")
+            self.assertEqual(http_status(metrics_port, "/readyz"), (200, "serving"))
+            watch = server.health.Watch(health_pb2.HealthCheckRequest())
+            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVING)
+            stuck = server.model.Generate(request(max_new_tokens=1000))  # not read for now
+            next(iter(stuck))
+            server.signal(signal.SIGINT)
+            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.NOT_SERVING)
+            self.assertEqual(http_status(metrics_port, "/readyz"), (503, "draining"))
+            self.assertEqual(http_status(metrics_port, "/healthz")[0], 200)
+            with grpc.insecure_channel(server.target_of("admin")) as channel:
+                admin = admin_pb2_grpc.AdminStub(channel)
+                self.assertTrue(admin.GetLoad(admin_pb2.GetLoadRequest()).draining)
+            list(stuck)
+            self.assertEqual(server.wait(), 0, server.log())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 
 import collections
 import concurrent.futures
-import pathlib
 import random
-import tempfile
 import unittest
 
 import grpc
@@ -123,13 +121,10 @@ class SlowReadersTest(ServerTest):
 
     @classmethod
     def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(directory.cleanup)
-        port_file = pathlib.Path(directory.name) / "admin_port"
-        cls.server = TlmServer("--admin_port=0", f"--admin_port_file={port_file}").__enter__()
+        cls.server = TlmServer(ports=("admin",)).__enter__()
         cls.addClassCleanup(cls.server.close)
         cls.model = cls.server.model
-        channel = grpc.insecure_channel(f"127.0.0.1:{port_file.read_text().strip()}")
+        channel = grpc.insecure_channel(cls.server.target_of("admin"))
         cls.addClassCleanup(channel.close)
         cls.admin = admin_pb2_grpc.AdminStub(channel)
 

@@ -13,7 +13,8 @@ if not description.exists():
     sys.exit(77)
 environment = json.loads(description.read_text(encoding="utf-8"))
 here = str(pathlib.Path(__file__).parent)
-path = [here] + ([environment["path"]] if environment["path"] else [])
+support = os.path.join(os.environ["TLM_SOURCE_DIR"], "tests", "support")
+path = [here, support] + ([environment["path"]] if environment["path"] else [])
 os.environ.update(PYTHONPATH=os.pathsep.join(path), TLM_CLIENT_BIN=environment["bin"],
                   TLM_CLIENT_ENVIRONMENT=str(folder))
 os.execv(environment["python"], [environment["python"], "-B", "-W", "error",

@@ -3,34 +3,29 @@
 import concurrent.futures
 import os
 import pathlib
-import signal
-import subprocess
-import tempfile
-import time
 import unittest
 
 import grpc
 
+from certificates import Authority
+from server_process import START_SECONDS, ServerProcess
 from tlm_client import Client, _rpc, messages
 
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
-START_SECONDS = 60
 # A request with more output than a connection buffers unread: active until it is dropped.
 ENDLESS = {"num_sequences": 16, "top_logprobs": 20, "ignore_eos": True, "request_id": "endless"}
 
 
-class Replica:
+class Replica(ServerProcess):
     """A tlm-server process that keeps its ports over restarts; `connection` has the options of a
     client that may ask for its health."""
 
     def __init__(self, *flags, connection=None):
+        super().__init__(BIN_DIR / "tlm-server", f"--model={DEMO_MODEL}", "--threads=1", *flags,
+                         ports=("admin",))
         self._connection = connection or {}
-        self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        self._flags = [f"--model={DEMO_MODEL}", "--threads=1", *flags]
-        self._port = self._admin_port = 0
-        self._process = None
         try:
             self.start()
         except BaseException:
@@ -38,62 +33,51 @@ class Replica:
             raise
 
     @property
-    def target(self):
-        return f"127.0.0.1:{self._port}"
-
-    @property
     def admin_target(self):
-        return f"127.0.0.1:{self._admin_port}"
+        return self.target_of("admin")
 
     def start(self):
-        """Starts the process; it is serving when this returns."""
-        port_file = pathlib.Path(self._directory.name) / "port"
-        port_file.unlink(missing_ok=True)
-        admin_port_file = pathlib.Path(self._directory.name) / "admin_port"
-        with open(self._log_path, "ab") as log:
-            self._process = subprocess.Popen(
-                [BIN_DIR / "tlm-server", *self._flags, f"--port={self._port}",
-                 f"--port_file={port_file}", f"--admin_port={self._admin_port}",
-                 f"--admin_port_file={admin_port_file}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while not (port_file.exists() and port_file.read_text(encoding="utf-8").strip()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"tlm-server did not start:\n{self.log()}")
-            time.sleep(0.01)
-        self._port = int(port_file.read_text(encoding="utf-8"))
-        # The server has written it before the other.
-        self._admin_port = int(admin_port_file.read_text(encoding="utf-8"))
-        self._wait_until_serving()
-
-    def _wait_until_serving(self):
+        super().start()
         with Client(self.target, **self._connection) as client:
             client.wait_until_serving(timeout=START_SECONDS)
 
-    def kill(self):
-        """kill -9; returns when the process is gone."""
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-
-    def wait(self):
-        """The exit status of a server that shuts down."""
-        return self._process.wait(timeout=START_SECONDS)
-
     def restart(self):
-        if self._process.poll() is not None:
+        if not self.is_running():
             self.start()
 
-    def log(self):
-        return self._log_path.read_text(encoding="utf-8")
-
     def close(self):
-        if self._process is not None and self._process.poll() is None:
+        if self.is_running():
             self.kill()
-        self._directory.cleanup()
+        super().close()
 
-    @property
-    def _log_path(self):
-        return pathlib.Path(self._directory.name) / "log"
+
+class Certificates:
+    """PEM files in a folder: an authority, and what it signed for the server `model.test` and for
+    a client. An authority of strangers too."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        authority = Authority(self.folder / "authority")
+        strangers = Authority(self.folder / "other_authority")
+        pathlib.Path(self.path("ca")).write_bytes(authority.pem)
+        pathlib.Path(self.path("strangers")).write_bytes(strangers.pem)
+        self._server = authority.issue("/CN=model.test", "DNS:model.test,DNS:localhost")
+        self._authority = authority
+        for name, issued in (("server", self._server),
+                             ("client", authority.issue("/CN=team-blue", "DNS:client.test"))):
+            pathlib.Path(self.path(name)).write_bytes(issued.pem)
+            pathlib.Path(self.key(name)).write_bytes(issued.key_pem)
+
+    def path(self, name):
+        return str(self.folder / f"{name}.pem")
+
+    def key(self, name):
+        return str(self.folder / f"{name}.key")
+
+    def server_credentials(self, ask_client):
+        """For a gRPC server in Python."""
+        return grpc.ssl_server_credentials([(self._server.key_pem, self._server.pem)],
+                                           self._authority.pem if ask_client else None, ask_client)
 
 
 class ServerTest(unittest.TestCase):

@@ -6,9 +6,8 @@ import tempfile
 import threading
 import unittest
 
-from certificates import Certificates
 from grpc import StatusCode
-from servers import FakeServer, abort, started
+from servers import Certificates, FakeServer, abort, started
 from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, DeadlineExceeded,
                         FailedPrecondition, ResumePolicy, Unavailable)
 from tlm_client._channel import is_local

@@ -12,8 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from certificates import Certificates
-from servers import SOURCE_DIR, FakeServer, Replica
+from servers import Certificates, SOURCE_DIR, FakeServer, Replica
 
 README = SOURCE_DIR / "client" / "python" / "README.md"
 KEY = "tlm_ab12_s3cret"

@@ -6,8 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from certificates import Certificates
-from servers import BIN_DIR, Replica
+from servers import Certificates, BIN_DIR, Replica
 from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, PermissionDenied,
                         ResourceExhausted, ServingStatus, Unauthenticated, Unavailable)
 

@@ -1,0 +1,137 @@
+"""A tlm-server process, for tests and measurements in Python. Needs the standard library only."""
+
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+
+START_SECONDS = 60
+STOP_SECONDS = 60
+
+
+class ServerProcess:
+    """Starts tlm-server on free ports and ends it: with `with`, or with start() and close().
+
+    A restarted server has the ports of its first start. Not thread-safe.
+    """
+
+    def __init__(self, program, *flags, ports=(), start_seconds=START_SECONDS, limits=None,
+                 environment=None, terminal=True):
+        """flags: they overrule those that are set here. ports: "admin" and "metrics", which are
+        opened beside the data port. limits: of the
+        process, by resource.RLIMIT_*. environment: further variables. terminal: whether it keeps
+        the terminal of the tests, if there is one."""
+        self._folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        self.folder = pathlib.Path(self._folder.name)
+        self._program, self._flags = program, flags
+        self._start_seconds = start_seconds
+        # A port's flag, its file and its number, the data port's first.
+        self._port_files = {name: self.folder / f"{name}_port" for name in ("data", *ports)}
+        self._ports = dict.fromkeys(self._port_files, 0)
+        self._options = {
+            "stdin": subprocess.DEVNULL,
+            "env": None if environment is None else os.environ | environment,
+            "preexec_fn": (lambda: set_limits(limits)) if limits else None,
+            "start_new_session": not terminal}
+        self._process = None
+
+    def start(self):
+        """Returns when the server serves. RuntimeError with its log if it does not."""
+        for file in self._port_files.values():
+            file.unlink(missing_ok=True)
+        flags = []
+        for name, file in self._port_files.items():
+            flag = "port" if name == "data" else f"{name}_port"
+            flags += [f"--{flag}={self._ports[name]}", f"--{flag}_file={file}"]
+        begin = time.monotonic()
+        with open(self._log_file, "ab") as log:
+            self._process = subprocess.Popen([self._program, *flags, *self._flags], stdout=log,
+                                             stderr=log, **self._options)
+        # It is the last one that the server writes.
+        while not (text := read(self._port_files["data"])):
+            if self._process.poll() is not None:
+                raise RuntimeError(f"tlm-server ended with {self._process.returncode}:\n{self.log()}")
+            if time.monotonic() > begin + self._start_seconds:
+                raise RuntimeError(
+                    f"tlm-server named no port in {self._start_seconds} s:\n{self.log()}")
+            time.sleep(0.001)
+        self.ready_seconds = time.monotonic() - begin
+        self._ports = {name: int(read(file)) for name, file in self._port_files.items()}
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def target(self):
+        return self.target_of("data")
+
+    def port_of(self, name):
+        return self._ports[name]
+
+    def target_of(self, name):
+        """The address of a port: of "data", or of one of `ports`."""
+        return f"127.0.0.1:{self._ports[name]}"
+
+    def port_file_of(self, name):
+        return self._port_files[name]
+
+    def is_running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def terminate(self):
+        """Sends SIGTERM and returns at once."""
+        self.signal(signal.SIGTERM)
+
+    def kill(self):
+        """Sends SIGKILL and waits for the end."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self):
+        """Waits for the end of the process and returns its exit status."""
+        return self._process.wait(STOP_SECONDS)
+
+    def close(self):
+        """Ends the process, by force if it does not end by itself."""
+        if self.is_running():
+            self.terminate()
+            try:
+                self.wait()
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._folder.cleanup()
+
+    def log(self):
+        """What the server has written so far, over all its starts."""
+        return self._log_file.read_text(encoding="utf-8")
+
+    @property
+    def _log_file(self):
+        return self.folder / "log"
+
+
+def read(file):
+    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
+
+
+def set_limits(limits):
+    for limit, value in limits.items():
+        resource.setrlimit(limit, (value, value))
