@@ -9,7 +9,7 @@
 #include "model/base/json.h"
 #include "model/base/regular_file.h"
 #include "model/chat/compiled_template.h"
-#include "model/chat/limits.h"
+#include "model/jinja/limits.h"
 
 namespace tlm {
 namespace {

@@ -2,10 +2,10 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/chat/globals.h"
-#include "model/chat/interpreter.h"
-#include "model/chat/json_values.h"
-#include "model/chat/parser.h"
+#include "model/jinja/globals.h"
+#include "model/jinja/interpreter.h"
+#include "model/jinja/json_values.h"
+#include "model/jinja/parser.h"
 
 namespace tlm {
 namespace {

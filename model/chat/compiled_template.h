@@ -12,9 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "model/base/clock.h"
-#include "model/chat/ast.h"
 #include "model/chat/chat_template.h"
-#include "model/chat/heap.h"
+#include "model/jinja/ast.h"
+#include "model/jinja/heap.h"
 
 namespace tlm {
 

@@ -5,7 +5,7 @@
 
 #include "model/base/errors.h"
 #include "model/chat/chat_template.h"
-#include "model/chat/limits.h"
+#include "model/jinja/limits.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "model/chat/compiled_template.h"
-#include "model/chat/globals.h"
-#include "model/chat/limits.h"
+#include "model/jinja/globals.h"
+#include "model/jinja/limits.h"
 #include "tests/support/fake_clock.h"
 
 namespace tlm {

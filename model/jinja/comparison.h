@@ -1,0 +1,51 @@
+// Equality, order and membership of values as Python defines them.
+#ifndef TLM_MODEL_JINJA_COMPARISON_H_
+#define TLM_MODEL_JINJA_COMPARISON_H_
+
+#include <compare>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/jinja/heap.h"
+#include "model/jinja/value.h"
+
+namespace tlm::jinja {
+
+enum class CompareOp {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kIn,
+  kNotIn,
+};
+
+// INVALID_ARGUMENT where Python raises: 1 < 'a', 'a' in 1, an undefined operand of an order.
+absl::StatusOr<bool> Compare(Heap* heap, CompareOp op, const Value& left, const Value& right);
+
+// left == right.
+absl::StatusOr<bool> IsEqual(Heap* heap, const Value& left, const Value& right);
+
+// left < right.
+absl::StatusOr<bool> IsLess(Heap* heap, const Value& left, const Value& right);
+
+// INVALID_ARGUMENT unless `key` may be a key of a dict.
+absl::Status CheckHashable(const Value& key);
+
+// The value of `key`, null where there is none. INVALID_ARGUMENT when `key` is not hashable.
+absl::StatusOr<const Value*> FindMember(Heap* heap, const Dict& dict, const Value& key);
+
+// Adds a member or replaces the value of the one with that key.
+absl::Status SetMember(Heap* heap, const Value& key, const Value& value, Dict::Members* members);
+
+// The numbers of `keys` in the order of sorted(), which keeps equal ones as they stand.
+absl::StatusOr<std::vector<size_t>> SortedOrder(Heap* heap, const std::vector<Value>& keys,
+                                                bool reverse);
+
+}  // namespace tlm::jinja
+
+#endif  // TLM_MODEL_JINJA_COMPARISON_H_

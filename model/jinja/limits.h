@@ -1,0 +1,37 @@
+// What a template may cost. Templates come with checkpoints from anywhere, so each of these is met
+// by an error that names it, never by a crash or by a server that no longer answers.
+#ifndef TLM_MODEL_JINJA_LIMITS_H_
+#define TLM_MODEL_JINJA_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tlm::jinja {
+
+// Source text; the longest published templates have about 30 KiB.
+inline constexpr size_t kMaxTemplateBytes = size_t{256} << 10;
+// A name in it.
+inline constexpr size_t kMaxNameBytes = 256;
+// Levels of the syntax tree: brackets, operators, blocks.
+inline constexpr int kMaxNesting = 200;
+// Macros that call macros.
+inline constexpr int kMaxMacroDepth = 64;
+// Evaluations inside evaluations, which take the thread's stack.
+inline constexpr int kMaxEvaluationDepth = 600;
+// Evaluations of one rendering. Work on text and sequences counts as a step per kBytesPerStep.
+inline constexpr int64_t kMaxSteps = 2'000'000;
+inline constexpr size_t kBytesPerStep = 64;
+// Rendered text, together with what blocks under way have collected.
+inline constexpr size_t kMaxOutputBytes = size_t{8} << 20;
+// Values of one rendering.
+inline constexpr size_t kMaxMemoryBytes = size_t{64} << 20;
+// Lists in lists, filters over filters.
+inline constexpr int kMaxValueDepth = 100;
+// Items of range(), the limit of Jinja's own sandbox.
+inline constexpr int64_t kMaxRangeItems = 100'000;
+// chat_template.jinja aside, tokenizer_config.json lists added tokens, a few hundred bytes each.
+inline constexpr size_t kMaxTokenizerConfigBytes = size_t{16} << 20;
+
+}  // namespace tlm::jinja
+
+#endif  // TLM_MODEL_JINJA_LIMITS_H_

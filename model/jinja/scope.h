@@ -1,0 +1,41 @@
+// The variables that a piece of a template sees.
+#ifndef TLM_MODEL_JINJA_SCOPE_H_
+#define TLM_MODEL_JINJA_SCOPE_H_
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "model/jinja/value.h"
+
+namespace tlm::jinja {
+
+// Shared, because a macro keeps the scope it is defined in. Scopes refer to those around them only.
+class Scope {
+ public:
+  explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
+
+  // The value of `name` here or further out; null where there is none.
+  const Value* Find(std::string_view name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer_.get()) {
+      const auto found = scope->variables_.find(name);
+      if (found != scope->variables_.end()) return &found->second;
+    }
+    return nullptr;
+  }
+
+  // `name` lives as long as this does.
+  void Set(std::string_view name, Value value) {
+    variables_.insert_or_assign(name, std::move(value));
+  }
+
+ private:
+  const std::shared_ptr<Scope> outer_;
+  std::map<std::string_view, Value> variables_;
+};
+using ScopePtr = std::shared_ptr<Scope>;
+
+}  // namespace tlm::jinja
+
+#endif  // TLM_MODEL_JINJA_SCOPE_H_

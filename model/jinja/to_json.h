@@ -1,0 +1,28 @@
+// The filter tojson, as Hugging Face's templates know it: Python's json.dumps.
+#ifndef TLM_MODEL_JINJA_TO_JSON_H_
+#define TLM_MODEL_JINJA_TO_JSON_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "model/jinja/heap.h"
+#include "model/jinja/value.h"
+
+namespace tlm::jinja {
+
+struct JsonOptions {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  // The indentation of a level; without it everything is on one line.
+  std::optional<std::string> indent;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+
+// INVALID_ARGUMENT for what JSON has no form for, such as what is undefined.
+absl::StatusOr<std::string> ToJson(Heap* heap, const Value& value, const JsonOptions& options);
+
+}  // namespace tlm::jinja
+
+#endif  // TLM_MODEL_JINJA_TO_JSON_H_

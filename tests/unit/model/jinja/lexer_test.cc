@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "tests/unit/model/jinja/render.h"
+
+namespace tlm {
+namespace {
+
+// The expected texts are what Hugging Face transformers renders.
+
+TEST(LexerTest, ControlsWhiteSpaceAsJinja) {
+  ExpectRenders({
+      {"  {% if t %}\n a\n  {% endif %}\n b\n", " a\n b"},
+      {"a  {%- if t -%}  b  {%- endif -%}  c", "abc"},
+      {"a {%+ if t +%}\nb{% endif %}\nc", "a \nbc"},
+      {"{{ 1 }}\n{{ 2 }}\n", "1\n2"},
+      {"{{ 1 -}}  \n  {{- 2 }}", "12"},
+      {"a\n\n", "a\n"},
+      {"{# c #}\na{#- c -#} b", "ab"},
+      {"  {# c #}  x", "  x"},
+      {"{% raw %}{{ x }}{% endraw %}|{%- raw -%}  {% if %}  {%- endraw -%} |", "{{ x }}|{% if %}|"},
+      {"x {%- if t %}y{% endif %}", "xy"},
+      {"a\r\nb\rc", "a\nb\nc"},
+      {"a {{- '' }}{{ '' -}} b", "ab"},
+      {"\t{% set x = 1 %}\n\t{{ x }}", "\t1"},
+      {"{% for x in xs %}\n  {{ x }}\n{% endfor %}\nend", "  3\n  1\n  2\nend"},
+  });
+}
+
+TEST(LexerTest, FindsFaults) {
+  for (const char* const source :
+       {"{{", "{{ 1", "{{ 1 %}", "{% if", "{# c", "{% raw %} x", "{{ 'a }}", "{{ $ }}", "{{ (1] }}",
+        "{{ 1) }}", "{{ '\\x4' }}", "{{ '\\U00110000' }}", "{{ {1: 2 }}", "{{ ! }}"}) {
+    ExpectFails(source, absl::StatusCode::kInvalidArgument, "line 1");
+  }
+}
+
+TEST(LexerTest, BoundsNames) {
+  ExpectFails("{{ " + std::string(257, 'a') + " }}", absl::StatusCode::kInvalidArgument,
+              "257 bytes, the limit is 256");
+  EXPECT_TRUE(RenderTemplate("{{ " + std::string(256, 'a') + " }}").ok());
+}
+
+TEST(LexerTest, NamesWhatItDoesNotSupport) {
+  ExpectFails("{{ é }}", absl::StatusCode::kUnimplemented, "line 1: a name with the character 'é'");
+  ExpectFails("{{ '\\N{DASH}' }}", absl::StatusCode::kUnimplemented, "\\N");
+  ExpectFails("{{ '\\ud800' }}", absl::StatusCode::kUnimplemented, "surrogate");
+}
+
+}  // namespace
+}  // namespace tlm
