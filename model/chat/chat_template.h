@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "model/base/clock.h"
 
 namespace tlm {
 
@@ -29,9 +30,10 @@ class ChatTemplate {
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
 
   // `variables`: an object of what the template may read besides a call's own, such as
-  // {"bos_token": "<s>"}.
+  // {"bos_token": "<s>"}. `clock` is what strftime_now reads; it outlives the template.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string_view source,
-                                                             const nlohmann::json& variables);
+                                                             const nlohmann::json& variables,
+                                                             Clock* clock = Clock::Wall());
   virtual ~ChatTemplate() = default;
 
   // `arguments`: an object of further variables; it cannot replace messages, add_generation_prompt

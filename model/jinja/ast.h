@@ -8,8 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/jinja/arithmetic.h"
-#include "model/jinja/comparison.h"
+#include "model/jinja/operators.h"
 #include "model/jinja/value.h"
 
 namespace tlm::jinja {
@@ -17,97 +16,40 @@ namespace tlm::jinja {
 struct Expression;
 using ExpressionPtr = std::unique_ptr<const Expression>;
 
-// One argument of a call: value, name=value, *value or **value.
-struct Argument {
-  enum class Kind { kPositional, kNamed, kList, kDict };
-  Kind kind;
-  std::string name;
-  ExpressionPtr value;
-};
-
-struct Literal {
-  Value value;
-};
-struct Name {
-  std::string name;
-};
-struct SequenceLiteral {
-  bool is_tuple;
-  std::vector<ExpressionPtr> items;
-};
-struct DictLiteral {
-  std::vector<std::pair<ExpressionPtr, ExpressionPtr>> members;
-};
-struct Unary {
-  enum class Op { kNot, kNegate, kPosit };
-  Op op;
-  ExpressionPtr operand;
-};
-struct Binary {
-  BinaryOp op;
-  ExpressionPtr left;
-  ExpressionPtr right;
-};
-struct Logical {
-  bool is_and;
-  ExpressionPtr left;
-  ExpressionPtr right;
-};
-// a ~ b ~ c
-struct Concatenation {
-  std::vector<ExpressionPtr> parts;
-};
-// a < b <= c
-struct Comparison {
-  ExpressionPtr first;
-  std::vector<std::pair<CompareOp, ExpressionPtr>> rest;
-};
-// value if condition else otherwise (null when left out)
-struct Conditional {
-  ExpressionPtr condition;
-  ExpressionPtr value;
-  ExpressionPtr otherwise;
-};
-struct AttributeOf {
-  ExpressionPtr object;
-  std::string name;
-};
-struct ItemOf {
-  ExpressionPtr object;
-  ExpressionPtr key;
-};
-// object[start:stop:step]; null where left out
-struct SliceOf {
-  ExpressionPtr object;
-  ExpressionPtr start;
-  ExpressionPtr stop;
-  ExpressionPtr step;
-};
-struct Call {
-  ExpressionPtr function;
-  std::vector<Argument> arguments;
-};
-struct FilterCall {
-  std::string name;
-  std::vector<Argument> arguments;
-};
-struct Filtered {
-  ExpressionPtr value;
-  FilterCall filter;
-};
-// value is name(arguments)
-struct Tested {
-  ExpressionPtr value;
-  std::string name;
-  std::vector<Argument> arguments;
-};
-
+// An operation on parts.
 struct Expression {
-  std::variant<Literal, Name, SequenceLiteral, DictLiteral, Unary, Binary, Logical, Concatenation,
-               Comparison, Conditional, AttributeOf, ItemOf, SliceOf, Call, Filtered, Tested>
-      node;
+  enum class Kind {
+    kLiteral,        // value
+    kName,           // name
+    kList,           // [parts ...]
+    kTuple,          // (parts ...)
+    kDict,           // {key: value ...}: parts are keys and values in turn
+    kNot,            // not part
+    kNegate,         // -part
+    kAnd,            // part and part
+    kOr,             // part or part
+    kBinary,         // part op part
+    kConcatenation,  // part ~ part ~ part ...
+    kComparison,     // part op part op part ...
+    kConditional,    // part if part else part; the last is null where it is left out
+    kAttribute,      // part.name
+    kItem,           // part[part]
+    kSlice,          // part[part:part:part]; null where left out
+    kCall,           // part(arguments ...)
+    kFilter,         // part|name(arguments ...)
+    kTest,           // part is name(arguments ...)
+  };
+  Kind kind;
   int line;
-  int depth;  // 1 + that of the deepest part; at most kMaxNesting
+  int depth = 0;  // 1 + that of the deepest part; at most kMaxNesting
+  Value value = None{};
+  std::string name = {};
+  BinaryOp op = BinaryOp::kAdd;
+  std::vector<CompareOp> comparisons = {};
+  std::vector<ExpressionPtr> parts = {};
+  // Of the arguments, which are the parts behind the first: what name=value names; empty where they
+  // go by their place.
+  std::vector<std::string> argument_names = {};
 };
 
 // What is assigned to: name, namespace.attribute, or a tuple of targets.
@@ -143,39 +85,28 @@ struct Assignment {
   Target target;
   ExpressionPtr value;
 };
-// {% set target | filters %}body{% endset %}
+// {% set target %}body{% endset %}
 struct BlockAssignment {
   Target target;
-  std::vector<FilterCall> filters;
   Block body;
-};
-// What a macro is given besides its parameters, where its body reads it.
-struct SpecialNames {
-  bool caller = false;   // the body of the {% call %} that calls it
-  bool varargs = false;  // positional arguments beyond the parameters
-  bool kwargs = false;   // named arguments that are no parameters
 };
 struct MacroDefinition {
   std::string name;
   std::vector<std::pair<std::string, ExpressionPtr>> parameters;  // with defaults, null: none
-  SpecialNames special;
   Block body;
 };
 // {% call(parameters) function(arguments) %}body{% endcall %}
 struct CallBlock {
-  ExpressionPtr call;  // a Call
+  ExpressionPtr call;  // of kind kCall
   MacroDefinition caller;
 };
 // {% filter filters %}body{% endfilter %}
 struct FilterBlock {
-  std::vector<FilterCall> filters;
+  ExpressionPtr filtered;  // the filters over the name kFilteredBody
   Block body;
 };
-// {% with a = 1 %}
-struct With {
-  std::vector<std::pair<Target, ExpressionPtr>> assignments;
-  Block body;
-};
+inline constexpr char kFilteredBody[] = "body of the filter block";  // no name a template can have
+
 // {% generation %}: marks what the assistant says; here only a scope of its own.
 struct Generation {
   Block body;
@@ -185,7 +116,7 @@ struct Continue {};
 
 struct Statement {
   std::variant<Data, Output, If, For, Assignment, BlockAssignment, MacroDefinition, CallBlock,
-               FilterBlock, With, Generation, Break, Continue>
+               FilterBlock, Generation, Break, Continue>
       node;
   int line;
 };

@@ -1,13 +1,10 @@
-#include "model/jinja/comparison.h"
-
+// The comparisons of operators.h, and what rests on them: members of dicts, sorting.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/jinja/iteration.h"
+#include "model/jinja/operators.h"
 #include "model/text/utf8.h"
 
 namespace tlm::jinja {
@@ -15,26 +12,14 @@ namespace {
 
 // bool, int and float compare as numbers, exactly: a long double holds every int64 and double.
 std::optional<long double> AsNumber(const Value& value) {
-  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? 1 : 0;
-  if (const auto* integer = std::get_if<int64_t>(&value)) return *integer;
   if (const auto* real = std::get_if<double>(&value)) return *real;
-  return std::nullopt;
-}
-
-std::string_view Symbol(CompareOp op) {
-  constexpr std::string_view kSymbols[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
-  return kSymbols[static_cast<size_t>(op)];
-}
-
-absl::Status CheckDefined(const Value& value) {
-  if (const auto* undefined = std::get_if<Undefined>(&value)) {
-    return InvalidArgument("{}", undefined->why->bytes);
-  }
-  return absl::OkStatus();
+  const std::optional<int64_t> integer = AsInteger(value);
+  return integer ? std::optional<long double>(*integer) : std::nullopt;
 }
 
 absl::StatusOr<bool> AreItemsEqual(Heap* heap, const Sequence& left, const Sequence& right) {
-  if (left.items.size() != right.items.size()) return false;
+  if (&left == &right) return true;
+  if (left.is_tuple != right.is_tuple || left.items.size() != right.items.size()) return false;
   for (size_t i = 0; i < left.items.size(); ++i) {
     TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left.items[i], right.items[i]));
     if (!equal) return false;
@@ -43,6 +28,7 @@ absl::StatusOr<bool> AreItemsEqual(Heap* heap, const Sequence& left, const Seque
 }
 
 absl::StatusOr<bool> AreMembersEqual(Heap* heap, const Dict& left, const Dict& right) {
+  if (&left == &right) return true;
   if (left.members.size() != right.members.size()) return false;
   for (const auto& [key, value] : left.members) {
     TLM_ASSIGN_OR_RETURN(const Value* const other, FindMember(heap, right, key));
@@ -53,88 +39,30 @@ absl::StatusOr<bool> AreMembersEqual(Heap* heap, const Dict& left, const Dict& r
   return true;
 }
 
-bool AreRangesEqual(const Range& left, const Range& right) {
-  return left.size == right.size &&
-         (left.size == 0 ||
-          (left.start == right.start && (left.size == 1 || left.step == right.step)));
-}
-
-// Of two values of one type that is not a number.
-absl::StatusOr<bool> AreSameTypeEqual(Heap* heap, const Value& left, const Value& right) {
-  if (const Sequence* const sequence = AsSequence(left)) {
-    if (sequence == AsSequence(right)) return true;
-    return AreItemsEqual(heap, *sequence, *AsSequence(right));
-  }
-  if (const auto* text = std::get_if<TextPtr>(&left)) {
-    TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
-    return (*text)->bytes == std::get<TextPtr>(right)->bytes;
-  }
-  if (const auto* dict = std::get_if<const Dict*>(&left)) {
-    const Dict* const other = std::get<const Dict*>(right);
-    if (*dict == other) return true;
-    return AreMembersEqual(heap, **dict, *other);
-  }
-  if (const auto* range = std::get_if<const Range*>(&left)) {
-    return AreRangesEqual(**range, *std::get<const Range*>(right));
-  }
-  if (const auto* view = std::get_if<DictView>(&left)) {
-    const DictView& other = std::get<DictView>(right);
-    return view->dict == other.dict && view->part == other.part;
-  }
-  if (const auto* space = std::get_if<Namespace*>(&left)) {
-    return *space == std::get<Namespace*>(right);
-  }
-  if (const auto* generator = std::get_if<Generator*>(&left)) {
-    return *generator == std::get<Generator*>(right);
-  }
-  if (const auto* attributes = std::get_if<Attributes*>(&left)) {
-    return *attributes == std::get<Attributes*>(right);
-  }
-  if (const auto* callable = std::get_if<const Callable*>(&left)) {
-    return *callable == std::get<const Callable*>(right);
-  }
-  return true;  // undefined or none
-}
-
-absl::StatusOr<std::partial_ordering> Order(Heap* heap, CompareOp op, const Value& left,
-                                            const Value& right);
-
-absl::StatusOr<std::partial_ordering> OrderItems(Heap* heap, CompareOp op, const Sequence& left,
-                                                 const Sequence& right) {
-  const size_t common = std::min(left.items.size(), right.items.size());
-  for (size_t i = 0; i < common; ++i) {
-    TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left.items[i], right.items[i]));
-    if (!equal) return Order(heap, op, left.items[i], right.items[i]);
-  }
-  return left.items.size() <=> right.items.size();
-}
-
 absl::StatusOr<std::partial_ordering> Order(Heap* heap, CompareOp op, const Value& left,
                                             const Value& right) {
-  StackLevel level(heap);
-  TLM_RETURN_IF_ERROR(level.status());
+  constexpr std::string_view kSymbols[] = {"==", "!=", "<", "<=", ">", ">="};
   TLM_RETURN_IF_ERROR(heap->Step());
   TLM_RETURN_IF_ERROR(CheckDefined(left));
   TLM_RETURN_IF_ERROR(CheckDefined(right));
   const std::optional<long double> left_number = AsNumber(left);
   const std::optional<long double> right_number = AsNumber(right);
   if (left_number && right_number) return *left_number <=> *right_number;
-  if (left.index() == right.index()) {
-    if (const auto* text = std::get_if<TextPtr>(&left)) {
-      TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
-      return (*text)->bytes <=> std::get<TextPtr>(right)->bytes;  // UTF-8 keeps the order
-    }
-    if (const Sequence* const sequence = AsSequence(left)) {
-      return OrderItems(heap, op, *sequence, *AsSequence(right));
-    }
+  if (Is<TextPtr>(left) && Is<TextPtr>(right)) {
+    TLM_RETURN_IF_ERROR(heap->WorkOn(left));
+    // UTF-8 keeps the order.
+    return std::get<TextPtr>(left)->bytes <=> std::get<TextPtr>(right)->bytes;
   }
-  return InvalidArgument("'{}' not supported between instances of '{}' and '{}'", Symbol(op),
-                         TypeName(left), TypeName(right));
+  if (AsSequence(left) != nullptr && AsSequence(right) != nullptr) {
+    return Unimplemented("an order of lists is not supported");
+  }
+  return InvalidArgument("'{}' not supported between instances of '{}' and '{}'",
+                         kSymbols[static_cast<size_t>(op)], TypeName(left), TypeName(right));
 }
 
 absl::StatusOr<bool> Contains(Heap* heap, const Value& container, const Value& item) {
   if (const auto* text = std::get_if<TextPtr>(&container)) {
-    TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
+    TLM_RETURN_IF_ERROR(heap->WorkOn(container));
     if (const auto* part = std::get_if<TextPtr>(&item)) {
       return FindText((*text)->bytes, (*part)->bytes) != std::string::npos;
     }
@@ -144,55 +72,64 @@ absl::StatusOr<bool> Contains(Heap* heap, const Value& container, const Value& i
     TLM_ASSIGN_OR_RETURN(const Value* const member, FindMember(heap, **dict, item));
     return member != nullptr;
   }
-  absl::StatusOr<std::unique_ptr<Iterator>> items = Iterate(heap, container);
-  if (!items.ok()) {
+  if (!IsIterable(container)) {
     return InvalidArgument("argument of type '{}' is not iterable", TypeName(container));
   }
-  for (;;) {
-    Value candidate;
-    TLM_ASSIGN_OR_RETURN(const bool more, (*items)->Next(&candidate));
-    if (!more) return false;
+  TLM_ASSIGN_OR_RETURN(const auto candidates, heap->Items(container));
+  for (const Value& candidate : candidates) {
     TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, candidate, item));
     if (equal) return true;
   }
+  return false;
+}
+
+// What is equal needs no order.
+absl::StatusOr<bool> IsBefore(Heap* heap, const Value& left, const Value& right) {
+  TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left, right));
+  return equal ? absl::StatusOr<bool>(false) : Compare(heap, CompareOp::kLess, left, right);
 }
 
 }  // namespace
 
 absl::StatusOr<bool> IsEqual(Heap* heap, const Value& left, const Value& right) {
   StackLevel level(heap);
-  TLM_RETURN_IF_ERROR(level.status());
-  TLM_RETURN_IF_ERROR(heap->Step());
+  TLM_RETURN_IF_ERROR(level.Enter());
   const std::optional<long double> left_number = AsNumber(left);
   const std::optional<long double> right_number = AsNumber(right);
   if (left_number || right_number) {
     return left_number && right_number && *left_number == *right_number;
   }
   if (left.index() != right.index()) return false;
-  return AreSameTypeEqual(heap, left, right);
-}
-
-absl::StatusOr<bool> IsLess(Heap* heap, const Value& left, const Value& right) {
-  TLM_ASSIGN_OR_RETURN(const auto order, Order(heap, CompareOp::kLess, left, right));
-  return order < 0;
+  if (const Sequence* const sequence = AsSequence(left)) {
+    return AreItemsEqual(heap, *sequence, *AsSequence(right));
+  }
+  if (const auto* text = std::get_if<TextPtr>(&left)) {
+    TLM_RETURN_IF_ERROR(heap->WorkOn(left));
+    return (*text)->bytes == std::get<TextPtr>(right)->bytes;
+  }
+  if (const auto* dict = std::get_if<const Dict*>(&left)) {
+    return AreMembersEqual(heap, **dict, *std::get<const Dict*>(right));
+  }
+  if (Is<Undefined>(left) || Is<None>(left)) return true;
+  // The other types are objects, each equal to itself.
+  return std::visit(
+      [&](const auto& value) -> bool {
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>) {
+          return value == std::get<std::decay_t<decltype(value)>>(right);
+        }
+        return false;
+      },
+      left);
 }
 
 absl::StatusOr<bool> Compare(Heap* heap, CompareOp op, const Value& left, const Value& right) {
-  switch (op) {
-    case CompareOp::kEqual:
-      return IsEqual(heap, left, right);
-    case CompareOp::kNotEqual: {
-      TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left, right));
-      return !equal;
-    }
-    case CompareOp::kIn:
-      return Contains(heap, right, left);
-    case CompareOp::kNotIn: {
-      TLM_ASSIGN_OR_RETURN(const bool contains, Contains(heap, right, left));
-      return !contains;
-    }
-    default:
-      break;
+  if (op == CompareOp::kEqual || op == CompareOp::kNotEqual) {
+    TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left, right));
+    return equal == (op == CompareOp::kEqual);
+  }
+  if (op == CompareOp::kIn || op == CompareOp::kNotIn) {
+    TLM_ASSIGN_OR_RETURN(const bool contains, Contains(heap, right, left));
+    return contains == (op == CompareOp::kIn);
   }
   TLM_ASSIGN_OR_RETURN(const std::partial_ordering order, Order(heap, op, left, right));
   switch (op) {
@@ -208,11 +145,12 @@ absl::StatusOr<bool> Compare(Heap* heap, CompareOp op, const Value& left, const 
 }
 
 absl::Status CheckHashable(const Value& key) {
-  if (const auto* tuple = std::get_if<const Tuple*>(&key)) {
-    for (const Value& item : (*tuple)->items) TLM_RETURN_IF_ERROR(CheckHashable(item));
-  } else if (Is<const List*>(key) || Is<const Dict*>(key) || Is<DictView>(key)) {
+  const Sequence* const sequence = AsSequence(key);
+  if (Is<const Dict*>(key) || (sequence != nullptr && !sequence->is_tuple)) {
     return InvalidArgument("unhashable type: '{}'", TypeName(key));
   }
+  if (sequence == nullptr) return absl::OkStatus();
+  for (const Value& item : sequence->items) TLM_RETURN_IF_ERROR(CheckHashable(item));
   return absl::OkStatus();
 }
 
@@ -223,7 +161,7 @@ absl::StatusOr<const Value*> FindMember(Heap* heap, const Dict& dict, const Valu
   for (const auto& [candidate, value] : dict.members) {
     if (const auto* text = std::get_if<TextPtr>(&candidate)) {
       if (name == nullptr || (*text)->bytes.size() != (*name)->bytes.size()) continue;
-      TLM_RETURN_IF_ERROR(heap->Work((*text)->bytes.size()));
+      TLM_RETURN_IF_ERROR(heap->WorkOn(candidate));
       if ((*text)->bytes == (*name)->bytes) return &value;
     } else if (name == nullptr) {
       TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, candidate, key));
@@ -251,26 +189,15 @@ absl::StatusOr<std::vector<size_t>> SortedOrder(Heap* heap, const std::vector<Va
   TLM_RETURN_IF_ERROR(heap->CheckRoomFor(static_cast<int64_t>(keys.size()), 2 * sizeof(size_t)));
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::vector<size_t> merged(keys.size());
-  // Merging by hand, because comparisons can fail.
-  for (size_t width = 1; width < keys.size(); width *= 2) {
-    for (size_t start = 0; start < keys.size(); start += 2 * width) {
-      const size_t middle = std::min(start + width, keys.size());
-      const size_t end = std::min(start + 2 * width, keys.size());
-      size_t left = start;
-      size_t right = middle;
-      for (size_t i = start; i < end; ++i) {
-        bool take_right = left == middle;
-        if (!take_right && right < end) {
-          const Value& a = keys[order[left]];
-          const Value& b = keys[order[right]];
-          TLM_ASSIGN_OR_RETURN(take_right, reverse ? IsLess(heap, a, b) : IsLess(heap, b, a));
-        }
-        merged[i] = take_right ? order[right++] : order[left++];
-      }
-    }
-    order.swap(merged);
-  }
+  absl::Status status;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (!status.ok()) return false;
+    if (reverse) std::swap(a, b);
+    const absl::StatusOr<bool> less = IsBefore(heap, keys[a], keys[b]);
+    status = less.status();
+    return less.ok() && *less;
+  });
+  if (!status.ok()) return status;
   return order;
 }
 

@@ -2,57 +2,50 @@
 #ifndef TLM_MODEL_JINJA_EVALUATOR_H_
 #define TLM_MODEL_JINJA_EVALUATOR_H_
 
-#include <string>
-#include <vector>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "model/jinja/ast.h"
 #include "model/jinja/heap.h"
-#include "model/jinja/scope.h"
 #include "model/jinja/value.h"
 
 namespace tlm::jinja {
 
-// Evaluates in one scope. INVALID_ARGUMENT where Python or Jinja raise; RESOURCE_EXHAUSTED when a
-// limit is reached.
-class Evaluator {
+// The variables that a piece of a template sees. Shared, because a macro keeps the scope it is
+// defined in. Scopes refer to those around them only.
+class Scope {
  public:
-  // Both outlive this.
-  Evaluator(Heap* heap, const Scope& scope) : heap_(heap), scope_(scope) {}
+  explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
 
-  absl::StatusOr<Value> Evaluate(const Expression& expression);
+  // The value of `name` here or further out; null where there is none.
+  const Value* Find(std::string_view name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->outer_.get()) {
+      const auto found = scope->variables_.find(name);
+      if (found != scope->variables_.end()) return &found->second;
+    }
+    return nullptr;
+  }
 
-  // The arguments of a call, *list and **dict spread out.
-  absl::StatusOr<Arguments> EvaluateArguments(const std::vector<Argument>& arguments);
-
-  // Calls `call`'s function with its arguments and what {% call %} adds to them.
-  absl::StatusOr<Value> EvaluateCall(const Call& call, const Value* caller);
-
-  // One kind of node each, for std::visit.
-  absl::StatusOr<Value> operator()(const Literal& node);
-  absl::StatusOr<Value> operator()(const Name& node);
-  absl::StatusOr<Value> operator()(const SequenceLiteral& node);
-  absl::StatusOr<Value> operator()(const DictLiteral& node);
-  absl::StatusOr<Value> operator()(const Unary& node);
-  absl::StatusOr<Value> operator()(const Binary& node);
-  absl::StatusOr<Value> operator()(const Logical& node);
-  absl::StatusOr<Value> operator()(const Concatenation& node);
-  absl::StatusOr<Value> operator()(const Comparison& node);
-  absl::StatusOr<Value> operator()(const Conditional& node);
-  absl::StatusOr<Value> operator()(const AttributeOf& node);
-  absl::StatusOr<Value> operator()(const ItemOf& node);
-  absl::StatusOr<Value> operator()(const SliceOf& node);
-  absl::StatusOr<Value> operator()(const Call& node);
-  absl::StatusOr<Value> operator()(const Filtered& node);
-  absl::StatusOr<Value> operator()(const Tested& node);
+  // `name` lives as long as this does.
+  void Set(std::string_view name, Value value) {
+    variables_.insert_or_assign(name, std::move(value));
+  }
 
  private:
-  absl::Status SpreadDict(const Value& value, Arguments* arguments);
-  absl::Status AddNamed(const std::string& name, const Value& value, Arguments* arguments);
-
-  Heap* const heap_;
-  const Scope& scope_;
+  const std::shared_ptr<Scope> outer_;
+  std::map<std::string_view, Value> variables_;
 };
+using ScopePtr = std::shared_ptr<Scope>;
+
+// INVALID_ARGUMENT where Python or Jinja raise; RESOURCE_EXHAUSTED when a limit is reached.
+absl::StatusOr<Value> Evaluate(Heap* heap, const Scope& scope, const Expression& expression);
+
+// Of kind kCall, with the argument `caller` that {% call %} adds where it is not null.
+absl::StatusOr<Value> EvaluateCall(Heap* heap, const Scope& scope, const Expression& call,
+                                   const Value* caller);
 
 }  // namespace tlm::jinja
 

@@ -4,24 +4,22 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/jinja/ast.h"
-#include "model/jinja/token_stream.h"
+#include "model/jinja/lexer.h"
 
 namespace tlm::jinja {
 
 // Follows Jinja's own grammar and precedence. INVALID_ARGUMENT for a fault of syntax and for more
-// than kMaxNesting levels, UNIMPLEMENTED for filters, tests and names that are not supported; both
-// name the line.
+// than kMaxNesting levels, UNIMPLEMENTED for operators, filters, tests, methods and names that are
+// not supported; both name the line.
 class ExpressionParser {
  public:
   // `tokens` outlives this.
   explicit ExpressionParser(TokenStream* tokens) : tokens_(*tokens) {}
 
-  absl::StatusOr<ExpressionPtr> ParseExpression(bool with_conditional = true);
+  absl::StatusOr<ExpressionPtr> ParseExpression() { return ParseConditional(); }
 
   // An expression, or a tuple without parentheses. `end_name`: a name that ends the tuple.
   struct TupleOptions {
@@ -32,13 +30,11 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseTuple(const TupleOptions& options);
   absl::StatusOr<ExpressionPtr> ParseTuple() { return ParseTuple(TupleOptions{}); }
 
-  // name(arguments) of a filter, from its name on.
-  absl::StatusOr<FilterCall> ParseFilterCall();
+  // name(arguments) of a filter over `value`, from its name on.
+  absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr value);
 
-  // Between these two stands the body of a macro: which special names it reads that are not among
-  // its parameters.
-  void EnterMacro(const std::vector<std::pair<std::string, ExpressionPtr>>& parameters);
-  SpecialNames LeaveMacro();
+  // Where a name stands.
+  static absl::StatusOr<ExpressionPtr> MakeName(std::string name, int line);
 
  private:
   absl::StatusOr<ExpressionPtr> ParseConditional();
@@ -49,7 +45,6 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseSum();
   absl::StatusOr<ExpressionPtr> ParseConcatenation();
   absl::StatusOr<ExpressionPtr> ParseProduct();
-  absl::StatusOr<ExpressionPtr> ParsePower();
   absl::StatusOr<ExpressionPtr> ParseUnary(bool with_filters);
   absl::StatusOr<ExpressionPtr> ParsePrimary();
   absl::StatusOr<ExpressionPtr> ParseName();
@@ -60,19 +55,10 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseAttribute(ExpressionPtr object);
   absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr object);
   absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr value);
-  absl::StatusOr<ExpressionPtr> ParseCall(ExpressionPtr function);
-  absl::StatusOr<std::vector<Argument>> ParseArguments();
-  absl::StatusOr<Argument> ParseArgument();
-  absl::StatusOr<std::vector<Argument>> ParseTestArguments();
+  // `call`, whose first part it has, with the arguments in parentheses.
+  absl::StatusOr<ExpressionPtr> ParseCall(Expression call);
 
   TokenStream& tokens_;
-
-  struct Macro {
-    std::vector<std::string> parameters;
-    SpecialNames special;
-  };
-  void NoteSpecialName(std::string_view name);
-  std::vector<Macro> macros_;  // around the current token
 };
 
 }  // namespace tlm::jinja

@@ -7,9 +7,8 @@
 #include "absl/strings/cord.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/jinja/comparison.h"
-#include "model/jinja/iteration.h"
-#include "model/jinja/parameters.h"
+#include "model/jinja/builtins.h"
+#include "model/jinja/operators.h"
 #include "model/jinja/printing.h"
 #include "model/text/utf8.h"
 
@@ -35,6 +34,7 @@ class GlobalFunction final : public Callable {
   const Function function_;
 };
 
+// range() as the list of its items.
 absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   const size_t given = arguments.positional.size();
   TLM_ASSIGN_OR_RETURN(
@@ -44,16 +44,16 @@ absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   TLM_ASSIGN_OR_RETURN(const int64_t second, bound.Integer(1, 0));
   TLM_ASSIGN_OR_RETURN(const int64_t step, bound.Integer(2, 1));
   if (step == 0) return InvalidArgument("range() arg 3 must not be zero");
-  const int64_t start = given == 1 ? 0 : first;
   const int64_t stop = given == 1 ? first : second;
-  using Wide = __int128;
-  const Wide distance = step > 0 ? Wide{stop} - start : Wide{start} - stop;
-  const Wide stride = step > 0 ? Wide{step} : -Wide{step};
-  const Wide size = distance <= 0 ? Wide{0} : (distance - 1) / stride + 1;
-  if (size > kMaxRangeItems) {
-    return ResourceExhausted("Range too big: the limit is {} items", kMaxRangeItems);
+  std::vector<Value> items;
+  // Wider than 64 bits, so that the last step cannot overflow.
+  for (__int128 item = given == 1 ? 0 : first; step > 0 ? item < stop : item > stop; item += step) {
+    if (items.size() == kMaxRangeItems) {
+      return ResourceExhausted("Range too big: the limit is {} items", kMaxRangeItems);
+    }
+    items.emplace_back(static_cast<int64_t>(item));
   }
-  return heap->Own(std::make_unique<Range>(start, stop, step, static_cast<int64_t>(size)));
+  return heap->MakeList(std::move(items));
 }
 
 // The members that dict(source, name=value ...) has.
@@ -62,23 +62,12 @@ absl::StatusOr<Dict::Members> MakeMembers(Heap* heap, Arguments arguments) {
   if (arguments.positional.size() > 1) {
     return InvalidArgument("dict expected at most 1 argument, got {}", arguments.positional.size());
   }
-  for (const Value& source : arguments.positional) {
-    if (const auto* undefined = std::get_if<Undefined>(&source)) {
-      return InvalidArgument("{}", undefined->why->bytes);
-    }
-    if (const auto* dict = std::get_if<const Dict*>(&source)) {
-      members = (*dict)->members;
-      continue;
-    }
-    TLM_ASSIGN_OR_RETURN(const std::vector<Value> items, Collect(heap, source));
-    for (const Value& item : items) {
-      TLM_ASSIGN_OR_RETURN(const std::vector<Value> pair, Collect(heap, item));
-      if (pair.size() != 2) {
-        return InvalidArgument("dictionary update sequence element has length {}; 2 is required",
-                               pair.size());
-      }
-      TLM_RETURN_IF_ERROR(SetMember(heap, pair[0], pair[1], &members));
-    }
+  if (!arguments.positional.empty()) {
+    const Value& source = arguments.positional[0];
+    TLM_RETURN_IF_ERROR(CheckDefined(source));
+    const auto* const dict = std::get_if<const Dict*>(&source);
+    if (dict == nullptr) return Unimplemented("dict() of a {} is not supported", TypeName(source));
+    members = (*dict)->members;
   }
   for (const auto& [name, value] : arguments.named) {
     TLM_ASSIGN_OR_RETURN(const Value key, heap->MakeText(name));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "model/base/errors.h"
+#include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
@@ -15,12 +16,6 @@ absl::StatusOr<int> CheckedDepth(int of_items) {
   return of_items + 1;
 }
 
-int DeepestOf(const std::vector<Value>& items) {
-  int deepest = 0;
-  for (const Value& item : items) deepest = std::max(deepest, DepthOf(item));
-  return deepest;
-}
-
 }  // namespace
 
 absl::Status Heap::Step(int64_t steps) {
@@ -29,15 +24,19 @@ absl::Status Heap::Step(int64_t steps) {
   return ResourceExhausted("the template takes more than the limit of {} steps", kMaxSteps);
 }
 
+absl::Status Heap::WorkOn(const Value& value) {
+  const auto* const text = std::get_if<TextPtr>(&value);
+  return text == nullptr ? absl::OkStatus() : Work((*text)->bytes.size());
+}
+
 absl::Status Heap::WorkOn(const Arguments& arguments) {
-  size_t bytes = 0;
   for (const Value& value : arguments.positional) {
-    if (const auto* text = std::get_if<TextPtr>(&value)) bytes += (*text)->bytes.size();
+    if (absl::Status status = WorkOn(value); !status.ok()) return status;
   }
   for (const auto& [name, value] : arguments.named) {
-    if (const auto* text = std::get_if<TextPtr>(&value)) bytes += (*text)->bytes.size();
+    if (absl::Status status = WorkOn(value); !status.ok()) return status;
   }
-  return Work(bytes);
+  return absl::OkStatus();
 }
 
 absl::Status Heap::CheckRoom(size_t bytes) const {
@@ -58,21 +57,16 @@ absl::Status Heap::CheckRoomFor(int64_t count, size_t size) const {
 absl::StatusOr<Value> Heap::MakeText(std::string text, bool markup) {
   TLM_RETURN_IF_ERROR(CheckRoom(sizeof(Text) + text.size()));
   TLM_RETURN_IF_ERROR(Work(text.size()));
-  return std::make_shared<const Text>(std::move(text), markup, this);
+  return std::make_shared<const Text>(std::move(text), markup, &held_bytes_);
 }
 
-absl::StatusOr<Value> Heap::MakeList(std::vector<Value> items) {
-  TLM_ASSIGN_OR_RETURN(const int depth, CheckedDepth(DeepestOf(items)));
+absl::StatusOr<Value> Heap::MakeSequence(std::vector<Value> items, bool is_tuple) {
+  int deepest = 0;
+  for (const Value& item : items) deepest = std::max(deepest, DepthOf(item));
+  TLM_ASSIGN_OR_RETURN(const int depth, CheckedDepth(deepest));
   const size_t bytes = items.size() * sizeof(Value);
   TLM_RETURN_IF_ERROR(Work(bytes));
-  return Own(std::make_unique<List>(std::move(items), depth), bytes);
-}
-
-absl::StatusOr<Value> Heap::MakeTuple(std::vector<Value> items) {
-  TLM_ASSIGN_OR_RETURN(const int depth, CheckedDepth(DeepestOf(items)));
-  const size_t bytes = items.size() * sizeof(Value);
-  TLM_RETURN_IF_ERROR(Work(bytes));
-  return Own(std::make_unique<Tuple>(std::move(items), depth), bytes);
+  return Own(std::make_unique<Sequence>(std::move(items), is_tuple, depth), bytes);
 }
 
 absl::StatusOr<Value> Heap::MakeDict(Dict::Members members) {
@@ -86,17 +80,43 @@ absl::StatusOr<Value> Heap::MakeDict(Dict::Members members) {
   return Own(std::make_unique<Dict>(std::move(members), depth), bytes);
 }
 
-absl::StatusOr<Value> Heap::MakeGenerator(std::unique_ptr<Iterator> items, const Value& source) {
-  TLM_ASSIGN_OR_RETURN(const int depth, CheckedDepth(DepthOf(source)));
-  return Own(std::make_unique<Generator>(std::move(items), depth));
+absl::StatusOr<Value> Heap::MakeGenerator(std::vector<Value> items) {
+  TLM_ASSIGN_OR_RETURN(const Value list, MakeList(std::move(items)));
+  return Own(std::make_unique<Generator>(AsSequence(list)));
 }
 
 Value Heap::MakeUndefined(std::string why) {
-  return Undefined{std::make_shared<const Text>(std::move(why), false, this)};
+  return Undefined{std::make_shared<const Text>(std::move(why), false, &held_bytes_)};
 }
 
-absl::Status StackLevel::status() const {
-  if (heap_->depth_ <= kMaxEvaluationDepth) return absl::OkStatus();
+absl::StatusOr<std::span<const Value>> Heap::Items(const Value& value) {
+  if (const Sequence* const sequence = AsSequence(value)) return sequence->items;
+  if (const auto* generator = std::get_if<Generator*>(&value)) {
+    const std::span<const Value> all = (*generator)->items->items;
+    return all.subspan(std::exchange((*generator)->next, all.size()));
+  }
+  if (!IsIterable(value)) {
+    return InvalidArgument("'{}' object is not iterable", TypeName(value));
+  }
+  TLM_RETURN_IF_ERROR(CheckRoomFor(LengthOf(value), 2 * sizeof(Value)));
+  std::vector<Value> items;
+  if (const auto* dict = std::get_if<const Dict*>(&value)) {
+    for (const auto& [key, member] : (*dict)->members) items.push_back(key);
+  } else if (const auto* text = std::get_if<TextPtr>(&value)) {
+    const std::string& bytes = (*text)->bytes;
+    for (size_t next = 0; next < bytes.size();) {
+      const size_t start = next;
+      NextCodePoint(bytes, &next);
+      TLM_RETURN_IF_ERROR(Step());
+      TLM_ASSIGN_OR_RETURN(items.emplace_back(), MakeText(bytes.substr(start, next - start)));
+    }
+  }
+  TLM_ASSIGN_OR_RETURN(const Value list, MakeList(std::move(items)));
+  return AsSequence(list)->items;
+}
+
+absl::Status StackLevel::Enter() {
+  if (heap_->depth_ <= kMaxEvaluationDepth) return heap_->Step();
   return ResourceExhausted("evaluations nest deeper than the limit of {} levels",
                            kMaxEvaluationDepth);
 }

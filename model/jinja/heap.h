@@ -1,12 +1,12 @@
-// The memory and the patience that one rendering has.
+// The memory and the steps that one rendering has.
 #ifndef TLM_MODEL_JINJA_HEAP_H_
 #define TLM_MODEL_JINJA_HEAP_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,14 +22,14 @@ namespace tlm::jinja {
 class Heap {
  public:
   Heap() = default;
-  ~Heap() { objects_.clear(); }  // their texts report back to this
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
   absl::Status Step(int64_t steps = 1);
   // Work on that many bytes, beyond a step that is counted elsewhere.
   absl::Status Work(size_t bytes) { return Step(static_cast<int64_t>(bytes / kBytesPerStep)); }
-  // Work on the texts among the arguments of a call.
+  // Work on a value that is a text, and on the texts among the arguments of a call.
+  absl::Status WorkOn(const Value& value);
   absl::Status WorkOn(const Arguments& arguments);
   // Whether values of that many bytes more can be made; asked before they are.
   absl::Status CheckRoom(size_t bytes) const;
@@ -37,28 +37,30 @@ class Heap {
   absl::Status CheckRoomFor(int64_t count, size_t size) const;
 
   absl::StatusOr<Value> MakeText(std::string text, bool markup = false);
-  absl::StatusOr<Value> MakeList(std::vector<Value> items);
-  absl::StatusOr<Value> MakeTuple(std::vector<Value> items);
+  absl::StatusOr<Value> MakeList(std::vector<Value> items) {
+    return MakeSequence(std::move(items), false);
+  }
+  absl::StatusOr<Value> MakeSequence(std::vector<Value> items, bool is_tuple);
   // The keys are hashable and differ.
   absl::StatusOr<Value> MakeDict(Dict::Members members);
-  // `source`: what the items are drawn from, for the limit on filters over filters.
-  absl::StatusOr<Value> MakeGenerator(std::unique_ptr<Iterator> items, const Value& source);
+  absl::StatusOr<Value> MakeGenerator(std::vector<Value> items);
   // A value that says why there is none.
   Value MakeUndefined(std::string why);
+
+  // list(value), which lives as long as this. INVALID_ARGUMENT when `value` is not iterable. What
+  // is undefined is empty; a generator is used up.
+  absl::StatusOr<std::span<const Value>> Items(const Value& value);
 
   // Owns `object` until the end; `bytes` is what it holds besides itself.
   template <typename T>
   absl::StatusOr<T*> Own(std::unique_ptr<T> object, size_t bytes = 0) {
     bytes += sizeof(T);
     if (absl::Status status = CheckRoom(bytes); !status.ok()) return status;
-    Hold(bytes);
+    held_bytes_ += bytes;
     T* const result = object.get();
     objects_.push_back(std::move(object));
     return result;
   }
-
-  void Hold(size_t bytes) { held_bytes_ += bytes; }
-  void Release(size_t bytes) { held_bytes_ -= bytes; }
 
  private:
   friend class StackLevel;
@@ -66,7 +68,7 @@ class Heap {
   int64_t steps_ = 0;
   size_t held_bytes_ = 0;
   int depth_ = 0;
-  std::vector<std::unique_ptr<Object>> objects_;
+  std::vector<std::unique_ptr<Object>> objects_;  // texts in it count down held_bytes_
 };
 
 // One level of nested evaluation for as long as it lives.
@@ -77,17 +79,12 @@ class StackLevel {
   StackLevel(const StackLevel&) = delete;
   StackLevel& operator=(const StackLevel&) = delete;
 
-  // RESOURCE_EXHAUSTED when it is one too many.
-  absl::Status status() const;
+  // RESOURCE_EXHAUSTED when it is one too many; else a step.
+  absl::Status Enter();
 
  private:
   Heap* const heap_;
 };
-
-// A text that belongs to no rendering, such as a literal of the template.
-inline Value MakeConstantText(std::string text) {
-  return std::make_shared<const Text>(std::move(text), false, nullptr);
-}
 
 }  // namespace tlm::jinja
 

@@ -1,17 +1,16 @@
 #include "model/jinja/interpreter.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <variant>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/jinja/evaluator.h"
-#include "model/jinja/filters.h"
 #include "model/jinja/globals.h"
-#include "model/jinja/iteration.h"
 #include "model/jinja/limits.h"
-#include "model/jinja/loop.h"
 #include "model/jinja/printing.h"
 
 namespace tlm::jinja {
@@ -36,10 +35,76 @@ class Macro final : public Callable {
   const ScopePtr closure_;
 };
 
+// The variable `loop` and the iteration behind it. Asks the condition of an item only when the loop
+// comes to it, or when a template asks for what lies ahead: last, nextitem.
+class Loop final : public Attributes {
+ public:
+  using Condition = std::function<absl::StatusOr<bool>(const Value& item)>;
+
+  // Over those of `items` for which `condition` holds; all where it is null.
+  Loop(Heap* heap, std::span<const Value> items, Condition condition)
+      : heap_(heap), items_(items), condition_(std::move(condition)) {}
+
+  // The next item; null behind the last one.
+  absl::StatusOr<const Value*> Advance() {
+    TLM_RETURN_IF_ERROR(heap_->Step());
+    TLM_ASSIGN_OR_RETURN(const size_t next, Peek());
+    if (next == items_.size()) return nullptr;
+    previous_ = std::exchange(current_, next);
+    ahead_ = std::nullopt;
+    ++index0_;
+    return &items_[next];
+  }
+
+  absl::StatusOr<Value> Get(std::string_view name) override {
+    if (name == "index") return index0_ + 1;
+    if (name == "index0") return index0_;
+    if (name == "first") return index0_ == 0;
+    if (name == "previtem") {
+      return previous_ ? items_[*previous_] : heap_->MakeUndefined("there is no previous item");
+    }
+    if (name == "last" || name == "nextitem") {
+      TLM_ASSIGN_OR_RETURN(const size_t next, Peek());
+      if (name == "last") return next == items_.size();
+      return next < items_.size() ? items_[next] : heap_->MakeUndefined("there is no next item");
+    }
+    if (name == "length" || name == "revindex" || name == "revindex0") {
+      if (condition_ != nullptr) {
+        return Unimplemented("loop.{} of a loop with a condition is not supported", name);
+      }
+      const auto length = static_cast<int64_t>(items_.size());
+      return length - (name == "length" ? 0 : name == "revindex" ? index0_ : index0_ + 1);
+    }
+    return Undefined{};
+  }
+
+ private:
+  // The number of the next item; the size behind the last one.
+  absl::StatusOr<size_t> Peek() {
+    if (ahead_) return *ahead_;
+    size_t next = current_ ? *current_ + 1 : 0;
+    for (; condition_ != nullptr && next < items_.size(); ++next) {
+      TLM_RETURN_IF_ERROR(heap_->Step());
+      TLM_ASSIGN_OR_RETURN(const bool holds, condition_(items_[next]));
+      if (holds) break;
+    }
+    ahead_ = next;
+    return next;
+  }
+
+  Heap* const heap_;
+  const std::span<const Value> items_;
+  const Condition condition_;
+  std::optional<size_t> ahead_;  // what Peek found
+  std::optional<size_t> current_;
+  std::optional<size_t> previous_;
+  int64_t index0_ = -1;
+};
+
 absl::Status Assign(Heap* heap, const Target& target, const Value& value, Scope* scope);
 
 absl::Status AssignItems(Heap* heap, const Target& target, const Value& value, Scope* scope) {
-  TLM_ASSIGN_OR_RETURN(const std::vector<Value> items, Collect(heap, value));
+  TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(value));
   if (items.size() > target.items.size()) {
     return InvalidArgument("too many values to unpack (expected {})", target.items.size());
   }
@@ -77,38 +142,16 @@ absl::Status Assign(Heap* heap, const Target& target, const Value& value, Scope*
   return absl::OkStatus();
 }
 
-// The items of a loop with a condition, which is asked when the loop comes to them.
-class ConditionIterator final : public Iterator {
- public:
-  ConditionIterator(Heap* heap, std::unique_ptr<Iterator> items, const For* loop, ScopePtr outer)
-      : heap_(heap), items_(std::move(items)), loop_(loop), outer_(std::move(outer)) {}
-  absl::StatusOr<bool> Next(Value* item) override {
-    for (;;) {
-      TLM_ASSIGN_OR_RETURN(const bool more, items_->Next(item));
-      if (!more) return false;
-      Scope scope(outer_);
-      TLM_RETURN_IF_ERROR(Assign(heap_, loop_->target, *item, &scope));
-      TLM_ASSIGN_OR_RETURN(const Value passes, Evaluator(heap_, scope).Evaluate(*loop_->condition));
-      if (IsTruthy(passes)) return true;
-    }
-  }
-
- private:
-  Heap* const heap_;
-  const std::unique_ptr<Iterator> items_;
-  const For* const loop_;
-  const ScopePtr outer_;
-};
-
-absl::StatusOr<Value> ApplyFilters(Heap* heap, const Scope& scope,
-                                   const std::vector<FilterCall>& filters, std::string text) {
-  TLM_ASSIGN_OR_RETURN(Value value, heap->MakeText(std::move(text)));
-  for (const FilterCall& filter : filters) {
-    TLM_ASSIGN_OR_RETURN(Arguments arguments,
-                         Evaluator(heap, scope).EvaluateArguments(filter.arguments));
-    TLM_ASSIGN_OR_RETURN(value, ApplyFilter(heap, filter.name, value, std::move(arguments)));
-  }
-  return value;
+// Null for a loop without one. A template may keep `loop`, and with it this, when the loop has
+// ended.
+Loop::Condition ConditionOf(Heap* heap, const For& node, const ScopePtr& outer) {
+  if (node.condition == nullptr) return nullptr;
+  return [heap, &node, outer](const Value& item) -> absl::StatusOr<bool> {
+    Scope scope(outer);
+    TLM_RETURN_IF_ERROR(Assign(heap, node.target, item, &scope));
+    TLM_ASSIGN_OR_RETURN(const Value holds, Evaluate(heap, scope, *node.condition));
+    return IsTruthy(holds);
+  };
 }
 
 }  // namespace
@@ -138,23 +181,16 @@ class Interpreter::Executor {
 
   absl::StatusOr<Flow> operator()(const For& node) {
     TLM_ASSIGN_OR_RETURN(const Value source, Evaluate(*node.items));
-    TLM_ASSIGN_OR_RETURN(std::unique_ptr<Iterator> items, Iterate(heap_, source));
-    std::optional<int64_t> length = Length(source);
-    if (node.condition != nullptr) {
-      items = std::make_unique<ConditionIterator>(heap_, std::move(items), &node, scope_);
-      length = std::nullopt;
-    }
-    TLM_ASSIGN_OR_RETURN(Loop* const loop,
-                         heap_->Own(std::make_unique<Loop>(heap_, std::move(items), length)));
+    TLM_ASSIGN_OR_RETURN(const auto items, heap_->Items(source));
+    auto made = std::make_unique<Loop>(heap_, items, ConditionOf(heap_, node, scope_));
+    TLM_ASSIGN_OR_RETURN(Loop* const loop, heap_->Own(std::move(made), kScopeBytes));
     bool entered = false;
     for (;; entered = true) {
-      TLM_RETURN_IF_ERROR(heap_->Step());
-      Value item;
-      TLM_ASSIGN_OR_RETURN(const bool more, loop->Advance(&item));
-      if (!more) break;
+      TLM_ASSIGN_OR_RETURN(const Value* const item, loop->Advance());
+      if (item == nullptr) break;
       const auto scope = std::make_shared<Scope>(scope_);
       scope->Set("loop", loop);
-      TLM_RETURN_IF_ERROR(Assign(heap_, node.target, item, scope.get()));
+      TLM_RETURN_IF_ERROR(Assign(heap_, node.target, *item, scope.get()));
       TLM_ASSIGN_OR_RETURN(const Flow flow, self_.Execute(node.body, scope));
       if (flow == Flow::kBreak) return Flow::kNext;
     }
@@ -169,12 +205,11 @@ class Interpreter::Executor {
   }
 
   absl::StatusOr<Flow> operator()(const BlockAssignment& node) {
-    const auto scope = std::make_shared<Scope>(scope_);
     std::string text;
-    TLM_ASSIGN_OR_RETURN(const Flow flow, self_.Capture(node.body, scope, &text));
+    TLM_ASSIGN_OR_RETURN(const Flow flow,
+                         self_.Capture(node.body, std::make_shared<Scope>(scope_), &text));
     if (flow != Flow::kNext) return flow;
-    TLM_ASSIGN_OR_RETURN(const Value value,
-                         ApplyFilters(heap_, *scope, node.filters, std::move(text)));
+    TLM_ASSIGN_OR_RETURN(const Value value, heap_->MakeText(std::move(text)));
     TLM_RETURN_IF_ERROR(Assign(heap_, node.target, value, scope_.get()));
     return Flow::kNext;
   }
@@ -191,9 +226,7 @@ class Interpreter::Executor {
         const Callable* const caller,
         heap_->Own(std::make_unique<Macro>(&self_, &node.caller, scope_), kScopeBytes));
     const Value argument = caller;
-    TLM_ASSIGN_OR_RETURN(
-        const Value value,
-        Evaluator(heap_, *scope_).EvaluateCall(std::get<Call>(node.call->node), &argument));
+    TLM_ASSIGN_OR_RETURN(const Value value, EvaluateCall(heap_, *scope_, *node.call, &argument));
     return Print(value);
   }
 
@@ -202,18 +235,10 @@ class Interpreter::Executor {
     std::string text;
     TLM_ASSIGN_OR_RETURN(const Flow flow, self_.Capture(node.body, scope, &text));
     if (flow != Flow::kNext) return flow;
-    TLM_ASSIGN_OR_RETURN(const Value value,
-                         ApplyFilters(heap_, *scope, node.filters, std::move(text)));
+    TLM_ASSIGN_OR_RETURN(Value body, heap_->MakeText(std::move(text)));
+    scope->Set(kFilteredBody, std::move(body));
+    TLM_ASSIGN_OR_RETURN(const Value value, jinja::Evaluate(heap_, *scope, *node.filtered));
     return Print(value);
-  }
-
-  absl::StatusOr<Flow> operator()(const With& node) {
-    const auto scope = std::make_shared<Scope>(scope_);
-    for (const auto& [target, expression] : node.assignments) {
-      TLM_ASSIGN_OR_RETURN(const Value value, Evaluate(*expression));
-      TLM_RETURN_IF_ERROR(Assign(heap_, target, value, scope.get()));
-    }
-    return self_.Execute(node.body, scope);
   }
 
   absl::StatusOr<Flow> operator()(const Generation& node) {
@@ -225,7 +250,7 @@ class Interpreter::Executor {
 
  private:
   absl::StatusOr<Value> Evaluate(const Expression& expression) {
-    return Evaluator(heap_, *scope_).Evaluate(expression);
+    return jinja::Evaluate(heap_, *scope_, expression);
   }
 
   absl::StatusOr<Flow> Print(const Value& value) {
@@ -268,7 +293,7 @@ absl::StatusOr<Value> Interpreter::CallMacro(const MacroDefinition& macro, const
 
 absl::StatusOr<Flow> Interpreter::Execute(const Block& block, const ScopePtr& scope) {
   StackLevel level(heap_);
-  TLM_RETURN_IF_ERROR(level.status());
+  TLM_RETURN_IF_ERROR(level.Enter());
   Executor executor(this, scope);
   for (const Statement& statement : block) {
     TLM_RETURN_IF_ERROR(heap_->Step());
@@ -305,66 +330,38 @@ absl::StatusOr<Flow> Interpreter::Capture(const Block& block, const ScopePtr& sc
 
 absl::Status Interpreter::BindArguments(const MacroDefinition& macro, Arguments arguments,
                                         const ScopePtr& scope) {
-  TLM_RETURN_IF_ERROR(BindParameters(macro, &arguments, scope));
-  auto& named = arguments.named;
-  if (macro.special.caller) {
-    Value caller = heap_->MakeUndefined("No caller defined");
-    const auto given = std::find_if(named.begin(), named.end(),
-                                    [](const auto& entry) { return entry.first == "caller"; });
-    if (given != named.end()) {
-      caller = given->second;
-      named.erase(given);
-    }
-    scope->Set("caller", std::move(caller));
-  }
-  if (macro.special.kwargs) {
-    Dict::Members members;
-    for (const auto& [name, value] : std::exchange(named, {})) {
-      TLM_ASSIGN_OR_RETURN(Value key, heap_->MakeText(name));
-      members.emplace_back(std::move(key), value);
-    }
-    TLM_ASSIGN_OR_RETURN(Value dict, heap_->MakeDict(std::move(members)));
-    scope->Set("kwargs", std::move(dict));
-  }
-  if (macro.special.varargs) {
-    TLM_ASSIGN_OR_RETURN(Value rest, heap_->MakeTuple(std::exchange(arguments.positional, {})));
-    scope->Set("varargs", std::move(rest));
-  }
-  if (!named.empty()) {
-    return InvalidArgument("macro '{}' takes no keyword argument {}", macro.name,
-                           Quoted(named[0].first));
-  }
-  if (!arguments.positional.empty()) {
+  auto& [positional, named] = arguments;
+  if (positional.size() > macro.parameters.size()) {
     return InvalidArgument("macro '{}' takes not more than {} argument(s)", macro.name,
                            macro.parameters.size());
   }
-  return absl::OkStatus();
-}
-
-absl::Status Interpreter::BindParameters(const MacroDefinition& macro, Arguments* arguments,
-                                         const ScopePtr& scope) {
-  auto& [positional, named] = *arguments;
-  size_t used = 0;
-  for (const auto& [name, otherwise] : macro.parameters) {
-    if (used < positional.size()) {
-      scope->Set(name, std::move(positional[used++]));
-      continue;
-    }
-    const std::string_view wanted = name;
+  // The argument `wanted` of the call, taken out of it.
+  const auto take_named = [&](std::string_view wanted) -> std::optional<Value> {
     const auto given = std::find_if(named.begin(), named.end(),
                                     [&](const auto& entry) { return entry.first == wanted; });
-    if (given != named.end()) {
-      scope->Set(name, std::move(given->second));
-      named.erase(given);
+    if (given == named.end()) return std::nullopt;
+    Value value = std::move(given->second);
+    named.erase(given);
+    return value;
+  };
+  scope->Set("caller", heap_->MakeUndefined("No caller defined"));
+  for (size_t i = 0; i < macro.parameters.size(); ++i) {
+    const auto& [name, otherwise] = macro.parameters[i];
+    if (i < positional.size()) {
+      scope->Set(name, std::move(positional[i]));
+    } else if (std::optional<Value> given = take_named(name)) {
+      scope->Set(name, *std::move(given));
     } else if (otherwise != nullptr) {
-      TLM_ASSIGN_OR_RETURN(Value value, Evaluator(heap_, *scope).Evaluate(*otherwise));
+      TLM_ASSIGN_OR_RETURN(Value value, Evaluate(heap_, *scope, *otherwise));
       scope->Set(name, std::move(value));
     } else {
       scope->Set(name, heap_->MakeUndefined(fmt::format("parameter '{}' was not provided", name)));
     }
   }
-  positional.erase(positional.begin(), positional.begin() + static_cast<ptrdiff_t>(used));
-  return absl::OkStatus();
+  if (std::optional<Value> caller = take_named("caller")) scope->Set("caller", *std::move(caller));
+  if (named.empty()) return absl::OkStatus();
+  return InvalidArgument("macro '{}' takes no keyword argument {}", macro.name,
+                         Quoted(named[0].first));
 }
 
 }  // namespace tlm::jinja

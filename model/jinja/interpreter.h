@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/jinja/ast.h"
+#include "model/jinja/evaluator.h"
 #include "model/jinja/heap.h"
-#include "model/jinja/scope.h"
 #include "model/jinja/value.h"
 
 namespace tlm::jinja {
@@ -42,12 +42,9 @@ class Interpreter {
   // Executes `block` into `*text` instead of the output.
   absl::StatusOr<Flow> Capture(const Block& block, const ScopePtr& scope, std::string* text);
 
-  // The parameters of a macro, and the special names that its body reads, in the body's scope.
+  // The parameters of a macro, and `caller`, in its body's scope.
   absl::Status BindArguments(const MacroDefinition& macro, Arguments arguments,
                              const ScopePtr& scope);
-  // The parameters alone; takes the arguments that are theirs out of `*arguments`.
-  absl::Status BindParameters(const MacroDefinition& macro, Arguments* arguments,
-                              const ScopePtr& scope);
 
   Heap* const heap_;
   const ScopePtr root_;

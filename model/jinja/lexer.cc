@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/jinja/limits.h"
-#include "model/jinja/number_parsing.h"
 #include "model/text/unicode.h"
 #include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
-
-using Kind = Token::Kind;
 
 bool IsDigitByte(char c) { return c >= '0' && c <= '9'; }
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -34,6 +33,53 @@ std::string NormalizeNewlines(std::string_view source) {
   return result;
 }
 
+// The digits of \xhh, \uhhhh or \Uhhhhhhhh, from behind its letter.
+absl::Status TakeHex(std::string_view text, char letter, size_t* next, std::string* out) {
+  const size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
+  uint32_t value = 0;
+  const std::string_view hex = text.substr(*next, digits);
+  const auto read = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
+  if (hex.size() < digits || read.ptr != hex.data() + digits) {
+    return InvalidArgument("truncated \\{} escape in a text", letter);
+  }
+  if (value > 0x10ffff) return InvalidArgument("illegal Unicode character in a text");
+  if (value >= 0xd800 && value < 0xe000) {
+    return Unimplemented("a surrogate (\\u{:04x}) in a text is not supported", value);
+  }
+  AppendUtf8(static_cast<char32_t>(value), out);
+  *next += digits;
+  return absl::OkStatus();
+}
+
+// The content of a text literal between its quotes, with escapes resolved as Python's
+// unicode-escape codec does.
+absl::StatusOr<std::string> Unescape(std::string_view literal) {
+  constexpr std::string_view kLetters = "\\'\"abfnrtv\n";
+  constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
+  std::string result;
+  for (size_t next = 0; next < literal.size();) {
+    const char c = literal[next++];
+    if (c != '\\' || next == literal.size()) {
+      result += c;
+      continue;
+    }
+    const char letter = literal[next];
+    if (const size_t i = kLetters.find(letter); i != kLetters.npos) {
+      if (i < kMeanings.size()) result += kMeanings[i];  // a line break continues the line
+      ++next;
+    } else if (letter == 'x' || letter == 'u' || letter == 'U') {
+      ++next;
+      TLM_RETURN_IF_ERROR(TakeHex(literal, letter, &next, &result));
+    } else if (letter == 'N' || IsDigitByte(letter) || (letter & 0x80) != 0) {
+      const char shown = (letter & 0x80) != 0 ? '?' : letter;
+      return Unimplemented("the escape \\{} in a text is not supported", shown);
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
 class Lexer {
  public:
   explicit Lexer(std::string source) : source_(std::move(source)) {}
@@ -44,7 +90,7 @@ class Lexer {
         return WithContext(status, fmt::format("line {}", line_));
       }
     }
-    Push(Kind::kEnd);
+    Push(TokenKind::kEnd);
     return std::move(tokens_);
   }
 
@@ -69,8 +115,8 @@ class Lexer {
     Advance(rest.size() - StripLeft(rest, IsSpace).size());
   }
 
-  Token& Push(Kind kind, std::string text = "") {
-    tokens_.push_back({kind, line_, std::move(text)});
+  Token& Push(TokenKind kind, std::string text = "") {
+    tokens_.push_back({kind, line_, std::move(text), {}});
     return tokens_.back();
   }
 
@@ -96,7 +142,7 @@ class Lexer {
       if (c == '{' || c == '%' || c == '#') break;
     }
     if (length == rest.size()) {
-      Push(Kind::kData, std::string(rest));
+      Push(TokenKind::kData, std::string(rest));
       Advance(rest.size());
       return absl::OkStatus();
     }
@@ -104,64 +150,11 @@ class Lexer {
     const char next = length + 2 < rest.size() ? rest[length + 2] : '\0';
     const char sign = next == '-' || next == '+' ? next : '\0';
     const std::string_view data = Stripped(rest.substr(0, length), sign, type == '{');
-    if (!data.empty()) Push(Kind::kData, std::string(data));
+    if (!data.empty()) Push(TokenKind::kData, std::string(data));
     Advance(length);
-    if (type == '%') {
-      if (const size_t tag = MatchTag("raw", false); tag > 0) return LexRaw(tag);
-    }
     Advance(sign == '\0' ? 2 : 3);
     if (type == '#') return LexComment();
     return LexTag(type == '{');
-  }
-
-  // The length of "{% name %}" from here on, with the signs and spaces it may have; 0 when there is
-  // something else. `trims`: whether the line end behind it belongs to it.
-  size_t MatchTag(std::string_view name, bool trims) const {
-    const std::string_view rest = std::string_view(source_).substr(position_);
-    if (!rest.starts_with("{%")) return 0;
-    std::string_view left = rest.substr(2);
-    if (left.starts_with('-') || left.starts_with('+')) left.remove_prefix(1);
-    left = StripLeft(left, IsSpace);
-    if (!left.starts_with(name)) return 0;
-    left = StripLeft(left.substr(name.size()), IsSpace);
-    if (left.starts_with("-%}")) {
-      left = StripLeft(left.substr(3), IsSpace);
-    } else if (trims && left.starts_with("+%}")) {
-      left.remove_prefix(3);
-    } else if (left.starts_with("%}")) {
-      left.remove_prefix(2);
-      if (trims && left.starts_with('\n')) left.remove_prefix(1);
-    } else {
-      return 0;
-    }
-    return rest.size() - left.size();
-  }
-
-  absl::Status LexRaw(size_t tag) {
-    Advance(tag);
-    if (position_ == source_.size()) return absl::OkStatus();  // Jinja forgives this one
-    const int line = line_;
-    const bool at_line_start = at_line_start_;
-    const size_t start = position_;
-    for (;;) {
-      position_ = source_.find("{%", position_);
-      if (position_ == std::string::npos) {
-        position_ = start;
-        return InvalidArgument("Missing end of raw directive");
-      }
-      if (const size_t end = MatchTag("endraw", true); end > 0) {
-        const char sign = Peek(2);
-        at_line_start_ = at_line_start;
-        const std::string_view text =
-            Stripped(std::string_view(source_).substr(start, position_ - start), sign, false);
-        if (!text.empty()) Push(Kind::kData, std::string(text)).line = line;
-        const size_t stop = position_ + end;
-        position_ = start;
-        Advance(stop - start);
-        return absl::OkStatus();
-      }
-      ++position_;
-    }
   }
 
   absl::Status LexComment() {
@@ -180,7 +173,8 @@ class Lexer {
 
   // The inside of {{ }} or {% %}.
   absl::Status LexTag(bool is_variable) {
-    Push(is_variable ? Kind::kVariableBegin : Kind::kBlockBegin);
+    Push(is_variable ? TokenKind::kVariableBegin : TokenKind::kBlockBegin,
+         is_variable ? "{{" : "{%");
     std::string open_brackets;
     for (;;) {
       SkipSpaces();
@@ -196,7 +190,7 @@ class Lexer {
     const bool has_sign = (sign == '-' || (sign == '+' && !is_variable)) &&
                           std::string_view(source_).substr(position_ + 1).starts_with(end);
     if (!has_sign && !LooksAt(end)) return false;
-    Push(is_variable ? Kind::kVariableEnd : Kind::kBlockEnd);
+    Push(is_variable ? TokenKind::kVariableEnd : TokenKind::kBlockEnd, std::string(end));
     Advance(has_sign ? 3 : 2);
     if (has_sign && sign == '-') {
       SkipSpaces();
@@ -215,7 +209,7 @@ class Lexer {
       if (length > kMaxNameBytes) {
         return InvalidArgument("a name of {} bytes, the limit is {}", length, kMaxNameBytes);
       }
-      Push(Kind::kName, source_.substr(position_, length));
+      Push(TokenKind::kName, source_.substr(position_, length));
       Advance(length);
       return absl::OkStatus();
     }
@@ -223,60 +217,42 @@ class Lexer {
     return LexOperator(open_brackets);
   }
 
-  // The digits from `start` on, single underscores between them, that `is_digit` accepts.
-  template <typename IsDigit>
-  size_t CountDigits(size_t start, IsDigit is_digit) const {
-    size_t length = 0;
-    while (is_digit(Peek(start + length)) ||
-           (length > 0 && Peek(start + length) == '_' && is_digit(Peek(start + length + 1)))) {
-      ++length;
-    }
-    return length;
-  }
-
+  // A decimal integer, or a float with a point or an exponent.
   absl::Status LexNumber() {
-    const size_t whole = CountDigits(0, IsDigitByte);
-    size_t length = whole;
-    const bool behind_dot = position_ > 0 && source_[position_ - 1] == '.';
-    if (Peek(length) == '.' && IsDigitByte(Peek(length + 1))) {
-      length += 1 + CountDigits(length + 1, IsDigitByte);
+    size_t length = CountDigits(0);
+    const size_t whole = length;
+    const bool behind_dot = position_ > 0 && source_[position_ - 1] == '.';  // as in users.0.name
+    if (!behind_dot && Peek(length) == '.' && IsDigitByte(Peek(length + 1))) {
+      length += 1 + CountDigits(length + 1);
     }
-    if (Peek(length) == 'e' || Peek(length) == 'E') {
+    if (!behind_dot && (Peek(length) | 0x20) == 'e') {
       const size_t sign = Peek(length + 1) == '+' || Peek(length + 1) == '-' ? 1 : 0;
-      const size_t digits = CountDigits(length + 1 + sign, IsDigitByte);
+      const size_t digits = CountDigits(length + 1 + sign);
       if (digits > 0) length += 1 + sign + digits;
     }
-    if (length > whole && !behind_dot) {
-      const std::optional<double> real = ParseFloat(source_.substr(position_, length));
-      Push(Kind::kFloat).real = real.value_or(0);
-      Advance(length);
-      return absl::OkStatus();
+    const std::string text = source_.substr(position_, length);
+    if (IsNameByte(Peek(length)) || (whole > 1 && text[0] == '0')) {
+      return Unimplemented("the number {}{} is not supported, only decimal ones are", text,
+                           IsNameByte(Peek(length)) ? source_.substr(position_ + length, 1) : "");
     }
-    return LexInteger();
-  }
-
-  absl::Status LexInteger() {
-    const char letter = Peek() == '0' ? static_cast<char>(Peek(1) | 0x20) : '\0';
-    size_t length = 0;
-    if (letter == 'x') {
-      length = 2 + CountDigits(2, [](char c) {
-                 return IsDigitByte(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
-               });
-    } else if (letter == 'o') {
-      length = 2 + CountDigits(2, [](char c) { return c >= '0' && c <= '7'; });
-    } else if (letter == 'b') {
-      length = 2 + CountDigits(2, [](char c) { return c == '0' || c == '1'; });
+    if (length > whole) {
+      Push(TokenKind::kNumber, text).number = std::strtod(text.c_str(), nullptr);
+    } else {
+      int64_t value = 0;
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (read.ec != std::errc()) {
+        return InvalidArgument("integer overflow: integers have at most 64 bits");
+      }
+      Push(TokenKind::kNumber, text).number = value;
     }
-    if (length <= 2) {
-      length = Peek() == '0' ? CountDigits(0, [](char c) { return c == '0'; })
-                             : CountDigits(0, IsDigitByte);
-    }
-    const absl::StatusOr<std::optional<int64_t>> value =
-        ParseInteger(source_.substr(position_, length), 0);
-    if (!value.ok()) return value.status();
-    Push(Kind::kInteger).integer = value->value_or(0);
     Advance(length);
     return absl::OkStatus();
+  }
+
+  size_t CountDigits(size_t start) const {
+    size_t length = 0;
+    while (IsDigitByte(Peek(start + length))) ++length;
+    return length;
   }
 
   absl::Status LexText(char quote) {
@@ -287,7 +263,7 @@ class Lexer {
     }
     TLM_ASSIGN_OR_RETURN(std::string text, Unescape(std::string_view(source_).substr(
                                                position_ + 1, end - position_ - 1)));
-    Push(Kind::kText, std::move(text));
+    Push(TokenKind::kText, std::move(text));
     Advance(end + 1 - position_);
     return absl::OkStatus();
   }
@@ -298,7 +274,7 @@ class Lexer {
     const auto found = std::find_if(kLong.begin(), kLong.end(),
                                     [&](std::string_view symbol) { return LooksAt(symbol); });
     if (found != kLong.end()) {
-      Push(Kind::kOperator, std::string(*found));
+      Push(TokenKind::kOperator, std::string(*found));
       Advance(2);
       return absl::OkStatus();
     }
@@ -313,7 +289,7 @@ class Lexer {
       }
       open_brackets->pop_back();
     }
-    Push(Kind::kOperator, std::string(1, c));
+    Push(TokenKind::kOperator, std::string(1, c));
     Advance(1);
     return absl::OkStatus();
   }
@@ -340,25 +316,8 @@ absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source) {
 }
 
 std::string DescribeToken(const Token& token) {
-  switch (token.kind) {
-    case Kind::kData:
-      return "template data";
-    case Kind::kVariableBegin:
-      return "'{{'";
-    case Kind::kVariableEnd:
-      return "'}}'";
-    case Kind::kBlockBegin:
-      return "'{%'";
-    case Kind::kBlockEnd:
-      return "'%}'";
-    case Kind::kInteger:
-    case Kind::kFloat:
-      return "a number";
-    case Kind::kEnd:
-      return "end of template";
-    default:
-      return Quoted(token.text);
-  }
+  if (token.kind == TokenKind::kData) return "template data";
+  return token.kind == TokenKind::kEnd ? "end of template" : Quoted(token.text);
 }
 
 }  // namespace tlm::jinja

@@ -25,12 +25,10 @@ inline constexpr size_t kBytesPerStep = 64;
 inline constexpr size_t kMaxOutputBytes = size_t{8} << 20;
 // Values of one rendering.
 inline constexpr size_t kMaxMemoryBytes = size_t{64} << 20;
-// Lists in lists, filters over filters.
+// Lists in lists.
 inline constexpr int kMaxValueDepth = 100;
 // Items of range(), the limit of Jinja's own sandbox.
-inline constexpr int64_t kMaxRangeItems = 100'000;
-// chat_template.jinja aside, tokenizer_config.json lists added tokens, a few hundred bytes each.
-inline constexpr size_t kMaxTokenizerConfigBytes = size_t{16} << 20;
+inline constexpr size_t kMaxRangeItems = 100'000;
 
 }  // namespace tlm::jinja
 

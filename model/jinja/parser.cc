@@ -8,21 +8,21 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/jinja/builtins.h"
 #include "model/jinja/expression_parser.h"
 #include "model/jinja/lexer.h"
 #include "model/jinja/limits.h"
-#include "model/jinja/token_stream.h"
 #include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
 
-using Kind = Token::Kind;
 using Names = std::initializer_list<std::string_view>;
 
 // Tags of Jinja for which there is no use in a chat template.
 constexpr std::string_view kUnsupportedTags[] = {
-    "autoescape", "block", "call", "do", "extends", "from", "import", "include", "trans", "debug"};
+    "autoescape", "block",   "debug", "do",  "endraw", "extends", "from",
+    "import",     "include", "print", "raw", "trans",  "with"};
 
 class Parser {
  public:
@@ -40,23 +40,23 @@ class Parser {
     for (;;) {
       const Token& token = tokens_.current();
       const int line = token.line;
-      if (token.kind == Kind::kEnd) {
+      if (token.kind == TokenKind::kEnd) {
         if (ends.size() == 0) return block;
         return InvalidArgument("line {}: unexpected end of template, looking for '{}'", line,
                                *(ends.end() - 1));
       }
-      if (token.kind == Kind::kData) {
+      if (token.kind == TokenKind::kData) {
         block.push_back({Data{tokens_.Take().text}, line});
-      } else if (token.kind == Kind::kVariableBegin) {
+      } else if (token.kind == TokenKind::kVariableBegin) {
         tokens_.Take();
         TLM_ASSIGN_OR_RETURN(ExpressionPtr value, expressions_.ParseTuple());
-        TLM_RETURN_IF_ERROR(tokens_.Expect(Kind::kVariableEnd, "'}}'"));
+        TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kVariableEnd, "'}}'"));
         block.push_back({Output{std::move(value)}, line});
       } else {
-        TLM_RETURN_IF_ERROR(tokens_.Expect(Kind::kBlockBegin, "a tag"));
+        TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kBlockBegin, "a tag"));
         if (tokens_.IsAnyName(ends)) return block;
         TLM_RETURN_IF_ERROR(ParseStatement(&block));
-        TLM_RETURN_IF_ERROR(tokens_.Expect(Kind::kBlockEnd, "'%}'"));
+        TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kBlockEnd, "'%}'"));
       }
     }
   }
@@ -64,7 +64,7 @@ class Parser {
   // The body of a tag, from the end of the tag on. The name that ends it is left behind.
   absl::StatusOr<Block> ParseBody(Names ends, std::string* end = nullptr) {
     tokens_.TakeOperator(":");
-    TLM_RETURN_IF_ERROR(tokens_.Expect(Kind::kBlockEnd, "'%}'"));
+    TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kBlockEnd, "'%}'"));
     TLM_ASSIGN_OR_RETURN(Block body, ParseBlock(ends));
     std::string name = tokens_.Take().text;
     if (end != nullptr) *end = std::move(name);
@@ -80,18 +80,15 @@ class Parser {
         {"macro", &Parser::ParseMacro},
         {"call", &Parser::ParseCall},
         {"filter", &Parser::ParseFilter},
-        {"with", &Parser::ParseWith},
-        {"print", &Parser::ParsePrint},
         {"generation", &Parser::ParseGeneration},
-        {"break", &Parser::ParseBreak},
-        {"continue", &Parser::ParseContinue}};
+        {"break", &Parser::ParseJump<Break>},
+        {"continue", &Parser::ParseJump<Continue>}};
     const int line = tokens_.line();
     TLM_ASSIGN_OR_RETURN(const std::string name, tokens_.ExpectAnyName());
     for (const auto& [tag, parse] : kTags) {
       if (name == tag) return (this->*parse)(block, line);
     }
-    if (std::find(std::begin(kUnsupportedTags), std::end(kUnsupportedTags), name) !=
-        std::end(kUnsupportedTags)) {
+    if (IsAmong(kUnsupportedTags, name)) {
       return Unimplemented("line {}: tag '{}' is not supported", line, name);
     }
     return InvalidArgument("line {}: unknown tag {}", line, Quoted(name));
@@ -147,14 +144,11 @@ class Parser {
       block->push_back({Assignment{std::move(target), std::move(value)}, line});
       return absl::OkStatus();
     }
-    std::vector<FilterCall> filters;
-    while (tokens_.TakeOperator("|")) {
-      TLM_ASSIGN_OR_RETURN(FilterCall filter, expressions_.ParseFilterCall());
-      filters.push_back(std::move(filter));
+    if (tokens_.IsOperator("|")) {
+      return Unimplemented("line {}: a filter of a block assignment is not supported", line);
     }
     TLM_ASSIGN_OR_RETURN(Block body, ParseBody({"endset"}));
-    block->push_back(
-        {BlockAssignment{std::move(target), std::move(filters), std::move(body)}, line});
+    block->push_back({BlockAssignment{std::move(target), std::move(body)}, line});
     return absl::OkStatus();
   }
 
@@ -172,7 +166,7 @@ class Parser {
     statement.caller.name = "caller";
     if (tokens_.IsOperator("(")) TLM_RETURN_IF_ERROR(ParseParameters(&statement.caller, line));
     TLM_ASSIGN_OR_RETURN(statement.call, expressions_.ParseExpression());
-    if (!std::holds_alternative<Call>(statement.call->node)) {
+    if (statement.call->kind != Expression::Kind::kCall) {
       return InvalidArgument("line {}: expected call", line);
     }
     TLM_RETURN_IF_ERROR(ParseMacroBody(&statement.caller, "endcall"));
@@ -203,9 +197,7 @@ class Parser {
   }
 
   absl::Status ParseMacroBody(MacroDefinition* macro, std::string_view end) {
-    expressions_.EnterMacro(macro->parameters);
     TLM_ASSIGN_OR_RETURN(macro->body, ParseFunctionBody(end));
-    macro->special = expressions_.LeaveMacro();
     return absl::OkStatus();
   }
 
@@ -219,35 +211,13 @@ class Parser {
 
   absl::Status ParseFilter(Block* block, int line) {
     FilterBlock statement;
+    TLM_ASSIGN_OR_RETURN(statement.filtered, ExpressionParser::MakeName(kFilteredBody, line));
     do {
-      TLM_ASSIGN_OR_RETURN(FilterCall filter, expressions_.ParseFilterCall());
-      statement.filters.push_back(std::move(filter));
+      TLM_ASSIGN_OR_RETURN(statement.filtered,
+                           expressions_.ParseFilter(std::move(statement.filtered)));
     } while (tokens_.TakeOperator("|"));
     TLM_ASSIGN_OR_RETURN(statement.body, ParseBody({"endfilter"}));
     block->push_back({std::move(statement), line});
-    return absl::OkStatus();
-  }
-
-  absl::Status ParseWith(Block* block, int line) {
-    With statement;
-    while (tokens_.current().kind != Kind::kBlockEnd) {
-      if (!statement.assignments.empty()) TLM_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
-      TLM_ASSIGN_OR_RETURN(Target target, ParseTarget({}));
-      TLM_RETURN_IF_ERROR(tokens_.ExpectOperator("="));
-      TLM_ASSIGN_OR_RETURN(ExpressionPtr value, expressions_.ParseExpression());
-      statement.assignments.emplace_back(std::move(target), std::move(value));
-    }
-    TLM_ASSIGN_OR_RETURN(statement.body, ParseBody({"endwith"}));
-    block->push_back({std::move(statement), line});
-    return absl::OkStatus();
-  }
-
-  absl::Status ParsePrint(Block* block, int line) {
-    for (bool first = true; tokens_.current().kind != Kind::kBlockEnd; first = false) {
-      if (!first) TLM_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
-      TLM_ASSIGN_OR_RETURN(ExpressionPtr value, expressions_.ParseExpression());
-      block->push_back({Output{std::move(value)}, line});
-    }
     return absl::OkStatus();
   }
 
@@ -257,13 +227,10 @@ class Parser {
     return absl::OkStatus();
   }
 
-  absl::Status ParseBreak(Block* block, int line) { return AddJump(block, Break{}, line); }
-  absl::Status ParseContinue(Block* block, int line) { return AddJump(block, Continue{}, line); }
-
   template <typename Jump>
-  absl::Status AddJump(Block* block, Jump jump, int line) {
+  absl::Status ParseJump(Block* block, int line) {
     if (breakable_ == 0) return InvalidArgument("line {}: break or continue outside a loop", line);
-    block->push_back({jump, line});
+    block->push_back({Jump{}, line});
     return absl::OkStatus();
   }
 
@@ -283,7 +250,7 @@ class Parser {
         if (!tokens_.TakeOperator(",")) break;
         is_tuple = true;
       }
-      const bool ends = tokens_.current().kind == Kind::kBlockEnd || tokens_.IsOperator(")") ||
+      const bool ends = tokens_.current().kind == TokenKind::kBlockEnd || tokens_.IsOperator(")") ||
                         tokens_.IsOperator("=") ||
                         (!options.end_name.empty() && tokens_.IsName(options.end_name));
       if (ends) break;
@@ -305,8 +272,7 @@ class Parser {
     Target target;
     TLM_ASSIGN_OR_RETURN(target.name, tokens_.ExpectAnyName());
     constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
-    if (std::find(std::begin(kConstants), std::end(kConstants), target.name) !=
-        std::end(kConstants)) {
+    if (IsAmong(kConstants, target.name)) {
       return InvalidArgument("line {}: can't assign to '{}'", line, target.name);
     }
     if (options.with_attribute && tokens_.TakeOperator(".")) {

@@ -2,17 +2,60 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
+#include "model/jinja/operators.h"
 #include "model/text/unicode.h"
 #include "model/text/utf8.h"
 
 namespace tlm::jinja {
 namespace {
+
+// repr() of a float: the shortest digits that read back as the same number.
+std::string FloatRepr(double value) {
+  std::string text = fmt::format("{}", value);
+  // fmt writes whole numbers as integers.
+  if (text.find_first_not_of("-0123456789") == text.npos) text += ".0";
+  return text;
+}
+
+std::string EscapedCodePoint(char32_t c) {
+  const auto value = static_cast<uint32_t>(c);
+  if (c < 0x100) return fmt::format("\\x{:02x}", value);
+  if (c < 0x10000) return fmt::format("\\u{:04x}", value);
+  return fmt::format("\\U{:08x}", value);
+}
+
+// repr() of a str: in quotes, with escapes.
+std::string TextRepr(std::string_view text) {
+  constexpr std::string_view kEscaped = "\\\n\r\t";
+  constexpr std::string_view kLetters = "\\nrt";
+  const bool single = text.find('\'') == text.npos || text.find('"') != text.npos;
+  const char quote = single ? '\'' : '"';
+  std::string result(1, quote);
+  for (size_t next = 0; next < text.size();) {
+    const char32_t c = NextCodePoint(text, &next);
+    const size_t i = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos;
+    if (i != kEscaped.npos) {
+      result += '\\';
+      result += kLetters[i];
+    } else if (c == static_cast<char32_t>(quote)) {
+      result += '\\';
+      result += quote;
+    } else if (IsPrintable(c)) {
+      AppendUtf8(c, &result);
+    } else {
+      result += EscapedCodePoint(c);
+    }
+  }
+  return result + quote;
+}
 
 // Appends the repr of values to `out`.
 class Printer {
@@ -21,8 +64,7 @@ class Printer {
 
   absl::Status Print(const Value& value) {
     StackLevel level(heap_);
-    TLM_RETURN_IF_ERROR(level.status());
-    TLM_RETURN_IF_ERROR(heap_->Step());
+    TLM_RETURN_IF_ERROR(level.Enter());
     TLM_RETURN_IF_ERROR(heap_->CheckRoom(out_->size()));
     return std::visit(*this, value);
   }
@@ -36,22 +78,25 @@ class Printer {
     TLM_RETURN_IF_ERROR(heap_->Work(text->bytes.size()));
     return Add(text->markup ? "Markup(" + TextRepr(text->bytes) + ")" : TextRepr(text->bytes));
   }
-  absl::Status operator()(const List* list) { return PrintItems("[", list->items, "]"); }
-  absl::Status operator()(const Tuple* tuple) {
-    return PrintItems("(", tuple->items, tuple->items.size() == 1 ? ",)" : ")");
+  absl::Status operator()(const Sequence* sequence) {
+    const std::vector<Value>& items = sequence->items;
+    *out_ += sequence->is_tuple ? '(' : '[';
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) *out_ += ", ";
+      TLM_RETURN_IF_ERROR(Print(items[i]));
+    }
+    if (!sequence->is_tuple) return Add("]");
+    return Add(items.size() == 1 ? ",)" : ")");
   }
-  absl::Status operator()(const Dict* dict) { return PrintMembers("{", dict->members, "}"); }
-  absl::Status operator()(const DictView& view);
-  absl::Status operator()(const Range* range) {
-    if (range->step == 1) return Add(fmt::format("range({}, {})", range->start, range->stop));
-    return Add(fmt::format("range({}, {}, {})", range->start, range->stop, range->step));
-  }
+  absl::Status operator()(const Dict* dict) { return PrintMembers(dict->members); }
   absl::Status operator()(const Namespace* space) {
     Dict::Members members;
     for (const auto& [name, value] : space->attributes) {
       members.emplace_back(MakeConstantText(name), value);
     }
-    return PrintMembers("<Namespace {", members, "}>");
+    *out_ += "<Namespace ";
+    TLM_RETURN_IF_ERROR(PrintMembers(members));
+    return Add(">");
   }
   absl::Status operator()(const Generator*) { return Add("<generator object>"); }
   absl::Status operator()(Attributes*) { return Add("<LoopContext>"); }
@@ -63,56 +108,148 @@ class Printer {
     return absl::OkStatus();
   }
 
-  absl::Status PrintItems(std::string_view open, const std::vector<Value>& items,
-                          std::string_view close) {
-    *out_ += open;
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (i > 0) *out_ += ", ";
-      TLM_RETURN_IF_ERROR(Print(items[i]));
-    }
-    return Add(close);
-  }
-
-  absl::Status PrintMembers(std::string_view open, const Dict::Members& members,
-                            std::string_view close) {
-    *out_ += open;
+  absl::Status PrintMembers(const Dict::Members& members) {
+    *out_ += '{';
     for (size_t i = 0; i < members.size(); ++i) {
       if (i > 0) *out_ += ", ";
       TLM_RETURN_IF_ERROR(Print(members[i].first));
       *out_ += ": ";
       TLM_RETURN_IF_ERROR(Print(members[i].second));
     }
-    return Add(close);
+    return Add("}");
   }
 
   Heap* const heap_;
   std::string* const out_;
 };
 
-absl::Status Printer::operator()(const DictView& view) {
-  using Part = DictView::Part;
-  *out_ += view.part == Part::kKeys     ? "dict_keys(["
-           : view.part == Part::kValues ? "dict_values(["
-                                        : "dict_items([";
-  bool first = true;
-  for (const auto& [key, value] : view.dict->members) {
-    if (!first) *out_ += ", ";
-    first = false;
-    if (view.part == Part::kItems) *out_ += '(';
-    if (view.part != Part::kValues) TLM_RETURN_IF_ERROR(Print(key));
-    if (view.part == Part::kItems) *out_ += ", ";
-    if (view.part != Part::kKeys) TLM_RETURN_IF_ERROR(Print(value));
-    if (view.part == Part::kItems) *out_ += ')';
-  }
-  return Add("])");
-}
+class JsonWriter {
+ public:
+  JsonWriter(Heap* heap, const JsonOptions& options) : heap_(heap), options_(options) {}
 
-std::string EscapeCodePoint(char32_t c) {
-  const auto value = static_cast<uint32_t>(c);
-  if (c < 0x100) return fmt::format("\\x{:02x}", value);
-  if (c < 0x10000) return fmt::format("\\u{:04x}", value);
-  return fmt::format("\\U{:08x}", value);
-}
+  std::string result() && { return std::move(out_); }
+
+  absl::Status Write(const Value& value) {
+    StackLevel level(heap_);
+    TLM_RETURN_IF_ERROR(level.Enter());
+    TLM_RETURN_IF_ERROR(heap_->CheckRoom(out_.size()));
+    if (const auto* text = std::get_if<TextPtr>(&value)) return WriteText(**text);
+    if (const Sequence* const sequence = AsSequence(value)) return WriteItems(sequence->items);
+    if (const auto* dict = std::get_if<const Dict*>(&value)) return WriteMembers(**dict);
+    const std::optional<std::string> scalar = Scalar(value);
+    if (!scalar) {
+      return InvalidArgument("Object of type {} is not JSON serializable", TypeName(value));
+    }
+    out_ += *scalar;
+    return absl::OkStatus();
+  }
+
+ private:
+  static std::optional<std::string> Scalar(const Value& value) {
+    if (Is<None>(value)) return "null";
+    if (const auto* truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+    if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+    const auto* const real = std::get_if<double>(&value);
+    if (real == nullptr) return std::nullopt;
+    if (std::isnan(*real)) return "NaN";
+    if (std::isinf(*real)) return *real > 0 ? "Infinity" : "-Infinity";
+    return FloatRepr(*real);
+  }
+
+  absl::Status WriteText(const Text& text) {
+    TLM_RETURN_IF_ERROR(heap_->Work(text.bytes.size()));
+    out_ += '"';
+    for (size_t next = 0; next < text.bytes.size();) {
+      WriteCodePoint(NextCodePoint(text.bytes, &next));
+    }
+    out_ += '"';
+    return absl::OkStatus();
+  }
+
+  void WriteCodePoint(char32_t c) {
+    constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b";
+    constexpr std::string_view kLetters = "\"\\nrtfb";
+    const size_t i = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos;
+    if (i != kEscaped.npos) {
+      out_ += '\\';
+      out_ += kLetters[i];
+    } else if (c >= 0x20 && (c < 0x7f || !options_.ensure_ascii)) {
+      AppendUtf8(c, &out_);
+    } else if (c < 0x10000) {
+      out_ += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+    } else {
+      const uint32_t bits = static_cast<uint32_t>(c) - 0x10000;
+      out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (bits >> 10), 0xdc00 + (bits & 0x3ff));
+    }
+  }
+
+  // The line break before an item and behind the last one.
+  void WriteBreak() {
+    if (!options_.indent) return;
+    out_ += '\n';
+    for (int i = 0; i < level_; ++i) out_ += *options_.indent;
+  }
+  absl::Status StartItem(size_t i) {
+    if (i > 0) out_ += options_.item_separator;
+    TLM_RETURN_IF_ERROR(heap_->CheckRoomFor(level_, options_.indent ? options_.indent->size() : 0));
+    WriteBreak();
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteItems(const std::vector<Value>& items) {
+    out_ += '[';
+    ++level_;
+    for (size_t i = 0; i < items.size(); ++i) {
+      TLM_RETURN_IF_ERROR(StartItem(i));
+      TLM_RETURN_IF_ERROR(Write(items[i]));
+    }
+    --level_;
+    if (!items.empty()) WriteBreak();
+    out_ += ']';
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<size_t>> MemberOrder(const Dict& dict) {
+    std::vector<size_t> order(dict.members.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    if (!options_.sort_keys) return order;
+    std::vector<Value> keys;
+    for (const auto& [key, value] : dict.members) keys.push_back(key);
+    return SortedOrder(heap_, keys, /*reverse=*/false);
+  }
+
+  absl::Status WriteMembers(const Dict& dict) {
+    TLM_ASSIGN_OR_RETURN(const std::vector<size_t> order, MemberOrder(dict));
+    out_ += '{';
+    ++level_;
+    for (size_t i = 0; i < order.size(); ++i) {
+      TLM_RETURN_IF_ERROR(StartItem(i));
+      const auto& [key, value] = dict.members[order[i]];
+      TLM_RETURN_IF_ERROR(WriteKey(key));
+      out_ += options_.key_separator;
+      TLM_RETURN_IF_ERROR(Write(value));
+    }
+    --level_;
+    if (!order.empty()) WriteBreak();
+    out_ += '}';
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteKey(const Value& key) {
+    if (const auto* text = std::get_if<TextPtr>(&key)) return WriteText(**text);
+    const std::optional<std::string> scalar = Scalar(key);
+    if (!scalar) {
+      return InvalidArgument("keys must be str, int, float, bool or None, not {}", TypeName(key));
+    }
+    out_ += '"' + *scalar + '"';
+    return absl::OkStatus();
+  }
+
+  Heap* const heap_;
+  const JsonOptions& options_;
+  std::string out_;
+  int level_ = 0;
+};
 
 }  // namespace
 
@@ -124,89 +261,10 @@ absl::StatusOr<TextPtr> ToText(Heap* heap, const Value& value) {
   return std::get<TextPtr>(text);
 }
 
-absl::StatusOr<std::string> ToRepr(Heap* heap, const Value& value) {
-  std::string result;
-  TLM_RETURN_IF_ERROR(Printer(heap, &result).Print(value));
-  return result;
-}
-
-std::string FloatRepr(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[40];
-  const auto result =
-      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
-  std::string_view text(buffer, static_cast<size_t>(result.ptr - buffer));
-  const bool negative = text[0] == '-';
-  if (negative) text.remove_prefix(1);
-  const size_t e = text.find('e');
-  const int exponent = std::atoi(std::string(text.substr(e + 1)).c_str());
-  std::string digits(text.substr(0, 1));
-  if (e > 2) digits += text.substr(2, e - 2);
-  const int count = static_cast<int>(digits.size());
-  std::string body;
-  if (exponent < -4 || exponent >= 16) {
-    body = digits.substr(0, 1) + (count > 1 ? "." + digits.substr(1) : "") +
-           fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
-  } else if (exponent < 0) {
-    body = "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  } else if (count <= exponent + 1) {
-    body = digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
-  } else {
-    const auto point = static_cast<size_t>(exponent + 1);
-    body = digits.substr(0, point) + "." + digits.substr(point);
-  }
-  return (negative ? "-" : "") + body;
-}
-
-std::string TextRepr(std::string_view text) {
-  const bool single = text.find('\'') == text.npos || text.find('"') != text.npos;
-  const char32_t quote = single ? '\'' : '"';
-  std::string result(1, static_cast<char>(quote));
-  for (size_t next = 0; next < text.size();) {
-    const char32_t c = NextCodePoint(text, &next);
-    if (c == quote || c == '\\') {
-      result += '\\';
-      result += static_cast<char>(c);
-    } else if (c == '\n') {
-      result += "\\n";
-    } else if (c == '\r') {
-      result += "\\r";
-    } else if (c == '\t') {
-      result += "\\t";
-    } else if (IsPrintable(c)) {
-      AppendUtf8(c, &result);
-    } else {
-      result += EscapeCodePoint(c);
-    }
-  }
-  return result + static_cast<char>(quote);
-}
-
-std::string EscapeHtml(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      case '"':
-        result += "&#34;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
+absl::StatusOr<std::string> ToJson(Heap* heap, const Value& value, const JsonOptions& options) {
+  JsonWriter writer(heap, options);
+  TLM_RETURN_IF_ERROR(writer.Write(value));
+  return std::move(writer).result();
 }
 
 }  // namespace tlm::jinja

@@ -1,9 +1,9 @@
-// Values as text: Python's str() and repr().
+// Values as text: Python's str(), repr() and json.dumps().
 #ifndef TLM_MODEL_JINJA_PRINTING_H_
 #define TLM_MODEL_JINJA_PRINTING_H_
 
+#include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "model/jinja/heap.h"
@@ -14,17 +14,17 @@ namespace tlm::jinja {
 // str(value): the value itself where it is a text.
 absl::StatusOr<TextPtr> ToText(Heap* heap, const Value& value);
 
-// repr(value).
-absl::StatusOr<std::string> ToRepr(Heap* heap, const Value& value);
+struct JsonOptions {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  // The indentation of a level; without it everything is on one line.
+  std::optional<std::string> indent;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
 
-// repr() of a float: the shortest digits that read back as the same number.
-std::string FloatRepr(double value);
-
-// repr() of a str: in quotes, with escapes.
-std::string TextRepr(std::string_view text);
-
-// markupsafe.escape: & < > ' " as entities.
-std::string EscapeHtml(std::string_view text);
+// INVALID_ARGUMENT for what JSON has no form for, such as what is undefined.
+absl::StatusOr<std::string> ToJson(Heap* heap, const Value& value, const JsonOptions& options);
 
 }  // namespace tlm::jinja
 

@@ -15,26 +15,23 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tlm::jinja {
 
-class Heap;
-
 // Immutable valid UTF-8.
 struct Text {
-  // `heap`, when given, is told of the bytes and outlives the text.
-  Text(std::string text, bool is_markup, Heap* heap);
+  // Adds its size to `*held`, where given, for as long as it lives.
+  Text(std::string text, bool is_markup, size_t* held);
   ~Text();
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
 
-  bool is_ascii() const { return length == bytes.size(); }
-
   const std::string bytes;
   const size_t length;  // in code points
-  const bool markup;    // made by `safe` or `escape`: text added to it is escaped
-  Heap* const heap;
+  const bool markup;    // made by `safe`: text added to it is escaped
+  size_t* const held_bytes;
 };
 using TextPtr = std::shared_ptr<const Text>;
 
@@ -54,42 +51,28 @@ struct Undefined {
   TextPtr why;
 };
 
-struct List;
-struct Tuple;
+struct Sequence;
 struct Dict;
-struct Range;
 struct Namespace;
 struct Generator;
 class Attributes;
 class Callable;
 
-// dict.keys(), .values() or .items().
-struct DictView {
-  enum class Part { kKeys, kValues, kItems };
-  const Dict* dict;
-  Part part;
-};
-
-using Value = std::variant<Undefined, None, bool, int64_t, double, TextPtr, const List*,
-                           const Tuple*, const Dict*, DictView, const Range*, Namespace*,
-                           Generator*, Attributes*, const Callable*>;
+using Value = std::variant<Undefined, None, bool, int64_t, double, TextPtr, const Sequence*,
+                           const Dict*, Namespace*, Generator*, Attributes*, const Callable*>;
 
 template <typename T>
 bool Is(const Value& value) {
   return std::holds_alternative<T>(value);
 }
 
-// `depth`: 1 + that of the deepest item; bounded by kMaxValueDepth.
-struct Sequence : Object {
-  Sequence(std::vector<Value> values, int levels) : items(std::move(values)), depth(levels) {}
+// A list or a tuple. `depth`: 1 + that of the deepest item; bounded by kMaxValueDepth.
+struct Sequence final : Object {
+  Sequence(std::vector<Value> values, bool tuple, int levels)
+      : items(std::move(values)), is_tuple(tuple), depth(levels) {}
   const std::vector<Value> items;
+  const bool is_tuple;
   const int depth;
-};
-struct List final : Sequence {
-  using Sequence::Sequence;
-};
-struct Tuple final : Sequence {
-  using Sequence::Sequence;
 };
 
 // In the order of insertion; keys are hashable and differ.
@@ -100,36 +83,17 @@ struct Dict final : Object {
   const int depth;
 };
 
-struct Range final : Object {
-  Range(int64_t first, int64_t end, int64_t step_width, int64_t count)
-      : start(first), stop(end), step(step_width), size(count) {}
-  int64_t At(int64_t index) const { return start + index * step; }
-  const int64_t start;
-  const int64_t stop;
-  const int64_t step;
-  const int64_t size;  // at most kMaxRangeItems
-};
-
-// The only value that changes.
+// Besides generators the only value that changes.
 struct Namespace final : Object {
   std::vector<std::pair<std::string, Value>> attributes;
 };
 
-// Hands out items one by one. The values it reads belong to the same Heap.
-class Iterator {
- public:
-  virtual ~Iterator() = default;
-  // False when there is no further item.
-  virtual absl::StatusOr<bool> Next(Value* item) = 0;
-};
-
-// Python's generators and iterators: no length, true whatever they hold, used up by reading.
+// What map, select, items and their like make: no length, true whatever it holds, used up by
+// reading. Unlike Python's generators it has all of its items from the start.
 struct Generator final : Object {
-  Generator(std::unique_ptr<Iterator> source, int levels)
-      : items(std::move(source)), depth(levels) {}
-  const std::unique_ptr<Iterator> items;
-  const int depth;
-  bool running = false;
+  explicit Generator(const Sequence* all) : items(all) {}
+  const Sequence* const items;
+  size_t next = 0;
 };
 
 // An object with named parts and nothing else, such as `loop`.
@@ -161,6 +125,19 @@ int DepthOf(const Value& value);
 
 // Python's bool(value).
 bool IsTruthy(const Value& value);
+
+// len(value); -1 for what has none, such as a number or a generator.
+int64_t LengthOf(const Value& value);
+
+bool IsIterable(const Value& value);
+
+// INVALID_ARGUMENT, in the words of `value`, when it is undefined.
+absl::Status CheckDefined(const Value& value);
+
+// A text that belongs to no rendering, such as a literal of the template.
+inline Value MakeConstantText(std::string text) {
+  return std::make_shared<const Text>(std::move(text), false, nullptr);
+}
 
 }  // namespace tlm::jinja
 

@@ -40,9 +40,18 @@ bool IsIn(const std::array<CodePointRange, size>& ranges, char32_t c) {
   });
 }
 
-utf8proc_category_t Category(char32_t c) {
+utf8proc_category_t GeneralCategory(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
+
+// Properties Uppercase and Lowercase; category Lt counts as neither.
+bool IsUpper(char32_t c) {
+  return GeneralCategory(c) == UTF8PROC_CATEGORY_LU || IsIn(kOtherUppercase, c);
+}
+bool IsLower(char32_t c) {
+  return GeneralCategory(c) == UTF8PROC_CATEGORY_LL || IsIn(kOtherLowercase, c);
+}
+bool IsTitle(char32_t c) { return c >= 0x80 && GeneralCategory(c) == UTF8PROC_CATEGORY_LT; }
 
 bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 
@@ -51,7 +60,7 @@ bool IsCaseIgnorable(char32_t c) {
   constexpr std::u32string_view kPunctuation =
       U"'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a";
   if (kPunctuation.find(c) != kPunctuation.npos) return true;
-  switch (Category(c)) {
+  switch (GeneralCategory(c)) {
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
@@ -155,11 +164,5 @@ std::string ToTitle(std::string_view text) {
     return std::exchange(within_word, IsCased(c)) ? Case::kLower : Case::kTitle;
   });
 }
-
-bool IsUpper(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LU || IsIn(kOtherUppercase, c); }
-
-bool IsLower(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LL || IsIn(kOtherLowercase, c); }
-
-bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
 
 }  // namespace tlm

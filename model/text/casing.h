@@ -16,11 +16,6 @@ std::string ToLower(std::string_view text);
 std::string ToCapitalized(std::string_view text);  // str.capitalize
 std::string ToTitle(std::string_view text);        // str.title: a word starts behind any non-letter
 
-// Properties Uppercase and Lowercase; category Lt counts as neither.
-bool IsUpper(char32_t code_point);
-bool IsLower(char32_t code_point);
-bool IsTitle(char32_t code_point);
-
 }  // namespace tlm
 
 #endif  // TLM_MODEL_TEXT_CASING_H_

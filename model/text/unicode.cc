@@ -2,10 +2,6 @@
 
 #include <utf8proc.h>
 
-#include <algorithm>
-#include <array>
-#include <utility>
-
 namespace tlm {
 namespace {
 
@@ -22,14 +18,6 @@ bool IsOtherAlphabeticSymbol(char32_t code_point) {
   return IsBetween(code_point, 0x24b6, 0x24e9) || IsBetween(code_point, 0x1f130, 0x1f149) ||
          IsBetween(code_point, 0x1f150, 0x1f169) || IsBetween(code_point, 0x1f170, 0x1f189);
 }
-
-// Digits outside category Nd: property Numeric_Type=Digit.
-constexpr std::array<std::pair<char32_t, char32_t>, 20> kOtherDigits = {
-    {{0xb2, 0xb3},       {0xb9, 0xb9},       {0x1369, 0x1371},   {0x19da, 0x19da},
-     {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
-     {0x2474, 0x247c},   {0x2488, 0x2490},   {0x24ea, 0x24ea},   {0x24f5, 0x24fd},
-     {0x24ff, 0x24ff},   {0x2776, 0x277e},   {0x2780, 0x2788},   {0x278a, 0x2792},
-     {0x10a40, 0x10a43}, {0x10e60, 0x10e68}, {0x11052, 0x1105a}, {0x1f100, 0x1f10a}}};
 
 }  // namespace
 
@@ -99,34 +87,6 @@ bool IsPrintable(char32_t code_point) {
     default:
       return true;
   }
-}
-
-bool IsAlpha(char32_t code_point) {
-  switch (Category(code_point)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsDecimal(char32_t code_point) { return Category(code_point) == UTF8PROC_CATEGORY_ND; }
-
-bool IsDigit(char32_t code_point) {
-  return IsDecimal(code_point) ||
-         std::any_of(kOtherDigits.begin(), kOtherDigits.end(), [code_point](const auto& range) {
-           return IsBetween(code_point, range.first, range.second);
-         });
-}
-
-bool IsNumeric(char32_t code_point) {
-  const utf8proc_category_t category = Category(code_point);
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO;
 }
 
 bool IsLineBreak(char32_t code_point) {

@@ -17,10 +17,6 @@ bool IsMark(char32_t code_point);
 // As the methods of Python's str class code points.
 bool IsSpace(char32_t code_point);      // isspace: White_Space and U+001C to U+001F
 bool IsPrintable(char32_t code_point);  // isprintable
-bool IsAlpha(char32_t code_point);      // isalpha
-bool IsDecimal(char32_t code_point);    // isdecimal
-bool IsDigit(char32_t code_point);      // isdigit
-bool IsNumeric(char32_t code_point);    // category N*: isnumeric but for numeric ideographs
 bool IsLineBreak(char32_t code_point);  // where splitlines splits
 
 }  // namespace tlm

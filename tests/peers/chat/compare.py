@@ -1,7 +1,8 @@
 """Renders chat templates with tlm and with Hugging Face transformers and compares: compare.py DRIVER [SEED].
 
-Every template beside the unit tests with every conversation, then random expressions and random white space. What tlm
-does not support must be named by it (UNIMPLEMENTED); anything else that differs fails."""
+Every template beside the unit tests, and in the folder TLM_PEERS_TEMPLATES where it is set, with every conversation,
+then random expressions and random white space. What tlm does not support must be named by it (UNIMPLEMENTED); anything
+else that differs fails."""
 
 import collections
 import json
@@ -62,9 +63,11 @@ def compare(driver, title, named):
 def main():
     driver = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    data = pathlib.Path(os.environ["TLM_SOURCE_DIR"]) / "tests/unit/model/chat/data"
+    folders = [pathlib.Path(os.environ["TLM_SOURCE_DIR"]) / "tests/unit/model/chat/data"]
+    if "TLM_PEERS_TEMPLATES" in os.environ:
+        folders.append(pathlib.Path(os.environ["TLM_PEERS_TEMPLATES"]))
     same = True
-    for path in sorted(data.glob("*.jinja")):
+    for path in sorted(path for folder in folders for path in folder.glob("*.jinja")):
         same &= compare(driver, path.name, list(requests(path.read_text(encoding="utf-8"))))
     generator = Generator(seed)
     plain = {"messages": [], "add_generation_prompt": False, "variables": {}, "arguments": VARIABLES}

@@ -13,74 +13,57 @@ VARIABLES = {
 }
 # What makes a value of each kind: variables and literals, and forms over parts in angle brackets.
 ATOMS = {
-    "text": ["s", "empty", "u", "lines", "tags", "''", "'a'", "'Hello'", "', '", "'l'", "'ß'", "'12'", "' 3.5 '", "'0x1f'",
+    "text": ["s", "empty", "u", "lines", "tags", "''", "'a'", "'Hello'", "', '", "'l'", "'ß'", "'12'", "' 3.5 '",
              "'name'", "'a,b'", "\"it's\"", "'é\\t'", "'x y  z'", "'-42'", "'1e3'", "'ΑΣ'", "\"\\u00e9'\""],
     "number": ["n", "zero", "neg", "f", "g", "big", "t", "no", "0", "1", "2", "3", "5", "10", "0.5", "1.0", "2.5", "1e3",
                "0.1", "3.14159", "1e20", "1e-7", "9007199254740993"],
     "list": ["xs", "words", "none_here", "users", "nested", "mixed", "[]", "[1]", "['b', 'B', 'a']", "(1, 2)", "()",
-             "range(4)", "[none, true]"],
+             "(range(4)|list)", "[none, true]"],
     "dict": ["d", "{}", "{'a': 1}", "users[0]", "{'B': 1, 'a': 2, 'C': [1]}", "dict(x=1, y='z')"],
     "bool": ["t", "no", "true", "false"],
     "any": ["nil", "none", "undefined_name", "users[2].age", "d.zz"],
 }
 FORMS = {
     "text": ["<text> + <text>", "<text> ~ <any>", "<any> ~ <any>", "<text> * <small>", "<text>|trim", "<text>|upper",
-             "<any>|lower", "<text>|title", "<text>|capitalize", "<any>|string", "<text>|e", "<text>|safe", "<any>|tojson",
+             "<any>|lower", "<text>|title", "<text>|capitalize", "<any>|string", "<text>|safe", "<any>|tojson",
              "<any>|tojson(indent=<small>)", "<any>|tojson(sort_keys=true, ensure_ascii=true)",
              "<any>|tojson(separators=(',', ':'))", "<list>|join", "<list>|join(<text>)", "<text>|join('-')",
-             "users|join(', ', attribute='name')", "<text>|center(<small>)", "<text>|indent", "<text>|indent(2, true, true)",
-             "<text>|indent('> ', blank=<bool>)", "<text>|replace(<text>, <text>)", "<text>|replace('l', <any>, 1)",
-             "<text>|reverse", "<text>|first", "<text>|last", "<text>[<index>]", "<text>[<slice>]", "<text>.strip()",
-             "<text>.strip(<text>)", "<text>.lstrip()", "<text>.rstrip('d\\n')", "<text>.upper()", "<text>.lower()",
-             "<text>.title()", "<text>.capitalize()", "<text>.replace(<text>, <text>)", "<text>.replace('', '-', <small>)",
-             "<text>.zfill(<small>)", "<text>.center(9, '*')", "<text>.center(<small>)", "<text>.ljust(14, '.')",
-             "<text>.rjust(<small>)", "<text>.removeprefix(<text>)", "<text>.removesuffix(<text>)", "<text>.join(words)",
-             "<text>.join(<list>)", "'%s' % <any>", "'%s|%r' % (<any>, <any>)", "'%5.1f|%d|%x' % (<number>, <number>, n)",
-             "'%-8s|%+d|%08.3f|%e' % (<text>, <small>, <number>, <number>)", "'%(a)s' % <dict>", "'{}-{}'.format(<any>, <any>)",
-             "'{0:>8}|{1:<5}|{0!r}'.format(<text>, <small>)", "'{:,}|{:+.2f}|{:x}|{:%}'.format(<small>, <number>, n, f)",
-             "'{a[1]}{b.name}'.format(a=xs, b=users[0])", "<text>|format(<any>)", "'%s %s'|format(<any>, <any>)", "<any>|forceescape",
-             "<text>|default(<text>)", "<list>|map('string')|join('+')"],
-    "number": ["<number> + <number>", "<number> - <number>", "<number> * <number>", "<number> / <number>",
-               "<number> // <number>", "<number> % <number>", "<small> ** <small>", "-<number>", "<any>|length",
-               "<list>|count", "<any>|int", "<any>|int(<number>)", "<text>|int(default=-1, base=16)", "<any>|float",
-               "<number>|abs", "<number>|round", "<number>|round(<small>)", "<number>|round(1, 'floor')",
-               "<number>|round(2, 'ceil')", "<list>|sum", "nested|sum(start=[])|length", "users|map(attribute='age', default=0)|sum",
-               "<text>.find(<text>)", "<text>.find(<text>, <index>, <index>)", "<text>.rfind(<text>)", "<text>.count(<text>)",
-               "<text>.count(<text>, <index>)", "<text>.index(<text>)", "<list>.index(1)", "<list>.count(<any>)", "<text>|wordcount",
-               "<list>|min", "<list>|max", "<list>|first", "<list>[<index>]"],
-    "list": ["[<any>, <any>]", "(<any>, <any>)", "<list> + <list>", "<list> * <small>", "<list>[<slice>]", "<list>|list",
-             "<text>|list", "<list>|sort", "<list>|sort(reverse=<bool>)", "words|sort(case_sensitive=<bool>)",
-             "users|sort(attribute='name')", "users|sort(attribute='name,age')", "<list>|unique|list", "<list>|reverse|list",
-             "<list>|map('upper')|list", "<list>|map('length')|list", "users|map(attribute='age')|list",
-             "users|map(attribute='age', default=<any>)|list", "<list>|select|list", "<list>|reject|list",
-             "<list>|select('odd')|list", "<list>|select('string')|list", "<list>|reject('none')|list",
+             "users|join(', ', attribute='name')", "<text>|indent", "<text>|indent(2, true, true)",
+             "<text>|indent('> ', blank=<bool>)", "<text>|replace('l', <any>)", "<text>|replace('l', <any>, 1)",
+             "<text>|first", "<text>|last", "<text>[<index>]", "<text>[<cut>]", "<text>.strip()", "<text>.strip(<text>)",
+             "<text>.lstrip()", "<text>.rstrip('d\\n')", "<text>.upper()", "<text>.lower()", "<text>.title()",
+             "<text>.capitalize()", "<text>.replace('a', <text>)", "<text>.join(words)", "<text>.join(<list>)",
+             "'%s %s'|format(<any>, <any>)", "<text>|default(<text>)", "<list>|map('string')|join('+')"],
+    "number": ["<number> + <number>", "<number> - <number>", "<number> * <number>", "<small> % <small>", "-<number>",
+               "<any>|length", "<any>|int", "<any>|int(<number>)", "<list>|first", "<list>[<index>]"],
+    "list": ["[<any>, <any>]", "(<any>, <any>)", "<list> + <list>", "<list>[<slice>]", "<list>|list", "<text>|list",
+             "<list>|sort", "<list>|sort(reverse=<bool>)", "words|sort(case_sensitive=<bool>)", "users|sort(attribute='name')",
+             "<list>|unique|list", "<list>|reverse|list", "<list>|map('upper')|list", "<list>|map('length')|list",
+             "users|map(attribute='age')|list", "users|map(attribute='age', default=<any>)|list", "<list>|select|list",
+             "<list>|reject|list", "<list>|select('string')|list", "<list>|reject('none')|list",
              "<list>|select('in', <list>)|list", "users|selectattr('age')|list", "users|rejectattr('age')|list",
-             "users|selectattr('age', 'defined')|selectattr('age', '>', <small>)|list", "<list>|batch(2)|map('list')|list",
-             "<list>|batch(3, 'x')|list", "<dict>|items|list", "<dict>.items()|list", "<dict>|list", "<dict>|dictsort",
-             "<dict>|dictsort(by='value', reverse=true)", "<dict>.values()|list", "<dict>.keys()|list", "<text>.split()",
-             "<text>.split(<text>)", "<text>.split(<text>, <small>)", "<text>.split(none, 1)", "<text>.rsplit(none, 1)",
-             "<text>.rsplit(<text>, 1)", "<text>.splitlines()", "<text>.splitlines(true)", "<text>.partition(<text>)",
-             "<text>.rpartition(<text>)", "range(<small>)|list", "range(<small>, <small>)", "range(9, 0, -<small>)|list",
-             "<list>|default([], true)", "nested|map('first')|list", "nested|sum(start=[])", "<list>.copy()"],
-    "dict": ["{'k': <any>, <text>: <any>}", "dict(<dict>, a=<any>)", "<dict>.copy()", "{<number>: <any>, 1: 2}",
-             "users|selectattr('name', 'equalto', <text>)|first", "dict(<dict>|items)", "users|first", "users|last"],
-    "bool": ["<any> == <any>", "<any> != <any>", "<number> < <number>", "<text> <= <text>", "<list> > <list>",
+             "users|selectattr('age', 'defined')|selectattr('age', '>', <small>)|list", "<dict>|items|list",
+             "<dict>.items()|list", "<dict>|list", "<dict>|dictsort", "<dict>|dictsort(reverse=true)",
+             "<dict>.values()|list", "<dict>.keys()|list", "<text>.split()", "<text>.split(<text>)",
+             "<text>.split(<text>, <small>)", "<text>.split(none, 1)", "range(<small>)|list", "range(<small>, <small>)|list",
+             "range(9, 0, -<small>)|list", "<list>|default([], true)", "nested|map('first')|list"],
+    "dict": ["{'k': <any>, <text>: <any>}", "dict(<dict>, a=<any>)", "{<number>: <any>, 1: 2}",
+             "users|selectattr('name', 'equalto', <text>)|first", "users|first", "users|last"],
+    "bool": ["<any> == <any>", "<any> != <any>", "<number> < <number>", "<text> <= <text>",
              "<number> < <number> <= <number>", "<any> in <list>", "<text> in <text>", "<any> not in <dict>", "not <any>",
              "<any> is defined", "<any> is not none", "<any> is string", "<any> is number", "<any> is integer",
              "<any> is float", "<any> is boolean", "<any> is mapping", "<any> is sequence", "<any> is iterable",
-             "<any> is callable", "<any> is true", "<any> is false", "<any> is undefined", "<number> is odd",
-             "<number> is even", "<number> is divisibleby <small>", "<any> is eq <any>", "<number> is lt(<number>)",
-             "<any> is in <list>", "<text> is upper", "<any> is lower", "<any> is escaped", "<any> is sameas none",
-             "<text> is filter", "<text>.startswith(<text>)", "<text>.endswith((<text>, <text>))",
-             "<text>.startswith(<text>, <index>)", "<text>.isdigit()", "<text>.isalpha()", "<text>.isalnum()",
-             "<text>.isspace()", "<text>.isupper()", "<text>.islower()", "<text>.isnumeric()", "<text>.isprintable()"],
+             "<any> is true", "<any> is false", "<any> is undefined", "<small> is odd", "<small> is even", "<any> is eq <any>",
+             "<number> is lt(<number>)", "<any> is in <list>", "<text>.startswith(<text>)",
+             "<text>.endswith((<text>, <text>))"],
     "any": ["<any> and <any>", "<any> or <any>", "<any> if <bool> else <any>", "<any> if <any>", "<any>|default(<any>)",
             "<any>|d(<any>, true)", "<dict>.get(<text>)", "<dict>.get('a', <any>)", "<dict>.a", "<dict>[<text>]", "<any>.name",
-            "<list>|first", "<list>|last", "<any>[<index>]", "<list>|min", "users|max(attribute='age')", "<any>.items",
-            "<list>.append(1)", "<dict>.update", "loop.index", "<any>|list", "<any>|length", "<any> + <any>", "<any>|upper"],
+            "<list>|first", "<list>|last", "<any>[<index>]", "<any>.items", "<list>.append(1)", "<dict>.update", "loop.index",
+            "<any>|list", "<any>|length", "<any> + <any>", "<any>|upper"],
 }
 SMALL = ["0", "1", "2", "3", "4", "7", "n", "12"]
 INDICES = ["0", "1", "-1", "2", "-2", "9", "n", "-9"]
+CUTS = [":", "1:", ":2", "-2:", ":-1", "1:3", "n:", "nil:2", "-100:100"]
 SLICES = [":", "1:", ":2", "-2:", ":-1", "::-1", "::2", "1:3", "5:1:-2", "n:", "nil:2", "-100:100", "::-3"]
 
 
@@ -96,6 +79,8 @@ class Generator:
             return choose(SMALL)
         if kind == "index":
             return choose(INDICES)
+        if kind == "cut":
+            return choose(CUTS)
         if kind == "slice":
             return choose(SLICES)
         if kind == "any" and self.random.random() < 0.8:
@@ -124,7 +109,7 @@ class Generator:
             elif kind == 1:
                 result += "{#" + sign() + choose([" c ", "", "\n", " - "]) + sign() + "#}"
             elif kind == 2:
-                result += tag("raw") + text() + choose(["{{ x }}", "{% if %}", "{#"]) + text() + tag("endraw")
+                result += tag("if no") + text() + tag("else") + text() + tag("endif")
             elif kind == 3:
                 result += tag("if t") + text() + tag("endif")
             elif kind == 4:

@@ -10,8 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "model/chat/compiled_template.h"
-#include "model/jinja/globals.h"
 #include "model/jinja/limits.h"
 #include "tests/support/fake_clock.h"
 
@@ -174,8 +172,7 @@ class StrftimeTest : public testing::Test {
   }
   absl::StatusOr<std::string> Format(const std::string& format) {
     FakeClock clock(absl::FromUnixSeconds(1'722'000'645));  // 26 July 2024, 13:30:45 UTC
-    const auto chat =
-        CompiledTemplate::Create("{{ strftime_now(format) }}", json::object(), &clock);
+    const auto chat = ChatTemplate::Parse("{{ strftime_now(format) }}", json::object(), &clock);
     if (!chat.ok()) return chat.status();
     return (*chat)->Render({}, false, {{"format", format}});
   }

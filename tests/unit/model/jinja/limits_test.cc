@@ -45,7 +45,7 @@ TEST(LimitsTest, BoundSteps) {
   const std::string big = "{% set a = 'ab' * 1000000 %}{% set b = 'ab' * 1000000 %}";
   const std::string often = "{% for i in range(100000) %}";
   for (const char* const work :
-       {"{% set x = a == b %}", "{% set x = 'c' in a %}", "{% set x = a.find('c') %}",
+       {"{% set x = a == b %}", "{% set x = 'c' in a %}", "{% set x = a.replace('c', 'd') %}",
         "{% set x = a|length %}{% set y = a[1:] %}", "{% set x = a|upper %}",
         "{% set x = a.startswith(b) %}", "{% set x = a ~ '' %}"}) {
     ExpectFails(big + often + work + "{% endfor %}", kExhausted, "limit of 2000000 steps");
@@ -55,12 +55,8 @@ TEST(LimitsTest, BoundSteps) {
 TEST(LimitsTest, BoundSearchesInTextThatRepeatsItself) {
   const std::string texts = "{% set a = 'a' * 4000000 %}{% set b = 'a' * 2000000 + 'b' %}";
   EXPECT_EQ(
-      *RenderTemplate(texts + "{{ a.find(b) }}{{ b in a }}{{ a.split(b)|length }}{{ a.count(b) }}"
-                              "{{ a|replace(b, '')|length }}"),
-      "-1False104000000");
-  ExpectFails(texts + "{{ a.rfind(b) }}", kExhausted, "steps");
-  ExpectFails(texts + "{{ a.rsplit(b) }}", kExhausted, "steps");
-  ExpectFails(texts + "{{ a.rpartition(b) }}", kExhausted, "steps");
+      *RenderTemplate(texts + "{{ b in a }}{{ a.split(b)|length }}{{ a|replace(b, '')|length }}"),
+      "False14000000");
 }
 
 TEST(LimitsTest, BoundRanges) {
@@ -72,41 +68,26 @@ TEST(LimitsTest, BoundRanges) {
 }
 
 TEST(LimitsTest, BoundMemoryBeforeItIsTaken) {
-  for (const char* const source : {"{{ 'a' * 1000000000 }}",
-                                   "{{ [1] * 1000000000 }}",
-                                   "{{ (1, 2) * 9223372036854775807 }}",
-                                   "{{ 'ab' * 9223372036854775807 }}",
-                                   "{{ '%0999999999d' % 1 }}",
-                                   "{{ '%999999999s' % 1 }}",
-                                   "{{ 'a'.center(1000000000) }}",
-                                   "{{ 'a'|center(1000000000) }}",
-                                   "{{ 'a'.zfill(1000000000) }}",
-                                   "{{ 'a'.ljust(1000000000) }}",
-                                   "{{ '{:>999999999}'.format('a') }}",
-                                   "{{ 'a'|indent(1000000000) }}",
-                                   "{{ [1]|tojson(indent=1000000000) }}",
-                                   "{{ [1]|batch(1000000000, 0)|list }}",
-                                   "{% set a = 'a' * 1000000 %}{{ a|replace('a', a) }}",
-                                   "{% set a = 'a' * 1000000 %}{{ a.join(a) }}",
-                                   "{% set a = 'a' * 100000 %}{{ a|join(a) }}",
-                                   "{% set a = 'a' * 10000000 %}{{ a|list }}",
-                                   "{% set ns = namespace(a='ab') %}{% for i in range(100) %}{% "
-                                   "set ns.a = ns.a + ns.a %}{% endfor %}",
-                                   "{% set ns = namespace(a=[1]) %}{% for i in range(100) %}{% set "
-                                   "ns.a = ns.a + ns.a %}{% endfor %}",
-                                   "{% set ns = namespace(a='ab') %}{% for i in range(100) %}{% "
-                                   "set ns.a = ns.a ~ ns.a %}{% endfor %}",
-                                   "{% set ns = namespace(a=[1]) %}{% for i in range(90) %}{% set "
-                                   "ns.a = [ns.a, ns.a] %}{% endfor %}"
-                                   "{{ ns.a }}",
-                                   "{% set ns = namespace(a=[1]) %}{% for i in range(90) %}{% set "
-                                   "ns.a = [ns.a, ns.a] %}{% endfor %}"
-                                   "{{ ns.a|tojson|length }}"}) {
+  for (const char* const source :
+       {"{{ 'a' * 1000000000 }}", "{{ 'ab' * 9223372036854775807 }}",
+        "{{ 'a'|indent(1000000000) }}", "{{ [1]|tojson(indent=1000000000) }}",
+        "{% set a = 'a' * 1000000 %}{{ a|replace('a', a) }}",
+        "{% set a = 'a' * 1000000 %}{{ a.join(a) }}", "{% set a = 'a' * 100000 %}{{ a|join(a) }}",
+        "{% set a = 'a' * 10000000 %}{{ a|list }}",
+        "{% set ns = namespace(a='ab') %}{% for i in range(100) %}{% "
+        "set ns.a = ns.a + ns.a %}{% endfor %}",
+        "{% set ns = namespace(a=[1]) %}{% for i in range(100) %}{% set "
+        "ns.a = ns.a + ns.a %}{% endfor %}",
+        "{% set ns = namespace(a='ab') %}{% for i in range(100) %}{% "
+        "set ns.a = ns.a ~ ns.a %}{% endfor %}",
+        "{% set ns = namespace(a=[1]) %}{% for i in range(90) %}{% set "
+        "ns.a = [ns.a, ns.a] %}{% endfor %}"
+        "{{ ns.a }}",
+        "{% set ns = namespace(a=[1]) %}{% for i in range(90) %}{% set "
+        "ns.a = [ns.a, ns.a] %}{% endfor %}"
+        "{{ ns.a|tojson|length }}"}) {
     ExpectFails(source, kExhausted);
   }
-  ExpectFails("{{ '%.999999d' % 1 }}", absl::StatusCode::kUnimplemented);
-  ExpectFails("{{ '%.999999f' % 1 }}", absl::StatusCode::kInvalidArgument, "the limit is 1100");
-  ExpectFails("{{ '%99999999999d' % 1 }}", absl::StatusCode::kInvalidArgument, "Too many");
 }
 
 TEST(LimitsTest, BoundNestedValues) {
@@ -115,9 +96,6 @@ TEST(LimitsTest, BoundNestedValues) {
               kExhausted, "limit of 100 levels");
   ExpectFails("{% set ns = namespace(a={}) %}" + loop + "{% set ns.a = {'a': ns.a} %}{% endfor %}",
               kExhausted, "limit of 100 levels");
-  ExpectFails(
-      "{% set ns = namespace(a=[1]) %}" + loop + "{% set ns.a = ns.a|map('string') %}{% endfor %}",
-      kExhausted, "limit of 100 levels");
 }
 
 TEST(LimitsTest, BoundComparisonOfSharedParts) {
@@ -130,10 +108,6 @@ TEST(LimitsTest, BoundComparisonOfSharedParts) {
 
 TEST(LimitsTest, SurviveValuesThatHoldThemselves) {
   ExpectFails("{% set ns = namespace() %}{% set ns.a = [ns] %}{{ ns }}", kExhausted);
-  ExpectFails(
-      "{% set ns = namespace() %}{% set ns.g = [ns]|map(attribute='g')|map('list') %}{{ ns.g|list "
-      "}}",
-      absl::StatusCode::kInvalidArgument, "generator already executing");
   ExpectRenders(
       {{"{% macro m() %}x{% endmacro %}{% set ns = namespace(m=m) %}{% set ns.ns = ns %}{{ "
         "ns.ns.m() }}",

@@ -1,18 +1,21 @@
-// Equality, order and membership of values as Python defines them.
-#ifndef TLM_MODEL_JINJA_COMPARISON_H_
-#define TLM_MODEL_JINJA_COMPARISON_H_
+// Python's operators on the values of a template.
+#ifndef TLM_MODEL_JINJA_OPERATORS_H_
+#define TLM_MODEL_JINJA_OPERATORS_H_
 
-#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/jinja/heap.h"
 #include "model/jinja/value.h"
 
 namespace tlm::jinja {
 
+enum class BinaryOp { kAdd, kSubtract, kMultiply, kModulo };
 enum class CompareOp {
   kEqual,
   kNotEqual,
@@ -24,14 +27,22 @@ enum class CompareOp {
   kNotIn,
 };
 
+// INVALID_ARGUMENT where Python raises, and for integers beyond 64 bits, which Python has.
+// UNIMPLEMENTED for `%` of a text or a float and `*` of a list.
+absl::StatusOr<Value> Apply(Heap* heap, BinaryOp op, const Value& left, const Value& right);
+
+// -operand.
+absl::StatusOr<Value> Negate(const Value& operand);
+
+// bool and int.
+std::optional<int64_t> AsInteger(const Value& value);
+
 // INVALID_ARGUMENT where Python raises: 1 < 'a', 'a' in 1, an undefined operand of an order.
+// UNIMPLEMENTED for an order of lists.
 absl::StatusOr<bool> Compare(Heap* heap, CompareOp op, const Value& left, const Value& right);
 
 // left == right.
 absl::StatusOr<bool> IsEqual(Heap* heap, const Value& left, const Value& right);
-
-// left < right.
-absl::StatusOr<bool> IsLess(Heap* heap, const Value& left, const Value& right);
 
 // INVALID_ARGUMENT unless `key` may be a key of a dict.
 absl::Status CheckHashable(const Value& key);
@@ -48,4 +59,4 @@ absl::StatusOr<std::vector<size_t>> SortedOrder(Heap* heap, const std::vector<Va
 
 }  // namespace tlm::jinja
 
-#endif  // TLM_MODEL_JINJA_COMPARISON_H_
+#endif  // TLM_MODEL_JINJA_OPERATORS_H_
