@@ -27,7 +27,7 @@ constexpr int64_t kSpareDescriptors = 64;
 constexpr int64_t kLeastBudget = 16;
 // Out of descriptors or memory, trying again at once would only burn time.
 constexpr int kWaitMs = 100;
-constexpr std::chrono::seconds kReportInterval(10);
+constexpr std::chrono::seconds kRefusalReportInterval(10);
 // Interval between polls of the connections.
 constexpr int kPollMs = 100;
 // Of connections in one go, so that the ports of a process and a stop get their turn.
@@ -129,7 +129,7 @@ void ConnectionAcceptor::NoteRefused(const char* why) {
   ++refused_;
   const int64_t now = SteadyNanoseconds();
   if (now < next_report_ns_) return;
-  next_report_ns_ = now + std::chrono::nanoseconds(kReportInterval).count();
+  next_report_ns_ = now + std::chrono::nanoseconds(kRefusalReportInterval).count();
   spdlog::warn("port {}: {} connections refused: {}", port_, std::exchange(refused_, 0), why);
 }
 

@@ -1,9 +1,9 @@
 #include "server/net/listening_sockets.h"
 
 #include <linux/filter.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -12,14 +12,14 @@ namespace {
 static_assert(kMaxHeadElements == kMaxHeadDim);
 
 // Less work than this is not worth handing to another thread: some microseconds.
-constexpr int64_t kMinTaskElements = 16384;
+constexpr int64_t kMinRowTaskElements = 16384;
 
 char* At(const Rows& rows, int64_t row, int64_t column = 0) {
   return static_cast<char*>(rows.data) +
          static_cast<size_t>(row * rows.stride + column) * DTypeBytes(rows.dtype);
 }
 
-const CpuMatrix& Packed(const Matrix& matrix) { return static_cast<const CpuMatrix&>(matrix); }
+const CpuMatrix& CpuMatrixOf(const Matrix& matrix) { return static_cast<const CpuMatrix&>(matrix); }
 
 AddNormArgs ArgsOf(const Norm& norm, const Rows& out) {
   return {.type = StorageOf(out.dtype),
@@ -46,7 +46,7 @@ int64_t RunWithinBlock(const TokenLayout& layout, int64_t token, int64_t end) {
 }  // namespace
 
 void RowOps::ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<void(int64_t)> body) {
-  const int64_t rows_per_task = std::max<int64_t>(1, kMinTaskElements / work_per_row);
+  const int64_t rows_per_task = std::max<int64_t>(1, kMinRowTaskElements / work_per_row);
   const int64_t tasks = (rows + rows_per_task - 1) / rows_per_task;
   pool_.ParallelFor(tasks, [&](int64_t task) {
     const int64_t end = std::min(rows, (task + 1) * rows_per_task);
@@ -56,7 +56,7 @@ void RowOps::ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<vo
 
 void RowOps::Embed(const Matrix& table, const Matrix* positions_table, const DeviceBatch& batch,
                    const Rows& out) {
-  const CpuMatrix& packed = Packed(table);
+  const CpuMatrix& packed = CpuMatrixOf(table);
   TLM_CHECK(out.cols == packed.k() && out.rows == batch.layout.tokens);
   TLM_CHECK(positions_table == nullptr || out.cols == positions_table->k());
   // Every pair of elements lies on a cache line of its own.
@@ -65,7 +65,7 @@ void RowOps::Embed(const Matrix& table, const Matrix* positions_table, const Dev
     float* const to = out.as<float>() + row * out.stride;
     packed.CopyRow(batch.token_ids[row], to);
     if (positions_table != nullptr) {
-      Packed(*positions_table).AddRow(batch.layout.positions[row], to);
+      CpuMatrixOf(*positions_table).AddRow(batch.layout.positions[row], to);
     }
   });
 }
@@ -108,7 +108,7 @@ void RowOps::PrepareAttention(const Rows& qkv, const HeadTransform& transform,
   // Heads are short and keys are scattered: an element is several times a norm's work.
   constexpr int64_t kWorkPerElement = 8;
   const int64_t tokens_per_task =
-      std::max({int64_t{1}, kMinTaskElements / (kWorkPerElement * qkv.cols), fair});
+      std::max({int64_t{1}, kMinRowTaskElements / (kWorkPerElement * qkv.cols), fair});
   const int64_t tasks = (layout.tokens + tokens_per_task - 1) / tokens_per_task;
   pool_.ParallelFor(tasks, [&](int64_t task) {
     const int64_t begin = task * tokens_per_task;
