@@ -24,13 +24,13 @@ constexpr size_t kLabelColumns = 10;
 // With fewer columns, lines have no labels.
 constexpr size_t kNarrowColumns = 40;
 
-double Share(uint64_t part, uint64_t whole) {
+double ShareOf(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
 std::string HitRate(const v1::PrefixCacheLoad& cache) {
   return cache.queried_tokens() == 0 ? "-"
-                                     : Percent(Share(cache.hit_tokens(), cache.queried_tokens()));
+                                     : Percent(ShareOf(cache.hit_tokens(), cache.queried_tokens()));
 }
 
 std::string StateOf(const ServerLoad& server) {
@@ -73,7 +73,7 @@ class FittedLine {
 // [####====------]: blocks of sequences, blocks of the prefix cache only, free blocks.
 std::string KvBar(const v1::GetLoadResponse& load, size_t columns) {
   const auto cells = [&load, columns](uint64_t blocks) {
-    const double share = Share(blocks, load.kv_blocks_total());
+    const double share = ShareOf(blocks, load.kv_blocks_total());
     return static_cast<size_t>(
         std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(columns)));
   };
@@ -98,7 +98,7 @@ StyledLine RequestsLine(const v1::GetLoadResponse& load, size_t columns) {
 }
 
 StyledLine KvLine(const v1::GetLoadResponse& load, size_t columns) {
-  const double used = Share(load.kv_blocks_used(), load.kv_blocks_total());
+  const double used = ShareOf(load.kv_blocks_used(), load.kv_blocks_total());
   const std::string percent = fmt::format(" {:>7}", Percent(used));
   const std::string legend =
       fmt::format("   {} used (#), {} cached (=)", WithSeparators(load.kv_blocks_used()),
@@ -191,7 +191,7 @@ void AddNarrowBlock(const ServerLoad& server, std::vector<StyledLine>* lines) {
     lines->emplace_back(fmt::format(" run {}, wait {}", WithSeparators(load.running_sequences()),
                                     WithSeparators(load.queued_requests())));
     lines->emplace_back(
-        fmt::format(" KV {}", Percent(Share(load.kv_blocks_used(), load.kv_blocks_total()))));
+        fmt::format(" KV {}", Percent(ShareOf(load.kv_blocks_used(), load.kv_blocks_total()))));
     lines->emplace_back(
         fmt::format(" in  {} tok/s", WithSeparators(load.prefill_tokens_per_second(), 0)));
     lines->emplace_back(
@@ -223,7 +223,7 @@ std::vector<std::string> RowOf(const ServerLoad& server) {
   const v1::GetLoadResponse& load = *server.load;
   for (std::string cell :
        {WithSeparators(load.running_sequences()), WithSeparators(load.queued_requests()),
-        Percent(Share(load.kv_blocks_used(), load.kv_blocks_total())),
+        Percent(ShareOf(load.kv_blocks_used(), load.kv_blocks_total())),
         WithSeparators(load.decode_tokens_per_second(), 1),
         WithSeparators(load.prefill_tokens_per_second(), 1),
         RoundedTime(load.estimated_queue_time()), HitRate(load.prefix_cache()),
