@@ -14,14 +14,14 @@
 namespace tlm::cli {
 namespace {
 
-struct ChatCommand {
+struct SlashCommand {
   std::string_view name;
   std::string_view argument;  // empty: takes none
   ChatLine::Kind kind;
   std::string_view summary;
 };
 
-constexpr ChatCommand kCommands[] = {
+constexpr SlashCommand kSlashCommands[] = {
     {"/reset", "", ChatLine::Kind::kReset, "begin a new conversation; the system message stays"},
     {"/system", "TEXT", ChatLine::Kind::kSystem, "set the system message; without TEXT, none"},
     {"/history", "", ChatLine::Kind::kHistory, "what was said so far"},
@@ -52,9 +52,9 @@ absl::StatusOr<ChatLine> ParseChatLine(const std::string& line) {
   const std::string_view name = std::string_view(line).substr(0, line.find_first_of(" \t"));
   const std::string argument(absl::StripAsciiWhitespace(line.substr(name.size())));
   const auto command =
-      std::find_if(std::begin(kCommands), std::end(kCommands),
-                   [name](const ChatCommand& candidate) { return candidate.name == name; });
-  if (command == std::end(kCommands)) {
+      std::find_if(std::begin(kSlashCommands), std::end(kSlashCommands),
+                   [name](const SlashCommand& candidate) { return candidate.name == name; });
+  if (command == std::end(kSlashCommands)) {
     return absl::InvalidArgumentError(
         fmt::format("no command {}; /help lists them, and // begins a message with a slash",
                     Shortened(Quoted(name), 40)));
@@ -72,7 +72,7 @@ absl::StatusOr<ChatLine> ParseChatLine(const std::string& line) {
 
 void PrintChatHelp(std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
-  for (const ChatCommand& command : kCommands) {
+  for (const SlashCommand& command : kSlashCommands) {
     table.AddRow(
         {fmt::format("{} {}", command.name, command.argument), std::string(command.summary)});
   }

@@ -20,8 +20,6 @@ constexpr int64_t kLibraryRows = 2048;
 constexpr int64_t kGatedLibraryRows = 1024;
 constexpr int64_t kRowStep = 64;
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t ElementBytes(DType dtype) { return static_cast<int64_t>(DTypeBytes(dtype)); }
 
 GemmActivation ActivationOf(const Epilogue& epilogue) {
@@ -49,7 +47,7 @@ bool MayBeLibrarys(const MatrixLayout& layout) {
 }
 
 int64_t GatedChunkRows(const BatchLimits& limits) {
-  return std::min(kGatedLibraryRows, DivideUp(limits.max_tokens, kRowStep) * kRowStep);
+  return std::min(kGatedLibraryRows, CeilDiv(limits.max_tokens, kRowStep) * kRowStep);
 }
 
 Rows Slice(const Rows& rows, int64_t first, int64_t count) {
@@ -129,7 +127,7 @@ std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limit
     const DType out = logits ? DType::kF32 : layout.dtype();
     const int64_t most = logits ? limits.max_logits_rows : limits.max_tokens;
     if (most <= kSkinnyTokens) continue;
-    int64_t rows = std::min(kLibraryRows, DivideUp(most, kRowStep) * kRowStep);
+    int64_t rows = std::min(kLibraryRows, CeilDiv(most, kRowStep) * kRowStep);
     if (layout.gated()) rows = GatedChunkRows(limits);
     const int64_t fitting =
         static_cast<int64_t>(kProbeBytes) / (layout.n() * ElementBytes(out)) / kRowStep * kRowStep;
@@ -313,8 +311,8 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
                               const GemmOutput& output) {
   const LibraryGemm& gemm = product.gemm;
   // Chunks of nearly the same size.
-  const int64_t chunks = DivideUp(x.rows, gemm.max_rows);
-  const int64_t step = DivideUp(DivideUp(x.rows, chunks), 8) * 8;
+  const int64_t chunks = CeilDiv(x.rows, gemm.max_rows);
+  const int64_t step = CeilDiv(CeilDiv(x.rows, chunks), 8) * 8;
   for (int64_t first = 0; first < x.rows; first += step) {
     const Rows chunk = Slice(x, first, std::min(step, x.rows - first));
     const GemmOutput target = Slice(output, first, gemm.dtype);

@@ -13,9 +13,7 @@ constexpr size_t kReservedSharedBytes = 1024;
 // Blocks of a product on a multiprocessor; see gemm_tiles.h.
 constexpr int64_t kBlocksAtWork = 2;
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int TilesOf(int64_t extent, int tile) { return static_cast<int>(DivideUp(extent, tile)); }
+int TilesOf(int64_t extent, int tile) { return static_cast<int>(CeilDiv(extent, tile)); }
 
 // The tile for few rows of x: of those with the fewest tokens that hold them all, the one with the
 // most rows of weights that still gives nine in ten multiprocessors a tile.
@@ -26,7 +24,7 @@ int SkinnyTile(const GemmShape& shape, const GemmDevice& device) {
   for (int tile = first; tile < kTiledMmaTile; ++tile) {
     if (kMmaTiles[tile].tokens != kMmaTiles[first].tokens) break;
     if (shape.gated && kMmaTiles[tile].rows < 32) continue;
-    const int64_t tiles = DivideUp(shape.n, kMmaTiles[tile].rows);
+    const int64_t tiles = CeilDiv(shape.n, kMmaTiles[tile].rows);
     if (chosen < 0 || tiles * 10 >= int64_t{device.multiprocessors} * 9) chosen = tile;
   }
   return chosen;
@@ -38,8 +36,8 @@ int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
                                                (shared_bytes + kReservedSharedBytes));
   const int64_t blocks =
       std::max(device.multiprocessors, 1) * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
-  const int64_t rounds = DivideUp(tiles, blocks);
-  return static_cast<int>(DivideUp(tiles, rounds));
+  const int64_t rounds = CeilDiv(tiles, blocks);
+  return static_cast<int>(CeilDiv(tiles, rounds));
 }
 
 GemmPlan PlanMma(GemmMethod method, int tile, const GemmShape& shape, const GemmDevice& device) {

@@ -9,6 +9,8 @@
 
 namespace tlm {
 
+constexpr int64_t CeilDiv(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
 // The largest m, n and k that may be asked for; with them every count of tiles is an int.
 inline constexpr int64_t kMaxGemmExtent = int64_t{1} << 20;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/ops/cuda/gemm_plan.h"
 #include "model/ops/cuda/upload_pipeline.h"
 
 namespace tlm {
@@ -23,14 +24,12 @@ int UsableProcessors() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
 // Of one piece: a slot's worth of a large matrix; of a small one, a part that gives every thread
 // two.
 int64_t RowsOfPiece(int64_t rows, size_t row_bytes, const UploadPipeline& pipeline) {
-  const int64_t fair = DivideUp(rows, 2 * int64_t{pipeline.threads()});
+  const int64_t fair = CeilDiv(rows, 2 * int64_t{pipeline.threads()});
   const int64_t least =
-      DivideUp(static_cast<int64_t>(kMinPieceBytes), static_cast<int64_t>(row_bytes));
+      CeilDiv(static_cast<int64_t>(kMinPieceBytes), static_cast<int64_t>(row_bytes));
   const int64_t most = static_cast<int64_t>(pipeline.slot_bytes() / row_bytes);
   return std::clamp<int64_t>(std::max(fair, least), 1, most);
 }
@@ -76,7 +75,7 @@ absl::Status WeightUpload::Matrix(std::span<const TensorView> parts, MatrixOrder
     const auto found = rows.Read(outputs, target.row_stride, slot);
     return found.has_value() ? NonFiniteError(*found, parts[found->part]) : absl::OkStatus();
   };
-  return pipeline_->Run(DivideUp(target.rows, piece_rows), place, fill);
+  return pipeline_->Run(CeilDiv(target.rows, piece_rows), place, fill);
 }
 
 absl::Status WeightUpload::Vector(std::span<const TensorView> parts, float* to) {
