@@ -14,11 +14,11 @@
 ABSL_FLAG(std::optional<std::string>, init, std::nullopt, "--random_weights");
 ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "--random_weights=SEED");
 ABSL_FLAG(std::optional<std::string>, weights_dtype, std::nullopt, "--random_weights=SEED:TYPE");
-ABSL_FLAG(std::optional<bool>, pin_threads, std::nullopt, "--debug_disable=pinning");
+ABSL_FLAG(bool, pin_threads, true, "--debug_disable=pinning");
 ABSL_FLAG(std::optional<int>, gpu_device, std::nullopt, "CUDA_VISIBLE_DEVICES");
-ABSL_FLAG(std::optional<bool>, cuda_graphs, std::nullopt, "--debug_disable=cuda_graphs");
-ABSL_FLAG(std::optional<bool>, cuda_overlap, std::nullopt, "--debug_disable=cuda_overlap");
-ABSL_FLAG(std::optional<bool>, cuda_library, std::nullopt, "--debug_disable=cuda_library");
+ABSL_FLAG(bool, cuda_graphs, true, "--debug_disable=cuda_graphs");
+ABSL_FLAG(bool, cuda_overlap, true, "--debug_disable=cuda_overlap");
+ABSL_FLAG(bool, cuda_library, true, "--debug_disable=cuda_library");
 ABSL_FLAG(std::optional<int64_t>, max_prefill_tokens, std::nullopt, "--max_batch_tokens");
 ABSL_FLAG(std::optional<int64_t>, short_prompt_tokens, std::nullopt, "--max_decode_stretch");
 ABSL_FLAG(std::optional<std::string>, admin_port_file, std::nullopt,
@@ -31,15 +31,26 @@ ABSL_FLAG(std::optional<absl::Duration>, max_connection_age_grace, std::nullopt,
 namespace tlm {
 namespace {
 
-// The value, if there is one, and then a warning that names what replaces the flag.
+// Names what replaces the flag.
+template <typename T>
+void Warn(const absl::Flag<T>& flag, ServerOptions* options) {
+  options->warnings.push_back(fmt::format("--{} goes away in the next version: use {}",
+                                          std::string(flag.Name()), flag.Help()));
+}
+
+// The value, if there is one, and then a warning.
 template <typename T>
 std::optional<T> Given(const absl::Flag<std::optional<T>>& flag, ServerOptions* options) {
   std::optional<T> value = absl::GetFlag(flag);
-  if (value.has_value()) {
-    options->warnings.push_back(fmt::format("--{} goes away in the next version: use {}",
-                                            std::string(flag.Name()), flag.Help()));
-  }
+  if (value.has_value()) Warn(flag, options);
   return value;
+}
+
+// What is left of a switch that is on unless told otherwise, and then a warning.
+bool Left(const absl::Flag<bool>& flag, bool on, ServerOptions* options) {
+  if (absl::GetFlag(flag)) return on;
+  Warn(flag, options);
+  return false;
 }
 
 // A port file of its own for a port that is there only if asked for.
@@ -75,12 +86,12 @@ absl::StatusOr<std::string> OldRandomWeights(ServerOptions* options) {
 }
 
 absl::Status ApplyOldFlags(ServerOptions* options) {
-  options->pin_threads = Given(FLAGS_pin_threads, options).value_or(options->pin_threads);
+  options->pin_threads = Left(FLAGS_pin_threads, options->pin_threads, options);
   CudaOptions& cuda = options->cuda;
   cuda.device = Given(FLAGS_gpu_device, options).value_or(cuda.device);
-  cuda.graphs = Given(FLAGS_cuda_graphs, options).value_or(cuda.graphs);
-  cuda.overlap = Given(FLAGS_cuda_overlap, options).value_or(cuda.overlap);
-  cuda.library = Given(FLAGS_cuda_library, options).value_or(cuda.library);
+  cuda.graphs = Left(FLAGS_cuda_graphs, cuda.graphs, options);
+  cuda.overlap = Left(FLAGS_cuda_overlap, cuda.overlap, options);
+  cuda.library = Left(FLAGS_cuda_library, cuda.library, options);
   TLM_RETURN_IF_ERROR(CheckRange("gpu_device", cuda.device, 0, 1023));
   EngineOptions& engine = options->engine;
   const int64_t prefill = Given(FLAGS_max_prefill_tokens, options).value_or(0);

@@ -23,11 +23,5 @@ TEST(LineLimitTest, TellsTheNextOneHowManyWereLeftOut) {
   EXPECT_EQ(limit.Take(now + absl::Seconds(2)), 0);
 }
 
-TEST(LineLimitTest, GoesOnWhenTheClockWasSetBack) {
-  LineLimit limit(1);
-  EXPECT_EQ(limit.Take(absl::FromUnixSeconds(100)), 0);
-  EXPECT_EQ(limit.Take(absl::FromUnixSeconds(50)), 0);
-}
-
 }  // namespace
 }  // namespace tlm
