@@ -89,10 +89,11 @@ def measure_refusals(arguments, processors):
     server's threads but those that compute spend meanwhile."""
     with contextlib.ExitStack() as stack:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        path, port_file, metrics_file = (directory / name for name in ("json", "port", "metrics"))
+        path, port_file = directory / "json", directory / "port"
+        metrics_file = directory / "port.metrics"
         server = stack.enter_context(started(*scenario.pinned(
             processors[0], scenario.server_of(arguments), "--log_level=warn", "--port=0",
-            f"--port_file={port_file}", "--metrics_port=0", f"--metrics_port_file={metrics_file}",
+            f"--port_file={port_file}", "--metrics_port=0",
             *SLOW_MODEL, "--threads=1", "--max_running_requests=1", "--max_queued_requests=1",
             *arguments.server_flag)))
         until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's start")

@@ -29,7 +29,8 @@ class ServerProcess:
         self._program, self._flags = program, flags
         self._start_seconds = start_seconds
         # A port's flag, its file and its number, the data port's first.
-        self._port_files = {name: self.folder / f"{name}_port" for name in ("data", *ports)}
+        self._port_files = {name: self.folder / ("port" if name == "data" else f"port.{name}")
+                            for name in ("data", *ports)}
         self._ports = dict.fromkeys(self._port_files, 0)
         self._options = {
             "stdin": subprocess.DEVNULL,
@@ -42,10 +43,9 @@ class ServerProcess:
         """Returns when the server serves. RuntimeError with its log if it does not."""
         for file in self._port_files.values():
             file.unlink(missing_ok=True)
-        flags = []
-        for name, file in self._port_files.items():
-            flag = "port" if name == "data" else f"{name}_port"
-            flags += [f"--{flag}={self._ports[name]}", f"--{flag}_file={file}"]
+        flags = [f"--port_file={self._port_files['data']}"]
+        for name, port in self._ports.items():
+            flags.append(f"--port={port}" if name == "data" else f"--{name}_port={port}")
         begin = time.monotonic()
         with open(self._log_file, "ab") as log:
             self._process = subprocess.Popen([self._program, *flags, *self._flags], stdout=log,

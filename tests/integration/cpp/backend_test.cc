@@ -73,8 +73,7 @@ TEST(BackendTest, ModulesThatAreNoneAreOneLine) {
   EXPECT_THAT(ErrorOf({"--cuda_module=" + dir.File("text.so")}), HasSubstr("text.so"));
   EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("mute")}), HasSubstr("is no CUDA module of tlm"));
   EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("other_abi")}), HasSubstr("of another build"));
-  EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("failing"), "--gpu_device=2"}),
-              HasSubstr("there is no GPU 2"));
+  EXPECT_THAT(ErrorOf({"--cuda_module=" + Module("failing")}), HasSubstr("there is no GPU 0"));
 }
 
 TEST(BackendTest, TheBuiltModuleWithoutAGpuIsOneLine) {

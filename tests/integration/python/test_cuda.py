@@ -19,16 +19,9 @@ TOLERANCE = 0.25
 
 def emulated(*flags):
     """A server on the emulated GPU; the library with the driver's name lets it look for one."""
-    before = os.environ.get("LD_LIBRARY_PATH")
-    os.environ["LD_LIBRARY_PATH"] = str(MODULES / "driver")
-    try:
-        return TlmServer("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
-                         "--max_running_requests=4", *flags)
-    finally:
-        if before is None:
-            del os.environ["LD_LIBRARY_PATH"]
-        else:
-            os.environ["LD_LIBRARY_PATH"] = before
+    return TlmServer("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
+                     "--max_running_requests=4", *flags,
+                     environment={"LD_LIBRARY_PATH": str(MODULES / "driver")})
 
 
 def logits(server):

@@ -264,10 +264,10 @@ class ReconciliationTest(unittest.TestCase):
 class StateTest(unittest.TestCase):
     def test_answers_while_the_model_loads(self):
         with tempfile.TemporaryDirectory(prefix="tlm-test-") as directory:
-            port_file = pathlib.Path(directory) / "port"
+            port_file = pathlib.Path(directory) / "port.metrics"
             process = subprocess.Popen(
                 [BIN_DIR / "tlm-server", "--preset=gpt2", "--random_weights=0", "--port=0",
-                 "--metrics_port=0", f"--metrics_port_file={port_file}"],
+                 "--metrics_port=0", f"--port_file={directory}/port"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 while process.poll() is None and not port_file.exists():

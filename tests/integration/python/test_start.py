@@ -53,11 +53,11 @@ class LoadingServer:
         self._pipe = folder / "libcuda.so.1"
         os.mkfifo(self._pipe)
         self.port, self.admin_port = free_port(), free_port()
-        self.metrics_port_file, self.port_file = folder / "metrics_port", folder / "port"
+        self.metrics_port_file, self.port_file = folder / "port.metrics", folder / "port"
         self._process = subprocess.Popen(
             [BIN_DIR / "tlm-server", f"--model={model}", f"--port={self.port}",
              f"--port_file={self.port_file}", f"--admin_port={self.admin_port}", "--metrics_port=0",
-             f"--metrics_port_file={self.metrics_port_file}", *flags],
+             *flags],
             env=os.environ | {"LD_LIBRARY_PATH": str(folder)}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
