@@ -202,7 +202,9 @@ class Scheduler {
   // scheduler_shares.cc: what each tenant may hold.
   Holdings Held() const;
   double ShareOf(const Holding& holding) const;
-  double ShareWith(const Holdings& held, const Sequence& sequence);
+  // What its tenant would hold with it.
+  Holding HoldingWith(const Holdings& held, const Sequence& sequence);
+  bool IsLarger(const Holding& a, const Holding& b) const;
   void AdmitSmaller(StepPlan& plan);
   // Of a step; fewer while others may come that would have to wait for its end.
   int64_t MaxPrefillTokens(const StepPlan& plan) const;

@@ -37,12 +37,18 @@ Scheduler::Holdings Scheduler::Held() const {
   return held;
 }
 
-double Scheduler::ShareWith(const Holdings& held, const Sequence& sequence) {
+Scheduler::Holding Scheduler::HoldingWith(const Holdings& held, const Sequence& sequence) {
   const auto found = held.find(&lines_.LineOf(sequence));
   Holding holding = found == held.end() ? Holding() : found->second;
   holding.places += PlacesOf(sequence);
   holding.blocks += static_cast<double>(BlocksFor(sequence.cache_tokens()));
-  return ShareOf(holding);
+  return holding;
+}
+
+// Of equal shares, the one with more blocks: a sequence of a long prompt and one of a short prompt
+// have a place each.
+bool Scheduler::IsLarger(const Holding& a, const Holding& b) const {
+  return std::pair(ShareOf(a), a.blocks) > std::pair(ShareOf(b), b.blocks);
 }
 
 void Scheduler::AdmitSmaller(StepPlan& plan) {
@@ -52,8 +58,9 @@ void Scheduler::AdmitSmaller(StepPlan& plan) {
     if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*next)) return;
     if (!Admit(*next, &plan)) return;
     plan.admitted.push_back(next);
-    if (running_.find(next)->second.short_prompt) LeaveStepTo(*next, plan);
-    AddPrefill(*next, options_.max_prefill_tokens, plan);
+    const bool is_short = running_.find(next)->second.short_prompt;
+    if (is_short) LeaveStepTo(*next, plan);
+    AddPrefill(*next, is_short ? options_.max_prefill_tokens : MaxPrefillTokens(plan), plan);
   }
 }
 
@@ -71,11 +78,11 @@ void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
   last_left_ = plans_;
   std::vector<Sequence*> larger;
   const Holdings held = Held();
-  const double share = ShareOf(held.at(&lines_.LineOf(smaller)));
+  const Holding& own = held.at(&lines_.LineOf(smaller));
   for (const Chunk& chunk : plan.chunks) {
     const Sequence& other = *chunk.sequence;
     if (other.request().priority > smaller.request().priority) continue;
-    if (ShareOf(held.at(&lines_.LineOf(other))) > share) larger.push_back(chunk.sequence);
+    if (IsLarger(held.at(&lines_.LineOf(other)), own)) larger.push_back(chunk.sequence);
   }
   for (Sequence* const sequence : larger) TakeOut(*sequence, running_.at(sequence), plan);
 }
@@ -89,31 +96,33 @@ Sequence* Scheduler::NextSmaller() {
   Sequence* at_door = nullptr;
   for (Sequence* const first : lines_.FirstWaiting()) {
     if (&lines_.LineOf(*first) == door_.line) at_door = first;
-    if (next == nullptr || ShareWith(held, *first) < ShareWith(held, *next)) next = first;
+    if (next == nullptr || IsLarger(HoldingWith(held, *next), HoldingWith(held, *first))) {
+      next = first;
+    }
   }
   if (next == nullptr) return nullptr;
   if (at_door != nullptr && next != at_door) {
     const auto holding = held.find(door_.line);
     const double share = holding == held.end() ? 0 : ShareOf(holding->second);
-    if (ShareWith(held, *next) >= share) next = at_door;
+    if (ShareOf(HoldingWith(held, *next)) >= share) next = at_door;
   }
   return AnotherHoldsMore(held, *next) ? next : nullptr;
 }
 
 bool Scheduler::AnotherHoldsMore(const Holdings& held, const Sequence& waiting) {
-  const double share = ShareWith(held, waiting);
+  const Holding own = HoldingWith(held, waiting);
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
     const auto& [sequence, seat] = entry;
     return !seat.parked && sequence->request().priority <= waiting.request().priority &&
            sequence->request().tenant != waiting.request().tenant &&
-           ShareOf(held.at(seat.line)) > share;
+           IsLarger(held.at(seat.line), own);
   });
 }
 
 std::vector<Sequence*> Scheduler::WhoYield(const Sequence& smaller, const Room& kept,
                                            ReleaseCount released) {
   Holdings held = Held();
-  const double share = ShareWith(held, smaller);
+  const double share = ShareOf(HoldingWith(held, smaller));
   std::vector<Sequence*> chosen;
   int64_t active = ActivePlaces();
   while (true) {

@@ -118,7 +118,8 @@ TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   EXPECT_EQ(Stream(*newcomer, 1).Finish(&tokens).error_code(), grpc::StatusCode::UNAVAILABLE);
 
   for (const auto& stream : streams) {
-    EXPECT_TRUE(stream->Finish(&tokens).ok());
+    const grpc::Status status = stream->Finish(&tokens);
+    EXPECT_TRUE(status.ok()) << status.error_message() << " after " << tokens;
     EXPECT_EQ(tokens, kTokens);
   }
   EXPECT_EQ(server_->Wait(), 0);

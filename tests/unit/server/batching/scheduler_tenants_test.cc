@@ -273,6 +273,26 @@ TEST_F(SchedulerSharesTest, AShortStepHasAllOfThePromptItIsShortFor) {
               ElementsAre(std::pair(other, 200)));
 }
 
+TEST_F(SchedulerSharesTest, AShortPromptComesBeforeLongOnesOfTenantsWithAsManyPlaces) {
+  for (int i = 0; i < 3; ++i) {
+    bench_.Add(Of("many " + std::to_string(i), GenerateRequest(Prompt(10000), 1)));
+  }
+  bench_.Step();
+  bench_.Add(Of("one more", GenerateRequest(Prompt(10000), 1)));
+  Sequence* const other = AddOutputs("other", 1, 5);
+  EXPECT_THAT(Chunks(bench_.Step()), ElementsAre(std::pair(other, 5)));
+}
+
+TEST_F(SchedulerSharesTest, AShortStepHasNoMoreOfALongPromptThatMakesRoomForItself) {
+  bench_.Add(Of("many", GenerateRequest(Prompt(100000), 1)));
+  bench_.Step();
+  AddOutputs("other", 1, 1);
+  bench_.Step();
+  Sequence* const third = bench_.Add(Of("third", GenerateRequest(Prompt(1000), 1)));
+  EXPECT_THAT(Chunks(bench_.Step(1 << 20, /*short_step_tokens=*/40)),
+              ElementsAre(std::pair(third, 40)));
+}
+
 TEST_F(SchedulerSharesTest, OutputsOfOneRequestGetTheirPlacesTogether) {
   ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
   AddOutputs("other", 16, 50);
