@@ -25,7 +25,7 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
       cache_(options.prefix_cache ? std::optional<PrefixCache>(std::in_place, pool_)
                                   : std::nullopt),
       scheduler_(options, model.limits().max_logits_rows, pool_, cache_ ? &*cache_ : nullptr),
-      pacer_(options.max_decode_stretch),
+      throttle_(options.max_decode_stretch),
       rates_(options.max_prefill_tokens),
       pipeline_(model) {
   UpdateStats();
@@ -83,7 +83,8 @@ void EngineLoop::PlanAhead() {
 }
 
 StepPlan EngineLoop::PlanStep() {
-  return scheduler_.Plan(pacer_.PrefillTokens(scheduler_.decoding()), pacer_.ShortStepTokens());
+  return scheduler_.Plan(throttle_.PrefillTokens(scheduler_.decoding()),
+                         throttle_.ShortStepTokens());
 }
 
 void EngineLoop::Launch(StepPlan plan, absl::Time now) {
@@ -159,7 +160,7 @@ ServiceRates::Step EngineLoop::RecordRates(const StepResults& results, absl::Tim
   }
   report_.stats.prefill_tokens += step.prefill_tokens;
   report_.stats.decode_tokens += step.decode_tokens;
-  pacer_.Record(plan.decodes, plan.prefill_tokens, step.elapsed);
+  throttle_.Record(plan.decodes, plan.prefill_tokens, step.elapsed);
   rates_.RecordStep(step, end);
   rates_.RecordDrain(std::exchange(left_queue_, {}), never_admitted_, step.elapsed);
   queue_->SetEstimates(rates_.Estimates());

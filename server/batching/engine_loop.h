@@ -18,11 +18,11 @@
 #include "model/sampling/sampler.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_options.h"
+#include "server/batching/prefill_throttle.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/scheduler.h"
 #include "server/batching/sequence.h"
 #include "server/batching/service_rates.h"
-#include "server/batching/step_pacer.h"
 #include "server/batching/step_pipeline.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/engine_stats.h"
@@ -132,7 +132,7 @@ class EngineLoop {
   BlockPool pool_;
   std::optional<PrefixCache> cache_;
   Scheduler scheduler_;
-  StepPacer pacer_;
+  PrefillThrottle throttle_;
   ServiceRates rates_;
   Sampler sampler_;  // for tokens that are given
   StepPlan ahead_;   // of the next step, as far as it is known; empty when that was launched

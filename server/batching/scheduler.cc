@@ -83,7 +83,7 @@ void Scheduler::DropEnded(StepPlan& plan) {
 }
 
 void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
-  Survey();
+  RefreshRunning();
   AddDecodes(plan, may_preempt);
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
     plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // nobody else gets on with it
@@ -95,31 +95,31 @@ void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
 
 // One look at each that runs: readers take results meanwhile, and who is parked must not change
 // while a plan is made.
-void Scheduler::Survey() {
+void Scheduler::RefreshRunning() {
   decodes_.clear();
   parked_.clear();
-  for (auto& [sequence, seat] : running_) {
-    const bool planned = seat.planned == plans_;
-    SetPlaces(seat, PlacesOf(*sequence), !planned && WaitsForReader(*sequence));
-    SetPrefilling(*sequence, seat, !seat.parked && IsPrefill(*sequence));
-    if (seat.parked) {
+  for (auto& [sequence, info] : running_) {
+    const bool planned = info.planned == plans_;
+    SetPlaces(info, PlacesOf(*sequence), !planned && WaitsForReader(*sequence));
+    SetPrefilling(*sequence, info, !info.parked && IsPrefill(*sequence));
+    if (info.parked) {
       parked_.push_back(sequence);
     } else if (!planned && IsDecode(*sequence)) {
-      decodes_.emplace_back(sequence, &seat);
+      decodes_.emplace_back(sequence, &info);
     }
   }
 }
 
 void Scheduler::AddDecodes(StepPlan& plan, bool may_preempt) {
   // Seniors first, as they preempt juniors.
-  for (const auto& [sequence, seat] : decodes_) {
+  for (const auto& [sequence, info] : decodes_) {
     if (plan.decodes + plan.prefill_tokens >= options_.max_batch_tokens) return;
     if (plan.rows >= max_logits_rows_) return;
-    if (!IsDecode(*sequence)) continue;  // preempted by one before it; its seat is gone
+    if (!IsDecode(*sequence)) continue;  // preempted by one before it; its info is gone
     if (!GrowByPreempting(*sequence, plan, may_preempt)) continue;
     AddChunk({sequence, sequence->computed(), 1, 1, /*decode=*/true}, plan);
-    seat->planned = plans_;
-    seat->line->counter->Charge(0, 1);
+    info->planned = plans_;
+    info->queue->counter->Charge(0, 1);
   }
 }
 
@@ -137,11 +137,11 @@ bool Scheduler::GrowByPreempting(Sequence& sequence, StepPlan& plan, bool may_pr
   return true;
 }
 
-void Scheduler::TakeOut(const Sequence& sequence, const Seat& seat, StepPlan& plan) {
+void Scheduler::TakeOut(const Sequence& sequence, const RunningInfo& info, StepPlan& plan) {
   const int64_t prefill = plan.prefill_tokens;
   const int64_t decodes = plan.decodes;
   RemoveChunks(plan, [&](const Chunk& chunk) { return chunk.sequence == &sequence; });
-  seat.line->counter->Charge(plan.prefill_tokens - prefill, plan.decodes - decodes);
+  info.queue->counter->Charge(plan.prefill_tokens - prefill, plan.decodes - decodes);
 }
 
 void Scheduler::PreemptPlanned(Sequence& sequence, StepPlan& plan) {
@@ -151,7 +151,7 @@ void Scheduler::PreemptPlanned(Sequence& sequence, StepPlan& plan) {
 }
 
 void Scheduler::AddPrefills(StepPlan& plan) {
-  PrefillTurns turns(lines_, door_.line);
+  PrefillOrder turns(queues_, blocker_.queue);
   const int64_t max_prefill_tokens = MaxPrefillTokens(plan);
   while (plan.prefill_tokens < max_prefill_tokens &&
          plan.decodes + plan.prefill_tokens < options_.max_batch_tokens) {
@@ -160,7 +160,7 @@ void Scheduler::AddPrefills(StepPlan& plan) {
     if (sequence->state() == SequenceState::kWaiting) {
       if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*sequence)) continue;
       if (!Admit(*sequence, /*plan=*/nullptr)) {
-        turns.CloseDoor();
+        turns.StopAdmitting();
         continue;
       }
       plan.admitted.push_back(sequence);
@@ -170,11 +170,11 @@ void Scheduler::AddPrefills(StepPlan& plan) {
 }
 
 void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepPlan& plan) {
-  Seat& seat = running_.find(&sequence)->second;
-  if (seat.planned == plans_) return;
+  RunningInfo& info = running_.find(&sequence)->second;
+  if (info.planned == plans_) return;
   int64_t max_tokens = std::min(max_prefill_tokens - plan.prefill_tokens,
                                 options_.max_batch_tokens - plan.decodes - plan.prefill_tokens);
-  if (!seat.short_prompt) {
+  if (!info.short_prompt) {
     max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);
   }
   const int64_t tokens =
@@ -185,10 +185,10 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
             .num_tokens = tokens,
             .num_rows = sequence.RowsWanted(tokens),
             .decode = false,
-            .long_prompt = !seat.short_prompt},
+            .long_prompt = !info.short_prompt},
            plan);
-  seat.planned = plans_;
-  seat.line->counter->Charge(tokens, 0);
+  info.planned = plans_;
+  info.queue->counter->Charge(tokens, 0);
 }
 
 bool Scheduler::IsShort(const Sequence& sequence) const {

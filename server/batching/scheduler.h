@@ -15,7 +15,7 @@
 #include "model/kv_cache/prefix_cache.h"
 #include "server/batching/engine_options.h"
 #include "server/batching/sequence.h"
-#include "server/batching/tenant_lines.h"
+#include "server/batching/tenant_queues.h"
 
 namespace tlm {
 
@@ -56,7 +56,7 @@ struct StepPlan {
 //
 // A step. Decodes come first and, but for what Shares says, all of them are in every step: no more
 // sequences run than a step has tokens and rows for, those that running ones will branch into
-// included. Then prefills, running and waiting ones in the one order of PrefillTurns: priority, the
+// included. Then prefills, running and waiting ones in the one order of PrefillOrder: priority, the
 // tenant that has had the least, deadline, arrival. Beside decodes long prompts get only what
 // Plan's caller allows them; short ones pass by those that have to wait for the next step.
 //
@@ -64,8 +64,8 @@ struct StepPlan {
 // when there are places for it and its branches, and blocks for the rest of its known tokens and
 // one more for each output that runs or will branch off, so that they need not preempt it at once.
 // If not, everything is given back, and nothing of its priority or a lower one is admitted before
-// it, except what its own tenant wants more urgently, and tenants with a smaller share: it holds
-// the door.
+// it, except what its own tenant wants more urgently, and tenants with a smaller share: it is the
+// head-of-line blocker.
 //
 // Preemption. A running decode without a block takes those of a parked sequence, or else of the
 // newest of the lowest priority, among those of the tenant that holds the most blocks, if that is
@@ -119,7 +119,7 @@ class Scheduler {
   static void DropEnded(StepPlan& plan);
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t waiting() const { return lines_.waiting(); }
+  int64_t waiting() const { return queues_.waiting(); }
   // Of the running ones, when the last plan was made.
   int64_t parked() const { return num_parked_; }
   // Of the running ones without the parked: those that the next plan serves first. Counts them.
@@ -131,21 +131,22 @@ class Scheduler {
   struct BySeniority {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
-  // What is noted of one that runs.
-  struct Seat {
-    TenantLine* line = nullptr;
+  // What the scheduler knows of a running sequence.
+  struct RunningInfo {
+    TenantQueue* queue = nullptr;
     int64_t places = 0;         // it takes or will branch into
     int64_t planned = 0;        // the last plan with a chunk of it
     int64_t tokens = 0;         // when it was admitted
     bool short_prompt = false;  // when it was admitted
-    bool prefilling = false;    // is among those of its line
+    bool prefilling = false;    // is among those of its queue
     bool parked = false;
     bool keeps_room = false;  // for its tenant's next one, when it ends
   };
-  using Running = std::map<Sequence*, Seat, BySeniority>;
-  // The one that holds the door, and what there was when it was last found not to fit.
-  struct Door {
-    const TenantLine* line = nullptr;  // null: the door is open
+  using Running = std::map<Sequence*, RunningInfo, BySeniority>;
+  // The waiting sequence that did not fit and that others wait behind, and what there was when it
+  // was last tried.
+  struct HeadOfLineBlocker {
+    const TenantQueue* queue = nullptr;  // null: there is none
     int64_t number = -1;
     int64_t available_blocks = 0;
     int64_t active_places = 0;
@@ -157,7 +158,7 @@ class Scheduler {
     int64_t places = 0;
     double blocks = 0;  // one that several use is divided among them
   };
-  using Holdings = std::unordered_map<const TenantLine*, Holding>;
+  using Holdings = std::unordered_map<const TenantQueue*, Holding>;
   struct Room {
     int64_t places = 0;
     int64_t blocks = 0;
@@ -170,11 +171,11 @@ class Scheduler {
 
   // scheduler.cc: what a step computes.
   void Extend(StepPlan& plan, bool may_preempt);
-  void Survey();
+  void RefreshRunning();
   void AddDecodes(StepPlan& plan, bool may_preempt);
   bool GrowByPreempting(Sequence& sequence, StepPlan& plan, bool may_preempt);
   // Its chunk, and what its tenant was charged for it.
-  static void TakeOut(const Sequence& sequence, const Seat& seat, StepPlan& plan);
+  static void TakeOut(const Sequence& sequence, const RunningInfo& info, StepPlan& plan);
   // One that may have a chunk in the plan.
   void PreemptPlanned(Sequence& sequence, StepPlan& plan);
   void AddPrefills(StepPlan& plan);
@@ -186,14 +187,14 @@ class Scheduler {
   // scheduler_admission.cc: who runs.
   // `plan`: from which those that yield are taken out; null: none does.
   bool Admit(Sequence& sequence, StepPlan* plan);
-  bool IsHopeless(const Sequence& sequence) const;
+  bool StillBlocked(const Sequence& sequence) const;
   bool MakeRoom(const Sequence& sequence, StepPlan* plan);
   // What it lacks beside what is kept, if `active` places are taken and so many blocks available.
   Room Missing(const Sequence& sequence, const Room& kept, int64_t active, int64_t available) const;
   int64_t PlacesOf(const Sequence& sequence) const;
   int64_t ActivePlaces() const { return places_ - parked_places_; }
-  void SetPlaces(Seat& seat, int64_t places, bool parked);
-  static void SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling);
+  void SetPlaces(RunningInfo& info, int64_t places, bool parked);
+  static void SetPrefilling(Sequence& sequence, RunningInfo& info, bool prefilling);
   void Run(Sequence& sequence);
   void StopRunning(Running::iterator entry);
   void Preempt(Sequence& sequence);
@@ -215,7 +216,7 @@ class Scheduler {
   std::vector<Sequence*> WhoYield(const Sequence& smaller, const Room& kept, ReleaseCount released);
   Running::reverse_iterator NextToYield(const Sequence& smaller, double share, bool by_places,
                                         const Holdings& held, const std::vector<Sequence*>& chosen);
-  bool MayYield(const Sequence& sequence, const Seat& seat) const;
+  bool MayYield(const Sequence& sequence, const RunningInfo& info) const;
   Sequence* LeastEntitled();
   Room RoomOf(const std::string& tenant) const;
   void KeepRoom(const Sequence& sequence);
@@ -228,20 +229,20 @@ class Scheduler {
   const int64_t max_running_;
   BlockPool& pool_;
   PrefixCache* const cache_;
-  TenantLines lines_;  // of all sequences
-  Running running_;    // seniors first
+  TenantQueues queues_;  // of all sequences
+  Running running_;      // seniors first
   int64_t plans_ = 0;
   int64_t preemptions_ = 0;
   std::optional<int64_t> last_left_;  // the last plan that larger tenants left to smaller ones
-  Door door_;
+  HeadOfLineBlocker blocker_;
   std::map<std::string, KeptRoom> kept_rooms_;  // by tenant
 
   // Of the running ones.
   int64_t places_ = 0;
   int64_t parked_places_ = 0;
   int64_t num_parked_ = 0;
-  // Found by Survey, for what follows it; seniors first.
-  std::vector<std::pair<Sequence*, Seat*>> decodes_;
+  // Found by RefreshRunning, for what follows it; seniors first.
+  std::vector<std::pair<Sequence*, RunningInfo*>> decodes_;
   std::vector<Sequence*> parked_;
 };
 

@@ -20,18 +20,18 @@ bool Scheduler::BySeniority::operator()(const Sequence* a, const Sequence* b) co
 }
 
 void Scheduler::Add(Sequence& sequence) {
-  lines_.Join(sequence);
-  lines_.Wait(sequence);
+  queues_.Join(sequence);
+  queues_.Wait(sequence);
 }
 
 std::optional<BlockCopy> Scheduler::AddBranch(Sequence& parent, Sequence& branch) {
-  lines_.Join(branch);
+  queues_.Join(branch);
   // A place was kept for this one while it was among the parent's branches.
   if (const auto entry = running_.find(&parent); entry != running_.end()) {
     SetPlaces(entry->second, PlacesOf(parent), entry->second.parked);
   }
   if (places_ >= max_running_ || !branch.ShareBlocks(parent, pool_)) {
-    lines_.Wait(branch);
+    queues_.Wait(branch);
     return std::nullopt;
   }
   Run(branch);
@@ -44,36 +44,36 @@ void Scheduler::Remove(Sequence& sequence) {
   if (const auto entry = running_.find(&sequence); entry != running_.end()) {
     if (entry->second.keeps_room) KeepRoom(sequence);
     StopRunning(entry);
-  } else if (!lines_.StopWaiting(sequence)) {
+  } else if (!queues_.StopWaiting(sequence)) {
     return;
   }
-  lines_.Leave(sequence);
-  if (door_.number == sequence.number()) door_ = Door();
+  queues_.Leave(sequence);
+  if (blocker_.number == sequence.number()) blocker_ = HeadOfLineBlocker();
 }
 
 bool Scheduler::Admit(Sequence& sequence, StepPlan* plan) {
-  if (IsHopeless(sequence)) return false;
+  if (StillBlocked(sequence)) return false;
   if (cache_ != nullptr) sequence.AdoptPrefix(*cache_);
   if (!MakeRoom(sequence, plan) || !sequence.Grow(pool_, sequence.cache_tokens())) {
     sequence.ReleaseBlocks(pool_);
-    door_ = {.line = &lines_.LineOf(sequence),
-             .number = sequence.number(),
-             .available_blocks = pool_.available_blocks(),
-             .active_places = ActivePlaces(),
-             .tried = plans_};
+    blocker_ = {.queue = &queues_.QueueOf(sequence),
+                .number = sequence.number(),
+                .available_blocks = pool_.available_blocks(),
+                .active_places = ActivePlaces(),
+                .tried = plans_};
     return false;
   }
-  if (door_.number == sequence.number()) door_ = Door();
-  lines_.StopWaiting(sequence);
+  if (blocker_.number == sequence.number()) blocker_ = HeadOfLineBlocker();
+  queues_.StopWaiting(sequence);
   Run(sequence);
   return true;
 }
 
 // Trying costs a look at every block of its prompt.
-bool Scheduler::IsHopeless(const Sequence& sequence) const {
-  return door_.number == sequence.number() && plans_ < door_.tried + kPlansBetweenTries &&
-         pool_.available_blocks() <= door_.available_blocks &&
-         ActivePlaces() >= door_.active_places;
+bool Scheduler::StillBlocked(const Sequence& sequence) const {
+  return blocker_.number == sequence.number() && plans_ < blocker_.tried + kPlansBetweenTries &&
+         pool_.available_blocks() <= blocker_.available_blocks &&
+         ActivePlaces() >= blocker_.active_places;
 }
 
 Scheduler::Room Scheduler::Missing(const Sequence& sequence, const Room& kept, int64_t active,
@@ -116,38 +116,38 @@ int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
   return std::min(1 + sequence.branches(), max_running_);
 }
 
-void Scheduler::SetPlaces(Seat& seat, int64_t places, bool parked) {
-  places_ += places - seat.places;
-  parked_places_ += (parked ? places : 0) - (seat.parked ? seat.places : 0);
-  num_parked_ += int64_t{parked} - int64_t{seat.parked};
-  seat.places = places;
-  seat.parked = parked;
+void Scheduler::SetPlaces(RunningInfo& info, int64_t places, bool parked) {
+  places_ += places - info.places;
+  parked_places_ += (parked ? places : 0) - (info.parked ? info.places : 0);
+  num_parked_ += int64_t{parked} - int64_t{info.parked};
+  info.places = places;
+  info.parked = parked;
 }
 
-void Scheduler::SetPrefilling(Sequence& sequence, Seat& seat, bool prefilling) {
-  if (seat.prefilling == prefilling) return;
-  seat.prefilling = prefilling;
+void Scheduler::SetPrefilling(Sequence& sequence, RunningInfo& info, bool prefilling) {
+  if (info.prefilling == prefilling) return;
+  info.prefilling = prefilling;
   if (prefilling) {
-    seat.line->prefilling.insert(&sequence);
+    info.queue->prefilling.insert(&sequence);
   } else {
-    seat.line->prefilling.erase(&sequence);
+    info.queue->prefilling.erase(&sequence);
   }
 }
 
 void Scheduler::Run(Sequence& sequence) {
-  Seat& seat = running_[&sequence];
-  seat.line = &lines_.LineOf(sequence);
-  seat.tokens = static_cast<int64_t>(sequence.tokens().size());
-  seat.keeps_room = kept_rooms_.contains(sequence.request().tenant);
-  seat.short_prompt = IsShort(sequence);
-  SetPlaces(seat, PlacesOf(sequence), /*parked=*/false);
+  RunningInfo& info = running_[&sequence];
+  info.queue = &queues_.QueueOf(sequence);
+  info.tokens = static_cast<int64_t>(sequence.tokens().size());
+  info.keeps_room = kept_rooms_.contains(sequence.request().tenant);
+  info.short_prompt = IsShort(sequence);
+  SetPlaces(info, PlacesOf(sequence), /*parked=*/false);
   sequence.set_running(true);
 }
 
 void Scheduler::StopRunning(Running::iterator entry) {
-  auto& [sequence, seat] = *entry;
-  SetPlaces(seat, 0, /*parked=*/false);
-  SetPrefilling(*sequence, seat, false);
+  auto& [sequence, info] = *entry;
+  SetPlaces(info, 0, /*parked=*/false);
+  SetPrefilling(*sequence, info, false);
   sequence->set_running(false);
   sequence->ReleaseBlocks(pool_);
   running_.erase(entry);
@@ -157,7 +157,7 @@ void Scheduler::Preempt(Sequence& sequence) {
   StopRunning(running_.find(&sequence));
   sequence.CountPreemption();
   ++preemptions_;
-  lines_.Wait(sequence);
+  queues_.Wait(sequence);
 }
 
 void Scheduler::PreemptParked() {

@@ -26,10 +26,10 @@ double Scheduler::ShareOf(const Holding& holding) const {
 
 Scheduler::Holdings Scheduler::Held() const {
   Holdings held;
-  for (const auto& [sequence, seat] : running_) {
-    if (seat.parked) continue;
-    Holding& holding = held[seat.line];
-    holding.places += seat.places;
+  for (const auto& [sequence, info] : running_) {
+    if (info.parked) continue;
+    Holding& holding = held[info.queue];
+    holding.places += info.places;
     for (const BlockId block : sequence->blocks()) {
       holding.blocks += 1 / static_cast<double>(pool_.users(block));
     }
@@ -38,7 +38,7 @@ Scheduler::Holdings Scheduler::Held() const {
 }
 
 Scheduler::Holding Scheduler::HoldingWith(const Holdings& held, const Sequence& sequence) {
-  const auto found = held.find(&lines_.LineOf(sequence));
+  const auto found = held.find(&queues_.QueueOf(sequence));
   Holding holding = found == held.end() ? Holding() : found->second;
   holding.places += PlacesOf(sequence);
   holding.blocks += static_cast<double>(BlocksFor(sequence.cache_tokens()));
@@ -52,7 +52,7 @@ bool Scheduler::IsLarger(const Holding& a, const Holding& b) const {
 }
 
 void Scheduler::AdmitSmaller(StepPlan& plan) {
-  while (lines_.contended() && lines_.waiting() > 0) {
+  while (queues_.contended() && queues_.waiting() > 0) {
     Sequence* const next = NextSmaller();
     if (next == nullptr) return;
     if (plan.long_prompt_tokens >= plan.max_long_prompt_tokens && !IsShort(*next)) return;
@@ -78,33 +78,33 @@ void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
   last_left_ = plans_;
   std::vector<Sequence*> larger;
   const Holdings held = Held();
-  const Holding& own = held.at(&lines_.LineOf(smaller));
+  const Holding& own = held.at(&queues_.QueueOf(smaller));
   for (const Chunk& chunk : plan.chunks) {
     const Sequence& other = *chunk.sequence;
     if (other.request().priority > smaller.request().priority) continue;
-    if (IsLarger(held.at(&lines_.LineOf(other)), own)) larger.push_back(chunk.sequence);
+    if (IsLarger(held.at(&queues_.QueueOf(other)), own)) larger.push_back(chunk.sequence);
   }
   for (Sequence* const sequence : larger) TakeOut(*sequence, running_.at(sequence), plan);
 }
 
-// Of the waiting ones that come first in their lines, the one with whom its tenant would hold the
-// least, if another tenant holds more than that. It passes by one that holds the door only if that
-// one's tenant holds more already.
+// Of the first ones of the queues, the one with whom its tenant would hold the least, if another
+// tenant holds more than that. It passes by the head-of-line blocker only if that one's tenant
+// holds more already.
 Sequence* Scheduler::NextSmaller() {
   const Holdings held = Held();
   Sequence* next = nullptr;
-  Sequence* at_door = nullptr;
-  for (Sequence* const first : lines_.FirstWaiting()) {
-    if (&lines_.LineOf(*first) == door_.line) at_door = first;
+  Sequence* blocked = nullptr;
+  for (Sequence* const first : queues_.FirstWaiting()) {
+    if (&queues_.QueueOf(*first) == blocker_.queue) blocked = first;
     if (next == nullptr || IsLarger(HoldingWith(held, *next), HoldingWith(held, *first))) {
       next = first;
     }
   }
   if (next == nullptr) return nullptr;
-  if (at_door != nullptr && next != at_door) {
-    const auto holding = held.find(door_.line);
+  if (blocked != nullptr && next != blocked) {
+    const auto holding = held.find(blocker_.queue);
     const double share = holding == held.end() ? 0 : ShareOf(holding->second);
-    if (ShareOf(HoldingWith(held, *next)) >= share) next = at_door;
+    if (ShareOf(HoldingWith(held, *next)) >= share) next = blocked;
   }
   return AnotherHoldsMore(held, *next) ? next : nullptr;
 }
@@ -112,10 +112,10 @@ Sequence* Scheduler::NextSmaller() {
 bool Scheduler::AnotherHoldsMore(const Holdings& held, const Sequence& waiting) {
   const Holding own = HoldingWith(held, waiting);
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
-    const auto& [sequence, seat] = entry;
-    return !seat.parked && sequence->request().priority <= waiting.request().priority &&
+    const auto& [sequence, info] = entry;
+    return !info.parked && sequence->request().priority <= waiting.request().priority &&
            sequence->request().tenant != waiting.request().tenant &&
-           IsLarger(held.at(seat.line), own);
+           IsLarger(held.at(info.queue), own);
   });
 }
 
@@ -131,12 +131,12 @@ std::vector<Sequence*> Scheduler::WhoYield(const Sequence& smaller, const Room& 
     if (missing.places <= 0 && missing.blocks <= 0) return chosen;
     const auto next = NextToYield(smaller, share, missing.places > 0, held, chosen);
     if (next == running_.rend()) return {};
-    const auto& [sequence, seat] = *next;
+    const auto& [sequence, info] = *next;
     const int64_t released_before = released.blocks();
     released.Add(sequence->blocks());
-    held[seat.line].places -= seat.places;
-    held[seat.line].blocks -= static_cast<double>(released.blocks() - released_before);
-    active -= seat.places;
+    held[info.queue].places -= info.places;
+    held[info.queue].blocks -= static_cast<double>(released.blocks() - released_before);
+    active -= info.places;
     chosen.push_back(sequence);
   }
 }
@@ -148,13 +148,13 @@ Scheduler::Running::reverse_iterator Scheduler::NextToYield(const Sequence& smal
   auto best = running_.rend();
   double most = 0;
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
-    const auto& [sequence, seat] = *it;
+    const auto& [sequence, info] = *it;
     const int32_t priority = sequence->request().priority;
     if (priority > smaller.request().priority) break;
     if (best != running_.rend() && priority > best->first->request().priority) break;
     if (sequence->request().tenant == smaller.request().tenant) continue;
-    if (!MayYield(*sequence, seat)) continue;
-    const Holding& holding = held.at(seat.line);
+    if (!MayYield(*sequence, info)) continue;
+    const Holding& holding = held.at(info.queue);
     const double size = by_places ? static_cast<double>(holding.places) : holding.blocks;
     if (size <= most || ShareOf(holding) <= share) continue;
     if (std::find(chosen.begin(), chosen.end(), sequence) != chosen.end()) continue;
@@ -166,20 +166,20 @@ Scheduler::Running::reverse_iterator Scheduler::NextToYield(const Sequence& smal
 
 // Once at any time; after that, and when it needs more than half of all blocks, which it has waited
 // for, only with something done since it was admitted.
-bool Scheduler::MayYield(const Sequence& sequence, const Seat& seat) const {
-  if (seat.parked) return false;
+bool Scheduler::MayYield(const Sequence& sequence, const RunningInfo& info) const {
+  if (info.parked) return false;
   const int64_t blocks = static_cast<int64_t>(sequence.blocks().size());
   if (sequence.preemptions() == 0 && blocks <= pool_.total_blocks() / 2) return true;
   const int64_t length = static_cast<int64_t>(sequence.tokens().size());
-  return length - seat.tokens >= std::max(int64_t{kBlockTokens}, length / kLengthPerGain);
+  return length - info.tokens >= std::max(int64_t{kBlockTokens}, length / kLengthPerGain);
 }
 
 // Of the lowest priority, of the tenant that holds the most blocks, the newest.
 Sequence* Scheduler::LeastEntitled() {
   auto least = running_.rbegin();
-  if (!lines_.contended()) return least->first;
+  if (!queues_.contended()) return least->first;
   const Holdings held = Held();
-  const auto blocks = [&](const Seat& seat) { return held.at(seat.line).blocks; };
+  const auto blocks = [&](const RunningInfo& info) { return held.at(info.queue).blocks; };
   for (auto it = std::next(least); it != running_.rend(); ++it) {
     if (it->first->request().priority > least->first->request().priority) break;
     if (blocks(it->second) > blocks(least->second)) least = it;
@@ -189,9 +189,9 @@ Sequence* Scheduler::LeastEntitled() {
 
 Scheduler::Room Scheduler::RoomOf(const std::string& tenant) const {
   Room room;
-  for (const auto& [sequence, seat] : running_) {
+  for (const auto& [sequence, info] : running_) {
     if (sequence->request().tenant != tenant) continue;
-    room.places += seat.places;
+    room.places += info.places;
     room.blocks += static_cast<int64_t>(sequence->blocks().size());
   }
   return room;

@@ -57,7 +57,7 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens) {
   return {.prefill_tokens = std::max<int64_t>(tokens - cached_tokens, 1), .decode_steps = steps};
 }
 
-void FastestLately::Record(double seconds, absl::Duration elapsed) {
+void WindowedMin::Record(double seconds, absl::Duration elapsed) {
   const double kept = std::exp(-absl::ToDoubleSeconds(elapsed) / kMemorySeconds);
   const double faded = samples_ == 0 ? seconds : seconds + (fastest_ - seconds) * kept;
   fastest_ = std::min(seconds, faded);

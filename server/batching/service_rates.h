@@ -30,7 +30,7 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens);
 
 // The fastest of what was measured lately: a faster measurement counts at once, slower ones take
 // over gradually. Not thread-safe.
-class FastestLately {
+class WindowedMin {
  public:
   // Something took `seconds`; the slower past fades with `elapsed`.
   void Record(double seconds, absl::Duration elapsed);
@@ -142,8 +142,8 @@ class ServiceRates {
   const int64_t max_prefill_tokens_;
   absl::Time measured_ = absl::InfinitePast();
   // By the token, of steps with [2^i, 2^(i+1)) tokens to prefill.
-  std::array<FastestLately, kSizes> fastest_token_;
-  FastestLately fastest_step_;
+  std::array<WindowedMin, kSizes> fastest_token_;
+  WindowedMin fastest_step_;
   RateMeter decode_steps_{kMemory};  // in the time of steps that decoded
   RateMeter prefill_tokens_{kMemory};
   RateMeter decode_tokens_{kMemory};

@@ -129,7 +129,7 @@ TEST(SchedulerTenantsTest, WithinATenantTheEarliestDeadlineGoesFirst) {
   }
 }
 
-// The door: a request that does not fit beside what runs.
+// The head-of-line blocker: a request that does not fit beside what runs.
 class SchedulerDoorTest : public ::testing::Test {
  protected:
   SchedulerBench bench_{Wide(), /*blocks=*/10};

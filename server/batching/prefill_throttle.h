@@ -1,6 +1,6 @@
 // How many prefill tokens a step may have, so that a long prompt does not stall running streams.
-#ifndef TLM_SERVER_BATCHING_STEP_PACER_H_
-#define TLM_SERVER_BATCHING_STEP_PACER_H_
+#ifndef TLM_SERVER_BATCHING_PREFILL_THROTTLE_H_
+#define TLM_SERVER_BATCHING_PREFILL_THROTTLE_H_
 
 #include <array>
 #include <cstddef>
@@ -39,12 +39,12 @@ class RecentSamples {
 // step; per_token follows the prompt being prefilled, as a token costs more the further it is from
 // its beginning. What was never measured is tried out with few tokens first. Not thread-safe;
 // without a clock of its own.
-class StepPacer {
+class PrefillThrottle {
  public:
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
   // `stretch`: >= 1, or 0 for no bound.
-  explicit StepPacer(double stretch) : stretch_(stretch) {}
+  explicit PrefillThrottle(double stretch) : stretch_(stretch) {}
 
   // A step computed one token for each of `decodes` sequences and `prefill_tokens` of others.
   void Record(int64_t decodes, int64_t prefill_tokens, absl::Duration elapsed);
@@ -83,4 +83,4 @@ class StepPacer {
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_BATCHING_STEP_PACER_H_
+#endif  // TLM_SERVER_BATCHING_PREFILL_THROTTLE_H_

@@ -1,4 +1,4 @@
-#include "server/batching/step_pacer.h"
+#include "server/batching/prefill_throttle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,12 +35,12 @@ double RecentSamples::Middle() const {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
-size_t StepPacer::SizeIndex(int64_t decodes) {
+size_t PrefillThrottle::SizeIndex(int64_t decodes) {
   const double index = 2 * std::log2(static_cast<double>(std::max(decodes, int64_t{1})));
   return std::min(static_cast<size_t>(index), kSizes - 1);
 }
 
-void StepPacer::Record(int64_t decodes, int64_t prefill_tokens, absl::Duration elapsed) {
+void PrefillThrottle::Record(int64_t decodes, int64_t prefill_tokens, absl::Duration elapsed) {
   const double seconds = absl::ToDoubleSeconds(elapsed);
   if (!(seconds > 0)) return;  // too short for the clock
   if (decodes == 0) return RecordPrefillAlone(prefill_tokens, seconds);
@@ -50,7 +50,7 @@ void StepPacer::Record(int64_t decodes, int64_t prefill_tokens, absl::Duration e
   size.mixed_steps = 0;
 }
 
-void StepPacer::RecordMixed(int64_t decodes, int64_t prefill_tokens, double seconds) {
+void PrefillThrottle::RecordMixed(int64_t decodes, int64_t prefill_tokens, double seconds) {
   ++sizes_[SizeIndex(decodes)].mixed_steps;
   const double alone = AloneSeconds(decodes);
   if (alone == 0) return;
@@ -66,7 +66,7 @@ void StepPacer::RecordMixed(int64_t decodes, int64_t prefill_tokens, double seco
 
 // Large chunks, which are cheaper by the token than those beside decodes will be: only that it
 // costs more than thought is news.
-void StepPacer::RecordPrefillAlone(int64_t prefill_tokens, double seconds) {
+void PrefillThrottle::RecordPrefillAlone(int64_t prefill_tokens, double seconds) {
   if (prefill_tokens == 0) return;
   const double token_seconds = (seconds - AloneSeconds(1)) / static_cast<double>(prefill_tokens);
   if (prefill_tokens >= kFirstTokens && token_seconds > TokenSeconds()) {
@@ -74,7 +74,7 @@ void StepPacer::RecordPrefillAlone(int64_t prefill_tokens, double seconds) {
   }
 }
 
-double StepPacer::AloneSeconds(int64_t decodes) const {
+double PrefillThrottle::AloneSeconds(int64_t decodes) const {
   const size_t index = SizeIndex(decodes);
   // Fewer decodes take less, but not in proportion: either way too little rather than too much.
   for (size_t i = index + 1; i-- > 0;) {
@@ -87,14 +87,14 @@ double StepPacer::AloneSeconds(int64_t decodes) const {
   return 0;
 }
 
-double StepPacer::TokenSeconds() const {
+double PrefillThrottle::TokenSeconds() const {
   if (token_seconds_.empty()) return 0;
   // One slow step may be chance, or a prompt that costs more: half believed.
   const double median = token_seconds_.Middle();
   return std::clamp(token_seconds_.last(), median, 2 * median);
 }
 
-int64_t StepPacer::ShortStepTokens() const {
+int64_t PrefillThrottle::ShortStepTokens() const {
   const double alone = AloneSeconds(1);
   const double token_seconds = TokenSeconds();
   if (alone == 0 || token_seconds == 0) return kLeastShortStep;
@@ -102,7 +102,7 @@ int64_t StepPacer::ShortStepTokens() const {
   return std::max(kLeastShortStep, static_cast<int64_t>(std::min(tokens, 1e9)));
 }
 
-int64_t StepPacer::PrefillTokens(int64_t decodes) const {
+int64_t PrefillThrottle::PrefillTokens(int64_t decodes) const {
   if (stretch_ <= 0 || decodes == 0) return kUnbounded;
   const double alone = AloneSeconds(decodes);
   if (alone == 0) return 0;

@@ -1,4 +1,4 @@
-#include "server/batching/step_pacer.h"
+#include "server/batching/prefill_throttle.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ struct Outcome {
 class Simulation {
  public:
   explicit Simulation(const Machine& machine, double stretch = 2)
-      : machine_(machine), stretch_(stretch), pacer_(stretch), random_(machine.seed) {}
+      : machine_(machine), stretch_(stretch), throttle_(stretch), random_(machine.seed) {}
 
   void DecodeAlone(int64_t decodes, int steps) {
     for (int i = 0; i < steps; ++i) Step(decodes, 0, 0);
@@ -49,7 +49,7 @@ class Simulation {
     Outcome outcome;
     int64_t without_prefill = 0;  // steps in a row
     for (int64_t context = cached; context < prompt;) {
-      const int64_t paced = pacer_.PrefillTokens(decodes);
+      const int64_t paced = throttle_.PrefillTokens(decodes);
       without_prefill = paced == 0 ? without_prefill + 1 : 0;
       EXPECT_LE(without_prefill, 1);
       const int64_t tokens = std::min({paced, prompt - context, max_chunk});
@@ -70,21 +70,21 @@ class Simulation {
     return work * stretch_ / (stretch_ - 1);
   }
 
-  StepPacer& pacer() { return pacer_; }
+  PrefillThrottle& throttle() { return throttle_; }
 
  private:
-  // True cost; the pacer sees it with noise.
+  // True cost; the throttle sees it with noise.
   double Step(int64_t decodes, int64_t tokens, int64_t context) {
     const double cost = machine_.Cost(decodes, tokens, context);
     double seen = cost * std::max(0.3, 1 + machine_.noise * normal_(random_));
     if (uniform_(random_) < machine_.hiccups) seen *= 10;
-    pacer_.Record(decodes, tokens, absl::Seconds(seen));
+    throttle_.Record(decodes, tokens, absl::Seconds(seen));
     return cost;
   }
 
   const Machine machine_;
   const double stretch_;
-  StepPacer pacer_;
+  PrefillThrottle throttle_;
   std::mt19937 random_;
   std::normal_distribution<double> normal_;
   std::uniform_real_distribution<double> uniform_;
@@ -107,34 +107,34 @@ TEST(RecentSamplesTest, OneOfThreeIsOutvoted) {
   EXPECT_EQ(samples.last(), 1);
 }
 
-TEST(StepPacerTest, WithoutDecodesOrWithoutABoundNothingIsHeldBack) {
-  StepPacer pacer(2);
-  EXPECT_EQ(pacer.PrefillTokens(0), StepPacer::kUnbounded);
-  StepPacer unbounded(0);
+TEST(PrefillThrottleTest, WithoutDecodesOrWithoutABoundNothingIsHeldBack) {
+  PrefillThrottle throttle(2);
+  EXPECT_EQ(throttle.PrefillTokens(0), PrefillThrottle::kUnbounded);
+  PrefillThrottle unbounded(0);
   unbounded.Record(8, 0, absl::Milliseconds(1));
   unbounded.Record(8, 100, absl::Seconds(10));
-  EXPECT_EQ(unbounded.PrefillTokens(8), StepPacer::kUnbounded);
+  EXPECT_EQ(unbounded.PrefillTokens(8), PrefillThrottle::kUnbounded);
 }
 
-TEST(StepPacerTest, TriesTheUnknownWithFewTokens) {
-  StepPacer pacer(2);
-  EXPECT_EQ(pacer.PrefillTokens(8), 0);  // not even the decodes were measured
-  pacer.Record(8, 0, absl::Milliseconds(10));
-  const int64_t first = pacer.PrefillTokens(8);
+TEST(PrefillThrottleTest, TriesTheUnknownWithFewTokens) {
+  PrefillThrottle throttle(2);
+  EXPECT_EQ(throttle.PrefillTokens(8), 0);  // not even the decodes were measured
+  throttle.Record(8, 0, absl::Milliseconds(10));
+  const int64_t first = throttle.PrefillTokens(8);
   EXPECT_GE(first, 8);
   EXPECT_LE(first, 32);
-  pacer.Record(8, first, absl::Milliseconds(10));  // it costs next to nothing
-  EXPECT_EQ(pacer.PrefillTokens(8), 2 * first);
+  throttle.Record(8, first, absl::Milliseconds(10));  // it costs next to nothing
+  EXPECT_EQ(throttle.PrefillTokens(8), 2 * first);
 }
 
-TEST(StepPacerTest, AStretchOfOneLeavesASingleToken) {
-  StepPacer pacer(1);
-  pacer.Record(8, 0, absl::Milliseconds(10));
-  pacer.Record(8, 16, absl::Milliseconds(20));
-  EXPECT_EQ(pacer.PrefillTokens(8), 1);
+TEST(PrefillThrottleTest, AStretchOfOneLeavesASingleToken) {
+  PrefillThrottle throttle(1);
+  throttle.Record(8, 0, absl::Milliseconds(10));
+  throttle.Record(8, 16, absl::Milliseconds(20));
+  EXPECT_EQ(throttle.PrefillTokens(8), 1);
 }
 
-TEST(StepPacerTest, KeepsTheStretchAndLosesLittleOfTheThroughput) {
+TEST(PrefillThrottleTest, KeepsTheStretchAndLosesLittleOfTheThroughput) {
   for (const double stretch : {1.5, 2.0, 3.0}) {
     Simulation simulation(Machine{}, stretch);
     simulation.DecodeAlone(8, 20);
@@ -144,7 +144,7 @@ TEST(StepPacerTest, KeepsTheStretchAndLosesLittleOfTheThroughput) {
   }
 }
 
-TEST(StepPacerTest, KeepsTheStretchOnANoisyMachine) {
+TEST(PrefillThrottleTest, KeepsTheStretchOnANoisyMachine) {
   int64_t steps = 0, slow_steps = 0;
   for (uint32_t seed = 0; seed < 50; ++seed) {
     Simulation simulation({.noise = 0.1, .hiccups = 0.02, .seed = seed});
@@ -158,7 +158,7 @@ TEST(StepPacerTest, KeepsTheStretchOnANoisyMachine) {
   EXPECT_LE(static_cast<double>(slow_steps), 0.005 * static_cast<double>(steps));
 }
 
-TEST(StepPacerTest, FollowsThePromptWhateverCameBefore) {
+TEST(PrefillThrottleTest, FollowsThePromptWhateverCameBefore) {
   Simulation simulation(Machine{});
   simulation.DecodeAlone(8, 20);
   for (int i = 0; i < 100; ++i) simulation.Prefill(8, 100);  // cheap ones
@@ -168,7 +168,7 @@ TEST(StepPacerTest, FollowsThePromptWhateverCameBefore) {
   EXPECT_LE(cheap.seconds, simulation.IdealSeconds(8, 1000) * 2);
 }
 
-TEST(StepPacerTest, LearnsFromPrefillWithoutDecodesThatTokensGotDearer) {
+TEST(PrefillThrottleTest, LearnsFromPrefillWithoutDecodesThatTokensGotDearer) {
   Simulation simulation(Machine{});
   simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 1000);
@@ -177,22 +177,22 @@ TEST(StepPacerTest, LearnsFromPrefillWithoutDecodesThatTokensGotDearer) {
   EXPECT_EQ(outcome.slow_steps, 0);
 }
 
-TEST(StepPacerTest, OneSlowStepDoesNotStopPrefillAndOneFastOneDoesNotUnleashIt) {
+TEST(PrefillThrottleTest, OneSlowStepDoesNotStopPrefillAndOneFastOneDoesNotUnleashIt) {
   Simulation simulation(Machine{.per_token_and_context = 0});
   simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 2000);
-  StepPacer& pacer = simulation.pacer();
-  const int64_t usual = pacer.PrefillTokens(8);
-  pacer.Record(8, usual, absl::Seconds(1));
-  EXPECT_GE(pacer.PrefillTokens(8), usual / 2 - 1);
+  PrefillThrottle& throttle = simulation.throttle();
+  const int64_t usual = throttle.PrefillTokens(8);
+  throttle.Record(8, usual, absl::Seconds(1));
+  EXPECT_GE(throttle.PrefillTokens(8), usual / 2 - 1);
   simulation.Prefill(8, 2000);
-  pacer.Record(8, usual, absl::Microseconds(1));
-  EXPECT_LE(pacer.PrefillTokens(8), usual * 3 / 2);
-  pacer.Record(8, 0, absl::Seconds(1));
-  EXPECT_LE(pacer.PrefillTokens(8), usual * 3 / 2);
+  throttle.Record(8, usual, absl::Microseconds(1));
+  EXPECT_LE(throttle.PrefillTokens(8), usual * 3 / 2);
+  throttle.Record(8, 0, absl::Seconds(1));
+  EXPECT_LE(throttle.PrefillTokens(8), usual * 3 / 2);
 }
 
-TEST(StepPacerTest, KnowsOtherNumbersOfDecodesRoughly) {
+TEST(PrefillThrottleTest, KnowsOtherNumbersOfDecodesRoughly) {
   Simulation simulation(Machine{});
   simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 4000);
@@ -202,43 +202,43 @@ TEST(StepPacerTest, KnowsOtherNumbersOfDecodesRoughly) {
   }
 }
 
-TEST(StepPacerTest, MeasuresTheDecodesAnewBesideALongPrompt) {
+TEST(PrefillThrottleTest, MeasuresTheDecodesAnewBesideALongPrompt) {
   Machine slower;
   slower.base *= 4;
   slower.per_decode *= 4;
   slower.per_token_and_context = 0;
   Simulation simulation(slower);
   // As if they had been measured when their contexts were short.
-  for (int i = 0; i < 3; ++i) simulation.pacer().Record(8, 0, absl::Microseconds(2600));
+  for (int i = 0; i < 3; ++i) simulation.throttle().Record(8, 0, absl::Microseconds(2600));
   const Outcome outcome = simulation.Prefill(8, 100000);
   EXPECT_LE(outcome.seconds, simulation.IdealSeconds(8, 100000) * 1.3);
 }
 
-TEST(StepPacerTest, AShortStepLastsFourTimesOneOfASingleToken) {
+TEST(PrefillThrottleTest, AShortStepLastsFourTimesOneOfASingleToken) {
   const Machine machine{.per_token_and_context = 0};
   Simulation simulation(machine);
-  EXPECT_EQ(simulation.pacer().ShortStepTokens(), StepPacer::kLeastShortStep);
+  EXPECT_EQ(simulation.throttle().ShortStepTokens(), PrefillThrottle::kLeastShortStep);
   simulation.DecodeAlone(1, 20);
   simulation.Prefill(1, 4000);
-  const int64_t tokens = simulation.pacer().ShortStepTokens();
+  const int64_t tokens = simulation.throttle().ShortStepTokens();
   EXPECT_NEAR(machine.Cost(0, tokens, 0) / machine.Cost(1, 0, 0), 4, 0.5);
 }
 
-TEST(StepPacerTest, ShortStepsOfPromptsAloneSayNothingOfATokensCost) {
+TEST(PrefillThrottleTest, ShortStepsOfPromptsAloneSayNothingOfATokensCost) {
   Simulation simulation(Machine{.base = 10e-3, .per_token = 0.05e-3, .per_token_and_context = 0});
   simulation.DecodeAlone(1, 20);
   simulation.Prefill(0, 8192);
-  const int64_t tokens = simulation.pacer().ShortStepTokens();
+  const int64_t tokens = simulation.throttle().ShortStepTokens();
   simulation.Prefill(0, 512, /*cached=*/0, /*max_chunk=*/16);
-  EXPECT_GE(simulation.pacer().ShortStepTokens(), tokens * 3 / 4);
+  EXPECT_GE(simulation.throttle().ShortStepTokens(), tokens * 3 / 4);
 }
 
-TEST(StepPacerTest, AClockThatIsSetBackIsIgnored) {
-  StepPacer pacer(2);
-  pacer.Record(8, 0, absl::Milliseconds(10));
-  pacer.Record(8, 0, -absl::Milliseconds(10));
-  pacer.Record(8, 16, absl::ZeroDuration());
-  EXPECT_EQ(pacer.PrefillTokens(8), 16);
+TEST(PrefillThrottleTest, AClockThatIsSetBackIsIgnored) {
+  PrefillThrottle throttle(2);
+  throttle.Record(8, 0, absl::Milliseconds(10));
+  throttle.Record(8, 0, -absl::Milliseconds(10));
+  throttle.Record(8, 16, absl::ZeroDuration());
+  EXPECT_EQ(throttle.PrefillTokens(8), 16);
 }
 
 }  // namespace
