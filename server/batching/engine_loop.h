@@ -41,7 +41,7 @@ namespace tlm {
 // arrived in the meantime is added.
 //
 // A model that takes two batches is not kept waiting for that: the plan is launched when it is
-// made, unless a draw in it has to wait for results (see StepPipeline). Then what Step waits for
+// made, unless sampling in it has to wait for results (see StepPipeline). Then what Step waits for
 // was launched by the Step before it, and a sequence that has ended computes one token in vain,
 // which reaches no stream, no figure and no cached block:
 //

@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// What a draw would refuse: such a row cannot have come from sound arithmetic.
+// What sampling would refuse: such a row cannot have come from sound arithmetic.
 absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   float largest = -std::numeric_limits<float>::infinity();
   bool nan = false;

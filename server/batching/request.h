@@ -20,12 +20,12 @@ class TokenStream;
 // When a generation ends. Stop strings are found where text is made, not here.
 struct StopCriteria {
   int64_t max_new_tokens = 0;  // >= 1
-  int64_t min_new_tokens = 0;  // until then no eos and no stop id is drawn
+  int64_t min_new_tokens = 0;  // until then no eos and no stop id is sampled
   std::vector<int32_t> stop_token_ids;
   std::vector<int32_t> eos_token_ids;  // empty when end-of-sequence is to be ignored
 };
 
-// Continuations of the prompt, drawn token by token: output_index, and the next ones for as many
+// Continuations of the prompt, sampled token by token: output_index, and the next ones for as many
 // as the request has branch streams.
 struct GenerateWork {
   SamplingParams sampling;
@@ -33,9 +33,9 @@ struct GenerateWork {
   LogprobOptions score;
   uint32_t output_index = 0;
   // Every prompt token but the first is scored (unmodified logits, score.top alternatives) before
-  // anything is drawn. Not together with `generated`.
+  // anything is sampled. Not together with `generated`.
   bool score_prompt = false;
-  // Tokens another replica has drawn already: they count as this output's first ones and are not
+  // Tokens another replica has sampled already: they count as this output's first ones and are not
   // pushed again. Ids in [0, vocab_size); without branches.
   std::vector<int32_t> generated;
 };

@@ -97,7 +97,7 @@ class Scheduler {
             PrefixCache* cache);
 
   void Add(Sequence& sequence);
-  // A branch that has drawn its first token; its parent has computed the prompt. It runs at once;
+  // A branch that has sampled its first token; its parent has computed the prompt. It runs at once;
   // the copy, if any, must be made before the next step. Without a place or a block for it, it
   // waits as any other and computes its tokens itself.
   std::optional<BlockCopy> AddBranch(Sequence& parent, Sequence& branch);

@@ -225,7 +225,7 @@ std::optional<Finish> Sequence::MarkRowDelivered() {
   ++next_row_;
   rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
   if (request_.score() != nullptr) return next_row_ < target() ? std::nullopt : BeginContinuation();
-  if (!delivers_rows()) return std::nullopt;  // the draw is still to come
+  if (!delivers_rows()) return std::nullopt;  // sampling is still to come
   if (next_row_ < static_cast<int64_t>(request_.forward()->positions.size())) return std::nullopt;
   return Finish{FinishReason::kRowsComplete};
 }

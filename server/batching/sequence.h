@@ -21,7 +21,7 @@ namespace tlm {
 
 enum class SequenceState {
   kWaiting,     // holds no blocks: not started, or preempted
-  kPrefilling,  // more than one token away from its next draw, or nothing is to be drawn
+  kPrefilling,  // more than one token away from its next token, or nothing is to be sampled
   kDecoding,    // one token away from its next token
   kFinished,
 };
@@ -82,7 +82,7 @@ class SequenceTimes {
 //                computed = 5, target = 7: just begun, in the place of the one before it
 //
 // A step that has begun counts as computed, and the next one may be planned while its rows are on
-// their way: the next token is not known then, only that there will be one. `d` is being drawn:
+// their way: the next token is not known then, only that there will be one. `d` is being sampled:
 //
 //   Generate  p p p p p g d        target = 7 and decoding, or, where d is known to be the last,
 //                       |          target = 6 and nothing is left to plan
@@ -92,7 +92,7 @@ class SequenceTimes {
 // first of the two steps has ended. Where d turns out to end the output, the token behind it is
 // surplus: nobody learns of it.
 //
-// A request for several outputs is one sequence until its first draw. Then its branches become
+// A request for several outputs is one sequence until its first token. Then its branches become
 // sequences, which share the full blocks of the prompt:
 //
 //   parent    [p p p p][p p g g]   blocks of 4 tokens
@@ -129,7 +129,7 @@ class Sequence {
   int64_t target() const;
   // 0 too when the rows on their way are the last ones.
   int64_t remaining() const;
-  // The most positions that it may compute before anything new is drawn.
+  // The most positions that it may compute before anything new is sampled.
   int64_t cache_tokens() const;
   // A step has put the next `count` positions into the cache.
   void MarkComputed(int64_t count);
@@ -140,7 +140,7 @@ class Sequence {
   void MarkStepEnded() { --steps_in_flight_; }
   // Steps that have begun and not ended know it.
   bool in_flight() const { return steps_in_flight_ > 0; }
-  // Generate: tokens behind tokens() that are being drawn.
+  // Generate: tokens behind tokens() that are being sampled.
   int64_t tokens_in_flight() const;
   // Where the last of them stands among its batch's jobs, as whoever made the batch noted it.
   void set_job(int64_t job) { job_ = job; }
@@ -159,7 +159,7 @@ class Sequence {
 
   // Score: the index of the continuation whose tokens follow the prompt.
   int64_t continuation() const { return continuation_; }
-  // Generate: ids that the draw of tokens()[position] must leave out, ascending: those that would
+  // Generate: ids that sampling tokens()[position] must leave out, ascending: those that would
   // end the sequence before it has min_new_tokens.
   std::span<const int32_t> BannedTokens(int64_t position) const;
   // Generate: the first of the rows on their way gave this token; the end, if it is one.
@@ -216,9 +216,9 @@ class Sequence {
   // The step that computes it first begins; returns the time it waited.
   absl::Duration MarkStarted(absl::Time now) { return times_.Start(now); }
   bool started() const { return times_.started(); }
-  // The first token was drawn.
+  // The first token was sampled.
   void MarkFirstToken(absl::Time now) { times_.FirstToken(now); }
-  // A token was drawn; the time since the one before it, zero for the first one here.
+  // A token was sampled; the time since the one before it, zero for the first one here.
   absl::Duration MarkToken(absl::Time now) { return times_.Token(now); }
   // Closes the sequence; what is to be told at the end. `finish` counts when `status` is OK. What
   // was computed for several outputs is the parent's.

@@ -39,7 +39,7 @@ struct LogitsRow {
   std::vector<float> logits;  // [vocab_size]
 };
 
-// What the model thinks of a token that was given, not drawn.
+// What the model thinks of a token that was given, not sampled.
 struct ScoredEntry {
   int64_t index = 0;  // generate: the token's position in the prompt; score: the continuation
   SampledToken token;

@@ -32,7 +32,7 @@ struct LoadedModel {
   ServedModel served;                    // refers to those above
 };
 
-// Reads the directory, or draws the preset's weights, checks everything, and takes all memory the
+// Reads the directory, or generates the preset's weights, checks everything, and takes all memory the
 // model will use; what cannot fit is refused before any is taken. Every error is one line that
 // names the file, the flag or the number at fault.
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);

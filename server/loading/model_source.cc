@@ -190,7 +190,7 @@ absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
                          pager_ != nullptr ? pager_->Identity() : ReadIdentity());
     return fmt::format("tensors {}", hash);
   }
-  constexpr int kGenerator = 1;  // grows when the same seed draws other weights
+  constexpr int kGenerator = 1;  // grows when the same seed gives other weights
   return fmt::format("random {} seed {} {}", kGenerator, seed_, DTypeName(random_dtype_));
 }
 

@@ -25,7 +25,7 @@ namespace tlm {
 // names no directory; other errors as of ReadModelConfig.
 absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options);
 
-// A model before its weights are read or drawn. Move-only.
+// A model before its weights are read or generated. Move-only.
 class ModelSource {
  public:
   // Reads the configuration, and opens the checkpoint where the weights come from files: takes no
@@ -47,7 +47,7 @@ class ModelSource {
     bool by_packer_alone = true;
     bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
   };
-  // The files' tensors or those to be drawn; the views are valid as long as this stays where it is.
+  // The files' tensors or those to be generated; the views are valid as long as this stays where it is.
   // At most once. They have a pager, unless they are files' that others read too; it checks what
   // the packer does not. RESOURCE_EXHAUSTED when there are no addresses for them.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
@@ -55,14 +55,14 @@ class ModelSource {
   // The type of the matrices that Weights() gives, once in `format`; see MatrixTypeOf. Errors as of
   // Weights().
   absl::StatusOr<DType> MatrixType(WeightFormat format) const;
-  // What tells these weights from others: a hash of their tensors, or how they are drawn. Where
+  // What tells these weights from others: a hash of their tensors, or how they are generated. Where
   // Weights() are files' with a pager, after they were packed; else it reads all of them itself,
   // with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
   // What came of reading the weights, `read`, with the file named that it is about, if it is: one
   // that changed meanwhile (FAILED_PRECONDITION), or the one of the tensor in FieldOf(read).
   absl::Status WithFile(const absl::Status& read) const;
-  // The files, once the weights are no longer needed; none for drawn ones. The last call of all.
+  // The files, once the weights are no longer needed; none for generated ones. The last call of all.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:

@@ -46,7 +46,7 @@ void SortAndUnique(std::vector<int32_t>& ids) {
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
 }
 
-// INVALID_ARGUMENT when the sets of ids that may and may not be drawn leave no token.
+// INVALID_ARGUMENT when the sets of ids that may and may not be sampled leave no token.
 absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) {
   const SamplingParams& sampling = work.sampling;
   std::vector<int32_t> excluded = sampling.banned_token_ids;

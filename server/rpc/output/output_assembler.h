@@ -1,4 +1,4 @@
-// From tokens drawn to the `tokens` events of one output: text, stop strings, what may be sent
+// From sampled tokens to the `tokens` events of one output: text, stop strings, what may be sent
 // when.
 #ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
 #define TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
@@ -64,7 +64,7 @@ class OutputAssembler {
   // string has ended the output before the last of them; they may end it themselves.
   absl::Status Replay(std::span<const int32_t> ids);
 
-  // Takes the next token drawn. Once ended() this does nothing: surplus tokens are dropped.
+  // Takes the next sampled token. Once ended() this does nothing: surplus tokens are dropped.
   void Append(SampledToken token);
   // The engine ended the sequence after the last token appended.
   void Close(FinishReason reason, int32_t matched_token);

@@ -212,7 +212,7 @@ int64_t OutputGroup::DrawnTokens() const {
   return tokens;
 }
 
-// The last token drawn is never computed itself.
+// The last sampled token is never computed itself.
 uint64_t OutputGroup::Flops(const ModelConfig& config) const {
   const int64_t input = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
   uint64_t flops = PromptFlops(config);
@@ -224,7 +224,7 @@ uint64_t OutputGroup::Flops(const ModelConfig& config) const {
 }
 
 // The prompt, and what was replayed behind it, is computed once, and so is the row that every
-// output draws its first token from; without any draw only the beginning may have been.
+// output samples its first token from; without any only the beginning may have been.
 uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
   const int64_t cached = start_->cached_prompt_tokens;
   int64_t computed = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();

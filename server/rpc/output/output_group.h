@@ -88,7 +88,7 @@ class OutputGroup {
 
   void CollectFrom(Output& output);
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
-  // Tokens of an output that were drawn here.
+  // Tokens of an output that were sampled here.
   static int64_t DrawnTokens(const Output& output);
   int64_t DrawnTokens() const;
   uint64_t Flops(const ModelConfig& config) const;

@@ -23,13 +23,18 @@ namespace {
 using grpc::health::v1::HealthCheckResponse;
 using ::testing::HasSubstr;
 
-// A generation that runs until it is read to its end.
+// A generation that runs until it is read to its end. A large one has more output than a connection
+// buffers, so that it runs as long as it is not read.
 struct Stream {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
 
-  Stream(v1::LanguageModel::Stub& stub, uint32_t max_new_tokens) {
+  Stream(v1::LanguageModel::Stub& stub, uint32_t max_new_tokens, bool large = false) {
     v1::GenerateRequest request;
+    if (large) {
+      request.mutable_sampling()->set_num_sequences(16);
+      request.mutable_output()->set_top_logprobs(20);
+    }
     request.set_prompt("The king");
     request.mutable_stopping()->set_max_new_tokens(max_new_tokens);
     request.mutable_stopping()->set_ignore_eos(true);
@@ -128,7 +133,7 @@ TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
 
 TEST_F(LifecycleTest, DuringTheGraceItIsNotServingButServes) {
   Serve({"--withdrawal_grace=1h"});
-  Stream running(*stub_, 1000);
+  Stream running(*stub_, 1000, /*large=*/true);
   ASSERT_TRUE(running.WaitUntilStarted());
   server_->Signal(SIGTERM);
   ASSERT_TRUE(server_->WaitForOutput("withdrawn"));
@@ -157,7 +162,7 @@ TEST_F(LifecycleTest, TheGraceEndsByItself) {
 
 TEST_F(LifecycleTest, TheDrainEndsWithUnavailableAtItsTimeout) {
   Serve({"--drain_timeout=50ms"});
-  Stream stream(*stub_, 1000);
+  Stream stream(*stub_, 1000, /*large=*/true);
   ASSERT_TRUE(stream.WaitUntilStarted());
   server_->Signal(SIGTERM);
   uint64_t tokens = 0;
@@ -168,7 +173,7 @@ TEST_F(LifecycleTest, TheDrainEndsWithUnavailableAtItsTimeout) {
 
 TEST_F(LifecycleTest, ASecondSignalCutsTheDrainShort) {
   Serve({"--drain_timeout=1h"});
-  Stream stream(*stub_, 1000);
+  Stream stream(*stub_, 1000, /*large=*/true);
   ASSERT_TRUE(stream.WaitUntilStarted());
   server_->Signal(SIGTERM);
   ASSERT_TRUE(server_->WaitForOutput("draining"));
@@ -180,7 +185,7 @@ TEST_F(LifecycleTest, ASecondSignalCutsTheDrainShort) {
 
 TEST_F(LifecycleTest, AReaderThatStoppedReadingDoesNotKeepTheServer) {
   Serve({"--drain_timeout=50ms"});
-  Stream stream(*stub_, 1000);
+  Stream stream(*stub_, 1000, /*large=*/true);
   ASSERT_TRUE(stream.WaitUntilStarted());
   server_->Signal(SIGTERM);
   // Never read again.

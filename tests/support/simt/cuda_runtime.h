@@ -1,4 +1,4 @@
-// The part of the CUDA runtime API that the backend uses, on a host that plays a GPU. It is found
+// The part of the CUDA runtime API that the backend uses, on a host that emulates a GPU. It is found
 // in place of the toolkit's header of the same name by what links tlm_cuda_emulated; names, values
 // and meanings are the toolkit's (CUDA Runtime API reference). What differs for the better is in
 // tests/support/simt/emulator.h: work runs as late as the API allows, memory starts as NaN, and

@@ -1,6 +1,6 @@
-// The device that tests of the CUDA backend's sources run on: the one the host plays (emulator.h),
+// The device that tests of the CUDA backend's sources run on: the emulated one (emulator.h),
 // or a GPU (tests/gpu/kernels). The same tests are linked with one or the other; what only the
-// played device can be told or asked is a no-op on a GPU, so that no test has to know more than
+// emulated device can be told or asked is a no-op on a GPU, so that no test has to know more than
 // RunsOnGpu().
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_UNDER_TEST_H_
 #define TLM_TESTS_SUPPORT_SIMT_DEVICE_UNDER_TEST_H_

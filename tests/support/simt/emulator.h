@@ -1,4 +1,4 @@
-// A GPU played by the host: what tests say to it and learn from it. Kernels (compiled with
+// An emulated GPU: what tests tell it and ask it. Kernels (compiled with
 // <simt_emulated.h>) and host code (compiled with this folder's <cuda_runtime.h>) run as they are.
 //
 // Every thread of a block is a fiber. Blocks run one after the other in an order drawn at random,

@@ -1,4 +1,4 @@
-// The other half of model/ops/cuda/kernels/simt.h: the same names for a host that plays a GPU.
+// The other half of model/ops/cuda/kernels/simt.h: the same names for a host that emulates a GPU.
 // Every thread of a block is a fiber; between the places where a warp or the block waits, they run
 // one after the other in an order drawn at random, so that a forgotten barrier shows as a wrong
 // result. tests/support/simt/emulator.h lists what is checked.

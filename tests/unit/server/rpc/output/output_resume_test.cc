@@ -32,7 +32,7 @@ struct Received {
   std::string text;
 };
 
-// One output, the engine's part played after a script of the tokens it draws.
+// One output, the engine's part scripted by the tokens it samples.
 class Stream {
  public:
   Stream(const Tokenizer* tokenizer, const OutputPlan& plan, const GenerateWork& work,
