@@ -224,7 +224,7 @@ def short_calls(count, *after):
 class FloodTest(unittest.TestCase):
     """What connections take before credentials are known is bounded over all of them."""
 
-    def check(self, data):
+    def check(self, data, most):
         with Server() as server:
             server.ask()
             before = server.resident_bytes()
@@ -233,16 +233,18 @@ class FloodTest(unittest.TestCase):
                     server.ask()
                 self.assertTrue(eventually(lambda: flood.sent > 16 << 20))
                 server.ask()
-            self.assertLess(flood.peak - before, 400 * KIB * KIB)
+            self.assertLess(flood.peak - before, most * KIB * KIB)
             self.assertLess(server.log().count("\n"), 1000)
             self.assertTrue(eventually(
                 lambda: server.resident_bytes() - before < 100 * KIB * KIB))
 
     def test_calls_that_are_begun_and_reset(self):
-        self.check(short_calls(20000, (http2.RST_STREAM, bytes([0, 0, 0, 8]))))
+        self.check(short_calls(20000, (http2.RST_STREAM, bytes([0, 0, 0, 8]))), most=400)
 
     def test_calls_that_are_begun_and_left_so(self):
-        self.check(short_calls(20000))
+        # They are cut by what gRPC counts, which takes longer on a slower machine: 245 to 680 MiB.
+        # Without that, 7,900.
+        self.check(short_calls(20000), most=1500)
 
 
 class BrokenTest(unittest.TestCase):
