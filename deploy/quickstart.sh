@@ -20,7 +20,7 @@ say() {
 
 say "1/5 packages"
 deploy/install_packages.sh build
-say "2/5 build (the first time about 7 minutes on four cores)"
+say "2/5 build (the first time about 3 minutes on four cores)"
 TLM_CMAKE_OPTIONS=-DTLM_TESTS=OFF deploy/build.sh release
 bin=build/release/bin
 

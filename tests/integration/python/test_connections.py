@@ -242,9 +242,9 @@ class FloodTest(unittest.TestCase):
         self.check(short_calls(20000, (http2.RST_STREAM, bytes([0, 0, 0, 8]))), most=400)
 
     def test_calls_that_are_begun_and_left_so(self):
-        # They are cut by what gRPC counts, which takes longer on a slower machine: 245 to 680 MiB.
-        # Without that, 7,900.
-        self.check(short_calls(20000), most=1500)
+        # They are cut by what gRPC counts, which takes longer on a busy machine: 234 to 450 MiB were
+        # measured there. Without that, 7,500.
+        self.check(short_calls(20000), most=600)
 
 
 class BrokenTest(unittest.TestCase):
