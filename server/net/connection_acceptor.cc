@@ -26,7 +26,9 @@ constexpr int64_t kOwnDescriptors = 256;
 constexpr int64_t kSpareDescriptors = 64;
 constexpr int64_t kLeastBudget = 16;
 // Out of descriptors or memory, trying again at once would only burn time.
-constexpr int kWaitMs = 100;
+constexpr int kExhaustedMs = 100;
+// Until gRPC has come to some of the connections that it was given.
+constexpr int kFullMs = 5;
 constexpr std::chrono::seconds kRefusalReportInterval(10);
 // Interval between polls of the connections.
 constexpr int kPollMs = 100;
@@ -90,24 +92,26 @@ void ConnectionAcceptor::Run() {
     stopping = events.back().revents != 0;
     PollConnections();
     for (const int listener : sockets_.descriptors()) {
-      if (!AcceptAll(listener) && !stopping) WaitForRoom();
+      const int pause_ms = AcceptAll(listener);
+      if (pause_ms > 0 && !stopping) Pause(pause_ms);
     }
   }
 }
 
-bool ConnectionAcceptor::AcceptAll(int listener) {
+int ConnectionAcceptor::AcceptAll(int listener) {
   for (int i = 0; i < kAtATime; ++i) {
     const int connection = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (connection >= 0) {
       Take(listener, connection);
+      if (ReadThrottle::OfProcess().IsFull()) return kFullMs;
       continue;
     }
-    if (errno == EAGAIN) return true;
+    if (errno == EAGAIN) return 0;
     if (!IsExhaustion(errno)) continue;  // this one is gone already
     NoteRefused(std::strerror(errno));
-    return false;
+    return kExhaustedMs;
   }
-  return true;
+  return 0;
 }
 
 void ConnectionAcceptor::Take(int listener, int connection) {
@@ -115,6 +119,10 @@ void ConnectionAcceptor::Take(int listener, int connection) {
   if (connection >= budget_) {
     close(connection);
     NoteRefused("--max_connections, or the system's limit of open files, is reached");
+    return;
+  }
+  if (IsClosedByPeer(connection)) {
+    close(connection);
     return;
   }
   watch_.Add(connection);
@@ -142,9 +150,9 @@ void ConnectionAcceptor::PollConnections() {
   }
 }
 
-void ConnectionAcceptor::WaitForRoom() {
+void ConnectionAcceptor::Pause(int ms) {
   pollfd stop{stop_event_, POLLIN, 0};
-  poll(&stop, 1, kWaitMs);
+  poll(&stop, 1, ms);
 }
 
 }  // namespace tlm

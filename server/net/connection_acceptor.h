@@ -44,12 +44,12 @@ class ConnectionAcceptor {
 
  private:
   void Run();
-  // False: no descriptor or memory is left.
-  bool AcceptAll(int listener);
+  // Milliseconds to pause before more are accepted, one at least each time.
+  int AcceptAll(int listener);
   void Take(int listener, int connection);
   void NoteRefused(const char* why);
   void PollConnections();
-  void WaitForRoom();
+  void Pause(int ms);
 
   ListeningSockets sockets_;
   const int port_;

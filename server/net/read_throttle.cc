@@ -103,35 +103,45 @@ void ReadBudget::Add(int descriptor, const std::string& peer) {
   const auto at = static_cast<size_t>(descriptor);
   if (connections_.size() <= at) connections_.resize(at + 1);
   Connection& connection = connections_[at];
-  Forget(descriptor, connection);
-  connection.added = true;
+  Reset(descriptor, connection, State::kUnread);
+  connection.cookie = cookie_of_(descriptor);
   connection.peer = peer;
 }
 
-void ReadBudget::Release(int descriptor) {
+void ReadBudget::Cut(int descriptor, uint64_t cookie) {
   MutexLock lock(&mutex_);
-  if (Connection* const connection = Find(descriptor); connection != nullptr) {
-    Forget(descriptor, *connection);
-  }
+  Connection* const connection = Find(descriptor);
+  if (connection == nullptr || connection->cookie != cookie) return;
+  Reset(descriptor, *connection, State::kCut);
 }
 
-void ReadBudget::Forget(int descriptor, Connection& connection) {
-  if (const auto waiting = waiting_.find(connection.peer); connection.waits) {
+void ReadBudget::Reset(int descriptor, Connection& connection, State state) {
+  if (connection.waits) {
+    const auto waiting = waiting_.find(connection.peer);
     std::erase(waiting->second, descriptor);
     if (waiting->second.empty()) waiting_.erase(waiting);
   }
+  if (connection.state == State::kUnread) --unread_;
+  if (state == State::kUnread) ++unread_;
+  const uint64_t cookie = connection.cookie;
   connection = {};
+  connection.state = state;
+  connection.cookie = cookie;
 }
 
 ReadBudget::Connection* ReadBudget::Find(int descriptor) {
   const auto at = static_cast<size_t>(descriptor);
-  return at < connections_.size() && connections_[at].added ? &connections_[at] : nullptr;
+  if (at >= connections_.size()) return nullptr;
+  Connection& connection = connections_[at];
+  const bool is_open = connection.state == State::kUnread || connection.state == State::kRead;
+  return is_open ? &connection : nullptr;
 }
 
 size_t ReadBudget::Allowance(int descriptor) {
   MutexLock lock(&mutex_);
   Connection* const connection = Find(descriptor);
-  if (connection == nullptr) return kUnbounded;
+  if (connection == nullptr) return HasEnded(descriptor) ? kEnded : kUnbounded;
+  if (std::exchange(connection->state, State::kRead) == State::kUnread) --unread_;
   if (connection->waits) return 0;
   if (connection->round != round_) {
     connection->round = round_;
@@ -154,6 +164,17 @@ void ReadBudget::NoteRead(int descriptor, size_t bytes) {
   read_ += bytes;
 }
 
+bool ReadBudget::HasEnded(int descriptor) const {
+  const auto at = static_cast<size_t>(descriptor);
+  return at < connections_.size() && connections_[at].state == State::kCut &&
+         connections_[at].cookie == cookie_of_(descriptor);
+}
+
+size_t ReadBudget::Unread() {
+  MutexLock lock(&mutex_);
+  return unread_;
+}
+
 bool ReadBudget::AwaitWaiting(Duration timeout) {
   MutexLock lock(&mutex_);
   if (waiting_.empty()) changed_.WaitFor(&mutex_, timeout);
@@ -162,7 +183,7 @@ bool ReadBudget::AwaitWaiting(Duration timeout) {
 
 std::vector<int> ReadBudget::EndRound(Duration round, size_t most_bytes,
                                       const std::function<bool(int)>& is_over,
-                                      std::vector<int>& over) {
+                                      std::vector<std::pair<int, uint64_t>>& over) {
   MutexLock lock(&mutex_);
   if (round > kSlowRound) next_budget_ = std::max(next_budget_ / 2, kLeastBytes);
   if (round < kFastRound) next_budget_ = std::min(next_budget_ * 2, kMostBytes);
@@ -175,8 +196,8 @@ std::vector<int> ReadBudget::EndRound(Duration round, size_t most_bytes,
     Connection& connection = connections_[static_cast<size_t>(descriptor)];
     connection.waits = false;
     if (is_over(descriptor)) {
-      connection = {};
-      over.push_back(descriptor);
+      over.emplace_back(descriptor, connection.cookie);
+      Reset(descriptor, connection, State::kCut);
       continue;
     }
     connection.chosen = true;
@@ -204,7 +225,9 @@ ReadThrottle& ReadThrottle::OfProcess() {
 }
 
 ReadThrottle::ReadThrottle()
-    : streams_(std::make_unique<ChannelzCounter>()), thread_([this] { Run(); }) {
+    : budget_(SocketCookie),
+      streams_(std::make_unique<ChannelzCounter>()),
+      thread_([this] { Run(); }) {
   throttle_of_process = this;
 }
 
@@ -221,6 +244,7 @@ ssize_t ReadThrottle::Receive(int descriptor, msghdr* message, int flags) {
     return -1;
   }
   if (most == ReadBudget::kUnbounded) return ReceiveNow(descriptor, message, flags);
+  if (most == ReadBudget::kEnded) return 0;
   const ssize_t received = ReceiveAtMost(descriptor, message, flags, most);
   if (received <= 0) return received;
   budget_.NoteRead(descriptor, static_cast<size_t>(received));
@@ -247,16 +271,16 @@ void ReadThrottle::Run() {
 }
 
 void ReadThrottle::BeginRound(ReadBudget::Duration last_round) {
-  std::vector<int> over;  // closed by their peers
+  std::vector<std::pair<int, uint64_t>> over;  // closed by their peers
   const std::vector<int> chosen =
       budget_.EndRound(last_round, streams_.RoomBytes(), IsClosedByPeer, over);
-  for (const int descriptor : over) CutConnection(descriptor, SocketCookie(descriptor));
+  for (const auto& [descriptor, cookie] : over) CutConnection(descriptor, cookie);
   for (const int descriptor : chosen) Wake(descriptor);
 }
 
 void ReadThrottle::CutConnections() {
   for (const auto& [descriptor, cookie] : streams_.Enforce()) {
-    budget_.Release(descriptor);  // first: gRPC looks only once whether the connection is over
+    budget_.Cut(descriptor, cookie);  // first: gRPC looks only once whether the connection is over
     cut_ += CutConnection(descriptor, cookie) ? 1 : 0;
   }
   if (cut_ == 0 || steady_clock::now() < next_report_) return;

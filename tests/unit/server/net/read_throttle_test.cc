@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tlm {
@@ -37,10 +40,11 @@ class ReadBudgetTest : public testing::Test {
     for (int i = 0; i < 10; ++i) EndRound(milliseconds(1));
   }
 
-  ReadBudget budget_;
+  std::map<int, uint64_t> cookies_;  // 0 by default
+  ReadBudget budget_{[this](int descriptor) { return cookies_[descriptor]; }};
   size_t most_bytes_ = kMost;
   int closed_ = -1;
-  std::vector<int> over_;
+  std::vector<std::pair<int, uint64_t>> over_;
 };
 
 TEST_F(ReadBudgetTest, OthersThanConnectionsAreReadWithoutBounds) {
@@ -131,22 +135,51 @@ TEST_F(ReadBudgetTest, EveryConnectionOfAPeerGetsItsTurn) {
 }
 
 TEST_F(ReadBudgetTest, ConnectionsThatAreOverTakeNoTurn) {
+  cookies_[3] = 33;
   for (const int one : {3, 4}) budget_.Add(one, "peer");
   ReadAll(3);
   ReadAll(4);
   closed_ = 3;
   EXPECT_THAT(EndRound(), ElementsAre(4));
-  EXPECT_THAT(over_, ElementsAre(3));
+  EXPECT_THAT(over_, ElementsAre(testing::Pair(3, 33)));
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kEnded);
+}
+
+TEST_F(ReadBudgetTest, NothingIsReadOfAConnectionThatWasCut) {
+  cookies_[3] = 33;
+  budget_.Add(3, "peer");
+  ReadAll(3);
+  budget_.Cut(3, 33);
+  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kEnded);
+  EXPECT_FALSE(budget_.AwaitWaiting(milliseconds(0)));
+  EXPECT_THAT(EndRound(), IsEmpty());
+}
+
+TEST_F(ReadBudgetTest, CuttingAConnectionLeavesTheNextOneWithItsDescriptorBounded) {
+  Grow();
+  cookies_[3] = 34;
+  budget_.Add(3, "peer");
+  budget_.Cut(3, 33);
+  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(budget_.Allowance(3), 0u);
+}
+
+TEST_F(ReadBudgetTest, WhatIsNoConnectionMayHaveTheDescriptorOfOneThatWasCut) {
+  cookies_[3] = 33;
+  budget_.Add(3, "peer");
+  budget_.Cut(3, 33);
+  cookies_[3] = 35;
   EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
 }
 
-TEST_F(ReadBudgetTest, AReleasedConnectionIsReadToItsEnd) {
-  budget_.Add(3, "peer");
-  ReadAll(3);
-  budget_.Release(3);
-  EXPECT_EQ(budget_.Allowance(3), ReadBudget::kUnbounded);
-  EXPECT_FALSE(budget_.AwaitWaiting(milliseconds(0)));
-  EXPECT_THAT(EndRound(), IsEmpty());
+TEST_F(ReadBudgetTest, CountsConnectionsThatWereNotReadYet) {
+  for (const int one : {3, 4, 5}) budget_.Add(one, "peer");
+  budget_.Add(3, "other");
+  EXPECT_EQ(budget_.Unread(), 3u);
+  for (int i = 0; i < 2; ++i) budget_.Allowance(3);
+  EXPECT_EQ(budget_.Unread(), 2u);
+  budget_.Cut(4, 0);
+  EXPECT_EQ(budget_.Unread(), 1u);
 }
 
 TEST_F(ReadBudgetTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
