@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "model/base/thread_name.h"
 
@@ -12,6 +13,9 @@ namespace {
 
 // Touched at a time in each layer: a large page.
 constexpr size_t kPiece = size_t{2} << 20;
+// Longer than pages take that were touched before. After others it pauses for as long as they took:
+// the kernel does not let a step's threads run meanwhile.
+constexpr std::chrono::microseconds kFree(200);
 
 // False where the kernel does not support it (before Linux 5.14) or has no memory left.
 bool Touch(std::byte* data, size_t bytes) {
@@ -30,50 +34,56 @@ KvPages::KvPages(std::byte* data, int64_t layers, size_t layer_bytes)
     : data_(data), layers_(layers), layer_bytes_(layer_bytes), thread_([this] { Run(); }) {}
 
 KvPages::~KvPages() {
-  {
-    MutexLock lock(&mutex_);
-    stopped_ = true;
-    changed_.NotifyAll();
-  }
+  reached_ = kStop;
+  reached_.notify_all();
   thread_.join();
 }
 
 void KvPages::Reach(size_t bytes) {
-  MutexLock lock(&mutex_);
-  if (bytes <= reached_) return;
-  reached_ = bytes;
-  due_ = std::min(bytes + kAhead, layer_bytes_);
-  changed_.NotifyAll();
+  size_t reached = reached_;
+  while (bytes > reached && !reached_.compare_exchange_weak(reached, bytes)) {
+  }
+  if (bytes > reached) reached_.notify_all();
 }
 
 void KvPages::WaitUntilDone() {
-  MutexLock lock(&mutex_);
-  while (touched_ < due_ && !stopped_) changed_.Wait(&mutex_);
+  for (size_t touched = touched_; touched < DueFor(reached_); touched = touched_) {
+    touched_.wait(touched);
+  }
+}
+
+size_t KvPages::DueFor(size_t reached) const {
+  return reached == 0 ? 0 : std::min(reached + kAhead, layer_bytes_);
 }
 
 void KvPages::Run() {
   NameThisThread("kv_pages");
-  LowerPriority();
-  MutexLock lock(&mutex_);
-  while (!stopped_) {
-    touched_ = std::max(touched_, std::min(reached_, layer_bytes_));
-    if (touched_ >= due_) {
-      changed_.NotifyAll();
-      changed_.Wait(&mutex_);
-      continue;
+  size_t ahead = 0;  // the end of what is touched, which may have a hole before it
+  for (size_t reached = reached_; reached != kStop; reached = reached_) {
+    const size_t due = DueFor(reached);
+    if (ahead < due) {
+      // First: a long prompt gets all its blocks at once, and other sequences go on behind them.
+      ahead = TouchLayers(std::max(ahead, std::min(reached, layer_bytes_)), due);
+    } else if (touched_ < ahead) {
+      touched_ = TouchLayers(touched_, ahead);
+      touched_.notify_all();
+    } else {
+      reached_.wait(reached);
     }
-    const size_t begin = touched_;
-    const size_t end = std::min(begin + kPiece, due_);
-    for (int64_t layer = 0; layer < layers_ && !stopped_; ++layer) {
-      mutex_.Unlock();
-      const bool touched =
-          Touch(data_ + static_cast<size_t>(layer) * layer_bytes_ + begin, end - begin);
-      mutex_.Lock();
-      stopped_ |= !touched;
-    }
-    touched_ = end;
   }
-  changed_.NotifyAll();
+}
+
+size_t KvPages::TouchLayers(size_t begin, size_t end) {
+  const size_t bytes = std::min(end - begin, kPiece);
+  for (int64_t layer = 0; layer < layers_; ++layer) {
+    if (reached_ == kStop) return begin;
+    const auto before = std::chrono::steady_clock::now();
+    std::byte* const piece = data_ + static_cast<size_t>(layer) * layer_bytes_ + begin;
+    if (!Touch(piece, bytes)) return layer_bytes_;  // nor will it ever
+    const auto took = std::chrono::steady_clock::now() - before;
+    if (took > kFree) std::this_thread::sleep_for(took);
+  }
+  return begin + bytes;
 }
 
 }  // namespace tlm

@@ -74,6 +74,17 @@ TEST_F(KvPagesTest, StaysAheadOfWhatIsInUse) {
   }
 }
 
+// The blocks of a long prompt: its first step writes to few of them.
+TEST_F(KvPagesTest, TouchesWhatIsInUseAtOnceToo) {
+  if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
+  KvPages pages(data_, kLayers, kLayerBytes);
+  for (const size_t used : {size_t{1} << 16, size_t{9} << 20}) {
+    pages.Reach(used);
+    pages.WaitUntilDone();
+    EXPECT_EQ(TouchedOfEachLayer(), used + KvPages::kAhead);
+  }
+}
+
 TEST_F(KvPagesTest, EndsWithTheMemory) {
   if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
   constexpr size_t kUsed = kLayerBytes / 16;
