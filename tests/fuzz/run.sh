@@ -7,11 +7,12 @@
 #
 # Needs clang with its run-time libraries (Debian: clang, libclang-rt-dev). What is found is kept in
 # build/fuzz/tests/fuzz/TARGET/found and is the beginning of the next run; an input that makes a
-# target fail is left beside it, and the status is 1. One target runs at a time.
+# target fail is left beside it, and the status is 1. One target runs at a time. pack.sh adds finds
+# to the corpora.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-usage() { sed -n '4,11s/^# \{0,1\}//p' tests/fuzz/run.sh >&2; exit 2; }
+usage() { sed -n '4,12s/^# \{0,1\}//p' tests/fuzz/run.sh >&2; exit 2; }
 
 seconds=600
 minimise=false
