@@ -14,11 +14,14 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 
 import scenario
+
+sys.path.append(str(scenario.ROOT / "tests" / "support"))
+
+from server_process import ServerProcess  # noqa: E402
 
 REFUSAL_BAR_S = 0.050
 REFUSAL_CPU_BAR_US = 100
@@ -54,27 +57,17 @@ def until(condition, what):
     return result
 
 
-def cpu_seconds(process):
+def cpu_seconds(server):
     """Processor time so far of a server's threads but those that compute: utime and stime of
     proc(5)'s stat. On one thread the engine computes itself."""
     seconds = 0
-    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+    for task in pathlib.Path(f"/proc/{server.pid}/task").iterdir():
         stat = (task / "stat").read_text(encoding="ascii")
         name, _, fields = stat.partition("(")[2].rpartition(")")
         if name != "engine":
             user, system = fields.split()[11:13]
             seconds += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return seconds
-
-
-@contextlib.contextmanager
-def started(*command, **options):
-    """A process that is over in the end."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **options) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def is_full(metrics):
@@ -88,22 +81,21 @@ def measure_refusals(arguments, processors):
     """What serve_bench says of an open loop that is refused, and the processor time that the
     server's threads but those that compute spend meanwhile."""
     with contextlib.ExitStack() as stack:
-        directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        path, port_file = directory / "json", directory / "port"
-        metrics_file = directory / "port.metrics"
-        server = stack.enter_context(started(*scenario.pinned(
-            processors[0], scenario.server_of(arguments), "--log_level=warn", "--port=0",
-            f"--port_file={port_file}", "--metrics_port=0",
-            *SLOW_MODEL, "--threads=1", "--max_running_requests=1", "--max_queued_requests=1",
-            *arguments.server_flag)))
-        until(lambda: port_file.exists() and port_file.read_text().strip(), "the server's start")
-        target = f"--target=127.0.0.1:{port_file.read_text().strip()}"
-        metrics = f"http://127.0.0.1:{metrics_file.read_text().strip()}/metrics"
+        server = stack.enter_context(ServerProcess(
+            scenario.server_of(arguments), "--log_level=warn", *SLOW_MODEL, "--threads=1",
+            "--max_running_requests=1", "--max_queued_requests=1", *arguments.server_flag,
+            ports=("metrics",), prefix=scenario.pinned(processors[0])))
+        stack.callback(server.kill)
+        path = server.folder / "json"
         benchmark = scenario.pinned(processors[1], arguments.build / "benchmarks" / "serve_bench",
-                                    target)
+                                    f"--target={server.target}")
         # One runs and one waits, until all is over.
-        stack.enter_context(started(*benchmark, "--concurrency=2", "--prompt_tokens=16",
-                                    f"--output_tokens={SLOW_TOKENS}", stdout=subprocess.DEVNULL))
+        pair = stack.enter_context(subprocess.Popen(
+            [*benchmark, "--concurrency=2", "--prompt_tokens=16",
+             f"--output_tokens={SLOW_TOKENS}"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL))
+        stack.callback(pair.kill)
+        metrics = f"http://{server.target_of('metrics')}/metrics"
         until(lambda: is_full(metrics), "a server without a place")
         before = cpu_seconds(server)
         subprocess.run([*benchmark, f"--rate={arguments.refusals}",

@@ -10,12 +10,12 @@ the peak until the first token (VmHWM), and what is left when the hash of the fi
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +23,10 @@ import time
 import random_checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "support"))
+
+from server_process import ServerProcess  # noqa: E402
+
 LIMIT_SECONDS = 300
 POLL_SECONDS = 0.0005
 MIB = 1 << 20
@@ -60,19 +64,6 @@ def import_stubs(build):
         grpc=grpc, health=health_pb2, health_stub=health_pb2_grpc.HealthStub,
         generate=generate_pb2, model_info=model_info_pb2,
         model_stub=language_model_pb2_grpc.LanguageModelStub)
-
-
-def await_text(path, process, begin):
-    """What `path` says as soon as it says something."""
-    while True:
-        try:
-            if text := path.read_text(encoding="utf-8").strip():
-                return text
-        except FileNotFoundError:
-            pass
-        if process.poll() is not None or time.monotonic() > begin + LIMIT_SECONDS:
-            raise RuntimeError("tlm-server did not start")
-        time.sleep(POLL_SECONDS)
 
 
 def await_serving(stubs, channel, begin):
@@ -125,28 +116,20 @@ def await_hash(stubs, model, begin):
         time.sleep(0.01)
 
 
-def start_once(stubs, server, flags, from_files):
+def start_once(stubs, program, flags, from_files):
     """One start: seconds, memory, and what ModelInfo says."""
-    with tempfile.TemporaryDirectory(prefix="tlm-start-") as directory:
-        port_file = pathlib.Path(directory) / "port"
-        with open(pathlib.Path(directory) / "log", "w+", encoding="utf-8") as log:
-            begin = time.monotonic()
-            process = subprocess.Popen(
-                [server, "--port=0", f"--port_file={port_file}", *flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-            try:
-                return measure(stubs, process, port_file, begin, from_files)
-            except (RuntimeError, stubs.grpc.RpcError) as error:
-                log.seek(0)
-                sys.exit(f"start_time.py: {error}\n{log.read()}")
-            finally:
-                process.terminate()
-                process.wait(LIMIT_SECONDS)
+    server = ServerProcess(program, *flags, start_seconds=LIMIT_SECONDS)
+    with contextlib.closing(server):
+        begin = time.monotonic()
+        try:
+            server.start()
+            return measure(stubs, server, begin, from_files)
+        except (RuntimeError, stubs.grpc.RpcError) as error:
+            sys.exit(f"start_time.py: {error}\n{server.log()}")
 
 
-def measure(stubs, process, port_file, begin, from_files):
-    target = "127.0.0.1:" + await_text(port_file, process, begin)
-    with stubs.grpc.insecure_channel(target) as channel:
+def measure(stubs, server, begin, from_files):
+    with stubs.grpc.insecure_channel(server.target) as channel:
         await_serving(stubs, channel, begin)
         serving = time.monotonic() - begin
         model = stubs.model_stub(channel)
@@ -154,10 +137,10 @@ def measure(stubs, process, port_file, begin, from_files):
         asked = time.monotonic()
         first_token(stubs, model, info.capabilities.tokenizer)
         token = serving + time.monotonic() - asked
-        result = {"serving_s": serving, "first_token_s": token, **memory_of(process.pid)}
+        result = {"serving_s": serving, "first_token_s": token, **memory_of(server.pid)}
         if from_files:
             await_hash(stubs, model, begin)
-        result["settled"] = memory_of(process.pid)
+        result["settled"] = memory_of(server.pid)
     weights = sum(part.bytes for part in info.memory.weights)
     kv = (info.memory.kv_bytes_per_token * info.memory.kv_block_tokens
           * info.memory.kv_blocks_total)

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import resource
 import signal
 import subprocess
 import tempfile
@@ -18,15 +17,15 @@ class ServerProcess:
     A restarted server has the ports of its first start. Not thread-safe.
     """
 
-    def __init__(self, program, *flags, ports=(), start_seconds=START_SECONDS, limits=None,
-                 environment=None, terminal=True):
+    def __init__(self, program, *flags, ports=(), start_seconds=START_SECONDS, prefix=(),
+                 environment=None, preexec_fn=None, terminal=True):
         """flags: they overrule those that are set here. ports: "admin" and "metrics", which are
-        opened beside the data port. limits: of the
-        process, by resource.RLIMIT_*. environment: further variables. terminal: whether it keeps
-        the terminal of the tests, if there is one."""
+        opened beside the data port. prefix: a command that runs the program. environment: further
+        variables. preexec_fn: as of subprocess.Popen. terminal: whether it keeps the terminal of
+        the tests, if there is one."""
         self._folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
         self.folder = pathlib.Path(self._folder.name)
-        self._program, self._flags = program, flags
+        self._command, self._flags = [*prefix, program], flags
         self._start_seconds = start_seconds
         # A port's flag, its file and its number, the data port's first.
         self._port_files = {name: self.folder / ("port" if name == "data" else f"port.{name}")
@@ -35,31 +34,42 @@ class ServerProcess:
         self._options = {
             "stdin": subprocess.DEVNULL,
             "env": None if environment is None else os.environ | environment,
-            "preexec_fn": (lambda: set_limits(limits)) if limits else None,
+            "preexec_fn": preexec_fn,
             "start_new_session": not terminal}
         self._process = None
 
     def start(self):
         """Returns when the server serves. RuntimeError with its log if it does not."""
+        self.launch()
+        # It is the last one that the server writes.
+        self.await_port("data")
+
+    def launch(self):
+        """Starts the process and returns at once."""
         for file in self._port_files.values():
             file.unlink(missing_ok=True)
         flags = [f"--port_file={self._port_files['data']}"]
         for name, port in self._ports.items():
             flags.append(f"--port={port}" if name == "data" else f"--{name}_port={port}")
-        begin = time.monotonic()
+        self._begin = time.monotonic()
         with open(self._log_file, "ab") as log:
-            self._process = subprocess.Popen([self._program, *flags, *self._flags], stdout=log,
+            self._process = subprocess.Popen([*self._command, *flags, *self._flags], stdout=log,
                                              stderr=log, **self._options)
-        # It is the last one that the server writes.
-        while not (text := read(self._port_files["data"])):
+
+    def await_port(self, name):
+        """Returns when the server has named this port; the numbers of all that it has named are
+        known then. RuntimeError with its log if it does not."""
+        while not read(self._port_files[name]):
             if self._process.poll() is not None:
                 raise RuntimeError(f"tlm-server ended with {self._process.returncode}:\n{self.log()}")
-            if time.monotonic() > begin + self._start_seconds:
+            if time.monotonic() > self._begin + self._start_seconds:
                 raise RuntimeError(
                     f"tlm-server named no port in {self._start_seconds} s:\n{self.log()}")
             time.sleep(0.001)
-        self.ready_seconds = time.monotonic() - begin
-        self._ports = {name: int(read(file)) for name, file in self._port_files.items()}
+        self.ready_seconds = time.monotonic() - self._begin
+        for other, file in self._port_files.items():
+            if text := read(file):
+                self._ports[other] = int(text)
 
     def __enter__(self):
         try:
@@ -130,8 +140,3 @@ class ServerProcess:
 
 def read(file):
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
-
-
-def set_limits(limits):
-    for limit, value in limits.items():
-        resource.setrlimit(limit, (value, value))

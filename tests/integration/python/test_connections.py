@@ -1,6 +1,7 @@
 """Connections that mean no good: thousands of them, slow ones, and those that break HTTP/2."""
 
 import contextlib
+import functools
 import gzip
 import os
 import pathlib
@@ -105,7 +106,8 @@ class StormTest(unittest.TestCase):
             server.ask()
 
     def test_out_of_descriptors_it_refuses_and_recovers(self):
-        with Server(limits={resource.RLIMIT_NOFILE: 200}) as server:
+        most = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (200, 200))
+        with Server(preexec_fn=most) as server:
             with contextlib.ExitStack() as stack:
                 held = [stack.enter_context(http2.Connection(server.port)) for _ in range(400)]
                 self.assertTrue(eventually(

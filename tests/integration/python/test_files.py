@@ -1,5 +1,6 @@
 """Files that are not what they should be: no files, other than a moment ago, closed or full."""
 
+import contextlib
 import functools
 import json
 import os
@@ -15,8 +16,9 @@ import unittest
 
 import float64_model
 from secure_server import eventually, tlm_keys
+from server_process import ServerProcess
 from support import Answer, request, request_of_ids
-from tlm_server import BIN_DIR, DEMO_MODEL, SANITIZED, START_SECONDS, TlmServer
+from tlm_server import BIN_DIR, DEMO_MODEL, SANITIZED, TlmServer, run_server
 
 from tlm.v1 import model_info_pb2
 
@@ -50,14 +52,12 @@ class FolderTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.folder = pathlib.Path(directory.name)
 
-    def assert_refused(self, *words, flags=(), model=None, **how):
+    def assert_refused(self, *words, flags=(), model=None, preexec_fn=None):
         """One line with all of these words, and status 1."""
-        process = subprocess.run(
-            [BIN_DIR / "tlm-server", f"--model={model or self.folder}", "--port=0", *flags],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=START_SECONDS, check=False, **how)
-        lines = [line for line in process.stdout.splitlines() if " warning " not in line]
-        self.assertEqual((process.returncode, len(lines)), (1, 1), process.stdout)
+        status, output = run_server(f"--model={model or self.folder}", "--port=0", *flags,
+                                    preexec_fn=preexec_fn)
+        lines = [line for line in output.splitlines() if " warning " not in line]
+        self.assertEqual((status, len(lines)), (1, 1), output)
         self.assertTrue(lines[0].startswith("tlm-server: "), lines)
         for word in words:
             self.assertIn(str(word), lines[0])
@@ -139,25 +139,20 @@ class ChangingFilesTest(FolderTest):
         refused = 0
         for step in range(12):
             os.truncate(path, size)
-            with self.subTest(step=step), subprocess.Popen(
-                    [BIN_DIR / "tlm-server", f"--model={self.folder}", "--port=0"],
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                    text=True) as process:
+            server = ServerProcess(BIN_DIR / "tlm-server", f"--model={self.folder}")
+            with self.subTest(step=step), contextlib.closing(server):
+                server.launch()
                 time.sleep(0.02 * step)  # the moment; none is wrong
                 os.truncate(path, size // 3)
-                output = ""
-                for line in process.stderr:
-                    output += line
-                    # Too late: it has what it needs.
-                    if " serving " in line:
-                        process.terminate()
-                status = process.wait()
-                if " serving " in output:
-                    self.assertEqual(status, 0, output)
-                    continue
-                refused += 1
-                self.assertEqual(status, 1, output)
-                self.assertIn(f"tlm-server: {path}: ", output)
+                try:
+                    server.await_port("data")
+                except RuntimeError:
+                    refused += 1
+                    self.assertEqual(server.wait(), 1, server.log())
+                    self.assertIn(f"tlm-server: {path}: ", server.log())
+                else:  # too late: it had what it needs
+                    server.terminate()
+                    self.assertEqual(server.wait(), 0, server.log())
         self.assertGreater(refused, 0)
 
     def test_weights_that_shrink_while_they_are_hashed_cost_the_hash_alone(self):
@@ -193,7 +188,8 @@ class LimitsTest(FolderTest):
 
     def test_a_log_that_may_not_grow_ends_nothing(self):
         most = 4096
-        with TlmServer(limits={resource.RLIMIT_FSIZE: most}) as server:
+        limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, most))
+        with TlmServer(preexec_fn=limit) as server:
             for _ in range(40):
                 list(server.model.Generate(request(max_new_tokens=1)))
             self.assertLessEqual(len(server.log()), most)
@@ -205,17 +201,11 @@ class LimitsTest(FolderTest):
             for number in range(3):
                 os.close(number)
 
-        port_file = self.folder / "port"
-        process = subprocess.Popen(  # pylint: disable=consider-using-with
-            [BIN_DIR / "tlm-server", f"--model={DEMO_MODEL}", "--port=0", "--withdrawal_grace=0s",
-             f"--port_file={port_file}"], preexec_fn=close_all)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertTrue(eventually(port_file.exists))
-        for number in range(3):
-            self.assertEqual(os.readlink(f"/proc/{process.pid}/fd/{number}"), "/dev/null")
-        process.terminate()
-        self.assertEqual(process.wait(START_SECONDS), 0)
+        with TlmServer(preexec_fn=close_all) as server:
+            for number in range(3):
+                self.assertEqual(os.readlink(f"/proc/{server.pid}/fd/{number}"), "/dev/null")
+            server.terminate()
+            self.assertEqual(server.wait(), 0)
 
 
 class KeysTest(FolderTest):

@@ -3,10 +3,7 @@
 import collections
 import concurrent.futures
 import contextlib
-import pathlib
 import socket
-import subprocess
-import tempfile
 import threading
 import time
 import unittest
@@ -14,6 +11,7 @@ import unittest
 import grpc
 
 from observed_server import MetricsPort, ObservedServer
+from server_process import ServerProcess
 from support import bypassing, request
 from tlm_server import BIN_DIR, DEMO_MODEL, run_server
 
@@ -263,24 +261,18 @@ class ReconciliationTest(unittest.TestCase):
 
 class StateTest(unittest.TestCase):
     def test_answers_while_the_model_loads(self):
-        with tempfile.TemporaryDirectory(prefix="tlm-test-") as directory:
-            port_file = pathlib.Path(directory) / "port.metrics"
-            process = subprocess.Popen(
-                [BIN_DIR / "tlm-server", "--preset=gpt2", "--random_weights=0", "--port=0",
-                 "--metrics_port=0", f"--port_file={directory}/port"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                while process.poll() is None and not port_file.exists():
-                    time.sleep(0.001)
-                probe = MetricsPort(int(port_file.read_text()))
-                self.assertEqual(probe.get("/readyz"), (503, "starting\n"))
-                self.assertEqual(probe.get("/healthz"), (200, "starting\n"))
-                samples = probe.samples()
-                self.assertEqual(samples.sum("tlm_state", state="starting"), 1)
-                self.assertEqual(samples.of("vllm:num_requests_running"), [])
-            finally:
-                process.kill()
-                process.wait()
+        server = ServerProcess(BIN_DIR / "tlm-server", "--preset=gpt2", "--random_weights=0",
+                               ports=("metrics",))
+        with contextlib.closing(server):
+            server.launch()
+            server.await_port("metrics")
+            probe = MetricsPort(server.port_of("metrics"))
+            self.assertEqual(probe.get("/readyz"), (503, "starting\n"))
+            self.assertEqual(probe.get("/healthz"), (200, "starting\n"))
+            samples = probe.samples()
+            self.assertEqual(samples.sum("tlm_state", state="starting"), 1)
+            self.assertEqual(samples.of("vllm:num_requests_running"), [])
+            server.kill()
 
     def test_a_draining_server_is_alive_and_not_ready(self):
         with ObservedServer("--withdrawal_grace=3s") as server:

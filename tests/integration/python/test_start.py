@@ -6,17 +6,16 @@ import pathlib
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
 
 import grpc
 
+from server_process import ServerProcess
 from support import details_of, request
-from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer
+from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer, run_server
 
 from google.rpc import error_details_pb2
 from grpc.health.v1 import health_pb2, health_pb2_grpc
@@ -41,48 +40,34 @@ def http_status(port, path):
         return error.code, error.read().decode().strip()
 
 
-class LoadingServer:
+class LoadingServer(ServerProcess):
     """A server that goes on loading until release(), after which its model turns out to be none."""
 
     def __init__(self, *flags):
-        self._directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        folder = pathlib.Path(self._directory.name)
+        self._files = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        folder = pathlib.Path(self._files.name)
         model = shutil.copytree(DEMO_MODEL, folder / "model")
         (model / "tokenizer.json").write_text("{", encoding="utf-8")
         # What is looked for first: to open a pipe takes as long as nobody opens its other end.
         self._pipe = folder / "libcuda.so.1"
         os.mkfifo(self._pipe)
         self.port, self.admin_port = free_port(), free_port()
-        self.metrics_port_file, self.port_file = folder / "port.metrics", folder / "port"
-        self._process = subprocess.Popen(
-            [BIN_DIR / "tlm-server", f"--model={model}", f"--port={self.port}",
-             f"--port_file={self.port_file}", f"--admin_port={self.admin_port}", "--metrics_port=0",
-             *flags],
-            env=os.environ | {"LD_LIBRARY_PATH": str(folder)}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        super().__init__(BIN_DIR / "tlm-server", f"--model={model}", f"--port={self.port}",
+                         f"--admin_port={self.admin_port}", *flags, ports=("admin", "metrics"),
+                         environment={"LD_LIBRARY_PATH": str(folder)})
 
-    def __enter__(self):
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while not self.metrics_port_file.exists():
-            assert time.monotonic() < deadline and self._process.poll() is None
-            time.sleep(0.02)
-        self.metrics_port = int(self.metrics_port_file.read_text())
-        return self
+    def start(self):
+        self.launch()
+        self.await_port("metrics")
 
-    def __exit__(self, *exception):
-        self._process.kill()
-        self._process.communicate()
-        self._directory.cleanup()
+    def close(self):
+        if self.is_running():
+            self.kill()
+        super().close()
+        self._files.cleanup()
 
     def release(self):
         os.close(os.open(self._pipe, os.O_WRONLY))
-
-    def end(self, number=None):
-        """Its exit status and output, after that signal."""
-        if number is not None:
-            self._process.send_signal(number)
-        output, _ = self._process.communicate(timeout=LIMIT_SECONDS)
-        return self._process.returncode, output
 
 
 class StartingTest(unittest.TestCase):
@@ -105,8 +90,8 @@ class StartingTest(unittest.TestCase):
 
     def test_metrics_and_admin_answer_and_the_data_port_refuses(self):
         with LoadingServer() as server:
-            self.assertEqual(http_status(server.metrics_port, "/healthz")[0], 200)
-            self.assertEqual(http_status(server.metrics_port, "/readyz"), (503, "starting"))
+            self.assertEqual(http_status(server.port_of("metrics"), "/healthz")[0], 200)
+            self.assertEqual(http_status(server.port_of("metrics"), "/readyz"), (503, "starting"))
             with self.channel(server.admin_port) as channel:
                 admin = admin_pb2_grpc.AdminStub(channel)
                 names = [option.name for option in
@@ -118,7 +103,7 @@ class StartingTest(unittest.TestCase):
                     lambda: admin.FlushPrefixCache(admin_pb2.FlushPrefixCacheRequest()))
             with self.assertRaises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", server.port))
-            self.assertFalse(server.port_file.exists())
+            self.assertFalse(server.port_file_of("data").exists())
 
     def test_listening_while_loading_it_says_so_to_every_call(self):
         with LoadingServer("--listen_while_loading") as server, \
@@ -139,37 +124,30 @@ class StartingTest(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGINT):
             for flags in ([], ["--listen_while_loading"]):
                 with self.subTest(number=number, flags=flags), LoadingServer(*flags) as server:
-                    status, output = server.end(number)
-                    self.assertEqual(status, 0, output)
-                    self.assertFalse(server.metrics_port_file.exists())
+                    server.signal(number)
+                    self.assertEqual(server.wait(), 0, server.log())
+                    self.assertFalse(server.port_file_of("metrics").exists())
 
     def test_a_model_that_cannot_be_loaded_ends_it(self):
         with LoadingServer() as server:
             server.release()
-            status, output = server.end()
-            self.assertEqual(status, 1)
-            self.assertIn("tokenizer.json", output)
-            self.assertFalse(server.metrics_port_file.exists())
+            self.assertEqual(server.wait(), 1)
+            self.assertIn("tokenizer.json", server.log())
+            self.assertFalse(server.port_file_of("metrics").exists())
 
     def test_a_port_in_use_is_noticed_before_the_model_is_loaded(self):
         with TlmServer() as other, tempfile.TemporaryDirectory() as folder:
             taken = other.target.rpartition(":")[2]
             shutil.copy(DEMO_MODEL / "config.json", folder)  # and no weights
-            process = subprocess.run(
-                [BIN_DIR / "tlm-server", f"--model={folder}", f"--port={taken}"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, timeout=LIMIT_SECONDS, check=False)
-            self.assertEqual(process.returncode, 1)
-            self.assertIn(f"127.0.0.1:{taken}: Address already in use", process.stdout)
+            status, output = run_server(f"--model={folder}", f"--port={taken}")
+            self.assertEqual(status, 1)
+            self.assertIn(f"127.0.0.1:{taken}: Address already in use", output)
 
     def test_a_port_is_taken_while_the_model_is_loaded(self):
         with LoadingServer() as server:
-            process = subprocess.run(
-                [BIN_DIR / "tlm-server", f"--model={DEMO_MODEL}", f"--port={server.port}"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, timeout=LIMIT_SECONDS, check=False)
-            self.assertEqual(process.returncode, 1)
-            self.assertIn("Address already in use", process.stdout)
+            status, output = run_server(f"--model={DEMO_MODEL}", f"--port={server.port}")
+            self.assertEqual(status, 1)
+            self.assertIn("Address already in use", output)
 
 
 class DrainingTest(unittest.TestCase):

@@ -77,9 +77,9 @@ class TlmServer(ServerProcess):
                 return
 
 
-def run_server(*flags):
+def run_server(*flags, preexec_fn=None):
     """Runs tlm-server with these flags alone until it ends; its exit status and output."""
     result = subprocess.run([BIN_DIR / "tlm-server", *flags], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            timeout=START_SECONDS, check=False)
+                            timeout=START_SECONDS, check=False, preexec_fn=preexec_fn)
     return result.returncode, result.stdout

@@ -6,13 +6,12 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import time
+
+from server_process import ServerProcess
 
 FOLDER = pathlib.Path(sys.argv[1])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
-START_SECONDS = 60
 
 
 def environment():
@@ -29,32 +28,14 @@ def environment():
     return python
 
 
-def wait_for(port_file, server):
-    """The port that the server has written."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        if port_file.exists() and (text := port_file.read_text().strip()):
-            return text
-        time.sleep(0.02)
-    raise RuntimeError("tlm-server named no port")
-
-
 def main():
     """The exit status of the tests."""
     python = environment()
-    with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:
-        port_file = pathlib.Path(folder) / "port"
-        server = subprocess.Popen(
-            [BIN_DIR / "tlm-server", f"--model={SOURCE_DIR}/model/demo", "--port=0", "--oip",
-             f"--port_file={port_file}", "--withdrawal_grace=0s"], stdin=subprocess.DEVNULL)
-        try:
-            port = wait_for(port_file, server)
-            return subprocess.run(
-                [python, "-B", pathlib.Path(__file__).with_name("test_triton.py"),
-                 f"127.0.0.1:{port}"], timeout=120, check=False).returncode
-        finally:
-            server.terminate()
-            server.wait(60)
+    with ServerProcess(BIN_DIR / "tlm-server", f"--model={SOURCE_DIR}/model/demo", "--oip",
+                       "--withdrawal_grace=0s") as server:
+        return subprocess.run(
+            [python, "-B", pathlib.Path(__file__).with_name("test_triton.py"), server.target],
+            timeout=120, check=False).returncode
 
 
 sys.exit(main())

@@ -24,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 import torch
@@ -32,10 +31,13 @@ import transformers
 from transformers import AutoModelForCausalLM
 from transformers import GPT2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from server_process import ServerProcess  # noqa: E402
+
 transformers.utils.logging.disable_progress_bar()
 
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
-START_SECONDS = 60
 CONTEXT = 600
 NEW_TOKENS = 24
 
@@ -127,33 +129,11 @@ def save_random(config, dtype, directory, rnd):
                                     max_shard_size="300KB" if rnd.random() < 0.3 else "10GB")
 
 
-class Server:
+class Server(ServerProcess):
     """tlm-server on a directory; use as a context manager."""
 
-    def __init__(self, directory, workplace, backend):
-        port_file = workplace / "port"
-        port_file.unlink(missing_ok=True)
-        self._log = open(workplace / "log", "w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            [BIN_DIR / "tlm-server", f"--model={directory}", f"--backend={backend}", "--port=0",
-             f"--port_file={port_file}"],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        deadline = time.monotonic() + START_SECONDS
-        while not (port_file.exists() and port_file.read_text().strip()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self._process.kill()
-                self._log.seek(0)
-                raise RuntimeError(f"tlm-server did not start:\n{self._log.read()}")
-            time.sleep(0.01)
-        self.target = "127.0.0.1:" + port_file.read_text().strip()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self._process.terminate()
-        self._process.wait(START_SECONDS)
-        self._log.close()
+    def __init__(self, directory, backend):
+        super().__init__(BIN_DIR / "tlm-server", f"--model={directory}", f"--backend={backend}")
 
     def tlm(self, *arguments):
         result = subprocess.run([BIN_DIR / "tlm", *arguments, f"--target={self.target}"], text=True,
@@ -203,7 +183,7 @@ def compare(name, config, dtype, rnd, workplace, backend):
     ids = [rnd.randrange(config.vocab_size) for _ in range(rnd.choice([1, 63, 65, 130, 300]))]
     with torch.no_grad():
         expected = reference(torch.tensor([ids])).logits[0].numpy()
-    with Server(directory, workplace, backend) as server:
+    with Server(directory, backend) as server:
         actual = server.logits(ids, workplace)
         tokens = server.greedy(ids)
     error = np.abs(actual - expected).max()
