@@ -18,7 +18,6 @@
 #include "tests/benchmarks/load/load_run.h"
 #include "tests/benchmarks/load/machine.h"
 #include "tests/benchmarks/load/metrics.h"
-#include "tests/benchmarks/load/process.h"
 #include "tests/benchmarks/load/report.h"
 #include "tests/benchmarks/load/target.h"
 #include "tests/benchmarks/noop_server.h"
@@ -73,8 +72,8 @@ absl::StatusOr<Measurement> MeasureStreams(int64_t streams, double pace, uint64_
   // Called when the window opens and when it closes.
   std::vector<double> engine_seconds;
   const auto server_cpu = [&] {
-    engine_seconds.push_back(server->ThreadCpuSeconds(kEngineThreadName));
-    return server->CpuSeconds();
+    engine_seconds.push_back(server->process().ThreadCpuSeconds(kEngineThreadName));
+    return server->process().CpuSeconds();
   };
   const RunLimits limits = {.warmup_seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_warmup)),
                             .seconds = absl::ToDoubleSeconds(absl::GetFlag(FLAGS_duration)),

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "client/cli/base/terminal.h"
-#include "tests/benchmarks/load/process.h"
+#include "tests/support/process.h"
 
 namespace tlm::bench {
 namespace {

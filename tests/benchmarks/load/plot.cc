@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "model/base/errors.h"
-#include "tests/benchmarks/load/process.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
 
 namespace tlm::bench {
 namespace {
@@ -115,17 +114,12 @@ std::string ScriptFor(const std::vector<PointMetrics>& points, std::string_view 
 }
 
 absl::Status RunGnuplot(const std::string& script) {
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<ScratchDir> directory, ScratchDir::Create());
-  const std::string file = directory->File("plot.gp");
-  const std::string log = directory->File("log");
-  std::ofstream(file) << script;
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Process> gnuplot,
-                       Process::Start({"gnuplot", file}, log));
-  const int status = gnuplot->Wait();
+  const TempDir directory;
+  Process gnuplot({"gnuplot", directory.Write("plot.gp", script)});
+  const int status = *gnuplot.Wait(absl::InfiniteDuration());
   if (status == 0) return absl::OkStatus();
-  std::ifstream said(log);
   return FailedPrecondition("gnuplot ended with status {} (is it installed?): {}", status,
-                            std::string(std::istreambuf_iterator<char>(said), {}));
+                            gnuplot.output());
 }
 
 }  // namespace

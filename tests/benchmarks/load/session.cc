@@ -42,7 +42,7 @@ absl::StatusOr<Session> Session::Open(const std::vector<char*>& arguments) {
 
 std::function<double()> Session::ServerCpu() const {
   if (server_ == nullptr) return nullptr;
-  return [server = server_.get()] { return server->CpuSeconds(); };
+  return [server = server_.get()] { return server->process().CpuSeconds(); };
 }
 
 bool Session::SharesMachine() const {

@@ -11,7 +11,6 @@
 
 #include "absl/flags/declare.h"
 #include "absl/status/statusor.h"
-#include "tests/benchmarks/load/process.h"
 #include "tests/benchmarks/load/target.h"
 
 ABSL_DECLARE_FLAG(int32_t, connections);

@@ -1,12 +1,44 @@
 #include "tests/benchmarks/load/target.h"
 
-#include <memory>
+#include <signal.h>
+
+#include <fstream>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "client/cpp/client.h"
 #include "model/base/errors.h"
 
 namespace tlm::bench {
+
+absl::StatusOr<std::unique_ptr<ServerUnderTest>> ServerUnderTest::Start(
+    std::vector<std::string> argv, absl::Duration timeout) {
+  std::unique_ptr<ServerUnderTest> server(new ServerUnderTest());
+  const std::string port_file = server->directory_.File("port");
+  argv.push_back("--port=0");
+  argv.push_back("--port_file=" + port_file);
+  Process& process = server->process_.emplace(argv);
+  const absl::Time end = absl::Now() + timeout;
+  while (absl::Now() < end) {
+    std::string port;
+    if (std::ifstream(port_file) >> port) {
+      server->target_ = "127.0.0.1:" + port;
+      return server;
+    }
+    if (const std::optional<int> status = process.Ended()) {
+      return FailedPrecondition("{} ended with status {}:\n{}", argv[0], *status, process.output());
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return DeadlineExceeded("{} named no port within {}:\n{}", argv[0], absl::FormatDuration(timeout),
+                          process.output());
+}
+
+ServerUnderTest::~ServerUnderTest() {
+  if (!process_.has_value() || process_->Ended().has_value()) return;
+  process_->Signal(SIGTERM);
+  process_->Wait(absl::Seconds(20));
+}
 
 absl::StatusOr<Target> ConnectTo(const std::string& address, int connections,
                                  absl::Duration timeout) {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -106,12 +107,12 @@ class Balancer {
       ReplaceAll(&config, " 9464", " " + std::to_string(replicas.metrics_port(0)));
       ReplaceAll(&config, " 9465", " " + std::to_string(replicas.metrics_port(1)));
     }
-    const std::string file = dir_.File("config");
-    std::ofstream(file) << config;
-    process_ = std::make_unique<ServerProcess>(
-        Program(name), is_nginx() ? std::vector<std::string>{"-e", "stderr", "-c", file, "-g",
-                                                             "daemon off; master_process off;"}
-                                  : std::vector<std::string>{"-db", "-f", file});
+    const std::string file = dir_.Write("config", config);
+    std::vector<std::string> argv = {Program(name), "-db", "-f", file};
+    if (is_nginx()) {
+      argv = {Program(name), "-e", "stderr", "-c", file, "-g", "daemon off; master_process off;"};
+    }
+    process_.emplace(argv);
   }
 
   static std::string Program(const std::string& name) { return "/usr/sbin/" + name; }
@@ -140,7 +141,7 @@ class Balancer {
   const TempDir dir_;
   const int port_;
   const std::string name_;
-  std::unique_ptr<ServerProcess> process_;
+  std::optional<Process> process_;
 };
 
 client::CallOptions Plain() {
