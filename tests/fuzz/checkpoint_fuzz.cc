@@ -1,16 +1,15 @@
 // A checkpoint of several files. Parts: the index, one file; the rest is a second one.
 #include "model/weights/checkpoint.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/fuzz/scratch_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const tlm::ScratchDir dir;
+  static const tlm::MemoryDir dir;
   tlm::FuzzInput input(data, size);
-  dir.Write("model.safetensors.index.json", input.Part());
+  dir.Overwrite("model.safetensors.index.json", input.Part());
   // Lengths in front of headers need the byte that ends a part: the first file tells its own.
   const size_t first_bytes = input.Byte();
-  dir.Write("a.safetensors", input.Bytes(first_bytes));
-  dir.Write("b.safetensors", input.Rest());
+  dir.Overwrite("a.safetensors", input.Bytes(first_bytes));
+  dir.Overwrite("b.safetensors", input.Rest());
   const auto checkpoint = tlm::Checkpoint::Open(dir.path());
   if (!checkpoint.ok()) {
     tlm::CheckRefusal(checkpoint.status());

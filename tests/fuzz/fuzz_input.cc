@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include "model/base/errors.h"
 
@@ -10,6 +13,13 @@ namespace tlm {
 namespace {
 
 constexpr char kSeparator = '\xff';
+
+std::filesystem::path ParentOfMemoryDir() {
+  std::error_code error;
+  const std::filesystem::path memory = "/dev/shm";
+  return std::filesystem::is_directory(memory, error) ? memory
+                                                      : std::filesystem::temp_directory_path();
+}
 
 }  // namespace
 
@@ -50,6 +60,17 @@ void CheckRefusal(const absl::Status& status, size_t max_bytes) {
                 fmt::format("a message of {} bytes: {}", status.message().size(),
                             status.ToString().substr(0, 200)));
   }
+}
+
+MemoryDir::MemoryDir() : TempDir(ParentOfMemoryDir()) {}
+
+std::string MemoryDir::Overwrite(std::string_view name, std::string_view content) const {
+  const std::string path = File(name);
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.close();
+  TLM_CHECK(file.good());
+  return path;
 }
 
 void Consume(uint64_t value) {

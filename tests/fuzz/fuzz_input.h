@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "tests/support/temp_dir.h"
 
 // Called with each input; defined once in each target. Always 0.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -38,6 +40,15 @@ inline constexpr size_t kMaxRefusalBytes = 2048;
 // Aborts unless `status` is one that outside data may cause: an error that says what is wrong, in
 // at most so many bytes.
 void CheckRefusal(const absl::Status& status, size_t max_bytes = kMaxRefusalBytes);
+
+// For parsers that open files by name. In memory if the system has such a directory: a target
+// writes thousands of files a second.
+class MemoryDir : public TempDir {
+ public:
+  MemoryDir();
+  // As Write(), into the file that is there.
+  std::string Overwrite(std::string_view name, std::string_view content) const;
+};
 
 // Keeps the optimiser from leaving out what computed `value`.
 void Consume(uint64_t value);

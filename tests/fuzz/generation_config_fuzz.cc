@@ -3,7 +3,6 @@
 #include "model/config/config_reader.h"
 #include "model/config/generation_config.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/fuzz/scratch_dir.h"
 
 namespace tlm {
 namespace {
@@ -13,7 +12,7 @@ constexpr char kConfig[] =
         "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 32,
         "rms_norm_eps": 1e-5})";
 
-struct ModelDir : ScratchDir {
+struct ModelDir : MemoryDir {
   ModelDir() { Write("config.json", kConfig); }
 };
 
@@ -31,7 +30,7 @@ void CheckAccepted(const GenerationDefaults& defaults) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const tlm::ModelDir dir;
-  dir.Write("generation_config.json", tlm::FuzzInput(data, size).Rest());
+  dir.Overwrite("generation_config.json", tlm::FuzzInput(data, size).Rest());
   const auto defaults = tlm::ReadGenerationDefaults(dir.path());
   if (defaults.ok()) {
     tlm::CheckAccepted(*defaults);

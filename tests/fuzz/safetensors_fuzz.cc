@@ -1,12 +1,11 @@
 // A safetensors file: refused, or every view lies in memory that may be read.
 #include "model/weights/safetensors.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tests/fuzz/scratch_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const tlm::ScratchDir dir;
+  static const tlm::MemoryDir dir;
   tlm::FuzzInput input(data, size);
-  const auto file = tlm::SafetensorsFile::Open(dir.Write("x.safetensors", input.Rest()));
+  const auto file = tlm::SafetensorsFile::Open(dir.Overwrite("x.safetensors", input.Rest()));
   if (!file.ok()) {
     tlm::CheckRefusal(file.status());
     return 0;

@@ -8,8 +8,9 @@
 
 namespace tlm {
 
-TempDir::TempDir() {
-  path_ = (std::filesystem::temp_directory_path() / "tlm-test-XXXXXX").string();
+TempDir::TempDir() : TempDir(std::filesystem::temp_directory_path()) {}
+
+TempDir::TempDir(const std::string& parent) : path_(parent + "/tlm-test-XXXXXX") {
   if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make " + path_);
 }
 

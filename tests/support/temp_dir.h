@@ -7,11 +7,13 @@
 
 namespace tlm {
 
-// A fresh directory, removed with all it holds when the object dies. Fails the test (and throws, so
-// that the test ends) when the system refuses.
+// A fresh directory, removed with all it holds when the object dies. Throws when the system
+// refuses.
 class TempDir {
  public:
+  // In the system's directory for temporary files, or in `parent`.
   TempDir();
+  explicit TempDir(const std::string& parent);
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
