@@ -71,21 +71,10 @@ class ChatTest(ServerTest):
         self.assert_same(self.asked(("user", "Hi"), template_arguments={"style": 3}),
                          "[3]\nuser: Hi<|endoftext|>\nassistant:")
 
-    def test_what_is_no_conversation_is_named(self):
-        for name, chat, words in (
-                ("none", self.asked(), "chat.messages"),
-                ("no role", self.asked(("", "Hi")), "chat.messages[0].role"),
-                ("too many", self.asked(*[("user", "x")] * 5000), "chat.messages"),
-                ("template's own", self.asked(("judge", "Hi")), "chat"),
-                ("reserved", self.asked(("user", "Hi"), template_arguments={"messages": "x"}),
-                 "chat"),
-                ("too long", self.asked(("user", "word " * 3000)), "chat")):
-            with self.subTest(name):
-                error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                          lambda c=chat: self.model.Generate(c))
-                self.assertEqual(violated_fields(error), [words])
+    def test_what_the_template_refuses_is_said(self):
         error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
                                   lambda: self.model.Generate(self.asked(("judge", "Hi"))))
+        self.assertEqual(violated_fields(error), ["chat"])
         self.assertIn("unknown role judge", error.details())
 
     def test_prompts_go_on_as_before(self):

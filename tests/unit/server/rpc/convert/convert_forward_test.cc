@@ -81,6 +81,12 @@ INSTANTIATE_TEST_SUITE_P(
                r.mutable_indices()->add_indices(1);
              },
              "indices.indices[1]"},
+        Case{"IndexBelowTheOneBefore",
+             [](R& r) {
+               r.mutable_indices()->add_indices(1);
+               r.mutable_indices()->add_indices(0);
+             },
+             "indices.indices[1]"},
         Case{"UnknownValues", [](R& r) { r.set_values(static_cast<v1::RowValues>(9)); }, "values"},
         Case{"UnknownDType", [](R& r) { r.set_dtype(static_cast<v1::DataType>(9)); }, "dtype"},
         Case{"TopKZero", [](R& r) { r.set_top_k(0); }, "top_k"},
