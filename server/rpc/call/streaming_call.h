@@ -34,8 +34,8 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
 
   // Asked only while no write is in flight.
   virtual NextStep Next(Response& message) TLM_REQUIRES(mutex_) = 0;
-  // Takes in what arrived; asked at every wake-up, but while a write is in flight only until
-  // IsBehind().
+  // Takes in what arrived; asked at every wake-up, but while a write is in flight or the request is
+  // being read only until IsBehind().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
   // So much waits to be written that no more should be taken in.
   virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
@@ -58,8 +58,9 @@ void StreamingCall<Response>::Pump() {
   {
     MutexLock lock(&mutex_);
     if (finished_) return;
-    if (!ending_.has_value() && !(writing_ && IsBehind())) Collect();
-    if (writing_ || reading_) return;
+    const bool waits = writing_ || reading_;
+    if (!ending_.has_value() && !(waits && IsBehind())) Collect();
+    if (waits) return;
     if (ending_.has_value()) {
       step = NextStep::End(*ending_);
     } else {
