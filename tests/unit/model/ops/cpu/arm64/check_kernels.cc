@@ -1,5 +1,5 @@
 // The portable kernels against plain loops in double precision, as a program that needs nothing but
-// a compiler: run.sh builds it for ARM64 and runs it there or on an emulator. Exits with 1 and
+// a compiler: CMake builds it for ARM64, CTest runs it there or on an emulator. Exits with 1 and
 // tells what differs.
 #include <cmath>
 #include <cstdint>
