@@ -144,14 +144,18 @@ class SyntheticEngine {
 
   void DropHopeless() {
     const ServiceEstimates estimates = rates_.Estimates();
-    std::erase_if(waiting_, [&](const auto& entry) {
-      const Work& work = entry.second;
+    // Those without a deadline are the last.
+    for (auto at = waiting_.begin(); at != waiting_.end() && at->first < absl::InfiniteFuture();) {
+      const Work& work = at->second;
       const LeastWork least = LeastWorkOf(work.request, 0);
-      if (!estimates.Unreachable({}, least, now_, work.request.deadline)) return false;
+      if (!estimates.Unreachable({}, least, now_, work.request.deadline)) {
+        ++at;
+        continue;
+      }
       queue_.Release(work.request, work.input_tokens);
       ++outcome_.dropped;
-      return true;
-    });
+      at = waiting_.erase(at);
+    }
     std::erase_if(running_, [&](const Work& work) {
       if (work.request.deadline > now_) return false;
       ++outcome_.late;
