@@ -17,7 +17,6 @@
 #include "server/observe/log.h"
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/language_model/language_model_service.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
 #include "tests/unit/server/rpc/fake_engine.h"
 #include "tests/unit/server/rpc/test_model.h"
 

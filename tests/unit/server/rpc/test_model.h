@@ -1,10 +1,28 @@
-// A small served model for tests of the rpc layer: no weights, only what the handlers look at.
+// A small served model for tests of the rpc layer, without weights, only what the handlers look at;
+// and a tokenizer whose every byte is a token with the byte's value as its id.
 #ifndef TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
 #define TLM_TESTS_UNIT_SERVER_RPC_TEST_MODEL_H_
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tokenizer/tokenizer.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
+
+inline constexpr int32_t kEosId = 256;  // special
+inline constexpr int32_t kBosId = 257;  // special, put before texts
+inline constexpr int32_t kFirstWordId = 258;
+
+// `words` become tokens from kFirstWordId on. Fails the test when the tokenizer cannot be made.
+std::unique_ptr<Tokenizer> MakeByteTokenizer(const std::vector<std::string>& words = {});
+
+// The ids of a text's bytes.
+std::vector<int32_t> ByteIds(std::string_view text);
 
 inline constexpr uint64_t kStepWeightBytes = 1024;
 
@@ -23,7 +41,7 @@ inline ServedModel MakeServedModel(const Tokenizer* tokenizer) {
   model.config.head_dim = 4;
   model.config.d_ff = 16;
   model.config.rope_theta = 10000.0;
-  model.config.eos_token_ids = {256};
+  model.config.eos_token_ids = {kEosId};
   model.limits.max_context_tokens = 64;
   model.limits.engine.max_running_requests = 4;
   model.limits.max_num_sequences = 4;

@@ -9,7 +9,6 @@
 #include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
 #include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {

@@ -8,7 +8,6 @@
 #include "model/base/error_details.h"
 #include "server/rpc/convert/convert.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
 #include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {

@@ -11,7 +11,7 @@
 #include "model/base/error_details.h"
 #include "model/text/utf8.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/serving/request_limits.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
 namespace {

@@ -14,7 +14,7 @@
 #include "server/rpc/output/output_assembler.h"
 #include "server/serving/request_limits.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/unit/server/rpc/byte_tokenizer.h"
+#include "tests/unit/server/rpc/test_model.h"
 
 #include <gtest/gtest.h>
 
