@@ -11,7 +11,6 @@
 #include <string>
 
 #include "client/cpp/client.h"
-#include "tests/support/npy.h"
 #include "tests/support/oracles.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference_model.h"

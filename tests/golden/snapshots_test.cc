@@ -10,7 +10,6 @@
 #include "model/kv_cache/kv_storage.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/rope_table.h"
-#include "tests/support/npy.h"
 #include "tests/support/oracles.h"
 #include "tests/support/status_matchers.h"
 

@@ -2,15 +2,27 @@
 #ifndef TLM_TESTS_SUPPORT_ORACLES_H_
 #define TLM_TESTS_SUPPORT_ORACLES_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tlm {
 
 // The path of `name` in the oracle directory ($TLM_ORACLES, or shared/oracles beside the checkout),
 // or none when it is not there: the test then skips.
 std::optional<std::string> OraclePath(std::string_view name);
+
+// A C-ordered array of a NumPy file (.npy), of any of the types f4, f8, i4, i8, b1, its values as
+// double.
+struct NpyArray {
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
+
+// Throws std::runtime_error, which fails the test, for anything else.
+NpyArray ReadNpy(const std::string& path);
 
 }  // namespace tlm
 

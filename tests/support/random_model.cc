@@ -8,8 +8,8 @@
 
 #include "model/base/float16.h"
 #include "model/weights/name_map.h"
-#include "tests/support/config_json.h"
 #include "tests/support/safetensors_writer.h"
+#include "tests/support/small_config.h"
 
 namespace tlm {
 namespace {

@@ -1,7 +1,9 @@
-// Configurations of small models, at least one for everything the architecture can be told.
+// Configurations of small models, at least one for everything the architecture can be told, and the
+// files of their families.
 #ifndef TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
 #define TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +18,10 @@ ModelConfig SmallConfig(std::string_view name);
 
 // All names, the plain families first.
 std::vector<const char*> SmallConfigNames();
+
+// The config.json of which the reader makes `config`, by its model_type; token ids and the
+// architecture's name are left out.
+std::string ConfigJson(const ModelConfig& config);
 
 }  // namespace tlm
 

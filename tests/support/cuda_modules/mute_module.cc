@@ -1,2 +1,0 @@
-// A library that is no module.
-extern "C" int tlm_mute() { return 0; }
