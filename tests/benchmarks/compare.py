@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs engine_bench and llama.cpp's benchmarks in turns, and prints how much faster ours is.
 
-  tests/benchmarks/compare.sh --peer=llama.cpp/build/bin/llama-bench \\
+  tests/benchmarks/compare.py --peer=llama.cpp/build/bin/llama-bench \\
       --gguf=qwen3-0.6b-bf16.gguf --preset=qwen3-0.6b --threads=2 --json=compare.json
 
 Both run the same shapes with the same number of threads, one after the other, --rounds times; every
@@ -322,7 +322,7 @@ def positive(text):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, prog="compare.sh",
+    parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", type=pathlib.Path, required=True, help="path of llama-bench")
     parser.add_argument("--batched_peer", type=pathlib.Path,
@@ -368,7 +368,7 @@ def main():
         check_files(arguments)
         report = compare(arguments)
     except BenchError as error:
-        sys.exit(f"compare.sh: {error}")
+        sys.exit(f"compare.py: {error}")
     print_table(report)
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -202,14 +202,14 @@ class SmokeTest(unittest.TestCase):
             self.assertGreater(operation["bytes"], 0)
 
     def compare(self, rate, *flags, params=22696448):
-        """compare.sh against a peer that says `rate` to everything."""
+        """compare.py against a peer that says `rate` to everything."""
         peer = self.directory / "llama-bench"
         peer.write_text(FAKE_PEER.format(python=sys.executable, rate=rate, params=params),
                         encoding="utf-8")
         peer.chmod(0o755)
         (self.directory / "model.gguf").write_bytes(b"GGUF")
         return subprocess.run(
-            [SOURCE_DIR / "tests" / "benchmarks" / "compare.sh", f"--peer={peer}",
+            [SOURCE_DIR / "tests" / "benchmarks" / "compare.py", f"--peer={peer}",
              f"--batched_peer={peer}", f"--gguf={self.directory / 'model.gguf'}", "--rounds=2",
              "--preset=cs336-tinystories", "--weights_dtype=float32", "--threads=1",
              "--tests=pp16,tg4,tg4x2", f"--engine_bench={BENCHMARKS_DIR / 'engine_bench'}",

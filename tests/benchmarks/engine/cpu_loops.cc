@@ -1,7 +1,5 @@
 #include "tests/benchmarks/engine/cpu_loops.h"
 
-#include "tests/benchmarks/engine/cpu_loops_x86.h"
-
 namespace tlm::bench {
 namespace {
 

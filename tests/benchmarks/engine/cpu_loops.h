@@ -27,6 +27,8 @@ struct CpuLoops {
 // Of "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16"; null if this build or this
 // machine lacks it.
 const CpuLoops* LoopsOf(std::string_view arithmetic);
+// Of those of x86-64; always null on other CPUs.
+const CpuLoops* X86LoopsOf(std::string_view arithmetic);
 
 }  // namespace tlm::bench
 

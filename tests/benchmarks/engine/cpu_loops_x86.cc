@@ -1,4 +1,4 @@
-#include "tests/benchmarks/engine/cpu_loops_x86.h"
+#include "tests/benchmarks/engine/cpu_loops.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -8,7 +8,6 @@
 
 #include "tests/benchmarks/load/metrics.h"
 #include "tests/benchmarks/load/mixture.h"
-#include "tests/benchmarks/load/summary.h"
 #include "tests/benchmarks/load/workload.h"
 #include "tests/support/status_matchers.h"
 

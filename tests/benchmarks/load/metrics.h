@@ -7,10 +7,29 @@
 #include <string>
 #include <vector>
 
+#include "client/load/latency_histogram.h"
 #include "tests/benchmarks/load/load_run.h"
-#include "tests/benchmarks/load/summary.h"
 
 namespace tlm::bench {
+
+// Statistics of measured values. All 0 without values.
+struct Summary {
+  uint64_t count = 0;
+  double mean = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+inline Summary Summarize(const load::LatencyHistogram& histogram) {
+  return {.count = histogram.count(),
+          .mean = histogram.mean(),
+          .p50 = histogram.Percentile(50),
+          .p90 = histogram.Percentile(90),
+          .p99 = histogram.Percentile(99),
+          .max = histogram.max()};
+}
 
 // The SLO of a good request, besides its deadline.
 struct ServiceLevel {

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/load/generate_call.h"
-#include "tests/benchmarks/load/summary.h"
+#include "tests/benchmarks/load/metrics.h"
 #include "tests/benchmarks/load/target.h"
 
 namespace tlm::bench {
