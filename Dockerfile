@@ -39,7 +39,7 @@ LABEL org.opencontainers.image.title="tlm-server" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# Nothing in here may change who it is.
+# No set-user-ID or set-group-ID programs.
 RUN ["find", "/", "-xdev", "-type", "f", "-perm", "/6000", "-exec", "chmod", "ug-s", "{}", "+"]
 COPY --from=build-cuda /stage/ /
 ENV NVIDIA_VISIBLE_DEVICES=all \
@@ -61,7 +61,7 @@ LABEL org.opencontainers.image.title="tlm-server" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-# Nothing in here may change who it is.
+# No set-user-ID or set-group-ID programs.
 RUN ["find", "/", "-xdev", "-type", "f", "-perm", "/6000", "-exec", "chmod", "ug-s", "{}", "+"]
 COPY --from=build-cpu /stage/ /
 USER 65532:65532

@@ -66,7 +66,7 @@ absl::Status RegularFile::CheckUnchanged() const {
                               opened_.st_size, now.st_size);
   }
   if (SameTime(now.st_mtim, opened_.st_mtim)) return absl::OkStatus();
-  return FailedPrecondition("{}: changed while it was read: somebody wrote to it", path_);
+  return FailedPrecondition("{}: changed while it was read", path_);
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {

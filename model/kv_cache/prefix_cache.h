@@ -16,8 +16,8 @@
 
 namespace tlm {
 
-// The first 128 bits of a SHA-256 over the parent's hash and a block's tokens: an attacker
-// who chooses prompts cannot make two of them collide.
+// The first 128 bits of a SHA-256 over the parent's hash and a block's tokens: chosen prompts
+// cannot be made to collide.
 using BlockHash = std::array<uint64_t, 2>;
 
 // The parent of first blocks. Sequences share blocks only with the same tenant and salt.

@@ -60,8 +60,8 @@ class AllowAllAuthenticator final : public Authenticator {
 
 // Client certificates as the only credentials. The subject's common name is the tenant, without
 // limits and with the role inference: every holder of a certificate could administer the server
-// otherwise. A key file names those who may. A common name that is no name of a tenant (key_file.h)
-// is a bad credential; `authorization` is not looked at. Thread-safe.
+// otherwise. Administrators need a key file. A common name that is no tenant name (key_file.h) is a
+// bad credential; `authorization` is ignored. Thread-safe.
 class CertificateAuthenticator final : public Authenticator {
  public:
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,

@@ -27,7 +27,7 @@ constexpr CertificateName kCertificateNames[] = {CertificateName::kSubject, Cert
                                                  CertificateName::kDns,
                                                  CertificateName::kCommonName};
 
-// Outside text for a message, unless somebody may have put a key into the wrong place.
+// Outside text for a message; hidden when it may be an API key in the wrong place.
 std::string Shown(std::string_view text) {
   return text.find("tlm_") == text.npos ? Quoted(text) : "'...'";
 }

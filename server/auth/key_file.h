@@ -1,4 +1,4 @@
-// The file behind --api_keys: who may call, as whom, and how much. JSON:
+// The file behind --api_keys: keys, their tenants and roles, and the tenants' limits. JSON:
 //
 //   {
 //     "version": 1,

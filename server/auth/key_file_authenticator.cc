@@ -34,10 +34,10 @@ class KeyFileAuthenticator::Index {
     if (!parts.has_value()) return std::nullopt;
     const auto found = keys_.find(parts->id);
     // An unknown id takes as long as a wrong secret.
-    static const ApiKeyHash* const kNobodys =
+    static const ApiKeyHash* const kUnknown =
         new ApiKeyHash{std::string(kApiKeySaltBytes, '\0'), std::string(kApiKeyHashBytes, '\0')};
     const KeyEntry* const key = found == keys_.end() ? nullptr : found->second;
-    const bool matches = Matches(key == nullptr ? *kNobodys : key->hash, text);
+    const bool matches = Matches(key == nullptr ? *kUnknown : key->hash, text);
     if (key == nullptr || !matches || key->disabled || now >= key->expires) return std::nullopt;
     return PrincipalOf(key->tenant, key->role, key->id);
   }
@@ -100,8 +100,7 @@ absl::StatusOr<bool> KeyFileAuthenticator::Reload() {
     return false;
   }
   if ((content->mode & S_IWOTH) != 0) {
-    fault_ =
-        FailedPrecondition("{}: everybody on this machine may write it: chmod o-w", file_.path());
+    fault_ = FailedPrecondition("{}: world-writable: chmod o-w", file_.path());
     text_.reset();
     return fault_;
   }

@@ -29,7 +29,7 @@ constexpr std::string_view kSummary =
     "makes and changes the file that tlm-server --api_keys=FILE reads";
 constexpr std::string_view kFileText =
     "FILE is replaced in one step, and a running server reads it within seconds. It holds salted\n"
-    "hashes: nobody gets the keys back from it. What needs a file that is not there makes it.";
+    "hashes, from which no key can be recovered. A command makes a file that it needs and lacks.";
 constexpr std::string_view kExitText =
     "0 done, 1 could not be done and nothing has changed (a key that was printed is not valid), 2 "
     "the command line is wrong.";

@@ -100,8 +100,8 @@ absl::Status CheckAdministrators(const ServiceOptions& options) {
     return absl::OkStatus();
   }
   return InvalidArgument(
-      "--admin_host is {}, not a loopback address: give --api_keys, or --insecure to let everybody "
-      "administer this server",
+      "--admin_host is {}, not a loopback address: give --api_keys, or --insecure to let every "
+      "client administer this server",
       options.admin_host);
 }
 

@@ -67,8 +67,7 @@ absl::StatusOr<bool> TlsCertificates::Reload() {
   in_effect_ = true;
   if (current != nullptr && current->pem == fresh.pem) return false;
   if (key_open_) {
-    fresh.warnings.push_back(
-        fmt::format("{}: everybody on this machine may read the key: chmod o-r", files_.key));
+    fresh.warnings.push_back(fmt::format("{}: world-readable private key: chmod o-r", files_.key));
   }
   auto shared = std::make_shared<const TlsMaterial>(std::move(fresh));
   MutexLock lock(&mutex_);

@@ -28,8 +28,7 @@ bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& f
 void WarnOffLoopback(const ServiceOptions& options) {
   if (IsLoopback(options.host) && IsLoopback(options.admin_host)) return;
   if (!options.credentials_required()) {
-    spdlog::warn(
-        "no --api_keys and no --tls_client_ca: everybody who reaches this server may use it");
+    spdlog::warn("no --api_keys and no --tls_client_ca: every client that connects may use it");
   } else if (!options.tls.enabled()) {
     spdlog::warn("--insecure: API keys reach this server unencrypted");
   }

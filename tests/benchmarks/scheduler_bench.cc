@@ -72,7 +72,8 @@ class Bench {
     request.work.emplace<GenerateWork>();
     request.generate()->sampling.temperature = 0;
     request.generate()->stop.max_new_tokens = new_tokens;
-    request.stream = std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), kMailbox);
+    request.stream =
+        std::make_shared<TokenStream>(std::weak_ptr<StreamListener>(), kStreamCapacity);
     streams_.push_back(request.stream);
     TLM_CHECK(queue_->Push(std::move(request), Clock::Monotonic()->Now(), 0).ok());
   }
@@ -94,7 +95,7 @@ class Bench {
   int64_t prefill_tokens() const { return prefill_tokens_; }
 
  private:
-  static constexpr int64_t kMailbox = 64;
+  static constexpr int64_t kStreamCapacity = 64;
 
   static EngineOptions Options(int64_t sequences, int64_t max_tokens, bool prefix_cache) {
     EngineOptions options;

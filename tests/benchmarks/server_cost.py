@@ -88,7 +88,7 @@ def measure(arguments):
     rounds, results = [], []
     for number in range(arguments.rounds):
         print(f"\nround {number + 1} of {arguments.rounds}")
-        # Who is first changes: a machine that becomes slower favours neither.
+        # The order alternates: a machine that becomes slower favours neither.
         if number % 2 == 0:
             engine, served = run_engine(arguments), run_server(arguments)
         else:

@@ -110,7 +110,7 @@ class ImageTests:
         )
         self.assertLess(size, MAX_CONTENT_BYTES)
 
-    def test_nothing_can_change_who_it_is(self):
+    def test_no_file_is_setuid_or_setgid(self):
         privileged = [
             name
             for name, status in self.files.items()

@@ -215,7 +215,7 @@ class HardeningTest(unittest.TestCase):
             else:
                 self.assertEqual(policy["policyTypes"], ["Ingress", "Egress"], where)
                 self.assertEqual(policy["egress"], [], where)
-            # A rule without `from` would let everybody in.
+            # A rule without `from` would admit every source.
             self.assertTrue(all(rule["from"] for rule in policy["ingress"]), where)
             for rule in policy["ingress"]:
                 ports = [port["port"] for port in rule["ports"]]

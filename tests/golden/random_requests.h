@@ -67,7 +67,7 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random) {
   return work;
 }
 
-// `outputs` says how many mailboxes it wants, at most `max_outputs`; they are not attached.
+// `outputs` says how many token streams it wants, at most `max_outputs`; they are not attached.
 inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number, int max_outputs,
                              int* outputs) {
   Request request;
@@ -94,7 +94,7 @@ inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number,
   return request;
 }
 
-// What one mailbox received, as bytes.
+// What one token stream received, as bytes.
 inline std::string Outcome(const CollectingReader::Collected& collected) {
   std::string bytes;
   const auto add = [&bytes](const auto& value) {

@@ -178,7 +178,7 @@ class ScheduleRunner {
     std::vector<SampledToken> begun;  // sampled by another replica
   };
 
-  // The same ones for the same seed, with their mailboxes.
+  // The same ones for the same seed, with their token streams.
   std::vector<Submitted> MakeRequests(uint64_t seed) const {
     std::mt19937_64 random(seed);
     std::vector<Submitted> all(scheduled_.requests);

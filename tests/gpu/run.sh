@@ -121,7 +121,7 @@ kind=speed
 stage ceilings 60 ceilings "$out/ceilings.json"
 
 kind=correctness
-# Whether products agree bit for bit whoever computes them.
+# Whether products agree bit for bit over all methods.
 stage canon 60 mma_canon --json="$out/canon.json"
 # Kernel by kernel, each group in a process of its own: a fault leaves a device useless to its
 # process. Then operations, then the engine.

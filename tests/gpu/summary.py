@@ -67,7 +67,7 @@ def same_bits(product):
 
 
 def canon_verdict(canon):
-    """One line on whether products have the same bits whoever computes them."""
+    """One line on whether products have the same bits with every method."""
     if canon is None or "passed" not in canon:
         return "missing"
     products = canon.get("products", [])

@@ -14,7 +14,7 @@ from tlm.v1 import admin_pb2_grpc
 
 # A connection of its own for every channel, whatever others there are.
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
-# One that takes little that nobody reads.
+# One that buffers little unread data.
 NARROW = OWN_CONNECTION + [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
 
 

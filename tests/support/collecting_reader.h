@@ -1,4 +1,4 @@
-// The handler's side of a mailbox, for tests: takes what comes and keeps it.
+// The reader of a token stream, for tests: takes and keeps every result.
 #ifndef TLM_TESTS_SUPPORT_COLLECTING_READER_H_
 #define TLM_TESTS_SUPPORT_COLLECTING_READER_H_
 

@@ -381,7 +381,7 @@ Json Qwen3MhaJson(const ModelConfig& config) {
           {"rope_theta", *config.rope_theta}};
 }
 
-// Every knob by name, whether it has its default or not.
+// Every config field, whether it has its default or not.
 Json TransformerLmJson(const ModelConfig& config) {
   Json json = Cs336Json(config);
   json["num_kv_heads"] = config.num_kv_heads;

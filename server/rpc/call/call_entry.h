@@ -14,8 +14,8 @@
 namespace tlm {
 
 // A record of the call named `name` that arrives now: `access` is OK if its credentials have
-// `role`, `caller` is whom they name. The trace is that of the metadata `traceparent`, or a new
-// one; the initial metadata returns it.
+// `role`; `caller` is the principal they name. The trace is that of the metadata `traceparent`, or
+// a new one; the initial metadata returns it.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
 

@@ -33,11 +33,11 @@ namespace tlm {
 //
 //   Run() -> enters -> its request is read -> Admit() -> Submit() -> [wake-up -> Pump()]* -> OnDone
 //
-// gRPC holds the call by `self_` until OnDone, the mailbox's wake-up while it runs. Threads: a gRPC
-// thread makes the call and reports cancellation, the deadline and the end; a long request is read
-// by a thread of a pool, and no end overtakes that; the delivery thread wakes the call. `mutex_`
-// guards the state of the derived classes too; it is not held while gRPC is called, and of the
-// engine only calls that do not block are made under it.
+// `self_` keeps the call alive until OnDone; a wake-up keeps it alive while it runs. Threads: a
+// gRPC thread makes the call and reports cancellation, the deadline and the end. A pool thread
+// reads a long request; no end overtakes that. The delivery thread wakes the call. `mutex_` guards
+// the state of the derived classes too. It is not held during calls into gRPC; under it, only
+// engine functions that do not block are called.
 class PendingCall : public StreamListener,
                     public AbortableCall,
                     public std::enable_shared_from_this<PendingCall> {

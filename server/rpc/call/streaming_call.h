@@ -14,9 +14,9 @@
 namespace tlm {
 
 // A reactor that owns everything of one call: see PendingCall. Each wake-up, and each write that is
-// done, asks Next() for what comes next. A reader that does not keep up leaves a write in flight;
-// what arrives meanwhile is taken in until the call IsBehind(), then stays in the mailbox, and the
-// engine waits when that is full.
+// done, asks Next() for what comes next. A reader that does not keep up leaves a write in flight.
+// Results are then taken in until the call IsBehind(); later ones stay in the token stream, and the
+// sequence is parked when that is full.
 template <typename Response>
 class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public PendingCall {
  protected:

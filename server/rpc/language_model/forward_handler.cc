@@ -15,8 +15,8 @@
 namespace tlm {
 namespace {
 
-// How many sequences are queued at once and how many rows each mailbox holds before its sequence is
-// parked: what a slow reader can make the server keep.
+// How many sequences are queued at once and how many rows each token stream holds before its
+// sequence is parked: what a slow reader can make the server keep.
 struct Window {
   int64_t sequences = 1;
   int64_t rows = 1;
@@ -85,7 +85,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     return absl::OkStatus();
   }
 
-  // Rows stay in the mailboxes until they are written.
+  // Rows stay in the token streams until they are written.
   void Collect() override TLM_REQUIRES(mutex_) {}
   bool IsBehind() const override TLM_REQUIRES(mutex_) { return false; }
 

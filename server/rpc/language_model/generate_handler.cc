@@ -13,7 +13,7 @@
 namespace tlm {
 namespace {
 
-// Results of a call that wait while a write is in flight before more stay in the mailboxes.
+// Results that a call takes in while a write is in flight; more stay in the token streams.
 constexpr int64_t kMaxBacklog = 256;
 
 class GenerateReactor final : public StreamingCall<v1::GenerateResponse> {

@@ -31,7 +31,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StartForward(grpc::CallbackServerCon
                                                          const grpc::ByteBuffer& request,
                                                          const RpcContext& rpc);
 
-// Logits of one Forward call that wait to be sent, over all its mailboxes (at least one row each).
+// Bytes of logits of one Forward call that wait to be sent, over all its token streams (at least a
+// row each).
 inline constexpr int64_t kForwardBufferBytes = int64_t{64} << 20;
 // Sequences of one Forward call that are queued or running at once.
 inline constexpr int64_t kForwardWindow = 16;

@@ -46,7 +46,7 @@ OutputGroup::OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
   if (call.work.score_prompt) prompt_.emplace(call.prompt.front(), prompt_tokens_, tokenizer);
   outputs_.reserve(static_cast<size_t>(call.num_sequences));
   for (int64_t i = 0; i < call.num_sequences; ++i) {
-    outputs_.push_back({std::make_shared<TokenStream>(listener, kMailboxResults),
+    outputs_.push_back({std::make_shared<TokenStream>(listener, kStreamCapacity),
                         OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_),
                         std::nullopt});
   }

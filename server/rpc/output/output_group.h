@@ -1,4 +1,4 @@
-// The outputs of one Generate call: their mailboxes, and which event is due next.
+// The outputs of one Generate call: their token streams, and which event is due next.
 #ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 #define TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 
@@ -23,29 +23,29 @@
 
 namespace tlm {
 
-// Results a Generate mailbox holds until its sequence waits for the reader: enough tokens that a
-// reader that keeps up never makes the engine wait.
-inline constexpr int64_t kMailboxResults = 256;
+// Results that the token stream of a Generate output holds before its sequence is parked: enough
+// that a reader that keeps up never makes the engine wait.
+inline constexpr int64_t kStreamCapacity = 256;
 
 // Every output takes its turn:
 //
 //   started, prompt*, (tokens of 0 | tokens of 1 | finished of 0 | tokens of 1 | ...)*
 //
-// An output that a stop string ended lets go of its own mailbox and waits for what its end tells. A
-// failure of one that had not ended is the failure of all. An output may end without a token: then
+// An output that a stop string ended detaches its own token stream and waits for its end. A failure
+// of one that had not ended is the failure of all. An output may end without a token: then
 // `started` tells the time in the queue as its end does. Thread-compatible.
 class OutputGroup {
  public:
-  // Makes the mailboxes; `listener` hears of all of them. `tokenizer` as OutputAssembler's.
+  // Makes the token streams, all with this `listener`. `tokenizer` as OutputAssembler's.
   OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
               const std::weak_ptr<StreamListener>& listener);
 
   // Once, before anything is collected: the one output begins with `ids`, as
-  // OutputAssembler::Replay says. When they end it, its mailbox is let go of at once.
+  // OutputAssembler::Replay says. When they end it, its token stream is detached at once.
   absl::Status Replay(std::span<const int32_t> ids);
 
-  // What the engine is to compute for `call`, which arrived at `arrival`, into these mailboxes. The
-  // caller adds whose request it is, its id and its deadline.
+  // What the engine is to compute for `call`, which arrived at `arrival`, into these token streams.
+  // The caller adds the tenant, the id and the deadline.
   Request RequestFor(GenerateCall call, absl::Time arrival) const;
 
   // Takes in what has arrived.

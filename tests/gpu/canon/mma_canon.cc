@@ -73,7 +73,7 @@ absl::StatusOr<bool> RunMma(CudaDevice& device, Json& json) {
   return good;
 }
 
-// False when a row depends on its mates, or on who computes it.
+// False when a row depends on its batch mates, or on the method.
 absl::StatusOr<bool> RunProduct(CudaDevice& device, GemmLibrary* library, const ProductShape& shape,
                                 Json& json) {
   std::vector<int64_t> row_counts;

@@ -1,5 +1,5 @@
-// Whether a row of a matrix product has the same bits whoever computes it and with whom: the test
-// that decides how far a vendor's library may be used (GemmLibrary).
+// Whether a row of a matrix product has the same bits with every method and in every batch: the
+// test that decides how far a vendor's library may be used (GemmLibrary).
 #ifndef TLM_TESTS_GPU_CANON_PRODUCT_CHECK_H_
 #define TLM_TESTS_GPU_CANON_PRODUCT_CHECK_H_
 

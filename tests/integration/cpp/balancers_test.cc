@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kReplicas = 2;
 constexpr int kStreams = 50;
 
-// One that nobody listens on now.
+// A port without a listener.
 int FreePort() {
   const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -129,7 +129,7 @@ class Balancer {
 
  private:
   bool is_nginx() const { return name_ == "nginx"; }
-  // Those of the distribution are not everybody's to write.
+  // The distribution's paths need root to write.
   std::string TemporaryPaths() const {
     std::string lines;
     for (const char* const kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"}) {

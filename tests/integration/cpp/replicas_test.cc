@@ -120,7 +120,7 @@ TEST(ReplicasTest, TheOnlyReplicaIsWaitedFor) {
   const auto client = ClientOf(replicas);
   v1::GenerateRequest request = RequestOf(8);
   request.clear_request_id();
-  // More than the connection holds while nobody reads: the kill comes before the end.
+  // More than an unread connection buffers: the kill comes before the end.
   request.mutable_stopping()->set_max_new_tokens(800);
   request.mutable_output()->set_top_logprobs(20);
   const Stream undisturbed = ReadStream(client.get(), request, {}, [](int) {});

@@ -153,7 +153,7 @@ TEST_F(StreamsTest, ForwardGivesTheLogprobsThatGenerateReports) {
   }
 }
 
-TEST_F(StreamsTest, AForwardReaderWhoWaitsDelaysNobodyAndGetsEveryRow) {
+TEST_F(StreamsTest, ASlowForwardReaderDelaysNoOtherCallAndGetsEveryRow) {
   constexpr int kSequences = 24;
   constexpr int kTokens = 1000;
   v1::ForwardRequest request;  // 200 MB of rows, three times what the server keeps for a call

@@ -21,7 +21,7 @@ NAMES = {
 }
 
 
-class Knobs:
+class ConfigFields:
     """A configuration with every default filled in."""
 
     def __init__(self, config):
@@ -59,9 +59,9 @@ class Knobs:
         self.window = get("sliding_window") or self.context
 
 
-def shapes(knobs):
+def shapes(fields):
     """Every tensor's name and shape; matrices are [outputs, inputs]."""
-    n, d = knobs.names, knobs.width
+    n, d = fields.names, fields.width
     result = {}
 
     def linear(name, outputs, inputs, bias):
@@ -71,35 +71,35 @@ def shapes(knobs):
 
     def norm(name):
         result[name + ".weight"] = (d,)
-        if knobs.layer_norm:
+        if fields.layer_norm:
             result[name + ".bias"] = (d,)
 
-    result[n["embedding"] + ".weight"] = (knobs.vocab, d)
-    if knobs.learned:
-        result[n["positions"] + ".weight"] = (knobs.context, d)
-    for layer in range(knobs.layers):
+    result[n["embedding"] + ".weight"] = (fields.vocab, d)
+    if fields.learned:
+        result[n["positions"] + ".weight"] = (fields.context, d)
+    for layer in range(fields.layers):
         prefix = n["layer"].format(layer)
-        q_rows, kv_rows = knobs.heads * knobs.head_dim, knobs.kv_heads * knobs.head_dim
+        q_rows, kv_rows = fields.heads * fields.head_dim, fields.kv_heads * fields.head_dim
         norm(prefix + n["norm1"])
-        linear(prefix + n["q"], q_rows, d, knobs.qkv_bias)
-        linear(prefix + n["k"], kv_rows, d, knobs.qkv_bias)
-        linear(prefix + n["v"], kv_rows, d, knobs.qkv_bias)
-        linear(prefix + n["o"], d, q_rows, knobs.output_bias)
-        if knobs.qk_norm:
-            result[prefix + n["q_norm"] + ".weight"] = (knobs.head_dim,)
-            result[prefix + n["k_norm"] + ".weight"] = (knobs.head_dim,)
+        linear(prefix + n["q"], q_rows, d, fields.qkv_bias)
+        linear(prefix + n["k"], kv_rows, d, fields.qkv_bias)
+        linear(prefix + n["v"], kv_rows, d, fields.qkv_bias)
+        linear(prefix + n["o"], d, q_rows, fields.output_bias)
+        if fields.qk_norm:
+            result[prefix + n["q_norm"] + ".weight"] = (fields.head_dim,)
+            result[prefix + n["k_norm"] + ".weight"] = (fields.head_dim,)
         norm(prefix + n["norm2"])
-        if knobs.ffn == "swiglu":
-            linear(prefix + n[knobs.gate], knobs.hidden, d, knobs.ffn_bias)
-        linear(prefix + n[knobs.up], knobs.hidden, d, knobs.ffn_bias)
-        linear(prefix + n[knobs.down], d, knobs.hidden, knobs.ffn_bias)
+        if fields.ffn == "swiglu":
+            linear(prefix + n[fields.gate], fields.hidden, d, fields.ffn_bias)
+        linear(prefix + n[fields.up], fields.hidden, d, fields.ffn_bias)
+        linear(prefix + n[fields.down], d, fields.hidden, fields.ffn_bias)
     norm(n["final"])
-    if not knobs.tied:
-        result[n["head"] + ".weight"] = (knobs.vocab, d)
+    if not fields.tied:
+        result[n["head"] + ".weight"] = (fields.vocab, d)
     return result
 
 
-def random_tensors(knobs, seed):
+def random_tensors(fields, seed):
     """Values that float32 holds exactly, flat and row-major."""
     rnd = random.Random(seed)
 
@@ -111,15 +111,15 @@ def random_tensors(knobs, seed):
         return struct.unpack("<f", struct.pack("<f", number))[0]
 
     return {name: [value(shape) for _ in range(math.prod(shape))]
-            for name, shape in shapes(knobs).items()}
+            for name, shape in shapes(fields).items()}
 
 
 def save(directory, config, tensors, prefix=""):
     """config.json and model.safetensors; `prefix` goes before every tensor's name."""
-    knobs = Knobs(config)
+    fields = ConfigFields(config)
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
     header, offset = {}, 0
-    for name, shape in shapes(knobs).items():
+    for name, shape in shapes(fields).items():
         end = offset + 4 * math.prod(shape)
         header[prefix + name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
         offset = end
@@ -127,7 +127,7 @@ def save(directory, config, tensors, prefix=""):
     text += b" " * (-len(text) % 8)
     with open(directory / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name in shapes(knobs):
+        for name in shapes(fields):
             file.write(struct.pack(f"<{len(tensors[name])}f", *tensors[name]))
 
 
@@ -140,26 +140,26 @@ def linear(weights, name, x):
     return [r + b for r, b in zip(result, bias)] if bias else result
 
 
-def normalise(knobs, x, gain, bias=None):
+def normalise(fields, x, gain, bias=None):
     mean = sum(x) / len(x) if bias else 0.0
     square = sum((v - mean) ** 2 for v in x) / len(x)
-    scale = math.sqrt(square) + knobs.eps if knobs.eps_outside else math.sqrt(square + knobs.eps)
+    scale = math.sqrt(square) + fields.eps if fields.eps_outside else math.sqrt(square + fields.eps)
     result = [(v - mean) / scale * g for v, g in zip(x, gain)]
     return [r + b for r, b in zip(result, bias)] if bias else result
 
 
-def norm(knobs, weights, name, x):
-    return normalise(knobs, x, weights[name + ".weight"], weights.get(name + ".bias"))
+def norm(fields, weights, name, x):
+    return normalise(fields, x, weights[name + ".weight"], weights.get(name + ".bias"))
 
 
-def rotate(knobs, head, position):
+def rotate(fields, head, position):
     """RoPE (Su et al. 2021) on one head."""
-    if knobs.theta is None:
+    if fields.theta is None:
         return head
     half, result = len(head) // 2, list(head)
     for i in range(half):
-        angle = position * knobs.theta ** (-2 * i / len(head))
-        a, b = (2 * i, 2 * i + 1) if knobs.pairing == "interleaved" else (i, i + half)
+        angle = position * fields.theta ** (-2 * i / len(head))
+        a, b = (2 * i, 2 * i + 1) if fields.pairing == "interleaved" else (i, i + half)
         result[a] = head[a] * math.cos(angle) - head[b] * math.sin(angle)
         result[b] = head[a] * math.sin(angle) + head[b] * math.cos(angle)
     return result
@@ -184,58 +184,59 @@ def attend(query, keys, values):
             for i in range(len(query))]
 
 
-def heads_of(knobs, x, gain):
-    heads = [x[i:i + knobs.head_dim] for i in range(0, len(x), knobs.head_dim)]
-    return heads if gain is None else [normalise(knobs, head, gain) for head in heads]
+def heads_of(fields, x, gain):
+    heads = [x[i:i + fields.head_dim] for i in range(0, len(x), fields.head_dim)]
+    return heads if gain is None else [normalise(fields, head, gain) for head in heads]
 
 
-def attention(knobs, weights, prefix, x, position, keys, values):
+def attention(fields, weights, prefix, x, position, keys, values):
     """`keys` and `values` grow by this position's."""
-    n = knobs.names
+    n = fields.names
     gain = {key: weights.get(prefix + n[key] + ".weight") for key in ("q_norm", "k_norm")}
-    queries = heads_of(knobs, linear(weights, prefix + n["q"], x), gain["q_norm"])
-    keys.append([rotate(knobs, head, position) for head in
-                 heads_of(knobs, linear(weights, prefix + n["k"], x), gain["k_norm"])])
-    values.append(heads_of(knobs, linear(weights, prefix + n["v"], x), None))
+    queries = heads_of(fields, linear(weights, prefix + n["q"], x), gain["q_norm"])
+    keys.append([rotate(fields, head, position) for head in
+                 heads_of(fields, linear(weights, prefix + n["k"], x), gain["k_norm"])])
+    values.append(heads_of(fields, linear(weights, prefix + n["v"], x), None))
     mixed = []
     for index, query in enumerate(queries):
-        kv = index * knobs.kv_heads // knobs.heads
-        mixed += attend(rotate(knobs, query, position),
-                        [key[kv] for key in keys[-knobs.window:]],
-                        [value[kv] for value in values[-knobs.window:]])
+        kv = index * fields.kv_heads // fields.heads
+        mixed += attend(rotate(fields, query, position),
+                        [key[kv] for key in keys[-fields.window:]],
+                        [value[kv] for value in values[-fields.window:]])
     return linear(weights, prefix + n["o"], mixed)
 
 
-def feed_forward(knobs, weights, prefix, x):
-    n = knobs.names
-    up = linear(weights, prefix + n[knobs.up], x)
-    if knobs.ffn == "swiglu":
-        gate = linear(weights, prefix + n[knobs.gate], x)
+def feed_forward(fields, weights, prefix, x):
+    n = fields.names
+    up = linear(weights, prefix + n[fields.up], x)
+    if fields.ffn == "swiglu":
+        gate = linear(weights, prefix + n[fields.gate], x)
         hidden = [activate("swiglu", g) * u for g, u in zip(gate, up)]
     else:
-        hidden = [activate(knobs.ffn, u) for u in up]
-    return linear(weights, prefix + n[knobs.down], hidden)
+        hidden = [activate(fields.ffn, u) for u in up]
+    return linear(weights, prefix + n[fields.down], hidden)
 
 
 def logits(config, weights, ids):
     """A list of vocab_size numbers after each of `ids`."""
-    knobs = Knobs(config)
-    n, d = knobs.names, knobs.width
-    cache = [([], []) for _ in range(knobs.layers)]
+    fields = ConfigFields(config)
+    n, d = fields.names, fields.width
+    cache = [([], []) for _ in range(fields.layers)]
     embedding = weights[n["embedding"] + ".weight"]
-    head = n["embedding"] if knobs.tied else n["head"]
+    head = n["embedding"] if fields.tied else n["head"]
     rows = []
     for position, token in enumerate(ids):
         x = embedding[token * d:(token + 1) * d]
-        if knobs.learned:
+        if fields.learned:
             table = weights[n["positions"] + ".weight"]
             x = [a + b for a, b in zip(x, table[position * d:(position + 1) * d])]
-        for layer in range(knobs.layers):
+        for layer in range(fields.layers):
             prefix = n["layer"].format(layer)
-            added = attention(knobs, weights, prefix, norm(knobs, weights, prefix + n["norm1"], x),
+            added = attention(fields, weights, prefix, norm(fields, weights, prefix + n["norm1"], x),
                               position, *cache[layer])
             x = [a + b for a, b in zip(x, added)]
-            added = feed_forward(knobs, weights, prefix, norm(knobs, weights, prefix + n["norm2"], x))
+            added = feed_forward(fields, weights, prefix,
+                                 norm(fields, weights, prefix + n["norm2"], x))
             x = [a + b for a, b in zip(x, added)]
-        rows.append(linear(weights, head, norm(knobs, weights, n["final"], x)))
+        rows.append(linear(weights, head, norm(fields, weights, n["final"], x)))
     return rows

@@ -303,8 +303,8 @@ class DrainTest(unittest.TestCase):
             stream, _ = start(server, "runs")
             server.admin.Drain(admin_pb2.DrainRequest())
             error = first_refusal(server)
-            # Nobody listens any more, or the connection is still there and says why, or gRPC has
-            # just begun to close it and cancels what still comes.
+            # The port is closed, or the connection is still open and tells the reason, or gRPC has
+            # begun to close it and cancels new calls.
             self.assertIn(error.code(),
                           (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED))
             info = details_of(error, error_details_pb2.ErrorInfo)

@@ -137,7 +137,7 @@ class AccessTest(KeyTest):
         self.assertEqual(load(self.admin_key), OK)
         self.assertEqual(self.info(self.server, bearer(self.admin_key)), OK)
 
-    def test_the_log_tells_who_tried_and_who_changed_something(self):
+    def test_the_log_names_the_tenant_of_refused_and_of_done_admin_calls(self):
         for key in (self.key, self.admin_key):
             code_of(lambda: self.server.admin.FlushPrefixCache(
                 admin_pb2.FlushPrefixCacheRequest(), metadata=bearer(key), timeout=20))

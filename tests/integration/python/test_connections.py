@@ -136,7 +136,7 @@ class StormTest(unittest.TestCase):
 
 class SlowTest(unittest.TestCase):
 
-    def test_who_does_not_get_to_the_point_is_cut_off(self):
+    def test_slow_handshakes_are_closed(self):
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             authority = Authority(pathlib.Path(directory) / "ca")
@@ -162,7 +162,7 @@ class SlowTest(unittest.TestCase):
             for server, before in descriptors.items():
                 self.assertTrue(eventually(lambda: server.descriptors() <= before + 8))
 
-    def test_unfinished_headers_keep_nobody_else_waiting(self):
+    def test_unfinished_headers_delay_no_other_call(self):
         with Server() as server, contextlib.ExitStack() as stack:
             for _ in range(500):
                 one = stack.enter_context(http2.Connection(server.port))
@@ -308,7 +308,7 @@ class BrokenTest(unittest.TestCase):
                 return False
         return True
 
-    def test_a_flood_of_resets_delays_nobody(self):
+    def test_a_flood_of_resets_delays_no_other_call(self):
         with http2.Connection(self.server.port) as one:
             self.assertTrue(self.flood_of_resets(one, 10000))
             self.server.ask()
@@ -385,7 +385,7 @@ class BrokenTest(unittest.TestCase):
             lambda: self.server.resident_bytes() - self.resident < 40 * KIB * KIB))
 
     @unittest.skipIf(SANITIZED, "bounds of time and memory")
-    def test_a_flood_of_settings_that_nobody_reads_answers_to_is_bounded(self):
+    def test_a_flood_of_settings_with_unread_acknowledgements_is_bounded(self):
         # It stops reading once too many answers wait to be sent.
         with http2.Connection(self.server.port, timeout=2) as one:
             for _ in range(4000):

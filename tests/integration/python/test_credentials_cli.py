@@ -41,7 +41,7 @@ def make_certificates(directory):
 
 class Services(admin_pb2_grpc.AdminServicer, language_model_pb2_grpc.LanguageModelServicer,
                health_pb2_grpc.HealthServicer):
-    """Answers whoever shows the key; health to everybody."""
+    """Answers calls with the key; health needs none."""
 
     def _authenticate(self, context):
         if dict(context.invocation_metadata()).get("authorization") != f"Bearer {KEY}":
@@ -134,7 +134,7 @@ class CredentialsCliTest(unittest.TestCase):
                               **environment)
             self.assertIn("UNAUTHENTICATED", err)
 
-    def test_a_server_nobody_vouches_for_is_not_healthy(self):
+    def test_a_server_without_a_trusted_certificate_is_not_healthy(self):
         _, err = self.tlm("health", f"--target={self.tls}",
                           f"--ca_file={self.path('other.pem')}", status=1)
         self.assertIn("UNAVAILABLE", err)

@@ -1,5 +1,5 @@
-"""The course's families and every knob of the generic one, served from random checkpoints, beside
-an implementation that shares nothing with the server."""
+"""The course's families and every config field of the generic one, served from random checkpoints,
+beside an implementation that shares nothing with the server."""
 
 import pathlib
 import struct
@@ -64,9 +64,9 @@ def served_logits(server, ids):
 class FamiliesTest(unittest.TestCase):
 
     def check(self, config, prefix=""):
-        knobs = float64_model.Knobs(config)
-        tensors = float64_model.random_tensors(knobs, seed=7)
-        ids = [(17 * i + 5) % knobs.vocab for i in range(TOKENS)]
+        fields = float64_model.ConfigFields(config)
+        tensors = float64_model.random_tensors(fields, seed=7)
+        ids = [(17 * i + 5) % fields.vocab for i in range(TOKENS)]
         expected = float64_model.logits(config, tensors, ids)
         with tempfile.TemporaryDirectory() as name:
             float64_model.save(pathlib.Path(name), config, tensors, prefix)

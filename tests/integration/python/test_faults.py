@@ -26,7 +26,7 @@ SAMPLED = {"temperature": 1, "seed": 5}
 def poisoned_tensors():
     """Element 0 of the residual stream is zero for every token but one, and nothing adds to it.
     The first layer's values take it times 3e38, so that they overflow for this token alone."""
-    tensors = float64_model.random_tensors(float64_model.Knobs(CONFIG), seed=9)
+    tensors = float64_model.random_tensors(float64_model.ConfigFields(CONFIG), seed=9)
     embeddings = tensors["token_embeddings.weight"]
     for token in range(VOCABULARY):
         embeddings[token * WIDTH] = 100.0 if token == POISON else 0.0

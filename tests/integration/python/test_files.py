@@ -32,7 +32,7 @@ def write_zeros(folder, config):
     """A model whose weights are zeros, which take no room on the disk."""
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     header, offset = {}, 0
-    for name, shape in float64_model.shapes(float64_model.Knobs(config)).items():
+    for name, shape in float64_model.shapes(float64_model.ConfigFields(config)).items():
         end = offset + 4 * shape[0] * (shape[1] if len(shape) == 2 else 1)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
         offset = end

@@ -182,9 +182,9 @@ class ManyStreamsTest(ServerTest):
         for n, result in enumerate(results):
             self.assertEqual(result, expected.get(n, grpc.StatusCode.CANCELLED), n)
 
-    def test_a_reader_that_stops_keeps_nobody_waiting_and_loses_nothing(self):
+    def test_a_reader_that_stops_delays_no_other_call_and_loses_nothing(self):
         asked = request(seed=3, temperature=1, max_new_tokens=900)
-        asked.output.top_logprobs = 20  # more than connections and mailboxes hold
+        asked.output.top_logprobs = 20  # more than connections and token streams hold
         expected = self.generate(asked)
         connection = self.server.connect()
         self.addCleanup(connection.close)

@@ -131,7 +131,7 @@ class StartTest(unittest.TestCase):
     def test_wrong_command_lines_are_refused(self):
         for flags in ([], [f"--model={DEMO_MODEL}", "--port=99999"],
                       [f"--model={DEMO_MODEL}", "--no_such_flag=1"],
-                      # As an unset variable leaves it, which must not mean "everybody".
+                      # As an unset variable leaves it; it must not turn authentication off.
                       [f"--model={DEMO_MODEL}", "--port=0", "--api_keys="],
                       [f"--model={DEMO_MODEL}", "--port=0", "--tls_client_ca="]):
             with self.subTest(flags):

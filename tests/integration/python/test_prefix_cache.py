@@ -1,4 +1,4 @@
-"""The prefix cache: who hits what, what is reported, and that it shows in no result."""
+"""The prefix cache: which prompts hit, what is reported, and that results do not depend on it."""
 
 import concurrent.futures
 import random

@@ -79,7 +79,7 @@ def stop_thread(thread):
 
 
 def await_end_of(thread):
-    """Of a stopped one. Its process has not ended for anybody before that was waited for."""
+    """Waits until a stopped thread ends: only then can its process be reaped."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while os.waitpid(thread, WAIT_FOR_THREADS | os.WNOHANG)[0] != thread:
         if time.monotonic() > deadline:
@@ -123,7 +123,7 @@ class ServiceManagerTest(unittest.TestCase):
     def test_a_life_at_an_abstract_address(self):
         self.life_of(self.manager(abstract=True))
 
-    def test_nobody_listens(self):
+    def test_a_missing_notify_socket_is_ignored(self):
         with TlmServer(environment={"NOTIFY_SOCKET": "/nonexistent/notify"}) as server:
             server.terminate()
             self.assertEqual(server.wait(), 0, server.log())

@@ -48,7 +48,7 @@ class LoadingServer(ServerProcess):
         folder = pathlib.Path(self._files.name)
         model = shutil.copytree(DEMO_MODEL, folder / "model")
         (model / "tokenizer.json").write_text("{", encoding="utf-8")
-        # What is looked for first: to open a pipe takes as long as nobody opens its other end.
+        # Looked for first: opening a pipe blocks until its other end is opened.
         self._pipe = folder / "libcuda.so.1"
         os.mkfifo(self._pipe)
         self.port, self.admin_port = free_port(), free_port()

@@ -114,8 +114,8 @@ class StormTest(unittest.TestCase):
 
 class SlowReadersTest(ServerTest):
     READERS = 6
-    # These connections take little that nobody reads; what the server's side of one and a mailbox
-    # hold beside that is less than such a stream.
+    # These connections buffer little unread data; the server's side of one and a token stream hold
+    # less than such an answer.
     NARROW = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0),
               ("grpc.http2.lookahead_bytes", 1024)]
 
@@ -150,7 +150,7 @@ class SlowReadersTest(ServerTest):
                 return
         self.fail(str(self.admin.GetLoad(admin_pb2.GetLoadRequest(), timeout=60)))
 
-    def test_they_hinder_nobody_and_miss_nothing(self):
+    def test_they_delay_no_other_call_and_miss_nothing(self):
         seeds = range(1, 1 + self.READERS)
         undisturbed = [self.generate(self.long_request(seed)) for seed in seeds]
         slow = [self.begin(seed) for seed in seeds]

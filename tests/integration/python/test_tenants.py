@@ -132,9 +132,9 @@ class IsolationTest(TenantTest):
         self.assertEqual(code_of(lambda: running["one-d"]), grpc.StatusCode.ABORTED)
         result = self.abort(request_ids=["job"], tenant="one-d")
         self.assertEqual((list(result.not_found), result.aborted_total), (["job"], 0))
-        self.assertEqual(self.abort(all=True, tenant="nobody").aborted_total, 0)
+        self.assertEqual(self.abort(all=True, tenant="unknown").aborted_total, 0)
         self.assertEqual(self.abort(all=True, tenant="").aborted_total, 0)
-        # By its name alone: whosesoever it is, and every call counts.
+        # By its name alone: of every tenant, and every call counts.
         result = self.abort(request_ids=["job"])
         self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 2))
         for name in ("other-d", "third-d"):
@@ -278,7 +278,7 @@ class LimitTest(TenantTest):
                     tokenize_pb2.DetokenizeRequest(token_ids=[1]),
                     metadata=bearer(key), timeout=20)]):
             self.refused(call)
-        # What is looked up is free: whoever is over the limit can still ask what it is.
+        # Metadata calls are free: a tenant over its limit can still read the limit.
         self.server.model.ModelInfo(model_info_pb2.ModelInfoRequest(), metadata=bearer(key),
                                     timeout=20)
 

@@ -1,4 +1,4 @@
-"""TLS on both ports: what is refused, who may connect, and certificates that change."""
+"""TLS on both ports: refused handshakes, accepted clients, and certificates that change."""
 
 import concurrent.futures
 import os
@@ -30,7 +30,7 @@ def setUpModule():
     unittest.addModuleCleanup(directory.cleanup)
     DIRECTORY = pathlib.Path(directory.name)
     AUTHORITY = Authority(DIRECTORY / "authority")
-    OTHER = Authority(DIRECTORY / "other", "somebody else")
+    OTHER = Authority(DIRECTORY / "other", "another authority")
     SERVER = AUTHORITY.issue()
 
 
@@ -120,7 +120,7 @@ class ConnectionTest(unittest.TestCase):
         cls.server = SecureServer(*SERVER.serve_flags(), ca=AUTHORITY.pem).__enter__()
         cls.addClassCleanup(cls.server.close)
 
-    def test_both_ports_serve_whom_trusts_the_authority(self):
+    def test_both_ports_serve_clients_that_trust_the_authority(self):
         self.assertTrue(self.server.model.ModelInfo(INFO, timeout=20).identity.model_id)
         self.server.admin.GetLoad(admin_pb2.GetLoadRequest(), timeout=20)
 
@@ -281,11 +281,11 @@ class ClientCertificateTest(unittest.TestCase):
             self.assertEqual(code_of(lambda: model.ModelInfo(  # pylint: disable=cell-var-from-loop
                 INFO, timeout=20)), UNAVAILABLE)
         with grpc.secure_channel(
-                server.target, grpc.ssl_channel_credentials(AUTHORITY.pem)) as nobody:
-            self.assertEqual(code_of(lambda: health_pb2_grpc.HealthStub(nobody).Check(
+                server.target, grpc.ssl_channel_credentials(AUTHORITY.pem)) as anonymous:
+            self.assertEqual(code_of(lambda: health_pb2_grpc.HealthStub(anonymous).Check(
                 health_pb2.HealthCheckRequest(), timeout=20)), UNAVAILABLE)
         self.assertTrue(eventually(lambda: "tenant=\"acme\"" in server.log()))
-        # Which of two it is nobody can tell.
+        # Two common names are ambiguous.
         for subject in ("/CN=acme/CN=other", "/CN=other/O=Acme/CN=acme"):
             model = server.model_of(identity=AUTHORITY.issue(subject, ""))
             self.assertEqual(code_of(lambda: model.ModelInfo(  # pylint: disable=cell-var-from-loop

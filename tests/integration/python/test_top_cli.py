@@ -15,7 +15,7 @@ from test_chat_cli import read_until
 from tlm_server import BIN_DIR
 
 BEGIN, END = "\x1b[?1049h", "\x1b[?1049l"  # the alternate screen
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 
 
 class Terminal:
@@ -91,10 +91,10 @@ class TopCliTest(unittest.TestCase):
                 self.assertEqual(terminal.exit_status(), status)
 
     def test_follows_the_size_of_the_terminal(self):
-        with Terminal(self.server.admin_target, NOBODY) as terminal:
-            terminal.wait_for(r"KV cache.*" + NOBODY + ".*unreachable")
+        with Terminal(self.server.admin_target, UNREACHABLE) as terminal:
+            terminal.wait_for(r"KV cache.*" + UNREACHABLE + ".*unreachable")
             terminal.resize(6, 150)
-            terminal.wait_for(r"run  wait .*" + NOBODY + r" +unreachable")
+            terminal.wait_for(r"run  wait .*" + UNREACHABLE + r" +unreachable")
             terminal.resize(30, 40)
             shown = terminal.wait_for(r"KV cache  \[[-=#]{10}\]")
             longest = max(len(line) for line in shown.split("\x1b[K")[-5:])
@@ -132,10 +132,10 @@ class TopCliTest(unittest.TestCase):
         self.assertNotIn("\x1b", out)
 
     def test_fails_once_when_a_server_is_not_reached(self):
-        out, err = self.top(f"--admin_target={self.server.admin_target},{NOBODY}", status=1)
+        out, err = self.top(f"--admin_target={self.server.admin_target},{UNREACHABLE}", status=1)
         self.assertEqual(len(out.splitlines()), 3)
         self.assertIn("unreachable", out)
-        self.assertTrue(err.startswith(f"tlm: top: {NOBODY}: UNAVAILABLE: "), err)
+        self.assertTrue(err.startswith(f"tlm: top: {UNREACHABLE}: UNAVAILABLE: "), err)
 
     def test_a_dumb_terminal_gets_the_table(self):
         with Terminal(self.server.admin_target, TERM="dumb") as terminal:

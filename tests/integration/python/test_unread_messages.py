@@ -1,5 +1,5 @@
-"""Messages without an end: what is received of them stays bounded. Nobody has been asked for
-credentials by then."""
+"""Messages without an end: what is received of them stays bounded, before credentials are
+checked."""
 
 import pathlib
 import struct

@@ -96,9 +96,9 @@ class AdminTest(ServerTest):
         for call in BOTH:
             with self.subTest(call.__name__), begin(self.client, "one") as one, \
                     begin(self.client, "two"):
-                result = call(self.admin, "abort", ["one", "nobody", "nobody"])
+                result = call(self.admin, "abort", ["one", "unknown", "unknown"])
                 self.assertEqual((result.aborted, result.not_found, result.aborted_total),
-                                 (("one",), ("nobody",), 1))
+                                 (("one",), ("unknown",), 1))
                 self.assert_aborted(one)
                 again = call(self.admin, "abort", ("one",))
                 self.assertEqual((again.not_found, again.aborted_total), (("one",), 0))
@@ -121,7 +121,7 @@ class AdminTest(ServerTest):
             self.load_where(call, lambda load: load.active_calls == 0)
             with self.subTest(call.__name__), begin(self.client, "one") as one:
                 for options in ({"all": True}, {"request_ids": ["one"]}):
-                    result = call(self.admin, "abort", tenant="somebody", **options)
+                    result = call(self.admin, "abort", tenant="another", **options)
                     self.assertEqual(result.aborted_total, 0)
                 # Without keys calls have no tenant.
                 self.assertEqual(call(self.admin, "abort", all=True, tenant="").aborted_total, 1)

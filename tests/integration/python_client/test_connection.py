@@ -156,7 +156,7 @@ class TlsTest(unittest.TestCase):
                     client.generate("x", resume=ResumePolicy(max_resumes=0))
                 self.assertEqual(caught.exception.hint, "")
 
-    def test_a_timeout_says_whose_it_is(self):
+    def test_a_timeout_names_the_limit_that_expired(self):
         def sleeps(request, context):
             released.wait(60)
             yield started()

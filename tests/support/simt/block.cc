@@ -237,7 +237,7 @@ void Block::Abandon() {
   std::abort();  // a failed block is not continued
 }
 
-// --- Who runs next. ---
+// --- Scheduling of threads. ---
 
 void Block::SwitchTo(Thread* next, bool for_good) {
   Thread* me = current_thread;
@@ -267,7 +267,7 @@ void Block::StopAt(Stop stop) {
   LeaveForHost(ended ? Outcome::kEnded : Outcome::kWaitsForPrevious);
 }
 
-// All lanes of the warp have stopped: do what they gathered for. Returns whom to continue.
+// All lanes of the warp have stopped: runs their collective. Returns the thread to continue.
 Thread* Block::FinishRound(Warp& warp) {
   const int lanes = warp.lanes;
   bool waits = false;

@@ -46,7 +46,7 @@ int Key() {
 #endif
 }
 
-// Says who it was, then dies of it.
+// Reports the kernel or the host code, then crashes.
 void OnFault(int signal, siginfo_t* info, void*) {
   const bool by_key = Key() >= 0 && info->si_code == SEGV_PKUERR;
   if (current_block != nullptr) {

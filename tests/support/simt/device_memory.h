@@ -1,7 +1,6 @@
-// Where the emulated device's memory lies, and who may touch it: kernels and copies. Anything else
-// that does crashes with a message, as far as the processor can tell the two apart (memory
-// protection keys of x86-64; without them host code gets away with it). Stray accesses of kernels
-// crash with the kernel's name where they leave the pages of an allocation.
+// The emulated device's memory. Only kernels and copies may access it: other host code crashes with
+// a message where the processor has memory protection keys (x86-64), and goes unnoticed elsewhere.
+// A kernel's access outside the pages of an allocation crashes with the kernel's name.
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_MEMORY_H_
 #define TLM_TESTS_SUPPORT_SIMT_DEVICE_MEMORY_H_
 
@@ -9,7 +8,7 @@
 
 namespace tlm::simt::emulated {
 
-// Memory with bytes around it that nobody may write.
+// Memory between guard bytes that must not be written.
 struct GuardedMemory {
   unsigned char* begin = nullptr;  // 256-byte aligned
   size_t bytes = 0;

@@ -22,8 +22,8 @@ class Fiber {
   void Allocate(int number);
   // The next switch to this fiber calls `entry`, which must never return. Forgets where it was.
   void Begin(void (*entry)());
-  // Suspends `from`, which is running, and continues this fiber. `for_good`: nobody is going to
-  // continue `from` before its next Begin.
+  // Suspends `from`, which is running, and continues this fiber. `for_good`: `from` is not
+  // continued before its next Begin.
   void SwitchFrom(Fiber& from, bool for_good = false);
   // To be called first thing in `entry`.
   static void Entered();

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
     except BrokenPipeError:
-        # Who reads has had enough; nothing is left to be flushed at exit.
+        # The reader closed the pipe; nothing is left to be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (TlmError, OSError, ValueError) as error:

@@ -145,8 +145,8 @@ TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUni
 }
 
 // Folds the records of an item in the order of their tiles and writes its rows of the output. All
-// threads; `scratch` is shared memory of `scratch_floats` >= 4 * kAttentionMaxRows that nobody else
-// uses until the next barrier.
+// threads; `scratch` is shared memory of `scratch_floats` >= 4 * kAttentionMaxRows, in no other use
+// until the next barrier.
 //
 // A thread a row first makes the factors of as many tiles as fit, then every thread folds elements.
 template <typename T>

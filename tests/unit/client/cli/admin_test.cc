@@ -162,7 +162,7 @@ TEST_F(AdminTest, TopTellsTheLoadOfSeveralServers) {
   EXPECT_THAT(out_.str(), HasSubstr("1h1m40s\n" + target + "  serving"));
 }
 
-TEST_F(AdminTest, TopTellsWhoIsNotReached) {
+TEST_F(AdminTest, TopNamesUnreachableTargets) {
   const std::string target = "127.0.0.1:" + std::to_string(port_);
   EXPECT_EQ(RunWithoutTarget({"top", "--once", "--admin_target=" + target + ",127.0.0.1:1"}),
             kFailure);

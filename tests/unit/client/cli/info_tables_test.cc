@@ -116,7 +116,7 @@ TEST(InfoTablesTest, PrintsArchitectureInWords) {
   EXPECT_THAT(text, HasSubstr("qkv, ffn\n"));
 }
 
-TEST(InfoTablesTest, LeavesOutKnobsThatAreNotUsed) {
+TEST(InfoTablesTest, LeavesOutUnusedFeatures) {
   v1::ModelInfoResponse info;
   info.mutable_architecture()->set_learned_positions(true);
   info.mutable_architecture()->mutable_rope()->set_layout(v1::ROPE_LAYOUT_NONE);

@@ -15,7 +15,7 @@
 namespace tlm {
 namespace {
 
-// Who, then what each block holds: the name of a chain's last block.
+// The tenant, then each block's contents: the name of a chain's last block.
 using Path = std::vector<int>;
 
 constexpr int kTenants = 2;

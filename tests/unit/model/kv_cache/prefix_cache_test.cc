@@ -264,7 +264,7 @@ TEST_F(PrefixCacheTest, FlushFreesIdleBlocksAtOnceAndUsedOnesLater) {
   EXPECT_EQ(cache_->Flush(), 0);
 }
 
-TEST_F(PrefixCacheTest, WhoRunsOnOverAFlushPublishesNoMore) {
+TEST_F(PrefixCacheTest, ASequenceThatRunsOverAFlushPublishesNoMore) {
   const Chain chain({1, 2, 3});
   std::vector<BlockId> blocks = Take(3);
   Publish(chain, 0, kNoBlock, blocks[0]);

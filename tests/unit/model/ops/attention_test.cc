@@ -283,7 +283,7 @@ TEST_P(AttentionTest, NonFiniteQueriesStayVisible) {
   }
 }
 
-TEST_P(AttentionTest, NonFiniteKeysAndValuesReachWhoSeesThem) {
+TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheQueriesThatSeeThem) {
   const AttentionCase c{1, 1, 16, 140};
   for (const float bad :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

@@ -63,7 +63,7 @@ TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
   EXPECT_EQ(ReasonOf(admission_.Enter(caller_)), "DRAINING");
 }
 
-TEST_F(AdmissionTest, WhoFindsTheQueueFullHasNotComeIn) {
+TEST_F(AdmissionTest, ACallThatFindsTheQueueFullIsNotCharged) {
   absl::Status queue = ResourceExhausted("the queue is full");
   Principal caller;
   caller.tenant = "acme";
@@ -124,7 +124,7 @@ TEST_F(AdmissionTest, RefusedCallsLeaveNothingBehind) {
   EXPECT_THAT(Admit("a", 100), IsOk());
 }
 
-TEST_F(AdmissionTest, RefusesACallWhoseDeadlineHasPassed) {
+TEST_F(AdmissionTest, RefusesACallAfterItsDeadline) {
   admission_.Open();
   clock_.Advance(absl::Seconds(10));
   const absl::Status status = admission_.Admit({caller_, "a", 1, clock_.Now()}).status();
@@ -222,7 +222,7 @@ TEST_F(AdmissionTest, ComingInIsARequestWhateverBecomesOfIt) {
   EXPECT_THAT(admission_.Enter(caller_), IsOk());
 }
 
-TEST_F(AdmissionTest, WhoFindsTheServerFullOrClosedHasNotComeIn) {
+TEST_F(AdmissionTest, ACallThatFindsTheServerFullOrClosedIsNotCharged) {
   Principal acme;
   acme.tenant = "acme";
   acme.limits = {.requests_per_minute = 1};
@@ -232,7 +232,7 @@ TEST_F(AdmissionTest, WhoFindsTheServerFullOrClosedHasNotComeIn) {
   EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "TENANT_QUOTA");
 }
 
-TEST_F(AdmissionTest, NobodyIsAboveTheTenantsPriority) {
+TEST_F(AdmissionTest, NoCallIsAboveItsTenantsPriority) {
   admission_.Open();
   Principal acme;
   acme.tenant = "acme";

@@ -95,7 +95,7 @@ TEST_F(FairPoolTest, TurnsAreOfBytesRatherThanOfJobs) {
   EXPECT_THAT(WaitForJobs(6), ElementsAre("a1", "b1", "b2", "b3", "a2", "b4"));
 }
 
-TEST_F(FairPoolTest, WhoHasHadTheLeastIsNext) {
+TEST_F(FairPoolTest, TheTenantWithTheLeastServiceIsNext) {
   EXPECT_THAT(Add("a", 300, "a1"), IsOk());
   EXPECT_THAT(Add("b", 300, "b1"), IsOk());
   EXPECT_THAT(Add("b", 300, "b2"), IsOk());
@@ -139,7 +139,7 @@ TEST_F(FairPoolTest, AJobThatIsWithdrawnMakesRoomAndIsNotCalled) {
   EXPECT_THAT(lost(), IsEmpty());
 }
 
-TEST_F(FairPoolTest, ATenantWhoseResultsAreNotReadWaitsAlone) {
+TEST_F(FairPoolTest, ATenantWithUnreadResultsWaitsAlone) {
   std::optional<FairPool::Undo> held = pool_->Hold("a", kMaxHeld + 1);
   EXPECT_THAT(Add("a", 10, "a1"), IsOk());
   EXPECT_THAT(Add("b", 10, "b1"), IsOk());

@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-TEST(ShutdownRequestTest, NobodyHasAskedAtFirst) {
+TEST(ShutdownRequestTest, IsNotAskedAtFirst) {
   const ShutdownRequest shutdown;
   EXPECT_FALSE(shutdown.asked());
 }
@@ -33,7 +33,7 @@ TEST(ShutdownRequestTest, AskingWithoutALimitCountsAsWell) {
   EXPECT_EQ(shutdown.Wait().drain_limit, std::nullopt);
 }
 
-TEST(ShutdownRequestTest, WakesWhoWaits) {
+TEST(ShutdownRequestTest, WakesTheWaitingThread) {
   ShutdownRequest shutdown;
   std::optional<absl::Duration> limit;
   std::thread waiter([&] { limit = shutdown.Wait().drain_limit; });

@@ -61,7 +61,7 @@ TEST(KeyFileTest, LimitsAreTheTenantsOwnThenTheDefaultsThenNone) {
                 "batch": {"requests_per_minute": null, "max_priority": null}}})");
   EXPECT_EQ(file.LimitsOf("acme"), (TenantLimits{600, 1000, 0, 5}));
   EXPECT_EQ(file.LimitsOf("batch"), (TenantLimits{0, 0, 0, kMaxPriority}));
-  EXPECT_EQ(file.LimitsOf("somebody"), (TenantLimits{600, 0, 0, 0}));
+  EXPECT_EQ(file.LimitsOf("another"), (TenantLimits{600, 0, 0, 0}));
 }
 
 TEST(KeyFileTest, AKeyIsForInferenceAndDoesNotExpireUnlessItSaysSo) {

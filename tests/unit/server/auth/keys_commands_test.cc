@@ -129,7 +129,7 @@ TEST_F(KeysCommandsTest, LimitsAreSetUnsetAndInherited) {
   EXPECT_TRUE(Read().tenants.empty());
 }
 
-TEST_F(KeysCommandsTest, PriorityIsNobodysUnlessGiven) {
+TEST_F(KeysCommandsTest, MaxPriorityIsZeroUnlessGiven) {
   EXPECT_THAT(Run("limits", {"--tenant=a", "--max_priority=7"}), IsOk());
   EXPECT_THAT(Run("limits", {"--tenant=b", "--max_priority=none"}), IsOk());
   EXPECT_EQ(Read().LimitsOf("a").max_priority, 7);

@@ -433,7 +433,7 @@ TEST(EngineLoopBranchesTest, ASlowReaderStopsItsOutputOnly) {
 
 // Readers that let go: which of four, when (steps before), the others unharmed.
 struct LetGo {
-  std::set<size_t> who;
+  std::set<size_t> readers;
   int steps = 0;
 };
 
@@ -446,22 +446,22 @@ TEST_P(LetGoTest, DropsThoseOutputsOnly) {
   const Request request = SampledRequest(100, 20);
   const Readers readers = bench.SubmitOutputs(request, 4);
   for (int i = 0; i < GetParam().steps; ++i) bench.Step();
-  for (const size_t i : GetParam().who) readers[i]->stream()->Detach();
+  for (const size_t i : GetParam().readers) readers[i]->stream()->Detach();
   bench.StepUntilNothingCanBeDone();
   for (size_t i = 0; i < readers.size(); ++i) {
     readers[i]->TakeNow();
-    if (GetParam().who.contains(i)) {
+    if (GetParam().readers.contains(i)) {
       EXPECT_EQ(OnlyEnd(*readers[i]).status.code(), absl::StatusCode::kCancelled);
     } else {
       ExpectAsAlone(*readers[i], request, static_cast<uint32_t>(i));
     }
   }
   ExpectNothingLeft(bench, 1);
-  const bool wanted = GetParam().who.size() < 4 || GetParam().steps >= 2;
+  const bool wanted = GetParam().readers.size() < 4 || GetParam().steps >= 2;
   EXPECT_EQ(bench.stats.prefill_tokens, wanted ? 100 : 50 * GetParam().steps);
 }
 
-INSTANTIATE_TEST_SUITE_P(WhoAndWhen, LetGoTest,
+INSTANTIATE_TEST_SUITE_P(ReadersAndSteps, LetGoTest,
                          ::testing::Values(LetGo{{0}, 0}, LetGo{{0}, 1}, LetGo{{0}, 3},
                                            LetGo{{2}, 0}, LetGo{{2}, 1}, LetGo{{2}, 3},
                                            LetGo{{0, 1, 2}, 0}, LetGo{{0, 1, 2}, 1},

@@ -77,7 +77,7 @@ TEST_F(EngineLoopOverlapTest, AStepIsLaunchedBeforeTheOneBeforeIsWaitedFor) {
   EXPECT_THAT(launches, ElementsAre(2, 3, 4, 5));
 }
 
-TEST_F(EngineLoopOverlapTest, ASurplusTokenReachesNobody) {
+TEST_F(EngineLoopOverlapTest, ASurplusTokenReachesNoReader) {
   const Request request = EndingAfter(/*tokens=*/5, /*prompt_tokens=*/10);
   const auto reader = bench_.Submit(request);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(bench_.Step());
@@ -100,7 +100,7 @@ TEST_F(EngineLoopOverlapTest, ASurplusTokenReachesNobody) {
   EXPECT_THAT(reader->collected().ends, SizeIs(1));
 }
 
-// The last token of the block is the one that nobody has verified.
+// The last token of the block is not verified.
 TEST_F(EngineLoopOverlapTest, ABlockThatASurplusTokenFillsIsNotPublished) {
   for (const int64_t prompt : {59, 60, 61}) {
     const Request request = EndingAfter(/*tokens=*/4, prompt);
@@ -253,7 +253,7 @@ TEST_F(EngineLoopOverlapTest, AFaultTakesTheStepBehindItToo) {
   EXPECT_EQ(bench_.stats.consecutive_faults, 0);
 }
 
-TEST_F(EngineLoopOverlapTest, AFaultOfAStepInVainIsNobodys) {
+TEST_F(EngineLoopOverlapTest, AFaultOfAStepInVainFailsNoRequest) {
   const Request request = EndingAfter(/*tokens=*/3, /*prompt_tokens=*/70);
   const auto reader = bench_.Submit(request);
   for (int i = 0; i < 3; ++i) bench_.Step();

@@ -146,7 +146,7 @@ TEST(EngineLoopTest, AGenerationWaitsForASlowReader) {
   }
 }
 
-TEST(EngineLoopTest, TakingFromAFullMailboxWakesTheEngine) {
+TEST(EngineLoopTest, TakingFromAFullTokenStreamWakesTheEngine) {
   LoopBench bench;
   const auto slow = bench.Submit(GenerateRequest(Prompt(100), 30), 2, /*paused=*/true);
   bench.StepUntilNothingCanBeDone();
@@ -310,7 +310,7 @@ TEST(EngineLoopTest, CountsFaultsUntilAStepSucceeds) {
 
 // The model spoils all that the failing batch could reach: what others share with it is computed
 // anew.
-TEST(EngineLoopTest, AFaultHarmsNobodyWhoSharesBlocks) {
+TEST(EngineLoopTest, AFaultHarmsNoRequestThatSharesBlocks) {
   LoopBench bench;
   const Request request = GenerateRequest(Prompt(200), 60);
   const auto first = bench.Submit(request, /*capacity=*/3, /*paused=*/true);
@@ -332,7 +332,7 @@ TEST(EngineLoopTest, AFaultHarmsNobodyWhoSharesBlocks) {
   EXPECT_EQ(bench.stats.kv_blocks_used, 0);
 }
 
-TEST(EngineLoopTest, NonFiniteLogitsFailOnlyWhoseTheyAre) {
+TEST(EngineLoopTest, NonFiniteLogitsFailOnlyTheirRequest) {
   LoopBench bench;
   constexpr int32_t kNan = 17;
   bench.model.set_nan_token(kNan);

@@ -139,7 +139,7 @@ TEST_F(EngineTest, AParkedForwardEndsAtItsDeadline) {
   request.deadline = clock.Now() + absl::Milliseconds(20);
   const auto reader = Submit(std::move(request), /*capacity=*/1, /*paused=*/true);
   reader->WaitForCalls(1);
-  clock.Advance(absl::Milliseconds(20));  // nobody is told: the engine wakes by itself
+  clock.Advance(absl::Milliseconds(20));  // without a notification: the engine wakes by itself
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::Minutes(1)));
   reader->TakeNow();
   EXPECT_EQ(reader->collected().ends[0].status.code(), absl::StatusCode::kDeadlineExceeded);

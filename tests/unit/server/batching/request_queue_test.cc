@@ -123,7 +123,7 @@ TEST(RequestQueueTest, RetryTimeIsWhenThereIsRoomAgain) {
   EXPECT_EQ(retry(kNow), absl::Milliseconds(500));
   EXPECT_EQ(retry(kNow), absl::Milliseconds(1000));
   EXPECT_EQ(retry(kNow + absl::Milliseconds(250)), absl::Milliseconds(1250));
-  // Nobody is sent away for longer than all that wait now take.
+  // No retry delay is longer than the time that all waiting requests take.
   for (int i = 0; i < 100; ++i) retry(kNow);
   EXPECT_EQ(retry(kNow), absl::Seconds(5));
   // What was promised passes.
@@ -253,7 +253,7 @@ TEST(RequestQueueTest, RefusesWhatWouldProbablyBeBegunInVain) {
 TEST(RequestQueueTest, TheLengthOfARequestAloneIsNoReasonToRefuseIt) {
   RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
   queue.SetEstimates(Measured(2));
-  // An hour's worth of tokens: whoever asks for them with this deadline takes what comes.
+  // An hour's worth of tokens, with a deadline that cuts them off.
   EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
   EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
 }

@@ -179,7 +179,7 @@ inline void ExpectScores(const std::vector<SampledToken>& collected,
   }
 }
 
-// Outputs 5, 6 and 7, the latter two as branches that nobody reads.
+// Outputs 5, 6 and 7, the latter two as unread branches.
 inline Request ThreeOutputs(int64_t prompt_tokens) {
   Request request = GenerateRequest(Prompt(prompt_tokens), 3);
   request.generate()->output_index = 5;

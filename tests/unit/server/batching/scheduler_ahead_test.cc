@@ -52,7 +52,7 @@ TEST_F(SchedulerAheadTest, DoesNotPlanWhatEndsWithTheRowsOnTheirWay) {
   EXPECT_EQ(bench_.scheduler.running(), 0);
 }
 
-TEST_F(SchedulerAheadTest, AMailboxIsFullWithTheRowsOnTheirWay) {
+TEST_F(SchedulerAheadTest, ATokenStreamIsFullWithTheRowsOnTheirWay) {
   const auto stream = UnreadStream(1);
   Sequence* const sequence = bench_.Add(GenerateRequest(Prompt(10), 100, stream));
   StepPlan ahead = PlanBehind(bench_.scheduler.Plan());

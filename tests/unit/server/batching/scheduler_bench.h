@@ -82,7 +82,7 @@ class SchedulerBench {
     return plan;
   }
 
-  // What the engine does with a sequence that nobody wants any more.
+  // What the engine does with a sequence that is no longer wanted.
   void End(Sequence& sequence, std::vector<Sequence*>* ended = nullptr) {
     scheduler.Remove(sequence);
     sequence.End(absl::OkStatus(), {}, absl::UnixEpoch());

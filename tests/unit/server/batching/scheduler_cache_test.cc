@@ -77,7 +77,7 @@ TEST_F(SchedulerCacheTest, OneThatDoesNotFitGivesBackWhatItFound) {
   EXPECT_EQ(bench->pool.users(first->blocks()[0]), 1);
 }
 
-TEST_F(SchedulerCacheTest, PreemptionGoesOnUntilBlocksThatNobodyElseUsesAreFree) {
+TEST_F(SchedulerCacheTest, PreemptionGoesOnUntilUnsharedBlocksAreFree) {
   const auto bench = Bench(6);
   Sequence* const senior = bench->Add(GenerateRequest(Prompt(60, /*seed=*/1), 1000));
   bench->Step();

@@ -218,7 +218,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  // Every block counts its users, and nobody is going to write a block that another one uses.
+  // Every block counts its users, and no sequence is going to write a block that another one uses.
   void CheckBlocks() {
     std::map<BlockId, int64_t> users;
     for (const auto& [sequence, followed] : followed_) {

@@ -301,7 +301,7 @@ TEST_F(SchedulerSharesTest, OutputsOfOneRequestGetTheirPlacesTogether) {
   EXPECT_EQ(StepByTenant(bench_)["many"], 48);
 }
 
-TEST_F(SchedulerSharesTest, TenantsThatWantMoreThanThereIsHoldTheSameAndNobodyIsPreemptedAgain) {
+TEST_F(SchedulerSharesTest, TenantsThatWantMoreThanThereIsHoldTheSameAndPreemptionStops) {
   ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
   for (int i = 0; i < 50; ++i) {
     AddOutputs("one", 1, 1000);
@@ -343,7 +343,7 @@ TEST_F(SchedulerSharesTest, OneTenantAloneIsNeverPreempted) {
   EXPECT_EQ(bench_.scheduler.preemptions(), 0);
 }
 
-TEST_F(SchedulerSharesTest, AHigherPriorityYieldsToNobody) {
+TEST_F(SchedulerSharesTest, AHigherPriorityDoesNotYield) {
   for (int i = 0; i < 64; ++i) {
     Request urgent = Of("urgent", GenerateRequest(Prompt(5), 1000));
     urgent.priority = 1;

@@ -165,7 +165,7 @@ TEST(SchedulerTest, APrefillWithoutARowLeftWaitsWithItsLastToken) {
   EXPECT_EQ(next.chunks[0].num_rows, 1);
 }
 
-TEST(SchedulerTest, ParksAForwardWhoseMailboxIsFullAndGoesOnWithOthers) {
+TEST(SchedulerTest, ParksAForwardWithAFullTokenStreamAndGoesOnWithOthers) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(6);
   Sequence* const slow = bench.Add(ForwardRequest(Prompt(20), AllPositions(20), stream));
@@ -177,7 +177,7 @@ TEST(SchedulerTest, ParksAForwardWhoseMailboxIsFullAndGoesOnWithOthers) {
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1), Of(slow, 6)));
 }
 
-TEST(SchedulerTest, ParksAGenerateWhoseMailboxIsFullAndGoesOnWithOthers) {
+TEST(SchedulerTest, ParksAGenerateWithAFullTokenStreamAndGoesOnWithOthers) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(2);
   Sequence* const slow = bench.Add(GenerateRequest(Prompt(20), 100, stream));
@@ -193,7 +193,7 @@ TEST(SchedulerTest, ParksAGenerateWhoseMailboxIsFullAndGoesOnWithOthers) {
   EXPECT_EQ(bench.scheduler.parked(), 0);
 }
 
-TEST(SchedulerTest, PromptScoresAreComputedAsFarAsTheMailboxHasRoom) {
+TEST(SchedulerTest, PromptScoresAreComputedAsFarAsTheTokenStreamHasRoom) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(4);
   Request request = GenerateRequest(Prompt(10), 100, stream);
@@ -242,7 +242,7 @@ TEST(SchedulerTest, CountsWhatItPlans) {
   EXPECT_EQ(plan.rows, 3);
 }
 
-TEST(SchedulerTest, ANewForwardWaitsForRoomInItsMailbox) {
+TEST(SchedulerTest, ANewForwardWaitsForRoomInItsTokenStream) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(1);
   stream->PushRow({});
@@ -326,7 +326,7 @@ TEST(SchedulerTest, AParkedSequenceGivesItsBlocksToADecode) {
   Sequence* const parked = bench.Add(std::move(request));
   bench.Step();
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(3), 1000));
-  bench.scheduler.Plan();  // does not fit beside, but the parked one is in nobody's way
+  bench.scheduler.Plan();  // does not fit beside, but the parked one blocks no other
   while (decoding->tokens().size() < 64) bench.Step();
   EXPECT_EQ(parked->preemptions(), 0);
   bench.Step();

@@ -231,7 +231,7 @@ TEST(SequenceTest, BranchesAreTheFurtherOutputs) {
   }
 }
 
-TEST(SequenceTest, ABranchWhoseMailboxWasTakenIsLeftOut) {
+TEST(SequenceTest, ABranchWhoseTokenStreamWasTakenIsLeftOut) {
   Request request = ThreeOutputs(10);
   const auto streams = request.branch_streams;
   Sequence parent(std::move(request), 0);

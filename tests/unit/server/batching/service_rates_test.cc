@@ -170,7 +170,7 @@ TEST_F(ServiceRatesTest, AForgottenPaceIsNotKnown) {
   rates_.RecordDrain({}, 1, absl::ZeroDuration());
   rates_.RecordDrain({.requests = 10, .prompt_tokens = 1000}, 0, absl::Seconds(10));
   EXPECT_NEAR(rates_.Estimates().drained_requests_per_second(), 1, 0.01);
-  // While nobody has to wait the pace cannot be measured: what it was then says less and less.
+  // Without a waiting request the pace cannot be measured: the last measurement fades.
   Decodes(1, 1, absl::Milliseconds(10));
   now_ += absl::Minutes(1);
   Decodes(1, 1, absl::Milliseconds(10));

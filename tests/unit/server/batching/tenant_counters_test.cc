@@ -64,7 +64,7 @@ TEST(TenantCountersTest, WhatIsHadInLeisureIsNotHeldAgainstTheOthers) {
   TenantCounters counters;
   Counter& a = counters.Hold("a");
   counters.BeginStep(std::vector<Counter*>{&a});
-  a.Charge(0, 1000);  // decodes on, and nobody wants prefill
+  a.Charge(0, 1000);  // decodes on, and no tenant wants prefill
   Counter& b = counters.Hold("b");
   counters.BeginStep(std::vector<Counter*>{&b});
   EXPECT_EQ(b.tokens(), a.tokens());
@@ -82,7 +82,7 @@ TEST(TenantCountersTest, ComingBackDoesNotErase) {
   EXPECT_EQ(counters.Hold("a").tokens(), before);
 }
 
-TEST(TenantCountersTest, StepsInWhichNobodyWantsTokensChangeNothing) {
+TEST(TenantCountersTest, StepsWithoutDemandChangeNothing) {
   TenantCounters counters;
   Counter& a = counters.Hold("a");
   Serve(counters, {&a}, 100);

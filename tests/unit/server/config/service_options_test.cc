@@ -71,7 +71,7 @@ TEST_F(ServiceOptionsTest, OffLoopbackThereIsTlsOrAnExplicitWord) {
   }
 }
 
-TEST_F(ServiceOptionsTest, OffLoopbackNotEverybodyAdministers) {
+TEST_F(ServiceOptionsTest, AdminOffLoopbackNeedsCredentialsOrInsecure) {
   const std::vector<std::string> open = {"--admin_port=0", "--admin_host=0.0.0.0", "--tls_cert=c",
                                          "--tls_key=k"};
   const auto with = [&open](const char* flag) {

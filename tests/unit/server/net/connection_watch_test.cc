@@ -15,7 +15,7 @@ constexpr uint64_t kFloodBytes = FloodDetector::kFloodBytes;
 constexpr int kPolls = FloodDetector::kPolls;
 constexpr int64_t kLong = FloodDetector::kContinuousNs;
 
-TEST(FloodDetectorTest, WhoIsReadWithoutPauseAndNeverAnsweredFloods) {
+TEST(FloodDetectorTest, InputWithoutPauseAndWithoutAnswerIsAFlood) {
   FloodDetector detector;
   for (int poll = 0; poll < kPolls; ++poll) {
     EXPECT_FALSE(detector.IsFlood({1000 + poll * kFloodBytes, 52}, poll * kLong / kPolls));
@@ -36,14 +36,14 @@ TEST(FloodDetectorTest, AnUploadThatIsAnsweredLateIsNoFlood) {
   for (int i = 1; i < 100; ++i) EXPECT_FALSE(detector.IsFlood({32 * kFloodBytes, 52}, i * kLong));
 }
 
-TEST(FloodDetectorTest, WhoSendsLittleDoesNotFlood) {
+TEST(FloodDetectorTest, LittleInputIsNoFlood) {
   FloodDetector detector;
   for (uint64_t i = 0; i < 100; ++i) {
     EXPECT_FALSE(detector.IsFlood({i, 52}, static_cast<int64_t>(i) * kLong));
   }
 }
 
-TEST(FloodDetectorTest, PausesDoNotExcuseWhoIsNeverAnswered) {
+TEST(FloodDetectorTest, InputWithPausesAndWithoutAnswerIsAFloodLater) {
   constexpr int64_t kPause = kLong / 2;
   FloodDetector detector;
   uint64_t read = 0;
@@ -84,7 +84,7 @@ TEST(PeerTest, OfIpv6TheNetworkIsASubscriber) {
   EXPECT_EQ((Peer{.address = "ipv4", .port = 1}).Network(), "ipv4");
 }
 
-TEST(ConnectionWatchTest, CutsWhoFloodsAndNobodyElse) {
+TEST(ConnectionWatchTest, CutsFloodsAndNoOtherConnection) {
   TcpPair quiet;
   TcpPair answered;
   TcpPair flood;

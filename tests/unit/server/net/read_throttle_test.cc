@@ -59,18 +59,18 @@ TEST_F(ReadBudgetTest, AllConnectionsTogetherHaveOneBudget) {
   EXPECT_TRUE(budget_.AwaitWaiting(milliseconds(0)));
 }
 
-TEST_F(ReadBudgetTest, WhoWaitedHasAShareOfTheNextRound) {
+TEST_F(ReadBudgetTest, AWaitingConnectionHasAShareOfTheNextRound) {
   Grow();
   for (const int one : {3, 4, 5}) budget_.Add(one, "peer");
   ReadAll(3);
   ReadAll(4);
   EXPECT_THAT(EndRound(), ElementsAre(3, 4));
   EXPECT_EQ(ReadAll(3), kMost / 2);
-  EXPECT_EQ(ReadAll(5), kMost / 2);  // nobody's share
+  EXPECT_EQ(ReadAll(5), kMost / 2);  // of no reserved share
   EXPECT_EQ(ReadAll(4), kMost / 2);
 }
 
-TEST_F(ReadBudgetTest, WhoWaitsIsNotReadBeforeItsTurn) {
+TEST_F(ReadBudgetTest, AWaitingConnectionIsNotReadBeforeItsTurn) {
   budget_.Add(3, "peer");
   ReadAll(3);
   EXPECT_EQ(budget_.Allowance(3), 0u);

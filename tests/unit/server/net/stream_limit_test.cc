@@ -82,7 +82,7 @@ TEST_F(StreamLimitTest, BytesThatWereMessagesDoNoHarm) {
   }
 }
 
-TEST_F(StreamLimitTest, CutsWhoSendsMuchWithoutCalls) {
+TEST_F(StreamLimitTest, CutsAConnectionThatSendsMuchWithoutCalls) {
   Add(a_);
   Counts(a_) = {.open = 1, .started = 10, .messages = 10};
   size_t read = 0;
@@ -126,7 +126,7 @@ TEST_F(StreamLimitTest, HasNoRoomUntilTheStreamsOfCutConnectionsHaveEnded) {
   EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(kMost * StreamLimit::kLeastBytes));
 }
 
-TEST_F(StreamLimitTest, CutsWhoseOtherEndIsGone) {
+TEST_F(StreamLimitTest, CutsAConnectionThatTheClientClosed) {
   for (const TcpPair* pair : {&a_, &b_}) Add(*pair);
   a_.CloseClient();
   for (const TcpPair* pair : {&a_, &b_}) {

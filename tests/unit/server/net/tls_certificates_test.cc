@@ -53,7 +53,7 @@ class TlsCertificatesTest : public ::testing::Test {
   std::unique_ptr<TlsCertificates> certificates_;
 };
 
-TEST_F(TlsCertificatesTest, LoadsAPairAndKnowsWhoseItIsAndForHowLong) {
+TEST_F(TlsCertificatesTest, LoadsAPairWithItsSubjectAndExpiry) {
   Put(Make());
   ASSERT_THAT(Load(), IsOk());
   EXPECT_EQ(certificates_->expires(), start_ + absl::Hours(1));

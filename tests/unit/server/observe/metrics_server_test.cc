@@ -152,7 +152,7 @@ TEST_F(MetricsServerTest, OneRequestAConnection) {
   EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
 }
 
-TEST_F(MetricsServerTest, AnswersWhoHasEndedSending) {
+TEST_F(MetricsServerTest, AnswersAClientThatHasEndedSending) {
   Client client(server_->port());
   client.Send("GET /healthz HTTP/1.0\r\n\r\n");
   client.EndOfSending();

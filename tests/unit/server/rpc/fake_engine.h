@@ -101,7 +101,7 @@ class FakeEngine : public Engine {
     while (!stream.detached()) changed_.Wait(&mutex_);
   }
 
-  // Waits until the mailbox takes another result, as a parked sequence does.
+  // Waits until the token stream takes another result, as a parked sequence does.
   void WaitForRoom(const TokenStream& stream) {
     MutexLock lock(&mutex_);
     while (stream.Room() == 0) changed_.Wait(&mutex_);

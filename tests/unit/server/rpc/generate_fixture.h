@@ -59,7 +59,7 @@ class GenerateTest : public RpcTest {
     streams_[output]->PushStart({.queue_time = absl::Milliseconds(5), .cached_prompt_tokens = 0});
     FakeEngine::Deliver(*streams_[output]);
   }
-  // Waits for room, as the engine does, once the mailbox is full.
+  // Waits for room, as the engine does, once the token stream is full.
   void Push(SampledToken token, size_t output = 0) {
     TokenStream& stream = *streams_[output];
     if (stream.Room() == 0) {

@@ -60,7 +60,7 @@ class RpcTest : public ::testing::Test {
   class BusyReaders {
    public:
     BusyReaders(TextPools& texts, int64_t bytes) : pool_(*texts.For(bytes)) {
-      const auto turn = pool_.Add("somebody", bytes, [this](const absl::Status&) {
+      const auto turn = pool_.Add("another", bytes, [this](const absl::Status&) {
         begun_.set_value();
         end_.get_future().wait();
         done_.set_value();

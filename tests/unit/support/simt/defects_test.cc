@@ -88,7 +88,7 @@ TEST_F(DefectsTest, ReportsCopiesInFlightAtTheEnd) {
               AllOf(HasSubstr("CopyAndLeave"), HasSubstr("in flight")));
 }
 
-TEST_F(DefectsTest, ReadsPoisonFromMemoryNobodyWrote) {
+TEST_F(DefectsTest, ReadsPoisonFromMemoryThatWasNotWritten) {
   DeviceArray<uint32_t> never_written(4);
   EXPECT_THAT(never_written.Read(), Each(kPoison));
 }
@@ -263,7 +263,7 @@ TEST_F(DefectsTest, AFailedKernelStopsThoseAfterIt) {
   EXPECT_THAT(flag.Read(), Each(1u));
 }
 
-TEST_F(DefectsTest, AbortsWhereNobodyRecordsFailures) {
+TEST_F(DefectsTest, AbortsWhereFailuresAreNotRecorded) {
   EXPECT_DEATH(
       {
         Run(Branch, 1, 32, 0, {0});

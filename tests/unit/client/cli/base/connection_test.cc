@@ -49,7 +49,7 @@ TEST_F(ApiKeyTest, RefusesWhatIsNoKeyWithoutShowingIt) {
   }
 }
 
-TEST_F(ApiKeyTest, WarnsOfAFileThatEverybodyCanRead) {
+TEST_F(ApiKeyTest, WarnsOfAWorldReadableFile) {
   EXPECT_TRUE(Read("hush", 0640).ok());
   EXPECT_EQ(err_.str(), "");
   EXPECT_TRUE(Read("hush", 0644).ok());

@@ -118,7 +118,7 @@ TEST_F(ReportTest, HintsAtTheFlagOfAFailedHandshake) {
   }
 }
 
-TEST_F(ReportTest, TellsWhoseTimeLimitEndedACall) {
+TEST_F(ReportTest, NamesTheTimeLimitThatEndedACall) {
   ReportError("health", absl::DeadlineExceededError("Deadline Exceeded"), &console_);
   EXPECT_THAT(err_.str(), EndsWith("\n  the time limit of this program ended the call; "
                                    "--timeout sets it\n"));

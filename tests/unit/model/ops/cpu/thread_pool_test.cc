@@ -152,7 +152,7 @@ TEST(PinningTest, APoolsEndFreesItsCaller) {
   EXPECT_EQ(UsableProcessors(), processors);
 }
 
-TEST(PinningTest, ACallerWhoseTurnIsOverFreesNobodyElse) {
+TEST(PinningTest, UnpinCallerFromAThreadThatIsNotPinnedChangesNothing) {
   const std::vector<int> processors = UsableProcessors();
   ThreadPool pool(static_cast<int>(processors.size()), /*pinned=*/true);
   std::thread([&pool] { pool.PinCaller(); }).join();

@@ -113,7 +113,7 @@ std::map<ItemKey, std::vector<AttentionUnit>> ItemsOf(const Work& work) {
   return items;
 }
 
-// Units of an item abut; the first is the prefix; records, tickets and rows are nobody else's.
+// Units of an item abut; the first is the prefix; no two items share records, tickets or rows.
 void CheckItems(const Work& work, const AttentionPlanner& planner) {
   std::set<int64_t> partial_rows;
   std::set<int32_t> tickets;

@@ -151,7 +151,7 @@ TEST(WeightRowsTest, FindsTheFirstValueThatIsNotFinite) {
         if (!std::isnan(bad)) {
           EXPECT_EQ(found->value, bad);
         }
-        // Nobody asks for that output: nothing to find.
+        // That output is not computed: nothing to find.
         outputs.resize(38);
         EXPECT_FALSE(rows.Read(outputs, 50, out.data()).has_value());
       }

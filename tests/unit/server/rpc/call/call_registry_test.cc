@@ -151,7 +151,7 @@ TEST(CallRegistryTest, EndsTheCallsOfOneTenantAlone) {
   }
   EXPECT_EQ(1, registry.Abort("a", "them", Aborted("")));
   EXPECT_EQ(0, registry.Abort("a", "them", Aborted("")));
-  EXPECT_EQ(0, registry.Abort("a", "nobody", Aborted("")));
+  EXPECT_EQ(0, registry.Abort("a", "unknown", Aborted("")));
   const CallRegistry::Ended ended = registry.AbortAll("", Aborted(""));
   EXPECT_THAT(ended.request_ids, ElementsAre("a", "b"));
   EXPECT_EQ(ended.calls, 2);

@@ -242,7 +242,7 @@ TEST_F(LongForwardTest, RowsAreCutIntoMessagesBelowOneMebibyte) {
   EXPECT_THAT(row_messages_, SizeIs(5));
 }
 
-TEST_F(LongForwardTest, TheMailboxesOfACallAreBoundedByBytes) {
+TEST_F(LongForwardTest, TheTokenStreamsOfACallAreBoundedByBytes) {
   for (int i = 0; i < 20; ++i) AddSequence(4000);
   request_.set_all(true);
   Start();

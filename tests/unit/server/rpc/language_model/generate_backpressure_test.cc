@@ -14,14 +14,14 @@
 namespace tlm {
 namespace {
 
-// A mailbox, and as much and a mailbox again in the handler.
-constexpr int64_t kMostKept = 3 * kMailboxResults + 1;
+// A token stream, and as much and a token stream again in the handler.
+constexpr int64_t kMostKept = 3 * kStreamCapacity + 1;
 
 class GenerateBackpressureTest : public GenerateTest {
  protected:
   GenerateBackpressureTest() : GenerateTest(true, 1 << 16) {}
 
-  // Pushes until the mailbox stays full; how many there were.
+  // Pushes until the token stream stays full; how many there were.
   int64_t Fill(size_t output = 0) {
     int64_t pushed = 0;
     while (streams_[output]->Room() > 0 && pushed <= kMostKept) {
@@ -48,7 +48,7 @@ TEST_F(GenerateBackpressureTest, ForAReaderThatDoesNotReadTheSequenceIsParked) {
   PushStart();
   // Nothing is read: the write of `started` stays in flight.
   const int64_t pushed = Fill();
-  EXPECT_GE(pushed, kMailboxResults);
+  EXPECT_GE(pushed, kStreamCapacity);
   EXPECT_LE(pushed, kMostKept);
   EXPECT_TRUE(PushAndRead(1000).ok());
   EXPECT_EQ(texts_[0], std::string(static_cast<size_t>(pushed + 1000), 'a'));
@@ -103,7 +103,7 @@ TEST_F(GenerateBackpressureTest, PromptLogprobsAreBoundedToo) {
   EXPECT_EQ(tokens, 5000);
 }
 
-TEST_F(GenerateBackpressureTest, FinalOnlyGathersMoreThanAMailboxHolds) {
+TEST_F(GenerateBackpressureTest, FinalOnlyGathersMoreThanATokenStreamHolds) {
   request_.mutable_output()->set_final_only(true);
   Start();
   PushStart();
@@ -112,7 +112,7 @@ TEST_F(GenerateBackpressureTest, FinalOnlyGathersMoreThanAMailboxHolds) {
   EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kTokens), 1);
 }
 
-TEST_F(GenerateBackpressureTest, ChunksMayBeLargerThanAMailbox) {
+TEST_F(GenerateBackpressureTest, ChunksMayBeLargerThanATokenStream) {
   request_.mutable_output()->set_min_chunk_tokens(2000);
   Start();
   PushStart();
@@ -121,7 +121,7 @@ TEST_F(GenerateBackpressureTest, ChunksMayBeLargerThanAMailbox) {
   EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kTokens), 3);
 }
 
-TEST_F(GenerateBackpressureTest, AStopStringBehindAFullMailboxIsFoundOnceItIsRead) {
+TEST_F(GenerateBackpressureTest, AStopStringBehindAFullTokenStreamIsFoundOnceItIsRead) {
   request_.mutable_stopping()->add_stop_strings("STOP");
   Start();
   PushStart();

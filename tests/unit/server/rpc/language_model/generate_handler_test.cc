@@ -157,7 +157,7 @@ TEST_F(GenerateHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
   engine_.WaitUntilDetached(*stream_);
   EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-  // News for a call that is over disturb nobody.
+  // Results of a call that is over are ignored.
   PushText("late");
   PushEnd(FailedWith(Cancelled("detached")));
   Start(1);

@@ -19,7 +19,7 @@ class GenerateOutputsTest : public GenerateTest {
   GenerateOutputsTest() { request_.mutable_sampling()->set_num_sequences(3); }
 };
 
-TEST_F(GenerateOutputsTest, EveryOutputHasItsMailboxAndItsEvents) {
+TEST_F(GenerateOutputsTest, EveryOutputHasItsTokenStreamAndItsEvents) {
   request_.mutable_output()->set_timing(true);
   Start();
   ASSERT_EQ(streams_.size(), 3u);
@@ -107,7 +107,7 @@ TEST_F(GenerateOutputsTest, OneFailureEndsTheCallAndLetsGoOfTheRest) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_EQ(texts_[0], "ab");
   EXPECT_EQ(Trailer("tlm-completion-tokens"), "2");
-  // The engine's answers to that disturb nobody.
+  // The engine's later results are ignored.
   PushEnd(FailedWith(Cancelled("detached")), 0);
   PushEnd(FailedWith(Cancelled("detached")), 1);
 }
@@ -245,7 +245,7 @@ TEST_F(PromptLogprobsTest, NoTokensGoBeforeTheWholePrompt) {
   PushStart(0);
   EXPECT_EQ(Read().event_case(), Event::kStarted);
   EXPECT_EQ(ReadPrompt().tokens_size(), 1);
-  // Those of another output overtake the scores, which come through the first one's mailbox.
+  // Those of another output overtake the scores, which come through the first token stream.
   PushText("y", 1);
   PushScored(1, 'b');
   FakeEngine::Deliver(*stream_);

@@ -101,8 +101,7 @@ TEST_F(GenerateResumeTest, AStopStringMayBeginInTheTokensReceived) {
   PushText("ce");
   PushEnd(EndedWith(FinishReason::kLength));
   EXPECT_TRUE(ReadToTheEnd().ok());
-  // The server that began had held "b" back, so it had not sent that token; whoever sends it says
-  // that it was.
+  // The first server had held "b" back and not sent its token; the second one sends it.
   EXPECT_EQ(texts_[0], "bce");
 }
 

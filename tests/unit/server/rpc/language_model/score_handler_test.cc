@@ -125,7 +125,7 @@ TEST_F(ScoreHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
   engine_.WaitUntilDetached(*stream_);
   EXPECT_EQ(Finish().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-  // News for a call that is over disturb nobody.
+  // Results of a call that is over are ignored.
   PushScored(0, 'c', -0.5f, 1);
   PushEnd(Cancelled("detached"));
   Start(1);
