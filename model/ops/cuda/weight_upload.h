@@ -36,7 +36,7 @@ struct UploadTarget {
 // until Finish. Same threading as Device.
 class WeightUpload {
  public:
-  // threads = 0: as many as the processors this process may use, 8 at the most. `device` must
+  // threads = 0: as many as the processors this process may use, 16 at the most. `device` must
   // outlive it.
   explicit WeightUpload(CudaDevice& device, int threads = 0);
   ~WeightUpload();
