@@ -16,11 +16,11 @@
 #include "client/cpp/admin_client.h"
 
 ABSL_FLAG(std::string, admin_target, "",
-          "the admin port of a server, as host:port; it is not that of --target");
-ABSL_FLAG(bool, all, false, "abort: every request that is active");
-ABSL_FLAG(std::string, tenant, "", "abort: requests of this tenant alone; not given, of every one");
+          "the admin port of a server, as host:port; not the port of --target");
+ABSL_FLAG(bool, all, false, "abort: every active request");
+ABSL_FLAG(std::string, tenant, "", "abort: only requests of this tenant; default: of every tenant");
 ABSL_FLAG(tlm::cli::TimeSpan, time_limit, tlm::cli::TimeSpan{absl::InfiniteDuration()},
-          "drain: after this long what still runs is cut off; not given, as the server is set");
+          "drain: time for running requests to finish; default: the server's --drain_timeout");
 
 namespace tlm::cli {
 namespace {
@@ -202,7 +202,7 @@ int RunAdmin(const Arguments& arguments, Console* console) {
 Command AdminCommand() {
   return {.name = "admin",
           .arguments = "load|abort|drain|flush|config [REQUEST_ID...]",
-          .summary = "look after a running server, at its admin port",
+          .summary = "administer a running server, at its admin port",
           .details = R"(  load    what waits and runs, how full the KV cache is
   abort   end the requests of these ids, or --all of them, perhaps of one --tenant
   drain   begin to shut down; what runs may go on for --time_limit

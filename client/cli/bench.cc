@@ -27,21 +27,17 @@ ABSL_DECLARE_FLAG(std::optional<uint32_t>, prompt_tokens);
 ABSL_DECLARE_FLAG(std::optional<uint32_t>, max_new_tokens);
 
 ABSL_FLAG(std::optional<uint32_t>, concurrency, std::nullopt,
-          "requests in flight, 1 to 4096: 8 if not given; with --rate at the most, and 1024 if not "
-          "given");
-ABSL_FLAG(std::optional<uint64_t>, requests, std::nullopt, "measure this many requests");
+          "requests in flight, 1 to 4096; default 8. With --rate the most in flight; default 1024");
+ABSL_FLAG(std::optional<uint64_t>, requests, std::nullopt, "number of requests to measure");
 ABSL_FLAG(std::optional<TimeSpan>, duration, std::nullopt,
-          "measure for this long, in seconds or like 1m30s; 10s if neither this nor --requests is "
-          "given");
-ABSL_FLAG(
-    std::optional<double>, rate, std::nullopt,
-    "send this many requests per second at random times (a Poisson process), whatever becomes "
-    "of them, instead of the next when one is over");
-ABSL_FLAG(TimeSpan, warmup, TimeSpan{absl::ZeroDuration()},
-          "offer the load this long before measuring");
+          "time to measure, in seconds or as 1m30s; 10s without --duration and --requests");
+ABSL_FLAG(std::optional<double>, rate, std::nullopt,
+          "open loop: requests per second, sent in a Poisson process independently of the answers; "
+          "default: a closed loop");
+ABSL_FLAG(TimeSpan, warmup, TimeSpan{absl::ZeroDuration()}, "time of load before the measurement");
 ABSL_FLAG(uint32_t, connections, 1, "connections to each target, 1 to 64");
 ABSL_FLAG(std::string, prompts_file, "",
-          "prompts, one a line, in turn; a line in double quotes is a JSON string");
+          "file of prompts, one per line, in turn; a line in double quotes is a JSON string");
 ABSL_FLAG(bool, until_eos, false,
           "let outputs end at end-of-sequence tokens, before --max_new_tokens");
 
@@ -269,7 +265,7 @@ int RunBench(const Arguments& arguments, Console* console) {
 Command BenchCommand() {
   return {
       .name = "bench",
-      .summary = "how fast a server is under load",
+      .summary = "measure a server under load",
       .details =
           R"(Sends Generate requests, --concurrency at a time or --rate per second, and reports requests
 and tokens per second, and mean and percentiles of TTFT (time to first token), inter-token

@@ -25,7 +25,7 @@ using tlm::cli::TemplateArguments;
 ABSL_FLAG(TemplateArguments, template_argument, {},
           "NAME=JSON, a variable of the chat template: enable_thinking=false; repeatable");
 ABSL_FLAG(bool, timing, false, "print counts and speed after each answer");
-ABSL_FLAG(std::string, system, "", "what the model is told before the conversation");
+ABSL_FLAG(std::string, system, "", "the system message of the conversation");
 ABSL_FLAG(bool, once, false, "end after the first answer");
 
 namespace tlm::cli {
@@ -357,7 +357,7 @@ Command ChatCommand() {
   return {
       .name = "chat",
       .arguments = "[MESSAGE]",
-      .summary = "a conversation; without MESSAGE, line by line from standard input",
+      .summary = "hold a conversation; without MESSAGE, line by line from standard input",
       .details =
           R"(Each line is a message, and the model sees all that was said before; /help lists what else
 a line can be. Ctrl-C stops the answer, keeping what was said; a second one, or Ctrl-D,

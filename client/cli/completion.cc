@@ -199,7 +199,7 @@ Completion Complete(const std::vector<std::string>& words) {
 Command CompletionCommand() {
   return {.name = "completion",
           .arguments = "bash|zsh|fish",
-          .summary = "a script that completes commands and flags in a shell",
+          .summary = "print a shell script that completes commands and flags",
           .details = R"(  source <(tlm completion bash)
   tlm completion zsh > ~/.zfunc/_tlm        # a folder in $fpath
   tlm completion fish > ~/.config/fish/completions/tlm.fish)",

@@ -20,8 +20,8 @@ ABSL_FLAG(std::string, values, "logits", "logits, log_probabilities or probabili
 ABSL_FLAG(std::string, dtype, "float32", "float32, bfloat16 or float16 on the wire");
 ABSL_FLAG(std::string, vocab_slice, "", "only token ids START:END, END not included");
 
-ABSL_FLAG(uint32_t, top, 10, "print this many tokens a position");
-ABSL_FLAG(std::string, npy, "", "write the rows to this file too, as float32 [rows, tokens]");
+ABSL_FLAG(uint32_t, top, 10, "tokens to print per position");
+ABSL_FLAG(std::string, npy, "", "also write the rows to this file, as float32 [rows, tokens]");
 
 namespace tlm::cli {
 namespace {
@@ -199,7 +199,7 @@ Command ForwardCommand() {
   return {
       .name = "forward",
       .arguments = "PROMPT...",
-      .summary = "logits or probabilities over the vocabulary",
+      .summary = "print logits or probabilities over the vocabulary",
       .details =
           R"(Prints the most probable next tokens of each position asked for. PROMPT is text, or - to
 read it from standard input; with --ids there is none.

@@ -16,13 +16,14 @@
 #include "client/cpp/client_context.h"
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
-ABSL_FLAG(bool, prompt_logprobs, false, "a table of the prompt's tokens too");
-ABSL_FLAG(std::string, logprobs_mode, "", "raw (the model's) or processed (what was sampled from)");
-ABSL_FLAG(uint32_t, min_chunk_tokens, 0, "receive at least this many tokens at a time");
-ABSL_FLAG(bool, final_only, false, "receive each output when it is complete");
+ABSL_FLAG(bool, prompt_logprobs, false, "also print a table of the prompt's tokens");
+ABSL_FLAG(std::string, logprobs_mode, "",
+          "raw (the model's) or processed (the sampled distribution)");
+ABSL_FLAG(uint32_t, min_chunk_tokens, 0, "least tokens per event");
+ABSL_FLAG(bool, final_only, false, "receive each output as one event");
 ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,
-          "keep only the last this many tokens of the prompt");
-ABSL_FLAG(bool, stats, false, "print counts and speed at the end, as on a terminal");
+          "keep only this many tokens at the end of the prompt");
+ABSL_FLAG(bool, stats, false, "print counts and speed at the end, also without a terminal");
 
 namespace tlm::cli {
 namespace {
@@ -144,7 +145,7 @@ Command GenerateCommand() {
   return {
       .name = "generate",
       .arguments = "PROMPT",
-      .summary = "continue a prompt; the text streams as it comes",
+      .summary = "continue a prompt; the text is streamed",
       .details =
           R"(PROMPT is text, or - to read it from standard input; with --prompt_ids there is none.
 Flags that are not given leave the choice to the server. Of several outputs

@@ -10,7 +10,7 @@
 
 ABSL_FLAG(std::string, service, "", "full name of a service; empty is the server as a whole");
 ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,
-          "wait this long for the server to be ready, in seconds or like 1m30s");
+          "how long to wait for the server to be ready, in seconds or as 1m30s");
 
 namespace tlm::cli {
 namespace {
@@ -50,7 +50,7 @@ int RunHealth(const Arguments& arguments, Console* console) {
 Command HealthCommand() {
   return {
       .name = "health",
-      .summary = "whether the server is ready: exit code 0 if it is",
+      .summary = "check whether the server is ready: exit code 0 if it is",
       .details =
           R"(The exit code is 0 for SERVING, 1 for everything else that a server may say and when none
 answers within --timeout, 2 for wrong usage: as a container's HEALTHCHECK wants it. With TLS

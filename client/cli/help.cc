@@ -197,13 +197,13 @@ std::string CommandManPage(const Command& command) {
 }
 
 Command VersionCommand() {
-  return {.name = "version", .summary = "the version of this program", .run = RunVersion};
+  return {.name = "version", .summary = "print the version of this program", .run = RunVersion};
 }
 
 Command HelpCommand() {
   return {.name = "help",
           .arguments = "[COMMAND]",
-          .summary = "this text, or the flags of a command",
+          .summary = "print this text, or the flags of a command",
           .flags = {"format"},
           .run = RunHelp};
 }

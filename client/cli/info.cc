@@ -17,12 +17,12 @@
 
 ABSL_DECLARE_FLAG(bool, all);
 ABSL_FLAG(std::string, preset, "",
-          "tell of a known model instead, without a server; a wrong name lists them");
+          "describe a published configuration, without a server; an unknown name lists them");
 ABSL_FLAG(bool, tensors, false, "list every tensor of the checkpoint");
-ABSL_FLAG(uint32_t, batch, 0, "count FLOPs of this many sequences; 0 is one");
+ABSL_FLAG(uint32_t, batch, 0, "FLOPs: number of sequences; 0 is one");
 ABSL_FLAG(std::optional<uint32_t>, prompt_tokens, std::nullopt,
-          "of prompts of this many tokens; 0 fills the context");
-ABSL_FLAG(uint32_t, new_tokens, 0, "and of this many generated tokens");
+          "FLOPs: tokens of each prompt; 0 fills the context");
+ABSL_FLAG(uint32_t, new_tokens, 0, "FLOPs: generated tokens of each sequence");
 
 namespace tlm::cli {
 namespace {
@@ -105,7 +105,7 @@ Command InfoCommand() {
   return {
       .name = "info",
       .arguments = "[DIRECTORY]",
-      .summary = "what is served: size, memory, limits, costs",
+      .summary = "describe the model: size, memory, limits, costs",
       .details =
           R"(With DIRECTORY or --preset no server is asked and no weights are loaded: DIRECTORY is that of
 a model, or a config.json itself; --preset is a known model. --batch, --prompt_tokens and

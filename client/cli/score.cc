@@ -140,7 +140,7 @@ Command ScoreCommand() {
   return {
       .name = "score",
       .arguments = "PROMPT CONTINUATION...",
-      .summary = "how probable continuations of a prompt are",
+      .summary = "log-likelihood of continuations of a prompt",
       .details =
           R"(Prints for each continuation the sum and mean of its tokens' natural-log probabilities, its
 perplexity exp(-mean), and whether greedy decoding produces it; with --logprobs its tokens

@@ -13,7 +13,7 @@
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 
-ABSL_FLAG(bool, pieces, false, "print one token a line, with its text");
+ABSL_FLAG(bool, pieces, false, "print one token per line, with its text");
 ABSL_FLAG(std::optional<bool>, skip_special_tokens, std::nullopt,
           "leave special tokens out of the text");
 
@@ -86,7 +86,7 @@ Command TokenizeCommand() {
   return {
       .name = "tokenize",
       .arguments = "TEXT",
-      .summary = "text to token ids",
+      .summary = "convert text to token ids",
       .details =
           R"(Prints the ids with commas between them, ready for --prompt_ids. TEXT may be - to read it
 from standard input.
@@ -100,7 +100,7 @@ from standard input.
 Command DetokenizeCommand() {
   return {.name = "detokenize",
           .arguments = "IDS",
-          .summary = "token ids to text",
+          .summary = "convert token ids to text",
           .details = R"(IDS have commas between them.
 
   tlm detokenize 15496,11,995)",

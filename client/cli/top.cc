@@ -99,7 +99,7 @@ int RunTop(const Arguments& arguments, Console* console) {
 Command TopCommand() {
   return {
       .name = "top",
-      .summary = "the load of servers, live",
+      .summary = "show the load of servers, live",
       .details =
           R"(Asks the admin ports of one server or several, with commas between them, every second. The
 KV cache is shown as [####==--]: held by sequences, kept by the prefix cache alone, free.

@@ -25,14 +25,13 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-constexpr std::string_view kSummary =
-    "makes and changes the file that tlm-server --api_keys=FILE reads";
+constexpr std::string_view kSummary = "manages the key file of tlm-server --api_keys=FILE";
 constexpr std::string_view kFileText =
     "FILE is replaced in one step, and a running server reads it within seconds. It holds salted\n"
-    "hashes, from which no key can be recovered. A command makes a file that it needs and lacks.";
+    "hashes, from which no key can be recovered. Commands that add entries create a missing FILE.";
 constexpr std::string_view kExitText =
-    "0 done, 1 could not be done and nothing has changed (a key that was printed is not valid), 2 "
-    "the command line is wrong.";
+    "0 success, 1 failure without a change of the file (a printed key is not valid), 2 invalid "
+    "command line.";
 
 std::string Help() {
   std::string text =

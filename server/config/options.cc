@@ -21,68 +21,66 @@
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
-          "tokenizer.json where text is wanted. This or --preset is required");
+          "optionally tokenizer.json. This or --preset is required");
 ABSL_FLAG(std::string, preset, "",
-          "a known model instead of a directory, with --random_weights: gpt2-xl, qwen3-8b, ...; a "
-          "wrong name lists them");
+          "a published configuration instead of a directory, with --random_weights: gpt2-xl, "
+          "qwen3-8b, ...; an unknown name lists them");
 ABSL_FLAG(
     std::string, random_weights, "",
-    "SEED or SEED:TYPE, for the weights of a model before training instead of those in files; "
-    "the model directory needs a config.json alone. Equal seeds give equal weights; TYPE is "
-    "float32, bfloat16 or float16, what config.json names if not given");
+    "SEED or SEED:TYPE: random weights instead of those in files; the model directory then needs "
+    "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
+    "default: the type in config.json");
 ABSL_FLAG(std::string, weights, "auto",
-          "how the matrices are kept: auto for the type they come in, or int8 (CPU only) for 8-bit "
-          "integers with a scale for each 256 inputs of an output, quantised at start: about half "
-          "the memory of 16-bit ones and faster, at a small loss of precision");
+          "type of the matrices in memory: auto for that of the checkpoint, or int8 (CPU only) for "
+          "8-bit integers with a scale per 256 inputs of an output, quantised at start: about half "
+          "the memory of 16-bit weights and faster, at a small loss of precision");
 ABSL_FLAG(std::string, sampling_defaults, "model",
-          "what requests get that do not say: model for generation_config.json's values, or "
-          "neutral for temperature 1 and no truncation");
+          "sampling parameters of requests that leave them unset: model for those of "
+          "generation_config.json, or neutral for temperature 1 and no truncation");
 ABSL_FLAG(std::string, backend, "auto",
-          "what computes: cpu, cuda, or auto for cuda where it works and else cpu");
+          "cpu, cuda, or auto for cuda where it works and cpu elsewhere");
 ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
 ABSL_FLAG(std::string, isa, "auto",
-          "instructions of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or auto "
-          "for the last of these the machine has");
+          "instruction set of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or "
+          "auto for the last of these that the machine supports");
 ABSL_FLAG(double, gpu_memory_fraction, 0.9,
-          "part of the GPU's memory that weights, keys and values and all else may take together, "
-          "above 0 to 1; what others have taken already is left alone");
+          "part of the GPU's memory for weights, KV cache and everything else together, above 0 to "
+          "1; memory in use by other processes is not taken");
 ABSL_FLAG(std::string, cuda_module, "",
-          "libtlm_cuda.so; empty = beside the program, or ../lib/tlm from there");
-ABSL_FLAG(
-    std::vector<std::string>, debug_disable, {},
-    "optimisations to do without, to look for faults; comma-separated: pinning (of threads to "
-    "processors), cuda_graphs, cuda_overlap (a kernel begins before the one before it ends), "
-    "cuda_library (cuBLASLt)");
+          "path of libtlm_cuda.so; empty = beside the program, or in ../lib/tlm from there");
+ABSL_FLAG(std::vector<std::string>, debug_disable, {},
+          "optimisations to disable, to look for faults; comma-separated: pinning (of threads to "
+          "processors), cuda_graphs, cuda_overlap (a kernel begins before the previous one ends), "
+          "cuda_library (cuBLASLt)");
 ABSL_FLAG(
     std::optional<int64_t>, max_batch_tokens, std::nullopt,
-    "tokens computed in one step, prefill and decode together, 1 to 65536; 512 on the CPU and "
-    "8192 on a GPU if not given");
+    "tokens of a step, prefill and decode together, 1 to 65536; default: 512 on the CPU, 8192 on a "
+    "GPU");
 ABSL_FLAG(
     double, max_decode_stretch, 2.0,
-    "while streams run, a step gets so few prompt tokens that it takes about this many times "
-    "as long as without any, 1 to 1000; 0 = no such bound. Prompts of at most 256 tokens that "
-    "are not in the prefix cache are not held back");
+    "while streams run, a step has so few prompt tokens that it takes at most about this many "
+    "times as long as without any, 1 to 1000; 0 = no bound. Prompts of at most 256 tokens that are "
+    "not in the prefix cache are exempt");
 ABSL_FLAG(bool, prefix_cache, true,
-          "keep the keys and values of what was computed, for later prompts that begin alike");
+          "keep keys and values of earlier requests for later prompts with the same prefix");
 ABSL_FLAG(std::optional<int64_t>, max_running_requests, std::nullopt,
-          "sequences computed at once, 1 to 4096; 64 on the CPU and 256 on a GPU if not given");
-ABSL_FLAG(int64_t, max_queued_requests, 1024, "requests that may wait, 1 to 1048576");
-ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens that may wait, 1 to 2^40");
+          "running sequences, 1 to 4096; default: 64 on the CPU, 256 on a GPU");
+ABSL_FLAG(int64_t, max_queued_requests, 1024, "waiting requests, 1 to 1048576");
+ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens of the waiting requests, 1 to 2^40");
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
-          "are refused at once, as 30s or 2m; inf = no such bound");
+          "are refused at once; such as 30s or 2m; inf = no bound");
 ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
-    "memory for keys and values, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
-    "gpu_memory_fraction leaves, on the CPU enough for max_running_requests full contexts, at "
+    "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
+    "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
     "most a quarter of the memory");
 ABSL_FLAG(
     std::string, kv_cache_dtype, "auto",
-    "elements of keys and values: float32, bfloat16, float16, or auto for the type of the "
-    "activations on a GPU, and on the CPU the type of 16-bit weights, bfloat16 with int8 weights "
-    "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
-ABSL_FLAG(int64_t, max_context, 0,
-          "tokens of prompt and output together; 0 = as many as the model takes");
+    "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
+    "activations, on the CPU the type of 16-bit weights, bfloat16 with int8 weights and float32 "
+    "otherwise; float32 takes twice the memory of 16 bits and loses no precision");
+ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
 
 namespace tlm {
 namespace {
@@ -131,7 +129,7 @@ absl::StatusOr<RandomInit> ParseRandomWeights(const std::string& text) {
   return weights;
 }
 
-// Which model, and what its weights are.
+// The model and its weights.
 absl::Status ReadModelOptions(ServerOptions* options) {
   options->model_dir = absl::GetFlag(FLAGS_model);
   options->preset = absl::GetFlag(FLAGS_preset);
@@ -213,7 +211,7 @@ absl::Status ReadStepSizes(EngineOptions* options) {
   return absl::OkStatus();
 }
 
-// How the engine divides its steps, and how long it lets requests wait.
+// Scheduling of steps, and the limit of the queue time.
 absl::Status ReadSchedulingOptions(EngineOptions* options) {
   options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options->max_decode_stretch = absl::GetFlag(FLAGS_max_decode_stretch);

@@ -12,78 +12,74 @@
 #include "server/config/flag_types.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
-          "address to listen on; a non-loopback one needs --tls_cert or --insecure");
-ABSL_FLAG(int, port, 50051, "TCP port to listen on, 0 to 65535; 0 = any free one");
+          "address of the data port; other than loopback it needs --tls_cert or --insecure");
+ABSL_FLAG(int, port, 50051, "TCP port of the data port, 0 to 65535; 0 = any free one");
 ABSL_FLAG(
     std::string, port_file, "",
-    "FILE that gets the port number once the server serves and is removed when it ends; "
-    "empty = none. FILE.admin gets that of the admin port shortly before, FILE.metrics that of "
-    "the metrics port as soon as it is open");
+    "FILE that receives the number of the data port once the server serves; empty = none. "
+    "FILE.admin receives that of the admin port shortly before, FILE.metrics that of the metrics "
+    "port once it is open. The server removes them when it ends");
 ABSL_FLAG(
     bool, listen_while_loading, false,
-    "accept connections on --port while the model is being loaded: health answers NOT_SERVING "
-    "and calls UNAVAILABLE. Otherwise they are refused until the server serves, which every "
-    "balancer takes as a reason to go elsewhere");
+    "accept connections on --port while the model is loaded: health answers NOT_SERVING, and calls "
+    "end with UNAVAILABLE. By default connections are refused until the server serves, so that "
+    "every balancer tries another replica");
 ABSL_FLAG(int, admin_port, -1,
-          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = no Admin service");
-ABSL_FLAG(
-    std::string, admin_host, "127.0.0.1",
-    "address to listen on for --admin_port; a non-loopback one needs --tls_cert and credentials, "
-    "or --insecure");
+          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = none");
+ABSL_FLAG(std::string, admin_host, "127.0.0.1",
+          "address of the admin port; other than loopback it needs --tls_cert and credentials, or "
+          "--insecure");
 ABSL_FLAG(
     int, metrics_port, -1,
     "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 = "
     "none");
 ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
-          "address to listen on for --metrics_port; a non-loopback one needs --metrics_insecure");
+          "address of the metrics port; other than loopback it needs --metrics_insecure");
 ABSL_FLAG(bool, metrics_insecure, false,
-          "serve --metrics_port on a non-loopback address, though it has neither encryption nor "
-          "credentials");
+          "allow --metrics_host to be other than loopback, though the metrics port has neither "
+          "encryption nor credentials");
 ABSL_FLAG(tlm::PathOrNone, tls_cert, {},
-          "PEM file of the server's certificate chain, leaf first; read again when it changes. "
-          "With --tls_key it turns TLS on for the data port and the admin port");
+          "PEM file of the server's certificate chain, leaf first; reloaded when it changes. "
+          "With --tls_key it enables TLS on the data port and the admin port");
 ABSL_FLAG(tlm::PathOrNone, tls_key, {}, "PEM file of the private key of --tls_cert");
 ABSL_FLAG(tlm::PathOrNone, tls_client_ca, {},
-          "PEM file of the authorities whose client certificates are taken; clients must then show "
-          "one");
+          "PEM file of the authorities of client certificates; clients must then present one");
 ABSL_FLAG(std::string, tls_client_auth, "require",
-          "of --tls_client_ca: require, or optional for clients that show an API key instead");
+          "with --tls_client_ca: require, or optional for clients with an API key instead");
 ABSL_FLAG(tlm::PathOrNone, api_keys, {},
-          "file of salted hashes of API keys, written by tlm-keys; read again when it changes. "
-          "Every call must then show a key, or a certificate that the file names");
+          "file of salted hashes of API keys, written by tlm-keys; reloaded when it changes. "
+          "Every call then needs a key, or a certificate that the file names");
 ABSL_FLAG(
     bool, insecure, false,
-    "listen on a non-loopback address without TLS, for networks that are trusted or encrypt by "
+    "allow addresses other than loopback without TLS, for networks that are trusted or encrypt by "
     "themselves");
 ABSL_FLAG(std::string, reflection, "auto",
-          "answer server reflection: on, off, or auto for on unless calls need "
-          "credentials");
+          "answer server reflection: on, off, or auto for on unless calls need credentials");
 ABSL_FLAG(bool, oip, false,
-          "answer the KServe Open Inference Protocol (inference.GRPCInferenceService) on --port, "
-          "too");
+          "also answer the KServe Open Inference Protocol (inference.GRPCInferenceService) on "
+          "--port");
 ABSL_FLAG(int, max_connections, 16384,
           "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
-          "files allows; more are closed at once");
+          "files allows; excess connections are closed at once");
 ABSL_FLAG(int, max_concurrent_streams, 1024,
-          "calls of one connection at once, 1 to 65536; more wait on the client's side");
+          "calls of one connection at once, 1 to 65536; further calls wait in the client");
 ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
-          "connections are asked to go after so long, so that clients spread over new replicas, as "
-          "30m; inf = never");
+          "age at which the server asks a client to reconnect, so that clients spread over new "
+          "replicas; such as 30m; inf = never");
 ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
-          "after SIGTERM or Admin.Drain the server says NOT_SERVING and still accepts calls for so "
-          "long, until "
-          "balancers have noticed; SIGINT leaves it out");
+          "time after SIGTERM or Admin.Drain in which health reports NOT_SERVING and calls are "
+          "still accepted, for balancers to notice; SIGINT skips it");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "how long running requests may then go on, as 30s or 2m");
+          "time for running requests to finish after the grace, such as 30s or 2m");
 ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
-          "the server reports NOT_SERVING when a step takes longer than this, as 30s or 2m");
+          "the server reports NOT_SERVING while a step takes longer than this, such as 30s or 2m");
 ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
-ABSL_FLAG(std::string, log_format, "text", "text, or json for one object a line");
+ABSL_FLAG(std::string, log_format, "text", "text, or json for one object per line");
 
 namespace tlm {
 namespace {
 
-// Off this machine, nothing unencrypted unless it was asked for by name.
+// Addresses other than loopback need TLS, or --insecure.
 absl::Status CheckHost(std::string_view flag, const std::string& host, const TlsFiles& tls) {
   if (host.empty()) return InvalidArgument("--{} is empty", flag);
   if (IsLoopback(host) || tls.enabled() || absl::GetFlag(FLAGS_insecure)) return absl::OkStatus();
@@ -105,7 +101,7 @@ absl::Status CheckAdministrators(const ServiceOptions& options) {
       options.admin_host);
 }
 
-// A port that is there only if asked for: -1 is none.
+// A port that is off by default: -1 is none.
 absl::Status ReadOptionalPort(std::string_view flag, int port, std::optional<int>* out) {
   TLM_RETURN_IF_ERROR(CheckRange(flag, port, -1, 65535));
   if (port >= 0) *out = port;

@@ -15,16 +15,16 @@
 #include "client/cli/base/tls_files.h"
 
 ABSL_FLAG(std::string, target, "127.0.0.1:50051",
-          "the server, as host:port or unix:/path; several replicas with commas between them");
+          "the server, as host:port or unix:/path; several replicas, comma-separated");
 ABSL_FLAG(tlm::cli::TimeSpan, timeout, tlm::cli::TimeSpan{absl::InfiniteDuration()},
-          "give up after this long; the server knows it too");
+          "deadline of a call; the server gets it, too");
 ABSL_FLAG(bool, tls, false, "encrypt, and verify the server");
 ABSL_FLAG(std::string, ca_file, "", "PEM file of the authorities to trust instead of the system's");
 ABSL_FLAG(std::string, client_cert, "", "PEM file of this client's certificate");
 ABSL_FLAG(std::string, client_key, "", "PEM file of this client's private key");
 ABSL_FLAG(std::string, server_name, "", "expect this name in the server's certificate");
 ABSL_FLAG(std::string, api_key_file, "",
-          "file that holds the API key; without it the environment's TLM_API_KEY is used");
+          "file with the API key; default: the environment variable TLM_API_KEY");
 
 namespace tlm::cli {
 namespace {

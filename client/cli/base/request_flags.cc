@@ -16,43 +16,44 @@ using tlm::cli::IdLists;
 using tlm::cli::StringList;
 using tlm::cli::TimeSpan;
 
-ABSL_FLAG(std::string, model, "", "which model; empty is the served one");
+ABSL_FLAG(std::string, model, "", "name of the model; empty = the served one");
 ABSL_FLAG(std::string, request_id, "", "name of the request in the server's log");
 ABSL_FLAG(std::optional<bool>, add_special_tokens, std::nullopt,
-          "whether the tokenizer adds its special tokens to a text");
+          "whether the tokenizer adds its special tokens to the text");
 ABSL_FLAG(IdList, prompt_ids, {}, "token ids as the prompt, instead of PROMPT: 15496,11,995");
 ABSL_FLAG(IdLists, ids, {}, "token ids instead of texts; several sequences: 1,2,3;4,5");
 ABSL_FLAG(std::optional<bool>, logprobs, std::nullopt,
           "print a table of tokens with log-probabilities");
-ABSL_FLAG(uint32_t, top_logprobs, 0, "this many alternatives for each token of the table");
-ABSL_FLAG(
-    bool, json, false,
-    "print the server's messages as JSON, one a line; 64-bit numbers are strings, as protobuf's "
-    "JSON has them");
+ABSL_FLAG(uint32_t, top_logprobs, 0, "alternatives for each token of the table");
+ABSL_FLAG(bool, json, false,
+          "print the server's messages as JSON, one per line; 64-bit numbers are strings, as in "
+          "protobuf's JSON");
 
 ABSL_FLAG(std::optional<float>, temperature, std::nullopt,
           "0 always takes the most probable token");
-ABSL_FLAG(std::optional<uint32_t>, top_k, std::nullopt, "keep the k most probable tokens; 0 all");
+ABSL_FLAG(std::optional<uint32_t>, top_k, std::nullopt, "keep the k most probable tokens; 0 = all");
 ABSL_FLAG(std::optional<float>, top_p, std::nullopt,
           "keep the most probable tokens that together reach this probability");
 ABSL_FLAG(std::optional<float>, min_p, std::nullopt,
-          "drop tokens less probable than this times the most probable one");
+          "drop tokens below this fraction of the highest probability");
 ABSL_FLAG(std::optional<float>, typical_p, std::nullopt,
-          "keep the tokens nearest to the expected information that together reach this");
+          "locally typical sampling: probability mass to keep");
 ABSL_FLAG(std::optional<float>, repetition_penalty, std::nullopt,
-          "above 1, tokens of prompt and output become less probable");
+          "above 1, tokens in prompt and output become less probable");
 ABSL_FLAG(std::optional<float>, presence_penalty, std::nullopt,
           "subtracted once from the logits of tokens in the output");
 ABSL_FLAG(std::optional<float>, frequency_penalty, std::nullopt,
-          "subtracted from the logits of tokens in the output for each time they are there");
-ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "the same seed gives the same tokens");
-ABSL_FLAG(std::optional<uint32_t>, num_sequences, std::nullopt, "how many independent outputs");
+          "subtracted from the logits of tokens in the output, once per occurrence");
+ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt,
+          "random seed; the same seed gives the same tokens");
+ABSL_FLAG(std::optional<uint32_t>, num_sequences, std::nullopt, "number of independent outputs");
 ABSL_FLAG(BiasList, logit_bias, {}, "added to logits, by token id: 198:-100,50256:2.5; repeatable");
 ABSL_FLAG(IdList, allowed_token_ids, {}, "only these tokens: 11,13; repeatable");
 ABSL_FLAG(IdList, banned_token_ids, {}, "never these tokens; repeatable");
 
-ABSL_FLAG(std::optional<uint32_t>, max_new_tokens, std::nullopt, "end each output after this many");
-ABSL_FLAG(uint32_t, min_new_tokens, 0, "end no output before this many");
+ABSL_FLAG(std::optional<uint32_t>, max_new_tokens, std::nullopt,
+          "tokens after which an output ends");
+ABSL_FLAG(uint32_t, min_new_tokens, 0, "tokens before which no output ends");
 ABSL_FLAG(
     StringList, stop, {},
     "end at these texts: commas between them, \\, is a comma and \\n a line break; repeatable");
@@ -60,9 +61,10 @@ ABSL_FLAG(IdList, stop_token_ids, {}, "end at these tokens; repeatable");
 ABSL_FLAG(bool, ignore_eos, false, "do not end at end-of-sequence tokens");
 ABSL_FLAG(bool, include_stop_in_output, false, "print the text that ended an output");
 
-ABSL_FLAG(std::optional<int32_t>, priority, std::nullopt, "larger runs first");
+ABSL_FLAG(std::optional<int32_t>, priority, std::nullopt,
+          "requests with a larger priority run first");
 ABSL_FLAG(TimeSpan, soft_time_limit, TimeSpan{absl::InfiniteDuration()},
-          "end the outputs, with what there is, after this long");
+          "time after which outputs end, with the tokens so far");
 ABSL_FLAG(bool, bypass_prefix_cache, false, "neither use nor fill the prefix cache");
 ABSL_FLAG(std::string, cache_salt, "", "share cached prefixes only with requests of the same salt");
 

@@ -46,15 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tlm-py", description="Calls a tlm server.")
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--target", default="127.0.0.1:50051",
-                        help="the server; several replicas with commas between them")
-    shared.add_argument("--timeout", type=float, help="give up after so many seconds")
+                        help="the server; several replicas, comma-separated")
+    shared.add_argument("--timeout", type=float, help="deadline of a call, in seconds")
     shared.add_argument("--tls", action="store_true", help="encrypt, and verify the server")
     shared.add_argument("--ca_file", help="PEM file of the authorities to trust")
     shared.add_argument("--client_cert", help="PEM file of this client's certificate")
     shared.add_argument("--client_key", help="PEM file of this client's private key")
     shared.add_argument("--server_name", help="expect this name in the server's certificate")
-    shared.add_argument("--api_key_file", help="file that holds the API key; without it the "
-                        "environment's TLM_API_KEY is used")
+    shared.add_argument("--api_key_file", help="file with the API key; default: the "
+                        "environment variable TLM_API_KEY")
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add(name: str, run: Callable[[Client, argparse.Namespace], int],
@@ -69,14 +69,14 @@ def _parser() -> argparse.ArgumentParser:
         generate.add_argument(f"--{name}", type=kind)
     generate.add_argument("--stop_strings", action="append", help="may be repeated")
     generate.add_argument("--ignore_eos", action="store_true")
-    info = add("info", _info, "what is served and what it costs")
+    info = add("info", _info, "describe the model and its costs")
     info.add_argument("--json", action="store_true", help="everything, as JSON")
-    score = add("score", _score, "how probable continuations are")
+    score = add("score", _score, "log-likelihood of continuations")
     score.add_argument("prompt")
     score.add_argument("continuations", nargs="+")
-    tokenize = add("tokenize", _tokenize, "token ids of a text")
+    tokenize = add("tokenize", _tokenize, "convert text to token ids")
     tokenize.add_argument("text")
-    add("health", _health, "whether the server is serving")
+    add("health", _health, "check whether the server is serving")
     return parser
 
 
