@@ -1,5 +1,5 @@
-// Admission control: bounds on what is active at once, limits of tenants, unique request ids, and
-// the state of the server (starting, serving, draining).
+// Admission control: limits of the server and of tenants, unique request ids, and the state of the
+// server (starting, serving, draining).
 #ifndef TLM_SERVER_ADMISSION_ADMISSION_H_
 #define TLM_SERVER_ADMISSION_ADMISSION_H_
 
@@ -44,11 +44,11 @@ class Admission {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket();
 
-    // The call is as good as over, though not yet counted out: from now on another one may take its
-    // id. Idempotent.
+    // The call is about to end, though still counted: another call may use its id from now on.
+    // Idempotent.
     void FreeRequestId();
-    // Counts against the tenant's limits: tokens that were generated, once, at the end; or that
-    // nothing was computed for the call, and no token is to count. Nothing on an empty ticket.
+    // Charges the tenant: with the generated tokens, once, at the end; or refunds the call, for
+    // which nothing was computed. No effect on an empty ticket.
     void ChargeOutput(int64_t tokens);
     void Refund();
 
@@ -63,19 +63,19 @@ class Admission {
     int64_t tokens_ = 0;
   };
 
-  // Refuses everything until Open(). `check_queue` says whether the engine's queue would take the
-  // smallest request now; thread-safe, none: it would. `clock` outlives the object.
+  // Refuses all calls until Open(). `check_queue` returns whether the engine's queue would accept
+  // the smallest request now; thread-safe; null: always OK. `clock` outlives the object.
   Admission(const AdmissionLimits& limits, Clock& clock,
             std::function<absl::Status()> check_queue = nullptr);
 
-  // A call of `caller` has come: asked once, before work is put into reading its request, so that a
-  // refusal costs next to nothing. Counts as one of the tenant's requests, unless it is refused: as
-  // Admit would refuse the smallest call, as `check_queue` says, or for the tenant's limit of
-  // requests per minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time).
+  // Once per call of `caller`, before its request is parsed, so that a refusal is cheap. Refused as
+  // Admit would refuse the smallest call, by `check_queue`, or by the tenant's limit of requests
+  // per minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time); otherwise it counts as one
+  // of the tenant's requests.
   absl::Status Enter(const Principal& caller);
-  // The same for a call that is answered at once and never admitted: by that limit alone.
+  // The same for a call that is answered at once and never admitted: only by the tenant's limit.
   absl::Status CountRequest(const Principal& caller);
-  // Admits a call that has entered; an empty id is no name, and never in use. UNAVAILABLE with
+  // Admits a call that has entered; an empty id is never in use. UNAVAILABLE with
   // reason STARTING or DRAINING and a retry time; ALREADY_EXISTS while another call of this tenant
   // and id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when `deadline` has passed;
   // RESOURCE_EXHAUSTED, reason QUEUE_FULL, QUEUED_TOKENS or, over a limit of the tenant,
@@ -85,7 +85,7 @@ class Admission {
 
   // Starting -> serving.
   void Open();
-  // Refuses new calls from now on, for good; those admitted go on. Idempotent.
+  // Refuses all new calls from now on; admitted calls continue. Idempotent.
   void Drain();
   // Waits until no ticket is out, at most `timeout`, or until Interrupt(); true when none is out.
   bool WaitUntilEmpty(absl::Duration timeout);

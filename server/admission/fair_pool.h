@@ -1,5 +1,5 @@
-// Threads for work that grows with a request, such as tokenizing a long text: few, so that many
-// requests at once take neither all processors nor all memory, and fair between tenants.
+// A small thread pool, fair between tenants, for work that grows with a request, such as tokenizing
+// a long text: many requests at once take neither all processors nor all memory.
 #ifndef TLM_SERVER_ADMISSION_FAIR_POOL_H_
 #define TLM_SERVER_ADMISSION_FAIR_POOL_H_
 
@@ -19,23 +19,23 @@ namespace tlm {
 
 struct FairPoolLimits {
   int threads = 1;
-  // Of the jobs that wait, together.
+  // Of all waiting jobs together.
   int64_t max_waiting_bytes = int64_t{16} << 20;
-  // Of one tenant's results that their readers have not taken: while there are more, its jobs wait.
+  // Of one tenant's unread results: while there are more, its jobs wait.
   int64_t max_held_bytes = int64_t{32} << 20;
 };
 
-// Jobs of one tenant are begun in the order they come; of tenants whose jobs wait, each has as many
-// bytes begun as any other. When there is no room for a job, the tenant with the most waiting bytes
-// loses its latest ones, or is refused if the job is its own. The threads have a lower priority
-// than those that compute. Thread-safe; no lock is held while a job is called.
+// Jobs of one tenant start in the order of arrival. Tenants with waiting jobs get equal shares, by
+// bytes. When there is no room for a job, the tenant with the most waiting bytes loses its latest
+// ones, or is refused if the job is its own. The threads have a lower priority than compute
+// threads. Thread-safe; no lock is held while a job is called.
 class FairPool {
  public:
-  // Called exactly once, unless it is withdrawn before: with OK by a thread of the pool, to do the
-  // work; with an error by another thread when it lost its room or the pool has stopped.
+  // Called exactly once, unless it is withdrawn: with OK on a pool thread, to do the work; with an
+  // error on another thread when it was evicted or the pool has stopped.
   using Job = std::function<void(const absl::Status& turn)>;
 
-  // Undoes something when it goes, which must be before the pool does. Move-only.
+  // Runs a function when it is destroyed, which must be before the pool is. Move-only.
   class Undo {
    public:
     Undo() = default;
@@ -57,16 +57,16 @@ class FairPool {
   // Stop()s.
   ~FairPool();
 
-  // `bytes` say how large the job is, at least 1. The result withdraws a job that still waits.
+  // `bytes`: the size of the job, at least 1. The result withdraws a job that still waits.
   // RESOURCE_EXHAUSTED, reason QUEUE_FULL, with a retry time, when there is no room; UNAVAILABLE,
   // reason DRAINING, once stopped.
   absl::StatusOr<Undo> Add(const std::string& tenant, int64_t bytes, Job job);
-  // A result of the tenant's takes so many bytes, as long as what is returned lives.
+  // Counts `bytes` of an unread result of the tenant as long as the returned object lives.
   [[nodiscard]] Undo Hold(const std::string& tenant, int64_t bytes);
-  // Jobs that wait end with UNAVAILABLE, reason DRAINING; returns when none runs. Idempotent, one
-  // thread's.
+  // Ends waiting jobs with UNAVAILABLE, reason DRAINING; returns when no job runs. Idempotent; not
+  // from two threads at once.
   void Stop();
-  // Of the jobs that wait.
+  // Of the waiting jobs.
   int64_t waiting_bytes() const;
 
  private:
@@ -78,7 +78,7 @@ class FairPool {
     std::map<uint64_t, Waiting> waiting;  // by number: in the order they came
     int64_t waiting_bytes = 0;
     int64_t held_bytes = 0;
-    // Bytes begun; of one that was idle at least as many as of the one that had the last turn.
+    // Bytes of started jobs; after idling at least those of the tenant that had the last turn.
     int64_t begun_bytes = 0;
   };
   using Tenants = std::map<std::string, Tenant>;

@@ -1,5 +1,4 @@
-// The request to shut the server down: made by signals and the Admin service, read by the main
-// thread.
+// The request to shut the server down, from signals and the Admin service to the main thread.
 #ifndef TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 #define TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 
@@ -20,7 +19,7 @@ struct ShutdownTerms {
 // Thread-safe.
 class ShutdownRequest {
  public:
-  // The first one counts, later ones change nothing; true for the first.
+  // Only the first request has an effect; true for it.
   bool Ask(const ShutdownTerms& terms);
   bool asked() const;
   // Waits for the first request; its terms.

@@ -1,4 +1,4 @@
-// What each tenant has used of its limits.
+// Usage of each tenant against its limits.
 #ifndef TLM_SERVER_ADMISSION_TENANT_QUOTAS_H_
 #define TLM_SERVER_ADMISSION_TENANT_QUOTAS_H_
 
@@ -14,30 +14,29 @@
 
 namespace tlm {
 
-// Limits come with each call and apply from then on. A tenant without limits takes no memory, and
-// one whose buckets are full again is forgotten, so that only recently active tenants are kept. Not
-// thread-safe.
+// Limits come with each call and apply from then on. Memory is kept only for recently active
+// tenants with limits: a tenant is forgotten once its buckets are full again. Not thread-safe.
 class TenantQuotas {
  public:
-  // A call has come: charged as one of the minute's requests, whatever becomes of it, since reading
-  // it takes work. RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with the time after which it would not
-  // be refused, when they are spent; then nothing is charged.
+  // Charges a call as one of the minute's requests, even if it is refused later, as parsing it is
+  // work. RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with a retry time, when they are spent; then
+  // nothing is charged.
   absl::Status CountRequest(const std::string& tenant, const TenantLimits& limits, absl::Time now);
-  // As CountRequest refuses, when a call with `tokens` tokens is over the limit of requests at once
-  // or of tokens, which holds back no call without any. More tokens than a minute gives are let in
-  // while that minute's are all there, and leave a debt.
+  // Refuses, as CountRequest does, a call with `tokens` tokens over the limit of concurrent
+  // requests or of tokens; a call without tokens is not subject to the latter. A call with more
+  // tokens than a minute's is accepted when the bucket is full, and leaves it negative.
   absl::Status Check(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
                      absl::Time now) const;
 
-  // A call that has been Check()ed begins: charged with `tokens`, of its prompt.
+  // Starts a call that passed Check(): charges the `tokens` of its prompt.
   void Begin(const std::string& tenant, const TenantLimits& limits, int64_t tokens, absl::Time now);
-  // Tokens it has generated: charged when they are known, whatever is left.
+  // Charges generated tokens, even if the bucket becomes negative.
   void Charge(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
               absl::Time now);
-  // Nothing was computed for a call that has begun: what Begin charged is given back.
+  // Nothing was computed for a started call: refunds the charge of Begin.
   void Refund(const std::string& tenant, const TenantLimits& limits, int64_t tokens,
               absl::Time now);
-  // A call that has begun is over.
+  // Ends a started call.
   void End(const std::string& tenant, const TenantLimits& limits);
 
   size_t size() const { return usages_.size(); }
@@ -50,12 +49,12 @@ class TenantQuotas {
     TenantLimits limits;  // the latest
   };
 
-  // Of a tenant, from now on if need be.
+  // The tenant's usage; creates it if needed.
   Usage& UsageOf(const std::string& tenant, const TenantLimits& limits, absl::Time now);
   void ForgetIdle(absl::Time now);
 
   absl::flat_hash_map<std::string, Usage> usages_;
-  size_t forget_at_ = kForgetAt;  // size at which the idle ones are looked for
+  size_t forget_at_ = kForgetAt;  // size at which idle tenants are removed
   static constexpr size_t kForgetAt = 1024;
 };
 

@@ -1,4 +1,4 @@
-// A token bucket with a capacity of one minute, which may go into debt.
+// A token bucket with a capacity of one minute, which may become negative.
 #ifndef TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
 #define TLM_SERVER_ADMISSION_TOKEN_BUCKET_H_
 
@@ -9,13 +9,12 @@
 namespace tlm {
 
 // Holds at most `per_minute` tokens, starts full and refills steadily. `per_minute`, >= 1, may
-// differ from call to call: the tokens left are cut to a smaller one. Not thread-safe.
+// differ from call to call: a smaller one reduces the tokens left. Not thread-safe.
 class TokenBucket {
  public:
-  // Tokens left; negative: debt.
+  // Tokens left; may be negative.
   double Left(int64_t per_minute, absl::Time now) const;
-  // How long until the bucket has `amount`, or is full where that is less: more than `per_minute`
-  // is spent from a full bucket, on credit. Zero: now.
+  // Time until the bucket has `amount`, or is full if `amount` exceeds `per_minute`. Zero: now.
   absl::Duration WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const;
   void Spend(int64_t amount, int64_t per_minute, absl::Time now);
   // Undoes a Spend.

@@ -1,4 +1,4 @@
-// The name of everything that decides which tokens come out.
+// The fingerprint: a hash of everything that results depend on.
 #ifndef TLM_SERVER_LOADING_FINGERPRINT_H_
 #define TLM_SERVER_LOADING_FINGERPRINT_H_
 
@@ -13,7 +13,7 @@
 
 namespace tlm {
 
-// What a device holds the model's numbers as.
+// Types of the model's numbers on the device.
 struct StoredTypes {
   WeightFormat weights = WeightFormat::kAsGiven;
   DType kv = DType::kF32;
@@ -21,19 +21,19 @@ struct StoredTypes {
 
 // A hash, hexadecimal, of
 //
-//   weights      `weights_identity` says which they are
-//   config       what they mean (the canonical text of the configuration)
+//   weights      `weights_identity`
+//   config       the canonical text of the configuration
 //   tokenizer    the file's hash
-//   chat         the hash of what conversations are rendered with
-//   sampling     what requests get that leave a parameter unset
-//   build        the program, its libraries and their way through the processor
-//   device       backend and arithmetic (the instruction set's path, and bits of what it computes)
-//   matrices     what they are stored as
+//   chat         the hash of the files of the chat template
+//   sampling     the default sampling parameters
+//   build        build ids of the program and its libraries, results of the math library
+//   device       backend and arithmetic (the instruction set, and a digest of computed values)
+//   matrices     the type they are stored in
 //   kv           the element type of keys and values
 //
-// Servers with the same fingerprint give the same tokens to the same request. What only decides how
-// fast or how many (threads, step and queue sizes, the prefix cache, memory) is left out, and so is
-// --max_context, which ends a stream with a reason of its own. INTERNAL if libcrypto refuses.
+// Servers with the same fingerprint give the same tokens to the same request. Settings that change
+// only speed or capacity (threads, step and queue sizes, the prefix cache, memory) are left out,
+// and so is --max_context, which ends a stream with its own reason. INTERNAL if libcrypto fails.
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const BuildInfo& build, const DeviceInfo& device,

@@ -1,5 +1,4 @@
-// What a server computes at once and how much memory it takes for that, decided before any is
-// taken.
+// Sizes of batches and of the KV cache, and the memory for them, decided before any allocation.
 #ifndef TLM_SERVER_LOADING_MEMORY_PLAN_H_
 #define TLM_SERVER_LOADING_MEMORY_PLAN_H_
 
@@ -15,7 +14,7 @@
 
 namespace tlm {
 
-// Bytes of the weights before and after they are brought to the device.
+// Bytes of the weights, in host memory and on the device.
 struct WeightBytes {
   uint64_t host = 0;  // only while loading; without the page cache
   uint64_t device = 0;
@@ -27,7 +26,7 @@ struct MemoryPlan {
   DType kv_dtype = DType::kF32;
 };
 
-// What a model takes of a device, in the order it is taken.
+// Memory of a model on a device, in the order of allocation.
 struct MemoryNeeds {
   WeightBytes weights;
   // For intermediate results of batches within the limits; TransformerLM::WorkspaceBytes.
@@ -35,14 +34,14 @@ struct MemoryNeeds {
   KvShape kv;
 };
 
-// INVALID_ARGUMENT for a --max_context that the model cannot keep.
+// INVALID_ARGUMENT for a --max_context above the model's.
 absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config);
 
-// `available`: bytes of the host's memory that may be taken. Of a GPU's, --gpu_memory_fraction of
-// all and no more than is free may be; what weights and workspace leave goes to keys and values,
-// but for a reserve that the runtime takes by and by. Step sizes are those of WithStepSizes.
-// INVALID_ARGUMENT as CheckContext() and for a KV cache that does not hold one
-// context; RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
+// `available`: bytes of host memory that may be used. Of a GPU's memory, --gpu_memory_fraction may
+// be used, and no more than is free: the KV cache gets what weights, workspace and a reserve for
+// the CUDA runtime leave. Step sizes are those of WithStepSizes. INVALID_ARGUMENT as CheckContext()
+// and for a KV cache that does not hold one context; RESOURCE_EXHAUSTED, with every figure, when
+// the model and one context do not fit.
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,
                                       uint64_t available);

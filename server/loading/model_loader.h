@@ -1,4 +1,4 @@
-// From a model directory to a model that can be served.
+// Loads a model directory for serving.
 #ifndef TLM_SERVER_LOADING_MODEL_LOADER_H_
 #define TLM_SERVER_LOADING_MODEL_LOADER_H_
 
@@ -16,8 +16,8 @@
 
 namespace tlm {
 
-// Members in the order they need each other. May be moved from, not assigned to: that would end
-// them in the order of their making.
+// Members in the order of their dependencies. Move-constructible only: an assignment would destroy
+// them in the wrong order.
 struct LoadedModel {
   LoadedModel() = default;
   LoadedModel(LoadedModel&&) = default;
@@ -32,9 +32,9 @@ struct LoadedModel {
   ServedModel served;                    // refers to those above
 };
 
-// Reads the directory, or generates the preset's weights, checks everything, and takes all memory the
-// model will use; what cannot fit is refused before any is taken. Every error is one line that
-// names the file, the flag or the number at fault.
+// Reads the directory, or generates the preset's weights, checks everything, and allocates all
+// memory of the model; a model that does not fit is refused before any allocation. Every error is
+// one line that names the file, the flag or the number at fault.
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
 
 }  // namespace tlm

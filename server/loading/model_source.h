@@ -1,4 +1,4 @@
-// Where a model's configuration and weights come from: a directory, or a preset and a seed.
+// The source of a model's configuration and weights: a directory, or a preset and a seed.
 #ifndef TLM_SERVER_LOADING_MODEL_SOURCE_H_
 #define TLM_SERVER_LOADING_MODEL_SOURCE_H_
 
@@ -36,10 +36,10 @@ class ModelSource {
   const ModelConfig& config() const { return config_; }
   // Every tensor by name, in the type it is loaded as: float64 as float32.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
-  // Host memory that the weights take at a time, while they are packed, besides the page cache.
+  // Peak host memory of the weights while they are packed, besides the page cache.
   uint64_t host_bytes() const;
-  // What the weights take on a device, but for its padding: vectors in float32, matrices in
-  // `format`; those that are as they come in float32 too where they are `widened`.
+  // Bytes of the weights on a device, without padding: vectors in float32, matrices in `format`;
+  // with `widened`, matrices that keep their type are float32, too.
   uint64_t device_bytes(WeightFormat format, bool widened) const;
 
   // How the weights are read while they are packed.
@@ -47,22 +47,22 @@ class ModelSource {
     bool by_packer_alone = true;
     bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
   };
-  // The files' tensors or those to be generated; the views are valid as long as this stays where it is.
-  // At most once. They have a pager, unless they are files' that others read too; it checks what
-  // the packer does not. RESOURCE_EXHAUSTED when there are no addresses for them.
+  // The tensors of the files, or generated ones; the views are valid until this is moved or
+  // destroyed. At most once. They have a pager, except those of shared files; it makes the checks
+  // that the packer does not make. RESOURCE_EXHAUSTED when the address space does not suffice.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
   // The type of the matrices that Weights() gives, once in `format`; see MatrixTypeOf. Errors as of
   // Weights().
   absl::StatusOr<DType> MatrixType(WeightFormat format) const;
-  // What tells these weights from others: a hash of their tensors, or how they are generated. Where
-  // Weights() are files' with a pager, after they were packed; else it reads all of them itself,
-  // with several threads.
+  // The identity of these weights: a hash of their tensors, or the generator and seed. For files
+  // with a pager call it after they were packed; otherwise it reads all of them, with several
+  // threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
-  // What came of reading the weights, `read`, with the file named that it is about, if it is: one
-  // that changed meanwhile (FAILED_PRECONDITION), or the one of the tensor in FieldOf(read).
+  // The status `read` of reading the weights, with the name of the file at fault: one that changed
+  // (FAILED_PRECONDITION), or that of the tensor in FieldOf(read).
   absl::Status WithFile(const absl::Status& read) const;
-  // The files, once the weights are no longer needed; none for generated ones. The last call of all.
+  // The files, once the weights are packed; none for generated weights. The last call.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:

@@ -21,7 +21,7 @@ class WeightsSha256 {
   WeightsSha256(const WeightsSha256&) = delete;
   WeightsSha256& operator=(const WeightsSha256&) = delete;
 
-  // Hexadecimal; empty while it is not known. From any thread; does not block.
+  // Hexadecimal; empty while it is not known. Thread-safe; does not block.
   std::string Get() const;
   // As Get, but waits until there is a result.
   std::string Wait() const;

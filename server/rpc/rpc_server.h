@@ -23,10 +23,10 @@ class RpcServer {
                                                          const CallServices& services,
                                                          bool oip = false);
 
-  // From now on calls are answered with what `rpc` names, which outlives them. Once.
+  // Calls are answered from now on, with `rpc`, whose objects outlive them. Once.
   void Serve(const RpcContext& rpc) { gate_.Open(rpc); }
 
-  // What grpc.health.v1 says of the server as a whole and of tlm.v1.LanguageModel.
+  // The status in grpc.health.v1 of the server as a whole and of tlm.v1.LanguageModel.
   void SetServing(bool serving) {
     oip_.SetServing(serving);
     listener_->SetServing(serving);

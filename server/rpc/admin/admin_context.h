@@ -1,4 +1,4 @@
-// What the Admin service works with.
+// The objects that the Admin service uses.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_CONTEXT_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_CONTEXT_H_
 
@@ -15,13 +15,13 @@
 
 namespace tlm {
 
-// What is there from the start. All that is referred to outlives every call.
+// Available from the start. All objects outlive every call.
 struct AdminContext : CallServices {
   ShutdownRequest& shutdown;
   std::vector<ConfigOption> config;  // by name
 };
 
-// What is there once a model has been loaded. All that is referred to outlives every call.
+// Available once the model is loaded. All objects outlive every call.
 struct AdminTarget {
   Engine& engine;
   Admission& admission;

@@ -1,4 +1,4 @@
-// What the calls of the Admin service do.
+// The calls of the Admin service.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 
@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// All fill `response` and return at once, but for FlushPrefixCache.
+// All fill `response` and return at once, except FlushPrefixCache.
 
 void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
 
@@ -25,8 +25,8 @@ absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& adm
 
 void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response);
 
-// Takes over one call, which is answered when the engine has done it; `response` is gRPC's,
-// `engine` outlives the call's start. A client that goes away before is let go at once.
+// Takes over one call, which is answered when the engine has flushed; `response` is gRPC's,
+// `engine` outlives the call's start. A cancelled call ends at once.
 grpc::ServerUnaryReactor* StartFlushPrefixCache(Engine& engine,
                                                 v1::FlushPrefixCacheResponse* response);
 

@@ -38,9 +38,9 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::GetConfigResponse* response) override;
 
  private:
-  // OK, or why the caller may not.
+  // OK, or why the caller is refused.
   absl::Status Access(const char* name, grpc::CallbackServerContext* context) const;
-  // `answer(target)` fills the response in and says with what status the call ends.
+  // `answer(target)` fills the response and returns the status of the call.
   template <typename Answer>
   grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,
                                   Answer answer) const;

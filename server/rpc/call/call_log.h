@@ -6,13 +6,12 @@
 
 namespace tlm {
 
-// The call is over, for good: once, whatever its end. Counts it, as ended when it was admitted and
-// as refused otherwise, and writes its line to the log. A call that never needs the engine is
-// admitted when it ends well.
+// Once, at the end of every call. Counts it as ended if it was admitted, otherwise as refused, and
+// writes its line to the log. A call that never needs the engine is admitted when it ends with OK.
 //
-// Faults of the server are logged as errors with their message; messages of other errors may hold
-// text of the client and stay out. Calls without credentials get at most ten lines a second, as
-// any client can make as many as it likes; the next line says how many were left out.
+// Server errors are logged with their message; messages of other errors may contain text of the
+// client and are left out. Calls without credentials get at most ten lines per second, as any
+// client can make any number of them; the next line counts the others.
 void EndCall(const CallRecord& record);
 
 }  // namespace tlm

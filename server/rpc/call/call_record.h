@@ -1,4 +1,4 @@
-// What is known about a call when it ends: for the log, the metrics and the trailing metadata.
+// The record of a call, for the log, the metrics and the trailing metadata.
 #ifndef TLM_SERVER_RPC_CALL_CALL_RECORD_H_
 #define TLM_SERVER_RPC_CALL_CALL_RECORD_H_
 
@@ -23,7 +23,7 @@ struct CallRecord {
   const char* rpc = "";
   Clock* clock = nullptr;
   Metrics* metrics = nullptr;
-  absl::Status access;  // why the credentials are not enough; OK: they are
+  absl::Status access;  // OK, or why the credentials do not suffice
   Principal caller;     // of a call with access
   TraceContext trace;
   std::string peer;  // address without port
@@ -31,7 +31,7 @@ struct CallRecord {
   absl::Time deadline = absl::InfiniteFuture();  // AnswerBy the call's own
   std::string request_id;                        // empty while the request has not been read
   bool admitted = false;                         // see MarkAdmitted
-  absl::Time queued;                             // of an admitted call: when the engine took it
+  absl::Time queued;                             // of an admitted call: when the engine accepted it
   bool started = false;                          // some of it was computed
   absl::Status status;
   int64_t prompt_tokens = 0;
@@ -40,26 +40,26 @@ struct CallRecord {
   absl::Duration queue_time;                   // from `queued`, of a call that was started
   std::optional<absl::Time> first_token;       // of Generate
   std::optional<absl::Time> first_write;       // of a streaming call
-  std::optional<absl::Duration> prefill_time;  // of Generate that ended well, as decode_time
+  std::optional<absl::Duration> prefill_time;  // of a successful Generate, as decode_time
   std::optional<absl::Duration> decode_time;
-  std::string_view finish;  // how the first output of Generate ended, as CallSummary's
+  std::string_view finish;  // of the first output of Generate, as CallSummary's
 };
 
-// The engine has taken the call on: from now on it is admitted. Once, under the call's lock.
+// The engine has accepted the call: it is admitted. Once, under the call's lock.
 void MarkAdmitted(CallRecord& record);
-// The first token of a Generate call is here.
+// The first token of a Generate call was sampled.
 void MarkFirstToken(CallRecord& record);
 
 v1::Usage UsageOf(const CallRecord& record);
 
-// The call's time is up: DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE or, once it has started,
-// EXPIRED_RUNNING.
+// The status after the deadline: DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE or, once the call has
+// started, EXPIRED_RUNNING.
 absl::Status ExpiredStatus(const CallRecord& record);
-// Why gRPC cancelled the call: ExpiredStatus once the deadline has passed, of which it tells as of
-// any cancellation; CANCELLED before.
+// The reason of a cancellation by gRPC, which also reports the deadline as one: ExpiredStatus after
+// the deadline, otherwise CANCELLED.
 absl::Status CancelledStatus(const CallRecord& record);
 
-// What a failed call has used: `tlm-usage-bin`, a tlm.v1.Usage, and for people
+// Adds the usage of a failed call: `tlm-usage-bin`, a tlm.v1.Usage, and as text
 // `tlm-prompt-tokens` and `tlm-completion-tokens`. Nothing when the request was never read.
 void AddUsageTrailers(const CallRecord& record, grpc::ServerContextBase& context);
 

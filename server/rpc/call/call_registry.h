@@ -1,4 +1,4 @@
-// The calls that can be ended from outside, by request id and tenant.
+// The calls that Admin.Abort can end, by request id and tenant.
 #ifndef TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 #define TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 
@@ -19,15 +19,15 @@ namespace tlm {
 class AbortableCall {
  public:
   virtual ~AbortableCall() = default;
-  // Lets go of the engine's work and ends the call with `status`, unless it has ended or is about
-  // to; true when this is what ends it. Does not wait for the client.
+  // Cancels the engine's work and ends the call with `status`, unless it has ended or is about to;
+  // true if this ends it. Does not wait for the client.
   virtual bool Abort(const absl::Status& status) = 0;
 };
 
 // Thread-safe; no lock is held while a call is ended. Outlives every registration.
 class CallRegistry {
  public:
-  // A call can be found as long as this lives. Move-only.
+  // Registers a call as long as this lives. Move-only.
   class Registration {
    public:
     Registration() = default;
@@ -45,14 +45,14 @@ class CallRegistry {
     uint64_t number_ = 0;
   };
 
-  // Several calls may have one id: admission keeps those of one tenant apart alone.
+  // Several calls may have one id: admission makes ids unique only within a tenant.
   [[nodiscard]] Registration Register(const std::string& tenant, const std::string& request_id,
                                       std::weak_ptr<AbortableCall> call);
 
-  // Ends the calls of this id, or those of them that are `tenant`'s; how many this ended.
+  // Ends the calls with this id, or only those of `tenant`; returns their number.
   int64_t Abort(const std::string& request_id, const std::optional<std::string>& tenant,
                 const absl::Status& status);
-  // Ends all calls that are registered now, or all of `tenant`.
+  // Ends all registered calls, or only those of `tenant`.
   struct Ended {
     std::vector<std::string> request_ids;  // in order, each once
     int64_t calls = 0;
@@ -62,7 +62,7 @@ class CallRegistry {
  private:
   struct Entry {
     std::string tenant;
-    std::weak_ptr<AbortableCall> call;  // weak: the call lives as long as gRPC and the engine say
+    std::weak_ptr<AbortableCall> call;  // weak: gRPC and the engine own the call
     uint64_t number = 0;                // of its registration
   };
 

@@ -1,4 +1,4 @@
-// Tells a call that its time is nearly up.
+// Ends a call shortly before its deadline.
 #ifndef TLM_SERVER_RPC_CALL_DEADLINE_TIMER_H_
 #define TLM_SERVER_RPC_CALL_DEADLINE_TIMER_H_
 
@@ -14,8 +14,8 @@
 
 namespace tlm {
 
-// A call's deadline by the clock that says `now`; InfiniteFuture when the client gave none. gRPC's
-// own is by its monotonic clock: setting the system's time moves neither.
+// A call's deadline on the clock of `now`; InfiniteFuture without one. gRPC's deadline is on its
+// monotonic clock: setting the system's time changes neither.
 inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
   deadline = gpr_convert_clock_type(deadline, GPR_CLOCK_MONOTONIC);
   if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
@@ -25,15 +25,15 @@ inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
   return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
-// When a call that arrives now is to be ended so that its status is with the client by `deadline`:
-// a twentieth of the time before it, at most 50 ms. At the deadline itself gRPC cancels the call,
-// and the client's library ends it with a status of its own that knows no reason.
+// When to end a call that arrives now, so that its status reaches the client before `deadline`: a
+// twentieth of the remaining time earlier, at most 50 ms. At the deadline itself gRPC cancels the
+// call, and the client's library reports its own status, without a reason.
 inline absl::Time AnswerBy(absl::Time deadline, absl::Time now) {
   if (deadline == absl::InfiniteFuture()) return deadline;
   return deadline - std::clamp((deadline - now) / 20, absl::ZeroDuration(), absl::Milliseconds(50));
 }
 
-// One for each call, part of it. Thread-compatible.
+// A member of each call. Thread-compatible.
 class DeadlineTimer {
  public:
   // Calls call->OnDeadline() on one of gRPC's threads after `left`, if `call` and this are alive

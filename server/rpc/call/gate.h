@@ -1,4 +1,4 @@
-// What calls work with, which is there only once a model has been loaded: ports open before.
+// The context of calls, available once the model is loaded; ports open earlier.
 #ifndef TLM_SERVER_RPC_CALL_GATE_H_
 #define TLM_SERVER_RPC_CALL_GATE_H_
 
@@ -20,7 +20,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Null while the server starts; the same for good afterwards.
+  // Null while the server starts; then always the same.
   const Context* Get() const { return open_.load(std::memory_order_acquire); }
   // Once. What `context` refers to outlives every call.
   void Open(Context context) {
@@ -35,7 +35,7 @@ class Gate {
 
 using RpcGate = Gate<RpcContext>;
 
-// How a call ends that finds the gate closed: UNAVAILABLE, reason STARTING, with a retry time.
+// The status of calls while the gate is closed: UNAVAILABLE, reason STARTING, with a retry time.
 absl::Status StartingStatus();
 
 }  // namespace tlm

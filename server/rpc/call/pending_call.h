@@ -1,5 +1,4 @@
-// What calls have in common that are not answered at once: they wait for a thread to read their
-// request, or for the engine.
+// The common part of calls that wait: for a thread to parse their request, or for the engine.
 #ifndef TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 #define TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 
@@ -42,9 +41,9 @@ class PendingCall : public StreamListener,
                     public AbortableCall,
                     public std::enable_shared_from_this<PendingCall> {
  public:
-  // Something arrived for this call.
+  // The token stream has results.
   void OnStreamReady() override { Pump(); }
-  // The answer has to leave now to be with the client in time.
+  // The answer must leave now to reach the client in time.
   void OnDeadline() { Cut(ExpiredStatus); }
   bool Abort(const absl::Status& status) override {
     return Cut([&status](const CallRecord&) { return status; });
@@ -54,9 +53,9 @@ class PendingCall : public StreamListener,
   // `rpc` outlives the call.
   PendingCall(grpc::CallbackServerContext* context, CallRecord record, const RpcContext& rpc);
 
-  // Begins the call's life: lets it in, then `submit`s its parsed request, here or, when its bytes
-  // are many, on a thread of rpc.texts once it is its turn. What `submit` returns ends the call
-  // unless it is OK. `request` outlives the call.
+  // Starts the call: enters, then calls `submit` with the parsed request, here or, for a long
+  // request, on a thread of rpc.texts. A status of `submit` other than OK ends the call. `request`
+  // outlives the call.
   template <typename Message>
   void Run(const grpc::ByteBuffer& request, std::function<absl::Status(const Message&)> submit) {
     {
@@ -73,29 +72,29 @@ class PendingCall : public StreamListener,
   // The same for a request that gRPC has parsed: its id and its size.
   void Run(const std::string& given_id, int64_t bytes, std::function<absl::Status()> submit);
 
-  // Whether the call may come in, before its request is read.
+  // Asks admission, before the request is parsed.
   virtual absl::Status Enter() TLM_REQUIRES(mutex_) { return rpc_.admission.Enter(record_.caller); }
-  // Goes on with the call: takes in what arrived, sends what is due, ends it.
+  // Continues the call: collects results, sends what is due, ends it.
   virtual void Pump() = 0;
-  // Lets go of the engine's work: the client is gone or the call failed. Idempotent.
+  // Cancels the engine's work: the client is gone or the call failed. Idempotent.
   virtual void Abandon() TLM_REQUIRES(mutex_) = 0;
 
   // Admits the call once record_.prompt_tokens is known; from now on it can be aborted.
   absl::Status Admit(int64_t priority = 0) TLM_REQUIRES(mutex_);
-  // Queues work for an admitted call, as Engine::Submit; fills in whose it is and its deadline.
+  // Queues work for an admitted call, as Engine::Submit; fills in tenant and deadline.
   absl::Status Submit(Request&& request) TLM_REQUIRES(mutex_);
   // The engine has started the call's first request.
   void NoteStart(const StreamStart& start) TLM_REQUIRES(mutex_);
 
-  // Lets go of the engine's work and ends the call with status_of(record_) as soon as nothing is
-  // written or read, unless it has ended or is about to; true when this is what ends it.
+  // Cancels the engine's work and ends the call with status_of(record_) as soon as no write and no
+  // parsing is in progress, unless it has ended or is about to; true if this ends it.
   bool Cut(absl::FunctionRef<absl::Status(const CallRecord&)> status_of);
-  // The end, whose status the derived class tells gRPC. Once, with nothing being read.
+  // The end; the derived class passes the status to gRPC. Once, not while the request is parsed.
   void SetEnd(const absl::Status& status) TLM_REQUIRES(mutex_);
-  // gRPC is done with the call: counts it and lets go of it.
+  // gRPC is done with the call: counts it and drops `self_`.
   void Done();
 
-  // The call has been ended while its request is being read: what it still does is for nothing.
+  // The call has been ended while its request is parsed: further work is in vain.
   bool IsEnding() {
     MutexLock lock(&mutex_);
     return ending_.has_value();
@@ -106,22 +105,22 @@ class PendingCall : public StreamListener,
   Mutex mutex_;
   CallRecord record_ TLM_GUARDED_BY(mutex_);
   Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
-  bool reading_ TLM_GUARDED_BY(mutex_) = false;  // the request; nothing else may end the call then
-  // How the call ends, whatever there would be to send.
+  bool reading_ TLM_GUARDED_BY(mutex_) = false;  // parsing the request; delays the end
+  // The status that ends the call, even with results to send.
   std::optional<absl::Status> ending_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
 
  private:
-  // The call has its id now, and is let in.
+  // The request id is known: asks admission.
   absl::Status Begin(const std::string& given_id) TLM_REQUIRES(mutex_);
-  // From now on until its end it can be aborted.
+  // The call can be aborted from now until its end.
   void Register() TLM_REQUIRES(mutex_);
-  // From now on the deadline ends the call; without this it does when gRPC cancels it.
+  // Starts the timer of the deadline; without it gRPC's cancellation ends the call.
   void WatchDeadline();
   void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
   // `submit` has returned.
   void Submitted(const absl::Status& status);
-  // Another call may use the id from now on: a client may do so as soon as it sees the end.
+  // Frees the id: a client may reuse it as soon as it receives the status.
   void FreeId() TLM_REQUIRES(mutex_);
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.

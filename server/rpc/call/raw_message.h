@@ -1,6 +1,5 @@
-// Messages as gRPC moves them. A request that has come is parsed once its call is let in, and a
-// long one on a thread that has the time: gRPC's own parsing is before both, and takes milliseconds
-// for a megabyte of text.
+// Serialized messages. A request is parsed only after admission, and a long one on a pool thread:
+// gRPC's own parsing would come before both, and takes milliseconds per megabyte of text.
 #ifndef TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 #define TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 
@@ -13,12 +12,11 @@
 
 namespace tlm {
 
-// The request_id of a request of tlm.v1, which is field 1 of each of them; empty without one, and
-// when the bytes are no message.
+// The request_id of a request of tlm.v1, always field 1; empty without one, and for invalid bytes.
 std::string RequestIdIn(const grpc::ByteBuffer& request);
 
-// Parses a request and frees its bytes, which gRPC would keep until the end of the call: once.
-// INVALID_ARGUMENT when they are no such message.
+// Parses a request and frees its bytes, which gRPC would keep until the end of the call. Once.
+// INVALID_ARGUMENT for invalid bytes.
 absl::Status TakeMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message& message);
 
 // Frees the bytes of a request that will not be parsed. Idempotent.

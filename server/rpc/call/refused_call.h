@@ -1,4 +1,4 @@
-// Calls that end at once.
+// Calls that end immediately.
 #ifndef TLM_SERVER_RPC_CALL_REFUSED_CALL_H_
 #define TLM_SERVER_RPC_CALL_REFUSED_CALL_H_
 
@@ -21,8 +21,8 @@ inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// Of a call that was reset, or half-closed, before its message came. Clients without credentials
-// can make any number of them, so they are in no log and no metric.
+// The status of a call that was reset, or half-closed, before its message arrived. Clients without
+// credentials can make any number of them, so they are neither logged nor counted.
 inline grpc::Status WithoutMessage() {
   return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
 }

@@ -1,4 +1,4 @@
-// What every handler works with.
+// The objects that handlers use.
 #ifndef TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 #define TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// What every call of every service begins and ends with. All of it outlives every call.
+// Used at the start and end of every call of every service. All of it outlives every call.
 struct CallServices {
   const Authenticator& authenticator;
   Metrics& metrics;

@@ -1,4 +1,4 @@
-// The one place where an absl::Status becomes what a gRPC client sees.
+// Maps an absl::Status to the gRPC status and its details; the only such place.
 #ifndef TLM_SERVER_RPC_CALL_STATUS_MAPPING_H_
 #define TLM_SERVER_RPC_CALL_STATUS_MAPPING_H_
 
@@ -9,12 +9,12 @@
 namespace tlm {
 
 // The same code and message (cut to kMaxStatusMessageBytes). The details of
-// model/base/error_details.h become a google.rpc.Status in `grpc-status-details-bin`: a field a
-// BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without any detail
-// the metadata is absent.
+// model/base/error_details.h become a google.rpc.Status in `grpc-status-details-bin`: a field
+// becomes a BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without
+// details the metadata is absent.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// Trailing metadata has to fit into 8 KiB together, percent-encoded.
+// All trailing metadata must fit into 8 KiB, percent-encoded.
 inline constexpr int kMaxStatusMessageBytes = 1024;
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What every server-streaming call has in common: one write at a time, and an end that comes once.
+// The common part of server-streaming calls: one write at a time, and one end.
 #ifndef TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 #define TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 
@@ -22,7 +22,7 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
  protected:
   using PendingCall::PendingCall;
 
-  // What comes next: a message written to `message`, nothing yet, or the end with a status.
+  // The next step: a message in `message`, nothing yet, or the end with a status.
   struct NextStep {
     enum class Kind { kNothing, kMessage, kEnd } kind = Kind::kNothing;
     absl::Status status;
@@ -34,10 +34,10 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
 
   // Asked only while no write is in flight.
   virtual NextStep Next(Response& message) TLM_REQUIRES(mutex_) = 0;
-  // Takes in what arrived; asked at every wake-up, but while a write is in flight or the request is
+  // Collects results; called at every wake-up, but while a write is in flight or the request is
   // being read only until IsBehind().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
-  // So much waits to be written that no more should be taken in.
+  // Enough results wait to be written: collects no more.
   virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
 
  private:
@@ -46,7 +46,7 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
   void OnCancel() override { Cut(CancelledStatus); }
   void OnDone() override { Done(); }
 
-  // Next() fills it in, and then it is written as bytes, which belong to gRPC meanwhile.
+  // Filled by Next(), then written as bytes, which gRPC owns during the write.
   Response message_;
   grpc::ByteBuffer written_;
   bool writing_ TLM_GUARDED_BY(mutex_) = false;

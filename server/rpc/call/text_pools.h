@@ -1,4 +1,4 @@
-// Where requests are read.
+// The thread pools that parse and tokenize long requests.
 #ifndef TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 #define TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 
@@ -10,17 +10,17 @@
 
 namespace tlm {
 
-// gRPC has few threads, and each is every call's: they read only what takes less time than a call
-// does anyway. A pool each for short and for long texts, so that no prompt waits for a book.
-// Thread-safe, but for the end.
+// gRPC has few threads, shared by all calls: they parse only requests whose parsing takes less time
+// than the rest of a call. Short and long texts have separate pools, so that no short prompt waits
+// for a very long one. Thread-safe, except for destruction.
 class TextPools {
  public:
-  // The most that is read at once, and the most that is short.
+  // The most that gRPC's threads parse, and the most that counts as short.
   static constexpr int64_t kAtOnceBytes = int64_t{4} << 10;
   static constexpr int64_t kShortBytes = int64_t{128} << 10;
   static constexpr int kLeastThreads = 2;
 
-  // The pool for a request of so many bytes; null: it is read at once.
+  // The pool for a request of so many bytes; null: gRPC's thread parses it.
   FairPool* For(int64_t bytes) {
     if (bytes <= kAtOnceBytes) return nullptr;
     return bytes <= kShortBytes ? &short_ : &long_;

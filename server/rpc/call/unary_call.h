@@ -1,4 +1,4 @@
-// Unary calls that are not answered at once.
+// Unary calls that wait for a pool thread or the engine.
 #ifndef TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 #define TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 
@@ -17,7 +17,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public PendingCall {
  protected:
   using PendingCall::PendingCall;
 
-  // Takes in what has arrived; how the call ends, once it does. With OK the response is complete.
+  // Collects results; the status once the call ends. With OK the response is complete.
   virtual std::optional<absl::Status> Collect() TLM_REQUIRES(mutex_) = 0;
 
  private:

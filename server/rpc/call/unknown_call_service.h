@@ -1,4 +1,4 @@
-// Answers calls that no registered service has.
+// Answers calls of unknown methods.
 #ifndef TLM_SERVER_RPC_CALL_UNKNOWN_CALL_SERVICE_H_
 #define TLM_SERVER_RPC_CALL_UNKNOWN_CALL_SERVICE_H_
 
@@ -9,9 +9,8 @@
 
 namespace tlm {
 
-// UNIMPLEMENTED with a message that names the call; gRPC by itself would send no message. Calls
-// that belong on the server's other port are told so. Calls that lack credentials get that status
-// instead. Thread-safe.
+// UNIMPLEMENTED with a message that names the method (gRPC alone would send none), or the port that
+// serves it. Calls without sufficient credentials get that status instead. Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
   // Which port it answers on.

@@ -1,10 +1,10 @@
-// Messages to plain structs: the only validator of what clients send.
+// Converts messages to plain structs; the only validator of requests.
 //
 // Every error names the field, its value and the limit, and carries the field's path as a detail
-// (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field of the contract
-// that this server has not built and that would have changed the result, NOT_FOUND for another
-// model's name, FAILED_PRECONDITION for text where the model has no tokenizer and for a stream that
-// this server cannot resume. Nothing is ignored.
+// (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field that this server
+// does not implement and that would change the result, NOT_FOUND for another model's name,
+// FAILED_PRECONDITION for text without a tokenizer and for a stream that this server cannot resume.
+// No field is ignored.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_H_
 
@@ -29,10 +29,10 @@
 
 namespace tlm {
 
-// Any 64 bits; called from many threads. Seeds and ids that the client left to the server.
+// Random 64 bits, for seeds and ids that the client left unset; called from many threads.
 using RandomSource = std::function<uint64_t()>;
 
-// How a Generate call wants its output.
+// The output options of a Generate call.
 struct OutputPlan {
   bool text = true;
   bool token_infos = false;
@@ -56,7 +56,7 @@ struct GenerateCall {
   absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
 };
 
-// The rows that a Forward call wants.
+// The rows of a Forward call.
 struct RowFormat {
   v1::RowValues values = v1::ROW_VALUES_LOGITS;  // never UNSPECIFIED
   v1::DataType dtype = v1::DATA_TYPE_FLOAT32;    // never UNSPECIFIED
@@ -71,8 +71,8 @@ struct RowFormat {
 
 struct ForwardCall {
   std::vector<std::vector<int32_t>> sequences;
-  // Positions of the wanted rows: the same for all sequences, or, where empty, all of them or the
-  // last one of each.
+  // Positions of the wanted rows, the same for all sequences; if empty, all positions or the last
+  // one of each sequence.
   std::vector<int64_t> indices;
   bool all_positions = false;
   RowFormat format;
@@ -88,37 +88,38 @@ struct ScoreCall {
   int64_t total_tokens = 0;  // of the prompt, once, and of all continuations
 };
 
-// Without the request's id, which RequestIdOf reads: a call whose request is bad is logged by it.
+// Without the request id: RequestIdOf reads it, so that calls with invalid requests are logged by
+// it.
 absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                                              const ServedModel& model, const RandomSource& random);
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
 
-// For every call. A request id that was not given is made up.
+// For every call. An unset request id gets a generated one.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);
 absl::StatusOr<std::string> RequestIdOf(const std::string& given, const ServedModel& model,
                                         const RandomSource& random);
 
-// The ids as they are, `field` being the path of the list ("sequences[2].ids").
+// Checks a list of ids; `field` is the path of the list ("sequences[2].ids").
 absl::StatusOr<std::vector<int32_t>> TokenIdsOf(
     const google::protobuf::RepeatedField<uint32_t>& ids, const ServedModel& model,
     std::string_view field);
-// The text's ids; unset special tokens: as the tokenizer is configured. The model has a tokenizer.
+// Tokenizes text; unset special tokens: as the tokenizer is configured. The model has a tokenizer.
 absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
                                                   std::optional<bool> add_special_tokens,
                                                   const ServedModel& model, std::string_view field);
-// The same, as Tokenizer::EncodeTo hands them on; an error of `take` is returned as it is.
+// The same, in pieces as Tokenizer::EncodeTo; errors of `take` are returned.
 absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_special_tokens,
                             const ServedModel& model, std::string_view field,
                             Tokenizer::IdSink take);
-// The ids of a conversation as the model's chat template writes it; unset special tokens: none
-// besides those of the template. FAILED_PRECONDITION when the model has no template.
+// Renders a conversation by the model's chat template and tokenizes it; unset special tokens: only
+// those of the template. FAILED_PRECONDITION when the model has no template.
 absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,
                                                  std::optional<bool> add_special_tokens,
                                                  const ServedModel& model);
-// FAILED_PRECONDITION when the model has no tokenizer; `field` needs one, `instead` says what to
-// send in its place.
+// FAILED_PRECONDITION when the model has no tokenizer, which `field` needs; `instead` names the
+// alternative.
 absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,
                               std::string_view instead);
 

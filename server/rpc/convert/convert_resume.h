@@ -1,4 +1,4 @@
-// GenerateRequest.resume: the beginning of an output that another replica has sent.
+// GenerateRequest.resume: the tokens of an output that another replica has sent.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_RESUME_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_RESUME_H_
 
@@ -9,10 +9,9 @@
 
 namespace tlm {
 
-// For ConvertGenerate, of a request that has a resume point: makes its ids those that `call`, which
-// is complete but for its prompt, begins with. Errors as server/rpc/convert/convert.h says;
-// FAILED_PRECONDITION, reason STALE_FINGERPRINT, when this server would go on with other tokens
-// than the one that began.
+// For ConvertGenerate, with a resume point: sets the ids as the first tokens of `call`, which is
+// complete except for its prompt. Errors as server/rpc/convert/convert.h says; FAILED_PRECONDITION,
+// reason STALE_FINGERPRINT, when this server would continue with other tokens.
 absl::Status ConvertResume(const v1::GenerateRequest& request, const ServedModel& model,
                            GenerateCall& call);
 

@@ -1,5 +1,5 @@
-// Errors about one field of a request: the message starts with the field's path, which also travels
-// as a detail. For convert.
+// Errors about one field of a request: the message starts with the field's path, which is also a
+// detail of the status. For convert.
 #ifndef TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 #define TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 

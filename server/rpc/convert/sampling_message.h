@@ -1,4 +1,4 @@
-// Sampling parameters as messages: read, checked and written in one place.
+// Reads, checks and writes messages of sampling parameters.
 #ifndef TLM_SERVER_RPC_CONVERT_SAMPLING_MESSAGE_H_
 #define TLM_SERVER_RPC_CONVERT_SAMPLING_MESSAGE_H_
 
@@ -16,7 +16,7 @@ namespace tlm {
 absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
                                                const ServedModel& model);
 
-// Outputs asked for; 1 when the request does not say.
+// The number of outputs; 1 if unset.
 absl::StatusOr<int64_t> ConvertNumSequences(const v1::SamplingParams& sampling,
                                             const ServedModel& model);
 

@@ -1,4 +1,4 @@
-// One token with what is known of it, as messages carry it.
+// TokenInfo messages.
 #ifndef TLM_SERVER_RPC_CONVERT_TOKEN_INFO_H_
 #define TLM_SERVER_RPC_CONVERT_TOKEN_INFO_H_
 
@@ -14,7 +14,7 @@ namespace tlm {
 // Fills an empty message. `tokenizer` may be null: then without bytes.
 void FillTokenInfo(const SampledToken& token, const Tokenizer* tokenizer, v1::TokenInfo& info);
 
-// At most what a TokenInfo with `top` alternatives takes in a list of them.
+// Upper bound of the bytes of a TokenInfo with `top` alternatives in a list.
 int64_t TokenInfoBytes(int32_t id, size_t top, const Tokenizer* tokenizer);
 
 }  // namespace tlm

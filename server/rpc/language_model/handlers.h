@@ -42,8 +42,8 @@ grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                      const RpcContext& rpc);
 
-// Tokenize and Detokenize. Requests of more than TextPools::kAtOnceBytes wait for their turn in
-// rpc.texts and are admitted as calls that work; a response counts there until the client has it.
+// Tokenize and Detokenize. Requests of more than TextPools::kAtOnceBytes wait in rpc.texts and are
+// admitted; a response counts there until the client has read it.
 grpc::ServerUnaryReactor* StartTokenize(grpc::CallbackServerContext* context,
                                         const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                         const RpcContext& rpc);
@@ -51,10 +51,10 @@ grpc::ServerUnaryReactor* StartDetokenize(grpc::CallbackServerContext* context,
                                           const grpc::ByteBuffer& request,
                                           grpc::ByteBuffer* response, const RpcContext& rpc);
 
-// Whether the call has ended meanwhile: polled, and ends the work with CANCELLED.
+// Polled: true when the call has ended; ends the work with CANCELLED.
 using IsCancelled = std::function<bool()>;
 
-// What these two calls compute. FAILED_PRECONDITION without a tokenizer; RESOURCE_EXHAUSTED, reason
+// The work of these two calls. FAILED_PRECONDITION without a tokenizer; RESOURCE_EXHAUSTED, reason
 // MESSAGE_TOO_LARGE, as soon as the response exceeds limits.max_response_bytes; otherwise the
 // statuses of convert.
 absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& model,
@@ -65,9 +65,8 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel&
 // Grows with every addition to tlm.v1 that a client may want to test for.
 inline constexpr uint32_t kApiRevision = 4;
 
-// ModelInfo: what is served, its exact size, and every limit; from `model` alone, without the
-// engine. NOT_FOUND for another model's name, INVALID_ARGUMENT for a `flops` query that is too long
-// to count.
+// ModelInfo: the model, its exact size, and every limit; from `model` alone, without the engine.
+// NOT_FOUND for another model's name, INVALID_ARGUMENT for a `flops` query that is too long.
 absl::Status GetModelInfo(const v1::ModelInfoRequest& request, const ServedModel& model,
                           v1::ModelInfoResponse& response);
 

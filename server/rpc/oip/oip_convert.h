@@ -14,19 +14,19 @@
 
 namespace tlm {
 
-// The only version there is.
+// The only version of a model.
 inline constexpr char kOipModelVersion[] = "1";
 
-// What a model takes and gives through the protocol.
+// The outputs of a model in the protocol.
 enum class OipOutput { kText, kTokenIds, kFinishReason };
 
 struct OipCall {
   v1::GenerateRequest request;     // one output, in one `tokens` event
   std::vector<OipOutput> outputs;  // in the order they are answered
-  bool raw = false;                // tensors as bytes, as they came
+  bool raw = false;                // tensors as raw bytes, as in the request
 };
 
-// How an output ended, and what it holds.
+// An output, and how it ended.
 struct OipAnswer {
   std::string text;
   std::vector<int32_t> ids;

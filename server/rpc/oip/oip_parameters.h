@@ -8,8 +8,8 @@
 
 namespace tlm {
 
-// Puts them where `request` has them. INVALID_ARGUMENT names a parameter that is not known, is of
-// the wrong type, or is no number of its field; ranges are ConvertGenerate's to check.
+// Copies them to the fields of `request`. INVALID_ARGUMENT names a parameter that is unknown, of
+// the wrong type, or not representable in its field; ConvertGenerate checks ranges.
 absl::Status ReadOipParameters(const inference::ModelInferRequest& message,
                                v1::GenerateRequest& request);
 

@@ -1,5 +1,4 @@
-// The gRPC service inference.GRPCInferenceService: the Open Inference Protocol, for probes and
-// clients that know nothing else.
+// The gRPC service inference.GRPCInferenceService: the Open Inference Protocol.
 #ifndef TLM_SERVER_RPC_OIP_OIP_SERVICE_H_
 #define TLM_SERVER_RPC_OIP_OIP_SERVICE_H_
 
@@ -21,7 +20,7 @@ class OipService final : public inference::GRPCInferenceService::CallbackService
   OipService(const CallServices& services, const RpcGate& gate)
       : services_(services), gate_(gate) {}
 
-  // What ServerReady and ModelReady say.
+  // The answer of ServerReady and ModelReady.
   void SetServing(bool serving) { serving_ = serving; }
 
   grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* context,
@@ -44,7 +43,7 @@ class OipService final : public inference::GRPCInferenceService::CallbackService
                                        inference::ModelInferResponse* response) override;
 
  private:
-  // Answers a call that needs credentials and a model: `answer(rpc)` says with what status.
+  // Answers a call that needs credentials and a model; `answer(rpc)` returns its status.
   template <typename Answer>
   grpc::ServerUnaryReactor* Ask(const char* name, grpc::CallbackServerContext* context,
                                 Answer answer);

@@ -1,4 +1,4 @@
-// What a call cost the machine, from what it computed.
+// The FLOPs and bytes of a call.
 #ifndef TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 #define TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 
@@ -9,13 +9,13 @@
 
 namespace tlm {
 
-// Matrix products for a sequence's first `tokens` positions, each attending to itself and those
-// before it, with the LM head for `logits_rows` of them; multiply-add = 2. What a preemption had to
-// compute again is not in it.
+// FLOPs of the matrix products for a sequence's first `tokens` positions, each attending to itself
+// and those before it, with the LM head for `logits_rows` of them; a multiply-add counts 2.
+// Recomputation after preemption is not included.
 uint64_t SequenceFlops(const ModelConfig& config, int64_t tokens, int64_t logits_rows);
 
-// Bytes of weights that one step reads: all of them but an embedding matrix that is not the LM head
-// too, of which it looks up single rows.
+// Bytes of weights that one step reads: all of them, except an untied embedding matrix, of which a
+// step reads single rows.
 uint64_t StepWeightBytes(const ServedModel& model);
 
 }  // namespace tlm

@@ -1,5 +1,4 @@
-// From sampled tokens to the `tokens` events of one output: text, stop strings, what may be sent
-// when.
+// Turns the sampled tokens of one output into `tokens` events: text, stop strings, event borders.
 #ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
 #define TLM_SERVER_RPC_OUTPUT_OUTPUT_ASSEMBLER_H_
 
@@ -27,41 +26,41 @@ namespace tlm {
 struct OutputEnd {
   FinishReason reason = FinishReason::kLength;
   int32_t matched_token = -1;              // kEos, kStopToken
-  std::optional<std::string> stop_string;  // set: it ended the output, whatever `reason` says
+  std::optional<std::string> stop_string;  // if set, it ended the output, not `reason`
 };
 
-// What belongs to the output:
+// The extent of the output:
 //
-//   text     abc STOP xyz       of a stop string nothing, or with include_stop all of it;
+//   text     abc STOP xyz       up to the stop string, or with include_stop including it
 //   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S]
 //
 // A token's text begins where the text decoded before it ends, so the bytes of a character that
 // several tokens share belong to the last of them. The eos or stop token that ends an output is
 // part of it only with include_stop, but counts as generated in any case.
 //
-// What an event holds: tokens, and all the text up to the end of its last token's. It ends behind a
-// token whose text is settled (whole characters, none of it the possible beginning of a stop
-// string) or with the output:
+// An event has tokens, and all the text up to the end of its last token. It ends behind a token
+// whose text is settled (whole characters, none of it the possible beginning of a stop string) or
+// with the output:
 //
 //   tokens   [ab][\xe2\x82][\xac ][S][he said]        stop string STOP
 //   settled   x             x        x
 //
-// How much text a client has follows from how many tokens it has, and from nothing else: that is
-// what makes it possible to continue a stream elsewhere from the ids alone (Replay). Where an event
-// would become too large before a token is settled it ends behind another, with the text that is
-// certain by then: again a matter of its tokens alone.
+// The number of received tokens alone determines the received text, so another replica can continue
+// a stream from the ids (Replay). An event that would become too large before a token is settled
+// ends behind another token, with the text that is certain by then; this depends on the tokens
+// alone, too.
 //
 // Thread-compatible.
 class OutputAssembler {
  public:
   // `tokenizer` may be null when the plan wants neither text nor stop strings; it outlives this.
-  // `work` tells which ids can end the output.
+  // `work` has the ids that can end the output.
   OutputAssembler(const OutputPlan& plan, const GenerateWork& work, const Tokenizer* tokenizer,
                   int64_t prompt_tokens);
 
-  // Once, before anything else: the output begins with these tokens, which its reader has already,
+  // Once, before all other calls: the output begins with these tokens, which the client already has
   // with their text. They count as generated and are in no event. INVALID_ARGUMENT when a stop
-  // string has ended the output before the last of them; they may end it themselves.
+  // string ends the output before the last of them; the last one may end it.
   absl::Status Replay(std::span<const int32_t> ids);
 
   // Takes the next sampled token. Once ended() this does nothing: surplus tokens are dropped.
@@ -69,17 +68,17 @@ class OutputAssembler {
   // The engine ended the sequence after the last token appended.
   void Close(FinishReason reason, int32_t matched_token);
 
-  // By a stop string or by Close(); nothing is held back any more.
+  // By a stop string or by Close(); no token is held back any more.
   bool ended() const { return end_.has_value(); }
   const OutputEnd& end() const { return *end_; }
   // Tokens generated so far, up to and including the one that ended the output.
   int64_t completion_tokens() const { return completion_tokens_; }
   // Those of them that were replayed.
   int64_t replayed_tokens() const { return replayed_tokens_; }
-  // Tokens that wait to be sent, for whatever reason.
+  // Tokens not sent yet.
   int64_t backlog() const { return static_cast<int64_t>(items_.size()); }
 
-  // Fills the next event that is due, at most about kMaxChunkBytes of it; false when none is.
+  // Fills the next event, of at most about kMaxChunkBytes; false when none is due.
   bool NextEvent(v1::GenerateTokens& event);
 
  private:
@@ -110,7 +109,7 @@ class OutputAssembler {
   StopStringFilter filter_;
   std::optional<int64_t> filter_begin_;  // text offset where the filter began to look
 
-  // A token that may have ended the output: whether it did, the next token or Close() tells.
+  // A token that may have ended the output: the next token or Close() decides.
   std::optional<SampledToken> candidate_;
   std::deque<Item> items_;  // not yet sent
   size_t sendable_ = 0;     // of items_, from the front: up to the last settled one

@@ -187,7 +187,7 @@ void OutputGroup::FillTiming(v1::Timing& timing) const {
   const absl::Duration first_token = first.queue_time + first.prefill_time;
   SetDuration(first.queue_time, timing.mutable_queue());
   SetDuration(first.prefill_time, timing.mutable_prefill());
-  if (DrawnTokens() > 0) SetDuration(first_token, timing.mutable_first_token());
+  if (SampledTokens() > 0) SetDuration(first_token, timing.mutable_first_token());
   SetDuration(decode, timing.mutable_decode());
   SetDuration(first_token + decode, timing.mutable_total());
 }
@@ -202,13 +202,13 @@ void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_
   resources.set_weight_bytes_read(static_cast<uint64_t>(Steps()) * step_weight_bytes);
 }
 
-int64_t OutputGroup::DrawnTokens(const Output& output) {
+int64_t OutputGroup::SampledTokens(const Output& output) {
   return output.assembler.completion_tokens() - output.assembler.replayed_tokens();
 }
 
-int64_t OutputGroup::DrawnTokens() const {
+int64_t OutputGroup::SampledTokens() const {
   int64_t tokens = 0;
-  for (const Output& output : outputs_) tokens += DrawnTokens(output);
+  for (const Output& output : outputs_) tokens += SampledTokens(output);
   return tokens;
 }
 
@@ -217,7 +217,7 @@ uint64_t OutputGroup::Flops(const ModelConfig& config) const {
   const int64_t input = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
   uint64_t flops = PromptFlops(config);
   for (const Output& output : outputs_) {
-    const int64_t decoded = std::max<int64_t>(DrawnTokens(output) - 1, 0);
+    const int64_t decoded = std::max<int64_t>(SampledTokens(output) - 1, 0);
     flops += SequenceFlops(config, input + decoded, decoded) - SequenceFlops(config, input, 0);
   }
   return flops;
@@ -229,7 +229,7 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
   const int64_t cached = start_->cached_prompt_tokens;
   int64_t computed = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
   int64_t rows = 1;
-  if (DrawnTokens() == 0) {
+  if (SampledTokens() == 0) {
     computed = std::max(outputs_.front().stream_end->computed_prompt_tokens, cached);
     rows = 0;
   }
@@ -240,7 +240,7 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
 // Outputs are decoded side by side: of the steps after the prompt the longest output's count.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
-  const int64_t first_decodes = std::max<int64_t>(DrawnTokens(first) - 1, 0);
+  const int64_t first_decodes = std::max<int64_t>(SampledTokens(first) - 1, 0);
   int64_t longest = 0;
   for (size_t i = 1; i < outputs_.size(); ++i) {
     longest = std::max(longest, outputs_[i].stream_end->steps);

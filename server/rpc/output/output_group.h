@@ -48,11 +48,11 @@ class OutputGroup {
   // The caller adds the tenant, the id and the deadline.
   Request RequestFor(GenerateCall call, absl::Time arrival) const;
 
-  // Takes in what has arrived.
+  // Takes the results from the token streams.
   void Collect();
   // Results that wait to be sent.
   int64_t backlog() const;
-  // Wants nothing more. Idempotent.
+  // Detaches all token streams. Idempotent.
   void Detach();
 
   // Set once the first output was started.
@@ -60,9 +60,9 @@ class OutputGroup {
   // Fills the next `prompt`, `tokens` or `finished` that is due; false when none is. Not before
   // start() is set.
   bool NextEvent(v1::GenerateResponse& message);
-  // Why the call fails; what NextEvent still has goes before it.
+  // Why the call fails; remaining events of NextEvent are sent first.
   const absl::Status& failure() const { return failure_; }
-  // All outputs were finished and told what they took.
+  // All outputs have ended, and their `finished` events were taken.
   bool complete() const;
 
   // Tokens generated so far, over all outputs, replayed ones included.
@@ -89,8 +89,8 @@ class OutputGroup {
   void CollectFrom(Output& output);
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
   // Tokens of an output that were sampled here.
-  static int64_t DrawnTokens(const Output& output);
-  int64_t DrawnTokens() const;
+  static int64_t SampledTokens(const Output& output);
+  int64_t SampledTokens() const;
   uint64_t Flops(const ModelConfig& config) const;
   uint64_t PromptFlops(const ModelConfig& config) const;
   int64_t Steps() const;
@@ -100,7 +100,7 @@ class OutputGroup {
   std::vector<Output> outputs_;
   std::optional<StreamStart> start_;
   absl::Status failure_;
-  size_t turn_ = 0;  // the output asked first
+  size_t turn_ = 0;  // the output whose turn is next
 };
 
 }  // namespace tlm

@@ -25,7 +25,7 @@ class PromptAssembler {
   // No further score will come.
   void Close() { closed_ = true; }
 
-  // Every token that has or will have a score has been in an event.
+  // Every token with a score has been in an event.
   bool complete() const { return sent_ == prompt_tokens_ || (closed_ && tokens_.empty()); }
   // Tokens that wait to be sent.
   int64_t backlog() const { return static_cast<int64_t>(tokens_.size()); }

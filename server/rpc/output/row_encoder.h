@@ -1,4 +1,4 @@
-// One position's logits as Forward sends them.
+// Encodes one position's logits as Forward sends them.
 #ifndef TLM_SERVER_RPC_OUTPUT_ROW_ENCODER_H_
 #define TLM_SERVER_RPC_OUTPUT_ROW_ENCODER_H_
 

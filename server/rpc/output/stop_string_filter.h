@@ -1,4 +1,4 @@
-// Finds stop strings in text that arrives in pieces, and says how much of it may be shown.
+// Finds stop strings in text that arrives in pieces, and how much of it may be sent.
 #ifndef TLM_SERVER_RPC_OUTPUT_STOP_STRING_FILTER_H_
 #define TLM_SERVER_RPC_OUTPUT_STOP_STRING_FILTER_H_
 
@@ -10,9 +10,8 @@
 
 namespace tlm {
 
-// Matches byte by byte (Knuth, Morris and Pratt 1977), so how the text is cut into pieces never
-// changes the result, and the cost is bytes times stop strings whatever they are.
-// Thread-compatible.
+// Matches byte by byte (Knuth, Morris and Pratt 1977): the result does not depend on the pieces,
+// and the cost is bytes times stop strings. Thread-compatible.
 class StopStringFilter {
  public:
   // Offsets count the bytes of all text appended so far.
@@ -25,8 +24,8 @@ class StopStringFilter {
   // No string may be empty; without any the filter never matches.
   explicit StopStringFilter(std::vector<std::string> stop_strings);
 
-  // Looks through more text. Returns the match that ends first; of those that end together the
-  // longest one. After a match the filter is done: no more calls.
+  // Searches more text. Returns the match that ends first; of those that end together the longest
+  // one. No calls after a match.
   std::optional<Match> Append(std::string_view text);
 
   // Bytes from the start that belong to no match that may still come.
