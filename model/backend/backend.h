@@ -1,4 +1,4 @@
-// Chooses and makes the backend a model runs on.
+// Selects and creates the backend of a model.
 #ifndef TLM_MODEL_BACKEND_BACKEND_H_
 #define TLM_MODEL_BACKEND_BACKEND_H_
 
@@ -32,8 +32,8 @@ struct Backend {
   std::string reason;  // one line for display: what was chosen and why
 };
 
-// INVALID_ARGUMENT for an impossible number of threads or instruction set. With kCuda also what
-// OpenCudaBackend returns; with kAuto that only becomes the reason.
+// INVALID_ARGUMENT for an invalid number of threads or an unsupported instruction set. With kCuda
+// also the errors of OpenCudaBackend; with kAuto these only become the reason.
 absl::StatusOr<Backend> CreateBackend(const BackendOptions& options);
 
 }  // namespace tlm

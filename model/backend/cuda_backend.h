@@ -13,18 +13,17 @@
 namespace tlm {
 
 // OK where the machine has NVIDIA's driver; else FAILED_PRECONDITION. Cheap: it looks for the
-// driver's library and asks it nothing.
+// driver's library without calling it.
 absl::Status ProbeCudaDriver();
 
-// The module beside the running program, in ../lib/tlm, as it is installed, or in ../bin, where the
-// tests of a build find it.
-// NOT_FOUND names the first two places.
+// The module beside the running program, in ../lib/tlm (installed), or in ../bin (tests of a
+// build). NOT_FOUND names the first two places.
 absl::StatusOr<std::string> FindCudaModule();
 
-// Opens the module at `path` and makes its backend. The module is never unloaded: the driver's
-// threads cannot be joined. FAILED_PRECONDITION: the file is no module
-// or one of another build of tlm; else what tlm_cuda_create returns. All messages are one line.
-// `path` is trusted: opening a module runs its code.
+// Opens the module at `path` and creates its backend. The module is never unloaded: the driver's
+// threads cannot be joined. FAILED_PRECONDITION: the file is no module, or one of another build of
+// tlm; otherwise errors of tlm_cuda_create. All messages are one line. `path` is trusted: opening a
+// module runs its code.
 absl::StatusOr<std::unique_ptr<Ops>> OpenCudaModule(const std::string& path,
                                                     const CudaOptions& options);
 

@@ -1,4 +1,4 @@
-// Owning pointers to OpenSSL's certificates and keys, and what callers ask of them.
+// Owning pointers to OpenSSL's certificates and keys, and functions on them.
 #ifndef TLM_MODEL_BASE_CERTIFICATE_H_
 #define TLM_MODEL_BASE_CERTIFICATE_H_
 

@@ -16,7 +16,7 @@ class Clock {
   virtual absl::Time Now() = 0;
 
   // Both clocks live forever. The monotonic one is for durations, timeouts and deadlines: only
-  // differences of its times have a meaning.
+  // differences of its times are meaningful.
   static Clock* Monotonic() {
     class MonotonicClock : public Clock {
       absl::Time Now() override {

@@ -1,5 +1,4 @@
-// Machine-readable details that travel inside an absl::Status from where an error is found to where
-// it is sent (server/rpc turns them into google.rpc details).
+// Machine-readable details of an absl::Status (server/rpc turns them into google.rpc details).
 #ifndef TLM_MODEL_BASE_ERROR_DETAILS_H_
 #define TLM_MODEL_BASE_ERROR_DETAILS_H_
 
@@ -12,13 +11,12 @@
 
 namespace tlm {
 
-// Why, as a constant in capitals: "QUEUE_FULL". Returns the status with the detail added; OK stays
-// as it is.
+// The reason, in capitals: "QUEUE_FULL". Returns the status with the detail added; OK is unchanged.
 absl::Status WithReason(absl::Status status, std::string_view reason);
-// When trying again makes sense.
+// The time after which to retry.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
-// The request field at fault, as a path: "sampling.top_p"; of a model's files, the tensor. The
-// message describes it.
+// The path of the request field at fault, "sampling.top_p", or the tensor of a model file. The
+// message describes the fault.
 absl::Status WithField(absl::Status status, std::string_view field);
 
 // The details, empty or nullopt where there is none.

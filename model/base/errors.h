@@ -1,4 +1,4 @@
-// Statuses with formatted messages, and the two macros that pass them on.
+// Statuses with formatted messages, and the two macros that return them.
 //
 // What a user, a file, the network or a device can cause is an absl::Status whose message names
 // the offending value and the limit. TLM_CHECK is for the program's own broken promises only.
@@ -20,7 +20,7 @@ absl::Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> forma
   return absl::Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// One maker a code: InvalidArgument("top_k is {}, the limit is {}", k, limit).
+// One function per code: InvalidArgument("top_k is {}, the limit is {}", k, limit).
 #define TLM_INTERNAL_STATUS_MAKER(Name, Code)                                       \
   template <typename... Args>                                                       \
   absl::Status Name(fmt::format_string<Args...> format, Args&&... args) {           \
@@ -40,11 +40,11 @@ TLM_INTERNAL_STATUS_MAKER(Cancelled, kCancelled)
 TLM_INTERNAL_STATUS_MAKER(Aborted, kAborted)
 #undef TLM_INTERNAL_STATUS_MAKER
 
-// `status` with `context` put before its message: "model.safetensors: header is not JSON". The code
-// and any payloads stay.
+// `status` with `context` before its message: "model.safetensors: header is not JSON". Code and
+// payloads are kept.
 absl::Status WithContext(const absl::Status& status, const std::string& context);
 
-// Prints the message and where it happened to stderr, then aborts.
+// Prints message and source location to stderr, then aborts.
 [[noreturn]] void CheckFailed(const char* file, int line, const std::string& message);
 
 }  // namespace tlm

@@ -26,8 +26,8 @@ absl::Status CheckNoZeroByte(std::string_view text);
 // "line 3, column 14" of byte `position` of `text`, both counted from 1; for messages.
 std::string LineAndColumn(std::string_view text, size_t position);
 
-// Outside text as a message may show it: in single quotes, cut to about 100 bytes at a character
-// boundary, control characters replaced by '?'.
+// Untrusted text for a message: in single quotes, cut to about 100 bytes at a character boundary,
+// control characters replaced by '?'.
 std::string Quoted(std::string_view text);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Typed access to the members of a JSON object that comes from outside.
+// Typed access to the members of an untrusted JSON object.
 #ifndef TLM_MODEL_BASE_JSON_FIELDS_H_
 #define TLM_MODEL_BASE_JSON_FIELDS_H_
 
@@ -14,17 +14,17 @@
 
 namespace tlm {
 
-// INVALID_ARGUMENT "model.vocab is 3, it must be an object", where `name` is "model.vocab"; a value
-// that is a container is described by its kind alone.
+// INVALID_ARGUMENT "model.vocab is 3, it must be an object", where `name` is "model.vocab"; of
+// containers the message has only the kind.
 absl::Status WrongJsonType(std::string_view name, const nlohmann::json& value,
                            std::string_view wanted);
 
 // Reads members of one JSON object, which must outlive it. A member that is null counts as absent.
-// Every error is INVALID_ARGUMENT and names the key (with the object's own name before it), the
-// value and what it should have been.
+// Every error is INVALID_ARGUMENT and names the key (with the object's name before it), the value
+// and the allowed values.
 class JsonFields {
  public:
-  // Hidden: messages say "a string" instead of showing one, which may be a secret.
+  // Hidden: messages have "a string" instead of the string, which may be a secret.
   enum class StringValues { kShown, kHidden };
 
   // `prefix` goes before every key in messages: "rope_scaling.", or "" for the outermost object.
@@ -38,14 +38,14 @@ class JsonFields {
   // The member; nullptr when it is absent.
   const nlohmann::json* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  // Written out as null, not left out.
+  // The member is null, not missing.
   bool IsNull(std::string_view key) const;
   bool IsObject(std::string_view key) const;
   // Of all members, those that are null included, in order.
   std::vector<std::string> Keys() const;
-  // What messages call the member.
+  // The member's name in messages.
   std::string Name(std::string_view key) const { return prefix_ + std::string(key); }
-  // What goes before this object's keys in messages.
+  // The prefix of this object's keys in messages.
   const std::string& prefix() const { return prefix_; }
 
   // These are empty when the member is absent.
@@ -66,7 +66,7 @@ class JsonFields {
   absl::StatusOr<bool> Bool(std::string_view key, bool otherwise) const;
   absl::StatusOr<std::string> String(std::string_view key, std::string_view otherwise) const;
 
-  // These must be there.
+  // Required members.
   absl::StatusOr<std::string> RequiredString(std::string_view key) const;
   absl::StatusOr<JsonFields> RequiredObject(std::string_view key) const;
   absl::StatusOr<const nlohmann::json*> RequiredArray(std::string_view key) const;

@@ -15,10 +15,10 @@
 
 namespace tlm {
 
-// Move-only; unmaps when destroyed. Immutable, so any thread may read. Where the file has shrunk
-// since, or the system cannot read it, its bytes are zeros from there on, and CheckUnchanged() says
-// so: reading them never ends the process (SIGBUS). For that the first mapping takes the signal's
-// handler; faults outside all mappings go to the handler before it.
+// Move-only; unmaps when destroyed. Immutable, so any thread may read. If the file has shrunk, or
+// cannot be read, its bytes are zeros from there on, and CheckUnchanged() returns an error: reading
+// never ends the process with SIGBUS. The first mapping installs a handler of that signal; faults
+// outside all mappings go to the previous handler.
 class MappedFile {
  public:
   // As RegularFile::Open; FAILED_PRECONDITION also when it cannot be mapped. An empty file maps to
@@ -31,21 +31,20 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  // Brings `part` of bytes() to memory ahead of its use, so that reading it does not fault page by
-  // page. Only advice: what the system does not take is read when it is touched.
+  // Prefetches `part` of bytes(), so that reading it does not fault page by page. Only advice:
+  // other pages are read when they are touched.
   void Populate(std::span<const std::byte> part) const;
-  // Gives back the memory of the pages that `part` of bytes() touches, which counts as this
-  // process's while they are mapped; the system may keep them in its cache. They are read again
-  // when they are touched again.
+  // Unmaps the resident pages of `part` of bytes() from this process; they may stay in the page
+  // cache, and are mapped again when they are touched.
   void Release(std::span<const std::byte> part) const;
   const std::string& path() const { return file_.path(); }
 
-  // To be asked after the bytes were used: FAILED_PRECONDITION when they need not be those of the
-  // file at Open(), because it has been written to or could not be read.
+  // Call after the bytes were used: FAILED_PRECONDITION when they may differ from those of the file
+  // at Open(), because it has been written to or could not be read.
   absl::Status CheckUnchanged() const;
 
  private:
-  struct Guard;  // what the handler of SIGBUS knows of a mapping
+  struct Guard;  // a mapping, for the handler of SIGBUS
 
   // The pages of the part, as addresses for advice.
   std::span<std::byte> PagesOf(std::span<const std::byte> part) const;

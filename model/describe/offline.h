@@ -1,4 +1,4 @@
-// ModelInfo of a configuration that no server serves.
+// ModelInfo of a configuration, without a server.
 #ifndef TLM_MODEL_DESCRIBE_OFFLINE_H_
 #define TLM_MODEL_DESCRIBE_OFFLINE_H_
 
@@ -28,8 +28,8 @@ absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture alone),
 // architecture, parameters, FLOPs, and of `memory` the weights, as a server holds them (matrices in
-// `weights_dtype`, vectors in float32), with kv_bytes_per_token for keys and values of DefaultKvDType().
-// INVALID_ARGUMENT as ResolveFlopsQuery.
+// `weights_dtype`, vectors in float32), with kv_bytes_per_token for keys and values of
+// DefaultKvDType(). INVALID_ARGUMENT as ResolveFlopsQuery.
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
                                                       const v1::ModelInfoRequest& request);
 

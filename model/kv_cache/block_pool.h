@@ -1,5 +1,5 @@
-// Allocation and reference counts of KV blocks, and which ones are kept for their contents (prefix
-// cache). Ids only: the memory is KvStorage's.
+// Allocation and reference counts of KV blocks, including blocks that the prefix cache keeps. Ids
+// only: KvStorage has the memory.
 #ifndef TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 #define TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 
@@ -13,14 +13,14 @@ namespace tlm {
 
 using BlockId = int32_t;
 
-// Manages the blocks that are kept (PrefixCache). Called from within the pool's calls.
+// The owner of the kept blocks (PrefixCache). Called from within the pool's functions.
 class BlockKeeper {
  public:
   virtual ~BlockKeeper() = default;
-  // A kept block has lost its last user and is idle; has its first user again and is not.
+  // A kept block has lost its last user and is idle, or has a user again.
   virtual void OnIdle(BlockId block) = 0;
   virtual void OnUsed(BlockId block) = 0;
-  // Chooses the idle block to give up; it is no longer kept. Only called while there is an idle
+  // Chooses the idle block to evict; it is no longer kept. Only called while there is an idle
   // block.
   virtual BlockId Evict() = 0;
 };
@@ -40,36 +40,35 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Before the first Keep; outlives the pool's last call. Null: none any more.
+  // Before the first Keep; outlives the pool's last call. Null removes it.
   void set_keeper(BlockKeeper* keeper) { keeper_ = keeper; }
 
-  // Takes `count` blocks with one user each and appends their ids to `blocks`; idle ones are
-  // evicted when the free ones do not suffice. False, and nothing is taken or evicted, when fewer
-  // are available.
+  // Allocates `count` blocks with one user each and appends their ids to `blocks`; evicts idle
+  // blocks when the free ones do not suffice. False, without any effect, when fewer are available.
   [[nodiscard]] bool Allocate(int64_t count, std::vector<BlockId>* blocks);
 
   // One more user of a block that is used or idle.
   void AddReference(BlockId block);
-  // One user less; without any left the block is free, or idle if it is kept.
+  // One user less; without users the block is free, or idle if it is kept.
   void Release(BlockId block);
   int64_t users(BlockId block) const { return users_[static_cast<size_t>(block)]; }
 
-  // From now on a used block becomes idle instead of free. Idempotent.
+  // Keeps a used block: it becomes idle instead of free. Idempotent.
   void Keep(BlockId block);
-  // The opposite; an idle block becomes free, without a call to the keeper.
+  // Undoes Keep; an idle block becomes free, without a call to the keeper.
   void Forget(BlockId block);
 
   int64_t total_blocks() const { return static_cast<int64_t>(users_.size()); }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
   int64_t idle_blocks() const { return idle_; }
-  // What Allocate can give.
+  // Blocks that Allocate can return.
   int64_t available_blocks() const { return free_blocks() + idle_blocks(); }
   int64_t used_blocks() const { return total_blocks() - available_blocks(); }
 
  private:
   std::vector<int32_t> users_;  // by block id
   std::vector<bool> kept_;      // by block id
-  std::vector<BlockId> free_;   // taken from the back
+  std::vector<BlockId> free_;   // allocated from the back
   int64_t idle_ = 0;
   BlockKeeper* keeper_ = nullptr;
 };

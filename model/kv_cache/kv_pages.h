@@ -21,12 +21,12 @@ class KvPages {
 
   // `data`, host memory that outlives the object: `layers` times `layer_bytes`.
   KvPages(std::byte* data, int64_t layers, size_t layer_bytes);
-  // Waits for a page at most.
+  // Waits for at most one page.
   ~KvPages();
 
-  // The first `bytes` of each layer are in use, or about to be.
+  // The first `bytes` of each layer are, or will soon be, in use.
   void Reach(size_t bytes);
-  // Until what is due now has been touched, or cannot be: the kernel is too old.
+  // Waits until all due pages have been touched; returns at once if the kernel is too old for it.
   void WaitUntilDone();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// What one token's keys and values need, and in which element type.
+// The shape and element type of one token's keys and values.
 struct KvShape {
   int64_t num_layers = 0;
   int64_t num_kv_heads = 0;
@@ -27,17 +27,17 @@ struct KvShape {
   size_t bytes_per_block() const { return bytes_per_token() * kBlockTokens; }
 };
 
-// Move-only; the device outlives it. The engine thread alone reads and writes the contents.
+// Move-only; the device outlives it. Only the engine thread reads and writes the contents.
 class KvStorage {
  public:
-  // Takes num_blocks blocks at once. RESOURCE_EXHAUSTED when the device has too little memory.
+  // Allocates num_blocks blocks. RESOURCE_EXHAUSTED when the device has too little memory.
   static absl::StatusOr<KvStorage> Create(Device& device, const KvShape& shape, int64_t num_blocks);
 
   KvLayer layer(int64_t index) const;
   const KvShape& shape() const { return shape_; }
   int64_t num_blocks() const { return num_blocks_; }
   size_t bytes() const { return buffer_.bytes(); }
-  // Blocks up to this one are in use: those behind it are made ready, where memory is the host's.
+  // Blocks up to this one are in use: in host memory, pages behind it are touched ahead.
   void Reach(BlockId block);
 
  private:

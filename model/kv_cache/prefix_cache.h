@@ -1,4 +1,4 @@
-// Full KV blocks of earlier sequences, found by the tokens they were computed from.
+// The prefix cache: full KV blocks of earlier sequences, found by their tokens.
 #ifndef TLM_MODEL_KV_CACHE_PREFIX_CACHE_H_
 #define TLM_MODEL_KV_CACHE_PREFIX_CACHE_H_
 
@@ -29,9 +29,9 @@ inline constexpr BlockId kNoBlock = -1;
 
 // Counted since the start.
 struct PrefixCacheStats {
-  int64_t lookups = 0;         // sequences that asked
-  int64_t queried_tokens = 0;  // of whole blocks they asked for
-  int64_t hit_tokens = 0;      // those of them that were found
+  int64_t lookups = 0;         // of sequences
+  int64_t queried_tokens = 0;  // of the full blocks looked up
+  int64_t hit_tokens = 0;      // of the blocks found
   int64_t evicted_blocks = 0;
   int64_t published_blocks = 0;
 };
@@ -41,9 +41,9 @@ struct PrefixCacheStats {
 //   root(tenant, salt) -- [a b c d] -- [e f g h] -- [i j k l]
 //                             \------- [e x y z]
 //
-// Blocks in it are kept by the pool. A user of a block uses all of its ancestors, so that an idle
-// block has only idle descendants. Eviction takes the idle leaf that has been idle the longest
-// (LRU). Not thread-safe: the engine thread owns it.
+// The pool keeps its blocks. A user of a block uses all of its ancestors, so an idle block has only
+// idle descendants. Eviction takes the least recently used idle leaf (LRU). Not thread-safe: the
+// engine thread owns it.
 class PrefixCache : public BlockKeeper {
  public:
   // Becomes the pool's keeper; the pool outlives the cache.
@@ -53,27 +53,25 @@ class PrefixCache : public BlockKeeper {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Appends the blocks of the longest known chain that begins `tokens`, with one more user each;
-  // returns how many they are. `hashes` are the chain's hashes, one for each block that may be
-  // asked for (tokens has at least kBlockTokens for each). A hash match alone is not
-  // trusted: the tokens are compared.
+  // Appends the cached blocks of the longest prefix of `tokens`, with one more user each; returns
+  // their number. `hashes` are the chain's hashes, one per block to look up (`tokens` has at least
+  // kBlockTokens for each). The tokens are compared, too: a hash match is not trusted.
   int64_t Match(std::span<const BlockHash> hashes, std::span<const int32_t> tokens,
                 std::vector<BlockId>* blocks);
 
-  // How many blocks Match would find. Changes nothing, the statistics included.
+  // The number of blocks that Match would find. No side effects, not even on the statistics.
   int64_t Lookup(std::span<const BlockHash> hashes, std::span<const int32_t> tokens) const;
 
   // `block`, used by the caller, holds these kBlockTokens tokens behind the caller's block `parent`
-  // (kNoBlock: at position 0); `hash` is the chain's up to here. Returns the block to use
-  // from now on: the same, or, where another sequence has published the same tokens before, that
-  // one, with one more user, and `block` has lost one. Both hold the same bits, so results do not
-  // change. Idempotent. Does nothing if `parent` is not in the cache: the cache was flushed while
-  // the caller ran.
+  // (kNoBlock: at position 0); `hash` is the chain's up to here. Returns the block to use from now
+  // on: the same one, or an earlier block with the same tokens, with one more user, while `block`
+  // loses one. Both hold the same bits, so results do not change. Idempotent. No effect if `parent`
+  // is not in the cache, because the cache was flushed meanwhile.
   BlockId Publish(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens,
                   BlockId block);
 
-  // Forgets everything: idle blocks become free, used ones will when they are released. Returns
-  // how many became free.
+  // Empties the cache: idle blocks become free, used ones when they are released. Returns the
+  // number of freed blocks.
   int64_t Flush();
 
   // Blocks in the cache, used ones included.
@@ -92,7 +90,7 @@ class PrefixCache : public BlockKeeper {
   };
 
   Node& node(BlockId block);
-  // Visits the blocks of the longest known chain; returns how many they are.
+  // Visits the blocks of the longest cached prefix; returns their number.
   template <typename Visit>
   int64_t Walk(std::span<const BlockHash> hashes, std::span<const int32_t> tokens,
                Visit visit) const;

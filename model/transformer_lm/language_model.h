@@ -1,4 +1,4 @@
-// What the engine needs from a model.
+// The engine's interface to a model.
 #ifndef TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_
 #define TLM_MODEL_TRANSFORMER_LM_LANGUAGE_MODEL_H_
 
@@ -10,8 +10,8 @@
 
 namespace tlm {
 
-// A model that continues sequences; tests let a scripted one stand in for TransformerLM.
-// Not thread-safe: the engine thread alone calls it.
+// A model that continues sequences; tests replace TransformerLM by a scripted one.
+// Not thread-safe: only the engine thread calls it.
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -19,23 +19,23 @@ class LanguageModel {
   virtual const BatchLimits& limits() const = 0;
   virtual int64_t num_kv_blocks() const = 0;
 
-  // Runs a batch in two halves, so that the host prepares the next one while a device computes:
-  // Launch begins it, Wait returns the results of the oldest batch launched and not waited for. A
-  // batch writes its tokens' keys and values into the cache, gives the logits it asks for and does
-  // its sampling jobs. `batch` must not change until its results are there; it is within limits()
-  // and its block ids are below num_kv_blocks() (CHECKed). At most max_launched() batches may be
-  // waited for at a time, and only a model with more than one takes PendingToken() for a token id;
-  // a job that fails stands for token 0. Batches run in the order of their launches. Wait's error
-  // is INTERNAL, a device fault; the cache's blocks of that batch are then undefined, and so is
-  // every batch launched before its results were there.
+  // Launch starts a batch, Wait returns the results of the oldest launched batch: the host prepares
+  // the next batch while the device computes. A batch writes the keys and values of its tokens to
+  // the cache, computes the requested logits and runs its sampling jobs. `batch` must not change
+  // until Wait returned its results; it is within limits() and its block ids are below
+  // num_kv_blocks() (CHECKed). At most max_launched() batches may be in flight, and only a model
+  // that takes more than one accepts PendingToken() as a token id; it stands for token 0 if its job
+  // fails. Batches run in the order of launches. Wait's error is INTERNAL, a device fault; the
+  // batch's blocks of the cache are then undefined, and so is every batch launched before that
+  // Wait.
   virtual int max_launched() const { return 1; }
-  // Whether the next batch may name tokens of the one launched last: not where some of its jobs
-  // end on the host.
+  // Whether the next batch may refer to tokens of the last launched one: not if some of its jobs
+  // finish on the host.
   virtual bool TakesPendingTokens() const { return max_launched() > 1; }
   virtual void Launch(const Batch& batch) = 0;
   virtual absl::StatusOr<BatchResult> Wait() = 0;
 
-  // Both at once; nothing else is launched.
+  // Launch and Wait; no other batch is in flight.
   absl::StatusOr<BatchResult> Forward(const Batch& batch) {
     Launch(batch);
     return Wait();

@@ -1,4 +1,4 @@
-// The parameters of a model as the operations read them, in a device's memory.
+// The parameters of a model in device memory, in the layout of the operations.
 #ifndef TLM_MODEL_TRANSFORMER_LM_PACKED_WEIGHTS_H_
 #define TLM_MODEL_TRANSFORMER_LM_PACKED_WEIGHTS_H_
 
@@ -45,20 +45,20 @@ struct PackedWeights {
   std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
 };
 
-// `config` has passed Validate() and `weights` are what it asks for. Matrices are stored in
-// `format`, all of them. RESOURCE_EXHAUSTED when the device has not that much memory, UNIMPLEMENTED
-// for a format that `ops` does not take.
+// `config` has passed Validate(), and `weights` match it. All matrices are stored in `format`.
+// RESOURCE_EXHAUSTED when the device has too little memory, UNIMPLEMENTED for a format that `ops`
+// does not support.
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           WeightFormat format, Ops& ops);
 
-// The type all matrices of `weights` have, kF64 counting as kF32; kF32 where they differ. What
-// activations are computed in follows from it: see Ops::ActivationType.
+// The common type of all matrices of `weights`, kF64 counting as kF32; kF32 if they differ. It
+// determines the type of the activations: see Ops::ActivationType.
 DType MatrixTypeOf(const ModelWeights& weights);
-// The same once they are stored in `format`.
+// The same after packing in `format`.
 DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format);
 
-// Bytes taken on the device by stored element type, none of them 0: matrices as they are stored,
-// vectors as float32.
+// Bytes on the device by stored element type, none of them 0: matrices as stored, vectors as
+// float32.
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights);
 
 }  // namespace tlm

@@ -24,7 +24,7 @@
 
 namespace tlm {
 
-// How much KV cache, and in which elements. 16-bit elements halve the memory and round every key
+// Size and element type of the KV cache. 16-bit elements halve the memory and round every key
 // and value once: bfloat16 to 8 bits, float16 to 11.
 struct KvPlan {
   int64_t num_blocks = 0;
@@ -33,10 +33,10 @@ struct KvPlan {
 
 class TransformerLM : public LanguageModel {
  public:
-  // Packs `weights` (which may be dropped afterwards) onto the device, in `format`, and takes all
-  // memory the model will ever use: nothing is allocated later. INVALID_ARGUMENT names a tensor
-  // with a non-finite value, RESOURCE_EXHAUSTED what did not fit; UNIMPLEMENTED for a format the
-  // backend does not take. `ops` outlives the model.
+  // Packs `weights` (which may be freed afterwards) onto the device, in `format`, and allocates all
+  // memory that the model will ever use. INVALID_ARGUMENT names a tensor with a non-finite value,
+  // RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED for a format that the backend does
+  // not support. `ops` outlives the model.
   static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
       const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
       const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven);
@@ -59,8 +59,8 @@ class TransformerLM : public LanguageModel {
 
   // The shape of the KV cache that Load makes.
   static KvShape KvShapeFor(const ModelConfig& config, DType dtype);
-  // What Load takes on the device for intermediate results, logits and rotary positions, with
-  // matrices of MatrixTypeOf `weights`: everything but the weights and the KV cache.
+  // Bytes on the device for intermediate results, logits and rotary positions, with matrices of
+  // MatrixTypeOf `weights`: everything except the weights and the KV cache.
   static size_t WorkspaceBytes(const ModelConfig& config, const BatchLimits& limits, DType weights,
                                const Ops& ops);
 
@@ -74,7 +74,7 @@ class TransformerLM : public LanguageModel {
 
   // `weights`: MatrixTypeOf in their format.
   static ModelShape ShapeOf(const ModelConfig& config, DType weights);
-  // Lays the rows of a largest batch out from `base`, which may be null; the bytes they take.
+  // Lays out the rows of a largest batch from `base`, which may be null; returns their bytes.
   static size_t LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
                               DType activations, const Ops& ops, std::byte* base, Scratch* scratch);
   static size_t LogitsBytes(const ModelConfig& config, const BatchLimits& limits, const Ops& ops);
@@ -107,9 +107,9 @@ class TransformerLM : public LanguageModel {
   std::optional<KvStorage> kv_;  // after Load
   struct Launched {
     const Batch* batch;
-    absl::Status status;  // of beginning it
+    absl::Status status;  // of the launch
   };
-  std::deque<Launched> launched_;  // and not waited for
+  std::deque<Launched> launched_;  // in flight
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// All tensors of a model directory, whether in one file or in many.
+// All tensors of a model directory, in one file or in several.
 #ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_H_
 #define TLM_MODEL_WEIGHTS_CHECKPOINT_H_
 
@@ -33,7 +33,7 @@ class Checkpoint {
   const TensorView* Find(std::string_view name) const;
   // The path of the file that holds a tensor; empty when there is no such tensor.
   std::string FileOf(std::string_view name) const;
-  // What all tensors take together, as stored.
+  // Bytes of all tensors together, as stored.
   size_t tensor_bytes() const;
 
   // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors it is that of the
@@ -44,12 +44,11 @@ class Checkpoint {
   // FAILED_PRECONDITION as CheckUnchanged(); INTERNAL if libcrypto refuses.
   absl::StatusOr<std::string> Sha256(std::stop_token stop = {}) const;
 
-  // To be asked after the tensors were read: FAILED_PRECONDITION, naming the file, when they need
-  // not be those of the files at Open(); see MappedFile.
+  // Call after the tensors were read: FAILED_PRECONDITION, naming the file, when they may differ
+  // from those of the files at Open(); see MappedFile.
   absl::Status CheckUnchanged() const;
 
-  // As MappedFile of the file that holds `part` of a tensor's data; nothing for what lies in no
-  // file, because it had to be copied.
+  // As MappedFile of the file that holds `part` of a tensor's data; no effect on copied data.
   void Populate(std::span<const std::byte> part) const;
   void Release(std::span<const std::byte> part) const;
 

@@ -1,4 +1,4 @@
-// How much memory this process may still take.
+// The memory that this process may still allocate.
 #ifndef TLM_MODEL_WEIGHTS_HOST_MEMORY_H_
 #define TLM_MODEL_WEIGHTS_HOST_MEMORY_H_
 
@@ -7,9 +7,9 @@
 
 namespace tlm {
 
-// Bytes the system could give out now without swapping: what the kernel estimates as available, or
-// less where this process's control group (version 2) is held to less; page cache counts as free.
-// All physical memory where the kernel says neither.
+// Bytes that the system could allocate now without swapping: the kernel's estimate, or less if this
+// process's control group (version 2) has a lower limit; page cache counts as free. All physical
+// memory if the kernel reports neither.
 uint64_t AvailableHostMemory();
 
 // The same from files below `root` ("/" for the system's own), for tests.

@@ -14,8 +14,8 @@
 
 namespace tlm {
 
-// Shapes and storage orders as in name_map.h. What the configuration has not is without data; of
-// qkv and (q, k, v), with their biases, exactly one has.
+// Shapes and storage orders as in name_map.h. Tensors that the configuration lacks are without
+// data; exactly one of qkv and (q, k, v) has data, with its biases.
 struct LayerWeights {
   TensorView attn_norm, attn_norm_bias;
   TensorView qkv, qkv_bias;
@@ -33,9 +33,9 @@ class TensorPager {
  public:
   virtual ~TensorPager() = default;
 
-  // Brings tensors into memory; they are views of the weights, those without data are skipped. A
-  // pager that checks values returns INVALID_ARGUMENT with the name of the first tensor that has
-  // one that is not finite. Other statuses are the implementation's.
+  // Brings tensors, which are views of the weights, into memory; those without data are skipped. A
+  // pager that checks values returns INVALID_ARGUMENT with the name of the first tensor with a
+  // non-finite value. Other statuses are the implementation's.
   virtual absl::Status Acquire(std::span<const TensorView> tensors) = 0;
   // Frees their memory: their values are undefined until they are acquired again.
   virtual void Release(std::span<const TensorView> tensors) = 0;
@@ -51,15 +51,14 @@ struct ModelWeights {
   TensorPager* pager = nullptr;  // of all of them; null: they are in memory
 };
 
-// Where the tensor of `spec` stands; weights->layers must have spec.layer.
+// The place of the tensor of `spec`; weights->layers must have spec.layer.
 TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
 
 // Finds every tensor the configuration, which has passed Validate(), asks for, under its name or
 // its other name (see name_map.h). INVALID_ARGUMENT, naming the tensor, when one is missing, of
-// another shape or not of those four types, and when the checkpoint holds one that nothing asks
-// for. Known buffers (see name_map.h) may be there, and so may the LM head of a model that ties it,
-// if it equals the embedding bit for bit. Does not look at the values of the rest: see
-// check_finite.h.
+// another shape or not of those four types, and when the checkpoint has a surplus one. Known
+// buffers (see name_map.h) are allowed, and so is the LM head of a model that ties it, if it equals
+// the embedding bit for bit. Other values are not checked: see check_finite.h.
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Which tensors a configuration asks for, under which names and in which shapes.
+// The tensors of a configuration, with their names and shapes.
 #ifndef TLM_MODEL_WEIGHTS_NAME_MAP_H_
 #define TLM_MODEL_WEIGHTS_NAME_MAP_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// What a tensor is to the model; all but the first five are per layer. Matrices are stored
+// The role of a tensor in the model; all but the first five are per layer. Matrices are stored
 // [outputs, inputs], y = x W^T; those of a layer under TensorNaming::kGpt2 [inputs, outputs], and
 // there kQkv stands for kQ, kK and kV.
 enum class TensorRole {
@@ -69,10 +69,10 @@ std::string TensorName(TensorNaming naming, TensorRole role, int layer, const Ff
 // published, have no prefix and get "transformer." when they are saved again.
 std::string OtherTensorName(TensorNaming naming, std::string_view name);
 
-// Whether checkpoints are known to keep, under this name and of this rank, something that is no
-// parameter and that this program computes for itself: the tables of rotary positions
-// ("model.layers.0.self_attn.rotary_emb.inv_freq") and attention masks ("h.0.attn.bias", of rank
-// 4; "h.0.attn.masked_bias"; "layers.0.attn.causal_mask").
+// Whether this name and rank are those of a known buffer, which is no parameter and is computed by
+// this program: tables of rotary positions ("model.layers.0.self_attn.rotary_emb.inv_freq") and
+// attention masks ("h.0.attn.bias", of rank 4; "h.0.attn.masked_bias";
+// "layers.0.attn.causal_mask").
 bool IsKnownBuffer(std::string_view name, int rank);
 
 }  // namespace tlm

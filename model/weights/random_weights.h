@@ -1,4 +1,4 @@
-// The weights of a model before training.
+// Random weights of a model before training.
 #ifndef TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
 #define TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
 
@@ -36,10 +36,10 @@ class RandomWeights {
   RandomWeights(RandomWeights&&) noexcept;
   RandomWeights& operator=(RandomWeights&&) noexcept;
 
-  // Host memory Create takes.
+  // Host memory of Create.
   static uint64_t BytesFor(const ModelConfig& config, DType dtype);
-  // The most host memory that weights of Reserve take at a time, if no more is acquired together
-  // than the tensors of one layer, or one tensor outside the layers.
+  // Peak host memory of the weights of Reserve, if only the tensors of one layer, or one tensor
+  // outside the layers, are acquired at a time.
   static uint64_t ResidentBytesFor(const ModelConfig& config, DType dtype);
 
   // Valid as long as this lives.

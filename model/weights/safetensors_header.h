@@ -1,4 +1,4 @@
-// The header of a safetensors file: which tensors it holds and where.
+// The header of a safetensors file: its tensors and their places.
 #ifndef TLM_MODEL_WEIGHTS_SAFETENSORS_HEADER_H_
 #define TLM_MODEL_WEIGHTS_SAFETENSORS_HEADER_H_
 

@@ -1,4 +1,4 @@
-// The element type a configuration or a flag names for weights.
+// The element type of weights in a configuration or a flag.
 #ifndef TLM_MODEL_WEIGHTS_WEIGHTS_DTYPE_H_
 #define TLM_MODEL_WEIGHTS_WEIGHTS_DTYPE_H_
 
