@@ -1,11 +1,11 @@
-// API keys: how they look, how they are made, and what a server keeps of them.
+// API keys: format, generation, and the hash that a server keeps.
 //
 //   tlm_3f9a0c51d2e7_9b1c...   "tlm_", 12 digits of an id, "_", 64 digits of a secret
 //
 // Digits are hexadecimal, in lower case. The id is no secret: it names the key in files and logs.
-// The secret has 256 random bits. What is kept is HMAC-SHA-256 of the whole key under a random salt
-// of its own. A fast hash is sufficient: slow password hashes protect guessable secrets, and 256
-// random bits are not guessable.
+// The secret has 256 random bits. The server keeps HMAC-SHA-256 of the whole key under its own
+// random salt. A fast hash suffices: slow password hashes protect guessable secrets, and 256 random
+// bits are not guessable.
 #ifndef TLM_SERVER_AUTH_API_KEY_H_
 #define TLM_SERVER_AUTH_API_KEY_H_
 
@@ -28,11 +28,11 @@ struct ApiKeyParts {
   std::string_view secret;
 };
 
-// nullopt for what is no key.
+// nullopt if `text` is no key.
 std::optional<ApiKeyParts> ParseApiKey(std::string_view text);
 bool IsApiKeyId(std::string_view text);
 
-// What a server keeps to recognise a key. Salt and hash are bytes.
+// The salted hash of a key, in bytes.
 struct ApiKeyHash {
   std::string salt;
   std::string hash;
@@ -40,14 +40,14 @@ struct ApiKeyHash {
 
 struct NewApiKey {
   std::string id;
-  std::string text;  // the key itself: for its owner, and kept nowhere
+  std::string text;  // the key itself; only for its owner
   ApiKeyHash hash;
 };
 
 // From the operating system's random numbers; INTERNAL if there are none.
 absl::StatusOr<NewApiKey> MakeApiKey();
 
-// Whether `text` is the key that `hash` was made of. Takes the same time wherever they differ.
+// Whether `text` is the key of `hash`. Takes the same time wherever they differ.
 bool Matches(const ApiKeyHash& hash, std::string_view text);
 
 // Bytes as lower-case hexadecimal digits and back; nullopt unless there are two digits a byte.

@@ -25,9 +25,9 @@ struct PeerCertificate {
 // characters that RFC 6750 does not have.
 std::optional<std::string_view> BearerToken(std::string_view value);
 
-// Views of what outlives the question.
+// Views; the data outlive the call of Authenticate.
 struct CallCredentials {
-  // Values of the metadata key `authorization`, as they came.
+  // Values of the metadata key `authorization`, unchanged.
   std::vector<std::string_view> authorization;
   std::optional<PeerCertificate> certificate;
 };
@@ -36,9 +36,9 @@ struct CallCredentials {
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
-  // UNAUTHENTICATED, reason MISSING_CREDENTIALS, when the call shows none, and reason
-  // BAD_CREDENTIALS for unknown, wrong, disabled or expired ones, without saying which;
-  // PERMISSION_DENIED, reason ROLE_REQUIRED, for those that are known and lack the role.
+  // UNAUTHENTICATED, reason MISSING_CREDENTIALS, without credentials, and reason BAD_CREDENTIALS
+  // for unknown, wrong, disabled or expired ones, without telling them apart; PERMISSION_DENIED,
+  // reason ROLE_REQUIRED, for valid ones without the role.
   virtual absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
                                                  Role role) const = 0;
 };
@@ -49,8 +49,8 @@ absl::Status BadCredentials();
 // `principal` if it has `role`, else PERMISSION_DENIED.
 absl::StatusOr<Principal> WithRole(Principal principal, Role role);
 
-// Accepts every call, without a tenant and with all roles: for ports that only this machine or a
-// trusted network reaches.
+// Accepts every call, without a tenant and with all roles: for ports that are reachable only from
+// this machine or a trusted network.
 class AllowAllAuthenticator final : public Authenticator {
  public:
   absl::StatusOr<Principal> Authenticate(const CallCredentials&, Role) const override {

@@ -20,10 +20,10 @@
 //
 // `version`, and of a key `id`, `salt`, `hash` and `tenant` are required; `role` is "inference"
 // unless it says "admin". A certificate is named by exactly one of `subject` (RFC 2253), `uri`,
-// `dns` and `common_name`. A limit that a tenant lacks is that of `defaults`, and null is none;
-// what both lack is none too, but for `max_priority`, which is 0 then: priority goes before
-// fairness, and no tenant puts itself ahead of others unless the file lets it. A tenant need not
-// stand among `tenants`. Anything else in the file is an error.
+// `dns` and `common_name`. A missing limit of a tenant is that of `defaults`; null is no limit. If
+// both lack it there is no limit, except for `max_priority`, which is 0: priority outranks
+// fairness, so a tenant needs permission for it. A tenant need not be listed in `tenants`. Any
+// other content is an error.
 #ifndef TLM_SERVER_AUTH_KEY_FILE_H_
 #define TLM_SERVER_AUTH_KEY_FILE_H_
 
@@ -41,7 +41,7 @@
 
 namespace tlm {
 
-// nullopt: as the defaults say. Values as those of TenantLimits.
+// nullopt: the default. Values as those of TenantLimits.
 struct LimitSettings {
   std::optional<int64_t> requests_per_minute;
   std::optional<int64_t> tokens_per_minute;
@@ -61,7 +61,7 @@ struct KeyEntry {
   bool disabled = false;
 };
 
-// Which name of a certificate an entry goes by, the most specific first.
+// The kind of certificate name of an entry, the most specific first.
 enum class CertificateName { kSubject, kUri, kDns, kCommonName };
 
 struct CertificateEntry {
@@ -86,15 +86,15 @@ inline constexpr int64_t kMaxTenantLimit = int64_t{1} << 40;
 inline constexpr size_t kMaxTenantBytes = 64;
 inline constexpr size_t kMaxCertificateNameBytes = 1024;
 
-// A limit, as the file and the command line have it.
+// A limit in the file and on the command line.
 struct LimitKind {
   std::string_view name;
   std::optional<int64_t> LimitSettings::*setting;
   int64_t TenantLimits::*limit;
   int64_t min;
   int64_t max;
-  int64_t none;   // stands for no limit
-  int64_t usual;  // where neither the tenant nor the defaults have it
+  int64_t none;   // the value for no limit
+  int64_t usual;  // if neither the tenant nor the defaults set it
 };
 
 inline constexpr LimitKind kLimitKinds[] = {
@@ -108,9 +108,9 @@ inline constexpr LimitKind kLimitKinds[] = {
      kMaxPriority, 0},
 };
 
-// INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never shows a hash.
+// INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never contains a hash.
 absl::StatusOr<KeyFile> ParseKeyFile(std::string_view json);
-// As ParseKeyFile reads it, with a line's end behind it.
+// In the format of ParseKeyFile, with a final line feed.
 std::string KeyFileText(const KeyFile& file);
 
 // 1 to kMaxTenantBytes printable ASCII characters, no space at either end.
@@ -118,7 +118,7 @@ bool IsTenantName(std::string_view text);
 // "inference" or "admin" and back; nullopt for anything else.
 std::optional<Role> RoleFromName(std::string_view name);
 std::string_view RoleName(Role role);
-// The key under which the file has it: "subject", "uri", "dns" or "common_name".
+// Its key in the file: "subject", "uri", "dns" or "common_name".
 std::string_view CertificateNameKey(CertificateName kind);
 
 }  // namespace tlm

@@ -15,10 +15,10 @@
 
 namespace tlm {
 
-// A call that shows `authorization` is judged by that alone: exactly one value, "Bearer KEY". One
-// without is judged by its certificate: the first of subject, URIs, DNS names and common name that
-// the file has. Every question is answered by the file as it is in effect then, so that a key ends
-// with its entry, on open connections too. Thread-safe.
+// A call with the metadata `authorization` is authenticated by that alone: exactly one value,
+// "Bearer KEY". A call without it is authenticated by its certificate: the first of subject, URIs,
+// DNS names and common name that the file has. Every call uses the current file, so removing an
+// entry also affects open connections. Thread-safe.
 class KeyFileAuthenticator final : public Authenticator {
  public:
   // The file of --api_keys. Errors name the file and the fault: it cannot be read, is no key file,
@@ -29,11 +29,11 @@ class KeyFileAuthenticator final : public Authenticator {
 
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
                                          Role role) const override;
-  // Looks whether the file has changed, which costs next to nothing when it has not. True: what it
-  // holds now is in effect. An error, at every call until the file is correct: what it holds now
-  // cannot be used, and what was in effect stays. One thread at a time.
+  // Checks whether the file has changed; cheap if it has not. True: the new content is in effect.
+  // An error, at every call until the file is correct: the content is invalid, and the previous one
+  // stays in effect. One thread at a time.
   absl::StatusOr<bool> Reload();
-  // Keys that would be accepted now.
+  // The number of keys that are valid now.
   int64_t CountAccepted() const;
 
  private:
@@ -43,11 +43,11 @@ class KeyFileAuthenticator final : public Authenticator {
   std::shared_ptr<const Index> Current() const;
 
   Clock& clock_;
-  WatchedFile file_;                 // of the thread that reloads, as the next two
-  std::optional<std::string> text_;  // what was read last; nullopt: it has to be looked at again
-  absl::Status fault_;               // why that is not in effect
+  WatchedFile file_;                 // of the reloading thread, as the next two
+  std::optional<std::string> text_;  // the last content read; nullopt: must be parsed again
+  absl::Status fault_;               // why it is not in effect
   mutable Mutex mutex_;
-  // Shared with the calls that were asking when it was replaced.
+  // Shared with calls that were being authenticated when it was replaced.
   std::shared_ptr<const Index> index_ TLM_GUARDED_BY(mutex_);
 };
 

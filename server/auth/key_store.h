@@ -1,4 +1,4 @@
-// Changing a key file, while a server may be reading it and others may want to change it too.
+// Changes a key file, safely for a server that reads it and for concurrent changes.
 #ifndef TLM_SERVER_AUTH_KEY_STORE_H_
 #define TLM_SERVER_AUTH_KEY_STORE_H_
 
@@ -19,8 +19,8 @@ class KeyStore {
  public:
   enum class Missing { kError, kEmpty };
 
-  // Errors name the file: it cannot be read, or is no key file. A file that is not there is
-  // NOT_FOUND, or one without entries.
+  // Errors name the file: it cannot be read, or is no key file. A missing file is NOT_FOUND, or
+  // counts as one without entries.
   static absl::StatusOr<std::unique_ptr<KeyStore>> Open(const std::string& path, Missing missing);
   ~KeyStore();
   KeyStore(const KeyStore&) = delete;
@@ -28,18 +28,17 @@ class KeyStore {
 
   KeyFile& file() { return file_; }
 
-  // Replaces the file in one step, so that readers see the old or the new one whole. Mode and owner
-  // stay; a new file is its owner's alone. A symbolic link stays one. FAILED_PRECONDITION names
-  // what cannot be written; then the file is as it was. `before_replacing` is called when the new
-  // file has been written out and only the replacement is left to do: its error leaves the file as
-  // it was, too.
+  // Replaces the file atomically. Mode and owner are kept; only its owner may read a new file. A
+  // symbolic link stays one. FAILED_PRECONDITION names what cannot be written; the file is then
+  // unchanged. `before_replacing` is called after the new file is written and before the
+  // replacement: its error leaves the file unchanged, too.
   absl::Status Save(absl::FunctionRef<absl::Status()> before_replacing = [] {
     return absl::OkStatus();
   });
 
  private:
   KeyStore(std::string path, int directory) : path_(std::move(path)), directory_(directory) {}
-  // New files that were not finished. With the lock held they have no owner that lives.
+  // Removes unfinished new files. With the lock held, no running process owns them.
   void RemoveAbandonedDrafts() const;
 
   const std::string path_;  // links resolved

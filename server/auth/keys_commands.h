@@ -1,4 +1,4 @@
-// What tlm-keys does.
+// The commands of tlm-keys.
 #ifndef TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 #define TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 
@@ -13,18 +13,18 @@
 
 namespace tlm {
 
-// Writes a command's output. A key is printed before it is valid, so that no key becomes valid that
-// its reader did not get.
+// Writes a command's output. A key is printed before it becomes valid, so that every valid key was
+// printed.
 using PrintText = absl::FunctionRef<absl::Status(const std::string& text)>;
 
 struct KeysCommand {
   std::string_view name;
   std::string_view usage;  // flags behind the name
-  std::string_view help;   // in a line
+  std::string_view help;   // one line
   std::span<const std::string_view> flags;
   std::span<const std::string_view> switches;
-  // INVALID_ARGUMENT: the command line is wrong; others: it could not be done, or `print` failed,
-  // and nothing has changed.
+  // INVALID_ARGUMENT: the command line is invalid. Other errors: the command or `print` failed, and
+  // the file is unchanged.
   absl::Status (*run)(const KeysArguments& arguments, Clock& clock, PrintText print);
 };
 

@@ -1,4 +1,4 @@
-// A small file with credentials that others replace or write while the server runs.
+// A small file of credentials that may be replaced or written while the server runs.
 #ifndef TLM_SERVER_AUTH_WATCHED_FILE_H_
 #define TLM_SERVER_AUTH_WATCHED_FILE_H_
 
@@ -20,19 +20,19 @@ struct FileContent {
 // The whole of a file; errors as of ReadFile (model/base/regular_file.h).
 absl::StatusOr<FileContent> ReadFileWithMode(const std::string& path, size_t max_bytes);
 
-// Tells changes of one file by its metadata: renames over it, links that lead elsewhere, writes in
-// place. Not thread-safe.
+// Detects changes of a file by its metadata: renames over it, changed links, writes in place. Not
+// thread-safe.
 class WatchedFile {
  public:
   WatchedFile(std::string path, size_t max_bytes);
 
   const std::string& path() const { return path_; }
-  // The content, when it may have changed since the last call that gave one; nullopt when it has
-  // not. Errors as ReadFileWithMode's, at every call.
+  // The content if it may have changed since the last call that returned one, else nullopt. Errors
+  // as ReadFileWithMode's, at every call.
   absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
 
  private:
-  // Two equal versions: the file was not written in between, but for the case below.
+  // Equal versions: the file was not written in between, except in the case below.
   struct Version {
     dev_t device = 0;
     ino_t inode = 0;
@@ -46,8 +46,8 @@ class WatchedFile {
 
   const std::string path_;
   const size_t max_bytes_;
-  // Of the content given last; nullopt: the file was so young then that another write could leave
-  // the same times behind, so that it has to be read again.
+  // Of the content returned last; nullopt: the file was so recent that another write could leave
+  // the same times, so it must be read again.
   std::optional<Version> seen_;
 };
 

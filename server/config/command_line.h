@@ -1,5 +1,5 @@
-// What Abseil's flags need around them: help, version, exit statuses, and reading values back. The
-// flags themselves are in server/config/options.cc.
+// Command-line handling around Abseil's flags: help, version, exit statuses, current values. The
+// flags are defined in server/config/options.cc and service_options.cc.
 #ifndef TLM_SERVER_CONFIG_COMMAND_LINE_H_
 #define TLM_SERVER_CONFIG_COMMAND_LINE_H_
 
@@ -12,18 +12,18 @@ namespace tlm {
 
 // Exit statuses of the program.
 inline constexpr int kExitFailure = 1;  // could not start
-inline constexpr int kExitUsage = 2;    // the command line is wrong
+inline constexpr int kExitUsage = 2;    // invalid command line
 inline constexpr int kExitForced = 3;   // the engine did not stop
 
-// Sets the flags; what is left, the program's name first. Ends the process itself, after a line on
-// stderr or the help, for --help, --helpman and --version (status 0) and for what Abseil refuses:
-// an unknown flag, or a value that is not of the flag's type (kExitUsage).
+// Sets the flags; returns the other arguments, the program's name first. Ends the process, after
+// printing, for --help, --helpman and --version (status 0), and for an unknown flag or a value that
+// is not of the flag's type (kExitUsage).
 std::vector<char*> ParseFlags(int argc, char** argv);
 
-// tlm-server(8), made of the flags and what they say of themselves.
+// tlm-server(8), generated from the flags and their help.
 std::string ServerManPage();
 
-// A flag as the command line would have it; a secret's value is masked.
+// A flag with its value as on the command line; a secret's value is masked.
 struct ConfigOption {
   std::string name;  // without dashes
   std::string value;

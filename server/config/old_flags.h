@@ -1,5 +1,5 @@
-// Flags of the version before this one, which still work for one version. They stand in neither the
-// help nor the manual page; each one that is given is named in the log with what replaces it.
+// Flags of the previous version, which still work for one version. Help and manual page omit them;
+// the log names each one that is given, with its replacement.
 #ifndef TLM_SERVER_CONFIG_OLD_FLAGS_H_
 #define TLM_SERVER_CONFIG_OLD_FLAGS_H_
 
@@ -11,9 +11,9 @@
 
 namespace tlm {
 
-// What --init, --seed and --weights_dtype say, in the form of --random_weights; empty: nothing.
+// --init, --seed and --weights_dtype as a value of --random_weights; empty if not given.
 absl::StatusOr<std::string> OldRandomWeights(ServerOptions* options);
-// The others, on top of what the flags of today say. Values are checked as those are.
+// Applies the others over the current flags, with the same checks.
 absl::Status ApplyOldFlags(ServerOptions* options);
 
 }  // namespace tlm

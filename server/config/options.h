@@ -34,7 +34,7 @@ struct ServerOptions {
   std::string preset;                             // of model/config/presets.h; with random weights
   std::optional<RandomInit> random_weights;       // none: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
-  bool model_sampling_defaults = true;  // those of generation_config.json, where it has some
+  bool model_sampling_defaults = true;            // use those of generation_config.json
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;                          // 0: all processors
   std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions

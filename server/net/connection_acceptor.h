@@ -1,5 +1,5 @@
-// Accepts the connections of a port for a gRPC server, which by itself stops accepting for good
-// when it runs out of file descriptors once (gRPC 1.51).
+// Accepts the connections of a port for a gRPC server: gRPC 1.51 itself never accepts again after
+// it has once run out of file descriptors.
 #ifndef TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
 #define TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
 
@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// Descriptors the process may have open when a connection comes in: enough for `max_connections`
-// and the server's own, or as many as the system's limit (RLIMIT_NOFILE) allows, whichever is less.
-// `extra` are a reserve for ports that must answer when others are full.
+// The most descriptors that may be open when a connection is accepted: for `max_connections` and
+// the server itself, at most the limit of the system (RLIMIT_NOFILE). `extra` is a reserve for
+// ports that must answer when others are full.
 int64_t DescriptorBudget(int64_t max_connections, int64_t extra);
 
 // Thread-safe.
@@ -36,8 +36,8 @@ class ConnectionAcceptor {
 
   // As ListeningSockets'.
   void StopAcceptingSyn() { sockets_.StopAcceptingSyn(); }
-  // Hands over the connections established by now and closes the port: the system refuses later
-  // ones. Returns when that is done. Idempotent, though not from two threads at once.
+  // Hands over the established connections and closes the port: the system refuses later ones.
+  // Returns when that is done. Idempotent; not from two threads at once.
   void Stop();
   // Ends all connections. After Stop().
   void CutConnections() { watch_.CutAll(); }

@@ -1,4 +1,4 @@
-// One port that speaks gRPC: what the data port and the admin port have in common.
+// A gRPC port: the common part of the data port and the admin port.
 #ifndef TLM_SERVER_NET_GRPC_LISTENER_H_
 #define TLM_SERVER_NET_GRPC_LISTENER_H_
 
@@ -18,8 +18,8 @@
 
 namespace tlm {
 
-// A gRPC server with services of ours, the health service and reflection. Thread-safe, but for the
-// end: StopListening, Withdraw and Shutdown are one thread's.
+// A gRPC server with the given services, the health service and reflection. Thread-safe, except
+// that StopListening, Withdraw and Shutdown are called by one thread.
 class GrpcListener {
  public:
   struct NamedService {
@@ -31,9 +31,9 @@ class GrpcListener {
     grpc::CallbackGenericService* unknown_calls = nullptr;
   };
 
-  // Takes the port, and refuses connections until Listen; health is NOT_SERVING until SetServing.
+  // Binds the port, and refuses connections until Listen; health is NOT_SERVING until SetServing.
   // `services` outlive the listener; `limits` bound the messages. FAILED_PRECONDITION when the port
-  // cannot be had.
+  // cannot be bound.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Open(const ListenerOptions& options,
                                                             const RequestLimits& limits,
                                                             const Services& services);
@@ -44,26 +44,25 @@ class GrpcListener {
 
   int port() const { return port_; }
 
-  // Lets connections come in. FAILED_PRECONDITION when the system does not. Once.
+  // Accepts connections. FAILED_PRECONDITION when the system refuses. Once.
   absl::Status Listen();
 
-  // What grpc.health.v1 says of the server as a whole and of each service.
+  // The status in grpc.health.v1 of the server as a whole and of each service.
   void SetServing(bool serving);
 
-  // New TCP handshakes get no answer, so that clients retry; those in progress finish. Called some
-  // time before StopListening, so that no connection is lost that a client has seen established.
+  // Ignores new TCP handshakes, so that clients retry; those in progress finish. Called some time
+  // before StopListening, so that no connection is lost that a client considers established.
   void StopAcceptingSyn() {
     if (acceptor_ != nullptr) acceptor_->StopAcceptingSyn();
   }
-  // Closes the port: connections that are there stay, new ones are refused by the system, which
-  // balancers take as a reason to go elsewhere. Idempotent.
+  // Closes the port: open connections stay; the system refuses new ones, so that balancers try
+  // another replica. Idempotent.
   void StopListening();
-  // StopListening()s and asks clients to go elsewhere (HTTP/2 GOAWAY); calls that run go on.
-  // Returns at once. A call that arrives before its client has heard of it ends with CANCELLED.
-  // Idempotent.
+  // StopListening()s and sends HTTP/2 GOAWAY; running calls continue. Returns at once. A call that
+  // crosses the GOAWAY ends with CANCELLED. Idempotent.
   void Withdraw();
-  // Withdraw()s, gives the calls that run `grace` to end, cancels the rest, cuts the connections
-  // that are stuck in a write, and returns when all calls are over. Idempotent.
+  // Withdraw()s, waits up to `grace` for running calls, cancels the others, cuts connections that
+  // are stuck in a write, and returns when all calls have ended. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -71,10 +70,10 @@ class GrpcListener {
 
   std::vector<const char*> service_names_;
   int port_ = 0;
-  // Shared with the builder. Lives longer than the server, which keeps only its inside.
+  // Shared with the builder. Outlives the server, which keeps only a part of it.
   std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<grpc::Server> server_;
-  // What the acceptor is made of.
+  // Arguments of the acceptor.
   std::optional<ListeningSockets> sockets_;
   std::unique_ptr<ConnectionAcceptor::Server> connections_;
   int64_t descriptor_budget_ = 0;
@@ -83,10 +82,10 @@ class GrpcListener {
   std::future<void> all_calls_over_;              // valid once withdrawn
 };
 
-// gRPC's own log goes to ours at level debug: it reports as errors what clients do, and what our
-// own statuses say. Once, before anything of gRPC is used.
+// Redirects gRPC's log to the server's, at level debug: gRPC reports actions of clients as errors,
+// and repeats statuses. Once, before any use of gRPC.
 void RouteGrpcLog();
-// What gRPC has to say is dropped from now on: its threads may outlive our log. At the end of the
+// Drops gRPC's log from now on: its threads may outlive the server's log. At the end of the
 // process.
 void DropGrpcLog();
 

@@ -1,4 +1,4 @@
-// How a port that speaks gRPC listens.
+// Options of a gRPC port.
 #ifndef TLM_SERVER_NET_LISTENER_OPTIONS_H_
 #define TLM_SERVER_NET_LISTENER_OPTIONS_H_
 
@@ -14,17 +14,17 @@ class TlsCertificates;
 struct TlsFiles {
   std::string certificate;  // the server's chain, leaf first
   std::string key;          // its private key
-  std::string client_ca;  // authorities whose client certificates are taken; empty: none asked for
+  std::string client_ca;    // authorities of client certificates; empty: none requested
   bool client_certificate_required = true;  // of client_ca
 
   bool enabled() const { return !certificate.empty(); }
 };
 
-// What connections may do; one set for all ports.
+// Limits of connections, the same for all ports.
 struct ConnectionLimits {
-  int max_connections = 16384;        // of all ports together; more are closed at once
-  int max_concurrent_streams = 1024;  // of one connection; more wait on the client's side
-  // After it a connection is told to go away; its calls may go on for the grace. Infinite: never.
+  int max_connections = 16384;        // of all ports together; excess ones are closed at once
+  int max_concurrent_streams = 1024;  // of one connection; further calls wait in the client
+  // Age at which a connection gets GOAWAY; its calls may finish in the grace. Infinite: never.
   absl::Duration max_age = absl::InfiniteDuration();
   absl::Duration max_age_grace = absl::InfiniteDuration();
 };
@@ -35,7 +35,7 @@ struct ListenerOptions {
   const TlsCertificates* certificates = nullptr;  // outlive the port; null: no TLS
   ConnectionLimits connections;
   bool reflection = true;
-  // On top of connections.max_connections, for a port that is to answer when others are full.
+  // In addition to connections.max_connections, for a port that must answer when others are full.
   int extra_connections = 0;
 };
 

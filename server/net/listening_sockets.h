@@ -10,13 +10,13 @@
 
 namespace tlm {
 
-// Owns the descriptors, which do not block. Move-only.
+// Owns the non-blocking descriptors. Move-only.
 class ListeningSockets {
  public:
-  // Binds the port on every address of this machine that `host` stands for; 0: any that is free on
+  // Binds the port on every address of this machine that `host` resolves to; 0: any port free on
   // all. "::" includes IPv4. No other process can bind the port from then on; connections are
   // refused until Listen(). FAILED_PRECONDITION names address, port and the system's reason when
-  // one of them is taken or not allowed, or `host` is no address.
+  // one of them is in use or not permitted, or `host` is no address.
   static absl::StatusOr<ListeningSockets> Open(const std::string& host, int port);
 
   ListeningSockets(ListeningSockets&& other) noexcept
@@ -28,12 +28,12 @@ class ListeningSockets {
 
   int port() const { return port_; }
   const std::vector<int>& descriptors() const { return descriptors_; }
-  // Lets connections come in. FAILED_PRECONDITION as Open.
+  // Accepts connections. FAILED_PRECONDITION as Open.
   absl::Status Listen();
   // Drops the SYN of new TCP handshakes, so that clients retry after a second; handshakes in
   // progress finish.
   void StopAcceptingSyn();
-  // Connections are refused from now on. Idempotent.
+  // Refuses connections from now on. Idempotent.
   void Close();
 
  private:

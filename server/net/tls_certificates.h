@@ -1,4 +1,4 @@
-// The certificates of the TLS ports, as the files hold them now.
+// The current certificates of the TLS ports, reloaded when their files change.
 #ifndef TLM_SERVER_NET_TLS_CERTIFICATES_H_
 #define TLM_SERVER_NET_TLS_CERTIFICATES_H_
 
@@ -15,9 +15,9 @@
 
 namespace tlm {
 
-// New files take effect together, once they are whole, belong together and are valid: key and
-// certificate may be written one after the other. Until then handshakes go on with what was there.
-// Connections keep what they began with. Thread-safe.
+// New files take effect together, once they are complete, match and are valid, so key and
+// certificate may be written one after the other. Until then handshakes use the old ones.
+// Connections keep the certificates of their handshake. Thread-safe.
 class TlsCertificates {
  public:
   // Of TlsFiles that are enabled(). Errors as CheckTlsMaterial's, or the file cannot be read.
@@ -25,15 +25,14 @@ class TlsCertificates {
   static absl::StatusOr<std::unique_ptr<TlsCertificates>> Load(const TlsFiles& files, Clock& clock);
 
   const TlsFiles& files() const { return files_; }
-  // Shared with handshakes that began before it was replaced. Never null.
+  // Shared with handshakes in progress. Never null.
   std::shared_ptr<const TlsMaterial> Current() const;
-  // When the server's certificate that is in effect expires.
+  // The expiry of the server's certificate in effect.
   absl::Time expires() const { return Current()->expires; }
 
-  // Looks whether the files have changed, which costs next to nothing when they have not. True:
-  // what they hold now is in effect. An error, at every call until the files are correct: what they
-  // hold now cannot be used and what was in effect stays, or the certificate in effect has expired.
-  // One thread at a time.
+  // Checks whether the files have changed; cheap if they have not. True: the new content is in
+  // effect. An error, at every call until the files are correct: the content is invalid and the old
+  // one stays in effect, or the certificate in effect has expired. One thread at a time.
   absl::StatusOr<bool> Reload();
 
  private:
@@ -43,13 +42,13 @@ class TlsCertificates {
 
   const TlsFiles files_;
   Clock& clock_;
-  // Of the thread that reloads, as what follows up to the mutex.
+  // Of the reloading thread, as all members up to the mutex.
   WatchedFile certificate_file_;
   WatchedFile key_file_;
   WatchedFile client_ca_file_;
   TlsPem read_;
-  bool in_effect_ = false;  // what was read is
-  bool key_open_ = false;   // others on this machine may read the key
+  bool in_effect_ = false;  // the content read last
+  bool key_open_ = false;   // the key is world-readable
   mutable Mutex mutex_;
   std::shared_ptr<const TlsMaterial> material_ TLM_GUARDED_BY(mutex_);
 };

@@ -1,5 +1,5 @@
-// What a TLS port shows and trusts, checked before gRPC gets it: gRPC would take what does not fit
-// together and fail every handshake.
+// Certificate, key and trusted authorities of a TLS port, checked before gRPC gets them: gRPC would
+// accept a mismatch and fail every handshake.
 #ifndef TLM_SERVER_NET_TLS_MATERIAL_H_
 #define TLM_SERVER_NET_TLS_MATERIAL_H_
 
@@ -16,7 +16,7 @@ namespace tlm {
 struct TlsPem {
   std::string certificate;
   std::string key;
-  std::string client_ca;  // empty: clients are not asked for certificates
+  std::string client_ca;  // empty: no client certificates are requested
 
   bool operator==(const TlsPem&) const = default;
 };
@@ -25,13 +25,13 @@ struct TlsMaterial {
   TlsPem pem;
   absl::Time expires;                 // of the server's own certificate
   std::string subject;                // likewise, for the log
-  std::vector<std::string> warnings;  // what clients may stumble over; each names its file
+  std::vector<std::string> warnings;  // possible problems of clients; each names its file
 };
 
-// FAILED_PRECONDITION, in one line that begins with the name of the file at fault, when one holds
-// nothing in PEM of its kind, the key has a passphrase or belongs to another certificate, the
-// server's certificate has expired or is not valid yet, all of the client authorities have expired,
-// or the TLS library refuses them, say for being too weak. Thread-safe.
+// FAILED_PRECONDITION, in one line that begins with the name of the file at fault, when a file has
+// no PEM of its kind, the key is encrypted or belongs to another certificate, the server's
+// certificate has expired or is not valid yet, all client authorities have expired, or the TLS
+// library refuses them, for example as too weak. Thread-safe.
 absl::StatusOr<TlsMaterial> CheckTlsMaterial(TlsPem pem, const TlsFiles& names, absl::Time now);
 
 }  // namespace tlm

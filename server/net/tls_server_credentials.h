@@ -10,9 +10,9 @@
 
 namespace tlm {
 
-// For one port; TLS 1.2 and newer, HTTP/2 by ALPN. Every handshake takes the certificates that are
-// current when it begins. `certificates` outlives the credentials, which outlive the server that
-// listens with them: gRPC keeps their core alone.
+// For one port; TLS 1.2 and newer, HTTP/2 by ALPN. Every handshake uses the certificates that are
+// current when it begins. `certificates` outlives the credentials, which outlive the server, as
+// gRPC keeps only their core.
 std::shared_ptr<grpc::ServerCredentials> MakeTlsServerCredentials(
     const TlsCertificates& certificates);
 

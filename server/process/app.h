@@ -1,4 +1,4 @@
-// The whole server, put together: model, engine, admission, gRPC.
+// The whole server: model, engine, admission, gRPC.
 #ifndef TLM_SERVER_PROCESS_APP_H_
 #define TLM_SERVER_PROCESS_APP_H_
 
@@ -30,40 +30,40 @@ namespace tlm {
 // for SkipDrain() and active_calls().
 class App {
  public:
-  // Takes all ports. The admin port and the metrics port answer at once; the data port refuses
+  // Binds all ports. The admin port and the metrics port answer at once; the data port refuses
   // connections until Serve(), or, with options.service.listen_while_loading, answers NOT_SERVING
-  // and ends calls with UNAVAILABLE, reason STARTING. The Admin service asks `shutdown`, which
-  // outlives the app as `options` does. Every error, here and of Load, is one line that says what
-  // to change.
+  // and ends calls with UNAVAILABLE, reason STARTING. The Admin service requests the shutdown from
+  // `shutdown`, which outlives the app as `options` does. Every error, here and of Load, is one
+  // line that says what to change.
   static absl::StatusOr<std::unique_ptr<App>> Open(const ServerOptions& options,
                                                    ShutdownRequest& shutdown);
-  // Ends what is left, at once.
+  // Ends remaining calls at once.
   ~App();
 
   // The data port.
   GrpcListener& data_port() { return server_->listener(); }
-  // 0 without an admin port, or a metrics port.
+  // 0 without that port.
   int admin_port() const { return admin_ == nullptr ? 0 : admin_->listener().port(); }
   int metrics_port() const { return metrics_server_ == nullptr ? 0 : metrics_server_->port(); }
 
-  // Loads the model and starts the engine: what takes its time.
+  // Loads the model and starts the engine.
   absl::Status Load();
-  // Once loaded: calls are accepted from now on, and health is SERVING while the engine's is good.
-  // FAILED_PRECONDITION when the port turns out not to be had.
-  // `healthy` is called on another thread regularly, at least every `health_interval`, while it is.
+  // Once loaded: accepts calls from now on; health is SERVING while the engine is healthy.
+  // FAILED_PRECONDITION when the port cannot be opened. While the engine is healthy, `healthy` is
+  // called on another thread at least every `health_interval`.
   absl::Status Serve(absl::Duration health_interval, std::function<void()> healthy);
 
   // Once loaded.
   const ServedModel& served() const { return loaded_->served; }
-  // Which backend it runs on and why, in one line for people.
+  // The backend and the reason for it, in one line for display.
   const std::string& backend_reason() const { return loaded_->backend_reason; }
   int64_t active_calls() const { return admission_->active_calls(); }
 
   // Health is NOT_SERVING for good; calls are still accepted.
   void Withdraw();
-  // Refuses new calls: clients are told to go elsewhere. Calls that run may go on for `timeout`,
-  // then the rest ends with UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin
-  // port and the metrics port answer until then. Withdraw() first.
+  // Refuses new calls; clients reconnect elsewhere. Running calls have `timeout`; then they end
+  // with UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin port and the metrics
+  // port answer until then. Withdraw() first.
   void Drain(absl::Duration timeout);
   // Ends a Drain at once, present or future. From any thread; does not block.
   void SkipDrain() { admission_->Interrupt(); }
@@ -78,7 +78,7 @@ class App {
   ServerState state_;
   Metrics metrics_;
   std::unique_ptr<Credentials> credentials_;
-  std::unique_ptr<MetricsServer> metrics_server_;  // null: there is no metrics port
+  std::unique_ptr<MetricsServer> metrics_server_;  // null without a metrics port
   CallRegistry calls_;
   TextPools texts_;
   std::optional<LoadedModel> loaded_;
@@ -86,7 +86,7 @@ class App {
   std::unique_ptr<Engine> engine_;
   // Their calls use all of the above.
   std::unique_ptr<RpcServer> server_;
-  std::unique_ptr<AdminServer> admin_;  // null: there is no admin port
+  std::unique_ptr<AdminServer> admin_;  // null without an admin port
   std::optional<HealthMonitor> monitor_;
 };
 

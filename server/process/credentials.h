@@ -17,9 +17,8 @@
 
 namespace tlm {
 
-// Certificates and API keys as the options ask for them. Once a second their files are looked at;
-// what has changed and is sound takes effect, for all that is not leaves a line in the log and the
-// old in force. Thread-safe.
+// Certificates and API keys of the options. Their files are checked once a second. A valid change
+// takes effect; an invalid one is logged, and the old content stays in effect. Thread-safe.
 class Credentials {
  public:
   // Every error is one line that names file and fault. `metrics` and `clock` outlive the object,

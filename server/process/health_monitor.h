@@ -18,8 +18,8 @@ namespace tlm {
 // in a row would attract retries, as it answers fastest, and fail them, too.
 inline constexpr int64_t kPersistentFaults = 3;
 
-// OK, or why the engine cannot be said to serve: its last kPersistentFaults steps failed, or it has
-// had work for longer than `stall_timeout` without finishing a step. A long prefill is many steps.
+// OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, or it has had work
+// for longer than `stall_timeout` without finishing a step. A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 
 // Called on the monitor's thread, one at a time.
@@ -29,14 +29,14 @@ struct HealthReports {
   std::function<void()> polled;   // at every poll; may be null
 };
 
-// Polls the engine and reports changes of its health. A fault ends with the next step that does not
-// fail, a stall with the next step.
+// Polls the engine and reports changes of its health. A fault ends with the next successful step, a
+// stall with the next step.
 class HealthMonitor {
  public:
-  // Often enough for health checks, and for a watchdog that waits no less than twice as long.
+  // Short enough for health checks, and for a watchdog with at least twice this timeout.
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
-  // Reports that it serves, on this thread, and starts its own, which polls every `interval`. The
+  // Reports that it serves, on this thread, then polls every `interval` on its own thread. The
   // arguments outlive the monitor.
   HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout, absl::Duration interval,
                 HealthReports reports);

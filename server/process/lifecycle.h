@@ -8,11 +8,11 @@
 namespace tlm {
 
 // Opens the ports, loads the model and serves until SIGTERM, SIGINT or Admin.Drain. Then health is
-// NOT_SERVING, calls are accepted for options.service.withdrawal_grace (not after SIGINT), and what
-// runs may go on for options.service.drain_timeout, or as long as the Drain call said; a second
-// signal ends all that at once. OK however the drain went; otherwise why the server could not
-// start. Ends the process itself when it is asked to end while it loads (status 0), and when the
-// engine does not stop (kExitForced). Called once, by the main thread, before there are others.
+// NOT_SERVING, calls are accepted for options.service.withdrawal_grace (not after SIGINT), and
+// running calls have options.service.drain_timeout, or the time limit of the Drain call; a second
+// signal ends the drain at once. OK after any drain; otherwise why the server could not start. Ends
+// the process on a signal while it loads (status 0), and when the engine does not stop
+// (kExitForced). Called once, by the main thread, before other threads start.
 absl::Status RunServer(const ServerOptions& options);
 
 }  // namespace tlm

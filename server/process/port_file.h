@@ -1,4 +1,4 @@
-// Tells scripts which port the server got.
+// Writes the number of a port to a file, for scripts.
 #ifndef TLM_SERVER_PROCESS_PORT_FILE_H_
 #define TLM_SERVER_PROCESS_PORT_FILE_H_
 
@@ -15,13 +15,13 @@ namespace tlm {
 // The file exists as long as the object, unless another server replaces it. Move-only.
 class PortFile {
  public:
-  // OK where there is no file, or one that Create() may replace: a regular file, no link, that is
-  // empty or holds a port number. FAILED_PRECONDITION names flag and path. An empty path is OK.
+  // OK if there is no file, or one that Create() may replace: a regular file, no link, empty or
+  // with a port number. FAILED_PRECONDITION names flag and path. An empty path is OK.
   static absl::Status Check(std::string_view flag, const std::string& path);
 
-  // Writes the number and a line feed under another name and renames it, so that no reader sees
-  // half of it. An empty path makes no file. FAILED_PRECONDITION as Check(), or with the system's
-  // reason; then nothing is left behind.
+  // Writes the number and a line feed to another file and renames it, so that readers never see a
+  // part. An empty path makes no file. FAILED_PRECONDITION as Check(), or with the system's reason;
+  // then no file is left behind.
   static absl::StatusOr<PortFile> Create(std::string_view flag, const std::string& path, int port);
 
   PortFile(PortFile&& other) noexcept;

@@ -1,6 +1,5 @@
 // Notifications for the service manager, systemd or another one that listens at $NOTIFY_SOCKET
-// (sd_notify(3)). Without one they do nothing. Thread-safe. Texts are one readable line, as
-// `systemctl status` shows it.
+// (sd_notify(3)). No effect without one. Thread-safe. Texts are one line, for `systemctl status`.
 #ifndef TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 #define TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 
@@ -11,17 +10,17 @@
 
 namespace tlm {
 
-// The start or the shutdown makes progress: `text` says what it does; the manager's timeout is
-// extended by `time`, within which the next call comes.
+// The start or the shutdown makes progress, described by `text`; extends the manager's timeout by
+// `time`, within which the next call comes.
 void NotifyProgress(std::string_view text, absl::Duration time);
 // The server serves.
 void NotifyReady(std::string_view text);
 void NotifyStatus(std::string_view text);
 // The server is about to end.
 void NotifyStopping(std::string_view text);
-// The server works: for a manager that restarts services of which it has not heard that for long.
+// The server is healthy; feeds the manager's watchdog.
 void NotifyAlive();
-// How long the manager waits for NotifyAlive(), once the server serves; none: it does not.
+// The timeout of the manager's watchdog; none without a watchdog.
 std::optional<absl::Duration> WatchdogTimeout();
 
 }  // namespace tlm

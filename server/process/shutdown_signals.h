@@ -11,14 +11,14 @@
 
 namespace tlm {
 
-// SIGHUP means that the terminal is gone, and is then as SIGINT; to a process without one it means
-// "read your files again", which the server does by itself: it is logged and nothing else.
-// One object a process, made before any other thread. Thread-safe.
+// SIGHUP counts as SIGINT in a process with a terminal, which was closed. Without a terminal it
+// asks for a reload, which the server does by itself, so it is only logged. One object per process,
+// made before any other thread. Thread-safe.
 class ShutdownSignals {
  public:
-  // Blocks the signals in this thread and in all it starts from now on, and starts the thread that
-  // waits for them. Until ExpectShutdown() a signal ends the process at once with status 0: while
-  // a model is being loaded there is nothing to finish. `shutdown` outlives the object.
+  // Blocks the signals in this thread and in threads that it starts later, and starts the thread
+  // that waits for them. Until ExpectShutdown() a signal ends the process at once with status 0:
+  // while the model is loaded there is no work to finish. `shutdown` outlives the object.
   explicit ShutdownSignals(ShutdownRequest& shutdown);
   // Ends the thread; the signals stay blocked.
   ~ShutdownSignals();
@@ -27,7 +27,7 @@ class ShutdownSignals {
 
   // Calls `clean_up` on the signal thread before a signal ends the process while it starts.
   void BeforeEarlyEnd(std::function<void()> clean_up);
-  // From now on the first signal asks for the shutdown instead of ending the process.
+  // From now on the first signal requests the shutdown instead of ending the process.
   void ExpectShutdown();
   // Calls `on_second` on the signal thread at the second signal, or now if it has come. Must not
   // block.

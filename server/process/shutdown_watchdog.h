@@ -11,12 +11,11 @@
 namespace tlm {
 
 // Ends the process with kExitForced, without destructors, unless this object is destroyed within
-// `limit`: a step that never returns, on a device that hangs, cannot be interrupted, nor can gRPC
-// while it is busy with a connection.
+// `limit`: a step on a device that hangs cannot be interrupted, nor can gRPC while it is busy with
+// a connection.
 class ShutdownWatchdog {
  public:
-  // `what` says in the log what has not happened: "the engine has not stopped". It outlives the
-  // object.
+  // `what` is the reason in the log: "the engine has not stopped". It outlives the object.
   ShutdownWatchdog(std::string_view what, absl::Duration limit);
   ~ShutdownWatchdog();
   ShutdownWatchdog(const ShutdownWatchdog&) = delete;

@@ -1,4 +1,4 @@
-// Limits of memory, threads and descriptors that a start runs into.
+// Checks of memory, threads and descriptors at start.
 #ifndef TLM_SERVER_PROCESS_START_LIMITS_H_
 #define TLM_SERVER_PROCESS_START_LIMITS_H_
 
@@ -9,21 +9,21 @@
 
 namespace tlm {
 
-// Raises the process's limit of open files (RLIMIT_NOFILE) to what `max_connections` and the server
-// itself need, as far as the system allows; a line in the log where that is less.
+// Raises the process's limit of open files (RLIMIT_NOFILE) to the need of `max_connections` and of
+// the server itself, as far as the system allows; logs a line if that is less.
 void RaiseDescriptorLimit(int64_t max_connections);
 
-// The threads that a server with these options has at the least, besides the calling one.
+// The least number of threads of a server with these options, besides the calling one.
 int ThreadsNeeded(const ServerOptions& options);
 
-// RESOURCE_EXHAUSTED, with both numbers, where the system gives this process fewer than `count`
-// threads more, or less memory than libraries need. Finds out by starting them, as libraries end
-// the process, or hang, when they are refused one.
+// RESOURCE_EXHAUSTED, with both numbers, if this process cannot start `count` more threads, or has
+// less memory than libraries need. Tries it by starting them, as libraries end the process, or
+// hang, when a thread is refused.
 absl::Status CheckThreads(int count);
 
-// While it lives, a lack of memory or threads that nothing reports as a status (an exception that
-// nothing catches, a library that aborts) ends the process with one line and kExitFailure. Other
-// aborts stay what they are. One object a process at a time.
+// While it lives, a lack of memory or threads that is not reported as a status (an uncaught
+// exception, a library that aborts) ends the process with one line and kExitFailure. Other aborts
+// are unchanged. One object per process at a time.
 class StartLimits {
  public:
   StartLimits();

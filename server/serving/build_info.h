@@ -1,4 +1,4 @@
-// Which program this is, down to the bit.
+// The exact identity of the program.
 #ifndef TLM_SERVER_SERVING_BUILD_INFO_H_
 #define TLM_SERVER_SERVING_BUILD_INFO_H_
 
@@ -9,22 +9,22 @@
 
 namespace tlm {
 
-// What decides, beside model and device, which numbers the program computes. Equal for two
+// The parts of the program that decide the computed numbers, beside model and device. Equal for two
 // processes that run the same file on the same distribution and the same kind of processor.
 struct BuildInfo {
-  // The hash of the linked file, hexadecimal: compiler, flags and sources, and libraries as far as
-  // they are linked statically. Not what the loader adds: that is `libraries`.
+  // The hash of the linked file, hexadecimal: compiler, flags, sources, and statically linked
+  // libraries. Shared libraries are in `libraries`.
   std::string build_id;
-  // Names and build ids of the loaded libraries that compute numbers, on a GPU when that is the
-  // backend, or cut text into tokens; none of them when all are linked statically. Others (gRPC,
-  // protobuf, OpenSSL, the C library) may be replaced without a change of any token.
+  // Names and build ids of the shared libraries that compute numbers (on a GPU, if that is the
+  // backend) or tokenize text. Others (gRPC, protobuf, OpenSSL, the C library) may be replaced
+  // without changing any token.
   std::string libraries;
-  // A hash of what exp, log, pow, sin and cos answer: the math library chooses among several
-  // versions of them by what the processor can do.
+  // A hash of results of exp, log, pow, sin and cos: the math library selects their implementation
+  // by the processor's features.
   std::string math;
 };
 
-// `backend`: "cpu" or "cuda", open already. FAILED_PRECONDITION when the program carries no build
+// `backend`: "cpu" or "cuda", already open. FAILED_PRECONDITION when the program has no build
 // id; INTERNAL if libcrypto refuses.
 absl::StatusOr<BuildInfo> ReadBuildInfo(std::string_view backend);
 

@@ -1,4 +1,4 @@
-// Every cap a request can run into, in one place: convert checks by it, ModelInfo reports it.
+// All limits of requests: convert checks them, ModelInfo reports them.
 #ifndef TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 #define TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 
@@ -42,8 +42,8 @@ struct RequestLimits {
 // Parameter ranges, the same for every model.
 inline constexpr absl::Duration kMaxSoftTimeLimit = absl::Hours(24 * 365);
 
-// What `rows` and `tokens` events are filled up to: 1 MiB with the message around it. One row that
-// is larger by itself goes alone.
+// The target size of `rows` and `tokens` events: 1 MiB with the message around it. A larger row is
+// sent alone.
 inline constexpr int64_t kMaxChunkBytes = (int64_t{1} << 20) - 4096;
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What is served, as plain data: everything the handlers need to know about the model.
+// The served model as plain data, for the handlers.
 #ifndef TLM_SERVER_SERVING_SERVED_MODEL_H_
 #define TLM_SERVER_SERVING_SERVED_MODEL_H_
 
@@ -25,7 +25,7 @@ struct TensorRecord {
   Shape shape;
 };
 
-// Bytes on the device, by what they are for.
+// Bytes on the device, by purpose.
 struct ServedMemory {
   std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
   uint64_t kv_bytes_per_token = 0;
@@ -38,9 +38,9 @@ struct ServedMemory {
   std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
 };
 
-// Filled in once at start and read by every call afterwards. Its functions tell what changes later.
+// Filled once at start and read by every call. Its functions return values that change later.
 struct ServedModel {
-  std::string model_id;  // what requests may give as `model`
+  std::string model_id;  // the `model` of requests
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
@@ -57,7 +57,7 @@ struct ServedModel {
   std::string build_id;  // of the running program, hexadecimal
   std::string backend;
   std::string device_name;
-  bool batch_invariant = true;        // tokens do not depend on what else is computed, or how
+  bool batch_invariant = true;        // tokens do not depend on other requests or on scheduling
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;
 };
