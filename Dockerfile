@@ -1,11 +1,11 @@
-# Container images of tlm. What runs them needs no shell, no writable file and no capability.
+# Container images of tlm. They need no shell, no writable file and no capability.
 #
 #   docker build --target cpu -t tlm-server:cpu .
 #   docker build --target cuda -t tlm-server:cuda .
 #
-# Bases are arguments, to be pinned by digest or taken from a registry of one's own. A runtime base
-# needs a glibc that is not older than that of the build base; the CUDA one a cuBLASLt of the
-# toolkit's major version. deploy/README.md tells how to run the images.
+# Bases are arguments, to be pinned by digest or taken from a private registry. A runtime base needs
+# a glibc at least as new as the build base's; the CUDA one also the cuBLASLt of the toolkit's major
+# version. deploy/README.md describes how to run the images.
 ARG CPU_BUILD_BASE=debian:bookworm-slim
 ARG CPU_BASE=debian:bookworm-slim
 ARG CUDA_BUILD_BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04

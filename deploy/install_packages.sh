@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that tlm needs, if any is missing.
 #
-#   deploy/install_packages.sh build   what compiling the server and the client needs
-#   deploy/install_packages.sh test    that, and what the tests need
-#   deploy/install_packages.sh languages   and what runs the examples in Go, Java and JavaScript
-#   deploy/install_packages.sh image   what building and trying the container images needs
-#   deploy/install_packages.sh image-build   inside of it: build, and what lays the image out
+#   deploy/install_packages.sh build       to compile the server and the client
+#   deploy/install_packages.sh test        build, and the packages of the tests
+#   deploy/install_packages.sh languages   test, and the examples in Go, Java and JavaScript
+#   deploy/install_packages.sh image       to build and test the container images
+#   deploy/install_packages.sh image-build inside the image's build: build, and staging
 #
 # Debian 12 or newer, Ubuntu 24.04 or newer. Needs root or sudo only when something is missing.
 set -euo pipefail
@@ -44,7 +44,7 @@ image_packages=(
 )
 image_build_packages=("${build_packages[@]}" binutils python3)
 
-# About 1 GB, of which the compilers of Go and Java are most.
+# About 1 GB, mostly the compilers of Go and Java.
 language_packages=(
   golang-go golang-google-grpc-dev golang-google-protobuf-dev
   golang-github-golang-protobuf-1-5-dev protoc-gen-go protoc-gen-go-grpc
@@ -54,7 +54,7 @@ language_packages=(
   nodejs
 )
 
-# Kernels on other processors than this one.
+# Emulators of other processors, for their kernels.
 if [ "$(uname -m)" = x86_64 ]; then test_packages+=(qemu-user g++-aarch64-linux-gnu); fi
 
 case "${1:-}" in
@@ -88,7 +88,7 @@ if ! { "${as_root[@]}" apt-get update -qq &&
   echo "install_packages: apt-get failed" >&2
   exit 1
 fi
-# The distribution starts what it installs; the tests start their own.
+# The distribution starts installed services; the tests start their own.
 services=()
 for package in nginx-light haproxy prometheus; do
   case " ${missing[*]} " in *" $package "*) services+=("${package%-light}") ;; esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a bare machine to a served language model: installs what is missing, builds, starts the server
-# on loopback with the bundled model, shows what it serves, and streams a passage.
+# Installs missing packages, builds, starts the server on loopback with the bundled model, describes
+# the model, and streams a passage.
 #
 #   deploy/quickstart.sh          stops the server at the end
 #   deploy/quickstart.sh --keep   leaves it running

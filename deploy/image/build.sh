@@ -7,8 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=/build
-# Of a program and of the module. DT_RPATH and not DT_RUNPATH: the libraries' own libraries are
-# looked for there, too.
+# Of programs and of the module. DT_RPATH and not DT_RUNPATH: dependencies of the libraries are
+# searched there, too.
 rpath='$ORIGIN/../lib/tlm;$ORIGIN'
 rpath_kind=-Wl,--disable-new-dtags
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTLM_TESTS=OFF \
