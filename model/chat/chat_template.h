@@ -1,4 +1,4 @@
-// Chat templates: a conversation to the text of a prompt, as the model was trained to read it.
+// Chat templates: render a conversation to the text of a prompt.
 #ifndef TLM_MODEL_CHAT_CHAT_TEMPLATE_H_
 #define TLM_MODEL_CHAT_CHAT_TEMPLATE_H_
 
@@ -18,9 +18,9 @@ struct ChatMessage {
   std::string content;
 };
 
-// A compiled template in the subset of Jinja2 that chat templates are written in. Templates are
-// untrusted: they can read what they are given and nothing else, and steps, nesting, memory and
-// output are bounded. Immutable and thread-safe.
+// A compiled template in the subset of Jinja2 of chat templates. Templates are untrusted: they can
+// read only their variables, and steps, nesting, memory and output are bounded. Immutable and
+// thread-safe.
 class ChatTemplate {
  public:
   // The template of a model directory: chat_template.jinja or, where there is none, `chat_template`
@@ -29,8 +29,8 @@ class ChatTemplate {
   // file, line and fault; UNIMPLEMENTED the construct that is not supported.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
 
-  // `variables`: an object of what the template may read besides a call's own, such as
-  // {"bos_token": "<s>"}. `clock` is what strftime_now reads; it outlives the template.
+  // `variables`: an object of the variables of every call, such as {"bos_token": "<s>"}. `clock` is
+  // for strftime_now; it outlives the template.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string_view source,
                                                              const nlohmann::json& variables,
                                                              Clock* clock = Clock::Wall());
@@ -38,9 +38,8 @@ class ChatTemplate {
 
   // `arguments`: an object of further variables; it cannot replace messages, add_generation_prompt
   // or the special tokens (INVALID_ARGUMENT names the key). INVALID_ARGUMENT also when the template
-  // raises an exception about the conversation, in its own words, or meets a value that does not
-  // fit an operation; RESOURCE_EXHAUSTED, naming the limit, when it takes too many steps or makes
-  // too much text.
+  // raises an exception, with its message, or applies an operation to a value of the wrong type;
+  // RESOURCE_EXHAUSTED, naming the limit, for too many steps or too much text.
   virtual absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
                                              bool add_generation_prompt,
                                              const nlohmann::json& arguments) const = 0;

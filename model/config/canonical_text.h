@@ -1,4 +1,4 @@
-// What a configuration makes the model compute, as one text.
+// The canonical text of a configuration.
 #ifndef TLM_MODEL_CONFIG_CANONICAL_TEXT_H_
 #define TLM_MODEL_CONFIG_CANONICAL_TEXT_H_
 

@@ -1,4 +1,4 @@
-// Reading of configurations in which one setting may go by several names.
+// Reads configurations in which a field may have several names.
 #ifndef TLM_MODEL_CONFIG_CONFIG_FIELDS_H_
 #define TLM_MODEL_CONFIG_CONFIG_FIELDS_H_
 
@@ -19,7 +19,7 @@
 
 namespace tlm {
 
-// The names of one setting, the preferred one first.
+// The names of a field, the preferred one first.
 using FieldNames = std::initializer_list<const char*>;
 
 // One spelling of a value that is a word.
@@ -29,14 +29,14 @@ struct Spelling {
   Value value;
 };
 
-// Reads like the JsonFields it wraps, which must outlive it, and remembers every name it was asked
-// for: any other name in the file is an unknown key. Where the file uses several names of one
-// setting the first of them counts.
+// Reads like the JsonFields it wraps, which must outlive it, and remembers every name that was
+// read: any other name in the file is an unknown key. If the file uses several names of one field
+// the first of them counts.
 class ConfigFields {
  public:
   explicit ConfigFields(const JsonFields& json) : json_(json) {}
 
-  // The name the file uses; the preferred one where it uses none.
+  // The name that the file uses; the preferred one if it uses none.
   std::string Key(FieldNames names);
   bool Has(FieldNames names) { return json_.Has(Key(names)); }
 
@@ -47,18 +47,18 @@ class ConfigFields {
   absl::StatusOr<std::optional<int64_t>> Integer(FieldNames names) {
     return json_.Integer(Key(names));
   }
-  // An integer in [1, limit]; missing is an error unless there is an `otherwise`.
+  // An integer in [1, limit]; a missing one is an error unless there is an `otherwise`.
   absl::StatusOr<int64_t> Dimension(FieldNames names, int64_t limit,
                                     std::optional<int64_t> otherwise = std::nullopt);
-  // A word of this list, in upper or lower case; INVALID_ARGUMENT lists them.
+  // A word of the list, in upper or lower case; INVALID_ARGUMENT lists the words.
   template <typename Value, size_t kWords>
   absl::StatusOr<std::optional<Value>> Word(FieldNames names,
                                             const Spelling<Value> (&spellings)[kWords]);
 
-  // Names that are read elsewhere, or that change nothing.
+  // Allows names that are read elsewhere, or have no effect.
   void Allow(std::span<const char* const> names);
-  // INVALID_ARGUMENT when the file uses two names of one setting, or, listing those asked for and
-  // allowed, another name; names that start with '_' are comments.
+  // INVALID_ARGUMENT when the file uses two names of one field, or a name that was neither read nor
+  // allowed (the message lists these); names that start with '_' are comments.
   absl::Status RefuseUnknown() const;
 
   const JsonFields& json() const { return json_; }
@@ -70,7 +70,7 @@ class ConfigFields {
 
   const JsonFields& json_;
   std::set<std::string> known_;
-  std::string twice_;  // two names of one setting that the file uses: "norm_eps and eps"
+  std::string twice_;  // two names of one field in the file: "norm_eps and eps"
 };
 
 template <typename Value, size_t kWords>

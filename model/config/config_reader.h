@@ -10,20 +10,20 @@
 
 namespace tlm {
 
-// The model a directory describes in `config.json`, or, where there is none, in
-// `model_config.json`, as the CS336 course writes it; a file without `model_type` that has the
-// keys of a course describes a "cs336" or a "qwen3_mha" model. README.md lists families and keys.
-// The end-of-sequence ids of `generation_config.json`, where it names some, replace those of the
-// configuration, as Hugging Face's generate() has it. A token id that is the family's default and
-// lies outside the vocabulary is none. Unknown keys are ignored, except in a "transformer_lm",
-// where they are errors. The result has passed Validate().
+// The model that a directory describes in `config.json`, or else in `model_config.json` (the CS336
+// course's format); a file without `model_type` and with the keys of a course describes a "cs336"
+// or a "qwen3_mha" model. README.md lists families and keys. The end-of-sequence ids of
+// `generation_config.json`, if any, replace those of the configuration, as in Hugging Face's
+// generate(). A default token id of the family outside the vocabulary counts as none. Unknown keys
+// are ignored, except in a "transformer_lm", where they are errors. The result has passed
+// Validate().
 //
 // NOT_FOUND when neither file is there; INVALID_ARGUMENT, naming file, key, value and limit, when
-// one is over 16 MiB, not JSON, repeats a key, or a field is missing or wrong; UNIMPLEMENTED for a
-// family or a variant of one this program cannot run, with what it can.
+// one is over 16 MiB, not JSON, repeats a key, or a field is missing or invalid; UNIMPLEMENTED for
+// an unsupported family or variant, with the supported ones.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
 
-// The same from the text of the configuration file alone; messages then name no file.
+// The same from only the text of the configuration file; messages then name no file.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json);
 
 }  // namespace tlm

@@ -1,6 +1,5 @@
-// The model families: one row each, from which the rest of the reader follows. A new family is a
-// new row, beside its reader in the file of the family it resembles, and, if its tensors are named
-// differently, a column in model/weights/name_map.cc.
+// The model families, one row each. A new family is a new row, beside its reader in the file of a
+// similar family, and, if its tensors are named differently, a column in model/weights/name_map.cc.
 #ifndef TLM_MODEL_CONFIG_FAMILIES_H_
 #define TLM_MODEL_CONFIG_FAMILIES_H_
 
@@ -16,15 +15,15 @@
 namespace tlm {
 
 struct Family {
-  const char* model_type;    // as config.json names it
-  const char* architecture;  // where the file names none
-  TensorNaming naming;       // where the reader says no other
-  // Where the file leaves them out. One outside the vocabulary counts as none.
+  const char* model_type;    // its name in config.json
+  const char* architecture;  // if the file names none
+  TensorNaming naming;       // unless the reader sets another
+  // If the file has none. An id outside the vocabulary counts as none.
   std::optional<int64_t> bos_token_id;
   std::optional<int64_t> eos_token_id;
-  // Fills in everything but model_type, architecture and the token ids. INVALID_ARGUMENT for a
-  // field that is missing or wrong, UNIMPLEMENTED for one that asks for what this program cannot
-  // compute; both name it. Leaves checks across fields to Validate().
+  // Fills everything except model_type, architecture and the token ids. INVALID_ARGUMENT for a
+  // missing or invalid field, UNIMPLEMENTED for one with an unsupported value; both name it.
+  // Validate() makes checks across fields.
   absl::Status (*read)(const JsonFields& fields, ModelConfig* config);
 };
 

@@ -1,4 +1,4 @@
-// The sampling defaults a model directory recommends.
+// The sampling defaults of a model directory.
 #ifndef TLM_MODEL_CONFIG_GENERATION_CONFIG_H_
 #define TLM_MODEL_CONFIG_GENERATION_CONFIG_H_
 
@@ -10,10 +10,9 @@
 
 namespace tlm {
 
-// What generation_config.json says, checked: the ranges are those of sampling parameters. Unset =
-// it does not say.
+// The values of generation_config.json, in the ranges of sampling parameters. Unset = absent.
 struct GenerationDefaults {
-  std::optional<float> temperature;  // >= 0; 0 where it says do_sample is false
+  std::optional<float> temperature;  // >= 0; 0 if do_sample is false
   std::optional<uint32_t> top_k;
   std::optional<float> top_p;               // (0, 1]
   std::optional<float> min_p;               // [0, 1]

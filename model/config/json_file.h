@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// The one JSON object that `text` is. INVALID_ARGUMENT as ParseJson, and for any other value.
+// Parses a JSON object. INVALID_ARGUMENT as ParseJson, and for any other value.
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text);
 
 // The same of a file. NOT_FOUND when there is none, FAILED_PRECONDITION when it cannot be read,

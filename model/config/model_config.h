@@ -19,7 +19,7 @@ enum class NormEps {
   kInsideRoot,   // x / sqrt(mean(x^2) + eps)
   kOutsideRoot,  // x / (sqrt(mean(x^2)) + eps); for kLayer likewise with the variance
 };
-// Which two elements of a head RoPE rotates together (Su et al. 2021, section 3.4.2).
+// The pairs of elements that RoPE rotates together (Su et al. 2021, section 3.4.2).
 enum class RopeLayout {
   kInterleaved,  // (2i, 2i + 1)
   kHalf,         // (i, i + head_dim / 2)
@@ -37,7 +37,7 @@ enum class FfnKind {
 // the matrices of the layers [inputs, outputs], with query, key and value in one.
 enum class TensorNaming { kCs336, kQwen3Mha, kHuggingFace, kGpt2 };
 
-// How the frequencies of rotary positions are stretched; fields the kind does not use keep their
+// Scaling of the frequencies of rotary positions; fields that the kind does not use keep their
 // defaults. See model/ops/rope_table.h for the formulas.
 struct RopeScaling {
   enum class Kind { kLinear, kLlama3, kYarn };
@@ -61,7 +61,7 @@ struct LinearBiases {
   bool ffn = false;
 };
 
-// Which of the matrices named w1, w2, w3 is which, where a checkpoint names them so.
+// The roles of the matrices w1, w2 and w3, in checkpoints that name them so.
 struct FfnNames {
   int gate = 1;
   int up = 3;
@@ -69,7 +69,7 @@ struct FfnNames {
 };
 
 struct ModelConfig {
-  std::string model_type;    // as config.json says it: "cs336", "llama", "gpt2"
+  std::string model_type;    // as in config.json: "cs336", "llama", "gpt2"
   std::string architecture;  // for display: "Qwen3ForCausalLM"
   TensorNaming naming = TensorNaming::kHuggingFace;
 
@@ -90,8 +90,8 @@ struct ModelConfig {
   std::optional<RopeScaling> rope_scaling;
   bool learned_positions = false;  // a table [context_length, d_model] added to the embeddings
   bool qk_norm = false;            // RMSNorm over head_dim of every query and key head, before RoPE
-  // Positions a token attends to, itself included; none: all before it. `full_attention`, where it
-  // is not empty, says for each layer whether it ignores the window.
+  // Positions that a token attends to, including itself; none: all before it. `full_attention`, if
+  // not empty, has for each layer whether it ignores the window.
   std::optional<int64_t> sliding_window;
   std::vector<bool> full_attention;
   FfnKind ffn_kind = FfnKind::kSwiGlu;
@@ -104,7 +104,7 @@ struct ModelConfig {
   std::optional<int64_t> bos_token_id;
 
   bool gated_ffn() const { return ffn_kind == FfnKind::kSwiGlu; }
-  // Positions a token of this layer attends to, itself included; 0 = all before it.
+  // Positions that a token of this layer attends to, including itself; 0 = all before it.
   int64_t WindowOf(int64_t layer) const {
     const bool full = !full_attention.empty() && full_attention[static_cast<size_t>(layer)];
     return full ? 0 : sliding_window.value_or(0);
@@ -128,7 +128,7 @@ struct ConfigLimits {
   static constexpr int64_t kEosTokens = 1024;
 };
 
-// The only check: OK if the rest of the program can run this configuration as it is.
+// The only check: OK if the program can run this configuration.
 // INVALID_ARGUMENT names the field, its value and the limit.
 absl::Status Validate(const ModelConfig& config);
 

@@ -1,4 +1,4 @@
-// What the readers of several families have in common.
+// Functions shared by the readers of several families.
 #ifndef TLM_MODEL_CONFIG_SHARED_FIELDS_H_
 #define TLM_MODEL_CONFIG_SHARED_FIELDS_H_
 
@@ -17,21 +17,22 @@ namespace tlm {
 // UNIMPLEMENTED, naming the key, unless the flag is `supported` or absent.
 absl::Status RequireFlag(const JsonFields& fields, const std::string& key, bool supported);
 
-// UNIMPLEMENTED for a checkpoint of quantised weights.
+// UNIMPLEMENTED for a checkpoint with quantised weights.
 absl::Status RefuseQuantization(const JsonFields& fields);
 
-// Values divided evenly among heads, where the file does not say how many each gets.
-// INVALID_ARGUMENT when they do not divide; the names are for its message.
+// Values per head, if the file does not set it: divided evenly among the heads. INVALID_ARGUMENT
+// when they do not divide; the names are for its message.
 absl::StatusOr<int64_t> PerHead(const std::string& width_name, int64_t width,
                                 const std::string& heads_name, int64_t heads);
 
-// `layer_types` as "sees everything" by layer; none when absent. UNIMPLEMENTED for a type that is
-// neither "full_attention" nor "sliding_attention", INVALID_ARGUMENT unless there is one a layer.
+// `layer_types`: for each layer whether it has full attention; none when absent. UNIMPLEMENTED for
+// a type that is neither "full_attention" nor "sliding_attention", INVALID_ARGUMENT unless there is
+// one per layer.
 absl::StatusOr<std::optional<std::vector<bool>>> ReadLayerTypes(const JsonFields& fields,
                                                                 int64_t num_layers);
 
 // Sets the window of the layers that are not in `full_attention`, which is by layer or empty. A
-// window of the whole context, or one that no layer has, is none. INVALID_ARGUMENT, by the key
+// window of the whole context, or of no layer, counts as none. INVALID_ARGUMENT, with the key
 // "sliding_window", unless it is above 0.
 absl::Status SetSlidingWindow(std::optional<int64_t> window, std::vector<bool> full_attention,
                               ModelConfig* config);

@@ -1,5 +1,5 @@
-// Jinja's filters and tests, and the methods of Python's values: those that published chat
-// templates use, and their nearest neighbours. README.md here counts the uses.
+// Jinja's filters and tests, and the methods of Python's values, that published chat templates use,
+// and similar ones. README.md counts the uses.
 #ifndef TLM_MODEL_JINJA_BUILTINS_H_
 #define TLM_MODEL_JINJA_BUILTINS_H_
 
@@ -19,7 +19,7 @@ namespace tlm::jinja {
 bool IsAmong(std::span<const std::string_view> names, std::string_view name);
 bool IsFilter(std::string_view name);
 bool IsTest(std::string_view name);
-// Whether Python's text, lists, tuples or dicts have a method of that name that is not here.
+// Whether Python's str, list, tuple or dict has an unsupported method of that name.
 bool IsUnsupportedMethod(std::string_view name);
 
 // value|name(arguments). INVALID_ARGUMENT where Python raises and for names that are none.

@@ -1,5 +1,5 @@
-// What a template may cost. Templates come with checkpoints from anywhere, so each of these is met
-// by an error that names it, never by a crash or by a server that no longer answers.
+// Limits of a template's cost. Templates are untrusted: exceeding a limit is an error that names
+// it, never a crash or a server that hangs.
 #ifndef TLM_MODEL_JINJA_LIMITS_H_
 #define TLM_MODEL_JINJA_LIMITS_H_
 

@@ -19,12 +19,12 @@ struct BatchLimits {
   int64_t max_context = 0;      // positions of a sequence; at most the model's context_length
 };
 
-// Stands in Batch::token_ids for a token that is not known yet: the one that job `job` of the
-// batch launched just before gives.
+// A placeholder in Batch::token_ids for a token that is not known yet: the result of job `job` of
+// the batch launched just before.
 constexpr int32_t PendingToken(int64_t job) { return static_cast<int32_t>(-1 - job); }
 
-// The tokens of several sequences laid end to end. Tokens of one sequence are consecutive and in
-// the order of their positions; the cache already holds every earlier position of that sequence.
+// The concatenated tokens of several sequences. Tokens of one sequence are consecutive and in the
+// order of their positions; the cache already holds every earlier position of that sequence.
 struct Batch {
   std::vector<int32_t> token_ids;     // [tokens]; an id, or PendingToken()
   std::vector<int32_t> positions;     // [tokens], absolute
@@ -34,8 +34,8 @@ struct Batch {
   int64_t sequences = 0;
   int64_t max_blocks = 0;
   std::vector<int32_t> logits_rows;  // [rows]: indices of the tokens whose logits are computed
-  std::vector<SamplingJob> jobs;     // tokens to choose from those logits
-  std::vector<int32_t> host_rows;    // of logits_rows, rising: whose logits the caller wants
+  std::vector<SamplingJob> jobs;     // tokens to sample from those logits
+  std::vector<int32_t> host_rows;    // of logits_rows, ascending: copied to the host
 
   int64_t tokens() const { return static_cast<int64_t>(token_ids.size()); }
   int64_t rows() const { return static_cast<int64_t>(logits_rows.size()); }

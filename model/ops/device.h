@@ -1,4 +1,4 @@
-// What holds tensors and runs operations on them: the host's memory and threads, or a GPU.
+// A device holds tensors and runs operations on them: the host's memory and threads, or a GPU.
 #ifndef TLM_MODEL_OPS_DEVICE_H_
 #define TLM_MODEL_OPS_DEVICE_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// What memory was taken for; ModelInfo reports the bytes of each.
+// The purpose of an allocation; ModelInfo reports the bytes of each.
 enum class MemoryPurpose { kWeights, kKvCache, kActivations, kLogits, kRuntime, kGraphs };
 inline constexpr int kMemoryPurposes = 6;
 
@@ -26,11 +26,11 @@ struct DeviceInfo {
   // A digest of products whose order of additions the processor chooses; equal on devices that give
   // the same bits. "" where there are no such products.
   std::string arithmetic_probe;
-  size_t total_bytes = 0;  // memory the device has
+  size_t total_bytes = 0;  // memory of the device
   size_t free_bytes = 0;   // free when it was opened; 0 if host_addressable
   bool host_addressable = false;
-  // Whether results are independent of the rest of the batch and of how sequences were cut into
-  // batches, as model/ops/ops.h promises. False only for a backend that cannot keep the promise.
+  // Whether results are independent of the rest of the batch and of the division of sequences into
+  // batches, as model/ops/ops.h requires. False only for a backend that cannot guarantee it.
   bool batch_invariant = true;
 };
 
@@ -51,11 +51,11 @@ class Device {
 
   // Returns as soon as `from` may be reused.
   virtual absl::Status CopyToDevice(void* to, const void* from, size_t bytes) = 0;
-  // Returns when the bytes are there.
+  // Returns when the bytes have arrived.
   virtual absl::Status CopyToHost(void* to, const void* from, size_t bytes) = 0;
   // From one place of the device to another; the two do not overlap.
   virtual absl::Status CopyOnDevice(void* to, const void* from, size_t bytes) = 0;
-  // Returns when all that was queued is done.
+  // Returns when all queued work is done.
   virtual absl::Status Synchronize() = 0;
 
   // Runs `fn`, which only calls Ops with the same arguments whenever the key is the same. A device

@@ -1,11 +1,11 @@
 // The operations a decoder-only transformer is made of. Every shape is stated here, once; the CPU
 // implementation is the specification of all others.
 //
-// Numbers. The residual stream x is float32; what lies between two operations has the backend's
+// Numbers. The residual stream x is float32; other values between operations have the backend's
 // ActivationType, and every operation rounds its output to it once. An output element never depends
 // on the other rows of the call: a matrix product accumulates every element in fp32 over k in one
 // fixed order, a norm reduces a row in one fixed order, and attention is a left fold over key tiles
-// of kBlockTokens starting at position 0. How rows are grouped into calls is therefore invisible.
+// of kBlockTokens starting at position 0. Results do not depend on how rows are grouped into calls.
 #ifndef TLM_MODEL_OPS_OPS_H_
 #define TLM_MODEL_OPS_OPS_H_
 
@@ -58,7 +58,7 @@ class Matrix {
   virtual int64_t n() const = 0;     // output features
   virtual int64_t k() const = 0;     // input features
   virtual DType dtype() const = 0;   // of the stored elements
-  virtual size_t bytes() const = 0;  // taken on the device
+  virtual size_t bytes() const = 0;  // on the device
 };
 
 // Keys and values of one layer. Only the backend knows the element order inside a block.
@@ -74,7 +74,7 @@ struct KvLayer {
   }
 };
 
-// Where every token of a running batch stands. All arrays are in device memory.
+// The positions and block tables of a running batch. All arrays are in device memory.
 struct TokenLayout {
   int64_t tokens = 0;  // padding included
   int64_t sequences = 0;
@@ -85,8 +85,8 @@ struct TokenLayout {
   const int32_t* block_tables = nullptr;  // [sequences, max_blocks], ids of KV blocks
 };
 
-// A batch as the operations read it. A backend may pad it with tokens and rows that take no part,
-// so that few different shapes occur.
+// A batch in device memory. A backend may pad it with unused tokens and rows, so that few different
+// shapes occur.
 struct DeviceBatch {
   TokenLayout layout;
   const int32_t* token_ids = nullptr;    // [layout.tokens]
@@ -95,7 +95,7 @@ struct DeviceBatch {
   uint64_t capture_key = 0;  // for Device::RunCaptured; 0: this shape is not worth recording
 };
 
-// What a backend must know of a model to prepare for its batches.
+// The properties of a model for which a backend reserves memory.
 struct ModelShape {
   int64_t vocab_size = 0;
   int64_t num_heads = 0;
@@ -108,19 +108,19 @@ struct ModelShape {
 
 enum class RopePairing { kInterleaved, kHalf };
 
-// How a host matrix lies in memory.
+// The memory order of a host matrix.
 enum class MatrixOrder {
   kOutputsFirst,  // [n, k]: the k inputs of one output are consecutive
   kInputsFirst,   // [k, n]
 };
 
-// What a matrix is for.
+// The use of a matrix.
 enum class MatrixUse {
   kPlain,  // of MatMul and Embed
   kGated,  // of MatMulGated: the gate's outputs stacked upon the up projection's, n / 2 each
 };
 
-// Where eps stands; see Norm.
+// The place of eps; see Norm.
 enum class EpsPlacement { kInsideRoot, kOutsideRoot };
 
 // For a row of n values, with mean and variance (that of the row itself, divided by n):
@@ -146,14 +146,14 @@ enum class Activation {
   kGelu,      // a / 2 * (1 + erf(a / sqrt(2)))   (Hendrycks and Gimpel 2016)
 };
 
-// What is done to a row of a matrix product, in this order.
+// Applied to a row of a matrix product, in this order.
 struct Epilogue {
   const float* bias = nullptr;                // [n] in device memory; null: none
   std::optional<Activation> activation = {};  // applied to every element
 };
 
-// What is done to queries and keys before attention. Positions' cosines and sines are [positions,
-// head_dim / 2] pairs in device memory, as RopeTable::Entries makes them.
+// Applied to queries and keys before attention. Cosines and sines of the positions are [positions,
+// head_dim / 2] pairs in device memory, as of RopeTable::Entries.
 struct HeadTransform {
   const float* q_gain = nullptr;  // [head_dim]; null: heads are not normalised
   const float* k_gain = nullptr;  // [head_dim]; with q_gain
@@ -172,64 +172,63 @@ class Ops {
 
   virtual Device& device() = 0;
 
-  // Of the rows between operations, for a model whose matrices are stored as `weights`.
+  // The type of values between operations, for a model with matrices stored as `weights`.
   virtual DType ActivationType(DType weights) const = 0;
-  // Of keys and values unless asked otherwise, and those that may be asked for.
+  // The default type of keys and values, and whether another one is supported.
   virtual DType DefaultKvType(DType weights) const = 0;
   virtual bool TakesKvType(DType weights, DType kv) const = 0;
 
-  // Whether products take float32 rows with matrices of 16 bits as well: a model whose matrices
-  // differ in type then keeps each in its own.
+  // Whether products of 16-bit matrices also take float32 rows: a model with matrices of several
+  // types then keeps each in its own type.
   virtual bool TakesFloatRows() const { return false; }
-  // Whether matrices may be stored so. Those of kInt8 have dtype() kI8, for which ActivationType
-  // and the others then are asked.
+  // Whether matrices may be stored in this format. Those of kInt8 have dtype() kI8, which is then
+  // the argument of ActivationType and the others.
   virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }
 
-  // Stacks host matrices of n_i outputs and k inputs along n and brings them to the device. dtype
-  // F32, F16, BF16 or F64 (stored as F32); all parts stored alike, as the widest of them. With
-  // kGated, n is even; the element order on the device is the backend's own. The parts may go when
-  // it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a value that is not finite,
-  // where ChecksFinite; UNIMPLEMENTED where not TakesWeights(format).
+  // Stacks host matrices of n_i outputs and k inputs along n and copies them to the device. dtype
+  // F32, F16, BF16 or F64 (stored as F32); all parts are stored as the widest of their types. With
+  // kGated, n is even; the element order on the device is the backend's own. The parts may be freed
+  // when it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a non-finite value, if
+  // ChecksFinite; UNIMPLEMENTED unless TakesWeights(format).
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) = 0;
-  // Brings host vectors [n_i] of any float type, laid end to end, to the device as float32.
+  // Copies host vectors [n_i] of any float type, concatenated, to the device as float32.
   virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 
   // Whether packing checks that every value is finite; otherwise the caller has done so.
   virtual bool ChecksFinite() const { return false; }
 
-  // Bytes that Reserve will take, host memory apart.
+  // Bytes of device memory that Reserve will allocate.
   virtual size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                               DType activations) const = 0;
-  // Takes all memory that batches within `limits` need beside the caller's rows: nothing is
-  // allocated afterwards. Before the first batch, of one model at a time. RESOURCE_EXHAUSTED as
+  // Allocates all memory that batches within `limits` need beside the caller's rows; batches
+  // allocate nothing. Before the first batch, of one model at a time. RESOURCE_EXHAUSTED as
   // Allocate.
   virtual absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                                DType activations) = 0;
-  // Waits for running work and frees what Reserve took, if anything. The caller needs no more
-  // results. Another Reserve may follow.
+  // Waits for running work and frees the memory of Reserve, if any. Results are lost. Another
+  // Reserve may follow.
   virtual void Release() = 0;
-  // Which optimisations are in use and which are not available, in one line for display; "" where
-  // there is nothing to report. After Reserve.
+  // The optimisations in use and those not available, in one line for display; may be empty. After
+  // Reserve.
   virtual std::string Report() const { return ""; }
-  // Rows that DeviceBatch may have at the most, padding included, for so many asked for.
+  // The most rows of a DeviceBatch, padding included, for so many requested rows.
   virtual int64_t PaddedRows(int64_t rows) const = 0;
 
-  // Batches that may be begun before the first one's results are awaited; 1 where operations
-  // compute on the calling thread.
+  // Batches that may be in flight; 1 where operations compute on the calling thread.
   virtual int max_batches() const = 0;
-  // Whether the next batch may name jobs of the one ended last (PendingToken).
+  // Whether the next batch may refer to jobs of the one ended last (PendingToken).
   virtual bool TakesPendingTokens() const { return max_batches() > 1; }
-  // Brings a batch to the device; it stays the running one until EndBatch, and `batch` as it is
-  // until its results are there.
+  // Copies a batch to the device; it is the running one until EndBatch. `batch` must not change
+  // until Await returned its results.
   virtual absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) = 0;
-  // Does the running batch's sampling jobs with logits [DeviceBatch::rows, vocab_size].
+  // Runs the running batch's sampling jobs on logits [DeviceBatch::rows, vocab_size].
   virtual absl::Status Sample(const Rows& logits) = 0;
-  // Queues the copies that bring the sampled tokens and the logits of host_rows to the host.
+  // Queues the copies of the sampled tokens and of the logits of host_rows to the host.
   // `logits` without data when the batch has no rows.
   virtual absl::Status EndBatch(const Rows& logits) = 0;
-  // Returns the results of the oldest batch ended and not awaited, when they are there.
+  // Waits for and returns the results of the oldest batch in flight.
   virtual absl::StatusOr<BatchResult> AwaitBatch() = 0;
 
   // out[t] = table[ids[t]] (+ positions_table[positions[t]] where there is one); tables [..,

@@ -1,4 +1,4 @@
-// What the elements of matrices are stored as on a device.
+// The storage format of matrices on a device.
 #ifndef TLM_MODEL_OPS_WEIGHT_FORMAT_H_
 #define TLM_MODEL_OPS_WEIGHT_FORMAT_H_
 
@@ -9,8 +9,8 @@
 namespace tlm {
 
 enum class WeightFormat {
-  kAsGiven,  // the type they come in; F64 as F32
-  kInt8,     // 8-bit integers, a float32 scale for each group of them
+  kAsGiven,  // their type in the checkpoint; F64 as F32
+  kInt8,     // 8-bit integers, a float32 scale per group
 };
 
 // As flags name them: "auto" for kAsGiven, "int8". INVALID_ARGUMENT lists these for another name.

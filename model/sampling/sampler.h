@@ -1,4 +1,4 @@
-// Logits to one token.
+// Samples a token from logits.
 #ifndef TLM_MODEL_SAMPLING_SAMPLER_H_
 #define TLM_MODEL_SAMPLING_SAMPLER_H_
 
@@ -16,29 +16,29 @@
 
 namespace tlm {
 
-// Chooses a token. Steps are applied in the order SamplingParams states; the token is the argmax
+// Samples a token. Steps are applied in the order of SamplingParams; the token is the argmax
 // over the kept tokens of logit / temperature + Gumbel noise, the noise a Philox4x32-10 function of
 // (seed, output_index, position, token id). Ties go to the lowest id. Thread-compatible: keeps
 // scratch memory of a few times the vocabulary.
 class Sampler {
  public:
   Sampler() : Sampler(FastestScanKernels()) {}
-  // The same tokens by given kernels, which outlive this.
+  // The same with given kernels, which outlive this.
   explicit Sampler(const ScanKernels& kernels) : scan_(kernels) {}
 
-  // `history` counts for the penalties. Tokens in `banned` (ascending) are not sampled, as if they
-  // were among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
-  // -infinity; INVALID_ARGUMENT when the model gives some token a chance but no token that bias,
-  // allowed and banned ids leave.
+  // `history` is for the penalties. Tokens in `banned` (ascending) are not sampled, as if they were
+  // among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
+  // -infinity; INVALID_ARGUMENT when bias, allowed and banned ids leave no token with a finite
+  // logit.
   absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingParams& params,
                                       const TokenHistory& history, const SampleKey& key,
                                       const LogprobOptions& score,
                                       std::span<const int32_t> banned = {});
 
-  // What the unmodified logits say of a token that stands there already: its log-probability and
-  // rank, and the `top` most likely ones. DATA_LOSS as Sample.
+  // Log-probability and rank of a given token by the unmodified logits, and the `top` most likely
+  // ones. DATA_LOSS as Sample.
   absl::StatusOr<SampledToken> ScoreGiven(std::span<const float> logits, int32_t id, uint32_t top);
-  // The same of each of several tokens that may stand there.
+  // The same for several given tokens.
   absl::StatusOr<std::vector<SampledToken>> ScoreGiven(std::span<const float> logits,
                                                        std::span<const int32_t> ids, uint32_t top);
 

@@ -1,4 +1,4 @@
-// Why no token could be sampled, in one wording for every backend.
+// The errors of sampling, with the same messages for every backend.
 #ifndef TLM_MODEL_SAMPLING_SAMPLING_ERRORS_H_
 #define TLM_MODEL_SAMPLING_SAMPLING_ERRORS_H_
 

@@ -1,4 +1,4 @@
-// How the next token is chosen from the logits.
+// The sampling parameters.
 #ifndef TLM_MODEL_SAMPLING_SAMPLING_PARAMS_H_
 #define TLM_MODEL_SAMPLING_SAMPLING_PARAMS_H_
 

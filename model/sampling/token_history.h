@@ -1,4 +1,4 @@
-// What a sequence consists of so far, as the penalties of sampling count it.
+// The counts of a sequence's tokens so far, for the penalties of sampling.
 #ifndef TLM_MODEL_SAMPLING_TOKEN_HISTORY_H_
 #define TLM_MODEL_SAMPLING_TOKEN_HISTORY_H_
 

@@ -1,4 +1,4 @@
-// What sampling needs to know of a whole row of logits, in one vectorised pass each.
+// Vectorised passes over a whole row of logits, for sampling.
 #ifndef TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 #define TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 

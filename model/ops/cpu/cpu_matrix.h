@@ -1,4 +1,4 @@
-// A matrix of the CPU backend, however its elements are stored.
+// A matrix of the CPU backend, in any storage format.
 #ifndef TLM_MODEL_OPS_CPU_CPU_MATRIX_H_
 #define TLM_MODEL_OPS_CPU_CPU_MATRIX_H_
 

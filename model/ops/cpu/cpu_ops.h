@@ -28,10 +28,10 @@ class CpuOps : public Ops {
  public:
   // threads >= 1; `isa` must be among AvailableIsas(). INVALID_ARGUMENT otherwise.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads, Isa isa);
-  // The machine's best instruction set; threads = 0 takes every processor this process may use.
+  // The machine's best instruction set; threads = 0: one per processor that this process may use.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads);
-  // INVALID_ARGUMENT for an impossible number of threads, and for an instruction set that has no
-  // such name or that this machine lacks; the message names those it has.
+  // INVALID_ARGUMENT for an invalid number of threads, and for an unknown or unsupported
+  // instruction set; the message names the supported ones.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(const CpuOptions& options);
   // With kernels that compute as `isa`'s do, which this machine can run; they outlive the result.
   static std::unique_ptr<CpuOps> CreateWith(int threads, Isa isa, const Kernels& kernels,

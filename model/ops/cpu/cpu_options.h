@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// Stands for the best instruction set the machine has.
+// Selects the best instruction set of the machine.
 inline constexpr std::string_view kBestIsa = "auto";
 
 struct CpuOptions {

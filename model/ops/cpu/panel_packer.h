@@ -1,4 +1,4 @@
-// Host weights into the panels that kernels read.
+// Packs host weights into the panels of the kernels.
 #ifndef TLM_MODEL_OPS_CPU_PANEL_PACKER_H_
 #define TLM_MODEL_OPS_CPU_PANEL_PACKER_H_
 

@@ -1,7 +1,7 @@
-// The border between the server and libtlm_cuda.so, the module that holds the CUDA backend: opened
-// at run time, so that the same program starts on machines without CUDA. What crosses it are C
-// functions, plain structs and objects of the classes in model/ops, whose layouts both sides must
-// have compiled alike: that is what the ABI string says.
+// The interface between the server and libtlm_cuda.so, the module of the CUDA backend, which is
+// opened at run time, so that the same program starts on machines without CUDA. It consists of C
+// functions, plain structs and objects of the classes in model/ops. The ABI string ensures that
+// both sides were compiled with the same layouts.
 #ifndef TLM_MODEL_OPS_CUDA_CUDA_MODULE_H_
 #define TLM_MODEL_OPS_CUDA_CUDA_MODULE_H_
 

@@ -1,10 +1,10 @@
-// What may be chosen of the CUDA backend.
+// Options of the CUDA backend.
 #ifndef TLM_MODEL_OPS_CUDA_CUDA_OPTIONS_H_
 #define TLM_MODEL_OPS_CUDA_CUDA_OPTIONS_H_
 
 namespace tlm {
 
-// The switches change how fast, never which bits: each optimisation can be turned off to see that.
+// Each optimisation can be turned off; this changes the speed, never the bits.
 struct CudaOptions {
   int device = 0;       // ordinal among the devices that CUDA_VISIBLE_DEVICES leaves
   bool graphs = true;   // steps of shapes that recur are recorded once and replayed
