@@ -1,8 +1,8 @@
-# The CUDA backend: whether it is built, and for what.
+# The options of the CUDA backend.
 #
-#   -DTLM_CUDA=AUTO   where a CUDA toolkit of version 12 or newer is found
-#   -DTLM_CUDA=ON     or the configuration stops
-#   -DTLM_CUDA=OFF    never
+#   -DTLM_CUDA=AUTO   built if a CUDA toolkit of version 12 or newer is found
+#   -DTLM_CUDA=ON     built; without a toolkit the configuration fails
+#   -DTLM_CUDA=OFF    not built
 #
 # Sets TLM_CUDA_BUILD and enables the language. The compiler is that of CMAKE_CUDA_COMPILER or
 # CUDACXX, else nvcc on the PATH, else /usr/local/cuda/bin/nvcc. No GPU and no driver are needed.
@@ -10,7 +10,7 @@
 set(TLM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO, ON or OFF")
 set_property(CACHE TLM_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# Leaves in `why_not` why the backend cannot be built; empty: it can.
+# Sets `why_not` to the reason why the backend cannot be built; empty if it can.
 function(_tlm_find_cuda why_not)
   set(${why_not} "" PARENT_SCOPE)
   if(TLM_SANITIZE)
@@ -56,7 +56,7 @@ function(_tlm_find_cuda why_not)
   endif()
 endfunction()
 
-# CMake 3.25.1, Debian 12's, wants a library that CUDA 13 no longer has.
+# CMake 3.25.1 (Debian 12) requires a library that CUDA 13 no longer has.
 if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
   add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()
@@ -67,7 +67,7 @@ if(NOT TLM_CUDA MATCHES "^(AUTO|ON|OFF)$")
 elseif(TLM_CUDA STREQUAL "OFF")
   message(STATUS "CUDA backend: not built, TLM_CUDA is OFF")
 else()
-  # Each target names its own: -DCMAKE_CUDA_ARCHITECTURES does not know every form.
+  # Each target sets its own: -DCMAKE_CUDA_ARCHITECTURES does not support every form.
   set(CMAKE_CUDA_ARCHITECTURES OFF)
   _tlm_find_cuda(why_not)
   if(NOT why_not)
@@ -82,7 +82,7 @@ endif()
 if(TLM_CUDA_BUILD)
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
-  # CMake 3.25 does not know that nvcc 12 and 13 speak C++20.
+  # CMake 3.25 does not know that nvcc 12 and 13 support C++20.
   foreach(kind IN ITEMS STANDARD EXTENSION)
     if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
       set(CMAKE_CUDA20_${kind}_COMPILE_OPTION "-std=c++20")
@@ -91,13 +91,13 @@ if(TLM_CUDA_BUILD)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # Machine code and line tables for every device are five times as large otherwise.
+  # Otherwise machine code and line tables for every device are five times as large.
   string(APPEND CMAKE_CUDA_FLAGS " -Xfatbin=-compress-all")
   message(STATUS "CUDA backend: built with ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, "
                  "for sm_80, sm_90a and compute_80")
 endif()
 
-# What both sides of the module's border must agree on: model/ops/cuda/cuda_module.h. The headers
+# The ABI that both sides of the module must share: model/ops/cuda/cuda_module.h. The headers
 # are hashed when CMake runs, and CMake runs again when one changes.
 set(_tlm_border model/ops/batch.h model/ops/cuda/cuda_module.h model/ops/cuda/cuda_options.h
                 model/ops/device.h model/ops/ops.h model/sampling/sampling_job.h

@@ -1,13 +1,13 @@
-# What `cmake --install` puts where, by component:
+# The files of `cmake --install`, by component:
 #
-#   runtime  bin/{tlm-server,tlm,tlm-keys}, lib/tlm/libtlm_cuda.so where it is built: all a machine
-#            or a container needs that serves
+#   runtime  bin/{tlm-server,tlm,tlm-keys}, lib/tlm/libtlm_cuda.so if it is built: all files that a
+#            serving machine or container needs
 #   docs     share/...: man pages and completions, if target tlm_docs made them
 #   devel    the C++ client library with its headers, CMake package `tlm` and pkg-config file
 #            `tlm-client`, and the wire contract in share/tlm/proto
 #
-# Included last, when all targets are known. Nothing installed names a directory of the build or the
-# prefix: the whole tree may be moved.
+# Included last, when all targets are known. No installed file names a directory of the build or the
+# prefix: the tree is relocatable.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -26,7 +26,7 @@ if(NOT TARGET tlm_client)
   return()
 endif()
 
-# A directory of their own: google/rpc and grpc/health may be there from others.
+# A separate directory: other packages may install google/rpc and grpc/health.
 set(TLM_INSTALL_INCLUDE_DIR "${CMAKE_INSTALL_INCLUDEDIR}/tlm-client")
 set(TLM_INSTALL_PROTO_DIR "${CMAKE_INSTALL_DATADIR}/tlm/proto")
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tlm")
@@ -58,7 +58,7 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/tlmConfig.cmake"
               "${CMAKE_CURRENT_BINARY_DIR}/tlmConfigVersion.cmake"
   DESTINATION "${package_dir}" COMPONENT devel)
 
-# Archives do not say what they need themselves.
+# Archives do not list their dependencies.
 set(headers_need "grpc++ protobuf absl_status absl_statusor absl_time")
 set(sources_need "absl_cord fmt")
 if(BUILD_SHARED_LIBS)

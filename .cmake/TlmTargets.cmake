@@ -1,4 +1,4 @@
-# Target helpers: one library a folder, its layer looked up in tests/layers/layers.txt.
+# Target helpers: one library per folder; its layer is in tests/layers/layers.txt.
 #
 #   tlm_library(model/config SRCS config.cc DEPS model/base LINK nlohmann_json::nlohmann_json)
 #
@@ -18,16 +18,16 @@ function(tlm_target_name folder out)
   set(${out} "${name}" PARENT_SCOPE)
 endfunction()
 
-# Compile options every target of the project shares.
+# Compile options of all targets.
 add_library(tlm_options INTERFACE)
 target_compile_features(tlm_options INTERFACE cxx_std_20)
-# -ffp-contract=off: which products fuse with which sums is written in the code, never chosen by
-# the optimiser; results would otherwise depend on inlining.
+# -ffp-contract=off: fused multiply-adds are written in the code, never chosen by the optimiser;
+# otherwise results would depend on inlining.
 target_compile_options(tlm_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-unused-parameter;-ffp-contract=off>")
 target_include_directories(tlm_options INTERFACE "${PROJECT_SOURCE_DIR}")
 if(TLM_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Members of a class that is of one source only, though the compiler cannot see that it is.
+  # In a unity build the compiler cannot see that a class belongs to one source only.
   target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
 endif()
 if(TLM_WERROR)
@@ -36,7 +36,7 @@ endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>")
 elseif(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 warns of overlaps that cannot be when text is joined (its bug 105651).
+  # GCC 12 warns of impossible overlaps when strings are joined (its bug 105651).
   target_compile_options(tlm_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
 endif()
 if(TLM_SANITIZE)
@@ -87,7 +87,7 @@ function(tlm_test path)
     list(APPEND links "${dep_target}")
   endforeach()
   target_link_libraries(${target} PRIVATE ${links})
-  # What a test compares is small, what GoogleTest's macros expand to is not.
+  # GoogleTest's macros expand to much code.
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
