@@ -1,5 +1,5 @@
-// Tells handlers that their mailboxes have news, on a thread of its own, so that no handler's work
-// delays the engine.
+// Tells handlers that their token streams have new results, on a thread of its own, so that no
+// handler's work delays the engine.
 #ifndef TLM_SERVER_BATCHING_DELIVERY_H_
 #define TLM_SERVER_BATCHING_DELIVERY_H_
 

@@ -231,7 +231,7 @@ class EngineImpl : public Engine {
   const int64_t max_context_;
   const int64_t max_outputs_;  // of one request
   const bool prefix_cache_;
-  // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
+  // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
   EngineLoop loop_;
   Delivery delivery_;
@@ -243,7 +243,7 @@ class EngineImpl : public Engine {
   EngineStats stats_ TLM_GUARDED_BY(mutex_);
   int64_t unfinished_ TLM_GUARDED_BY(mutex_) = 0;  // submitted and not ended
   Flushes flushes_ TLM_GUARDED_BY(mutex_);         // asked for and not done
-  bool stopped_ TLM_GUARDED_BY(mutex_) = false;    // nobody will do any
+  bool stopped_ TLM_GUARDED_BY(mutex_) = false;    // no thread will do any
 
   std::thread thread_;  // last: uses all others
 };

@@ -57,8 +57,8 @@ class EngineLoop {
     EngineStats stats;
   };
 
-  // `queue` is shared with the mailboxes' readers, who wake its reader (weakly, through the
-  // mailbox). The others outlive the loop; `options` fit the model; `metrics` may be null.
+  // `queue` is shared with the token streams, whose readers wake its reader (weakly, through the
+  // stream). The others outlive the loop; `options` fit the model; `metrics` may be null.
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
              std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr);
 
@@ -95,7 +95,7 @@ class EngineLoop {
   absl::Status DeviceFault(const absl::Status& error);
   void UpdateStats();
 
-  // engine_loop_ends.cc: who is to end, and how it ends.
+  // engine_loop_ends.cc: which outputs end, and how.
   void DropUnwanted(absl::Time now);
   void DropIfUnwanted(Sequence& sequence, const ServiceEstimates& estimates, absl::Time now);
   void DropDetachedBranches(Sequence& sequence, absl::Time now);
@@ -126,9 +126,9 @@ class EngineLoop {
 
   LanguageModel& model_;
   Clock& clock_;
-  // Shared with mailboxes that may outlive the engine; see TokenStream::SetWaker.
+  // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
-  EngineMetrics* const metrics_;  // null: nobody measures
+  EngineMetrics* const metrics_;  // null: no metrics
   BlockPool pool_;
   std::optional<PrefixCache> cache_;
   Scheduler scheduler_;

@@ -1,4 +1,4 @@
-// The part of EngineLoop that ends outputs: because nobody wants them any more, because their time
+// The part of EngineLoop that ends outputs: because their readers have detached, because their time
 // is up, or with what became of them.
 #include <algorithm>
 #include <utility>
@@ -120,7 +120,7 @@ void EngineLoop::PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t req
 
 void EngineLoop::EndAll(const absl::Status& status) {
   TakeArrivals();
-  while (!pipeline_.empty()) pipeline_.Wait();  // nobody wants the results
+  while (!pipeline_.empty()) pipeline_.Wait();  // their results are dropped
   const absl::Time now = clock_.Now();
   for (const auto& sequence : sequences_) {
     if (sequence->state() != SequenceState::kFinished) End(*sequence, status, Finish(), now);

@@ -60,10 +60,10 @@ struct CacheUse {
 // What to compute from one prompt.
 struct Request {
   std::string id;
-  std::vector<int32_t> prompt;  // >= 1 ids, each in [0, vocab_size); checked by whoever made it
+  std::vector<int32_t> prompt;  // >= 1 ids, each in [0, vocab_size); checked by its creator
   std::variant<GenerateWork, ForwardWork, ScoreWork> work;
   // Whose it is: tenants of the same priority share the engine fairly, and the prefix cache not at
-  // all. Empty: nobody's in particular.
+  // all. Empty: no tenant.
   std::string tenant;
   CacheUse cache;
   int32_t priority = 0;                       // larger goes first
@@ -72,8 +72,8 @@ struct Request {
   // Generate alone: after it every output that has not ended ends well, with kTimeLimit.
   absl::Time soft_deadline = absl::InfiniteFuture();
   std::shared_ptr<TokenStream> stream;  // shared with the handler that reads it
-  // Generate alone: one mailbox for each further output. Every one of them receives its own start
-  // and end; detaching one drops that output only.
+  // Generate alone: one token stream for each further output. Every one of them receives its own
+  // start and end; detaching one drops that output only.
   std::vector<std::shared_ptr<TokenStream>> branch_streams;
 
   // Null for other work.

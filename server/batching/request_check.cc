@@ -13,7 +13,7 @@ namespace {
 absl::Status CheckForward(const Request& request) {
   const std::vector<int64_t>& positions = request.forward()->positions;
   if (positions.empty()) return InvalidArgument("no position's logits are wanted");
-  if (request.stream->Room() < 1) return InvalidArgument("the mailbox holds no rows");
+  if (request.stream->Room() < 1) return InvalidArgument("the token stream holds no rows");
   int64_t previous = -1;
   for (const int64_t position : positions) {
     if (position <= previous) {
@@ -31,7 +31,7 @@ absl::Status CheckScore(const Request& request, int64_t max_context) {
   if (continuations.empty()) return InvalidArgument("no continuation is to be scored");
   // One row gives several results, so there is no place to pause at.
   if (request.stream->Room() != TokenStream::kUnbounded) {
-    return InvalidArgument("the mailbox of a Score request is bounded");
+    return InvalidArgument("the token stream of a Score request is bounded");
   }
   const int64_t prompt = static_cast<int64_t>(request.prompt.size());
   for (size_t i = 0; i < continuations.size(); ++i) {
@@ -74,7 +74,7 @@ absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t 
   }
   bool room = request.stream->Room() >= 1;
   for (const auto& stream : request.branch_streams) room &= stream->Room() >= 1;
-  if (!room) return InvalidArgument("the mailbox holds no tokens");
+  if (!room) return InvalidArgument("the token stream holds no tokens");
   return CheckResume(request, max_context);
 }
 

@@ -10,8 +10,8 @@
 namespace tlm {
 
 // OK when no step can fail because of it: see Engine::Submit, whose INVALID_ARGUMENT this is.
-// `max_outputs`: of one prompt. CHECKs what a caller's code decides: mailboxes, and that exactly
-// one kind of work is set.
+// `max_outputs`: of one prompt. CHECKs what a caller's code decides: token streams, and that
+// exactly one kind of work is set.
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs);
 
 }  // namespace tlm

@@ -86,15 +86,15 @@ void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   RefreshRunning();
   AddDecodes(plan, may_preempt);
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
-    plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // nobody else gets on with it
+    plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // no other prefill runs beside it
   }
   if (plan.max_long_prompt_tokens == 0) return;
   AdmitSmaller(plan);
   if (last_left_ != plans_) AddPrefills(plan);
 }
 
-// One look at each that runs: readers take results meanwhile, and who is parked must not change
-// while a plan is made.
+// One look at each that runs: readers take results meanwhile, and the set of parked ones must not
+// change while a plan is made.
 void Scheduler::RefreshRunning() {
   decodes_.clear();
   parked_.clear();

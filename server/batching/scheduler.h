@@ -81,9 +81,9 @@ struct StepPlan {
 // its own: what larger tenants would compute in it is left for the next one. For some steps after
 // that, room and short steps are kept for those that come next. Of one tenant alone nothing yields.
 //
-// Parked is a running sequence whose mailbox has no room for the result it computes next. It is in
-// no step, loses its blocks and places to whoever needs them, and then waits for room before it is
-// admitted again.
+// Parked is a running sequence whose token stream has no room for the result it computes next. It
+// is in no step, loses its blocks and places to others that need them, and then waits for room
+// before it is admitted again.
 //
 // One step ahead. A plan may be made while the step before it computes: sequences with rows on
 // their way are planned as if these had arrived, those that end with them are not (see Sequence).
@@ -127,7 +127,7 @@ class Scheduler {
   int64_t preemptions() const { return preemptions_; }
 
  private:
-  // Priority, then age: who keeps its blocks.
+  // Priority, then age: the order in which sequences keep their blocks.
   struct BySeniority {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
@@ -184,7 +184,7 @@ class Scheduler {
   // Of one that is not running, or just begins to.
   bool IsShort(const Sequence& sequence) const;
 
-  // scheduler_admission.cc: who runs.
+  // scheduler_admission.cc: which sequences run.
   // `plan`: from which those that yield are taken out; null: none does.
   bool Admit(Sequence& sequence, StepPlan* plan);
   bool StillBlocked(const Sequence& sequence) const;
@@ -213,7 +213,7 @@ class Scheduler {
   Sequence* NextSmaller();
   bool AnotherHoldsMore(const Holdings& held, const Sequence& waiting);
   // Empty: those that would yield do not suffice.
-  std::vector<Sequence*> WhoYield(const Sequence& smaller, const Room& kept, ReleaseCount released);
+  std::vector<Sequence*> Yielding(const Sequence& smaller, const Room& kept, ReleaseCount released);
   Running::reverse_iterator NextToYield(const Sequence& smaller, double share, bool by_places,
                                         const Holdings& held, const std::vector<Sequence*>& chosen);
   bool MayYield(const Sequence& sequence, const RunningInfo& info) const;

@@ -1,4 +1,4 @@
-// The part of Scheduler that decides who runs: places, blocks, preemption.
+// The part of Scheduler that decides which sequences run: places, blocks, preemption.
 #include <algorithm>
 #include <tuple>
 
@@ -99,7 +99,7 @@ bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
   const Room lacks = missing(of_parked.blocks());
   if (lacks.places > 0 || lacks.blocks > 0) {
     if (plan == nullptr) return false;
-    const std::vector<Sequence*> yielding = WhoYield(sequence, kept, of_parked);
+    const std::vector<Sequence*> yielding = Yielding(sequence, kept, of_parked);
     if (yielding.empty()) return false;
     for (Sequence* const yields : yielding) PreemptPlanned(*yields, *plan);
     kept_rooms_[sequence.request().tenant].since = plans_;

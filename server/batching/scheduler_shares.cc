@@ -87,7 +87,7 @@ void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
   for (Sequence* const sequence : larger) TakeOut(*sequence, running_.at(sequence), plan);
 }
 
-// Of the first ones of the queues, the one with whom its tenant would hold the least, if another
+// Of the first ones of the queues, the one with which its tenant would hold the least, if another
 // tenant holds more than that. It passes by the head-of-line blocker only if that one's tenant
 // holds more already.
 Sequence* Scheduler::NextSmaller() {
@@ -119,7 +119,7 @@ bool Scheduler::AnotherHoldsMore(const Holdings& held, const Sequence& waiting) 
   });
 }
 
-std::vector<Sequence*> Scheduler::WhoYield(const Sequence& smaller, const Room& kept,
+std::vector<Sequence*> Scheduler::Yielding(const Sequence& smaller, const Room& kept,
                                            ReleaseCount released) {
   Holdings held = Held();
   const double share = ShareOf(HoldingWith(held, smaller));

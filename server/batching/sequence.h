@@ -90,7 +90,7 @@ class SequenceTimes {
 //
 // That next step may even begin before d is known; then two tokens are on their way, until the
 // first of the two steps has ended. Where d turns out to end the output, the token behind it is
-// surplus: nobody learns of it.
+// surplus: no result has it.
 //
 // A request for several outputs is one sequence until its first token. Then its branches become
 // sequences, which share the full blocks of the prompt:
@@ -114,7 +114,7 @@ class Sequence {
   // What the sequences of one request have in common: its first one's number.
   int64_t request_number() const { return request_number_; }
   bool generates() const { return request_.generate() != nullptr; }
-  // Its results are rows, which its mailbox bounds.
+  // Its results are rows, which its token stream bounds.
   bool delivers_rows() const { return request_.forward() != nullptr; }
   SequenceState state() const;
 
@@ -142,10 +142,10 @@ class Sequence {
   bool in_flight() const { return steps_in_flight_ > 0; }
   // Generate: tokens behind tokens() that are being sampled.
   int64_t tokens_in_flight() const;
-  // Where the last of them stands among its batch's jobs, as whoever made the batch noted it.
+  // Where the last of them stands among its batch's jobs, as the batch's builder noted it.
   void set_job(int64_t job) { job_ = job; }
   int64_t job() const { return job_; }
-  // Results its mailbox will have room for behind those on their way.
+  // Results its token stream will have room for behind those on their way.
   int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
   // Rows wanted from the next `count` positions.
@@ -173,9 +173,9 @@ class Sequence {
 
   // Outputs that are still to become sequences.
   int64_t branches() const;
-  // Makes them, without blocks; none is left. Those of mailboxes taken before are left out.
+  // Makes them, without blocks; none is left. Those of streams taken before are left out.
   std::vector<std::unique_ptr<Sequence>> TakeBranches();
-  // Drops one of them (by index into branch_streams, not yet taken); its mailbox.
+  // Drops one of them (by index into branch_streams, not yet taken); its token stream.
   std::shared_ptr<TokenStream> TakeBranchStream(size_t branch);
 
   // How many tokens AdoptPrefix would find now.

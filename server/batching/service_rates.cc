@@ -173,7 +173,7 @@ void ServiceRates::RecordStep(const Step& step, absl::Time now) {
 }
 
 void ServiceRates::RecordDrain(const QueueLoad& started, int64_t waiting, absl::Duration elapsed) {
-  // Places that were free before anybody waited say nothing about how soon the next one will be.
+  // Places that were free before a request waited say nothing about how soon the next one will be.
   if (backlog_) {
     RecordPause(started.requests, elapsed);
     drained_requests_.Record(static_cast<double>(started.requests), elapsed);

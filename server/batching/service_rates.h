@@ -51,7 +51,7 @@ class ServiceEstimates {
   // How long `ahead` takes to be started, by the pace at which waiting requests were started while
   // some had to wait: no more for each than the longest time lately in which none was started, and
   // for prompts that are longer than those were, what computing them takes. Zero for nothing, and
-  // when nobody was left waiting by the last step.
+  // when the last step left no request waiting.
   absl::Duration QueueTime(const QueueLoad& ahead) const;
   // How long one more request takes to leave a queue that is never empty; zero: not known.
   absl::Duration TimePerRequest() const;

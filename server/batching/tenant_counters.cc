@@ -47,7 +47,7 @@ int64_t TenantCounters::Floor(std::span<Counter* const> wanting) const {
     if (counter->wanted_ == step_) smallest = std::min(smallest, counter->tokens_);
   }
   if (smallest != kNone) return smallest;
-  // Nobody goes on wanting: what the last ones have had by now.
+  // No tenant waits any more: what the last ones have had by now.
   for (const auto& [tenant, counter] : counters_) {
     if (counter.wanted_ == step_) smallest = std::min(smallest, counter.tokens_);
   }

@@ -12,7 +12,7 @@
 
 namespace tlm {
 
-// One counter a tenant; whoever has the smallest goes next and is charged for it:
+// One counter a tenant; the tenant with the smallest goes next and is charged for it:
 //
 //   counter += kPrefillWeight * prefill tokens + kDecodeWeight * decode tokens
 //

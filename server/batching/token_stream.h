@@ -1,4 +1,4 @@
-// A request's mailbox: the engine puts results in, the call's handler takes them out.
+// The bounded queue of one output's results: the engine pushes, the call's handler takes.
 #ifndef TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 #define TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 
@@ -16,15 +16,15 @@
 
 namespace tlm {
 
-// Told on the delivery thread that a mailbox has something new. Must not block.
+// Told on the delivery thread that a token stream has new results. Must not block.
 class StreamListener {
  public:
   virtual ~StreamListener() = default;
   virtual void OnStreamReady() = 0;
 };
 
-// Told that a mailbox has room again or that its reader let go: there may be work for the engine.
-// Called from any thread, without locks held. Must not block.
+// Told that a token stream has room again or that its reader detached: there may be work for the
+// engine. Called from any thread, without locks held. Must not block.
 class StreamWaker {
  public:
   virtual ~StreamWaker() = default;
@@ -80,8 +80,8 @@ class TokenStream {
 
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-  // `capacity`: results (tokens, rows and scored entries together) the mailbox holds before Room()
-  // is 0. Its sequence is then parked: it waits, and nobody else does.
+  // `capacity`: results (tokens, rows and scored entries together) the stream holds before Room()
+  // is 0. Its sequence is then parked: no other sequence waits for it.
   explicit TokenStream(std::weak_ptr<StreamListener> listener, int64_t capacity = kUnbounded);
 
   // Handler's side.
@@ -91,11 +91,11 @@ class TokenStream {
   void Detach();
 
   // Engine's side.
-  // Whom Detach, and Take when the mailbox was full, wake from now on. The caller looks at
-  // detached() and Room() afterwards: what happened before wakes nobody.
+  // Detach, and Take when the stream was full, wake it from now on. The caller looks at
+  // detached() and Room() afterwards: what happened before does not wake it.
   void SetWaker(std::weak_ptr<StreamWaker> waker);
   bool detached() const { return detached_.load(std::memory_order_acquire); }
-  // Results that may be pushed; only pushing makes it smaller. A Score request's mailbox is
+  // Results that may be pushed; only pushing makes it smaller. A Score request's stream is
   // unbounded: one row gives several results.
   int64_t Room() const { return capacity_ - held_.load(std::memory_order_acquire); }
   void PushStart(const StreamStart& start);
@@ -126,7 +126,7 @@ class TokenStream {
   // Results in pending_. Written with the mutex, read without: the engine asks in every step.
   std::atomic<int64_t> held_{0};
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
-  // Weak: a handler may keep the mailbox longer than the engine lives.
+  // Weak: a handler may keep the stream longer than the engine lives.
   std::weak_ptr<StreamWaker> waker_ TLM_GUARDED_BY(mutex_);
 };
 
