@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -67,27 +68,34 @@ absl::Status ReadTokenIds(const JsonFields& fields, const Family& family, ModelC
   return absl::OkStatus();
 }
 
-// The tensors' types are those of the files; a type that no supported file has is refused.
-absl::Status CheckTorchType(const JsonFields& fields) {
-  constexpr std::string_view kTypes[] = {"float64", "double", "float32",  "float",
-                                         "float16", "half",   "bfloat16", "auto"};
-  for (const char* const key : {"torch_dtype", "dtype"}) {
+// A type that no supported file has is refused.
+absl::StatusOr<std::string> ReadWeightsDType(const JsonFields& fields) {
+  constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"auto", "float32"},  {"float64", "float32"}, {"double", "float32"}, {"float32", "float32"},
+      {"float", "float32"}, {"float16", "float16"}, {"half", "float16"},   {"bfloat16", "bfloat16"},
+  };
+  std::string dtype = "float32";
+  for (const char* const key : {"dtype", "torch_dtype"}) {  // the last one counts
     TLM_ASSIGN_OR_RETURN(const std::optional<std::string> text, fields.String(key));
-    std::string_view type = text.has_value() ? std::string_view(*text) : "auto";
-    if (type.starts_with("torch.")) type.remove_prefix(std::string_view("torch.").size());
-    if (std::ranges::find(kTypes, type) == std::end(kTypes)) {
+    if (!text.has_value()) continue;
+    std::string_view name = *text;
+    if (name.starts_with("torch.")) name.remove_prefix(std::string_view("torch.").size());
+    const auto* const known =
+        std::ranges::find(kNames, name, [](auto& pair) { return pair.first; });
+    if (known == std::end(kNames)) {
       return Unimplemented("{} is {}, supported are float32, bfloat16, float16 and float64", key,
                            Quoted(*text));
     }
+    dtype = known->second;
   }
-  return absl::OkStatus();
+  return dtype;
 }
 
 absl::StatusOr<ModelConfig> ParseObject(const nlohmann::json& object) {
   const JsonFields fields(object);
-  TLM_RETURN_IF_ERROR(CheckTorchType(fields));
-  TLM_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(fields));
   ModelConfig config;
+  TLM_ASSIGN_OR_RETURN(config.weights_dtype, ReadWeightsDType(fields));
+  TLM_ASSIGN_OR_RETURN(const Family* const family, FamilyOf(fields));
   config.model_type = family->model_type;
   config.naming = family->naming;
   TLM_ASSIGN_OR_RETURN(const std::vector<std::string> architectures,

@@ -72,6 +72,9 @@ struct ModelConfig {
   std::string model_type;    // as in config.json: "cs336", "llama", "gpt2"
   std::string architecture;  // for display: "Qwen3ForCausalLM"
   TensorNaming naming = TensorNaming::kHuggingFace;
+  // The type that config.json names for the weights: "float32" (for float64 and without one, too),
+  // "bfloat16" or "float16". Loaded weights have that of their files.
+  std::string weights_dtype = "float32";
 
   int64_t vocab_size = 0;
   int64_t context_length = 0;  // tokens, prompt and output together

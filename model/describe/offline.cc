@@ -24,7 +24,7 @@ absl::StatusOr<OfflineModel> FromText(const std::string& name, const std::string
   OfflineModel model;
   model.name = name;
   TLM_ASSIGN_OR_RETURN(model.config, ParseModelConfig(text));
-  TLM_ASSIGN_OR_RETURN(model.weights_dtype, WeightsDTypeOf(text));
+  TLM_ASSIGN_OR_RETURN(model.weights_dtype, WeightsDTypeFromName(model.config.weights_dtype));
   return model;
 }
 

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <system_error>
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
-#include "model/base/regular_file.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/transformer_lm/packed_weights.h"
@@ -21,7 +19,6 @@ namespace {
 
 // Elements of 8 bits that share a scale, at the most.
 constexpr uint64_t kInt8ScaledElements = 256;
-constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 std::string NameOf(const std::string& model_dir) {
   std::error_code error;
@@ -29,20 +26,6 @@ std::string NameOf(const std::string& model_dir) {
   if (error) return model_dir;
   if (path.filename().empty()) path = path.parent_path();  // "DIR/"
   return path.filename().string();
-}
-
-// The text of the file ReadModelConfig reads.
-absl::StatusOr<std::string> ReadConfigText(const std::filesystem::path& dir) {
-  absl::StatusOr<std::string> text = ReadFile(dir / "config.json", kMaxConfigBytes);
-  if (!absl::IsNotFound(text.status())) return text;
-  return ReadFile(dir / "model_config.json", kMaxConfigBytes);
-}
-
-absl::StatusOr<DType> DTypeOf(const std::string& config_text, const std::string& where) {
-  const absl::StatusOr<DType> dtype = WeightsDTypeOf(config_text);
-  if (dtype.ok()) return dtype;
-  return InvalidArgument("{}: {}; give --random_weights=SEED:TYPE", where,
-                         std::string(dtype.status().message()));
 }
 
 // "Qwen/Qwen3-0.6B": unlike the usual paths of local folders.
@@ -117,15 +100,8 @@ absl::Status ModelSource::WithFile(const absl::Status& read) const {
 
 absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
   seed_ = options.random_weights->seed;
-  if (options.random_weights->dtype.has_value()) {
-    random_dtype_ = *options.random_weights->dtype;
-  } else if (!options.preset.empty()) {
-    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
-    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.preset));
-  } else {
-    TLM_ASSIGN_OR_RETURN(const std::string text, ReadConfigText(options.model_dir));
-    TLM_ASSIGN_OR_RETURN(random_dtype_, DTypeOf(text, options.model_dir));
-  }
+  TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config_.weights_dtype));
+  random_dtype_ = options.random_weights->dtype.value_or(named);
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
     tensors_.push_back({spec.name, random_dtype_, spec.shape});
   }

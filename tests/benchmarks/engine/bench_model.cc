@@ -29,8 +29,7 @@ absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConf
     TLM_ASSIGN_OR_RETURN(host.weights, BindWeights(config, *host.checkpoint));
     return host;
   }
-  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(choice.preset));
-  TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeOf(text));
+  TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config.weights_dtype));
   TLM_ASSIGN_OR_RETURN(host.random,
                        RandomWeights::Create(config, choice.weights_dtype.value_or(named), 1));
   host.weights = host.random->weights();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "tests/support/oracles.h"
@@ -37,6 +38,25 @@ TEST(ConfigReaderTest, KnowsTheCoursesFilesWithoutModelType) {
       R"({"d_model": 8, "n_head": 2, "d_hidden": 16, "n_layer": 1, "vocab_size": 9})");
   ASSERT_THAT(qwen, IsOk());
   EXPECT_EQ(qwen->model_type, "qwen3_mha");
+}
+
+TEST(ConfigReaderTest, NamesTheTypeOfTheWeights) {
+  for (const auto& [change, dtype] : std::map<std::string, std::string>{
+           {"{}", "float32"},
+           {R"({"torch_dtype": "bfloat16"})", "bfloat16"},
+           {R"({"torch_dtype": "torch.half"})", "float16"},
+           {R"({"dtype": "float16"})", "float16"},
+           {R"({"torch_dtype": null, "dtype": "bfloat16"})", "bfloat16"},
+           {R"({"torch_dtype": "float64"})", "float32"},
+           {R"({"torch_dtype": "auto"})", "float32"}}) {
+    const auto config = ParseModelConfig(With(kLlama, change));
+    ASSERT_THAT(config, IsOk()) << change;
+    EXPECT_EQ(config->weights_dtype, dtype) << change;
+  }
+  EXPECT_EQ(ParseModelConfig(With(kLlama, R"({"torch_dtype": "int8"})")).status().message(),
+            "torch_dtype is 'int8', supported are float32, bfloat16, float16 and float64");
+  EXPECT_THAT(ParseModelConfig(With(kLlama, R"({"dtype": 7})")),
+              StatusIs(kBad, HasSubstr("dtype")));
 }
 
 TEST(ConfigReaderTest, TokenIdsLeftOutAreTheFamilysAndNullIsNone) {
