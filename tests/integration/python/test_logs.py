@@ -18,8 +18,8 @@ PATIENCE_SECONDS = 20
 
 
 def lines_of(server):
-    """Every line of the log, each a JSON object."""
-    return [json.loads(line) for line in server.log().splitlines()]
+    """Every line of the log that is written to its end, each a JSON object."""
+    return [json.loads(line) for line in server.log().split("\n")[:-1]]
 
 
 class JsonLogTest(unittest.TestCase):
