@@ -75,12 +75,12 @@ void AddNames(const FfnNames& names, Lines& lines) {
 }  // namespace
 
 std::string CanonicalText(const ModelConfig& config) {
-  [[maybe_unused]] const auto& [model_type, architecture, naming, vocab_size, context_length,
-                                d_model, num_layers, num_heads, num_kv_heads, head_dim, d_ff,
-                                norm_kind, norm_eps, norm_eps_placement, rope_theta, rope_layout,
-                                rope_scaling, learned_positions, qk_norm, sliding_window,
-                                full_attention, ffn_kind, ffn_names, biases, tie_word_embeddings,
-                                eos_token_ids, bos_token_id] = config;
+  [[maybe_unused]] const auto& [model_type, architecture, naming, weights_dtype, vocab_size,
+                                context_length, d_model, num_layers, num_heads, num_kv_heads,
+                                head_dim, d_ff, norm_kind, norm_eps, norm_eps_placement, rope_theta,
+                                rope_layout, rope_scaling, learned_positions, qk_norm,
+                                sliding_window, full_attention, ffn_kind, ffn_names, biases,
+                                tie_word_embeddings, eos_token_ids, bos_token_id] = config;
   Lines lines;
   lines.Add("naming", naming);
   lines.Add("vocab_size", vocab_size);

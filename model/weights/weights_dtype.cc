@@ -1,6 +1,7 @@
 #include "model/weights/weights_dtype.h"
 
 #include "model/base/errors.h"
+#include "model/base/json.h"
 
 namespace tlm {
 
