@@ -84,6 +84,7 @@ TEST(CanonicalTextTest, NamesForPeopleDoNotMatter) {
   ModelConfig config = Base();
   config.model_type = "llama";
   config.architecture = "LlamaForCausalLM";
+  config.weights_dtype = "bfloat16";
   EXPECT_EQ(CanonicalText(config), CanonicalText(Base()));
 }
 
