@@ -92,18 +92,18 @@ void ConnectionAcceptor::Run() {
     stopping = events.back().revents != 0;
     PollConnections();
     for (const int listener : sockets_.descriptors()) {
-      const int pause_ms = AcceptAll(listener);
+      const int pause_ms = AcceptAll(listener, stopping);
       if (pause_ms > 0 && !stopping) Pause(pause_ms);
     }
   }
 }
 
-int ConnectionAcceptor::AcceptAll(int listener) {
+int ConnectionAcceptor::AcceptAll(int listener, bool stopping) {
   for (int i = 0; i < kAtATime; ++i) {
     const int connection = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (connection >= 0) {
       Take(listener, connection);
-      if (ReadThrottle::OfProcess().IsFull()) return kFullMs;
+      if (!stopping && ReadThrottle::OfProcess().IsFull()) return kFullMs;
       continue;
     }
     if (errno == EAGAIN) return 0;

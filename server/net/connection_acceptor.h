@@ -44,8 +44,9 @@ class ConnectionAcceptor {
 
  private:
   void Run();
-  // Milliseconds to pause before more are accepted, one at least each time.
-  int AcceptAll(int listener);
+  // Milliseconds to pause before more are accepted, one at least each time. Before the port closes
+  // what was established is handed over without pauses.
+  int AcceptAll(int listener, bool stopping);
   void Take(int listener, int connection);
   void NoteRefused(const char* why);
   void PollConnections();
