@@ -134,7 +134,7 @@ std::string CpuOps::Report() const {
 }
 
 absl::StatusOr<DeviceBatch> CpuOps::BeginBatch(const Batch& batch) {
-  pool_.PinCaller();
+  pool_.AdoptCaller();
   batch_ = &batch;
   result_ = {};
   return DeviceBatch{.layout = {.tokens = batch.tokens(),

@@ -1,6 +1,8 @@
 #include "model/ops/cpu/processors.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,6 +15,19 @@ namespace {
 
 // More than any machine has: with a smaller set the system call fails.
 constexpr int kMaxProcessors = 8192;
+
+// What sched_getattr(2) and sched_setattr(2) take: the first version of it, which all systems know.
+// C libraries before 2.41 have neither functions nor types.
+struct SchedulerAttributes {
+  uint32_t size = sizeof(SchedulerAttributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime = 0;  // of SCHED_OTHER: the slice in nanoseconds
+  uint64_t deadline = 0;
+  uint64_t period = 0;
+};
 
 struct FreeSet {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
@@ -60,6 +75,16 @@ bool RunOnProcessors(const std::vector<int>& processors) {
   if (set == nullptr) return false;
   for (const int processor : processors) CPU_SET_S(processor, bytes, set.get());
   return sched_setaffinity(0, bytes, set.get()) == 0;
+}
+
+std::optional<std::chrono::nanoseconds> SetTimeSlice(std::chrono::nanoseconds slice) {
+  SchedulerAttributes attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return std::nullopt;
+  const uint64_t before = attributes.runtime;
+  if (attributes.policy != SCHED_OTHER || before == 0) return std::nullopt;
+  attributes.runtime = static_cast<uint64_t>(slice.count());
+  if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) return std::nullopt;
+  return std::chrono::nanoseconds(before);
 }
 
 std::string ProcessorName() {

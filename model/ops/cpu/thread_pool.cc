@@ -13,6 +13,10 @@ namespace {
 // shorter than a scheduler time slice.
 constexpr std::chrono::microseconds kSpinTime(50);
 
+// The shortest that the scheduler grants. Beside as many busy threads as processors, loops kept 95
+// to 100 % of their share of the time with it, and 63 to 92 % with the system's slice of 2 to 4 ms.
+constexpr std::chrono::microseconds kTimeSlice(100);
+
 inline void CpuRelax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -34,28 +38,31 @@ ThreadPool::ThreadPool(int threads, bool pinned)
     workers_.emplace_back([this, worker, processor] {
       // A worker that cannot be pinned works unpinned.
       if (processor >= 0) RunOnProcessors({processor});
+      SetTimeSlice(kTimeSlice);
       WorkerMain(worker);
     });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  UnpinCaller();
+  ReleaseCaller();
   stopping_.store(true, std::memory_order_relaxed);
   state_.fetch_add(kNextLoop, std::memory_order_release);
   state_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::PinCaller() {
-  if (!pinned_ || caller_ == std::this_thread::get_id()) return;
-  RunOnProcessors({processors_.front()});
+void ThreadPool::AdoptCaller() {
+  if (workers_.empty() || caller_ == std::this_thread::get_id()) return;
+  if (pinned_) RunOnProcessors({processors_.front()});
+  SetTimeSlice(kTimeSlice);
   caller_ = std::this_thread::get_id();
 }
 
-void ThreadPool::UnpinCaller() {
+void ThreadPool::ReleaseCaller() {
   if (caller_ != std::this_thread::get_id()) return;
-  RunOnProcessors(processors_);
+  if (pinned_) RunOnProcessors(processors_);
+  SetTimeSlice(std::chrono::nanoseconds(0));
   caller_ = std::thread::id();
 }
 

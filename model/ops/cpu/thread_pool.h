@@ -17,12 +17,13 @@ constexpr int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) 
 
 // `threads` workers, the calling thread being worker 0. Between loops the others spin for some
 // microseconds (a decode step is some hundred loops in quick succession) and then sleep, so that an
-// idle server uses no processor. One loop at a time: not thread-safe, but the caller need not be
-// the same thread every time.
+// idle server uses no processor. Beside other busy programs they ask for short slices: a loop waits
+// for a worker that was interrupted within a task, and with a short slice its turn is soon. One
+// loop at a time: not thread-safe, but the caller need not be the same thread every time.
 class ThreadPool {
  public:
   // 1 <= threads <= 4096. `pinned`: worker i > 0 stays on the i-th of the processors this thread
-  // may use, and PinCaller keeps worker 0 on the first: no other thread of the program then makes
+  // may use, and AdoptCaller keeps worker 0 on the first: no other thread of the program then makes
   // two of them share one. Applies only if there are as many threads as processors; with fewer, the
   // system's scheduler places them better.
   explicit ThreadPool(int threads, bool pinned = false);
@@ -33,11 +34,12 @@ class ThreadPool {
   int threads() const { return static_cast<int>(shares_.size()); }
   bool pinned() const { return pinned_; }
 
-  // For the thread that calls all loops from now on; nothing where the pool is not pinned, next to
-  // nothing the second time. The thread, and those that it starts, keep to that processor until it
-  // calls UnpinCaller or destroys the pool.
-  void PinCaller();
-  void UnpinCaller();
+  // Treats the calling thread as a worker, until it calls ReleaseCaller or destroys the pool: it,
+  // and threads that it starts, run in short slices and, where the pool is pinned, on the first
+  // processor. For the thread that calls all loops from now on; costs next to nothing the second
+  // time.
+  void AdoptCaller();
+  void ReleaseCaller();
 
   // Calls body(task) once for every task in [0, tasks), in any order and on any of the threads, and
   // returns when all have returned. A worker begins with its own contiguous share of the tasks, in
@@ -76,7 +78,7 @@ class ThreadPool {
   bool spins_ = true;
   bool pinned_ = false;
   std::vector<int> processors_;  // that may be used
-  std::thread::id caller_;       // pinned; or none
+  std::thread::id caller_;       // adopted; or none
   std::atomic<bool> stopping_{false};
   std::atomic<bool> busy_{false};
   alignas(kCacheLine) std::atomic<uint32_t> state_{0};

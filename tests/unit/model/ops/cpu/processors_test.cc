@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 namespace tlm {
 namespace {
 
@@ -23,6 +25,18 @@ TEST(ProcessorsOfQuotaTest, NoLimitAndNoSuchText) {
 TEST(DefaultThreadsTest, AreNoMoreThanProcessors) {
   EXPECT_GE(DefaultThreads(), 1);
   EXPECT_LE(DefaultThreads(), static_cast<int>(UsableProcessors().size()));
+}
+
+TEST(SetTimeSliceTest, HoldsForTheThreadUntilItIsGivenBack) {
+  using std::chrono::microseconds;
+  std::thread([] {
+    const auto before = SetTimeSlice(microseconds(300));
+    if (!before.has_value()) GTEST_SKIP() << "this system has one slice for all threads";
+    EXPECT_EQ(SetTimeSlice(microseconds(0)), microseconds(300));
+    EXPECT_EQ(SetTimeSlice(microseconds(0)), before);
+    EXPECT_EQ(SetTimeSlice(microseconds(1)), before);
+    EXPECT_EQ(SetTimeSlice(microseconds(0)), microseconds(100)) << "the least";
+  }).join();
 }
 
 }  // namespace

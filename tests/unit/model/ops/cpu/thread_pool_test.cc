@@ -133,34 +133,34 @@ TEST(PinningTest, EveryWorkerHasAProcessorOfItsOwnAndTheCallerIsFreeAfterwards) 
   ThreadPool pool(threads, /*pinned=*/true);
   EXPECT_TRUE(pool.pinned());
   EXPECT_EQ(UsableProcessors(), processors);
-  pool.PinCaller();
-  pool.PinCaller();
+  pool.AdoptCaller();
+  pool.AdoptCaller();
   for (int loop = 0; loop < 100; ++loop) {
     pool.ParallelFor(4 * threads, [&](int64_t, int worker) {
       ASSERT_EQ(UsableProcessors(), std::vector<int>{processors[static_cast<size_t>(worker)]});
     });
   }
-  pool.UnpinCaller();
+  pool.ReleaseCaller();
   EXPECT_EQ(UsableProcessors(), processors);
 }
 
 TEST(PinningTest, APoolsEndFreesItsCaller) {
   const std::vector<int> processors = UsableProcessors();
   auto pool = std::make_unique<ThreadPool>(static_cast<int>(processors.size()), /*pinned=*/true);
-  pool->PinCaller();
+  pool->AdoptCaller();
   pool.reset();
   EXPECT_EQ(UsableProcessors(), processors);
 }
 
-TEST(PinningTest, UnpinCallerFromAThreadThatIsNotPinnedChangesNothing) {
+TEST(PinningTest, ReleaseCallerFromAThreadThatIsNotPinnedChangesNothing) {
   const std::vector<int> processors = UsableProcessors();
   ThreadPool pool(static_cast<int>(processors.size()), /*pinned=*/true);
-  std::thread([&pool] { pool.PinCaller(); }).join();
-  pool.UnpinCaller();
+  std::thread([&pool] { pool.AdoptCaller(); }).join();
+  pool.ReleaseCaller();
   EXPECT_EQ(UsableProcessors(), processors);
-  pool.PinCaller();
+  pool.AdoptCaller();
   EXPECT_EQ(UsableProcessors().size(), pool.pinned() ? 1 : processors.size());
-  pool.UnpinCaller();
+  pool.ReleaseCaller();
   EXPECT_EQ(UsableProcessors(), processors);
 }
 
@@ -171,9 +171,9 @@ TEST(PinningTest, IsOnlyDoneWhereThreadsAndProcessorsAreAsMany) {
     if (threads < 1) continue;
     ThreadPool pool(threads, /*pinned=*/true);
     EXPECT_FALSE(pool.pinned() && threads != count) << threads;
-    pool.PinCaller();
+    pool.AdoptCaller();
     pool.ParallelFor(4 * threads, [&](int64_t) { EXPECT_EQ(UsableProcessors(), processors); });
-    pool.UnpinCaller();
+    pool.ReleaseCaller();
   }
   EXPECT_FALSE(ThreadPool(count).pinned());
 }
