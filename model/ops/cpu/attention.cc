@@ -169,10 +169,22 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
   const int64_t units_per_task = std::clamp<int64_t>(kMinAttentionTaskProducts / mean_products, 1,
                                                      std::max<int64_t>(1, units));
   const int64_t tasks = pieces + DivideUp(units, units_per_task);
+  const auto first_unit_of = [&](int64_t task) {
+    return first_unit + (task - pieces) * units_per_task;
+  };
+  // Where a task begins to read.
+  const auto keys_of = [&](int64_t task) -> const void* {
+    if (task >= tasks) return nullptr;
+    if (task >= pieces) return FirstKeys(call, units_[static_cast<size_t>(first_unit_of(task))]);
+    const Piece& piece = pieces_[static_cast<size_t>(task)];
+    return KeysOf(call, units_[static_cast<size_t>(piece.unit)], piece.tile_begin);
+  };
   std::atomic<int64_t> next{0};
   pool_.ParallelFor(std::min(tasks, threads()), [&](int64_t thread) {
     for (int64_t task = next.fetch_add(1, std::memory_order_relaxed); task < tasks;
          task = next.fetch_add(1, std::memory_order_relaxed)) {
+      // Mostly the thread's next task, since tasks take about as long as each other.
+      const void* const next_keys = keys_of(task + threads());
       if (task < pieces) {
         const Piece& piece = pieces_[static_cast<size_t>(task)];
         AttentionArgs args = ArgsOf(call, units_[static_cast<size_t>(piece.unit)]);
@@ -180,13 +192,17 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
         args.records = piece.records;
         args.tile_begin = piece.tile_begin;
         args.tile_end = piece.tile_end;
+        args.next_keys = next_keys;
         kernels_.attention(args);
         continue;
       }
-      const int64_t begin = (task - pieces) * units_per_task;
-      for (int64_t i = begin; i < std::min(units, begin + units_per_task); ++i) {
-        AttentionArgs args = ArgsOf(call, units_[static_cast<size_t>(first_unit + i)]);
+      const int64_t begin = first_unit_of(task) - first_unit;
+      const int64_t end = std::min(units, begin + units_per_task);
+      for (int64_t i = begin; i < end; ++i) {
+        const Unit* const unit = &units_[static_cast<size_t>(first_unit + i)];
+        AttentionArgs args = ArgsOf(call, *unit);
         args.scratch = scratch(thread);
+        args.next_keys = i + 1 < end ? FirstKeys(call, unit[1]) : next_keys;
         kernels_.attention(args);
       }
     }
@@ -214,6 +230,17 @@ void CpuAttention::FoldPieces(const Call& call) {
                              .begins = whole->tile_begin == unit.tile_begin,
                              .ends = whole->tile_end == unit.tile_end});
   });
+}
+
+const void* CpuAttention::KeysOf(const Call& call, const Unit& unit, int64_t tile) {
+  const TokenLayout& layout = call.layout;
+  const KvLayer& cache = call.cache;
+  const int64_t block =
+      layout.block_tables[layout.sequence_of[unit.token] * layout.max_blocks + tile];
+  const size_t head_bytes =
+      static_cast<size_t>(kBlockTokens * cache.head_dim) * DTypeBytes(cache.dtype);
+  return static_cast<const char*>(cache.data) + static_cast<size_t>(block) * cache.block_bytes() +
+         static_cast<size_t>(unit.kv_head) * head_bytes;
 }
 
 AttentionArgs CpuAttention::ArgsOf(const Call& call, const Unit& unit) const {

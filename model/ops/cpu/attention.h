@@ -67,6 +67,11 @@ class CpuAttention {
   // Folds the records of wholes_.
   void FoldPieces(const Call& call);
   AttentionArgs ArgsOf(const Call& call, const Unit& unit) const;
+  // The keys of a tile that a unit sees, and of the first.
+  static const void* KeysOf(const Call& call, const Unit& unit, int64_t tile);
+  static const void* FirstKeys(const Call& call, const Unit& unit) {
+    return KeysOf(call, unit, unit.tile_begin);
+  }
 
   float* scratch(int64_t thread) const;
   float* states() const;

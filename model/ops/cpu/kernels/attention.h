@@ -68,7 +68,10 @@ struct AttentionArgs {
   int64_t block_elements = 0;  // of one block, all heads, keys and values
   int64_t key_offset = 0;      // elements from a block's start to this head's keys
   int64_t value_offset = 0;    // likewise its values
-  void* out = nullptr;         // as q
+  // The keys of the tile that the thread reads after the last of these, worth fetching ahead; its
+  // values lie as far behind them as here. Null: it is not known.
+  const void* next_keys = nullptr;
+  void* out = nullptr;  // as q
   int64_t out_stride = 0;
   float* scratch = nullptr;  // AttentionScratch floats, on a cache line's border
   // A part of the work: tiles [tile_begin, tile_end), each folded into nothing, to a record of its
