@@ -10,7 +10,7 @@ namespace {
 
 // Less work than this is not worth handing to another thread: some microseconds.
 constexpr int64_t kMinInt8TaskProducts = 262144;
-constexpr int64_t kMinTaskElements = 32768;
+constexpr int64_t kMinTaskElements = 4096;
 // More rows are processed in several passes, large enough that rereading the weights costs little.
 constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
 constexpr int64_t kMinScratchRows = 64;
