@@ -213,6 +213,9 @@ class Ops {
   // The optimisations in use and those not available, in one line for display; may be empty. After
   // Reserve.
   virtual std::string Report() const { return ""; }
+  // The stride, in elements, at which rows of `cols` activations are read and written fastest: at
+  // least `cols`, a multiple of 64 bytes.
+  virtual int64_t RowStride(int64_t cols, DType dtype) const = 0;
   // The most rows of a DeviceBatch, padding included, for so many requested rows.
   virtual int64_t PaddedRows(int64_t rows) const = 0;
 

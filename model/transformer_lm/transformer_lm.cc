@@ -47,11 +47,10 @@ absl::Status CheckAllFinite(const ModelConfig& config, ModelWeights weights) {
 // Lays rows out one after the other in one buffer. Without a buffer it computes the size.
 class ScratchArena {
  public:
-  explicit ScratchArena(std::byte* base) : base_(base) {}
+  // `ops` outlives this object.
+  ScratchArena(const Ops& ops, std::byte* base) : ops_(ops), base_(base) {}
   Rows Take(int64_t rows, int64_t cols, DType dtype) {
-    // Rows begin at 64-byte boundaries, for wide loads and copies.
-    constexpr int64_t kRowElements = 32;
-    const int64_t stride = (cols + kRowElements - 1) / kRowElements * kRowElements;
+    const int64_t stride = ops_.RowStride(cols, dtype);
     const Rows result{base_ == nullptr ? nullptr : base_ + used_, rows, cols, stride, dtype};
     constexpr size_t kAlignment = 128;
     const size_t bytes = static_cast<size_t>(rows * stride) * DTypeBytes(dtype);
@@ -61,6 +60,7 @@ class ScratchArena {
   size_t bytes() const { return used_; }
 
  private:
+  const Ops& ops_;
   std::byte* const base_;
   size_t used_ = 0;
 };
@@ -146,7 +146,7 @@ ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
 size_t TransformerLM::LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
                                     DType activations, const Ops& ops, std::byte* base,
                                     Scratch* scratch) {
-  ScratchArena arena(base);
+  ScratchArena arena(ops, base);
   const int64_t tokens = ops.PaddedRows(limits.max_tokens);
   scratch->x = arena.Take(tokens, config.d_model, DType::kF32);
   scratch->delta = arena.Take(tokens, config.d_model, activations);

@@ -219,12 +219,11 @@ class OpsBench {
     const size_t bytes = static_cast<size_t>(blocks) * cache.block_bytes();
     const size_t copies = std::clamp<size_t>(kRotatedBytes / bytes, 1, OpTimer::kCalls);
     TLM_ASSIGN_OR_RETURN(
-        const OwnedRows elements,
-        MakeRows(ops_, static_cast<int64_t>(copies) * blocks,
-                 static_cast<int64_t>(cache.block_bytes() / DTypeBytes(kv_type_)), kv_type_));
+        const Buffer elements,
+        MakeValues(ops_, static_cast<int64_t>(copies * bytes / DTypeBytes(kv_type_)), kv_type_));
     const auto cache_of = [&](int call) {
       KvLayer layer = cache;
-      layer.data = elements.rows.as<std::byte>() + static_cast<size_t>(call) % copies * bytes;
+      layer.data = elements.as<std::byte>() + static_cast<size_t>(call) % copies * bytes;
       return layer;
     };
     TLM_ASSIGN_OR_RETURN(const DeviceBatch on_device, ops_.BeginBatch(batch));
@@ -254,11 +253,12 @@ class OpsBench {
     const std::vector<float> ones(static_cast<size_t>(config_.head_dim), 1.0f);
     const TensorView view{DType::kF32, tlm::Shape({config_.head_dim}), ones.data()};
     TLM_ASSIGN_OR_RETURN(const Buffer gain, ops_.PackVector({&view, 1}));
-    TLM_ASSIGN_OR_RETURN(const OwnedRows angles, MakeRows(ops_, layout.max_blocks * kBlockTokens,
-                                                          config_.head_dim, DType::kF32));
+    TLM_ASSIGN_OR_RETURN(
+        const Buffer angles,
+        MakeValues(ops_, layout.max_blocks * kBlockTokens * config_.head_dim, DType::kF32));
     const float* gains = config_.qk_norm ? gain.as<float>() : nullptr;
     const HeadTransform transform{
-        .q_gain = gains, .k_gain = gains, .eps = 1e-6f, .rope_table = angles.rows.as<float>()};
+        .q_gain = gains, .k_gain = gains, .eps = 1e-6f, .rope_table = angles.as<float>()};
     const int64_t width = config_.q_size() + 2 * config_.kv_size();
     const Rows qkv = input_.Part(layout.tokens, width);
     const double bytes = 2.0 * static_cast<double>(layout.tokens * width) *

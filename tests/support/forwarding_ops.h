@@ -38,6 +38,9 @@ class ForwardingOps : public Ops {
   }
   std::string Report() const override { return ops_.Report(); }
   void Release() override { ops_.Release(); }
+  int64_t RowStride(int64_t cols, DType dtype) const override {
+    return ops_.RowStride(cols, dtype);
+  }
   int64_t PaddedRows(int64_t rows) const override { return ops_.PaddedRows(rows); }
   int max_batches() const override { return ops_.max_batches(); }
   bool TakesPendingTokens() const override { return ops_.TakesPendingTokens(); }

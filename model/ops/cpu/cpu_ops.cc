@@ -133,6 +133,14 @@ std::string CpuOps::Report() const {
   return report;
 }
 
+// An odd number of cache lines: rows a power of two apart would share a few sets of the caches, and
+// a tile reads or writes many rows at once.
+int64_t CpuOps::RowStride(int64_t cols, DType dtype) const {
+  constexpr int64_t kLineBytes = 64;
+  const auto element_bytes = static_cast<int64_t>(DTypeBytes(dtype));
+  return (DivideUp(cols * element_bytes, kLineBytes) | 1) * kLineBytes / element_bytes;
+}
+
 absl::StatusOr<DeviceBatch> CpuOps::BeginBatch(const Batch& batch) {
   pool_.AdoptCaller();
   batch_ = &batch;

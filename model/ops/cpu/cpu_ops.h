@@ -70,6 +70,7 @@ class CpuOps : public Ops {
     attention_.Release();
   }
   std::string Report() const override;
+  int64_t RowStride(int64_t cols, DType dtype) const override;
   int64_t PaddedRows(int64_t rows) const override { return rows; }
   int max_batches() const override { return 1; }
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override;

@@ -37,24 +37,29 @@ std::vector<uint16_t> RandomHalves(size_t count, DType dtype) {
 
 Rows OwnedRows::Part(int64_t count, int64_t cols) const {
   Rows part = rows.First(count).Columns(0, cols);
-  part.stride = cols;
+  part.stride = ops->RowStride(cols, rows.dtype);
   return part;
 }
 
-absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype) {
-  const auto count = static_cast<size_t>(rows * cols);
-  const size_t bytes = count * DTypeBytes(dtype);
-  OwnedRows made;
-  TLM_ASSIGN_OR_RETURN(made.memory, ops.device().Allocate(bytes, MemoryPurpose::kActivations));
-  made.rows = {made.memory.data(), rows, cols, cols, dtype};
+absl::StatusOr<Buffer> MakeValues(Ops& ops, int64_t count, DType dtype) {
+  const auto values = static_cast<size_t>(count);
+  const size_t bytes = values * DTypeBytes(dtype);
+  TLM_ASSIGN_OR_RETURN(Buffer memory, ops.device().Allocate(bytes, MemoryPurpose::kActivations));
   if (dtype == DType::kF32) {
     TLM_RETURN_IF_ERROR(
-        ops.device().CopyToDevice(made.memory.data(), RandomFloats(count).data(), bytes));
+        ops.device().CopyToDevice(memory.data(), RandomFloats(values).data(), bytes));
   } else {
     TLM_RETURN_IF_ERROR(
-        ops.device().CopyToDevice(made.memory.data(), RandomHalves(count, dtype).data(), bytes));
+        ops.device().CopyToDevice(memory.data(), RandomHalves(values, dtype).data(), bytes));
   }
-  return made;
+  return memory;
+}
+
+absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype) {
+  const int64_t stride = ops.RowStride(cols, dtype);
+  TLM_ASSIGN_OR_RETURN(Buffer memory, MakeValues(ops, rows * stride, dtype));
+  const Rows made{memory.data(), rows, cols, stride, dtype};
+  return OwnedRows{.ops = &ops, .memory = std::move(memory), .rows = made};
 }
 
 absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType weights,

@@ -12,16 +12,19 @@
 
 namespace tlm::bench {
 
-// Rows and their memory.
+// Rows of activations as a model lays them out, and their memory.
 struct OwnedRows {
+  const Ops* ops = nullptr;  // outlives them
   Buffer memory;
   Rows rows;
 
-  // The first `count` rows of `cols` values, contiguous.
+  // The first `count` rows, as rows of `cols` values, at most rows.cols, are laid out.
   Rows Part(int64_t count, int64_t cols) const;
 };
 
-// Rows of normal values of deviation 0.05; `dtype` kF32, kBF16 or kF16. Errors as Allocate's.
+// Normal values of deviation 0.05, and rows of them; `dtype` kF32, kBF16 or kF16. Errors as
+// Allocate's.
+absl::StatusOr<Buffer> MakeValues(Ops& ops, int64_t count, DType dtype);
 absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype);
 
 // A matrix stored as `weights`, which may be kI8, of the same values. Errors of PackMatrix.

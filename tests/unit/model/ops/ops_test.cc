@@ -339,6 +339,16 @@ TEST_P(PackTest, CopyOnDeviceCopies) {
   EXPECT_THAT(copied, ::testing::ElementsAre(1.0f, 2.0f, 1.0f, 2.0f));
 }
 
+TEST_P(PackTest, RowsBeginOnWholeLines) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const int64_t cols : {1, 31, 32, 33, 576, 1024, 4096}) {
+      const int64_t stride = ops_->RowStride(cols, dtype);
+      EXPECT_GE(stride, cols) << DTypeName(dtype);
+      EXPECT_EQ(static_cast<size_t>(stride) * DTypeBytes(dtype) % 64, 0u) << cols;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, MatMulTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
 INSTANTIATE_TEST_SUITE_P(Backends, ActivationTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
 INSTANTIATE_TEST_SUITE_P(Backends, PackTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);

@@ -316,6 +316,18 @@ TEST_P(CpuMatMulTest, RefusesWeightsThatAreNotFinite) {
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("finite")));
 }
 
+// So that they never lie a power of two of them apart.
+TEST_P(CpuMatMulTest, RowsLieAnOddNumberOfLinesApart) {
+  const auto ops = Make(1);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (int64_t cols = 1; cols < 5000; cols += 31) {
+      const size_t bytes = static_cast<size_t>(ops->RowStride(cols, dtype)) * DTypeBytes(dtype);
+      ASSERT_EQ(bytes / 64 % 2, 1u) << cols;
+      ASSERT_LT(bytes, static_cast<size_t>(cols) * DTypeBytes(dtype) + 128) << cols;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, CpuMatMulTest, ::testing::ValuesIn(Cases()), CaseName);
 
 }  // namespace
