@@ -27,11 +27,10 @@ constexpr int64_t kUnitsOfOneThread = 16384;
 // Rows of a tile that leaves none of `rows` a tile much smaller than the others.
 int64_t EvenTile(int64_t rows, int64_t most) { return DivideUp(rows, DivideUp(rows, most)); }
 
-size_t ElementBytes(Storage type) { return type == Storage::kF32 ? 4 : 2; }
+int64_t ElementBytes(Storage type) { return type == Storage::kF32 ? 4 : 2; }
 
 const void* RowOf(const MatMulArgs& args, int64_t row) {
-  return static_cast<const char*>(args.x) +
-         static_cast<size_t>(row * args.x_stride) * ElementBytes(args.x_type);
+  return static_cast<const char*>(args.x) + row * args.x_stride * ElementBytes(args.x_type);
 }
 
 // Up to `count` rows from `first` on, which begins a tile.
@@ -40,10 +39,22 @@ MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
   args.x = RowOf(all, first);
   args.rows = std::min(count, all.rows - first);
   if (all.packed_x != nullptr) args.packed_x += first * UnitsOf(all.x_type, all.k);
-  args.epilogue.out =
-      static_cast<char*>(all.epilogue.out) +
-      static_cast<size_t>(first * all.epilogue.out_stride) * ElementBytes(all.epilogue.out_type);
+  args.epilogue.out = static_cast<char*>(all.epilogue.out) +
+                      first * all.epilogue.out_stride * ElementBytes(all.epilogue.out_type);
   return args;
+}
+
+// Rows of a task of `args`: all of them, or fewer where `stripes` of panels are too few for the
+// threads, or where the kernel asks for it.
+int64_t PartRows(const MatMulArgs& args, const MatMulNeeds& needs, int64_t stripes, int threads) {
+  const int64_t granule = args.tile_rows > 0 ? args.tile_rows : kPartRows;
+  const int64_t granules = DivideUp(args.rows, granule);
+  const int64_t parts = std::min(granules, DivideUp(2 * int64_t{threads}, stripes));
+  const int64_t of_part = DivideUp(granules, parts);
+  if (needs.part_bytes == 0) return of_part * granule;
+  const int64_t granule_bytes = granule * args.k * ElementBytes(args.x_type);
+  const int64_t most = std::max<int64_t>(2, needs.part_bytes / granule_bytes);
+  return std::min(of_part, EvenTile(granules, most)) * granule;
 }
 
 ElementFunction FunctionOf(std::optional<Activation> activation) {
@@ -179,12 +190,8 @@ void CpuMatMul::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t pane
   const int64_t task_panels =
       kTaskPanels * DivideUp(kMinTaskProducts, kTaskPanels * panel_products);
   const int64_t stripes = DivideUp(panels, task_panels);
-  // Where panels are few, rows are divided among threads as well.
-  const int64_t granule = args.tile_rows > 0 ? args.tile_rows : kPartRows;
-  const int64_t granules = DivideUp(args.rows, granule);
-  const int64_t parts = std::min(granules, DivideUp(2 * int64_t{pool_.threads()}, stripes));
-  const int64_t part_rows = DivideUp(granules, parts) * granule;
-  // A worker's next task is mostly the next in memory.
+  const int64_t part_rows = PartRows(args, needs, stripes, pool_.threads());
+  // A worker's next task is mostly of the same rows and the next panels in memory.
   pool_.ParallelFor(stripes * DivideUp(args.rows, part_rows), [&](int64_t task, int worker) {
     MatMulArgs part = RowsOf(args, task / stripes * part_rows, part_rows);
     part.panel_begin = task % stripes * task_panels;

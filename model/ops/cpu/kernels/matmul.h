@@ -66,6 +66,7 @@ struct MatMulArgs {
 struct MatMulNeeds {
   int tile_rows = 0;     // packed_x, in tiles of at most so many rows; 0: it reads rows as they lie
   bool widened = false;  // room for weights as floats
+  int64_t part_bytes = 0;  // of rows that a call should get at most; 0: any number
 };
 inline constexpr int kWidenedPanels = 2;
 

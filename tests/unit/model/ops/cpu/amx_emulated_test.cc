@@ -1,11 +1,16 @@
 // The op tests on the kernels of amx_bf16, with emulated AMX tiles (tests/support/amx).
+#include <gtest/gtest.h>
+
 #include <algorithm>
-#include <string>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "model/base/float16.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "tests/support/amx/emulated_kernels.h"
+#include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
 namespace tlm {
@@ -17,6 +22,35 @@ absl::StatusOr<std::unique_ptr<Ops>> Make(bool vectors_agree) {
     return absl::UnavailableError("this machine cannot run avx512_bf16");
   }
   return CpuOps::CreateWith(2, Isa::kAmxBf16, EmulatedAmxKernels(vectors_agree));
+}
+
+// So many bytes that the caches take them in parts, of which the last is shorter.
+TEST(AmxEmulatedTest, RowsInPartsHaveTheBitsOfRowsApart) {
+  constexpr int64_t kRows = 150, kApart = 50, kInputs = 10300, kOutputs = 16;
+  absl::StatusOr<std::unique_ptr<Ops>> made = Make(true);
+  if (!made.ok()) GTEST_SKIP() << made.status().message();
+  Ops& ops = **made;
+  ASSERT_THAT(ops.Reserve({.max_tokens = kRows}, {.head_dim = 16, .inputs = kInputs}, DType::kBF16),
+              IsOk());
+  const HostMatrix w(kOutputs, kInputs, DType::kBF16, 1);
+  const TensorView view = w.view();
+  const auto packed = ops.PackMatrix({&view, 1});
+  ASSERT_THAT(packed, IsOk());
+  const int64_t stride = ops.RowStride(kInputs, DType::kBF16);
+  std::vector<uint16_t> x;
+  for (const float value : RandomFloats(kRows * stride, 2)) x.push_back(FloatToBf16(value));
+  const Rows rows{x.data(), kRows, kInputs, stride, DType::kBF16};
+  std::vector<float> together(kRows * kOutputs, -77.0f);
+  std::vector<float> apart = together;
+  ASSERT_THAT(ops.MatMul(rows, **packed, {}, {together.data(), kRows, kOutputs, kOutputs}), IsOk());
+  for (int64_t row = 0; row < kRows; row += kApart) {
+    Rows part = rows.First(kApart);
+    part.data = x.data() + row * stride;
+    ASSERT_THAT(
+        ops.MatMul(part, **packed, {}, {apart.data() + row * kOutputs, kApart, kOutputs, kOutputs}),
+        IsOk());
+  }
+  EXPECT_EQ(together, apart);
 }
 
 }  // namespace

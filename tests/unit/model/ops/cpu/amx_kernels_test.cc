@@ -59,6 +59,18 @@ std::vector<uint16_t> RandomBf16(int64_t count, uint64_t seed, bool wild) {
   return values;
 }
 
+// Random bfloat16 whose products are about the least normal number or less.
+std::vector<uint16_t> TinyBf16(int64_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint16_t> values(static_cast<size_t>(count));
+  for (uint16_t& value : values) {
+    const uint64_t bits = random();
+    const uint64_t exponent = bits >> 63 == 0 ? 64 : 52 + (bits >> 32) % 12;
+    value = static_cast<uint16_t>((bits & 0x807fu) | exponent << 7);
+  }
+  return values;
+}
+
 // A product of random rows and weights, in memory as kernels take them. What lies beside the rows
 // is NaN.
 struct Product {
@@ -80,17 +92,20 @@ struct Product {
   // By `kernels`, with a column beside every row of the result that must stay as it is.
   std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) const {
     std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
-    kernels.matmul(
-        {.x = x.data(),
-         .x_type = Storage::kBF16,
-         .x_stride = stride,
-         .rows = first_rows,
-         .w = packed.data(),
-         .w_type = Storage::kBF16,
-         .k = inputs,
-         .panel_end = RoundedUp(outputs, kPanel) / kPanel,
-         .epilogue = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+    Multiply(kernels, first_rows,
+             {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1});
     return out;
+  }
+  void Multiply(const Kernels& kernels, int64_t first_rows, const EpilogueArgs& epilogue) const {
+    kernels.matmul({.x = x.data(),
+                    .x_type = Storage::kBF16,
+                    .x_stride = stride,
+                    .rows = first_rows,
+                    .w = packed.data(),
+                    .w_type = Storage::kBF16,
+                    .k = inputs,
+                    .panel_end = RoundedUp(outputs, kPanel) / kPanel,
+                    .epilogue = epilogue});
   }
 
   std::vector<float> Expected() const {
@@ -191,6 +206,59 @@ TEST_P(AmxProductTest, TakesSubnormalsForZeroAndLeavesNone) {
       for (const bool vectors : {false, true}) {
         const std::vector<float> out = product.Multiply(GetParam().kernels(vectors), rows);
         EXPECT_EQ(out[0], expected) << rows;
+      }
+    }
+  }
+}
+
+// The bytes of the first four rows of outputs where `rows` are multiplied, in units of 16 bits.
+std::vector<uint16_t> FirstFourRows(const Product& product, const Kernels& kernels, int64_t rows,
+                                    EpilogueArgs epilogue) {
+  const int64_t units = epilogue.outputs * (epilogue.out_type == Storage::kF32 ? 2 : 1);
+  std::vector<uint16_t> out(static_cast<size_t>(rows * units));
+  epilogue.out = out.data();
+  epilogue.out_stride = epilogue.outputs;
+  product.Multiply(kernels, rows, epilogue);
+  out.resize(static_cast<size_t>(4 * units));
+  return out;
+}
+
+// Vectors sum four rows and tiles five; other code stores their outputs. Of tiny factors, sums,
+// sums with their bias, and what is gated may underflow.
+TEST_P(AmxProductTest, OutputsOfFewRowsHaveTheBitsOfMany) {
+  constexpr int64_t kOutputs = 64, kInputs = 96;
+  const Kernels& kernels = GetParam().kernels(GetParam().vectors_agree());
+  Product ordinary(5, kOutputs, kInputs, 3, false);
+  Product tiny = ordinary;
+  tiny.x = TinyBf16(5 * tiny.stride, 4);
+  tiny.packed = TinyBf16(kOutputs * kInputs, 5);
+  float biases[kOutputs];
+  float gate_biases[kOutputs];
+  for (int i = 0; i < kOutputs; ++i) {
+    biases[i] = static_cast<float>(i * 7 % 64 - 32) * 0x1p-130f;
+    gate_biases[i] = i < kOutputs / 2 ? static_cast<float>(i % 7) - 3.0f : biases[i];
+  }
+  for (const Storage type : {Storage::kF32, Storage::kBF16}) {
+    for (const EpilogueArgs& epilogue :
+         {EpilogueArgs{.outputs = kOutputs, .out_type = type},
+          EpilogueArgs{.bias = biases, .outputs = kOutputs, .out_type = type},
+          EpilogueArgs{
+              .bias = gate_biases, .gated = true, .outputs = kOutputs / 2, .out_type = type}}) {
+      for (const Product* product : {&ordinary, &tiny}) {
+        const std::vector<uint16_t> out = FirstFourRows(*product, kernels, 4, epilogue);
+        ASSERT_EQ(out, FirstFourRows(*product, kernels, 5, epilogue))
+            << (type == Storage::kF32 ? "float" : "bfloat16") << (product == &tiny ? ", tiny" : "")
+            << (epilogue.bias != nullptr ? ", bias" : "") << (epilogue.gated ? ", gated" : "");
+        if (product == &ordinary) continue;
+        // Some outputs have become 0, no other is subnormal: the halves with the exponent.
+        size_t zeros = 0;
+        const size_t step = type == Storage::kF32 ? 2 : 1;
+        for (size_t i = step - 1; i < out.size(); i += step) {
+          EXPECT_TRUE((out[i] & 0x7f80u) != 0 || (out[i] & 0x7fffu) == 0);
+          if ((out[i] & 0x7fffu) == 0) ++zeros;
+        }
+        EXPECT_GT(zeros, 0u);
+        EXPECT_LT(zeros, out.size() / step);
       }
     }
   }
