@@ -50,6 +50,8 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 //               ascending, 0 for keys not seen; then halves of the vector are added onto each
 //               other.
 //   folding     a product, rounded, by the factor of M; then a fused multiply-add of the tile's.
+// A row that sees a score t_j which is NaN is NaN in every element; the bits of a NaN are not
+// specified. Other rows are not affected.
 // Keys not seen may be summed with p = 0 and their values taken as 0, or left out: the bits are the
 // same, since the two differ only in the sign of zeros. Their stored values are never used.
 struct AttentionArgs {

@@ -299,6 +299,19 @@ TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheQueriesThatSeeThem) {
   }
 }
 
+TEST_P(AttentionTest, ANanScoreMakesEveryElementOfItsRowNan) {
+  for (const int64_t head_dim : {16, 64}) {
+    const AttentionCase c{1, 1, head_dim, 140};
+    std::vector<float> qkv = RandomQkv(c);
+    // Of the key of token 70, which the tokens from there on see.
+    qkv[70 * c.cols() + c.q_cols() + 3] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> out = Run(c, qkv, 140, {0, 1, 2});
+    for (int64_t i = 0; i < c.context * head_dim; ++i) {
+      ASSERT_EQ(std::isnan(out[i]), i / head_dim >= 70) << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest, ::testing::ValuesIn(OpsCases()), OpsCaseName);
 
 }  // namespace
