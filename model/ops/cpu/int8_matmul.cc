@@ -17,15 +17,22 @@ constexpr int64_t kMinScratchRows = 64;
 // The panels that kernels compute at a time; of gated matrices both halves.
 constexpr int64_t kTilePanels = 4;
 
+// Of the values of rows: an odd number of lines, so that the rows of a tile do not share a few sets
+// of the caches.
+int64_t ValueStride(int64_t inputs) { return Int8PaddedInputs(inputs) | kInt8InputStep; }
+
 int64_t RowBytes(int64_t inputs) {
-  return Int8PaddedInputs(inputs) +
+  return ValueStride(inputs) +
          Int8Groups(inputs) * static_cast<int64_t>(sizeof(float) + sizeof(int32_t));
 }
 
 Int8Rows RowsIn(const Buffer& scratch, int64_t rows, int64_t inputs) {
   auto* const values = scratch.as<int8_t>();
-  auto* const scales = reinterpret_cast<float*>(values + rows * Int8PaddedInputs(inputs));
-  return {values, scales, reinterpret_cast<int32_t*>(scales + rows * Int8Groups(inputs))};
+  auto* const scales = reinterpret_cast<float*>(values + rows * ValueStride(inputs));
+  return {.values = values,
+          .stride = ValueStride(inputs),
+          .scales = scales,
+          .offsets = reinterpret_cast<int32_t*>(scales + rows * Int8Groups(inputs))};
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ void QuantizeOutput(const OutputWeights& weights, int64_t first, int64_t count, 
                         .begin = 0,
                         .end = 1,
                         .rows = {.values = group.q + lane * Int8PaddedInputs(count),
+                                 .stride = Int8PaddedInputs(count),
                                  .scales = group.scales + lane,
                                  .offsets = group.offsets + lane}};
   const char* const from =

@@ -48,6 +48,7 @@ constexpr int64_t Int8PanelBytes(int64_t k) {
 // Rows of activations as the products take them.
 struct Int8Rows {
   int8_t* values = nullptr;    // [rows, Int8PaddedInputs(k)], zeros past k; at a border of 64 bytes
+  int64_t stride = 0;          // values from one row to the next, a multiple of kInt8InputStep
   float* scales = nullptr;     // [rows, Int8Groups(k)]
   int32_t* offsets = nullptr;  // [rows, Int8Groups(k)], -kInt8Offset * the sum of q: what makes
                                // products with q + kInt8Offset those with q

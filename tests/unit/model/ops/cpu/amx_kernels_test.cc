@@ -301,18 +301,22 @@ struct Int8Product {
     std::mt19937_64 random(static_cast<uint64_t>(m * n * k));
     const int64_t padded = Int8PaddedInputs(k);
     const int64_t groups = Int8Groups(k);
-    // At a border of 64 bytes, as promised.
-    storage.resize(static_cast<size_t>(m * padded + 64));
+    stride = padded + kInt8InputStep;
+    // At a border of 64 bytes, as promised; what lies beside the rows is not read.
+    storage.resize(static_cast<size_t>(m * stride + 64), int8_t{99});
     values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
+    const auto at = [this, padded](int64_t i) -> int8_t& {
+      return values[i / padded * stride + i % padded];
+    };
     for (int64_t i = 0; i < m * padded; ++i) {
-      values[i] = i % padded < k ? static_cast<int8_t>(random() % 255) - 127 : int8_t{0};
+      at(i) = i % padded < k ? static_cast<int8_t>(random() % 255) - 127 : int8_t{0};
     }
     scales.resize(static_cast<size_t>(m * groups));
     for (float& scale : scales) scale = static_cast<float>(random() % 1000 + 1) * 0x1p-12f;
     offsets.resize(scales.size());
     for (int64_t i = 0; i < m * padded; ++i) {
       offsets[static_cast<size_t>(i / padded * groups + i % padded / kInt8Group)] -=
-          kInt8Offset * values[i];
+          kInt8Offset * at(i);
     }
     w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * Int8PanelBytes(k)));
     for (uint8_t& byte : w) byte = static_cast<uint8_t>(random() % 255 + 1);
@@ -332,7 +336,10 @@ struct Int8Product {
   std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) {
     std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
     kernels.matmul_int8(
-        {.x = {.values = values, .scales = scales.data(), .offsets = offsets.data()},
+        {.x = {.values = values,
+               .stride = stride,
+               .scales = scales.data(),
+               .offsets = offsets.data()},
          .row_count = first_rows,
          .w = w.data(),
          .k = inputs,
@@ -341,7 +348,7 @@ struct Int8Product {
     return out;
   }
 
-  int64_t rows, outputs, inputs;
+  int64_t rows, outputs, inputs, stride;
   std::vector<int8_t> storage;
   int8_t* values;
   std::vector<float> scales;
