@@ -4,6 +4,10 @@
   tests/benchmarks/compare.py --peer=llama.cpp/build/bin/llama-bench \\
       --gguf=qwen3-0.6b-bf16.gguf --preset=qwen3-0.6b --threads=2 --json=compare.json
 
+Or OpenVINO GenAI, where `tests/benchmarks/install_openvino.sh DIR` has installed it:
+
+  tests/benchmarks/compare.py --peer=openvino --openvino=DIR --preset=qwen3-0.6b --threads=2
+
 Both run the same shapes with the same number of threads, one after the other, --rounds times; every
 second round the peer begins. The ratio is that of the medians. Exits with 1 when a bar is not met.
 """
@@ -18,6 +22,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+OPENVINO_BENCH = pathlib.Path(__file__).resolve().with_name("openvino_bench.py")
 
 # How many times as fast as llama.cpp on the same file a test must be, by how our weights are stored.
 PEER_BARS = {
@@ -198,13 +204,35 @@ def machine_part(report, row):
     return read / row["seconds"] / ceilings["read_bytes_per_second"]
 
 
+def openvino_command(arguments):
+    """OpenVINO GenAI with the options and the output of llama.cpp's benchmarks."""
+    return [arguments.openvino / "bin" / "python", "-B", OPENVINO_BENCH]
+
+
+def openvino_model(arguments):
+    """Its model of our shape, made by the first comparison."""
+    name = f"{arguments.preset}-{arguments.weights_dtype}"
+    model = arguments.openvino / "models" / name
+    if not model.exists():
+        print(f"making {model}", file=sys.stderr, flush=True)
+        run([*openvino_command(arguments), "-m", model, "--export", arguments.preset,
+             "--weights_dtype", arguments.weights_dtype], arguments.timeout)
+    return model
+
+
 class Peer:
-    """llama-bench for single sequences, llama-batched-bench for many."""
+    """llama-bench for single sequences, llama-batched-bench for many, or what stands for both."""
 
     def __init__(self, arguments, tests):
         self.arguments = arguments
         self.tests = tests
         self.version = None
+        if arguments.openvino:
+            self.single = self.batched = openvino_command(arguments)
+            self.model = openvino_model(arguments)
+        else:
+            self.single, self.batched = [arguments.peer], [arguments.batched_peer]
+            self.model = arguments.gguf
 
     def measure(self):
         rates = {}
@@ -218,14 +246,14 @@ class Peer:
     def run_single(self, rates, test):
         arguments = self.arguments
         prompt, generate = (test.tokens, 0) if test.kind == "pp" else (0, test.tokens)
-        command = [arguments.peer, "-m", arguments.gguf, "-t", arguments.threads, "-p", prompt,
+        command = [*self.single, "-m", self.model, "-t", arguments.threads, "-p", prompt,
                    "-n", generate, "-r", 1, "-o", "json"]
         if test.depth:
             command += ["-d", test.depth]
         output = run(command, arguments.timeout)
-        found = parse_llama_bench(arguments.peer, output)
+        found = parse_llama_bench(self.single[-1], output)
         if (prompt, generate, test.depth) not in found:
-            raise unparsable(arguments.peer, f"no result of {test.name}", output)
+            raise unparsable(self.single[-1], f"no result of {test.name}", output)
         rates[test.name] = found[(prompt, generate, test.depth)]
         first = json.loads(output[output.find("["):])[0]
         self.version = {key: first[key] for key in (
@@ -236,14 +264,14 @@ class Peer:
         tests = [test for test in self.tests if test.sequences > 1 and test.tokens == tokens]
         prompt = arguments.parallel_prompt
         context = max(test.sequences for test in tests) * (prompt + tokens)
-        output = run([arguments.batched_peer, "-m", arguments.gguf, "-t", arguments.threads,
-                      "-c", context, "-npp", prompt, "-ntg", tokens,
+        output = run([*self.batched, "-m", self.model, "-t", arguments.threads, "-c", context,
+                      "-npp", prompt, "-ntg", tokens,
                       "-npl", join(test.sequences for test in tests), "--output-format", "jsonl"],
                      arguments.timeout)
-        found = parse_batched_bench(arguments.batched_peer, output)
+        found = parse_batched_bench(self.batched[-1], output)
         for test in tests:
             if test.sequences not in found:
-                raise unparsable(arguments.batched_peer, f"no result of {test.name}", output)
+                raise unparsable(self.batched[-1], f"no result of {test.name}", output)
             rates[test.name] = found[test.sequences]
 
 
@@ -272,7 +300,7 @@ def compare(arguments):
     rows = [judge(arguments, test, samples[test.name]) for test in tests]
     return {"ours": {key: ours.reports[-1].get(key) for key in (
                 "model", "weights_dtype", "kv_cache_dtype", "device", "arithmetic", "ceilings")},
-            "peer": {"program": str(arguments.peer), "model": str(arguments.gguf),
+            "peer": {"program": str(arguments.peer), "model": str(peer.model),
                      **(peer.version or {})},
             "threads": arguments.threads, "rounds": arguments.rounds,
             "parallel_prompt": arguments.parallel_prompt, "tests": rows}
@@ -285,11 +313,15 @@ def check_same_shape(report, version):
         raise BenchError(f"the models differ: ours has {ours} parameters, the peer's {peers}")
 
 
+def peer_bars(arguments):
+    return {} if arguments.openvino else PEER_BARS.get(arguments.weights_dtype, {})
+
+
 def judge(arguments, test, samples):
     ours, peer = statistics.median(samples["ours"]), statistics.median(samples["peer"])
     parts = [part for part in samples["machine"] if part is not None]
     return {"test": test.name, "ours": ours, "peer": peer, "ratio": ours / peer,
-            "bar": PEER_BARS.get(arguments.weights_dtype, {}).get(test.bar_name),
+            "bar": peer_bars(arguments).get(test.bar_name),
             "of_machine": statistics.median(parts) if parts else None,
             "machine_bar": MACHINE_BARS.get(arguments.weights_dtype, {}).get(test.bar_name),
             "samples": samples}
@@ -324,10 +356,13 @@ def positive(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", type=pathlib.Path, required=True, help="path of llama-bench")
+    parser.add_argument("--peer", type=pathlib.Path, required=True,
+                        help="path of llama-bench, or openvino")
     parser.add_argument("--batched_peer", type=pathlib.Path,
                         help="path of llama-batched-bench; default: beside --peer")
-    parser.add_argument("--gguf", type=pathlib.Path, required=True, help="the peer's model")
+    parser.add_argument("--gguf", type=pathlib.Path, help="llama.cpp's model")
+    parser.add_argument("--openvino", type=pathlib.Path, metavar="DIR",
+                        help="of install_openvino.sh; --peer=openvino needs it and --preset")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--preset", help="our shape, with random weights")
     source.add_argument("--model", type=pathlib.Path, help="our model directory")
@@ -346,17 +381,31 @@ def parse_arguments():
     parser.add_argument("--timeout", type=positive, default=1800, help="seconds of one run")
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")
     arguments = parser.parse_args()
+    if str(arguments.peer) == "openvino":
+        if arguments.openvino is None or arguments.preset is None:
+            parser.error("--peer=openvino needs --openvino=DIR and --preset")
+        if arguments.weights_dtype == "float16":
+            parser.error("--peer=openvino has no weights of float16")
+        return arguments
+    if arguments.gguf is None or arguments.openvino is not None:
+        parser.error("--peer=PATH needs --gguf=PATH, and --openvino is for --peer=openvino")
     if arguments.batched_peer is None:
         arguments.batched_peer = arguments.peer.parent / "llama-batched-bench"
     return arguments
 
 
 def check_files(arguments):
-    wanted = [("--engine_bench", arguments.engine_bench), ("--gguf", arguments.gguf)]
-    if any(test.sequences == 1 for test in arguments.tests):
-        wanted.append(("--peer", arguments.peer))
-    if any(test.sequences > 1 for test in arguments.tests):
-        wanted.append(("--batched_peer", arguments.batched_peer))
+    wanted = [("--engine_bench", arguments.engine_bench)]
+    if arguments.openvino:
+        if not (arguments.openvino / "bin" / "python").is_file():
+            raise BenchError(f"--openvino={arguments.openvino}: OpenVINO GenAI is not installed "
+                             "there; tests/benchmarks/install_openvino.sh DIR installs it")
+    else:
+        wanted.append(("--gguf", arguments.gguf))
+        if any(test.sequences == 1 for test in arguments.tests):
+            wanted.append(("--peer", arguments.peer))
+        if any(test.sequences > 1 for test in arguments.tests):
+            wanted.append(("--batched_peer", arguments.batched_peer))
     for flag, path in wanted:
         if not path.is_file():
             raise BenchError(f"{flag}={path}: there is no such file")

@@ -29,6 +29,40 @@ else:
                        "model_n_params": {params}, "build_commit": "fake"}}]))
 """
 
+# Stand for the modules that openvino_bench.py imports: a token takes 1 / {rate} seconds, of a prompt
+# or decoded.
+FAKE_OPENVINO = """class Type:
+    i64 = "i64"
+class Shape(tuple):
+    pass
+class Tensor:
+    def __init__(self, dtype, shape):
+        self.data = [None] * shape[0]
+"""
+FAKE_GENAI = """import types
+__version__ = "fake"
+class GenerationConfig:
+    pass
+class TokenizedInputs:
+    def __init__(self, ids, mask):
+        assert [len(row) for row in ids.data] == [sum(row) for row in mask.data]
+        assert all(0 <= token < 10000 for row in ids.data for token in row)
+        self.ids = ids.data
+def milliseconds(tokens):
+    return lambda: types.SimpleNamespace(mean=1e3 * tokens / {rate})
+class LLMPipeline:
+    def __init__(self, model, device, INFERENCE_NUM_THREADS, INFERENCE_PRECISION_HINT):
+        assert (device, INFERENCE_NUM_THREADS, INFERENCE_PRECISION_HINT) == ("CPU", 1, "f32")
+    def generate(self, inputs, config):
+        assert config.ignore_eos and not config.do_sample
+        sequences, tokens = len(inputs.ids), config.max_new_tokens
+        prompt = len(inputs.ids[0])
+        return types.SimpleNamespace(perf_metrics=types.SimpleNamespace(
+            get_ttft=milliseconds(prompt),
+            get_generate_duration=milliseconds(prompt + sequences * (tokens - 1)),
+            get_num_generated_tokens=lambda: sequences * tokens))
+"""
+
 
 class SmokeTest(unittest.TestCase):
     def setUp(self):
@@ -239,6 +273,64 @@ class SmokeTest(unittest.TestCase):
             with self.subTest(message):
                 result = self.compare(1.0, *flags, params=params)
                 self.assertEqual(result.returncode, 1)
+                self.assertIn(message, result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
+
+    def fake_openvino(self, rate, params):
+        """A folder as install_openvino.sh leaves it after the first comparison, and a model in it."""
+        folder = self.directory / "openvino"
+        model = folder / "models" / "cs336-tinystories-float32"
+        for made in (folder / "bin", folder / "modules", model):
+            made.mkdir(parents=True, exist_ok=True)
+        for name, text in (("openvino", FAKE_OPENVINO), ("openvino_genai", FAKE_GENAI)):
+            (folder / "modules" / f"{name}.py").write_text(text.replace("{rate}", str(rate)),
+                                                           encoding="utf-8")
+        python = folder / "bin" / "python"
+        python.write_text(f"#!/bin/sh\nPYTHONPATH={folder / 'modules'} exec {sys.executable} \"$@\"\n",
+                          encoding="utf-8")
+        python.chmod(0o755)
+        (model / "config.json").write_text(json.dumps({"vocab_size": 10000}), encoding="utf-8")
+        (model / "tlm_bench.json").write_text(json.dumps(
+            {"model_type": "fake", "weights_dtype": "float32", "model_n_params": params}),
+            encoding="utf-8")
+        return folder
+
+    def compare_with_openvino(self, folder, *flags):
+        return subprocess.run(
+            [SOURCE_DIR / "tests" / "benchmarks" / "compare.py", "--peer=openvino",
+             f"--openvino={folder}", "--preset=cs336-tinystories", "--weights_dtype=float32",
+             "--rounds=1", "--threads=1", f"--engine_bench={BENCHMARKS_DIR / 'engine_bench'}",
+             f"--json={self.directory / 'compare.json'}", *flags],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+    def test_openvino_takes_turns_as_llama_cpp_does(self):
+        result = self.compare_with_openvino(self.fake_openvino(500.0, 22696448),
+                                            "--tests=pp16,tg4x2", "--rounds=2")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
+        self.assertEqual(report["peer"]["build_commit"], "openvino-genai fake")
+        self.assertEqual([test["test"] for test in report["tests"]], ["pp16", "tg4 x 2"])
+        for test in report["tests"]:
+            self.assertEqual(len(test["samples"]["peer"]), 2)
+            self.assertAlmostEqual(test["peer"], 500.0)
+            self.assertIsNone(test["bar"])
+
+    def test_a_comparison_with_openvino_says_why_it_cannot_be_made(self):
+        there = self.fake_openvino(500.0, 1000)
+        empty = self.directory / "empty"
+        (empty / "bin").mkdir(parents=True)
+        (empty / "bin" / "python").symlink_to(sys.executable)
+        (empty / "models").symlink_to(there / "models")
+        for folder, flags, code, message in (
+                (there, ["--tests=pp16"], 1, "the models differ"),
+                (self.directory / "nowhere", [], 1, "install_openvino.sh DIR installs it"),
+                (empty, ["--tests=pp16"], 1, "install_openvino.sh installs it"),
+                (there, ["--preset=unknown"], 1, "invalid choice: 'unknown'"),
+                (there, ["--weights_dtype=float16"], 2, "no weights of float16"),
+                (there, ["--peer=/bin/true"], 2, "--openvino is for --peer=openvino")):
+            with self.subTest(message):
+                result = self.compare_with_openvino(folder, *flags)
+                self.assertEqual(result.returncode, code, result.stderr)
                 self.assertIn(message, result.stderr)
                 self.assertNotIn("Traceback", result.stderr)
 
