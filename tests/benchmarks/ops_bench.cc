@@ -16,6 +16,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "model/base/errors.h"
+#include "model/ops/rope_table.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"
 #include "tests/benchmarks/engine/cpu_ceilings.h"
@@ -247,18 +248,34 @@ class OpsBench {
     return ops_.AwaitBatch().status();
   }
 
+  // The cosines and sines of positions 0 .. `positions` - 1; nothing for a model without any.
+  absl::StatusOr<Buffer> RopeEntries(int64_t positions) {
+    if (!config_.rope_theta.has_value()) return Buffer();
+    const RopeTable table(config_.head_dim, *config_.rope_theta, config_.rope_scaling);
+    const std::vector<float> entries = table.Entries(0, positions);
+    const size_t bytes = entries.size() * sizeof(float);
+    TLM_ASSIGN_OR_RETURN(Buffer buffer, ops_.device().Allocate(bytes, MemoryPurpose::kActivations));
+    TLM_RETURN_IF_ERROR(ops_.device().CopyToDevice(buffer.data(), entries.data(), bytes));
+    return buffer;
+  }
+
   // What comes before attention: norms of heads, rotary positions, keys and values to their places.
+  // Every call takes the rows that the one before has left. Rotations keep the length of every pair
+  // of elements, so that no number of calls makes them subnormal.
   absl::Status TimePrepare(const std::string& name, const TokenLayout& layout,
                            const std::function<KvLayer(int)>& cache_of) {
     const std::vector<float> ones(static_cast<size_t>(config_.head_dim), 1.0f);
     const TensorView view{DType::kF32, tlm::Shape({config_.head_dim}), ones.data()};
     TLM_ASSIGN_OR_RETURN(const Buffer gain, ops_.PackVector({&view, 1}));
-    TLM_ASSIGN_OR_RETURN(
-        const Buffer angles,
-        MakeValues(ops_, layout.max_blocks * kBlockTokens * config_.head_dim, DType::kF32));
+    TLM_ASSIGN_OR_RETURN(const Buffer entries, RopeEntries(layout.max_blocks * kBlockTokens));
     const float* gains = config_.qk_norm ? gain.as<float>() : nullptr;
+    const bool interleaved = config_.rope_layout == RopeLayout::kInterleaved;
     const HeadTransform transform{
-        .q_gain = gains, .k_gain = gains, .eps = 1e-6f, .rope_table = angles.as<float>()};
+        .q_gain = gains,
+        .k_gain = gains,
+        .eps = 1e-6f,
+        .rope_table = entries.as<float>(),
+        .pairing = interleaved ? RopePairing::kInterleaved : RopePairing::kHalf};
     const int64_t width = config_.q_size() + 2 * config_.kv_size();
     const Rows qkv = input_.Part(layout.tokens, width);
     const double bytes = 2.0 * static_cast<double>(layout.tokens * width) *
