@@ -204,6 +204,7 @@ class SmokeTest(unittest.TestCase):
         for name in ("read_bytes_per_second", "matmul_flops_per_second",
                      "product_flops_per_second"):
             self.assertGreater(result["ceilings"][name], 0)
+        self.assertIn("from the L2 cache", result["ceilings"]["operands"])
         for test in result["tests"]:
             self.assertEqual(len(test["samples_ts"]), 3)
             self.assertIn(sorted(test["samples_ts"])[1], [test["tokens_per_second"]])

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cstring>
 #include <functional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -24,6 +26,7 @@ constexpr size_t kReadBytes = size_t{1} << 30;
 constexpr size_t kLargePage = size_t{2} << 20;
 constexpr int kPasses = 9;
 constexpr double kProductSeconds = 0.02;  // of a pass
+constexpr std::string_view kOperands = "random operands from the L2 cache";
 
 // Anonymous memory in large pages where the system gives them.
 class LargeMemory {
@@ -102,20 +105,37 @@ absl::StatusOr<double> ReadRate(const CpuLoops& loops, int threads) {
       std::fill_n(part, share, static_cast<char>(1));
       written[static_cast<size_t>(thread)] = 1;
     }
-    seen.fetch_or(loops.read(part, share), std::memory_order_relaxed);
+    seen.fetch_or(loops.read(part, static_cast<int64_t>(share)), std::memory_order_relaxed);
   });
   TLM_CHECK(seen.load() != 0);
   return static_cast<double>(share) * threads / seconds;
 }
 
-double ProductRate(const ProductLoop& loop, int threads) {
-  std::atomic<float> sink{0};
-  const auto seconds = [&](int passes, int64_t rounds) {
-    return TimePasses(threads, passes, [&](int) { sink.store(loop.run(rounds)); });
+// Every thread multiplies operands of its own, random ones that fit its L2 cache.
+absl::StatusOr<double> ProductRate(const ProductLoop& loop, int threads) {
+  const size_t operands = static_cast<size_t>(loop.x_bytes + loop.w_bytes);
+  const size_t used = operands + static_cast<size_t>(loop.sums_bytes);
+  const size_t share = (used + kLargePage - 1) / kLargePage * kLargePage;
+  TLM_ASSIGN_OR_RETURN(const LargeMemory memory,
+                       LargeMemory::Map(share * static_cast<size_t>(threads)));
+  const auto part = [&](int thread) { return memory.data() + static_cast<size_t>(thread) * share; };
+  std::mt19937 random(1);
+  for (size_t i = 0; i < operands; i += sizeof(uint32_t)) {
+    const uint32_t word = (static_cast<uint32_t>(random()) & loop.random_bits) | loop.fixed_bits;
+    std::memcpy(part(0) + i, &word, sizeof(word));
+  }
+  for (int thread = 1; thread < threads; ++thread) std::copy_n(part(0), operands, part(thread));
+  const auto seconds = [&](int passes, int64_t calls) {
+    return TimePasses(threads, passes, [&](int thread) {
+      char* const x = part(thread);
+      for (int64_t call = 0; call < calls; ++call) {
+        loop.run(x, x + loop.x_bytes, x + operands);
+      }
+    });
   };
-  int64_t rounds = 1024;
-  while (rounds < int64_t{1} << 40 && seconds(1, rounds) < kProductSeconds / 2) rounds *= 2;
-  return loop.flops_per_round * static_cast<double>(rounds) * threads / seconds(kPasses, rounds);
+  int64_t calls = 1;
+  while (calls < int64_t{1} << 30 && seconds(1, calls) < kProductSeconds / 2) calls *= 2;
+  return loop.flops * static_cast<double>(calls) * threads / seconds(kPasses, calls);
 }
 
 }  // namespace
@@ -139,7 +159,7 @@ std::string Describe(const CpuCeilings& ceilings) {
     text += fmt::format(", {:.0f} by {}", ceilings.float_flops_per_second / 1e9,
                         ceilings.float_instruction);
   }
-  return text;
+  return text + fmt::format(", on {}", kOperands);
 }
 
 nlohmann::ordered_json ToJson(const CpuCeilings& ceilings) {
@@ -147,7 +167,8 @@ nlohmann::ordered_json ToJson(const CpuCeilings& ceilings) {
           {"matmul_flops_per_second", ceilings.matmul_flops_per_second},
           {"matmul_instruction", ceilings.matmul_instruction},
           {"float_flops_per_second", ceilings.float_flops_per_second},
-          {"float_instruction", ceilings.float_instruction}};
+          {"float_instruction", ceilings.float_instruction},
+          {"operands", kOperands}};
 }
 
 absl::StatusOr<CpuCeilings> MeasureCpuCeilings(std::string_view arithmetic, Operands operands,
@@ -160,14 +181,16 @@ absl::StatusOr<CpuCeilings> MeasureCpuCeilings(std::string_view arithmetic, Oper
   CpuCeilings ceilings;
   TLM_ASSIGN_OR_RETURN(ceilings.read_bytes_per_second, ReadRate(*loops, threads));
   ceilings.float_instruction = loops->floats.instruction;
-  ceilings.float_flops_per_second = ProductRate(loops->floats, threads);
+  TLM_ASSIGN_OR_RETURN(ceilings.float_flops_per_second, ProductRate(loops->floats, threads));
   const ProductLoop& wanted = operands == Operands::kInt8   ? loops->int8
                               : operands == Operands::kBf16 ? loops->bf16
                                                             : loops->floats;
   const bool own = wanted.run != nullptr && operands != Operands::kFloat;
   ceilings.matmul_instruction = own ? wanted.instruction : ceilings.float_instruction;
-  ceilings.matmul_flops_per_second =
-      own ? ProductRate(wanted, threads) : ceilings.float_flops_per_second;
+  ceilings.matmul_flops_per_second = ceilings.float_flops_per_second;
+  if (own) {
+    TLM_ASSIGN_OR_RETURN(ceilings.matmul_flops_per_second, ProductRate(wanted, threads));
+  }
   return ceilings;
 }
 

@@ -1,4 +1,4 @@
-// The peak rates of the host's memory and vector units.
+// The rates that the host's memory and its products reach at the most.
 #ifndef TLM_TESTS_BENCHMARKS_ENGINE_CPU_CEILINGS_H_
 #define TLM_TESTS_BENCHMARKS_ENGINE_CPU_CEILINGS_H_
 
@@ -16,7 +16,7 @@ enum class Operands { kFloat, kBf16, kInt8 };
 // 0 and empty if not measured.
 struct CpuCeilings {
   double read_bytes_per_second = 0;    // all threads stream memory that no cache holds
-  double float_flops_per_second = 0;   // products of floats in registers
+  double float_flops_per_second = 0;   // products of random floats, loaded from the L2 cache
   double matmul_flops_per_second = 0;  // products of the operands asked for, likewise
   std::string float_instruction;       // "vfmadd231ps zmm"
   std::string matmul_instruction;      // "vdpbf16ps zmm"

@@ -1,47 +1,68 @@
-#include "tests/benchmarks/engine/cpu_loops.h"
+#define TLM_ISA_NAMESPACE cpu_loops_portable
+#define TLM_ISA_LOOPS kPortableLoops
+#include "tests/benchmarks/engine/cpu_loops.inc"
+
+#if defined(__x86_64__)
+#define TLM_AMX_TILES "model/ops/cpu/kernels/amx_tiles.h"
+#include "tests/benchmarks/engine/cpu_loops_amx.inc"
+#endif
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "model/ops/cpu/kernels/isa.h"
 
 namespace tlm::bench {
+
+#if defined(__x86_64__)
+extern const CpuLoops kAvx2Loops, kAvx512Loops, kAvx512Bf16Loops;  // cpu_loops_*.cc
+
 namespace {
 
-// Vectors of 16 bytes, which every processor this builds for has.
-using Floats = float __attribute__((vector_size(16)));
-using Words = uint64_t __attribute__((vector_size(16)));
-
-constexpr int kSums = 12;
-
-uint64_t ReadPortable(const char* data, size_t bytes) {
-  const auto* words = reinterpret_cast<const Words*>(data);
-  Words seen[8] = {};
-  for (size_t i = 0; i < bytes / sizeof(Words); i += 8) {
-#pragma GCC unroll 8
-    for (size_t j = 0; j < 8; ++j) seen[j] |= words[i + j];
-  }
-  uint64_t all = 0;
-  for (const Words& word : seen) all |= word[0] | word[1];
-  return all;
+// As the kernels of avx512 do, with VNNI's product of bytes where the processor has it.
+const CpuLoops& Avx512Loops() {
+  static const CpuLoops loops = [] {
+    CpuLoops result = kAvx512Loops;
+    if (__builtin_cpu_supports("avx512vnni")) result.int8 = kAvx512Bf16Loops.int8;
+    return result;
+  }();
+  return loops;
 }
 
-float MultiplyAddPortable(int64_t rounds) {
-  const Floats a = {0.5f, 0.25f, 0.125f, 0.75f}, b = {0.1f, 0.2f, 0.3f, 0.4f};
-  Floats sums[kSums];  // begin with different values: equal ones would be computed once
-  for (int j = 0; j < kSums; ++j) sums[j] = b * static_cast<float>(j);
-  for (int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int j = 0; j < kSums; ++j) sums[j] = sums[j] * a + b;
-  }
-  float total = 0;
-  for (const Floats& sum : sums) total += sum[0] + sum[1] + sum[2] + sum[3];
-  return total;
+const CpuLoops& AmxLoops() {
+  static const CpuLoops loops = [] {
+    CpuLoops result = kAvx512Bf16Loops;
+    result.bf16 = TLM_ISA_NAMESPACE::TileLoop<false>();
+    result.int8 = TLM_ISA_NAMESPACE::TileLoop<true>();
+    return result;
+  }();
+  return loops;
 }
-
-constexpr CpuLoops kPortable = {
-    .read = ReadPortable,
-    .floats = {"multiply and add of 4 floats", 2.0 * kSums * 4, MultiplyAddPortable}};
 
 }  // namespace
+#endif
 
 const CpuLoops* LoopsOf(std::string_view arithmetic) {
-  return arithmetic == "portable" ? &kPortable : X86LoopsOf(arithmetic);
+  const std::optional<Isa> isa = IsaFromName(arithmetic);
+  const std::vector<Isa> available = AvailableIsas();
+  if (!isa.has_value() || std::find(available.begin(), available.end(), *isa) == available.end()) {
+    return nullptr;
+  }
+  switch (*isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return &kAvx2Loops;
+    case Isa::kAvx512:
+      return &Avx512Loops();
+    case Isa::kAvx512Bf16:
+      return &kAvx512Bf16Loops;
+    case Isa::kAmxBf16:
+      return &AmxLoops();
+#endif
+    default:
+      return &kPortableLoops;
+  }
 }
 
 }  // namespace tlm::bench
