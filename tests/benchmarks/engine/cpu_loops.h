@@ -23,8 +23,10 @@ struct ProductLoop {
 
 // Loops of one instruction set. Calling one that the machine lacks is a fault.
 struct CpuLoops {
-  // ORs of all of [data, data + bytes); `data` aligned to 64, `bytes` a multiple of 4096.
-  uint64_t (*read)(const char* data, int64_t bytes) = nullptr;
+  // ORs of all of [data, data + bytes), read from the first byte to the last and in four streams
+  // side by side: which is faster depends on the processor. `data` aligned to 64, `bytes` a
+  // multiple of 4096.
+  uint64_t (*read[2])(const char* data, int64_t bytes) = {};
   ProductLoop floats = {};
   ProductLoop bf16 = {};  // `run` is null if the instruction set has none
   ProductLoop int8 = {};  // likewise; sums of int32

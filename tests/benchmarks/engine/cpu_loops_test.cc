@@ -66,12 +66,13 @@ TEST(CpuLoopsTest, ReadsEveryByte) {
   for (const Isa isa : AvailableIsas()) {
     std::vector<Line> lines = Memory(2 * 4096, 0);
     const auto* data = reinterpret_cast<const char*>(lines.data());
-    const auto& read = LoopsOf(IsaName(isa))->read;
-    EXPECT_EQ(read(data, 2 * 4096), 0u);
-    for (Line& line : lines) {
-      line.words[15] = 0x80000000;
-      EXPECT_EQ(read(data, 2 * 4096), 0x80000000u);
-      line.words[15] = 0;
+    for (const auto read : LoopsOf(IsaName(isa))->read) {
+      EXPECT_EQ(read(data, 2 * 4096), 0u);
+      for (Line& line : lines) {
+        line.words[15] = 0x80000000;
+        EXPECT_EQ(read(data, 2 * 4096), 0x80000000u);
+        line.words[15] = 0;
+      }
     }
   }
 }
