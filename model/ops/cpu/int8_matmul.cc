@@ -16,6 +16,9 @@ constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
 constexpr int64_t kMinScratchRows = 64;
 // The panels that kernels compute at a time; of gated matrices both halves.
 constexpr int64_t kTilePanels = 4;
+constexpr int64_t kCachedRowBytes = 640 << 10;
+// A multiple of the rows that kernels take at a time.
+constexpr int64_t kPartRowGranule = 96;
 
 // Of the values of rows: an odd number of lines, so that the rows of a tile do not share a few sets
 // of the caches.
@@ -33,6 +36,21 @@ Int8Rows RowsIn(const Buffer& scratch, int64_t rows, int64_t inputs) {
           .stride = ValueStride(inputs),
           .scales = scales,
           .offsets = reinterpret_cast<int32_t*>(scales + rows * Int8Groups(inputs))};
+}
+
+Int8Rows RowsFrom(const Int8Rows& rows, int64_t first, int64_t inputs) {
+  const int64_t groups = first * Int8Groups(inputs);
+  return {.values = rows.values + first * rows.stride,
+          .stride = rows.stride,
+          .scales = rows.scales + groups,
+          .offsets = rows.offsets + groups};
+}
+
+// Rows of a task: all, or parts of about the same size that stay in an L2 cache while a thread goes
+// through its panels.
+int64_t Int8PartRows(int64_t count, int64_t inputs) {
+  const int64_t most = std::max(kPartRowGranule, kCachedRowBytes / RowBytes(inputs));
+  return DivideUp(DivideUp(count, DivideUp(count, most)), kPartRowGranule) * kPartRowGranule;
 }
 
 }  // namespace
@@ -93,14 +111,18 @@ void CpuInt8MatMul::Multiply(const Int8Rows& rows, int64_t first, int64_t count,
   const int64_t tiles_per_task = std::max(tiles / (int64_t{pool_.threads()} * 8),
                                           DivideUp(kMinInt8TaskProducts, tile_products));
   const int64_t panels_per_task = tiles_per_task * kTilePanels;
-  pool_.ParallelFor(DivideUp(w.panels(), panels_per_task), [&](int64_t task) {
-    kernels_.matmul_int8({.x = rows,
-                          .row_count = count,
-                          .first_row = first,
+  const int64_t stripes = DivideUp(w.panels(), panels_per_task);
+  const int64_t part_rows = Int8PartRows(count, w.k());
+  pool_.ParallelFor(stripes * DivideUp(count, part_rows), [&](int64_t task) {
+    const int64_t row = task / stripes * part_rows;
+    const int64_t panel = task % stripes * panels_per_task;
+    kernels_.matmul_int8({.x = RowsFrom(rows, row, w.k()),
+                          .row_count = std::min(part_rows, count - row),
+                          .first_row = first + row,
                           .w = w.data(),
                           .k = w.k(),
-                          .panel_begin = task * panels_per_task,
-                          .panel_end = std::min(w.panels(), (task + 1) * panels_per_task),
+                          .panel_begin = panel,
+                          .panel_end = std::min(w.panels(), panel + panels_per_task),
                           .epilogue = epilogue});
   });
 }
