@@ -153,7 +153,11 @@ class AccessTest(KeyTest):
         pid = self.server.pid
         inodes = set()
         for entry in os.listdir(f"/proc/{pid}/fd"):
-            match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{entry}"))
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{entry}")
+            except FileNotFoundError:  # a connection that has closed since
+                continue
+            match = re.fullmatch(r"socket:\[(\d+)\]", target)
             if match:
                 inodes.add(match[1])
         listening = set()
