@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/time/time.h"
@@ -25,6 +26,7 @@ ABSL_FLAG(std::optional<std::string>, admin_port_file, std::nullopt,
           "--port_file=FILE, which writes FILE.admin");
 ABSL_FLAG(std::optional<std::string>, metrics_port_file, std::nullopt,
           "--port_file=FILE, which writes FILE.metrics");
+ABSL_FLAG(std::optional<bool>, oip, std::nullopt, "--facades=oip");
 ABSL_FLAG(std::optional<absl::Duration>, max_connection_age_grace, std::nullopt,
           "deadlines of calls");
 
@@ -107,6 +109,9 @@ absl::Status ApplyOldFlags(ServerOptions* options) {
                                    service.admin_port.has_value(), &service.admin_port_file));
   TLM_RETURN_IF_ERROR(TakePortFile("metrics_port", Given(FLAGS_metrics_port_file, options),
                                    service.metrics_port.has_value(), &service.metrics_port_file));
+  std::vector<std::string>& facades = service.facades;
+  const bool oip = Given(FLAGS_oip, options).value_or(false);
+  if (oip && std::count(facades.begin(), facades.end(), "oip") == 0) facades.push_back("oip");
   absl::Duration& grace = service.connections.max_age_grace;
   grace = Given(FLAGS_max_connection_age_grace, options).value_or(grace);
   return CheckNotNegative("max_connection_age_grace", grace);

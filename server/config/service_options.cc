@@ -55,9 +55,9 @@ ABSL_FLAG(
     "themselves");
 ABSL_FLAG(std::string, reflection, "auto",
           "answer server reflection: on, off, or auto for on unless calls need credentials");
-ABSL_FLAG(bool, oip, false,
-          "also answer the KServe Open Inference Protocol (inference.GRPCInferenceService) on "
-          "--port");
+ABSL_FLAG(std::vector<std::string>, facades, {},
+          "other protocols to answer on --port, separated by commas: oip (the Open Inference "
+          "Protocol of KServe)");
 ABSL_FLAG(int, max_connections, 16384,
           "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
           "files allows; excess connections are closed at once");
@@ -201,7 +201,7 @@ absl::StatusOr<ServiceOptions> ReadServiceOptions() {
   TLM_RETURN_IF_ERROR(ReadSecurity(&options));
   TLM_RETURN_IF_ERROR(ReadPorts(&options));
   TLM_RETURN_IF_ERROR(ReadConnectionLimits(&options.connections));
-  options.oip = absl::GetFlag(FLAGS_oip);
+  options.facades = absl::GetFlag(FLAGS_facades);
   options.withdrawal_grace = absl::GetFlag(FLAGS_withdrawal_grace);
   options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   options.stall_timeout = absl::GetFlag(FLAGS_stall_timeout);

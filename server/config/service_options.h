@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,7 +29,7 @@ struct ServiceOptions {
   TlsFiles tls;               // of the data port and the admin port
   std::string api_keys_file;  // empty: no keys
   bool reflection = true;
-  bool oip = false;  // answer the Open Inference Protocol, too
+  std::vector<std::string> facades;  // of server/rpc/facades.h
   ConnectionLimits connections;
 
   absl::Duration withdrawal_grace;

@@ -83,8 +83,8 @@ absl::Status App::OpenPorts() {
         metrics_server_,
         MetricsServer::Start({service.metrics_host, *service.metrics_port}, metrics_, state_));
   }
-  TLM_ASSIGN_OR_RETURN(
-      server_, RpcServer::Open(service.data_listener(certificates), CallServicesOf(), service.oip));
+  TLM_ASSIGN_OR_RETURN(server_, RpcServer::Open(service.data_listener(certificates),
+                                                CallServicesOf(), service.facades));
   if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->listener().Listen());
   if (service.admin_port.has_value()) {
     TLM_ASSIGN_OR_RETURN(admin_, AdminServer::Open(service.admin_listener(certificates),

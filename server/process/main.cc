@@ -11,6 +11,7 @@
 #include "server/net/heap.h"
 #include "server/observe/log.h"
 #include "server/process/lifecycle.h"
+#include "server/rpc/facades.h"
 
 namespace {
 
@@ -28,7 +29,11 @@ TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
   tlm::SetUpAllocator();
-  const absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
+  absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
+  if (options.ok()) {
+    const absl::Status facades = tlm::CheckFacades(options->service.facades);
+    if (!facades.ok()) options = facades;
+  }
   if (!options.ok()) return Fail(options.status(), tlm::kExitUsage);
   if (const absl::Status log =
           tlm::SetUpLog(options->service.log_level, options->service.log_format);

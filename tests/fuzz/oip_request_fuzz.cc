@@ -2,7 +2,7 @@
 #include "inference/open_inference.pb.h"
 #include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "server/rpc/oip/oip_convert.h"
+#include "server/rpc/facades/oip/oip_convert.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/served_model.h"
 

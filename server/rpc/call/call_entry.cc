@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/rpc/call/gate.h"
+
 namespace tlm {
 namespace {
 
@@ -114,6 +116,13 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
   } else {
     record.access = caller.status();
   }
+  return record;
+}
+
+CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,
+                        const CallServices& services) {
+  CallRecord record = BeginCall(name, Role::kInference, context, services);
+  record.status = record.access.ok() ? StartingStatus() : record.access;
   return record;
 }
 

@@ -19,6 +19,10 @@ namespace tlm {
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
 
+// The record of a call that comes before there is a model: how it ends.
+CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,
+                        const CallServices& services);
+
 // The address in what gRPC calls a peer ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without its
 // port; of another kind of transport the kind ("unix").
 std::string PeerAddress(std::string_view peer);

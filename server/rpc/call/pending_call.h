@@ -55,23 +55,21 @@ class PendingCall : public StreamListener,
 
   // Starts the call: enters, then calls `submit` with the parsed request, here or, for a long
   // request, on a thread of rpc.texts. A status of `submit` other than OK ends the call. `request`
-  // outlives the call.
+  // outlives the call; its id is a text in the field `id_field`.
   template <typename Message>
-  void Run(const grpc::ByteBuffer& request, std::function<absl::Status(const Message&)> submit) {
+  void Run(const grpc::ByteBuffer& request, std::function<absl::Status(Message&)> submit,
+           int id_field = kRequestIdField) {
     {
       MutexLock lock(&mutex_);
       request_ = &request;
     }
-    Run(RequestIdIn(request), static_cast<int64_t>(request.Length()),
+    Run(TextIn(request, id_field), static_cast<int64_t>(request.Length()),
         [&request, submit = std::move(submit)]() -> absl::Status {
           Message message;
           TLM_RETURN_IF_ERROR(TakeMessage(request, message));
           return submit(message);
         });
   }
-  // The same for a request that gRPC has parsed: its id and its size.
-  void Run(const std::string& given_id, int64_t bytes, std::function<absl::Status()> submit);
-
   // Asks admission, before the request is parsed.
   virtual absl::Status Enter() TLM_REQUIRES(mutex_) { return rpc_.admission.Enter(record_.caller); }
   // Continues the call: collects results, sends what is due, ends it.
@@ -111,6 +109,8 @@ class PendingCall : public StreamListener,
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
 
  private:
+  // `given_id` and the size of the request are known: enters, then calls `submit`.
+  void Run(const std::string& given_id, int64_t bytes, std::function<absl::Status()> submit);
   // The request id is known: asks admission.
   absl::Status Begin(const std::string& given_id) TLM_REQUIRES(mutex_);
   // The call can be aborted from now until its end.
@@ -125,7 +125,7 @@ class PendingCall : public StreamListener,
 
   // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<PendingCall> self_;
-  const grpc::ByteBuffer* request_ TLM_GUARDED_BY(mutex_) = nullptr;  // null: gRPC has parsed it
+  const grpc::ByteBuffer* request_ TLM_GUARDED_BY(mutex_) = nullptr;  // set by Run
   FairPool::Undo turn_ TLM_GUARDED_BY(mutex_);  // while the request waits to be read
   CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   DeadlineTimer deadline_timer_;

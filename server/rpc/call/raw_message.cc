@@ -6,35 +6,23 @@
 #include <grpcpp/support/proto_buffer_writer.h>
 
 #include "model/base/errors.h"
-#include "tlm/v1/forward.pb.h"
-#include "tlm/v1/generate.pb.h"
-#include "tlm/v1/score.pb.h"
-#include "tlm/v1/tokenize.pb.h"
 
 namespace tlm {
 namespace {
 
 using google::protobuf::internal::WireFormatLite;
 
-constexpr int kRequestIdField = 1;
-static_assert(v1::GenerateRequest::kRequestIdFieldNumber == kRequestIdField &&
-              v1::ForwardRequest::kRequestIdFieldNumber == kRequestIdField &&
-              v1::ScoreRequest::kRequestIdFieldNumber == kRequestIdField &&
-              v1::TokenizeRequest::kRequestIdFieldNumber == kRequestIdField &&
-              v1::DetokenizeRequest::kRequestIdFieldNumber == kRequestIdField);
-
 }  // namespace
 
-std::string RequestIdIn(const grpc::ByteBuffer& request) {
+std::string TextIn(const grpc::ByteBuffer& request, int field) {
   grpc::ByteBuffer shared(request);
   grpc::ProtoBufferReader reader(&shared);
   if (!reader.status().ok()) return "";
   google::protobuf::io::CodedInputStream input(&reader);
-  constexpr uint32_t kTag =
-      WireFormatLite::MakeTag(kRequestIdField, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  std::string id;
+  const uint32_t wanted = WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  std::string text;
   while (const uint32_t tag = input.ReadTag()) {
-    if (tag == kTag) return WireFormatLite::ReadString(&input, &id) ? id : "";
+    if (tag == wanted) return WireFormatLite::ReadString(&input, &text) ? text : "";
     if (!WireFormatLite::SkipField(&input, tag)) break;
   }
   return "";

@@ -12,8 +12,11 @@
 
 namespace tlm {
 
-// The request_id of a request of tlm.v1, always field 1; empty without one, and for invalid bytes.
-std::string RequestIdIn(const grpc::ByteBuffer& request);
+// Of every request of tlm.v1 that has an id.
+inline constexpr int kRequestIdField = 1;
+
+// A text field of a request; empty without it, and for invalid bytes.
+std::string TextIn(const grpc::ByteBuffer& request, int field);
 
 // Parses a request and frees its bytes, which gRPC would keep until the end of the call. Once.
 // INVALID_ARGUMENT for invalid bytes.

@@ -16,20 +16,17 @@ constexpr size_t kMaxNameBytes = 100;
 
 bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
-std::string Explain(const std::string& method, UnknownCallService::Port port) {
+std::string Explain(const std::string& method, UnknownCallService::Port port,
+                    std::string (*explain)(const std::string& method)) {
   if (port == UnknownCallService::Port::kData && StartsWith(method, "/tlm.v1.Admin/")) {
     return "the Admin service has a port of its own, which --admin_port opens";
   }
   if (port == UnknownCallService::Port::kAdmin && StartsWith(method, "/tlm.v1.LanguageModel/")) {
     return "the LanguageModel service has a port of its own, that of --port";
   }
-  if (port == UnknownCallService::Port::kData &&
-      StartsWith(method, "/inference.GRPCInferenceService/")) {
-    return fmt::format(
-        "{} is not served: of the Open Inference Protocol the server implements ServerLive, "
-        "ServerReady, ModelReady, ServerMetadata, ModelMetadata and ModelInfer, when it was "
-        "started with --oip",
-        method.substr(0, kMaxNameBytes));
+  const std::string more = explain == nullptr ? "" : explain(method);
+  if (!more.empty()) {
+    return fmt::format("{} is not served: {}", method.substr(0, kMaxNameBytes), more);
   }
   return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
 }
@@ -49,7 +46,7 @@ grpc::ServerGenericBidiReactor* UnknownCallService::CreateReactor(
   CallRecord record = BeginCall("unknown", role, *context, services_);
   record.status = record.access;
   if (record.status.ok()) {
-    record.status = absl::UnimplementedError(Explain(context->method(), port_));
+    record.status = absl::UnimplementedError(Explain(context->method(), port_, explain_));
   }
   EndCall(record);
   return new Refusal(ToGrpcStatus(record.status));

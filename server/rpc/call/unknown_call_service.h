@@ -5,6 +5,8 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <string>
+
 #include "server/rpc/call/rpc_context.h"
 
 namespace tlm {
@@ -16,7 +18,10 @@ class UnknownCallService final : public grpc::CallbackGenericService {
   // Which port it answers on.
   enum class Port { kData, kAdmin };
 
-  UnknownCallService(const CallServices& services, Port port) : services_(services), port_(port) {}
+  // `explain`, if there is one, tells how a method "/SERVICE/METHOD" would be served, or nothing.
+  UnknownCallService(const CallServices& services, Port port,
+                     std::string (*explain)(const std::string& method) = nullptr)
+      : services_(services), port_(port), explain_(explain) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -24,6 +29,7 @@ class UnknownCallService final : public grpc::CallbackGenericService {
  private:
   const CallServices services_;
   const Port port_;
+  std::string (*const explain_)(const std::string& method);
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// The calls of tlm.v1.LanguageModel.
+// The calls of tlm.v1.LanguageModel, but Generate (server/rpc/generate).
 //
 // Each Start function takes over one call, which ends with a status as language_model.proto lists
 // them. `context` and `response` are gRPC's, `rpc` and `request` outlive the call.
@@ -17,12 +17,6 @@
 #include "tlm/v1/tokenize.pb.h"
 
 namespace tlm {
-
-// Generate: checks the call, admits it, queues it, and streams started, (tokens | finished)*,
-// summary. While a write is in flight, tokens gather and go out together.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerate(grpc::CallbackServerContext* context,
-                                                          const grpc::ByteBuffer& request,
-                                                          const RpcContext& rpc);
 
 // Forward: checks the call, admits it, queues its sequences a few at a time, and streams header,
 // rows*, summary. Rows that wait for a slow reader are bounded by kForwardBufferBytes; the engine

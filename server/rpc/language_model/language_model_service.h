@@ -4,7 +4,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "server/rpc/call/call_record.h"
 #include "server/rpc/call/gate.h"
 #include "server/rpc/call/rpc_context.h"
 #include "tlm/v1/language_model.grpc.pb.h"
@@ -26,6 +25,8 @@ class LanguageModelService final : public LanguageModelMethods {
   LanguageModelService(const CallServices& services, const RpcGate& gate)
       : services_(services), gate_(gate) {}
 
+  // Streams started, prompt*, (tokens | finished)*, summary. While a write is in flight, tokens
+  // gather and go out together.
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Forward(grpc::CallbackServerContext* context,
@@ -44,9 +45,6 @@ class LanguageModelService final : public LanguageModelMethods {
                                        grpc::ByteBuffer* response) override;
 
  private:
-  // The record of a call that comes before there is a model: how it ends.
-  CallRecord Starting(const char* name, grpc::CallbackServerContext* context) const;
-
   const CallServices services_;
   const RpcGate& gate_;
 };

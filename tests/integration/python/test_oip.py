@@ -29,7 +29,7 @@ def text_request(model="", text=support.PROMPT, **parameters):
 class OipTest(support.ServerTest):
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--oip").__enter__()
+        cls.server = TlmServer("--facades=oip").__enter__()
         cls.addClassCleanup(cls.server.close)
         cls.model = cls.server.model
         cls.oip = open_inference_pb2_grpc.GRPCInferenceServiceStub(cls.server.channel)
@@ -91,7 +91,7 @@ class OipTest(support.ServerTest):
     def test_names_a_call_that_is_not_served(self):
         call = self.server.channel.unary_unary("/inference.GRPCInferenceService/ModelConfig")
         error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b""))
-        self.assertRegex(error.details(), "ModelConfig is not served: .* ModelMetadata and ")
+        self.assertRegex(error.details(), "ModelConfig is not served: with --facades=oip .* ModelInfer")
 
     def test_cancelled_calls_free_their_id(self):
         request = text_request()
@@ -116,7 +116,7 @@ class WithoutTheFlagTest(support.ServerTest):
         error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED,
                                   lambda: stub.ServerLive(oip.ServerLiveRequest()))
         self.assertIn("ServerLive is not served: ", error.details())
-        self.assertIn("--oip", error.details())
+        self.assertIn("--facades=oip", error.details())
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def environment():
 def main():
     """The exit status of the tests."""
     python = environment()
-    with ServerProcess(BIN_DIR / "tlm-server", f"--model={SOURCE_DIR}/model/demo", "--oip",
+    with ServerProcess(BIN_DIR / "tlm-server", f"--model={SOURCE_DIR}/model/demo", "--facades=oip",
                        "--withdrawal_grace=0s") as server:
         return subprocess.run(
             [python, "-B", pathlib.Path(__file__).with_name("test_triton.py"), server.target],

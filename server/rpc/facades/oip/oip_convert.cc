@@ -1,4 +1,4 @@
-#include "server/rpc/oip/oip_convert.h"
+#include "server/rpc/facades/oip/oip_convert.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include "model/text/utf8.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/oip/oip_parameters.h"
+#include "server/rpc/facades/oip/oip_parameters.h"
 
 namespace tlm {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/rpc/oip/oip_parameters.h"
+#include "server/rpc/facades/oip/oip_parameters.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "server/rpc/oip/oip_convert.h"
+#include "server/rpc/facades/oip/oip_convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

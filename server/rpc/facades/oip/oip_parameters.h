@@ -1,6 +1,6 @@
 // The parameters of an Open Inference Protocol request.
-#ifndef TLM_SERVER_RPC_OIP_OIP_PARAMETERS_H_
-#define TLM_SERVER_RPC_OIP_OIP_PARAMETERS_H_
+#ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_PARAMETERS_H_
+#define TLM_SERVER_RPC_FACADES_OIP_OIP_PARAMETERS_H_
 
 #include "absl/status/status.h"
 #include "inference/open_inference.pb.h"
@@ -15,4 +15,4 @@ absl::Status ReadOipParameters(const inference::ModelInferRequest& message,
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_RPC_OIP_OIP_PARAMETERS_H_
+#endif  // TLM_SERVER_RPC_FACADES_OIP_OIP_PARAMETERS_H_

@@ -1,27 +1,33 @@
-// The gRPC service inference.GRPCInferenceService: the Open Inference Protocol.
-#ifndef TLM_SERVER_RPC_OIP_OIP_SERVICE_H_
-#define TLM_SERVER_RPC_OIP_OIP_SERVICE_H_
+// The façade `oip`: inference.GRPCInferenceService, the Open Inference Protocol.
+#ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
+#define TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
+#include <vector>
 
 #include "inference/open_inference.grpc.pb.h"
-#include "server/rpc/call/gate.h"
-#include "server/rpc/call/rpc_context.h"
+#include "server/rpc/facades/facade.h"
 
 namespace tlm {
 
-// Thread-safe: gRPC calls it from its threads.
-class OipService final : public inference::GRPCInferenceService::CallbackService {
- public:
-  // What `services` names and `gate` outlive the service and its calls. Until the gate is open it
-  // is alive and not ready.
-  OipService(const CallServices& services, const RpcGate& gate)
-      : services_(services), gate_(gate) {}
+// ModelInfer has its messages as bytes: see raw_message.h.
+using OipMethods = inference::GRPCInferenceService::WithCallbackMethod_ServerLive<
+    inference::GRPCInferenceService::WithCallbackMethod_ServerReady<
+        inference::GRPCInferenceService::WithCallbackMethod_ModelReady<
+            inference::GRPCInferenceService::WithCallbackMethod_ServerMetadata<
+                inference::GRPCInferenceService::WithCallbackMethod_ModelMetadata<
+                    inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
+                        inference::GRPCInferenceService::Service>>>>>>;
 
-  // The answer of ServerReady and ModelReady.
-  void SetServing(bool serving) { serving_ = serving; }
+// While the model loads it is alive and not ready.
+class OipFacade final : public Facade, public OipMethods {
+ public:
+  using Facade::Facade;
+
+  std::vector<GrpcListener::NamedService> Services() override {
+    return {{inference::GRPCInferenceService::service_full_name(), this}};
+  }
 
   grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* context,
                                        const inference::ServerLiveRequest* request,
@@ -39,20 +45,10 @@ class OipService final : public inference::GRPCInferenceService::CallbackService
                                           const inference::ModelMetadataRequest* request,
                                           inference::ModelMetadataResponse* response) override;
   grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context,
-                                       const inference::ModelInferRequest* request,
-                                       inference::ModelInferResponse* response) override;
-
- private:
-  // Answers a call that needs credentials and a model; `answer(rpc)` returns its status.
-  template <typename Answer>
-  grpc::ServerUnaryReactor* Ask(const char* name, grpc::CallbackServerContext* context,
-                                Answer answer);
-
-  const CallServices services_;
-  const RpcGate& gate_;
-  std::atomic<bool> serving_{false};
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
 };
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_RPC_OIP_OIP_SERVICE_H_
+#endif  // TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_

@@ -1,6 +1,6 @@
 // The Open Inference Protocol's requests as tlm.v1's, and answers back.
-#ifndef TLM_SERVER_RPC_OIP_OIP_CONVERT_H_
-#define TLM_SERVER_RPC_OIP_OIP_CONVERT_H_
+#ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_CONVERT_H_
+#define TLM_SERVER_RPC_FACADES_OIP_OIP_CONVERT_H_
 
 #include <cstdint>
 #include <string>
@@ -49,4 +49,4 @@ void FillOipMetadata(const ServedModel& model, inference::ModelMetadataResponse&
 
 }  // namespace tlm
 
-#endif  // TLM_SERVER_RPC_OIP_OIP_CONVERT_H_
+#endif  // TLM_SERVER_RPC_FACADES_OIP_OIP_CONVERT_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/oip/oip_service.h"
+#include "server/rpc/facades/oip/oip_facade.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@ namespace {
 using ::testing::ElementsAre;
 
 // The service beside the fixture's own, with the same engine.
-class OipServiceTest : public RpcTest {
+class OipFacadeTest : public RpcTest {
  protected:
-  OipServiceTest() {
+  OipFacadeTest() {
     grpc::ServerBuilder builder;
     builder.RegisterService(&oip_);
     oip_server_ = builder.BuildAndStart();
@@ -31,7 +31,7 @@ class OipServiceTest : public RpcTest {
     text.add_shape(1);
     text.mutable_contents()->add_bytes_contents("ab");
   }
-  ~OipServiceTest() override {
+  ~OipFacadeTest() override {
     if (client_.joinable()) client_.join();
     oip_server_->Shutdown(std::chrono::system_clock::now());
     oip_server_->Wait();
@@ -58,7 +58,7 @@ class OipServiceTest : public RpcTest {
   }
 
   RpcGate oip_gate_;
-  OipService oip_{call_services_, oip_gate_};
+  OipFacade oip_{call_services_, oip_gate_};
   std::unique_ptr<grpc::Server> oip_server_;
   std::unique_ptr<inference::GRPCInferenceService::Stub> oip_stub_;
   grpc::ClientContext context_;
@@ -68,7 +68,7 @@ class OipServiceTest : public RpcTest {
   grpc::Status status_;
 };
 
-TEST_F(OipServiceTest, IsAliveAndNotReadyWhileTheModelLoads) {
+TEST_F(OipFacadeTest, IsAliveAndNotReadyWhileTheModelLoads) {
   grpc::ClientContext context;
   inference::ServerLiveResponse live;
   ASSERT_TRUE(oip_stub_->ServerLive(&context, {}, &live).ok());
@@ -79,7 +79,7 @@ TEST_F(OipServiceTest, IsAliveAndNotReadyWhileTheModelLoads) {
   EXPECT_EQ(ReasonIn(status), "STARTING");
 }
 
-TEST_F(OipServiceTest, IsReadyWhileItServes) {
+TEST_F(OipFacadeTest, IsReadyWhileItServes) {
   Open();
   EXPECT_FALSE(Ready());
   oip_.SetServing(true);
@@ -88,7 +88,7 @@ TEST_F(OipServiceTest, IsReadyWhileItServes) {
   EXPECT_FALSE(Ready());
 }
 
-TEST_F(OipServiceTest, AnswersWithTheWholeOutput) {
+TEST_F(OipFacadeTest, AnswersWithTheWholeOutput) {
   Open();
   (*request_.mutable_parameters())["max_tokens"].set_int64_param(2);
   request_.set_id("mine");
@@ -112,7 +112,7 @@ TEST_F(OipServiceTest, AnswersWithTheWholeOutput) {
   EXPECT_THAT(response_.outputs(2).contents().bytes_contents(), ElementsAre("length"));
 }
 
-TEST_F(OipServiceTest, FailsAsTheEngineSays) {
+TEST_F(OipFacadeTest, FailsAsTheEngineSays) {
   Open();
   const std::shared_ptr<TokenStream> stream = Start().stream;
   StreamEnd end;
@@ -122,7 +122,7 @@ TEST_F(OipServiceTest, FailsAsTheEngineSays) {
   EXPECT_EQ(Finish().error_code(), grpc::StatusCode::DATA_LOSS);
 }
 
-TEST_F(OipServiceTest, LetsGoWhenTheClientCancels) {
+TEST_F(OipFacadeTest, LetsGoWhenTheClientCancels) {
   Open();
   const std::shared_ptr<TokenStream> stream = Start().stream;
   context_.TryCancel();

@@ -1,0 +1,82 @@
+#include "server/rpc/facades.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <google/protobuf/descriptor.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "model/base/errors.h"
+#include "server/rpc/facades/oip/oip_facade.h"
+
+namespace tlm {
+namespace {
+
+template <typename Protocol>
+std::unique_ptr<Facade> Make(const CallServices& services, const RpcGate& gate) {
+  return std::make_unique<Protocol>(services, gate);
+}
+
+struct Row {
+  std::string_view name;                   // in --facades
+  std::vector<std::string_view> services;  // full names
+  std::unique_ptr<Facade> (*make)(const CallServices& services, const RpcGate& gate);
+};
+
+const std::vector<Row>& Rows() {
+  static const auto& rows = *new std::vector<Row>{
+      {"oip", {inference::GRPCInferenceService::service_full_name()}, Make<OipFacade>},
+  };
+  return rows;
+}
+
+const Row* RowOf(std::string_view name) {
+  const auto row = std::find_if(Rows().begin(), Rows().end(),
+                                [name](const Row& some) { return some.name == name; });
+  return row == Rows().end() ? nullptr : &*row;
+}
+
+}  // namespace
+
+absl::Status CheckFacades(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (RowOf(names[i]) == nullptr) {
+      std::vector<std::string_view> known;
+      for (const Row& row : Rows()) known.push_back(row.name);
+      return InvalidArgument("--facades has '{}', there are: {}", names[i], fmt::join(known, ", "));
+    }
+    if (std::count(names.begin(), names.end(), names[i]) > 1) {
+      return InvalidArgument("--facades has '{}' twice", names[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::unique_ptr<Facade>> MakeFacades(const std::vector<std::string>& names,
+                                                 const CallServices& services,
+                                                 const RpcGate& gate) {
+  std::vector<std::unique_ptr<Facade>> facades;
+  for (const std::string& name : names) {
+    const Row* const row = RowOf(name);
+    TLM_CHECK(row != nullptr);
+    facades.push_back(row->make(services, gate));
+  }
+  return facades;
+}
+
+std::string ExplainFacadeMethod(const std::string& method) {
+  const std::string service = method.substr(1, method.rfind('/') - 1);
+  for (const Row& row : Rows()) {
+    if (std::count(row.services.begin(), row.services.end(), service) == 0) continue;
+    const auto* const known =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);
+    std::vector<std::string_view> methods;
+    for (int i = 0; i < known->method_count(); ++i) methods.push_back(known->method(i)->name());
+    return fmt::format("with --facades={} the server answers {}", row.name,
+                       fmt::join(methods, ", "));
+  }
+  return "";
+}
+
+}  // namespace tlm

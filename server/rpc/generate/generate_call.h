@@ -1,0 +1,176 @@
+// The one Generate call of all protocols: a stream or unary, with messages that a mapping writes.
+//
+//   request --mapping.Read--> tlm.v1 request --> engine --> tlm.v1 events --mapping.Write-->
+//   messages
+#ifndef TLM_SERVER_RPC_GENERATE_GENERATE_CALL_H_
+#define TLM_SERVER_RPC_GENERATE_GENERATE_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "model/base/errors.h"
+#include "server/rpc/call/call_entry.h"
+#include "server/rpc/call/gate.h"
+#include "server/rpc/call/raw_message.h"
+#include "server/rpc/call/refused_call.h"
+#include "server/rpc/call/streaming_call.h"
+#include "server/rpc/call/unary_call.h"
+#include "server/rpc/generate/generate_mapping.h"
+#include "server/rpc/generate/generate_outputs.h"
+
+namespace tlm {
+
+// How a protocol names the call.
+struct GenerateMethod {
+  const char* name;                        // in the log and in metrics
+  int request_id_field = kRequestIdField;  // number of the request's text field
+};
+
+// The parts that streams and unary calls share; Base is StreamingCall or UnaryCall.
+template <typename Base, typename Mapping>
+class GenerateBase : public Base {
+ public:
+  GenerateBase(const GenerateMethod& method, grpc::CallbackServerContext* context,
+               const RpcContext& rpc, std::unique_ptr<Mapping> mapping)
+      : Base(context, BeginCall(method.name, Role::kInference, *context, rpc), rpc),
+        request_id_field_(method.request_id_field),
+        mapping_(std::move(mapping)) {}
+
+  void Start(const grpc::ByteBuffer& request) {
+    this->template Run<typename Mapping::Request>(
+        request, [this](typename Mapping::Request& message) { return Take(message); },
+        request_id_field_);
+  }
+
+ protected:
+  // Results that a call takes in while a write is in flight; more stay in the token streams.
+  static constexpr int64_t kMaxBacklog = 256;
+
+  void Abandon() final TLM_REQUIRES(this->mutex_) {
+    if (outputs_.has_value()) outputs_->Detach();
+  }
+
+  void CollectOutputs() TLM_REQUIRES(this->mutex_) {
+    if (!outputs_.has_value()) return;
+    outputs_->Collect(this->record_);
+    if (outputs_->start().has_value()) this->NoteStart(*outputs_->start());
+  }
+
+  // Passes events to the mapping until a message is to be sent; false if there is none yet, or the
+  // call ends: then `end` has the status.
+  bool NextMessage(typename Mapping::Response& message, std::optional<absl::Status>& end)
+      TLM_REQUIRES(this->mutex_) {
+    while (outputs_.has_value()) {
+      event_.Clear();
+      end = outputs_->Next(this->record_, event_);
+      if (end.has_value() || event_.event_case() == v1::GenerateResponse::EVENT_NOT_SET) break;
+      if (mapping_->Write(event_, message)) return true;
+    }
+    return false;
+  }
+
+  std::optional<GenerateOutputs> outputs_ TLM_GUARDED_BY(this->mutex_);
+
+ private:
+  absl::Status Take(typename Mapping::Request& message) {
+    v1::GenerateRequest generate;
+    TLM_RETURN_IF_ERROR(mapping_->Read(message, this->rpc_.model, generate));
+    TLM_ASSIGN_OR_RETURN(GenerateCall call,
+                         ConvertGenerate(generate, this->rpc_.model, this->rpc_.random));
+    MutexLock lock(&this->mutex_);
+    this->record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
+    TLM_RETURN_IF_ERROR(this->Admit(call.priority));
+    outputs_.emplace(call, this->rpc_.model, this->weak_from_this());
+    TLM_ASSIGN_OR_RETURN(Request request, outputs_->Begin(std::move(call), this->record_));
+    return this->Submit(std::move(request));
+  }
+
+  const int request_id_field_;
+  // Read() by the thread that reads the request, then under the lock.
+  const std::unique_ptr<Mapping> mapping_;
+  v1::GenerateResponse event_ TLM_GUARDED_BY(this->mutex_);
+};
+
+template <typename Mapping>
+class GenerateStream final
+    : public GenerateBase<StreamingCall<typename Mapping::Response>, Mapping> {
+ public:
+  using GenerateBase<StreamingCall<typename Mapping::Response>, Mapping>::GenerateBase;
+
+ private:
+  using Step = typename StreamingCall<typename Mapping::Response>::NextStep;
+
+  void Collect() override TLM_REQUIRES(this->mutex_) { this->CollectOutputs(); }
+  bool IsBehind() const override TLM_REQUIRES(this->mutex_) {
+    return this->outputs_.has_value() && this->outputs_->backlog() > this->kMaxBacklog;
+  }
+  Step Next(typename Mapping::Response& message) override TLM_REQUIRES(this->mutex_) {
+    std::optional<absl::Status> end;
+    if (this->NextMessage(message, end)) return Step::Message();
+    return end.has_value() ? Step::End(*end) : Step::Nothing();
+  }
+};
+
+template <typename Mapping>
+class GenerateUnary final : public GenerateBase<UnaryCall, Mapping> {
+ public:
+  GenerateUnary(const GenerateMethod& method, grpc::CallbackServerContext* context,
+                const RpcContext& rpc, std::unique_ptr<Mapping> mapping, grpc::ByteBuffer* response)
+      : GenerateBase<UnaryCall, Mapping>(method, context, rpc, std::move(mapping)),
+        response_(response) {}
+
+ private:
+  std::optional<absl::Status> Collect() override TLM_REQUIRES(this->mutex_) {
+    this->CollectOutputs();
+    std::optional<absl::Status> end;
+    while (this->NextMessage(message_, end)) {
+    }
+    if (end.has_value() && end->ok()) PutMessage(message_, *response_);
+    return end;
+  }
+
+  typename Mapping::Response message_ TLM_GUARDED_BY(this->mutex_);
+  grpc::ByteBuffer* const response_;  // not used once the call has finished
+};
+
+// The calls' handlers, for services whose Generate methods have their messages as bytes. Before
+// `gate` is open a call ends with UNAVAILABLE, reason STARTING.
+template <typename Mapping>
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerateStream(
+    const GenerateMethod& method, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer& request, const CallServices& services, const RpcGate& gate,
+    std::unique_ptr<Mapping> mapping) {
+  if (!request.Valid()) return new RefusedStream(WithoutMessage());
+  const RpcContext* const rpc = gate.Get();
+  if (rpc == nullptr) return new RefusedStream(StartingCall(method.name, *context, services));
+  // Shared: a wake-up of the engine may overlap with the call's end.
+  const auto call =
+      std::make_shared<GenerateStream<Mapping>>(method, context, *rpc, std::move(mapping));
+  call->Start(request);
+  return call.get();
+}
+
+template <typename Mapping>
+grpc::ServerUnaryReactor* StartGenerateUnary(const GenerateMethod& method,
+                                             grpc::CallbackServerContext* context,
+                                             const grpc::ByteBuffer& request,
+                                             grpc::ByteBuffer* response,
+                                             const CallServices& services, const RpcGate& gate,
+                                             std::unique_ptr<Mapping> mapping) {
+  if (!request.Valid()) return EndWithoutMessage(context);
+  const RpcContext* const rpc = gate.Get();
+  if (rpc == nullptr) return EndUnary(context, StartingCall(method.name, *context, services));
+  const auto call =
+      std::make_shared<GenerateUnary<Mapping>>(method, context, *rpc, std::move(mapping), response);
+  call->Start(request);
+  return call.get();
+}
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_GENERATE_GENERATE_CALL_H_

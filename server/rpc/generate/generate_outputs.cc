@@ -1,0 +1,73 @@
+#include "server/rpc/generate/generate_outputs.h"
+
+#include <utility>
+
+#include "model/base/errors.h"
+#include "server/rpc/convert/proto_time.h"
+#include "server/rpc/convert/sampling_message.h"
+#include "server/rpc/output/call_cost.h"
+
+namespace tlm {
+
+GenerateOutputs::GenerateOutputs(const GenerateCall& call, const ServedModel& model,
+                                 const std::weak_ptr<StreamListener>& listener)
+    : model_(model),
+      timing_(call.output.timing),
+      resource_usage_(call.output.resource_usage),
+      outputs_(call, model.tokenizer, listener) {
+  FillSampling(call.work.sampling, call.num_sequences, effective_);
+  effective_.set_seed(call.work.sampling.seed);
+}
+
+absl::StatusOr<Request> GenerateOutputs::Begin(GenerateCall call, CallRecord& record) {
+  TLM_RETURN_IF_ERROR(outputs_.Replay(call.work.generated));
+  record.completion_tokens = outputs_.completion_tokens();
+  return outputs_.RequestFor(std::move(call), record.arrival);
+}
+
+void GenerateOutputs::Collect(CallRecord& record) {
+  outputs_.Collect();
+  const int64_t tokens = outputs_.completion_tokens();
+  if (tokens > record.completion_tokens && !record.first_token.has_value()) {
+    MarkFirstToken(record);
+  }
+  record.completion_tokens = tokens;
+}
+
+std::optional<absl::Status> GenerateOutputs::Next(CallRecord& record, v1::GenerateResponse& event) {
+  if (start().has_value()) {
+    if (!std::exchange(started_sent_, true)) {
+      FillStarted(record, *event.mutable_started());
+      return std::nullopt;
+    }
+    if (outputs_.NextEvent(event)) return std::nullopt;
+  }
+  if (!outputs_.failure().ok()) return outputs_.failure();
+  if (!outputs_.complete()) return std::nullopt;
+  if (std::exchange(summary_sent_, true)) return absl::OkStatus();
+  FillSummary(record, *event.mutable_summary());
+  return std::nullopt;
+}
+
+void GenerateOutputs::FillStarted(const CallRecord& record, v1::GenerateStarted& started) {
+  started.set_request_id(record.request_id);
+  started.mutable_effective()->Swap(&effective_);
+  started.set_prompt_token_count(static_cast<uint32_t>(record.prompt_tokens));
+  started.set_cached_prompt_tokens(static_cast<uint32_t>(record.cached_prompt_tokens));
+  started.set_fingerprint(model_.fingerprint);
+  SetDuration(record.queue_time, started.mutable_queue_time());
+}
+
+void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summary) const {
+  *summary.mutable_usage() = UsageOf(record);
+  if (timing_) outputs_.FillTiming(*summary.mutable_timing());
+  if (resource_usage_) {
+    outputs_.FillResources(model_.config, StepWeightBytes(model_), *summary.mutable_resources());
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) record.metrics->CountOutput(outputs_.FinishName(i));
+  record.finish = outputs_.FinishName(0);
+  record.prefill_time = outputs_.prefill_time();
+  record.decode_time = outputs_.decode_time();
+}
+
+}  // namespace tlm

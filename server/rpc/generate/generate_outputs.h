@@ -1,0 +1,56 @@
+// What a Generate call does between its request and the end, whatever protocol it came by.
+#ifndef TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
+#define TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "server/rpc/call/call_record.h"
+#include "server/rpc/convert/convert.h"
+#include "server/rpc/output/output_group.h"
+#include "server/serving/served_model.h"
+#include "tlm/v1/generate.pb.h"
+
+namespace tlm {
+
+// The events of one call: started, prompt*, (tokens | finished)*, summary. Thread-compatible.
+class GenerateOutputs {
+ public:
+  // `listener` is woken when there are results. `model` outlives this.
+  GenerateOutputs(const GenerateCall& call, const ServedModel& model,
+                  const std::weak_ptr<StreamListener>& listener);
+
+  // What the engine is to compute. Once. INVALID_ARGUMENT for a resumed output that ends too early.
+  absl::StatusOr<Request> Begin(GenerateCall call, CallRecord& record);
+
+  // Takes the engine's results in, counts them in `record`.
+  void Collect(CallRecord& record);
+  // Results that wait to be sent.
+  int64_t backlog() const { return outputs_.backlog(); }
+  // Set once the first output was started.
+  const std::optional<StreamStart>& start() const { return outputs_.start(); }
+
+  // The next event, if there is one; its `event` is unset otherwise. A status ends the call, OK
+  // after the summary.
+  std::optional<absl::Status> Next(CallRecord& record, v1::GenerateResponse& event);
+
+  // The results are not wanted any more. Idempotent.
+  void Detach() { outputs_.Detach(); }
+
+ private:
+  void FillStarted(const CallRecord& record, v1::GenerateStarted& started);
+  void FillSummary(CallRecord& record, v1::GenerateSummary& summary) const;
+
+  const ServedModel& model_;
+  const bool timing_;
+  const bool resource_usage_;
+  v1::SamplingParams effective_;  // until `started` takes it
+  OutputGroup outputs_;
+  bool started_sent_ = false;
+  bool summary_sent_ = false;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
