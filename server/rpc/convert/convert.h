@@ -41,6 +41,7 @@ struct OutputPlan {
   bool timing = false;
   bool resource_usage = false;
   bool include_stop = false;
+  bool stop_string_tokens = false;
   std::vector<std::string> stop_strings;
   // Whether the first token's leading space is text: see StreamDecoder.
   TextPosition text_position = TextPosition::kContinuesText;

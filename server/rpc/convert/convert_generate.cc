@@ -116,6 +116,7 @@ absl::StatusOr<OutputPlan> ConvertOutput(const v1::OutputOptions& output,
   plan.timing = output.timing();
   plan.resource_usage = output.resource_usage();
   TLM_RETURN_IF_ERROR(CheckStopStrings(stopping, model));
+  plan.stop_string_tokens = output.stop_string_tokens();
   plan.include_stop = stopping.include_stop_in_output();
   plan.stop_strings.assign(stopping.stop_strings().begin(), stopping.stop_strings().end());
   return plan;

@@ -96,7 +96,10 @@ void OutputAssembler::AppendText(const std::string& text, bool search) {
   OutputEnd end;
   end.reason = FinishReason::kStopToken;
   end.stop_string = filter_.stop_string(match->index);
-  EndAt(*filter_begin_ + (plan_.include_stop ? match->end : match->begin), std::move(end));
+  const int64_t begin = *filter_begin_ + match->begin;
+  const int64_t behind = *filter_begin_ + match->end;
+  EndAt(plan_.include_stop ? behind : begin,
+        plan_.include_stop || plan_.stop_string_tokens ? behind : begin, std::move(end));
 }
 
 void OutputAssembler::Settle(Item& item) {
@@ -108,9 +111,9 @@ void OutputAssembler::Settle(Item& item) {
   if (item.settled) sendable_ = items_.size();
 }
 
-void OutputAssembler::EndAt(int64_t text_end, OutputEnd end) {
+void OutputAssembler::EndAt(int64_t text_end, int64_t tokens_end, OutputEnd end) {
   text_.resize(static_cast<size_t>(text_end - text_begin_));
-  while (!items_.empty() && items_.back().text_begin >= text_end) {
+  while (!items_.empty() && items_.back().text_begin >= tokens_end) {
     items_.pop_back();
     ++dropped_tokens_;
   }

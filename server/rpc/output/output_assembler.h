@@ -32,7 +32,8 @@ struct OutputEnd {
 // The extent of the output:
 //
 //   text     abc STOP xyz       up to the stop string, or with include_stop including it
-//   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S]
+//   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S];
+//                               with stop_string_tokens those to the stop string's end: [TOP], too
 //
 // A token's text begins where the text decoded before it ends, so the bytes of a character that
 // several tokens share belong to the last of them. The eos or stop token that ends an output is
@@ -96,7 +97,8 @@ class OutputAssembler {
   void Process(SampledToken token);
   void AppendText(const std::string& text, bool search);
   void Settle(Item& item);
-  void EndAt(int64_t text_end, OutputEnd end);
+  // Behind the last token that begins before `tokens_end`.
+  void EndAt(int64_t text_end, int64_t tokens_end, OutputEnd end);
   void End(OutputEnd end);
   size_t EventTokens() const;
   void TakeItems(size_t count, v1::GenerateTokens* event);

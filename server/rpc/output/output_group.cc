@@ -26,8 +26,10 @@ v1::FinishReason ToProto(FinishReason reason) {
   return v1::FINISH_REASON_LENGTH;
 }
 
-void FillFinished(const OutputEnd& end, size_t index, v1::GenerateFinished& finished) {
+void FillFinished(const OutputAssembler& output, size_t index, v1::GenerateFinished& finished) {
+  const OutputEnd& end = output.end();
   finished.set_output_index(static_cast<uint32_t>(index));
+  finished.set_completion_tokens(static_cast<uint64_t>(output.completion_tokens()));
   finished.set_reason(ToProto(end.reason));
   if (end.stop_string.has_value()) {
     finished.set_stop_string(*end.stop_string);
@@ -140,7 +142,7 @@ bool OutputGroup::NextOutputEvent(size_t index, v1::GenerateResponse& message) {
   message.clear_event();
   if (!output.assembler.ended() || output.finished_sent) return false;
   output.finished_sent = true;
-  FillFinished(output.assembler.end(), index, *message.mutable_finished());
+  FillFinished(output.assembler, index, *message.mutable_finished());
   return true;
 }
 

@@ -19,7 +19,7 @@ _STOPPING = frozenset({
     "include_stop_in_output"})
 _OUTPUT = frozenset({
     "text", "token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "min_chunk_tokens",
-    "final_only", "timing", "resource_usage"})
+    "final_only", "timing", "resource_usage", "stop_string_tokens"})
 _CACHE = frozenset({"bypass_prefix_cache", "cache_salt"})
 _PLAIN = frozenset({
     "request_id", "model", "json_schema", "regex", "grammar", "json_object", "add_special_tokens",

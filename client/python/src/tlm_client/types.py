@@ -165,6 +165,7 @@ class Finished:
     stop_token_id: int | None
     stop_string: str | None
     eos_token_id: int | None
+    completion_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +393,7 @@ class GenerateOptions(RequestOptions, total=False):
     final_only: bool
     timing: bool
     resource_usage: bool
+    stop_string_tokens: bool
     # Cache and scheduling.
     bypass_prefix_cache: bool
     cache_salt: str

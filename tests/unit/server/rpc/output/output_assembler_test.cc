@@ -143,6 +143,18 @@ TEST_F(OutputAssemblerTest, ATokenThatBeginsBeforeTheStopIsKept) {
   EXPECT_EQ(assembler_->completion_tokens(), 3);
 }
 
+TEST_F(OutputAssemblerTest, SendsTheTokensOfAStopStringIfAskedTo) {
+  plan_.stop_strings = {"STOPyz"};
+  plan_.stop_string_tokens = true;
+  Make();
+  AppendText("x");
+  assembler_->Append(Token(kAbStop));
+  assembler_->Append(Token(kYz));
+  TakeEvents();
+  EXPECT_EQ(received_.text, "xab");
+  EXPECT_THAT(received_.ids, ElementsAre('x', kAbStop, kYz));
+}
+
 TEST_F(OutputAssemblerTest, HeldTextIsSentWhenTheOutputEndsOtherwise) {
   plan_.stop_strings = {"STOP"};
   Make();
