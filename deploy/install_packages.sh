@@ -22,6 +22,7 @@ build_packages=(
   libpcre2-dev                           # the tokenizers' patterns
   libutf8proc-dev                        # Unicode normalisation
   libsystemd-dev                         # readiness and watchdog for the service manager
+  libzip-dev                             # tokenizer files for gateways
 )
 test_packages=(
   libgtest-dev libgmock-dev

@@ -57,7 +57,7 @@ ABSL_FLAG(std::string, reflection, "auto",
           "answer server reflection: on, off, or auto for on unless calls need credentials");
 ABSL_FLAG(std::vector<std::string>, facades, {},
           "other protocols to answer on --port, separated by commas: oip (the Open Inference "
-          "Protocol of KServe)");
+          "Protocol of KServe), vllm (vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
 ABSL_FLAG(int, max_connections, 16384,
           "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
           "files allows; excess connections are closed at once");

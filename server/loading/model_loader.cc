@@ -22,13 +22,12 @@
 #include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
+#include "server/loading/tokenizer_files.h"
 #include "server/net/heap.h"
 #include "server/serving/build_info.h"
 
 namespace tlm {
 namespace {
-
-constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
 
 // Texts that need such an id are refused one by one; small models are often saved with the whole
 // tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
@@ -65,20 +64,6 @@ absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& conf
   WarnOfSmallVocabulary(**tokenizer, config);
   assets.tokenizer = *std::move(tokenizer);
   return absl::OkStatus();
-}
-
-// Of the files a template and its special tokens may come from.
-absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
-  std::string text;
-  for (const char* const name : {"chat_template.jinja", "tokenizer_config.json"}) {
-    const std::string path = fmt::format("{}/{}", model_dir, name);
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) continue;
-    TLM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxTokenizerBytes));
-    TLM_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(bytes));
-    text += fmt::format("{} {}\n", name, hash);
-  }
-  return Sha256Hex(text);
 }
 
 // A template this program cannot run costs the conversations, not the server.
@@ -119,7 +104,8 @@ absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options
   return assets;
 }
 
-void TakeTokenizerAssets(TokenizerAssets assets, LoadedModel& loaded) {
+void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
+                         LoadedModel& loaded) {
   loaded.tokenizer = std::move(assets.tokenizer);
   loaded.chat = std::move(assets.chat);
   ServedModel& served = loaded.served;
@@ -128,6 +114,11 @@ void TakeTokenizerAssets(TokenizerAssets assets, LoadedModel& loaded) {
   served.chat = loaded.chat.get();
   served.chat_sha256 = std::move(assets.chat_sha256);
   served.default_sampling = assets.sampling;
+  if (served.tokenizer == nullptr) return;
+  served.tokenizer_files = [model_dir, tokenizer = served.tokenizer_sha256,
+                            chat = served.chat_sha256] {
+    return ReadTokenizerFiles(model_dir, tokenizer, chat);
+  };
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
@@ -265,7 +256,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
                        LoadWeights(WithStepSizes(options, device.info()), source, loaded));
   TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
-  TakeTokenizerAssets(std::move(taken), loaded);
+  TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
   // Memory that only loading needed goes back to the system.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));

@@ -9,6 +9,7 @@
 
 #include "model/base/errors.h"
 #include "server/rpc/facades/oip/oip_facade.h"
+#include "server/rpc/facades/vllm/vllm_facade.h"
 
 namespace tlm {
 namespace {
@@ -27,6 +28,7 @@ struct Row {
 const std::vector<Row>& Rows() {
   static const auto& rows = *new std::vector<Row>{
       {"oip", {inference::GRPCInferenceService::service_full_name()}, Make<OipFacade>},
+      {"vllm", {VllmEngineService::service_full_name()}, Make<VllmFacade>},
   };
   return rows;
 }

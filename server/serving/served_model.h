@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
 #include "model/sampling/sampling_params.h"
@@ -38,6 +39,12 @@ struct ServedMemory {
   std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
 };
 
+// A file of the model's directory.
+struct ModelFile {
+  std::string name;
+  std::string bytes;
+};
+
 // Filled once at start and read by every call. Its functions return values that change later.
 struct ServedModel {
   std::string model_id;  // the `model` of requests
@@ -52,7 +59,11 @@ struct ServedModel {
   std::function<std::string()> weights_sha256;
   std::string tokenizer_sha256;  // empty without a tokenizer
   std::string chat_sha256;       // of the files the template comes from; empty without one
-  std::string fingerprint;       // equal fingerprints: equal tokens for equal requests
+  // Reads the files again that others need to tokenize and render conversations as this server
+  // does. FAILED_PRECONDITION when one has changed since it was loaded. From any thread; none:
+  // there is no tokenizer.
+  std::function<absl::StatusOr<std::vector<ModelFile>>()> tokenizer_files;
+  std::string fingerprint;  // equal fingerprints: equal tokens for equal requests
   std::string server_version;
   std::string build_id;  // of the running program, hexadecimal
   std::string backend;

@@ -12,19 +12,27 @@
 
 namespace tlm {
 
-// Answers the call named `name`, which needs credentials and a model, with the status of `answer`;
-// until `gate` is open with UNAVAILABLE, reason STARTING.
-inline grpc::ServerUnaryReactor* AnswerCall(
-    const char* name, grpc::CallbackServerContext* context, const CallServices& services,
+// How the call named `name`, which needs credentials and a model, ends by `answer`; until `gate` is
+// open with UNAVAILABLE, reason STARTING.
+inline CallRecord AnsweredCall(
+    const char* name, grpc::CallbackServerContext& context, const CallServices& services,
     const RpcGate& gate,
     absl::FunctionRef<absl::Status(const RpcContext&, const Principal& caller)> answer) {
-  CallRecord record = BeginCall(name, Role::kInference, *context, services);
+  CallRecord record = BeginCall(name, Role::kInference, context, services);
   const RpcContext* const rpc = gate.Get();
   record.status = record.access;
   if (record.status.ok()) {
     record.status = rpc == nullptr ? StartingStatus() : answer(*rpc, record.caller);
   }
-  return EndUnary(context, record);
+  return record;
+}
+
+// Answers the call named `name` as AnsweredCall says.
+inline grpc::ServerUnaryReactor* AnswerCall(
+    const char* name, grpc::CallbackServerContext* context, const CallServices& services,
+    const RpcGate& gate,
+    absl::FunctionRef<absl::Status(const RpcContext&, const Principal& caller)> answer) {
+  return EndUnary(context, AnsweredCall(name, *context, services, gate, answer));
 }
 
 // Answers a call that needs neither: a probe.

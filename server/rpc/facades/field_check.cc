@@ -1,0 +1,47 @@
+#include "server/rpc/facades/field_check.h"
+
+#include <google/protobuf/unknown_field_set.h>
+
+#include <string>
+#include <vector>
+
+#include "server/rpc/convert/field_error.h"
+
+namespace tlm {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+absl::Status Check(const Message& message, const std::string& path) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const auto& unknown = reflection.GetUnknownFields(message);
+  if (!unknown.empty()) {
+    return BadField(fmt::format("{}{}", path, unknown.field(0).number()),
+                    "is no field of {} that this server knows",
+                    std::string(message.GetDescriptor()->full_name()));
+  }
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* const field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const std::string name = path + field->name();
+    if (!field->is_repeated()) {
+      TLM_RETURN_IF_ERROR(Check(reflection.GetMessage(message, field), name + "."));
+      continue;
+    }
+    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+      TLM_RETURN_IF_ERROR(
+          Check(reflection.GetRepeatedMessage(message, field, i), fmt::format("{}[{}].", name, i)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckFieldsKnown(const google::protobuf::Message& message) {
+  return Check(message, "");
+}
+
+}  // namespace tlm
