@@ -46,7 +46,7 @@ void BlockTable::Publish(PrefixCache& cache, std::span<const int32_t> tokens, in
     const size_t index = static_cast<size_t>(published_);
     const BlockId parent = index == 0 ? kNoBlock : blocks_[index - 1];
     const auto content = tokens.subspan(index * kBlockTokens, kBlockTokens);
-    blocks_[index] = cache.Publish(parent, hashes[index], content, blocks_[index]);
+    blocks_[index] = cache.Publish(scope_, parent, hashes[index], content, blocks_[index]);
   }
 }
 

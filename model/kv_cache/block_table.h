@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,13 +14,6 @@ namespace tlm {
 
 // The number of KV blocks for so many tokens.
 int64_t BlocksFor(int64_t tokens);
-
-// The scope in which a sequence shares blocks through the prefix cache.
-struct CacheScope {
-  std::string tenant;
-  std::string salt;     // only sequences with the same tenant and salt find each other's blocks
-  bool bypass = false;  // neither looks blocks up nor publishes them
-};
 
 // Block i holds the tokens at positions [i * kBlockTokens, (i + 1) * kBlockTokens). `tokens` are
 // always those of the sequence from its start; later calls only append tokens.

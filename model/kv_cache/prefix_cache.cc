@@ -102,8 +102,8 @@ int64_t PrefixCache::Lookup(std::span<const BlockHash> hashes,
   return Walk(hashes, tokens, [](BlockId) {});
 }
 
-BlockId PrefixCache::Publish(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens,
-                             BlockId block) {
+BlockId PrefixCache::Publish(const CacheScope& scope, BlockId parent, const BlockHash& hash,
+                             std::span<const int32_t> tokens, BlockId block) {
   TLM_CHECK(tokens.size() == kBlockTokens && pool_.users(block) > 0);
   // The caller uses the parent, so that the parent's chain is the caller's own prefix.
   TLM_CHECK(parent == kNoBlock || pool_.users(parent) > 0);
@@ -124,6 +124,7 @@ BlockId PrefixCache::Publish(BlockId parent, const BlockHash& hash, std::span<co
   if (parent != kNoBlock) ++node(parent).children;
   pool_.Keep(block);
   ++stats_.published_blocks;
+  if (observer_ != nullptr) observer_->OnStored(scope, parent, hash, tokens, block);
   return block;
 }
 
@@ -137,6 +138,7 @@ int64_t PrefixCache::Flush() {
   }
   by_hash_.clear();
   idle_leaves_.clear();
+  if (observer_ != nullptr) observer_->OnFlushed();
   return freed;
 }
 
@@ -162,6 +164,7 @@ BlockId PrefixCache::Evict() {
     }
   }
   ++stats_.evicted_blocks;
+  if (observer_ != nullptr) observer_->OnEvicted(block);
   return block;
 }
 

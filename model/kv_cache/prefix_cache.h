@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -27,6 +28,13 @@ BlockHash ChildHash(const BlockHash& parent, std::span<const int32_t> tokens);
 
 inline constexpr BlockId kNoBlock = -1;
 
+// The scope in which a sequence shares blocks through the prefix cache.
+struct CacheScope {
+  std::string tenant;
+  std::string salt;     // only sequences with the same tenant and salt find each other's blocks
+  bool bypass = false;  // neither looks blocks up nor publishes them
+};
+
 // Counted since the start.
 struct PrefixCacheStats {
   int64_t lookups = 0;         // of sequences
@@ -34,6 +42,21 @@ struct PrefixCacheStats {
   int64_t hit_tokens = 0;      // of the blocks found
   int64_t evicted_blocks = 0;
   int64_t published_blocks = 0;
+};
+
+// Told of every change of the cache's contents, in order, from within the cache's functions. Every
+// stored block is evicted once, or flushed.
+class PrefixCacheObserver {
+ public:
+  virtual ~PrefixCacheObserver() = default;
+  // `block` was added behind `parent` (kNoBlock: first block of a prompt), whose scope is the same.
+  // The arguments are as for PrefixCache::Publish.
+  virtual void OnStored(const CacheScope& scope, BlockId parent, const BlockHash& hash,
+                        std::span<const int32_t> tokens, BlockId block) = 0;
+  // `block`, which has no children, was removed.
+  virtual void OnEvicted(BlockId block) = 0;
+  // All blocks were removed.
+  virtual void OnFlushed() = 0;
 };
 
 // A forest: a node is a block with its kBlockTokens tokens, its parent the block before it.
@@ -53,6 +76,9 @@ class PrefixCache : public BlockKeeper {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
+  // Of an empty cache, which it outlives. Null: none.
+  void set_observer(PrefixCacheObserver* observer) { observer_ = observer; }
+
   // Appends the cached blocks of the longest prefix of `tokens`, with one more user each; returns
   // their number. `hashes` are the chain's hashes, one per block to look up (`tokens` has at least
   // kBlockTokens for each). The tokens are compared, too: a hash match is not trusted.
@@ -63,12 +89,13 @@ class PrefixCache : public BlockKeeper {
   int64_t Lookup(std::span<const BlockHash> hashes, std::span<const int32_t> tokens) const;
 
   // `block`, used by the caller, holds these kBlockTokens tokens behind the caller's block `parent`
-  // (kNoBlock: at position 0); `hash` is the chain's up to here. Returns the block to use from now
-  // on: the same one, or an earlier block with the same tokens, with one more user, while `block`
-  // loses one. Both hold the same bits, so results do not change. Idempotent. No effect if `parent`
-  // is not in the cache, because the cache was flushed meanwhile.
-  BlockId Publish(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens,
-                  BlockId block);
+  // (kNoBlock: at position 0); `hash` is the chain's up to here, beginning with the root of
+  // `scope`, which the observer alone needs. Returns the block to use from now on: the same one, or
+  // an earlier block with the same tokens, with one more user, while `block` loses one. Both hold
+  // the same bits, so results do not change. Idempotent. No effect if `parent` is not in the cache,
+  // because the cache was flushed meanwhile.
+  BlockId Publish(const CacheScope& scope, BlockId parent, const BlockHash& hash,
+                  std::span<const int32_t> tokens, BlockId block);
 
   // Empties the cache: idle blocks become free, used ones when they are released. Returns the
   // number of freed blocks.
@@ -98,6 +125,7 @@ class PrefixCache : public BlockKeeper {
   BlockId Find(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens) const;
 
   BlockPool& pool_;
+  PrefixCacheObserver* observer_ = nullptr;
   std::vector<Node> nodes_;  // by block id
   std::unordered_map<BlockHash, BlockId, HashOfBlockHash> by_hash_;
   // Idle blocks without children, by the time they became idle.

@@ -15,10 +15,10 @@
 namespace tlm {
 namespace {
 
-// The tenant, then each block's contents: the name of a chain's last block.
+// The scope, then each block's contents: the name of a chain's last block.
 using Path = std::vector<int>;
 
-constexpr int kTenants = 2;
+const CacheScope kScopes[] = {{"tenant", "salt"}, {"tenant", ""}};
 constexpr int kContents = 4;  // so few that chains meet all the time
 constexpr size_t kMaxBlocks = 5;
 constexpr size_t kMaxSequences = 8;
@@ -34,8 +34,9 @@ struct Sequence {
 
 Sequence RandomSequence(std::mt19937& random) {
   Sequence sequence;
-  sequence.path.push_back(static_cast<int>(random() % kTenants));
-  BlockHash hash = RootHash("tenant", sequence.path[0] == 0 ? "salt" : "");
+  sequence.path.push_back(static_cast<int>(random() % std::size(kScopes)));
+  const CacheScope& scope = kScopes[sequence.path[0]];
+  BlockHash hash = RootHash(scope.tenant, scope.salt);
   const size_t blocks = 1 + random() % kMaxBlocks;
   for (size_t i = 0; i < blocks; ++i) {
     const int content = static_cast<int>(random() % kContents);
@@ -101,11 +102,61 @@ class NaiveCache {
   int64_t now_ = 0;
 };
 
+// The cache's contents as its observer knows them, in the same form as the model's.
+class ObservedCache : public PrefixCacheObserver {
+ public:
+  void OnStored(const CacheScope& scope, BlockId parent, const BlockHash& hash,
+                std::span<const int32_t> tokens, BlockId block) override {
+    Path path = {scope.salt.empty() ? 1 : 0};
+    BlockHash parent_hash = RootHash(scope.tenant, scope.salt);
+    if (parent != kNoBlock) {
+      path = blocks_.at(parent).path;
+      parent_hash = blocks_.at(parent).hash;
+    }
+    path.push_back(tokens[0]);
+    EXPECT_EQ(hash, ChildHash(parent_hash, tokens));
+    EXPECT_TRUE(blocks_.try_emplace(block, Block{path, hash}).second) << "stored twice";
+    EXPECT_TRUE(nodes_.emplace(path, block).second);
+    ++stored;
+  }
+  void OnEvicted(BlockId block) override {
+    const Path path = blocks_.at(block).path;
+    const auto next = nodes_.upper_bound(path);
+    EXPECT_FALSE(next != nodes_.end() && next->first.size() > path.size() &&
+                 std::equal(path.begin(), path.end(), next->first.begin()))
+        << "has children";
+    nodes_.erase(path);
+    blocks_.erase(block);
+    ++evicted;
+  }
+  void OnFlushed() override {
+    nodes_.clear();
+    blocks_.clear();
+    ++flushed;
+  }
+  const std::map<Path, BlockId>& nodes() const { return nodes_; }
+
+  int64_t stored = 0;
+  int64_t evicted = 0;
+  int64_t flushed = 0;
+
+ private:
+  struct Block {
+    Path path;
+    BlockHash hash;
+  };
+
+  std::map<Path, BlockId> nodes_;
+  std::map<BlockId, Block> blocks_;
+};
+
 class PrefixCachePropertyTest : public ::testing::Test {
  protected:
   PrefixCachePropertyTest() : pool_(kPoolBlocks), cache_(pool_) {
     for (BlockId block = 0; block < kPoolBlocks; ++block) free_.insert(block);
+    cache_.set_observer(&observed_);
   }
+  ~PrefixCachePropertyTest() override { cache_.set_observer(nullptr); }
 
   void Step() {
     const uint32_t choice = random_() % 100;
@@ -145,6 +196,7 @@ class PrefixCachePropertyTest : public ::testing::Test {
 
   BlockPool pool_;
   PrefixCache cache_;
+  ObservedCache observed_;
 
  private:
   void CompareWithModel() {
@@ -157,6 +209,7 @@ class PrefixCachePropertyTest : public ::testing::Test {
       ASSERT_TRUE(pool_.users(parent) > 0 || pool_.users(block) == 0);
     }
     ASSERT_EQ(pool_.idle_blocks(), idle);
+    ASSERT_EQ(observed_.nodes(), model_.nodes());
   }
 
   template <typename Action>
@@ -201,7 +254,8 @@ class PrefixCachePropertyTest : public ::testing::Test {
     const BlockId own = sequence.blocks[next];
     const BlockId parent = next == 0 ? kNoBlock : sequence.blocks[next - 1];
     const std::span tokens = std::span(sequence.tokens).subspan(next * kBlockTokens, kBlockTokens);
-    const BlockId block = cache_.Publish(parent, sequence.hashes[next], tokens, own);
+    const BlockId block =
+        cache_.Publish(kScopes[sequence.path[0]], parent, sequence.hashes[next], tokens, own);
     ASSERT_EQ(block, model_.Publish(First(sequence.path, next + 1), parent, own));
     sequence.blocks[next] = block;
     ++sequence.published;
@@ -252,6 +306,10 @@ TEST_F(PrefixCachePropertyTest, DoesWhatTheModelDoes) {
   std::vector<BlockId> all;
   EXPECT_TRUE(pool_.Allocate(kPoolBlocks, &all));
   EXPECT_EQ(cache_.size(), 0);
+  EXPECT_TRUE(observed_.nodes().empty());
+  EXPECT_EQ(observed_.stored, cache_.stats().published_blocks);
+  EXPECT_EQ(observed_.evicted, cache_.stats().evicted_blocks);
+  EXPECT_GT(observed_.flushed, 100);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ class PrefixCacheTest : public ::testing::Test {
 
   BlockId Publish(const Chain& chain, size_t index, BlockId parent, BlockId block) {
     const size_t first_token = index * kBlockTokens;
-    return cache_->Publish(parent, chain.hashes[index],
+    return cache_->Publish({}, parent, chain.hashes[index],
                            std::span(chain.tokens).subspan(first_token, kBlockTokens), block);
   }
 
@@ -327,7 +327,7 @@ TEST(PrefixCacheDeathTest, PublishingAFreeBlockIsABrokenPromise) {
   BlockPool pool(2);
   PrefixCache cache(pool);
   const Chain chain({1});
-  EXPECT_DEATH(cache.Publish(kNoBlock, chain.hashes[0], chain.tokens, 0), "check");
+  EXPECT_DEATH(cache.Publish({}, kNoBlock, chain.hashes[0], chain.tokens, 0), "check");
 }
 
 }  // namespace
