@@ -27,6 +27,14 @@ void Delivery::Notify(std::vector<std::shared_ptr<TokenStream>> streams) {
   due_or_stopping_.NotifyOne();
 }
 
+void Delivery::Call(std::function<void()> function) {
+  {
+    MutexLock lock(&mutex_);
+    functions_.push_back(std::move(function));
+  }
+  due_or_stopping_.NotifyOne();
+}
+
 void Delivery::Stop() {
   {
     MutexLock lock(&mutex_);
@@ -40,16 +48,19 @@ void Delivery::Run() {
   NameThisThread("delivery");
   for (;;) {
     std::vector<std::shared_ptr<TokenStream>> now_due;
+    std::vector<std::function<void()>> functions;
     {
       MutexLock lock(&mutex_);
-      while (due_.empty() && !stopping_) due_or_stopping_.Wait(&mutex_);
-      if (due_.empty()) return;
+      while (due_.empty() && functions_.empty() && !stopping_) due_or_stopping_.Wait(&mutex_);
+      if (due_.empty() && functions_.empty()) return;
       now_due = std::exchange(due_, {});
+      functions = std::exchange(functions_, {});
     }
     for (const auto& stream : now_due) {
       stream->ClearDue();
       if (const auto listener = stream->listener()) listener->OnStreamReady();
     }
+    for (const auto& function : functions) function();
   }
 }
 

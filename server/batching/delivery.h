@@ -1,8 +1,9 @@
-// Tells handlers that their token streams have new results, on a thread of its own, so that no
-// handler's work delays the engine.
+// Tells handlers that their token streams have new results, and readers of other things of theirs,
+// on a thread of its own, so that no handler's work delays the engine.
 #ifndef TLM_SERVER_BATCHING_DELIVERY_H_
 #define TLM_SERVER_BATCHING_DELIVERY_H_
 
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -25,6 +26,8 @@ class Delivery {
   Delivery& operator=(const Delivery&) = delete;
 
   void Notify(std::vector<std::shared_ptr<TokenStream>> streams);
+  // Calls `function` on the thread, behind the listeners that are due. It must not block.
+  void Call(std::function<void()> function);
   // Makes the calls that are due, then joins the thread. Once; nothing may be notified afterwards.
   // Not to be called by a listener.
   void Stop();
@@ -36,6 +39,7 @@ class Delivery {
   CondVar due_or_stopping_;
   // Each once. Shared: a handler may let its stream go before the call.
   std::vector<std::shared_ptr<TokenStream>> due_ TLM_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> functions_ TLM_GUARDED_BY(mutex_);
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: uses the others
 };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ class EngineImpl : public Engine {
         queue_(std::make_shared<RequestQueue>(
             QueueLoad{options.max_queued_requests, options.max_queued_tokens},
             options.max_queue_time)),
-        loop_(model, options, clock, queue_, metrics) {
+        loop_(model, options, clock, queue_, metrics, MakeKvEvents(options)) {
     stats_.kv_blocks_total = model.num_kv_blocks();
     stats_.last_progress = clock_.Now();
     thread_ = std::thread([this] { Run(); });
@@ -130,6 +131,7 @@ class EngineImpl : public Engine {
       queue_->Close();
       queue_->Wake();
       thread_.join();
+      if (kv_events_.has_value()) kv_events_->Close();
       delivery_.Stop();
     });
   }
@@ -149,8 +151,11 @@ class EngineImpl : public Engine {
     stats.decode_tokens_per_second = estimates.DecodeTokensPerSecond(now);
     stats.estimated_queue_time = estimates.QueueTime(waiting);
     stats.draining = queue_->closed();
+    if (kv_events_.has_value()) stats.kv_events = kv_events_->stats();
     return stats;
   }
+
+  KvEventLog* kv_events() override { return kv_events_.has_value() ? &*kv_events_ : nullptr; }
 
  private:
   void Run() {
@@ -178,6 +183,12 @@ class EngineImpl : public Engine {
     MutexLock lock(&mutex_);
     stopped_ = last;
     return std::exchange(flushes_, {});
+  }
+
+  KvEventLog* MakeKvEvents(const EngineOptions& options) {
+    if (!options.kv_events.enabled || !options.prefix_cache) return nullptr;
+    return &kv_events_.emplace(options.kv_events, *Clock::Wall(),
+                               [this] { delivery_.Call([this] { kv_events_->CallListeners(); }); });
   }
 
   // Callers are told when the figures say so too.
@@ -233,6 +244,7 @@ class EngineImpl : public Engine {
   const bool prefix_cache_;
   // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
+  std::optional<KvEventLog> kv_events_;
   EngineLoop loop_;
   Delivery delivery_;
   std::atomic<bool> stopping_{false};

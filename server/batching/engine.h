@@ -13,6 +13,7 @@
 #include "model/base/clock.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_options.h"
+#include "server/batching/kv_event_log.h"
 #include "server/batching/request.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/engine_stats.h"
@@ -60,6 +61,9 @@ class Engine {
   virtual void Stop() = 0;
 
   virtual EngineStats Stats() const = 0;
+  // Null unless options.kv_events.enabled, with a prefix cache. Lives as long as the engine; Stop
+  // closes it. A request's events are there before its results.
+  virtual KvEventLog* kv_events() { return nullptr; }
 };
 
 }  // namespace tlm

@@ -16,7 +16,8 @@ bool IsDecode(const Chunk& chunk) {
 }  // namespace
 
 EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
-                       std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics)
+                       std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics,
+                       KvEventLog* kv_events)
     : model_(model),
       clock_(clock),
       queue_(std::move(queue)),
@@ -28,6 +29,9 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
       throttle_(options.max_decode_stretch),
       rates_(options.max_prefill_tokens),
       pipeline_(model) {
+  if (kv_events != nullptr && cache_.has_value()) {
+    cache_->set_observer(&kv_events_.emplace(*kv_events, pool_.total_blocks()));
+  }
   UpdateStats();
 }
 
@@ -45,6 +49,7 @@ bool EngineLoop::Step() {
   }
   EraseFinished();
   UpdateStats();
+  if (kv_events_.has_value()) kv_events_->EndStep();
   return computes;
 }
 
@@ -186,6 +191,7 @@ int64_t EngineLoop::FlushPrefixCache() {
   if (!cache_.has_value()) return 0;
   for (const auto& sequence : sequences_) sequence->StopPublishing();
   const int64_t freed = cache_->Flush();
+  if (kv_events_.has_value()) kv_events_->EndStep();
   UpdateStats();
   return freed;
 }

@@ -18,6 +18,7 @@
 #include "model/sampling/sampler.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_options.h"
+#include "server/batching/kv_event_log.h"
 #include "server/batching/prefill_throttle.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/scheduler.h"
@@ -58,9 +59,11 @@ class EngineLoop {
   };
 
   // `queue` is shared with the token streams, whose readers wake its reader (weakly, through the
-  // stream). The others outlive the loop; `options` fit the model; `metrics` may be null.
+  // stream). The others outlive the loop; `options` fit the model; `metrics` and `kv_events`, the
+  // latter told of every change of the prefix cache, may be null.
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
-             std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr);
+             std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr,
+             KvEventLog* kv_events = nullptr);
 
   // Takes arrivals, ends what is cancelled or expired, waits for one batch and pushes its results.
   // False when there was nothing to compute: nothing is left, or all wait for their readers. Then
@@ -130,6 +133,7 @@ class EngineLoop {
   const std::shared_ptr<RequestQueue> queue_;
   EngineMetrics* const metrics_;  // null: no metrics
   BlockPool pool_;
+  std::optional<KvEventRecorder> kv_events_;
   std::optional<PrefixCache> cache_;
   Scheduler scheduler_;
   PrefillThrottle throttle_;

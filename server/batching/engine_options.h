@@ -8,6 +8,14 @@
 
 namespace tlm {
 
+// What the engine tells of its prefix cache (see KvEventLog).
+struct KvEventOptions {
+  bool enabled = false;
+  // Of the history, all tenants together; older steps are forgotten.
+  int64_t max_bytes = 32 << 20;
+  int64_t max_batches = 10'000;
+};
+
 // How much is computed and held at a time. The flags set it, the engine and its scheduler follow
 // it, and ModelInfo reports it.
 struct EngineOptions {
@@ -26,6 +34,7 @@ struct EngineOptions {
   // Prompts of at most so many tokens that are not in the cache are left out of that: held back,
   // they would queue up for their first token. 0 = none.
   int64_t short_prompt_tokens = 256;
+  KvEventOptions kv_events = {};
 };
 
 }  // namespace tlm

@@ -3,12 +3,22 @@
 #define TLM_SERVER_OBSERVE_ENGINE_STATS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/kv_cache/prefix_cache.h"
 
 namespace tlm {
+
+// Counted since the start, but for the last two.
+struct KvEventStats {
+  int64_t stored_blocks = 0;
+  int64_t removed_blocks = 0;
+  int64_t lost_readers = 0;   // how often one was so slow that it lost events
+  int64_t subscriptions = 0;  // open
+  int64_t history_bytes = 0;
+};
 
 // Health, load reports, metrics and tests read it.
 struct EngineStats {
@@ -39,6 +49,7 @@ struct EngineStats {
   double decode_tokens_per_second = 0;
   absl::Duration estimated_queue_time;  // of a request that arrives now
   PrefixCacheStats prefix_cache;
+  std::optional<KvEventStats> kv_events;  // none: the engine tells of none
   bool draining = false;
 };
 

@@ -77,6 +77,19 @@ TEST(DeliveryTest, NewsThatWaitForACallShareIt) {
   EXPECT_EQ(holding->calls(), 2);
 }
 
+TEST(DeliveryTest, CallsFunctionsInOrderAndWhatIsDueAtTheEnd) {
+  const auto holding = std::make_shared<HoldingListener>();
+  std::vector<int> called;
+  Delivery delivery;
+  delivery.Notify({std::make_shared<TokenStream>(holding)});
+  holding->WaitForCall();
+  delivery.Call([&] { called.push_back(1); });
+  delivery.Call([&] { called.push_back(2); });
+  holding->LetGo();
+  delivery.Stop();
+  EXPECT_EQ(called, (std::vector<int>{1, 2}));
+}
+
 TEST(DeliveryTest, StopMakesTheCallsThatAreDue) {
   std::vector<std::shared_ptr<CollectingReader>> readers;
   std::vector<std::shared_ptr<TokenStream>> streams;

@@ -329,5 +329,64 @@ TEST_F(EngineTest, ScoresContinuations) {
   }
 }
 
+class EventReader : public KvEventListener {
+ public:
+  void OnKvEvents() override {
+    MutexLock lock(&mutex_);
+    ++calls_;
+    changed_.NotifyAll();
+  }
+  void WaitForCalls(int calls) {
+    MutexLock lock(&mutex_);
+    while (calls_ < calls) changed_.Wait(&mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int calls_ = 0;
+};
+
+TEST_F(EngineTest, TellsOfItsPrefixCacheOnlyIfAsked) {
+  Start();
+  EXPECT_EQ(engine_->kv_events(), nullptr);
+  EXPECT_FALSE(engine_->Stats().kv_events.has_value());
+  Start({.prefix_cache = false, .kv_events = {.enabled = true}});
+  EXPECT_EQ(engine_->kv_events(), nullptr);
+}
+
+TEST_F(EngineTest, ARequestsKvEventsComeBeforeItsEnd) {
+  Start({.kv_events = {.enabled = true}});
+  const auto reader = std::make_shared<EventReader>();
+  auto subscription = engine_->kv_events()->Subscribe("tenant", 0, reader).value();
+  EXPECT_TRUE(subscription->Next()->snapshot.has_value());
+  EXPECT_EQ(subscription->Next(), nullptr);
+  Request request = GenerateRequest(Prompt(130), 1);
+  request.tenant = "tenant";
+  request.cache.salt = "salt";
+  Submit(std::move(request))->WaitForEnd();
+  const auto stored = subscription->Next();
+  ASSERT_NE(stored, nullptr);
+  ASSERT_EQ(stored->events.size(), 1u);
+  ASSERT_EQ(stored->events[0].blocks.size(), 2u);
+  const KvBlock& block = *stored->events[0].blocks[1];
+  EXPECT_EQ(block.scope->salt, "salt");
+  const std::vector<int32_t> prompt = Prompt(130);
+  EXPECT_EQ(std::vector(block.tokens.begin(), block.tokens.end()),
+            std::vector(prompt.begin() + 64, prompt.begin() + 128));
+  EXPECT_EQ(engine_->Stats().kv_events->stored_blocks, 2);
+  reader->WaitForCalls(1);
+
+  EXPECT_EQ(subscription->Next(), nullptr);
+  engine_->FlushPrefixCache([](int64_t) {});
+  reader->WaitForCalls(2);
+  EXPECT_EQ(subscription->Next()->events.at(0).kind, KvEvent::Kind::kCleared);
+  EXPECT_EQ(subscription->Next(), nullptr);
+  EXPECT_FALSE(subscription->closed());
+  engine_->Stop();
+  reader->WaitForCalls(3);
+  EXPECT_TRUE(subscription->closed());
+}
+
 }  // namespace
 }  // namespace tlm
