@@ -101,8 +101,9 @@ absl::Status App::Load() {
                      [this] { return engine_->CheckOpen(); });
   metrics_.SetBuild(served.server_version, served.build_id);
   EngineMetrics* const metrics = metrics_.SetModel(FactsOf(served));
-  TLM_ASSIGN_OR_RETURN(engine_,
-                       Engine::Start(*loaded_->model, served.limits.engine, clock, metrics));
+  EngineOptions options = served.limits.engine;
+  options.kv_events.enabled |= WantKvEvents(options_.service.facades);
+  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics));
   metrics_.SetEngineStats([this] {
     EngineStats stats = engine_->Stats();
     stats.waiting_text_bytes = texts_.waiting_bytes();

@@ -23,20 +23,21 @@ struct Row {
   std::string_view name;                   // in --facades
   std::vector<std::string_view> services;  // full names
   std::unique_ptr<Facade> (*make)(const CallServices& services, const RpcGate& gate);
+  bool kv_events = false;  // streams those of the prefix cache
 };
 
-const std::vector<Row>& Rows() {
+const std::vector<Row>& Facades() {
   static const auto& rows = *new std::vector<Row>{
       {"oip", {inference::GRPCInferenceService::service_full_name()}, Make<OipFacade>},
-      {"vllm", {VllmEngineService::service_full_name()}, Make<VllmFacade>},
+      {"vllm", {VllmEngineService::service_full_name()}, Make<VllmFacade>, true},
   };
   return rows;
 }
 
 const Row* RowOf(std::string_view name) {
-  const auto row = std::find_if(Rows().begin(), Rows().end(),
+  const auto row = std::find_if(Facades().begin(), Facades().end(),
                                 [name](const Row& some) { return some.name == name; });
-  return row == Rows().end() ? nullptr : &*row;
+  return row == Facades().end() ? nullptr : &*row;
 }
 
 }  // namespace
@@ -45,7 +46,7 @@ absl::Status CheckFacades(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     if (RowOf(names[i]) == nullptr) {
       std::vector<std::string_view> known;
-      for (const Row& row : Rows()) known.push_back(row.name);
+      for (const Row& row : Facades()) known.push_back(row.name);
       return InvalidArgument("--facades has '{}', there are: {}", names[i], fmt::join(known, ", "));
     }
     if (std::count(names.begin(), names.end(), names[i]) > 1) {
@@ -67,9 +68,16 @@ std::vector<std::unique_ptr<Facade>> MakeFacades(const std::vector<std::string>&
   return facades;
 }
 
+bool WantKvEvents(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    const Row* const row = RowOf(name);
+    return row != nullptr && row->kv_events;
+  });
+}
+
 std::string ExplainFacadeMethod(const std::string& method) {
   const std::string service = method.substr(1, method.rfind('/') - 1);
-  for (const Row& row : Rows()) {
+  for (const Row& row : Facades()) {
     if (std::count(row.services.begin(), row.services.end(), service) == 0) continue;
     const auto* const known =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(service);

@@ -19,6 +19,9 @@ absl::Status CheckFacades(const std::vector<std::string>& names);
 std::vector<std::unique_ptr<Facade>> MakeFacades(const std::vector<std::string>& names,
                                                  const CallServices& services, const RpcGate& gate);
 
+// Whether one of them streams the events of the prefix cache: the engine then keeps a log of them.
+bool WantKvEvents(const std::vector<std::string>& names);
+
 // Tells how the gRPC method "/SERVICE/METHOD" would be served, if it is of a façade; otherwise
 // empty.
 std::string ExplainFacadeMethod(const std::string& method);

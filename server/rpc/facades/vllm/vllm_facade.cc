@@ -10,6 +10,7 @@
 #include "model/base/errors.h"
 #include "server/rpc/call/answer_call.h"
 #include "server/rpc/convert/field_error.h"
+#include "server/rpc/facades/vllm/kv_event_stream.h"
 #include "server/rpc/facades/vllm/vllm_describe.h"
 #include "server/rpc/facades/vllm/vllm_generate.h"
 #include "server/rpc/generate/generate_call.h"
@@ -142,6 +143,12 @@ grpc::ServerWriteReactor<::smg::grpc::common::GetTokenizerChunk>* VllmFacade::Ge
   EndCall(record);
   if (!record.status.ok()) return new TokenizerStream(record.status);
   return new TokenizerStream(std::move(archive));
+}
+
+grpc::ServerWriteReactor<::smg::grpc::common::KvEventBatch>* VllmFacade::SubscribeKvEvents(
+    grpc::CallbackServerContext* context,
+    const ::smg::grpc::common::SubscribeKvEventsRequest* request) {
+  return StartKvEventStream(context, *request, services(), gate());
 }
 
 }  // namespace tlm

@@ -22,7 +22,8 @@ using VllmMethods = VllmEngineService::WithRawCallbackMethod_Generate<
                 VllmEngineService::WithCallbackMethod_GetServerInfo<
                     VllmEngineService::WithCallbackMethod_GetLoads<
                         VllmEngineService::WithCallbackMethod_GetTokenizer<
-                            VllmEngineService::Service>>>>>>>>;
+                            VllmEngineService::WithCallbackMethod_SubscribeKvEvents<
+                                VllmEngineService::Service>>>>>>>>>;
 
 class VllmFacade final : public Facade, public VllmMethods {
  public:
@@ -58,6 +59,9 @@ class VllmFacade final : public Facade, public VllmMethods {
   grpc::ServerWriteReactor<::smg::grpc::common::GetTokenizerChunk>* GetTokenizer(
       grpc::CallbackServerContext* context,
       const ::smg::grpc::common::GetTokenizerRequest* request) override;
+  grpc::ServerWriteReactor<::smg::grpc::common::KvEventBatch>* SubscribeKvEvents(
+      grpc::CallbackServerContext* context,
+      const ::smg::grpc::common::SubscribeKvEventsRequest* request) override;
 
  private:
   const absl::Time begin_;

@@ -68,17 +68,15 @@ absl::Status ReadConstraint(vllm_engine::SamplingParams& from, v1::GenerateReque
   return absl::OkStatus();
 }
 
-// 0 is unset where it would have no meaning.
-float OneIfUnset(float value) { return value == 0.0f ? 1.0f : value; }
-
 absl::Status ReadSampling(const vllm_engine::SamplingParams& from, v1::SamplingParams& to) {
   if (from.has_temperature()) to.set_temperature(from.temperature());
-  to.set_top_p(OneIfUnset(from.top_p()));
-  to.set_top_k(from.top_k());
-  to.set_min_p(from.min_p());
+  // Without presence, 0 is unset.
+  if (from.top_p() != 0) to.set_top_p(from.top_p());
+  if (from.top_k() != 0) to.set_top_k(from.top_k());
+  if (from.min_p() != 0) to.set_min_p(from.min_p());
+  if (from.repetition_penalty() != 0) to.set_repetition_penalty(from.repetition_penalty());
   to.set_frequency_penalty(from.frequency_penalty());
   to.set_presence_penalty(from.presence_penalty());
-  to.set_repetition_penalty(OneIfUnset(from.repetition_penalty()));
   to.set_num_sequences(std::max(from.n(), 1u));
   if (from.has_seed()) to.set_seed(static_cast<uint64_t>(int64_t{from.seed()}));
   for (const auto& [id, bias] : from.logit_bias()) {

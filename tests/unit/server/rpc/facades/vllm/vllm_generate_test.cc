@@ -119,8 +119,8 @@ TEST(VllmGenerateTest, MapsValues) {
   EXPECT_THAT(mapped->prompt_token_ids().ids(), ElementsAre(7));
   EXPECT_TRUE(mapped->sampling().has_temperature());
   EXPECT_EQ(mapped->sampling().top_k(), 5u);
-  EXPECT_EQ(mapped->sampling().top_p(), 1.0f);
-  EXPECT_EQ(mapped->sampling().repetition_penalty(), 1.0f);
+  EXPECT_FALSE(mapped->sampling().has_top_p());
+  EXPECT_FALSE(mapped->sampling().has_repetition_penalty());
   EXPECT_EQ(mapped->sampling().num_sequences(), 1u);
   EXPECT_EQ(mapped->sampling().seed(), ~uint64_t{0});
   EXPECT_EQ(mapped->stopping().max_new_tokens(), 9u);
