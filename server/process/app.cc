@@ -104,6 +104,7 @@ absl::Status App::Load() {
   EngineOptions options = served.limits.engine;
   options.kv_events.enabled |= WantKvEvents(options_.service.facades);
   TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics));
+  load_.emplace(*engine_, served.limits.engine.max_running_requests, clock);
   metrics_.SetEngineStats([this] {
     EngineStats stats = engine_->Stats();
     stats.waiting_text_bytes = texts_.waiting_bytes();
@@ -115,7 +116,8 @@ absl::Status App::Load() {
 absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
   Clock& clock = *Clock::Monotonic();
   admission_->Open();
-  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_});
+  server_->Serve(
+      {CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_, *load_});
   if (admin_ != nullptr) {
     admin_->Serve({*engine_, *admission_, calls_, loaded_->served.limits, clock.Now()});
   }
@@ -136,7 +138,7 @@ void App::Withdraw() {
 void App::Drain(absl::Duration timeout) {
   // Before the clients are told to go: what comes in between is refused with a reason.
   admission_->Drain();
-  server_->listener().Withdraw();
+  server_->Withdraw();
   spdlog::info("draining: {} calls active, at most {}", admission_->active_calls(),
                absl::FormatDuration(timeout));
   // Calls rather than the engine: a Forward call queues its sequences one after the other.

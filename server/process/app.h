@@ -21,6 +21,7 @@
 #include "server/process/health_monitor.h"
 #include "server/rpc/admin/admin_server.h"
 #include "server/rpc/call/call_registry.h"
+#include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"
 #include "server/rpc/rpc_server.h"
 
@@ -84,6 +85,7 @@ class App {
   std::optional<LoadedModel> loaded_;
   std::optional<Admission> admission_;
   std::unique_ptr<Engine> engine_;
+  std::optional<LoadReporter> load_;
   // Their calls use all of the above.
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<AdminServer> admin_;  // null without an admin port

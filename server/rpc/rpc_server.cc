@@ -10,6 +10,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Open(
   std::unique_ptr<RpcServer> server(new RpcServer(services));
   GrpcListener::Services served;
   served.services.push_back({v1::LanguageModel::service_full_name(), &server->service_});
+  served.services.push_back(
+      {xds::service::orca::v3::OpenRcaService::service_full_name(), &server->load_});
   server->facades_ = MakeFacades(facades, services, server->gate_);
   for (const auto& facade : server->facades_) {
     for (const auto& service : facade->Services()) served.services.push_back(service);

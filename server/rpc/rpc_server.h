@@ -1,4 +1,4 @@
-// The data port: the LanguageModel service and façades, with health and reflection.
+// The data port: the LanguageModel service, load reports and façades, with health and reflection.
 #ifndef TLM_SERVER_RPC_RPC_SERVER_H_
 #define TLM_SERVER_RPC_RPC_SERVER_H_
 
@@ -13,6 +13,7 @@
 #include "server/rpc/call/unknown_call_service.h"
 #include "server/rpc/facades.h"
 #include "server/rpc/language_model/language_model_service.h"
+#include "server/rpc/load/load_service.h"
 
 namespace tlm {
 
@@ -33,16 +34,23 @@ class RpcServer {
     for (const auto& facade : facades_) facade->SetServing(serving);
     listener_->SetServing(serving);
   }
-  // The port itself: Listen, Withdraw, Shutdown. Its health is set by SetServing above.
+  // GrpcListener::Withdraw(), and the streams of load reports end.
+  void Withdraw() {
+    listener_->Withdraw();
+    load_.EndStreams();
+  }
+  // The port itself: Listen, Shutdown. Its health is set by SetServing above.
   GrpcListener& listener() { return *listener_; }
 
  private:
   explicit RpcServer(const CallServices& services)
       : service_(services, gate_),
+        load_(services, gate_),
         unknown_calls_(services, UnknownCallService::Port::kData, ExplainFacadeMethod) {}
 
   RpcGate gate_;
   LanguageModelService service_;
+  LoadService load_;
   std::vector<std::unique_ptr<Facade>> facades_;
   UnknownCallService unknown_calls_;
   std::unique_ptr<GrpcListener> listener_;  // last: uses the others

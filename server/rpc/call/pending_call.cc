@@ -125,6 +125,7 @@ void PendingCall::SetEnd(const absl::Status& status) {
   }
   FreeId();
   record_.status = status;
+  if (record_.access.ok()) context_->AddTrailingMetadata(kLoadReportKey, rpc_.load.Serialized());
   if (status.ok()) return;
   Abandon();
   AddUsageTrailers(record_, *context_);

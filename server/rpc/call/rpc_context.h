@@ -8,6 +8,7 @@
 #include "server/batching/engine.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/call/call_registry.h"
+#include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"
 #include "server/rpc/convert/convert.h"
 #include "server/serving/served_model.h"
@@ -29,6 +30,7 @@ struct RpcContext : CallServices {
   Admission& admission;
   CallRegistry& calls;
   TextPools& texts;
+  LoadReporter& load;
 };
 
 }  // namespace tlm
