@@ -25,7 +25,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
-sys.path.insert(0, str(HERE / "image"))
+sys.path[:0] = [str(HERE / "image"), str(SOURCE / "tests/support")]
 
 import base_image  # noqa: E402
 import buildah as buildah_module  # noqa: E402
