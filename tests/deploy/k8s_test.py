@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 import jsonschema
@@ -40,9 +41,26 @@ def by_kind(documents):
 
 
 def rendered(overlay):
-    command = render_command(K8S / "overlays" / overlay)
+    return rendered_folder(K8S / "overlays" / overlay)
+
+
+def rendered_with(component):
+    """An overlay of plain text and this component."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {
+            name: os.path.relpath(K8S / name, os.path.realpath(folder))
+            for name in ("base", "components/plaintext", f"components/{component}")
+        }
+        pathlib.Path(folder, "kustomization.yaml").write_text(
+            yaml.safe_dump({"resources": [paths.pop("base")], "components": [*paths.values()]})
+        )
+        return rendered_folder(pathlib.Path(folder))
+
+
+def rendered_folder(folder):
+    command = render_command(folder)
     if command is None:
-        skip(f"k8s/{overlay}", "neither kustomize nor kubectl: overlays are not rendered")
+        skip(f"k8s/{folder.name}", "neither kustomize nor kubectl: overlays are not rendered")
     text = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
     return by_kind(yaml.safe_load_all(text))
 
@@ -54,8 +72,9 @@ def base_files():
 
 def validate(document):
     """What the published schemas of each version say against `document`."""
-    if document["kind"] == "ServiceMonitor":
-        schema = json.loads((HERE / "servicemonitor.schema.json").read_text())
+    custom = HERE / f"{document['kind'].lower()}.schema.json"
+    if custom.exists():
+        schema = json.loads(custom.read_text())
         return [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(document)]
     errors = []
     for version in VERSIONS:
@@ -166,6 +185,87 @@ class WholeTest(unittest.TestCase):
                 server_flags.stop_seconds(pod["containers"][0]["args"]),
                 where,
             )
+
+
+class FleetTest(unittest.TestCase):
+    """The components keda and llm-d, each with the base."""
+
+    def test_components_are_valid(self):
+        for component in ("keda", "llm-d"):
+            for name, document in rendered_with(component).items():
+                self.assertEqual(validate(document), [], (component, name))
+
+    def test_schemas_refuse_a_misspelt_field(self):
+        for component, kind, path in (
+            ("keda", "ScaledObject", ("triggers", 0, "metadata")),
+            ("llm-d", "InferencePool", ("endpointPickerRef",)),
+            ("llm-d", "HTTPRoute", ("rules", 0)),
+        ):
+            document = rendered_with(component)[(kind, "tlm")]
+            place = document["spec"]
+            for step in path:
+                place = place[step]
+            place["thresholds"] = "4"
+            self.assertNotEqual(validate(document), [], kind)
+
+    def test_keda_replaces_the_autoscaler_and_scales_as_it_does(self):
+        documents = rendered_with("keda")
+        self.assertNotIn(("HorizontalPodAutoscaler", "tlm"), documents)
+        theirs = base_files()[("HorizontalPodAutoscaler", "tlm")]["spec"]
+        ours = documents[("ScaledObject", "tlm")]["spec"]
+        self.assertEqual(
+            (ours["minReplicaCount"], ours["maxReplicaCount"], ours["scaleTargetRef"]),
+            (theirs["minReplicas"], theirs["maxReplicas"], theirs["scaleTargetRef"]),
+        )
+        self.assertEqual(
+            ours["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], theirs["behavior"]
+        )
+        trigger, metric = ours["triggers"][0]["metadata"], theirs["metrics"][0]["pods"]
+        self.assertEqual(trigger["threshold"], metric["target"]["averageValue"])
+        self.assertIn(metric["metric"]["name"].replace("vllm_", "vllm:"), trigger["query"])
+        self.assertIn(("Service", "tlm-headless"), documents)
+
+    def test_the_picker_finds_replicas_and_is_found(self):
+        documents = rendered_with("llm-d")
+        container = pod_of(documents)["containers"][0]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        pool = documents[("InferencePool", "tlm")]["spec"]
+        labels = documents[("Deployment", "tlm")]["spec"]["template"]["metadata"]["labels"]
+        self.assertLessEqual(pool["selector"]["matchLabels"].items(), labels.items())
+        self.assertEqual(pool["targetPorts"], [{"number": ports["grpc"]}])
+        service = documents[("Service", pool["endpointPickerRef"]["name"])]["spec"]
+        self.assertEqual(pool["endpointPickerRef"]["port"]["number"], service["ports"][0]["port"])
+        picker = documents[("Deployment", "tlm-endpoint-picker")]["spec"]["template"]
+        self.assertEqual(service["selector"], picker["metadata"]["labels"])
+        arguments = server_flags.given(picker["spec"]["containers"][0]["args"])
+        self.assertEqual(arguments["model-server-metrics-port"], str(ports["metrics"]))
+        self.assertEqual(arguments["pool-name"], "tlm")
+        # The policy lets it scrape.
+        self.assertIn(
+            ([picker["metadata"]["labels"]], [ports["metrics"]]),
+            [
+                (
+                    [source["podSelector"]["matchLabels"] for source in rule["from"]
+                     if "podSelector" in source],
+                    [port["port"] for port in rule["ports"] if port["port"] != MESH_PORT],
+                )
+                for rule in documents[("NetworkPolicy", "tlm")]["spec"]["ingress"]
+            ],
+        )
+        self.assertIn("--facades=vllm", container["args"])
+        config = yaml.safe_load(documents[("ConfigMap", "tlm-endpoint-picker")]["data"]
+                                ["plugins.yaml"])
+        plugins = {plugin["type"] for plugin in config["plugins"]}
+        for profile in config["schedulingProfiles"]:
+            self.assertLessEqual({each["pluginRef"] for each in profile["plugins"]}, plugins)
+        self.assertEqual(config["parser"]["pluginRef"], "vllmgrpc-parser")
+
+    def test_their_servers_have_every_flag(self):
+        if server_flags.defaults() is None:
+            skip("k8s/flags", "no built tlm-server")
+        for component in ("keda", "llm-d"):
+            arguments = pod_of(rendered_with(component))["containers"][0]["args"]
+            self.assertEqual(server_flags.unknown(arguments), [], component)
 
 
 class HardeningTest(unittest.TestCase):
