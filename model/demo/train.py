@@ -47,7 +47,7 @@ from torch import Tensor, nn
 END_OF_TEXT = "<|endoftext|>"
 
 # The model knows no roles: a conversation is a text, a paragraph a message.
-CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
+CHAT_TEMPLATE = "{% for message in messages if message.content %}{{ message.content }}\n\n{% endfor %}"
 
 # The split pattern of the Qwen tokenizers.
 SPLIT_PATTERN = (
