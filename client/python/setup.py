@@ -1,6 +1,7 @@
 """Adds the wire contract to what setuptools builds; all else is in pyproject.toml."""
 
 import pathlib
+import shutil
 
 import setuptools
 from setuptools.command.build_py import build_py
@@ -31,4 +32,7 @@ class Sdist(sdist):
             tlm_build.write_schema(pathlib.Path(base_dir) / SOURCE)
 
 
+# setuptools packs a file of this name, but only from beside setup.py.
+if tlm_build.has_protos():
+    shutil.copyfile(tlm_build.PROTOS.parent / "LICENSE", "LICENSE")
 setuptools.setup(license="Apache-2.0", cmdclass={"build_py": BuildPy, "sdist": Sdist})

@@ -53,6 +53,7 @@ def digest_of_sources():
 def copy_checkout(folder):
     """What a clone has of the client: nothing that a build left behind."""
     shutil.copytree(SOURCE_DIR / "proto", folder / "proto")
+    shutil.copyfile(SOURCE_DIR / "LICENSE", folder / "LICENSE")
     shutil.copytree(SOURCE_DIR / "client" / "python", folder / "client" / "python",
                     ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb"))
     return folder
