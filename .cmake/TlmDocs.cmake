@@ -3,6 +3,8 @@
 #
 #   man/man1/tlm.1  man/man8/{tlm-server,tlm-keys}.8  bash-completion/completions/tlm
 #   zsh/site-functions/_tlm  fish/vendor_completions.d/tlm.fish
+#
+# Completions of tlm-server are the shells' own for any program with --help; fish reads manual pages.
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "The programs cannot run here: no manual pages and shell completions")
   return()
@@ -30,3 +32,8 @@ tlm_doc(bash-completion/completions/tlm tlm completion bash)
 tlm_doc(zsh/site-functions/_tlm tlm completion zsh)
 tlm_doc(fish/vendor_completions.d/tlm.fish tlm completion fish)
 add_custom_target(tlm_docs ALL DEPENDS ${_tlm_docs})
+
+file(WRITE "${PROJECT_BINARY_DIR}/share/bash-completion/completions/tlm-server"
+     "complete -F _longopt tlm-server\n")
+file(WRITE "${PROJECT_BINARY_DIR}/share/zsh/site-functions/_tlm-server"
+     "#compdef tlm-server\n_gnu_generic\n")
