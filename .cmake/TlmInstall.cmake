@@ -1,7 +1,8 @@
 # The files of `cmake --install`, by component:
 #
-#   runtime  bin/{tlm-server,tlm,tlm-keys}, lib/tlm/libtlm_cuda.so if it is built: all files that a
-#            serving machine or container needs
+#   runtime  bin/{tlm-server,tlm,tlm-keys}: all files that a machine without a GPU needs to serve
+#   cuda     lib/tlm/libtlm_cuda.so, if it is built
+#   demo     share/tlm/demo: the bundled model
 #   docs     share/...: man pages and completions, if target tlm_docs made them
 #   devel    the C++ client library with its headers, CMake package `tlm` and pkg-config file
 #            `tlm-client`, and the wire contract in share/tlm/proto
@@ -21,6 +22,8 @@ foreach(program IN ITEMS tlm-server tlm tlm-keys)
   endif()
 endforeach()
 install(DIRECTORY "${PROJECT_BINARY_DIR}/share/" DESTINATION share COMPONENT docs OPTIONAL)
+install(DIRECTORY model/demo/ DESTINATION share/tlm/demo COMPONENT demo
+  FILES_MATCHING PATTERN "*.json" PATTERN "*.safetensors")
 
 if(NOT TARGET tlm_client)
   return()

@@ -3,6 +3,7 @@
 #
 #   deploy/install_packages.sh build       to compile the server and the client
 #   deploy/install_packages.sh test        build, and the packages of the tests
+#   deploy/install_packages.sh packages    build, and what makes packages of it
 #   deploy/install_packages.sh languages   test, and the examples in Go, Java and JavaScript
 #   deploy/install_packages.sh image       to build and test the container images
 #   deploy/install_packages.sh image-build inside the image's build: build, and staging
@@ -24,6 +25,10 @@ build_packages=(
   libsystemd-dev                         # readiness and watchdog for the service manager
   libzip-dev                             # tokenizer files for gateways
 )
+package_packages=(
+  dpkg-dev file                          # .deb files with their dependencies
+  python3-pip python3-setuptools python3-wheel python3-protobuf   # the Python client's wheel
+)
 test_packages=(
   libgtest-dev libgmock-dev
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
@@ -34,8 +39,9 @@ test_packages=(
   nginx-light haproxy                    # balancers before replicas
   faketime                               # a clock that is set while the server runs
   zsh fish mandoc man-db groff           # completions and manual pages
+  debootstrap                            # a bare system for the packages
   curl iproute2                          # the README's commands
-  python3-numpy python3-setuptools python3-wheel openssl   # the Python client's tests
+  python3-numpy openssl                  # the Python client's tests
 )
 
 image_packages=(
@@ -60,11 +66,14 @@ if [ "$(uname -m)" = x86_64 ]; then test_packages+=(qemu-user g++-aarch64-linux-
 
 case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
-  test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
-  languages) packages=("${build_packages[@]}" "${test_packages[@]}" "${language_packages[@]}") ;;
+  packages) packages=("${build_packages[@]}" "${package_packages[@]}") ;;
+  test) packages=("${build_packages[@]}" "${package_packages[@]}" "${test_packages[@]}") ;;
+  languages)
+    packages=("${build_packages[@]}" "${package_packages[@]}" "${test_packages[@]}"
+              "${language_packages[@]}") ;;
   image) packages=("${image_packages[@]}") ;;
   image-build) packages=("${image_build_packages[@]}") ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 
 missing=()

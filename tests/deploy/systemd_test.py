@@ -32,8 +32,9 @@ def directive(name):
 
 
 def flags_file():
+    """Those that are set, and those that are suggested in comments."""
     lines = (SYSTEMD / "server.flags").read_text().splitlines()
-    return [line for line in lines if line.startswith("--")]
+    return [line.removeprefix("#") for line in lines if line.startswith(("--", "#--"))]
 
 
 class SystemdAnalyzeTest(unittest.TestCase):
