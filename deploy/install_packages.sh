@@ -24,6 +24,7 @@ build_packages=(
   libutf8proc-dev                        # Unicode normalisation
   libsystemd-dev                         # readiness and watchdog for the service manager
   libzip-dev                             # tokenizer files for gateways
+  libzmq3-dev cppzmq-dev                 # KV events for routers
 )
 package_packages=(
   dpkg-dev file                          # .deb files with their dependencies
@@ -35,6 +36,7 @@ test_packages=(
   python3 python3-grpcio python3-protobuf
   ruby-grpc                              # the example in Ruby
   python3-venv                           # tests with packages from PyPI
+  python3-zmq python3-msgpack            # a subscriber to KV events
   prometheus                             # scrapes the server, checks the alerts
   nginx-light haproxy                    # balancers before replicas
   faketime                               # a clock that is set while the server runs

@@ -260,6 +260,12 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(CheckOptions(options));
   TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options.engine));
   TLM_ASSIGN_OR_RETURN(options.service, ReadServiceOptions());
+  if (!options.service.kv_events.endpoint.empty()) {
+    if (!options.engine.prefix_cache) {
+      return InvalidArgument("--kv_events_endpoint needs --prefix_cache");
+    }
+    options.engine.kv_events.enabled = true;
+  }
   TLM_RETURN_IF_ERROR(ReadDebugDisable(&options));
   TLM_RETURN_IF_ERROR(ApplyOldFlags(&options));
   options.flags = FlagValues(kSecretFlags);

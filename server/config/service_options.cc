@@ -8,7 +8,9 @@
 #include <string_view>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "server/config/flag_types.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
@@ -58,6 +60,16 @@ ABSL_FLAG(std::string, reflection, "auto",
 ABSL_FLAG(std::vector<std::string>, facades, {},
           "other protocols to answer on --port, separated by commas: oip (the Open Inference "
           "Protocol of KServe), vllm (vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
+ABSL_FLAG(std::string, kv_events_endpoint, "",
+          "ZMQ endpoint (PUB, as of vLLM) that tells routers which blocks the prefix cache holds, "
+          "with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty = none. "
+          "It has neither encryption nor credentials: not together with --api_keys or "
+          "--tls_client_ca, and on other than loopback it needs --insecure");
+ABSL_FLAG(std::string, kv_events_replay_endpoint, "",
+          "with --kv_events_endpoint: ZMQ endpoint (ROUTER, as of vLLM) at which subscribers get "
+          "earlier events again; empty = none");
+ABSL_FLAG(std::string, kv_events_topic, "",
+          "topic of the messages of --kv_events_endpoint, such as kv@POD@MODEL for llm-d");
 ABSL_FLAG(int, max_connections, 16384,
           "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
           "files allows; excess connections are closed at once");
@@ -172,6 +184,62 @@ absl::Status ReadPorts(ServiceOptions* options) {
   return absl::OkStatus();
 }
 
+// The host of tcp://HOST:PORT without brackets; none if it is not of that form.
+std::optional<std::string> HostOfTcp(const std::string& endpoint) {
+  constexpr std::string_view kTcp = "tcp://";
+  const size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon <= kTcp.size()) return std::nullopt;
+  std::string host = endpoint.substr(kTcp.size(), colon - kTcp.size());
+  const std::string port = endpoint.substr(colon + 1);
+  int number = 0;
+  const bool numeric = absl::SimpleAtoi(port, &number) && number > 0 && number <= 65535;
+  if (!numeric && port != "*") return std::nullopt;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+absl::Status CheckZmqEndpoint(std::string_view flag, const std::string& endpoint) {
+  constexpr std::string_view kIpc = "ipc://";
+  constexpr size_t kMaxIpc = kIpc.size() + 107;  // the path of a socket's address
+  if (endpoint.empty()) return absl::OkStatus();
+  if (endpoint.starts_with(kIpc) && endpoint.size() > kIpc.size() && endpoint.size() <= kMaxIpc) {
+    return absl::OkStatus();
+  }
+  const std::optional<std::string> host = HostOfTcp(endpoint);
+  if (!host.has_value()) {
+    return InvalidArgument(
+        "--{} is {}, it must be tcp://HOST:PORT or ipc://PATH, the latter of at most {} bytes",
+        flag, Quoted(endpoint), kMaxIpc);
+  }
+  if (IsLoopback(*host) || absl::GetFlag(FLAGS_insecure)) return absl::OkStatus();
+  return InvalidArgument(
+      "--{} is {}, not a loopback address: add --insecure to tell every client the tokens of "
+      "prompts, unencrypted",
+      flag, endpoint);
+}
+
+absl::Status ReadKvEvents(bool credentials_required, ZmqOptions* options) {
+  constexpr size_t kMaxTopic = 255;
+  options->endpoint = absl::GetFlag(FLAGS_kv_events_endpoint);
+  options->replay_endpoint = absl::GetFlag(FLAGS_kv_events_replay_endpoint);
+  options->topic = absl::GetFlag(FLAGS_kv_events_topic);
+  TLM_RETURN_IF_ERROR(CheckZmqEndpoint("kv_events_endpoint", options->endpoint));
+  TLM_RETURN_IF_ERROR(CheckZmqEndpoint("kv_events_replay_endpoint", options->replay_endpoint));
+  if (options->topic.size() > kMaxTopic) {
+    return InvalidArgument("--kv_events_topic has {} bytes, the limit is {}", options->topic.size(),
+                           kMaxTopic);
+  }
+  if (options->endpoint.empty()) {
+    if (options->replay_endpoint.empty() && options->topic.empty()) return absl::OkStatus();
+    return InvalidArgument("--kv_events_{} needs --kv_events_endpoint",
+                           options->topic.empty() ? "replay_endpoint" : "topic");
+  }
+  if (!credentials_required) return absl::OkStatus();
+  return InvalidArgument(
+      "--kv_events_endpoint asks for no credentials, so it tells nothing of calls with any: it "
+      "excludes --api_keys and --tls_client_ca");
+}
+
 absl::Status ReadConnectionLimits(ConnectionLimits* limits) {
   limits->max_connections = absl::GetFlag(FLAGS_max_connections);
   limits->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
@@ -201,6 +269,7 @@ absl::StatusOr<ServiceOptions> ReadServiceOptions() {
   TLM_RETURN_IF_ERROR(ReadSecurity(&options));
   TLM_RETURN_IF_ERROR(ReadPorts(&options));
   TLM_RETURN_IF_ERROR(ReadConnectionLimits(&options.connections));
+  TLM_RETURN_IF_ERROR(ReadKvEvents(options.credentials_required(), &options.kv_events));
   options.facades = absl::GetFlag(FLAGS_facades);
   options.withdrawal_grace = absl::GetFlag(FLAGS_withdrawal_grace);
   options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/kv_events/zmq_publisher.h"
 #include "server/net/listener_options.h"
 #include "server/observe/log.h"
 
@@ -30,6 +31,7 @@ struct ServiceOptions {
   std::string api_keys_file;  // empty: no keys
   bool reflection = true;
   std::vector<std::string> facades;  // of server/rpc/facades.h
+  ZmqOptions kv_events;
   ConnectionLimits connections;
 
   absl::Duration withdrawal_grace;

@@ -11,11 +11,12 @@
 
 namespace tlm {
 
-// Counted since the start, but for the last two.
+// Counted since the start, but for the last two. The engine does not know ZMQ and leaves 0.
 struct KvEventStats {
   int64_t stored_blocks = 0;
   int64_t removed_blocks = 0;
   int64_t lost_readers = 0;   // how often one was so slow that it lost events
+  int64_t zmq_dropped = 0;    // messages that a subscriber over ZMQ has missed
   int64_t subscriptions = 0;  // open
   int64_t history_bytes = 0;
 };

@@ -116,6 +116,15 @@ constexpr MetricSpec kMetrics[] = {
      "Blocks evicted from the prefix cache."},
     {"tlm_prefix_cache_published_blocks_total", kCounter, "", "Blocks added to the prefix cache."},
 
+    {"tlm_kv_event_blocks_total", kCounter, "event",
+     "Blocks that KV events told of, while they are enabled: stored, removed."},
+    {"tlm_kv_event_subscriptions", kGauge, "", "Open subscriptions to KV events, ZMQ being one."},
+    {"tlm_kv_event_lost_readers_total", kCounter, "",
+     "Times a subscription lost events because it read too slowly, and began anew."},
+    {"tlm_kv_event_zmq_dropped_total", kCounter, "",
+     "Messages that a subscriber to --kv_events_endpoint missed because it read too slowly."},
+    {"tlm_kv_event_history_bytes", kGauge, "", "Memory of the KV events kept for replay."},
+
     {"tlm_state", kGauge, "state",
      "1 for the current state of the server, 0 for the others: starting, serving, not_serving, "
      "draining, stopped."},

@@ -71,6 +71,14 @@ void ScrapedSamples::AddEngine(const EngineStats& engine, std::string_view model
       count(engine.kv_blocks_total - engine.kv_blocks_used - engine.kv_blocks_cached), {"free"});
   Add("tlm_prefix_cache_evicted_blocks_total", count(engine.prefix_cache.evicted_blocks));
   Add("tlm_prefix_cache_published_blocks_total", count(engine.prefix_cache.published_blocks));
+  if (!engine.kv_events.has_value()) return;
+  const KvEventStats& events = *engine.kv_events;
+  Add("tlm_kv_event_blocks_total", count(events.stored_blocks), {"stored"});
+  Add("tlm_kv_event_blocks_total", count(events.removed_blocks), {"removed"});
+  Add("tlm_kv_event_subscriptions", count(events.subscriptions));
+  Add("tlm_kv_event_lost_readers_total", count(events.lost_readers));
+  Add("tlm_kv_event_zmq_dropped_total", count(events.zmq_dropped));
+  Add("tlm_kv_event_history_bytes", count(events.history_bytes));
 }
 
 }  // namespace tlm

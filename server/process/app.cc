@@ -83,6 +83,9 @@ absl::Status App::OpenPorts() {
         metrics_server_,
         MetricsServer::Start({service.metrics_host, *service.metrics_port}, metrics_, state_));
   }
+  if (!service.kv_events.endpoint.empty()) {
+    TLM_ASSIGN_OR_RETURN(kv_events_, ZmqPublisher::Open(service.kv_events));
+  }
   TLM_ASSIGN_OR_RETURN(server_, RpcServer::Open(service.data_listener(certificates),
                                                 CallServicesOf(), service.facades));
   if (service.listen_while_loading) TLM_RETURN_IF_ERROR(server_->listener().Listen());
@@ -105,9 +108,14 @@ absl::Status App::Load() {
   options.kv_events.enabled |= WantKvEvents(options_.service.facades);
   TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics));
   load_.emplace(*engine_, served.limits.engine.max_running_requests, clock);
+  if (kv_events_ != nullptr) {
+    TLM_RETURN_IF_ERROR(kv_events_->Publish(*engine_->kv_events()));
+    spdlog::info("KV events on {}", kv_events_->endpoint());
+  }
   metrics_.SetEngineStats([this] {
     EngineStats stats = engine_->Stats();
     stats.waiting_text_bytes = texts_.waiting_bytes();
+    if (kv_events_ != nullptr) stats.kv_events->zmq_dropped = kv_events_->dropped();
     return stats;
   });
   return absl::OkStatus();

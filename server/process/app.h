@@ -13,6 +13,7 @@
 #include "server/admission/shutdown_request.h"
 #include "server/batching/engine.h"
 #include "server/config/options.h"
+#include "server/kv_events/zmq_publisher.h"
 #include "server/loading/model_loader.h"
 #include "server/observe/metrics.h"
 #include "server/observe/metrics_server.h"
@@ -85,6 +86,7 @@ class App {
   std::optional<LoadedModel> loaded_;
   std::optional<Admission> admission_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<ZmqPublisher> kv_events_;  // null without an endpoint
   std::optional<LoadReporter> load_;
   // Their calls use all of the above.
   std::unique_ptr<RpcServer> server_;

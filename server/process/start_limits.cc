@@ -98,8 +98,10 @@ int ThreadsNeeded(const ServerOptions& options) {
   const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);
   const int computing = (options.threads > 0 ? options.threads : DefaultThreads()) - 1;
+  constexpr int kOfZmq = 3;  // with the publisher's
   return kOwn + kOfGrpc + completions + (options.backend == BackendKind::kCuda ? 0 : computing) +
-         (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0);
+         (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0) +
+         (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq);
 }
 
 absl::Status CheckThreads(int count) {

@@ -92,6 +92,51 @@ TEST_F(ServiceOptionsTest, MetricsOffLoopbackHaveTheirOwnWord) {
   EXPECT_THAT(Parse({"--metrics_host=0.0.0.0", "--metrics_insecure"}), IsOk());
 }
 
+TEST_F(ServiceOptionsTest, KvEventsOffLoopbackNeedAWord) {
+  EXPECT_EQ(Parse({})->kv_events.endpoint, "");
+  for (const char* const flag : {"--kv_events_endpoint=", "--kv_events_replay_endpoint="}) {
+    const auto with = [&](const std::string& endpoint) {
+      std::vector<std::string> flags = {"--kv_events_endpoint=ipc://first"};
+      flags.push_back(flag + endpoint);
+      return flags;
+    };
+    for (const char* const local :
+         {"tcp://127.0.0.1:5557", "tcp://127.0.0.1:*", "tcp://[::1]:1", "tcp://localhost:65535",
+          "ipc:///run/tlm/events", "ipc://@tlm"}) {
+      EXPECT_THAT(Parse(with(local)), IsOk()) << local;
+    }
+    for (const char* const open : {"tcp://*:5557", "tcp://0.0.0.0:5557", "tcp://[::]:5557",
+                                   "tcp://eth0:5557", "tcp://example.org:5557"}) {
+      ExpectRefused(with(open), "--insecure");
+      std::vector<std::string> insecure = with(open);
+      insecure.emplace_back("--insecure");
+      EXPECT_THAT(Parse(insecure), IsOk()) << open;
+      // TLS does not encrypt it.
+      std::vector<std::string> tls = with(open);
+      tls.insert(tls.end(), {"--tls_cert=c", "--tls_key=k"});
+      ExpectRefused(tls, "--insecure");
+    }
+    for (const char* const wrong :
+         {"127.0.0.1:5557", "udp://127.0.0.1:5557", "inproc://events", "tcp://127.0.0.1",
+          "tcp://127.0.0.1:0", "tcp://127.0.0.1:65536", "tcp://127.0.0.1:x", "tcp://:5557",
+          "tcp://", "ipc://", "tcp:127.0.0.1:5557"}) {
+      ExpectRefused(with(wrong), "it must be tcp://HOST:PORT or ipc://PATH");
+    }
+    ExpectRefused(with("ipc://" + std::string(108, 'a')), "at most 113 bytes");
+  }
+}
+
+TEST_F(ServiceOptionsTest, KvEventsAreOfCallsWithoutCredentials) {
+  const std::string endpoint = "--kv_events_endpoint=ipc://events";
+  ExpectRefused({endpoint, "--api_keys=f"}, "excludes --api_keys");
+  ExpectRefused({endpoint, "--tls_cert=c", "--tls_key=k", "--tls_client_ca=a"}, "--tls_client_ca");
+  EXPECT_THAT(Parse({endpoint, "--tls_cert=c", "--tls_key=k"}), IsOk());
+  ExpectRefused({endpoint, "--noprefix_cache"}, "needs --prefix_cache");
+  ExpectRefused({"--kv_events_topic=t"}, "--kv_events_topic needs --kv_events_endpoint");
+  ExpectRefused({"--kv_events_replay_endpoint=ipc://r"}, "replay_endpoint needs");
+  ExpectRefused({endpoint, "--kv_events_topic=" + std::string(256, 't')}, "256 bytes");
+}
+
 TEST_F(ServiceOptionsTest, TlsFilesBelongTogether) {
   ExpectRefused({"--tls_cert=c"}, "--tls_key is missing");
   ExpectRefused({"--tls_key=k"}, "--tls_cert is missing");

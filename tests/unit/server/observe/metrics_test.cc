@@ -175,6 +175,11 @@ TEST_F(MetricsTest, CountsCallsBeforeThereIsAModel) {
 TEST_F(MetricsTest, ExposesEverythingThatIsDocumentedAndNothingElse) {
   metrics_.SetBuild("1.0", "abc");
   EngineMetrics* const engine = SetModel();
+  metrics_.SetEngineStats([] {
+    EngineStats stats;
+    stats.kv_events.emplace();
+    return stats;
+  });
   engine->AddPrompt(1);
   engine->AddToken(absl::Milliseconds(1));
   engine->EndStep(1, absl::Milliseconds(1));

@@ -28,6 +28,8 @@ TEST(StartLimitsTest, MetricsAndKernelsTakeThreadsOfTheirOwn) {
   EXPECT_EQ(ThreadsNeeded(options), least + 4 + 202);
   options.backend = BackendKind::kCuda;
   EXPECT_EQ(ThreadsNeeded(options), least + 202);
+  options.service.kv_events.endpoint = "ipc:///run/events";
+  EXPECT_EQ(ThreadsNeeded(options), least + 202 + 3);
 }
 
 TEST(StartLimitsDeathTest, WhatNothingCatchesEndsTheStartInALine) {

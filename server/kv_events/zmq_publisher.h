@@ -1,0 +1,57 @@
+// KV events over ZMQ.
+#ifndef TLM_SERVER_KV_EVENTS_ZMQ_PUBLISHER_H_
+#define TLM_SERVER_KV_EVENTS_ZMQ_PUBLISHER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/batching/kv_event_log.h"
+
+namespace tlm {
+
+struct ZmqOptions {
+  std::string endpoint;         // of the PUB socket: tcp://HOST:PORT or ipc://PATH; empty: no ZMQ
+  std::string replay_endpoint;  // of the ROUTER socket; empty: none
+  std::string topic;
+};
+
+// Sends the events of calls without a tenant as vLLM does: a PUB socket with messages of three
+// frames, topic, sequence number (8 bytes, big endian, from 0) and ToMsgpack of a batch. A ROUTER
+// socket answers [number] with [number, batch] for each batch from there on that it still has, and
+// then with [2^64 - 1, empty].
+//
+// A subscriber that has kHighWaterMark messages to read misses the next ones. The engine waits for
+// no one: a thread of its own sends what KvEventLog has. Thread-safe.
+class ZmqPublisher {
+ public:
+  static constexpr int kHighWaterMark = 1000;
+
+  // Binds the sockets. FAILED_PRECONDITION names the endpoint that cannot be bound.
+  static absl::StatusOr<std::unique_ptr<ZmqPublisher>> Open(const ZmqOptions& options);
+  // Ends the thread at once.
+  ~ZmqPublisher();
+  ZmqPublisher(const ZmqPublisher&) = delete;
+  ZmqPublisher& operator=(const ZmqPublisher&) = delete;
+
+  // Starts the thread, which ends when the log is closed. Once; `log` outlives this.
+  absl::Status Publish(KvEventLog& log);
+
+  // As bound: with the port's number.
+  std::string endpoint() const;
+  std::string replay_endpoint() const;  // empty: none
+  // Messages that at least one subscriber has missed.
+  int64_t dropped() const;
+
+ private:
+  class Impl;
+  explicit ZmqPublisher(std::unique_ptr<Impl> impl);
+
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_KV_EVENTS_ZMQ_PUBLISHER_H_
