@@ -28,7 +28,7 @@ CUDA_MODULE = "libtlm_cuda.so"
 GLIBC_PACKAGES = {"libc6"}
 FROM_CUDA = re.compile(r"lib(cuda|cudart|cublas|cublasLt|nv[A-Za-z-]*)\.so")
 # Compiled into the programs: in no shared library.
-COMPILED_IN = ("nlohmann-json3-dev",)
+COMPILED_IN = ("nlohmann-json3-dev", "cppzmq-dev")
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
