@@ -13,6 +13,8 @@ constexpr uint64_t kNotRemoved = std::numeric_limits<uint64_t>::max();
 // Memory of a batch and of each of its blocks, roughly: with pointers and the allocator's.
 constexpr int64_t kBatchBytes = 256;
 constexpr int64_t kBlockBytes = sizeof(KvBlock) + 128;
+// That a reader looks at while the engine may have to wait for it: some 50 us.
+constexpr int64_t kBlocksALock = 1024;
 
 int64_t BytesOf(const KvEventBatch& batch) { return kBatchBytes + batch.Blocks() * kBlockBytes; }
 
@@ -213,22 +215,28 @@ void KvEventLog::TrimHistory() {
 }
 
 std::shared_ptr<const KvEventBatch> KvEventLog::Next(KvEventSubscription& subscription) {
-  MutexLock lock(&mutex_);
-  if (closed_) return nullptr;
-  const Tenant& tenant = tenants_.find(subscription.tenant_)->second;
-  if (subscription.snapshot_.has_value()) return NextPart(tenant, subscription);
-  if (subscription.last_ == tenant.last) {
-    subscription.waits_ = true;
-    return nullptr;
+  KvEventBatch part;
+  for (;;) {
+    MutexLock lock(&mutex_);
+    if (closed_) return nullptr;
+    const Tenant& tenant = tenants_.find(subscription.tenant_)->second;
+    if (!subscription.snapshot_.has_value()) {
+      if (subscription.last_ == tenant.last) {
+        subscription.waits_ = true;
+        return nullptr;
+      }
+      const uint64_t next = subscription.last_ + 1;
+      if (next >= tenant.first()) {
+        subscription.last_ = next;
+        return tenant.history[static_cast<size_t>(next - tenant.first())];
+      }
+      ++stats_.lost_readers;
+      BeginSnapshot(tenant, subscription);
+    }
+    if (FillPart(tenant, subscription, part)) {
+      return std::make_shared<const KvEventBatch>(std::move(part));
+    }
   }
-  const uint64_t next = subscription.last_ + 1;
-  if (next < tenant.first()) {
-    ++stats_.lost_readers;
-    BeginSnapshot(tenant, subscription);
-    return NextPart(tenant, subscription);
-  }
-  subscription.last_ = next;
-  return tenant.history[static_cast<size_t>(next - tenant.first())];
 }
 
 void KvEventLog::BeginSnapshot(const Tenant& tenant, KvEventSubscription& subscription) {
@@ -241,33 +249,36 @@ void KvEventLog::BeginSnapshot(const Tenant& tenant, KvEventSubscription& subscr
       .generation = tenant.generation};
 }
 
-std::shared_ptr<const KvEventBatch> KvEventLog::NextPart(const Tenant& tenant,
-                                                         KvEventSubscription& subscription) {
+bool KvEventLog::FillPart(const Tenant& tenant, KvEventSubscription& subscription,
+                          KvEventBatch& part) {
   auto* snapshot = &*subscription.snapshot_;
   const bool lost = snapshot->cut + 1 < tenant.first();
   if (lost || snapshot->generation != tenant.generation) {
     stats_.lost_readers += lost;
     BeginSnapshot(tenant, subscription);
     snapshot = &*subscription.snapshot_;
+    part = {};
   }
-  KvSnapshotPart& part = snapshot->next;
-  KvEventBatch batch;
-  batch.time = clock_.Now();
-  batch.snapshot = part;
-  batch.sequence_number = snapshot->cut - static_cast<uint64_t>(part.count - 1 - part.index);
-  if (part.index == 0) batch.events.push_back({KvEvent::Kind::kCleared, {}});
-  int64_t taken = 0;
+  KvSnapshotPart& next = snapshot->next;
+  if (!part.snapshot.has_value()) {
+    part.time = clock_.Now();
+    part.snapshot = next;
+    part.sequence_number = snapshot->cut - static_cast<uint64_t>(next.count - 1 - next.index);
+    if (next.index == 0) part.events.push_back({KvEvent::Kind::kCleared, {}});
+  }
+  int64_t missing = kSnapshotBlocks - part.Blocks();
   auto each = tenant.blocks.lower_bound(snapshot->begin);
-  for (; each != tenant.blocks.end() && each->first < snapshot->end && taken < kSnapshotBlocks;
-       ++each) {
+  const auto end = tenant.blocks.lower_bound(snapshot->end);
+  for (int64_t seen = 0; seen < kBlocksALock && each != end && missing > 0; ++seen, ++each) {
     if (each->second.removed <= snapshot->cut) continue;
-    AddBlock(KvEvent::Kind::kStored, each->second.block, batch.events);
-    ++taken;
+    AddBlock(KvEvent::Kind::kStored, each->second.block, part.events);
+    --missing;
   }
-  snapshot->begin = each == tenant.blocks.end() ? snapshot->end : each->first;
-  subscription.last_ = batch.sequence_number;
-  if (++part.index == part.count) subscription.snapshot_.reset();
-  return std::make_shared<const KvEventBatch>(std::move(batch));
+  snapshot->begin = each == end ? snapshot->end : each->first;
+  if (each != end && missing > 0) return false;
+  subscription.last_ = part.sequence_number;
+  if (++next.index == next.count) subscription.snapshot_.reset();
+  return true;
 }
 
 void KvEventRecorder::OnStored(const CacheScope& scope, BlockId parent, const BlockHash& hash,

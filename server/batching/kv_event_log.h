@@ -175,8 +175,8 @@ class KvEventLog {
   void ForgetIfUnused(Tenants::iterator tenant) TLM_REQUIRES(mutex_);
   std::shared_ptr<const KvEventBatch> Next(KvEventSubscription& subscription);
   void BeginSnapshot(const Tenant& tenant, KvEventSubscription& subscription) TLM_REQUIRES(mutex_);
-  std::shared_ptr<const KvEventBatch> NextPart(const Tenant& tenant,
-                                               KvEventSubscription& subscription)
+  // False: there is more to be done for this part.
+  bool FillPart(const Tenant& tenant, KvEventSubscription& subscription, KvEventBatch& part)
       TLM_REQUIRES(mutex_);
   void End(KvEventSubscription& subscription);
   bool closed() const;

@@ -334,6 +334,16 @@ TEST_F(KvEventLogTest, ALargeSnapshotComesInParts) {
   EXPECT_EQ(router.size(), 3001u);
 }
 
+TEST_F(KvEventLogTest, ASnapshotLeavesOutWhatWasRemovedBefore) {
+  StoreChain(0, 4000);
+  for (BlockId block = 3999; block >= 1500; --block) EvictStep(block);
+  StoreChain(1500, 1600);
+  Router router(log_, "");
+  router.ReadAll();
+  EXPECT_EQ(router.snapshots, 1);
+  EXPECT_EQ(router.size(), 1600u);
+}
+
 // Router checks that every part is what was there at the first one's time.
 TEST_F(KvEventLogTest, WhatHappensBetweenThePartsComesBehindThem) {
   StoreChain(0, 3000);
