@@ -78,6 +78,18 @@ ABSL_FLAG(int, max_concurrent_streams, 1024,
 ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
           "age at which the server asks a client to reconnect, so that clients spread over new "
           "replicas; such as 30m; inf = never");
+ABSL_FLAG(
+    std::string, otlp_endpoint, "",
+    "HOST:PORT of an OpenTelemetry collector that receives a trace of every sampled call over "
+    "OTLP/gRPC; encrypted unless HOST is a loopback address; empty = none");
+ABSL_FLAG(tlm::PathOrNone, otlp_ca, {},
+          "PEM file of the authorities of the collector's certificate, for TLS on a loopback "
+          "address, too; none = those of the system");
+ABSL_FLAG(bool, otlp_insecure, false, "send traces unencrypted to an address other than loopback");
+ABSL_FLAG(std::string, otlp_service_name, "tlm", "service.name of the traces");
+ABSL_FLAG(double, otlp_sample_ratio, 1.0,
+          "share of the calls without a traceparent that are traced, 0 to 1; others are traced if "
+          "their traceparent says so");
 ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
           "time after SIGTERM or Admin.Drain in which health reports NOT_SERVING and calls are "
           "still accepted, for balancers to notice; SIGINT skips it");
@@ -240,6 +252,46 @@ absl::Status ReadKvEvents(bool credentials_required, ZmqOptions* options) {
       "excludes --api_keys and --tls_client_ca");
 }
 
+// HOST:PORT, with brackets around an IPv6 address. The host, or INVALID_ARGUMENT.
+absl::StatusOr<std::string> HostOf(std::string_view flag, const std::string& endpoint) {
+  const size_t colon = endpoint.rfind(':');
+  std::string host = endpoint.substr(0, colon);
+  int port = 0;
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of(":/[]") != host.npos) {
+    host.clear();
+  }
+  if (host.empty() || colon == endpoint.npos ||
+      !absl::SimpleAtoi(endpoint.substr(colon + 1), &port) || port < 1 || port > 65535) {
+    return InvalidArgument("--{} is \"{}\", it must be HOST:PORT, such as localhost:4317", flag,
+                           endpoint);
+  }
+  return host;
+}
+
+absl::Status ReadOtlp(OtlpOptions* otlp) {
+  otlp->endpoint = absl::GetFlag(FLAGS_otlp_endpoint);
+  otlp->ca_file = absl::GetFlag(FLAGS_otlp_ca).path;
+  otlp->service_name = absl::GetFlag(FLAGS_otlp_service_name);
+  otlp->sample_ratio = absl::GetFlag(FLAGS_otlp_sample_ratio);
+  const bool insecure = absl::GetFlag(FLAGS_otlp_insecure);
+  if (!(otlp->sample_ratio >= 0 && otlp->sample_ratio <= 1)) {
+    return InvalidArgument("--otlp_sample_ratio is {}, the range is [0, 1]", otlp->sample_ratio);
+  }
+  if (otlp->service_name.empty()) return InvalidArgument("--otlp_service_name is empty");
+  if (!otlp->ca_file.empty() && insecure) {
+    return InvalidArgument("--otlp_ca and --otlp_insecure exclude each other");
+  }
+  if (otlp->endpoint.empty()) {
+    if (otlp->ca_file.empty() && !insecure) return absl::OkStatus();
+    return InvalidArgument("--otlp_{} needs --otlp_endpoint", insecure ? "insecure" : "ca");
+  }
+  TLM_ASSIGN_OR_RETURN(const std::string host, HostOf("otlp_endpoint", otlp->endpoint));
+  otlp->tls = !otlp->ca_file.empty() || !(insecure || IsLoopback(host));
+  return absl::OkStatus();
+}
+
 absl::Status ReadConnectionLimits(ConnectionLimits* limits) {
   limits->max_connections = absl::GetFlag(FLAGS_max_connections);
   limits->max_concurrent_streams = absl::GetFlag(FLAGS_max_concurrent_streams);
@@ -270,6 +322,7 @@ absl::StatusOr<ServiceOptions> ReadServiceOptions() {
   TLM_RETURN_IF_ERROR(ReadPorts(&options));
   TLM_RETURN_IF_ERROR(ReadConnectionLimits(&options.connections));
   TLM_RETURN_IF_ERROR(ReadKvEvents(options.credentials_required(), &options.kv_events));
+  TLM_RETURN_IF_ERROR(ReadOtlp(&options.otlp));
   options.facades = absl::GetFlag(FLAGS_facades);
   options.withdrawal_grace = absl::GetFlag(FLAGS_withdrawal_grace);
   options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);

@@ -15,6 +15,16 @@
 
 namespace tlm {
 
+// The collector that receives spans.
+struct OtlpOptions {
+  std::string endpoint;  // HOST:PORT; empty: none
+  bool tls = false;
+  std::string ca_file;  // PEM of the authorities that the collector's certificate may be of; empty:
+                        // those of the system
+  std::string service_name;
+  double sample_ratio = 1;  // share of the traces that begin here, [0, 1]
+};
+
 struct ServiceOptions {
   std::string host;
   int port = 0;           // 0: any free one
@@ -33,6 +43,8 @@ struct ServiceOptions {
   std::vector<std::string> facades;  // of server/rpc/facades.h
   ZmqOptions kv_events;
   ConnectionLimits connections;
+
+  OtlpOptions otlp;
 
   absl::Duration withdrawal_grace;
   absl::Duration drain_timeout;

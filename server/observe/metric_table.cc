@@ -138,6 +138,9 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_api_keys", kGauge, "", "API keys that are valid now."},
     {"tlm_api_key_reloads_total", kCounter, "result",
      "Attempts to load the changed key file: ok, or error (the old keys stay in use)."},
+    {"tlm_otlp_spans_total", kCounter, "result",
+     "Spans of sampled calls, with --otlp_endpoint: exported; or lost, as the queue was full "
+     "(queue_full), the collector refused them (refused), or it did not answer (unreachable)."},
     {"tlm_metrics_scrapes_total", kCounter, "", "Scrapes of /metrics."},
 
     {"process_cpu_seconds_total", kCounter, "", "CPU time of the process, user and system."},

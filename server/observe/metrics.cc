@@ -157,6 +157,10 @@ void Metrics::CountApiKeyReload(bool ok) {
   impl_->families.Counter("tlm_api_key_reloads_total", {Result(ok)}).Increment();
 }
 
+void Metrics::CountSpans(std::string_view result, int64_t count) {
+  impl_->families.Counter("tlm_otlp_spans_total", {result}).Increment(static_cast<double>(count));
+}
+
 std::string Metrics::Text(LifeState state) const {
   impl_->families.Counter("tlm_metrics_scrapes_total").Increment();
   ScrapedSamples scraped;

@@ -59,6 +59,9 @@ class Metrics {
   void SetApiKeys(int64_t accepted);
   void CountApiKeyReload(bool ok);
 
+  // Spans of traces: "exported", or why they were not: "queue_full", "refused", "unreachable".
+  void CountSpans(std::string_view result, int64_t count);
+
   // Everything in Prometheus' text format 0.0.4.
   std::string Text(LifeState state) const;
 

@@ -23,6 +23,8 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
 // gRPC closes connections between two reads of them, however long it is busy with one.
 constexpr absl::Duration kCloseLimit = absl::Seconds(10);
+// For the spans of the last calls to reach the collector.
+constexpr absl::Duration kTracesLimit = absl::Seconds(3);
 // Calls that are being read out slowly hold no engine slot: let some of them come on top.
 constexpr int64_t kExtraCalls = 1024;
 
@@ -71,7 +73,7 @@ absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
 }
 
 CallServices App::CallServicesOf() {
-  return {credentials_->authenticator(), metrics_, *Clock::Monotonic(), RandomBits};
+  return {credentials_->authenticator(), metrics_, *Clock::Monotonic(), RandomBits, traces_.get()};
 }
 
 absl::Status App::OpenPorts() {
@@ -85,6 +87,9 @@ absl::Status App::OpenPorts() {
   }
   if (!service.kv_events.endpoint.empty()) {
     TLM_ASSIGN_OR_RETURN(kv_events_, ZmqPublisher::Open(service.kv_events));
+  }
+  if (!service.otlp.endpoint.empty()) {
+    TLM_ASSIGN_OR_RETURN(traces_, OtlpExporter::Start(service.otlp, TLM_VERSION, metrics_));
   }
   TLM_ASSIGN_OR_RETURN(server_, RpcServer::Open(service.data_listener(certificates),
                                                 CallServicesOf(), service.facades));
@@ -160,6 +165,7 @@ void App::Drain(absl::Duration timeout) {
   texts_.Stop();
   const ShutdownWatchdog watchdog("connections have not closed", kCloseLimit);
   server_->listener().Shutdown(kShutdownGrace);
+  if (traces_ != nullptr) traces_->Stop(kTracesLimit);
   state_.Set(LifeState::kStopped);
   if (admin_ != nullptr) admin_->listener().Shutdown(kShutdownGrace);
   const EngineStats stats = engine_->Stats();

@@ -24,6 +24,7 @@
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"
+#include "server/rpc/otlp/otlp_exporter.h"
 #include "server/rpc/rpc_server.h"
 
 namespace tlm {
@@ -81,6 +82,7 @@ class App {
   Metrics metrics_;
   std::unique_ptr<Credentials> credentials_;
   std::unique_ptr<MetricsServer> metrics_server_;  // null without a metrics port
+  std::unique_ptr<OtlpExporter> traces_;           // null without a collector
   CallRegistry calls_;
   TextPools texts_;
   std::optional<LoadedModel> loaded_;

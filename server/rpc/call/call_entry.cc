@@ -3,6 +3,7 @@
 #include <grpc/grpc_security_constants.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -100,12 +101,18 @@ std::string PeerAddress(std::string_view peer) {
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services) {
   CallRecord record;
-  record.rpc = name;
+  const char* const slash = std::strrchr(name, '/');
+  record.method = name;
+  record.rpc = slash == nullptr ? name : slash + 1;
   record.clock = &services.clock;
   record.arrival = services.clock.Now();
   record.metrics = &services.metrics;
+  record.observer = services.observer;
   record.peer = PeerAddress(context.peer());
   record.trace = TraceOf(context, services.random);
+  if (record.trace.parent_span_id.empty() && record.observer != nullptr) {
+    record.trace.sampled = record.observer->Samples(record.trace);
+  }
   context.AddInitialMetadata("traceparent", record.trace.Traceparent());
   // Authentication before the role, so that the log names the caller that lacks a role.
   absl::StatusOr<Principal> caller =

@@ -13,6 +13,8 @@
 #include "server/observe/line_limit.h"
 #include "server/observe/log.h"
 #include "server/observe/log_event.h"
+#include "server/rpc/call/call_observer.h"
+#include "server/rpc/call/call_phases.h"
 
 namespace tlm {
 namespace {
@@ -24,57 +26,17 @@ double Milliseconds(absl::Duration time) {
   return static_cast<double>(absl::ToInt64Microseconds(time)) / 1000;
 }
 
-// The parts of the call's span, with ids that follow from its own.
-class Spans {
- public:
-  explicit Spans(const CallRecord& record) : record_(record) {}
-
-  void Add(std::string_view name, absl::Time begin, absl::Duration length) {
-    Json span;
-    span["name"] = name;
-    span["span_id"] = NextId();
-    span["start_ms"] = Milliseconds(begin - record_.arrival);
-    span["duration_ms"] = Milliseconds(length);
-    spans_.push_back(std::move(span));
-  }
-  Json Take() { return std::move(spans_); }
-
- private:
-  // Never the call's own, never all zero: an odd number is added to 64 bits, a few times.
-  std::string NextId() {
-    uint64_t id = 0;
-    for (const char c : record_.trace.span_id) {
-      id = id << 4 | static_cast<uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    id += 0x9e3779b97f4a7c15u * ++count_;
-    return fmt::format("{:016x}", id == 0 ? 1 : id);
-  }
-
-  const CallRecord& record_;
-  uint64_t count_ = 0;
-  Json spans_ = Json::array();
-};
-
 Json SpansOf(const CallRecord& record, absl::Time end) {
-  Spans spans(record);
-  if (!record.admitted) return spans.Take();
-  const absl::Duration queue = record.started ? record.queue_time : end - record.queued;
-  spans.Add("queue", record.queued, queue);
-  absl::Time begin = record.queued + queue;
-  if (record.prefill_time.has_value() && record.decode_time.has_value()) {
-    spans.Add("prefill", begin, *record.prefill_time);
-    begin += *record.prefill_time;
-    spans.Add("decode", begin, *record.decode_time);
-  } else if (record.first_token.has_value()) {
-    spans.Add("prefill", begin, *record.first_token - begin);
-    spans.Add("decode", *record.first_token, end - *record.first_token);
-  } else if (record.started) {
-    spans.Add("compute", begin, end - begin);
+  Json spans = Json::array();
+  for (const CallPhase& phase : PhasesOf(record, end)) {
+    Json span;
+    span["name"] = phase.name;
+    span["span_id"] = phase.span_id;
+    span["start_ms"] = Milliseconds(phase.begin - record.arrival);
+    span["duration_ms"] = Milliseconds(phase.length);
+    spans.push_back(std::move(span));
   }
-  if (record.first_write.has_value()) {
-    spans.Add("write", *record.first_write, end - *record.first_write);
-  }
-  return spans.Take();
+  return spans;
 }
 
 Json FieldsOf(const CallRecord& record, const CallSummary& summary) {
@@ -92,7 +54,7 @@ Json FieldsOf(const CallRecord& record, const CallSummary& summary) {
   line["code"] = absl::StatusCodeToString(summary.code);
   line["reason"] = summary.reason;
   line["admitted"] = summary.admitted;
-  if (!record.finish.empty()) line["finish"] = record.finish;
+  if (!summary.finish.empty()) line["finish"] = summary.finish;
   line["prompt_tokens"] = record.prompt_tokens;
   line["cached_prompt_tokens"] = record.cached_prompt_tokens;
   line["completion_tokens"] = record.completion_tokens;
@@ -170,7 +132,7 @@ CallSummary SummaryOf(const CallRecord& record) {
   summary.admitted = record.admitted || record.status.ok();
   summary.code = record.status.code();
   summary.reason = ReasonOf(record.status);
-  summary.finish = record.finish;
+  if (!record.finishes.empty()) summary.finish = record.finishes.front();
   summary.prompt_tokens = record.prompt_tokens;
   summary.cached_prompt_tokens = record.cached_prompt_tokens;
   summary.completion_tokens = record.completion_tokens;
@@ -189,6 +151,7 @@ void EndCall(const CallRecord& record) {
     record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
   }
   record.metrics->CountEnd(summary);
+  if (record.observer != nullptr) record.observer->OnCallEnd(record, summary);
   LogCall(record, summary);
 }
 

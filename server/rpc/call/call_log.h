@@ -1,4 +1,4 @@
-// The end of a call: what it adds to the metrics, and its one line in the log.
+// The end of a call: what it adds to the metrics, its span, and its one line in the log.
 #ifndef TLM_SERVER_RPC_CALL_CALL_LOG_H_
 #define TLM_SERVER_RPC_CALL_CALL_LOG_H_
 
@@ -6,8 +6,9 @@
 
 namespace tlm {
 
-// Once, at the end of every call. Counts it as ended if it was admitted, otherwise as refused, and
-// writes its line to the log. A call that never needs the engine is admitted when it ends with OK.
+// Once, at the end of every call. Counts it as ended if it was admitted, otherwise as refused,
+// tells its observer, and writes its line to the log. A call that never needs the engine is
+// admitted when it ends with OK.
 //
 // Server errors are logged with their message; messages of other errors may contain text of the
 // client and are left out. Calls without credentials get at most ten lines per second, as any

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -19,12 +20,29 @@
 
 namespace tlm {
 
+class CallObserver;
+
+// What a Generate call asks for, with the defaults that are in effect.
+struct GenerateFacts {
+  bool streaming = false;
+  std::optional<uint64_t> seed;  // if the request has one
+  float temperature = 1;
+  int64_t top_k = 0;  // 0: all
+  float top_p = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  int64_t max_new_tokens = 0;
+  int64_t num_sequences = 1;
+};
+
 struct CallRecord {
-  const char* rpc = "";
+  std::string_view method;  // as BeginCall was told it
+  const char* rpc = "";     // "Call", in the log and in metrics
   Clock* clock = nullptr;
   Metrics* metrics = nullptr;
-  absl::Status access;  // OK, or why the credentials do not suffice
-  Principal caller;     // of a call with access
+  CallObserver* observer = nullptr;  // null: none
+  absl::Status access;               // OK, or why the credentials do not suffice
+  Principal caller;                  // of a call with access
   TraceContext trace;
   std::string peer;  // address without port
   absl::Time arrival;
@@ -42,7 +60,11 @@ struct CallRecord {
   std::optional<absl::Time> first_write;       // of a streaming call
   std::optional<absl::Duration> prefill_time;  // of a successful Generate, as decode_time
   std::optional<absl::Duration> decode_time;
-  std::string_view finish;  // of the first output of Generate, as CallSummary's
+  std::vector<std::string_view> finishes;  // of the outputs of Generate, as CallSummary's
+  std::string_view model;                  // its name, of calls that need it; outlives them
+  // "text_completion" or "chat" of Generate, "forward", "score"; empty: none of the model's.
+  std::string_view operation;
+  std::optional<GenerateFacts> generate;  // of a Generate call with a valid request
 };
 
 // The engine has accepted the call: it is admitted. Once, under the call's lock.

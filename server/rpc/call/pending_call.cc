@@ -7,6 +7,7 @@ namespace tlm {
 PendingCall::PendingCall(grpc::CallbackServerContext* context, CallRecord record,
                          const RpcContext& rpc)
     : context_(context), rpc_(rpc), record_(std::move(record)) {
+  record_.model = rpc.model.model_id;
   record_.deadline =
       AnswerBy(DeadlineFrom(context->raw_deadline(), record_.arrival), record_.arrival);
 }

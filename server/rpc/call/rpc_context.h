@@ -7,6 +7,7 @@
 #include "server/auth/authenticator.h"
 #include "server/batching/engine.h"
 #include "server/observe/metrics.h"
+#include "server/rpc/call/call_observer.h"
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"
@@ -21,6 +22,7 @@ struct CallServices {
   Metrics& metrics;
   Clock& clock;
   RandomSource random;
+  CallObserver* observer = nullptr;  // null: none
 };
 
 // All of it outlives every call.

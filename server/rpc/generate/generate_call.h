@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -39,7 +40,9 @@ class GenerateBase : public Base {
                const RpcContext& rpc, std::unique_ptr<Mapping> mapping)
       : Base(context, BeginCall(method.name, Role::kInference, *context, rpc), rpc),
         request_id_field_(method.request_id_field),
-        mapping_(std::move(mapping)) {}
+        mapping_(std::move(mapping)) {
+    this->record_.operation = "text_completion";
+  }
 
   void Start(const grpc::ByteBuffer& request) {
     this->template Run<typename Mapping::Request>(
@@ -84,6 +87,7 @@ class GenerateBase : public Base {
                          ConvertGenerate(generate, this->rpc_.model, this->rpc_.random));
     MutexLock lock(&this->mutex_);
     this->record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
+    NoteRequest(generate, call, !std::is_same_v<Base, UnaryCall>, this->record_);
     TLM_RETURN_IF_ERROR(this->Admit(call.priority));
     outputs_.emplace(call, this->rpc_.model, this->weak_from_this());
     TLM_ASSIGN_OR_RETURN(Request request, outputs_->Begin(std::move(call), this->record_));

@@ -9,6 +9,22 @@
 
 namespace tlm {
 
+void NoteRequest(const v1::GenerateRequest& request, const GenerateCall& call, bool streaming,
+                 CallRecord& record) {
+  if (request.has_chat()) record.operation = "chat";
+  const SamplingParams& sampling = call.work.sampling;
+  GenerateFacts& facts = record.generate.emplace();
+  facts.streaming = streaming;
+  if (request.sampling().has_seed()) facts.seed = request.sampling().seed();
+  facts.temperature = sampling.temperature;
+  facts.top_k = sampling.top_k;
+  facts.top_p = sampling.top_p;
+  facts.presence_penalty = sampling.presence_penalty;
+  facts.frequency_penalty = sampling.frequency_penalty;
+  facts.max_new_tokens = call.work.stop.max_new_tokens;
+  facts.num_sequences = call.num_sequences;
+}
+
 GenerateOutputs::GenerateOutputs(const GenerateCall& call, const ServedModel& model,
                                  const std::weak_ptr<StreamListener>& listener)
     : model_(model),
@@ -64,8 +80,10 @@ void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summa
   if (resource_usage_) {
     outputs_.FillResources(model_.config, StepWeightBytes(model_), *summary.mutable_resources());
   }
-  for (size_t i = 0; i < outputs_.size(); ++i) record.metrics->CountOutput(outputs_.FinishName(i));
-  record.finish = outputs_.FinishName(0);
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    record.finishes.push_back(outputs_.FinishName(i));
+    record.metrics->CountOutput(record.finishes.back());
+  }
   record.prefill_time = outputs_.prefill_time();
   record.decode_time = outputs_.decode_time();
 }

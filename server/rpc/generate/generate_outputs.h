@@ -14,6 +14,10 @@
 
 namespace tlm {
 
+// Writes down what a call asks for: `call` was made of `request`.
+void NoteRequest(const v1::GenerateRequest& request, const GenerateCall& call, bool streaming,
+                 CallRecord& record);
+
 // The events of one call: started, prompt*, (tokens | finished)*, summary. Thread-compatible.
 class GenerateOutputs {
  public:

@@ -40,7 +40,9 @@ struct Window {
 class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
  public:
   ForwardReactor(grpc::CallbackServerContext* context, const RpcContext& rpc)
-      : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc), rpc) {}
+      : StreamingCall(context, BeginCall("Forward", Role::kInference, *context, rpc), rpc) {
+    record_.operation = "forward";
+  }
 
   void Start(const grpc::ByteBuffer& request) {
     Run<v1::ForwardRequest>(request, [this](const auto& message) { return Take(message); });

@@ -19,7 +19,9 @@ class ScoreReactor final : public UnaryCall {
   ScoreReactor(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                const RpcContext& rpc)
       : UnaryCall(context, BeginCall("Score", Role::kInference, *context, rpc), rpc),
-        response_(response) {}
+        response_(response) {
+    record_.operation = "score";
+  }
 
   void Start(const grpc::ByteBuffer& request) {
     Run<v1::ScoreRequest>(request, [this](const auto& message) { return Take(message); });

@@ -137,6 +137,34 @@ TEST_F(ServiceOptionsTest, KvEventsAreOfCallsWithoutCredentials) {
   ExpectRefused({endpoint, "--kv_events_topic=" + std::string(256, 't')}, "256 bytes");
 }
 
+TEST_F(ServiceOptionsTest, TracesAreEncryptedOffLoopback) {
+  EXPECT_EQ(Parse({})->otlp.endpoint, "");
+  for (const char* const local : {"127.0.0.1:4317", "localhost:4317", "[::1]:4317"}) {
+    EXPECT_FALSE(Parse({std::string("--otlp_endpoint=") + local})->otlp.tls) << local;
+  }
+  EXPECT_TRUE(Parse({"--otlp_endpoint=localhost:4317", "--otlp_ca=f"})->otlp.tls);
+  for (const char* const remote : {"collector:4317", "10.0.0.1:1", "[fd00::1]:65535"}) {
+    const std::string flag = std::string("--otlp_endpoint=") + remote;
+    EXPECT_TRUE(Parse({flag})->otlp.tls) << remote;
+    EXPECT_FALSE(Parse({flag, "--otlp_insecure"})->otlp.tls) << remote;
+  }
+  ExpectRefused({"--otlp_endpoint=a:1", "--otlp_ca=f", "--otlp_insecure"}, "exclude each other");
+}
+
+TEST_F(ServiceOptionsTest, TracesNeedACollectorAndSensibleValues) {
+  for (const char* const bad :
+       {"collector", "collector:", ":4317", "collector:0", "collector:65536",
+        "http://collector:4317", "collector:4317/v1", "::1:4317", "[]:1"}) {
+    ExpectRefused({std::string("--otlp_endpoint=") + bad}, "it must be HOST:PORT");
+  }
+  ExpectRefused({"--otlp_ca=f"}, "--otlp_ca needs --otlp_endpoint");
+  ExpectRefused({"--otlp_insecure"}, "--otlp_insecure needs --otlp_endpoint");
+  for (const char* const bad : {"-0.1", "1.1", "nan"}) {
+    ExpectRefused({std::string("--otlp_sample_ratio=") + bad}, "the range is [0, 1]");
+  }
+  ExpectRefused({"--otlp_service_name="}, "--otlp_service_name is empty");
+}
+
 TEST_F(ServiceOptionsTest, TlsFilesBelongTogether) {
   ExpectRefused({"--tls_cert=c"}, "--tls_key is missing");
   ExpectRefused({"--tls_key=k"}, "--tls_cert is missing");

@@ -1,0 +1,30 @@
+// The spans of a call, by the semantic conventions of OpenTelemetry for gRPC and generative AI.
+#ifndef TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
+#define TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "opentelemetry/proto/common/v1/common.pb.h"
+#include "opentelemetry/proto/trace/v1/trace.pb.h"
+#include "server/observe/call_summary.h"
+#include "server/rpc/call/call_record.h"
+
+namespace tlm {
+
+namespace otlp_common = opentelemetry::proto::common::v1;
+namespace otlp_trace = opentelemetry::proto::trace::v1;
+
+// Adds "key": `value` to the attributes.
+void AddAttribute(std::string_view key, std::string_view value,
+                  google::protobuf::RepeatedPtrField<otlp_common::KeyValue>& attributes);
+
+// The span of a call that ended at `end`, by the wall clock, and behind it one for each of its
+// phases. They hold neither text of prompts or outputs nor messages of errors. The attributes are
+// listed in server/observe/README.md.
+std::vector<otlp_trace::Span> SpansOf(const CallRecord& record, const CallSummary& summary,
+                                      absl::Time end);
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_OTLP_CALL_SPANS_H_

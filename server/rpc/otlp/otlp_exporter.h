@@ -1,0 +1,111 @@
+// Sends the spans of calls to an OpenTelemetry collector.
+#ifndef TLM_SERVER_RPC_OTLP_OTLP_EXPORTER_H_
+#define TLM_SERVER_RPC_OTLP_OTLP_EXPORTER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/random/random.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "model/base/mutex.h"
+#include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"
+#include "server/config/service_options.h"
+#include "server/observe/metrics.h"
+#include "server/rpc/call/call_observer.h"
+
+namespace tlm {
+
+// Batches of spans in calls of opentelemetry.proto.collector.trace.v1.TraceService.Export, from a
+// queue that calls never wait for: what does not fit is lost, and counted. Thread-safe, but for
+// Stop.
+class OtlpExporter final : public CallObserver {
+ public:
+  // Calls, each with its spans: some 4 KiB a call.
+  static constexpr size_t kMostQueuedCalls = 4096;
+  static constexpr size_t kMostBatchCalls = 512;
+
+  struct Timing {
+    absl::Duration gather = absl::Seconds(1);  // before a batch that is not full
+    absl::Duration export_timeout = absl::Seconds(10);
+    absl::Duration first_retry = absl::Seconds(1);  // doubles from retry to retry
+    absl::Duration longest_retry = absl::Seconds(10);
+    absl::Duration give_up = absl::Minutes(1);  // a batch is lost when it was tried so long
+  };
+
+  // With options.endpoint; does not wait for a connection. `version` is the server's, `metrics`
+  // outlives the exporter. FAILED_PRECONDITION names a CA file that cannot be used.
+  static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(const OtlpOptions& options,
+                                                             std::string_view version,
+                                                             Metrics& metrics) {
+    return Start(options, version, metrics, Timing());
+  }
+  static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(const OtlpOptions& options,
+                                                             std::string_view version,
+                                                             Metrics& metrics,
+                                                             const Timing& timing);
+  // Stop()s at once.
+  ~OtlpExporter() override;
+  OtlpExporter(const OtlpExporter&) = delete;
+  OtlpExporter& operator=(const OtlpExporter&) = delete;
+
+  // As options.sample_ratio says, by the trace's id: the same for all servers.
+  bool Samples(const TraceContext& trace) const override;
+  // Queues the spans of a sampled call with sufficient credentials; any client can make others.
+  void OnCallEnd(const CallRecord& record, const CallSummary& summary) override;
+
+  // Sends what is queued, for at most `limit` and without retries; the rest is lost. Idempotent.
+  void Stop(absl::Duration limit);
+
+ private:
+  using Spans = std::vector<opentelemetry::proto::trace::v1::Span>;
+  using Request = opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
+  using Response = opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse;
+  using TraceService = opentelemetry::proto::collector::trace::v1::TraceService;
+
+  OtlpExporter(const OtlpOptions& options, std::string_view version, Metrics& metrics,
+               const Timing& timing, const std::shared_ptr<grpc::Channel>& channel);
+  void Run();
+  // Waits for calls; their spans, moved into `request`, and the number of these. 0: the end.
+  int64_t TakeBatch(Request& request);
+  // Returns when it is accepted, refused or lost.
+  void Send(const Request& request, int64_t spans);
+  grpc::Status TryOnce(const Request& request, Response& response);
+  // False if there is to be no further attempt after one that began `since`.
+  bool WaitToRetry(absl::Time since, absl::Duration delay);
+  void Accepted(const Response& response, int64_t spans);
+  // Logs the first of several faults in a row, and its end.
+  void NoteFault(const std::string& fault);
+
+  const OtlpOptions options_;
+  Metrics& metrics_;
+  const Timing timing_;
+  opentelemetry::proto::trace::v1::ResourceSpans origin_;  // of every batch, without spans
+  const std::unique_ptr<TraceService::Stub> stub_;
+  // The exporter thread's.
+  bool faulty_ = false;
+  bool gone_ = false;  // failed while stopping: nothing more is sent
+  absl::BitGen random_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Spans> queue_ TLM_GUARDED_BY(mutex_);
+  bool stopping_ TLM_GUARDED_BY(mutex_) = false;
+  absl::Time stop_by_ TLM_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  grpc::ClientContext* running_ TLM_GUARDED_BY(mutex_) = nullptr;  // the export that runs
+  bool done_ TLM_GUARDED_BY(mutex_) = false;                       // the thread is about to end
+  std::thread thread_;                                             // last: uses the others
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_RPC_OTLP_OTLP_EXPORTER_H_
