@@ -230,6 +230,14 @@ absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights
   return absl::OkStatus();
 }
 
+// For others that read the tokenizer themselves.
+std::string DirectoryOf(const ServerOptions& options) {
+  if (!options.preset.empty()) return "";
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(options.model_dir, error);
+  return error ? options.model_dir : path.lexically_normal().string();
+}
+
 }  // namespace
 
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
@@ -237,6 +245,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   ServedModel& served = loaded.served;
   TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
   served.model_id = source.name();
+  served.directory = DirectoryOf(options);
   served.server_version = TLM_VERSION;
   served.config = source.config();
   served.tensors = source.tensors();

@@ -47,7 +47,8 @@ struct ModelFile {
 
 // Filled once at start and read by every call. Its functions return values that change later.
 struct ServedModel {
-  std::string model_id;  // the `model` of requests
+  std::string model_id;   // the `model` of requests
+  std::string directory;  // of its files, absolute; empty of a preset
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
