@@ -58,8 +58,10 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, reflection, "auto",
           "answer server reflection: on, off, or auto for on unless calls need credentials");
 ABSL_FLAG(std::vector<std::string>, facades, {},
-          "other protocols to answer on --port, separated by commas: oip (the Open Inference "
-          "Protocol of KServe), vllm (vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
+          "other protocols to answer on --port, separated by commas: dynamo (vllm.Inference and "
+          "vllm.Control, for NVIDIA Dynamo's vllm sidecar), oip (the Open Inference "
+          "Protocol of KServe), vllm "
+          "(vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
 ABSL_FLAG(std::string, kv_events_endpoint, "",
           "ZMQ endpoint (PUB, as of vLLM) that tells routers which blocks the prefix cache holds, "
           "with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty = none. "

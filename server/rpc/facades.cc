@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "model/base/errors.h"
+#include "server/rpc/facades/dynamo/dynamo_facade.h"
 #include "server/rpc/facades/oip/oip_facade.h"
 #include "server/rpc/facades/vllm/vllm_facade.h"
 
@@ -29,6 +30,9 @@ struct Row {
 const std::vector<Row>& Facades() {
   static const auto& rows = *new std::vector<Row>{
       {"oip", {inference::GRPCInferenceService::service_full_name()}, Make<OipFacade>},
+      {"dynamo",
+       {vllm::Inference::service_full_name(), vllm::Control::service_full_name()},
+       Make<DynamoFacade>},
       {"vllm", {VllmEngineService::service_full_name()}, Make<VllmFacade>, true},
   };
   return rows;

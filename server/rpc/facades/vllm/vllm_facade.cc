@@ -10,6 +10,7 @@
 #include "model/base/errors.h"
 #include "server/rpc/call/answer_call.h"
 #include "server/rpc/convert/field_error.h"
+#include "server/rpc/facades/abort.h"
 #include "server/rpc/facades/vllm/kv_event_stream.h"
 #include "server/rpc/facades/vllm/vllm_describe.h"
 #include "server/rpc/facades/vllm/vllm_generate.h"
@@ -17,8 +18,6 @@
 
 namespace tlm {
 namespace {
-
-constexpr int64_t kMaxAbortIds = 1024;
 
 // Streams the archive; lives until gRPC is done with it.
 class TokenizerStream final
@@ -52,15 +51,6 @@ class TokenizerStream final
   ::smg::grpc::common::GetTokenizerChunk chunk_;
 };
 
-absl::Status AbortCalls(const ::vllm::grpc::engine::AbortRequest& request, const RpcContext& rpc,
-                        const Principal& caller) {
-  TLM_RETURN_IF_ERROR(CheckCount("request_ids", request.request_ids_size(), kMaxAbortIds));
-  const absl::Status status =
-      WithReason(Aborted("the client's gateway ended the call"), "ABORTED_BY_CLIENT");
-  for (const std::string& id : request.request_ids()) rpc.calls.Abort(id, caller.tenant, status);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* VllmFacade::Generate(
@@ -92,7 +82,7 @@ grpc::ServerUnaryReactor* VllmFacade::Abort(grpc::CallbackServerContext* context
                                             ::vllm::grpc::engine::AbortResponse* /*response*/) {
   return AnswerCall("vllm.Abort", context, services(), gate(),
                     [request](const RpcContext& rpc, const Principal& caller) {
-                      return AbortCalls(*request, rpc, caller);
+                      return AbortOwnCalls(rpc, caller, request->request_ids()).status();
                     });
 }
 
