@@ -60,7 +60,7 @@ ABSL_FLAG(std::string, reflection, "auto",
 ABSL_FLAG(std::vector<std::string>, facades, {},
           "other protocols to answer on --port, separated by commas: dynamo (vllm.Inference and "
           "vllm.Control, for NVIDIA Dynamo's vllm sidecar), oip (the Open Inference "
-          "Protocol of KServe), vllm "
+          "Protocol of KServe), openengine (openengine.v1, for Dynamo's trtllm sidecar), vllm "
           "(vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
 ABSL_FLAG(std::string, kv_events_endpoint, "",
           "ZMQ endpoint (PUB, as of vLLM) that tells routers which blocks the prefix cache holds, "

@@ -10,6 +10,7 @@
 #include "model/base/errors.h"
 #include "server/rpc/facades/dynamo/dynamo_facade.h"
 #include "server/rpc/facades/oip/oip_facade.h"
+#include "server/rpc/facades/openengine/openengine_facade.h"
 #include "server/rpc/facades/vllm/vllm_facade.h"
 
 namespace tlm {
@@ -33,6 +34,9 @@ const std::vector<Row>& Facades() {
       {"dynamo",
        {vllm::Inference::service_full_name(), vllm::Control::service_full_name()},
        Make<DynamoFacade>},
+      {"openengine",
+       {openengine::Inference::service_full_name(), openengine::Control::service_full_name()},
+       Make<OpenEngineFacade>},
       {"vllm", {VllmEngineService::service_full_name()}, Make<VllmFacade>, true},
   };
   return rows;

@@ -1,0 +1,91 @@
+#include "server/rpc/facades/openengine/openengine_model.h"
+
+#include <cstdint>
+
+#include "absl/strings/match.h"
+#include "model/ops/ops.h"
+
+namespace tlm {
+namespace {
+
+constexpr uint32_t kRevision = 1;
+constexpr char kRelease[] = "4def7c50b05e0674a0c3b26917399155535966e4";
+
+uint32_t U32(int64_t value) { return static_cast<uint32_t>(value); }
+uint64_t U64(int64_t value) { return static_cast<uint64_t>(value); }
+
+void FillLogprobs(const ServedModel& model, openengine::LogprobCapabilities& logprobs) {
+  logprobs.set_supported(true);
+  logprobs.add_candidate_selection_modes(openengine::CANDIDATE_TOKEN_SELECTION_MODE_TOP_N);
+  logprobs.set_max_top_n(U32(model.limits.max_top_logprobs));
+}
+
+// A LoadInfo and a RankLoadInfo have the same numbers.
+template <typename Message>
+void FillCounts(const EngineStats& stats, Message& load) {
+  load.set_running_requests(U32(stats.running_requests));
+  load.set_queued_requests(U32(stats.waiting_requests));
+  load.set_used_kv_blocks(U64(stats.kv_blocks_used));
+  load.set_total_kv_blocks(U64(stats.kv_blocks_total));
+}
+
+}  // namespace
+
+std::string ServedNameOf(const std::string& given, const ServedModel& model) {
+  return absl::EndsWith(given, "/" + model.model_id) ? model.model_id : given;
+}
+
+void FillServerInfo(const ServedModel& model, openengine::ServerInfo& info) {
+  info.set_engine_name("tlm");
+  info.set_engine_version(model.server_version);
+  info.set_engine_role(openengine::ENGINE_ROLE_AGGREGATED);
+  info.add_supported_models(model.model_id);
+  openengine::ParallelismInfo& parallelism = *info.mutable_parallelism();
+  parallelism.set_tensor_parallel_size(1);
+  parallelism.set_pipeline_parallel_size(1);
+  parallelism.set_data_parallel_size(1);
+  parallelism.set_data_parallel_rank(0);
+  parallelism.set_data_parallel_start_rank(0);
+  parallelism.set_decode_context_parallel_size(1);
+  info.set_schema_revision(kRevision);
+  info.set_minimum_client_revision(kRevision);
+  info.set_schema_release(kRelease);
+  openengine::DeploymentCapacity& capacity = *info.mutable_capacity();
+  capacity.set_kv_block_size(kBlockTokens);
+  capacity.set_total_kv_blocks(model.memory.kv_blocks);
+  capacity.set_max_running_requests(U64(model.limits.engine.max_running_requests));
+  capacity.set_max_batched_tokens(U64(model.limits.engine.max_batch_tokens));
+  capacity.set_max_loras(0);
+}
+
+void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info) {
+  info.set_model_id(model.directory.empty() ? model.model_id : model.directory);
+  info.set_served_model_name(model.model_id);
+  info.set_max_context_length(U32(model.limits.max_context_tokens));
+  info.set_max_output_tokens(U32(model.limits.max_context_tokens - 1));
+  info.set_supports_text_input(model.tokenizer != nullptr);
+  info.set_supports_token_ids_input(true);
+  openengine::GenerationCapabilities& generation = *info.mutable_generation();
+  FillLogprobs(model, *generation.mutable_prompt_logprobs());
+  FillLogprobs(model, *generation.mutable_output_logprobs());
+  generation.mutable_guided_decoding()->set_supported(false);
+  generation.set_max_num_sequences(U32(model.limits.max_num_sequences));
+  generation.set_supports_priority(true);
+  generation.set_supports_stop_in_output(true);
+  generation.set_supports_cache_salt(true);
+  generation.set_supports_prefix_cache_bypass(true);
+  info.set_supports_lora(false);
+  info.set_supports_multimodal(false);
+}
+
+void FillLoad(const EngineStats& stats, absl::Time now, bool per_rank, openengine::LoadInfo& load) {
+  load.set_timestamp_unix_nanos(U64(absl::ToUnixNanos(now)));
+  FillCounts(stats, load);
+  load.set_waiting_tokens(U64(stats.waiting_tokens));
+  if (!per_rank) return;
+  openengine::RankLoadInfo& rank = *load.add_ranks();
+  rank.set_data_parallel_rank(0);
+  FillCounts(stats, rank);
+}
+
+}  // namespace tlm
