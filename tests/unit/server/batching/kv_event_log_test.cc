@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -517,6 +518,65 @@ TEST_F(RandomKvEvents, RoutersKnowTheCache) {
   EXPECT_LT(routers[0]->snapshots, 10);
   EXPECT_GT(routers[5]->snapshots, 20);
   EXPECT_GT(cache_.stats().evicted_blocks, 1000);
+}
+
+// Waits for events as a handler of a call would.
+class WaitingListener : public KvEventListener {
+ public:
+  void OnKvEvents() override {
+    MutexLock lock(&mutex_);
+    called_ = true;
+    changed_.NotifyAll();
+  }
+  void Wait() {
+    MutexLock lock(&mutex_);
+    while (!called_) changed_.Wait(&mutex_);
+    called_ = false;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool called_ = false;
+};
+
+TEST(KvEventThreadsTest, ReadersOnThreadsOfTheirOwnMissNothing) {
+  FakeClock clock(absl::FromUnixSeconds(1'800'000'000));
+  KvEventLog* told = nullptr;
+  KvEventLog log({.enabled = true, .max_batches = 100}, clock, [&] { told->CallListeners(); });
+  told = &log;
+  constexpr BlockId kBlocks = 3000;
+  const std::vector<int32_t> tokens(kBlockTokens, 1);
+  std::vector<std::jthread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&log] {
+      const auto listener = std::make_shared<WaitingListener>();
+      const auto subscription = log.Subscribe("", 0, listener).value();
+      std::set<uint64_t> blocks;
+      while (!blocks.contains(kBlocks - 1)) {
+        const auto batch = subscription->Next();
+        if (batch == nullptr) {
+          listener->Wait();
+          continue;
+        }
+        for (const KvEvent& event : batch->events) {
+          if (event.kind == KvEvent::Kind::kCleared) blocks.clear();
+          for (const auto& block : event.blocks) {
+            if (event.kind == KvEvent::Kind::kStored) blocks.insert(block->hash);
+            if (event.kind == KvEvent::Kind::kRemoved) blocks.erase(block->hash);
+          }
+        }
+      }
+      // The even ones were removed.
+      EXPECT_EQ(blocks.size(), kBlocks / 2u);
+    });
+  }
+  KvEventRecorder recorder(log, kBlocks);
+  for (BlockId block = 0; block < kBlocks; ++block) {
+    recorder.OnStored({}, kNoBlock, {static_cast<uint64_t>(block), 0}, tokens, block);
+    if (block % 2 == 1) recorder.OnEvicted(block - 1);
+    recorder.EndStep();
+  }
 }
 
 }  // namespace
