@@ -92,7 +92,9 @@ void ReadStopping(vllm_engine::SamplingParams& from, v1::StoppingCriteria& to) {
   to.mutable_stop_strings()->Swap(from.mutable_stop());
   to.mutable_stop_token_ids()->Swap(from.mutable_stop_token_ids());
   to.set_ignore_eos(from.ignore_eos());
-  to.set_include_stop_in_output(from.include_stop_str_in_output());
+  // The caller decodes the ids itself: it gets those that end the output, as vLLM sends them, and
+  // cuts the text as include_stop_str_in_output says.
+  to.set_include_stop_in_output(true);
 }
 
 absl::StatusOr<std::optional<int32_t>> Alternatives(const char* field, bool given, int32_t count,
@@ -144,7 +146,6 @@ absl::Status VllmGenerateMapping::Read(vllm_engine::GenerateRequest& request,
   v1::OutputOptions& output = *generate.mutable_output();
   output.set_text(false);
   output.set_token_ids(true);
-  output.set_stop_string_tokens(true);
   output.set_logprobs(logprobs_.has_value());
   output.set_prompt_logprobs(prompt_logprobs_.has_value());
   output.set_top_logprobs(

@@ -73,9 +73,9 @@ void SetSomething(Message& message, const FieldDescriptor& field) {
 // protocol's file explains.
 void CheckFields(const std::vector<const FieldDescriptor*>& path,
                  const google::protobuf::Descriptor& type) {
-  const std::set<std::string> without_effect = {"request_id", "skip_special_tokens",
-                                                "spaces_between_special_tokens",
-                                                "grammar_from_first_token"};
+  const std::set<std::string> without_effect = {
+      "request_id", "skip_special_tokens", "spaces_between_special_tokens",
+      "grammar_from_first_token", "include_stop_str_in_output"};
   const auto baseline = Mapped(Basic());
   ASSERT_TRUE(baseline.ok());
   for (int i = 0; i < type.field_count(); ++i) {
@@ -126,7 +126,7 @@ TEST(VllmGenerateTest, MapsValues) {
   EXPECT_EQ(mapped->stopping().max_new_tokens(), 9u);
   EXPECT_EQ(mapped->truncate_prompt_tokens(), 63u);
   EXPECT_TRUE(mapped->output().final_only());
-  EXPECT_TRUE(mapped->output().stop_string_tokens());
+  EXPECT_TRUE(mapped->stopping().include_stop_in_output());
 }
 
 TEST(VllmGenerateTest, RefusesByName) {
