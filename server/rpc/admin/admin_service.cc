@@ -29,6 +29,7 @@ bool IsReadOnly(std::string_view name) { return name == "GetLoad" || name == "Ge
 absl::Status AdminService::Access(const char* name, grpc::CallbackServerContext* context) const {
   CallRecord record = BeginCall(name, Role::kAdmin, *context, admin_);
   record.status = record.access;
+  if (record.status.ok()) ReturnTrace(*context, record);
   if (!record.status.ok()) {
     EndCall(record);
   } else if (!IsReadOnly(name)) {

@@ -113,7 +113,6 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
   if (record.trace.parent_span_id.empty() && record.observer != nullptr) {
     record.trace.sampled = record.observer->Samples(record.trace);
   }
-  context.AddInitialMetadata("traceparent", record.trace.Traceparent());
   // Authentication before the role, so that the log names the caller that lacks a role.
   absl::StatusOr<Principal> caller =
       services.authenticator.Authenticate(CredentialsOf(context), Role::kInference);
@@ -124,6 +123,10 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
     record.access = caller.status();
   }
   return record;
+}
+
+void ReturnTrace(grpc::ServerContextBase& context, const CallRecord& record) {
+  context.AddInitialMetadata("traceparent", record.trace.Traceparent());
 }
 
 CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,

@@ -14,11 +14,16 @@
 namespace tlm {
 
 // A record of the call that arrives now: `access` is OK if its credentials have `role`; `caller` is
-// the principal they name. The trace is that of the metadata `traceparent`, or a new one; the
-// initial metadata returns it. `name` is "package.Service/Call", "Call" of tlm.v1.LanguageModel,
+// the principal they name. The trace is that of the metadata `traceparent`, or a new one.
+// `name` is "package.Service/Call", "Call" of tlm.v1.LanguageModel,
 // or "protocol.Call" where the label needs it, and outlives the call.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
+
+// Returns the call's span to the client, in the initial metadata of its first message. A call that
+// fails without a message has none, so that gRPC sends trailers alone: clients may retry only such
+// calls, and gateways can still choose a status of their own.
+void ReturnTrace(grpc::ServerContextBase& context, const CallRecord& record);
 
 // The record of a call that comes before there is a model: how it ends.
 CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/call_log.h"
 #include "server/rpc/call/call_record.h"
 #include "server/rpc/call/status_mapping.h"
@@ -16,6 +17,7 @@ namespace tlm {
 inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
                                           const CallRecord& record) {
   EndCall(record);
+  if (record.status.ok()) ReturnTrace(*context, record);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(record.status));
   return reactor;

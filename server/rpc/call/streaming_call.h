@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/pending_call.h"
 #include "server/rpc/call/raw_message.h"
 #include "server/rpc/call/status_mapping.h"
@@ -68,7 +69,10 @@ void StreamingCall<Response>::Pump() {
       step = Next(message_);
     }
     writing_ = step.kind == NextStep::Kind::kMessage;
-    if (writing_ && !record_.first_write.has_value()) record_.first_write = record_.clock->Now();
+    if (writing_ && !record_.first_write.has_value()) {
+      record_.first_write = record_.clock->Now();
+      ReturnTrace(*context_, record_);
+    }
     if (step.kind == NextStep::Kind::kEnd) SetEnd(step.status);
   }
   // Outside the lock: writing_ or finished_ keeps other threads from getting here.

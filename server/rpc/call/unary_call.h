@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/pending_call.h"
 #include "server/rpc/call/status_mapping.h"
 
@@ -29,6 +30,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public PendingCall {
       if (!ending_.has_value()) ending_ = Collect();
       if (!ending_.has_value()) return;
       end = *ending_;
+      if (end.ok()) ReturnTrace(*context_, record_);
       SetEnd(end);
     }
     Finish(ToGrpcStatus(end));

@@ -135,6 +135,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoadService::StreamCoreMetrics(
     record.status = interval.status();
     return new RefusedStream(record);
   }
+  ReturnTrace(*context, record);
   const auto stream = std::make_shared<LoadStream>(rpc->load, *interval, count_);
   stream->Start(streams_);
   return stream.get();

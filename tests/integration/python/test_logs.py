@@ -90,6 +90,15 @@ class JsonLogTest(unittest.TestCase):
         self.assertEqual(line["tracestate"], "vendor=value,other=2")
         self.assertEqual(initial["traceparent"], f"00-{TRACE}-{line['span_id']}-01")
 
+    def test_a_call_that_fails_without_a_message_has_trailers_alone(self):
+        """Only such a call is retried by a client's retryPolicy."""
+        for asked in (request("refused", max_new_tokens=0), request("", max_new_tokens=4)):
+            call = self.model.Generate(asked, timeout=60)
+            with self.assertRaises(grpc.RpcError) as refused:
+                list(call)
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertEqual(list(call.initial_metadata()), [])
+
     def test_without_a_good_trace_a_new_one_begins(self):
         for name, metadata in (
                 ("none", []), ("bad", [("traceparent", f"00-{TRACE.upper()}-{PARENT}-01")]),
