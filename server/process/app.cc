@@ -115,6 +115,11 @@ absl::Status App::Load() {
   load_.emplace(*engine_, served.limits.engine.max_running_requests, clock);
   if (kv_events_ != nullptr) {
     TLM_RETURN_IF_ERROR(kv_events_->Publish(*engine_->kv_events()));
+    loaded_->served.kv_events = {.endpoint = kv_events_->endpoint(),
+                                 .replay_endpoint = kv_events_->replay_endpoint(),
+                                 .topic = options_.service.kv_events.topic,
+                                 .replay_batches = options.kv_events.max_batches,
+                                 .high_water_mark = ZmqPublisher::kHighWaterMark};
     spdlog::info("KV events on {}", kv_events_->endpoint());
   }
   metrics_.SetEngineStats([this] {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,15 @@ struct ModelFile {
   std::string bytes;
 };
 
+// Where ZMQ publishes the events of the prefix cache: see server/kv_events.
+struct KvEventAddress {
+  std::string endpoint;         // of the PUB socket, as bound
+  std::string replay_endpoint;  // of the ROUTER socket; empty: none
+  std::string topic;
+  int64_t replay_batches = 0;   // the most that can be sent again
+  int64_t high_water_mark = 0;  // messages that wait for a subscriber before it misses the next
+};
+
 // Filled once at start and read by every call. Its functions return values that change later.
 struct ServedModel {
   std::string model_id;   // the `model` of requests
@@ -72,6 +82,7 @@ struct ServedModel {
   bool batch_invariant = true;        // tokens do not depend on other requests or on scheduling
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;
+  std::optional<KvEventAddress> kv_events;
 };
 
 }  // namespace tlm

@@ -273,6 +273,28 @@ class DynamoTest(support.ServerTest):
                 request_ids=["x"] * 2000)))
 
 
+class KvEventsTest(support.ServerTest):
+    def test_tells_where_they_are(self):
+        ask = control_pb2.GetKvEventSourcesRequest()
+        control = control_pb2_grpc.ControlStub(self.server.channel)
+        error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED,
+                                  lambda: control.GetKvEventSources(ask))
+        self.assertIn("--facades=dynamo", error.details())
+        with TlmServer("--facades=dynamo") as server:
+            control = control_pb2_grpc.ControlStub(server.channel)
+            self.assertFalse(control.GetKvEventSources(ask).sources)
+        with TlmServer("--facades=dynamo", "--kv_events_endpoint=tcp://127.0.0.1:*",
+                       "--kv_events_replay_endpoint=tcp://127.0.0.1:*",
+                       "--kv_events_topic=kv@here") as server:
+            control = control_pb2_grpc.ControlStub(server.channel)
+            (source,) = control.GetKvEventSources(ask).sources
+        self.assertEqual((source.transport, source.encoding, source.topic),
+                         ("zmq", "msgpack", "kv@here"))
+        self.assertTrue(source.HasField("data_parallel_rank"))
+        for endpoint in (source.endpoint, source.replay_endpoint):
+            self.assertRegex(endpoint, r"^tcp://127\.0\.0\.1:[0-9]+$")
+
+
 class TenantTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

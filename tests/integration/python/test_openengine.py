@@ -233,6 +233,19 @@ class OpenEngineTest(support.ServerTest):
                           lambda: self.control.Abort(lifecycle_pb2.AbortRequest()))
 
 
+class KvEventsTest(unittest.TestCase):
+    def test_tells_where_they_are(self):
+        with TlmServer("--facades=openengine", "--kv_events_endpoint=tcp://127.0.0.1:*") as server:
+            control = openengine_pb2_grpc.ControlStub(server.channel)
+            (source,) = control.GetKvEventSources(kv_pb2.GetKvEventSourcesRequest()).sources
+            self.assertEqual((source.transport, source.endpoint_addr.host,
+                              source.endpoint_addr.protocol), ("zmq", "127.0.0.1", "tcp"))
+            self.assertGreater(source.endpoint_addr.port, 0)
+            for ranks, count in (([0, 1], 1), ([1], 0)):
+                asked = kv_pb2.GetKvEventSourcesRequest(data_parallel_ranks=ranks)
+                self.assertEqual(len(control.GetKvEventSources(asked).sources), count)
+
+
 class TenantTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -49,6 +49,19 @@ void FillModel(const ServedModel& model, vllm::ModelInfo& info) {
   info.set_supports_token_ids_input(true);
 }
 
+void FillSource(const KvEventAddress& from, vllm::KvEventSource& source) {
+  source.set_transport("zmq");
+  source.set_endpoint(from.endpoint);
+  source.set_topic(from.topic);
+  source.set_replay_endpoint(from.replay_endpoint);
+  source.set_data_parallel_rank(0);
+  source.set_encoding("msgpack");
+  source.set_schema_version(1);
+  source.set_buffer_steps(static_cast<uint32_t>(from.replay_batches));
+  source.set_hwm(static_cast<uint32_t>(from.high_water_mark));
+  source.set_max_queue_size(static_cast<uint32_t>(from.high_water_mark));
+}
+
 }  // namespace
 
 DynamoFacade::DynamoFacade(const CallServices& services, const RpcGate& gate)
@@ -106,10 +119,14 @@ grpc::ServerUnaryReactor* DynamoFacade::Abort(grpc::CallbackServerContext* conte
 
 grpc::ServerUnaryReactor* DynamoFacade::GetKvEventSources(
     grpc::CallbackServerContext* context, const vllm::GetKvEventSourcesRequest* /*request*/,
-    vllm::GetKvEventSourcesResponse* /*response*/) {
-  return AnswerCall(
-      "dynamo.GetKvEventSources", context, services(), gate(),
-      [](const RpcContext& /*rpc*/, const Principal& /*caller*/) { return absl::OkStatus(); });
+    vllm::GetKvEventSourcesResponse* response) {
+  return AnswerCall("dynamo.GetKvEventSources", context, services(), gate(),
+                    [&](const RpcContext& rpc, const Principal& /*caller*/) {
+                      if (rpc.model.kv_events.has_value()) {
+                        FillSource(*rpc.model.kv_events, *response->add_sources());
+                      }
+                      return absl::OkStatus();
+                    });
 }
 
 }  // namespace tlm

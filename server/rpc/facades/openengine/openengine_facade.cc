@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "absl/time/clock.h"
@@ -126,11 +127,15 @@ grpc::ServerUnaryReactor* OpenEngineFacade::Abort(grpc::CallbackServerContext* c
 }
 
 grpc::ServerUnaryReactor* OpenEngineFacade::GetKvEventSources(
-    grpc::CallbackServerContext* context, const openengine::GetKvEventSourcesRequest* /*request*/,
-    openengine::GetKvEventSourcesResponse* /*response*/) {
-  return AnswerCall(
-      "openengine.GetKvEventSources", context, services(), gate(),
-      [](const RpcContext& /*rpc*/, const Principal& /*caller*/) { return absl::OkStatus(); });
+    grpc::CallbackServerContext* context, const openengine::GetKvEventSourcesRequest* request,
+    openengine::GetKvEventSourcesResponse* response) {
+  const auto& ranks = request->data_parallel_ranks();
+  const bool wanted = ranks.empty() || std::count(ranks.begin(), ranks.end(), 0u) > 0;
+  return AnswerCall("openengine.GetKvEventSources", context, services(), gate(),
+                    [&](const RpcContext& rpc, const Principal& /*caller*/) {
+                      if (wanted) AddKvEventSource(rpc.model, *response);
+                      return absl::OkStatus();
+                    });
 }
 
 }  // namespace tlm

@@ -1,8 +1,10 @@
 #include "server/rpc/facades/openengine/openengine_model.h"
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "model/ops/ops.h"
 
 namespace tlm {
@@ -27,6 +29,24 @@ void FillCounts(const EngineStats& stats, Message& load) {
   load.set_queued_requests(U32(stats.waiting_requests));
   load.set_used_kv_blocks(U64(stats.kv_blocks_used));
   load.set_total_kv_blocks(U64(stats.kv_blocks_total));
+}
+
+// Of "tcp://HOST:PORT", where HOST is one address.
+std::optional<openengine::KvEndpoint> TcpEndpoint(const std::string& address) {
+  constexpr char kTcp[] = "tcp://";
+  const size_t begin = sizeof(kTcp) - 1;
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (!absl::StartsWith(address, kTcp) || !absl::SimpleAtoi(address.substr(colon + 1), &port)) {
+    return std::nullopt;
+  }
+  const std::string host = address.substr(begin, colon - begin);
+  if (host == "*" || host == "0.0.0.0" || host == "[::]") return std::nullopt;
+  openengine::KvEndpoint endpoint;
+  endpoint.set_host(host);
+  endpoint.set_port(port);
+  endpoint.set_protocol("tcp");
+  return endpoint;
 }
 
 }  // namespace
@@ -86,6 +106,24 @@ void FillLoad(const EngineStats& stats, absl::Time now, bool per_rank, openengin
   openengine::RankLoadInfo& rank = *load.add_ranks();
   rank.set_data_parallel_rank(0);
   FillCounts(stats, rank);
+}
+
+void AddKvEventSource(const ServedModel& model, openengine::GetKvEventSourcesResponse& response) {
+  if (!model.kv_events.has_value()) return;
+  const KvEventAddress& from = *model.kv_events;
+  std::optional<openengine::KvEndpoint> endpoint = TcpEndpoint(from.endpoint);
+  if (!endpoint.has_value()) return;
+  openengine::KvEventSource& source = *response.add_sources();
+  source.set_transport("zmq");
+  source.mutable_endpoint_addr()->Swap(&*endpoint);
+  source.set_topic(from.topic);
+  source.set_replay_endpoint(from.replay_endpoint);
+  source.set_data_parallel_rank(0);
+  source.set_encoding("msgpack");
+  source.set_schema_version(1);
+  source.set_buffer_steps(U32(from.replay_batches));
+  source.set_hwm(U32(from.high_water_mark));
+  source.set_max_queue_size(U32(from.high_water_mark));
 }
 
 }  // namespace tlm

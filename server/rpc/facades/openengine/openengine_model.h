@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "openengine/v1/kv.pb.h"
 #include "openengine/v1/model.pb.h"
 #include "openengine/v1/server.pb.h"
 #include "server/observe/engine_stats.h"
@@ -22,6 +23,9 @@ void FillServerInfo(const ServedModel& model, openengine::ServerInfo& info);
 void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info);
 // `now` by the system's clock.
 void FillLoad(const EngineStats& stats, absl::Time now, bool per_rank, openengine::LoadInfo& load);
+// The source of KV events, if there is one that other hosts can name: a socket of TCP, and not on
+// every address.
+void AddKvEventSource(const ServedModel& model, openengine::GetKvEventSourcesResponse& response);
 
 }  // namespace tlm
 
