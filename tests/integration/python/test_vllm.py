@@ -129,7 +129,7 @@ class VllmTest(support.ServerTest):
         whole = self.generate(request(temperature=0)).ids
         answer = self.ask(ids, temperature=0, stop_token_ids=[whole[5]])
         cut = whole.index(whole[5])
-        self.assertEqual(answer.ids(), whole[:cut])
+        self.assertEqual(answer.ids(), whole[:cut + 1])
         self.assertEqual(answer.completes[0].matched_token_id, whole[5])
         self.assertEqual(answer.completes[0].completion_tokens, cut + 1)
 

@@ -194,6 +194,7 @@ TEST_F(MetricsTest, ExposesEverythingThatIsDocumentedAndNothingElse) {
   metrics_.CountCertificateReload(true);
   metrics_.SetApiKeys(2);
   metrics_.CountApiKeyReload(false);
+  metrics_.CountSpans("exported", 1);
   std::map<std::string, std::string> exposed;
   std::istringstream lines(Text());
   std::string hash, word, name, type;
