@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/gate.h"
@@ -77,6 +79,17 @@ class GenerateBase : public Base {
     return false;
   }
 
+  // OK, or why the message cannot be sent: protocols may put a whole answer into one.
+  absl::Status CheckSize(const typename Mapping::Response& message) const {
+    const int64_t bytes = static_cast<int64_t>(message.ByteSizeLong());
+    const int64_t limit = this->rpc_.model.limits.max_response_bytes;
+    if (bytes <= limit) return absl::OkStatus();
+    return WithReason(ResourceExhausted("a message of the answer has {} bytes, the limit is {}: "
+                                        "ask for fewer tokens or log-probabilities",
+                                        bytes, limit),
+                      "MESSAGE_TOO_LARGE");
+  }
+
   std::optional<GenerateOutputs> outputs_ TLM_GUARDED_BY(this->mutex_);
 
  private:
@@ -115,7 +128,10 @@ class GenerateStream final
   }
   Step Next(typename Mapping::Response& message) override TLM_REQUIRES(this->mutex_) {
     std::optional<absl::Status> end;
-    if (this->NextMessage(message, end)) return Step::Message();
+    if (this->NextMessage(message, end)) {
+      const absl::Status fits = this->CheckSize(message);
+      return fits.ok() ? Step::Message() : Step::End(fits);
+    }
     return end.has_value() ? Step::End(*end) : Step::Nothing();
   }
 };
@@ -134,6 +150,7 @@ class GenerateUnary final : public GenerateBase<UnaryCall, Mapping> {
     std::optional<absl::Status> end;
     while (this->NextMessage(message_, end)) {
     }
+    if (end.has_value() && end->ok()) end = this->CheckSize(message_);
     if (end.has_value() && end->ok()) PutMessage(message_, *response_);
     return end;
   }

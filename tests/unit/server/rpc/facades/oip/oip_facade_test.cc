@@ -112,6 +112,22 @@ TEST_F(OipFacadeTest, AnswersWithTheWholeOutput) {
   EXPECT_THAT(response_.outputs(2).contents().bytes_contents(), ElementsAre("length"));
 }
 
+TEST_F(OipFacadeTest, RefusesAnAnswerThatNoMessageHolds) {
+  model_.limits.max_response_bytes = 20;
+  Open();
+  const std::shared_ptr<TokenStream> stream = Start().stream;
+  stream->PushStart({});
+  SampledToken token;
+  token.id = 'x';
+  stream->PushToken(std::move(token));
+  StreamEnd end;
+  end.reason = FinishReason::kLength;
+  stream->PushEnd(end);
+  FakeEngine::Deliver(*stream);
+  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status_), "MESSAGE_TOO_LARGE");
+}
+
 TEST_F(OipFacadeTest, FailsAsTheEngineSays) {
   Open();
   const std::shared_ptr<TokenStream> stream = Start().stream;
