@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-tests/gpu/dependencies}
 packages=(libabsl-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libssl-dev libpcre2-dev
-          libutf8proc-dev prometheus-cpp-dev libcivetweb-dev libsystemd-dev libgtest-dev libgmock-dev libbenchmark-dev)
+          libutf8proc-dev prometheus-cpp-dev libcivetweb-dev libsystemd-dev libgtest-dev
+          libgmock-dev libbenchmark-dev)
 rm -rf "$out"
 mkdir -p "$out"
 for package in "${packages[@]}"; do
