@@ -11,6 +11,7 @@
 #include "server/net/heap.h"
 #include "server/process/model_facts.h"
 #include "server/process/shutdown_watchdog.h"
+#include "server/rpc/facades.h"
 
 namespace tlm {
 namespace {
@@ -89,7 +90,8 @@ absl::Status App::OpenPorts() {
     TLM_ASSIGN_OR_RETURN(kv_events_, ZmqPublisher::Open(service.kv_events));
   }
   if (!service.otlp.endpoint.empty()) {
-    TLM_ASSIGN_OR_RETURN(traces_, OtlpExporter::Start(service.otlp, TLM_VERSION, metrics_));
+    TLM_ASSIGN_OR_RETURN(traces_,
+                         OtlpExporter::Start(service.otlp, TLM_VERSION, MethodNamed, metrics_));
   }
   TLM_ASSIGN_OR_RETURN(server_, RpcServer::Open(service.data_listener(certificates),
                                                 CallServicesOf(), service.facades));

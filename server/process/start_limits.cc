@@ -101,7 +101,8 @@ int ThreadsNeeded(const ServerOptions& options) {
   constexpr int kOfZmq = 3;  // with the publisher's
   return kOwn + kOfGrpc + completions + (options.backend == BackendKind::kCuda ? 0 : computing) +
          (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0) +
-         (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq);
+         (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq) +
+         (options.service.otlp.endpoint.empty() ? 0 : 1);
 }
 
 absl::Status CheckThreads(int count) {

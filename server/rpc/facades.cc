@@ -12,6 +12,8 @@
 #include "server/rpc/facades/oip/oip_facade.h"
 #include "server/rpc/facades/openengine/openengine_facade.h"
 #include "server/rpc/facades/vllm/vllm_facade.h"
+#include "tlm/v1/language_model.grpc.pb.h"
+#include "xds/service/orca/v3/orca.grpc.pb.h"
 
 namespace tlm {
 namespace {
@@ -46,6 +48,18 @@ const Row* RowOf(std::string_view name) {
   const auto row = std::find_if(Facades().begin(), Facades().end(),
                                 [name](const Row& some) { return some.name == name; });
   return row == Facades().end() ? nullptr : &*row;
+}
+
+// Of `services`, "SERVICE/CALL" of the first one that has the call; empty: none has.
+std::string MethodOf(const std::vector<std::string_view>& services, std::string_view call) {
+  for (const std::string_view service : services) {
+    const auto* const known =
+        google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(std::string(service));
+    if (known->FindMethodByName(std::string(call)) != nullptr) {
+      return fmt::format("{}/{}", service, call);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -95,6 +109,23 @@ std::string ExplainFacadeMethod(const std::string& method) {
                        fmt::join(methods, ", "));
   }
   return "";
+}
+
+std::string MethodNamed(std::string_view rpc) {
+  const size_t dot = rpc.find('.');
+  const Row* const row = dot == rpc.npos ? nullptr : RowOf(rpc.substr(0, dot));
+  std::string method;
+  if (row != nullptr) {
+    method = MethodOf(row->services, rpc.substr(dot + 1));
+  } else {
+    method = MethodOf({v1::LanguageModel::service_full_name(),
+                       xds::service::orca::v3::OpenRcaService::service_full_name()},
+                      rpc);
+    for (const Row& other : Facades()) {
+      if (method.empty()) method = MethodOf(other.services, rpc);
+    }
+  }
+  return method.empty() ? "_OTHER" : method;
 }
 
 }  // namespace tlm

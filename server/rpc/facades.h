@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,10 @@ bool WantKvEvents(const std::vector<std::string>& names);
 // Tells how the gRPC method "/SERVICE/METHOD" would be served, if it is of a façade; otherwise
 // empty.
 std::string ExplainFacadeMethod(const std::string& method);
+
+// The method of the calls that the log and metrics name `rpc`: "tlm.v1.LanguageModel/Generate" of
+// "Generate", "vllm.grpc.engine.VllmEngine/Abort" of "vllm.Abort". "_OTHER" of a name without any.
+std::string MethodNamed(std::string_view rpc);
 
 }  // namespace tlm
 

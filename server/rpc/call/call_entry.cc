@@ -3,7 +3,6 @@
 #include <grpc/grpc_security_constants.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -101,9 +100,7 @@ std::string PeerAddress(std::string_view peer) {
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services) {
   CallRecord record;
-  const char* const slash = std::strrchr(name, '/');
-  record.method = name;
-  record.rpc = slash == nullptr ? name : slash + 1;
+  record.rpc = name;
   record.clock = &services.clock;
   record.arrival = services.clock.Now();
   record.metrics = &services.metrics;

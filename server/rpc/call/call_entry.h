@@ -13,10 +13,10 @@
 
 namespace tlm {
 
-// A record of the call that arrives now: `access` is OK if its credentials have `role`; `caller` is
-// the principal they name. The trace is that of the metadata `traceparent`, or a new one. `name` is
-// "package.Service/Call", "Call" of tlm.v1.LanguageModel, or "protocol.Call" where the label needs
-// it, and outlives the call.
+// A record of the call named `name` that arrives now: `access` is OK if its credentials have
+// `role`; `caller` is the principal they name. The trace is that of the metadata `traceparent`, or
+// a new one. The log and metrics have the name, "Generate" or "vllm.Generate"; MethodNamed of
+// server/rpc/facades.h knows the method.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
 

@@ -36,8 +36,7 @@ struct GenerateFacts {
 };
 
 struct CallRecord {
-  std::string_view method;  // as BeginCall was told it
-  const char* rpc = "";     // "Call", in the log and in metrics
+  const char* rpc = "";
   Clock* clock = nullptr;
   Metrics* metrics = nullptr;
   CallObserver* observer = nullptr;  // null: none

@@ -127,8 +127,7 @@ absl::StatusOr<absl::Duration> LoadService::Admit(const CallRecord& record, cons
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LoadService::StreamCoreMetrics(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   if (!request->Valid()) return new RefusedStream(WithoutMessage());
-  CallRecord record = BeginCall("xds.service.orca.v3.OpenRcaService/StreamCoreMetrics",
-                                Role::kInference, *context, services_);
+  CallRecord record = BeginCall("StreamCoreMetrics", Role::kInference, *context, services_);
   const RpcContext* const rpc = gate_.Get();
   const absl::StatusOr<absl::Duration> interval = Admit(record, rpc, *request);
   if (!interval.ok()) {

@@ -15,7 +15,6 @@ namespace {
 using Attributes = google::protobuf::RepeatedPtrField<otlp_common::KeyValue>;
 using otlp_trace::Span;
 
-constexpr std::string_view kOwnService = "tlm.v1.LanguageModel/";
 // Of Span.flags, beside those of `traceparent`.
 constexpr uint32_t kSampled = 0x1;
 constexpr uint32_t kRemoteIsKnown = 0x100;
@@ -50,16 +49,9 @@ void AddParameter(std::string_view key, float value, Attributes& attributes) {
   AddReal(key, std::stod(fmt::format("{}", value)), attributes);
 }
 
-// "tlm.v1.LanguageModel/Generate"; "_OTHER" as the conventions want for calls that do not exist.
-std::string MethodOf(const CallRecord& record) {
-  if (record.method == "unknown") return "_OTHER";
-  const bool full = record.method.find_first_of("/.") != record.method.npos;
-  return full ? std::string(record.method) : std::string(kOwnService).append(record.method);
-}
-
-// "text_completion NAME", or the call's for calls that are none of the model's.
-std::string NameOf(const CallRecord& record) {
-  if (record.operation.empty()) return MethodOf(record);
+// "text_completion NAME", or the method's of calls without the model.
+std::string NameOf(const CallRecord& record, const std::string& method) {
+  if (record.operation.empty()) return method;
   return std::string(record.operation).append(" ").append(record.model);
 }
 
@@ -84,17 +76,18 @@ std::string_view FinishReasonOf(std::string_view finish) {
   return stop ? "stop" : finish == "context_length" ? "length" : finish;
 }
 
-void AddCall(const CallRecord& record, const CallSummary& summary, Attributes& attributes) {
+void AddCall(const CallRecord& record, const CallSummary& summary, const std::string& method,
+             Attributes& attributes) {
   const std::string code = absl::StatusCodeToString(summary.code);
   AddAttribute("rpc.system.name", "grpc", attributes);
-  AddAttribute("rpc.method", MethodOf(record), attributes);
+  AddAttribute("rpc.method", method, attributes);
   AddAttribute("rpc.status_code", code, attributes);
   if (IsServerError(summary.code)) AddAttribute("error.type", code, attributes);
   AddAttribute("network.peer.address", record.peer, attributes);
   if (!summary.reason.empty()) AddAttribute("tlm.reason", summary.reason, attributes);
   if (!summary.tenant.empty()) AddAttribute("tlm.tenant", summary.tenant, attributes);
   if (!record.request_id.empty()) {
-    AddAttribute("gen_ai.response.id", record.request_id, attributes);
+    AddAttribute("tlm.request_id", record.request_id, attributes);
   }
 }
 
@@ -130,6 +123,7 @@ void AddModel(const CallRecord& record, Attributes& attributes) {
   AddNumber("gen_ai.usage.input_tokens", record.prompt_tokens, attributes);
   AddNumber("gen_ai.usage.cache_read.input_tokens", record.cached_prompt_tokens, attributes);
   if (record.generate.has_value()) {
+    AddAttribute("gen_ai.response.id", record.request_id, attributes);
     AddNumber("gen_ai.usage.output_tokens", record.completion_tokens, attributes);
   }
   if (record.first_token.has_value()) {
@@ -150,7 +144,8 @@ void SetTimes(absl::Time begin, absl::Duration length, Span& span) {
   span.set_end_time_unix_nano(static_cast<uint64_t>(absl::ToUnixNanos(begin + length)));
 }
 
-Span CallSpan(const CallRecord& record, const CallSummary& summary, absl::Time end) {
+Span CallSpan(const CallRecord& record, const CallSummary& summary, const std::string& method,
+              absl::Time end) {
   Span span;
   span.set_trace_id(Bytes(record.trace.trace_id));
   span.set_span_id(Bytes(record.trace.span_id));
@@ -160,14 +155,14 @@ Span CallSpan(const CallRecord& record, const CallSummary& summary, absl::Time e
     span.set_parent_span_id(Bytes(record.trace.parent_span_id));
     span.set_flags(kSampled | kRemoteIsKnown | kRemoteParent);
   }
-  span.set_name(Utf8(NameOf(record)));
+  span.set_name(Utf8(NameOf(record, method)));
   span.set_kind(Span::SPAN_KIND_SERVER);
   SetTimes(end - summary.total, summary.total, span);
   if (IsServerError(summary.code)) {
     span.mutable_status()->set_code(otlp_trace::Status::STATUS_CODE_ERROR);
     span.mutable_status()->set_message(summary.reason);
   }
-  AddCall(record, summary, *span.mutable_attributes());
+  AddCall(record, summary, method, *span.mutable_attributes());
   if (!record.operation.empty()) AddModel(record, *span.mutable_attributes());
   return span;
 }
@@ -178,9 +173,10 @@ void AddAttribute(std::string_view key, std::string_view value, Attributes& attr
   *Add(key, attributes).mutable_string_value() = Utf8(value);
 }
 
-std::vector<Span> SpansOf(const CallRecord& record, const CallSummary& summary, absl::Time end) {
+std::vector<Span> SpansOf(const CallRecord& record, const CallSummary& summary,
+                          const std::string& method, absl::Time end) {
   std::vector<Span> spans;
-  spans.push_back(CallSpan(record, summary, end));
+  spans.push_back(CallSpan(record, summary, method, end));
   const absl::Time ended = record.arrival + summary.total;  // by the call's clock
   for (const CallPhase& phase : PhasesOf(record, ended)) {
     Span& span = spans.emplace_back();

@@ -2,6 +2,8 @@
 #ifndef TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
 #define TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -19,11 +21,11 @@ namespace otlp_trace = opentelemetry::proto::trace::v1;
 void AddAttribute(std::string_view key, std::string_view value,
                   google::protobuf::RepeatedPtrField<otlp_common::KeyValue>& attributes);
 
-// The span of a call that ended at `end`, by the wall clock, and behind it one for each of its
-// phases. They hold neither text of prompts or outputs nor messages of errors. The attributes are
-// listed in server/observe/README.md.
+// The span of a call of `method`, "package.Service/Call", that ended at `end`, by the wall clock,
+// and behind it one for each of its phases. They hold neither text of prompts or outputs nor
+// messages of errors. The attributes are listed in server/observe/README.md.
 std::vector<otlp_trace::Span> SpansOf(const CallRecord& record, const CallSummary& summary,
-                                      absl::Time end);
+                                      const std::string& method, absl::Time end);
 
 }  // namespace tlm
 

@@ -117,16 +117,19 @@ bool MayRetry(const grpc::Status& status, bool with_delay) {
 
 absl::StatusOr<std::unique_ptr<OtlpExporter>> OtlpExporter::Start(const OtlpOptions& options,
                                                                   std::string_view version,
+                                                                  MethodNames methods,
                                                                   Metrics& metrics,
                                                                   const Timing& timing) {
   TLM_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, ChannelTo(options));
   return std::unique_ptr<OtlpExporter>(
-      new OtlpExporter(options, version, metrics, timing, channel));
+      new OtlpExporter(options, version, std::move(methods), metrics, timing, channel));
 }
 
-OtlpExporter::OtlpExporter(const OtlpOptions& options, std::string_view version, Metrics& metrics,
-                           const Timing& timing, const std::shared_ptr<grpc::Channel>& channel)
+OtlpExporter::OtlpExporter(const OtlpOptions& options, std::string_view version,
+                           MethodNames methods, Metrics& metrics, const Timing& timing,
+                           const std::shared_ptr<grpc::Channel>& channel)
     : options_(options),
+      methods_(std::move(methods)),
       metrics_(metrics),
       timing_(timing),
       origin_(Origin(options, version)),
@@ -150,7 +153,7 @@ bool OtlpExporter::Samples(const TraceContext& trace) const {
 
 void OtlpExporter::OnCallEnd(const CallRecord& record, const CallSummary& summary) {
   if (!record.trace.sampled || !record.access.ok()) return;
-  Spans spans = SpansOf(record, summary, absl::Now());
+  Spans spans = SpansOf(record, summary, methods_(record.rpc), absl::Now());
   const auto count = static_cast<int64_t>(spans.size());
   {
     MutexLock lock(&mutex_);

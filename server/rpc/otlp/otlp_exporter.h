@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/random/random.h"
@@ -42,16 +44,20 @@ class OtlpExporter final : public CallObserver {
     absl::Duration give_up = absl::Minutes(1);  // a batch is lost when it was tried so long
   };
 
+  // "package.Service/Call" of a call by CallRecord::rpc. Thread-safe.
+  using MethodNames = std::function<std::string(std::string_view rpc)>;
+
   // With options.endpoint; does not wait for a connection. `version` is the server's, `metrics`
   // outlives the exporter. FAILED_PRECONDITION names a CA file that cannot be used.
   static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(const OtlpOptions& options,
                                                              std::string_view version,
+                                                             MethodNames methods,
                                                              Metrics& metrics) {
-    return Start(options, version, metrics, Timing());
+    return Start(options, version, std::move(methods), metrics, Timing());
   }
   static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(const OtlpOptions& options,
                                                              std::string_view version,
-                                                             Metrics& metrics,
+                                                             MethodNames methods, Metrics& metrics,
                                                              const Timing& timing);
   // Stop()s at once.
   ~OtlpExporter() override;
@@ -72,8 +78,9 @@ class OtlpExporter final : public CallObserver {
   using Response = opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse;
   using TraceService = opentelemetry::proto::collector::trace::v1::TraceService;
 
-  OtlpExporter(const OtlpOptions& options, std::string_view version, Metrics& metrics,
-               const Timing& timing, const std::shared_ptr<grpc::Channel>& channel);
+  OtlpExporter(const OtlpOptions& options, std::string_view version, MethodNames methods,
+               Metrics& metrics, const Timing& timing,
+               const std::shared_ptr<grpc::Channel>& channel);
   void Run();
   // Waits for calls; their spans, moved into `request`, and the number of these. 0: the end.
   int64_t TakeBatch(Request& request);
@@ -87,6 +94,7 @@ class OtlpExporter final : public CallObserver {
   void NoteFault(const std::string& fault);
 
   const OtlpOptions options_;
+  const MethodNames methods_;
   Metrics& metrics_;
   const Timing timing_;
   opentelemetry::proto::trace::v1::ResourceSpans origin_;  // of every batch, without spans

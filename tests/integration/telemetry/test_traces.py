@@ -79,7 +79,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     def _call(self, request_id):
         return next((span for span in self.spans()
-                     if attributes(span).get("gen_ai.response.id") == request_id), None)
+                     if attributes(span).get("tlm.request_id") == request_id), None)
 
 
 def attributes(span):
@@ -172,6 +172,7 @@ class TracesTest(unittest.TestCase):
             "gen_ai.request.stream": True, "gen_ai.request.temperature": 0.5,
             "gen_ai.request.top_p": 0.95, "gen_ai.request.max_tokens": 9,
             "gen_ai.request.seed": 7, "gen_ai.response.id": "attributes",
+            "tlm.request_id": "attributes",
             "gen_ai.response.finish_reasons": ["length"],
             "gen_ai.usage.input_tokens": usage.prompt_tokens, "gen_ai.usage.output_tokens": 9})
         self.assertEqual(span.name, "text_completion demo")
@@ -219,7 +220,7 @@ class TracesTest(unittest.TestCase):
         self.assertTrue(initial["traceparent"].endswith("-01"))
         span, _ = self.collector.trace_of("without a trace")
         self.assertEqual(span.parent_span_id, b"")
-        self.assertNotIn("not sampled", [attributes(span).get("gen_ai.response.id")
+        self.assertNotIn("not sampled", [attributes(span).get("tlm.request_id")
                                          for span in self.collector.spans()])
 
     def test_no_text_of_prompts_and_outputs(self):
@@ -255,7 +256,7 @@ class CollectorsTest(unittest.TestCase):
             replica.generate("not sampled")
             replica.generate("sampled", sampled())
             collector.trace_of("sampled")
-            self.assertNotIn("not sampled", [attributes(span).get("gen_ai.response.id")
+            self.assertNotIn("not sampled", [attributes(span).get("tlm.request_id")
                                              for span in collector.spans()])
             origin = attributes(collector.requests[0].resource_spans[0].resource)
             self.assertEqual(origin["service.name"], "mine")

@@ -69,7 +69,7 @@ grpc::ServerUnaryReactor* OipFacade::ModelReady(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* OipFacade::ServerMetadata(
     grpc::CallbackServerContext* context, const inference::ServerMetadataRequest* /*request*/,
     inference::ServerMetadataResponse* response) {
-  return AnswerCall("inference.GRPCInferenceService/ServerMetadata", context, services(), gate(),
+  return AnswerCall("ServerMetadata", context, services(), gate(),
                     [&](const RpcContext& rpc, const Principal& /*caller*/) {
                       response->set_name("tlm");
                       response->set_version(rpc.model.server_version);
@@ -80,7 +80,7 @@ grpc::ServerUnaryReactor* OipFacade::ServerMetadata(
 grpc::ServerUnaryReactor* OipFacade::ModelMetadata(grpc::CallbackServerContext* context,
                                                    const inference::ModelMetadataRequest* request,
                                                    inference::ModelMetadataResponse* response) {
-  return AnswerCall("inference.GRPCInferenceService/ModelMetadata", context, services(), gate(),
+  return AnswerCall("ModelMetadata", context, services(), gate(),
                     [&](const RpcContext& rpc, const Principal& /*caller*/) {
                       const absl::Status known =
                           CheckOipModel(request->name(), request->version(), rpc.model);
@@ -92,9 +92,8 @@ grpc::ServerUnaryReactor* OipFacade::ModelMetadata(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* OipFacade::ModelInfer(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) {
-  return StartGenerateUnary(
-      {"inference.GRPCInferenceService/ModelInfer", inference::ModelInferRequest::kIdFieldNumber},
-      context, *request, response, services(), gate(), std::make_unique<OipMapping>());
+  return StartGenerateUnary({"ModelInfer", inference::ModelInferRequest::kIdFieldNumber}, context,
+                            *request, response, services(), gate(), std::make_unique<OipMapping>());
 }
 
 }  // namespace tlm

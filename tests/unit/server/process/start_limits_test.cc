@@ -30,6 +30,8 @@ TEST(StartLimitsTest, MetricsAndKernelsTakeThreadsOfTheirOwn) {
   EXPECT_EQ(ThreadsNeeded(options), least + 202);
   options.service.kv_events.endpoint = "ipc:///run/events";
   EXPECT_EQ(ThreadsNeeded(options), least + 202 + 3);
+  options.service.otlp.endpoint = "localhost:4317";
+  EXPECT_EQ(ThreadsNeeded(options), least + 202 + 3 + 1);
 }
 
 TEST(StartLimitsDeathTest, WhatNothingCatchesEndsTheStartInALine) {

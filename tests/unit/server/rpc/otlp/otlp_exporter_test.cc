@@ -118,12 +118,15 @@ class OtlpExporterTest : public ::testing::Test {
     options.endpoint = endpoint;
     options.service_name = "test";
     options.sample_ratio = ratio;
-    return OtlpExporter::Start(options, "1.2", metrics_, timing_).value();
+    return OtlpExporter::Start(options, "1.2", MethodOf, metrics_, timing_).value();
+  }
+  static std::string MethodOf(std::string_view rpc) {
+    return std::string("tlm.v1.LanguageModel/").append(rpc);
   }
   // A call with one span.
   static CallRecord Record() {
     CallRecord record;
-    record.method = "ModelInfo";
+    record.rpc = "ModelInfo";
     record.trace = {kTrace, "00f067aa0ba902b7", "", true, ""};
     return record;
   }
@@ -318,10 +321,10 @@ TEST_F(OtlpExporterTest, ChecksTheAuthorities) {
   options.endpoint = "127.0.0.1:1";
   options.tls = true;
   options.ca_file = dir.File("ca.pem");
-  EXPECT_THAT(OtlpExporter::Start(options, "", metrics_).status(),
+  EXPECT_THAT(OtlpExporter::Start(options, "", MethodOf, metrics_).status(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("ca.pem")));
   std::ofstream(options.ca_file) << "no certificate";
-  EXPECT_THAT(OtlpExporter::Start(options, "", metrics_).status(),
+  EXPECT_THAT(OtlpExporter::Start(options, "", MethodOf, metrics_).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("holds no certificate")));
 }
 
