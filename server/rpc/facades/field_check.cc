@@ -44,4 +44,13 @@ absl::Status CheckFieldsKnown(const google::protobuf::Message& message) {
   return Check(message, "");
 }
 
+absl::Status HeldAgainstRequest(absl::Status status) {
+  if (!absl::IsUnimplemented(status)) return status;
+  absl::Status held = absl::InvalidArgumentError(status.message());
+  status.ForEachPayload([&held](absl::string_view type, const absl::Cord& payload) {
+    held.SetPayload(type, payload);
+  });
+  return held;
+}
+
 }  // namespace tlm

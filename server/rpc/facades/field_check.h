@@ -12,6 +12,10 @@ namespace tlm {
 // copy of the protocol does not know: a newer client must not believe that it was honoured.
 absl::Status CheckFieldsKnown(const google::protobuf::Message& message);
 
+// UNIMPLEMENTED as INVALID_ARGUMENT, with its message and details; other statuses as they are. For
+// routers that hold every other status against the server instead of the request.
+absl::Status HeldAgainstRequest(absl::Status status);
+
 }  // namespace tlm
 
 #endif  // TLM_SERVER_RPC_FACADES_FIELD_CHECK_H_

@@ -93,17 +93,22 @@ class GenerateBase : public Base {
   std::optional<GenerateOutputs> outputs_ TLM_GUARDED_BY(this->mutex_);
 
  private:
+  absl::StatusOr<GenerateCall> Read(typename Mapping::Request& message,
+                                    v1::GenerateRequest& generate) {
+    TLM_RETURN_IF_ERROR(mapping_->Read(message, this->rpc_.model, generate));
+    return ConvertGenerate(generate, this->rpc_.model, this->rpc_.random);
+  }
+
   absl::Status Take(typename Mapping::Request& message) {
     v1::GenerateRequest generate;
-    TLM_RETURN_IF_ERROR(mapping_->Read(message, this->rpc_.model, generate));
-    TLM_ASSIGN_OR_RETURN(GenerateCall call,
-                         ConvertGenerate(generate, this->rpc_.model, this->rpc_.random));
+    absl::StatusOr<GenerateCall> call = Read(message, generate);
+    if (!call.ok()) return mapping_->Refusal(call.status());
     MutexLock lock(&this->mutex_);
-    this->record_.prompt_tokens = static_cast<int64_t>(call.prompt.size());
-    NoteRequest(generate, call, !std::is_same_v<Base, UnaryCall>, this->record_);
-    TLM_RETURN_IF_ERROR(this->Admit(call.priority));
-    outputs_.emplace(call, this->rpc_.model, this->weak_from_this());
-    TLM_ASSIGN_OR_RETURN(Request request, outputs_->Begin(std::move(call), this->record_));
+    this->record_.prompt_tokens = static_cast<int64_t>(call->prompt.size());
+    NoteRequest(generate, *call, !std::is_same_v<Base, UnaryCall>, this->record_);
+    TLM_RETURN_IF_ERROR(this->Admit(call->priority));
+    outputs_.emplace(*call, this->rpc_.model, this->weak_from_this());
+    TLM_ASSIGN_OR_RETURN(Request request, outputs_->Begin(*std::move(call), this->record_));
     return this->Submit(std::move(request));
   }
 

@@ -26,6 +26,10 @@ class GenerateMapping {
   virtual absl::Status Read(Request& request, const ServedModel& model,
                             v1::GenerateRequest& generate) = 0;
 
+  // What clients of the protocol are told when `status`, of Read or ConvertGenerate, refuses the
+  // request.
+  virtual absl::Status Refusal(absl::Status status) const { return status; }
+
   // The next event of the call, in the order of tlm.v1: adds it to `response`, which it may keep
   // from. Of a stream: true if `response`, empty before, is to be sent. Of a unary call: every
   // event adds to the one response.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/rpc/facades/field_check.h"
 #include "server/rpc/generate/generate_mapping.h"
 #include "server/serving/served_model.h"
 #include "tlm/v1/generate.pb.h"
@@ -27,6 +28,10 @@ class InferenceMapping final
 
   absl::Status Read(vllm::GenerateRequest& request, const ServedModel& model,
                     v1::GenerateRequest& generate) override;
+  // Dynamo keeps a worker from requests for some seconds after any other status.
+  absl::Status Refusal(absl::Status status) const override {
+    return HeldAgainstRequest(std::move(status));
+  }
   bool Write(v1::GenerateResponse& event, vllm::GenerateResponse& response) override;
 
  private:

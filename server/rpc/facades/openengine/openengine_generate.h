@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "openengine/v1/generation.pb.h"
+#include "server/rpc/facades/field_check.h"
 #include "server/rpc/facades/openengine/openengine_model.h"
 #include "server/rpc/generate/generate_mapping.h"
 #include "tlm/v1/generate.pb.h"
@@ -29,6 +30,10 @@ class OpenEngineMapping final
 
   absl::Status Read(openengine::GenerateRequest& request, const ServedModel& model,
                     v1::GenerateRequest& generate) override;
+  // Dynamo keeps a worker from requests for some seconds after any other status.
+  absl::Status Refusal(absl::Status status) const override {
+    return HeldAgainstRequest(std::move(status));
+  }
   bool Write(v1::GenerateResponse& event, openengine::GenerateResponse& response) override;
 
  private:
