@@ -1,51 +1,151 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds, starts the server on loopback with the bundled model, describes
-# the model, and streams a passage.
+# the model, and streams a passage. With --openai: serves the OpenAI HTTP API by two replicas behind
+# the SMG gateway, which goes to a Python environment of its own (build/smg), until Ctrl-C.
 #
-#   deploy/quickstart.sh          stops the server at the end
-#   deploy/quickstart.sh --keep   leaves it running
+#   deploy/quickstart.sh                            stops the server at the end
+#   deploy/quickstart.sh --keep                     leaves it running
+#   deploy/quickstart.sh --openai [--port=N]        N, and N + 1 for metrics; 8000 if not given
+#   deploy/quickstart.sh ... --model=DIR            a model of your own
+#
+# With TLM_BIN_DIR in the environment it takes the programs there: it installs and builds nothing.
+# TLM_SMG_DIR is another place for the gateway's environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-keep=false
-case "${1:-}" in
-  "") ;;
-  --keep) keep=true ;;
-  *) sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
-esac
-
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() {
   if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
 }
+fail() { echo "quickstart: $*" >&2; exit 1; }
+
+mode=passage
+port=8000
+model=model/demo
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --keep) mode=keep ;;
+    --openai) mode=openai ;;
+    --port=*) port=${1#*=} ;;
+    --model=*) model=${1#*=} ;;
+    *) usage ;;
+  esac
+  shift
+done
+case "$port" in *[!0-9]*|'') fail "--port=$port is not a number" ;; esac
+{ [ "$port" -ge 1 ] && [ "$port" -le 65534 ]; } || fail "--port=$port: from 1 to 65534"
+[ -f "$model/config.json" ] || [ -f "$model/model_config.json" ] ||
+  fail "$model: a model directory has config.json or model_config.json"
+
+# Of the gateway; before anything is built.
+check_ports() {
+  local number
+  for number in "$port" "$((port + 1))"; do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$number") 2>/dev/null; then
+      fail "port $number is in use: --port=N takes N and N + 1"
+    fi
+  done
+}
+[ "$mode" != openai ] || check_ports
 
 say "1/5 packages"
-deploy/install_packages.sh build
+kind=build
+[ "$mode" != openai ] || kind=openai
+[ -n "${TLM_BIN_DIR:-}" ] || deploy/install_packages.sh "$kind"
 say "2/5 build (the first time about 3 minutes on four cores)"
-TLM_CMAKE_OPTIONS=-DTLM_TESTS=OFF deploy/build.sh release
-bin=build/release/bin
+[ -n "${TLM_BIN_DIR:-}" ] || TLM_CMAKE_OPTIONS=-DTLM_TESTS=OFF deploy/build.sh release
+bin=${TLM_BIN_DIR:-build/release/bin}
 
-say "3/5 server"
 run_dir=$(mktemp -d)
-port_file=$run_dir/port
-log=$run_dir/server.log
-"$bin/tlm-server" --model=model/demo --port=0 --port_file="$port_file" --withdrawal_grace=0s >"$log" 2>&1 &
-server=$!
+processes=()
 stop() {
-  kill -TERM "$server" 2>/dev/null || true
-  wait "$server" 2>/dev/null || true
+  local process
+  for process in "${processes[@]}"; do kill -TERM "$process" 2>/dev/null || true; done
+  for _ in $(seq 50); do
+    kill -0 "${processes[@]}" 2>/dev/null || break  # true while one is there
+    sleep 0.1
+  done
+  for process in "${processes[@]}"; do
+    kill -KILL "$process" 2>/dev/null || true
+    wait "$process" 2>/dev/null || true
+  done
   rm -rf "$run_dir"
 }
 trap stop EXIT
+trap 'exit 130' INT TERM
 
-# The port file appears when the server serves.
-for _ in $(seq 300); do
-  [ -s "$port_file" ] && break
-  kill -0 "$server" 2>/dev/null || { cat "$log" >&2; echo "quickstart: the server did not start" >&2; exit 1; }
-  sleep 0.1
-done
-[ -s "$port_file" ] || { cat "$log" >&2; echo "quickstart: no port after 30 s" >&2; exit 1; }
-target=127.0.0.1:$(cat "$port_file")
-"$bin/tlm" health --target="$target" --wait=30
+# Starts a server with these flags, as the last of `processes`; its address is then in `target`.
+start_server() {
+  local number=${#processes[@]}
+  local port_file=$run_dir/port.$number log=$run_dir/server.$number.log
+  "$bin/tlm-server" --model="$model" --port=0 --port_file="$port_file" --withdrawal_grace=0s "$@" >"$log" 2>&1 &
+  processes+=($!)
+  # The port file appears when the server serves.
+  for _ in $(seq 3000); do
+    [ -s "$port_file" ] && break
+    kill -0 "${processes[-1]}" 2>/dev/null || { cat "$log" >&2; fail "the server did not start"; }
+    sleep 0.1
+  done
+  [ -s "$port_file" ] || { cat "$log" >&2; fail "no port after 300 s"; }
+  target=127.0.0.1:$(cat "$port_file")
+  "$bin/tlm" health --target="$target" --wait=30
+}
+
+# The OpenAI API on `port`, before two replicas, until a signal.
+serve_openai() {
+  local smg=${TLM_SMG_DIR:-build/smg} log=$run_dir/smg.log url=http://127.0.0.1:$port name workers=()
+  say "3/5 the gateway SMG, in $smg"
+  [ -x "$smg/bin/python" ] || python3 -m venv "$smg" || fail "python3 -m venv $smg failed"
+  "$smg/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --retries=1 \
+    -r deploy/smg-requirements.txt >"$log" 2>&1 ||
+    fail "pip could not install deploy/smg-requirements.txt (no network?): $(tail -n 1 "$log")"
+
+  say "4/5 two replicas, and the gateway before them"
+  for _ in 1 2; do
+    start_server --facades=vllm
+    workers+=("grpc://$target")
+  done
+  check_ports
+  "$smg/bin/smg" launch --host=127.0.0.1 --port="$port" --prometheus-host=127.0.0.1 \
+    --prometheus-port=$((port + 1)) --policy=cache_aware --worker-urls "${workers[@]}" >"$log" 2>&1 &
+  processes=($! "${processes[@]}")  # ends first
+  for _ in $(seq 600); do
+    curl -sf "$url/readiness" 2>/dev/null | grep -q '"healthy_workers":2' &&
+      curl -s "$url/v1/tokenizers" | grep -q '"id"' && break
+    kill -0 "${processes[0]}" 2>/dev/null || { tail -n 20 "$log" >&2; fail "SMG ended"; }
+    sleep 0.1
+  done
+  name=$(curl -s "$url/v1/models" | sed -n 's/.*"id":"\([^"]*\)".*/\1/p')
+  [ -n "$name" ] || { tail -n 20 "$log" >&2; fail "SMG found no model in 60 s"; }
+
+  say "5/5 a chat completion"
+  local body="{\"model\": \"$name\", \"messages\": [{\"role\": \"user\", \"content\": \"Good evening, Prince.\"}], \"max_tokens\": 60}"
+  printf "curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\\\n  -d '%s'\n" "$url" "$body"
+  curl -sS --fail-with-body "$url/v1/chat/completions" -H 'Content-Type: application/json' -d "$body" ||
+    fail "the chat completion failed"
+  echo
+
+  say "next"
+  cat <<TXT
+The OpenAI API is at $url/v1 (model $name, any API key) until Ctrl-C. In another terminal:
+  python3 -m venv /tmp/openai && /tmp/openai/bin/pip install openai
+  OPENAI_BASE_URL=$url/v1 OPENAI_API_KEY=none /tmp/openai/bin/python -c 'import openai; print(
+    openai.OpenAI().chat.completions.create(model="$name", max_tokens=60, messages=[
+    {"role": "user", "content": "Good evening, Prince."}]).choices[0].message.content)'
+or a chat UI, such as Open WebUI (http://localhost:3000):
+  docker run --network=host -e PORT=3000 -e OPENAI_API_BASE_URL=$url/v1 -e OPENAI_API_KEY=none \\
+    ghcr.io/open-webui/open-webui:main
+Replicas: ${workers[*]}; logs: $run_dir; more: deploy/fleet.md.
+TXT
+  wait -n "${processes[@]}" || true
+  tail -n 5 "$run_dir"/*.log >&2
+  fail "a process ended by itself"
+}
+
+[ "$mode" != openai ] || serve_openai
+
+say "3/5 server"
+start_server
 
 say "4/5 what it serves"
 "$bin/tlm" info --target="$target"
@@ -57,19 +157,19 @@ printf '%s' "$prompt"
 echo
 
 say "next"
-if $keep; then
+if [ "$mode" = keep ]; then
   trap - EXIT
-  disown "$server"
+  disown "${processes[0]}"
   cat <<TXT
-The server runs as process $server on $target; its log is $log. Stop it with: kill $server
+The server runs as process ${processes[0]} on $target; its log is $run_dir/server.0.log. Stop it with: kill ${processes[0]}
   $bin/tlm generate 'In the evening' --target=$target
 TXT
 else
   cat <<TXT
 Start it for good and talk to it:
-  $bin/tlm-server --model=model/demo &
+  $bin/tlm-server --model=$model &
   $bin/tlm generate 'In the evening'
   $bin/tlm help
-Serve a model of your own: --model=DIR with config.json and model.safetensors.
+Serve a model of your own: --model=DIR with config.json and model.safetensors. For OpenAI clients: deploy/quickstart.sh --openai
 TXT
 fi
