@@ -4,10 +4,10 @@
 #   tests/run.sh [--profile release|asan|tsan|fuzz] [--build-only] [-L LABEL] [-R NAME] [-j JOBS]
 #
 # -L and -R select tests as CTest's options of the same name do, -LE and -E leave some out; labels:
-# unit, golden, integration, layers, cuda, benchmark, fuzz, deploy, package; and, skipped unless
-# asked for by their environment variables, image (deploy), peers (tests/peers) and soak (tests/soak).
-# The tsan profile builds and runs the layers without gRPC only, the fuzz profile the fuzz targets
-# under libFuzzer, some seconds each; it needs clang (tests/fuzz).
+# unit, golden, integration, fleet, layers, cuda, benchmark, fuzz, deploy, package; and, skipped
+# unless asked for by their environment variables, image (deploy), peers (tests/peers) and soak
+# (tests/soak). The tsan profile builds and runs the layers without gRPC only, the fuzz profile the
+# fuzz targets under libFuzzer, some seconds each; it needs clang (tests/fuzz).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

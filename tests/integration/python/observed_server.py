@@ -57,8 +57,8 @@ class MetricsPort:
 class ObservedServer(AdminServer):
     """A server with an admin port and a metrics port."""
 
-    def __init__(self, *flags):
-        super().__init__(*flags, ports=("admin", "metrics"))
+    def __init__(self, *flags, **options):
+        super().__init__(*flags, ports=("admin", "metrics"), **options)
 
     @property
     def metrics_port(self):

@@ -27,8 +27,8 @@ PATIENCE = 1000  # looks at the load until it must be as expected
 class AdminServer(TlmServer):
     """A server with an admin port, on a free port of its own."""
 
-    def __init__(self, *flags, ports=("admin",)):
-        super().__init__(*flags, ports=ports)
+    def __init__(self, *flags, ports=("admin",), **options):
+        super().__init__(*flags, ports=ports, **options)
 
     def start(self):
         super().start()
