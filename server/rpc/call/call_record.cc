@@ -5,9 +5,9 @@
 
 namespace tlm {
 
-void MarkAdmitted(CallRecord& record) {
+void MarkAdmitted(CallRecord& record, absl::Time queued) {
   record.admitted = true;
-  record.queued = record.clock->Now();
+  record.queued = queued;
   record.metrics->CountAdmitted(record.rpc, record.caller.tenant);
 }
 

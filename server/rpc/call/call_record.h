@@ -48,8 +48,8 @@ struct CallRecord {
   absl::Time deadline = absl::InfiniteFuture();  // AnswerBy the call's own
   std::string request_id;                        // empty while the request has not been read
   bool admitted = false;                         // see MarkAdmitted
-  absl::Time queued;                             // of an admitted call: when the engine accepted it
-  bool started = false;                          // some of it was computed
+  absl::Time queued;     // of an admitted call: when the engine was given it
+  bool started = false;  // some of it was computed
   absl::Status status;
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
@@ -66,8 +66,9 @@ struct CallRecord {
   std::optional<GenerateFacts> generate;  // of a Generate call with a valid request
 };
 
-// The engine has accepted the call: it is admitted. Once, under the call's lock.
-void MarkAdmitted(CallRecord& record);
+// The engine has accepted the call, which was passed to it at `queued`: it is admitted. Once, under
+// the call's lock.
+void MarkAdmitted(CallRecord& record, absl::Time queued);
 // The first token of a Generate call was sampled.
 void MarkFirstToken(CallRecord& record);
 

@@ -90,8 +90,10 @@ absl::Status PendingCall::Submit(Request&& request) {
   request.id = record_.request_id;
   request.tenant = record_.caller.tenant;
   request.deadline = record_.deadline;
+  // Before the engine's own clock starts: the phases of a call are not to end after it.
+  const absl::Time queued = record_.clock->Now();
   TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
-  if (!record_.admitted) MarkAdmitted(record_);
+  if (!record_.admitted) MarkAdmitted(record_, queued);
   return absl::OkStatus();
 }
 
