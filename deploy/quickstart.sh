@@ -132,9 +132,7 @@ The OpenAI API is at $url/v1 (model $name, any API key) until Ctrl-C. In another
   OPENAI_BASE_URL=$url/v1 OPENAI_API_KEY=none /tmp/openai/bin/python -c 'import openai; print(
     openai.OpenAI().chat.completions.create(model="$name", max_tokens=60, messages=[
     {"role": "user", "content": "Good evening, Prince."}]).choices[0].message.content)'
-or a chat UI, such as Open WebUI (http://localhost:3000):
-  docker run --network=host -e PORT=3000 -e OPENAI_API_BASE_URL=$url/v1 -e OPENAI_API_KEY=none \\
-    ghcr.io/open-webui/open-webui:main
+or a chat UI: Open WebUI with OPENAI_API_BASE_URL=$url/v1 and OPENAI_API_KEY=none.
 Replicas: ${workers[*]}; logs: $run_dir; more: deploy/fleet.md.
 TXT
   wait -n "${processes[@]}" || true
