@@ -40,6 +40,9 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
   // Enough results wait to be written: collects no more.
   virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
+  // Whether the status of a call without a message follows headers, as that of a stream that fails
+  // later does; otherwise see ReturnTrace.
+  virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
 
  private:
   void Pump() override;
@@ -73,7 +76,12 @@ void StreamingCall<Response>::Pump() {
       record_.first_write = record_.clock->Now();
       ReturnTrace(*context_, record_);
     }
-    if (step.kind == NextStep::Kind::kEnd) SetEnd(step.status);
+    if (step.kind == NextStep::Kind::kEnd) {
+      if (!record_.first_write.has_value() && FailsAsStream(step.status)) {
+        ReturnTrace(*context_, record_);
+      }
+      SetEnd(step.status);
+    }
   }
   // Outside the lock: writing_ or finished_ keeps other threads from getting here.
   if (step.kind == NextStep::Kind::kMessage) {

@@ -56,6 +56,8 @@ class GenerateBase : public Base {
   // Results that a call takes in while a write is in flight; more stay in the token streams.
   static constexpr int64_t kMaxBacklog = 256;
 
+  const Mapping& mapping() const { return *mapping_; }
+
   void Abandon() final TLM_REQUIRES(this->mutex_) {
     if (outputs_.has_value()) outputs_->Detach();
   }
@@ -130,6 +132,9 @@ class GenerateStream final
   void Collect() override TLM_REQUIRES(this->mutex_) { this->CollectOutputs(); }
   bool IsBehind() const override TLM_REQUIRES(this->mutex_) {
     return this->outputs_.has_value() && this->outputs_->backlog() > this->kMaxBacklog;
+  }
+  bool FailsAsStream(const absl::Status& status) const override {
+    return this->mapping().FailsAsStream(status);
   }
   Step Next(typename Mapping::Response& message) override TLM_REQUIRES(this->mutex_) {
     std::optional<absl::Status> end;

@@ -29,6 +29,8 @@ class GenerateMapping {
   // What clients of the protocol are told when `status`, of Read or ConvertGenerate, refuses the
   // request.
   virtual absl::Status Refusal(absl::Status status) const { return status; }
+  // Of a stream: as StreamingCall's.
+  virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
 
   // The next event of the call, in the order of tlm.v1: adds it to `response`, which it may keep
   // from. Of a stream: true if `response`, empty before, is to be sent. Of a unary call: every

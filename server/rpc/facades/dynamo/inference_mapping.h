@@ -28,7 +28,11 @@ class InferenceMapping final
 
   absl::Status Read(vllm::GenerateRequest& request, const ServedModel& model,
                     v1::GenerateRequest& generate) override;
-  // Dynamo keeps a worker from requests for some seconds after any other status.
+  // Dynamo keeps requests from a worker for some seconds after a call that fails at once, but for
+  // refused ones. A worker with a full queue is not to be left alone until it is idle.
+  bool FailsAsStream(const absl::Status& status) const override {
+    return absl::IsResourceExhausted(status);
+  }
   absl::Status Refusal(absl::Status status) const override {
     return HeldAgainstRequest(std::move(status));
   }
