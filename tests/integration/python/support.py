@@ -14,11 +14,13 @@ PROMPT = "Once upon a time"
 
 
 class ServerTest(unittest.TestCase):
-    """Tests against one server, started for the whole class."""
+    """Tests against one server, started for the whole class with these flags."""
+
+    FLAGS = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer().__enter__()
+        cls.server = TlmServer(*cls.FLAGS).__enter__()
         cls.addClassCleanup(cls.server.close)
         cls.model = cls.server.model
 

@@ -65,11 +65,11 @@ class Sequence:
 
 
 class DynamoTest(support.ServerTest):
+    FLAGS = ("--facades=dynamo",)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--facades=dynamo").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+        super().setUpClass()
         cls.inference = inference_pb2_grpc.InferenceStub(cls.server.channel)
         cls.control = control_pb2_grpc.ControlStub(cls.server.channel)
         cls.ids = cls.tokenize(cls, support.PROMPT)

@@ -8,7 +8,6 @@ from inference import open_inference_pb2_grpc
 
 import support
 from tlm.v1 import model_info_pb2
-from tlm_server import TlmServer
 
 TOKENS = 12
 
@@ -27,11 +26,11 @@ def text_request(model="", text=support.PROMPT, **parameters):
 
 
 class OipTest(support.ServerTest):
+    FLAGS = ("--facades=oip",)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--facades=oip").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+        super().setUpClass()
         cls.oip = open_inference_pb2_grpc.GRPCInferenceServiceStub(cls.server.channel)
         cls.name = cls.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity.model_id
 

@@ -43,11 +43,11 @@ class Output:
 
 
 class OpenEngineTest(support.ServerTest):
+    FLAGS = ("--facades=openengine",)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--facades=openengine").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+        super().setUpClass()
         cls.inference = openengine_pb2_grpc.InferenceStub(cls.server.channel)
         cls.control = openengine_pb2_grpc.ControlStub(cls.server.channel)
         cls.ids = cls.tokenize(cls, support.PROMPT)

@@ -12,7 +12,6 @@ import grpc
 import support
 from secure_server import SecureServer, bearer, code_of, tlm_keys
 from support import request
-from tlm_server import TlmServer  # first: it makes the stubs importable
 
 from smg.grpc.common import common_pb2 as common
 from vllm.grpc.engine import vllm_engine_pb2 as vllm
@@ -44,11 +43,11 @@ class VllmAnswer:
 
 
 class VllmTest(support.ServerTest):
+    FLAGS = ("--facades=vllm",)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--facades=vllm").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+        super().setUpClass()
         cls.vllm = vllm_engine_pb2_grpc.VllmEngineStub(cls.server.channel)
 
     def ask(self, *arguments, **params):
@@ -201,11 +200,11 @@ class VllmTest(support.ServerTest):
 class KvEventsTest(support.ServerTest):
     """A mirror of the cache, made of events, knows what the next request finds in it."""
 
+    FLAGS = ("--facades=vllm", "--admin_port=0",)
+
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer("--facades=vllm", "--admin_port=0").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+        super().setUpClass()
         cls.vllm = vllm_engine_pb2_grpc.VllmEngineStub(cls.server.channel)
 
     def subscribe(self, after=0):

@@ -10,13 +10,12 @@
 
 #include "model/base/error_details.h"
 #include "server/rpc/facades/vllm/tokenizer_archive.h"
+#include "tests/unit/server/rpc/facades/every_field.h"
 #include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
 namespace {
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 using google::protobuf::util::MessageDifferencer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -38,71 +37,36 @@ absl::StatusOr<v1::GenerateRequest> Mapped(vllm_engine::GenerateRequest request)
   return generate;
 }
 
-// Gives a field a value that is neither its default nor one that means the same.
-void SetSomething(Message& message, const FieldDescriptor& field) {
-  const auto& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return reflection.SetInt32(&message, &field, 3);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      if (field.is_repeated()) return reflection.AddUInt32(&message, &field, 3);
-      return reflection.SetUInt32(&message, &field, 3);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return reflection.SetFloat(&message, &field, 0.5f);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.SetBool(&message, &field, true);
-    case FieldDescriptor::CPPTYPE_STRING:
-      if (field.is_repeated()) return reflection.AddString(&message, &field, "x");
-      return reflection.SetString(&message, &field, "x");
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      if (field.is_map()) {
-        auto& params = dynamic_cast<vllm_engine::SamplingParams&>(message);
-        (*params.mutable_logit_bias())[1] = 2;
-      } else if (field.is_repeated()) {
-        reflection.AddMessage(&message, &field);
-      } else {
-        reflection.MutableMessage(&message, &field);
-      }
-      return;
-    default:
-      FAIL() << field.full_name();
-  }
-}
-
 // Every field changes the request of tlm.v1, or is refused by name, or is one of these, which the
 // protocol's file explains.
-void CheckFields(const std::vector<const FieldDescriptor*>& path,
-                 const google::protobuf::Descriptor& type) {
-  const std::set<std::string> without_effect = {
-      "request_id", "skip_special_tokens", "spaces_between_special_tokens",
-      "grammar_from_first_token", "include_stop_str_in_output"};
+TEST(VllmGenerateTest, EveryFieldIsMappedOrRefusedByName) {
+  const std::string params = "sampling_params.";
+  const std::set<std::string> without_effect = {"request_id",
+                                                "tokenized.original_text",
+                                                params + "skip_special_tokens",
+                                                params + "spaces_between_special_tokens",
+                                                params + "include_stop_str_in_output",
+                                                params + "grammar_from_first_token"};
   const auto baseline = Mapped(Basic());
   ASSERT_TRUE(baseline.ok());
-  for (int i = 0; i < type.field_count(); ++i) {
-    const FieldDescriptor& field = *type.field(i);
+  for (const std::string& path : FieldPaths<vllm_engine::GenerateRequest>()) {
+    SCOPED_TRACE(path);
     vllm_engine::GenerateRequest request = Basic();
-    Message* message = &request;
-    for (const FieldDescriptor* const step : path) {
-      message = message->GetReflection()->MutableMessage(message, step);
-    }
-    if (field.name() == "tokenized" || field.name() == "sampling_params") continue;
-    SetSomething(*message, field);
-    const auto mapped = Mapped(request);
-    if (without_effect.contains(field.name())) {
-      EXPECT_TRUE(mapped.ok() && MessageDifferencer::Equals(*mapped, *baseline)) << field.name();
-    } else if (mapped.ok()) {
-      EXPECT_FALSE(MessageDifferencer::Equals(*mapped, *baseline)) << field.name();
+    if (path == params + "n") {
+      request.mutable_sampling_params()->set_n(2);  // 1 is what it is without
     } else {
-      EXPECT_THAT(std::string(mapped.status().message()), HasSubstr(field.name()));
+      SetField(path, request);
+    }
+    const auto mapped = Mapped(request);
+    if (without_effect.contains(path)) {
+      EXPECT_TRUE(mapped.ok() && MessageDifferencer::Equals(*mapped, *baseline));
+    } else if (mapped.ok()) {
+      EXPECT_FALSE(MessageDifferencer::Equals(*mapped, *baseline));
+    } else {
+      const size_t name = path.rfind('.') + 1;  // 0 of a field of the request itself
+      EXPECT_THAT(std::string(mapped.status().message()), HasSubstr(path.substr(name)));
     }
   }
-}
-
-TEST(VllmGenerateTest, EveryFieldIsMappedOrRefusedByName) {
-  const auto& request = *vllm_engine::GenerateRequest::descriptor();
-  CheckFields({}, request);
-  CheckFields({request.FindFieldByName("sampling_params")},
-              *vllm_engine::SamplingParams::descriptor());
 }
 
 TEST(VllmGenerateTest, MapsValues) {
