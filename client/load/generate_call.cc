@@ -1,10 +1,13 @@
 #include "client/load/generate_call.h"
 
+#include <grpcpp/support/async_stream.h>
+
 #include <algorithm>
 
 #include "client/cpp/call_options.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
+#include "tlm/v1/language_model.grpc.pb.h"
 
 namespace tlm::load {
 namespace {
@@ -12,6 +15,23 @@ namespace {
 // Later than the end of any run, and without overflow in a clock's arithmetic.
 constexpr double kFarSeconds = 1e8;
 constexpr std::chrono::milliseconds kPollInterval{100};
+
+class LanguageModelReader final : public EventReader {
+ public:
+  LanguageModelReader(const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context,
+                      const v1::GenerateRequest& request, grpc::CompletionQueue* queue)
+      : reader_(
+            v1::LanguageModel::NewStub(channel)->PrepareAsyncGenerate(context, request, queue)) {}
+
+  void StartCall(void* tag) override { reader_->StartCall(tag); }
+  void Read(void* tag) override { reader_->Read(&event_, tag); }
+  void Finish(grpc::Status* status, void* tag) override { reader_->Finish(status, tag); }
+  const v1::GenerateResponse& event() override { return event_; }
+
+ private:
+  v1::GenerateResponse event_;
+  std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> reader_;
+};
 
 }  // namespace
 
@@ -28,12 +48,15 @@ absl::StatusOr<Connections> Connections::Create(const std::vector<std::string>& 
                                                 const client::ClientOptions& options) {
   Connections connections;
   connections.authorization_ = client::AuthorizationOf(options);
+  connections.prepare_ = [](const auto& channel, grpc::ClientContext* context,
+                            const v1::GenerateRequest& request, grpc::CompletionQueue* queue) {
+    return std::make_unique<LanguageModelReader>(channel, context, request, queue);
+  };
   for (int i = 0; i < count; ++i) {
     for (const std::string& target : targets) {
       const auto channel = client::MakeChannel(target, options);
       if (!channel.ok()) return channel.status();
       connections.channels_.push_back(*channel);
-      connections.stubs_.push_back(v1::LanguageModel::NewStub(*channel));
     }
   }
   return connections;
@@ -48,7 +71,11 @@ void Connections::WaitUntilConnected(absl::Duration timeout, const client::Cance
   }
 }
 
-v1::LanguageModel::Stub& Connections::Next() { return *stubs_[next_++ % stubs_.size()]; }
+std::unique_ptr<EventReader> Connections::Prepare(grpc::ClientContext* context,
+                                                  const v1::GenerateRequest& request,
+                                                  grpc::CompletionQueue* queue) {
+  return prepare_(channels_[next_++ % channels_.size()], context, request, queue);
+}
 
 GenerateCall::GenerateCall(Connections& connections, grpc::CompletionQueue& queue,
                            const PlannedRequest& request, TimePoint due, Listener& listener)
@@ -59,7 +86,7 @@ GenerateCall::GenerateCall(Connections& connections, grpc::CompletionQueue& queu
   client::CallOptions options;
   options.timeout = absl::Seconds(request.deadline_seconds - Seconds(due, record_.sent));
   context_ = client::MakeContext(options, connections.authorization());
-  reader_ = connections.Next().PrepareAsyncGenerate(context_.get(), request.message, &queue);
+  reader_ = connections.Prepare(context_.get(), request.message, &queue);
   reader_->StartCall(this);
 }
 
@@ -78,12 +105,13 @@ void GenerateCall::Cancel() {
 
 void GenerateCall::ReadNext() {
   awaits_ = Awaits::kMessage;
-  reader_->Read(&response_, this);
+  reader_->Read(this);
 }
 
 void GenerateCall::OnMessage() {
-  if (response_.has_started()) {
-    const v1::GenerateStarted& started = response_.started();
+  const v1::GenerateResponse& event = reader_->event();
+  if (event.has_started()) {
+    const v1::GenerateStarted& started = event.started();
     record_.started = true;
     record_.prompt_tokens = started.prompt_token_count();
     record_.cached_prompt_tokens = started.cached_prompt_tokens();
@@ -92,7 +120,7 @@ void GenerateCall::OnMessage() {
       record_.queue_seconds = static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
     }
   }
-  const int64_t tokens = response_.tokens().tokens_size();
+  const int64_t tokens = event.tokens().tokens_size();
   if (tokens == 0) return;
   const TimePoint now = SteadyClock::now();
   if (record_.first_token.has_value()) {

@@ -5,10 +5,10 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/completion_queue.h>
-#include <grpcpp/support/async_stream.h>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "client/cpp/cancel_token.h"
 #include "client/cpp/channel.h"
-#include "tlm/v1/language_model.grpc.pb.h"
+#include "tlm/v1/generate.pb.h"
 
 namespace tlm::load {
 
@@ -33,6 +33,22 @@ double Seconds(TimePoint from, TimePoint to);
 // `seconds` after `from`; may be infinite, then a few years later.
 TimePoint After(TimePoint from, double seconds);
 
+// The events of a Generate call, read on a completion queue, which returns `tag` for each of these.
+class EventReader {
+ public:
+  virtual ~EventReader() = default;
+  virtual void StartCall(void* tag) = 0;
+  virtual void Read(void* tag) = 0;
+  virtual void Finish(grpc::Status* status, void* tag) = 0;
+  // What was read last.
+  virtual const v1::GenerateResponse& event() = 0;
+};
+
+// Prepares a call on a channel. `context` and `queue` outlive the reader.
+using PrepareCall = std::function<std::unique_ptr<EventReader>(
+    const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context,
+    const v1::GenerateRequest& request, grpc::CompletionQueue* queue)>;
+
 // Connections to servers of one model. Not thread-safe.
 class Connections {
  public:
@@ -43,14 +59,18 @@ class Connections {
   // Waits until all connections are established, until `timeout`, or for `cancel` (may be null).
   void WaitUntilConnected(absl::Duration timeout, const client::CancelToken* cancel);
 
-  // The stub of the next connection, round robin.
-  v1::LanguageModel::Stub& Next();
+  // Calls by another protocol than tlm.v1.
+  void set_protocol(PrepareCall prepare) { prepare_ = std::move(prepare); }
+  // A call on the next connection, round robin.
+  std::unique_ptr<EventReader> Prepare(grpc::ClientContext* context,
+                                       const v1::GenerateRequest& request,
+                                       grpc::CompletionQueue* queue);
   // The value of the `authorization` metadata; empty = none.
   const std::string& authorization() const { return authorization_; }
 
  private:
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
-  std::vector<std::unique_ptr<v1::LanguageModel::Stub>> stubs_;  // of the channels
+  PrepareCall prepare_;
   size_t next_ = 0;
   std::string authorization_;
 };
@@ -119,9 +139,8 @@ class GenerateCall {
   CallRecord record_;
   Awaits awaits_ = Awaits::kStart;
   std::unique_ptr<grpc::ClientContext> context_;
-  v1::GenerateResponse response_;
   grpc::Status status_;
-  std::unique_ptr<grpc::ClientAsyncReader<v1::GenerateResponse>> reader_;
+  std::unique_ptr<EventReader> reader_;
 };
 
 }  // namespace tlm::load

@@ -82,7 +82,7 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   listener.host = "127.0.0.1";
   listener.port = port;
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
-                       RpcServer::Open(listener, services));
+                       RpcServer::Open(listener, services, {"vllm"}));
   TextPools texts;
   LoadReporter load(*engine, options.max_running_requests, clock);
   server->Serve({services, served, *engine, admission, calls, texts, load});

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What serving adds to decoding: engine_bench beside serve_bench, the same model and load in turns.
+With --facade: what a façade adds to tlm.v1, stream_bench by both in turns.
 
 A served step is the mean time for a token that a caller sees behind the first one, in the median of
 the requests. What it takes longer than the model's own step is RPC, scheduling, text, and where the
@@ -19,6 +20,8 @@ import scenario
 THROUGHPUT_BAR = 0.8
 # Share of a step, by streams: the bar of the smallest number that is not below.
 STEP_BARS_PERCENT = {1: 5, 16: 10}
+FACADE_BAR_PERCENT = 3
+FACADE_PACE = 5000  # tokens a second: slow enough that each is a message
 
 
 def numbers(text):
@@ -48,13 +51,13 @@ def run_engine(arguments):
     return result, {test["sequences"]: test for test in result["tests"]}
 
 
-def run_server(arguments):
+def run_server(arguments, *flags):
     """A server's figures, by streams."""
     result = scenario.run(
         arguments, "serve_bench",
         [f"--concurrency={arguments.streams}", f"--prompt_tokens={arguments.prompt_tokens}",
-         f"--output_tokens={arguments.output_tokens}", "--temperature=0", "--text",
-         f"--duration={arguments.duration}", f"--warmup={arguments.warmup}"],
+         f"--output_tokens={arguments.output_tokens}", "--temperature=0",
+         f"--duration={arguments.duration}", f"--warmup={arguments.warmup}", *flags],
         [f"--model={arguments.model}", "--backend=cpu", f"--threads={arguments.threads}"])
     return result, {int(point["load"]): point for point in result["points"]}
 
@@ -90,9 +93,9 @@ def measure(arguments):
         print(f"\nround {number + 1} of {arguments.rounds}")
         # The order alternates: a machine that becomes slower favours neither.
         if number % 2 == 0:
-            engine, served = run_engine(arguments), run_server(arguments)
+            engine, served = run_engine(arguments), run_server(arguments, "--text")
         else:
-            served, engine = run_server(arguments), run_engine(arguments)
+            served, engine = run_server(arguments, "--text"), run_engine(arguments)
         results += [engine[0], served[0]]
         rounds += [compare(streams, engine[1][streams], served[1][streams], served[0])
                    for streams in numbers(arguments.streams)]
@@ -123,6 +126,50 @@ def report(streams, rounds, verdicts):
                    statistics.median(percent) < bar)
 
 
+def run_streams(arguments, *flags):
+    """CPU time of the server of stream_bench, in microseconds a token, by streams."""
+    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
+        path = pathlib.Path(directory) / "result.json"
+        command = [arguments.build / "benchmarks" / "stream_bench", f"--json={path}",
+                   f"--streams={arguments.streams}", f"--pace={FACADE_PACE}",
+                   f"--duration={arguments.duration}", f"--warmup={arguments.warmup}", *flags]
+        sys.stdout.flush()
+        if subprocess.run(command, check=False).returncode != 0:
+            sys.exit("stream_bench failed")
+        result = json.loads(path.read_text(encoding="utf-8"))
+    return result, {point["streams"]: point["server_cpu_us_per_token"]
+                    for point in result["points"]}
+
+
+def compare_facade(arguments, verdicts):
+    """What the façade takes more than tlm.v1, of the CPU time of a token of the model: the two in
+    turns around a model that costs nothing, which shows small differences."""
+    rounds, results = [], []
+    for number in range(arguments.rounds):
+        print(f"\nround {number + 1} of {arguments.rounds}")
+        ways = {"tlm.v1": [], arguments.facade: [f"--{arguments.facade}"]}
+        microseconds = {}
+        for way in sorted(ways, reverse=number % 2 == 1):
+            result, microseconds[way] = run_streams(arguments, *ways[way])
+            results.append(result)
+        result, served = run_server(arguments)
+        results.append(result)
+        for streams in numbers(arguments.streams):
+            point = served[streams]
+            token = 1e6 * point["cpus"]["server"] / point["per_second"]["output_tokens"]
+            added = microseconds[arguments.facade][streams] - microseconds["tlm.v1"][streams]
+            rounds.append({"streams": streams, "token_us": token, "added_us": added,
+                           "without_model_us": {way: us[streams]
+                                                for way, us in microseconds.items()}})
+    for streams in numbers(arguments.streams):
+        percent = [100 * entry["added_us"] / entry["token_us"] for entry in rounds
+                   if entry["streams"] == streams]
+        verdicts.check(f"{streams} streams: what {arguments.facade} adds to a token's CPU time, %",
+                       scenario.spread(percent, "{:.2f}"), f"median <= {FACADE_BAR_PERCENT}",
+                       statistics.median(percent) <= FACADE_BAR_PERCENT)
+    return [*rounds, *results]
+
+
 def main():
     parser = scenario.parser(__doc__)
     parser.add_argument("--model", default=scenario.DEMO_MODEL, help="model directory")
@@ -136,9 +183,12 @@ def main():
     parser.add_argument("--engine_flag", action="append", default=[],
                         help="a further flag for engine_bench, beside --server_flag; may be "
                              "repeated")
+    parser.add_argument("--facade", choices=["vllm"], help="measure this façade")
     arguments = parser.parse_args()
-    rounds, results = measure(arguments)
     verdicts = scenario.Verdicts()
+    if arguments.facade:
+        return verdicts.finish(arguments, compare_facade(arguments, verdicts))
+    rounds, results = measure(arguments)
     for streams in numbers(arguments.streams):
         report(streams, [entry for entry in rounds if entry["streams"] == streams], verdicts)
     return verdicts.finish(arguments, [*rounds, *results])

@@ -117,6 +117,15 @@ class SmokeTest(unittest.TestCase):
             self.assertIn(f"{point['load']:g}", output)
         self.assertIn("<svg", plot.read_text(encoding="utf-8"))
 
+    def test_the_other_protocol_gives_as_many_tokens(self):
+        result, _ = self.run_benchmark(
+            "serve_bench", "--vllm", "--concurrency=2", "--requests=12", "--warmup=0s",
+            "--prompt_tokens=4..16", "--output_tokens=3", server_flags=["--facades=vllm"])
+        point, = result["points"]
+        self.check_point(point)
+        self.assertEqual(point["requests"]["completed"], 12)
+        self.assertAlmostEqual(point["per_second"]["output_tokens"] * point["window_s"], 36)
+
     def test_refusals_are_counted_with_their_reason(self):
         result, _ = self.run_benchmark(
             "serve_bench", "--rate=2000", "--requests=60", "--warmup=0s", "--prompt_tokens=16",
@@ -177,6 +186,18 @@ class SmokeTest(unittest.TestCase):
             self.assertGreater(entry["tokens_per_event"], 0)
         self.assertEqual(len(document["verdicts"]), 4)
         self.assertEqual(result.returncode == 0, all(row["met"] for row in document["verdicts"]))
+
+    def test_a_facade_is_held_against_tlm_v1(self):
+        path = self.directory / "result.json"
+        done = subprocess.run(
+            [sys.executable, "-B", SOURCE_DIR / "tests/benchmarks/server_cost.py",
+             "--facade=vllm", "--rounds=1", "--duration=500ms", "--warmup=0s", "--output_tokens=16",
+             "--streams=2", "--threads=1", f"--build={BIN_DIR.parent}", f"--json={path}"],
+            capture_output=True, text=True, timeout=120, check=False)
+        self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)  # bars met or not
+        document = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(len(document["verdicts"]), 1)
+        self.assertGreater(min(document["results"][0]["without_model_us"].values()), 0)
 
     def test_streams_are_measured_without_a_model(self):
         result, _ = self.run_benchmark("stream_bench", "--streams=1,16", "--pace=0,2000",

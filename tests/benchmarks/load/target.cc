@@ -5,9 +5,14 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/flags/flag.h"
 #include "absl/time/clock.h"
 #include "client/cpp/client.h"
 #include "model/base/errors.h"
+#include "tests/benchmarks/load/vllm_calls.h"
+
+ABSL_FLAG(bool, vllm, false,
+          "call vllm.grpc.engine.VllmEngine, of a server with --facades=vllm, instead of tlm.v1");
 
 namespace tlm::bench {
 
@@ -57,6 +62,7 @@ absl::StatusOr<Target> ConnectTo(const std::string& address, int connections,
   if (!model.ok()) return WithContext(model.status(), address);
   target.model = *std::move(model);
   TLM_ASSIGN_OR_RETURN(target.connections, load::Connections::Create({address}, connections, {}));
+  if (absl::GetFlag(FLAGS_vllm)) target.connections.set_protocol(VllmCalls());
   target.connections.WaitUntilConnected(timeout, nullptr);
   return target;
 }
