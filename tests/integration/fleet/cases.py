@@ -16,7 +16,8 @@ TOOL_TURNS = [*CHAT, {"role": "assistant", "content": None, "tool_calls": [
                    "function": {"name": "weather", "arguments": "{}"}}]},
               {"role": "tool", "tool_call_id": "call1", "content": "It rained."}]
 
-# Parameters that mean the same in a chat and in a completion. What is unset is the server's default.
+# Parameters that mean the same in a chat and in a completion. What is unset is the server's
+# default.
 COMMON = {
     "greedy": {"temperature": 0},
     "defaults": {},

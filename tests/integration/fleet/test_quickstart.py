@@ -14,11 +14,11 @@ READY = "until Ctrl-C"
 
 
 def run(*arguments, **environment):
+    programs = {"TLM_BIN_DIR": str(BIN_DIR), "TLM_SMG_DIR": str(gateways.PROGRAMS.parent)}
     return subprocess.Popen(
         [SOURCE_DIR / "deploy" / "quickstart.sh", "--openai", *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, env=os.environ | {
-            "TLM_BIN_DIR": str(BIN_DIR), "TLM_SMG_DIR": str(gateways.PROGRAMS.parent)} | environment)
+        start_new_session=True, env=os.environ | programs | environment)
 
 
 class QuickstartTest(unittest.TestCase):
