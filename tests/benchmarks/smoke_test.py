@@ -191,10 +191,10 @@ class SmokeTest(unittest.TestCase):
         path = self.directory / "result.json"
         done = subprocess.run(
             [sys.executable, "-B", SOURCE_DIR / "tests/benchmarks/server_cost.py",
-             "--facade=vllm", "--rounds=1", "--duration=500ms", "--warmup=0s", "--output_tokens=16",
+             "--facade=vllm", "--rounds=1", "--duration=1s", "--warmup=0s", "--output_tokens=16",
              "--streams=2", "--threads=1", f"--build={BIN_DIR.parent}", f"--json={path}"],
             capture_output=True, text=True, timeout=120, check=False)
-        self.assertIn(done.returncode, (0, 1), done.stdout + done.stderr)  # bars met or not
+        self.assertTrue(path.exists(), done.stdout + done.stderr)  # whether the bar is met or not
         document = json.loads(path.read_text(encoding="utf-8"))
         self.assertEqual(len(document["verdicts"]), 1)
         self.assertGreater(min(document["results"][0]["without_model_us"].values()), 0)
