@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -19,15 +20,20 @@ PROGRAMS = pathlib.Path(os.environ["TLM_FLEET_PROGRAMS"])
 
 
 def free_ports(count):
-    """Different ports, which no program listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports in a row that no program listens on; not those that the system gives to others."""
+    while True:
+        first = random.randrange(10_000, 30_000)
+        ports = range(first, first + count)
+        probes = [socket.socket() for _ in ports]
+        try:
+            for probe, port in zip(probes, ports):
+                probe.bind(("127.0.0.1", port))
+            return list(ports)
+        except OSError:
+            pass
+        finally:
+            for probe in probes:
+                probe.close()
 
 
 class Replica(ObservedServer):

@@ -40,12 +40,12 @@ class KvEventStream final : public grpc::ServerWriteReactor<Message>,
     self_ = shared_from_this();
     if (log != nullptr) {
       auto subscription = log->Subscribe(record_.caller.tenant, after, weak_from_this());
+      // At once: clients take it for the sign that the subscription stands.
+      if (subscription.ok()) StartSendInitialMetadata();
       MutexLock lock(&mutex_);
       record_.status = subscription.status();
       if (subscription.ok()) subscription_ = *std::move(subscription);
     }
-    // At once: clients take it for the sign that the subscription stands.
-    if (log != nullptr) StartSendInitialMetadata();
     Pump();
   }
 
