@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import random
 import socket
 import struct
 import subprocess
@@ -86,6 +87,40 @@ class GatewayTest(unittest.TestCase):
                                      [(output.text, output.finish) for output in direct.outputs])
                     self.assertEqual((answer.prompt_tokens, answer.completion_tokens),
                                      (direct.prompt_tokens, direct.completion_tokens))
+
+    def assert_prefixes_find_their_replica(self):
+        """Of requests with a prefix that a replica has, 95 % reach it, as its cache counts them."""
+        rnd = random.Random(7)
+        words = ["prince", "army", "letter", "evening", "horse", "snow", "Moscow", "count", "smile"]
+        prefixes = [" ".join(rnd.choices(words, k=250)) for _ in range(24)]
+
+        def ask(prefix):
+            answer = self.api.ask(cases.PATHS["completions"], {
+                "model": "demo", "prompt": f"{prefix} {rnd.choice(words)}", "max_tokens": 16,
+                "temperature": 0})
+            self.assertEqual((answer.status, answer.error), (200, ""))
+            self.assertGreater(answer.prompt_tokens, 250)
+
+        def cached_tokens():
+            return [replica.settled().sum("vllm:prefix_cache_hits_total")
+                    for replica in self.replicas]
+
+        before = cached_tokens()
+        # At the same time, so that the load spreads them over the replicas.
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            list(threads.map(ask, prefixes))
+        self.assertEqual(cached_tokens(), before)
+        warm = []
+        for _ in range(5):
+            for prefix in rnd.sample(prefixes, len(prefixes)):
+                found = sum(cached_tokens())
+                ask(prefix)
+                warm.append(sum(cached_tokens()) - found >= 192)
+        print(f"{sum(warm)} of {len(warm)} requests reached the replica with their prefix")
+        self.assertGreaterEqual(sum(warm), 0.95 * len(warm))
+        # Not by sending everything to one.
+        for found, replica in zip(before, cached_tokens()):
+            self.assertGreater(replica, found)
 
     def assert_closed_connections_cancel(self, parameters):
         body = {"model": "demo", "prompt": cases.PROMPT, "max_tokens": 1000,

@@ -125,18 +125,22 @@ class Dynamo:
 
     def worker(self):
         """A replica that is not started yet, with a sidecar that ends with it, as in
-        deploy/fleet.md."""
-        port, = free_ports(1)
+        deploy/fleet.md. The sidecar passes on the events of its prefix cache."""
+        port, events_port = free_ports(2)
         sidecar = f"{PROGRAMS}/python -m dynamo.vllm.sidecar --grpc-endpoint=127.0.0.1:{port}"
-        return Replica("dynamo", f"--port={port}", environment=self._environment, prefix=(
+        events = f"--kv_events_endpoint=tcp://127.0.0.1:{events_port}"
+        return Replica("dynamo", f"--port={port}", events, environment=self._environment, prefix=(
             "sh", "-c", f'setpriv --pdeathsig KILL {sidecar} & exec "$0" "$@"'))
 
     def await_workers(self, count):
         """Returns when the frontend sends requests to so many."""
-        self._frontend.await_true(
-            lambda: answers(self.api, "/v1/models")()
-            and '"demo"' in self.api.get("/v1/models")[1]
-            and len(json.loads(self.api.get("/health")[1])["instances"]) == count, "workers")
+        def condition():
+            if not answers(self.api, "/v1/models")():
+                return False
+            instances = json.loads(self.api.get("/health")[1])["instances"]
+            generating = [each for each in instances if each["endpoint"] == "generate"]
+            return len(generating) == count and '"demo"' in self.api.get("/v1/models")[1]
+        self._frontend.await_true(condition, "workers")
 
     def close(self):
         self._frontend.close()

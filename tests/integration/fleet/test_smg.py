@@ -1,7 +1,5 @@
 """SMG before two replicas: the OpenAI API gives what tlm.v1 gives."""
 
-import random
-
 import cases
 import gateway_test
 import gateways
@@ -123,23 +121,7 @@ class SmgTest(FleetTest):
         self.assert_closed_connections_cancel({"n": 10})
 
     def test_shared_prefixes_go_to_the_warm_replica(self):
-        rnd = random.Random(7)
-        words = ["prince", "army", "letter", "evening", "horse", "snow", "Moscow", "count", "smile"]
-        prefixes = [" ".join(rnd.choices(words, k=250)) for _ in range(24)]
-        warm, first = [], []
-        for round_ in range(6):
-            for prefix in rnd.sample(prefixes, len(prefixes)):
-                answer = self.api.ask(cases.PATHS["completions"], {
-                    "model": "demo", "prompt": f"{prefix} {rnd.choice(words)} {round_}",
-                    "max_tokens": 2, "temperature": 0})
-                self.assertGreater(answer.prompt_tokens, 250)
-                (warm if round_ else first).append(answer.cached_tokens >= 192)
-        self.assertEqual(sum(first), 0)
-        print(f"{sum(warm)} of {len(warm)} requests went to the replica with their prefix")
-        self.assertGreaterEqual(sum(warm), 0.95 * len(warm))
-        # Not by sending everything to one.
-        for replica in self.replicas:
-            self.assertGreater(replica.settled().sum("vllm:prefix_cache_hits_total"), 0)
+        self.assert_prefixes_find_their_replica()
 
     def test_the_openai_client(self):
         self.assert_openai_client_works("logprobs")
