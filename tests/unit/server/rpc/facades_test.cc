@@ -19,5 +19,11 @@ TEST(FacadesTest, NamesTheMethodsOfCalls) {
   }
 }
 
+TEST(FacadesTest, ExplainsMethodsOfFacades) {
+  EXPECT_EQ(ExplainFacadeMethod("/openengine.v1.Inference/Nothing"),
+            "with --facades=openengine the server answers Generate");
+  EXPECT_EQ(ExplainFacadeMethod("/tlm.v1.LanguageModel/Nothing"), "");
+}
+
 }  // namespace
 }  // namespace tlm
