@@ -1,0 +1,56 @@
+// Sets of bytes.
+#ifndef TLM_MODEL_CONSTRAINT_BYTE_SET_H_
+#define TLM_MODEL_CONSTRAINT_BYTE_SET_H_
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace tlm {
+
+class ByteSet {
+ public:
+  constexpr ByteSet() = default;
+  static constexpr ByteSet Of(uint8_t byte) {
+    ByteSet set;
+    set.Add(byte);
+    return set;
+  }
+  // Both ends included.
+  static constexpr ByteSet Range(uint8_t first, uint8_t last) {
+    ByteSet set;
+    for (int byte = first; byte <= last; ++byte) set.Add(static_cast<uint8_t>(byte));
+    return set;
+  }
+  static constexpr ByteSet All() { return Range(0, 255); }
+
+  constexpr void Add(uint8_t byte) { words_[byte >> 6] |= uint64_t{1} << (byte & 63); }
+  constexpr bool Has(uint8_t byte) const { return (words_[byte >> 6] >> (byte & 63) & 1) != 0; }
+  constexpr bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  constexpr int size() const {
+    int bytes = 0;
+    for (const uint64_t word : words_) bytes += std::popcount(word);
+    return bytes;
+  }
+
+  friend constexpr ByteSet operator|(ByteSet a, const ByteSet& b) {
+    for (size_t i = 0; i < 4; ++i) a.words_[i] |= b.words_[i];
+    return a;
+  }
+  friend constexpr ByteSet operator&(ByteSet a, const ByteSet& b) {
+    for (size_t i = 0; i < 4; ++i) a.words_[i] &= b.words_[i];
+    return a;
+  }
+  friend constexpr ByteSet operator~(ByteSet a) {
+    for (uint64_t& word : a.words_) word = ~word;
+    return a;
+  }
+  friend constexpr auto operator<=>(const ByteSet&, const ByteSet&) = default;
+
+ private:
+  std::array<uint64_t, 4> words_{};
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_BYTE_SET_H_

@@ -1,0 +1,226 @@
+#include "model/constraint/regex_set.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string_view>
+
+namespace tlm {
+namespace {
+
+size_t Mix(size_t hash, uint64_t value) {
+  return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
+}
+
+}  // namespace
+
+RegexSet::RegexSet(size_t max_expressions)
+    : max_expressions_(std::max<size_t>(max_expressions, 4)) {
+  Intern({.kind = Kind::kNone}, {});
+  Intern({.kind = Kind::kEmpty, .has_empty = true}, {});
+  const std::array none = {kNone};
+  Intern({.kind = Kind::kNot, .has_empty = true}, none);
+}
+
+Regex RegexSet::Intern(Node node, std::span<const Regex> parts, const ByteSet* set) {
+  size_t hash = Mix(static_cast<size_t>(node.kind), static_cast<uint64_t>(node.min));
+  hash = Mix(hash, static_cast<uint64_t>(node.max));
+  for (const Regex part : parts) hash = Mix(hash, static_cast<uint64_t>(part));
+  if (set != nullptr) {
+    for (int byte = 0; byte < 256; ++byte) {
+      if (set->Has(static_cast<uint8_t>(byte))) hash = Mix(hash, static_cast<uint64_t>(byte));
+    }
+  }
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto found = first; found != last; ++found) {
+    const Node& other = this->node(found->second);
+    if (other.kind != node.kind || other.min != node.min || other.max != node.max) continue;
+    if (set != nullptr ? SetOf(found->second) == *set
+                       : std::ranges::equal(PartsOf(found->second), parts)) {
+      return found->second;
+    }
+  }
+  if (nodes_.size() >= max_expressions_) {
+    full_ = true;
+    return kNone;
+  }
+  if (set != nullptr) {
+    node.begin = static_cast<int32_t>(sets_.size());
+    sets_.push_back(*set);
+  } else {
+    // `parts` may lie in parts_.
+    const std::vector<Regex> copy(parts.begin(), parts.end());
+    node.begin = static_cast<int32_t>(parts_.size());
+    parts_.insert(parts_.end(), copy.begin(), copy.end());
+    node.end = static_cast<int32_t>(parts_.size());
+  }
+  const Regex regex{static_cast<int32_t>(nodes_.size())};
+  nodes_.push_back(node);
+  by_hash_.emplace(hash, regex);
+  return regex;
+}
+
+Regex RegexSet::Bytes(const ByteSet& set) {
+  if (set.empty()) return kNone;
+  return Intern({.kind = Kind::kBytes}, {}, &set);
+}
+
+Regex RegexSet::Literal(std::string_view text) {
+  Regex regex = kEmpty;
+  for (size_t i = text.size(); i-- > 0;) {
+    regex = Concat(Bytes(ByteSet::Of(static_cast<uint8_t>(text[i]))), regex);
+  }
+  return regex;
+}
+
+Regex RegexSet::Concat(std::span<const Regex> parts) {
+  Regex regex = kEmpty;
+  for (size_t i = parts.size(); i-- > 0;) regex = Concat(parts[i], regex);
+  return regex;
+}
+
+// Chains hang to the right: equal strings of parts are equal expressions.
+Regex RegexSet::Concat(Regex first, Regex rest) {
+  if (first == kNone || rest == kNone) return kNone;
+  if (first == kEmpty) return rest;
+  if (rest == kEmpty) return first;
+  if (first == kAny && rest == kAny) return kAny;
+  if (node(first).kind == Kind::kConcat) {
+    const std::array parts = {PartsOf(first)[0], PartsOf(first)[1]};
+    return Concat(parts[0], Concat(parts[1], rest));
+  }
+  const std::array parts = {first, rest};
+  return Intern({.kind = Kind::kConcat, .has_empty = HasEmpty(first) && HasEmpty(rest)}, parts);
+}
+
+Regex RegexSet::Or(std::span<const Regex> parts) { return Combine(Kind::kOr, parts); }
+Regex RegexSet::And(std::span<const Regex> parts) { return Combine(Kind::kAnd, parts); }
+
+// Associative, commutative and idempotent; sets of bytes become one.
+Regex RegexSet::Combine(Kind kind, std::span<const Regex> parts) {
+  const bool is_or = kind == Kind::kOr;
+  const Regex neutral = is_or ? kNone : kAny;
+  const Regex absorbing = is_or ? kAny : kNone;
+  std::vector<Regex> flat;
+  for (const Regex part : parts) {
+    if (node(part).kind == kind) {
+      const auto inner = PartsOf(part);
+      flat.insert(flat.end(), inner.begin(), inner.end());
+    } else {
+      flat.push_back(part);
+    }
+  }
+  ByteSet bytes = is_or ? ByteSet() : ByteSet::All();
+  bool has_bytes = false;
+  std::vector<Regex> rest;
+  for (const Regex part : flat) {
+    if (part == absorbing) return absorbing;
+    if (part == neutral) continue;
+    if (node(part).kind == Kind::kBytes) {
+      bytes = is_or ? bytes | SetOf(part) : bytes & SetOf(part);
+      has_bytes = true;
+    } else {
+      rest.push_back(part);
+    }
+  }
+  if (has_bytes) rest.push_back(Bytes(bytes));
+  std::sort(rest.begin(), rest.end());
+  rest.erase(std::unique(rest.begin(), rest.end()), rest.end());
+  if (std::find(rest.begin(), rest.end(), absorbing) != rest.end()) return absorbing;
+  for (const Regex part : rest) {
+    // x and its complement.
+    if (node(part).kind == Kind::kNot &&
+        std::binary_search(rest.begin(), rest.end(), PartsOf(part)[0])) {
+      return absorbing;
+    }
+  }
+  if (rest.empty()) return neutral;
+  if (rest.size() == 1) return rest.front();
+  const auto has_empty = [this](Regex part) { return HasEmpty(part); };
+  const bool empty = is_or ? std::any_of(rest.begin(), rest.end(), has_empty)
+                           : std::all_of(rest.begin(), rest.end(), has_empty);
+  return Intern({.kind = kind, .has_empty = empty}, rest);
+}
+
+Regex RegexSet::Not(Regex regex) {
+  if (node(regex).kind == Kind::kNot) return PartsOf(regex)[0];
+  const std::array parts = {regex};
+  return Intern({.kind = Kind::kNot, .has_empty = !HasEmpty(regex)}, parts);
+}
+
+Regex RegexSet::Repeat(Regex regex, int32_t min, int32_t max) {
+  if (max == 0 || regex == kEmpty) return kEmpty;
+  if (regex == kNone) return min == 0 ? kEmpty : kNone;
+  if (regex == kAny || (min == 1 && max == 1)) return regex == kAny && min == 0 ? kAny : regex;
+  if (HasEmpty(regex)) min = 0;
+  if (node(regex).kind == Kind::kBytes && SetOf(regex) == ByteSet::All() && min == 0 &&
+      max == kUnbounded) {
+    return kAny;
+  }
+  const std::array parts = {regex};
+  return Intern(
+      {.kind = Kind::kRepeat, .has_empty = min == 0 || HasEmpty(regex), .min = min, .max = max},
+      parts);
+}
+
+Regex RegexSet::Derivative(Regex regex, uint8_t byte) {
+  const uint64_t key = static_cast<uint64_t>(regex) << 8 | byte;
+  if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
+  const Regex derivative = Derive(regex, byte);
+  derivatives_.emplace(key, derivative);
+  return derivative;
+}
+
+Regex RegexSet::Derive(Regex regex, uint8_t byte) {
+  const Node of = node(regex);
+  const std::span<const Regex> all = PartsOf(regex);
+  const std::vector<Regex> parts(of.kind == Kind::kBytes ? all.begin() : all.begin(),
+                                 of.kind == Kind::kBytes ? all.begin() : all.end());
+  switch (of.kind) {
+    case Kind::kNone:
+    case Kind::kEmpty:
+      return kNone;
+    case Kind::kBytes:
+      return SetOf(regex).Has(byte) ? kEmpty : kNone;
+    case Kind::kConcat: {
+      const Regex first = Concat(Derivative(parts[0], byte), parts[1]);
+      return HasEmpty(parts[0]) ? Or(first, Derivative(parts[1], byte)) : first;
+    }
+    case Kind::kOr:
+    case Kind::kAnd: {
+      std::vector<Regex> derived;
+      for (const Regex part : parts) derived.push_back(Derivative(part, byte));
+      return Combine(of.kind, derived);
+    }
+    case Kind::kNot:
+      return Not(Derivative(parts[0], byte));
+    case Kind::kRepeat: {
+      const int32_t max = of.max == kUnbounded ? kUnbounded : of.max - 1;
+      return Concat(Derivative(parts[0], byte), Repeat(parts[0], std::max(of.min - 1, 0), max));
+    }
+  }
+  return kNone;
+}
+
+ByteSet RegexSet::SameDerivative(Regex regex, uint8_t byte) const {
+  const Node& of = node(regex);
+  switch (of.kind) {
+    case Kind::kNone:
+    case Kind::kEmpty:
+      return ByteSet::All();
+    case Kind::kBytes:
+      return SetOf(regex).Has(byte) ? SetOf(regex) : ~SetOf(regex);
+    case Kind::kConcat: {
+      const auto parts = PartsOf(regex);
+      const ByteSet first = SameDerivative(parts[0], byte);
+      return HasEmpty(parts[0]) ? first & SameDerivative(parts[1], byte) : first;
+    }
+    default: {
+      ByteSet same = ByteSet::All();
+      for (const Regex part : PartsOf(regex)) same = same & SameDerivative(part, byte);
+      return same;
+    }
+  }
+}
+
+}  // namespace tlm
