@@ -5,10 +5,10 @@
 
 namespace tlm {
 
-RegexDfa::RegexDfa(RegexSet& regexes, Regex start, size_t max_states)
+RegexDfa::RegexDfa(RegexSet& regexes, ByteRegex start, size_t max_states)
     : regexes_(regexes), max_states_(max_states), start_(StateOf(start)) {}
 
-RegexDfa::State RegexDfa::StateOf(Regex regex) {
+RegexDfa::State RegexDfa::StateOf(ByteRegex regex) {
   if (!IsLive(regex)) return kDead;
   const auto found = by_regex_.find(regex);
   if (found != by_regex_.end()) return found->second;
@@ -24,7 +24,7 @@ RegexDfa::State RegexDfa::StateOf(Regex regex) {
 }
 
 RegexDfa::State RegexDfa::Fill(State state, uint8_t byte) {
-  const Regex regex = states_[static_cast<size_t>(state)].regex;
+  const ByteRegex regex = states_[static_cast<size_t>(state)].regex;
   const State next = StateOf(regexes_.Derivative(regex, byte));
   const ByteSet same = regexes_.SameDerivative(regex, byte);
   std::array<int32_t, 256>& row = states_[static_cast<size_t>(state)].next;
@@ -34,20 +34,20 @@ RegexDfa::State RegexDfa::Fill(State state, uint8_t byte) {
   return next;
 }
 
-bool RegexDfa::IsLive(Regex regex) {
+bool RegexDfa::IsLive(ByteRegex regex) {
   if (const auto known = live_.find(regex); known != live_.end()) return known->second;
   // Depth first; `path` leads to what is looked at.
   struct Step {
-    Regex regex;
+    ByteRegex regex;
     ByteSet left = ByteSet::All();  // bytes not tried
   };
   std::vector<Step> path = {{regex}};
-  std::vector<Regex> visited = {regex};
+  std::vector<ByteRegex> visited = {regex};
   live_.emplace(regex, false);
   const auto succeed = [&] {
     for (const Step& step : path) live_[step.regex] = true;
     // Those beside the path may reach it: they are to be searched again.
-    for (const Regex other : visited) {
+    for (const ByteRegex other : visited) {
       if (!live_[other]) live_.erase(other);
     }
     return true;
@@ -63,7 +63,7 @@ bool RegexDfa::IsLive(Regex regex) {
     while (!step.left.Has(static_cast<uint8_t>(byte))) ++byte;
     const auto tried = static_cast<uint8_t>(byte);
     step.left = step.left & ~regexes_.SameDerivative(step.regex, tried);
-    const Regex next = regexes_.Derivative(step.regex, tried);
+    const ByteRegex next = regexes_.Derivative(step.regex, tried);
     const auto [known, is_new] = live_.emplace(next, false);
     if (known->second) return succeed();
     if (!is_new) continue;

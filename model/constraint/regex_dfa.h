@@ -21,7 +21,7 @@ class RegexDfa {
 
   // `regexes` outlives this. At most so many states. Once there would be more, full() is true, and
   // the states in excess are kDead.
-  RegexDfa(RegexSet& regexes, Regex start, size_t max_states);
+  RegexDfa(RegexSet& regexes, ByteRegex start, size_t max_states);
 
   // kDead if the expression holds no string.
   State start() const { return start_; }
@@ -40,21 +40,21 @@ class RegexDfa {
  private:
   static constexpr int32_t kUnknown = -2;
   struct StateRow {
-    Regex regex;
+    ByteRegex regex;
     std::array<int32_t, 256> next;
   };
 
-  State StateOf(Regex regex);
+  State StateOf(ByteRegex regex);
   State Fill(State state, uint8_t byte);
   // Whether the expression holds any string: searches what can be reached, and remembers it.
-  bool IsLive(Regex regex);
+  bool IsLive(ByteRegex regex);
 
   RegexSet& regexes_;
   const size_t max_states_;
   bool full_ = false;
   std::vector<StateRow> states_;
-  std::unordered_map<Regex, State> by_regex_;
-  std::unordered_map<Regex, bool> live_;
+  std::unordered_map<ByteRegex, State> by_regex_;
+  std::unordered_map<ByteRegex, bool> live_;
   State start_;
 };
 

@@ -22,10 +22,10 @@ RegexSet::RegexSet(size_t max_expressions)
   Intern({.kind = Kind::kNot, .has_empty = true}, none);
 }
 
-Regex RegexSet::Intern(Node node, std::span<const Regex> parts, const ByteSet* set) {
+ByteRegex RegexSet::Intern(Node node, std::span<const ByteRegex> parts, const ByteSet* set) {
   size_t hash = Mix(static_cast<size_t>(node.kind), static_cast<uint64_t>(node.min));
   hash = Mix(hash, static_cast<uint64_t>(node.max));
-  for (const Regex part : parts) hash = Mix(hash, static_cast<uint64_t>(part));
+  for (const ByteRegex part : parts) hash = Mix(hash, static_cast<uint64_t>(part));
   if (set != nullptr) {
     for (int byte = 0; byte < 256; ++byte) {
       if (set->Has(static_cast<uint8_t>(byte))) hash = Mix(hash, static_cast<uint64_t>(byte));
@@ -49,38 +49,38 @@ Regex RegexSet::Intern(Node node, std::span<const Regex> parts, const ByteSet* s
     sets_.push_back(*set);
   } else {
     // `parts` may lie in parts_.
-    const std::vector<Regex> copy(parts.begin(), parts.end());
+    const std::vector<ByteRegex> copy(parts.begin(), parts.end());
     node.begin = static_cast<int32_t>(parts_.size());
     parts_.insert(parts_.end(), copy.begin(), copy.end());
     node.end = static_cast<int32_t>(parts_.size());
   }
-  const Regex regex{static_cast<int32_t>(nodes_.size())};
+  const ByteRegex regex{static_cast<int32_t>(nodes_.size())};
   nodes_.push_back(node);
   by_hash_.emplace(hash, regex);
   return regex;
 }
 
-Regex RegexSet::Bytes(const ByteSet& set) {
+ByteRegex RegexSet::Bytes(const ByteSet& set) {
   if (set.empty()) return kNone;
   return Intern({.kind = Kind::kBytes}, {}, &set);
 }
 
-Regex RegexSet::Literal(std::string_view text) {
-  Regex regex = kEmpty;
+ByteRegex RegexSet::Literal(std::string_view text) {
+  ByteRegex regex = kEmpty;
   for (size_t i = text.size(); i-- > 0;) {
     regex = Concat(Bytes(ByteSet::Of(static_cast<uint8_t>(text[i]))), regex);
   }
   return regex;
 }
 
-Regex RegexSet::Concat(std::span<const Regex> parts) {
-  Regex regex = kEmpty;
+ByteRegex RegexSet::Concat(std::span<const ByteRegex> parts) {
+  ByteRegex regex = kEmpty;
   for (size_t i = parts.size(); i-- > 0;) regex = Concat(parts[i], regex);
   return regex;
 }
 
 // Chains hang to the right: equal strings of parts are equal expressions.
-Regex RegexSet::Concat(Regex first, Regex rest) {
+ByteRegex RegexSet::Concat(ByteRegex first, ByteRegex rest) {
   if (first == kNone || rest == kNone) return kNone;
   if (first == kEmpty) return rest;
   if (rest == kEmpty) return first;
@@ -93,16 +93,16 @@ Regex RegexSet::Concat(Regex first, Regex rest) {
   return Intern({.kind = Kind::kConcat, .has_empty = HasEmpty(first) && HasEmpty(rest)}, parts);
 }
 
-Regex RegexSet::Or(std::span<const Regex> parts) { return Combine(Kind::kOr, parts); }
-Regex RegexSet::And(std::span<const Regex> parts) { return Combine(Kind::kAnd, parts); }
+ByteRegex RegexSet::Or(std::span<const ByteRegex> parts) { return Combine(Kind::kOr, parts); }
+ByteRegex RegexSet::And(std::span<const ByteRegex> parts) { return Combine(Kind::kAnd, parts); }
 
 // Associative, commutative and idempotent; sets of bytes become one.
-Regex RegexSet::Combine(Kind kind, std::span<const Regex> parts) {
+ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
   const bool is_or = kind == Kind::kOr;
-  const Regex neutral = is_or ? kNone : kAny;
-  const Regex absorbing = is_or ? kAny : kNone;
-  std::vector<Regex> flat;
-  for (const Regex part : parts) {
+  const ByteRegex neutral = is_or ? kNone : kAny;
+  const ByteRegex absorbing = is_or ? kAny : kNone;
+  std::vector<ByteRegex> flat;
+  for (const ByteRegex part : parts) {
     if (node(part).kind == kind) {
       const auto inner = PartsOf(part);
       flat.insert(flat.end(), inner.begin(), inner.end());
@@ -112,8 +112,8 @@ Regex RegexSet::Combine(Kind kind, std::span<const Regex> parts) {
   }
   ByteSet bytes = is_or ? ByteSet() : ByteSet::All();
   bool has_bytes = false;
-  std::vector<Regex> rest;
-  for (const Regex part : flat) {
+  std::vector<ByteRegex> rest;
+  for (const ByteRegex part : flat) {
     if (part == absorbing) return absorbing;
     if (part == neutral) continue;
     if (node(part).kind == Kind::kBytes) {
@@ -127,7 +127,7 @@ Regex RegexSet::Combine(Kind kind, std::span<const Regex> parts) {
   std::sort(rest.begin(), rest.end());
   rest.erase(std::unique(rest.begin(), rest.end()), rest.end());
   if (std::find(rest.begin(), rest.end(), absorbing) != rest.end()) return absorbing;
-  for (const Regex part : rest) {
+  for (const ByteRegex part : rest) {
     // x and its complement.
     if (node(part).kind == Kind::kNot &&
         std::binary_search(rest.begin(), rest.end(), PartsOf(part)[0])) {
@@ -136,19 +136,19 @@ Regex RegexSet::Combine(Kind kind, std::span<const Regex> parts) {
   }
   if (rest.empty()) return neutral;
   if (rest.size() == 1) return rest.front();
-  const auto has_empty = [this](Regex part) { return HasEmpty(part); };
+  const auto has_empty = [this](ByteRegex part) { return HasEmpty(part); };
   const bool empty = is_or ? std::any_of(rest.begin(), rest.end(), has_empty)
                            : std::all_of(rest.begin(), rest.end(), has_empty);
   return Intern({.kind = kind, .has_empty = empty}, rest);
 }
 
-Regex RegexSet::Not(Regex regex) {
+ByteRegex RegexSet::Not(ByteRegex regex) {
   if (node(regex).kind == Kind::kNot) return PartsOf(regex)[0];
   const std::array parts = {regex};
   return Intern({.kind = Kind::kNot, .has_empty = !HasEmpty(regex)}, parts);
 }
 
-Regex RegexSet::Repeat(Regex regex, int32_t min, int32_t max) {
+ByteRegex RegexSet::Repeat(ByteRegex regex, int32_t min, int32_t max) {
   if (max == 0 || regex == kEmpty) return kEmpty;
   if (regex == kNone) return min == 0 ? kEmpty : kNone;
   if (regex == kAny || (min == 1 && max == 1)) return regex == kAny && min == 0 ? kAny : regex;
@@ -163,19 +163,19 @@ Regex RegexSet::Repeat(Regex regex, int32_t min, int32_t max) {
       parts);
 }
 
-Regex RegexSet::Derivative(Regex regex, uint8_t byte) {
+ByteRegex RegexSet::Derivative(ByteRegex regex, uint8_t byte) {
   const uint64_t key = static_cast<uint64_t>(regex) << 8 | byte;
   if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
-  const Regex derivative = Derive(regex, byte);
+  const ByteRegex derivative = Derive(regex, byte);
   derivatives_.emplace(key, derivative);
   return derivative;
 }
 
-Regex RegexSet::Derive(Regex regex, uint8_t byte) {
+ByteRegex RegexSet::Derive(ByteRegex regex, uint8_t byte) {
   const Node of = node(regex);
-  const std::span<const Regex> all = PartsOf(regex);
-  const std::vector<Regex> parts(of.kind == Kind::kBytes ? all.begin() : all.begin(),
-                                 of.kind == Kind::kBytes ? all.begin() : all.end());
+  const std::span<const ByteRegex> all = PartsOf(regex);
+  const std::vector<ByteRegex> parts(of.kind == Kind::kBytes ? all.begin() : all.begin(),
+                                     of.kind == Kind::kBytes ? all.begin() : all.end());
   switch (of.kind) {
     case Kind::kNone:
     case Kind::kEmpty:
@@ -183,13 +183,13 @@ Regex RegexSet::Derive(Regex regex, uint8_t byte) {
     case Kind::kBytes:
       return SetOf(regex).Has(byte) ? kEmpty : kNone;
     case Kind::kConcat: {
-      const Regex first = Concat(Derivative(parts[0], byte), parts[1]);
+      const ByteRegex first = Concat(Derivative(parts[0], byte), parts[1]);
       return HasEmpty(parts[0]) ? Or(first, Derivative(parts[1], byte)) : first;
     }
     case Kind::kOr:
     case Kind::kAnd: {
-      std::vector<Regex> derived;
-      for (const Regex part : parts) derived.push_back(Derivative(part, byte));
+      std::vector<ByteRegex> derived;
+      for (const ByteRegex part : parts) derived.push_back(Derivative(part, byte));
       return Combine(of.kind, derived);
     }
     case Kind::kNot:
@@ -202,7 +202,7 @@ Regex RegexSet::Derive(Regex regex, uint8_t byte) {
   return kNone;
 }
 
-ByteSet RegexSet::SameDerivative(Regex regex, uint8_t byte) const {
+ByteSet RegexSet::SameDerivative(ByteRegex regex, uint8_t byte) const {
   const Node& of = node(regex);
   switch (of.kind) {
     case Kind::kNone:
@@ -217,7 +217,7 @@ ByteSet RegexSet::SameDerivative(Regex regex, uint8_t byte) const {
     }
     default: {
       ByteSet same = ByteSet::All();
-      for (const Regex part : PartsOf(regex)) same = same & SameDerivative(part, byte);
+      for (const ByteRegex part : PartsOf(regex)) same = same & SameDerivative(part, byte);
       return same;
     }
   }

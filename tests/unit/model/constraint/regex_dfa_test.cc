@@ -81,7 +81,7 @@ class RegexDfaTest : public ::testing::Test {
     return tree;
   }
 
-  Regex Make(const Tree& tree) {
+  ByteRegex Make(const Tree& tree) {
     switch (tree.kind) {
       case Tree::kBytes: {
         ByteSet set;
@@ -161,17 +161,17 @@ TEST_F(RegexDfaTest, StatesThatAreNotDeadLeadToAnAcceptedString) {
 }
 
 TEST_F(RegexDfaTest, FindsThatNothingIsLeft) {
-  const Regex a = regexes_.Bytes(ByteSet::Of('a'));
-  const Regex b = regexes_.Bytes(ByteSet::Of('b'));
-  const Regex either = regexes_.Repeat(regexes_.Or(a, b), 3, RegexSet::kUnbounded);
-  const Regex short_ones = regexes_.Repeat(regexes_.Or(a, b), 0, 2);
+  const ByteRegex a = regexes_.Bytes(ByteSet::Of('a'));
+  const ByteRegex b = regexes_.Bytes(ByteSet::Of('b'));
+  const ByteRegex either = regexes_.Repeat(regexes_.Or(a, b), 3, RegexSet::kUnbounded);
+  const ByteRegex short_ones = regexes_.Repeat(regexes_.Or(a, b), 0, 2);
   EXPECT_EQ(RegexDfa(regexes_, regexes_.And(either, short_ones), 1000).start(), RegexDfa::kDead);
 }
 
 TEST_F(RegexDfaTest, StopsAtItsLimits) {
   // a.{n} from anywhere: 2^n states.
-  const Regex any = regexes_.Bytes(ByteSet::All());
-  const Regex regex = regexes_.Concat(
+  const ByteRegex any = regexes_.Bytes(ByteSet::All());
+  const ByteRegex regex = regexes_.Concat(
       std::array{RegexSet::kAny, regexes_.Bytes(ByteSet::Of('a')), regexes_.Repeat(any, 30, 30)});
   RegexDfa dfa(regexes_, regex, 1000);
   RegexDfa::State state = dfa.start();

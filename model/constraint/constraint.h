@@ -1,0 +1,106 @@
+// What an output must be, and which tokens may follow in it.
+#ifndef TLM_MODEL_CONSTRAINT_CONSTRAINT_H_
+#define TLM_MODEL_CONSTRAINT_CONSTRAINT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace tlm {
+
+class TokenTrie;
+
+struct JsonOptions {
+  bool compact = false;             // no white space between tokens of JSON
+  bool any_property_order = false;  // else as the schema lists them
+};
+
+struct ConstraintSpec {
+  enum class Kind { kJsonSchema, kRegex, kGrammar, kChoices, kJsonObject, kStructuralTag };
+  // Of a structural tag: where free text comes to one of the triggers, it continues with a region
+  // whose `begin` begins with it: begin, then what `content` describes, then end. Then free again.
+  struct Region {
+    std::string begin;
+    Kind kind = Kind::kJsonSchema;  // kJsonSchema, kRegex, kGrammar or kJsonObject
+    std::string content;
+    std::string end;
+  };
+
+  Kind kind = Kind::kJsonObject;
+  std::string text;                  // the schema, expression or grammar
+  std::vector<std::string> choices;  // of kChoices
+  std::vector<Region> regions;       // of kStructuralTag
+  std::vector<std::string> triggers;
+  JsonOptions json;
+};
+
+struct ConstraintLimits {
+  size_t max_text_bytes = size_t{1} << 20;  // of the specification, all its texts together
+  size_t max_states = 200'000;
+  size_t max_bytes = size_t{64} << 20;  // what a compiled constraint may take
+  absl::Duration max_compile_time = absl::Milliseconds(250);
+};
+
+// A compiled constraint with the vocabulary it is used with. Thread-safe. Grows while it is used, up
+// to its limit; what it then forgets is computed again.
+class Constraint {
+ public:
+  // INVALID_ARGUMENT for a specification that is malformed or has what is not supported, naming it
+  // and its place; RESOURCE_EXHAUSTED above a limit, naming what cost it; CANCELLED once `cancelled`
+  // (may be null) is true.
+  static absl::StatusOr<std::shared_ptr<Constraint>> Compile(
+      const ConstraintSpec& spec, std::shared_ptr<const TokenTrie> tokens,
+      const ConstraintLimits& limits, const std::atomic<bool>* cancelled);
+  ~Constraint();
+
+  // About the memory it takes, in bytes.
+  size_t bytes() const;
+
+ private:
+  friend class ConstraintMatcher;
+  struct Impl;
+  explicit Constraint(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// One output under a constraint: a function of the constraint and the tokens accepted so far, and of
+// nothing else. Not thread-safe; several may use one Constraint at a time.
+class ConstraintMatcher {
+ public:
+  struct Allowed {
+    // The tokens that may follow: bit id % 64 of word id / 64; end tokens have none. Valid until the
+    // next call.
+    std::span<const uint64_t> tokens;
+    bool none = false;   // no token may follow
+    bool whole = false;  // the text may end here
+    // The only token that is drawn here, if there is one: either no other may follow, or the text's
+    // next bytes are determined and it is the tokenizer's way to write them.
+    std::optional<int32_t> forced;
+  };
+
+  explicit ConstraintMatcher(std::shared_ptr<Constraint> constraint);
+
+  // Whether the token may follow; it is appended then.
+  bool Accept(int32_t token);
+  // What may follow the tokens accepted.
+  Allowed Next();
+
+ private:
+  std::shared_ptr<Constraint> constraint_;
+  std::string text_;  // of the tokens accepted
+  uint64_t epoch_ = 0;
+  int32_t state_ = 0;
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_CONSTRAINT_H_

@@ -1,0 +1,50 @@
+// A language over bytes, decided byte by byte.
+#ifndef TLM_MODEL_CONSTRAINT_RECOGNIZER_H_
+#define TLM_MODEL_CONSTRAINT_RECOGNIZER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "model/constraint/byte_set.h"
+#include "model/constraint/regex_dfa.h"
+
+namespace tlm {
+
+// What texts may be, and for each beginning of one how it may continue. States are numbers, made as
+// far as they are walked; texts that may continue alike should share one. Not thread-safe.
+class Recognizer {
+ public:
+  using State = int32_t;
+  // No text of the language begins so, or none is known to.
+  static constexpr State kDead = -1;
+
+  // Inside of a string or another part of a text that an automaton describes alone. For texts u that
+  // keep the automaton alive and that it accepts no beginning of, Next() by u is not kDead and is
+  // inside of the same automaton; with others that it does not accept, it is kDead. Where it accepts
+  // the part ends, and only Next() tells more. So what is true of a state of the automaton needs
+  // to be found out once for all states inside of it.
+  struct Part {
+    RegexDfa* dfa = nullptr;  // nullptr: not inside of any
+    RegexDfa::State state = RegexDfa::kDead;
+  };
+
+  virtual ~Recognizer() = default;
+  // kDead if the language is empty.
+  virtual State start() = 0;
+  // Of a state that is not kDead, as below.
+  virtual State Next(State state, uint8_t byte) = 0;
+  // Whether the text so far is one of the language.
+  virtual bool Accepts(State state) = 0;
+  // The bytes that do not lead to kDead, and perhaps others.
+  virtual ByteSet NextBytes(State state) = 0;
+  virtual Part PartOf(State) { return {}; }
+
+  // About the memory that states take, in bytes. Grows with what is walked.
+  virtual size_t bytes() const = 0;
+  // A limit was met: some states are kDead that should not be.
+  virtual bool full() const = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_RECOGNIZER_H_
