@@ -51,6 +51,11 @@ class RegexSet {
   ByteSet SameDerivative(ByteRegex regex, uint8_t byte) const;
 
   size_t size() const { return nodes_.size(); }
+  // About the memory it takes.
+  size_t bytes() const {
+    return nodes_.capacity() * sizeof(Node) + parts_.capacity() * sizeof(ByteRegex) +
+           sets_.capacity() * sizeof(ByteSet) + 48 * (by_hash_.size() + derivatives_.size());
+  }
   bool full() const { return full_; }
 
  private:
