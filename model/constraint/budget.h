@@ -1,0 +1,55 @@
+// What compiling a constraint may still take.
+#ifndef TLM_MODEL_CONSTRAINT_BUDGET_H_
+#define TLM_MODEL_CONSTRAINT_BUDGET_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "model/base/clock.h"
+#include "model/base/errors.h"
+
+namespace tlm {
+
+// Compilers spend it wherever the work depends on the specification: in every loop and recursion.
+// Not thread-safe, but for `cancelled`.
+class Budget {
+ public:
+  // The time runs from here on. `cancelled` may be null; it and the clock outlive this.
+  Budget(absl::Duration time, const std::atomic<bool>* cancelled, Clock* clock = Clock::Monotonic())
+      : time_(time), cancelled_(cancelled), clock_(clock), end_(clock->Now() + time) {}
+
+  // For so many steps of about 0.1 us. `what` costs them: a construct and its place. CANCELLED and
+  // RESOURCE_EXHAUSTED; then every later call fails, too.
+  absl::Status Spend(int64_t steps, std::string_view what) {
+    until_look_ -= steps;
+    return until_look_ > 0 ? absl::OkStatus() : Look(what);
+  }
+
+ private:
+  static constexpr int64_t kStepsBetweenLooks = 1000;
+
+  absl::Status Look(std::string_view what) {
+    if (cancelled_ != nullptr && cancelled_->load(std::memory_order_relaxed)) {
+      return Cancelled("compiling the constraint was cancelled at {}", what);
+    }
+    if (clock_->Now() >= end_) {
+      return ResourceExhausted("compiling the constraint takes longer than the limit of {}, at {}",
+                               absl::FormatDuration(time_), what);
+    }
+    until_look_ = kStepsBetweenLooks;
+    return absl::OkStatus();
+  }
+
+  const absl::Duration time_;
+  const std::atomic<bool>* const cancelled_;
+  Clock* const clock_;
+  const absl::Time end_;
+  int64_t until_look_ = 0;  // steps
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_BUDGET_H_
