@@ -1,0 +1,218 @@
+#include "model/constraint/char_set.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/base/mutex.h"
+#include "model/text/utf8.h"
+#include "model/tokenizer/regex.h"
+
+namespace tlm {
+namespace {
+
+constexpr char32_t kLastCharacter = 0x10ffff;
+constexpr char32_t kFirstSurrogate = 0xd800, kLastSurrogate = 0xdfff;
+
+// Pairs of different characters that fold to one, sorted.
+std::vector<std::pair<char32_t, char32_t>> CasePairs() {
+  constexpr int32_t kEnd = 0x1f000;  // none has case beyond
+  std::map<int32_t, std::vector<char32_t>> by_fold;
+  for (int32_t c = 0; c < kEnd; ++c) {
+    if (c == 0x130 || c == 0x131) continue;  // the Turkish i's fold to themselves
+    const int32_t fold = utf8proc_tolower(utf8proc_toupper(c));
+    by_fold[fold].push_back(static_cast<char32_t>(c));
+  }
+  std::vector<std::pair<char32_t, char32_t>> pairs;
+  for (const auto& [fold, characters] : by_fold) {
+    for (const char32_t a : characters) {
+      for (const char32_t b : characters) {
+        if (a != b) pairs.emplace_back(a, b);
+      }
+    }
+  }
+  std::sort(pairs.begin(), pairs.end());
+  return pairs;
+}
+
+// The long names of general categories, which PCRE2 does not know.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 40> kCategories = {{
+    {"Cased_Letter", "L&"},
+    {"Close_Punctuation", "Pe"},
+    {"Connector_Punctuation", "Pc"},
+    {"Control", "Cc"},
+    {"Currency_Symbol", "Sc"},
+    {"Dash_Punctuation", "Pd"},
+    {"Decimal_Number", "Nd"},
+    {"Enclosing_Mark", "Me"},
+    {"Final_Punctuation", "Pf"},
+    {"Format", "Cf"},
+    {"Initial_Punctuation", "Pi"},
+    {"LC", "L&"},
+    {"Letter", "L"},
+    {"Letter_Number", "Nl"},
+    {"Line_Separator", "Zl"},
+    {"Lowercase_Letter", "Ll"},
+    {"Mark", "M"},
+    {"Combining_Mark", "M"},
+    {"Math_Symbol", "Sm"},
+    {"Modifier_Letter", "Lm"},
+    {"Modifier_Symbol", "Sk"},
+    {"Nonspacing_Mark", "Mn"},
+    {"Number", "N"},
+    {"Open_Punctuation", "Ps"},
+    {"Other", "C"},
+    {"Other_Letter", "Lo"},
+    {"Other_Number", "No"},
+    {"Other_Punctuation", "Po"},
+    {"Other_Symbol", "So"},
+    {"Paragraph_Separator", "Zp"},
+    {"Private_Use", "Co"},
+    {"Punctuation", "P"},
+    {"Separator", "Z"},
+    {"Space_Separator", "Zs"},
+    {"Spacing_Mark", "Mc"},
+    {"Symbol", "S"},
+    {"Titlecase_Letter", "Lt"},
+    {"Unassigned", "Cn"},
+    {"Uppercase_Letter", "Lu"},
+    {"digit", "Nd"},
+}};
+
+// As PCRE2 writes it; empty if it cannot be a name.
+std::string Pcre2Name(std::string_view name) {
+  for (const std::string_view prefix :
+       {"General_Category=", "gc=", "Script=", "sc=", "Script_Extensions=", "scx="}) {
+    if (!name.starts_with(prefix)) continue;
+    name.remove_prefix(prefix.size());
+    if (prefix.starts_with("Script=") || prefix == "sc=") return "sc:" + std::string(name);
+    if (prefix.starts_with("Script_") || prefix == "scx=") return "scx:" + std::string(name);
+    break;
+  }
+  for (const auto& [long_name, short_name] : kCategories) {
+    if (name == long_name) return std::string(short_name);
+  }
+  return std::string(name);
+}
+
+// What PCRE2 finds in a text of all characters in order: its matches are the ranges.
+std::optional<CharSet> SearchAllCharacters(const std::string& pcre2_name) {
+  const absl::StatusOr<Regex> regex = Regex::Compile("\\p{" + pcre2_name + "}+");
+  if (!regex.ok()) return std::nullopt;
+  std::string text;
+  for (const CharSet::Range& range : CharSet::All().ranges()) {
+    for (char32_t c = range.first; c <= range.last; ++c) AppendUtf8(c, &text);
+  }
+  std::vector<CharSet::Range> ranges;
+  RegexMatcher matcher(*regex);
+  const absl::Status status =
+      matcher.ForEachSegment(text, [&](std::string_view segment, bool is_match) {
+        if (is_match && !segment.empty()) {
+          ranges.push_back({FirstCharacter(segment).code_point, LastCharacter(segment).code_point});
+        }
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return std::nullopt;
+  return CharSet(std::move(ranges));
+}
+
+}  // namespace
+
+CharSet::CharSet(std::vector<Range> ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  const auto add = [this](char32_t first, char32_t last) {
+    if (first > last) return;
+    if (!ranges_.empty() && first <= ranges_.back().last + 1) {
+      ranges_.back().last = std::max(ranges_.back().last, last);
+    } else {
+      ranges_.push_back({first, last});
+    }
+  };
+  for (const Range& range : ranges) {
+    const char32_t last = std::min(range.last, kLastCharacter);
+    add(range.first, std::min<char32_t>(last, kFirstSurrogate - 1));
+    add(std::max<char32_t>(range.first, kLastSurrogate + 1), last);
+  }
+}
+
+CharSet CharSet::OfText(std::string_view utf8) {
+  std::vector<Range> ranges;
+  for (size_t position = 0; position < utf8.size();) {
+    const char32_t c = NextCodePoint(utf8, &position);
+    ranges.push_back({c, c});
+  }
+  return CharSet(std::move(ranges));
+}
+
+const CharSet& CharSet::All() {
+  static const CharSet* const kAll = new CharSet({{0, kLastCharacter}});
+  return *kAll;
+}
+
+bool CharSet::Has(char32_t character) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), character,
+                       [](char32_t c, const Range& range) { return c < range.first; });
+  return after != ranges_.begin() && character <= std::prev(after)->last;
+}
+
+CharSet operator|(const CharSet& a, const CharSet& b) {
+  std::vector<CharSet::Range> ranges = a.ranges_;
+  ranges.insert(ranges.end(), b.ranges_.begin(), b.ranges_.end());
+  return CharSet(std::move(ranges));
+}
+
+CharSet operator~(const CharSet& set) {
+  std::vector<CharSet::Range> ranges;
+  char32_t next = 0;
+  for (const CharSet::Range& range : set.ranges_) {
+    if (range.first > next) ranges.push_back({next, range.first - 1});
+    next = range.last + 1;
+  }
+  if (next <= kLastCharacter) ranges.push_back({next, kLastCharacter});
+  return CharSet(std::move(ranges));
+}
+
+CharSet operator&(const CharSet& a, const CharSet& b) { return ~(~a | ~b); }
+
+CharSet WithOtherCases(const CharSet& set) {
+  static const auto* const kPairs = new std::vector<std::pair<char32_t, char32_t>>(CasePairs());
+  std::vector<CharSet::Range> ranges = set.ranges();
+  for (const CharSet::Range& range : set.ranges()) {
+    auto pair =
+        std::lower_bound(kPairs->begin(), kPairs->end(), std::pair(range.first, char32_t{0}));
+    for (; pair != kPairs->end() && pair->first <= range.last; ++pair) {
+      ranges.push_back({pair->second, pair->second});
+    }
+  }
+  return CharSet(std::move(ranges));
+}
+
+std::optional<CharSet> CharsOfProperty(std::string_view name) {
+  constexpr size_t kMaxNameBytes = 64, kMaxKept = 256;
+  const bool is_name = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '=';
+  });
+  if (name.empty() || name.size() > kMaxNameBytes || !is_name) return std::nullopt;
+  const std::string pcre2_name = Pcre2Name(name);
+  static Mutex* const mutex = new Mutex;
+  static auto* const kept = new std::map<std::string, std::optional<CharSet>>;
+  {
+    const MutexLock lock(mutex);
+    if (const auto found = kept->find(pcre2_name); found != kept->end()) return found->second;
+  }
+  std::optional<CharSet> set = SearchAllCharacters(pcre2_name);
+  const MutexLock lock(mutex);
+  if (set.has_value() && kept->size() < kMaxKept) kept->emplace(pcre2_name, set);
+  return set;
+}
+
+}  // namespace tlm
