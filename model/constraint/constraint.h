@@ -49,13 +49,13 @@ struct ConstraintLimits {
   absl::Duration max_compile_time = absl::Milliseconds(250);
 };
 
-// A compiled constraint with the vocabulary it is used with. Thread-safe. Grows while it is used, up
-// to its limit; what it then forgets is computed again.
+// A compiled constraint with the vocabulary it is used with. Thread-safe. Grows while it is used,
+// up to its limit; what it then forgets is computed again.
 class Constraint {
  public:
   // INVALID_ARGUMENT for a specification that is malformed or has what is not supported, naming it
-  // and its place; RESOURCE_EXHAUSTED above a limit, naming what cost it; CANCELLED once `cancelled`
-  // (may be null) is true.
+  // and its place; RESOURCE_EXHAUSTED above a limit, naming what cost it; CANCELLED once
+  // `cancelled` (may be null) is true.
   static absl::StatusOr<std::shared_ptr<Constraint>> Compile(
       const ConstraintSpec& spec, std::shared_ptr<const TokenTrie> tokens,
       const ConstraintLimits& limits, const std::atomic<bool>* cancelled);
@@ -71,13 +71,13 @@ class Constraint {
   std::unique_ptr<Impl> impl_;
 };
 
-// One output under a constraint: a function of the constraint and the tokens accepted so far, and of
-// nothing else. Not thread-safe; several may use one Constraint at a time.
+// One output under a constraint: a function of the constraint and the tokens accepted so far, and
+// of nothing else. Not thread-safe; several may use one Constraint at a time.
 class ConstraintMatcher {
  public:
   struct Allowed {
-    // The tokens that may follow: bit id % 64 of word id / 64; end tokens have none. Valid until the
-    // next call.
+    // The tokens that may follow: bit id % 64 of word id / 64; end tokens have none. Valid until
+    // the next call.
     std::span<const uint64_t> tokens;
     bool none = false;   // no token may follow
     bool whole = false;  // the text may end here

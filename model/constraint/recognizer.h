@@ -18,11 +18,11 @@ class Recognizer {
   // No text of the language begins so, or none is known to.
   static constexpr State kDead = -1;
 
-  // Inside of a string or another part of a text that an automaton describes alone. For texts u that
-  // keep the automaton alive and that it accepts no beginning of, Next() by u is not kDead and is
-  // inside of the same automaton; with others that it does not accept, it is kDead. Where it accepts
-  // the part ends, and only Next() tells more. So what is true of a state of the automaton needs
-  // to be found out once for all states inside of it.
+  // Inside of a string or another part of a text that an automaton describes alone. For texts u
+  // that keep the automaton alive and that it accepts no beginning of, Next() by u is not kDead and
+  // is inside of the same automaton; with others that it does not accept, it is kDead. Where it
+  // accepts the part ends, and only Next() tells more. So what is true of a state of the automaton
+  // needs to be found out once for all states inside of it.
   struct Part {
     RegexDfa* dfa = nullptr;  // nullptr: not inside of any
     RegexDfa::State state = RegexDfa::kDead;

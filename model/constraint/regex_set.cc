@@ -163,6 +163,14 @@ ByteRegex RegexSet::Repeat(ByteRegex regex, int32_t min, int32_t max) {
       parts);
 }
 
+ByteRegex RegexSet::StateOf(std::shared_ptr<const Automaton> automaton, int32_t state) {
+  const bool accepts = automaton->Accepts(state);
+  const auto found = std::find(automata_.begin(), automata_.end(), automaton);
+  const auto index = static_cast<int32_t>(found - automata_.begin());
+  if (found == automata_.end()) automata_.push_back(std::move(automaton));
+  return Intern({.kind = Kind::kState, .has_empty = accepts, .min = index, .max = state}, {});
+}
+
 ByteRegex RegexSet::Derivative(ByteRegex regex, uint8_t byte) {
   const uint64_t key = static_cast<uint64_t>(regex) << 8 | byte;
   if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
@@ -198,6 +206,14 @@ ByteRegex RegexSet::Derive(ByteRegex regex, uint8_t byte) {
       const int32_t max = of.max == kUnbounded ? kUnbounded : of.max - 1;
       return Concat(Derivative(parts[0], byte), Repeat(parts[0], std::max(of.min - 1, 0), max));
     }
+    case Kind::kState: {
+      const Automaton& automaton = *automata_[static_cast<size_t>(of.min)];
+      const int32_t next = automaton.Next(of.max, byte);
+      if (next == Automaton::kDead) return kNone;
+      return Intern(
+          {.kind = Kind::kState, .has_empty = automaton.Accepts(next), .min = of.min, .max = next},
+          {});
+    }
   }
   return kNone;
 }
@@ -214,6 +230,16 @@ ByteSet RegexSet::SameDerivative(ByteRegex regex, uint8_t byte) const {
       const auto parts = PartsOf(regex);
       const ByteSet first = SameDerivative(parts[0], byte);
       return HasEmpty(parts[0]) ? first & SameDerivative(parts[1], byte) : first;
+    }
+    case Kind::kState: {
+      const Automaton& automaton = *automata_[static_cast<size_t>(of.min)];
+      const int32_t next = automaton.Next(of.max, byte);
+      ByteSet same;
+      for (int other = 0; other < 256; ++other) {
+        const auto as_byte = static_cast<uint8_t>(other);
+        if (automaton.Next(of.max, as_byte) == next) same.Add(as_byte);
+      }
+      return same;
     }
     default: {
       ByteSet same = ByteSet::All();

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -29,6 +30,15 @@ class RegexSet {
   static constexpr ByteRegex kAny{2};    // all strings
   static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
 
+  // What an expression would be too large for. Its states are numbers; immutable.
+  class Automaton {
+   public:
+    static constexpr int32_t kDead = -1;
+    virtual ~Automaton() = default;
+    virtual int32_t Next(int32_t state, uint8_t byte) const = 0;
+    virtual bool Accepts(int32_t state) const = 0;
+  };
+
   // At most so many expressions. Once there would be more, full() is true and new ones are kNone.
   explicit RegexSet(size_t max_expressions);
 
@@ -43,6 +53,10 @@ class RegexSet {
   ByteRegex Not(ByteRegex regex);
   // 0 <= min <= max; max may be kUnbounded.
   ByteRegex Repeat(ByteRegex regex, int32_t min, int32_t max);
+
+  // What is accepted from a state on, which is not kDead. States of one automaton are one
+  // expression only if they are equal.
+  ByteRegex StateOf(std::shared_ptr<const Automaton> automaton, int32_t state);
 
   // Whether it holds the empty string.
   bool HasEmpty(ByteRegex regex) const { return node(regex).has_empty; }
@@ -59,11 +73,11 @@ class RegexSet {
   bool full() const { return full_; }
 
  private:
-  enum class Kind : uint8_t { kNone, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat };
+  enum class Kind : uint8_t { kNone, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kState };
   struct Node {
     Kind kind = Kind::kNone;
     bool has_empty = false;
-    int32_t min = 0, max = 0;    // of kRepeat
+    int32_t min = 0, max = 0;    // of kRepeat; of kState the automaton in automata_ and its state
     int32_t begin = 0, end = 0;  // of its parts in parts_; of kBytes `begin` is that in sets_
   };
 
@@ -84,6 +98,7 @@ class RegexSet {
   std::vector<Node> nodes_;
   std::vector<ByteRegex> parts_;
   std::vector<ByteSet> sets_;
+  std::vector<std::shared_ptr<const Automaton>> automata_;
   std::unordered_multimap<size_t, ByteRegex> by_hash_;
   std::unordered_map<uint64_t, ByteRegex> derivatives_;  // by expression and byte
 };

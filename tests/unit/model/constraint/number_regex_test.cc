@@ -1,0 +1,224 @@
+#include "model/constraint/number_regex.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/constraint/regex_dfa.h"
+#include "model/constraint/text_regex.h"
+
+namespace tlm {
+namespace {
+
+Decimal Parse(std::string_view text) {
+  const auto value = Decimal::Parse(text);
+  EXPECT_TRUE(value.ok()) << value.status();
+  return value.value_or(Decimal());
+}
+
+// The value in units of 10^-9, of a text with at most so many digits behind the point.
+__int128 Scaled(std::string_view text) {
+  const bool negative = text.starts_with("-");
+  __int128 value = 0;
+  int behind = -1;
+  for (const char c : text.substr(negative ? 1 : 0)) {
+    if (c == '.') {
+      behind = 0;
+      continue;
+    }
+    value = value * 10 + (c - '0');
+    if (behind >= 0) ++behind;
+  }
+  for (int i = std::max(behind, 0); i < 9; ++i) value *= 10;
+  return negative ? -value : value;
+}
+
+class NumberRegexTest : public ::testing::Test {
+ protected:
+  int Draw(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+
+  // Few digits, many of them 0, 1 and 9, so that texts lie at and beside each other.
+  std::string RandomDigits(int count) {
+    std::string digits;
+    for (int i = 0; i < count; ++i) digits += "0019959"[Draw(7)];
+    return digits;
+  }
+  std::string RandomNumber() {
+    std::string text = Draw(3) == 0 ? "-" : "";
+    std::string integer = RandomDigits(1 + Draw(3));
+    integer.erase(0, std::min(integer.find_first_not_of('0'), integer.size() - 1));
+    text += integer;
+    if (Draw(2) == 0) text += "." + RandomDigits(1 + Draw(3));
+    return text;
+  }
+  bool Holds(ByteRegex regex, std::string_view text) { return Matches(regexes_, regex, text); }
+
+  std::mt19937 random_{5};
+  RegexSet regexes_{1 << 22};
+};
+
+TEST_F(NumberRegexTest, DecimalsCompareAsTheirValues) {
+  for (int round = 0; round < 100'000; ++round) {
+    const std::string a = RandomNumber(), b = RandomNumber();
+    ASSERT_EQ(Parse(a) < Parse(b), Scaled(a) < Scaled(b)) << a << " " << b;
+    ASSERT_EQ(Parse(a) == Parse(b), Scaled(a) == Scaled(b)) << a << " " << b;
+  }
+  EXPECT_EQ(Parse("1.50e2"), Parse("150"));
+  EXPECT_EQ(Parse("-0.0E-7"), Parse("0"));
+  EXPECT_EQ(Parse("12e+3").IntegerDigits(), "12000");
+  EXPECT_EQ(Parse("12e-3").FractionDigits(), "012");
+  EXPECT_EQ(Parse("12e-1").IntegerDigits() + "." + Parse("12e-1").FractionDigits(), "1.2");
+}
+
+TEST_F(NumberRegexTest, RefusesWhatIsNoNumber) {
+  for (const char* text :
+       {"", "-", "+1", "01", "1.", ".5", "1e", "1e+", "0x1", "1 ", "--1", "1.2.3"}) {
+    EXPECT_EQ(Decimal::Parse(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  for (const std::string& text : {std::string("1e401"), std::string("1e-401"),
+                                  std::string("1e99999999999"), "1" + std::string(800, '3')}) {
+    EXPECT_EQ(Decimal::Parse(text).status().code(), absl::StatusCode::kResourceExhausted) << text;
+  }
+  EXPECT_TRUE(Decimal::Parse("1" + std::string(399, '0')).ok());
+}
+
+TEST_F(NumberRegexTest, RangesHoldWhatLiesInThem) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 400; ++i) texts.push_back(RandomNumber());
+  for (int round = 0; round < 1000; ++round) {
+    NumberRange range;
+    std::string min, max;
+    if (Draw(5) > 0) range.min = Parse(min = RandomNumber());
+    if (Draw(5) > 0) range.max = Parse(max = RandomNumber());
+    range.min_exclusive = Draw(2) == 0;
+    range.max_exclusive = Draw(2) == 0;
+    range.integer = Draw(4) == 0;
+    const ByteRegex regex = NumberRegex(regexes_, range);
+    std::vector<std::string> probes = texts;
+    for (const std::string& bound : {min, max}) {
+      if (bound.empty()) continue;
+      const std::string longer = bound.find('.') == bound.npos ? bound + "." : bound;
+      probes.insert(probes.end(),
+                    {bound, longer + "0", longer + "00", longer + "1", longer + "01"});
+    }
+    probes.push_back("-0");
+    for (const std::string& text : probes) {
+      const __int128 value = Scaled(text);
+      const bool above =
+          !range.min || value > Scaled(min) || (value == Scaled(min) && !range.min_exclusive);
+      const bool below =
+          !range.max || value < Scaled(max) || (value == Scaled(max) && !range.max_exclusive);
+      const bool form = !range.integer || text.find('.') == text.npos;
+      ASSERT_EQ(Holds(regex, text), above && below && form)
+          << text << " in " << min << " (" << range.min_exclusive << ") to " << max << " ("
+          << range.max_exclusive << ")";
+    }
+    ASSERT_FALSE(Holds(regex, "01"));
+    ASSERT_FALSE(Holds(regex, ""));
+    ASSERT_FALSE(Holds(regex, "-"));
+  }
+}
+
+TEST_F(NumberRegexTest, DigitsEndSomewhere) {
+  const std::string nines(kMaxIntegerDigits, '9'), zeros(kMaxFractionDigits, '0');
+  const ByteRegex any = NumberRegex(regexes_, {});
+  EXPECT_TRUE(Holds(any, "-" + nines + "." + zeros));
+  EXPECT_FALSE(Holds(any, nines + "9"));
+  EXPECT_FALSE(Holds(any, "1." + zeros + "0"));
+  EXPECT_EQ(any, AnyNumberRegex(regexes_, false));
+  // Bounds beyond all texts, and behind their last digits.
+  EXPECT_TRUE(Holds(NumberRegex(regexes_, {.max = Parse("1e300")}), nines));
+  RegexDfa none(regexes_, NumberRegex(regexes_, {.min = Parse("1e300")}), 10'000);
+  EXPECT_EQ(none.start(), RegexDfa::kDead);
+  const ByteRegex tiny = NumberRegex(regexes_, {.min = Parse("1e-45"), .max = Parse("1e-39")});
+  EXPECT_FALSE(Holds(tiny, "0." + zeros));
+  EXPECT_TRUE(Holds(tiny, "0." + zeros.substr(1) + "1"));
+  EXPECT_FALSE(Holds(tiny, "0." + zeros.substr(2) + "11"));
+}
+
+TEST_F(NumberRegexTest, EqualsHoldEveryTextOfTheValue) {
+  for (int round = 0; round < 300; ++round) {
+    const std::string value = RandomNumber();
+    const ByteRegex regex = NumberEqualRegex(regexes_, Parse(value));
+    for (int i = 0; i < 200; ++i) {
+      const std::string text = RandomNumber();
+      ASSERT_EQ(Holds(regex, text), Scaled(text) == Scaled(value)) << value << " " << text;
+    }
+    ASSERT_TRUE(Holds(regex, value));
+    ASSERT_TRUE(Holds(regex, value + (value.find('.') == value.npos ? ".00" : "00")));
+  }
+  const ByteRegex zero = NumberEqualRegex(regexes_, Decimal());
+  for (const char* text : {"0", "-0", "0.0", "-0.00"}) EXPECT_TRUE(Holds(zero, text)) << text;
+}
+
+TEST_F(NumberRegexTest, AllTextsWithExponentsAreFiniteDoubles) {
+  const ByteRegex any = AnyNumberRegex(regexes_, true);
+  for (const char* text : {"0e0", "-1.5E+05", "1e250", "1e-250", "1e007", "12"}) {
+    EXPECT_TRUE(Holds(any, text)) << text;
+  }
+  for (const char* text :
+       {"1e251", "1e260", "1e300", "1e1000", "1e", "e5", "1e+", ".5e1", "01e1", "1.e1"}) {
+    EXPECT_FALSE(Holds(any, text)) << text;
+  }
+  const std::string largest = std::string(kMaxIntegerDigits, '9') + "e250";
+  EXPECT_TRUE(Holds(any, largest));
+  EXPECT_TRUE(std::isfinite(std::strtod(largest.c_str(), nullptr)));
+  const std::string least = "0." + std::string(kMaxFractionDigits - 1, '0') + "1e-250";
+  EXPECT_TRUE(Holds(any, least));
+  EXPECT_TRUE(std::isnormal(std::strtod(least.c_str(), nullptr)));
+}
+
+TEST_F(NumberRegexTest, MultiplesAreExact) {
+  for (const char* of : {"1", "2", "3", "7", "10", "16", "100", "120", "0.5", "0.25", "0.01", "0.3",
+                         "1.5", "2.5e-3", "1e3", "99"}) {
+    const auto regex = MultipleRegex(regexes_, Parse(of));
+    ASSERT_TRUE(regex.has_value()) << of;
+    // In units of 10^-9.
+    const __int128 divisor = Scaled(std::string_view(of).find('e') == std::string_view::npos
+                                        ? of
+                                        : (std::string_view(of) == "1e3" ? "1000" : "0.0025"));
+    int multiples = 0;
+    for (int i = 0; i < 3000; ++i) {
+      const std::string text = i % 2 == 0 ? RandomNumber() : fmt::format("{}", Draw(3000));
+      const bool expected = Scaled(text) % divisor == 0;
+      multiples += expected ? 1 : 0;
+      ASSERT_EQ(Holds(*regex, text), expected) << text << " of " << of;
+      const MultipleVerdict verdict = CheckMultiple(text, Parse(of));
+      if (verdict != MultipleVerdict::kDisputed) {
+        ASSERT_EQ(verdict == MultipleVerdict::kYes, expected) << text << " of " << of;
+      }
+    }
+    EXPECT_GT(multiples, 5) << of;
+    EXPECT_TRUE(Holds(*regex, "-0.000"));
+    EXPECT_FALSE(Holds(*regex, ""));
+    EXPECT_FALSE(Holds(*regex, "01"));
+  }
+  EXPECT_FALSE(MultipleRegex(regexes_, Parse("1000001")).has_value());
+  EXPECT_FALSE(MultipleRegex(regexes_, Parse("1e-41")).has_value());
+  EXPECT_FALSE(MultipleRegex(regexes_, Parse("1e30")).has_value());
+}
+
+TEST_F(NumberRegexTest, WhatDoublesGetWrongIsDisputed) {
+  const auto check = [](const char* text, const char* of) {
+    return CheckMultiple(text, Parse(of));
+  };
+  EXPECT_EQ(check("4.35", "0.01"), MultipleVerdict::kDisputed);  // 434.99999999999994
+  EXPECT_EQ(check("0.0075", "0.0001"), MultipleVerdict::kYes);
+  EXPECT_EQ(check("0.00751", "0.0001"), MultipleVerdict::kNo);
+  EXPECT_EQ(check("9007199254740993", "2"), MultipleVerdict::kDisputed);  // 2^53 + 1
+  EXPECT_EQ(check("1e307", "0.5"), MultipleVerdict::kYes);
+  EXPECT_EQ(check("1e308", "0.01"), MultipleVerdict::kDisputed);  // infinity
+  EXPECT_EQ(check("-7", "2"), MultipleVerdict::kNo);
+  EXPECT_EQ(check("-8.0", "2"), MultipleVerdict::kYes);
+  EXPECT_EQ(check("6", "1.1234567890123456789"), MultipleVerdict::kDisputed);
+}
+
+}  // namespace
+}  // namespace tlm
