@@ -35,6 +35,7 @@ RegexDfa::State RegexDfa::Fill(State state, uint8_t byte) {
 }
 
 bool RegexDfa::IsLive(ByteRegex regex) {
+  if (regexes_.IsPositive(regex)) return regex != RegexSet::kNone;
   if (const auto known = live_.find(regex); known != live_.end()) return known->second;
   // Depth first; `path` leads to what is looked at.
   struct Step {

@@ -25,6 +25,8 @@ class RegexDfa {
 
   // kDead if the expression holds no string.
   State start() const { return start_; }
+  // Of any expression of `regexes`: one automaton may serve several.
+  State StateOf(ByteRegex regex);
   // Of a state that is not kDead.
   State Next(State state, uint8_t byte) {
     const int32_t known = states_[static_cast<size_t>(state)].next[byte];
@@ -32,6 +34,11 @@ class RegexDfa {
   }
   bool Accepts(State state) const {
     return state != kDead && regexes_.HasEmpty(states_[static_cast<size_t>(state)].regex);
+  }
+
+  // Whether it accepts, and nothing may follow.
+  bool IsEnd(State state) const {
+    return state != kDead && states_[static_cast<size_t>(state)].regex == RegexSet::kEmpty;
   }
 
   size_t size() const { return states_.size(); }
@@ -48,7 +55,6 @@ class RegexDfa {
     std::array<int32_t, 256> next;
   };
 
-  State StateOf(ByteRegex regex);
   State Fill(State state, uint8_t byte);
   // Whether the expression holds any string: searches what can be reached, and remembers it.
   bool IsLive(ByteRegex regex);

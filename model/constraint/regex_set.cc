@@ -44,6 +44,12 @@ ByteRegex RegexSet::Intern(Node node, std::span<const ByteRegex> parts, const By
     full_ = true;
     return kNone;
   }
+  // kAny is written as a complement.
+  node.positive =
+      node.kind == Kind::kNot
+          ? parts[0] == kNone
+          : node.kind != Kind::kAnd && node.kind != Kind::kState &&
+                std::ranges::all_of(parts, [this](ByteRegex part) { return IsPositive(part); });
   if (set != nullptr) {
     node.begin = static_cast<int32_t>(sets_.size());
     sets_.push_back(*set);

@@ -60,6 +60,8 @@ class RegexSet {
 
   // Whether it holds the empty string.
   bool HasEmpty(ByteRegex regex) const { return node(regex).has_empty; }
+  // Made without And and Not: it holds a string unless it is kNone.
+  bool IsPositive(ByteRegex regex) const { return node(regex).positive; }
   ByteRegex Derivative(ByteRegex regex, uint8_t byte);
   // The bytes whose derivatives are that by `byte`, or some of them; with `byte` itself.
   ByteSet SameDerivative(ByteRegex regex, uint8_t byte) const;
@@ -77,6 +79,7 @@ class RegexSet {
   struct Node {
     Kind kind = Kind::kNone;
     bool has_empty = false;
+    bool positive = false;
     int32_t min = 0, max = 0;    // of kRepeat; of kState the automaton in automata_ and its state
     int32_t begin = 0, end = 0;  // of its parts in parts_; of kBytes `begin` is that in sets_
   };

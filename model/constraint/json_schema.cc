@@ -1,0 +1,472 @@
+#include "model/constraint/json_schema.h"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "model/base/errors.h"
+#include "model/constraint/json_document.h"
+#include "model/constraint/json_shapes.h"
+#include "model/constraint/regex_dfa.h"
+#include "model/constraint/regex_set.h"
+#include "model/constraint/scalar_texts.h"
+#include "model/constraint/schema_formula.h"
+#include "model/constraint/schema_reader.h"
+
+namespace tlm {
+namespace {
+
+constexpr int32_t kMaxDepth = 256;
+constexpr int32_t kBlanksPerLevel = 8;
+
+class JsonRecognizer : public Recognizer {
+ public:
+  JsonRecognizer(const JsonOptions& options, const ConstraintLimits& limits)
+      : options_(options),
+        max_states_(limits.max_states),
+        formulas_(limits.max_states),
+        regexes_(limits.max_states),
+        dfa_(regexes_, RegexSet::kNone, limits.max_states),
+        texts_(formulas_, regexes_),
+        shapes_(formulas_, regexes_, dfa_, options.any_property_order) {}
+
+  absl::Status Read(std::string_view schema, Budget& budget);
+
+  State start() override { return start_; }
+  State Next(State state, uint8_t byte) override;
+  bool Accepts(State state) override;
+  ByteSet NextBytes(State state) override;
+  Part PartOf(State state) override;
+  size_t bytes() const override;
+  bool full() const override { return full_ || formulas_.full() || regexes_.full() || dfa_.full(); }
+
+ private:
+  using Shape = JsonShapes::Shape;
+
+  // Where in a text. The value that is meant is the next one, or that being written.
+  enum class Place : uint8_t {
+    kValue,   // before the first value, or behind a colon
+    kString,  // in a value that is a string
+    kScalar,  // in another one that is no array or object
+    kOpened,  // behind [ or {
+    kName,    // in a property's name, behind its quote
+    kNamed,   // behind it
+    kAfter,   // behind a value in an array or object
+    kComma,   // behind a comma
+    kEnd,     // behind the value that is the text
+  };
+  // An array or object that is open: what it is itself, and what it stands in.
+  struct Frame {
+    bool object = false;
+    int32_t outer = -1;  // frame
+    int32_t depth = 0;
+    Shape shape = JsonShapes::kNone;
+    JsonShapes::ChildNumber child = JsonShapes::kNone;  // its value being written, or next
+    int32_t name = -1;                                  // of that property, in names_
+    int32_t begin = 0;                                  // of that item, in texts
+    bool writes = false;  // texts are kept: its items are compared, or those of one around it
+
+    friend bool operator==(const Frame&, const Frame&) = default;
+    template <typename H>
+    friend H AbslHashValue(H hash, const Frame& f) {
+      return H::combine(std::move(hash), f.object, f.outer, f.shape, f.child, f.name, f.begin);
+    }
+  };
+  struct Position {
+    Place place = Place::kValue;
+    int32_t frame = -1;  // the innermost
+    // Blanks since the last token: 0; 1 for a space; 2 and more for a line break and blanks.
+    int32_t blanks = 0;
+    int32_t goal = -1;  // of the value
+    int32_t dfa = -1;   // of its text, or of the name
+    int32_t outs = -1;  // states of the goal's other formulas, in outs_
+    int32_t text = 0;   // so far: a number of texts_, 0 where none is kept
+    int32_t begin = 0;  // of the scalar or name in it
+
+    friend bool operator==(const Position&, const Position&) = default;
+    template <typename H>
+    friend H AbslHashValue(H hash, const Position& p) {
+      return H::combine(std::move(hash), p.place, p.frame, p.blanks, p.goal, p.dfa, p.outs, p.text,
+                        p.begin);
+    }
+  };
+  // A goal as the texts of scalars.
+  struct Scalars {
+    bool checked = false;  // numbers are, at their end
+    RegexDfa::State must = RegexDfa::kDead;
+    std::vector<int32_t> outs = {};
+  };
+
+  const Position& at(State state) const { return positions_[state]; }
+  State StateOf(Position position);
+  State NextNew(State state, uint8_t byte);
+  State Blank(Position position, uint8_t byte);
+
+  const Scalars& ScalarsOf(int32_t goal);
+  State BeginValue(Position position, int32_t goal, uint8_t byte);
+  State BeginInside(Position position, int32_t goal, uint8_t byte);
+  State ContinueScalar(Position position, uint8_t byte);
+  std::pair<bool, Outcome> EndOfScalar(const Position& position);
+  State EndScalar(const Position& position);
+  // Behind a value that ended with the text: in what stands around it.
+  State EndValue(const Position& position, int32_t frame, const Outcome& outcome);
+  State CloseFrame(const Position& position);
+  State BeginName(Position position);
+  State ContinueName(Position position, uint8_t byte);
+  State BeginItem(Position position, uint8_t byte);
+  bool MayGoOn(int32_t frame);
+
+  const Frame& frame(int32_t number) const { return frames_[number]; }
+  int32_t Append(int32_t text, uint8_t byte);
+  std::string TextFrom(int32_t begin, int32_t end) const;
+
+  const JsonOptions options_;
+  const size_t max_states_;
+  bool full_ = false;
+  FormulaSet formulas_;
+  RegexSet regexes_;
+  RegexDfa dfa_;
+  ScalarTexts texts_;
+  JsonShapes shapes_;
+  State start_ = kDead;
+
+  Interner<Position> positions_;
+  Interner<Frame> frames_;
+  Interner<std::vector<int32_t>> outs_;
+  Interner<std::string> names_;
+  Interner<std::pair<int32_t, uint8_t>> kept_;  // texts by their last byte; numbers from 1 on
+  absl::flat_hash_map<int32_t, Scalars> scalars_;
+  absl::flat_hash_map<uint64_t, State> next_;
+  absl::flat_hash_map<State, ByteSet> next_bytes_;
+};
+
+absl::Status JsonRecognizer::Read(std::string_view schema, Budget& budget) {
+  TLM_ASSIGN_OR_RETURN(const JsonValue document, ParseJsonDocument(schema, kMaxSchemaDepth));
+  TLM_ASSIGN_OR_RETURN(const Formula root, ReadSchema(document, formulas_, regexes_, budget));
+  const bool exists = shapes_.MayExist(root);
+  if (full()) {
+    return ResourceExhausted("the schema takes more than {} states", max_states_);
+  }
+  if (!exists) return InvalidArgument("no value can be as the schema says");
+  start_ = StateOf({.goal = shapes_.NumberOf({.must = root})});
+  return absl::OkStatus();
+}
+
+size_t JsonRecognizer::bytes() const {
+  const auto count = [](auto size) { return static_cast<size_t>(size); };
+  return dfa_.size() * 1100 + regexes_.size() * 120 + formulas_.size() * 200 +
+         shapes_.size() * 600 + count(positions_.size()) * 160 + count(frames_.size()) * 120 +
+         next_.size() * 24 + next_bytes_.size() * 72 + count(kept_.size()) * 64;
+}
+
+Recognizer::State JsonRecognizer::StateOf(Position position) {
+  if (static_cast<size_t>(positions_.size()) >= max_states_) {
+    full_ = true;
+    return kDead;
+  }
+  return positions_.Of(position);
+}
+
+int32_t JsonRecognizer::Append(int32_t text, uint8_t byte) { return kept_.Of({text, byte}) + 1; }
+
+std::string JsonRecognizer::TextFrom(int32_t begin, int32_t end) const {
+  std::string text;
+  for (; end != begin && end != 0; end = kept_[end - 1].first) {
+    text += static_cast<char>(kept_[end - 1].second);
+  }
+  std::reverse(text.begin(), text.end());
+  return text;
+}
+
+Recognizer::State JsonRecognizer::Next(State state, uint8_t byte) {
+  const uint64_t key = static_cast<uint64_t>(state) << 8 | byte;
+  if (const auto known = next_.find(key); known != next_.end()) return known->second;
+  const State next = NextNew(state, byte);
+  next_.emplace(key, next);
+  return next;
+}
+
+Recognizer::State JsonRecognizer::NextNew(State state, uint8_t byte) {
+  Position position = at(state);
+  const bool blank = byte == ' ' || byte == '\n' || byte == '\t';
+  const bool keeps = position.frame >= 0 && frame(position.frame).writes;
+  if (blank && position.place != Place::kString && position.place != Place::kName &&
+      position.place != Place::kScalar) {
+    if (keeps) position.text = Append(position.text, byte);
+    return Blank(position, byte);
+  }
+  switch (position.place) {
+    case Place::kValue:
+      return BeginValue(position, position.goal, byte);
+    case Place::kString:
+    case Place::kScalar:
+      return ContinueScalar(position, byte);
+    case Place::kName:
+      return ContinueName(position, byte);
+    case Place::kNamed:
+      if (byte != ':') return kDead;
+      if (keeps) position.text = Append(position.text, byte);
+      position.place = Place::kValue;
+      return StateOf(position);
+    case Place::kEnd:
+      return kDead;
+    case Place::kOpened:
+    case Place::kComma:
+    case Place::kAfter:
+      break;
+  }
+  const bool closes = byte == (frame(position.frame).object ? '}' : ']');
+  if (closes) {
+    const bool may = position.place == Place::kAfter ||
+                     (position.place == Place::kOpened && position.blanks == 0);
+    if (!may || !shapes_.CanClose(frame(position.frame).shape)) return kDead;
+    if (keeps) position.text = Append(position.text, byte);
+    return CloseFrame(position);
+  }
+  if (position.place == Place::kAfter) {
+    if (byte != ',' || position.blanks != 0 || !MayGoOn(position.frame)) return kDead;
+    if (keeps) position.text = Append(position.text, byte);
+    position.place = Place::kComma;
+    return StateOf(position);
+  }
+  if (!frame(position.frame).object) return BeginItem(position, byte);
+  if (byte != '"') return kDead;
+  if (keeps) position.text = Append(position.text, byte);
+  return BeginName(position);
+}
+
+// A blank changes nothing but how many may follow, and what: so it must be able to.
+Recognizer::State JsonRecognizer::Blank(Position position, uint8_t byte) {
+  const bool outside = position.frame < 0 || position.place == Place::kNamed;
+  if (options_.compact || outside) return kDead;
+  const Frame& inside = frame(position.frame);
+  const bool behind_colon = position.place == Place::kValue;
+  if (position.place == Place::kAfter && !shapes_.CanClose(inside.shape)) return kDead;
+  if (position.place == Place::kOpened && !MayGoOn(position.frame)) return kDead;
+  if (position.blanks == 0 && byte == ' ') {
+    position.blanks = 1;
+  } else if (position.blanks == 0 && byte == '\n' && !behind_colon) {
+    position.blanks = 2;
+  } else if (position.blanks >= 2 && byte != '\n' &&
+             position.blanks < 2 + kBlanksPerLevel * inside.depth) {
+    ++position.blanks;
+  } else {
+    return kDead;
+  }
+  return StateOf(position);
+}
+
+bool JsonRecognizer::MayGoOn(int32_t number) {
+  const Shape shape = frame(number).shape;
+  if (!frame(number).object) return shapes_.NextItem(shape) != JsonShapes::kNone;
+  return dfa_.StateOf(shapes_.NextNames(shape)) != RegexDfa::kDead;
+}
+
+// ---- Scalars
+
+const JsonRecognizer::Scalars& JsonRecognizer::ScalarsOf(int32_t number) {
+  const auto [found, is_new] = scalars_.try_emplace(number);
+  if (!is_new) return found->second;
+  const ValueGoal goal = shapes_.goal(number);
+  const ScalarTexts::Numbers numbers = texts_.NumbersFor(goal.must, goal.outs);
+  Scalars scalars = {.checked = numbers.checked,
+                     .must = dfa_.StateOf(texts_.Texts(goal.must, numbers))};
+  for (const Formula out : goal.outs) {
+    scalars.outs.push_back(dfa_.StateOf(texts_.Texts(out, numbers)));
+  }
+  return scalars_[number] = std::move(scalars);
+}
+
+Recognizer::State JsonRecognizer::BeginValue(Position position, int32_t goal, uint8_t byte) {
+  const int32_t begin = position.text;
+  if (byte == '{' || byte == '[') {
+    if (position.frame >= 0 && frame(position.frame).writes) {
+      position.text = Append(position.text, byte);
+    }
+    return BeginInside(position, goal, byte);
+  }
+  const Scalars& scalars = ScalarsOf(goal);
+  if (scalars.must == RegexDfa::kDead) return kDead;
+  position = {.place = byte == '"' ? Place::kString : Place::kScalar,
+              .frame = position.frame,
+              .goal = goal,
+              .dfa = scalars.must,
+              .outs = outs_.Of(scalars.outs),
+              .text = position.text,
+              .begin = begin};
+  return ContinueScalar(position, byte);
+}
+
+Recognizer::State JsonRecognizer::BeginInside(Position position, int32_t goal, uint8_t byte) {
+  Frame inner = {.object = byte == '{', .outer = position.frame, .depth = 1};
+  if (position.frame >= 0) {
+    inner.depth = frame(position.frame).depth + 1;
+    inner.writes = frame(position.frame).writes;
+  }
+  if (inner.depth > kMaxDepth) return kDead;
+  inner.shape = shapes_.Open(byte == '{' ? JsonKind::kObject : JsonKind::kArray, goal);
+  if (inner.shape == JsonShapes::kNone) return kDead;
+  inner.writes |= shapes_.NeedsText(inner.shape);
+  return StateOf({.place = Place::kOpened, .frame = frames_.Of(inner), .text = position.text});
+}
+
+Recognizer::State JsonRecognizer::ContinueScalar(Position position, uint8_t byte) {
+  const RegexDfa::State next = dfa_.Next(position.dfa, byte);
+  if (next == RegexDfa::kDead) {
+    // A number ends where something else begins.
+    if (!dfa_.Accepts(position.dfa)) return kDead;
+    const State ended = EndScalar(position);
+    return ended == kDead ? kDead : Next(ended, byte);
+  }
+  position.dfa = next;
+  std::vector<int32_t> outs = outs_[position.outs];
+  for (int32_t& out : outs) {
+    if (out != RegexDfa::kDead) out = dfa_.Next(out, byte);
+  }
+  position.outs = outs_.Of(std::move(outs));
+  const bool checked = position.place == Place::kScalar && ScalarsOf(position.goal).checked;
+  const bool keeps = position.frame >= 0 && frame(position.frame).writes;
+  if (checked || keeps) position.text = Append(position.text, byte);
+  return dfa_.IsEnd(next) ? EndScalar(position) : StateOf(position);
+}
+
+// Whether the scalar may end so, and what is decided then.
+std::pair<bool, Outcome> JsonRecognizer::EndOfScalar(const Position& position) {
+  if (!dfa_.Accepts(position.dfa)) return {false, {}};
+  Outcome outcome;
+  for (const int32_t out : outs_[position.outs]) outcome.push_back(dfa_.Accepts(out));
+  if (position.place == Place::kString || !ScalarsOf(position.goal).checked) return {true, outcome};
+  const std::string text = TextFrom(position.begin, position.text);
+  if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return {true, outcome};
+  const ValueGoal& goal = shapes_.goal(position.goal);
+  const auto must = texts_.NumberIs(goal.must, text);
+  bool is = must.value_or(false);
+  for (size_t i = 0; i < goal.outs.size(); ++i) {
+    const auto out = texts_.NumberIs(goal.outs[i], text);
+    is = is && out.has_value();
+    outcome[i] = out.value_or(false);
+  }
+  return {is, outcome};
+}
+
+Recognizer::State JsonRecognizer::EndScalar(const Position& position) {
+  const auto [may_end, outcome] = EndOfScalar(position);
+  return may_end ? EndValue(position, position.frame, outcome) : kDead;
+}
+
+// ---- Arrays and objects
+
+Recognizer::State JsonRecognizer::EndValue(const Position& position, int32_t number,
+                                           const Outcome& outcome) {
+  if (number < 0) return StateOf({.place = Place::kEnd});
+  Frame after = frame(number);
+  std::string text;
+  if (frame(number).object) {
+    text = names_[after.name];
+  } else if (shapes_.NeedsText(after.shape)) {
+    text = TextFrom(after.begin, position.text);
+  }
+  after.shape = shapes_.After(after.shape, after.child, outcome, text);
+  if (after.shape == JsonShapes::kNone) return kDead;
+  after.child = JsonShapes::kNone;
+  after.name = -1;
+  after.begin = 0;
+  return StateOf({.place = Place::kAfter,
+                  .frame = frames_.Of(after),
+                  .text = after.writes ? position.text : 0});
+}
+
+Recognizer::State JsonRecognizer::CloseFrame(const Position& position) {
+  const Frame& closed = frame(position.frame);
+  return EndValue(position, closed.outer, shapes_.Close(closed.shape));
+}
+
+Recognizer::State JsonRecognizer::BeginItem(Position position, uint8_t byte) {
+  Frame inside = frame(position.frame);
+  inside.child = shapes_.NextItem(inside.shape);
+  if (inside.child == JsonShapes::kNone) return kDead;
+  inside.begin = position.text;
+  position.frame = frames_.Of(inside);
+  return BeginValue(position, shapes_.child(inside.child).goal, byte);
+}
+
+Recognizer::State JsonRecognizer::BeginName(Position position) {
+  const RegexDfa::State names = dfa_.StateOf(shapes_.NextNames(frame(position.frame).shape));
+  if (names == RegexDfa::kDead) return kDead;
+  return StateOf({.place = Place::kName,
+                  .frame = position.frame,
+                  .dfa = names,
+                  .text = position.text,
+                  .begin = position.text});
+}
+
+Recognizer::State JsonRecognizer::ContinueName(Position position, uint8_t byte) {
+  position.dfa = dfa_.Next(position.dfa, byte);
+  if (position.dfa == RegexDfa::kDead) return kDead;
+  if (!dfa_.IsEnd(position.dfa)) {
+    position.text = Append(position.text, byte);
+    return StateOf(position);
+  }
+  Frame inside = frame(position.frame);
+  const std::string name = TextFrom(position.begin, position.text);
+  inside.child = shapes_.NextProperty(inside.shape, name);
+  if (inside.child == JsonShapes::kNone) return kDead;
+  inside.name = names_.Of(name);
+  return StateOf({.place = Place::kNamed,
+                  .frame = frames_.Of(inside),
+                  .goal = shapes_.child(inside.child).goal,
+                  .text = inside.writes ? Append(position.text, byte) : 0});
+}
+
+// ---- What is asked of states
+
+bool JsonRecognizer::Accepts(State state) {
+  const Position& position = at(state);
+  if (position.place == Place::kEnd) return true;
+  return position.place == Place::kScalar && position.frame < 0 && EndOfScalar(position).first;
+}
+
+ByteSet JsonRecognizer::NextBytes(State state) {
+  const auto known = next_bytes_.find(state);
+  if (known != next_bytes_.end()) return known->second;
+  ByteSet bytes;
+  const Position position = at(state);
+  if (position.place == Place::kString || position.place == Place::kName) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const RegexDfa::State next = dfa_.Next(position.dfa, static_cast<uint8_t>(byte));
+      if (next == RegexDfa::kDead) continue;
+      if (dfa_.IsEnd(next) && Next(state, static_cast<uint8_t>(byte)) == kDead) continue;
+      bytes.Add(static_cast<uint8_t>(byte));
+    }
+  } else {
+    for (int byte = 0; byte < 128; ++byte) {
+      if (byte < ' ' && byte != '\n' && byte != '\t') continue;
+      if (Next(state, static_cast<uint8_t>(byte)) != kDead) bytes.Add(static_cast<uint8_t>(byte));
+    }
+  }
+  next_bytes_.emplace(state, bytes);
+  return bytes;
+}
+
+Recognizer::Part JsonRecognizer::PartOf(State state) {
+  const Position& position = at(state);
+  if (position.place != Place::kString && position.place != Place::kName) return {};
+  return {&dfa_, position.dfa};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Recognizer>> CompileJsonSchema(std::string_view schema,
+                                                              const JsonOptions& options,
+                                                              const ConstraintLimits& limits,
+                                                              Budget& budget) {
+  auto recognizer = std::make_unique<JsonRecognizer>(options, limits);
+  TLM_RETURN_IF_ERROR(recognizer->Read(schema, budget));
+  return recognizer;
+}
+
+}  // namespace tlm

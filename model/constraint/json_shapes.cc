@@ -1,0 +1,555 @@
+#include "model/constraint/json_shapes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/constraint/json_document.h"
+#include "model/constraint/schema_reader.h"
+#include "model/constraint/text_regex.h"
+
+namespace tlm {
+namespace {
+
+using Kind = Atom::Kind;
+
+// With more patterns, names are not told apart before they are complete.
+constexpr size_t kMaxTests = 6;
+constexpr size_t kMaxQuestions = 64;  // of MayExist within one another
+
+// Whether `must` says `said` in so many words.
+bool Says(const FormulaSet& formulas, Formula must, Formula said) {
+  if (must == said || must == kFalse) return true;
+  if (formulas.kind(must) != FormulaSet::Kind::kAnd) return false;
+  const auto parts = formulas.parts(must);
+  if (formulas.kind(said) == FormulaSet::Kind::kAnd) {
+    const auto also = formulas.parts(said);
+    return std::includes(parts.begin(), parts.end(), also.begin(), also.end());
+  }
+  return std::binary_search(parts.begin(), parts.end(), said);
+}
+
+bool IsWithin(const Atom& atom, int64_t count) { return atom.min <= count && count <= atom.max; }
+
+template <typename T, typename Value>
+bool Holds(const std::vector<T>& sorted, const Value& value) {
+  return std::binary_search(sorted.begin(), sorted.end(), value);
+}
+
+// Of the atoms that must be true, whatever else is.
+template <typename Visit>
+void ForEachRequired(const FormulaSet& formulas, Formula must, Visit visit) {
+  const auto look = [&](Formula part) {
+    if (formulas.kind(part) == FormulaSet::Kind::kAtom && !formulas.negated(part)) {
+      visit(formulas.atom_of(part));
+    }
+  };
+  look(must);
+  if (formulas.kind(must) != FormulaSet::Kind::kAnd) return;
+  for (const Formula part : formulas.parts(must)) look(part);
+}
+
+}  // namespace
+
+// ---- What may exist
+
+bool JsonShapes::MayExist(Formula formula) {
+  if (formula == kTrue || formula == kFalse) return formula == kTrue;
+  if (const auto known = may_exist_.find(formula); known != may_exist_.end()) return known->second;
+  if (asking_.size() >= kMaxQuestions) return true;
+  if (std::find(asking_.begin(), asking_.end(), formula) != asking_.end()) {
+    guessed_ = true;  // no finite value holds one of its own kind without end
+    return false;
+  }
+  asking_.push_back(formula);
+  const bool exists = MayExistNew(formula);
+  asking_.pop_back();
+  if (asking_.empty()) guessed_ = false;
+  if (exists || !guessed_) may_exist_.emplace(formula, exists);
+  return exists;
+}
+
+bool JsonShapes::MayExistNew(Formula formula) {
+  const Formula array = formulas_.Restrict(formula, JsonKind::kArray);
+  const Formula object = formulas_.Restrict(formula, JsonKind::kObject);
+  if (array == kTrue || object == kTrue) return true;
+  const ByteRegex scalars = texts_.Texts(formula, texts_.NumbersFor(formula, {}));
+  return dfa_.StateOf(scalars) != RegexDfa::kDead || ArrayMayExist(array) || ObjectMayExist(object);
+}
+
+bool JsonShapes::ArrayMayExist(Formula array) {
+  if (array == kFalse) return false;
+  const bool empty_is = formulas_.Evaluate(array, [this](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    return (atom.kind != Kind::kContains && atom.kind != Kind::kLength) || IsWithin(atom, 0);
+  });
+  Data data = {.kind = JsonKind::kArray, .must = array};
+  return empty_is || MayExist(formulas_.Weaken(array, [&](int32_t atom, bool negated) {
+           return RelaxForItem(data, atom, negated);
+         }));
+}
+
+bool JsonShapes::ObjectMayExist(Formula object) {
+  if (object == kFalse) return false;
+  const bool empty_is = formulas_.Evaluate(object, [this](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    return atom.kind != Kind::kRequired && (atom.kind != Kind::kCount || IsWithin(atom, 0));
+  });
+  if (empty_is) return true;
+  Data data = {.kind = JsonKind::kObject, .must = object};
+  data.names = NamesOf(data);
+  const Formula weak = formulas_.Weaken(object, [&](int32_t index, bool negated) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind == Kind::kCount && !negated) return atom.min <= atom.max ? kTrue : kFalse;
+    if (atom.kind != Kind::kRequired || negated) return kTrue;
+    const Names& names = names_[static_cast<size_t>(data.names)];
+    const std::string encoded = EncodeText(atom.name, TextForm::kJson);
+    // What comes before it may have come already: only what is said of its value counts.
+    const NameClass name = {
+        .order = names.order.at(encoded), .name = &atom.name, .encoded = encoded};
+    const Formula value = formulas_.Weaken(object, [&](int32_t other, bool other_negated) {
+      const Kind kind = formulas_.atom(other).kind;
+      if (kind == Kind::kRequired || kind == Kind::kCount) return kTrue;
+      return RelaxForName(data, other, other_negated, name);
+    });
+    return MayExist(value) ? kTrue : kFalse;
+  });
+  return weak != kFalse;
+}
+
+// ---- Shapes
+
+std::vector<int32_t> JsonShapes::AtomsOf(const Data& data) const {
+  std::vector<int32_t> atoms;
+  formulas_.CollectAtoms(data.must, atoms);
+  for (const Formula out : data.outs) formulas_.CollectAtoms(out, atoms);
+  return atoms;
+}
+
+int32_t JsonShapes::NamesOf(const Data& data) {
+  const std::vector<int32_t> atoms = AtomsOf(data);
+  const auto [found, is_new] =
+      names_by_atoms_.try_emplace(atoms, static_cast<int32_t>(names_.size()));
+  if (!is_new) return found->second;
+  Names& names = names_.emplace_back();
+  const auto add = [&](const std::string& name) {
+    std::string encoded = EncodeText(name, TextForm::kJson);
+    if (!names.order.try_emplace(encoded, static_cast<int32_t>(names.names.size())).second) return;
+    names.names.push_back(name);
+    names.encoded.push_back(std::move(encoded));
+  };
+  for (const int32_t index : atoms) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind != Kind::kProperties) continue;
+    for (const auto& named : atom.properties->named) add(named.first);
+  }
+  for (const int32_t index : atoms) {
+    if (formulas_.atom(index).kind == Kind::kRequired) add(formulas_.atom(index).name);
+  }
+  return found->second;
+}
+
+JsonShapes::Shape JsonShapes::Open(JsonKind kind, int32_t goal) {
+  Data data = {.kind = kind, .must = formulas_.Restrict(goals_[goal].must, kind)};
+  if (data.must == kFalse) return kNone;
+  for (const Formula out : goals_[goal].outs) data.outs.push_back(formulas_.Restrict(out, kind));
+  if (kind == JsonKind::kObject) data.names = NamesOf(data);
+  DecideCounts(data);
+  const Shape shape = ShapeOf(std::move(data));
+  return CanGoOn(shape) ? shape : kNone;
+}
+
+JsonShapes::Shape JsonShapes::ShapeOf(Data data) {
+  int64_t most = 0;  // counts above it are alike
+  data.unique = false;
+  std::vector<std::pair<int32_t, int64_t>> contained;
+  for (const int32_t index : AtomsOf(data)) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind == Kind::kItems) {
+      most = std::max(most, static_cast<int64_t>(atom.items->first.size()));
+    }
+    if (atom.kind == Kind::kLength || atom.kind == Kind::kCount) {
+      most = std::max({most, atom.min, atom.max == Atom::kUnbounded ? 0 : atom.max});
+    }
+    data.unique |= atom.kind == Kind::kUnique;
+    for (const auto& known : data.contained) {
+      if (known.first == index) contained.push_back(known);
+    }
+  }
+  data.count = std::min(data.count, most + 1);
+  data.contained = std::move(contained);
+  if (data.kind == JsonKind::kArray && !data.unique) data.seen.clear();
+  return shapes_.Of(std::move(data));
+}
+
+void JsonShapes::Decide(Data& data, absl::FunctionRef<Formula(int32_t)> value) {
+  data.must = formulas_.Substitute(data.must, value);
+  for (Formula& out : data.outs) out = formulas_.Substitute(out, value);
+}
+
+void JsonShapes::DecideCounts(Data& data) {
+  Decide(data, [&](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    int64_t count = data.count;
+    if (atom.kind == Kind::kContains) {
+      count = ContainedIn(data, index);
+    } else if (atom.kind != Kind::kLength && atom.kind != Kind::kCount) {
+      return formulas_.Of(atom);
+    }
+    if (count > atom.max || atom.min > atom.max) return kFalse;
+    return atom.max == Atom::kUnbounded && count >= atom.min ? kTrue : formulas_.Of(atom);
+  });
+}
+
+bool JsonShapes::CanGoOn(Shape shape) {
+  if (CanClose(shape)) return true;
+  if (data(shape).kind == JsonKind::kArray) return NextItem(shape) != kNone;
+  return dfa_.StateOf(NextNames(shape)) != RegexDfa::kDead;
+}
+
+bool JsonShapes::CanClose(Shape shape) {
+  Found& known = found(shape);
+  if (!known.asked_close) {
+    known.asked_close = true;
+    known.can_close = CloseWith(data(shape), data(shape).must);
+  }
+  return known.can_close;
+}
+
+bool JsonShapes::CloseWith(const Data& data, Formula formula) const {
+  return formulas_.Evaluate(formula, [&](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind == Kind::kRequired) return false;
+    if (atom.kind == Kind::kLength || atom.kind == Kind::kCount) return IsWithin(atom, data.count);
+    return atom.kind != Kind::kContains || IsWithin(atom, ContainedIn(data, index));
+  });
+}
+
+int64_t JsonShapes::ContainedIn(const Data& data, int32_t atom) {
+  for (const auto& [of, count] : data.contained) {
+    if (of == atom) return count;
+  }
+  return 0;
+}
+
+Outcome JsonShapes::Close(Shape shape) {
+  Outcome outcome;
+  for (const Formula out : data(shape).outs) outcome.push_back(CloseWith(data(shape), out));
+  return outcome;
+}
+
+JsonShapes::Shape JsonShapes::After(Shape shape, ChildNumber number, const Outcome& outcome,
+                                    std::string_view text) {
+  Data next = data(shape);
+  const Child& child = children_[static_cast<size_t>(number)];
+  ++next.count;
+  std::vector<int32_t> violated;  // ascending, as `decides` is
+  for (const auto& [atom, by] : child.decides) {
+    const bool is_true = by == -1 || (by >= 0 && outcome[static_cast<size_t>(by)]);
+    if (formulas_.atom(atom).kind != Kind::kContains) {
+      if (!is_true) violated.push_back(atom);
+    } else if (is_true) {
+      const int64_t before = ContainedIn(next, atom);
+      std::erase_if(next.contained, [&](const auto& known) { return known.first == atom; });
+      next.contained.emplace_back(atom, before + 1);
+      std::sort(next.contained.begin(), next.contained.end());
+    }
+  }
+  const auto see = [&](std::string value) {
+    const auto at = std::lower_bound(next.seen.begin(), next.seen.end(), value);
+    const bool is_new = at == next.seen.end() || *at != value;
+    if (is_new) next.seen.insert(at, std::move(value));
+    return is_new;
+  };
+  bool repeated = false;
+  const std::string* name = nullptr;
+  if (next.unique) {
+    const auto value = ParseJsonDocument(text, kMaxSchemaDepth + 1);
+    repeated = !value.ok() || !see(CanonicalJson(*value));
+  } else if (next.kind == JsonKind::kObject) {
+    const Names& names = names_[static_cast<size_t>(next.names)];
+    if (child.order >= 0) name = &names.names[static_cast<size_t>(child.order)];
+    if (child.order < 0 || any_order_) see(std::string(text));
+    if (!any_order_) {
+      next.next_order =
+          child.order >= 0 ? child.order + 1 : static_cast<int32_t>(names.names.size());
+    }
+  }
+  Decide(next, [&](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    if (Holds(violated, index) || (atom.kind == Kind::kUnique && repeated)) return kFalse;
+    if (atom.kind != Kind::kRequired) return formulas_.Of(atom);
+    if (name != nullptr && atom.name == *name) return kTrue;
+    return OrderOf(next, atom.name) < next.next_order ? kFalse : formulas_.Of(atom);
+  });
+  DecideCounts(next);
+  if (next.must == kFalse) return kNone;
+  const Shape after = ShapeOf(std::move(next));
+  return CanGoOn(after) ? after : kNone;
+}
+
+int32_t JsonShapes::OrderOf(const Data& data, const std::string& name) const {
+  const Names& names = names_[static_cast<size_t>(data.names)];
+  return names.order.at(EncodeText(name, TextForm::kJson));
+}
+
+// ---- Children
+
+JsonShapes::ChildNumber JsonShapes::MakeChild(const Data& data, Formula must,
+                                              absl::FunctionRef<Formula(int32_t)> said) {
+  if (!MayExist(must)) return kNone;
+  Child child;
+  ValueGoal goal = {.must = must};
+  for (const int32_t index : AtomsOf(data)) {
+    const Kind kind = formulas_.atom(index).kind;
+    if (kind != Kind::kItems && kind != Kind::kContains && kind != Kind::kProperties &&
+        kind != Kind::kNames) {
+      continue;
+    }
+    const Formula formula = said(index);
+    int32_t by = -1;
+    if (formula != kTrue && !Says(formulas_, must, formula)) {
+      by = -2;
+      if (formula != kFalse && !Says(formulas_, must, formulas_.Not(formula))) {
+        const auto at = std::find(goal.outs.begin(), goal.outs.end(), formula);
+        by = static_cast<int32_t>(at - goal.outs.begin());
+        if (at == goal.outs.end()) goal.outs.push_back(formula);
+      }
+    }
+    child.decides.emplace_back(index, by);
+  }
+  child.goal = goals_.Of(std::move(goal));
+  children_.push_back(std::move(child));
+  return static_cast<ChildNumber>(children_.size()) - 1;
+}
+
+Formula JsonShapes::SaidOfItem(const Atom& atom, int64_t index) {
+  if (atom.kind == Kind::kContains) return atom.schema;
+  const ItemRule& rule = *atom.items;
+  const auto at = static_cast<size_t>(index);
+  return at < rule.first.size() ? rule.first[at] : rule.others;
+}
+
+Formula JsonShapes::RelaxForItem(const Data& data, int32_t index, bool negated) {
+  const Atom& atom = formulas_.atom(index);
+  switch (atom.kind) {
+    case Kind::kItems:
+      return negated ? kTrue : SaidOfItem(atom, data.count);
+    case Kind::kContains: {
+      const int64_t left = atom.min - ContainedIn(data, index);
+      if (negated) {
+        const bool last = atom.max == Atom::kUnbounded && left == 1;
+        return last ? formulas_.Not(atom.schema) : kTrue;
+      }
+      if (ContainedIn(data, index) >= atom.max) return formulas_.Not(atom.schema);
+      int64_t room = Atom::kUnbounded;  // for items, this one included
+      ForEachRequired(formulas_, data.must, [&](const Atom& other) {
+        if (other.kind == Kind::kLength) room = std::min(room, other.max - data.count);
+        if (other.kind == Kind::kItems && other.items->others == kFalse) {
+          room = std::min(room, static_cast<int64_t>(other.items->first.size()) - data.count);
+        }
+      });
+      return left > room ? kFalse : left == room ? atom.schema : kTrue;
+    }
+    case Kind::kLength:
+      if (negated)
+        return atom.max == Atom::kUnbounded && data.count + 1 >= atom.min ? kFalse : kTrue;
+      return data.count + 1 > atom.max ? kFalse : kTrue;
+    case Kind::kUnique: {
+      std::vector<Formula> differ;
+      for (const std::string& value : data.seen) {
+        differ.push_back(formulas_.Not(EqualToText(value)));
+      }
+      return negated ? kTrue : formulas_.And(differ);
+    }
+    default:
+      return kTrue;
+  }
+}
+
+Formula JsonShapes::EqualToText(const std::string& text) {
+  const auto [found, is_new] = equal_to_.try_emplace(text, kFalse);
+  if (is_new) {
+    const auto value = ParseJsonDocument(text, kMaxSchemaDepth + 1);
+    if (value.ok()) found->second = EqualTo(*value, formulas_, regexes_);
+  }
+  return found->second;
+}
+
+JsonShapes::ChildNumber JsonShapes::NextItem(Shape shape) {
+  if (found(shape).asked_item) return found(shape).item;
+  const Data& of = data(shape);
+  const Formula must = formulas_.Weaken(
+      of.must, [&](int32_t atom, bool negated) { return RelaxForItem(of, atom, negated); });
+  const ChildNumber child =
+      MakeChild(of, must, [&](int32_t atom) { return SaidOfItem(formulas_.atom(atom), of.count); });
+  found(shape).asked_item = true;
+  return found(shape).item = child;
+}
+
+// ---- Properties
+
+bool JsonShapes::MatchesName(ByteRegex regex, const NameClass& name) {
+  if (name.name == nullptr) {
+    const auto at = std::find(name.tests->begin(), name.tests->end(), regex);
+    return (*name.passed)[static_cast<size_t>(at - name.tests->begin())];
+  }
+  const auto [found, is_new] = matches_.try_emplace({regex, std::string(name.encoded)}, false);
+  if (is_new) found->second = Matches(regexes_, regex, name.encoded);
+  return found->second;
+}
+
+Formula JsonShapes::SaidOfName(const Atom& atom, const NameClass& name) {
+  if (atom.kind == Kind::kNames) {
+    return MatchesName(texts_.StringTexts(atom.schema), name) ? kTrue : kFalse;
+  }
+  const PropertyRule& rule = *atom.properties;
+  if (name.name != nullptr) {
+    const auto named = rule.by_name.find(*name.name);
+    if (named != rule.by_name.end()) return named->second;
+  }
+  Formula said = kTrue;
+  bool matched = false;
+  for (const auto& [pattern, formula] : rule.patterns) {
+    if (!MatchesName(pattern, name)) continue;
+    matched = true;
+    said = formulas_.And(said, formula);
+  }
+  return matched ? said : rule.others;
+}
+
+Formula JsonShapes::RelaxForName(const Data& data, int32_t index, bool negated,
+                                 const NameClass& name) {
+  const Atom& atom = formulas_.atom(index);
+  switch (atom.kind) {
+    case Kind::kProperties:
+    case Kind::kNames:
+      return negated ? kTrue : SaidOfName(atom, name);
+    case Kind::kRequired: {
+      const bool is_it = name.name != nullptr && *name.name == atom.name;
+      if (negated) return is_it ? kFalse : kTrue;
+      return is_it || any_order_ || OrderOf(data, atom.name) > name.order ? kTrue : kFalse;
+    }
+    case Kind::kCount: {
+      if (negated)
+        return atom.max == Atom::kUnbounded && data.count + 1 >= atom.min ? kFalse : kTrue;
+      int64_t needed = data.count + 1;  // properties in the end
+      int64_t most = Atom::kUnbounded;
+      ForEachRequired(formulas_, data.must, [&](const Atom& other) {
+        if (other.kind == Kind::kRequired && (name.name == nullptr || other.name != *name.name)) {
+          ++needed;
+        }
+        if (other.kind == Kind::kProperties && other.properties->others == kFalse &&
+            other.properties->patterns.empty()) {
+          const auto names =
+              static_cast<int64_t>(names_[static_cast<size_t>(data.names)].names.size());
+          most = any_order_ ? names : data.count + names - name.order;
+        }
+      });
+      return needed > atom.max || most < atom.min ? kFalse : kTrue;
+    }
+    default:
+      return kTrue;
+  }
+}
+
+JsonShapes::ChildNumber JsonShapes::ChildOfName(const Data& data, const NameClass& name) {
+  const Formula must = formulas_.Weaken(data.must, [&](int32_t atom, bool negated) {
+    return RelaxForName(data, atom, negated, name);
+  });
+  const ChildNumber child =
+      MakeChild(data, must, [&](int32_t atom) { return SaidOfName(formulas_.atom(atom), name); });
+  if (child != kNone && name.name != nullptr) {
+    children_[static_cast<size_t>(child)].order = name.order;
+  }
+  return child;
+}
+
+ByteRegex JsonShapes::NextNames(Shape shape) {
+  if (!found(shape).asked_names) {
+    found(shape).asked_names = true;
+    FindNames(shape);
+  }
+  return found(shape).next_names;
+}
+
+void JsonShapes::FindNames(Shape shape) {
+  const Data& of = data(shape);
+  const Names& names = names_[static_cast<size_t>(of.names)];
+  std::vector<ByteRegex> any;
+  std::vector<ChildNumber> properties(names.names.size(), kNone);
+  for (size_t i = static_cast<size_t>(of.next_order); i < names.names.size(); ++i) {
+    if (any_order_ && Holds(of.seen, names.encoded[i])) continue;
+    properties[i] = ChildOfName(
+        of,
+        {.order = static_cast<int32_t>(i), .name = &names.names[i], .encoded = names.encoded[i]});
+    if (properties[i] != kNone) any.push_back(regexes_.Literal(names.encoded[i]));
+  }
+  found(shape).properties = std::move(properties);
+  any.push_back(FindOtherNames(shape));
+  found(shape).next_names = regexes_.Concat(regexes_.Or(any), regexes_.Literal("\""));
+}
+
+// The names that no schema names.
+ByteRegex JsonShapes::FindOtherNames(Shape shape) {
+  const Data& of = data(shape);
+  std::vector<ByteRegex>& tests = found(shape).tests;
+  const auto add = [&](ByteRegex test) {
+    if (std::find(tests.begin(), tests.end(), test) == tests.end()) tests.push_back(test);
+  };
+  for (const int32_t index : AtomsOf(of)) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind == Kind::kNames) add(texts_.StringTexts(atom.schema));
+    if (atom.kind != Kind::kProperties) continue;
+    for (const auto& pattern : atom.properties->patterns) add(pattern.first);
+  }
+  std::vector<ByteRegex> known;
+  for (const std::string& name : names_[static_cast<size_t>(of.names)].encoded) {
+    known.push_back(regexes_.Literal(name));
+  }
+  const ByteRegex others =
+      regexes_.And(AnyTextRegex(regexes_, TextForm::kJson), regexes_.Not(regexes_.Or(known)));
+  if (tests.size() > kMaxTests) return others;
+  std::vector<ByteRegex> classes;
+  bool all = true;
+  for (uint32_t bits = 0; bits < 1u << tests.size(); ++bits) {
+    std::vector<bool> passed;
+    std::vector<ByteRegex> both = {others};
+    for (size_t i = 0; i < tests.size(); ++i) {
+      passed.push_back((bits >> i & 1) != 0);
+      both.push_back(passed[i] ? tests[i] : regexes_.Not(tests[i]));
+    }
+    if (ChildOfClass(shape, passed) != kNone) {
+      classes.push_back(regexes_.And(both));
+    } else {
+      all = false;
+    }
+  }
+  return all ? others : regexes_.Or(classes);
+}
+
+JsonShapes::ChildNumber JsonShapes::ChildOfClass(Shape shape, const std::vector<bool>& passed) {
+  const auto known = found(shape).classes.find(passed);
+  if (known != found(shape).classes.end()) return known->second;
+  const Data& of = data(shape);
+  const ChildNumber child = ChildOfName(
+      of, {.order = static_cast<int32_t>(names_[static_cast<size_t>(of.names)].names.size()),
+           .tests = &found(shape).tests,
+           .passed = &passed});
+  found(shape).classes.emplace(passed, child);
+  return child;
+}
+
+JsonShapes::ChildNumber JsonShapes::NextProperty(Shape shape, std::string_view name) {
+  NextNames(shape);
+  const Data& of = data(shape);
+  const Names& names = names_[static_cast<size_t>(of.names)];
+  const auto named = names.order.find(std::string(name));
+  if (named != names.order.end())
+    return found(shape).properties[static_cast<size_t>(named->second)];
+  if (Holds(of.seen, name)) return kNone;
+  std::vector<bool> passed;
+  for (const ByteRegex test : found(shape).tests) passed.push_back(Matches(regexes_, test, name));
+  return ChildOfClass(shape, passed);
+}
+
+}  // namespace tlm

@@ -1,0 +1,112 @@
+#include "model/constraint/scalar_texts.h"
+
+#include <array>
+#include <vector>
+
+#include "model/constraint/number_regex.h"
+#include "model/constraint/text_regex.h"
+
+namespace tlm {
+namespace {
+
+// Decimals of so many characters differ as doubles, too, if they differ.
+constexpr int32_t kExactCharacters = 16;
+
+}  // namespace
+
+ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formula> outs) {
+  std::vector<Formula> about = {formulas_.Restrict(must, JsonKind::kNumber)};
+  for (const Formula out : outs) about.push_back(formulas_.Restrict(out, JsonKind::kNumber));
+  std::vector<int32_t> atoms;
+  bool exact = false;  // a number must not be on the other side of a bound as a double
+  for (const Formula formula : about) {
+    formulas_.CollectAtoms(formula, atoms);
+    exact |= formula != about[0] || (formula != kTrue && !formulas_.IsPositive(formula));
+  }
+  Numbers numbers = {.texts = AnyNumberRegex(regexes_, atoms.empty())};
+  bool integers = false;
+  for (const int32_t index : atoms) {
+    const Atom& atom = formulas_.atom(index);
+    integers |= atom.integers;
+    exact |= atom.exclusive;
+    numbers.checked |= atom.kind == Atom::Kind::kMultiple;
+  }
+  const ByteRegex digits =
+      regexes_.Repeat(regexes_.Bytes(ByteSet::Range('0', '9')), 0, RegexSet::kUnbounded);
+  const ByteRegex dot = regexes_.Literal(".");
+  if (integers) {
+    // 1.0 is an integer to some and none to others, so it is not written.
+    const ByteRegex zeros = regexes_.Repeat(regexes_.Literal("0"), 0, RegexSet::kUnbounded);
+    const std::array parts = {RegexSet::kAny, dot, zeros};
+    numbers.texts = regexes_.And(numbers.texts, regexes_.Not(regexes_.Concat(parts)));
+  }
+  if (exact || numbers.checked) {
+    const ByteRegex sign = regexes_.Repeat(regexes_.Literal("-"), 0, 1);
+    const ByteRegex brief = regexes_.Repeat(regexes_.Bytes(ByteSet::All()), 0, kExactCharacters);
+    numbers.texts = regexes_.And(
+        numbers.texts, regexes_.Or(regexes_.Concat(sign, digits), regexes_.Concat(sign, brief)));
+  }
+  return numbers;
+}
+
+ByteRegex ScalarTexts::NumberTexts(Formula formula, const Numbers& numbers) {
+  Formula about = formulas_.Restrict(formula, JsonKind::kNumber);
+  if (numbers.checked) {
+    about = formulas_.Weaken(about, [&](int32_t atom, bool negated) {
+      const Formula positive = formulas_.Of(formulas_.atom(atom));
+      if (formulas_.atom(atom).kind != Atom::Kind::kMultiple) {
+        return negated ? formulas_.Not(positive) : positive;
+      }
+      return negated ? kTrue : positive;
+    });
+  }
+  return regexes_.And(numbers.texts, formulas_.ToRegex(about, regexes_, [&](int32_t atom) {
+    return formulas_.atom(atom).regex;
+  }));
+}
+
+ByteRegex ScalarTexts::Texts(Formula formula, const Numbers& numbers) {
+  std::vector<ByteRegex> any;
+  if (formulas_.Restrict(formula, JsonKind::kNull) == kTrue)
+    any.push_back(regexes_.Literal("null"));
+  const Formula boolean = formulas_.Restrict(formula, JsonKind::kBoolean);
+  for (const bool value : {false, true}) {
+    const bool allowed = formulas_.Evaluate(boolean, [&](int32_t atom) {
+      return (formulas_.atom(atom).types & (value ? 2u : 1u)) != 0;
+    });
+    if (allowed) any.push_back(regexes_.Literal(value ? "true" : "false"));
+  }
+  any.push_back(NumberTexts(formula, numbers));
+  const Formula string = formulas_.Restrict(formula, JsonKind::kString);
+  if (string != kFalse) {
+    const ByteRegex quote = regexes_.Literal("\"");
+    const std::array parts = {quote, StringTexts(string), quote};
+    any.push_back(regexes_.Concat(parts));
+  }
+  return regexes_.Or(any);
+}
+
+ByteRegex ScalarTexts::StringTexts(Formula formula) {
+  const Formula string = formulas_.Restrict(formula, JsonKind::kString);
+  const ByteRegex any = AnyTextRegex(regexes_, TextForm::kJson);
+  if (string == kTrue) return any;
+  const ByteRegex said =
+      formulas_.ToRegex(string, regexes_, [&](int32_t atom) { return formulas_.atom(atom).regex; });
+  // What is said of strings is about texts; only what is not said may be about other bytes.
+  return formulas_.IsPositive(string) ? said : regexes_.And(any, said);
+}
+
+std::optional<bool> ScalarTexts::NumberIs(Formula formula, std::string_view text) {
+  bool disputed = false;
+  const Formula about = formulas_.Restrict(formula, JsonKind::kNumber);
+  const bool is = formulas_.Evaluate(about, [&](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind != Atom::Kind::kMultiple) return Matches(regexes_, atom.regex, text);
+    const MultipleVerdict verdict = CheckMultiple(text, atom.divisor);
+    disputed |= verdict == MultipleVerdict::kDisputed;
+    return verdict == MultipleVerdict::kYes;
+  });
+  return disputed ? std::nullopt : std::optional(is);
+}
+
+}  // namespace tlm

@@ -1,0 +1,724 @@
+#include "model/constraint/schema_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "model/base/errors.h"
+#include "model/base/json.h"
+#include "model/constraint/formats.h"
+#include "model/constraint/number_regex.h"
+#include "model/constraint/pattern.h"
+#include "model/constraint/schema_index.h"
+#include "model/constraint/text_regex.h"
+
+namespace tlm {
+namespace {
+
+constexpr uint32_t TypeBit(JsonKind kind) { return 1u << static_cast<int>(kind); }
+constexpr size_t kMaxEvaluationCases = 64;
+
+Formula Integers(FormulaSet& formulas, RegexSet& regexes) {
+  return formulas.Of({.kind = Atom::Kind::kNumber,
+                      .regex = NumberRegex(regexes, {.integer = true}),
+                      .integers = true});
+}
+
+class SchemaReader {
+ public:
+  SchemaReader(const SchemaIndex& index, FormulaSet& formulas, RegexSet& regexes, Budget& budget)
+      : index_(index), formulas_(formulas), regexes_(regexes), budget_(budget) {}
+
+  absl::StatusOr<Formula> ReadAll();
+
+ private:
+  using Place = SchemaIndex::Place;
+  // A schema being read, and what is known of it so far.
+  struct Schema {
+    Place place;
+    std::vector<Formula> all;  // to be true, all of them
+
+    const JsonValue* Find(std::string_view keyword) const { return place.value->Find(keyword); }
+  };
+  // Which properties or items a schema's applicators have looked at, where `when` is true.
+  struct Evaluated {
+    Formula when = kTrue;
+    bool all = false;
+    std::vector<std::string> names = {};
+    std::vector<ByteRegex> patterns = {};
+    size_t first_items = 0;
+    std::vector<Formula> items = {};  // those that are as one of these
+  };
+  using Cases = std::vector<Evaluated>;
+
+  absl::Status Wrong(const Schema& schema, std::string_view keyword, std::string_view why) const {
+    return InvalidArgument("{} at {}: {}", keyword,
+                           schema.place.pointer.empty() ? "the root" : schema.place.pointer, why);
+  }
+  absl::Status CheckFull(const Schema& schema, std::string_view keyword) const;
+
+  absl::StatusOr<Formula> Read(const Place& place);
+  absl::StatusOr<Formula> ReadChild(const Schema& schema, const JsonValue& child,
+                                    const std::string& below);
+  absl::StatusOr<std::vector<Formula>> ReadList(const Schema& schema, std::string_view keyword,
+                                                const JsonValue& list);
+  absl::StatusOr<Formula> Reference(const Place& target);
+
+  // Each reads some keywords and adds to schema.all.
+  absl::Status ReadReferences(Schema& schema);
+  absl::Status ReadLogic(Schema& schema);
+  absl::Status ReadTypes(Schema& schema);
+  absl::Status ReadNumbers(Schema& schema);
+  absl::Status ReadStrings(Schema& schema);
+  absl::Status ReadArrays(Schema& schema);
+  absl::Status ReadContains(Schema& schema);
+  absl::Status ReadProperties(Schema& schema);
+  absl::Status ReadObjects(Schema& schema);
+  absl::Status ReadDependencies(Schema& schema, std::string_view keyword);
+  absl::Status ReadUnevaluated(Schema& schema, bool of_items);
+
+  absl::StatusOr<Cases> EvaluatedBy(const Place& place, bool items, int depth);
+  absl::StatusOr<Cases> EvaluatedByAll(const Schema& schema, bool items, int depth);
+  absl::Status EvaluatedHere(const Schema& schema, bool items, Evaluated& here);
+  absl::Status AddConditional(const Schema& schema, const Place& child, Formula when, bool items,
+                              int depth, Cases& cases);
+  static absl::StatusOr<Cases> Product(FormulaSet& formulas, const Cases& a, const Cases& b);
+
+  absl::StatusOr<std::optional<Decimal>> NumberOf(const Schema& schema, std::string_view keyword);
+  // A count: an integer >= 0.
+  absl::StatusOr<std::optional<int64_t>> CountOf(const Schema& schema, std::string_view keyword);
+  // From `least` to `most` of them; unset if neither is there.
+  absl::StatusOr<std::optional<std::pair<int64_t, int64_t>>> Bounds(const Schema& schema,
+                                                                    std::string_view least,
+                                                                    std::string_view most);
+  absl::StatusOr<ByteRegex> Pattern(const Schema& schema, std::string_view keyword,
+                                    std::string_view pattern);
+  Formula Required(std::string_view name) {
+    return formulas_.Of({.kind = Atom::Kind::kRequired, .name = std::string(name)});
+  }
+
+  const SchemaIndex& index_;
+  FormulaSet& formulas_;
+  RegexSet& regexes_;
+  Budget& budget_;
+  absl::flat_hash_map<const JsonValue*, Formula> references_;
+  std::vector<std::pair<Formula, Place>> unread_;  // references made but not defined
+  std::vector<std::string> reference_names_;       // by their order
+};
+
+absl::StatusOr<Formula> SchemaReader::ReadAll() {
+  TLM_ASSIGN_OR_RETURN(const Formula root, Reference(index_.root()));
+  while (!unread_.empty()) {
+    const auto [reference, place] = unread_.back();
+    unread_.pop_back();
+    TLM_ASSIGN_OR_RETURN(const Formula formula, Read(place));
+    formulas_.Define(reference, formula);
+  }
+  if (const auto loop = formulas_.EmptyLoop()) {
+    return InvalidArgument("$ref at {}: the schema refers to itself and to nothing else",
+                           reference_names_[static_cast<size_t>(*loop)]);
+  }
+  return root;
+}
+
+absl::Status SchemaReader::CheckFull(const Schema& schema, std::string_view keyword) const {
+  if (!formulas_.full() && !regexes_.full()) return absl::OkStatus();
+  return ResourceExhausted("{} at {}: the schema takes more than {} expressions or formulas",
+                           keyword, schema.place.pointer, formulas_.size());
+}
+
+absl::StatusOr<Formula> SchemaReader::Reference(const Place& target) {
+  const auto [found, is_new] = references_.try_emplace(target.value, kFalse);
+  if (is_new) {
+    found->second = formulas_.NewReference();
+    reference_names_.push_back(target.pointer.empty() ? "the root" : target.pointer);
+    unread_.emplace_back(found->second, target);
+  }
+  return found->second;
+}
+
+absl::StatusOr<Formula> SchemaReader::ReadChild(const Schema& schema, const JsonValue& child,
+                                                const std::string& below) {
+  return Read({&child, schema.place.base, schema.place.pointer + below});
+}
+
+absl::StatusOr<Formula> SchemaReader::Read(const Place& place) {
+  TLM_RETURN_IF_ERROR(budget_.Spend(20, place.pointer));
+  const JsonValue& value = *place.value;
+  if (value.is_boolean()) return value.boolean ? kTrue : kFalse;
+  Schema schema = {place, {}};
+  if (!value.is_object()) return Wrong(schema, "schema", "is neither an object nor a boolean");
+  schema.place.base = index_.BaseOf(value, place.base);
+  TLM_RETURN_IF_ERROR(ReadReferences(schema));
+  const bool reference_alone =
+      index_.draft() <= SchemaDraft::kDraft7 && value.Find("$ref") != nullptr;
+  if (!reference_alone) {
+    TLM_RETURN_IF_ERROR(ReadTypes(schema));
+    TLM_RETURN_IF_ERROR(ReadNumbers(schema));
+    TLM_RETURN_IF_ERROR(ReadStrings(schema));
+    TLM_RETURN_IF_ERROR(ReadArrays(schema));
+    TLM_RETURN_IF_ERROR(ReadContains(schema));
+    TLM_RETURN_IF_ERROR(ReadProperties(schema));
+    TLM_RETURN_IF_ERROR(ReadObjects(schema));
+    TLM_RETURN_IF_ERROR(ReadLogic(schema));
+    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, false));
+    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, true));
+  }
+  TLM_RETURN_IF_ERROR(CheckFull(schema, "schema"));
+  return formulas_.And(schema.all);
+}
+
+absl::StatusOr<std::vector<Formula>> SchemaReader::ReadList(const Schema& schema,
+                                                            std::string_view keyword,
+                                                            const JsonValue& list) {
+  if (!list.is_array()) return Wrong(schema, keyword, "is not an array of schemas");
+  std::vector<Formula> formulas;
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    TLM_ASSIGN_OR_RETURN(
+        const Formula formula,
+        ReadChild(schema, list.items[i], "/" + std::string(keyword) + "/" + std::to_string(i)));
+    formulas.push_back(formula);
+  }
+  return formulas;
+}
+
+absl::Status SchemaReader::ReadReferences(Schema& schema) {
+  for (const std::string_view keyword : {"$ref", "$dynamicRef"}) {
+    const JsonValue* reference = schema.Find(keyword);
+    if (reference == nullptr) continue;
+    if (!reference->is_string()) return Wrong(schema, keyword, "is not a string");
+    auto place = keyword == "$ref" ? index_.Resolve(reference->text, schema.place.base)
+                                   : index_.ResolveDynamic(reference->text, schema.place.base);
+    if (!place.ok()) return Wrong(schema, keyword, std::string(place.status().message()));
+    TLM_ASSIGN_OR_RETURN(const Formula formula, Reference(*place));
+    schema.all.push_back(formula);
+  }
+  if (schema.Find("$recursiveRef") != nullptr) {
+    return Wrong(schema, "$recursiveRef", "is not supported");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadLogic(Schema& schema) {
+  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+    const JsonValue* list = schema.Find(keyword);
+    if (list == nullptr) continue;
+    TLM_ASSIGN_OR_RETURN(const std::vector<Formula> parts, ReadList(schema, keyword, *list));
+    if (parts.empty()) return Wrong(schema, keyword, "is empty");
+    schema.all.push_back(keyword == "allOf"   ? formulas_.And(parts)
+                         : keyword == "anyOf" ? formulas_.Or(parts)
+                                              : formulas_.One(parts));
+  }
+  if (const JsonValue* negated = schema.Find("not")) {
+    TLM_ASSIGN_OR_RETURN(const Formula formula, ReadChild(schema, *negated, "/not"));
+    schema.all.push_back(formulas_.Not(formula));
+  }
+  const JsonValue* condition = schema.Find("if");
+  if (condition == nullptr || index_.draft() < SchemaDraft::kDraft7) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(const Formula when, ReadChild(schema, *condition, "/if"));
+  for (const std::string_view keyword : {"then", "else"}) {
+    const JsonValue* branch = schema.Find(keyword);
+    if (branch == nullptr) continue;
+    TLM_ASSIGN_OR_RETURN(const Formula formula,
+                         ReadChild(schema, *branch, "/" + std::string(keyword)));
+    const Formula otherwise = keyword == "then" ? formulas_.Not(when) : when;
+    schema.all.push_back(formulas_.Or(otherwise, formula));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadTypes(Schema& schema) {
+  if (const JsonValue* type = schema.Find("type")) {
+    const std::vector<JsonValue> one = {*type};
+    std::vector<Formula> any;
+    if (!type->is_string() && !type->is_array()) {
+      return Wrong(schema, "type", "is neither a string nor an array");
+    }
+    for (const JsonValue& name : type->is_array() ? type->items : one) {
+      constexpr std::array<std::string_view, 6> kNames = {"null",   "boolean", "number",
+                                                          "string", "array",   "object"};
+      const auto found = std::find(kNames.begin(), kNames.end(), name.text);
+      if (name.is_string() && found != kNames.end()) {
+        any.push_back(formulas_.OfTypes(1u << (found - kNames.begin())));
+      } else if (name.is_string() && name.text == "integer") {
+        any.push_back(formulas_.And(formulas_.OfTypes(TypeBit(JsonKind::kNumber)),
+                                    Integers(formulas_, regexes_)));
+      } else {
+        return Wrong(schema, "type", "names no type of JSON: " + Quoted(name.text));
+      }
+    }
+    schema.all.push_back(formulas_.Or(any));
+  }
+  if (const JsonValue* value = schema.Find("const");
+      value != nullptr && index_.draft() != SchemaDraft::kDraft4) {
+    schema.all.push_back(EqualTo(*value, formulas_, regexes_));
+  }
+  if (const JsonValue* values = schema.Find("enum")) {
+    if (!values->is_array()) return Wrong(schema, "enum", "is not an array");
+    std::vector<Formula> any;
+    std::vector<ByteRegex> texts;  // strings are one expression
+    for (const JsonValue& value : values->items) {
+      TLM_RETURN_IF_ERROR(budget_.Spend(10, schema.place.pointer + "/enum"));
+      if (value.is_string()) {
+        texts.push_back(regexes_.Literal(EncodeText(value.text, TextForm::kJson)));
+      } else {
+        any.push_back(EqualTo(value, formulas_, regexes_));
+      }
+    }
+    if (!texts.empty()) {
+      any.push_back(
+          formulas_.And(formulas_.OfTypes(TypeBit(JsonKind::kString)),
+                        formulas_.Of({.kind = Atom::Kind::kString, .regex = regexes_.Or(texts)})));
+    }
+    schema.all.push_back(formulas_.Or(any));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<Decimal>> SchemaReader::NumberOf(const Schema& schema,
+                                                              std::string_view keyword) {
+  const JsonValue* value = schema.Find(keyword);
+  if (value == nullptr || value->is_boolean()) return std::nullopt;
+  if (!value->is_number()) return Wrong(schema, keyword, "is not a number");
+  const auto decimal = Decimal::Parse(value->text);
+  if (!decimal.ok()) return Wrong(schema, keyword, std::string(decimal.status().message()));
+  return *decimal;
+}
+
+absl::Status SchemaReader::ReadNumbers(Schema& schema) {
+  NumberRange range;
+  TLM_ASSIGN_OR_RETURN(range.min, NumberOf(schema, "minimum"));
+  TLM_ASSIGN_OR_RETURN(range.max, NumberOf(schema, "maximum"));
+  const auto is_set = [&](std::string_view keyword) {
+    const JsonValue* value = schema.Find(keyword);
+    return value != nullptr && value->is_boolean() && value->boolean;
+  };
+  // Draft 4 says by a boolean that the bound itself is excluded.
+  range.min_exclusive = is_set("exclusiveMinimum");
+  range.max_exclusive = is_set("exclusiveMaximum");
+  const auto add = [&](const NumberRange& bounds) {
+    if (!bounds.min && !bounds.max) return;
+    schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kNumber,
+                                       .regex = NumberRegex(regexes_, bounds),
+                                       .exclusive = bounds.min_exclusive || bounds.max_exclusive}));
+  };
+  add(range);
+  NumberRange exclusive = {.min_exclusive = true, .max_exclusive = true};
+  TLM_ASSIGN_OR_RETURN(exclusive.min, NumberOf(schema, "exclusiveMinimum"));
+  TLM_ASSIGN_OR_RETURN(exclusive.max, NumberOf(schema, "exclusiveMaximum"));
+  add(exclusive);
+  TLM_ASSIGN_OR_RETURN(const std::optional<Decimal> divisor, NumberOf(schema, "multipleOf"));
+  if (!divisor) return absl::OkStatus();
+  if (divisor->is_negative() || divisor->is_zero()) {
+    return Wrong(schema, "multipleOf", "must be above 0");
+  }
+  schema.all.push_back(
+      formulas_.Of({.kind = Atom::Kind::kMultiple,
+                    .regex = MultipleRegex(regexes_, *divisor).value_or(RegexSet::kAny),
+                    .divisor = *divisor}));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<int64_t>> SchemaReader::CountOf(const Schema& schema,
+                                                             std::string_view keyword) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<Decimal> value, NumberOf(schema, keyword));
+  if (!value) return std::nullopt;
+  int64_t count = 0;
+  if (value->is_negative() || !value->is_integer() ||
+      !absl::SimpleAtoi(value->IntegerDigits(), &count)) {
+    return Wrong(schema, keyword,
+                 "is " + schema.Find(keyword)->text + "; it must be an integer >= 0");
+  }
+  return count;
+}
+
+absl::StatusOr<std::optional<std::pair<int64_t, int64_t>>> SchemaReader::Bounds(
+    const Schema& schema, std::string_view least, std::string_view most) {
+  TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> min, CountOf(schema, least));
+  TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> max, CountOf(schema, most));
+  if (!min && !max) return std::nullopt;
+  return std::pair(min.value_or(0), max.value_or(Atom::kUnbounded));
+}
+
+absl::StatusOr<ByteRegex> SchemaReader::Pattern(const Schema& schema, std::string_view keyword,
+                                                std::string_view pattern) {
+  TLM_RETURN_IF_ERROR(budget_.Spend(50 + 2 * static_cast<int64_t>(pattern.size()),
+                                    schema.place.pointer + "/" + std::string(keyword)));
+  auto regex = ParsePattern(regexes_, pattern, {.whole = false, .form = TextForm::kJson});
+  if (regex.ok()) return regex;
+  return MakeStatus(regex.status().code(), "{} at {}: {}", keyword, schema.place.pointer,
+                    std::string(regex.status().message()));
+}
+
+absl::Status SchemaReader::ReadStrings(Schema& schema) {
+  const auto add = [&](ByteRegex regex) {
+    schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kString, .regex = regex}));
+  };
+  TLM_ASSIGN_OR_RETURN(const auto bounds, Bounds(schema, "minLength", "maxLength"));
+  if (bounds && bounds->first > bounds->second) {
+    add(RegexSet::kNone);  // no string is that long and that short
+  } else if (bounds) {
+    constexpr int64_t kMost = 1 << 20;
+    if (bounds->first > kMost) return Wrong(schema, "minLength", "is above 1,048,576");
+    add(TextLengthRegex(regexes_, bounds->first,
+                        bounds->second > kMost ? kNoMaxLength : bounds->second, TextForm::kJson));
+  }
+  if (const JsonValue* pattern = schema.Find("pattern")) {
+    if (!pattern->is_string()) return Wrong(schema, "pattern", "is not a string");
+    TLM_ASSIGN_OR_RETURN(const ByteRegex regex, Pattern(schema, "pattern", pattern->text));
+    add(regex);
+  }
+  if (const JsonValue* format = schema.Find("format"); format != nullptr && format->is_string()) {
+    if (const auto regex = FormatRegex(regexes_, format->text, TextForm::kJson)) add(*regex);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadArrays(Schema& schema) {
+  ItemRule rule;
+  const JsonValue* items = schema.Find("items");
+  const bool list = items != nullptr && items->is_array();
+  const bool prefix = schema.Find("prefixItems") != nullptr && index_.draft() == SchemaDraft::k2020;
+  if (prefix || list) {
+    const std::string_view keyword = prefix ? "prefixItems" : "items";
+    TLM_ASSIGN_OR_RETURN(rule.first, ReadList(schema, keyword, *schema.Find(keyword)));
+  }
+  const JsonValue* others = list ? schema.Find("additionalItems") : items;
+  if (others != nullptr && !others->is_array()) {
+    TLM_ASSIGN_OR_RETURN(rule.others,
+                         ReadChild(schema, *others, list ? "/additionalItems" : "/items"));
+  }
+  if (rule.others != kTrue || !rule.first.empty()) {
+    schema.all.push_back(formulas_.Of(
+        {.kind = Atom::Kind::kItems, .items = std::make_shared<const ItemRule>(std::move(rule))}));
+  }
+  TLM_ASSIGN_OR_RETURN(const auto bounds, Bounds(schema, "minItems", "maxItems"));
+  if (bounds) {
+    schema.all.push_back(
+        formulas_.Of({.kind = Atom::Kind::kLength, .min = bounds->first, .max = bounds->second}));
+  }
+  if (const JsonValue* unique = schema.Find("uniqueItems")) {
+    if (!unique->is_boolean()) return Wrong(schema, "uniqueItems", "is not a boolean");
+    if (unique->boolean) schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kUnique}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadContains(Schema& schema) {
+  const JsonValue* contains = schema.Find("contains");
+  if (contains == nullptr || index_.draft() == SchemaDraft::kDraft4) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(const Formula formula, ReadChild(schema, *contains, "/contains"));
+  std::pair<int64_t, int64_t> bounds = {1, Atom::kUnbounded};
+  if (index_.draft() >= SchemaDraft::k2019) {
+    TLM_ASSIGN_OR_RETURN(const auto given, Bounds(schema, "minContains", "maxContains"));
+    if (given) bounds.second = given->second;
+    if (given && schema.Find("minContains") != nullptr) bounds.first = given->first;
+  }
+  schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kContains,
+                                     .schema = formula,
+                                     .min = bounds.first,
+                                     .max = bounds.second}));
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadProperties(Schema& schema) {
+  PropertyRule rule;
+  if (const JsonValue* patterns = schema.Find("patternProperties")) {
+    if (!patterns->is_object()) return Wrong(schema, "patternProperties", "is not an object");
+    for (const auto& [pattern, child] : patterns->members) {
+      TLM_ASSIGN_OR_RETURN(const ByteRegex regex, Pattern(schema, "patternProperties", pattern));
+      TLM_ASSIGN_OR_RETURN(const Formula formula,
+                           ReadChild(schema, child, "/patternProperties/" + pattern));
+      rule.patterns.emplace_back(regex, formula);
+    }
+  }
+  if (const JsonValue* properties = schema.Find("properties")) {
+    if (!properties->is_object()) return Wrong(schema, "properties", "is not an object");
+    for (const auto& [name, child] : properties->members) {
+      TLM_ASSIGN_OR_RETURN(Formula formula, ReadChild(schema, child, "/properties/" + name));
+      const std::string text = EncodeText(name, TextForm::kJson);
+      for (const auto& [regex, also] : rule.patterns) {
+        TLM_RETURN_IF_ERROR(budget_.Spend(10, schema.place.pointer + "/patternProperties"));
+        if (Matches(regexes_, regex, text)) formula = formulas_.And(formula, also);
+      }
+      rule.named.emplace_back(name, formula);
+      rule.by_name.emplace(name, formula);
+    }
+  }
+  if (const JsonValue* others = schema.Find("additionalProperties")) {
+    TLM_ASSIGN_OR_RETURN(rule.others, ReadChild(schema, *others, "/additionalProperties"));
+  }
+  if (rule.named.empty() && rule.patterns.empty() && rule.others == kTrue) return absl::OkStatus();
+  schema.all.push_back(
+      formulas_.Of({.kind = Atom::Kind::kProperties,
+                    .properties = std::make_shared<const PropertyRule>(std::move(rule))}));
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadObjects(Schema& schema) {
+  if (const JsonValue* required = schema.Find("required")) {
+    if (!required->is_array()) return Wrong(schema, "required", "is not an array");
+    for (const JsonValue& name : required->items) {
+      if (!name.is_string()) return Wrong(schema, "required", "holds what is not a string");
+      schema.all.push_back(Required(name.text));
+    }
+  }
+  TLM_ASSIGN_OR_RETURN(const auto bounds, Bounds(schema, "minProperties", "maxProperties"));
+  if (bounds) {
+    schema.all.push_back(
+        formulas_.Of({.kind = Atom::Kind::kCount, .min = bounds->first, .max = bounds->second}));
+  }
+  if (const JsonValue* names = schema.Find("propertyNames");
+      names != nullptr && index_.draft() != SchemaDraft::kDraft4) {
+    TLM_ASSIGN_OR_RETURN(const Formula formula, ReadChild(schema, *names, "/propertyNames"));
+    schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kNames, .schema = formula}));
+  }
+  for (const std::string_view keyword : {"dependencies", "dependentRequired", "dependentSchemas"}) {
+    TLM_RETURN_IF_ERROR(ReadDependencies(schema, keyword));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SchemaReader::ReadDependencies(Schema& schema, std::string_view keyword) {
+  const JsonValue* dependencies = schema.Find(keyword);
+  if (dependencies == nullptr) return absl::OkStatus();
+  if (!dependencies->is_object()) return Wrong(schema, keyword, "is not an object");
+  for (const auto& [name, needs] : dependencies->members) {
+    Formula then = kTrue;
+    if (needs.is_array() && keyword != "dependentSchemas") {
+      for (const JsonValue& needed : needs.items) {
+        if (!needed.is_string()) return Wrong(schema, keyword, "names what is not a string");
+        then = formulas_.And(then, Required(needed.text));
+      }
+    } else if (keyword == "dependentRequired") {
+      return Wrong(schema, keyword, "holds what is not an array");
+    } else {
+      TLM_ASSIGN_OR_RETURN(then, ReadChild(schema, needs, "/" + std::string(keyword) + "/" + name));
+    }
+    schema.all.push_back(formulas_.Or(formulas_.Not(Required(name)), then));
+  }
+  return absl::OkStatus();
+}
+
+// In each case that the schemas beside it may be true in, it applies to what they did not look at.
+absl::Status SchemaReader::ReadUnevaluated(Schema& schema, bool of_items) {
+  const std::string_view keyword = of_items ? "unevaluatedItems" : "unevaluatedProperties";
+  const JsonValue* rest = schema.Find(keyword);
+  if (rest == nullptr || index_.draft() < SchemaDraft::k2019) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(const Formula formula, ReadChild(schema, *rest, "/" + std::string(keyword)));
+  if (formula == kTrue) return absl::OkStatus();
+  auto cases = EvaluatedByAll(schema, of_items, 0);
+  if (!cases.ok()) return Wrong(schema, keyword, std::string(cases.status().message()));
+  std::vector<Formula> any;
+  for (const Evaluated& evaluated : *cases) {
+    Formula others = evaluated.all ? kTrue : formula;
+    for (const Formula item : evaluated.items) others = formulas_.Or(others, item);
+    Atom atom;
+    if (of_items) {
+      atom.kind = Atom::Kind::kItems;
+      atom.items = std::make_shared<const ItemRule>(
+          ItemRule{std::vector<Formula>(evaluated.first_items, kTrue), others});
+    } else {
+      PropertyRule rule;
+      rule.others = others;
+      for (const std::string& name : evaluated.names) {
+        if (rule.by_name.emplace(name, kTrue).second) rule.named.emplace_back(name, kTrue);
+      }
+      for (const ByteRegex pattern : evaluated.patterns) rule.patterns.emplace_back(pattern, kTrue);
+      atom.kind = Atom::Kind::kProperties;
+      atom.properties = std::make_shared<const PropertyRule>(std::move(rule));
+    }
+    any.push_back(evaluated.all ? evaluated.when
+                                : formulas_.And(evaluated.when, formulas_.Of(std::move(atom))));
+  }
+  schema.all.push_back(formulas_.Or(any));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SchemaReader::Cases> SchemaReader::EvaluatedBy(const Place& place, bool items,
+                                                              int depth) {
+  if (depth > 32) return InvalidArgument("depends on schemas that contain themselves");
+  Schema schema = {place, {}};
+  if (!place.value->is_object()) return Cases(1);
+  schema.place.base = index_.BaseOf(*place.value, place.base);
+  TLM_ASSIGN_OR_RETURN(Cases cases, EvaluatedByAll(schema, items, depth));
+  if (schema.Find(items ? "unevaluatedItems" : "unevaluatedProperties") != nullptr) {
+    for (Evaluated& evaluated : cases) evaluated.all = true;
+  }
+  return cases;
+}
+
+absl::Status SchemaReader::EvaluatedHere(const Schema& schema, bool items, Evaluated& here) {
+  if (items) {
+    const JsonValue* first = schema.Find("prefixItems");
+    const JsonValue* others = schema.Find("items");
+    if (others != nullptr && others->is_array()) {
+      first = others;
+      others = schema.Find("additionalItems");
+    }
+    if (first != nullptr) here.first_items = first->items.size();
+    here.all = others != nullptr;
+    if (const JsonValue* contains = schema.Find("contains");
+        contains != nullptr && index_.draft() == SchemaDraft::k2020) {
+      TLM_ASSIGN_OR_RETURN(const Formula item, ReadChild(schema, *contains, "/contains"));
+      here.items.push_back(item);
+    }
+    return absl::OkStatus();
+  }
+  here.all = schema.Find("additionalProperties") != nullptr;
+  if (const JsonValue* properties = schema.Find("properties")) {
+    for (const auto& member : properties->members) here.names.push_back(member.first);
+  }
+  if (const JsonValue* patterns = schema.Find("patternProperties")) {
+    for (const auto& member : patterns->members) {
+      TLM_ASSIGN_OR_RETURN(const ByteRegex regex,
+                           Pattern(schema, "patternProperties", member.first));
+      here.patterns.push_back(regex);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SchemaReader::Cases> SchemaReader::Product(FormulaSet& formulas, const Cases& a,
+                                                          const Cases& b) {
+  if (a.size() * b.size() > kMaxEvaluationCases) {
+    return InvalidArgument("depends on more than {} combinations of subschemas",
+                           kMaxEvaluationCases);
+  }
+  Cases product;
+  for (const Evaluated& first : a) {
+    for (const Evaluated& second : b) {
+      Evaluated both = first;
+      both.when = formulas.And(first.when, second.when);
+      both.all = first.all || second.all;
+      both.names.insert(both.names.end(), second.names.begin(), second.names.end());
+      both.patterns.insert(both.patterns.end(), second.patterns.begin(), second.patterns.end());
+      both.first_items = std::max(first.first_items, second.first_items);
+      both.items.insert(both.items.end(), second.items.begin(), second.items.end());
+      product.push_back(std::move(both));
+    }
+  }
+  return product;
+}
+
+// A subschema that looks at values where `when`, which implies it, is true.
+absl::Status SchemaReader::AddConditional(const Schema& schema, const Place& child, Formula when,
+                                          bool items, int depth, Cases& cases) {
+  TLM_ASSIGN_OR_RETURN(Cases inside, EvaluatedBy(child, items, depth + 1));
+  for (Evaluated& evaluated : inside) evaluated.when = formulas_.And(evaluated.when, when);
+  inside.push_back({.when = formulas_.Not(when)});
+  TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
+  return budget_.Spend(100, schema.place.pointer);
+}
+
+absl::StatusOr<SchemaReader::Cases> SchemaReader::EvaluatedByAll(const Schema& schema, bool items,
+                                                                 int depth) {
+  Cases cases(1);
+  TLM_RETURN_IF_ERROR(EvaluatedHere(schema, items, cases[0]));
+  const auto child_of = [&](const JsonValue& value, const std::string& below) {
+    return Place{&value, schema.place.base, schema.place.pointer + below};
+  };
+  for (const std::string_view keyword : {"$ref", "$dynamicRef"}) {
+    const JsonValue* reference = schema.Find(keyword);
+    if (reference == nullptr) continue;
+    TLM_ASSIGN_OR_RETURN(const Place target, index_.Resolve(reference->text, schema.place.base));
+    TLM_ASSIGN_OR_RETURN(const Cases inside, EvaluatedBy(target, items, depth + 1));
+    TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
+  }
+  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+    const JsonValue* list = schema.Find(keyword);
+    if (list == nullptr) continue;
+    for (size_t i = 0; i < list->items.size(); ++i) {
+      const Place child =
+          child_of(list->items[i], "/" + std::string(keyword) + "/" + std::to_string(i));
+      if (keyword == "allOf") {
+        TLM_ASSIGN_OR_RETURN(const Cases inside, EvaluatedBy(child, items, depth + 1));
+        TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
+      } else {
+        TLM_ASSIGN_OR_RETURN(const Formula when, Read(child));
+        TLM_RETURN_IF_ERROR(AddConditional(schema, child, when, items, depth, cases));
+      }
+    }
+  }
+  if (const JsonValue* condition = schema.Find("if")) {
+    const Place place = child_of(*condition, "/if");
+    TLM_ASSIGN_OR_RETURN(const Formula when, Read(place));
+    TLM_RETURN_IF_ERROR(AddConditional(schema, place, when, items, depth, cases));
+    for (const std::string_view keyword : {"then", "else"}) {
+      const JsonValue* branch = schema.Find(keyword);
+      if (branch == nullptr) continue;
+      const Formula here = keyword == "then" ? when : formulas_.Not(when);
+      TLM_RETURN_IF_ERROR(AddConditional(schema, child_of(*branch, "/" + std::string(keyword)),
+                                         here, items, depth, cases));
+    }
+  }
+  if (const JsonValue* dependent = schema.Find("dependentSchemas")) {
+    for (const auto& [name, value] : dependent->members) {
+      TLM_RETURN_IF_ERROR(AddConditional(schema, child_of(value, "/dependentSchemas/" + name),
+                                         Required(name), items, depth, cases));
+    }
+  }
+  return cases;
+}
+
+}  // namespace
+
+absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas, RegexSet& regexes,
+                                   Budget& budget) {
+  TLM_ASSIGN_OR_RETURN(const SchemaIndex index, SchemaIndex::Build(schema));
+  return SchemaReader(index, formulas, regexes, budget).ReadAll();
+}
+
+Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes) {
+  std::vector<Formula> all = {formulas.OfTypes(TypeBit(value.kind))};
+  const auto add = [&](Atom atom) { all.push_back(formulas.Of(std::move(atom))); };
+  const auto length = [](size_t size) { return static_cast<int64_t>(size); };
+  switch (value.kind) {
+    case JsonKind::kNull:
+      break;
+    case JsonKind::kBoolean:
+      add({.kind = Atom::Kind::kBoolean, .types = value.boolean ? 2u : 1u});
+      break;
+    case JsonKind::kNumber: {
+      const auto decimal = Decimal::Parse(value.text);
+      add({.kind = Atom::Kind::kNumber,
+           .regex = decimal.ok() ? NumberEqualRegex(regexes, *decimal) : RegexSet::kNone});
+      break;
+    }
+    case JsonKind::kString:
+      add({.kind = Atom::Kind::kString,
+           .regex = regexes.Literal(EncodeText(value.text, TextForm::kJson))});
+      break;
+    case JsonKind::kArray: {
+      ItemRule rule = {.others = kFalse};
+      for (const JsonValue& item : value.items) {
+        rule.first.push_back(EqualTo(item, formulas, regexes));
+      }
+      add({.kind = Atom::Kind::kItems, .items = std::make_shared<const ItemRule>(std::move(rule))});
+      add({.kind = Atom::Kind::kLength,
+           .min = length(value.items.size()),
+           .max = length(value.items.size())});
+      break;
+    }
+    case JsonKind::kObject: {
+      PropertyRule rule = {.others = kFalse};
+      for (const auto& [name, member] : value.members) {
+        add({.kind = Atom::Kind::kRequired, .name = name});
+        rule.named.emplace_back(name, EqualTo(member, formulas, regexes));
+        rule.by_name.insert(rule.named.back());
+      }
+      add({.kind = Atom::Kind::kProperties,
+           .properties = std::make_shared<const PropertyRule>(std::move(rule))});
+      break;
+    }
+  }
+  return formulas.And(all);
+}
+
+}  // namespace tlm
