@@ -331,6 +331,9 @@ Recognizer::State JsonRecognizer::ContinueScalar(Position position, uint8_t byte
   const bool checked = position.place == Place::kScalar && ScalarsOf(position.goal).checked;
   const bool keeps = position.frame >= 0 && frame(position.frame).writes;
   if (checked || keeps) position.text = Append(position.text, byte);
+  // Only zeros may follow: they change nothing.
+  const bool is_last = checked && dfa_.NextBytes(next) == ByteSet::Of('0');
+  if (is_last && !EndOfScalar(position).first) return kDead;
   return dfa_.IsEnd(next) ? EndScalar(position) : StateOf(position);
 }
 
@@ -436,12 +439,8 @@ ByteSet JsonRecognizer::NextBytes(State state) {
   ByteSet bytes;
   const Position position = at(state);
   if (position.place == Place::kString || position.place == Place::kName) {
-    for (int byte = 0; byte < 256; ++byte) {
-      const RegexDfa::State next = dfa_.Next(position.dfa, static_cast<uint8_t>(byte));
-      if (next == RegexDfa::kDead) continue;
-      if (dfa_.IsEnd(next) && Next(state, static_cast<uint8_t>(byte)) == kDead) continue;
-      bytes.Add(static_cast<uint8_t>(byte));
-    }
+    bytes = dfa_.NextBytes(position.dfa);
+    if (bytes.Has('"') && Next(state, '"') == kDead) bytes = bytes & ~ByteSet::Of('"');
   } else {
     for (int byte = 0; byte < 128; ++byte) {
       if (byte < ' ' && byte != '\n' && byte != '\t') continue;

@@ -14,6 +14,7 @@ using Kind = Atom::Kind;
 
 // With more patterns, names are not told apart before they are complete.
 constexpr size_t kMaxTests = 6;
+constexpr size_t kMaxForeseen = 4;    // outs of a child whose outcomes are tried
 constexpr size_t kMaxQuestions = 64;  // of MayExist within one another
 
 // Whether `must` says `said` in so many words.
@@ -69,8 +70,8 @@ bool JsonShapes::MayExist(Formula formula) {
 }
 
 bool JsonShapes::MayExistNew(Formula formula) {
-  const Formula array = formulas_.Restrict(formula, JsonKind::kArray);
-  const Formula object = formulas_.Restrict(formula, JsonKind::kObject);
+  const Formula array = formulas_.Simplify(formulas_.Restrict(formula, JsonKind::kArray));
+  const Formula object = formulas_.Simplify(formulas_.Restrict(formula, JsonKind::kObject));
   if (array == kTrue || object == kTrue) return true;
   const ByteRegex scalars = texts_.Texts(formula, texts_.NumbersFor(formula, {}));
   return dfa_.StateOf(scalars) != RegexDfa::kDead || ArrayMayExist(array) || ObjectMayExist(object);
@@ -149,7 +150,8 @@ int32_t JsonShapes::NamesOf(const Data& data) {
 }
 
 JsonShapes::Shape JsonShapes::Open(JsonKind kind, int32_t goal) {
-  Data data = {.kind = kind, .must = formulas_.Restrict(goals_[goal].must, kind)};
+  Data data = {.kind = kind};
+  data.must = formulas_.Simplify(formulas_.Restrict(goals_[goal].must, kind));
   if (data.must == kFalse) return kNone;
   for (const Formula out : goals_[goal].outs) data.outs.push_back(formulas_.Restrict(out, kind));
   if (kind == JsonKind::kObject) data.names = NamesOf(data);
@@ -241,50 +243,58 @@ JsonShapes::Shape JsonShapes::After(Shape shape, ChildNumber number, const Outco
                                     std::string_view text) {
   Data next = data(shape);
   const Child& child = children_[static_cast<size_t>(number)];
-  ++next.count;
+  bool repeated = false;
+  if (next.unique) {
+    const auto value = ParseJsonDocument(text, kMaxSchemaDepth + 1);
+    repeated = !value.ok() || !See(next, CanonicalJson(*value));
+  } else if (next.kind == JsonKind::kObject && (child.order < 0 || any_order_)) {
+    See(next, std::string(text));
+  }
+  DecideChild(next, child, outcome, repeated);
+  if (next.must == kFalse) return kNone;
+  const Shape after = ShapeOf(std::move(next));
+  return CanGoOn(after) ? after : kNone;
+}
+
+// Whether it was not there.
+bool JsonShapes::See(Data& data, std::string value) {
+  const auto at = std::lower_bound(data.seen.begin(), data.seen.end(), value);
+  if (at != data.seen.end() && *at == value) return false;
+  data.seen.insert(at, std::move(value));
+  return true;
+}
+
+void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outcome,
+                             bool repeated) {
+  ++data.count;
   std::vector<int32_t> violated;  // ascending, as `decides` is
   for (const auto& [atom, by] : child.decides) {
     const bool is_true = by == -1 || (by >= 0 && outcome[static_cast<size_t>(by)]);
     if (formulas_.atom(atom).kind != Kind::kContains) {
       if (!is_true) violated.push_back(atom);
     } else if (is_true) {
-      const int64_t before = ContainedIn(next, atom);
-      std::erase_if(next.contained, [&](const auto& known) { return known.first == atom; });
-      next.contained.emplace_back(atom, before + 1);
-      std::sort(next.contained.begin(), next.contained.end());
+      const int64_t before = ContainedIn(data, atom);
+      std::erase_if(data.contained, [&](const auto& known) { return known.first == atom; });
+      data.contained.emplace_back(atom, before + 1);
+      std::sort(data.contained.begin(), data.contained.end());
     }
   }
-  const auto see = [&](std::string value) {
-    const auto at = std::lower_bound(next.seen.begin(), next.seen.end(), value);
-    const bool is_new = at == next.seen.end() || *at != value;
-    if (is_new) next.seen.insert(at, std::move(value));
-    return is_new;
-  };
-  bool repeated = false;
   const std::string* name = nullptr;
-  if (next.unique) {
-    const auto value = ParseJsonDocument(text, kMaxSchemaDepth + 1);
-    repeated = !value.ok() || !see(CanonicalJson(*value));
-  } else if (next.kind == JsonKind::kObject) {
-    const Names& names = names_[static_cast<size_t>(next.names)];
+  if (data.kind == JsonKind::kObject) {
+    const Names& names = names_[static_cast<size_t>(data.names)];
+    const auto count = static_cast<int32_t>(names.names.size());
     if (child.order >= 0) name = &names.names[static_cast<size_t>(child.order)];
-    if (child.order < 0 || any_order_) see(std::string(text));
-    if (!any_order_) {
-      next.next_order =
-          child.order >= 0 ? child.order + 1 : static_cast<int32_t>(names.names.size());
-    }
+    if (!any_order_) data.next_order = child.order >= 0 ? child.order + 1 : count;
   }
-  Decide(next, [&](int32_t index) {
+  Decide(data, [&](int32_t index) {
     const Atom& atom = formulas_.atom(index);
     if (Holds(violated, index) || (atom.kind == Kind::kUnique && repeated)) return kFalse;
     if (atom.kind != Kind::kRequired) return formulas_.Of(atom);
     if (name != nullptr && atom.name == *name) return kTrue;
-    return OrderOf(next, atom.name) < next.next_order ? kFalse : formulas_.Of(atom);
+    return OrderOf(data, atom.name) < data.next_order ? kFalse : formulas_.Of(atom);
   });
-  DecideCounts(next);
-  if (next.must == kFalse) return kNone;
-  const Shape after = ShapeOf(std::move(next));
-  return CanGoOn(after) ? after : kNone;
+  DecideCounts(data);
+  data.must = formulas_.Simplify(data.must);
 }
 
 int32_t JsonShapes::OrderOf(const Data& data, const std::string& name) const {
@@ -294,10 +304,23 @@ int32_t JsonShapes::OrderOf(const Data& data, const std::string& name) const {
 
 // ---- Children
 
-JsonShapes::ChildNumber JsonShapes::MakeChild(const Data& data, Formula must,
+JsonShapes::ChildNumber JsonShapes::MakeChild(const Data& data, Formula must, int32_t order,
                                               absl::FunctionRef<Formula(int32_t)> said) {
   if (!MayExist(must)) return kNone;
-  Child child;
+  Child child = ChildWith(data, must, order, said);
+  const Formula possible = Possible(data, child);
+  if (possible != kTrue) {
+    must = formulas_.And(must, possible);
+    if (!MayExist(must)) return kNone;
+    child = ChildWith(data, must, order, said);
+  }
+  children_.push_back(std::move(child));
+  return static_cast<ChildNumber>(children_.size()) - 1;
+}
+
+JsonShapes::Child JsonShapes::ChildWith(const Data& data, Formula must, int32_t order,
+                                        absl::FunctionRef<Formula(int32_t)> said) {
+  Child child = {.order = order};
   ValueGoal goal = {.must = must};
   for (const int32_t index : AtomsOf(data)) {
     const Kind kind = formulas_.atom(index).kind;
@@ -318,8 +341,27 @@ JsonShapes::ChildNumber JsonShapes::MakeChild(const Data& data, Formula must,
     child.decides.emplace_back(index, by);
   }
   child.goal = goals_.Of(std::move(goal));
-  children_.push_back(std::move(child));
-  return static_cast<ChildNumber>(children_.size()) - 1;
+  return child;
+}
+
+// The outcomes that leave `must` possible, as a formula about the child.
+Formula JsonShapes::Possible(const Data& data, const Child& child) {
+  const std::vector<Formula> outs = goals_[child.goal].outs;
+  if (outs.empty() || outs.size() > kMaxForeseen) return kTrue;
+  std::vector<Formula> any;
+  const uint32_t outcomes = 1u << outs.size();
+  for (uint32_t bits = 0; bits < outcomes; ++bits) {
+    Outcome outcome;
+    std::vector<Formula> all;
+    for (size_t i = 0; i < outs.size(); ++i) {
+      outcome.push_back((bits >> i & 1) != 0);
+      all.push_back(outcome[i] ? outs[i] : formulas_.Not(outs[i]));
+    }
+    Data next = data;
+    DecideChild(next, child, outcome, false);
+    if (next.must != kFalse) any.push_back(formulas_.And(all));
+  }
+  return any.size() == outcomes ? kTrue : formulas_.Or(any);
 }
 
 Formula JsonShapes::SaidOfItem(const Atom& atom, int64_t index) {
@@ -380,8 +422,8 @@ JsonShapes::ChildNumber JsonShapes::NextItem(Shape shape) {
   const Data& of = data(shape);
   const Formula must = formulas_.Weaken(
       of.must, [&](int32_t atom, bool negated) { return RelaxForItem(of, atom, negated); });
-  const ChildNumber child =
-      MakeChild(of, must, [&](int32_t atom) { return SaidOfItem(formulas_.atom(atom), of.count); });
+  const ChildNumber child = MakeChild(
+      of, must, -1, [&](int32_t atom) { return SaidOfItem(formulas_.atom(atom), of.count); });
   found(shape).asked_item = true;
   return found(shape).item = child;
 }
@@ -456,12 +498,8 @@ JsonShapes::ChildNumber JsonShapes::ChildOfName(const Data& data, const NameClas
   const Formula must = formulas_.Weaken(data.must, [&](int32_t atom, bool negated) {
     return RelaxForName(data, atom, negated, name);
   });
-  const ChildNumber child =
-      MakeChild(data, must, [&](int32_t atom) { return SaidOfName(formulas_.atom(atom), name); });
-  if (child != kNone && name.name != nullptr) {
-    children_[static_cast<size_t>(child)].order = name.order;
-  }
-  return child;
+  return MakeChild(data, must, name.name == nullptr ? -1 : name.order,
+                   [&](int32_t atom) { return SaidOfName(formulas_.atom(atom), name); });
 }
 
 ByteRegex JsonShapes::NextNames(Shape shape) {

@@ -67,7 +67,7 @@ class JsonShapes {
     int32_t goal = -1;  // number of a ValueGoal
     // What its outcome decides: an atom about the parent, and the index of its formula in `outs`;
     // -1 if it is true in any case, -2 if it is false.
-    std::vector<std::pair<int32_t, int32_t>> decides;
+    std::vector<std::pair<int32_t, int32_t>> decides = {};
     int32_t order = -1;  // of a property that a schema names: its place in their order
   };
   using ChildNumber = int32_t;  // kNone: none may come
@@ -165,10 +165,15 @@ class JsonShapes {
   int32_t NamesOf(const Data& data);
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);
   void DecideCounts(Data& data);
+  void DecideChild(Data& data, const Child& child, const Outcome& outcome, bool repeated);
+  static bool See(Data& data, std::string value);
 
   // What the atoms say of a child, and what `must` asks of it given that.
-  ChildNumber MakeChild(const Data& data, Formula must,
+  ChildNumber MakeChild(const Data& data, Formula must, int32_t order,
                         absl::FunctionRef<Formula(int32_t atom)> said);
+  Child ChildWith(const Data& data, Formula must, int32_t order,
+                  absl::FunctionRef<Formula(int32_t atom)> said);
+  Formula Possible(const Data& data, const Child& child);
   static Formula SaidOfItem(const Atom& atom, int64_t index);
   Formula RelaxForItem(const Data& data, int32_t atom, bool negated);
   Formula SaidOfName(const Atom& atom, const NameClass& name);

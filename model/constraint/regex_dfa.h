@@ -41,6 +41,15 @@ class RegexDfa {
     return state != kDead && states_[static_cast<size_t>(state)].regex == RegexSet::kEmpty;
   }
 
+  // The bytes that do not lead to kDead.
+  ByteSet NextBytes(State state) {
+    ByteSet bytes;
+    for (int byte = 0; byte < 256; ++byte) {
+      if (Next(state, static_cast<uint8_t>(byte)) != kDead) bytes.Add(static_cast<uint8_t>(byte));
+    }
+    return bytes;
+  }
+
   size_t size() const { return states_.size(); }
   // About the memory it takes, without that of `regexes`.
   size_t bytes() const {

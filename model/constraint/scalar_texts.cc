@@ -57,7 +57,9 @@ ByteRegex ScalarTexts::NumberTexts(Formula formula, const Numbers& numbers) {
       if (formulas_.atom(atom).kind != Atom::Kind::kMultiple) {
         return negated ? formulas_.Not(positive) : positive;
       }
-      return negated ? kTrue : positive;
+      const bool exact =
+          formulas_.atom(atom).divisor.is_integer() && formulas_.atom(atom).regex != RegexSet::kAny;
+      return !negated ? positive : exact ? formulas_.Not(positive) : kTrue;
     });
   }
   return regexes_.And(numbers.texts, formulas_.ToRegex(about, regexes_, [&](int32_t atom) {

@@ -250,6 +250,30 @@ Formula FormulaSet::RestrictNew(Formula formula, JsonKind type) {
   return of.negated ? Not(one) : one;
 }
 
+Formula FormulaSet::Simplify(Formula formula) {
+  for (Formula before = kFalse; before != formula && kind(formula) == Kind::kAnd;) {
+    before = formula;
+    std::vector<Formula> all;                     // atoms
+    absl::flat_hash_map<int32_t, Formula> known;  // by atom
+    for (const Formula part : PartsOf(formula)) {
+      if (kind(part) != Kind::kAtom) continue;
+      all.push_back(part);
+      known.emplace(node(part).index, node(part).negated ? kFalse : kTrue);
+    }
+    const std::vector<Formula> parts(PartsOf(formula).begin(), PartsOf(formula).end());
+    for (const Formula part : parts) {
+      if (kind(part) == Kind::kAtom) continue;
+      all.push_back(Substitute(part, [&](int32_t atom) {
+        const auto value = known.find(atom);
+        return value == known.end() ? Intern({.kind = Kind::kAtom, .index = atom}, {})
+                                    : value->second;
+      }));
+    }
+    formula = And(all);
+  }
+  return formula;
+}
+
 Formula FormulaSet::Substitute(Formula formula, Replace replace) {
   const Node of = node(formula);
   switch (of.kind) {

@@ -31,7 +31,8 @@ inline constexpr Formula kTrue{1};
 struct PropertyRule {
   std::vector<std::pair<std::string, Formula>> named = {};  // in the schema's order
   absl::flat_hash_map<std::string, Formula> by_name = {};
-  std::vector<std::pair<ByteRegex, Formula>> patterns = {};  // of names as they stand between quotes
+  std::vector<std::pair<ByteRegex, Formula>> patterns =
+      {};  // of names as they stand between quotes
   Formula others = kTrue;
 };
 
@@ -113,6 +114,9 @@ class FormulaSet {
   // EmptyLoop().
   Formula Restrict(Formula formula, JsonKind type);
 
+  // The same, with what must be true or false in any case put into the rest: "a and (not a or b)"
+  // is "a and b".
+  Formula Simplify(Formula formula);
   // With atoms replaced; `replace` gives what stands for an atom.
   using Replace = absl::FunctionRef<Formula(int32_t atom)>;
   Formula Substitute(Formula formula, Replace replace);
