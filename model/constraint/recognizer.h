@@ -26,6 +26,8 @@ class Recognizer {
   struct Part {
     RegexDfa* dfa = nullptr;  // nullptr: not inside of any
     RegexDfa::State state = RegexDfa::kDead;
+    // The automaton is that of the whole rest of the text: where it accepts, the part does not end.
+    bool is_rest = false;
   };
 
   virtual ~Recognizer() = default;

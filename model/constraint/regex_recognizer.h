@@ -31,7 +31,7 @@ class RegexRecognizer final : public Recognizer {
   bool Accepts(State state) override { return dfa_.Accepts(state); }
   ByteSet NextBytes(State state) override;
   Part PartOf(State state) override {
-    return dfa_.Accepts(state) ? Part{} : Part{.dfa = &dfa_, .state = state};
+    return {.dfa = &dfa_, .state = state, .is_rest = true};
   }
   size_t bytes() const override { return dfa_.bytes() + regexes_.bytes(); }
   bool full() const override { return dfa_.full(); }

@@ -49,13 +49,13 @@ TEST(CompileChoicesTest, HoldsTheTextsAndNothingElse) {
   }
 }
 
-TEST(CompileChoicesTest, TellsThePartUntilItAccepts) {
+TEST(CompileChoicesTest, IsOnePartToTheEnd) {
   const auto recognizer = CompileChoices(std::vector<std::string>{"a", "abc"}, {});
   ASSERT_TRUE(recognizer.ok());
   const Recognizer::State start = (*recognizer)->start();
-  EXPECT_NE((*recognizer)->PartOf(start).dfa, nullptr);
+  EXPECT_TRUE((*recognizer)->PartOf(start).is_rest);
   const Recognizer::State a = (*recognizer)->Next(start, 'a');
-  EXPECT_EQ((*recognizer)->PartOf(a).dfa, nullptr);
+  EXPECT_TRUE((*recognizer)->PartOf(a).is_rest);
   const Recognizer::State ab = (*recognizer)->Next(a, 'b');
   const Recognizer::Part part = (*recognizer)->PartOf(ab);
   ASSERT_NE(part.dfa, nullptr);
