@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "model/tokenizer/stream_decoder.h"
 
 namespace tlm {
 
@@ -86,19 +87,27 @@ class ConstraintMatcher {
     std::optional<int32_t> forced;
   };
 
-  explicit ConstraintMatcher(std::shared_ptr<Constraint> constraint);
+  // `position` is that of the first token (PositionBehind the prompt).
+  explicit ConstraintMatcher(std::shared_ptr<Constraint> constraint,
+                             TextPosition position = TextPosition::kContinuesText);
 
-  // Whether the token may follow; it is appended then.
+  // Whether the token may follow; it is appended then. At a limit true, and none may follow it.
   bool Accept(int32_t token);
   // What may follow the tokens accepted.
   Allowed Next();
 
  private:
+  template <typename Work>
+  bool WithState(Work&& work);
+
   std::shared_ptr<Constraint> constraint_;
-  std::string text_;  // of the tokens accepted
-  uint64_t epoch_ = 0;
-  int32_t state_ = 0;
+  TextPosition position_;
+  std::string text_;      // of the tokens accepted
+  uint64_t epoch_ = 0;    // that state_ is of
+  int32_t state_ = 0;     // behind text_
+  bool is_dead_ = false;  // a limit was met
   std::vector<uint64_t> words_;
+  std::shared_ptr<const void> shown_;  // what Next() returned last
 };
 
 }  // namespace tlm

@@ -1,0 +1,366 @@
+#include "model/constraint/constraint.h"
+
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <unordered_map>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/base/mutex.h"
+#include "model/constraint/budget.h"
+#include "model/constraint/json_schema.h"
+#include "model/constraint/mask_walker.h"
+#include "model/constraint/pattern.h"
+#include "model/constraint/recognizer.h"
+#include "model/constraint/regex_recognizer.h"
+#include "model/constraint/token_trie.h"
+#include "model/text/utf8.h"
+
+namespace tlm {
+namespace {
+
+// Makes a recognizer without any states yet.
+using RecognizerFactory = std::function<std::unique_ptr<Recognizer>()>;
+
+constexpr size_t kMaxDeterminedBytes = 256;
+// About what an expression of a RegexSet takes, with its derivatives.
+constexpr size_t kBytesPerRegex = 256;
+// A mask of more tokens than this is kept as a bitmap.
+constexpr size_t kMaxListedTokens = 1024;
+
+size_t TextBytes(const ConstraintSpec& spec) {
+  size_t bytes = spec.text.size();
+  for (const std::string& choice : spec.choices) bytes += choice.size();
+  for (const std::string& trigger : spec.triggers) bytes += trigger.size();
+  for (const ConstraintSpec::Region& region : spec.regions) {
+    bytes += region.begin.size() + region.content.size() + region.end.size();
+  }
+  return bytes;
+}
+
+// A compiled language: its recognizer, and how to make others of it.
+struct Language {
+  std::unique_ptr<Recognizer> recognizer;
+  RecognizerFactory make;
+};
+
+absl::StatusOr<Language> CompileRegex(std::string_view text, const ConstraintLimits& limits) {
+  RegexSet regexes(limits.max_bytes / kBytesPerRegex);
+  auto regex = ParsePattern(regexes, text, {.whole = true, .form = TextForm::kUtf8});
+  if (!regex.ok()) return WithContext(regex.status(), "regex");
+  RecognizerFactory make = [regexes = std::move(regexes), regex = *regex,
+                            max_states = limits.max_states] {
+    return std::make_unique<RegexRecognizer>(regexes, regex, max_states);
+  };
+  return Language{make(), make};
+}
+
+absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
+                                         Budget& budget) {
+  switch (spec.kind) {
+    case ConstraintSpec::Kind::kRegex:
+      return CompileRegex(spec.text, limits);
+    case ConstraintSpec::Kind::kChoices: {
+      TLM_ASSIGN_OR_RETURN(auto recognizer, CompileChoices(spec.choices, limits));
+      return Language{std::move(recognizer), [choices = spec.choices, limits] {
+                        return *CompileChoices(choices, limits);
+                      }};
+    }
+    case ConstraintSpec::Kind::kJsonSchema:
+    case ConstraintSpec::Kind::kJsonObject: {
+      std::string schema =
+          spec.kind == ConstraintSpec::Kind::kJsonSchema ? spec.text : R"({"type": "object"})";
+      TLM_ASSIGN_OR_RETURN(auto recognizer, CompileJsonSchema(schema, spec.json, limits, budget));
+      return Language{std::move(recognizer), [schema, options = spec.json, limits] {
+                        Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
+                        return *CompileJsonSchema(schema, options, limits, again);
+                      }};
+    }
+    default:
+      return Unimplemented("constraints of this kind are not supported");
+  }
+}
+
+struct TokenMask {
+  std::vector<int32_t> few;     // the tokens, unless they are in
+  std::vector<uint64_t> words;  // the bitmap
+  bool none = false;
+  bool whole = false;
+  std::optional<int32_t> forced;
+
+  bool Has(int32_t token) const {
+    const auto bit = static_cast<size_t>(token);
+    return words.empty() ? std::find(few.begin(), few.end(), token) != few.end()
+                         : (words[bit / 64] >> (bit % 64) & 1) != 0;
+  }
+  size_t bytes() const {
+    return sizeof *this + 64 + few.size() * sizeof(int32_t) + words.size() * sizeof(uint64_t);
+  }
+};
+
+TokenMask ToTokenMask(std::vector<uint64_t> words) {
+  TokenMask mask;
+  size_t count = 0;
+  for (const uint64_t word : words) count += static_cast<size_t>(std::popcount(word));
+  mask.none = count == 0;
+  if (count > kMaxListedTokens) {
+    mask.words = std::move(words);
+    return mask;
+  }
+  mask.few.reserve(count);
+  for (size_t i = 0; i < words.size(); ++i) {
+    for (uint64_t word = words[i]; word != 0; word &= word - 1) {
+      mask.few.push_back(static_cast<int32_t>(i * 64) + std::countr_zero(word));
+    }
+  }
+  return mask;
+}
+
+// Masks by state, those used last.
+class MaskCache {
+ public:
+  explicit MaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  std::shared_ptr<const TokenMask> Find(Recognizer::State state) {
+    const auto found = by_state_.find(state);
+    if (found == by_state_.end()) return nullptr;
+    masks_.splice(masks_.begin(), masks_, found->second);
+    return found->second->second;
+  }
+  void Insert(Recognizer::State state, std::shared_ptr<const TokenMask> mask) {
+    bytes_ += mask->bytes();
+    masks_.emplace_front(state, std::move(mask));
+    by_state_[state] = masks_.begin();
+    while (bytes_ > max_bytes_ && masks_.size() > 1) {
+      bytes_ -= masks_.back().second->bytes();
+      by_state_.erase(masks_.back().first);
+      masks_.pop_back();
+    }
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  using Entry = std::pair<Recognizer::State, std::shared_ptr<const TokenMask>>;
+
+  const size_t max_bytes_;
+  size_t bytes_ = 0;
+  std::list<Entry> masks_;
+  std::unordered_map<Recognizer::State, std::list<Entry>::iterator> by_state_;
+};
+
+// A recognizer with what was found with it. States are of one epoch.
+struct Epoch {
+  Epoch(std::unique_ptr<Recognizer> the_recognizer, const TokenTrie& tokens, size_t max_bytes)
+      : recognizer(std::move(the_recognizer)),
+        walker(tokens, *recognizer, max_bytes / 2, max_bytes / 4),
+        masks(max_bytes / 4) {}
+
+  std::unique_ptr<Recognizer> recognizer;
+  MaskWalker walker;
+  MaskCache masks;
+};
+
+}  // namespace
+
+struct Constraint::Impl {
+  Impl(std::shared_ptr<const TokenTrie> the_tokens, Language language, size_t the_max_bytes)
+      : tokens(std::move(the_tokens)), make(std::move(language.make)), max_bytes(the_max_bytes) {
+    Renew(std::move(language.recognizer));
+  }
+
+  void Renew(std::unique_ptr<Recognizer> recognizer) TLM_REQUIRES(mutex) {
+    epoch = std::make_unique<Epoch>(std::move(recognizer), *tokens, max_bytes);
+    ++epoch_number;
+  }
+  // The state behind `text` from `state` on; kDead also at a limit.
+  Recognizer::State Run(Recognizer::State state, std::string_view text) TLM_REQUIRES(mutex);
+  // Null at a limit.
+  std::shared_ptr<const TokenMask> MaskOf(Recognizer::State state, TextPosition position)
+      TLM_REQUIRES(mutex);
+  std::shared_ptr<const TokenMask> MakeMask(Recognizer::State state, TextPosition position)
+      TLM_REQUIRES(mutex);
+  std::optional<int32_t> Forced(Recognizer::State state, const TokenTrie& trie,
+                                const TokenMask& mask) TLM_REQUIRES(mutex);
+
+  const std::shared_ptr<const TokenTrie> tokens;
+  const RecognizerFactory make;
+  const size_t max_bytes;
+  mutable Mutex mutex;
+  std::unique_ptr<Epoch> epoch TLM_GUARDED_BY(mutex);
+  uint64_t epoch_number TLM_GUARDED_BY(mutex) = 0;
+};
+
+Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
+  for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
+    if (i % 256 == 0 && epoch->walker.Exhausted()) return Recognizer::kDead;
+    state = epoch->recognizer->Next(state, static_cast<uint8_t>(text[i]));
+  }
+  return state;
+}
+
+std::shared_ptr<const TokenMask> Constraint::Impl::MaskOf(Recognizer::State state,
+                                                          TextPosition position) {
+  // One at the beginning of a text is not that of the same state elsewhere.
+  if (&tokens->At(position) != tokens.get()) return MakeMask(state, position);
+  std::shared_ptr<const TokenMask> mask = epoch->masks.Find(state);
+  if (mask != nullptr) return mask;
+  mask = MakeMask(state, position);
+  if (mask != nullptr) epoch->masks.Insert(state, mask);
+  return mask;
+}
+
+std::shared_ptr<const TokenMask> Constraint::Impl::MakeMask(Recognizer::State state,
+                                                            TextPosition position) {
+  const TokenTrie& trie = tokens->At(position);
+  std::vector<uint64_t> words(trie.words());
+  if (&trie == tokens.get()) {
+    if (!epoch->walker.Mark(state, words)) return nullptr;
+  } else if (!MaskWalker(trie, *epoch->recognizer, max_bytes / 2, 0).Mark(state, words)) {
+    return nullptr;
+  }
+  TokenMask mask = ToTokenMask(std::move(words));
+  mask.whole = epoch->recognizer->Accepts(state);
+  mask.forced = Forced(state, trie, mask);
+  if (epoch->walker.Exhausted()) return nullptr;
+  return std::make_shared<const TokenMask>(std::move(mask));
+}
+
+// The only token; else, where the next bytes are determined, the first token that the tokenizer
+// writes them with, unless bytes behind them could become part of it.
+std::optional<int32_t> Constraint::Impl::Forced(Recognizer::State state, const TokenTrie& trie,
+                                                const TokenMask& mask) {
+  if (mask.none || mask.whole) return std::nullopt;
+  if (mask.few.size() == 1) return mask.few[0];
+  Recognizer& recognizer = *epoch->recognizer;
+  std::string run;
+  bool ends_text = false;
+  while (run.size() < kMaxDeterminedBytes) {
+    const ByteSet bytes = recognizer.NextBytes(state);
+    std::optional<uint8_t> only;
+    Recognizer::State next = Recognizer::kDead;
+    bool several = false;
+    for (int byte = 0; byte < 256 && !several; ++byte) {
+      if (!bytes.Has(static_cast<uint8_t>(byte))) continue;
+      const Recognizer::State to = recognizer.Next(state, static_cast<uint8_t>(byte));
+      if (to == Recognizer::kDead) continue;
+      several = only.has_value();
+      only = static_cast<uint8_t>(byte);
+      next = to;
+    }
+    if (several || (only.has_value() && recognizer.Accepts(state))) break;
+    if (!only.has_value()) {
+      ends_text = true;
+      break;
+    }
+    run += static_cast<char>(*only);
+    state = next;
+  }
+  const size_t invalid = FindInvalidUtf8(run);
+  if (invalid != run.npos) run.resize(invalid);
+  if (run.empty()) return std::nullopt;
+  const std::vector<int32_t> ids = trie.Encode(run);
+  if (ids.empty()) return std::nullopt;
+  const std::string_view text = trie.Text(ids[0]);
+  if (text.empty() || run.substr(0, text.size()) != text || !mask.Has(ids[0])) return std::nullopt;
+  if (text.size() == run.size() && !(ends_text && invalid == run.npos)) return std::nullopt;
+  return ids[0];
+}
+
+absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Compile(
+    const ConstraintSpec& spec, std::shared_ptr<const TokenTrie> tokens,
+    const ConstraintLimits& limits, const std::atomic<bool>* cancelled) {
+  if (const size_t bytes = TextBytes(spec); bytes > limits.max_text_bytes) {
+    return ResourceExhausted("the constraint has {} bytes of text, the limit is {}", bytes,
+                             limits.max_text_bytes);
+  }
+  Budget budget(limits.max_compile_time, cancelled);
+  TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(spec, limits, budget));
+  TLM_RETURN_IF_ERROR(budget.Spend(0, "its first state"));
+  auto impl = std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes);
+  {
+    MutexLock lock(&impl->mutex);
+    const bool is_empty = impl->epoch->recognizer->start() == Recognizer::kDead;
+    if (impl->epoch->walker.Exhausted()) {
+      return ResourceExhausted("the constraint takes more than {} states or {} bytes at its first",
+                               limits.max_states, limits.max_bytes / 2);
+    }
+    if (is_empty) return InvalidArgument("the constraint allows no text at all");
+  }
+  return std::shared_ptr<Constraint>(new Constraint(std::move(impl)));
+}
+
+Constraint::Constraint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Constraint::~Constraint() = default;
+
+size_t Constraint::bytes() const {
+  MutexLock lock(&impl_->mutex);
+  const Epoch& epoch = *impl_->epoch;
+  return sizeof(Impl) + epoch.recognizer->bytes() + epoch.walker.bytes() + epoch.masks.bytes();
+}
+
+ConstraintMatcher::ConstraintMatcher(std::shared_ptr<Constraint> constraint, TextPosition position)
+    : constraint_(std::move(constraint)),
+      position_(position),
+      words_(constraint_->impl_->tokens->words()) {}
+
+// Calls `work` with the state behind the text, at most twice: at a limit again with a recognizer
+// that has walked nothing else. False if that meets it, too.
+template <typename Work>
+bool ConstraintMatcher::WithState(Work&& work) {
+  Constraint::Impl& impl = *constraint_->impl_;
+  for (int attempt = 0; attempt < 2 && !is_dead_; ++attempt) {
+    if (epoch_ != impl.epoch_number) {
+      state_ = impl.Run(impl.epoch->recognizer->start(), text_);
+      epoch_ = impl.epoch_number;
+    }
+    if (!impl.epoch->walker.Exhausted() && state_ != Recognizer::kDead) work();
+    if (!impl.epoch->walker.Exhausted()) return state_ != Recognizer::kDead;
+    impl.Renew(impl.make());
+  }
+  is_dead_ = true;
+  return false;
+}
+
+bool ConstraintMatcher::Accept(int32_t token) {
+  Constraint::Impl& impl = *constraint_->impl_;
+  const TextPosition position = text_.empty() ? position_ : TextPosition::kContinuesText;
+  const std::string_view text = impl.tokens->At(position).Text(token);
+  if (text.empty()) return false;
+  MutexLock lock(&impl.mutex);
+  Recognizer::State next = Recognizer::kDead;
+  if (!WithState([&] { next = impl.Run(state_, text); })) return is_dead_;
+  if (next == Recognizer::kDead) return false;
+  text_ += text;
+  state_ = next;
+  return true;
+}
+
+ConstraintMatcher::Allowed ConstraintMatcher::Next() {
+  Constraint::Impl& impl = *constraint_->impl_;
+  const TextPosition position = text_.empty() ? position_ : TextPosition::kContinuesText;
+  std::shared_ptr<const TokenMask> mask;
+  {
+    MutexLock lock(&impl.mutex);
+    if (!WithState([&] { mask = impl.MaskOf(state_, position); })) mask = nullptr;
+  }
+  Allowed allowed;
+  allowed.none = mask == nullptr || mask->none;
+  if (mask != nullptr) {
+    allowed.whole = mask->whole;
+    allowed.forced = mask->forced;
+  }
+  if (mask != nullptr && !mask->words.empty()) {
+    allowed.tokens = mask->words;
+  } else {
+    std::fill(words_.begin(), words_.end(), 0);
+    if (mask != nullptr) {
+      for (const int32_t token : mask->few) SetTokenBit(token, words_);
+    }
+    allowed.tokens = words_;
+  }
+  shown_ = std::move(mask);
+  return allowed;
+}
+
+}  // namespace tlm

@@ -1,0 +1,219 @@
+#include "model/constraint/token_trie.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "model/text/utf8.h"
+#include "model/tokenizer/token_decoder.h"
+
+namespace tlm {
+namespace {
+
+using Alphabet = TokenTrie::Alphabet;
+
+// The first alphabet with the byte; kText for those of characters of several bytes.
+constexpr Alphabet AlphabetOf(uint8_t byte) {
+  if (byte >= 'a' && byte <= 'z') return TokenTrie::kLower;
+  if (byte >= 'A' && byte <= 'Z') return TokenTrie::kLetters;
+  if ((byte >= '0' && byte <= '9') || byte == '_') return TokenTrie::kWord;
+  if (byte >= 0x80) return TokenTrie::kText;
+  return byte >= 0x20 && byte < 0x7F && byte != '"' && byte != '\\' ? TokenTrie::kAscii
+                                                                    : TokenTrie::kBytes;
+}
+
+Alphabet AlphabetOf(std::string_view text) {
+  Alphabet alphabet = TokenTrie::kLower;
+  for (const char byte : text)
+    alphabet = std::max(alphabet, AlphabetOf(static_cast<uint8_t>(byte)));
+  if (alphabet == TokenTrie::kText && !IsValidUtf8(text)) return TokenTrie::kBytes;
+  return alphabet;
+}
+
+// The first 8 bytes as a number of the same order.
+uint64_t SortKey(std::string_view text) {
+  uint64_t key = 0;
+  for (size_t i = 0; i < 8; ++i) key = key << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
+  return key;
+}
+
+size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const auto [end, unused] =
+      std::mismatch(a.begin(), a.begin() + std::min(a.size(), b.size()), b.begin());
+  return static_cast<size_t>(end - a.begin());
+}
+
+// What a token adds at the beginning of a text. A text that the decoder may yet take more off is
+// none, as the empty one.
+std::string BeginningText(const Tokenizer& tokenizer, int32_t id) {
+  const TokenDecoder& decoder = tokenizer.decoder();
+  std::string_view text =
+      decoder.first_token_is_special() ? tokenizer.FirstTokenText(id) : tokenizer.TokenBytes(id);
+  const std::string_view stripped = decoder.stripped();
+  for (size_t i = 0; i < decoder.max_stripped() && !stripped.empty(); ++i) {
+    if (text.size() < stripped.size() && stripped.substr(0, text.size()) == text) return {};
+    if (text.substr(0, stripped.size()) != stripped) break;
+    text.remove_prefix(stripped.size());
+  }
+  return std::string(text);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
+                                                  std::span<const int32_t> end_tokens) {
+  const auto build = [&](bool begins) {
+    std::vector<std::string> texts(static_cast<size_t>(tokenizer.vocab_size()));
+    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+      const bool ends = std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
+      if (ends || tokenizer.IsSpecial(id)) continue;
+      texts[static_cast<size_t>(id)] =
+          begins ? BeginningText(tokenizer, id) : std::string(tokenizer.TokenBytes(id));
+    }
+    std::shared_ptr<TokenTrie> trie(new TokenTrie(texts));
+    trie->end_tokens_.assign(end_tokens.begin(), end_tokens.end());
+    trie->tokenizer_ = &tokenizer;
+    return trie;
+  };
+  std::shared_ptr<TokenTrie> trie = build(false);
+  const TokenDecoder& decoder = tokenizer.decoder();
+  if (decoder.first_token_is_special() || decoder.max_stripped() > 0)
+    trie->beginning_ = build(true);
+  return trie;
+}
+
+std::shared_ptr<const TokenTrie> TokenTrie::Build(std::span<const std::string> texts,
+                                                  std::span<const int32_t> end_tokens) {
+  std::shared_ptr<TokenTrie> trie(new TokenTrie(texts));
+  trie->end_tokens_.assign(end_tokens.begin(), end_tokens.end());
+  return trie;
+}
+
+TokenTrie::TokenTrie(std::span<const std::string> texts) {
+  offsets_.reserve(texts.size() + 1);
+  offsets_.push_back(0);
+  for (const std::string& text : texts) {
+    if (text.size() <= kMaxTextBytes) text_ += text;
+    offsets_.push_back(static_cast<uint32_t>(text_.size()));
+  }
+  BuildParts();
+}
+
+void TokenTrie::BuildParts() {
+  const auto tokens = static_cast<size_t>(vocab_size());
+  std::vector<uint8_t> alphabets(tokens);
+  std::vector<uint16_t> lengths(tokens);
+  std::array<std::vector<int32_t>, kAlphabets> members;
+  for (size_t i = 0; i < tokens; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const std::string_view text = Text(id);
+    if (text.empty()) continue;
+    const Alphabet alphabet = AlphabetOf(text);
+    const size_t length = alphabet == kText ? CountCodePoints(text) : text.size();
+    alphabets[i] = static_cast<uint8_t>(alphabet);
+    lengths[i] = static_cast<uint16_t>(length);
+    members[alphabet].push_back(id);
+    Part& part = parts_[alphabet];
+    part.longest = std::max(part.longest, length);
+    if (length > kMaxLength) part.long_tokens.push_back(id);
+  }
+  for (size_t i = 0; i < kAlphabets; ++i) {
+    BuildPart(static_cast<Alphabet>(i), std::move(members[i]));
+  }
+  nodes_.push_back({0, static_cast<uint32_t>(order_.size()), 0, 0});
+  BuildBitmaps(alphabets, lengths);
+}
+
+void TokenTrie::BuildPart(Alphabet alphabet, std::vector<int32_t> tokens) {
+  std::vector<std::pair<uint64_t, int32_t>> sorted;
+  sorted.reserve(tokens.size());
+  for (const int32_t id : tokens) sorted.emplace_back(SortKey(Text(id)), id);
+  std::sort(sorted.begin(), sorted.end(), [this](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    const int order = Text(a.second).compare(Text(b.second));
+    return order != 0 ? order < 0 : a.second < b.second;
+  });
+  Part& part = parts_[alphabet];
+  part.begin = static_cast<uint32_t>(nodes_.size());
+  part.child.fill(kNoNode);
+  std::vector<uint32_t> path;  // of nodes
+  const auto close_to = [&](size_t depth) {
+    for (; path.size() > depth; path.pop_back()) {
+      nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
+    }
+  };
+  std::string_view previous;
+  for (const auto& [key, id] : sorted) {
+    const std::string_view text = Text(id);
+    close_to(CommonPrefix(previous, text));
+    while (path.size() < text.size()) {
+      const auto byte = static_cast<uint8_t>(text[path.size()]);
+      path.push_back(static_cast<uint32_t>(nodes_.size()));
+      nodes_.push_back(
+          {0, static_cast<uint32_t>(order_.size()), static_cast<uint16_t>(path.size()), byte});
+    }
+    part.first.Add(static_cast<uint8_t>(text[0]));
+    part.child[static_cast<uint8_t>(text[0])] = path[0];
+    order_.push_back(id);
+    previous = text;
+  }
+  close_to(0);
+  part.end = static_cast<uint32_t>(nodes_.size());
+}
+
+void TokenTrie::BuildBitmaps(std::span<const uint8_t> alphabets,
+                             std::span<const uint16_t> lengths) {
+  constexpr size_t kRows = kMaxLength + 1;
+  up_to_.resize(size_t{kBytes} * kRows * words());
+  const auto row = [&](size_t alphabet, size_t length) {
+    return up_to_.data() + (alphabet * kRows + length) * words();
+  };
+  for (size_t id = 0; id < lengths.size(); ++id) {
+    if (lengths[id] == 0 || alphabets[id] == kBytes) continue;
+    const size_t length = std::min<size_t>(lengths[id], kRows) - 1;
+    SetTokenBit(static_cast<int32_t>(id), {row(alphabets[id], length), words()});
+  }
+  const auto add = [&](const uint64_t* from, uint64_t* to) {
+    for (size_t i = 0; i < words(); ++i) to[i] |= from[i];
+  };
+  for (size_t alphabet = 0; alphabet < kBytes; ++alphabet) {
+    for (size_t length = 1; length < kRows; ++length) {
+      add(row(alphabet, length - 1), row(alphabet, length));
+    }
+  }
+  for (size_t alphabet = 1; alphabet < kBytes; ++alphabet) {
+    for (size_t length = 0; length < kRows; ++length) {
+      add(row(alphabet - 1, length), row(alphabet, length));
+    }
+  }
+}
+
+std::vector<int32_t> TokenTrie::Encode(std::string_view text) const {
+  if (tokenizer_ == nullptr || text.empty() || !IsValidUtf8(text)) return {};
+  // The tokenizer may put a space before a text. It is then that of the text itself, or one before
+  // a line's end that is put there for it.
+  std::string behind_line("\n");
+  behind_line += text;
+  for (const std::string_view written : {text, text.substr(1), std::string_view(behind_line)}) {
+    const auto ids =
+        tokenizer_->Encode(written, {.add_special_tokens = false, .parse_special = false});
+    if (!ids.ok()) continue;
+    std::string joined;
+    for (const int32_t id : *ids) joined += Text(id);
+    if (joined.size() < text.size()) continue;
+    const size_t before = joined.size() - text.size();
+    if (std::string_view(joined).substr(before) != text) continue;
+    size_t skipped = 0, first = 0;
+    while (skipped < before) skipped += Text((*ids)[first++]).size();
+    if (skipped == before) return {ids->begin() + static_cast<ptrdiff_t>(first), ids->end()};
+  }
+  return {};
+}
+
+size_t TokenTrie::bytes() const {
+  return text_.size() + offsets_.size() * sizeof(uint32_t) + nodes_.size() * sizeof(Node) +
+         order_.size() * sizeof(int32_t) + up_to_.size() * sizeof(uint64_t) + sizeof *this +
+         (beginning_ != nullptr ? beginning_->bytes() : 0);
+}
+
+}  // namespace tlm

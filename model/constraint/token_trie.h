@@ -1,0 +1,119 @@
+// The texts of a vocabulary, in the order in which masks walk them.
+#ifndef TLM_MODEL_CONSTRAINT_TOKEN_TRIE_H_
+#define TLM_MODEL_CONSTRAINT_TOKEN_TRIE_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/constraint/byte_set.h"
+#include "model/tokenizer/stream_decoder.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace tlm {
+
+// In a bitmap of tokens: bit id % 64 of word id / 64.
+inline void SetTokenBit(int32_t id, std::span<uint64_t> words) {
+  words[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
+}
+
+// Immutable, so any thread may use it. Tokens are parted by the characters of their texts, and each
+// part is a trie of its own: where an automaton admits all texts of an alphabet, the tokens of that
+// part need no walk.
+class TokenTrie {
+ public:
+  // Each holds the one before it. What is plain needs no escape within a string of JSON.
+  enum Alphabet {
+    kLower,    // a-z
+    kLetters,  // A-Z
+    kWord,     // 0-9 _
+    kAscii,    // plain ASCII: 20-7E without " and backslash
+    kText,     // all plain characters above it, in well-formed UTF-8
+    kBytes,    // all bytes
+  };
+  static constexpr size_t kAlphabets = kBytes + 1;
+
+  // In preorder: the nodes below node i are those in [i + 1, nodes[i].end).
+  struct Node {
+    uint32_t end;
+    uint32_t tokens;  // those that end here: order()[nodes[i].tokens .. nodes[i + 1].tokens)
+    uint16_t depth;   // length of the path in bytes
+    uint8_t byte;     // its last one
+  };
+  static constexpr uint32_t kNoNode = 0xFFFFFFFF;
+
+  // The tokens whose texts are of this alphabet and of none before it.
+  struct Part {
+    uint32_t begin = 0, end = 0;        // in nodes()
+    ByteSet first;                      // the bytes that texts begin with
+    std::array<uint32_t, 256> child{};  // the node of a first byte, or kNoNode
+    size_t longest = 0;                 // characters of the longest text; of kBytes bytes
+    std::vector<int32_t> long_tokens;   // those of more than kMaxLength characters
+  };
+  // For texts of an alphabet the length up to which `UpTo` tells them apart.
+  static constexpr size_t kMaxLength = 16;
+
+  // `tokenizer` outlives this. Special tokens and such as have no text, or one of more than
+  // kMaxTextBytes, are never inside of a text.
+  static std::shared_ptr<const TokenTrie> Build(const Tokenizer& tokenizer,
+                                                std::span<const int32_t> end_tokens);
+  // Token i has the i-th text; those without text are never inside of one. Without Encode().
+  static std::shared_ptr<const TokenTrie> Build(std::span<const std::string> texts,
+                                                std::span<const int32_t> end_tokens);
+  static constexpr size_t kMaxTextBytes = 4096;
+
+  // Ids lie below it.
+  int32_t vocab_size() const { return static_cast<int32_t>(offsets_.size()) - 1; }
+  // Of a bitmap.
+  size_t words() const { return (offsets_.size() + 62) / 64; }
+  // What a token adds to a text; empty for tokens that are never inside of one.
+  std::string_view Text(int32_t id) const {
+    if (id < 0 || id >= vocab_size()) return {};
+    const auto token = static_cast<size_t>(id);
+    return std::string_view(text_).substr(offsets_[token], offsets_[token + 1] - offsets_[token]);
+  }
+  std::span<const int32_t> end_tokens() const { return end_tokens_; }
+  // Of tokens that stand there; texts at the beginning may lack a space (TextPosition).
+  const TokenTrie& At(TextPosition position) const {
+    return position == TextPosition::kBeginsText && beginning_ != nullptr ? *beginning_ : *this;
+  }
+  // How the tokenizer writes a text within others; empty if it cannot say.
+  std::vector<int32_t> Encode(std::string_view text) const;
+
+  const std::vector<Node>& nodes() const { return nodes_; }  // one more at the end
+  const std::vector<int32_t>& order() const { return order_; }
+  const Part& part(size_t alphabet) const { return parts_[alphabet]; }
+  // The bitmap of the tokens whose texts are of the alphabet or of those before it, and have at
+  // most so many characters, at least 1; more than kMaxLength are any number. Not of kBytes.
+  std::span<const uint64_t> UpTo(size_t alphabet, size_t length) const {
+    const size_t row = std::min(length, kMaxLength + 1) - 1;
+    return std::span(up_to_).subspan((alphabet * (kMaxLength + 1) + row) * words(), words());
+  }
+  size_t bytes() const;
+
+ private:
+  explicit TokenTrie(std::span<const std::string> texts);
+  void BuildParts();
+  void BuildPart(Alphabet alphabet, std::vector<int32_t> tokens);
+  void BuildBitmaps(std::span<const uint8_t> alphabets, std::span<const uint16_t> lengths);
+
+  std::string text_;  // of all tokens
+  std::vector<uint32_t> offsets_;
+  std::vector<int32_t> end_tokens_;
+  std::vector<Node> nodes_;
+  std::vector<int32_t> order_;
+  std::array<Part, kAlphabets> parts_;
+  std::vector<uint64_t> up_to_;
+  const Tokenizer* tokenizer_ = nullptr;
+  std::shared_ptr<const TokenTrie> beginning_;  // if it differs
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_TOKEN_TRIE_H_

@@ -1,0 +1,258 @@
+#include "model/constraint/constraint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "model/constraint/token_trie.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace tlm {
+namespace {
+
+class ConstraintTest : public ::testing::Test {
+ protected:
+  static const Tokenizer& Demo() {
+    static const std::unique_ptr<Tokenizer> tokenizer =
+        *Tokenizer::Load(std::string(std::getenv("TLM_SOURCE_DIR")) + "/model/demo/tokenizer.json");
+    return *tokenizer;
+  }
+  static std::shared_ptr<const TokenTrie> Tokens() {
+    static const auto tokens = TokenTrie::Build(Demo(), std::vector<int32_t>{0});
+    return tokens;
+  }
+  static ConstraintSpec Regex(std::string text) {
+    ConstraintSpec spec;
+    spec.kind = ConstraintSpec::Kind::kRegex;
+    spec.text = std::move(text);
+    return spec;
+  }
+  static ConstraintSpec Choices(std::vector<std::string> choices) {
+    ConstraintSpec spec;
+    spec.kind = ConstraintSpec::Kind::kChoices;
+    spec.choices = std::move(choices);
+    return spec;
+  }
+  static std::shared_ptr<Constraint> Compile(const ConstraintSpec& spec,
+                                             const ConstraintLimits& limits = {}) {
+    auto constraint = Constraint::Compile(spec, Tokens(), limits, nullptr);
+    EXPECT_TRUE(constraint.ok()) << constraint.status();
+    return *constraint;
+  }
+
+  static std::vector<int32_t> Ids(const ConstraintMatcher::Allowed& allowed) {
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < allowed.tokens.size() * 64; ++id) {
+      if ((allowed.tokens[id / 64] >> (id % 64) & 1) != 0) ids.push_back(static_cast<int32_t>(id));
+    }
+    return ids;
+  }
+  // What Next() says, to be compared.
+  static std::string Describe(const ConstraintMatcher::Allowed& allowed) {
+    std::string result = allowed.none ? "none" : "some";
+    result += allowed.whole ? " whole" : " part";
+    result += " forced " + (allowed.forced.has_value() ? std::to_string(*allowed.forced) : "no");
+    for (const int32_t id : Ids(allowed)) result += " " + std::to_string(id);
+    return result;
+  }
+  int32_t DrawOf(const std::vector<int32_t>& ids) { return ids[random_() % ids.size()]; }
+
+  std::mt19937 random_{11};
+};
+
+TEST_F(ConstraintTest, ChoicesAllowTheirTextsAndNoOthers) {
+  const std::vector<std::string> choices = {"the time", "the tim", "a", "été", "the door\n"};
+  const auto constraint = Compile(Choices(choices));
+  for (int round = 0; round < 200; ++round) {
+    ConstraintMatcher matcher(constraint);
+    std::string text;
+    while (true) {
+      const ConstraintMatcher::Allowed allowed = matcher.Next();
+      const std::vector<int32_t> ids = Ids(allowed);
+      EXPECT_EQ(allowed.none, ids.empty());
+      EXPECT_EQ(allowed.whole, std::count(choices.begin(), choices.end(), text) > 0);
+      for (int32_t id = 0; id < Tokens()->vocab_size(); ++id) {
+        const std::string longer = text + std::string(Tokens()->Text(id));
+        const bool expected =
+            longer.size() > text.size() &&
+            std::any_of(choices.begin(), choices.end(), [&](const std::string& choice) {
+              return choice.substr(0, longer.size()) == longer;
+            });
+        EXPECT_EQ(std::count(ids.begin(), ids.end(), id) > 0, expected) << longer;
+      }
+      if (ids.empty()) break;
+      const int32_t id = DrawOf(ids);
+      ASSERT_TRUE(matcher.Accept(id));
+      text += Tokens()->Text(id);
+    }
+    EXPECT_NE(std::count(choices.begin(), choices.end(), text), 0) << text;
+  }
+}
+
+TEST_F(ConstraintTest, TokensThatMayNotFollowAreNotAccepted) {
+  const auto constraint = Compile(Regex("[a-z]{2}"));
+  ConstraintMatcher matcher(constraint);
+  const std::string before = Describe(matcher.Next());
+  int refused = 0;
+  for (int32_t id = -2; id < Tokens()->vocab_size() + 70; ++id) {
+    const std::string_view text = Tokens()->Text(id);
+    const bool allowed = !text.empty() && text.size() <= 2 &&
+                         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == text.npos;
+    ConstraintMatcher fresh(constraint);
+    EXPECT_EQ(fresh.Accept(id), allowed) << id;
+    if (allowed) continue;
+    EXPECT_FALSE(matcher.Accept(id));
+    ++refused;
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_EQ(Describe(matcher.Next()), before);
+}
+
+TEST_F(ConstraintTest, WholeTextThatNothingMayFollow) {
+  ConstraintMatcher matcher(Compile(Choices({"a"})));
+  ASSERT_TRUE(matcher.Accept(*Demo().TokenToId("a")));
+  const ConstraintMatcher::Allowed allowed = matcher.Next();
+  EXPECT_TRUE(allowed.none);
+  EXPECT_TRUE(allowed.whole);
+  EXPECT_EQ(allowed.forced, std::nullopt);
+  EXPECT_TRUE(Ids(allowed).empty());
+}
+
+TEST_F(ConstraintTest, DeterminedTextIsForcedAsTheTokenizerWritesIt) {
+  const std::string text = "{\"name of the child\": \"";
+  ConstraintMatcher matcher(Compile(Regex(R"(\{"name of the child": "[a-z]*"\})")));
+  const std::vector<int32_t> written = *Demo().Encode(text, EncodeOptions{false, false});
+  std::string forced;
+  size_t count = 0;
+  while (const auto id = matcher.Next().forced) {
+    EXPECT_EQ(*id, written[count]);
+    forced += Tokens()->Text(*id);
+    ++count;
+    ASSERT_TRUE(matcher.Accept(*id));
+  }
+  // The last token may yet be one with what follows.
+  EXPECT_EQ(count + 1, written.size());
+  EXPECT_EQ(forced + std::string(Tokens()->Text(written.back())), text);
+}
+
+TEST_F(ConstraintTest, DeterminedEndIsForcedToTheEnd) {
+  ConstraintMatcher matcher(Compile(Choices({"the end of the story."})));
+  std::string text;
+  while (const auto id = matcher.Next().forced) {
+    text += Tokens()->Text(*id);
+    ASSERT_TRUE(matcher.Accept(*id));
+  }
+  EXPECT_EQ(text, "the end of the story.");
+  EXPECT_TRUE(matcher.Next().whole);
+}
+
+// The result depends neither on what else the constraint was used for, nor on how often its states
+// were thrown away.
+TEST_F(ConstraintTest, LimitsThatThrowStatesAwayChangeNothing) {
+  std::string text;
+  for (const char way : std::string("abcdefgh")) {
+    text += (text.empty() ? "" : "|") + std::string(1, way) + "[a-z ]{" + std::to_string(way % 7) +
+            "," + std::to_string(30 + way % 11) + "}" + way + "é\\d{0,12}";
+  }
+  const ConstraintSpec spec = Regex(text);
+  const auto plenty = Compile(spec);
+  ConstraintLimits limits;
+  limits.max_bytes = size_t{450} << 10;
+  const auto tight = Compile(spec, limits);
+  std::vector<std::vector<int32_t>> paths(8);
+  std::vector<ConstraintMatcher> matchers(8, ConstraintMatcher(tight));
+  size_t most_bytes = 0;
+  for (int step = 0; step < 40; ++step) {
+    for (size_t i = 0; i < matchers.size(); ++i) {
+      ConstraintMatcher reference(plenty);
+      for (const int32_t id : paths[i]) ASSERT_TRUE(reference.Accept(id));
+      const ConstraintMatcher::Allowed allowed = reference.Next();
+      ASSERT_EQ(Describe(matchers[i].Next()), Describe(allowed)) << "step " << step;
+      most_bytes = std::max(most_bytes, tight->bytes());
+      const std::vector<int32_t> ids = Ids(allowed);
+      if (ids.empty()) continue;
+      paths[i].push_back(DrawOf(ids));
+      ASSERT_TRUE(matchers[i].Accept(paths[i].back()));
+    }
+  }
+  EXPECT_LT(most_bytes, plenty->bytes() * 3 / 4);
+}
+
+TEST_F(ConstraintTest, TooMuchForAFreshStartIsADeadEnd) {
+  const ConstraintSpec spec = Regex("[a-z]{600}");
+  ConstraintLimits limits;
+  limits.max_bytes = size_t{1} << 20;
+  const auto constraint = Compile(spec, limits);
+  const auto run = [&](size_t matchers) {
+    std::vector<ConstraintMatcher> all(matchers, ConstraintMatcher(constraint));
+    for (int length = 0;; ++length) {
+      for (ConstraintMatcher& matcher : all) {
+        const ConstraintMatcher::Allowed allowed = matcher.Next();
+        if (allowed.none) {
+          EXPECT_FALSE(allowed.whole);
+          EXPECT_TRUE(matcher.Next().none);
+          return length;
+        }
+        EXPECT_TRUE(matcher.Accept(*Demo().TokenToId("a")));
+      }
+    }
+  };
+  const int alone = run(1);
+  EXPECT_GT(alone, 10);
+  EXPECT_LT(alone, 600);
+  EXPECT_EQ(run(3), alone);
+  EXPECT_EQ(run(1), alone);
+}
+
+TEST_F(ConstraintTest, SpecificationsAreChecked) {
+  const auto status = [](const ConstraintSpec& spec, const ConstraintLimits& limits = {}) {
+    return Constraint::Compile(spec, Tokens(), limits, nullptr).status();
+  };
+  EXPECT_EQ(status(Regex("a(")).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status(Regex("[]")).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status(Choices({})).code(), absl::StatusCode::kInvalidArgument);
+  ConstraintLimits limits;
+  limits.max_text_bytes = 3;
+  EXPECT_EQ(status(Regex("abc"), limits).code(), absl::StatusCode::kOk);
+  EXPECT_EQ(status(Regex("abcd"), limits).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status(Choices({"ab", "cd"}), limits).code(), absl::StatusCode::kResourceExhausted);
+  limits.max_bytes = 5000;
+  EXPECT_EQ(status(Regex("abc"), limits).code(), absl::StatusCode::kResourceExhausted);
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(Constraint::Compile(Regex("abc"), Tokens(), {}, &cancelled).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST_F(ConstraintTest, ThreadsShareAConstraint) {
+  const ConstraintSpec spec = Regex(R"(([a-z]{1,9} ){2,20}(\d|é)+)");
+  ConstraintLimits limits;
+  limits.max_bytes = size_t{1} << 20;
+  const auto constraint = Compile(spec, limits);
+  std::vector<std::string> found(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < found.size(); ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(static_cast<unsigned>(i / 2));  // two do the same
+      ConstraintMatcher matcher(constraint);
+      for (int step = 0; step < 30; ++step) {
+        const ConstraintMatcher::Allowed allowed = matcher.Next();
+        found[i] += Describe(allowed);
+        const std::vector<int32_t> ids = Ids(allowed);
+        if (ids.empty() || !matcher.Accept(ids[random() % ids.size()])) break;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found[0], found[1]);
+  EXPECT_EQ(found[2], found[3]);
+}
+
+}  // namespace
+}  // namespace tlm
