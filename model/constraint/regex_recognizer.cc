@@ -65,12 +65,7 @@ absl::StatusOr<std::unique_ptr<Recognizer>> CompileChoices(std::span<const std::
     return ResourceExhausted("choices: the automaton of {} bytes takes more than {} bytes", bytes,
                              limits.max_bytes);
   }
-  auto recognizer = std::make_unique<RegexRecognizer>(std::move(regexes), regex, limits.max_states);
-  if (recognizer->full()) {
-    return ResourceExhausted("choices: the automaton of {} bytes has more than {} states", bytes,
-                             limits.max_states);
-  }
-  return recognizer;
+  return std::make_unique<RegexRecognizer>(std::move(regexes), regex, limits.max_states);
 }
 
 }  // namespace tlm

@@ -66,6 +66,8 @@ class RegexSet {
   // The bytes whose derivatives are that by `byte`, or some of them; with `byte` itself.
   ByteSet SameDerivative(ByteRegex regex, uint8_t byte) const;
 
+  // The sets that expressions are made of.
+  std::span<const ByteSet> sets() const { return sets_; }
   size_t size() const { return nodes_.size(); }
   // About the memory it takes.
   size_t bytes() const {
