@@ -1,0 +1,295 @@
+#include "model/constraint/earley.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/base/errors.h"
+
+namespace tlm {
+namespace {
+
+size_t MixHash(size_t hash, int64_t value) {
+  return (hash ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15u + (hash >> 29);
+}
+
+}  // namespace
+
+EarleyRecognizer::EarleyRecognizer(std::shared_ptr<const GrammarNetwork> network,
+                                   const ConstraintLimits& limits)
+    : network_(std::move(network)),
+      max_states_(limits.max_states),
+      max_bytes_(limits.max_bytes),
+      regexes_(network_->regexes()),
+      dfa_(regexes_, RegexSet::kNone, limits.max_states),
+      frames_(1) {
+  Visit({network_->rule(network_->root()).start, kOuterFrame});
+  start_ = Make();
+}
+
+size_t EarleyRecognizer::bytes() const {
+  return regexes_.bytes() + dfa_.bytes() + states_.capacity() * sizeof(StateData) +
+         readings_.capacity() * sizeof(Reading) + next_.capacity() * sizeof(State) +
+         frames_.capacity() * sizeof(Frame) + places_.capacity() * sizeof(Place) +
+         48 * (states_by_hash_.size() + frames_by_hash_.size());
+}
+
+EarleyRecognizer::State EarleyRecognizer::Next(State state, uint8_t byte) {
+  const int32_t row = states_[static_cast<size_t>(state)].next;
+  if (row < 0) return Step(state, byte);
+  const State known = next_[static_cast<size_t>(row + network_->ClassOf(byte))];
+  return known == kUnknown ? Step(state, byte) : known;
+}
+
+EarleyRecognizer::State EarleyRecognizer::Step(State state, uint8_t byte) {
+  if (states_[static_cast<size_t>(state)].next < 0) {
+    states_[static_cast<size_t>(state)].next = static_cast<int32_t>(next_.size());
+    next_.resize(next_.size() + network_->classes().size(), kUnknown);
+  }
+  made_.clear();
+  for (const Reading& reading : ReadingsOf(state)) {
+    const ByteRegex rest = regexes_.Derivative(reading.rest, byte);
+    if (rest != RegexSet::kNone) made_.push_back({reading.node, reading.frame, rest});
+  }
+  const State next = Make();
+  const int32_t row = states_[static_cast<size_t>(state)].next;
+  next_[static_cast<size_t>(row + network_->ClassOf(byte))] = next;
+  return next;
+}
+
+ByteSet EarleyRecognizer::NextBytes(State state) {
+  std::array<bool, 256> alive{};  // by class
+  for (const uint8_t byte : network_->classes()) {
+    for (const Reading& reading : ReadingsOf(state)) {
+      if (regexes_.Derivative(reading.rest, byte) == RegexSet::kNone) continue;
+      alive[static_cast<size_t>(network_->ClassOf(byte))] = true;
+      break;
+    }
+  }
+  ByteSet bytes;
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto of = static_cast<uint8_t>(byte);
+    if (alive[static_cast<size_t>(network_->ClassOf(of))]) bytes.Add(of);
+  }
+  return bytes;
+}
+
+Recognizer::Part EarleyRecognizer::PartOf(State state) {
+  StateData& of = states_[static_cast<size_t>(state)];
+  if (of.part == kUnknown) {
+    // Until one of the terminals may end, all that is known are the terminals.
+    std::vector<ByteRegex> rests;
+    for (const Reading& reading : ReadingsOf(state)) rests.push_back(reading.rest);
+    const ByteRegex any = regexes_.Or(rests);
+    of.part = of.accepts || regexes_.HasEmpty(any) ? RegexDfa::kDead : dfa_.StateOf(any);
+  }
+  if (of.part == RegexDfa::kDead) return {};
+  return {.dfa = &dfa_, .state = of.part};
+}
+
+EarleyRecognizer::State EarleyRecognizer::Make() {
+  made_accepts_ = false;
+  visited_.clear();
+  returned_.clear();
+  rows_.clear();
+  row_of_.clear();
+  const size_t read = made_.size();
+  for (size_t i = 0; i < read; ++i) {
+    if (regexes_.HasEmpty(made_[i].rest)) Visit({made_[i].node, made_[i].frame});
+  }
+  while (!work_.empty()) {
+    if (visited_.size() > kMaxReadings || made_.size() > kMaxReadings || regexes_.full()) {
+      full_ = true;
+      work_.clear();
+      return kDead;
+    }
+    const Place place = work_.back();
+    work_.pop_back();
+    Expand(place);
+  }
+  if (!rows_.empty()) MakeFrames();
+  Simplify(made_);
+  return Intern();
+}
+
+void EarleyRecognizer::Visit(Place place) {
+  const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(place.node)) << 32 |
+                       static_cast<uint32_t>(place.frame);
+  if (visited_.insert(key).second) work_.push_back(place);
+}
+
+void EarleyRecognizer::Expand(Place place) {
+  if (network_->IsFinal(place.node)) Return(place.frame);
+  for (const GrammarNetwork::Edge& edge : network_->EdgesOf(place.node)) {
+    const Place after = {edge.to, place.frame};
+    switch (edge.kind) {
+      case GrammarNetwork::Edge::Kind::kEmpty:
+        Visit(after);
+        break;
+      case GrammarNetwork::Edge::Kind::kTerminal:
+        made_.push_back({after.node, after.frame, edge.regex});
+        if (regexes_.HasEmpty(edge.regex)) Visit(after);
+        break;
+      case GrammarNetwork::Edge::Kind::kCall:
+        Call(edge.rule, after);
+        break;
+    }
+  }
+}
+
+void EarleyRecognizer::Call(int32_t rule, Place after) {
+  if (network_->rule(rule).nullable) Visit(after);
+  const int32_t start = network_->rule(rule).start;
+  if (network_->IsEnd(after.node)) return Visit({start, after.frame});
+  const auto [row, is_new] = row_of_.emplace(rule, static_cast<int32_t>(rows_.size()));
+  if (is_new) {
+    rows_.push_back({.rule = rule});
+    Visit({start, ~row->second});
+  }
+  rows_[static_cast<size_t>(row->second)].places.push_back(after);
+}
+
+void EarleyRecognizer::Return(int32_t frame) {
+  // A call that began here has read nothing: Call() has gone on behind it.
+  if (frame < 0 || !returned_.insert(frame).second) return;
+  if (frame == kOuterFrame) made_accepts_ = true;
+  const Frame of = frames_[static_cast<size_t>(frame)];
+  for (int32_t i = of.begin; i < of.end; ++i) Visit(places_[static_cast<size_t>(i)]);
+}
+
+// Rows that name no other row become frames one by one, and the others together.
+void EarleyRecognizer::MakeFrames() {
+  const auto is_open = [&](const Place& place) { return place.frame < 0; };
+  const auto resolve = [&](Row& row) {
+    for (Place& place : row.places) {
+      if (place.frame >= 0) continue;
+      const int32_t frame = rows_[static_cast<size_t>(~place.frame)].frame;
+      if (frame != kUnknown) place.frame = frame;
+    }
+    return std::ranges::none_of(row.places, is_open);
+  };
+  std::vector<size_t> open;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (resolve(rows_[i])) {
+      MakeFrameGroup(std::span(&i, 1));
+    } else {
+      open.push_back(i);
+    }
+  }
+  for (const size_t i : open) resolve(rows_[i]);
+  std::ranges::sort(open, {}, [&](size_t i) { return rows_[i].rule; });
+  if (!open.empty()) MakeFrameGroup(open);
+  for (Reading& reading : made_) {
+    if (reading.frame < 0) reading.frame = rows_[static_cast<size_t>(~reading.frame)].frame;
+  }
+}
+
+void EarleyRecognizer::MakeFrameGroup(std::span<const size_t> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) rows_[rows[i]].frame = ~static_cast<int32_t>(i);
+  // Frames of the group are now named by their place in it, so that equal groups are equal.
+  size_t hash = rows.size();
+  for (const size_t i : rows) {
+    Row& row = rows_[i];
+    for (Place& place : row.places) {
+      if (place.frame < 0) place.frame = rows_[static_cast<size_t>(~place.frame)].frame;
+    }
+    std::ranges::sort(row.places);
+    row.places.erase(std::unique(row.places.begin(), row.places.end()), row.places.end());
+    hash = MixHash(hash, static_cast<int64_t>(row.places.size()));
+    for (const Place& place : row.places) hash = MixHash(MixHash(hash, place.node), place.frame);
+  }
+  const auto same = [&](const FrameGroup& group) {
+    if (static_cast<size_t>(group.size) != rows.size()) return false;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Frame& frame = frames_[static_cast<size_t>(group.first) + i];
+      const auto& places = rows_[rows[i]].places;
+      if (!std::equal(places.begin(), places.end(), places_.begin() + frame.begin,
+                      places_.begin() + frame.end, [&](const Place& a, const Place& b) {
+                        return a.node == b.node &&
+                               (a.frame < 0 ? group.first + ~a.frame : a.frame) == b.frame;
+                      })) {
+        return false;
+      }
+    }
+    return true;
+  };
+  int32_t first = kUnknown;
+  const auto [begin, end] = frames_by_hash_.equal_range(hash);
+  for (auto known = begin; known != end && first == kUnknown; ++known) {
+    if (same(known->second)) first = known->second.first;
+  }
+  if (first == kUnknown) {
+    first = static_cast<int32_t>(frames_.size());
+    frames_by_hash_.emplace(hash, FrameGroup{first, static_cast<int32_t>(rows.size())});
+    for (const size_t i : rows) {
+      const auto places_begin = static_cast<int32_t>(places_.size());
+      for (const Place& place : rows_[i].places) {
+        places_.push_back({place.node, place.frame < 0 ? first + ~place.frame : place.frame});
+      }
+      frames_.push_back({places_begin, static_cast<int32_t>(places_.size())});
+    }
+  }
+  for (const size_t i : rows) rows_[i].frame = first + ~rows_[i].frame;
+}
+
+void EarleyRecognizer::Simplify(std::vector<Reading>& readings) {
+  std::erase_if(readings, [](const Reading& r) { return r.rest == RegexSet::kEmpty; });
+  std::ranges::sort(readings);
+  size_t kept = 0;
+  std::vector<ByteRegex> rests;
+  for (size_t i = 0; i < readings.size();) {
+    Reading reading = readings[i];
+    rests.clear();
+    for (; i < readings.size() && readings[i].node == reading.node &&
+           readings[i].frame == reading.frame;
+         ++i) {
+      rests.push_back(readings[i].rest);
+    }
+    reading.rest = regexes_.Or(rests);
+    readings[kept++] = reading;
+  }
+  readings.resize(kept);
+}
+
+EarleyRecognizer::State EarleyRecognizer::Intern() {
+  if (made_.empty() && !made_accepts_) return kDead;
+  size_t hash = made_accepts_ ? 1 : 0;
+  for (const Reading& reading : made_) {
+    hash = MixHash(hash, reading.node);
+    hash = MixHash(hash, reading.frame);
+    hash = MixHash(hash, static_cast<int64_t>(reading.rest));
+  }
+  const auto [begin, end] = states_by_hash_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    const StateData& of = states_[static_cast<size_t>(known->second)];
+    if (of.accepts == made_accepts_ && std::ranges::equal(ReadingsOf(known->second), made_)) {
+      return known->second;
+    }
+  }
+  if (IsOverLimit() || regexes_.full()) {
+    full_ = true;
+    return kDead;
+  }
+  const auto state = static_cast<State>(states_.size());
+  const auto first = static_cast<int32_t>(readings_.size());
+  readings_.insert(readings_.end(), made_.begin(), made_.end());
+  states_.push_back(
+      {.begin = first, .end = static_cast<int32_t>(readings_.size()), .accepts = made_accepts_});
+  states_by_hash_.emplace(hash, state);
+  return state;
+}
+
+absl::StatusOr<std::unique_ptr<Recognizer>> CompileGrammar(std::string_view gbnf,
+                                                           const ConstraintLimits& limits,
+                                                           Budget& budget) {
+  TLM_ASSIGN_OR_RETURN(auto network, GrammarNetwork::Compile(gbnf, limits, budget));
+  auto recognizer = std::make_unique<EarleyRecognizer>(std::move(network), limits);
+  if (recognizer->full()) {
+    return ResourceExhausted(
+        "grammar: the beginnings of its texts take more than {} states, {} "
+        "bytes, or {} readings at a time",
+        limits.max_states, limits.max_bytes, EarleyRecognizer::kMaxReadings);
+  }
+  return recognizer;
+}
+
+}  // namespace tlm
