@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace tlm {
@@ -26,7 +27,17 @@ class ByteSet {
 
   constexpr void Add(uint8_t byte) { words_[byte >> 6] |= uint64_t{1} << (byte & 63); }
   constexpr bool Has(uint8_t byte) const { return (words_[byte >> 6] >> (byte & 63) & 1) != 0; }
+  // Bit b % 64 of word b / 64 is byte b.
+  constexpr const std::array<uint64_t, 4>& words() const { return words_; }
   constexpr bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  // The least; 0 if there is none.
+  constexpr uint8_t First() const {
+    for (size_t i = 0; i < 4; ++i) {
+      if (words_[i] != 0)
+        return static_cast<uint8_t>(64 * i) + static_cast<uint8_t>(std::countr_zero(words_[i]));
+    }
+    return 0;
+  }
   constexpr int size() const {
     int bytes = 0;
     for (const uint64_t word : words_) bytes += std::popcount(word);

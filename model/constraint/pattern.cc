@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -536,8 +538,9 @@ class PatternLowering {
     ByteRegex regex = rests[kAtBegin];
     if (!whole) regex = SearchFor(rests);
     if (regexes_.full()) {
-      return ResourceExhausted("the pattern {} needs more than the {} expressions that are allowed",
-                               Quoted(pattern_), regexes_.size());
+      return ResourceExhausted(
+          "the pattern {} needs too many expressions, or has more than {} optional parts in a row",
+          Quoted(pattern_), RegexSet::kMaxDepth);
     }
     return regex;
   }
@@ -557,7 +560,11 @@ class PatternLowering {
     rests.fill(regex);
     return rests;
   }
-  ByteRegex Of(const CharSet& set) const { return CharRegex(regexes_, set, form_); }
+  ByteRegex Of(const CharSet& set) const {
+    const auto [known, is_new] = by_set_.try_emplace(set.ranges(), RegexSet::kNone);
+    if (is_new) known->second = CharRegex(regexes_, set, form_);
+    return known->second;
+  }
   ByteRegex Or(ByteRegex a, ByteRegex b) const {
     return a == any_text_ || b == any_text_ ? any_text_ : regexes_.Or(a, b);
   }
@@ -586,7 +593,7 @@ class PatternLowering {
 
   // Puts the node before the rests.
   absl::Status Prepend(const PatternNode& node, Rests* rests) {
-    if (node.plain) {
+    if (node.plain && node.kind != PatternNode::kSequence) {
       PrependPlain(Plain(node), rests);
       return absl::OkStatus();
     }
@@ -730,18 +737,44 @@ class PatternLowering {
     return Prepend(inside, rests);
   }
 
+  // The alternatives that a node stands for, with those inside of its sequences; itself if there
+  // would be too many.
+  static std::vector<PatternNode> Branches(const PatternNode& node) {
+    constexpr size_t kMaxBranches = 32;
+    std::vector<PatternNode> branches;
+    if (node.kind == PatternNode::kAlternatives) {
+      for (const PatternNode& part : node.parts) {
+        for (PatternNode& branch : Branches(part)) branches.push_back(std::move(branch));
+      }
+    } else if (node.kind == PatternNode::kSequence && NotPlain(node) == 1) {
+      const auto is_plain = [](const PatternNode& part) { return part.plain; };
+      const auto other = std::find_if_not(node.parts.begin(), node.parts.end(), is_plain);
+      for (PatternNode& branch : Branches(*other)) {
+        PatternNode sequence = node;
+        sequence.plain = branch.plain;
+        sequence.parts[static_cast<size_t>(other - node.parts.begin())] = std::move(branch);
+        branches.push_back(std::move(sequence));
+      }
+    }
+    if (branches.empty() || branches.size() > kMaxBranches) return {node};
+    return branches;
+  }
+  static std::ptrdiff_t NotPlain(const PatternNode& node) {
+    return std::count_if(node.parts.begin(), node.parts.end(),
+                         [](const PatternNode& part) { return !part.plain; });
+  }
+
   // x* is the least X with X = x X | rest: found by substituting until nothing changes.
   // Alternatives without assertions are repeated at once, as A X | Y has the solution A* Y.
   absl::Status PrependUnbounded(const PatternNode& node, Rests* rests) {
-    const PatternNode& inside = node.parts.front();
+    const std::vector<PatternNode> branches = Branches(node.parts.front());
     std::vector<ByteRegex> plain;
     std::vector<const PatternNode*> others;
-    for (const PatternNode& part :
-         inside.kind == PatternNode::kAlternatives ? inside.parts : node.parts) {
-      if (part.plain) {
-        plain.push_back(Plain(part));
+    for (const PatternNode& branch : branches) {
+      if (branch.plain) {
+        plain.push_back(Plain(branch));
       } else {
-        others.push_back(&part);
+        others.push_back(&branch);
       }
     }
     const ByteRegex loop = regexes_.Repeat(regexes_.Or(plain), 0, RegexSet::kUnbounded);
@@ -805,6 +838,7 @@ class PatternLowering {
   RegexSet& regexes_;
   const std::string_view pattern_;
   const TextForm form_;
+  mutable std::map<std::vector<CharSet::Range>, ByteRegex> by_set_;
   const ByteRegex any_char_;
   const ByteRegex any_text_;
   std::array<CharSet, kBefores> kinds_;  // the character before; none for kAtBegin

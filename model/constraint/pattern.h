@@ -12,8 +12,8 @@
 //   them. \w and \b stay ASCII.
 //
 // An unbounded repetition may hold assertions where they leave it regular in plain sight: ^ and $,
-// as in (^a|b|c$)*, and ((?!x)[^y])* before the end of the text. Not supported, as it is not
-// regular or has several meanings: references back, lookbehind, atomic groups, possessive
+// as in (^a|b|c$)* or (a(,|$))+, and ((?!x)[^y])* before the end of the text. Not supported, as it
+// is not regular or has several meanings: references back, lookbehind, atomic groups, possessive
 // quantifiers, conditions, recursion, comments, and escapes of surrogates that are no pair.
 #ifndef TLM_MODEL_CONSTRAINT_PATTERN_H_
 #define TLM_MODEL_CONSTRAINT_PATTERN_H_

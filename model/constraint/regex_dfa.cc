@@ -35,47 +35,51 @@ RegexDfa::State RegexDfa::Fill(State state, uint8_t byte) {
 }
 
 bool RegexDfa::IsLive(ByteRegex regex) {
-  if (regexes_.IsPositive(regex)) return regex != RegexSet::kNone;
+  if (regexes_.IsPlainlyLive(regex)) return true;
   if (const auto known = live_.find(regex); known != live_.end()) return known->second;
-  // Depth first; `path` leads to what is looked at.
+  // Depth first, with a look at all next steps before the first is taken. `path` leads to what is
+  // looked at.
   struct Step {
     ByteRegex regex;
-    ByteSet left = ByteSet::All();  // bytes not tried
+    std::vector<ByteRegex> next;  // not tried
   };
-  std::vector<Step> path = {{regex}};
-  std::vector<ByteRegex> visited = {regex};
-  live_.emplace(regex, false);
-  const auto succeed = [&] {
-    for (const Step& step : path) live_[step.regex] = true;
-    // Those beside the path may reach it: they are to be searched again.
-    for (const ByteRegex other : visited) {
-      if (!live_[other]) live_.erase(other);
+  std::vector<Step> path;
+  std::vector<ByteRegex> visited;
+  bool is_live = false;
+  const auto visit = [&](ByteRegex at) {
+    path.push_back({at, {}});
+    visited.push_back(at);
+    live_.emplace(at, false);
+    for (ByteSet left = ByteSet::All(); !left.empty() && !is_live && !regexes_.full();) {
+      const uint8_t byte = left.First();
+      left = left & ~regexes_.SameDerivative(at, byte);
+      const ByteRegex next = regexes_.Derivative(at, byte);
+      const auto known = live_.find(next);
+      is_live = regexes_.IsPlainlyLive(next) || (known != live_.end() && known->second);
+      if (known == live_.end() && next != RegexSet::kNone) path.back().next.push_back(next);
     }
-    return true;
   };
-  while (!path.empty()) {
-    Step& step = path.back();
-    if (regexes_.HasEmpty(step.regex)) return succeed();
-    if (step.left.empty() || regexes_.full()) {
+  visit(regex);
+  while (!is_live && !path.empty()) {
+    std::vector<ByteRegex>& left = path.back().next;
+    if (left.empty()) {
       path.pop_back();
       continue;
     }
-    int byte = 0;
-    while (!step.left.Has(static_cast<uint8_t>(byte))) ++byte;
-    const auto tried = static_cast<uint8_t>(byte);
-    step.left = step.left & ~regexes_.SameDerivative(step.regex, tried);
-    const ByteRegex next = regexes_.Derivative(step.regex, tried);
-    const auto [known, is_new] = live_.emplace(next, false);
-    if (known->second) return succeed();
-    if (!is_new) continue;
+    const ByteRegex next = left.back();
+    left.pop_back();
+    if (live_.contains(next)) continue;
     if (visited.size() >= max_states_) {
       full_ = true;
       return false;
     }
-    visited.push_back(next);
-    path.push_back({next});
+    visit(next);
   }
-  return false;
+  if (!is_live) return false;
+  // Those beside the path may reach what it reaches: they are to be searched again.
+  for (const ByteRegex other : visited) live_.erase(other);
+  for (const Step& step : path) live_[step.regex] = true;
+  return true;
 }
 
 }  // namespace tlm

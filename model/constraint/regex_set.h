@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "model/constraint/byte_set.h"
 
 namespace tlm {
@@ -22,7 +22,8 @@ enum class ByteRegex : int32_t {};
 
 // Makes and keeps expressions. What Brzozowski calls a derivative of a language by a byte holds the
 // rests of its strings that begin with the byte; derivatives of an expression are expressions, and
-// with the simplifications made here there are finitely many. Not thread-safe.
+// with the simplifications made here there are finitely many. Those keep counted repetitions small:
+// of r{0,9}s | r{0,8}s only the first stays. Not thread-safe.
 class RegexSet {
  public:
   static constexpr ByteRegex kNone{0};   // no string
@@ -39,7 +40,9 @@ class RegexSet {
     virtual bool Accepts(int32_t state) const = 0;
   };
 
-  // At most so many expressions. Once there would be more, full() is true and new ones are kNone.
+  // At most so many expressions, with 16 parts each on average, and kMaxDepth in one another. Once
+  // there would be more, full() is true and new ones are kNone.
+  static constexpr int32_t kMaxDepth = 500;
   explicit RegexSet(size_t max_expressions);
 
   ByteRegex Bytes(const ByteSet& set);
@@ -60,8 +63,8 @@ class RegexSet {
 
   // Whether it holds the empty string.
   bool HasEmpty(ByteRegex regex) const { return node(regex).has_empty; }
-  // Made without And and Not: it holds a string unless it is kNone.
-  bool IsPositive(ByteRegex regex) const { return node(regex).positive; }
+  // Whether it is plain that it holds a string. Other expressions may hold some, too.
+  bool IsPlainlyLive(ByteRegex regex) const { return node(regex).live; }
   ByteRegex Derivative(ByteRegex regex, uint8_t byte);
   // The bytes whose derivatives are that by `byte`, or some of them; with `byte` itself.
   ByteSet SameDerivative(ByteRegex regex, uint8_t byte) const;
@@ -81,9 +84,13 @@ class RegexSet {
   struct Node {
     Kind kind = Kind::kNone;
     bool has_empty = false;
-    bool positive = false;
+    bool live = false;           // IsPlainlyLive
     int32_t min = 0, max = 0;    // of kRepeat; of kState the automaton in automata_ and its state
     int32_t begin = 0, end = 0;  // of its parts in parts_; of kBytes `begin` is that in sets_
+    int32_t depth = 1;           // of calls that find a derivative
+    // A hash of what is the same in expressions that differ in counts and sets of bytes only.
+    uint64_t shape = 0;
+    ByteRegex next_of_hash = kNone;  // another with the same hash; kNone at the end
   };
 
   const Node& node(ByteRegex regex) const { return nodes_[static_cast<size_t>(regex)]; }
@@ -95,7 +102,13 @@ class RegexSet {
     return sets_[static_cast<size_t>(node(regex).begin)];
   }
   ByteRegex Intern(Node node, std::span<const ByteRegex> parts, const ByteSet* set = nullptr);
+  void Describe(Node* node, ByteRegex regex, std::span<const ByteRegex> parts) const;
   ByteRegex Combine(Kind kind, std::span<const ByteRegex> parts);
+  void JoinAlternatives(std::vector<ByteRegex>* parts);
+  std::optional<ByteRegex> Join(ByteRegex a, ByteRegex b);
+  void DropImplied(bool is_or, std::vector<ByteRegex>* parts) const;
+  bool IsWithin(ByteRegex part, ByteRegex of) const;
+  std::optional<ByteRegex> JoinRepeats(ByteRegex first, ByteRegex second);
   ByteRegex Derive(ByteRegex regex, uint8_t byte);
 
   const size_t max_expressions_;
@@ -104,8 +117,8 @@ class RegexSet {
   std::vector<ByteRegex> parts_;
   std::vector<ByteSet> sets_;
   std::vector<std::shared_ptr<const Automaton>> automata_;
-  std::unordered_multimap<size_t, ByteRegex> by_hash_;
-  std::unordered_map<uint64_t, ByteRegex> derivatives_;  // by expression and byte
+  absl::flat_hash_map<size_t, ByteRegex> by_hash_;
+  absl::flat_hash_map<uint64_t, ByteRegex> derivatives_;  // by expression and byte
 };
 
 }  // namespace tlm

@@ -168,6 +168,30 @@ TEST_F(RegexDfaTest, FindsThatNothingIsLeft) {
   EXPECT_EQ(RegexDfa(regexes_, regexes_.And(either, short_ones), 1000).start(), RegexDfa::kDead);
 }
 
+TEST_F(RegexDfaTest, KeepsCountedRepetitionsSmall) {
+  // (.{1,63}a){1,127}: each a may end a repetition or not.
+  const ByteRegex any = regexes_.Bytes(ByteSet::All());
+  const ByteRegex inner =
+      regexes_.Concat(regexes_.Repeat(any, 1, 63), regexes_.Bytes(ByteSet::Of('a')));
+  RegexDfa dfa(regexes_, regexes_.Repeat(inner, 1, 127), 10'000);
+  RegexDfa::State state = dfa.start();
+  for (int i = 0; i < 1000 && state != RegexDfa::kDead; ++i) {
+    state = dfa.Next(state, Draw(3) == 0 ? 'a' : 'b');
+  }
+  EXPECT_LT(regexes_.size(), 10'000u);
+}
+
+TEST_F(RegexDfaTest, RefusesToNestTooDeep) {
+  // a?b?a?b?...: the derivative of each part needs that of the next.
+  ByteRegex regex = RegexSet::kEmpty;
+  for (int i = 0; i < 100'000; ++i) {
+    const ByteRegex letter = regexes_.Bytes(ByteSet::Of(i % 2 == 0 ? 'a' : 'b'));
+    regex = regexes_.Concat(regexes_.Repeat(letter, 0, 1), regex);
+  }
+  EXPECT_TRUE(regexes_.full());
+  EXPECT_EQ(regex, RegexSet::kNone);
+}
+
 TEST_F(RegexDfaTest, StopsAtItsLimits) {
   // a.{n} from anywhere: 2^n states.
   const ByteRegex any = regexes_.Bytes(ByteSet::All());
