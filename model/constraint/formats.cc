@@ -167,11 +167,13 @@ std::string RegularExpression() {
   }
   const std::string set = "\\[\\^?" + OneOf(items) + "+-?\\]";
   // {m,n} with m <= n.
-  const std::string counts = "\\{" +
-                             OneOf({"[0-9]{1,3},?", "0,[0-9]{1,3}", "1,[1-9][0-9]{0,2}",
-                                    "[2-9],[1-9][0-9]{1,2}", "[1-9][0-9],[1-9][0-9]{2}"}) +
-                             "\\}";
-  const std::string quantifier = "(?:(?:[*+?]|" + counts + ")\\?" "?)?";
+  std::vector<std::string> bounds = {"[0-9]{1,3},?", "0,[0-9]{1,3}", "[1-9],[1-9][0-9]{1,2}",
+                                     "[1-9][0-9],[1-9][0-9]{2}"};
+  for (char digit = '1'; digit <= '9'; ++digit) bounds.push_back(fmt::format("{0},[{0}-9]", digit));
+  const std::string counts = "\\{" + OneOf(bounds) + "\\}";
+  const std::string quantifier = "(?:(?:[*+?]|" + counts +
+                                 ")\\?"
+                                 "?)?";
   const std::string literal = "[^\\\\^$*+?()\\[\\]{}|\\n]";  // and .
   const std::string atom = OneOf({literal, escape, set}) + quantifier;
   constexpr int kGroups = 4;
