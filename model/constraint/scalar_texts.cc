@@ -1,5 +1,6 @@
 #include "model/constraint/scalar_texts.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace {
 
 // Decimals of so many characters differ as doubles, too, if they differ.
 constexpr int32_t kExactCharacters = 16;
+// The automaton of several divisors has as many states as their least common multiple.
+constexpr size_t kMaxMultiples = 2;
 
 }  // namespace
 
@@ -29,7 +32,9 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
     const Atom& atom = formulas_.atom(index);
     integers |= atom.integers;
     exact |= atom.exclusive;
-    numbers.checked |= atom.kind == Atom::Kind::kMultiple;
+    if (atom.kind != Atom::Kind::kMultiple) continue;
+    numbers.checked = true;
+    if (numbers.multiples.size() < kMaxMultiples) numbers.multiples.push_back(index);
   }
   const ByteRegex digits =
       regexes_.Repeat(regexes_.Bytes(ByteSet::Range('0', '9')), 0, RegexSet::kUnbounded);
@@ -57,6 +62,8 @@ ByteRegex ScalarTexts::NumberTexts(Formula formula, const Numbers& numbers) {
       if (formulas_.atom(atom).kind != Atom::Kind::kMultiple) {
         return negated ? formulas_.Not(positive) : positive;
       }
+      const auto& known = numbers.multiples;
+      if (std::find(known.begin(), known.end(), atom) == known.end()) return kTrue;
       const bool exact =
           formulas_.atom(atom).divisor.is_integer() && formulas_.atom(atom).regex != RegexSet::kAny;
       return !negated ? positive : exact ? formulas_.Not(positive) : kTrue;
@@ -69,8 +76,9 @@ ByteRegex ScalarTexts::NumberTexts(Formula formula, const Numbers& numbers) {
 
 ByteRegex ScalarTexts::Texts(Formula formula, const Numbers& numbers) {
   std::vector<ByteRegex> any;
-  if (formulas_.Restrict(formula, JsonKind::kNull) == kTrue)
+  if (formulas_.Restrict(formula, JsonKind::kNull) == kTrue) {
     any.push_back(regexes_.Literal("null"));
+  }
   const Formula boolean = formulas_.Restrict(formula, JsonKind::kBoolean);
   for (const bool value : {false, true}) {
     const bool allowed = formulas_.Evaluate(boolean, [&](int32_t atom) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "model/constraint/regex_set.h"
 #include "model/constraint/schema_formula.h"
@@ -19,6 +20,7 @@ class ScalarTexts {
   struct Numbers {
     ByteRegex texts = RegexSet::kNone;
     bool checked = false;  // the formulas say more than expressions can: ask NumberIs at the end
+    std::vector<int32_t> multiples = {};  // atoms kMultiple that are put into expressions
   };
 
   ScalarTexts(FormulaSet& formulas, RegexSet& regexes) : formulas_(formulas), regexes_(regexes) {}

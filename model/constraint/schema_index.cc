@@ -153,7 +153,7 @@ absl::Status SchemaIndex::SetDraft() {
                          Quoted(schema->text));
 }
 
-SchemaIndex::Place SchemaIndex::root() const { return {root_, BaseOf(*root_, ""), ""}; }
+SchemaIndex::Place SchemaIndex::root() const { return {root_, "", ""}; }
 
 std::string SchemaIndex::BaseOf(const JsonValue& value, const std::string& outer) const {
   const JsonValue* id = value.Find(draft_ == SchemaDraft::kDraft4 ? "id" : "$id");
@@ -167,16 +167,16 @@ void SchemaIndex::Add(const Place& place) {
   const JsonValue& value = *place.value;
   if (!value.is_object()) return;
   const Place here = {&value, BaseOf(value, place.base), place.pointer};
-  if (here.base != place.base) by_uri_.emplace(here.base, here);
+  if (here.base != place.base) by_uri_.emplace(here.base, place);
   const JsonValue* id = value.Find(draft_ == SchemaDraft::kDraft4 ? "id" : "$id");
   if (id != nullptr && id->is_string() && draft_ <= SchemaDraft::kDraft7) {
     const std::string fragment = SplitFragment(id->text).second;
-    if (!fragment.empty()) anchored_.emplace(here.base + "#" + fragment, here);
+    if (!fragment.empty()) anchored_.emplace(here.base + "#" + fragment, place);
   }
   for (const std::string_view keyword : {"$anchor", "$dynamicAnchor"}) {
     const JsonValue* anchor = value.Find(keyword);
     if (anchor == nullptr || !anchor->is_string()) continue;
-    anchored_.emplace(here.base + "#" + anchor->text, here);
+    anchored_.emplace(here.base + "#" + anchor->text, place);
     if (keyword == "$dynamicAnchor") ++dynamic_[anchor->text];
   }
   for (const auto& [keyword, child] : value.members) {
@@ -228,9 +228,9 @@ absl::StatusOr<SchemaIndex::Place> SchemaIndex::Resolve(std::string_view referen
     }
     const JsonValue* child = Child(*place.value, token);
     if (child == nullptr) return nowhere();
+    place.base = BaseOf(*place.value, place.base);
     place.value = child;
     place.pointer += "/" + Escaped(token);
-    if (end < pointer.size()) place.base = BaseOf(*child, place.base);
     begin = end + 1;
   }
   return place;

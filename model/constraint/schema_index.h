@@ -18,7 +18,7 @@ enum class SchemaDraft { kDraft4, kDraft6, kDraft7, k2019, k2020 };
 // document or nowhere. Immutable.
 class SchemaIndex {
  public:
-  // A schema and the URI that references in it are relative to.
+  // A schema and the URI that its own `$id` is relative to.
   struct Place {
     const JsonValue* value = nullptr;
     std::string base;

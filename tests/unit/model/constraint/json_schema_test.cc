@@ -377,6 +377,9 @@ TEST(JsonSchemaTest, References) {
     "$defs": {"d": {"$id": "/d.json", "$defs": {"e": {"type": "null"}}}}})";
   EXPECT_TRUE(Allows(kInner, "[null]"));
   EXPECT_FALSE(Allows(kInner, "[1]"));
+  constexpr std::string_view kRelative = R"({"$id": "a.example/b/c.json",
+    "items": {"$ref": "#/$defs/d"}, "$defs": {"d": {"type": "null"}}})";
+  EXPECT_TRUE(Allows(kRelative, "[null]"));
   const struct {
     std::string_view schema, message;
   } kWrong[] = {
