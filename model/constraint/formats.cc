@@ -166,14 +166,11 @@ std::string RegularExpression() {
     for (const char first : all) items.push_back(fmt::format("{0}-[{0}-{1}]", first, all.back()));
   }
   const std::string set = "\\[\\^?" + OneOf(items) + "+-?\\]";
-  // {m,n} with m <= n.
-  std::vector<std::string> bounds = {"[0-9]{1,3},?", "0,[0-9]{1,3}", "[1-9],[1-9][0-9]{1,2}",
+  // {m}, {m,}, and {m,n} with m <= n.
+  std::vector<std::string> counts = {"[0-9]{1,3},?", "0,[0-9]{1,3}", "[1-9],[1-9][0-9]{1,2}",
                                      "[1-9][0-9],[1-9][0-9]{2}"};
-  for (char digit = '1'; digit <= '9'; ++digit) bounds.push_back(fmt::format("{0},[{0}-9]", digit));
-  const std::string counts = "\\{" + OneOf(bounds) + "\\}";
-  const std::string quantifier = "(?:(?:[*+?]|" + counts +
-                                 ")\\?"
-                                 "?)?";
+  for (char least = '1'; least <= '9'; ++least) counts.push_back(fmt::format("{0},[{0}-9]", least));
+  const std::string quantifier = "(?:(?:[*+?]|\\{" + OneOf(counts) + "\\})[?]?)?";
   const std::string literal = "[^\\\\^$*+?()\\[\\]{}|\\n]";  // and .
   const std::string atom = OneOf({literal, escape, set}) + quantifier;
   constexpr int kGroups = 4;
