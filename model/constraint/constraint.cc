@@ -9,6 +9,7 @@
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
 #include "model/constraint/budget.h"
+#include "model/constraint/earley.h"
 #include "model/constraint/json_schema.h"
 #include "model/constraint/mask_walker.h"
 #include "model/constraint/pattern.h"
@@ -19,9 +20,6 @@
 
 namespace tlm {
 namespace {
-
-// Makes a recognizer without any states yet.
-using RecognizerFactory = std::function<std::unique_ptr<Recognizer>()>;
 
 constexpr size_t kMaxDeterminedBytes = 256;
 // About what an expression of a RegexSet takes, with its derivatives.
@@ -56,6 +54,18 @@ absl::StatusOr<Language> CompileRegex(std::string_view text, const ConstraintLim
   return Language{make(), make};
 }
 
+// Before anything is read.
+absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) {
+  if (recognizer.full() || recognizer.bytes() > limits.max_bytes / 2) {
+    return ResourceExhausted("the constraint takes more than {} states or {} bytes at its first",
+                             limits.max_states, limits.max_bytes / 2);
+  }
+  if (recognizer.start() == Recognizer::kDead) {
+    return InvalidArgument("the constraint allows no text at all");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
                                          Budget& budget) {
   switch (spec.kind) {
@@ -76,6 +86,10 @@ absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const Const
                         Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
                         return *CompileJsonSchema(schema, options, limits, again);
                       }};
+    }
+    case ConstraintSpec::Kind::kGrammar: {
+      TLM_ASSIGN_OR_RETURN(RecognizerFactory make, CompileGrammar(spec.text, limits, budget));
+      return Language{make(), make};
     }
     default:
       return Unimplemented("constraints of this kind are not supported");
@@ -280,12 +294,7 @@ absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Compile(
   auto impl = std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes);
   {
     MutexLock lock(&impl->mutex);
-    const bool is_empty = impl->epoch->recognizer->start() == Recognizer::kDead;
-    if (impl->epoch->walker.Exhausted()) {
-      return ResourceExhausted("the constraint takes more than {} states or {} bytes at its first",
-                               limits.max_states, limits.max_bytes / 2);
-    }
-    if (is_empty) return InvalidArgument("the constraint allows no text at all");
+    TLM_RETURN_IF_ERROR(CheckStart(*impl->epoch->recognizer, limits));
   }
   return std::shared_ptr<Constraint>(new Constraint(std::move(impl)));
 }

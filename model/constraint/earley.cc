@@ -76,14 +76,20 @@ ByteSet EarleyRecognizer::NextBytes(State state) {
 Recognizer::Part EarleyRecognizer::PartOf(State state) {
   StateData& of = states_[static_cast<size_t>(state)];
   if (of.part == kUnknown) {
-    // Until one of the terminals may end, all that is known are the terminals.
     std::vector<ByteRegex> rests;
-    for (const Reading& reading : ReadingsOf(state)) rests.push_back(reading.rest);
+    if (of.accepts) rests.push_back(RegexSet::kEmpty);
+    of.is_rest = true;
+    for (const Reading& reading : ReadingsOf(state)) {
+      rests.push_back(reading.rest);
+      of.is_rest &= reading.frame == kOuterFrame && network_->IsEnd(reading.node);
+    }
     const ByteRegex any = regexes_.Or(rests);
-    of.part = of.accepts || regexes_.HasEmpty(any) ? RegexDfa::kDead : dfa_.StateOf(any);
+    // Until one of the terminals may end, all that is known are the terminals.
+    const bool is_part = of.is_rest || !regexes_.HasEmpty(any);
+    of.part = is_part ? dfa_.StateOf(any) : RegexDfa::kDead;
   }
   if (of.part == RegexDfa::kDead) return {};
-  return {.dfa = &dfa_, .state = of.part};
+  return {.dfa = &dfa_, .state = of.part, .is_rest = of.is_rest};
 }
 
 EarleyRecognizer::State EarleyRecognizer::Make() {
@@ -278,18 +284,18 @@ EarleyRecognizer::State EarleyRecognizer::Intern() {
   return state;
 }
 
-absl::StatusOr<std::unique_ptr<Recognizer>> CompileGrammar(std::string_view gbnf,
-                                                           const ConstraintLimits& limits,
-                                                           Budget& budget) {
+absl::StatusOr<RecognizerFactory> CompileGrammar(std::string_view gbnf,
+                                                 const ConstraintLimits& limits, Budget& budget) {
   TLM_ASSIGN_OR_RETURN(auto network, GrammarNetwork::Compile(gbnf, limits, budget));
-  auto recognizer = std::make_unique<EarleyRecognizer>(std::move(network), limits);
-  if (recognizer->full()) {
+  if (EarleyRecognizer(network, limits).full()) {
     return ResourceExhausted(
-        "grammar: the beginnings of its texts take more than {} states, {} "
-        "bytes, or {} readings at a time",
+        "grammar: the beginnings of its texts take more than {} states, {} bytes, or {} readings "
+        "at a time",
         limits.max_states, limits.max_bytes, EarleyRecognizer::kMaxReadings);
   }
-  return recognizer;
+  return [network = std::move(network), limits] {
+    return std::make_unique<EarleyRecognizer>(network, limits);
+  };
 }
 
 }  // namespace tlm

@@ -66,6 +66,7 @@ class EarleyRecognizer final : public Recognizer {
     int32_t begin = 0, end = 0;  // in readings_
     int32_t next = -1;           // in next_: a state for each class of bytes
     RegexDfa::State part = kUnknown;
+    bool is_rest = false;  // what `part` is
     bool accepts = false;
   };
   struct Frame {
@@ -125,10 +126,10 @@ class EarleyRecognizer final : public Recognizer {
   std::unordered_map<int32_t, int32_t> row_of_;  // by rule
 };
 
-// A grammar in GBNF: llama.cpp's notation, see Grammar::Parse. Errors as GrammarNetwork::Compile.
-absl::StatusOr<std::unique_ptr<Recognizer>> CompileGrammar(std::string_view gbnf,
-                                                           const ConstraintLimits& limits,
-                                                           Budget& budget);
+// Of a grammar in GBNF: llama.cpp's notation, see Grammar::Parse. Errors as
+// GrammarNetwork::Compile; RESOURCE_EXHAUSTED if the beginnings of the texts are above the limits.
+absl::StatusOr<RecognizerFactory> CompileGrammar(std::string_view gbnf,
+                                                 const ConstraintLimits& limits, Budget& budget);
 
 }  // namespace tlm
 

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "model/constraint/byte_set.h"
 #include "model/constraint/regex_dfa.h"
@@ -46,6 +48,9 @@ class Recognizer {
   // A limit was met: some states are kDead that should not be.
   virtual bool full() const = 0;
 };
+
+// Makes a recognizer of one language that has walked nothing yet.
+using RecognizerFactory = std::function<std::unique_ptr<Recognizer>()>;
 
 }  // namespace tlm
 

@@ -16,7 +16,9 @@ namespace {
 absl::StatusOr<std::unique_ptr<Recognizer>> Compile(std::string_view gbnf,
                                                     const ConstraintLimits& limits = {}) {
   Budget budget(absl::Seconds(60), nullptr);
-  return CompileGrammar(gbnf, limits, budget);
+  const auto make = CompileGrammar(gbnf, limits, budget);
+  if (!make.ok()) return make.status();
+  return (*make)();
 }
 
 // A random grammar over a and b, twice: as GBNF, and as productions whose texts are found by
@@ -190,7 +192,9 @@ TEST(EarleyRecognizerTest, HoldsTheTextsOfRandomGrammars) {
           const RegexDfa::State inside = part.dfa->Next(part.state, byte);
           const Recognizer::State to = (*recognizer)->Next(state, byte);
           ASSERT_EQ(inside != RegexDfa::kDead, to != Recognizer::kDead);
-          if (inside == RegexDfa::kDead || part.dfa->Accepts(inside)) continue;
+          if (inside == RegexDfa::kDead) continue;
+          if (!part.is_rest && part.dfa->Accepts(inside)) continue;
+          ASSERT_EQ((*recognizer)->Accepts(to), part.dfa->Accepts(inside));
           ASSERT_EQ((*recognizer)->PartOf(to).state, inside) << grammar.text << text;
         }
       }
@@ -367,6 +371,14 @@ TEST(EarleyRecognizerTest, StringsOfAllPlacesArePartsOfOneAutomaton) {
   EXPECT_EQ(part(R"({"b": {"c": [1, 2, {"d": "yz)").state, inside.state);
   EXPECT_EQ(part(R"({"a": "x)").dfa, inside.dfa);
   EXPECT_EQ(part(R"({"a": "x")").dfa, nullptr);
+}
+
+TEST(EarleyRecognizerTest, GrammarsWithoutRecursionAreOneAutomaton) {
+  const auto recognizer = Compile("root ::= (word \" \")* word?\nword ::= [a-z]+");
+  ASSERT_TRUE(recognizer.ok());
+  for (const std::string_view text : {"", "a", "ab ", "ab c"}) {
+    EXPECT_TRUE((*recognizer)->PartOf(StateAfter(**recognizer, text)).is_rest) << text;
+  }
 }
 
 TEST(EarleyRecognizerTest, TakesOneStateForEachDepth) {
