@@ -15,6 +15,7 @@
 #include "model/constraint/pattern.h"
 #include "model/constraint/recognizer.h"
 #include "model/constraint/regex_recognizer.h"
+#include "model/constraint/structural_tag.h"
 #include "model/constraint/token_trie.h"
 #include "model/text/utf8.h"
 
@@ -67,6 +68,28 @@ absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) 
 }
 
 absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
+                                         Budget& budget);
+
+absl::StatusOr<Language> CompileStructuralTag(const ConstraintSpec& spec,
+                                              const ConstraintLimits& limits, Budget& budget) {
+  const auto compile_content =
+      [&](const ConstraintSpec::Region& region) -> absl::StatusOr<RecognizerFactory> {
+    ConstraintSpec content;
+    content.kind = region.kind;
+    content.text = region.content;
+    content.json = spec.json;
+    TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(content, limits, budget));
+    TLM_RETURN_IF_ERROR(CheckStart(*language.recognizer, limits));
+    return std::move(language.make);
+  };
+  TLM_ASSIGN_OR_RETURN(auto tag, StructuralTag::Compile(spec, limits, compile_content));
+  const RecognizerFactory make = [tag = std::move(tag), limits] {
+    return std::make_unique<StructuralTagRecognizer>(tag, limits);
+  };
+  return Language{make(), make};
+}
+
+absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
                                          Budget& budget) {
   switch (spec.kind) {
     case ConstraintSpec::Kind::kRegex:
@@ -91,9 +114,10 @@ absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const Const
       TLM_ASSIGN_OR_RETURN(RecognizerFactory make, CompileGrammar(spec.text, limits, budget));
       return Language{make(), make};
     }
-    default:
-      return Unimplemented("constraints of this kind are not supported");
+    case ConstraintSpec::Kind::kStructuralTag:
+      return CompileStructuralTag(spec, limits, budget);
   }
+  return Internal("a constraint of kind {}", static_cast<int>(spec.kind));
 }
 
 struct TokenMask {
