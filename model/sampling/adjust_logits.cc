@@ -1,5 +1,6 @@
 #include "model/sampling/adjust_logits.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,15 +22,27 @@ void RemoveAllBut(std::span<const int32_t> allowed, std::vector<float>* logits) 
   }
 }
 
+void RemoveAllBut(std::span<const uint64_t> allowed, std::vector<float>* logits) {
+  const size_t size = logits->size();
+  for (size_t begin = 0; begin < size; begin += 64) {
+    const uint64_t word = begin / 64 < allowed.size() ? allowed[begin / 64] : 0;
+    if (word == ~uint64_t{0}) continue;
+    const size_t count = std::min<size_t>(64, size - begin);
+    float* const logit = logits->data() + begin;
+    for (size_t i = 0; i < count; ++i) logit[i] = (word >> i & 1) != 0 ? logit[i] : kRemoved;
+  }
+}
+
 }  // namespace
 
-bool NeedsAdjusting(const SamplingParams& params, std::span<const int32_t> banned) {
-  return !banned.empty() || !params.logit_bias.empty() || !params.allowed_token_ids.empty() ||
-         !params.banned_token_ids.empty() || params.has_penalties();
+bool NeedsAdjusting(const SamplingParams& params, const Removals& removals) {
+  return !removals.banned.empty() || removals.allowed.has_value() || !params.logit_bias.empty() ||
+         !params.allowed_token_ids.empty() || !params.banned_token_ids.empty() ||
+         params.has_penalties();
 }
 
 void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
-                  const TokenHistory& history, std::span<const int32_t> banned,
+                  const TokenHistory& history, const Removals& removals,
                   std::vector<float>* adjusted) {
   adjusted->assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : params.logit_bias) {
@@ -38,7 +51,8 @@ void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
   }
   if (!params.allowed_token_ids.empty()) RemoveAllBut(params.allowed_token_ids, adjusted);
   for (const int32_t id : params.banned_token_ids) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
-  for (const int32_t id : banned) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
+  if (removals.allowed.has_value()) RemoveAllBut(*removals.allowed, adjusted);
+  for (const int32_t id : removals.banned) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
   if (!params.has_penalties()) return;
   const Penalties penalties = {params.repetition_penalty, params.presence_penalty,
                                params.frequency_penalty};

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/sampling/adjust_logits.h"
 #include "model/sampling/gap_bins.h"
 #include "model/sampling/sampling_errors.h"
 #include "model/sampling/sampling_math.h"
@@ -38,18 +37,19 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
                                              const SamplingParams& params,
                                              const TokenHistory& history, const SampleKey& key,
                                              const LogprobOptions& score,
-                                             std::span<const int32_t> banned) {
+                                             const Removals& removals) {
   TLM_CHECK(!logits.empty());
   TLM_ASSIGN_OR_RETURN(int32_t most_likely, MostLikelyOf(logits));
   std::span<const float> sampled_from = logits;
-  if (NeedsAdjusting(params, banned)) {
-    AdjustLogits(logits, params, history, banned, &adjusted_);
+  if (NeedsAdjusting(params, removals)) {
+    AdjustLogits(logits, params, history, removals, &adjusted_);
     sampled_from = adjusted_;
     TLM_ASSIGN_OR_RETURN(most_likely, scan_.MostLikely(sampled_from));
     if (most_likely < 0) {
       return NoneLeft({.allowed = params.allowed_token_ids.size(),
                        .banned = params.banned_token_ids.size(),
-                       .ending = banned.size()});
+                       .ending = removals.banned.size(),
+                       .masked = removals.allowed.has_value()});
     }
   }
   const bool greedy = params.temperature == 0.0f;
@@ -67,6 +67,16 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
   }
   Score(score.processed ? sampled_from : logits, score, &result);
   return result;
+}
+
+absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
+                                             const SamplingJob& job) {
+  Removals removals = {.banned = job.banned};
+  if (job.mask != nullptr) {
+    removals.allowed = job.mask->Await();
+    if (!removals.allowed.has_value()) return MaskIsLate();
+  }
+  return Sample(logits, *job.params, *job.history, job.key, job.score, removals);
 }
 
 absl::StatusOr<SampledToken> Sampler::ScoreGiven(std::span<const float> logits, int32_t id,

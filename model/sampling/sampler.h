@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/sampling/adjust_logits.h"
 #include "model/sampling/candidate.h"
 #include "model/sampling/sampling_job.h"
 #include "model/sampling/sampling_params.h"
@@ -26,14 +27,15 @@ class Sampler {
   // The same with given kernels, which outlive this.
   explicit Sampler(const ScanKernels& kernels) : scan_(kernels) {}
 
-  // `history` is for the penalties. Tokens in `banned` (ascending) are not sampled, as if they were
-  // among banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
-  // -infinity; INVALID_ARGUMENT when bias, allowed and banned ids leave no token with a finite
-  // logit.
+  // `history` is for the penalties. Tokens in `removals` are not sampled, as if they were among
+  // banned_token_ids. DATA_LOSS when a logit is NaN or +infinity, or when all logits are
+  // -infinity; INVALID_ARGUMENT when bias, allowed and banned ids and `removals` leave no token
+  // with a finite logit.
   absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingParams& params,
                                       const TokenHistory& history, const SampleKey& key,
-                                      const LogprobOptions& score,
-                                      std::span<const int32_t> banned = {});
+                                      const LogprobOptions& score, const Removals& removals = {});
+  // The same for a job whose row these logits are; or MaskIsLate().
+  absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingJob& job);
 
   // Log-probability and rank of a given token by the unmodified logits, and the `top` most likely
   // ones. DATA_LOSS as Sample.

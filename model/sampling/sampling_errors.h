@@ -19,18 +19,24 @@ inline absl::Status AllExcluded(int64_t vocab_size) {
   return DataLoss("all {} logits are -infinity", vocab_size);
 }
 
+// The job may be run again: nothing was sampled.
+inline absl::Status MaskIsLate() {
+  return Unavailable("which tokens may be sampled is not known in time");
+}
+
 // How many ids left no token to sample.
 struct RemovalCounts {
   size_t allowed = 0;
   size_t banned = 0;
   size_t ending = 0;
+  bool masked = false;
 };
 
 inline absl::Status NoneLeft(const RemovalCounts& ids) {
   return InvalidArgument(
       "no token can be sampled: the model excludes all that {} allowed, {} banned and {} ending "
-      "ids (kept back by min_new_tokens) leave",
-      ids.allowed, ids.banned, ids.ending);
+      "ids (kept back by min_new_tokens){} leave",
+      ids.allowed, ids.banned, ids.ending, ids.masked ? " and the constraint" : "");
 }
 
 }  // namespace tlm

@@ -43,6 +43,16 @@ struct LogprobOptions {
   bool processed = false;
 };
 
+// The tokens that may be sampled, where that may become known only while the logits are computed.
+class TokenMask {
+ public:
+  virtual ~TokenMask() = default;
+  // Waits for it: bit id % 64 of word id / 64 is set where the token may be sampled; none may
+  // behind the last word. None when it takes too long. From any thread; valid as long as what a job
+  // points at.
+  virtual std::optional<std::span<const uint64_t>> Await() const = 0;
+};
+
 // One token to sample in a forward pass: the arguments of Sampler::Sample. What it points at must
 // not change until the pass is launched; where the pass runs on the calling thread, until its
 // results are there.
@@ -53,6 +63,7 @@ struct SamplingJob {
   SampleKey key = {};
   LogprobOptions score = {};
   std::span<const int32_t> banned = {};
+  const TokenMask* mask = nullptr;  // null: all; its wait may end the job with MaskIsLate()
 };
 
 }  // namespace tlm

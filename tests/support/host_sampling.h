@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +15,26 @@
 #include "model/sampling/sampler.h"
 
 namespace tlm {
+
+// A mask that is known; without words it never is.
+class FixedMask : public TokenMask {
+ public:
+  explicit FixedMask(std::optional<std::vector<uint64_t>> words) : words_(std::move(words)) {}
+  // With no more words than the ids need.
+  static FixedMask Of(std::span<const int32_t> ids) {
+    std::vector<uint64_t> words;
+    for (const int32_t id : ids) {
+      const auto bit = static_cast<size_t>(id);
+      if (words.size() <= bit / 64) words.resize(bit / 64 + 1);
+      words[bit / 64] |= uint64_t{1} << bit % 64;
+    }
+    return FixedMask(std::move(words));
+  }
+  std::optional<std::span<const uint64_t>> Await() const override { return words_; }
+
+ private:
+  std::optional<std::vector<uint64_t>> words_;
+};
 
 // What `jobs` sample from `logits` [rows, vocab_size].
 inline std::vector<absl::StatusOr<SampledToken>> SampleAll(std::span<const SamplingJob> jobs,
@@ -23,8 +45,7 @@ inline std::vector<absl::StatusOr<SampledToken>> SampleAll(std::span<const Sampl
   for (const SamplingJob& job : jobs) {
     const auto row =
         logits.subspan(static_cast<size_t>(job.row * vocab_size), static_cast<size_t>(vocab_size));
-    tokens.push_back(
-        sampler.Sample(row, *job.params, *job.history, job.key, job.score, job.banned));
+    tokens.push_back(sampler.Sample(row, job));
   }
   return tokens;
 }
@@ -53,8 +74,9 @@ class HeldJobs {
   explicit HeldJobs(std::span<const SamplingJob> jobs) {
     for (const SamplingJob& job : jobs) {
       const Held& held = held_.emplace_back(
-          Held{*job.params, *job.history, {job.banned.begin(), job.banned.end()}});
+          Held{*job.params, *job.history, {job.banned.begin(), job.banned.end()}, MaskOf(job)});
       SamplingJob& copy = jobs_.emplace_back(job);
+      if (held.mask.has_value()) copy.mask = &*held.mask;
       copy.params = &held.params;
       copy.history = &held.history;
       copy.banned = held.banned;
@@ -70,7 +92,14 @@ class HeldJobs {
     SamplingParams params;
     TokenHistory history;
     std::vector<int32_t> banned;
+    std::optional<FixedMask> mask;
   };
+  static std::optional<FixedMask> MaskOf(const SamplingJob& job) {
+    if (job.mask == nullptr) return std::nullopt;
+    const auto words = job.mask->Await();
+    if (!words.has_value()) return FixedMask(std::nullopt);
+    return FixedMask(std::vector<uint64_t>(words->begin(), words->end()));
+  }
   std::list<Held> held_;  // stay where they are
   std::vector<SamplingJob> jobs_;
 };

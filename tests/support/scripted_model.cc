@@ -34,7 +34,8 @@ float Logit(uint64_t folded, int64_t id) {
 bool Same(const SamplingJob& a, const SamplingJob& b) {
   return a.row == b.row && a.params == b.params && a.history == b.history &&
          a.key.output_index == b.key.output_index && a.key.position == b.key.position &&
-         a.banned.data() == b.banned.data() && a.banned.size() == b.banned.size();
+         a.banned.data() == b.banned.data() && a.banned.size() == b.banned.size() &&
+         a.mask == b.mask;
 }
 
 bool Same(const Batch& a, const Batch& b) {

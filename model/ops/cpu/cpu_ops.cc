@@ -163,10 +163,8 @@ absl::Status CpuOps::Sample(const Rows& logits) {
   // Each thread has a sampler.
   pool_.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t task, int worker) {
     const auto i = static_cast<size_t>(task);
-    const SamplingJob& job = jobs[i];
-    const std::span<const float> row(logits.as<float>() + job.row * logits.stride, vocab_size);
-    result_.tokens[i] = samplers_[static_cast<size_t>(worker)].Sample(
-        row, *job.params, *job.history, job.key, job.score, job.banned);
+    const std::span<const float> row(logits.as<float>() + jobs[i].row * logits.stride, vocab_size);
+    result_.tokens[i] = samplers_[static_cast<size_t>(worker)].Sample(row, jobs[i]);
   });
   return absl::OkStatus();
 }

@@ -116,6 +116,9 @@ void BatchPipeline::NoteHostJobs(const Batch& batch) {
     const SamplingJob& job = batch.jobs[static_cast<size_t>(index)];
     const int32_t token =
         batch.token_ids[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(job.row)])];
+    std::optional<std::vector<uint64_t>> allowed;
+    const auto mask = job.mask != nullptr ? job.mask->Await() : std::nullopt;
+    if (mask.has_value()) allowed.emplace(mask->begin(), mask->end());
     running_.host_jobs.push_back({.index = static_cast<size_t>(index),
                                   .row = job.row,
                                   .params = *job.params,
@@ -123,6 +126,8 @@ void BatchPipeline::NoteHostJobs(const Batch& batch) {
                                   .key = job.key,
                                   .score = job.score,
                                   .banned = {job.banned.begin(), job.banned.end()},
+                                  .allowed = std::move(allowed),
+                                  .late = job.mask != nullptr && !mask.has_value(),
                                   .pending = token < 0 ? int64_t{-1} - token : -1});
     running_.host_rows.push_back(job.row);
   }
@@ -186,8 +191,13 @@ void BatchPipeline::FinishOnHost(Running& done, const RingResult& ring, BatchRes
     if (job.pending >= 0) {
       job.history.AddOutput(sampled_before_[static_cast<size_t>(job.pending)]);
     }
+    if (job.late) {
+      result->tokens[job.index] = MaskIsLate();
+      continue;
+    }
     result->tokens[job.index] =
-        sampler_.Sample(row_of(job.row), job.params, job.history, job.key, job.score, job.banned);
+        sampler_.Sample(row_of(job.row), job.params, job.history, job.key, job.score,
+                        {.banned = job.banned, .allowed = job.allowed});
   }
   host_logits_.clear();
   for (const int32_t row : done.batch->host_rows) {

@@ -66,6 +66,8 @@ class BatchPipeline {
     SampleKey key;
     LogprobOptions score;
     std::vector<int32_t> banned;
+    std::optional<std::vector<uint64_t>> allowed;  // as Removals has it
+    bool late = false;                             // that is not known
     int64_t pending = -1;  // job of the batch before whose token the history lacks
   };
   struct Running {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/kernels/sampling_record.h"
@@ -22,6 +23,7 @@ constexpr size_t kHeaderWords = sizeof(SamplingTableHeader) / 4;
 size_t BitmapWords(int64_t vocab_size) { return (static_cast<size_t>(vocab_size) + 31) / 32; }
 
 size_t RemovalWords(const SamplingJob& job, int64_t vocab_size) {
+  if (job.mask != nullptr) return BitmapWords(vocab_size);
   const SamplingParams& params = *job.params;
   const size_t ids =
       params.allowed_token_ids.size() + params.banned_token_ids.size() + job.banned.size();
@@ -62,9 +64,18 @@ void PutIds(std::span<const int32_t> ids, WordWriter* words, WordRange* range) {
   *range = words->Range();
 }
 
+using Mask = std::optional<std::span<const uint64_t>>;
+
+// Half a word of the mask, its bits turned over.
+uint32_t RemovedBy(const Mask& mask, size_t word) {
+  if (!mask.has_value()) return 0;
+  if (word / 2 >= mask->size()) return ~uint32_t{0};
+  return ~static_cast<uint32_t>((*mask)[word / 2] >> (32 * (word % 2)));
+}
+
 // One bit a token, set where it is removed.
-void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, int64_t vocab_size,
-               WordWriter* words, WordRange* range) {
+void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, const Mask& mask,
+               int64_t vocab_size, WordWriter* words, WordRange* range) {
   auto next_allowed = params.allowed_token_ids.begin();
   auto next_banned = banned.begin();
   const bool all_allowed = params.allowed_token_ids.empty();
@@ -78,15 +89,16 @@ void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, in
     for (; next_banned != banned.end() && *next_banned < end; ++next_banned) {
       removed |= uint32_t{1} << (*next_banned % 32);
     }
-    words->Put(removed);
+    words->Put(removed | RemovedBy(mask, word));
   }
   *range = words->Range();
 }
 
-void PutRemovals(const SamplingParams& params, std::span<const int32_t> banned, int64_t vocab_size,
-                 WordWriter* words, SamplingRecord* record) {
-  if (params.allowed_token_ids.size() + banned.size() > BitmapWords(vocab_size)) {
-    PutBitmap(params, banned, vocab_size, words, &record->removed);
+void PutRemovals(const SamplingParams& params, std::span<const int32_t> banned, const Mask& mask,
+                 int64_t vocab_size, WordWriter* words, SamplingRecord* record) {
+  if (mask.has_value() ||
+      params.allowed_token_ids.size() + banned.size() > BitmapWords(vocab_size)) {
+    PutBitmap(params, banned, mask, vocab_size, words, &record->removed);
     return;
   }
   PutIds(params.allowed_token_ids, words, &record->allowed);
@@ -138,7 +150,7 @@ SamplingRecord MakeRecord(const SamplingJob& job) {
   record.repetition_penalty = params.repetition_penalty;
   record.presence_penalty = params.presence_penalty;
   record.frequency_penalty = params.frequency_penalty;
-  record.adjusts = NeedsAdjusting(params, job.banned) ? 1 : 0;
+  record.adjusts = NeedsAdjusting(params, {.banned = job.banned}) || job.mask != nullptr ? 1 : 0;
   record.penalises = params.has_penalties() ? 1 : 0;
   record.wants_logprob = job.score.logprob ? 1 : 0;
   record.processed = job.score.processed ? 1 : 0;
@@ -192,6 +204,7 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
   const size_t jobs = batch.jobs.size();
   packed->noise = packed->finish = false;
   packed->host.clear();
+  packed->late.clear();
   packed->removals.clear();
   bool any_top = false;
   parity_ = 1 - parity_;
@@ -204,16 +217,21 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
     SamplingRecord record;
     packed->removals.push_back({.allowed = job.params->allowed_token_ids.size(),
                                 .banned = job.params->banned_token_ids.size(),
-                                .ending = job.banned.size()});
-    if (NeedsHost(job, vocab_size_)) {
+                                .ending = job.banned.size(),
+                                .masked = job.mask != nullptr});
+    const bool on_host = NeedsHost(job, vocab_size_);
+    const Mask mask = on_host || job.mask == nullptr ? Mask() : job.mask->Await();
+    if (on_host) {
       packed->host.push_back(static_cast<int32_t>(i));
+    } else if (job.mask != nullptr && !mask.has_value()) {
+      packed->late.push_back(static_cast<int32_t>(i));
     } else {
       record = MakeRecord(job);
       PutBias(*job.params, &words, &record);
       banned_.clear();
       std::set_union(job.params->banned_token_ids.begin(), job.params->banned_token_ids.end(),
                      job.banned.begin(), job.banned.end(), std::back_inserter(banned_));
-      PutRemovals(*job.params, banned_, vocab_size_, &words, &record);
+      PutRemovals(*job.params, banned_, mask, vocab_size_, &words, &record);
       if (record.penalises != 0) {
         PutHistory(*job.history, &words, &record);
         record.pending_job = PendingJob(batch, job);
@@ -237,10 +255,16 @@ std::vector<absl::StatusOr<SampledToken>> UnpackJobs(const Batch& batch, const P
   std::vector<absl::StatusOr<SampledToken>> tokens;
   tokens.reserve(jobs);
   auto next_host = packed.host.begin();
+  auto next_late = packed.late.begin();
   for (size_t i = 0; i < jobs; ++i) {
     if (next_host != packed.host.end() && *next_host == static_cast<int32_t>(i)) {
       ++next_host;
       tokens.push_back(SampledToken{});
+      continue;
+    }
+    if (next_late != packed.late.end() && *next_late == static_cast<int32_t>(i)) {
+      ++next_late;
+      tokens.push_back(MaskIsLate());
       continue;
     }
     const size_t top = jobs * sizeof(SamplingOutcome) + i * kMaxTopTokens * sizeof(TopToken);

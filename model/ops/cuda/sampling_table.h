@@ -22,10 +22,10 @@ SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t voca
 
 // Whether a job's lists or the number of tokens it reports are too many for the device: over
 // 16,384 words of lists (2 a biased token, 1 an allowed or banned one or a 32nd of the vocabulary,
-// whichever is less, and 2 a different token of a penalised history) or over kMaxTopTokens. Its row
-// of logits is then brought to the host for Sampler and the device gives token 0 for it, so that no
-// batch may name it in PendingToken: the results of a batch with such a job are awaited before the
-// next one is launched.
+// whichever is less, the latter with a mask, and 2 a different token of a penalised history) or
+// over kMaxTopTokens. Its row of logits is then brought to the host for Sampler and the device
+// gives token 0 for it, so that no batch may name it in PendingToken: the results of a batch with
+// such a job are awaited before the next one is launched.
 bool NeedsHost(const SamplingJob& job, int64_t vocab_size);
 
 // What became of a batch's jobs when packed.
@@ -35,6 +35,7 @@ struct PackedJobs {
   bool noise = false;        // SampleStages of these jobs
   bool finish = false;
   std::vector<int32_t> host;  // jobs that NeedsHost, ascending
+  std::vector<int32_t> late;  // others whose mask is not known: nothing is sampled, MaskIsLate()
   // [jobs]: for messages, when what the jobs point at is no more.
   std::vector<RemovalCounts> removals;
 };
@@ -45,9 +46,9 @@ class SamplingTable {
  public:
   explicit SamplingTable(int64_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // `table` is 8-byte aligned and of MaxSamplingTableBytes(). A penalised job whose row's token is
-  // a PendingToken counts that token too, as one more in the output, though its history lacks it.
-  // *packed is overwritten; its memory is used again.
+  // Awaits masks. `table` is 8-byte aligned and of MaxSamplingTableBytes(). A penalised job whose
+  // row's token is a PendingToken counts that token too, as one more in the output, though its
+  // history lacks it. *packed is overwritten; its memory is used again.
   void Pack(const Batch& batch, std::span<std::byte> table, PackedJobs* packed);
 
  private:

@@ -305,10 +305,12 @@ TEST(AdjustedTest, MinNewTokensBansBesideAllowedIds) {
   const std::vector<float> logits = {1.0f, 5.0f, 2.0f, 4.0f};
   const SamplingParams params{.temperature = 0.0f, .allowed_token_ids = {1, 2}};
   Sampler sampler;
-  const auto token = sampler.Sample(logits, params, {}, {}, {}, std::vector<int32_t>{1});
+  const std::vector<int32_t> one = {1};
+  const auto token = sampler.Sample(logits, params, {}, {}, {}, {.banned = one});
   ASSERT_THAT(token, IsOk());
   EXPECT_EQ(token->id, 2);
-  EXPECT_THAT(sampler.Sample(logits, params, {}, {}, {}, std::vector<int32_t>{1, 2}),
+  const std::vector<int32_t> ending = {1, 2};
+  EXPECT_THAT(sampler.Sample(logits, params, {}, {}, {}, {.banned = ending}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("2 allowed"), HasSubstr("2 ending ids"))));
 }

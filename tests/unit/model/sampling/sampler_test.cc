@@ -12,6 +12,7 @@
 #include <set>
 
 #include "model/sampling/sampling_math.h"
+#include "tests/support/host_sampling.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -199,18 +200,96 @@ TEST(SamplerTest, BannedTokensAreNotSampledButScored) {
   const std::vector<float> logits = {1.0f, 5.0f, 2.0f, 4.0f};
   const std::vector<int32_t> banned = {1, 3};
   Sampler sampler;
-  const auto greedy = sampler.Sample(logits, {.temperature = 0.0f}, {}, {}, {.top = 1}, banned);
+  const auto greedy =
+      sampler.Sample(logits, {.temperature = 0.0f}, {}, {}, {.top = 1}, {.banned = banned});
   ASSERT_THAT(greedy, IsOk());
   EXPECT_EQ(greedy->id, 2);
   EXPECT_EQ(greedy->top[0].id, 1);
   for (uint64_t position = 0; position < 300; ++position) {
-    const auto token =
-        sampler.Sample(logits, {.temperature = 5.0f, .top_p = 0.9f}, {}, {0, position}, {}, banned);
+    const auto token = sampler.Sample(logits, {.temperature = 5.0f, .top_p = 0.9f}, {},
+                                      {0, position}, {}, {.banned = banned});
     ASSERT_THAT(token, IsOk());
     EXPECT_THAT(token->id, ::testing::AnyOf(0, 2));
   }
-  EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, {}, std::vector<int32_t>{0, 1, 2, 3}),
+  const std::vector<int32_t> all = {0, 1, 2, 3};
+  EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, {}, {.banned = all}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 ending ids")));
+}
+
+class MaskTest : public ::testing::TestWithParam<const ScanKernels*> {};
+
+// A mask means what a list of allowed ids means: the same tokens and scores, whatever else removes
+// tokens.
+TEST_P(MaskTest, SamplesAsFromAllowedIds) {
+  Sampler sampler(*GetParam());
+  std::mt19937_64 random(31);
+  for (uint64_t round = 0; round < 400; ++round) {
+    const int vocab_size = 1 + static_cast<int>(random() % 3000);
+    const std::vector<float> logits = RandomLogits(vocab_size, round);
+    const uint64_t every = 1 + random() % 60;
+    SamplingParams listed{.temperature = round % 4 == 0 ? 0.0f : 0.9f,
+                          .top_k = round % 3 == 0 ? 20u : 0u,
+                          .top_p = round % 5 == 0 ? 0.8f : 1.0f,
+                          .seed = round};
+    SamplingParams params = listed;
+    std::vector<int32_t> banned;
+    std::vector<int32_t> masked;
+    for (int32_t id = 0; id < vocab_size; ++id) {
+      if (random() % every == 0) listed.allowed_token_ids.push_back(id);
+      if (random() % 9 == 0) banned.push_back(id);
+    }
+    if (listed.allowed_token_ids.empty()) continue;
+    if (round % 2 == 0) {
+      params.allowed_token_ids = listed.allowed_token_ids;
+      for (int32_t id = 0; id < vocab_size; ++id) {
+        if (random() % 5 > 0) masked.push_back(id);
+      }
+      std::erase_if(listed.allowed_token_ids, [&](int32_t id) {
+        return !std::binary_search(masked.begin(), masked.end(), id);
+      });
+      if (listed.allowed_token_ids.empty()) continue;
+    } else {
+      masked = listed.allowed_token_ids;
+    }
+    const FixedMask mask = FixedMask::Of(masked);
+    const LogprobOptions score = {.logprob = true, .top = 3, .processed = round % 3 == 1};
+    const SampleKey key = {.position = round};
+    const TokenHistory history;
+    const auto by_list = sampler.Sample(logits, listed, history, key, score, {.banned = banned});
+    const auto by_mask = sampler.Sample(logits, {.params = &params,
+                                                 .history = &history,
+                                                 .key = key,
+                                                 .score = score,
+                                                 .banned = banned,
+                                                 .mask = &mask});
+    ASSERT_EQ(by_mask.status().code(), by_list.status().code()) << by_mask.status();
+    if (!by_list.ok()) continue;
+    EXPECT_EQ(by_mask->id, by_list->id);
+    EXPECT_EQ(by_mask->score->logprob, by_list->score->logprob);
+    EXPECT_EQ(by_mask->score->rank, by_list->score->rank);
+    for (size_t i = 0; i < by_list->top.size(); ++i) {
+      EXPECT_EQ(by_mask->top[i].id, by_list->top[i].id);
+      EXPECT_EQ(by_mask->top[i].logprob, by_list->top[i].logprob);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, MaskTest,
+                         ::testing::Values(&PortableScanKernels(), &FastestScanKernels()));
+
+TEST(SamplerTest, AMaskThatLeavesNothingOrIsLateIsTold) {
+  const std::vector<float> logits(100, 1.0f);
+  const SamplingParams params;
+  const TokenHistory history;
+  Sampler sampler;
+  const auto sample = [&](const FixedMask& mask) {
+    return sampler.Sample(logits, {.params = &params, .history = &history, .mask = &mask});
+  };
+  EXPECT_THAT(sample(FixedMask(std::vector<uint64_t>())),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the constraint")));
+  EXPECT_THAT(sample(FixedMask(std::nullopt)),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("in time")));
+  EXPECT_EQ(sample(FixedMask::Of(std::vector<int32_t>{99}))->id, 99);
 }
 
 TEST(SamplerTest, ImpossibleTokensAreNeverSampled) {

@@ -102,7 +102,8 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
     const auto token = sampler.Sample(
         logits, work.sampling, history,
         {.output_index = work.output_index, .position = static_cast<uint64_t>(tokens.size())},
-        work.score, early ? std::span<const int32_t>(ending) : std::span<const int32_t>());
+        work.score,
+        {.banned = early ? std::span<const int32_t>(ending) : std::span<const int32_t>()});
     if (!token.ok()) {
       ADD_FAILURE() << token.status();
       break;

@@ -3,6 +3,7 @@
 #include "model/ops/cuda/kernels/sample.h"
 
 #include <cuda_runtime.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,7 +19,9 @@
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/sampling_table.h"
 #include "model/sampling/sampler.h"
+#include "tests/support/host_sampling.h"
 #include "tests/support/simt/device_under_test.h"
+#include "tests/support/status_matchers.h"
 
 namespace tlm {
 namespace {
@@ -49,7 +53,17 @@ struct Request {
   SampleKey key = {};
   LogprobOptions score = {};
   std::vector<int32_t> banned = {};
+  std::optional<FixedMask> mask = {};
   std::vector<float> logits = {};
+
+  SamplingJob Job() const {
+    return {.params = &params,
+            .history = &history,
+            .key = key,
+            .score = score,
+            .banned = banned,
+            .mask = mask.has_value() ? &*mask : nullptr};
+  }
 };
 
 // The sampling kernels of one vocabulary with all their memory.
@@ -87,12 +101,8 @@ class DeviceSampler {
       // Rows in another order than jobs.
       const size_t row = requests.size() - 1 - i;
       batch.logits_rows.push_back(static_cast<int32_t>(i));
-      batch.jobs.push_back({.row = static_cast<int32_t>(row),
-                            .params = &requests[i].params,
-                            .history = &requests[i].history,
-                            .key = requests[i].key,
-                            .score = requests[i].score,
-                            .banned = requests[i].banned});
+      batch.jobs.push_back(requests[i].Job());
+      batch.jobs.back().row = static_cast<int32_t>(row);
       std::copy(requests[i].logits.begin(), requests[i].logits.end(),
                 rows.begin() + static_cast<ptrdiff_t>(row * static_cast<size_t>(stride_)));
     }
@@ -179,8 +189,7 @@ void ExpectSamplersTokens(DeviceSampler& device, const std::vector<Request>& req
       continue;
     }
     const Request& request = requests[i];
-    const auto expected = sampler.Sample(request.logits, request.params, request.history,
-                                         request.key, request.score, request.banned);
+    const auto expected = sampler.Sample(request.logits, request.Job());
     ExpectSame(tokens[i], expected, what + ", job " + std::to_string(i));
     EXPECT_EQ(device.sampled()[i], expected.ok() ? expected->id : 0) << what;
   }
@@ -262,6 +271,7 @@ void RandomAdjustments(int64_t vocab_size, Random& random, Request* request) {
   if (OneIn(random, 3)) params.allowed_token_ids = RandomIds(vocab_size, random);
   if (OneIn(random, 3)) params.banned_token_ids = RandomIds(vocab_size, random);
   if (OneIn(random, 3)) request->banned = RandomIds(vocab_size, random);
+  if (OneIn(random, 3)) request->mask = FixedMask::Of(RandomIds(vocab_size, random));
   if (OneIn(random, 2)) params.repetition_penalty = OneIn(random, 9) ? 1e-38f : 1.3f;
   if (OneIn(random, 2)) params.frequency_penalty = Uniform(random, -2.0f, 2.0f);
   if (OneIn(random, 2)) params.presence_penalty = Uniform(random, -2.0f, 2.0f);
@@ -434,6 +444,23 @@ TEST(SampleEdgesTest, JobsForTheHostAreReportedAndGiveTokenZeroOnTheDevice) {
   ExpectSame(tokens[1],
              sampler.Sample(second.logits, second.params, second.history, second.key, {}),
              "between two of the host");
+}
+
+TEST(SampleEdgesTest, AJobWhoseMaskIsLateSamplesNothing) {
+  constexpr int64_t kVocab = 5000;
+  DeviceSampler device(kVocab);
+  Random random(10);
+  std::vector<Request> requests(4, OneRequest(ModelLogits(kVocab, random), {}));
+  requests[0].mask = FixedMask::Of(std::vector<int32_t>{4999});
+  requests[1].mask = FixedMask(std::nullopt);
+  requests[2].score.top = 33;
+  const auto tokens = device.Sample(requests, true);
+  ASSERT_THAT(tokens[0], IsOk());
+  EXPECT_EQ(tokens[0]->id, 4999);
+  EXPECT_THAT(tokens[1], StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("in time")));
+  EXPECT_EQ(device.sampled()[1], 0);
+  EXPECT_EQ(device.packed().host, std::vector<int32_t>{2});
+  EXPECT_THAT(tokens[3], IsOk());
 }
 
 TEST(SampleEdgesTest, BitsDoNotDependOnTheOtherJobs) {
