@@ -26,7 +26,8 @@ void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch)
       .history = &sequence.history(),
       .key = {.output_index = work.output_index, .position = static_cast<uint64_t>(position)},
       .score = work.score,
-      .banned = sequence.BannedTokens(position)};
+      .banned = sequence.BannedTokens(position),
+      .mask = sequence.mask()};
   sequence.set_job(static_cast<int64_t>(batch->jobs.size()));
   batch->jobs.push_back(job);
   if (position > sequence.prompt_tokens()) return;

@@ -9,7 +9,7 @@ namespace tlm {
 namespace {
 
 bool IsDecode(const Chunk& chunk) {
-  return chunk.sequence->generates() && chunk.num_tokens == 1 &&
+  return chunk.sequence->generates() && chunk.decode &&
          chunk.first_position >= chunk.sequence->prompt_tokens();
 }
 
@@ -18,7 +18,8 @@ bool IsDecode(const Chunk& chunk) {
 EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
                        std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics,
                        KvEventLog* kv_events)
-    : model_(model),
+    : options_(options),
+      model_(model),
       clock_(clock),
       queue_(std::move(queue)),
       metrics_(metrics),
@@ -39,7 +40,10 @@ bool EngineLoop::Step() {
   TakeArrivals();
   const absl::Time now = clock_.Now();
   DropUnwanted(now);
-  if (pipeline_.empty()) Launch(CompletePlan(), now);
+  if (pipeline_.empty()) {
+    FollowMasks(now);
+    Launch(CompletePlan(), now);
+  }
   const bool computes = !pipeline_.empty();
   if (computes) {
     PlanAhead();
@@ -63,6 +67,7 @@ void EngineLoop::TakeArrivals() {
     next_number_ += outputs;
     ++never_admitted_;
     Sequence& sequence = *sequences_.back();
+    SetMask(sequence);
     scheduler_.Add(sequence);
     const auto finish = sequence.FinishedBefore(model_.limits().max_context);
     if (finish.has_value()) EndUncomputed(sequence, *finish, clock_.Now());
@@ -97,6 +102,7 @@ void EngineLoop::Launch(StepPlan plan, absl::Time now) {
   for (const Chunk& chunk : plan.chunks) {
     if (chunk.sequence->started()) continue;
     StartStreams(*chunk.sequence, now);
+    if (chunk.sequence->mask() != nullptr) masks_.Add(chunk.sequence->shared_mask());
     if (metrics_ != nullptr) metrics_->AddPrompt(chunk.sequence->prompt_tokens());
   }
   pipeline_.Launch(std::move(plan), now);
@@ -130,6 +136,7 @@ void EngineLoop::FinishStep(StepResults results) {
     metrics_->EndStep(computed.prefill_tokens + computed.decode_tokens, computed.elapsed);
   }
   last_end_ = end;
+  step_time_ = computed.elapsed;
   stats.fault = step_fault_;
   stats.consecutive_faults = step_fault_.ok() ? 0 : stats.consecutive_faults + 1;
 }

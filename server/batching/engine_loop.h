@@ -19,6 +19,7 @@
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_options.h"
 #include "server/batching/kv_event_log.h"
+#include "server/batching/output_mask.h"
 #include "server/batching/prefill_throttle.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/scheduler.h"
@@ -47,6 +48,10 @@ namespace tlm {
 // which reaches no stream, no figure and no cached block:
 //
 //   Step n    arrivals, what is unwanted | plan n + 1 | launch n + 1 | wait for n | its results
+//
+// Constrained outputs: while the model computes the logits of a token, a thread of masks_ finds
+// which tokens may stand there, and sampling waits for that. Where it is known without a draw what
+// follows, those tokens are appended before the next launch.
 class EngineLoop {
  public:
   // What callers are to be told after a step, and what they may ask.
@@ -83,6 +88,15 @@ class EngineLoop {
   using RowResult = absl::StatusOr<std::optional<Finish>>;
 
   void TakeArrivals();
+  // engine_loop_masks.cc: constrained outputs.
+  void SetMask(Sequence& sequence);
+  void FollowMasks(absl::Time now);
+  static bool MayHaveRun(const Sequence& sequence);
+  void AppendRun(Sequence& sequence, absl::Time now);
+  // It has a token, and its mask is to be that of the next one.
+  void AdvanceMask(Sequence& sequence, int32_t token);
+  void Hold(Sequence& sequence);
+
   StepPlan CompletePlan();
   void PlanAhead();
   StepPlan PlanStep();
@@ -127,6 +141,7 @@ class EngineLoop {
                    absl::Time now);
   void Publish(Sequence& sequence, int64_t tokens);
 
+  const EngineOptions options_;
   LanguageModel& model_;
   Clock& clock_;
   // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
@@ -148,8 +163,10 @@ class EngineLoop {
   int64_t never_admitted_ = 0;          // of the sequences: those the queue still counts as waiting
   QueueLoad left_queue_;                // admitted since the last step's end
   std::optional<absl::Time> last_end_;  // of the step before, if that computed something
+  absl::Duration step_time_;            // of the last step
   absl::Status step_fault_;             // what has failed in this step
   Report report_;
+  MaskPool masks_;
 };
 
 }  // namespace tlm

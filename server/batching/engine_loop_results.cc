@@ -23,6 +23,12 @@ absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   return DataLoss("the logits at position {} are not finite", position);
 }
 
+// The jobs of a row have the same mask.
+bool IsLate(const RowResults& row) {
+  return std::any_of(row.tokens.begin(), row.tokens.end(),
+                     [](const auto& token) { return absl::IsUnavailable(token.status()); });
+}
+
 }  // namespace
 
 void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
@@ -41,6 +47,7 @@ void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
 }
 
 void EngineLoop::TakeRow(Sequence& sequence, const RowResults& row, absl::Time now) {
+  if (IsLate(row)) return Hold(sequence);
   const int64_t tokens = sequence.WantedPosition(0) + 1;
   const RowResult finish = UseRow(sequence, row, now);
   if (!finish.ok()) return End(sequence, finish.status(), Finish(), now);
@@ -119,10 +126,15 @@ EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults
   });
   TLM_CHECK(sampled != row.jobs.end());
   absl::StatusOr<SampledToken>& token = row.tokens[static_cast<size_t>(sampled - row.jobs.begin())];
+  if (sequence.mask() != nullptr && absl::IsInvalidArgument(token.status())) {
+    return Finish{sequence.mask()->whole() ? FinishReason::kConstraintComplete
+                                           : FinishReason::kConstraint};
+  }
   TLM_RETURN_IF_ERROR(token.status());
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
   RecordToken(sequence, now);
   const std::optional<Finish> finish = sequence.Append(token->id, model_.limits().max_context);
+  if (sequence.mask() != nullptr && !finish.has_value()) AdvanceMask(sequence, token->id);
   sequence.stream().PushToken(*std::move(token));
   return finish;
 }

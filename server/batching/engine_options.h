@@ -34,6 +34,12 @@ struct EngineOptions {
   // Prompts of at most so many tokens that are not in the cache are left out of that: held back,
   // they would queue up for their first token. 0 = none.
   int64_t short_prompt_tokens = 256;
+  // A constrained output whose next tokens are not known by so long after its logits sits out until
+  // they are.
+  absl::Duration max_mask_wait = absl::Milliseconds(5);
+  // Before it is launched, a step waits at most this part of the last one's time, and 1 ms, for
+  // tokens of constrained outputs that need no draw.
+  double max_run_wait = 1.0 / 64;
   KvEventOptions kv_events = {};
 };
 

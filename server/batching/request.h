@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
+#include "server/batching/output_mask.h"
 
 namespace tlm {
 
@@ -38,6 +39,8 @@ struct GenerateWork {
   // Tokens another replica has sampled already: they count as this output's first ones and are not
   // pushed again. Ids in [0, vocab_size); without branches.
   std::vector<int32_t> generated;
+  // Behind `generated`, unless these end the output. None: the output may be anything.
+  std::optional<OutputConstraint> constraint;
 };
 
 // The logits after some of the prompt's tokens.

@@ -23,8 +23,11 @@ bool WaitsForReader(const Sequence& sequence) {
 }
 
 void Count(const Chunk& chunk, int64_t sign, StepPlan& plan) {
-  (chunk.decode ? plan.decodes : plan.prefill_tokens) += sign * chunk.num_tokens;
-  if (chunk.long_prompt) plan.long_prompt_tokens += sign * chunk.num_tokens;
+  const int64_t decodes = chunk.decode ? 1 : 0;
+  const int64_t others = chunk.num_tokens - decodes;
+  plan.decodes += sign * decodes;
+  plan.prefill_tokens += sign * others;
+  if (chunk.long_prompt || chunk.decode) plan.long_prompt_tokens += sign * others;
   plan.rows += sign * chunk.num_rows;
 }
 
@@ -77,6 +80,13 @@ void Scheduler::TopUp(StepPlan& plan) {
   Extend(plan, /*may_preempt=*/false);
 }
 
+void Scheduler::Unplan(const Sequence& sequence, StepPlan& plan) {
+  const auto entry = running_.find(const_cast<Sequence*>(&sequence));
+  if (entry == running_.end()) return;
+  TakeOut(sequence, entry->second, plan);
+  entry->second.planned = plans_ - 1;
+}
+
 void Scheduler::DropEnded(StepPlan& plan) {
   RemoveChunks(plan, [](const Chunk& chunk) { return !IsRunning(*chunk.sequence); });
   std::erase_if(plan.admitted, [](const Sequence* sequence) { return !IsRunning(*sequence); });
@@ -85,6 +95,7 @@ void Scheduler::DropEnded(StepPlan& plan) {
 void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   RefreshRunning();
   AddDecodes(plan, may_preempt);
+  LengthenDecodes(plan);
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
     plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // no other prefill runs beside it
   }
@@ -117,9 +128,29 @@ void Scheduler::AddDecodes(StepPlan& plan, bool may_preempt) {
     if (plan.rows >= max_logits_rows_) return;
     if (!IsDecode(*sequence)) continue;  // preempted by one before it; its info is gone
     if (!GrowByPreempting(*sequence, plan, may_preempt)) continue;
-    AddChunk({sequence, sequence->computed(), 1, 1, /*decode=*/true}, plan);
+    AddChunk({sequence, sequence->computed(), 1, sequence->RowsWanted(1), /*decode=*/true}, plan);
     info->planned = plans_;
     info->queue->counter->Charge(0, 1);
+  }
+}
+
+void Scheduler::LengthenDecodes(StepPlan& plan) {
+  for (Chunk& chunk : plan.chunks) {
+    Sequence& sequence = *chunk.sequence;
+    if (!chunk.decode || sequence.remaining() <= chunk.num_tokens) continue;
+    const int64_t before = chunk.num_tokens;
+    Count(chunk, -1, plan);
+    const int64_t more =
+        std::min({options_.max_prefill_tokens - plan.prefill_tokens,
+                  options_.max_batch_tokens - plan.decodes - plan.prefill_tokens - 1,
+                  plan.max_long_prompt_tokens - plan.long_prompt_tokens});
+    const int64_t rows = std::min(max_logits_rows_ - plan.rows, sequence.Room());
+    int64_t tokens = std::max(sequence.LongestChunk(1 + more, rows), before);
+    if (!sequence.Grow(pool_, sequence.computed() + tokens)) tokens = before;
+    chunk.num_tokens = tokens;
+    chunk.num_rows = sequence.RowsWanted(tokens);
+    Count(chunk, +1, plan);
+    running_.find(&sequence)->second.queue->counter->Charge(tokens - before, 0);
   }
 }
 

@@ -40,7 +40,7 @@ struct StepPlan {
   std::vector<Sequence*> admitted;  // left the waiting ones; mostly among the chunks
   // Sums over the chunks.
   int64_t decodes = 0;
-  int64_t prefill_tokens = 0;
+  int64_t prefill_tokens = 0;      // and forced ones, but for the first one of a decode
   int64_t long_prompt_tokens = 0;  // of prefill_tokens
   int64_t rows = 0;
   // What its maker allowed.
@@ -89,6 +89,8 @@ struct StepPlan {
 // their way are planned as if these had arrived, those that end with them are not (see Sequence).
 // TopUp then makes good for what the plan could not know.
 //
+// Forced tokens of a decoding sequence count as tokens of a long prompt, all but the first one.
+//
 // Not thread-safe. Sequences belong to the caller and stay where they are until removed.
 class Scheduler {
  public:
@@ -115,6 +117,8 @@ class Scheduler {
   // left of the step's tokens and rows what was added, or has got room, since. Preempts parked
   // sequences, and for shares.
   void TopUp(StepPlan& plan);
+  // Takes one that gets no token of the step before it out of the last plan.
+  void Unplan(const Sequence& sequence, StepPlan& plan);
   // The first half of TopUp: before ended sequences go away.
   static void DropEnded(StepPlan& plan);
 
@@ -173,6 +177,8 @@ class Scheduler {
   void Extend(StepPlan& plan, bool may_preempt);
   void RefreshRunning();
   void AddDecodes(StepPlan& plan, bool may_preempt);
+  // Decodes that have forced tokens, too, get more of these.
+  void LengthenDecodes(StepPlan& plan);
   bool GrowByPreempting(Sequence& sequence, StepPlan& plan, bool may_preempt);
   // Its chunk, and what its tenant was charged for it.
   static void TakeOut(const Sequence& sequence, const RunningInfo& info, StepPlan& plan);

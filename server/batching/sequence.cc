@@ -118,6 +118,10 @@ Sequence::Sequence(const Sequence& parent, size_t branch)
       prompt_tokens_(parent.prompt_tokens_),
       ending_ids_(parent.ending_ids_),
       history_(parent.history_),
+      mask_(parent.mask_ == nullptr
+                ? nullptr
+                : std::make_shared<OutputMask>(*request_.generate()->constraint,
+                                               parent.mask_->options(), parent.mask_->whole())),
       blocks_(BlockTable::BranchOf(parent.blocks_)),
       next_row_(parent.next_row_),
       queued_(false),
@@ -126,7 +130,9 @@ Sequence::Sequence(const Sequence& parent, size_t branch)
 SequenceState Sequence::state() const {
   if (finished_) return SequenceState::kFinished;
   if (!running_) return SequenceState::kWaiting;
-  return generates() && remaining() == 1 ? SequenceState::kDecoding : SequenceState::kPrefilling;
+  if (!generates() || remaining() == 0) return SequenceState::kPrefilling;
+  const bool forced = forced_from_ >= 0 && computed_ >= forced_from_;
+  return remaining() == 1 || forced ? SequenceState::kDecoding : SequenceState::kPrefilling;
 }
 
 int64_t Sequence::target() const {
@@ -136,6 +142,7 @@ int64_t Sequence::target() const {
 }
 
 int64_t Sequence::remaining() const {
+  if (held_) return 0;
   if (rows_in_flight_ > 0) {
     const int64_t end =
         delivers_rows() ? static_cast<int64_t>(request_.forward()->positions.size()) : target();
@@ -213,6 +220,28 @@ std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   tokens_ahead_ = std::max(tokens_ahead_ - 1, int64_t{0});
   if (request_.generate()->sampling.has_penalties()) history_.AddOutput(token);
   return FinishAt(request_.generate()->stop, generated_tokens(), token, Length(), max_context);
+}
+
+bool Sequence::MayAppend(int32_t token) const {
+  const auto has = [token](std::span<const int32_t> ids) {
+    return std::binary_search(ids.begin(), ids.end(), token);
+  };
+  const SamplingParams& sampling = request_.generate()->sampling;
+  const bool allowed = sampling.allowed_token_ids.empty() || has(sampling.allowed_token_ids);
+  return allowed && !has(sampling.banned_token_ids) && !has(BannedTokens(Length()));
+}
+
+std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context) {
+  TLM_CHECK(rows_in_flight_ == 0 && state() == SequenceState::kDecoding);
+  if (remaining() == 1) forced_from_ = computed_;
+  return Append(token, max_context);
+}
+
+void Sequence::TakeBackRow() {
+  TLM_CHECK(rows_in_flight_ == 1);
+  rows_in_flight_ = 0;
+  tokens_ahead_ = 0;
+  if (computed_ == Length()) --computed_;  // else it was preempted meanwhile
 }
 
 std::optional<Finish> Sequence::FinishedBefore(int64_t max_context) const {
@@ -300,6 +329,7 @@ bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
 void Sequence::ReleaseBlocks(BlockPool& pool) {
   blocks_.Release(pool);
   computed_ = 0;
+  forced_from_ = -1;
 }
 
 StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::Time now) {

@@ -13,6 +13,7 @@
 #include "model/kv_cache/block_table.h"
 #include "model/kv_cache/prefix_cache.h"
 #include "model/sampling/token_history.h"
+#include "server/batching/output_mask.h"
 #include "server/batching/request.h"
 #include "server/batching/service_rates.h"
 #include "server/batching/token_stream.h"
@@ -22,7 +23,7 @@ namespace tlm {
 enum class SequenceState {
   kWaiting,     // holds no blocks: not started, or preempted
   kPrefilling,  // more than one token away from its next token, or nothing is to be sampled
-  kDecoding,    // one token away from its next token
+  kDecoding,    // one token away from its next token, or forced ones
   kFinished,
 };
 
@@ -98,6 +99,13 @@ class SequenceTimes {
 //   parent    [p p p p][p p g g]   blocks of 4 tokens
 //   branch 0  [  same ][p p g g]   its own copy of the last block, as it is going to write there
 //
+// Constrained outputs have tokens that need no draw. Where several follow, they are appended at
+// once and computed like a prompt, but as part of decoding:
+//
+//   Generate  p p p p p g g f f    target = 9, the row at 8 gives the next token
+//                          |
+//                       computed = 6
+//
 // Not thread-safe: the engine thread owns it.
 class Sequence {
  public:
@@ -125,9 +133,15 @@ class Sequence {
   int64_t generated_tokens() const { return Length() - prompt_tokens_; }
   const TokenHistory& history() const { return history_; }  // empty when no penalty asks for it
 
+  // Which tokens may follow; null when all may.
+  OutputMask* mask() const { return mask_.get(); }
+  const std::shared_ptr<OutputMask>& shared_mask() const { return mask_; }
+  // Once, of a Generate request with a constraint; a branch has its own.
+  void SetMask(std::shared_ptr<OutputMask> mask) { mask_ = std::move(mask); }
+
   int64_t computed() const { return computed_; }
   int64_t target() const;
-  // 0 too when the rows on their way are the last ones.
+  // 0 too when the rows on their way are the last ones, and while it is held.
   int64_t remaining() const;
   // The most positions that it may compute before anything new is sampled.
   int64_t cache_tokens() const;
@@ -164,6 +178,15 @@ class Sequence {
   std::span<const int32_t> BannedTokens(int64_t position) const;
   // Generate: the first of the rows on their way gave this token; the end, if it is one.
   std::optional<Finish> Append(int32_t token, int64_t max_context);
+  // Generate, decoding, with nothing on its way: the next token is this one, which the request
+  // allows there (MayAppend); the end, if it is one.
+  std::optional<Finish> AppendForced(int32_t token, int64_t max_context);
+  bool MayAppend(int32_t token) const;
+  // Generate: the first row on its way, the only one, gave nothing. It is computed again, once the
+  // sequence is not held any more.
+  void TakeBackRow();
+  void set_held(bool held) { held_ = held; }
+  bool held() const { return held_; }
   // Generate, before anything was computed: the end, if the tokens that came with the request are a
   // whole output.
   std::optional<Finish> FinishedBefore(int64_t max_context) const;
@@ -247,6 +270,7 @@ class Sequence {
   const int64_t prompt_tokens_;
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
+  std::shared_ptr<OutputMask> mask_;
   BlockTable blocks_;
   int64_t computed_ = 0;
   int64_t furthest_ = 0;                // largest computed_ of a step so far
@@ -258,9 +282,12 @@ class Sequence {
   int64_t rows_in_flight_ = 0;  // from there on
   int64_t tokens_ahead_ = 0;    // they give and that are not known to be the last
   int64_t job_ = 0;
+  // Positions from here on are forced tokens, computed as part of decoding; -1: none are.
+  int64_t forced_from_ = -1;
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;
+  bool held_ = false;
   bool finished_ = false;
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;            // begun

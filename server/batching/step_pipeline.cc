@@ -17,7 +17,7 @@ bool HasUnknownToken(const Chunk& chunk) {
 bool SamplesByUnknownToken(const Chunk& chunk) {
   const Sequence& sequence = *chunk.sequence;
   return chunk.num_rows > 0 && sequence.tokens_in_flight() > 0 &&
-         sequence.request().generate()->sampling.has_penalties();
+         (sequence.mask() != nullptr || sequence.request().generate()->sampling.has_penalties());
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ class StepPipeline {
   bool empty() const { return launched_ == 0; }
   // Whether `plan`, made after the last launch, may be launched now: it has work, the model takes
   // one more batch, with tokens that are not known yet if there are some, and no sampling depends
-  // on such: penalties count all tokens of a sequence.
+  // on such: penalties count all tokens of a sequence, and what may follow depends on them.
   bool CanLaunch(const StepPlan& plan) const;
   // Marks the chunks launched. CanLaunch(), or empty() and the plan has work.
   void Launch(StepPlan plan, absl::Time now);

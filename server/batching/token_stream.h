@@ -31,7 +31,16 @@ class StreamWaker {
   virtual void Wake() = 0;
 };
 
-enum class FinishReason { kEos, kStopToken, kLength, kContextLength, kTimeLimit, kRowsComplete };
+enum class FinishReason {
+  kEos,
+  kStopToken,
+  kLength,
+  kContextLength,
+  kTimeLimit,
+  kConstraint,          // nothing may follow, and the text is not whole
+  kConstraintComplete,  // nothing may follow, not even an end token, and the text is whole
+  kRowsComplete,
+};
 
 // Logits of one position of a Forward request.
 struct LogitsRow {

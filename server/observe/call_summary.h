@@ -20,7 +20,8 @@ struct CallSummary {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // of the status, "QUEUE_FULL"; empty: none
   // Finish reason of the first output of a successful Generate call: "eos", "stop_token",
-  // "stop_string", "length", "context_length", "time_limit"; empty otherwise.
+  // "stop_string", "length", "context_length", "time_limit", "constraint", "constraint_complete";
+  // empty otherwise.
   std::string_view finish;
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;

@@ -22,7 +22,11 @@ EngineMetrics::EngineMetrics(MetricFamilies& families, std::string_view model_na
       prompt_tokens_total_(
           families.Counter("vllm:prompt_tokens_total", {model_name, kEngineLabel})),
       generation_tokens_total_(
-          families.Counter("vllm:generation_tokens_total", {model_name, kEngineLabel})) {}
+          families.Counter("vllm:generation_tokens_total", {model_name, kEngineLabel})),
+      mask_wait_seconds_(
+          families.Histogram("tlm_constraint_mask_wait_seconds", {}, LatencyBuckets())),
+      drawn_tokens_total_(families.Counter("tlm_constrained_tokens_total", {"drawn"})),
+      forced_tokens_total_(families.Counter("tlm_constrained_tokens_total", {"forced"})) {}
 
 void EngineMetrics::EndStep(int64_t tokens, absl::Duration elapsed) {
   if (tokens > 0) {
@@ -31,6 +35,10 @@ void EngineMetrics::EndStep(int64_t tokens, absl::Duration elapsed) {
   }
   prompt_tokens_total_.Increment(static_cast<double>(std::exchange(prompt_tokens_, 0)));
   generation_tokens_total_.Increment(static_cast<double>(std::exchange(sampled_tokens_, 0)));
+  drawn_tokens_total_.Increment(static_cast<double>(std::exchange(drawn_tokens_, 0)));
+  forced_tokens_total_.Increment(static_cast<double>(std::exchange(forced_tokens_, 0)));
+  if (mask_wait_.has_value()) mask_wait_seconds_.Observe(absl::ToDoubleSeconds(*mask_wait_));
+  mask_wait_.reset();
   if (gaps_.empty()) return;
   gaps_.AddTo(inter_token_);
   gaps_.Clear();

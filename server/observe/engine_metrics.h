@@ -2,7 +2,9 @@
 #ifndef TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "server/observe/histogram_batch.h"
@@ -27,6 +29,12 @@ class EngineMetrics {
     gaps_.Add(seconds);
     coarse_gaps_.Add(seconds);
   }
+  // A token of a constrained output, of those above.
+  void AddConstrainedToken(bool forced) { ++(forced ? forced_tokens_ : drawn_tokens_); }
+  // The step in progress waited so long for masks, the longest time counting.
+  void AddMaskWait(absl::Duration time) {
+    mask_wait_ = std::max(mask_wait_.value_or(absl::ZeroDuration()), time);
+  }
   // The step has ended. `tokens` counts prefill and decode together; 0 if the step failed.
   void EndStep(int64_t tokens, absl::Duration elapsed);
 
@@ -35,6 +43,9 @@ class EngineMetrics {
   HistogramBatch coarse_gaps_;  // in vLLM's buckets
   int64_t prompt_tokens_ = 0;
   int64_t sampled_tokens_ = 0;
+  int64_t drawn_tokens_ = 0;  // of constrained outputs, as the next
+  int64_t forced_tokens_ = 0;
+  std::optional<absl::Duration> mask_wait_;
   prometheus::Histogram& inter_token_;
   prometheus::Histogram& vllm_inter_token_;
   prometheus::Histogram& vllm_time_per_output_token_;
@@ -42,6 +53,9 @@ class EngineMetrics {
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& prompt_tokens_total_;
   prometheus::Counter& generation_tokens_total_;
+  prometheus::Histogram& mask_wait_seconds_;
+  prometheus::Counter& drawn_tokens_total_;
+  prometheus::Counter& forced_tokens_total_;
 };
 
 }  // namespace tlm

@@ -87,7 +87,7 @@ constexpr MetricSpec kMetrics[] = {
      "Admitted requests that have not ended: admitted minus ended."},
     {"tlm_outputs_finished_total", kCounter, "reason",
      "Successful outputs of Generate, by finish reason: eos, stop_token, stop_string, length, "
-     "context_length, time_limit."},
+     "context_length, time_limit, constraint (nothing may follow), constraint_complete."},
     {"tlm_tenant_prompt_tokens_total", kCounter, "tenant",
      "Prompt tokens of the tenant's requests that started and have ended."},
     {"tlm_tenant_cached_prompt_tokens_total", kCounter, "tenant",
@@ -115,6 +115,16 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_prefix_cache_evicted_blocks_total", kCounter, "",
      "Blocks evicted from the prefix cache."},
     {"tlm_prefix_cache_published_blocks_total", kCounter, "", "Blocks added to the prefix cache."},
+
+    {"tlm_constraints_total", kCounter, "result",
+     "Constraints of requests: kept (compiled before), joined (another call has it compiled), "
+     "compiled, invalid, too_large, cancelled."},
+    {"tlm_constraint_compile_seconds", kHistogram, "",
+     "Time to compile a constraint and its first mask, or until it was refused."},
+    {"tlm_constraint_mask_wait_seconds", kHistogram, "",
+     "Time that a step with constrained outputs waited for which tokens may follow."},
+    {"tlm_constrained_tokens_total", kCounter, "kind",
+     "Tokens of constrained outputs: drawn, or forced (without a draw of their own)."},
 
     {"tlm_kv_event_blocks_total", kCounter, "event",
      "Blocks that KV events told of, while they are enabled: stored, removed."},

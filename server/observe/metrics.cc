@@ -10,6 +10,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
+#include "server/observe/buckets.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/metric_families.h"
 #include "server/observe/process_figures.h"
@@ -74,9 +75,15 @@ EngineMetrics* Metrics::SetModel(const ModelFacts& facts) {
   impl_->requests.emplace(families, facts.name, facts.max_context);
   impl_->engine.emplace(families, facts.name);
   for (const std::string_view finish :
-       {"eos", "stop_token", "stop_string", "length", "context_length", "time_limit"}) {
+       {"eos", "stop_token", "stop_string", "length", "context_length", "time_limit", "constraint",
+        "constraint_complete"}) {
     families.Counter("tlm_outputs_finished_total", {finish});
   }
+  for (const std::string_view result :
+       {"kept", "joined", "compiled", "invalid", "too_large", "cancelled"}) {
+    families.Counter("tlm_constraints_total", {result});
+  }
+  families.Histogram("tlm_constraint_compile_seconds", {}, LatencyBuckets());
   families.Gauge("tlm_model_info", {facts.name, facts.backend, facts.device, facts.fingerprint})
       .Set(1);
   families
@@ -131,6 +138,15 @@ void Metrics::RecordFirstToken(absl::Duration since_arrival) {
 
 void Metrics::CountOutput(std::string_view finish) {
   impl_->families.Counter("tlm_outputs_finished_total", {finish}).Increment();
+}
+
+void Metrics::CountConstraint(std::string_view result) {
+  impl_->families.Counter("tlm_constraints_total", {result}).Increment();
+}
+
+void Metrics::RecordCompile(absl::Duration time) {
+  impl_->families.Histogram("tlm_constraint_compile_seconds", {}, LatencyBuckets())
+      .Observe(absl::ToDoubleSeconds(time));
 }
 
 // Creates the reload counters at once: Prometheus sees no increase when a counter appears.

@@ -53,6 +53,11 @@ class Metrics {
   // Finish reason of a successful output of Generate: "eos", "stop_token", ...
   void CountOutput(std::string_view finish);
 
+  // What became of a constraint: "kept" (compiled before), "joined" (another call has it compiled),
+  // "compiled", "invalid", "too_large", "cancelled"; the time of one that was compiled, or tried.
+  void CountConstraint(std::string_view result);
+  void RecordCompile(absl::Duration time);
+
   // Credentials.
   void SetCertificateExpiry(absl::Time end);
   void CountCertificateReload(bool ok);

@@ -19,6 +19,10 @@ v1::FinishReason ToProto(FinishReason reason) {
       return v1::FINISH_REASON_CONTEXT_LENGTH;
     case FinishReason::kTimeLimit:
       return v1::FINISH_REASON_TIME_LIMIT;
+    case FinishReason::kConstraint:
+      return v1::FINISH_REASON_CONSTRAINT;
+    case FinishReason::kConstraintComplete:
+      return v1::FINISH_REASON_CONSTRAINT_COMPLETE;
     case FinishReason::kLength:
     case FinishReason::kRowsComplete:
       break;
@@ -170,6 +174,10 @@ std::string_view OutputGroup::FinishName(size_t output) const {
       return "context_length";
     case FinishReason::kTimeLimit:
       return "time_limit";
+    case FinishReason::kConstraint:
+      return "constraint";
+    case FinishReason::kConstraintComplete:
+      return "constraint_complete";
     case FinishReason::kLength:
     case FinishReason::kRowsComplete:
       break;

@@ -35,6 +35,8 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     setup.options.prefix_cache = !OneIn(4);
     setup.options.max_decode_stretch = OneIn(4) ? 2 : 0;
     setup.options.short_prompt_tokens = OneIn(2) ? 0 : 70;
+    setup.options.max_mask_wait = OneIn(3) ? absl::ZeroDuration() : absl::Seconds(10);
+    setup.options.max_run_wait = OneIn(2) ? 0 : 1e9;
     setup.max_launched = std::get<1>(GetParam());
     setup.own_thread = OneIn(4) && setup.max_launched == 1;
     return setup;
@@ -55,8 +57,21 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     work.output_index = static_cast<uint32_t>(Between(0, 3));
     if (OneIn(3)) work.stop.eos_token_ids = {static_cast<int32_t>(Between(0, 60))};
     work.stop.min_new_tokens = Between(0, 30);
+    if (OneIn(3)) Constrain(work);
     if (OneIn(8)) work.sampling.logit_bias = {{static_cast<int32_t>(Between(0, 60)), 2.0f}};
     return request;
+  }
+
+  void Constrain(GenerateWork& work) {
+    work.stop.eos_token_ids.clear();
+    if (!OneIn(4)) work.stop.eos_token_ids.push_back(ScriptedModel::kVocabSize - 1);
+    if (OneIn(4)) work.stop.stop_token_ids.push_back(ScriptedModel::kVocabSize - 2);
+    if (OneIn(4)) work.stop.stop_token_ids.push_back(static_cast<int32_t>(Between(0, 25)));
+    if (OneIn(4)) work.score = {.logprob = true};
+    if (OneIn(8)) work.sampling.banned_token_ids = {static_cast<int32_t>(Between(0, 60))};
+    std::vector<int32_t> end_ids = EndingIds(work.stop);
+    std::erase_if(end_ids, [](int32_t id) { return id < ScriptedModel::kVocabSize - 2; });
+    work.constraint = ChoicesConstraint(RandomChoices(random_()), end_ids);
   }
 
   Request RandomForward() {
@@ -91,7 +106,11 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
   Request RandomResumed() {
     Request request = RandomGenerate();
     std::vector<int32_t> alone = GenerateAlone(request, kContext);
+    if (alone.empty()) return request;
     alone.resize(static_cast<size_t>(Between(0, static_cast<int64_t>(alone.size()) - 1)));
+    if (auto& constraint = request.generate()->constraint; constraint.has_value()) {
+      for (const int32_t token : alone) EXPECT_TRUE(constraint->matcher.Accept(token));
+    }
     request.generate()->generated = std::move(alone);
     return request;
   }
@@ -241,6 +260,7 @@ void EngineDeterminismTest::RunSchedule(bool with_faults) {
       ++faults_;
     }
     const bool computed = bench.Step();
+    if (!computed) bench.queue->WaitForWork(absl::Microseconds(20));
     for (const Submitted& submitted : all) {
       if (!computed || OneIn(6)) submitted.reader->TakeNow();
     }

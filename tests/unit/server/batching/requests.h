@@ -10,9 +10,11 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "model/constraint/token_trie.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/token_history.h"
 #include "server/batching/request.h"
@@ -31,6 +33,56 @@ inline std::vector<int32_t> Prompt(int64_t tokens, uint32_t seed = 0) {
   std::vector<int32_t> prompt(static_cast<size_t>(tokens));
   for (int32_t& id : prompt) id = static_cast<int32_t>(random() % ScriptedModel::kVocabSize);
   return prompt;
+}
+
+// The last two of ScriptedModel's tokens end texts; the others are a to z, pairs of a to j and
+// triples of these.
+inline const std::shared_ptr<const TokenTrie>& ScriptedTokens() {
+  static const std::shared_ptr<const TokenTrie> tokens = [] {
+    std::mt19937 random(3);
+    std::vector<std::string> texts;
+    for (char letter = 'a'; letter <= 'z'; ++letter) texts.push_back({letter});
+    while (texts.size() + 2 < ScriptedModel::kVocabSize) {
+      std::string text;
+      for (size_t i = 0; i < (texts.size() < 50 ? 2 : 3); ++i) {
+        text += static_cast<char>('a' + random() % 10);
+      }
+      texts.push_back(text);
+    }
+    const std::vector<int32_t> ends = {ScriptedModel::kVocabSize - 2,
+                                       ScriptedModel::kVocabSize - 1};
+    texts.resize(ScriptedModel::kVocabSize);
+    return TokenTrie::Build(texts, ends);
+  }();
+  return tokens;
+}
+
+// The output is one of these texts.
+inline OutputConstraint ChoicesConstraint(std::vector<std::string> choices,
+                                          std::vector<int32_t> end_ids) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::kChoices;
+  spec.choices = std::move(choices);
+  auto constraint = Constraint::Compile(spec, ScriptedTokens(), {}, nullptr);
+  EXPECT_TRUE(constraint.ok()) << constraint.status();
+  return {.matcher = ConstraintMatcher(*constraint), .end_ids = std::move(end_ids)};
+}
+
+// Texts of up to 60 letters that begin alike: some are written in one way alone, some begin others.
+inline std::vector<std::string> RandomChoices(uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<std::string> choices;
+  const size_t count = 1 + random() % 8;
+  while (choices.size() < count) {
+    std::string text = choices.empty() ? "" : choices[random() % choices.size()];
+    text.resize(text.empty() ? 0 : random() % text.size());
+    const bool one_way = random() % 2 == 0;
+    for (size_t length = text.size() + 1 + random() % 20; text.size() < length;) {
+      text += static_cast<char>(one_way ? 'k' + random() % 16 : 'a' + random() % 26);
+    }
+    if (std::find(choices.begin(), choices.end(), text) == choices.end()) choices.push_back(text);
+  }
+  return choices;
 }
 
 // Greedy, ends by length only.
@@ -88,6 +140,10 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
   std::vector<int32_t> ending = work.stop.eos_token_ids;
   ending.insert(ending.end(), work.stop.stop_token_ids.begin(), work.stop.stop_token_ids.end());
   std::sort(ending.begin(), ending.end());
+  std::optional<OutputMask> mask;
+  if (work.constraint.has_value()) {
+    mask.emplace(*work.constraint, OutputMask::Options{.runs = false, .max_wait = {}});
+  }
   Sampler sampler;
   std::vector<int32_t> tokens = request.prompt;
   std::vector<int32_t> generated;  // behind what the request brings
@@ -99,11 +155,17 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
   do {
     const std::vector<float> logits = ScriptedModel::LogitsAfter(tokens);
     const bool early = static_cast<int64_t>(resumed + generated.size()) < work.stop.min_new_tokens;
+    Removals removals;
+    if (early) removals.banned = ending;
+    if (mask.has_value()) {
+      mask->Compute();
+      removals.allowed = mask->Await();
+    }
     const auto token = sampler.Sample(
         logits, work.sampling, history,
         {.output_index = work.output_index, .position = static_cast<uint64_t>(tokens.size())},
-        work.score,
-        {.banned = early ? std::span<const int32_t>(ending) : std::span<const int32_t>()});
+        work.score, removals);
+    if (mask.has_value() && absl::IsInvalidArgument(token.status())) break;  // nothing may follow
     if (!token.ok()) {
       ADD_FAILURE() << token.status();
       break;
@@ -111,6 +173,7 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
     history.AddOutput(token->id);
     tokens.push_back(token->id);
     generated.push_back(token->id);
+    if (mask.has_value()) mask->Advance(token->id);
   } while (!ends(generated.back(), static_cast<int64_t>(resumed + generated.size())) &&
            static_cast<int64_t>(resumed + generated.size()) < work.stop.max_new_tokens &&
            static_cast<int64_t>(tokens.size()) < max_context);

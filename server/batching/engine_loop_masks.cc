@@ -1,0 +1,80 @@
+// The part of EngineLoop that knows of constraints: which tokens may follow in an output.
+#include <algorithm>
+#include <memory>
+
+#include "server/batching/engine_loop.h"
+
+namespace tlm {
+namespace {
+
+// What a step waits for tokens that need no draw, before it is launched without them.
+constexpr absl::Duration kMaxRunWait = absl::Milliseconds(1);
+
+}  // namespace
+
+void EngineLoop::SetMask(Sequence& sequence) {
+  if (!sequence.generates()) return;
+  const GenerateWork& work = *sequence.request().generate();
+  if (!work.constraint.has_value()) return;
+  // Scores need logits, so every token is drawn.
+  const bool runs = !work.score.logprob && work.score.top == 0;
+  sequence.SetMask(std::make_shared<OutputMask>(
+      *work.constraint, OutputMask::Options{.runs = runs, .max_wait = options_.max_mask_wait}));
+}
+
+void EngineLoop::FollowMasks(absl::Time now) {
+  absl::Duration wait = std::min(kMaxRunWait, step_time_ * options_.max_run_wait);
+  for (const auto& sequence : sequences_) {
+    const OutputMask* const mask = sequence->mask();
+    if (mask == nullptr || sequence->state() == SequenceState::kFinished) continue;
+    if (sequence->held()) sequence->set_held(!mask->ready());
+    if (!MayHaveRun(*sequence)) continue;
+    if (!mask->ready() && wait > absl::ZeroDuration()) {
+      const absl::Time begin = clock_.Now();
+      mask->WaitFor(wait);
+      wait -= clock_.Now() - begin;
+    }
+    if (mask->ready() && !mask->run().empty()) AppendRun(*sequence, now);
+  }
+  EraseFinished();
+}
+
+// Behind a token that was drawn, as branches begin with one each.
+bool EngineLoop::MayHaveRun(const Sequence& sequence) {
+  return sequence.mask()->options().runs && sequence.generated_tokens() > 0 &&
+         !sequence.in_flight() && sequence.state() == SequenceState::kDecoding;
+}
+
+void EngineLoop::AppendRun(Sequence& sequence, absl::Time now) {
+  OutputMask& mask = *sequence.mask();
+  report_.streams.push_back(sequence.request().stream);
+  // Room is left for the row behind the run.
+  while (!mask.run().empty() && sequence.Room() > 1 && sequence.MayAppend(mask.run().front())) {
+    const int32_t token = mask.run().front();
+    RecordToken(sequence, now);
+    if (metrics_ != nullptr) metrics_->AddConstrainedToken(/*forced=*/true);
+    const std::optional<Finish> finish = sequence.AppendForced(token, model_.limits().max_context);
+    sequence.stream().PushToken({.id = token, .score = {}, .top = {}});
+    if (finish.has_value()) return End(sequence, absl::OkStatus(), *finish, now);
+    mask.Advance(token);
+  }
+}
+
+void EngineLoop::AdvanceMask(Sequence& sequence, int32_t token) {
+  OutputMask& mask = *sequence.mask();
+  if (metrics_ != nullptr) {
+    metrics_->AddConstrainedToken(/*forced=*/false);
+    metrics_->AddMaskWait(mask.TakeWait());
+  }
+  if (!mask.Advance(token)) masks_.Add(sequence.shared_mask());
+}
+
+void EngineLoop::Hold(Sequence& sequence) {
+  sequence.TakeBackRow();
+  sequence.set_held(sequence.mask()->WakeWhenReady(queue_));
+  // It may have been planned as if it had a token more.
+  scheduler_.Unplan(sequence, ahead_);
+  if (metrics_ != nullptr) metrics_->AddMaskWait(sequence.mask()->TakeWait());
+}
+
+}  // namespace tlm
