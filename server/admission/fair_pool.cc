@@ -16,8 +16,7 @@ constexpr int kNice = 10;
 
 absl::Status FullStatus(int64_t bytes, int64_t limit) {
   return WithRetryAfter(
-      WithReason(ResourceExhausted("{} bytes more of text to tokenize exceed the limit of {} that "
-                                   "wait",
+      WithReason(ResourceExhausted("{} bytes more of text to read exceed the limit of {} that wait",
                                    bytes, limit),
                  "QUEUE_FULL"),
       kPoolRetryAfter);

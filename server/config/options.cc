@@ -70,6 +70,9 @@ ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens of the waiting req
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
           "are refused at once; such as 30s or 2m; inf = no bound");
+ABSL_FLAG(absl::Duration, max_constraint_time, tlm::ConstraintLimits().max_compile_time,
+          "time to compile the constraint of a request (a JSON Schema, a grammar), 1ms to 10s; one "
+          "that takes longer is refused");
 ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
@@ -230,6 +233,11 @@ absl::Status ReadSchedulingOptions(EngineOptions* options) {
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {
+  const absl::Duration constraint_time = options.max_constraint_time;
+  if (constraint_time < absl::Milliseconds(1) || constraint_time > absl::Seconds(10)) {
+    return InvalidArgument("--max_constraint_time is {}, the range is [1ms, 10s]",
+                           absl::FormatDuration(constraint_time));
+  }
   TLM_RETURN_IF_ERROR(
       CheckRange("max_queued_requests", options.engine.max_queued_requests, 1, 1 << 20));
   TLM_RETURN_IF_ERROR(
@@ -257,6 +265,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_ASSIGN_OR_RETURN(options.kv_cache_dtype,
                        KvCacheDTypeFromName(absl::GetFlag(FLAGS_kv_cache_dtype)));
   options.max_context = absl::GetFlag(FLAGS_max_context);
+  options.max_constraint_time = absl::GetFlag(FLAGS_max_constraint_time);
   TLM_RETURN_IF_ERROR(CheckOptions(options));
   TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options.engine));
   TLM_ASSIGN_OR_RETURN(options.service, ReadServiceOptions());

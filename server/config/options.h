@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "model/backend/backend.h"
+#include "model/constraint/constraint.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/device.h"
 #include "model/ops/weight_format.h"
@@ -47,6 +48,7 @@ struct ServerOptions {
   int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
   std::optional<DType> kv_cache_dtype;  // none: the backend's own
   int64_t max_context = 0;              // 0: the model's
+  absl::Duration max_constraint_time = ConstraintLimits().max_compile_time;
   ServiceOptions service;
   std::vector<ConfigOption> flags;    // every flag as it was set, secrets masked
   std::vector<std::string> warnings;  // for the log

@@ -124,6 +124,7 @@ void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
   limits.max_context_tokens = batch.max_context;
   limits.engine = options.engine;
+  limits.constraint.max_compile_time = options.max_constraint_time;
   limits.max_num_sequences = std::min(limits.max_num_sequences, limits.engine.max_running_requests);
 }
 

@@ -114,6 +114,10 @@ absl::Status App::Load() {
   EngineOptions options = served.limits.engine;
   options.kv_events.enabled |= WantKvEvents(options_.service.facades);
   TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics));
+  constraints_.emplace(
+      ConstraintCompilerOptions{.limits = served.limits.constraint}, served.tokenizer,
+      std::vector<int32_t>(served.config.eos_token_ids.begin(), served.config.eos_token_ids.end()),
+      &metrics_);
   load_.emplace(*engine_, served.limits.engine.max_running_requests, clock);
   if (kv_events_ != nullptr) {
     TLM_RETURN_IF_ERROR(kv_events_->Publish(*engine_->kv_events()));
@@ -136,8 +140,8 @@ absl::Status App::Load() {
 absl::Status App::Serve(absl::Duration health_interval, std::function<void()> healthy) {
   Clock& clock = *Clock::Monotonic();
   admission_->Open();
-  server_->Serve(
-      {CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_, *load_});
+  server_->Serve({CallServicesOf(), loaded_->served, *engine_, *admission_, calls_, texts_,
+                  *constraints_, *load_});
   if (admin_ != nullptr) {
     admin_->Serve({*engine_, *admission_, calls_, loaded_->served.limits, clock.Now()});
   }
@@ -170,6 +174,7 @@ void App::Drain(absl::Duration timeout) {
     engine_->Stop();
   }
   texts_.Stop();
+  constraints_->Stop();
   const ShutdownWatchdog watchdog("connections have not closed", kCloseLimit);
   server_->listener().Shutdown(kShutdownGrace);
   if (traces_ != nullptr) traces_->Stop(kTracesLimit);

@@ -13,6 +13,7 @@
 #include "server/admission/shutdown_request.h"
 #include "server/batching/engine.h"
 #include "server/config/options.h"
+#include "server/constraints/constraint_compiler.h"
 #include "server/kv_events/zmq_publisher.h"
 #include "server/loading/model_loader.h"
 #include "server/observe/metrics.h"
@@ -86,6 +87,7 @@ class App {
   CallRegistry calls_;
   TextPools texts_;
   std::optional<LoadedModel> loaded_;
+  std::optional<ConstraintCompiler> constraints_;
   std::optional<Admission> admission_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ZmqPublisher> kv_events_;  // null without an endpoint

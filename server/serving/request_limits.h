@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "model/constraint/constraint.h"
 #include "server/batching/engine_options.h"
 
 namespace tlm {
@@ -34,6 +35,7 @@ struct RequestLimits {
   int64_t max_forward_top_k = 1024;
   int64_t max_score_continuations = 256;  // together at most max_forward_tokens
   int64_t max_chat_messages = 4096;
+  ConstraintLimits constraint;
 
   // A prompt must leave room for one generated token; a Forward sequence need not.
   int64_t max_prompt_tokens() const { return max_context_tokens - 1; }

@@ -84,8 +84,9 @@ absl::Status ServeNoopModel(int port, const std::string& port_file, double rows_
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<RpcServer> server,
                        RpcServer::Open(listener, services, {"vllm"}));
   TextPools texts;
+  ConstraintCompiler constraints({}, served.tokenizer, {});
   LoadReporter load(*engine, options.max_running_requests, clock);
-  server->Serve({services, served, *engine, admission, calls, texts, load});
+  server->Serve({services, served, *engine, admission, calls, texts, constraints, load});
   admission.Open();
   TLM_RETURN_IF_ERROR(server->listener().Listen());
   std::ofstream(port_file) << server->listener().port() << std::endl;

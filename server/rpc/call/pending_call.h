@@ -81,6 +81,9 @@ class PendingCall : public StreamListener,
   absl::Status Admit(int64_t priority = 0) TLM_REQUIRES(mutex_);
   // Queues work for an admitted call, as Engine::Submit; fills in tenant and deadline.
   absl::Status Submit(Request&& request) TLM_REQUIRES(mutex_);
+  // The rest of a `submit` that returned OK before it had submitted anything: with its status, as
+  // that of `submit`, without the lock.
+  void Submitted(const absl::Status& status);
   // The engine has started the call's first request.
   void NoteStart(const StreamStart& start) TLM_REQUIRES(mutex_);
 
@@ -118,8 +121,6 @@ class PendingCall : public StreamListener,
   // Starts the timer of the deadline; without it gRPC's cancellation ends the call.
   void WatchDeadline();
   void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
-  // `submit` has returned.
-  void Submitted(const absl::Status& status);
   // Frees the id: a client may reuse it as soon as it receives the status.
   void FreeId() TLM_REQUIRES(mutex_);
 

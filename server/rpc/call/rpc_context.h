@@ -6,6 +6,7 @@
 #include "server/admission/admission.h"
 #include "server/auth/authenticator.h"
 #include "server/batching/engine.h"
+#include "server/constraints/constraint_compiler.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/call/call_observer.h"
 #include "server/rpc/call/call_registry.h"
@@ -32,6 +33,7 @@ struct RpcContext : CallServices {
   Admission& admission;
   CallRegistry& calls;
   TextPools& texts;
+  ConstraintCompiler& constraints;
   LoadReporter& load;
 };
 

@@ -3,13 +3,14 @@
 // Every error names the field, its value and the limit, and carries the field's path as a detail
 // (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field that this server
 // does not implement and that would change the result, NOT_FOUND for another model's name,
-// FAILED_PRECONDITION for text without a tokenizer and for a stream that this server cannot resume.
-// No field is ignored.
+// FAILED_PRECONDITION for text and constraints without a tokenizer and for a stream that this
+// server cannot resume. No field is ignored.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_H_
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "model/constraint/constraint.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
 #include "model/tokenizer/stream_decoder.h"
@@ -47,11 +49,19 @@ struct OutputPlan {
   TextPosition text_position = TextPosition::kContinuesText;
 };
 
+// What the outputs must be.
+struct CallConstraint {
+  ConstraintSpec spec;
+  const char* field = nullptr;  // of the request
+};
+
 struct GenerateCall {
   std::vector<int32_t> prompt;
   GenerateWork work;
   int64_t num_sequences = 1;
   OutputPlan output;  // of each output
+  // None: anything. work.constraint is set when this was compiled: ApplyConstraint.
+  std::optional<CallConstraint> constraint;
   CacheUse cache;
   int32_t priority = 0;
   absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
@@ -96,6 +106,14 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
+
+// The rest of ConvertGenerate, for a call with a constraint, which has become `compiled`: its
+// outputs are to begin with what may follow its resumed tokens. Errors of Constraint::Compile get
+// the field's name. INVALID_ARGUMENT for a resumed output that the constraint does not allow.
+// `end_ids` are those of work.stop that stand in no text, ascending. Takes time that grows with the
+// output.
+absl::Status ApplyConstraint(const absl::StatusOr<std::shared_ptr<Constraint>>& compiled,
+                             std::vector<int32_t> end_ids, GenerateCall& call);
 
 // For every call. An unset request id gets a generated one.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);

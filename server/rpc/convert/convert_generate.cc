@@ -6,6 +6,7 @@
 #include "server/auth/principal.h"
 #include "server/batching/sequence.h"
 #include "server/rpc/convert/convert.h"
+#include "server/rpc/convert/convert_constraint.h"
 #include "server/rpc/convert/convert_resume.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/convert/proto_time.h"
@@ -145,25 +146,6 @@ absl::StatusOr<CacheUse> ConvertCache(const v1::CacheOptions& cache, const Reque
   return CacheUse{.bypass = cache.bypass_prefix_cache(), .salt = cache.cache_salt()};
 }
 
-absl::Status CheckConstraint(const v1::GenerateRequest& request) {
-  constexpr char kWhat[] = "constrained output";
-  switch (request.constraint_case()) {
-    case v1::GenerateRequest::kJsonSchema:
-      return NotBuilt("json_schema", kWhat);
-    case v1::GenerateRequest::kRegex:
-      return NotBuilt("regex", kWhat);
-    case v1::GenerateRequest::kGrammar:
-      return NotBuilt("grammar", kWhat);
-    case v1::GenerateRequest::kChoices:
-      return NotBuilt("choices", kWhat);
-    case v1::GenerateRequest::kJsonObject:
-      return NotBuilt("json_object", kWhat);
-    case v1::GenerateRequest::CONSTRAINT_NOT_SET:
-      break;
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& request,
                                                   const ServedModel& model) {
   std::optional<bool> special;
@@ -210,7 +192,7 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                                              const ServedModel& model, const RandomSource& random) {
   GenerateCall call;
   TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
-  TLM_RETURN_IF_ERROR(CheckConstraint(request));
+  TLM_ASSIGN_OR_RETURN(call.constraint, ConvertConstraint(request, model));
   TLM_ASSIGN_OR_RETURN(call.cache, ConvertCache(request.cache(), model.limits));
   TLM_RETURN_IF_ERROR(ConvertScheduling(request.scheduling(), call));
   TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model));

@@ -86,6 +86,10 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   limits.set_max_prompt_tokens(U32(from.max_prompt_tokens()));
   limits.set_max_chat_messages(U32(from.max_chat_messages));
   limits.set_max_step_prefill_tokens(U32(from.engine.max_prefill_tokens));
+  limits.set_max_constraint_bytes(from.constraint.max_text_bytes);
+  limits.set_max_constraint_states(U32(static_cast<int64_t>(from.constraint.max_states)));
+  limits.set_max_constraint_memory_bytes(from.constraint.max_bytes);
+  SetDuration(from.constraint.max_compile_time, limits.mutable_max_constraint_time());
   if (from.engine.max_queue_time != absl::InfiniteDuration()) {
     SetDuration(from.engine.max_queue_time, limits.mutable_max_queue_time());
   }
@@ -94,6 +98,7 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
 void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabilities) {
   capabilities.set_tokenizer(model.tokenizer != nullptr);
   capabilities.set_chat(model.tokenizer != nullptr && model.chat != nullptr);
+  capabilities.set_constraints(model.tokenizer != nullptr);
   capabilities.set_resume(true);
   capabilities.set_forward(true);
   capabilities.set_score(true);

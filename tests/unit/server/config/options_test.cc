@@ -48,6 +48,7 @@ TEST_F(OptionsTest, DefaultsOfTheEngine) {
   EXPECT_EQ(options->engine.max_prefill_tokens, options->engine.max_batch_tokens);
   EXPECT_EQ(options->engine.max_decode_stretch, 2.0);
   EXPECT_EQ(options->engine.max_queue_time, absl::Seconds(30));
+  EXPECT_EQ(options->max_constraint_time, absl::Milliseconds(250));
 }
 
 TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {

@@ -34,7 +34,8 @@ class RpcTest : public ::testing::Test {
     server_ = builder.BuildAndStart();
     stub_ = v1::LanguageModel::NewStub(server_->InProcessChannel(grpc::ChannelArguments()));
     admission_.Open();
-    gate_.Open({call_services_, model_, engine_, admission_, calls_, text_pools_, load_});
+    gate_.Open(
+        {call_services_, model_, engine_, admission_, calls_, text_pools_, constraints_, load_});
   }
   ~RpcTest() override {
     server_->Shutdown(std::chrono::system_clock::now());
@@ -105,6 +106,7 @@ class RpcTest : public ::testing::Test {
                        [this] { return engine_.CheckOpen(); }};
   CallRegistry calls_;
   TextPools text_pools_;
+  ConstraintCompiler constraints_{{}, tokenizer_.get(), {}};
   LoadReporter load_{engine_, /*max_running_requests=*/8, *Clock::Monotonic()};
   std::atomic<uint64_t> random_{100};
   Metrics metrics_;

@@ -21,7 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
 
 uint64_t FixedRandom() { return 0x1234; }
 
@@ -55,6 +54,13 @@ v1::StoppingCriteria& Stopping(R& r) { return *r.mutable_stopping(); }
 v1::OutputOptions& Output(R& r) { return *r.mutable_output(); }
 google::protobuf::Duration& SoftTimeLimit(R& r) {
   return *r.mutable_scheduling()->mutable_soft_time_limit();
+}
+// A region that the trigger "<" begins.
+v1::StructuralTag::Region& AddRegion(R& r) {
+  if (r.structural_tag().triggers().empty()) r.mutable_structural_tag()->add_triggers("<");
+  v1::StructuralTag::Region& region = *r.mutable_structural_tag()->add_regions();
+  region.set_begin("<a>");
+  return region;
 }
 void AddStop(R& r, std::string stop) { Stopping(r).add_stop_strings(std::move(stop)); }
 
@@ -206,11 +212,50 @@ INSTANTIATE_TEST_SUITE_P(
              "scheduling.soft_time_limit"},
         Case{"SoftTimeOfAges", [](R& r) { SoftTimeLimit(r).set_seconds(INT64_MAX); },
              "scheduling.soft_time_limit"},
-        Case{"JsonSchema", [](R& r) { r.set_json_schema("{}"); }, "json_schema", kUnimplemented},
-        Case{"Regex", [](R& r) { r.set_regex("a"); }, "regex", kUnimplemented},
-        Case{"Grammar", [](R& r) { r.set_grammar("a"); }, "grammar", kUnimplemented},
-        Case{"Choices", [](R& r) { r.mutable_choices(); }, "choices", kUnimplemented},
-        Case{"JsonObject", [](R& r) { r.set_json_object(true); }, "json_object", kUnimplemented},
+        Case{"NoChoices", [](R& r) { r.mutable_choices(); }, "choices.choices"},
+        Case{"NoJsonObject", [](R& r) { r.set_json_object(false); }, "json_object"},
+        Case{"TooLargeSchema", [](R& r) { r.set_json_schema(std::string((1 << 20) + 1, ' ')); },
+             "json_schema", absl::StatusCode::kResourceExhausted},
+        Case{"JsonOptionsAlone", [](R& r) { r.mutable_json(); }, "json"},
+        Case{"JsonOptionsOfARegex",
+             [](R& r) {
+               r.set_regex("a");
+               r.mutable_json();
+             },
+             "json"},
+        Case{"UnknownWhitespace",
+             [](R& r) {
+               r.set_json_object(true);
+               r.mutable_json()->set_whitespace(static_cast<v1::JsonWhitespace>(9));
+             },
+             "json.whitespace"},
+        Case{"UnknownOrder",
+             [](R& r) {
+               r.set_json_object(true);
+               r.mutable_json()->set_property_order(static_cast<v1::JsonPropertyOrder>(9));
+             },
+             "json.property_order"},
+        Case{"NoRegions", [](R& r) { r.mutable_structural_tag()->add_triggers("<"); },
+             "structural_tag.regions"},
+        Case{"NoTriggers", [](R& r) { r.mutable_structural_tag()->add_regions(); },
+             "structural_tag.triggers"},
+        Case{"EmptyTrigger",
+             [](R& r) {
+               AddRegion(r).set_regex("a");
+               r.mutable_structural_tag()->add_triggers("");
+             },
+             "structural_tag.triggers[1]"},
+        Case{"RegionWithoutTrigger", [](R& r) { AddRegion(r).set_begin("["); },
+             "structural_tag.regions[0].content"},
+        Case{"RegionThatNothingTriggers",
+             [](R& r) {
+               AddRegion(r).set_regex("a");
+               AddRegion(r).set_regex("a");
+               r.mutable_structural_tag()->mutable_regions(1)->set_begin("[");
+             },
+             "structural_tag.regions[1].begin"},
+        Case{"RegionOfNoObject", [](R& r) { AddRegion(r).set_json_object(false); },
+             "structural_tag.regions[0].json_object"},
         Case{"TruncateToNothing", [](R& r) { r.set_truncate_prompt_tokens(0); },
              "truncate_prompt_tokens"},
         Case{"TruncatedButStillTooLong",
@@ -292,6 +337,39 @@ TEST(ConvertGenerateTest, SchedulingAndCacheOptionsReachTheCall) {
   EXPECT_EQ(call->cache.salt, "pepper");
 }
 
+TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
+  R request = ValidRequest();
+  EXPECT_FALSE(Convert(request)->constraint.has_value());
+  request.set_json_schema("{\"type\": \"object\"}");
+  request.mutable_json()->set_whitespace(v1::JSON_WHITESPACE_COMPACT);
+  request.mutable_json()->set_property_order(v1::JSON_PROPERTY_ORDER_ANY);
+  absl::StatusOr<GenerateCall> call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_STREQ(call->constraint->field, "json_schema");
+  EXPECT_EQ(call->constraint->spec.kind, ConstraintSpec::Kind::kJsonSchema);
+  EXPECT_EQ(call->constraint->spec.text, "{\"type\": \"object\"}");
+  EXPECT_TRUE(call->constraint->spec.json.compact);
+  EXPECT_TRUE(call->constraint->spec.json.any_property_order);
+  request.clear_json();
+  request.mutable_choices()->add_choices("yes");
+  call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  EXPECT_THAT(call->constraint->spec.choices, ElementsAre("yes"));
+  AddRegion(request).set_grammar("root ::= \"a\"");
+  AddRegion(request).set_json_object(true);
+  request.mutable_structural_tag()->mutable_regions(0)->set_end("</a>");
+  call = Convert(request);
+  ASSERT_THAT(call, IsOk());
+  const ConstraintSpec& spec = call->constraint->spec;
+  ASSERT_EQ(spec.regions.size(), 2u);
+  EXPECT_EQ(spec.regions[0].begin, "<a>");
+  EXPECT_EQ(spec.regions[0].kind, ConstraintSpec::Kind::kGrammar);
+  EXPECT_EQ(spec.regions[0].content, "root ::= \"a\"");
+  EXPECT_EQ(spec.regions[0].end, "</a>");
+  EXPECT_EQ(spec.regions[1].kind, ConstraintSpec::Kind::kJsonObject);
+  EXPECT_THAT(spec.triggers, ElementsAre("<"));
+}
+
 TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {
   v1::GenerateRequest request = ValidRequest();
   Output(request).set_top_logprobs(1);
@@ -336,6 +414,13 @@ TEST_F(NoTokenizerTest, TextInIsRefusedAndSaysWhatToSend) {
   request.set_prompt("hi");
   EXPECT_THAT(Refusal(request),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("send prompt_token_ids")));
+}
+
+TEST_F(NoTokenizerTest, ConstraintsAreRefused) {
+  v1::GenerateRequest request = ValidRequest();
+  request.set_regex("a");
+  EXPECT_THAT(Refusal(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("regex")));
 }
 
 TEST_F(NoTokenizerTest, TextOutIsRefused) {

@@ -37,7 +37,8 @@ class LoadServiceTest : public RpcTest {
     return load_stub_->StreamCoreMetrics(&context, request_);
   }
   void Open() {
-    load_gate_.Open({call_services_, model_, engine_, admission_, calls_, text_pools_, load_});
+    load_gate_.Open(
+        {call_services_, model_, engine_, admission_, calls_, text_pools_, constraints_, load_});
   }
 
   OrcaLoadReportRequest request_;

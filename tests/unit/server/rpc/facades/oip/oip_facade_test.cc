@@ -38,7 +38,8 @@ class OipFacadeTest : public RpcTest {
   }
 
   void Open() {
-    oip_gate_.Open({call_services_, model_, engine_, admission_, calls_, text_pools_, load_});
+    oip_gate_.Open(
+        {call_services_, model_, engine_, admission_, calls_, text_pools_, constraints_, load_});
   }
   bool Ready() {
     grpc::ClientContext context;
