@@ -72,7 +72,8 @@ bool IsServerError(absl::StatusCode code) {
 
 // As OpenAI's API and vLLM name it; "stop" stands for end of sequence, stop tokens and strings.
 std::string_view FinishReasonOf(std::string_view finish) {
-  const bool stop = finish == "eos" || finish == "stop_token" || finish == "stop_string";
+  const bool stop = finish == "eos" || finish == "stop_token" || finish == "stop_string" ||
+                    finish == "constraint_complete";
   return stop ? "stop" : finish == "context_length" ? "length" : finish;
 }
 

@@ -8,6 +8,7 @@
 #include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/structural_tag_json.h"
 
 namespace tlm {
 namespace {
@@ -54,7 +55,8 @@ absl::Status ReadConstraint(vllm::DecodingParameters& decoding, v1::GenerateRequ
       if (decoding.json_object()) generate.set_json_object(true);
       break;
     case vllm::DecodingParameters::kStructuralTag:
-      return NotBuilt("decoding.structural_tag", "structural tags");
+      return ReadStructuralTag("decoding.structural_tag", decoding.structural_tag(),
+                               *generate.mutable_structural_tag());
     case vllm::DecodingParameters::STRUCTURED_OUTPUT_NOT_SET:
       break;
   }
@@ -139,7 +141,8 @@ void FillLogprob(const v1::TokenInfo& token, int top, Message& message) {
 }
 
 vllm::FinishInfo::FinishReason ReasonOf(v1::FinishReason reason) {
-  const bool stopped = reason == v1::FINISH_REASON_EOS || reason == v1::FINISH_REASON_STOP;
+  const bool stopped = reason == v1::FINISH_REASON_EOS || reason == v1::FINISH_REASON_STOP ||
+                       reason == v1::FINISH_REASON_CONSTRAINT_COMPLETE;
   return stopped ? vllm::FinishInfo::STOP : vllm::FinishInfo::LENGTH;
 }
 

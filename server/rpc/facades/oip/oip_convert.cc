@@ -215,6 +215,10 @@ const char* ReasonName(v1::FinishReason reason) {
       return "context_length";
     case v1::FINISH_REASON_TIME_LIMIT:
       return "time_limit";
+    case v1::FINISH_REASON_CONSTRAINT:
+      return "constraint";
+    case v1::FINISH_REASON_CONSTRAINT_COMPLETE:
+      return "constraint_complete";
     default:
       return "";
   }

@@ -13,6 +13,7 @@
 #include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/structural_tag_json.h"
 
 namespace tlm {
 namespace {
@@ -120,7 +121,8 @@ absl::Status ReadGuide(openengine::GuidedDecoding& guided, v1::GenerateRequest& 
       generate.set_grammar(std::move(*guided.mutable_ebnf_grammar()));
       break;
     case openengine::GuidedDecoding::kStructuralTag:
-      return NotBuilt("guided.structural_tag", "constrained output");
+      return ReadStructuralTag("guided.structural_tag", guided.structural_tag(),
+                               *generate.mutable_structural_tag());
     case openengine::GuidedDecoding::kChoice:
       generate.mutable_choices()->mutable_choices()->Swap(
           guided.mutable_choice()->mutable_choices());
@@ -178,8 +180,9 @@ void FillToken(const v1::TokenInfo& from, int top, openengine::TokenInfo& to) {
 
 void FillFinished(v1::GenerateFinished& from, openengine::GenerationFinished& to) {
   to.set_output_index(from.output_index());
-  const bool stopped =
-      from.reason() == v1::FINISH_REASON_EOS || from.reason() == v1::FINISH_REASON_STOP;
+  const bool stopped = from.reason() == v1::FINISH_REASON_EOS ||
+                       from.reason() == v1::FINISH_REASON_STOP ||
+                       from.reason() == v1::FINISH_REASON_CONSTRAINT_COMPLETE;
   to.set_reason(stopped ? openengine::FINISH_REASON_STOP : openengine::FINISH_REASON_LENGTH);
   switch (from.matched_case()) {
     case v1::GenerateFinished::kStopTokenId:

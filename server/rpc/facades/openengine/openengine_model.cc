@@ -78,6 +78,18 @@ void FillServerInfo(const ServedModel& model, openengine::ServerInfo& info) {
   capacity.set_max_loras(0);
 }
 
+void FillGuides(const ServedModel& model, openengine::GuidedDecodingCapabilities& guides) {
+  guides.set_supported(model.tokenizer != nullptr);
+  if (!guides.supported()) return;
+  for (const openengine::GuidedDecodingMode mode :
+       {openengine::GUIDED_DECODING_MODE_JSON_SCHEMA, openengine::GUIDED_DECODING_MODE_REGEX,
+        openengine::GUIDED_DECODING_MODE_EBNF_GRAMMAR,
+        openengine::GUIDED_DECODING_MODE_STRUCTURAL_TAG, openengine::GUIDED_DECODING_MODE_CHOICE,
+        openengine::GUIDED_DECODING_MODE_JSON_OBJECT}) {
+    guides.add_modes(mode);
+  }
+}
+
 void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info) {
   info.set_model_id(model.directory.empty() ? model.model_id : model.directory);
   info.set_served_model_name(model.model_id);
@@ -88,7 +100,7 @@ void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info) {
   openengine::GenerationCapabilities& generation = *info.mutable_generation();
   FillLogprobs(model, *generation.mutable_prompt_logprobs());
   FillLogprobs(model, *generation.mutable_output_logprobs());
-  generation.mutable_guided_decoding()->set_supported(false);
+  FillGuides(model, *generation.mutable_guided_decoding());
   generation.set_max_num_sequences(U32(model.limits.max_num_sequences));
   generation.set_supports_priority(true);
   generation.set_supports_stop_in_output(true);

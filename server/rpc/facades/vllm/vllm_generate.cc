@@ -8,6 +8,7 @@
 #include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/structural_tag_json.h"
 
 namespace tlm {
 namespace {
@@ -55,7 +56,8 @@ absl::Status ReadConstraint(vllm_engine::SamplingParams& from, v1::GenerateReque
       generate.mutable_grammar()->swap(*from.mutable_grammar());
       break;
     case From::kStructuralTag:
-      return NotBuilt("sampling_params.structural_tag", "constrained output");
+      return ReadStructuralTag("sampling_params.structural_tag", from.structural_tag(),
+                               *generate.mutable_structural_tag());
     case From::kJsonObject:
       generate.set_json_object(from.json_object());
       break;
@@ -222,8 +224,9 @@ void VllmGenerateMapping::WriteComplete(const v1::GenerateFinished& finished,
   complete.mutable_output_ids()->Assign(output.ids.begin(), output.ids.end());
   if (!stream_ && logprobs_.has_value()) complete.mutable_output_logprobs()->Swap(&output.logprobs);
   if (!output.begun && prompt_logprobs_.has_value()) *complete.mutable_input_logprobs() = prompt_;
-  const bool stopped =
-      finished.reason() == v1::FINISH_REASON_EOS || finished.reason() == v1::FINISH_REASON_STOP;
+  const bool stopped = finished.reason() == v1::FINISH_REASON_EOS ||
+                       finished.reason() == v1::FINISH_REASON_STOP ||
+                       finished.reason() == v1::FINISH_REASON_CONSTRAINT_COMPLETE;
   complete.set_finish_reason(stopped ? "stop" : "length");
   if (finished.has_stop_token_id()) complete.set_matched_token_id(finished.stop_token_id());
   if (finished.has_stop_string()) complete.set_matched_stop_str(finished.stop_string());

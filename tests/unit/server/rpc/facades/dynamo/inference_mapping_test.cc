@@ -91,6 +91,9 @@ class InferenceMappingTest : public ::testing::Test {
   vllm::GenerateResponse message_;
 };
 
+constexpr char kTag[] =
+    R"({"triggers": ["<"], "structures": [{"begin": "<", "schema": {}, "end": ">"}]})";
+
 TEST_F(InferenceMappingTest, DecidesOnEveryField) {
   const std::set<std::string> refused = {"session_id",
                                          "media.modality",
@@ -106,7 +109,6 @@ TEST_F(InferenceMappingTest, DecidesOnEveryField) {
                                          "media.mime_type",
                                          "media.uuid",
                                          "lora_name",
-                                         "decoding.structural_tag",
                                          "kv.kv_transfer_params",
                                          "kv.ec_transfer_params",
                                          "response.prompt_candidates.token_ids.ids",
@@ -126,6 +128,7 @@ TEST_F(InferenceMappingTest, DecidesOnEveryField) {
     const absl::StatusOr<v1::GenerateRequest> before = Read();
     ASSERT_THAT(before, IsOk());
     SetField(path, request_);
+    if (path == "decoding.structural_tag") request_.mutable_decoding()->set_structural_tag(kTag);
     const absl::StatusOr<v1::GenerateRequest> after = Read();
     request_ = without;
     if (refused.count(path) > 0) {

@@ -78,6 +78,9 @@ class OpenEngineGenerateTest : public ::testing::Test {
   openengine::GenerateResponse message_;
 };
 
+constexpr char kTag[] =
+    R"({"triggers": ["<"], "structures": [{"begin": "<", "schema": {}, "end": ">"}]})";
+
 TEST_F(OpenEngineGenerateTest, DecidesOnEveryField) {
   const std::set<std::string> refused = {"kv.session.session_id",
                                          "kv.session.transfer_backend",
@@ -86,7 +89,6 @@ TEST_F(OpenEngineGenerateTest, DecidesOnEveryField) {
                                          "kv.session.endpoints.protocol",
                                          "kv.session.dp_rank",
                                          "kv.session.attributes_struct",
-                                         "guided.structural_tag",
                                          "guided.backend",
                                          "media.modality",
                                          "media.url",
@@ -115,6 +117,7 @@ TEST_F(OpenEngineGenerateTest, DecidesOnEveryField) {
     } else {
       SetField(path, request_);
     }
+    if (path == "guided.structural_tag") request_.mutable_guided()->set_structural_tag(kTag);
     const absl::StatusOr<v1::GenerateRequest> after = Read();
     request_ = without;
     if (refused.count(path) > 0) {
