@@ -16,6 +16,7 @@
 #include "model/constraint/scalar_texts.h"
 #include "model/constraint/schema_formula.h"
 #include "model/constraint/schema_reader.h"
+#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {
@@ -32,7 +33,9 @@ class JsonRecognizer : public Recognizer {
         regexes_(limits.max_states),
         dfa_(regexes_, RegexSet::kNone, limits.max_states),
         texts_(formulas_, regexes_),
-        shapes_(formulas_, regexes_, dfa_, options.any_property_order) {}
+        shapes_(formulas_, regexes_, dfa_, options.any_property_order),
+        any_text_(dfa_.StateOf(
+            regexes_.Concat(AnyTextRegex(regexes_, TextForm::kJson), regexes_.Literal("\"")))) {}
 
   absl::Status Read(std::string_view schema, Budget& budget);
 
@@ -41,6 +44,7 @@ class JsonRecognizer : public Recognizer {
   bool Accepts(State state) override;
   ByteSet NextBytes(State state) override;
   Part PartOf(State state) override;
+  bool EndsAlike(State state, RegexDfa::State inside, std::vector<std::string>& others) override;
   size_t bytes() const override;
   bool full() const override { return full_ || formulas_.full() || regexes_.full() || dfa_.full(); }
 
@@ -132,6 +136,7 @@ class JsonRecognizer : public Recognizer {
   RegexDfa dfa_;
   ScalarTexts texts_;
   JsonShapes shapes_;
+  const RegexDfa::State any_text_;  // and the quote behind it
   State start_ = kDead;
 
   Interner<Position> positions_;
@@ -442,8 +447,8 @@ ByteSet JsonRecognizer::NextBytes(State state) {
     bytes = dfa_.NextBytes(position.dfa);
     if (bytes.Has('"') && Next(state, '"') == kDead) bytes = bytes & ~ByteSet::Of('"');
   } else {
-    for (int byte = 0; byte < 128; ++byte) {
-      if (byte < ' ' && byte != '\n' && byte != '\t') continue;
+    // No others come outside of strings.
+    for (const char byte : std::string_view("\t\n \"+,-.0123456789:E[]aeflnrstu{}")) {
       if (Next(state, static_cast<uint8_t>(byte)) != kDead) bytes.Add(static_cast<uint8_t>(byte));
     }
   }
@@ -455,6 +460,27 @@ Recognizer::Part JsonRecognizer::PartOf(State state) {
   const Position& position = at(state);
   if (position.place != Place::kString && position.place != Place::kName) return {};
   return {&dfa_, position.dfa};
+}
+
+// A string ends alike where nothing depends on its text but whether it may end. Names do where any
+// text may follow in them: then they are among those that no schema names.
+bool JsonRecognizer::EndsAlike(State state, RegexDfa::State inside,
+                               std::vector<std::string>& others) {
+  const Position& position = at(state);
+  if (position.frame >= 0 && frame(position.frame).writes) return false;
+  if (position.place == Place::kString) {
+    const std::vector<int32_t>& outs = outs_[position.outs];
+    return std::all_of(outs.begin(), outs.end(), [](int32_t out) { return out == kDead; });
+  }
+  const Shape shape = frame(position.frame).shape;
+  if (inside != any_text_ || !shapes_.OtherNamesAreAlike(shape)) return false;
+  const std::vector<std::string>& seen = shapes_.SeenNames(shape);
+  if (seen.empty()) return true;
+  const std::string begun = TextFrom(position.begin, position.text);
+  for (const std::string& name : seen) {
+    if (name.substr(0, begun.size()) == begun) others.push_back(name.substr(begun.size()) + '"');
+  }
+  return true;
 }
 
 }  // namespace

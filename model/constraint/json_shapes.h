@@ -94,6 +94,9 @@ class JsonShapes {
   ChildNumber NextItem(Shape shape);
   // The names that may come next, as they stand between the quotes, and the closing quote.
   ByteRegex NextNames(Shape shape);
+  // Whether those that no schema names are all alike, but for those that came already.
+  bool OtherNamesAreAlike(Shape shape) { return NextNames(shape), found(shape).tests.empty(); }
+  const std::vector<std::string>& SeenNames(Shape shape) const { return data(shape).seen; }
   // Of a name among them; kNone if it came already.
   ChildNumber NextProperty(Shape shape, std::string_view name);
   // With the child, whose goal had this outcome. `text` is the property's name as it stands between

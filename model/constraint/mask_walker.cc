@@ -104,7 +104,7 @@ MaskWalker::MaskWalker(const TokenTrie& tokens, Recognizer& recognizer, size_t m
       max_state_bytes_(max_state_bytes),
       max_parts_(std::max<size_t>(1, max_bytes / (tokens.words() * sizeof(uint64_t)))),
       states_(TokenTrie::kMaxTextBytes + 1),
-      next_bytes_(TokenTrie::kMaxTextBytes + 1) {}
+      inside_(TokenTrie::kMaxTextBytes + 1) {}
 
 bool MaskWalker::Mark(Recognizer::State state, std::span<uint64_t> words) {
   exhausted_ = Exhausted();
@@ -114,7 +114,9 @@ bool MaskWalker::Mark(Recognizer::State state, std::span<uint64_t> words) {
   } else {
     const PartMask& mask = PartMaskOf(part);
     OrInto(mask.words, words);
-    MarkEnds(state, mask.ends, words);
+    for (const Ends& ends : mask.ends) {
+      if (!MarkLikeEnds(state, ends, words)) MarkEnds(state, ends, words);
+    }
   }
   return !exhausted_ && !Exhausted();
 }
@@ -151,52 +153,147 @@ void MaskWalker::MarkRoots(Recognizer::State state, std::span<uint64_t> words) {
 // What is below a node whose state is known.
 void MaskWalker::MarkBelow(uint32_t node, std::span<uint64_t> words) {
   const TokenTrie::Node* const nodes = tokens_.nodes().data();
-  const uint32_t end = nodes[node].end;
+  const uint32_t end = nodes[node].end, depth = nodes[node].depth;
   if (end == node + 1) return;
-  next_bytes_[nodes[node].depth] = recognizer_.NextBytes(states_[nodes[node].depth]);
+  const Recognizer::Part part = recognizer_.PartOf(states_[depth]);
+  if (part.dfa != nullptr) {
+    const Recognizer::State state = states_[depth];
+    std::vector<Ends> all_ends;
+    inside_[depth] = part.state;
+    WalkPart(part, node + 1, end, words, all_ends);
+    for (const Ends& ends : all_ends) {
+      for (const uint32_t at : ends.nodes) MarkEnd(state, depth, at, words);
+    }
+    return;
+  }
   for (uint32_t i = node + 1; i < end && Step();) {
     const TokenTrie::Node& at = nodes[i];
-    if (!next_bytes_[at.depth - 1u].Has(at.byte)) {
-      i = at.end;
-      continue;
-    }
     const Recognizer::State next = recognizer_.Next(states_[at.depth - 1u], at.byte);
     if (next == Recognizer::kDead) {
       i = at.end;
       continue;
     }
     MarkNode(i, words);
-    if (at.end > i + 1) {
-      states_[at.depth] = next;
-      next_bytes_[at.depth] = recognizer_.NextBytes(next);
+    states_[at.depth] = next;
+    if (at.end > i + 1 && recognizer_.PartOf(next).dfa != nullptr) {
+      MarkBelow(i, words);
+      i = at.end;
+    } else {
+      ++i;
     }
-    ++i;
   }
 }
 
-void MaskWalker::MarkEnds(Recognizer::State state, std::span<const uint32_t> ends,
-                          std::span<uint64_t> words) {
-  std::string_view previous;
-  for (const uint32_t end : ends) {
-    const TokenTrie::Node& node = tokens_.nodes()[end];
-    const std::string_view path = tokens_.Text(tokens_.order()[node.tokens]).substr(0, node.depth);
-    states_[0] = state;
-    size_t depth = 0;
-    while (depth < previous.size() && depth < path.size() && previous[depth] == path[depth]) {
-      ++depth;
-    }
-    for (; depth < path.size(); ++depth) {
-      const Recognizer::State from = states_[depth];
-      states_[depth + 1] = from == Recognizer::kDead
-                               ? from
-                               : recognizer_.Next(from, static_cast<uint8_t>(path[depth]));
-    }
-    previous = path;
-    if (!Step()) return;
-    if (states_[depth] == Recognizer::kDead) continue;
-    MarkNode(end, words);
-    MarkBelow(end, words);
+std::string_view MaskWalker::PathOf(uint32_t node) const {
+  const TokenTrie::Node& at = tokens_.nodes()[node];
+  return tokens_.Text(tokens_.order()[at.tokens]).substr(0, at.depth);
+}
+
+// A node that ends a part, from the state of a node above it on.
+void MaskWalker::MarkEnd(Recognizer::State state, uint32_t depth, uint32_t node,
+                         std::span<uint64_t> words) {
+  for (const char byte : PathOf(node).substr(depth)) {
+    state = recognizer_.Next(state, static_cast<uint8_t>(byte));
+    if (state == Recognizer::kDead) return;
   }
+  states_[tokens_.nodes()[node].depth] = state;
+  MarkNode(node, words);
+  MarkBelow(node, words);
+}
+
+void MaskWalker::MarkEnds(Recognizer::State state, const Ends& ends, std::span<uint64_t> words) {
+  for (size_t i = 0; i < ends.nodes.size() && Step(); ++i) MarkEnd(state, 0, ends.nodes[i], words);
+}
+
+// The same by what follows the ends, where that alone decides. False if it does not.
+bool MaskWalker::MarkLikeEnds(Recognizer::State state, const Ends& ends,
+                              std::span<uint64_t> words) {
+  constexpr size_t kFew = 4;
+  std::vector<std::string> others;
+  if (ends.nodes.size() <= kFew || ends.tails.empty() ||
+      !recognizer_.EndsAlike(state, ends.inside, others)) {
+    return false;
+  }
+  // One of them stands for all.
+  const auto like = std::find_if(ends.nodes.begin(), ends.nodes.end(), [&](uint32_t node) {
+    return std::find(others.begin(), others.end(), PathOf(node)) == others.end();
+  });
+  if (like == ends.nodes.end()) return false;
+  Recognizer::State behind = state;
+  for (const char byte : PathOf(*like)) {
+    behind = recognizer_.Next(behind, static_cast<uint8_t>(byte));
+    if (behind == Recognizer::kDead) break;
+  }
+  if (behind != Recognizer::kDead) {
+    const std::vector<TailVerdict>& verdicts = TailsOf(behind);
+    for (const auto& [token, tail] : ends.tails) {
+      if (verdicts[tail] == kAllowed ||
+          (verdicts[tail] == kUnknown && Keeps(state, tokens_.Text(token)))) {
+        SetTokenBit(token, words);
+      }
+    }
+  }
+  for (const std::string& other : others) Recheck(state, other, words);
+  return true;
+}
+
+// What may follow a state; unknown behind the end of a part.
+const std::vector<MaskWalker::TailVerdict>& MaskWalker::TailsOf(Recognizer::State state) {
+  if (state == tails_state_) return tails_;
+  tails_state_ = state;
+  const std::vector<TokenTrie::Node>& nodes = tokens_.tails();
+  tails_.assign(nodes.size(), kRefused);
+  tails_[0] = kAllowed;
+  states_[0] = state;
+  for (uint32_t i = 1; i < nodes.size() && Step();) {
+    const TokenTrie::Node& at = nodes[i];
+    const Recognizer::State from = states_[at.depth - 1u];
+    const Recognizer::State next = recognizer_.Next(from, at.byte);
+    if (next == Recognizer::kDead) {
+      i = at.end;
+      continue;
+    }
+    const Recognizer::Part part = recognizer_.PartOf(from);
+    if (part.dfa != nullptr && part.dfa->Accepts(part.dfa->Next(part.state, at.byte))) {
+      std::fill(tails_.begin() + i, tails_.begin() + at.end, kUnknown);
+      i = at.end;
+      continue;
+    }
+    tails_[i] = kAllowed;
+    states_[at.depth] = next;
+    ++i;
+  }
+  return tails_;
+}
+
+// The tokens that begin with a text: each alone.
+void MaskWalker::Recheck(Recognizer::State state, std::string_view end, std::span<uint64_t> words) {
+  const TokenTrie::Part& part = tokens_.part(TokenTrie::kBytes);
+  uint32_t node = part.child[static_cast<uint8_t>(end[0])];
+  if (node == TokenTrie::kNoNode) return;
+  const std::vector<TokenTrie::Node>& nodes = tokens_.nodes();
+  for (size_t i = 1; i < end.size(); ++i) {
+    const uint32_t last = nodes[node].end;
+    uint32_t child = node + 1;
+    while (child < last && nodes[child].byte != static_cast<uint8_t>(end[i])) {
+      child = nodes[child].end;
+    }
+    if (child >= last) return;
+    node = child;
+  }
+  for (uint32_t i = nodes[node].tokens; i < nodes[nodes[node].end].tokens; ++i) {
+    const auto id = static_cast<size_t>(tokens_.order()[i]);
+    words[id / 64] &= ~(uint64_t{1} << (id % 64));
+    if (Keeps(state, tokens_.Text(tokens_.order()[i]))) SetTokenBit(tokens_.order()[i], words);
+  }
+}
+
+bool MaskWalker::Keeps(Recognizer::State state, std::string_view text) {
+  for (const char byte : text) {
+    if (state == Recognizer::kDead) return false;
+    state = recognizer_.Next(state, static_cast<uint8_t>(byte));
+  }
+  return state != Recognizer::kDead;
 }
 
 const MaskWalker::PartMask& MaskWalker::PartMaskOf(const Recognizer::Part& part) {
@@ -210,13 +307,27 @@ const MaskWalker::PartMask& MaskWalker::PartMaskOf(const Recognizer::Part& part)
   PartMask& mask = parts_[key];
   mask.words.resize(tokens_.words());
   MarkPart(part, mask);
-  end_bytes_ += mask.ends.size() * sizeof(uint32_t);
+  for (Ends& ends : mask.ends) {
+    const bool quoted = std::all_of(ends.nodes.begin(), ends.nodes.end(), [&](uint32_t node) {
+      return tokens_.nodes()[node].byte == '"';
+    });
+    for (size_t i = 0; quoted && i < ends.nodes.size(); ++i) {
+      tokens_.AppendTails(ends.nodes[i], ends.tails);
+    }
+    end_bytes_ += sizeof ends + ends.nodes.size() * sizeof(uint32_t) +
+                  ends.tails.size() * sizeof(TokenTrie::Tail);
+  }
   return mask;
 }
 
 // Alphabets from the largest on: what is known of one holds for those within it.
 void MaskWalker::MarkPart(const Recognizer::Part& part, PartMask& mask) {
-  WalkPart(part, TokenTrie::kBytes, mask);
+  const auto walk = [&](size_t alphabet) {
+    const TokenTrie::Part& tokens = tokens_.part(alphabet);
+    inside_[0] = part.state;
+    WalkPart(part, tokens.begin, tokens.end, mask.words, mask.ends);
+  };
+  walk(TokenTrie::kBytes);
   for (size_t alphabet = TokenTrie::kBytes; alphabet-- > 0;) {
     const Reach reach = ReachOf(part, alphabet);
     if (reach.all > 0) OrInto(tokens_.UpTo(alphabet, reach.all), mask.words);
@@ -224,7 +335,7 @@ void MaskWalker::MarkPart(const Recognizer::Part& part, PartMask& mask) {
     const TokenTrie::Part& tokens = tokens_.part(alphabet);
     if (reach.all >= tokens.longest) continue;
     if (reach.all < TokenTrie::kMaxLength || !MarkLong(part, tokens, mask)) {
-      WalkPart(part, alphabet, mask);
+      walk(alphabet);
     }
   }
 }
@@ -271,31 +382,34 @@ bool MaskWalker::MarkLong(const Recognizer::Part& part, const TokenTrie::Part& t
   return true;
 }
 
-void MaskWalker::WalkPart(const Recognizer::Part& part, size_t alphabet, PartMask& mask) {
+// The nodes [begin, end); the automaton's state above them is known.
+void MaskWalker::WalkPart(const Recognizer::Part& part, uint32_t begin, uint32_t end,
+                          std::span<uint64_t> words, std::vector<Ends>& ends) {
   const TokenTrie::Node* const nodes = tokens_.nodes().data();
-  const TokenTrie::Part& tokens = tokens_.part(alphabet);
-  states_[0] = part.state;
-  for (uint32_t i = tokens.begin; i < tokens.end && Step();) {
+  for (uint32_t i = begin; i < end && Step();) {
     const TokenTrie::Node& at = nodes[i];
-    const RegexDfa::State next = part.dfa->Next(states_[at.depth - 1u], at.byte);
+    const RegexDfa::State from = inside_[at.depth - 1u];
+    const RegexDfa::State next = part.dfa->Next(from, at.byte);
     if (next == RegexDfa::kDead) {
       i = at.end;
       continue;
     }
     if (!part.is_rest && part.dfa->Accepts(next)) {
-      mask.ends.push_back(i);
+      const auto known = std::find_if(ends.begin(), ends.end(),
+                                      [&](const Ends& some) { return some.inside == from; });
+      (known != ends.end() ? *known : ends.emplace_back(Ends{from, {}, {}})).nodes.push_back(i);
       i = at.end;
       continue;
     }
-    MarkNode(i, mask.words);
-    states_[at.depth] = next;
+    MarkNode(i, words);
+    inside_[at.depth] = next;
     ++i;
   }
 }
 
 size_t MaskWalker::bytes() const {
   return sizeof *this + parts_.size() * tokens_.words() * sizeof(uint64_t) + end_bytes_ +
-         states_.size() * (sizeof(int32_t) + sizeof(ByteSet));
+         2 * states_.size() * sizeof(int32_t) + tails_.size();
 }
 
 }  // namespace tlm

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "model/constraint/byte_set.h"
 #include "model/constraint/regex_dfa.h"
@@ -42,6 +44,14 @@ class Recognizer {
   // The bytes that do not lead to kDead, and perhaps others.
   virtual ByteSet NextBytes(State state) = 0;
   virtual Part PartOf(State) { return {}; }
+  // Of a state inside of a part that is not the rest: whether all texts that bring its automaton to
+  // `inside` and then end the part lead to states that allow the same texts, as far as these end no
+  // further part. Texts for which it is not so may be added to `others`, from `state` to the end of
+  // the part.
+  virtual bool EndsAlike(State /*state*/, RegexDfa::State /*inside*/,
+                         std::vector<std::string>& /*others*/) {
+    return false;
+  }
 
   // About the memory that states take, in bytes. Grows with what is walked.
   virtual size_t bytes() const = 0;

@@ -122,6 +122,7 @@ void TokenTrie::BuildParts() {
   }
   nodes_.push_back({0, static_cast<uint32_t>(order_.size()), 0, 0});
   BuildBitmaps(alphabets, lengths);
+  BuildTails();
 }
 
 void TokenTrie::BuildPart(Alphabet alphabet, std::vector<int32_t> tokens) {
@@ -159,6 +160,51 @@ void TokenTrie::BuildPart(Alphabet alphabet, std::vector<int32_t> tokens) {
   }
   close_to(0);
   part.end = static_cast<uint32_t>(nodes_.size());
+}
+
+void TokenTrie::BuildTails() {
+  const uint32_t first = nodes_[parts_[kBytes].begin].tokens;
+  std::vector<std::pair<std::string_view, uint32_t>> sorted;  // with the place in tail_numbers_
+  for (size_t i = first; i < order_.size(); ++i) {
+    tails_begin_.push_back(static_cast<uint32_t>(tail_numbers_.size()));
+    const std::string_view text = Text(order_[i]);
+    for (size_t quote = text.find('"'); quote != text.npos; quote = text.find('"', quote + 1)) {
+      sorted.emplace_back(text.substr(quote + 1), static_cast<uint32_t>(tail_numbers_.size()));
+      tail_numbers_.push_back(0);
+    }
+  }
+  std::sort(sorted.begin(), sorted.end());
+  tails_.push_back({0, 0, 0, 0});
+  std::vector<uint32_t> path = {0};
+  const auto close_to = [&](size_t depth) {
+    for (; path.size() > depth + 1; path.pop_back()) {
+      tails_[path.back()].end = static_cast<uint32_t>(tails_.size());
+    }
+  };
+  std::string_view previous;
+  for (const auto& [tail, place] : sorted) {
+    close_to(CommonPrefix(previous, tail));
+    while (path.size() <= tail.size()) {
+      const auto depth = static_cast<uint16_t>(path.size());
+      path.push_back(static_cast<uint32_t>(tails_.size()));
+      tails_.push_back({0, 0, depth, static_cast<uint8_t>(tail[depth - 1u])});
+    }
+    tail_numbers_[place] = path.back();
+    previous = tail;
+  }
+  close_to(0);
+  tails_[0].end = static_cast<uint32_t>(tails_.size());
+}
+
+void TokenTrie::AppendTails(uint32_t node, std::vector<Tail>& to) const {
+  const uint32_t begin = nodes_[node].tokens, end = nodes_[nodes_[node].end].tokens;
+  if (begin == end) return;
+  const std::string_view path = Text(order_[begin]).substr(0, nodes_[node].depth);
+  const auto quote = static_cast<size_t>(std::count(path.begin(), path.end(), '"') - 1);
+  const uint32_t first = nodes_[parts_[kBytes].begin].tokens;
+  for (uint32_t i = begin; i < end; ++i) {
+    to.push_back({order_[i], tail_numbers_[tails_begin_[i - first] + quote]});
+  }
 }
 
 void TokenTrie::BuildBitmaps(std::span<const uint8_t> alphabets,
@@ -212,7 +258,8 @@ std::vector<int32_t> TokenTrie::Encode(std::string_view text) const {
 
 size_t TokenTrie::bytes() const {
   return text_.size() + offsets_.size() * sizeof(uint32_t) + nodes_.size() * sizeof(Node) +
-         order_.size() * sizeof(int32_t) + up_to_.size() * sizeof(uint64_t) + sizeof *this +
+         (order_.size() + tail_numbers_.size() + tails_begin_.size()) * sizeof(uint32_t) +
+         tails_.size() * sizeof(Node) + up_to_.size() * sizeof(uint64_t) + sizeof *this +
          (beginning_ != nullptr ? beginning_->bytes() : 0);
 }
 

@@ -59,6 +59,12 @@ class TokenTrie {
   // For texts of an alphabet the length up to which `UpTo` tells them apart.
   static constexpr size_t kMaxLength = 16;
 
+  // What follows a quote in a token. Those of all tokens are a trie, too, in which each ends once.
+  struct Tail {
+    int32_t token;
+    uint32_t tail;  // its number: the node in tails(), the empty tail 0
+  };
+
   // `tokenizer` outlives this. Special tokens and such as have no text, or one of more than
   // kMaxTextBytes, are never inside of a text.
   static std::shared_ptr<const TokenTrie> Build(const Tokenizer& tokenizer,
@@ -95,12 +101,17 @@ class TokenTrie {
     const size_t row = std::min(length, kMaxLength + 1) - 1;
     return std::span(up_to_).subspan((alphabet * (kMaxLength + 1) + row) * words(), words());
   }
+  // Nodes as those of nodes(), below an empty one; `tokens` is not used.
+  const std::vector<Node>& tails() const { return tails_; }
+  // Of the tokens at and below a node of kBytes whose byte is a quote, what follows that quote.
+  void AppendTails(uint32_t node, std::vector<Tail>& to) const;
   size_t bytes() const;
 
  private:
   explicit TokenTrie(std::span<const std::string> texts);
   void BuildParts();
   void BuildPart(Alphabet alphabet, std::vector<int32_t> tokens);
+  void BuildTails();
   void BuildBitmaps(std::span<const uint8_t> alphabets, std::span<const uint16_t> lengths);
 
   std::string text_;  // of all tokens
@@ -110,6 +121,10 @@ class TokenTrie {
   std::vector<int32_t> order_;
   std::array<Part, kAlphabets> parts_;
   std::vector<uint64_t> up_to_;
+  std::vector<Node> tails_;
+  // Numbers of tails by token and quote in it, in the order of order(), for kBytes.
+  std::vector<uint32_t> tail_numbers_;
+  std::vector<uint32_t> tails_begin_;  // of the tokens
   const Tokenizer* tokenizer_ = nullptr;
   std::shared_ptr<const TokenTrie> beginning_;  // if it differs
 };
