@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -48,6 +49,26 @@ class Budget {
   Clock* const clock_;
   const absl::Time end_;
   int64_t until_look_ = 0;  // steps
+};
+
+// What may be worked out in an expression set or another store that grows while it is used. Not
+// thread-safe.
+class WorkMeter {
+ public:
+  // From here on so many steps of about 0.1 us; each is spent of `budget`, too, unless it is null.
+  void Allow(int64_t steps, Budget* budget = nullptr) {
+    left_ = steps;
+    budget_ = budget;
+  }
+  // False once there are none left.
+  bool Spend(int64_t steps) {
+    left_ -= steps;
+    return left_ >= 0 && (budget_ == nullptr || budget_->Spend(steps, "its first state").ok());
+  }
+
+ private:
+  int64_t left_ = std::numeric_limits<int64_t>::max();
+  Budget* budget_ = nullptr;
 };
 
 }  // namespace tlm

@@ -23,6 +23,9 @@ namespace tlm {
 namespace {
 
 constexpr size_t kMaxDeterminedBytes = 256;
+// For a mask, or so many bytes of text: some 100 ms. What needs more ends the output.
+constexpr int64_t kMaxSteps = 1'000'000;
+constexpr size_t kBytesPerLook = 256;
 // About what an expression of a RegexSet takes, with its derivatives.
 constexpr size_t kBytesPerRegex = 256;
 // A mask of more tokens than this is kept as a bitmap.
@@ -231,7 +234,10 @@ struct Constraint::Impl {
 
 Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
   for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
-    if (i % 256 == 0 && epoch->walker.Exhausted()) return Recognizer::kDead;
+    if (i % kBytesPerLook == 0) {
+      if (epoch->walker.Exhausted()) return Recognizer::kDead;
+      epoch->recognizer->AllowWork(kMaxSteps);
+    }
     state = epoch->recognizer->Next(state, static_cast<uint8_t>(text[i]));
   }
   return state;
@@ -347,6 +353,7 @@ bool ConstraintMatcher::WithState(Work&& work) {
       state_ = impl.Run(impl.epoch->recognizer->start(), text_);
       epoch_ = impl.epoch_number;
     }
+    impl.epoch->recognizer->AllowWork(kMaxSteps);
     if (!impl.epoch->walker.Exhausted() && state_ != Recognizer::kDead) work();
     if (!impl.epoch->walker.Exhausted()) return state_ != Recognizer::kDead;
     impl.Renew(impl.make());

@@ -38,6 +38,7 @@ class EarleyRecognizer final : public Recognizer {
   bool Accepts(State state) override { return states_[static_cast<size_t>(state)].accepts; }
   ByteSet NextBytes(State state) override;
   Part PartOf(State state) override;
+  void AllowWork(int64_t steps) override { regexes_.meter().Allow(steps); }
   size_t bytes() const override;
   bool full() const override { return full_ || dfa_.full(); }
 

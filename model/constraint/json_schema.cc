@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -45,6 +46,10 @@ class JsonRecognizer : public Recognizer {
   ByteSet NextBytes(State state) override;
   Part PartOf(State state) override;
   bool EndsAlike(State state, RegexDfa::State inside, std::vector<std::string>& others) override;
+  void AllowWork(int64_t steps) override {
+    regexes_.meter().Allow(steps);
+    formulas_.meter().Allow(steps);
+  }
   size_t bytes() const override;
   bool full() const override { return full_ || formulas_.full() || regexes_.full() || dfa_.full(); }
 
@@ -152,7 +157,11 @@ class JsonRecognizer : public Recognizer {
 absl::Status JsonRecognizer::Read(std::string_view schema, Budget& budget) {
   TLM_ASSIGN_OR_RETURN(const JsonValue document, ParseJsonDocument(schema, kMaxSchemaDepth));
   TLM_ASSIGN_OR_RETURN(const Formula root, ReadSchema(document, formulas_, regexes_, budget));
+  regexes_.meter().Allow(std::numeric_limits<int64_t>::max(), &budget);
+  formulas_.meter().Allow(std::numeric_limits<int64_t>::max(), &budget);
   const bool exists = shapes_.MayExist(root);
+  TLM_RETURN_IF_ERROR(budget.Spend(0, "its first state"));
+  AllowWork(std::numeric_limits<int64_t>::max());
   if (full()) {
     return ResourceExhausted("the schema takes more than {} states", max_states_);
   }

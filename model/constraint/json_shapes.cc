@@ -119,7 +119,7 @@ bool JsonShapes::ObjectMayExist(Formula object) {
 
 // ---- Shapes
 
-std::vector<int32_t> JsonShapes::AtomsOf(const Data& data) const {
+std::vector<int32_t> JsonShapes::AtomsOf(const Data& data) {
   std::vector<int32_t> atoms;
   formulas_.CollectAtoms(data.must, atoms);
   for (const Formula out : data.outs) formulas_.CollectAtoms(out, atoms);
@@ -217,7 +217,7 @@ bool JsonShapes::CanClose(Shape shape) {
   return known.can_close;
 }
 
-bool JsonShapes::CloseWith(const Data& data, Formula formula) const {
+bool JsonShapes::CloseWith(const Data& data, Formula formula) {
   return formulas_.Evaluate(formula, [&](int32_t index) {
     const Atom& atom = formulas_.atom(index);
     if (atom.kind == Kind::kRequired) return false;

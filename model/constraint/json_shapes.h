@@ -161,10 +161,10 @@ class JsonShapes {
   Shape ShapeOf(Data data);
   bool CanGoOn(Shape shape);
 
-  bool CloseWith(const Data& data, Formula formula) const;
+  bool CloseWith(const Data& data, Formula formula);
   static int64_t ContainedIn(const Data& data, int32_t atom);
   int32_t OrderOf(const Data& data, const std::string& name) const;
-  std::vector<int32_t> AtomsOf(const Data& data) const;
+  std::vector<int32_t> AtomsOf(const Data& data);
   int32_t NamesOf(const Data& data);
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);
   void DecideCounts(Data& data);

@@ -53,6 +53,9 @@ class Recognizer {
     return false;
   }
 
+  // From here on so many steps of about 0.1 us may be made to find new states; without what they
+  // need, full() is true.
+  virtual void AllowWork(int64_t /*steps*/) {}
   // About the memory that states take, in bytes. Grows with what is walked.
   virtual size_t bytes() const = 0;
   // A limit was met: some states are kDead that should not be.

@@ -60,7 +60,7 @@ bool RegexDfa::IsLive(ByteRegex regex) {
     }
   };
   visit(regex);
-  while (!is_live && !path.empty()) {
+  while (!is_live && !path.empty() && !regexes_.full()) {
     std::vector<ByteRegex>& left = path.back().next;
     if (left.empty()) {
       path.pop_back();

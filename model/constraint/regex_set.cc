@@ -362,6 +362,10 @@ ByteRegex RegexSet::Derivative(ByteRegex regex, uint8_t byte) {
   if (kind == Kind::kBytes || kind == Kind::kEmpty) return Derive(regex, byte);
   const uint64_t key = static_cast<uint64_t>(regex) << 8 | byte;
   if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
+  if (!meter_.Spend(5)) {
+    full_ = true;
+    return kNone;
+  }
   const ByteRegex derivative = Derive(regex, byte);
   derivatives_.emplace(key, derivative);
   return derivative;

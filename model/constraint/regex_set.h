@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "model/constraint/budget.h"
 #include "model/constraint/byte_set.h"
 
 namespace tlm {
@@ -71,6 +72,8 @@ class RegexSet {
 
   // The sets that expressions are made of.
   std::span<const ByteSet> sets() const { return sets_; }
+  // Of making derivatives. Without what it needs, full() is true.
+  WorkMeter& meter() { return meter_; }
   size_t size() const { return nodes_.size(); }
   // About the memory it takes.
   size_t bytes() const {
@@ -112,6 +115,7 @@ class RegexSet {
   ByteRegex Derive(ByteRegex regex, uint8_t byte);
 
   const size_t max_expressions_;
+  WorkMeter meter_;
   bool full_ = false;
   std::vector<Node> nodes_;
   std::vector<ByteRegex> parts_;

@@ -225,6 +225,7 @@ Formula FormulaSet::Restrict(Formula formula, JsonKind type) {
 }
 
 Formula FormulaSet::RestrictNew(Formula formula, JsonKind type) {
+  if (!MayGoThrough(formula)) return kFalse;
   const Node of = node(formula);
   if (of.kind == Kind::kReference) {
     if (++depth_ > kMaxDepth) full_ = true;
@@ -274,7 +275,13 @@ Formula FormulaSet::Simplify(Formula formula) {
   return formula;
 }
 
+bool FormulaSet::MayGoThrough(Formula formula) {
+  if (!meter_.Spend(1 + static_cast<int64_t>(PartsOf(formula).size()))) full_ = true;
+  return !full_;
+}
+
 Formula FormulaSet::Substitute(Formula formula, Replace replace) {
+  if (!MayGoThrough(formula)) return kFalse;
   const Node of = node(formula);
   switch (of.kind) {
     case Kind::kAtom: {
@@ -296,6 +303,7 @@ Formula FormulaSet::Substitute(Formula formula, Replace replace) {
 }
 
 Formula FormulaSet::Weaken(Formula formula, Relax relax) {
+  if (!MayGoThrough(formula)) return kFalse;
   const Node of = node(formula);
   if (of.kind == Kind::kAtom) return relax(of.index, of.negated);
   if (of.kind != Kind::kAnd && of.kind != Kind::kOr && of.kind != Kind::kOne) return formula;
@@ -316,7 +324,8 @@ Formula FormulaSet::Weaken(Formula formula, Relax relax) {
   return Or(alternatives);
 }
 
-bool FormulaSet::Evaluate(Formula formula, absl::FunctionRef<bool(int32_t)> value) const {
+bool FormulaSet::Evaluate(Formula formula, absl::FunctionRef<bool(int32_t)> value) {
+  if (!MayGoThrough(formula)) return false;
   const Node& of = node(formula);
   const auto parts = PartsOf(formula);
   const auto is_true = [&](Formula part) { return Evaluate(part, value); };
@@ -342,7 +351,8 @@ bool FormulaSet::IsPositive(Formula formula) const {
          std::all_of(parts.begin(), parts.end(), [this](Formula part) { return IsPositive(part); });
 }
 
-void FormulaSet::CollectAtoms(Formula formula, std::vector<int32_t>& atoms) const {
+void FormulaSet::CollectAtoms(Formula formula, std::vector<int32_t>& atoms) {
+  if (!MayGoThrough(formula)) return;
   const Node& of = node(formula);
   if (of.kind == Kind::kAtom) {
     const auto at = std::lower_bound(atoms.begin(), atoms.end(), of.index);

@@ -15,6 +15,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "model/constraint/budget.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/number_regex.h"
 #include "model/constraint/regex_set.h"
@@ -125,17 +126,19 @@ class FormulaSet {
   using Relax = absl::FunctionRef<Formula(int32_t atom, bool negated)>;
   Formula Weaken(Formula formula, Relax relax);
   // Its value, if `value` gives that of each atom.
-  bool Evaluate(Formula formula, absl::FunctionRef<bool(int32_t atom)> value) const;
+  bool Evaluate(Formula formula, absl::FunctionRef<bool(int32_t atom)> value);
 
   // Whether it has neither negations nor `One`.
   bool IsPositive(Formula formula) const;
   // Adds the atoms in it, each once, ascending.
-  void CollectAtoms(Formula formula, std::vector<int32_t>& atoms) const;
+  void CollectAtoms(Formula formula, std::vector<int32_t>& atoms);
   // An expression by that of each atom.
   ByteRegex ToRegex(Formula formula, RegexSet& regexes,
                     absl::FunctionRef<ByteRegex(int32_t atom)> of) const;
   std::span<const Formula> parts(Formula formula) const { return PartsOf(formula); }
 
+  // Of going through formulas. Without what it needs, full() is true.
+  WorkMeter& meter() { return meter_; }
   size_t size() const { return nodes_.size() + atoms_.size(); }
   bool full() const { return full_; }
 
@@ -154,10 +157,12 @@ class FormulaSet {
   }
   Formula Intern(Node node, std::span<const Formula> parts);
   Formula Combine(Kind kind, std::span<const Formula> parts);
+  bool MayGoThrough(Formula formula);
   void CollectReferences(Formula formula, std::vector<int32_t>& references) const;
   Formula RestrictNew(Formula formula, JsonKind type);
 
   const size_t max_formulas_;
+  WorkMeter meter_;
   bool full_ = false;
   int depth_ = 0;  // of references being followed
   std::vector<Node> nodes_;

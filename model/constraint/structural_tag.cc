@@ -145,6 +145,13 @@ size_t StructuralTagRecognizer::bytes() const {
   return bytes;
 }
 
+void StructuralTagRecognizer::AllowWork(int64_t steps) {
+  regexes_.meter().Allow(steps);
+  for (const auto& content : contents_) {
+    if (content != nullptr) content->AllowWork(steps);
+  }
+}
+
 bool StructuralTagRecognizer::full() const {
   return full_ || dfa_.full() ||
          std::ranges::any_of(contents_, [](const auto& c) { return c != nullptr && c->full(); });

@@ -75,6 +75,7 @@ class StructuralTagRecognizer final : public Recognizer {
   ByteSet NextBytes(State state) override;
   // That of a content, too: where only it can be.
   Part PartOf(State state) override;
+  void AllowWork(int64_t steps) override;
   size_t bytes() const override;
   bool full() const override;
 
