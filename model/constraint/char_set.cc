@@ -28,8 +28,9 @@ std::vector<std::pair<char32_t, char32_t>> CasePairs() {
   for (int32_t c = 0; c < kEnd; ++c) {
     if (c == 0x130 || c == 0x131) continue;  // the Turkish i's fold to themselves
     const int32_t fold = utf8proc_tolower(utf8proc_toupper(c));
-    by_fold[fold].push_back(static_cast<char32_t>(c));
+    if (fold != c) by_fold[fold].push_back(static_cast<char32_t>(c));
   }
+  for (auto& [fold, characters] : by_fold) characters.push_back(static_cast<char32_t>(fold));
   std::vector<std::pair<char32_t, char32_t>> pairs;
   for (const auto& [fold, characters] : by_fold) {
     for (const char32_t a : characters) {
