@@ -4,7 +4,8 @@
 //
 //   literals, . (no line terminator), [a-z] [^a-z] [] [^], | ( ) (?: ) (?<name> ) (?P<name> )
 //   * + ? {m} {m,} {m,n}, each also with ? behind it; { is a literal where it is no quantifier
-//   \d \w (ASCII) \s (Unicode) \D \W \S \p{..} \P{..} \pL (char_set.h)
+//   \d \w (ASCII) \s (Unicode) \D \W \S \p{..} \P{..} \pL (char_set.h); characters that Python's re
+//   takes otherwise, such as letters beyond ASCII, match neither \w nor \W
 //   \t \n \r \f \v \0 \cX \xHH \uHHHH \u{..}, and \ before any other ASCII character but letters
 //   and digits; a backspace is [\b]
 //   ^ $ \b \B \A \z, and (?= ) (?! ) outside of unbounded repetitions

@@ -32,6 +32,18 @@ const CharSet& Spaces() {
   return *kSet;
 }
 
+// \s and \w of Python's re.
+const CharSet& PythonSpaces() {
+  static const auto* const kSet =
+      new CharSet((Spaces() & ~CharSet::Of(0xfeff)) | CharSet({{0x1c, 0x1f}, {0x85, 0x85}}));
+  return *kSet;
+}
+const CharSet& PythonWordCharacters() {
+  static const auto* const kSet = new CharSet(*CharsOfProperty("L") | *CharsOfProperty("N") |
+                                              *CharsOfProperty("M") | CharSet::Of('_'));
+  return *kSet;
+}
+
 bool IsLetterOrDigit(char32_t c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
@@ -61,8 +73,9 @@ class PatternParser {
   };
   // A class or one character, of an escape or of a part of a class.
   struct ClassPart {
-    CharSet chars;
-    std::optional<char32_t> single;
+    CharSet chars;                   // by ECMA-262
+    CharSet in_python;               // by Python's re
+    std::optional<char32_t> single;  // an end of a range
   };
 
   absl::Status Bad(size_t offset, std::string_view what) const {
@@ -319,14 +332,18 @@ class PatternParser {
       if (Take(text)) return Assertion(kind);
     }
     TLM_ASSIGN_OR_RETURN(ClassPart part, Escape());
-    return Chars(std::move(part.chars));
+    return Chars(part.chars & part.in_python);
   }
 
-  static ClassPart Single(char32_t c) { return {CharSet::Of(c), c}; }
+  static ClassPart Single(char32_t c) { return {CharSet::Of(c), CharSet::Of(c), c}; }
   // Of \D and the like: other cases first, as a character and its other case are one.
-  ClassPart Whole(const CharSet& set, bool negated) const {
-    if (!negated) return {set, std::nullopt};
-    return {~(flags_.ignore_case ? WithOtherCases(set) : set), std::nullopt};
+  ClassPart Whole(const CharSet& set, bool negated) const { return Whole(set, set, negated); }
+  ClassPart Whole(const CharSet& set, const CharSet& in_python, bool negated) const {
+    if (!negated) return {set, in_python, std::nullopt};
+    return {Without(set), Without(in_python), std::nullopt};
+  }
+  CharSet Without(const CharSet& set) const {
+    return ~(flags_.ignore_case ? WithOtherCases(set) : set);
   }
 
   // What begins with a backslash, apart from assertions.
@@ -338,13 +355,13 @@ class PatternParser {
     switch (c) {
       case 'd':
       case 'D':
-        return Whole(Digits(), c == 'D');
+        return Whole(Digits(), *CharsOfProperty("Nd"), c == 'D');
       case 'w':
       case 'W':
-        return Whole(WordCharacters(), c == 'W');
+        return Whole(WordCharacters(), PythonWordCharacters(), c == 'W');
       case 's':
       case 'S':
-        return Whole(Spaces(), c == 'S');
+        return Whole(Spaces(), PythonSpaces(), c == 'S');
       case 't':
         return Single('\t');
       case 'n':
@@ -440,34 +457,37 @@ class PatternParser {
     const size_t offset = position_;
     Take("[");
     const bool negated = Take("^");
-    std::vector<CharSet::Range> ranges;
-    const auto add = [&ranges](const CharSet& set) {
-      ranges.insert(ranges.end(), set.ranges().begin(), set.ranges().end());
+    std::vector<CharSet::Range> ranges, in_python;
+    const auto add = [&](const ClassPart& part) {
+      const auto &chars = part.chars.ranges(), &python = part.in_python.ranges();
+      ranges.insert(ranges.end(), chars.begin(), chars.end());
+      in_python.insert(in_python.end(), python.begin(), python.end());
     };
     while (!Take("]")) {
       if (AtEnd()) return Bad(offset, "has a class that is not closed");
       const size_t part_offset = position_;
       TLM_ASSIGN_OR_RETURN(const ClassPart first, OneOfClass());
       if (!Rest().starts_with("-") || Rest().starts_with("-]") || Rest().size() < 2) {
-        add(first.chars);
+        add(first);
         continue;
       }
       Take("-");
       TLM_ASSIGN_OR_RETURN(const ClassPart last, OneOfClass());
       if (!first.single.has_value() || !last.single.has_value()) {
         // Beside \w and the like a hyphen is one.
-        ranges.push_back({'-', '-'});
-        add(first.chars);
-        add(last.chars);
+        add(Single('-'));
+        add(first);
+        add(last);
       } else if (*first.single > *last.single) {
         return Bad(part_offset, "has a range with its ends swapped");
       } else {
-        ranges.push_back({*first.single, *last.single});
+        const CharSet range = CharSet::Of(*first.single, *last.single);
+        add({range, range, std::nullopt});
       }
     }
-    CharSet set(std::move(ranges));
-    if (negated) set = ~(flags_.ignore_case ? WithOtherCases(set) : set);
-    return Chars(std::move(set));
+    const ClassPart part =
+        Whole(CharSet(std::move(ranges)), CharSet(std::move(in_python)), negated);
+    return Chars(part.chars & part.in_python);
   }
 
   absl::StatusOr<ClassPart> OneOfClass() {
