@@ -1,5 +1,7 @@
 """Requests of the OpenAI API, and the calls of tlm.v1 that they stand for."""
 
+import json
+
 import openai_http
 from tlm.v1 import common_pb2, generate_pb2
 
@@ -15,6 +17,11 @@ TOOL_TURNS = [*CHAT, {"role": "assistant", "content": None, "tool_calls": [
                   {"id": "call1", "type": "function",
                    "function": {"name": "weather", "arguments": "{}"}}]},
               {"role": "tool", "tool_call_id": "call1", "content": "It rained."}]
+
+SCHEMA = {"type": "object", "properties": {
+              "name": {"type": "string", "maxLength": 8}, "age": {"type": "integer"},
+              "kind": {"enum": ["prince", "soldier"]}},
+          "required": ["name", "age", "kind"], "additionalProperties": False}
 
 # Parameters that mean the same in a chat and in a completion. What is unset is the server's
 # default.
@@ -52,6 +59,12 @@ OF_CHATS = {
     "tools": {"tools": [TOOL], "tool_choice": "auto"},
     "no tool": {"tools": [TOOL], "tool_choice": "none"},
     "characters": {"messages": [{"role": "user", "content": "Élan, naïveté: 早上好 🙂"}]},
+    "schema": {"max_tokens": 120, "response_format": {
+        "type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}},
+    "JSON object": {"response_format": {"type": "json_object"}},
+}
+OF_SMG_CHATS = {
+    "regular expression": {"max_tokens": 60, "regex": "[A-Z][a-z]{2,9}( [a-z]{2,9}){3}"},
 }
 OF_COMPLETIONS = {
     "one character": {"prompt": "T"},
@@ -99,6 +112,12 @@ def direct_request(body):
     request.stopping.stop_strings.extend([stop] if isinstance(stop, str) else stop)
     if "prompt" in body:
         request.prompt = body["prompt"]
+    if "response_format" in body:
+        form = body["response_format"]
+        request.json_schema = json.dumps(form.get("json_schema", {}).get("schema",
+                                                                         {"type": "object"}))
+    if "regex" in body:
+        request.regex = body["regex"]
     for message in body.get("messages", []):
         request.chat.messages.add(role=message["role"], content=message["content"] or "")
     return request
@@ -117,7 +136,8 @@ def direct_answer(model, body):
         elif event.HasField("finished"):
             reason = event.finished.reason
             openai_http.output_at(answer, event.finished.output_index).finish = (
-                "stop" if reason in (common_pb2.FINISH_REASON_EOS, common_pb2.FINISH_REASON_STOP)
+                "stop" if reason in (common_pb2.FINISH_REASON_EOS, common_pb2.FINISH_REASON_STOP,
+                                     common_pb2.FINISH_REASON_CONSTRAINT_COMPLETE)
                 else "length")
         elif event.HasField("summary"):
             usage = event.summary.usage

@@ -205,11 +205,11 @@ class TracesTest(unittest.TestCase):
         span, children = self.collector.trace_of("refused")
         self.assertEqual(attributes(span)["rpc.status_code"], "INVALID_ARGUMENT")
         self.assertEqual((span.status.code, children), (trace_pb2.Status.STATUS_CODE_UNSET, []))
-        request = generation("not there")
-        request.json_object = True
         with self.assertRaises(grpc.RpcError):
-            list(self.replica.model.Generate(request))
-        span, _ = self.collector.trace_of("not there")
+            self.replica.channel.unary_unary("/no.such/Call")(b"")
+        self.replica.generate("after a call of no method")
+        self.collector.trace_of("after a call of no method")
+        span = next(span for span in self.collector.spans() if span.name == "_OTHER")
         self.assertEqual(attributes(span)["error.type"], "UNIMPLEMENTED")
         self.assertEqual(span.status.code, trace_pb2.Status.STATUS_CODE_ERROR)
 
