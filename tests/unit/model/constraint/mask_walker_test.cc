@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "model/constraint/budget.h"
+#include "model/constraint/json_schema.h"
 #include "model/constraint/regex_recognizer.h"
 #include "model/constraint/regex_set.h"
 #include "tests/support/oracles.h"
@@ -257,6 +259,48 @@ TEST_F(MaskWalkerTest, LargeVocabulary) {
     const ByteRegex regex = DrawRegex(set, 2);
     RegexRecognizer recognizer(std::move(set), regex, 20'000);
     ASSERT_NO_FATAL_FAILURE(Check(*tokens, recognizer, 4));
+  }
+}
+
+// Tokens that go through names, ends and values, beyond what vocabularies have.
+TEST_F(MaskWalkerTest, SchemasHaveTheMasksOfTheDefinition) {
+  const std::vector<std::string> pieces = {"\"", "\":", "\": ", ",",  ", ", "{",  "}",  "[",
+                                           "]",  "a",   "b",    "ab", "1",  "-",  ".5", "true",
+                                           "\\", "n",   "é",    " ",  "\n", "x-", "z",  "\xC3"};
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  for (int i = 0; i < 1500; ++i) {
+    std::string& text = texts.emplace_back();
+    for (int n = 2 + Draw(7); n > 0; --n) {
+      text +=
+          pieces[static_cast<size_t>(Draw(Draw(2) == 0 ? 12 : static_cast<int>(pieces.size())))];
+    }
+  }
+  const auto tokens = TokenTrie::Build(texts, {});
+  const std::vector<std::string> schemas = {
+      R"({})",
+      R"({"type": "object", "properties": {"a": {"type": "string"}, "ab": {"type": "integer"}}})",
+      R"({"type": "object", "properties": {"ab": {}}, "additionalProperties": {"type": "string"}})",
+      R"({"type": "object", "patternProperties": {"^a": {"type": "string"}, "b$": {"maxLength": 3}}})",
+      R"({"type": "object", "propertyNames": {"pattern": "^[ab]{0,4}$"}, "minProperties": 2})",
+      R"({"type": "object", "additionalProperties": {"enum": ["a", "ab", 1, {"b": 1}]}})",
+      R"({"type": "array", "items": {"type": "string"}, "uniqueItems": true})",
+      R"({"type": "array", "items": {"type": "object"}, "uniqueItems": true})",
+      R"({"type": "object", "additionalProperties": {"type": "string", "maxLength": 4}, "maxProperties": 3})",
+      R"({"type": "object", "not": {"required": ["a"]}, "dependentRequired": {"b": ["z"]}})",
+      R"({"anyOf": [{"type": "object", "properties": {"a": {"const": "ab"}}, "required": ["b"]},
+                    {"type": "object", "properties": {"a": {"pattern": "^b"}}, "minProperties": 1}]})",
+      R"({"type": "object", "properties": {"a": {"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}}})",
+  };
+  for (const std::string& schema : schemas) {
+    for (const bool any_order : {false, true}) {
+      Budget budget(absl::InfiniteDuration(), nullptr);
+      auto recognizer = CompileJsonSchema(schema, {.any_property_order = any_order}, {}, budget);
+      ASSERT_TRUE(recognizer.ok()) << schema << recognizer.status();
+      for (int round = 0; round < 6; ++round) {
+        ASSERT_NO_FATAL_FAILURE(Check(*tokens, **recognizer, 15)) << schema;
+      }
+    }
   }
 }
 
