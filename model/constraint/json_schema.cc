@@ -467,8 +467,12 @@ ByteSet JsonRecognizer::NextBytes(State state) {
 
 Recognizer::Part JsonRecognizer::PartOf(State state) {
   const Position& position = at(state);
-  if (position.place != Place::kString && position.place != Place::kName) return {};
-  return {&dfa_, position.dfa};
+  if (position.place == Place::kString) return {.dfa = &dfa_, .state = position.dfa};
+  if (position.place != Place::kName) return {};
+  // Where another name may come, any may that is long enough. Not within a character or an escape.
+  const bool takes_plain = shapes_.TakesOtherNames(frame(position.frame).shape) &&
+                           dfa_.Next(position.dfa, ' ') != RegexDfa::kDead;
+  return {.dfa = &dfa_, .state = position.dfa, .takes_plain = takes_plain};
 }
 
 // A string ends alike where nothing depends on its text but whether it may end. Names do where any

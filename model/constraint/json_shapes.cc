@@ -562,6 +562,7 @@ ByteRegex JsonShapes::FindOtherNames(Shape shape) {
       all = false;
     }
   }
+  found(shape).takes_others = all;
   return all ? others : regexes_.Or(classes);
 }
 

@@ -96,6 +96,8 @@ class JsonShapes {
   ByteRegex NextNames(Shape shape);
   // Whether those that no schema names are all alike, but for those that came already.
   bool OtherNamesAreAlike(Shape shape) { return NextNames(shape), found(shape).tests.empty(); }
+  // Whether all names that no schema names may come.
+  bool TakesOtherNames(Shape shape) { return NextNames(shape), found(shape).takes_others; }
   const std::vector<std::string>& SeenNames(Shape shape) const { return data(shape).seen; }
   // Of a name among them; kNone if it came already.
   ChildNumber NextProperty(Shape shape, std::string_view name);
@@ -137,7 +139,7 @@ class JsonShapes {
   // What was found out about a shape.
   struct Found {
     bool asked_item = false, asked_names = false, asked_close = false;
-    bool can_close = false;
+    bool can_close = false, takes_others = false;
     ChildNumber item = kNone;
     ByteRegex next_names = RegexSet::kNone;
     std::vector<ChildNumber> properties;  // of names that schemas name, by their order

@@ -328,6 +328,10 @@ void MaskWalker::MarkPart(const Recognizer::Part& part, PartMask& mask) {
     WalkPart(part, tokens.begin, tokens.end, mask.words, mask.ends);
   };
   walk(TokenTrie::kBytes);
+  if (part.takes_plain) {
+    OrInto(tokens_.UpTo(TokenTrie::kText, kNoLimit), mask.words);
+    return;
+  }
   for (size_t alphabet = TokenTrie::kBytes; alphabet-- > 0;) {
     const Reach reach = ReachOf(part, alphabet);
     if (reach.all > 0) OrInto(tokens_.UpTo(alphabet, reach.all), mask.words);

@@ -32,6 +32,8 @@ class Recognizer {
     RegexDfa::State state = RegexDfa::kDead;
     // The automaton is that of the whole rest of the text: where it accepts, the part does not end.
     bool is_rest = false;
+    // All texts of characters but ", backslash and controls keep it alive, and it accepts none.
+    bool takes_plain = false;
   };
 
   virtual ~Recognizer() = default;
