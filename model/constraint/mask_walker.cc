@@ -64,13 +64,17 @@ class Product {
     }
     return std::move(ends_);
   }
+  // Whether the part ended anywhere.
+  bool part_ended() const { return part_ended_; }
 
  private:
   void Follow(RegexDfa::State state, const Utf8Range& range, bool& all) {
     RegexDfa::State last = RegexDfa::kDead;
     for (int byte = range.first; byte <= range.last; ++byte) {
       const RegexDfa::State next = part_.dfa->Next(state, static_cast<uint8_t>(byte));
-      if (next == RegexDfa::kDead || (!part_.is_rest && part_.dfa->Accepts(next))) {
+      const bool ends = next != RegexDfa::kDead && !part_.is_rest && part_.dfa->Accepts(next);
+      part_ended_ |= ends;
+      if (next == RegexDfa::kDead || ends) {
         all = false;
         continue;
       }
@@ -89,6 +93,7 @@ class Product {
   const size_t alphabet_;
   std::vector<std::pair<RegexDfa::State, Utf8State>> open_;
   std::vector<RegexDfa::State> ends_;
+  bool part_ended_ = false;
 };
 
 void OrInto(std::span<const uint64_t> from, std::span<uint64_t> to) {
@@ -353,7 +358,8 @@ MaskWalker::Reach MaskWalker::ReachOf(const Recognizer::Part& part, size_t alpha
     from = product.Step(from, all);
     if (all) reach.all = length;
     if (from.empty()) {
-      reach.none = length;
+      // Where the part ended a text may go on.
+      if (!product.part_ended()) reach.none = length;
       return reach;
     }
     const size_t before = seen.size();

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "model/constraint/earley.h"
+#include "model/constraint/structural_tag.h"
 #include "model/constraint/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -94,6 +96,101 @@ TEST_F(ConstraintTest, ChoicesAllowTheirTextsAndNoOthers) {
     }
     EXPECT_NE(std::count(choices.begin(), choices.end(), text), 0) << text;
   }
+}
+
+// Masks against recognizers that read each token byte by byte.
+class MaskTest : public ConstraintTest {
+ protected:
+  static RecognizerFactory Grammar(std::string_view gbnf) {
+    Budget budget(absl::InfiniteDuration(), nullptr);
+    return *CompileGrammar(gbnf, {}, budget);
+  }
+  static std::vector<int32_t> Plainly(Recognizer& recognizer, Recognizer::State from) {
+    std::vector<int32_t> ids;
+    for (int32_t id = 0; id < Tokens()->vocab_size(); ++id) {
+      const std::string_view text = Tokens()->Text(id);
+      if (!text.empty() && After(recognizer, from, text) != Recognizer::kDead) ids.push_back(id);
+    }
+    return ids;
+  }
+  static Recognizer::State After(Recognizer& recognizer, Recognizer::State state,
+                                 std::string_view text) {
+    for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
+      state = recognizer.Next(state, static_cast<uint8_t>(text[i]));
+    }
+    return state;
+  }
+  // Draws texts and compares on the way.
+  void Check(const ConstraintSpec& spec, Recognizer& recognizer) {
+    const auto constraint = Compile(spec);
+    for (int round = 0; round < 20; ++round) {
+      ConstraintMatcher matcher(constraint);
+      Recognizer::State state = recognizer.start();
+      for (int i = 0; i < 20; ++i) {
+        const ConstraintMatcher::Allowed allowed = matcher.Next();
+        const std::vector<int32_t> ids = Ids(allowed);
+        ASSERT_EQ(ids, Plainly(recognizer, state));
+        ASSERT_EQ(allowed.whole, recognizer.Accepts(state));
+        ASSERT_EQ(allowed.none, ids.empty());
+        ASSERT_TRUE(allowed.whole || !allowed.none);
+        if (ids.empty()) break;
+        // Short tokens lead deeper.
+        int32_t id = DrawOf(ids);
+        for (int j = 0; j < 8; ++j) {
+          const int32_t other = DrawOf(ids);
+          if (Tokens()->Text(other).size() < Tokens()->Text(id).size()) id = other;
+        }
+        ASSERT_TRUE(matcher.Accept(id));
+        state = After(recognizer, state, Tokens()->Text(id));
+      }
+    }
+  }
+};
+
+TEST_F(MaskTest, OfGrammars) {
+  for (const std::string_view gbnf :
+       {"root ::= \"(\" root \")\" | \"b\"", "root ::= e\ne ::= e [+*] e | \"(\" e \")\" | [0-9]+",
+        "root ::= v\nv ::= \"[\" w (v (\",\" w v)*)? w \"]\" | s | \"null\"\n"
+        "s ::= \"\\\"\" ([^\"\\\\\\x00-\\x1f] | \"\\\\\" [\"n])* \"\\\"\"\nw ::= [ \\n]{0,2}",
+        "root ::= line*\nline ::= word (\" \" word)* \"\\n\"\nword ::= [a-zA-Z]{1,9}",
+        "root ::= \"the \" root | \"a \" root \"b\" | [^a]"}) {
+    SCOPED_TRACE(gbnf);
+    ConstraintSpec spec;
+    spec.kind = ConstraintSpec::Kind::kGrammar;
+    spec.text = gbnf;
+    Check(spec, *Grammar(gbnf)());
+  }
+}
+
+TEST_F(MaskTest, OfStructuralTags) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::kStructuralTag;
+  spec.triggers = {"e", "<t"};
+  spec.regions = {{"ex", ConstraintSpec::Kind::kGrammar, "root ::= \"(\" root \")\" | \"b\"*", ""},
+                  {"e ", ConstraintSpec::Kind::kGrammar, "root ::= [a-z ]*", "\n"},
+                  {"<t>", ConstraintSpec::Kind::kGrammar, "root ::= . .", "th"}};
+  const auto tag = StructuralTag::Compile(
+      spec, {}, [](const ConstraintSpec::Region& region) { return Grammar(region.content); });
+  ASSERT_TRUE(tag.ok()) << tag.status();
+  StructuralTagRecognizer recognizer(*tag, {});
+  Check(spec, recognizer);
+}
+
+TEST_F(ConstraintTest, RefusesGrammarsAndTagsWithTheirPlaces) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::kGrammar;
+  spec.text = "root ::= a";
+  const auto refusal = [&] {
+    return std::string(Constraint::Compile(spec, Tokens(), {}, nullptr).status().message());
+  };
+  EXPECT_EQ(refusal(), "grammar, line 1, column 10: rule \"a\" is not defined");
+  spec.kind = ConstraintSpec::Kind::kStructuralTag;
+  spec.triggers = {"<"};
+  spec.regions = {{"<a>", ConstraintSpec::Kind::kGrammar, "root ::= \"x\" root", "</a>"}};
+  EXPECT_EQ(refusal(),
+            "structural_tag: regions[0]: grammar, line 1, column 1: rule \"root\" matches no text");
+  spec.regions[0] = {"<a>", ConstraintSpec::Kind::kRegex, "[", "</a>"};
+  EXPECT_TRUE(refusal().starts_with("structural_tag: regions[0]: regex")) << refusal();
 }
 
 TEST_F(ConstraintTest, TokensThatMayNotFollowAreNotAccepted) {
