@@ -22,7 +22,8 @@ EarleyRecognizer::EarleyRecognizer(std::shared_ptr<const GrammarNetwork> network
       regexes_(network_->regexes()),
       dfa_(regexes_, RegexSet::kNone, limits.max_states),
       frames_(1) {
-  Visit({network_->rule(network_->root()).start, kOuterFrame});
+  // The empty terminal in front of the root.
+  made_.push_back({.node = network_->rule(network_->root()).start, .frame = kOuterFrame});
   start_ = Make();
 }
 
@@ -76,45 +77,72 @@ ByteSet EarleyRecognizer::NextBytes(State state) {
 Recognizer::Part EarleyRecognizer::PartOf(State state) {
   StateData& of = states_[static_cast<size_t>(state)];
   if (of.part == kUnknown) {
-    std::vector<ByteRegex> rests;
-    if (of.accepts) rests.push_back(RegexSet::kEmpty);
-    of.is_rest = true;
-    for (const Reading& reading : ReadingsOf(state)) {
-      rests.push_back(reading.rest);
-      of.is_rest &= reading.frame == kOuterFrame && network_->IsEnd(reading.node);
-    }
-    const ByteRegex any = regexes_.Or(rests);
-    // Until one of the terminals may end, all that is known are the terminals.
-    const bool is_part = of.is_rest || !regexes_.HasEmpty(any);
-    of.part = is_part ? dfa_.StateOf(any) : RegexDfa::kDead;
+    const std::span<const Reading> readings = ReadingsOf(state);
+    of.is_rest = std::ranges::all_of(readings, [this](const Reading& reading) {
+      return reading.frame == kOuterFrame && network_->IsEnd(reading.node);
+    });
+    const ByteRegex any = of.is_rest ? RestOf(of.accepts, readings) : NextTerminalsOf(readings);
+    of.part = of.is_rest || !regexes_.HasEmpty(any) ? dfa_.StateOf(any) : RegexDfa::kDead;
   }
   if (of.part == RegexDfa::kDead) return {};
   return {.dfa = &dfa_, .state = of.part, .is_rest = of.is_rest};
 }
 
+ByteRegex EarleyRecognizer::RestOf(bool accepts, std::span<const Reading> readings) {
+  std::vector<ByteRegex> rests;
+  if (accepts) rests.push_back(RegexSet::kEmpty);
+  for (const Reading& reading : readings) rests.push_back(reading.rest);
+  return regexes_.Or(rests);
+}
+
+ByteRegex EarleyRecognizer::NextTerminalsOf(std::span<const Reading> readings) {
+  if (readings.size() > kMaxPartReadings) return RegexSet::kEmpty;
+  std::vector<ByteRegex> terminals;
+  for (const Reading& reading : readings) {
+    ByteRegex rest = reading.rest;
+    if (regexes_.HasEmpty(rest)) {
+      made_.clear();
+      if (!Close({&reading, 1})) return RegexSet::kEmpty;
+      // Without what is read, and without one that follows, the part ends here.
+      if (made_.empty()) return RegexSet::kEmpty;
+      std::vector<ByteRegex> following;
+      for (const Reading& next : made_) following.push_back(next.rest);
+      rest = regexes_.Concat(rest, regexes_.Or(following));
+    }
+    terminals.push_back(rest);
+  }
+  return regexes_.Or(terminals);
+}
+
 EarleyRecognizer::State EarleyRecognizer::Make() {
+  if (!Close(std::vector<Reading>(made_))) {
+    full_ = true;
+    return kDead;
+  }
+  if (!rows_.empty()) MakeFrames();
+  Simplify(made_);
+  return Intern();
+}
+
+bool EarleyRecognizer::Close(std::span<const Reading> readings) {
   made_accepts_ = false;
   visited_.clear();
   returned_.clear();
   rows_.clear();
   row_of_.clear();
-  const size_t read = made_.size();
-  for (size_t i = 0; i < read; ++i) {
-    if (regexes_.HasEmpty(made_[i].rest)) Visit({made_[i].node, made_[i].frame});
+  for (const Reading& reading : readings) {
+    if (regexes_.HasEmpty(reading.rest)) Visit({reading.node, reading.frame});
   }
   while (!work_.empty()) {
     if (visited_.size() > kMaxReadings || made_.size() > kMaxReadings || regexes_.full()) {
-      full_ = true;
       work_.clear();
-      return kDead;
+      return false;
     }
     const Place place = work_.back();
     work_.pop_back();
     Expand(place);
   }
-  if (!rows_.empty()) MakeFrames();
-  Simplify(made_);
-  return Intern();
+  return true;
 }
 
 void EarleyRecognizer::Visit(Place place) {

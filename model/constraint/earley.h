@@ -47,6 +47,7 @@ class EarleyRecognizer final : public Recognizer {
 
  private:
   static constexpr int32_t kUnknown = -2;
+  static constexpr size_t kMaxPartReadings = 64;
   // Of the whole text: where it returns the text may end.
   static constexpr int32_t kOuterFrame = 0;
 
@@ -91,8 +92,15 @@ class EarleyRecognizer final : public Recognizer {
   bool IsOverLimit() const { return states_.size() >= max_states_ || bytes() > max_bytes_; }
 
   State Step(State state, uint8_t byte);
+  // What the terminals of a state are that is no more than terminals.
+  ByteRegex RestOf(bool accepts, std::span<const Reading> readings);
+  // Texts that complete the next terminal: of a terminal that may end here, the one behind it. An
+  // expression that holds the empty text if that is not known.
+  ByteRegex NextTerminalsOf(std::span<const Reading> readings);
   // The state of the readings in made_, and of what they lead to; kDead if they are none.
   State Make();
+  // Adds to made_ what follows those readings that may end. False above a limit.
+  bool Close(std::span<const Reading> readings);
   void Visit(Place place);
   void Expand(Place place);
   void Call(int32_t rule, Place after);

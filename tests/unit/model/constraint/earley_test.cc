@@ -154,6 +154,21 @@ class RandomGrammar {
   std::vector<char> productive_;
 };
 
+// Compares what the automaton of the part says of the next bytes, to a depth.
+void CheckPart(Recognizer& recognizer, Recognizer::State state, const Recognizer::Part& part,
+               int depth) {
+  for (const uint8_t byte : {'a', 'b', 'c'}) {
+    const RegexDfa::State inside = part.dfa->Next(part.state, byte);
+    if (!part.is_rest && part.dfa->Accepts(inside)) continue;
+    const Recognizer::State to = recognizer.Next(state, byte);
+    ASSERT_EQ(inside != RegexDfa::kDead, to != Recognizer::kDead);
+    if (inside == RegexDfa::kDead) continue;
+    ASSERT_TRUE(!part.is_rest || recognizer.Accepts(to) == part.dfa->Accepts(inside));
+    ASSERT_EQ(recognizer.PartOf(to).dfa, part.dfa);
+    if (depth > 1) CheckPart(recognizer, to, {part.dfa, inside, part.is_rest}, depth - 1);
+  }
+}
+
 TEST(EarleyRecognizerTest, HoldsTheTextsOfRandomGrammars) {
   std::mt19937 random(11);
   std::vector<std::string> texts = {""};
@@ -186,19 +201,11 @@ TEST(EarleyRecognizerTest, HoldsTheTextsOfRandomGrammars) {
         ASSERT_EQ(to != Recognizer::kDead, next.Has(static_cast<uint8_t>(byte)));
         if (to != Recognizer::kDead) states[text + static_cast<char>(byte)] = to;
       }
-      // What the automaton of the part says of the next byte.
       if (const Recognizer::Part part = (*recognizer)->PartOf(state); part.dfa != nullptr) {
-        for (const uint8_t byte : {'a', 'b', 'c'}) {
-          const RegexDfa::State inside = part.dfa->Next(part.state, byte);
-          const Recognizer::State to = (*recognizer)->Next(state, byte);
-          ASSERT_EQ(inside != RegexDfa::kDead, to != Recognizer::kDead);
-          if (inside == RegexDfa::kDead) continue;
-          if (!part.is_rest && part.dfa->Accepts(inside)) continue;
-          ASSERT_EQ((*recognizer)->Accepts(to), part.dfa->Accepts(inside));
-          ASSERT_EQ((*recognizer)->PartOf(to).state, inside) << grammar.text << text;
-        }
+        CheckPart(**recognizer, state, part, 3);
       }
     }
+    if (::testing::Test::HasFailure()) FAIL() << grammar.text;
     EXPECT_FALSE((*recognizer)->full());
   }
   EXPECT_LT(refused, rounds / 2);
@@ -370,7 +377,19 @@ TEST(EarleyRecognizerTest, StringsOfAllPlacesArePartsOfOneAutomaton) {
   ASSERT_NE(inside.dfa, nullptr);
   EXPECT_EQ(part(R"({"b": {"c": [1, 2, {"d": "yz)").state, inside.state);
   EXPECT_EQ(part(R"({"a": "x)").dfa, inside.dfa);
-  EXPECT_EQ(part(R"({"a": "x")").dfa, nullptr);
+}
+
+TEST(EarleyRecognizerTest, NamesOfAllDepthsArePartsOfOneAutomaton) {
+  const auto recognizer = Compile(kC);
+  ASSERT_TRUE(recognizer.ok());
+  const auto part = [&](std::string_view text) {
+    return (*recognizer)->PartOf(StateAfter(**recognizer, text));
+  };
+  const auto inside = part("int f(){x=((ab");
+  ASSERT_NE(inside.dfa, nullptr);
+  EXPECT_EQ(part("int f(){while(x==y){x=((((((ab").state, inside.state);
+  EXPECT_EQ(inside.dfa->Next(inside.state, ';'), RegexDfa::kDead);
+  EXPECT_TRUE(inside.dfa->Accepts(inside.dfa->Next(inside.state, ')')));
 }
 
 TEST(EarleyRecognizerTest, GrammarsWithoutRecursionAreOneAutomaton) {
