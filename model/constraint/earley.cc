@@ -47,6 +47,7 @@ EarleyRecognizer::State EarleyRecognizer::Step(State state, uint8_t byte) {
     next_.resize(next_.size() + network_->classes().size(), kUnknown);
   }
   made_.clear();
+  Spend(ReadingsOf(state).size());
   for (const Reading& reading : ReadingsOf(state)) {
     const ByteRegex rest = regexes_.Derivative(reading.rest, byte);
     if (rest != RegexSet::kNone) made_.push_back({reading.node, reading.frame, rest});
@@ -60,6 +61,8 @@ EarleyRecognizer::State EarleyRecognizer::Step(State state, uint8_t byte) {
 ByteSet EarleyRecognizer::NextBytes(State state) {
   std::array<bool, 256> alive{};  // by class
   for (const uint8_t byte : network_->classes()) {
+    if (full_) break;
+    Spend(ReadingsOf(state).size());
     for (const Reading& reading : ReadingsOf(state)) {
       if (regexes_.Derivative(reading.rest, byte) == RegexSet::kNone) continue;
       alive[static_cast<size_t>(network_->ClassOf(byte))] = true;
@@ -102,9 +105,7 @@ ByteRegex EarleyRecognizer::NextTerminalsOf(std::span<const Reading> readings) {
     ByteRegex rest = reading.rest;
     if (regexes_.HasEmpty(rest)) {
       made_.clear();
-      if (!Close({&reading, 1})) return RegexSet::kEmpty;
-      // Without what is read, and without one that follows, the part ends here.
-      if (made_.empty()) return RegexSet::kEmpty;
+      if (!Close({&reading, 1}) || made_.empty()) return RegexSet::kEmpty;
       std::vector<ByteRegex> following;
       for (const Reading& next : made_) following.push_back(next.rest);
       rest = regexes_.Concat(rest, regexes_.Or(following));
@@ -134,7 +135,7 @@ bool EarleyRecognizer::Close(std::span<const Reading> readings) {
     if (regexes_.HasEmpty(reading.rest)) Visit({reading.node, reading.frame});
   }
   while (!work_.empty()) {
-    if (visited_.size() > kMaxReadings || made_.size() > kMaxReadings || regexes_.full()) {
+    if (visited_.size() > kMaxReadings || made_.size() > kMaxReadings || full()) {
       work_.clear();
       return false;
     }
@@ -153,6 +154,7 @@ void EarleyRecognizer::Visit(Place place) {
 
 void EarleyRecognizer::Expand(Place place) {
   if (network_->IsFinal(place.node)) Return(place.frame);
+  Spend(2 + network_->EdgesOf(place.node).size());
   for (const GrammarNetwork::Edge& edge : network_->EdgesOf(place.node)) {
     const Place after = {edge.to, place.frame};
     switch (edge.kind) {
@@ -173,6 +175,7 @@ void EarleyRecognizer::Expand(Place place) {
 void EarleyRecognizer::Call(int32_t rule, Place after) {
   if (network_->rule(rule).nullable) Visit(after);
   const int32_t start = network_->rule(rule).start;
+  // What the call returns to returns at once: nothing is to be kept for it.
   if (network_->IsEnd(after.node)) return Visit({start, after.frame});
   const auto [row, is_new] = row_of_.emplace(rule, static_cast<int32_t>(rows_.size()));
   if (is_new) {
@@ -187,6 +190,7 @@ void EarleyRecognizer::Return(int32_t frame) {
   if (frame < 0 || !returned_.insert(frame).second) return;
   if (frame == kOuterFrame) made_accepts_ = true;
   const Frame of = frames_[static_cast<size_t>(frame)];
+  Spend(static_cast<size_t>(of.end - of.begin));
   for (int32_t i = of.begin; i < of.end; ++i) Visit(places_[static_cast<size_t>(i)]);
 }
 
@@ -231,38 +235,39 @@ void EarleyRecognizer::MakeFrameGroup(std::span<const size_t> rows) {
     hash = MixHash(hash, static_cast<int64_t>(row.places.size()));
     for (const Place& place : row.places) hash = MixHash(MixHash(hash, place.node), place.frame);
   }
-  const auto same = [&](const FrameGroup& group) {
-    if (static_cast<size_t>(group.size) != rows.size()) return false;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Frame& frame = frames_[static_cast<size_t>(group.first) + i];
-      const auto& places = rows_[rows[i]].places;
-      if (!std::equal(places.begin(), places.end(), places_.begin() + frame.begin,
-                      places_.begin() + frame.end, [&](const Place& a, const Place& b) {
-                        return a.node == b.node &&
-                               (a.frame < 0 ? group.first + ~a.frame : a.frame) == b.frame;
-                      })) {
-        return false;
-      }
-    }
-    return true;
-  };
-  int32_t first = kUnknown;
-  const auto [begin, end] = frames_by_hash_.equal_range(hash);
-  for (auto known = begin; known != end && first == kUnknown; ++known) {
-    if (same(known->second)) first = known->second.first;
-  }
+  int32_t first = FindFrameGroup(hash, rows);
   if (first == kUnknown) {
     first = static_cast<int32_t>(frames_.size());
     frames_by_hash_.emplace(hash, FrameGroup{first, static_cast<int32_t>(rows.size())});
     for (const size_t i : rows) {
-      const auto places_begin = static_cast<int32_t>(places_.size());
+      const auto begin = static_cast<int32_t>(places_.size());
       for (const Place& place : rows_[i].places) {
         places_.push_back({place.node, place.frame < 0 ? first + ~place.frame : place.frame});
       }
-      frames_.push_back({places_begin, static_cast<int32_t>(places_.size())});
+      frames_.push_back({begin, static_cast<int32_t>(places_.size())});
     }
   }
   for (const size_t i : rows) rows_[i].frame = first + ~rows_[i].frame;
+}
+
+int32_t EarleyRecognizer::FindFrameGroup(size_t hash, std::span<const size_t> rows) const {
+  const auto same = [&](const FrameGroup& group) {
+    if (static_cast<size_t>(group.size) != rows.size()) return false;
+    const auto same_place = [&](const Place& a, const Place& b) {
+      return a.node == b.node && (a.frame < 0 ? group.first + ~a.frame : a.frame) == b.frame;
+    };
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Frame& frame = frames_[static_cast<size_t>(group.first) + i];
+      const std::span known(places_.data() + frame.begin, places_.data() + frame.end);
+      if (!std::ranges::equal(rows_[rows[i]].places, known, same_place)) return false;
+    }
+    return true;
+  };
+  const auto [begin, end] = frames_by_hash_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    if (same(known->second)) return known->second.first;
+  }
+  return kUnknown;
 }
 
 void EarleyRecognizer::Simplify(std::vector<Reading>& readings) {

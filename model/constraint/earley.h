@@ -91,11 +91,15 @@ class EarleyRecognizer final : public Recognizer {
   }
   bool IsOverLimit() const { return states_.size() >= max_states_ || bytes() > max_bytes_; }
 
+  // So many steps of the work that is allowed.
+  void Spend(size_t steps) {
+    if (!regexes_.meter().Spend(static_cast<int64_t>(steps))) full_ = true;
+  }
   State Step(State state, uint8_t byte);
-  // What the terminals of a state are that is no more than terminals.
+  // The rests of texts in a state where nothing but the terminals is to come.
   ByteRegex RestOf(bool accepts, std::span<const Reading> readings);
-  // Texts that complete the next terminal: of a terminal that may end here, the one behind it. An
-  // expression that holds the empty text if that is not known.
+  // What completes a terminal: one that is read, or where that may have ended, one that follows it.
+  // Holds the empty text where neither is to come, or too many are.
   ByteRegex NextTerminalsOf(std::span<const Reading> readings);
   // The state of the readings in made_, and of what they lead to; kDead if they are none.
   State Make();
@@ -107,6 +111,8 @@ class EarleyRecognizer final : public Recognizer {
   void Return(int32_t frame);
   void MakeFrames();
   void MakeFrameGroup(std::span<const size_t> rows);
+  // The first frame of a group like the rows; kUnknown if there is none.
+  int32_t FindFrameGroup(size_t hash, std::span<const size_t> rows) const;
   // Sorts; readings at the same place become one.
   void Simplify(std::vector<Reading>& readings);
   State Intern();

@@ -429,6 +429,20 @@ TEST(EarleyRecognizerTest, AmbiguityIsBounded) {
   EXPECT_LT((*recognizer)->bytes(), 2 * ConstraintLimits().max_bytes);
 }
 
+TEST(EarleyRecognizerTest, StopsWhereTheWorkAllowedEnds) {
+  const auto recognizer = Compile(R"(root ::= root root root | "a" | "")");
+  ASSERT_TRUE(recognizer.ok());
+  (*recognizer)->AllowWork(100'000);
+  Recognizer::State state = (*recognizer)->start();
+  size_t length = 0;
+  for (; state != Recognizer::kDead && length < 10'000; ++length) {
+    state = (*recognizer)->Next(state, 'a');
+  }
+  EXPECT_TRUE((*recognizer)->full());
+  EXPECT_GT(length, 10u);
+  EXPECT_LT(length, 300u);
+}
+
 std::string Repeated(std::string_view text, int times) {
   std::string all;
   for (int i = 0; i < times; ++i) all += text;
