@@ -73,6 +73,7 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   EXPECT_GT(counts.copied_blocks, 10 * rounds);
   EXPECT_GT(counts.cached_tokens, 400 * rounds);
   EXPECT_GT(counts.resumed, 6 * rounds);
+  EXPECT_GT(counts.constrained, 200 * rounds);
   EXPECT_GT(compared, 150 * rounds);
   EXPECT_GT(runner.book().repeated, 500 * rounds);
 }

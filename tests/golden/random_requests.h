@@ -2,12 +2,15 @@
 #ifndef TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 #define TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "model/constraint/token_trie.h"
 #include "server/batching/request.h"
 #include "tests/support/collecting_reader.h"
 #include "tests/support/status_matchers.h"
@@ -51,7 +54,39 @@ inline ScoreWork RandomScore(std::mt19937_64& random, int64_t vocab) {
   return work;
 }
 
-inline GenerateWork RandomGenerate(std::mt19937_64& random) {
+// Texts of a vocabulary: letters, then pairs and triples of some of them. The last two end texts.
+inline std::shared_ptr<const TokenTrie> LetterTokens(int64_t vocab) {
+  std::mt19937_64 random(11);
+  std::vector<std::string> texts;
+  while (static_cast<int64_t>(texts.size()) + 2 < vocab) {
+    const size_t length = texts.size() < 26 ? 1 : 2 + texts.size() % 2;
+    std::string text;
+    for (size_t i = 0; i < length; ++i) {
+      text += static_cast<char>('a' + (texts.size() < 26 ? texts.size() : random() % 9));
+    }
+    texts.push_back(std::move(text));
+  }
+  texts.resize(static_cast<size_t>(vocab));
+  const std::vector<int32_t> ends = {static_cast<int32_t>(vocab) - 2,
+                                     static_cast<int32_t>(vocab) - 1};
+  return TokenTrie::Build(texts, ends);
+}
+
+// Parts that only one token can continue, and parts of many, with what that needs.
+inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::kRegex;
+  spec.text = random() % 2 == 0 ? "([a-k]{1,9}(xyzuvw|xyzt|q+))*" : "((zyxwvut)+(a|b)[a-i]*){1,3}";
+  const auto constraint = Constraint::Compile(spec, LetterTokens(vocab), {}, nullptr);
+  ASSERT_THAT(constraint, IsOk());
+  std::vector<int32_t> ends;
+  if (random() % 3 > 0) ends = {static_cast<int32_t>(vocab) - 1};
+  work.stop.eos_token_ids = ends;
+  work.constraint = OutputConstraint{ConstraintMatcher(*constraint), ends};
+  if (random() % 3 > 0) work.score = {};
+}
+
+inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   GenerateWork work;
   work.sampling.temperature = random() % 3 == 0 ? 0.0f : 0.9f;
   work.sampling.top_k = random() % 2 == 0 ? 0 : 20;
@@ -64,6 +99,9 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random) {
   work.stop.stop_token_ids = {3, 7};
   work.score = {.logprob = true, .top = 3};
   work.score_prompt = random() % 4 == 0;
+  std::mt19937_64 constraint(static_cast<uint64_t>(work.stop.max_new_tokens) * 5 +
+                             work.sampling.seed);
+  if (constraint() % 3 == 0) Constrain(constraint, vocab, work);
   return work;
 }
 
@@ -86,7 +124,7 @@ inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number,
       request.work = RandomScore(random, vocab);
       break;
     default:
-      request.work = RandomGenerate(random);
+      request.work = RandomGenerate(random, vocab);
       if (random() % 3 == 0) {
         *outputs = std::min(2 + static_cast<int>(random() % (kMaxOutputs - 1)), max_outputs);
       }

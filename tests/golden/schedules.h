@@ -81,6 +81,7 @@ struct ScheduleCounts {
   int64_t cached_tokens = 0;
   int64_t resumed = 0;
   int64_t launches_ahead = 0;  // of the results of the step before
+  int64_t constrained = 0;     // tokens of constrained outputs
 
   ScheduleCounts& operator+=(const ScheduleCounts& other) {
     preemptions += other.preemptions;
@@ -88,6 +89,7 @@ struct ScheduleCounts {
     cached_tokens += other.cached_tokens;
     resumed += other.resumed;
     launches_ahead += other.launches_ahead;
+    constrained += other.constrained;
     return *this;
   }
 };
@@ -176,6 +178,7 @@ class ScheduleRunner {
     std::vector<std::shared_ptr<CollectingReader>> readers;
     std::vector<bool> cancelled;
     std::vector<SampledToken> begun;  // sampled by another replica
+    bool constrained = false;
   };
 
   // The same ones for the same seed, with their token streams.
@@ -188,6 +191,8 @@ class ScheduleRunner {
       request =
           RandomRequest(random, model_.config().vocab_size, i, scheduled_.max_outputs, &outputs);
       all[i].cancelled.assign(outputs, false);
+      all[i].constrained =
+          request.generate() != nullptr && request.generate()->constraint.has_value();
       const int64_t capacity = request.score() != nullptr ? TokenStream::kUnbounded : 1 + i % 5;
       for (int output = 0; output < outputs; ++output) {
         all[i].readers.push_back(CollectingReader::Create(capacity));
@@ -206,6 +211,12 @@ class ScheduleRunner {
     submitted->begun.assign(alone.tokens.begin(), alone.tokens.begin() + count);
     work.generated.clear();
     for (const SampledToken& token : submitted->begun) work.generated.push_back(token.id);
+    if (!work.constraint.has_value()) return;
+    for (const int32_t id : work.generated) {
+      const std::vector<int32_t>& ends = work.constraint->end_ids;
+      EXPECT_TRUE(work.constraint->matcher.Accept(id) ||
+                  std::find(ends.begin(), ends.end(), id) != ends.end());
+    }
   }
 
   static Outcomes RunOnce(Engine& engine, const Schedule& schedule, std::vector<Submitted> requests,
@@ -253,6 +264,9 @@ class ScheduleRunner {
         if (submitted.cancelled[output]) {
           outputs.emplace_back();
           continue;
+        }
+        if (submitted.constrained) {
+          counts.constrained += static_cast<int64_t>(collected.tokens.size());
         }
         if (output == 0) counts.cached_tokens += collected.starts.at(0).cached_prompt_tokens;
         collected.tokens.insert(collected.tokens.begin(), submitted.begun.begin(),
