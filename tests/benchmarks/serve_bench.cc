@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -47,6 +50,10 @@ ABSL_FLAG(DurationMix, deadline, Durations("inf"),
 ABSL_FLAG(CountMix, priority, Counts("0"), "priority, as --prompt_tokens: 0*0.9,10*0.1");
 ABSL_FLAG(double, temperature, 1, "of sampling; 0 = greedy");
 ABSL_FLAG(bool, text, false, "ask for text besides token ids");
+ABSL_FLAG(
+    std::string, json_schema, "",
+    "constrain outputs by the JSON Schema in this file, written in compact JSON; its documents "
+    "must be longer than --output_tokens");
 ABSL_FLAG(uint64_t, seed, 1, "of arrivals, lengths and prompts");
 
 ABSL_FLAG(absl::Duration, warmup, absl::Seconds(2), "load before anything is measured");
@@ -113,16 +120,27 @@ absl::StatusOr<Plan> PlanFromFlags() {
   return plan;
 }
 
-WorkloadOptions WorkloadFromFlags() {
-  return {.prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens).mixture,
-          .output_tokens = absl::GetFlag(FLAGS_output_tokens).mixture,
-          .shared_prefix = absl::GetFlag(FLAGS_shared_prefix),
-          .prefix_groups = absl::GetFlag(FLAGS_prefix_groups),
-          .deadline = absl::GetFlag(FLAGS_deadline).mixture,
-          .priority = absl::GetFlag(FLAGS_priority).mixture,
-          .temperature = static_cast<float>(absl::GetFlag(FLAGS_temperature)),
-          .text = absl::GetFlag(FLAGS_text),
-          .seed = absl::GetFlag(FLAGS_seed)};
+absl::StatusOr<std::string> SchemaFromFlags() {
+  const std::string path = absl::GetFlag(FLAGS_json_schema);
+  if (path.empty()) return std::string();
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || text.empty()) return InvalidArgument("--json_schema: {} cannot be read", path);
+  return text;
+}
+
+absl::StatusOr<WorkloadOptions> WorkloadFromFlags() {
+  TLM_ASSIGN_OR_RETURN(std::string schema, SchemaFromFlags());
+  return WorkloadOptions{.prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens).mixture,
+                         .output_tokens = absl::GetFlag(FLAGS_output_tokens).mixture,
+                         .shared_prefix = absl::GetFlag(FLAGS_shared_prefix),
+                         .prefix_groups = absl::GetFlag(FLAGS_prefix_groups),
+                         .deadline = absl::GetFlag(FLAGS_deadline).mixture,
+                         .priority = absl::GetFlag(FLAGS_priority).mixture,
+                         .temperature = static_cast<float>(absl::GetFlag(FLAGS_temperature)),
+                         .text = absl::GetFlag(FLAGS_text),
+                         .json_schema = std::move(schema),
+                         .seed = absl::GetFlag(FLAGS_seed)};
 }
 
 absl::StatusOr<RunLimits> LimitsFromFlags() {
@@ -154,6 +172,7 @@ nlohmann::ordered_json DescribeWorkload() {
           {"priority", absl::GetFlag(FLAGS_priority).mixture.text()},
           {"temperature", absl::GetFlag(FLAGS_temperature)},
           {"text", absl::GetFlag(FLAGS_text)},
+          {"json_schema", absl::GetFlag(FLAGS_json_schema)},
           {"seed", absl::GetFlag(FLAGS_seed)},
           {"warmup", absl::FormatDuration(absl::GetFlag(FLAGS_warmup))},
           {"slo_ttft", absl::FormatDuration(absl::GetFlag(FLAGS_slo_ttft))},
@@ -205,8 +224,8 @@ absl::Status Run(const std::vector<char*>& arguments) {
   TLM_ASSIGN_OR_RETURN(const Plan plan, PlanFromFlags());
   TLM_ASSIGN_OR_RETURN(const RunLimits limits, LimitsFromFlags());
   TLM_ASSIGN_OR_RETURN(Session session, Session::Open(arguments));
-  TLM_ASSIGN_OR_RETURN(const Workload workload,
-                       Workload::Create(WorkloadFromFlags(), session.model()));
+  TLM_ASSIGN_OR_RETURN(const WorkloadOptions options, WorkloadFromFlags());
+  TLM_ASSIGN_OR_RETURN(const Workload workload, Workload::Create(options, session.model()));
   std::cout << session.Headline() << std::endl;
   TLM_ASSIGN_OR_RETURN(const std::vector<PointMetrics> points,
                        MeasureAll(plan, ServiceLevelFromFlags(), workload, limits, session));

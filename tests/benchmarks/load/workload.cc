@@ -105,6 +105,10 @@ load::PlannedRequest Workload::Make(uint64_t run, uint64_t index) const {
   sampling.set_repetition_penalty(1);
   sampling.set_seed(random());
   message.mutable_output()->set_text(options_.text);
+  if (!options_.json_schema.empty()) {
+    message.set_json_schema(options_.json_schema);
+    message.mutable_json()->set_whitespace(v1::JSON_WHITESPACE_COMPACT);
+  }
   message.mutable_output()->set_token_ids(true);
   message.mutable_scheduling()->set_priority(
       static_cast<int32_t>(options_.priority.SampleCount(random)));

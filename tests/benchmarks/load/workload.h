@@ -3,6 +3,7 @@
 #define TLM_TESTS_BENCHMARKS_LOAD_WORKLOAD_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,8 +22,9 @@ struct WorkloadOptions {
   int64_t prefix_groups = 1;
   Mixture deadline;  // of the call
   Mixture priority;
-  float temperature = 1;  // 0: greedy
-  bool text = false;      // ask for text besides token ids
+  float temperature = 1;         // 0: greedy
+  bool text = false;             // ask for text besides token ids
+  std::string json_schema = {};  // of the outputs, in compact JSON; empty: they are free
   uint64_t seed = 0;
 };
 
