@@ -287,10 +287,12 @@ void PrintChatReminder(Console* console) {
   console->err << "\nCtrl-C again or Ctrl-D leaves.\n" << kPrompt << std::flush;
 }
 
-// Everything but the messages. INVALID_ARGUMENT if the flags contradict each other.
+// Everything but the messages. INVALID_ARGUMENT if the flags contradict each other, or name a file
+// that cannot be read.
 absl::StatusOr<v1::GenerateRequest> ChatRequestFromFlags() {
   v1::GenerateRequest request;
   if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
+  if (absl::Status status = SetConstraintFromFlags(&request); !status.ok()) return status;
   request.mutable_output()->set_timing(absl::GetFlag(FLAGS_timing));
   const TemplateArguments arguments = absl::GetFlag(FLAGS_template_argument);
   if (!arguments.values.fields().empty()) {
@@ -364,7 +366,7 @@ a line can be. Ctrl-C stops the answer, keeping what was said; a second one, or 
 leaves. With MESSAGE (- for all of standard input) or --once there is one answer.
 
   tlm chat --system='You answer in one sentence.' --template_argument=enable_thinking=false)",
-      .flags = JoinFlagNames({kChatFlags, SamplingFlagNames()}),
+      .flags = JoinFlagNames({kChatFlags, SamplingFlagNames(), ConstraintFlagNames()}),
       .connects = true,
       .run = RunChat};
 }

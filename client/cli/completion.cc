@@ -81,8 +81,9 @@ end
 complete -c tlm -f -a '(__tlm_candidates)'
 )";
 
-constexpr std::string_view kFileFlags[] = {"api_key_file", "ca_file", "client_cert",
-                                           "client_key",   "npy",     "prompts_file"};
+constexpr std::string_view kFileFlags[] = {"api_key_file", "ca_file",      "client_cert",
+                                           "client_key",   "grammar",      "json_schema",
+                                           "npy",          "prompts_file", "structural_tag"};
 
 // Some of the values a flag may have; empty = any text.
 std::vector<std::string> ValuesOf(std::string_view flag) {

@@ -136,6 +136,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& ar
   SetFromFlag(&request, &v1::GenerateRequest::set_truncate_prompt_tokens,
               FLAGS_truncate_prompt_tokens);
   if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
+  if (absl::Status status = SetConstraintFromFlags(&request); !status.ok()) return status;
   if (absl::Status status = SetOutput(request.mutable_output()); !status.ok()) return status;
   if (absl::Status status = SetPrompt(arguments, in, &request); !status.ok()) return status;
   return request;
@@ -151,8 +152,10 @@ Command GenerateCommand() {
 Flags that are not given leave the choice to the server. Of several outputs
 (--num_sequences) each is printed when it is complete, under its index: [0].
 
-  tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1)",
-      .flags = JoinFlagNames({kPromptFlags, SamplingFlagNames(), kOutputFlags}),
+  tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1
+  tlm generate 'A prince is' --choice='good,bad')",
+      .flags =
+          JoinFlagNames({kPromptFlags, SamplingFlagNames(), ConstraintFlagNames(), kOutputFlags}),
       .connects = true,
       .run = RunGenerate};
 }

@@ -1,6 +1,8 @@
 #include "client/cli/base/request_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 #include <optional>
@@ -9,10 +11,13 @@
 #include "absl/flags/flag.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/messages.h"
+#include "client/cli/base/report.h"
+#include "client/cli/base/text.h"
 
 using tlm::cli::BiasList;
 using tlm::cli::IdList;
 using tlm::cli::IdLists;
+using tlm::cli::OptionalText;
 using tlm::cli::StringList;
 using tlm::cli::TimeSpan;
 
@@ -68,6 +73,19 @@ ABSL_FLAG(TimeSpan, soft_time_limit, TimeSpan{absl::InfiniteDuration()},
 ABSL_FLAG(bool, bypass_prefix_cache, false, "neither use nor fill the prefix cache");
 ABSL_FLAG(std::string, cache_salt, "", "share cached prefixes only with requests of the same salt");
 
+ABSL_FLAG(std::string, json_schema, "", "file with a JSON Schema that the output conforms to");
+ABSL_FLAG(bool, json_object, false, "the output is some JSON object");
+ABSL_FLAG(OptionalText, regex, {}, "regular expression that the whole output matches");
+ABSL_FLAG(std::string, grammar, "",
+          "file with a grammar in GBNF for the output; it starts at root");
+ABSL_FLAG(StringList, choice, {},
+          "the output is one of these texts, written as those of --stop; repeatable");
+ABSL_FLAG(std::string, structural_tag, "",
+          "file with a StructuralTag as JSON: text with constrained regions behind triggers");
+ABSL_FLAG(bool, json_compact, false, "constrained JSON has no white space between its tokens");
+ABSL_FLAG(bool, json_any_order, false,
+          "properties of constrained JSON come in any order, not in that of the schema");
+
 namespace tlm::cli {
 namespace {
 
@@ -118,6 +136,62 @@ void SetScheduling(v1::GenerateRequest* request) {
   if (const std::string salt = absl::GetFlag(FLAGS_cache_salt); !salt.empty()) {
     request->mutable_cache()->set_cache_salt(salt);
   }
+}
+
+// The contents of a file that a flag names, valid UTF-8.
+absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path) {
+  constexpr size_t kMaxBytes = size_t{4} << 20;  // gRPC's default message limit
+  auto text = ReadTextFile(path, kMaxBytes);
+  if (text.ok()) {
+    if (absl::Status status = CheckUtf8(*text); !status.ok()) {
+      text =
+          absl::InvalidArgumentError(fmt::format("{}: {}", Printable(path), StatusMessage(status)));
+    }
+  }
+  if (text.ok()) return text;
+  return absl::InvalidArgumentError(fmt::format("--{}: {}", flag, StatusMessage(text.status())));
+}
+
+absl::Status SetStructuralTag(const std::string& path, v1::GenerateRequest* request) {
+  const auto json = ReadFlagFile("structural_tag", path);
+  if (!json.ok()) return json.status();
+  const auto status =
+      google::protobuf::util::JsonStringToMessage(*json, request->mutable_structural_tag());
+  if (status.ok()) return absl::OkStatus();
+  constexpr size_t kMaxShownColumns = 200;
+  std::string message = status.message().ToString();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  return absl::InvalidArgumentError(fmt::format("--structural_tag: {}: {}", Printable(path),
+                                                Shortened(Printable(message), kMaxShownColumns)));
+}
+
+// At most one flag says what the output must be.
+absl::Status CheckOneConstraint() {
+  std::vector<std::string_view> given;
+  if (!absl::GetFlag(FLAGS_json_schema).empty()) given.push_back("--json_schema");
+  if (absl::GetFlag(FLAGS_json_object)) given.push_back("--json_object");
+  if (absl::GetFlag(FLAGS_regex).text) given.push_back("--regex");
+  if (!absl::GetFlag(FLAGS_grammar).empty()) given.push_back("--grammar");
+  if (!absl::GetFlag(FLAGS_choice).values.empty()) given.push_back("--choice");
+  if (!absl::GetFlag(FLAGS_structural_tag).empty()) given.push_back("--structural_tag");
+  if (given.size() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} exclude each other", fmt::join(given, " and ")));
+}
+
+absl::Status SetJsonOptions(v1::GenerateRequest* request) {
+  if (absl::GetFlag(FLAGS_json_compact)) {
+    request->mutable_json()->set_whitespace(v1::JSON_WHITESPACE_COMPACT);
+  }
+  if (absl::GetFlag(FLAGS_json_any_order)) {
+    request->mutable_json()->set_property_order(v1::JSON_PROPERTY_ORDER_ANY);
+  }
+  if (!request->has_json() || request->has_json_schema() || request->json_object() ||
+      request->has_structural_tag()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--json_compact and --json_any_order need --json_schema, --json_object or --structural_tag");
 }
 
 absl::Status CheckContradictions(const v1::GenerateRequest& request) {
@@ -171,6 +245,40 @@ std::vector<std::string_view> JoinFlagNames(
   std::vector<std::string_view> names;
   for (const auto& list : lists) names.insert(names.end(), list.begin(), list.end());
   return names;
+}
+
+std::span<const std::string_view> ConstraintFlagNames() {
+  static constexpr std::string_view kNames[] = {"json_schema",  "json_object",   "regex",
+                                                "grammar",      "choice",        "structural_tag",
+                                                "json_compact", "json_any_order"};
+  return kNames;
+}
+
+absl::Status SetConstraintFromFlags(v1::GenerateRequest* request) {
+  if (absl::Status status = CheckOneConstraint(); !status.ok()) return status;
+  for (const std::string& choice : absl::GetFlag(FLAGS_choice).values) {
+    if (absl::Status status = CheckUtf8(choice); !status.ok()) return status;
+    request->mutable_choices()->add_choices(choice);
+  }
+  if (const auto regex = absl::GetFlag(FLAGS_regex).text) {
+    if (absl::Status status = CheckUtf8(*regex); !status.ok()) return status;
+    request->set_regex(*regex);
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_json_schema); !path.empty()) {
+    auto text = ReadFlagFile("json_schema", path);
+    if (!text.ok()) return text.status();
+    request->set_json_schema(*std::move(text));
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_grammar); !path.empty()) {
+    auto text = ReadFlagFile("grammar", path);
+    if (!text.ok()) return text.status();
+    request->set_grammar(*std::move(text));
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_structural_tag); !path.empty()) {
+    if (absl::Status status = SetStructuralTag(path, request); !status.ok()) return status;
+  }
+  if (absl::GetFlag(FLAGS_json_object)) request->set_json_object(true);
+  return SetJsonOptions(request);
 }
 
 absl::Status SetGenerationFromFlags(v1::GenerateRequest* request) {

@@ -29,6 +29,9 @@ namespace tlm::cli {
 // The flags of commands that generate text: sampling, when an output ends, scheduling.
 std::span<const std::string_view> SamplingFlagNames();
 
+// The flags of what an output must be.
+std::span<const std::string_view> ConstraintFlagNames();
+
 // One list of all names.
 std::vector<std::string_view> JoinFlagNames(
     std::initializer_list<std::span<const std::string_view>> lists);
@@ -36,6 +39,10 @@ std::vector<std::string_view> JoinFlagNames(
 // Sets model, sampling, stopping, scheduling and cache from the flags that were given.
 // INVALID_ARGUMENT if the flags contradict each other; the server checks the values.
 absl::Status SetGenerationFromFlags(v1::GenerateRequest* request);
+
+// Sets constraint and json from the flags that were given, reading the files that they name.
+// INVALID_ARGUMENT, naming the flag, if a file cannot be read or the flags contradict each other.
+absl::Status SetConstraintFromFlags(v1::GenerateRequest* request);
 
 }  // namespace tlm::cli
 

@@ -1,4 +1,5 @@
 // Whole commands against a server in this process.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,6 +62,66 @@ TEST_F(CommandsTest, GenerateRefusesContradictions) {
            {"generate", "p", "--logit_bias=1:2", "--logit_bias=1:3"}}) {
     EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
     EXPECT_THAT(err_.str(), StartsWith("tlm: generate: "));
+    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+  }
+}
+
+// A file with this content, in a folder of the test's own.
+std::string FileWith(std::string_view content) {
+  static int files = 0;
+  const std::string path = fmt::format("{}commands_test_{}", testing::TempDir(), files++);
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+TEST_F(CommandsTest, GenerateSendsConstraints) {
+  server_.generate.responses = GenerateScript({"x"});
+  const std::string schema = "--json_schema=" + FileWith(R"({"type": "string"})");
+  ASSERT_EQ(Run({"generate", "p", schema, "--json_compact"}), kSuccess) << err_.str();
+  EXPECT_EQ(server_.last_generate().json_schema(), R"({"type": "string"})");
+  EXPECT_EQ(server_.last_generate().json().whitespace(), v1::JSON_WHITESPACE_COMPACT);
+  EXPECT_EQ(server_.last_generate().json().property_order(), v1::JSON_PROPERTY_ORDER_UNSPECIFIED);
+  ASSERT_EQ(Run({"generate", "p", "--json_object", "--json_any_order"}), kSuccess) << err_.str();
+  EXPECT_TRUE(server_.last_generate().json_object());
+  EXPECT_EQ(server_.last_generate().json().property_order(), v1::JSON_PROPERTY_ORDER_ANY);
+  ASSERT_EQ(Run({"generate", "p", "--regex=[a-z]{1,2}"}), kSuccess) << err_.str();
+  EXPECT_EQ(server_.last_generate().regex(), "[a-z]{1,2}");
+  EXPECT_FALSE(server_.last_generate().has_json());
+  ASSERT_EQ(Run({"generate", "p", "--regex="}), kSuccess) << err_.str();
+  EXPECT_TRUE(server_.last_generate().has_regex());
+  ASSERT_EQ(Run({"generate", "p", "--grammar=" + FileWith("root ::= \"a\"\n")}), kSuccess)
+      << err_.str();
+  EXPECT_EQ(server_.last_generate().grammar(), "root ::= \"a\"\n");
+  ASSERT_EQ(Run({"generate", "p", "--choice=yes", R"(--choice=no,\,)"}), kSuccess) << err_.str();
+  EXPECT_THAT(server_.last_generate().choices().choices(), ElementsAre("yes", "no", ","));
+  const std::string tag = FileWith(R"({"triggers": ["<f"],
+                                       "regions": [{"begin": "<f>", "regex": "a", "end": "</f>"}]})");
+  ASSERT_EQ(Run({"generate", "p", "--structural_tag=" + tag}), kSuccess) << err_.str();
+  EXPECT_THAT(server_.last_generate().structural_tag().triggers(), ElementsAre("<f"));
+  EXPECT_EQ(server_.last_generate().structural_tag().regions(0).regex(), "a");
+  ASSERT_EQ(Run({"generate", "p"}), kSuccess) << err_.str();
+  EXPECT_EQ(server_.last_generate().constraint_case(), v1::GenerateRequest::CONSTRAINT_NOT_SET);
+}
+
+TEST_F(CommandsTest, GenerateRefusesConstraintsOnOneLine) {
+  const std::string tag = "--structural_tag=" + FileWith(R"({"triggers": 3})");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--json_object", "--regex=a"}, "--json_object and --regex exclude each other"},
+      {{"--choice=a", "--json_schema=s", "--grammar=g"},
+       "--json_schema and --grammar and --choice exclude each other"},
+      {{"--regex=a", "--json_compact"}, "--json_compact and --json_any_order need --json_schema"},
+      {{"--json_any_order"}, "--json_compact and --json_any_order need --json_schema"},
+      {{"--json_schema=/no/such/file"}, "--json_schema: /no/such/file: cannot be read"},
+      {{"--grammar=" + FileWith("\xff")}, "byte 0xff at offset 0"},
+      {{"--regex=\xff"}, "byte 0xff at offset 0"},
+      {{tag}, "--structural_tag: "},
+      {{"--structural_tag=" + FileWith(R"({"region": []})")}, "region"}};
+  for (const auto& [flags, message] : cases) {
+    std::vector<std::string> args = {"generate", "p"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    EXPECT_EQ(Run(args), kUsageError) << testing::PrintToString(args);
+    EXPECT_THAT(err_.str(), StartsWith("tlm: generate: "));
+    EXPECT_THAT(err_.str(), HasSubstr(message));
     EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
   }
 }
