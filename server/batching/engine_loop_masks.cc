@@ -48,6 +48,8 @@ bool EngineLoop::MayHaveRun(const Sequence& sequence) {
 void EngineLoop::AppendRun(Sequence& sequence, absl::Time now) {
   OutputMask& mask = *sequence.mask();
   report_.streams.push_back(sequence.request().stream);
+  // It may have been planned as the end of a prompt, whose row would lie before the run.
+  scheduler_.Unplan(sequence, ahead_);
   // Room is left for the row behind the run.
   while (!mask.run().empty() && sequence.Room() > 1 && sequence.MayAppend(mask.run().front())) {
     const int32_t token = mask.run().front();
