@@ -17,7 +17,7 @@ constexpr int64_t kMaxInlinedSize = 2000;
 // Of all those together.
 constexpr int64_t kMaxInlinedTotal = 200'000;
 // Derivatives of an expression recurse about twice as deep as its weight.
-constexpr int64_t kMaxWeight = 400;
+constexpr int64_t kMaxWeight = 200;
 // About what an expression of a RegexSet takes.
 constexpr size_t kBytesPerTerminalExpression = 256;
 
