@@ -1,7 +1,6 @@
 #include "model/constraint/constraint.h"
 
 #include <algorithm>
-#include <functional>
 #include <list>
 #include <unordered_map>
 #include <utility>

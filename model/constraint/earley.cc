@@ -1,6 +1,7 @@
 #include "model/constraint/earley.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "model/base/errors.h"

@@ -176,7 +176,7 @@ TEST(EarleyRecognizerTest, HoldsTheTextsOfRandomGrammars) {
     for (const char byte : {'a', 'b'}) texts.push_back(texts[i] + byte);
   }
   int refused = 0;
-  const int rounds = 700;
+  const int rounds = 400;
   for (int round = 0; round < rounds; ++round) {
     const RandomGrammar grammar(random);
     const auto recognizer = Compile(grammar.text, {.max_bytes = size_t{1} << 30});
