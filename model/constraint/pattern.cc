@@ -109,7 +109,8 @@ class PatternLowering {
         return PrependRepeat(node, rests);
       case PatternNode::kAhead:
       case PatternNode::kNotAhead: {
-        Rests ahead = All(any_text_);
+        // Not any_text_: what has matched is then all there is, or none of it, in plain sight.
+        Rests ahead = All(RegexSet::kAny);
         TLM_RETURN_IF_ERROR(Prepend(node.parts.front(), &ahead));
         for (size_t i = 0; i < kBefores; ++i) {
           if (node.kind == PatternNode::kNotAhead) ahead[i] = NotBegin(ahead[i]);
