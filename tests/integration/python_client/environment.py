@@ -21,7 +21,8 @@ import zipfile
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 SKIPPED = 77
 BUILT = {"build", "dist", "tlm_client.egg-info", "__pycache__"}
-CHECKERS = ["mypy", "types-protobuf", "types-grpcio"]
+# What the tests need besides.
+CHECKERS = ["mypy", "types-protobuf", "types-grpcio", "pydantic"]
 
 
 def main(kind, folder):

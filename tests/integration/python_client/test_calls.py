@@ -1,7 +1,9 @@
 """The calls of both clients on a real server."""
 
 import asyncio
+import json
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -10,8 +12,8 @@ import numpy as np
 
 from servers import DEMO_MODEL, Replica, ServerTest
 from tlm_client import (AsyncClient, Client, DataType, FinishReason, FlopsQuery, Internal, Message,
-                        NotFound, ResourceExhausted, ResumePoint, RowValues, ServingStatus,
-                        messages)
+                        NotFound, Region, ResourceExhausted, ResumePoint, RowValues, ServingStatus,
+                        StructuralTag, messages)
 from tlm_client._collect import ForwardCollector
 
 PROMPT = "Once upon a time"
@@ -94,6 +96,85 @@ class GenerateTest(ServerTest):
         self.assertRaises(ValueError, lambda: self.client.health(traceparent="a\nb"))
         self.assertRaises(ValueError, lambda: self.client.generate(PROMPT, timeout=0))
         self.assertRaises(ValueError, lambda: self.client.forward([PROMPT], dtype="float64"))
+
+
+class Answer:
+    """As classes of pydantic are to the client."""
+
+    def __init__(self, value):
+        self.value = value
+
+    @classmethod
+    def model_json_schema(cls):
+        return {"enum": [["\u00e9", "1"]]}
+
+    @classmethod
+    def model_validate_json(cls, json_data):
+        return cls(json.loads(json_data))
+
+
+class ConstraintTest(ServerTest):
+
+    def text(self, **options):
+        result = self.client.generate(PROMPT, max_new_tokens=60, seed=1, **options)
+        self.assertIs(result.finish_reason, FinishReason.EOS)
+        return result.text
+
+    def test_every_kind_reaches_the_server(self):
+        self.assertRegex(self.text(regex="[ab]{3}-"), "^[ab]{3}-$")
+        self.assertIn(self.text(choices=["good", "bad"]), ("good", "bad"))
+        self.assertRegex(self.text(grammar='root ::= "x" [0-9]'), "^x[0-9]$")
+        self.assertEqual(json.loads(self.text(json_schema='{"const": [null, {}]}')), [None, {}])
+        self.assertEqual(self.text(json_schema={"const": "\u00e9"}), '"\u00e9"')
+        self.assertEqual(self.text(json_schema=True, choices=None, json_object=False,
+                                   logit_bias={self.client.tokenize("null").token_ids[0]: 50})[:1],
+                         "n")
+        self.assertEqual(self.client.generate(PROMPT, max_new_tokens=1, json_object=True).text[:1],
+                         "{")
+
+    def test_classes_with_a_schema(self):
+        result = self.client.generate(PROMPT, json_schema=Answer, max_new_tokens=20)
+        self.assertEqual(result.parse(Answer).value, ["\u00e9", "1"])
+        cut = self.client.generate(PROMPT, json_schema=Answer, max_new_tokens=1)
+        self.assertRaises(ValueError, lambda: cut.parse(Answer))
+
+    def test_how_json_is_written(self):
+        schema = {"properties": {"b": {"const": 1}, "a": {"const": "x"}}, "type": "object",
+                  "required": ["a", "b"], "additionalProperties": False}
+        compact = self.text(json_schema=schema, json_whitespace="compact")
+        self.assertNotIn(" ", compact)
+        self.assertEqual(list(json.loads(compact)), ["b", "a"])
+        orders = {tuple(json.loads(self.client.generate(
+            PROMPT, json_schema=schema, json_property_order="any", json_whitespace="compact",
+            seed=seed).text)) for seed in range(20)}
+        self.assertEqual(orders, {("a", "b"), ("b", "a")})
+
+    def test_structural_tags(self):
+        less, = self.client.tokenize("<").token_ids
+        tag = StructuralTag([Region("<a>", json_schema=Answer, end="</a>"),
+                             Region("<b>", regex="[0-9]{2}", end=".")], ["<"])
+        text = self.client.generate(PROMPT, max_new_tokens=80, seed=2, structural_tag=tag,
+                                    logit_bias={less: 30}).text
+        regions = re.findall(r'<a>\[\s*"\u00e9",\s*"1"\s*\]</a>|<b>[0-9]{2}\.', text)
+        self.assertEqual(len(regions), text.count("<") - text.count("</"), text)
+        self.assertTrue(regions, text)
+
+    def test_contradictions_are_refused_here(self):
+        two = Region("<a>", regex="a", grammar="b")
+        for error, options in (
+                (ValueError, {"regex": "a", "json_object": True}),
+                (ValueError, {"choices": ["a"], "json_schema": {}}),
+                (ValueError, {"structural_tag": StructuralTag([two], ["<"])}),
+                (ValueError, {"json_object": True, "json_whitespace": "none"}),
+                (TypeError, {"choices": "ab"}), (TypeError, {"json_schema": int}),
+                (TypeError, {"json_schema": {"const": object()}})):
+            self.assertRaises(error, lambda o=options: self.client.generate(PROMPT, **o))
+
+    def test_limits_are_told(self):
+        info = self.client.model_info()
+        self.assertTrue(info.capabilities.constraints)
+        self.assertEqual(info.limits.max_constraint_time, 0.25)
+        self.assertGreater(info.limits.max_constraint_states, 1000)
 
 
 class ForwardTest(ServerTest):

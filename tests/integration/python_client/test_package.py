@@ -31,7 +31,8 @@ RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
 # Taken apart by hand.
 BY_HAND = {"TokenIds", "VocabSlice", "PositionIndices", "TopValues", "ForwardRows",
            "ForwardResponse", "GenerateResponse", "ChatInput", "StoppingCriteria", "OutputOptions",
-           "CacheOptions", "SchedulingOptions", "Choices", "Continuation"}
+           "CacheOptions", "SchedulingOptions", "Choices", "Continuation", "StructuralTag",
+           "JsonOptions"}
 
 
 def message_types():
@@ -67,12 +68,17 @@ class ContractTest(unittest.TestCase):
         fields = {field.name for name in ("SamplingParams", "StoppingCriteria", "OutputOptions",
                                           "CacheOptions", "SchedulingOptions", "GenerateRequest")
                   for field in getattr(messages, name).DESCRIPTOR.fields}
+        fields |= {f"json_{field.name}" for field in messages.JsonOptions.DESCRIPTOR.fields}
         grouped = {"prompt", "prompt_token_ids", "chat", "sampling", "stopping", "output", "cache",
-                   "scheduling", "resume"}
+                   "scheduling", "json", "resume"}
         options = set(types.GenerateOptions.__annotations__)
         self.assertEqual(fields - grouped, options - {
             "timeout", "wait_for_ready", "traceparent", "metadata", "resume", "resume_from",
             "affinity_key"})
+
+    def test_regions_have_every_field(self):
+        self.assertEqual({field.name for field in dataclasses.fields(types.Region)},
+                         {field.name for field in messages.StructuralTag.Region.DESCRIPTOR.fields})
 
     def test_enumerators_are_those_of_the_contract(self):
         for kind in (types.FinishReason, types.DataType, types.RowValues, model_info.Activation,

@@ -24,10 +24,11 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, ContinuationScore, DataType, DetokenizeResult, Event,
                     Finished, FinishReason, FlopsQuery, ForwardHeader, ForwardOptions,
-                    ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Output,
-                    Prompt, PromptTokens, RequestOptions, ResourceUsage, ResumePoint, ResumePolicy,
-                    RowValues, SamplingParams, ScoreResult, ServingStatus, Started, Summary, Timing,
-                    Token, TokenizeResult, TopToken, Usage)
+                    ForwardResult, GenerateOptions, GenerateResult, JsonModel, JsonSchema, Message,
+                    NewTokens, Output, Prompt, PromptTokens, Region, RequestOptions, ResourceUsage,
+                    ResumePoint, ResumePolicy, RowValues, SamplingParams, ScoreResult,
+                    ServingStatus, Started, StructuralTag, Summary, Timing, Token, TokenizeResult,
+                    TopToken, Usage)
 
 __all__ = [
     "AbortResult", "Aborted", "AdminClient", "AlreadyExists", "AsyncAdminClient", "AsyncClient",
@@ -36,10 +37,10 @@ __all__ = [
     "DetokenizeResult", "DrainResult", "ErrorDetails", "Event", "FailedPrecondition",
     "FieldViolation", "FinishReason", "Finished", "FlopsQuery", "FlushPrefixCacheResult",
     "ForwardHeader", "ForwardOptions", "ForwardResult", "GenerateOptions", "GenerateResult",
-    "GenerateStream", "Internal", "InvalidArgument", "Message", "ModelInfo", "NewTokens",
-    "NotFound", "Output", "PermissionDenied", "PrefixCacheLoad", "Prompt", "PromptTokens",
-    "RequestOptions", "ResourceExhausted", "ResourceUsage", "ResumePoint", "ResumePolicy",
-    "RowValues", "SamplingParams", "ScoreResult", "ServerConfig", "ServerLoad", "ServingStatus",
-    "Started", "Summary", "Timing", "TlmError", "Token", "TokenizeResult", "TopToken",
-    "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
+    "GenerateStream", "Internal", "InvalidArgument", "JsonModel", "JsonSchema", "Message",
+    "ModelInfo", "NewTokens", "NotFound", "Output", "PermissionDenied", "PrefixCacheLoad", "Prompt",
+    "PromptTokens", "Region", "RequestOptions", "ResourceExhausted", "ResourceUsage", "ResumePoint",
+    "ResumePolicy", "RowValues", "SamplingParams", "ScoreResult", "ServerConfig", "ServerLoad",
+    "ServingStatus", "Started", "StructuralTag", "Summary", "Timing", "TlmError", "Token",
+    "TokenizeResult", "TopToken", "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
 ]

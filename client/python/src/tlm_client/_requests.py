@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import messages
-from .types import FlopsQuery, Message, Prompt, ResumePoint
+from .types import FlopsQuery, JsonSchema, Message, Prompt, Region, ResumePoint, StructuralTag
 
 _Request = TypeVar("_Request")
 _SAMPLING = frozenset({
@@ -21,9 +22,13 @@ _OUTPUT = frozenset({
     "text", "token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "min_chunk_tokens",
     "final_only", "timing", "resource_usage", "stop_string_tokens"})
 _CACHE = frozenset({"bypass_prefix_cache", "cache_salt"})
-_PLAIN = frozenset({
-    "request_id", "model", "json_schema", "regex", "grammar", "json_object", "add_special_tokens",
-    "truncate_prompt_tokens"})
+_PLAIN = frozenset({"request_id", "model", "add_special_tokens", "truncate_prompt_tokens"})
+_CONSTRAINTS = frozenset({
+    "json_schema", "regex", "grammar", "choices", "json_object", "structural_tag"})
+_WHITESPACE = {"printed": messages.JSON_WHITESPACE_PRINTED,
+               "compact": messages.JSON_WHITESPACE_COMPACT}
+_PROPERTY_ORDERS = {"schema": messages.JSON_PROPERTY_ORDER_SCHEMA,
+                    "any": messages.JSON_PROPERTY_ORDER_ANY}
 _LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGPROBS_MODE_PROCESSED}
 _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
            "log_probabilities": messages.ROW_VALUES_LOG_PROBABILITIES,
@@ -88,14 +93,69 @@ def _with_options(request: messages.GenerateRequest,
             request.scheduling.priority = value
         elif name == "soft_time_limit":
             _set_duration(name, value, request.scheduling.soft_time_limit)
-        elif name == "choices":
-            request.choices.SetInParent()
-            _assign(request.choices, name, value)
+        elif name in _CONSTRAINTS:
+            _set_constraint(request, name, value)
+        elif name == "json_whitespace":
+            request.json.whitespace = _one_of(name, value, _WHITESPACE)
+        elif name == "json_property_order":
+            request.json.property_order = _one_of(name, value, _PROPERTY_ORDERS)
         elif name == "resume_from":
             _set_resume_point(request, value)
         else:
             raise TypeError(f"there is no option {name!r}")
     return request
+
+
+def _set_constraint(request: messages.GenerateRequest, name: str, value: Any) -> None:
+    if name == "json_object" and not value:
+        return
+    before = request.WhichOneof("constraint")
+    if before is not None:
+        raise ValueError(f"{before} and {name} exclude each other")
+    if name == "choices":
+        request.choices.SetInParent()
+        _assign(request.choices, name, value)
+    elif name == "structural_tag":
+        _set_structural_tag(request.structural_tag, value)
+    else:
+        _set_content(request, name, value)
+
+
+def _set_structural_tag(message: messages.StructuralTag, tag: StructuralTag) -> None:
+    message.SetInParent()
+    _assign(message, "triggers", tag.triggers)
+    for region in tag.regions:
+        _add_region(message.regions.add(begin=region.begin, end=region.end), region)
+
+
+def _add_region(message: messages.StructuralTag.Region, region: Region) -> None:
+    for name in ("json_schema", "regex", "grammar", "json_object"):
+        value = getattr(region, name)
+        if value is None or value is False:
+            continue
+        before = message.WhichOneof("content")
+        if before is not None:
+            raise ValueError(f"{before} and {name} of a region exclude each other")
+        _set_content(message, name, value)
+
+
+def _set_content(message: Any, name: str, value: Any) -> None:
+    """One of json_schema, regex, grammar and json_object of a request or region."""
+    if name == "json_schema":
+        message.json_schema = _schema_text(value)
+    else:
+        _assign(message, name, value)
+
+
+def _schema_text(schema: JsonSchema) -> str:
+    if isinstance(schema, str):
+        return schema
+    if isinstance(schema, type):
+        if not hasattr(schema, "model_json_schema"):
+            raise TypeError(f"{schema.__name__} is no class with a JSON Schema, as pydantic's are")
+        schema = schema.model_json_schema()
+    # The order of the properties is that of the output.
+    return json.dumps(schema, ensure_ascii=False)
 
 
 def _set_resume_point(request: messages.GenerateRequest, point: ResumePoint) -> None:

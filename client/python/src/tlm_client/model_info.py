@@ -242,6 +242,10 @@ class LimitsInfo:
     max_chat_messages: int
     max_step_prefill_tokens: int
     max_queue_time: float | None
+    max_constraint_bytes: int
+    max_constraint_states: int
+    max_constraint_memory_bytes: int
+    max_constraint_time: float
 
 
 @dataclass(frozen=True, slots=True)

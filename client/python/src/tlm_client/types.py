@@ -9,16 +9,35 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # As a type where a field is called `bytes` too.
 _Bytes: TypeAlias = bytes
 
 # Text, or token ids that are used as they are.
 Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+class JsonModel(Protocol):
+    """A class that describes JSON and reads it, as those of pydantic."""
+
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]: ...
+
+    @classmethod
+    def model_validate_json(cls, json_data: str, /) -> Self: ...
+
+
+_Model = TypeVar("_Model", bound=JsonModel)
+
+# A JSON Schema: its text, the same as an object, or a class that has one.
+JsonSchema: TypeAlias = str | Mapping[str, Any] | bool | type[JsonModel]
 
 
 class WireEnum(enum.IntEnum):
@@ -36,6 +55,8 @@ class FinishReason(WireEnum):
     LENGTH = 3
     CONTEXT_LENGTH = 4
     TIME_LIMIT = 5
+    CONSTRAINT = 6
+    CONSTRAINT_COMPLETE = 7
 
 
 class DataType(WireEnum):
@@ -196,6 +217,11 @@ class Output:
     def finish_reason(self) -> FinishReason:
         return FinishReason.UNSPECIFIED if self.finished is None else self.finished.reason
 
+    def parse(self, model: type[_Model]) -> _Model:
+        """The text, which is JSON, as an object of that class. Raises the class's error, a
+        ValueError of pydantic's, where the text is not: an output that max_new_tokens cut."""
+        return model.model_validate_json(self.text)
+
 
 @dataclass(slots=True)
 class GenerateResult:
@@ -221,6 +247,10 @@ class GenerateResult:
     def finish_reason(self) -> FinishReason:
         """That of the first output."""
         return self.outputs[0].finish_reason
+
+    def parse(self, model: type[_Model]) -> _Model:
+        """The first output, as Output.parse."""
+        return self.outputs[0].parse(model)
 
     @property
     def usage(self) -> Usage:
@@ -315,6 +345,27 @@ class FlopsQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """A constrained region of a StructuralTag: `begin`, the content, `end`. Exactly one says what
+    the content is."""
+
+    begin: str
+    json_schema: JsonSchema | None = None
+    regex: str | None = None
+    grammar: str | None = None
+    json_object: bool = False
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralTag:
+    """Free text that continues with one of the regions where it comes to a trigger."""
+
+    regions: Sequence[Region]
+    triggers: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ResumePoint:
     """The point where this call continues a stream of another program."""
 
@@ -399,12 +450,16 @@ class GenerateOptions(RequestOptions, total=False):
     cache_salt: str
     priority: int | None
     soft_time_limit: float | None
-    # The form of the output; at most one of them.
-    json_schema: str
+    # What the output must be; at most one of them.
+    json_schema: JsonSchema
     regex: str
     grammar: str
     choices: Sequence[str]
     json_object: bool
+    structural_tag: StructuralTag
+    # How constrained JSON is written.
+    json_whitespace: Literal["printed", "compact"]
+    json_property_order: Literal["schema", "any"]
     # The prompt.
     add_special_tokens: bool | None
     truncate_prompt_tokens: int | None
