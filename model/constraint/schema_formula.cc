@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
+
+#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {
@@ -91,6 +94,10 @@ Formula FormulaSet::Of(Atom atom) {
 
 Formula FormulaSet::OfTypes(uint32_t types) {
   return Of({.kind = Atom::Kind::kType, .types = types});
+}
+
+Formula FormulaSet::OfRequired(std::string_view name) {
+  return Of({.kind = Atom::Kind::kRequired, .name = std::string(name)});
 }
 
 Formula FormulaSet::Not(Formula formula) {
@@ -386,6 +393,52 @@ ByteRegex FormulaSet::ToRegex(Formula formula, RegexSet& regexes,
     default:
       return RegexSet::kNone;
   }
+}
+
+Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes) {
+  std::vector<Formula> all = {formulas.OfTypes(TypeBit(value.kind))};
+  const auto add = [&](Atom atom) { all.push_back(formulas.Of(std::move(atom))); };
+  const auto length = [](size_t size) { return static_cast<int64_t>(size); };
+  switch (value.kind) {
+    case JsonKind::kNull:
+      break;
+    case JsonKind::kBoolean:
+      add({.kind = Atom::Kind::kBoolean, .types = value.boolean ? 2u : 1u});
+      break;
+    case JsonKind::kNumber: {
+      const auto decimal = Decimal::Parse(value.text);
+      add({.kind = Atom::Kind::kNumber,
+           .regex = decimal.ok() ? NumberEqualRegex(regexes, *decimal) : RegexSet::kNone});
+      break;
+    }
+    case JsonKind::kString:
+      add({.kind = Atom::Kind::kString,
+           .regex = regexes.Literal(EncodeText(value.text, TextForm::kJson))});
+      break;
+    case JsonKind::kArray: {
+      ItemRule rule = {.others = kFalse};
+      for (const JsonValue& item : value.items) {
+        rule.first.push_back(EqualTo(item, formulas, regexes));
+      }
+      add({.kind = Atom::Kind::kItems, .items = std::make_shared<const ItemRule>(std::move(rule))});
+      add({.kind = Atom::Kind::kLength,
+           .min = length(value.items.size()),
+           .max = length(value.items.size())});
+      break;
+    }
+    case JsonKind::kObject: {
+      PropertyRule rule = {.others = kFalse};
+      for (const auto& [name, member] : value.members) {
+        all.push_back(formulas.OfRequired(name));
+        rule.named.emplace_back(name, EqualTo(member, formulas, regexes));
+        rule.by_name.insert(rule.named.back());
+      }
+      add({.kind = Atom::Kind::kProperties,
+           .properties = std::make_shared<const PropertyRule>(std::move(rule))});
+      break;
+    }
+  }
+  return formulas.And(all);
 }
 
 }  // namespace tlm

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,7 +64,7 @@ struct Atom {
   static constexpr int64_t kUnbounded = INT64_MAX;
 
   Kind kind = Kind::kType;
-  uint32_t types = 0;  // bit i for JsonKind i
+  uint32_t types = 0;  // TypeBit of each; of kBoolean see there
   ByteRegex regex = RegexSet::kAny;
   Formula schema = kTrue;
   int64_t min = 0, max = kUnbounded;
@@ -78,6 +79,8 @@ struct Atom {
   JsonKind type() const;
 };
 
+constexpr uint32_t TypeBit(JsonKind kind) { return 1u << static_cast<int>(kind); }
+
 // Makes and keeps formulas: atoms and references combined by and, or, not, and exactly one of.
 // Negations stand at atoms and references alone. Not thread-safe.
 class FormulaSet {
@@ -90,6 +93,7 @@ class FormulaSet {
 
   Formula Of(Atom atom);
   Formula OfTypes(uint32_t types);
+  Formula OfRequired(std::string_view name);
   Formula And(std::span<const Formula> parts) { return Combine(Kind::kAnd, parts); }
   Formula And(Formula a, Formula b) { return And(std::array{a, b}); }
   Formula Or(std::span<const Formula> parts) { return Combine(Kind::kOr, parts); }
@@ -173,6 +177,9 @@ class FormulaSet {
   std::vector<Formula> targets_;  // of references
   absl::flat_hash_map<int64_t, Formula> restricted_;
 };
+
+// The values equal to `value`. Numbers are equal by value: 1 and 1.0. At most as deep as `value`.
+Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes);
 
 }  // namespace tlm
 

@@ -16,13 +16,11 @@
 #include "model/constraint/number_regex.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/schema_index.h"
+#include "model/constraint/schema_unevaluated.h"
 #include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {
-
-constexpr uint32_t TypeBit(JsonKind kind) { return 1u << static_cast<int>(kind); }
-constexpr size_t kMaxEvaluationCases = 64;
 
 Formula Integers(FormulaSet& formulas, RegexSet& regexes) {
   return formulas.Of({.kind = Atom::Kind::kNumber,
@@ -46,16 +44,6 @@ class SchemaReader {
 
     const JsonValue* Find(std::string_view keyword) const { return place.value->Find(keyword); }
   };
-  // Which properties or items a schema's applicators have looked at, where `when` is true.
-  struct Evaluated {
-    Formula when = kTrue;
-    bool all = false;
-    std::vector<std::string> names = {};
-    std::vector<ByteRegex> patterns = {};
-    size_t first_items = 0;
-    std::vector<Formula> items = {};  // those that are as one of these
-  };
-  using Cases = std::vector<Evaluated>;
 
   absl::Status Wrong(const Schema& schema, std::string_view keyword, std::string_view why) const {
     return InvalidArgument("{} at {}: {}", keyword,
@@ -81,14 +69,7 @@ class SchemaReader {
   absl::Status ReadProperties(Schema& schema);
   absl::Status ReadObjects(Schema& schema);
   absl::Status ReadDependencies(Schema& schema, std::string_view keyword);
-  absl::Status ReadUnevaluated(Schema& schema, bool of_items);
-
-  absl::StatusOr<Cases> EvaluatedBy(const Place& place, bool items, int depth);
-  absl::StatusOr<Cases> EvaluatedByAll(const Schema& schema, bool items, int depth);
-  absl::Status EvaluatedHere(const Schema& schema, bool items, Evaluated& here);
-  absl::Status AddConditional(const Schema& schema, const Place& child, Formula when, bool items,
-                              int depth, Cases& cases);
-  static absl::StatusOr<Cases> Product(FormulaSet& formulas, const Cases& a, const Cases& b);
+  absl::Status ReadUnevaluated(Schema& schema, UnevaluatedKind kind);
 
   absl::StatusOr<std::optional<Decimal>> NumberOf(const Schema& schema, std::string_view keyword);
   // A count: an integer >= 0.
@@ -97,11 +78,8 @@ class SchemaReader {
   absl::StatusOr<std::optional<std::pair<int64_t, int64_t>>> Bounds(const Schema& schema,
                                                                     std::string_view least,
                                                                     std::string_view most);
-  absl::StatusOr<ByteRegex> Pattern(const Schema& schema, std::string_view keyword,
-                                    std::string_view pattern);
-  Formula Required(std::string_view name) {
-    return formulas_.Of({.kind = Atom::Kind::kRequired, .name = std::string(name)});
-  }
+  absl::StatusOr<ByteRegex> ReadPattern(const Schema& schema, std::string_view keyword,
+                                        std::string_view pattern);
 
   const SchemaIndex& index_;
   FormulaSet& formulas_;
@@ -167,8 +145,8 @@ absl::StatusOr<Formula> SchemaReader::Read(const Place& place) {
     TLM_RETURN_IF_ERROR(ReadProperties(schema));
     TLM_RETURN_IF_ERROR(ReadObjects(schema));
     TLM_RETURN_IF_ERROR(ReadLogic(schema));
-    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, false));
-    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, true));
+    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, UnevaluatedKind::kProperties));
+    TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, UnevaluatedKind::kItems));
   }
   TLM_RETURN_IF_ERROR(CheckFull(schema, "schema"));
   return formulas_.And(schema.all);
@@ -346,8 +324,8 @@ absl::StatusOr<std::optional<std::pair<int64_t, int64_t>>> SchemaReader::Bounds(
   return std::pair(min.value_or(0), max.value_or(Atom::kUnbounded));
 }
 
-absl::StatusOr<ByteRegex> SchemaReader::Pattern(const Schema& schema, std::string_view keyword,
-                                                std::string_view pattern) {
+absl::StatusOr<ByteRegex> SchemaReader::ReadPattern(const Schema& schema, std::string_view keyword,
+                                                    std::string_view pattern) {
   TLM_RETURN_IF_ERROR(budget_.Spend(50 + 2 * static_cast<int64_t>(pattern.size()),
                                     schema.place.pointer + "/" + std::string(keyword)));
   auto regex = ParsePattern(regexes_, pattern, {.whole = false, .form = TextForm::kJson});
@@ -371,7 +349,7 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
   }
   if (const JsonValue* pattern = schema.Find("pattern")) {
     if (!pattern->is_string()) return Wrong(schema, "pattern", "is not a string");
-    TLM_ASSIGN_OR_RETURN(const ByteRegex regex, Pattern(schema, "pattern", pattern->text));
+    TLM_ASSIGN_OR_RETURN(const ByteRegex regex, ReadPattern(schema, "pattern", pattern->text));
     add(regex);
   }
   if (const JsonValue* format = schema.Find("format"); format != nullptr && format->is_string()) {
@@ -432,7 +410,8 @@ absl::Status SchemaReader::ReadProperties(Schema& schema) {
   if (const JsonValue* patterns = schema.Find("patternProperties")) {
     if (!patterns->is_object()) return Wrong(schema, "patternProperties", "is not an object");
     for (const auto& [pattern, child] : patterns->members) {
-      TLM_ASSIGN_OR_RETURN(const ByteRegex regex, Pattern(schema, "patternProperties", pattern));
+      TLM_ASSIGN_OR_RETURN(const ByteRegex regex,
+                           ReadPattern(schema, "patternProperties", pattern));
       TLM_ASSIGN_OR_RETURN(const Formula formula,
                            ReadChild(schema, child, "/patternProperties/" + pattern));
       rule.patterns.emplace_back(regex, formula);
@@ -466,7 +445,7 @@ absl::Status SchemaReader::ReadObjects(Schema& schema) {
     if (!required->is_array()) return Wrong(schema, "required", "is not an array");
     for (const JsonValue& name : required->items) {
       if (!name.is_string()) return Wrong(schema, "required", "holds what is not a string");
-      schema.all.push_back(Required(name.text));
+      schema.all.push_back(formulas_.OfRequired(name.text));
     }
   }
   TLM_ASSIGN_OR_RETURN(const auto bounds, Bounds(schema, "minProperties", "maxProperties"));
@@ -494,177 +473,37 @@ absl::Status SchemaReader::ReadDependencies(Schema& schema, std::string_view key
     if (needs.is_array() && keyword != "dependentSchemas") {
       for (const JsonValue& needed : needs.items) {
         if (!needed.is_string()) return Wrong(schema, keyword, "names what is not a string");
-        then = formulas_.And(then, Required(needed.text));
+        then = formulas_.And(then, formulas_.OfRequired(needed.text));
       }
     } else if (keyword == "dependentRequired") {
       return Wrong(schema, keyword, "holds what is not an array");
     } else {
       TLM_ASSIGN_OR_RETURN(then, ReadChild(schema, needs, "/" + std::string(keyword) + "/" + name));
     }
-    schema.all.push_back(formulas_.Or(formulas_.Not(Required(name)), then));
+    schema.all.push_back(formulas_.Or(formulas_.Not(formulas_.OfRequired(name)), then));
   }
   return absl::OkStatus();
 }
 
-// In each case that the schemas beside it may be true in, it applies to what they did not look at.
-absl::Status SchemaReader::ReadUnevaluated(Schema& schema, bool of_items) {
-  const std::string_view keyword = of_items ? "unevaluatedItems" : "unevaluatedProperties";
+absl::Status SchemaReader::ReadUnevaluated(Schema& schema, UnevaluatedKind kind) {
+  const std::string_view keyword =
+      kind == UnevaluatedKind::kItems ? "unevaluatedItems" : "unevaluatedProperties";
   const JsonValue* rest = schema.Find(keyword);
   if (rest == nullptr || index_.draft() < SchemaDraft::k2019) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(const Formula formula, ReadChild(schema, *rest, "/" + std::string(keyword)));
-  if (formula == kTrue) return absl::OkStatus();
-  auto cases = EvaluatedByAll(schema, of_items, 0);
-  if (!cases.ok()) return Wrong(schema, keyword, std::string(cases.status().message()));
-  std::vector<Formula> any;
-  for (const Evaluated& evaluated : *cases) {
-    Formula others = evaluated.all ? kTrue : formula;
-    for (const Formula item : evaluated.items) others = formulas_.Or(others, item);
-    Atom atom;
-    if (of_items) {
-      atom.kind = Atom::Kind::kItems;
-      atom.items = std::make_shared<const ItemRule>(
-          ItemRule{std::vector<Formula>(evaluated.first_items, kTrue), others});
-    } else {
-      PropertyRule rule;
-      rule.others = others;
-      for (const std::string& name : evaluated.names) {
-        if (rule.by_name.emplace(name, kTrue).second) rule.named.emplace_back(name, kTrue);
-      }
-      for (const ByteRegex pattern : evaluated.patterns) rule.patterns.emplace_back(pattern, kTrue);
-      atom.kind = Atom::Kind::kProperties;
-      atom.properties = std::make_shared<const PropertyRule>(std::move(rule));
-    }
-    any.push_back(evaluated.all ? evaluated.when
-                                : formulas_.And(evaluated.when, formulas_.Of(std::move(atom))));
-  }
-  schema.all.push_back(formulas_.Or(any));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SchemaReader::Cases> SchemaReader::EvaluatedBy(const Place& place, bool items,
-                                                              int depth) {
-  if (depth > 32) return InvalidArgument("depends on schemas that contain themselves");
-  Schema schema = {place, {}};
-  if (!place.value->is_object()) return Cases(1);
-  schema.place.base = index_.BaseOf(*place.value, place.base);
-  TLM_ASSIGN_OR_RETURN(Cases cases, EvaluatedByAll(schema, items, depth));
-  if (schema.Find(items ? "unevaluatedItems" : "unevaluatedProperties") != nullptr) {
-    for (Evaluated& evaluated : cases) evaluated.all = true;
-  }
-  return cases;
-}
-
-absl::Status SchemaReader::EvaluatedHere(const Schema& schema, bool items, Evaluated& here) {
-  if (items) {
-    const JsonValue* first = schema.Find("prefixItems");
-    const JsonValue* others = schema.Find("items");
-    if (others != nullptr && others->is_array()) {
-      first = others;
-      others = schema.Find("additionalItems");
-    }
-    if (first != nullptr) here.first_items = first->items.size();
-    here.all = others != nullptr;
-    if (const JsonValue* contains = schema.Find("contains");
-        contains != nullptr && index_.draft() == SchemaDraft::k2020) {
-      TLM_ASSIGN_OR_RETURN(const Formula item, ReadChild(schema, *contains, "/contains"));
-      here.items.push_back(item);
-    }
-    return absl::OkStatus();
-  }
-  here.all = schema.Find("additionalProperties") != nullptr;
-  if (const JsonValue* properties = schema.Find("properties")) {
-    for (const auto& member : properties->members) here.names.push_back(member.first);
-  }
-  if (const JsonValue* patterns = schema.Find("patternProperties")) {
-    for (const auto& member : patterns->members) {
-      TLM_ASSIGN_OR_RETURN(const ByteRegex regex,
-                           Pattern(schema, "patternProperties", member.first));
-      here.patterns.push_back(regex);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<SchemaReader::Cases> SchemaReader::Product(FormulaSet& formulas, const Cases& a,
-                                                          const Cases& b) {
-  if (a.size() * b.size() > kMaxEvaluationCases) {
-    return InvalidArgument("depends on more than {} combinations of subschemas",
-                           kMaxEvaluationCases);
-  }
-  Cases product;
-  for (const Evaluated& first : a) {
-    for (const Evaluated& second : b) {
-      Evaluated both = first;
-      both.when = formulas.And(first.when, second.when);
-      both.all = first.all || second.all;
-      both.names.insert(both.names.end(), second.names.begin(), second.names.end());
-      both.patterns.insert(both.patterns.end(), second.patterns.begin(), second.patterns.end());
-      both.first_items = std::max(first.first_items, second.first_items);
-      both.items.insert(both.items.end(), second.items.begin(), second.items.end());
-      product.push_back(std::move(both));
-    }
-  }
-  return product;
-}
-
-// A subschema that looks at values where `when`, which implies it, is true.
-absl::Status SchemaReader::AddConditional(const Schema& schema, const Place& child, Formula when,
-                                          bool items, int depth, Cases& cases) {
-  TLM_ASSIGN_OR_RETURN(Cases inside, EvaluatedBy(child, items, depth + 1));
-  for (Evaluated& evaluated : inside) evaluated.when = formulas_.And(evaluated.when, when);
-  inside.push_back({.when = formulas_.Not(when)});
-  TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
-  return budget_.Spend(100, schema.place.pointer);
-}
-
-absl::StatusOr<SchemaReader::Cases> SchemaReader::EvaluatedByAll(const Schema& schema, bool items,
-                                                                 int depth) {
-  Cases cases(1);
-  TLM_RETURN_IF_ERROR(EvaluatedHere(schema, items, cases[0]));
-  const auto child_of = [&](const JsonValue& value, const std::string& below) {
-    return Place{&value, schema.place.base, schema.place.pointer + below};
+  TLM_ASSIGN_OR_RETURN(const Formula others, ReadChild(schema, *rest, "/" + std::string(keyword)));
+  const auto read = [this](const Place& place) { return Read(place); };
+  const auto read_pattern = [this](const Place& place, std::string_view pattern) {
+    return ReadPattern({place, {}}, "patternProperties", pattern);
   };
-  for (const std::string_view keyword : {"$ref", "$dynamicRef"}) {
-    const JsonValue* reference = schema.Find(keyword);
-    if (reference == nullptr) continue;
-    TLM_ASSIGN_OR_RETURN(const Place target, index_.Resolve(reference->text, schema.place.base));
-    TLM_ASSIGN_OR_RETURN(const Cases inside, EvaluatedBy(target, items, depth + 1));
-    TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
-  }
-  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
-    const JsonValue* list = schema.Find(keyword);
-    if (list == nullptr) continue;
-    for (size_t i = 0; i < list->items.size(); ++i) {
-      const Place child =
-          child_of(list->items[i], "/" + std::string(keyword) + "/" + std::to_string(i));
-      if (keyword == "allOf") {
-        TLM_ASSIGN_OR_RETURN(const Cases inside, EvaluatedBy(child, items, depth + 1));
-        TLM_ASSIGN_OR_RETURN(cases, Product(formulas_, cases, inside));
-      } else {
-        TLM_ASSIGN_OR_RETURN(const Formula when, Read(child));
-        TLM_RETURN_IF_ERROR(AddConditional(schema, child, when, items, depth, cases));
-      }
-    }
-  }
-  if (const JsonValue* condition = schema.Find("if")) {
-    const Place place = child_of(*condition, "/if");
-    TLM_ASSIGN_OR_RETURN(const Formula when, Read(place));
-    TLM_RETURN_IF_ERROR(AddConditional(schema, place, when, items, depth, cases));
-    for (const std::string_view keyword : {"then", "else"}) {
-      const JsonValue* branch = schema.Find(keyword);
-      if (branch == nullptr) continue;
-      const Formula here = keyword == "then" ? when : formulas_.Not(when);
-      TLM_RETURN_IF_ERROR(AddConditional(schema, child_of(*branch, "/" + std::string(keyword)),
-                                         here, items, depth, cases));
-    }
-  }
-  if (const JsonValue* dependent = schema.Find("dependentSchemas")) {
-    for (const auto& [name, value] : dependent->members) {
-      TLM_RETURN_IF_ERROR(AddConditional(schema, child_of(value, "/dependentSchemas/" + name),
-                                         Required(name), items, depth, cases));
-    }
-  }
-  return cases;
+  const auto formula = tlm::ReadUnevaluated(schema.place, kind, others,
+                                            {.index = index_,
+                                             .formulas = formulas_,
+                                             .budget = budget_,
+                                             .read = read,
+                                             .read_pattern = read_pattern});
+  if (!formula.ok()) return Wrong(schema, keyword, std::string(formula.status().message()));
+  schema.all.push_back(*formula);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -673,52 +512,6 @@ absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas
                                    Budget& budget) {
   TLM_ASSIGN_OR_RETURN(const SchemaIndex index, SchemaIndex::Build(schema));
   return SchemaReader(index, formulas, regexes, budget).ReadAll();
-}
-
-Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes) {
-  std::vector<Formula> all = {formulas.OfTypes(TypeBit(value.kind))};
-  const auto add = [&](Atom atom) { all.push_back(formulas.Of(std::move(atom))); };
-  const auto length = [](size_t size) { return static_cast<int64_t>(size); };
-  switch (value.kind) {
-    case JsonKind::kNull:
-      break;
-    case JsonKind::kBoolean:
-      add({.kind = Atom::Kind::kBoolean, .types = value.boolean ? 2u : 1u});
-      break;
-    case JsonKind::kNumber: {
-      const auto decimal = Decimal::Parse(value.text);
-      add({.kind = Atom::Kind::kNumber,
-           .regex = decimal.ok() ? NumberEqualRegex(regexes, *decimal) : RegexSet::kNone});
-      break;
-    }
-    case JsonKind::kString:
-      add({.kind = Atom::Kind::kString,
-           .regex = regexes.Literal(EncodeText(value.text, TextForm::kJson))});
-      break;
-    case JsonKind::kArray: {
-      ItemRule rule = {.others = kFalse};
-      for (const JsonValue& item : value.items) {
-        rule.first.push_back(EqualTo(item, formulas, regexes));
-      }
-      add({.kind = Atom::Kind::kItems, .items = std::make_shared<const ItemRule>(std::move(rule))});
-      add({.kind = Atom::Kind::kLength,
-           .min = length(value.items.size()),
-           .max = length(value.items.size())});
-      break;
-    }
-    case JsonKind::kObject: {
-      PropertyRule rule = {.others = kFalse};
-      for (const auto& [name, member] : value.members) {
-        add({.kind = Atom::Kind::kRequired, .name = name});
-        rule.named.emplace_back(name, EqualTo(member, formulas, regexes));
-        rule.by_name.insert(rule.named.back());
-      }
-      add({.kind = Atom::Kind::kProperties,
-           .properties = std::make_shared<const PropertyRule>(std::move(rule))});
-      break;
-    }
-  }
-  return formulas.And(all);
 }
 
 }  // namespace tlm

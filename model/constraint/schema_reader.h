@@ -24,9 +24,6 @@ inline constexpr int kMaxSchemaDepth = 128;
 absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas, RegexSet& regexes,
                                    Budget& budget);
 
-// Values equal to `value`, with 1 and 1.0 equal.
-Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes);
-
 }  // namespace tlm
 
 #endif  // TLM_MODEL_CONSTRAINT_SCHEMA_READER_H_
