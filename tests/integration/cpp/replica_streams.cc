@@ -29,6 +29,14 @@ v1::GenerateRequest RequestOf(int i) {
   output.set_top_logprobs(i % 12 == 0 ? 3 : 0);
   output.set_prompt_logprobs(i % 9 == 0);
   output.set_min_chunk_tokens(static_cast<uint32_t>(i % 3));
+  if (i % 5 == 2) {
+    request.set_json_schema(
+        R"({"type": "array", "minItems": 4, "items": {"type": "object", "properties": {"key_of_it":
+            {"type": "string", "maxLength": 20}, "number_of_it": {"type": "integer"}},
+            "required": ["key_of_it", "number_of_it"], "additionalProperties": false}})");
+  } else if (i % 5 == 4) {
+    request.set_regex("([A-Z][a-z ]+[.!?] )*");
+  }
   return request;
 }
 

@@ -233,7 +233,7 @@ class DynamoTest(support.ServerTest):
             ("sampling.top_p", {"top_p": 2}),
             ("stopping.stop_token_ids[0]", {"stop_token_ids": [1 << 30]}),
             # Not UNIMPLEMENTED, as on tlm.v1: Dynamo would take the worker for broken.
-            ("json_schema", {"json": "{}"}),
+            ("json_schema", {"json": "{"}),
             ("decoding.structural_tag", {"structural_tag": "x"}),
             ("response.skip_special_tokens", {"skip_special_tokens": False}),
         ]

@@ -43,8 +43,8 @@ class StatusTest(ServerTest):
                  forward_pb2.ForwardRequest(model="gpt-9", prompts=["a"])),
                 (Code.NOT_FOUND, "model", self.model.Tokenize,
                  tokenize_pb2.TokenizeRequest(model="gpt-9")),
-                (Code.UNIMPLEMENTED, "json_schema", generate,
-                 changed(lambda m: m.__setattr__("json_schema", "{}")))):
+                (Code.INVALID_ARGUMENT, "json_schema", generate,
+                 changed(lambda m: m.__setattr__("json_schema", "{")))):
             with self.subTest(f"{code} {field}"):
                 error = self.assert_fails(code, lambda c=call, m=message: c(m))
                 violation, = details_of(error, error_details_pb2.BadRequest).field_violations

@@ -201,7 +201,7 @@ class OpenEngineTest(support.ServerTest):
         case("sampling.top_p", lambda asked: setattr(asked.sampling, "top_p", 2))
         case("sampling.top_k", lambda asked: setattr(asked.sampling, "top_k", -2))
         case("stopping.conditions[0]", lambda asked: asked.stopping.conditions.add())
-        case("regex", lambda asked: setattr(asked.guided, "regex", "a*"))
+        case("regex", lambda asked: setattr(asked.guided, "regex", "(a"))
         case("kv.session", lambda asked: asked.kv.session.SetInParent())
         case("media", lambda asked: asked.media.add())
         case("lora_name", lambda asked: setattr(asked, "lora_name", "mine"))

@@ -111,6 +111,22 @@ class ResumeTest(ServerTest):
         whole = self.assert_continues(asked)
         self.assertEqual(whole.finished.reason, common_pb2.FINISH_REASON_EOS)
 
+    def test_constraints(self):
+        schema = ('{"type": "object", "properties": {"first_name": {"type": "string", "maxLength": '
+                  '9}, "is_member": {"type": "boolean"}}, "required": ["first_name", "is_member"], '
+                  '"additionalProperties": false}')
+        for ignore_eos in (False, True):
+            asked = request(temperature=1, seed=4, max_new_tokens=60)
+            asked.json_schema = schema
+            asked.stopping.ignore_eos = ignore_eos
+            whole = self.assert_continues(asked)
+            self.assertIn(whole.finished.reason, (common_pb2.FINISH_REASON_EOS,
+                                                  common_pb2.FINISH_REASON_CONSTRAINT_COMPLETE))
+        asked = request(temperature=1, seed=4, max_new_tokens=40, repetition_penalty=1.2)
+        asked.regex = "([a-z]+ )*"
+        asked.output.top_logprobs = 1
+        self.assert_continues(asked)
+
     def test_chunks_of_several_tokens(self):
         asked = request(temperature=1, seed=8, max_new_tokens=20)
         asked.output.min_chunk_tokens = 3

@@ -143,8 +143,8 @@ class VllmTest(support.ServerTest):
                 (invalid, "sampling.num_sequences", generate_request([1], n=100)),
                 (invalid, "sampling_params.logprobs", generate_request([1], logprobs=21)),
                 (invalid, "stopping.max_new_tokens", generate_request([1], max_tokens=0)),
-                (missing, "json_schema", generate_request([1], json_schema="{}")),
-                (missing, "structural_tag", generate_request([1], structural_tag="{}")),
+                (invalid, "json_schema", generate_request([1], json_schema="{")),
+                (invalid, "structural_tag", generate_request([1], structural_tag="{}")),
                 (missing, "mm_inputs", vllm.GenerateRequest(mm_inputs=vllm.MultimodalInputs())),
                 (missing, "kv_transfer_params_json",
                  vllm.GenerateRequest(kv_transfer_params_json="{}"))):
