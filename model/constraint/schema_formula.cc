@@ -11,7 +11,7 @@ namespace tlm {
 namespace {
 
 // References that follow one another, formulas in formulas.
-constexpr int kMaxDepth = 1000;
+constexpr int kMaxReferences = 1000;
 // Of One: with at most so many parts, what is weakened still excludes that two are true.
 constexpr size_t kExactOne = 8;
 
@@ -235,7 +235,7 @@ Formula FormulaSet::RestrictNew(Formula formula, JsonKind type) {
   if (!MayGoThrough(formula)) return kFalse;
   const Node of = node(formula);
   if (of.kind == Kind::kReference) {
-    if (++depth_ > kMaxDepth) full_ = true;
+    if (++depth_ > kMaxReferences) full_ = true;
     const Formula target = targets_[static_cast<size_t>(of.index)];
     const Formula inner = full_ ? kFalse : Restrict(target, type);
     --depth_;
