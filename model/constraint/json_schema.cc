@@ -46,6 +46,7 @@ class JsonRecognizer : public Recognizer {
   ByteSet NextBytes(State state) override;
   Part PartOf(State state) override;
   bool EndsAlike(State state, RegexDfa::State inside, std::vector<std::string>& others) override;
+  std::optional<uint64_t> EndClass(State state, std::string_view text) override;
   void AllowWork(int64_t steps) override {
     regexes_.meter().Allow(steps);
     formulas_.meter().Allow(steps);
@@ -476,24 +477,59 @@ Recognizer::Part JsonRecognizer::PartOf(State state) {
 }
 
 // A string ends alike where nothing depends on its text but whether it may end. Names do where any
-// text may follow in them: then they are among those that no schema names.
+// text may follow in them: then they are among those that no schema names. So do items that are
+// compared with those before them: then there are always others.
 bool JsonRecognizer::EndsAlike(State state, RegexDfa::State inside,
                                std::vector<std::string>& others) {
   const Position& position = at(state);
-  if (position.frame >= 0 && frame(position.frame).writes) return false;
-  if (position.place == Place::kString) {
+  const Shape shape = position.frame < 0 ? JsonShapes::kNone : frame(position.frame).shape;
+  const bool writes = position.frame >= 0 && frame(position.frame).writes;
+  const bool is_string = position.place == Place::kString;
+  if (is_string) {
     const std::vector<int32_t>& outs = outs_[position.outs];
-    return std::all_of(outs.begin(), outs.end(), [](int32_t out) { return out == kDead; });
+    if (!std::all_of(outs.begin(), outs.end(), [](int32_t out) { return out == kDead; })) {
+      return false;
+    }
+    if (!writes) return true;
+    const Frame& array = frame(position.frame);
+    const bool is_item = !array.object && (array.outer < 0 || !frame(array.outer).writes);
+    if (!is_item || inside != any_text_ || !shapes_.ItemsAreAlike(shape)) return false;
+  } else if (writes || inside != any_text_ || !shapes_.OtherNamesAreAlike(shape)) {
+    return false;
   }
-  const Shape shape = frame(position.frame).shape;
-  if (inside != any_text_ || !shapes_.OtherNamesAreAlike(shape)) return false;
-  const std::vector<std::string>& seen = shapes_.SeenNames(shape);
+  const std::vector<std::string>& seen =
+      is_string ? shapes_.SeenItems(shape) : shapes_.SeenNames(shape);
   if (seen.empty()) return true;
-  const std::string begun = TextFrom(position.begin, position.text);
-  for (const std::string& name : seen) {
-    if (name.substr(0, begun.size()) == begun) others.push_back(name.substr(begun.size()) + '"');
+  const std::string begun =
+      TextFrom(is_string ? frame(position.frame).begin : position.begin, position.text);
+  for (const std::string& text : seen) {
+    if (text.substr(0, begun.size()) != begun || (is_string && text.size() == begun.size())) {
+      continue;
+    }
+    others.push_back(text.substr(begun.size()) + (is_string ? "" : "\""));
   }
   return true;
+}
+
+std::optional<uint64_t> JsonRecognizer::EndClass(State state, std::string_view text) {
+  const Position& position = at(state);
+  if (position.frame >= 0 && frame(position.frame).writes) return std::nullopt;
+  if (position.place == Place::kName) {
+    std::string name = TextFrom(position.begin, position.text);
+    name += text.substr(0, text.size() - 1);
+    return shapes_.ClassOfName(frame(position.frame).shape, name);
+  }
+  const std::vector<int32_t>& outs = outs_[position.outs];
+  if (outs.size() > 64) return std::nullopt;
+  uint64_t accepted = 0;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    RegexDfa::State out = outs[i];
+    for (size_t at = 0; at < text.size() && out != RegexDfa::kDead; ++at) {
+      out = dfa_.Next(out, static_cast<uint8_t>(text[at]));
+    }
+    if (dfa_.Accepts(out)) accepted |= uint64_t{1} << i;
+  }
+  return accepted;
 }
 
 }  // namespace

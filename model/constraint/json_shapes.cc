@@ -119,7 +119,7 @@ bool JsonShapes::ObjectMayExist(Formula object) {
 
 // ---- Shapes
 
-std::vector<int32_t> JsonShapes::AtomsOf(const Data& data) {
+std::vector<int32_t> JsonShapes::AtomsOf(const Data& data) const {
   std::vector<int32_t> atoms;
   formulas_.CollectAtoms(data.must, atoms);
   for (const Formula out : data.outs) formulas_.CollectAtoms(out, atoms);
@@ -589,6 +589,38 @@ JsonShapes::ChildNumber JsonShapes::NextProperty(Shape shape, std::string_view n
   std::vector<bool> passed;
   for (const ByteRegex test : found(shape).tests) passed.push_back(Matches(regexes_, test, name));
   return ChildOfClass(shape, passed);
+}
+
+std::optional<uint64_t> JsonShapes::ClassOfName(Shape shape, std::string_view name) {
+  NextNames(shape);
+  const Data& of = data(shape);
+  const Names& names = names_[static_cast<size_t>(of.names)];
+  const auto named = names.order.find(std::string(name));
+  constexpr uint64_t kNamed = uint64_t{1} << 63;
+  if (named != names.order.end()) return kNamed | static_cast<uint64_t>(named->second);
+  const std::vector<ByteRegex>& tests = found(shape).tests;
+  if (Holds(of.seen, name) || tests.size() > kMaxTests) return std::nullopt;
+  uint64_t passed = 0;
+  for (size_t i = 0; i < tests.size(); ++i) {
+    RegexDfa::State state = dfa_.StateOf(tests[i]);
+    for (size_t at = 0; at < name.size() && state != RegexDfa::kDead; ++at) {
+      state = dfa_.Next(state, static_cast<uint8_t>(name[at]));
+    }
+    if (dfa_.Accepts(state)) passed |= uint64_t{1} << i;
+  }
+  return passed;
+}
+
+bool JsonShapes::ItemsAreAlike(Shape shape) const {
+  const Data& of = data(shape);
+  const std::vector<int32_t> atoms = AtomsOf(of);
+  return std::all_of(atoms.begin(), atoms.end(), [&](int32_t index) {
+    const Atom& atom = formulas_.atom(index);
+    if (atom.kind == Kind::kItems) {
+      return static_cast<int64_t>(atom.items->first.size()) <= of.count;
+    }
+    return atom.kind == Kind::kLength || atom.kind == Kind::kUnique;
+  });
 }
 
 }  // namespace tlm

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -99,6 +100,11 @@ class JsonShapes {
   // Whether all names that no schema names may come.
   bool TakesOtherNames(Shape shape) { return NextNames(shape), found(shape).takes_others; }
   const std::vector<std::string>& SeenNames(Shape shape) const { return data(shape).seen; }
+  // By what names differ but for having come; none for those that came already.
+  std::optional<uint64_t> ClassOfName(Shape shape, std::string_view name);
+  // Whether the item that comes next and those behind it must be alike, but for having come.
+  bool ItemsAreAlike(Shape shape) const;
+  const std::vector<std::string>& SeenItems(Shape shape) const { return data(shape).seen; }
   // Of a name among them; kNone if it came already.
   ChildNumber NextProperty(Shape shape, std::string_view name);
   // With the child, whose goal had this outcome. `text` is the property's name as it stands between
@@ -166,7 +172,7 @@ class JsonShapes {
   bool CloseWith(const Data& data, Formula formula);
   static int64_t ContainedIn(const Data& data, int32_t atom);
   int32_t OrderOf(const Data& data, const std::string& name) const;
-  std::vector<int32_t> AtomsOf(const Data& data);
+  std::vector<int32_t> AtomsOf(const Data& data) const;
   int32_t NamesOf(const Data& data);
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);
   void DecideCounts(Data& data);

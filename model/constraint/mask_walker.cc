@@ -1,6 +1,9 @@
 #include "model/constraint/mask_walker.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
 
 namespace tlm {
 namespace {
@@ -119,9 +122,7 @@ bool MaskWalker::Mark(Recognizer::State state, std::span<uint64_t> words) {
   } else {
     const PartMask& mask = PartMaskOf(part);
     OrInto(mask.words, words);
-    for (const Ends& ends : mask.ends) {
-      if (!MarkLikeEnds(state, ends, words)) MarkEnds(state, ends, words);
-    }
+    for (const Ends& ends : mask.ends) MarkEnds(state, ends, words);
   }
   return !exhausted_ && !Exhausted();
 }
@@ -206,40 +207,55 @@ void MaskWalker::MarkEnd(Recognizer::State state, uint32_t depth, uint32_t node,
   MarkBelow(node, words);
 }
 
+// By what follows the ends, where they are alike; else each alone.
 void MaskWalker::MarkEnds(Recognizer::State state, const Ends& ends, std::span<uint64_t> words) {
-  for (size_t i = 0; i < ends.nodes.size() && Step(); ++i) MarkEnd(state, 0, ends.nodes[i], words);
+  std::vector<uint32_t> all(ends.nodes.size());
+  std::iota(all.begin(), all.end(), 0);
+  constexpr size_t kFew = 4;
+  if (all.size() <= kFew || ends.tails.empty()) {
+    for (size_t i = 0; i < all.size() && Step(); ++i) MarkEnd(state, 0, ends.nodes[i], words);
+    return;
+  }
+  std::vector<std::string> others;
+  if (recognizer_.EndsAlike(state, ends.inside, others)) {
+    const auto example = std::find_if(all.begin(), all.end(), [&](uint32_t i) {
+      return std::find(others.begin(), others.end(), PathOf(ends.nodes[i])) == others.end();
+    });
+    if (example != all.end()) MarkLike(state, ends, all, *example, words);
+    for (const std::string& other : others) Recheck(state, other, words);
+    return;
+  }
+  std::unordered_map<uint64_t, std::vector<uint32_t>> classes;
+  for (const uint32_t i : all) {
+    if (!Step()) return;
+    if (const auto known = recognizer_.EndClass(state, PathOf(ends.nodes[i])); known.has_value()) {
+      classes[*known].push_back(i);
+    } else {
+      MarkEnd(state, 0, ends.nodes[i], words);
+    }
+  }
+  for (const auto& [number, like] : classes) MarkLike(state, ends, like, like.front(), words);
 }
 
-// The same by what follows the ends, where that alone decides. False if it does not.
-bool MaskWalker::MarkLikeEnds(Recognizer::State state, const Ends& ends,
-                              std::span<uint64_t> words) {
-  constexpr size_t kFew = 4;
-  std::vector<std::string> others;
-  if (ends.nodes.size() <= kFew || ends.tails.empty() ||
-      !recognizer_.EndsAlike(state, ends.inside, others)) {
-    return false;
-  }
-  // One of them stands for all.
-  const auto like = std::find_if(ends.nodes.begin(), ends.nodes.end(), [&](uint32_t node) {
-    return std::find(others.begin(), others.end(), PathOf(node)) == others.end();
-  });
-  if (like == ends.nodes.end()) return false;
+// Ends that are alike: one of them, `example`, stands for all.
+void MaskWalker::MarkLike(Recognizer::State state, const Ends& ends, std::span<const uint32_t> like,
+                          uint32_t example, std::span<uint64_t> words) {
+  if (like.size() == 1) return MarkEnd(state, 0, ends.nodes[example], words);
   Recognizer::State behind = state;
-  for (const char byte : PathOf(*like)) {
+  for (const char byte : PathOf(ends.nodes[example])) {
     behind = recognizer_.Next(behind, static_cast<uint8_t>(byte));
-    if (behind == Recognizer::kDead) break;
+    if (behind == Recognizer::kDead) return;
   }
-  if (behind != Recognizer::kDead) {
-    const std::vector<TailVerdict>& verdicts = TailsOf(behind);
-    for (const auto& [token, tail] : ends.tails) {
+  const std::vector<TailVerdict>& verdicts = TailsOf(behind);
+  for (const uint32_t i : like) {
+    for (uint32_t at = ends.tails_begin[i]; at < ends.tails_begin[i + 1]; ++at) {
+      const auto& [token, tail] = ends.tails[at];
       if (verdicts[tail] == kAllowed ||
           (verdicts[tail] == kUnknown && Keeps(state, tokens_.Text(token)))) {
         SetTokenBit(token, words);
       }
     }
   }
-  for (const std::string& other : others) Recheck(state, other, words);
-  return true;
 }
 
 // What may follow a state; unknown behind the end of a part.
@@ -317,9 +333,11 @@ const MaskWalker::PartMask& MaskWalker::PartMaskOf(const Recognizer::Part& part)
       return tokens_.nodes()[node].byte == '"';
     });
     for (size_t i = 0; quoted && i < ends.nodes.size(); ++i) {
+      ends.tails_begin.push_back(static_cast<uint32_t>(ends.tails.size()));
       tokens_.AppendTails(ends.nodes[i], ends.tails);
     }
-    end_bytes_ += sizeof ends + ends.nodes.size() * sizeof(uint32_t) +
+    ends.tails_begin.push_back(static_cast<uint32_t>(ends.tails.size()));
+    end_bytes_ += sizeof ends + 2 * ends.nodes.size() * sizeof(uint32_t) +
                   ends.tails.size() * sizeof(TokenTrie::Tail);
   }
   return mask;
@@ -407,7 +425,7 @@ void MaskWalker::WalkPart(const Recognizer::Part& part, uint32_t begin, uint32_t
     if (!part.is_rest && part.dfa->Accepts(next)) {
       const auto known = std::find_if(ends.begin(), ends.end(),
                                       [&](const Ends& some) { return some.inside == from; });
-      (known != ends.end() ? *known : ends.emplace_back(Ends{from, {}, {}})).nodes.push_back(i);
+      (known != ends.end() ? *known : ends.emplace_back(Ends{from, {}, {}, {}})).nodes.push_back(i);
       i = at.end;
       continue;
     }

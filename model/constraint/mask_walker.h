@@ -39,6 +39,7 @@ class MaskWalker {
     std::vector<uint32_t> nodes;  // in their order
     // If all end it with a quote: the tokens at and below the nodes.
     std::vector<TokenTrie::Tail> tails;
+    std::vector<uint32_t> tails_begin;  // of each node, and their end
   };
   // Of a state of an automaton.
   struct PartMask {
@@ -62,7 +63,8 @@ class MaskWalker {
   bool MarkLong(const Recognizer::Part& part, const TokenTrie::Part& tokens, PartMask& mask);
   void MarkRoots(Recognizer::State state, std::span<uint64_t> words);
   void MarkEnds(Recognizer::State state, const Ends& ends, std::span<uint64_t> words);
-  bool MarkLikeEnds(Recognizer::State state, const Ends& ends, std::span<uint64_t> words);
+  void MarkLike(Recognizer::State state, const Ends& ends, std::span<const uint32_t> like,
+                uint32_t example, std::span<uint64_t> words);
   void MarkEnd(Recognizer::State state, uint32_t depth, uint32_t node, std::span<uint64_t> words);
   const std::vector<TailVerdict>& TailsOf(Recognizer::State state);
   void Recheck(Recognizer::State state, std::string_view end, std::span<uint64_t> words);

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/constraint/byte_set.h"
@@ -53,6 +55,11 @@ class Recognizer {
   virtual bool EndsAlike(State /*state*/, RegexDfa::State /*inside*/,
                          std::vector<std::string>& /*others*/) {
     return false;
+  }
+  // Where they are not all alike: the class of an end by `text`, from `state` on. Ends of one class
+  // are alike. None if nothing is known.
+  virtual std::optional<uint64_t> EndClass(State /*state*/, std::string_view /*text*/) {
+    return std::nullopt;
   }
 
   // From here on so many steps of about 0.1 us may be made to find new states; without what they

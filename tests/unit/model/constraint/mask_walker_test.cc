@@ -290,6 +290,11 @@ TEST_F(MaskWalkerTest, SchemasHaveTheMasksOfTheDefinition) {
       R"({"type": "object", "not": {"required": ["a"]}, "dependentRequired": {"b": ["z"]}})",
       R"({"anyOf": [{"type": "object", "properties": {"a": {"const": "ab"}}, "required": ["b"]},
                     {"type": "object", "properties": {"a": {"pattern": "^b"}}, "minProperties": 1}]})",
+      R"({"type": "array", "prefixItems": [{"type": "string"}, {"enum": ["a"]}], "items": false, "uniqueItems": true})",
+      R"({"type": "array", "items": {"type": "array", "items": {"type": "string"}, "uniqueItems": true}, "uniqueItems": true})",
+      R"({"type": "array", "contains": {"const": "a"}, "maxItems": 3, "uniqueItems": true})",
+      R"({"type": "object", "oneOf": [{"properties": {"a": {"pattern": "a"}}, "required": ["b"]},
+                                      {"properties": {"a": {"pattern": "b"}}, "minProperties": 2}]})",
       R"({"type": "object", "properties": {"a": {"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}}})",
   };
   for (const std::string& schema : schemas) {
