@@ -29,6 +29,10 @@ void RemoveAllBut(std::span<const uint64_t> allowed, std::vector<float>* logits)
     if (word == ~uint64_t{0}) continue;
     const size_t count = std::min<size_t>(64, size - begin);
     float* const logit = logits->data() + begin;
+    if (word == 0) {
+      std::fill_n(logit, count, kRemoved);
+      continue;
+    }
     for (size_t i = 0; i < count; ++i) logit[i] = (word >> i & 1) != 0 ? logit[i] : kRemoved;
   }
 }

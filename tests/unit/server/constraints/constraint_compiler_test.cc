@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
@@ -14,12 +15,13 @@
 
 #include "model/base/error_details.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
+constexpr int32_t kEosId = 0;  // special
+
 using Compiled = absl::StatusOr<std::shared_ptr<Constraint>>;
 
 ConstraintSpec Choices(std::vector<std::string> choices) {
@@ -54,7 +56,8 @@ class ConstraintCompilerTest : public ::testing::Test {
     return at == text.npos ? 0 : std::stoi(text.substr(at + sample.size()));
   }
 
-  const std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
+  const std::unique_ptr<Tokenizer> tokenizer_ =
+      *Tokenizer::Load(std::string(std::getenv("TLM_SOURCE_DIR")) + "/model/demo/tokenizer.json");
   Metrics metrics_;
   std::optional<ConstraintCompiler> compiler_;
 };
@@ -173,10 +176,14 @@ TEST_F(ConstraintCompilerTest, RefusesMoreWhileTooMuchIsInUse) {
 TEST_F(ConstraintCompilerTest, EndsAreThoseThatStandInNoText) {
   ConstraintCompiler& compiler = Start();
   ASSERT_THAT(Compile("a", Choices({"x"})), IsOk());
+  const int32_t letter = tokenizer_->Encode("x", false)->front();
   StopCriteria stop;
   stop.eos_token_ids = {kEosId};
-  stop.stop_token_ids = {'x', kBosId};
-  EXPECT_THAT(compiler.EndsOf(stop), ElementsAre(kEosId, kBosId));
+  stop.stop_token_ids = {letter};
+  EXPECT_THAT(compiler.EndsOf(stop), ElementsAre(kEosId));
+  stop.eos_token_ids = {};
+  stop.stop_token_ids = {letter, kEosId};
+  EXPECT_THAT(compiler.EndsOf(stop), ElementsAre(kEosId));
 }
 
 TEST_F(ConstraintCompilerTest, OnceStoppedItRefuses) {
