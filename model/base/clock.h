@@ -1,6 +1,8 @@
-// Time as a dependency: production passes one of the two real clocks, tests pass a FakeClock.
+// Time as a dependency: production passes one of the real clocks, tests pass a FakeClock.
 #ifndef TLM_MODEL_BASE_CLOCK_H_
 #define TLM_MODEL_BASE_CLOCK_H_
+
+#include <time.h>
 
 #include <chrono>
 
@@ -15,7 +17,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() = 0;
 
-  // Both clocks live forever. The monotonic one is for durations, timeouts and deadlines: only
+  // These clocks live forever. The monotonic one is for durations, timeouts and deadlines: only
   // differences of its times are meaningful.
   static Clock* Monotonic() {
     class MonotonicClock : public Clock {
@@ -25,6 +27,19 @@ class Clock {
       }
     };
     static MonotonicClock* const clock = new MonotonicClock;
+    return clock;
+  }
+  // What the calling thread has computed so far: other programs and threads do not count. Only
+  // differences of one thread's times are meaningful.
+  static Clock* ThreadCpu() {
+    class ThreadCpuClock : public Clock {
+      absl::Time Now() override {
+        timespec time{};
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+        return absl::TimeFromTimespec(time);
+      }
+    };
+    static ThreadCpuClock* const clock = new ThreadCpuClock;
     return clock;
   }
   // The date, for expiry dates and for display.

@@ -70,9 +70,10 @@ ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens of the waiting req
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
           "are refused at once; such as 30s or 2m; inf = no bound");
-ABSL_FLAG(absl::Duration, max_constraint_time, tlm::ConstraintLimits().max_compile_time,
-          "time to compile the constraint of a request (a JSON Schema, a grammar), 1ms to 10s; one "
-          "that takes longer is refused");
+ABSL_FLAG(
+    absl::Duration, max_constraint_time, tlm::ConstraintLimits().max_compile_time,
+    "processor time to compile the constraint of a request (a JSON Schema, a grammar), 1ms to "
+    "10s; one that takes longer is refused");
 ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
