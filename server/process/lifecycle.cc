@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,13 +104,19 @@ absl::Status RunServer(const ServerOptions& options) {
   TLM_RETURN_IF_ERROR(CheckStart(options));
   RaiseDescriptorLimit(service.connections.max_connections);
   TLM_ASSIGN_OR_RETURN(std::unique_ptr<App> app, App::Open(options, shutdown));
-  TLM_ASSIGN_OR_RETURN(PortFile early, PortFile::Create("port_file", service.metrics_port_file,
-                                                        app->metrics_port()));
-  const auto metrics_port_file = std::make_shared<PortFile>(std::move(early));
-  signals.BeforeEarlyEnd([metrics_port_file] {
-    NotifyStopping("ended while loading the model");
-    metrics_port_file->Remove();
+  std::shared_ptr<PortFile> metrics_port_file;
+  absl::Status written;
+  signals.BeforeEarlyEnd([&]() -> std::function<void()> {
+    auto file = PortFile::Create("port_file", service.metrics_port_file, app->metrics_port());
+    written = file.status();
+    if (!file.ok()) return nullptr;
+    metrics_port_file = std::make_shared<PortFile>(*std::move(file));
+    return [metrics_port_file] {
+      NotifyStopping("ended while loading the model");
+      metrics_port_file->Remove();
+    };
   });
+  TLM_RETURN_IF_ERROR(written);
   if (const absl::Status loaded = Load(*app); !loaded.ok()) {
     // gRPC 1.51 waits forever for a thread that the system refused: the process ends without it.
     [[maybe_unused]] static App* const abandoned = app.release();

@@ -53,9 +53,9 @@ ShutdownSignals::~ShutdownSignals() {
   thread_.join();
 }
 
-void ShutdownSignals::BeforeEarlyEnd(std::function<void()> clean_up) {
+void ShutdownSignals::BeforeEarlyEnd(absl::FunctionRef<std::function<void()>()> prepare) {
   MutexLock lock(&mutex_);
-  clean_up_ = std::move(clean_up);
+  clean_up_ = prepare();
 }
 
 void ShutdownSignals::ExpectShutdown() {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "absl/functional/function_ref.h"
 #include "model/base/mutex.h"
 #include "server/admission/shutdown_request.h"
 
@@ -25,8 +26,9 @@ class ShutdownSignals {
   ShutdownSignals(const ShutdownSignals&) = delete;
   ShutdownSignals& operator=(const ShutdownSignals&) = delete;
 
-  // Calls `clean_up` on the signal thread before a signal ends the process while it starts.
-  void BeforeEarlyEnd(std::function<void()> clean_up);
+  // Calls `prepare` now, and what it returns on the signal thread before a signal ends the process
+  // while it starts. No signal ends it in between.
+  void BeforeEarlyEnd(absl::FunctionRef<std::function<void()>()> prepare);
   // From now on the first signal requests the shutdown instead of ending the process.
   void ExpectShutdown();
   // Calls `on_second` on the signal thread at the second signal, or now if it has come. Must not
