@@ -114,7 +114,8 @@ class PatternLowering {
         TLM_RETURN_IF_ERROR(Prepend(node.parts.front(), &ahead));
         for (size_t i = 0; i < kBefores; ++i) {
           if (node.kind == PatternNode::kNotAhead) ahead[i] = NotBegin(ahead[i]);
-          (*rests)[i] = And(ahead[i], (*rests)[i]);
+          // Not And: what is ahead holds more than texts.
+          (*rests)[i] = regexes_.And(ahead[i], (*rests)[i]);
         }
         return absl::OkStatus();
       }

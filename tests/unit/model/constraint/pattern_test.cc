@@ -205,6 +205,22 @@ TEST_F(PatternTest, AnchorsAndLookaheadsStandAnywhere) {
   }
 }
 
+TEST_F(PatternTest, WhatMatchesIsAText) {
+  for (const TextForm form : {TextForm::kUtf8, TextForm::kJson}) {
+    for (const char* pattern :
+         {"a(?=b)", "a(?=b(?=c))", "(a(?=b)|c)", "(?=a)", "(?=a$)", "a(?!b)", "(?!a(?=b))",
+          "((?:[^b]*b)*)(?=a(b|c))", "(?m)a$", "a\\b", "(?:(?!a)b){2,3}c"}) {
+      RegexSet regexes(100'000);
+      const auto regex = ParsePattern(regexes, pattern, {.whole = false, .form = form});
+      ASSERT_TRUE(regex.ok()) << regex.status();
+      const ByteRegex others = regexes.And(*regex, regexes.Not(AnyTextRegex(regexes, form)));
+      RegexDfa dfa(regexes, others, 100'000);
+      EXPECT_EQ(dfa.start(), RegexDfa::kDead) << pattern;
+      EXPECT_FALSE(dfa.full()) << pattern;
+    }
+  }
+}
+
 TEST_F(PatternTest, CharactersEndWhereUtf8ChangesItsLength) {
   const std::vector<char32_t> boundaries = {
       0,      1,      0x1f,    0x20,    0x7e,    0x7f,    0x80,     0x81,     0x7fe,
