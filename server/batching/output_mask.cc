@@ -138,13 +138,14 @@ MaskPool::~MaskPool() {
   for (std::thread& thread : threads) thread.join();
 }
 
+int MaskPool::Threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
+}
+
 void MaskPool::Add(std::shared_ptr<OutputMask> mask) {
   MutexLock lock(&mutex_);
   if (threads_.empty()) {
-    const int processors = static_cast<int>(std::thread::hardware_concurrency());
-    for (int i = 0; i < std::clamp(processors / 2, 1, kMaxThreads); ++i) {
-      threads_.emplace_back([this] { Work(); });
-    }
+    for (int i = 0; i < Threads(); ++i) threads_.emplace_back([this] { Work(); });
   }
   waiting_.push_back(std::move(mask));
   changed_.NotifyOne();

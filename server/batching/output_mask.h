@@ -95,7 +95,9 @@ class OutputMask final : public TokenMask {
 // The threads that compute masks, in the order they are asked for. Thread-safe, but for the end.
 class MaskPool {
  public:
-  // Threads are started with the first mask.
+  // So many threads are started with the first mask: half the processors, 1 to 4.
+  static int Threads();
+
   MaskPool() = default;
   // Waits for the masks that are being computed; the others stay unknown.
   ~MaskPool();
@@ -104,8 +106,6 @@ class MaskPool {
   void Add(std::shared_ptr<OutputMask> mask);
 
  private:
-  static constexpr int kMaxThreads = 4;
-
   void Work();
 
   Mutex mutex_;

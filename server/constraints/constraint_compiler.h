@@ -28,8 +28,10 @@
 namespace tlm {
 
 struct ConstraintCompilerOptions {
+  static constexpr int kThreads = 2;
+
   ConstraintLimits limits = {};
-  FairPoolLimits pool = {.threads = 2};
+  FairPoolLimits pool = {.threads = kThreads};
   size_t max_kept_bytes = size_t{256} << 20;
   size_t max_kept = 1024;
   // Of all that are kept or that outputs still use: above it nothing is compiled.

@@ -18,7 +18,9 @@
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/processors.h"
+#include "server/batching/output_mask.h"
 #include "server/config/command_line.h"
+#include "server/constraints/constraint_compiler.h"
 #include "server/observe/metrics_server.h"
 #include "server/rpc/call/text_pools.h"
 
@@ -93,13 +95,14 @@ void RaiseDescriptorLimit(int64_t max_connections) {
 
 int ThreadsNeeded(const ServerOptions& options) {
   // README.md, "Threads": those of a drain, without the ones below.
-  constexpr int kOwn = 7 + TextPools::kLeastThreads;
+  constexpr int kOwn = 7 + TextPools::kLeastThreads + ConstraintCompilerOptions::kThreads;
   constexpr int kOfGrpc = 7;  // besides those that complete calls
   const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);
   const int computing = (options.threads > 0 ? options.threads : DefaultThreads()) - 1;
   constexpr int kOfZmq = 3;  // with the publisher's
-  return kOwn + kOfGrpc + completions + (options.backend == BackendKind::kCuda ? 0 : computing) +
+  return kOwn + kOfGrpc + completions + MaskPool::Threads() +
+         (options.backend == BackendKind::kCuda ? 0 : computing) +
          (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0) +
          (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq) +
          (options.service.otlp.endpoint.empty() ? 0 : 1);
