@@ -46,10 +46,16 @@ class SchemaReader {
   };
 
   absl::Status Wrong(const Schema& schema, std::string_view keyword, std::string_view why) const {
-    return InvalidArgument("{} at {}: {}", keyword,
-                           schema.place.pointer.empty() ? "the root" : schema.place.pointer, why);
+    return At(schema, keyword, InvalidArgument("{}", why));
   }
-  absl::Status CheckFull(const Schema& schema, std::string_view keyword) const;
+  // The same status, with the place.
+  static absl::Status At(const Schema& schema, std::string_view keyword,
+                         const absl::Status& status) {
+    return WithContext(
+        status, fmt::format("{} at {}", keyword,
+                            schema.place.pointer.empty() ? "the root" : schema.place.pointer));
+  }
+  absl::Status CheckFull(const Schema& schema) const;
 
   absl::StatusOr<Formula> Read(const Place& place);
   absl::StatusOr<Formula> ReadChild(const Schema& schema, const JsonValue& child,
@@ -105,10 +111,12 @@ absl::StatusOr<Formula> SchemaReader::ReadAll() {
   return root;
 }
 
-absl::Status SchemaReader::CheckFull(const Schema& schema, std::string_view keyword) const {
+absl::Status SchemaReader::CheckFull(const Schema& schema) const {
   if (!formulas_.full() && !regexes_.full()) return absl::OkStatus();
-  return ResourceExhausted("{} at {}: the schema takes more than {} expressions or formulas",
-                           keyword, schema.place.pointer, formulas_.size());
+  return At(schema, "schema",
+            ResourceExhausted("up to here the schema takes {} formulas and {} expressions, which "
+                              "is more than its limit of memory",
+                              formulas_.size(), regexes_.size()));
 }
 
 absl::StatusOr<Formula> SchemaReader::Reference(const Place& target) {
@@ -148,7 +156,7 @@ absl::StatusOr<Formula> SchemaReader::Read(const Place& place) {
     TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, UnevaluatedKind::kProperties));
     TLM_RETURN_IF_ERROR(ReadUnevaluated(schema, UnevaluatedKind::kItems));
   }
-  TLM_RETURN_IF_ERROR(CheckFull(schema, "schema"));
+  TLM_RETURN_IF_ERROR(CheckFull(schema));
   return formulas_.And(schema.all);
 }
 
@@ -173,7 +181,7 @@ absl::Status SchemaReader::ReadReferences(Schema& schema) {
     if (!reference->is_string()) return Wrong(schema, keyword, "is not a string");
     auto place = keyword == "$ref" ? index_.Resolve(reference->text, schema.place.base)
                                    : index_.ResolveDynamic(reference->text, schema.place.base);
-    if (!place.ok()) return Wrong(schema, keyword, std::string(place.status().message()));
+    if (!place.ok()) return At(schema, keyword, place.status());
     TLM_ASSIGN_OR_RETURN(const Formula formula, Reference(*place));
     schema.all.push_back(formula);
   }
@@ -265,7 +273,7 @@ absl::StatusOr<std::optional<Decimal>> SchemaReader::NumberOf(const Schema& sche
   if (value == nullptr || value->is_boolean()) return std::nullopt;
   if (!value->is_number()) return Wrong(schema, keyword, "is not a number");
   const auto decimal = Decimal::Parse(value->text);
-  if (!decimal.ok()) return Wrong(schema, keyword, std::string(decimal.status().message()));
+  if (!decimal.ok()) return At(schema, keyword, decimal.status());
   return *decimal;
 }
 
@@ -329,9 +337,8 @@ absl::StatusOr<ByteRegex> SchemaReader::ReadPattern(const Schema& schema, std::s
   TLM_RETURN_IF_ERROR(budget_.Spend(50 + 2 * static_cast<int64_t>(pattern.size()),
                                     schema.place.pointer + "/" + std::string(keyword)));
   auto regex = ParsePattern(regexes_, pattern, {.whole = false, .form = TextForm::kJson});
-  if (regex.ok()) return regex;
-  return MakeStatus(regex.status().code(), "{} at {}: {}", keyword, schema.place.pointer,
-                    std::string(regex.status().message()));
+  if (!regex.ok()) return At(schema, keyword, regex.status());
+  return regex;
 }
 
 absl::Status SchemaReader::ReadStrings(Schema& schema) {
@@ -501,7 +508,7 @@ absl::Status SchemaReader::ReadUnevaluated(Schema& schema, UnevaluatedKind kind)
                                              .budget = budget_,
                                              .read = read,
                                              .read_pattern = read_pattern});
-  if (!formula.ok()) return Wrong(schema, keyword, std::string(formula.status().message()));
+  if (!formula.ok()) return At(schema, keyword, formula.status());
   schema.all.push_back(*formula);
   return absl::OkStatus();
 }

@@ -14,8 +14,9 @@ namespace {
 constexpr size_t kMaxEvaluationCases = 64;
 // Subschemas and references that lead from one to the next.
 constexpr int kMaxEvaluationDepth = 32;
-// Of budget, for a subschema that is applied under a condition.
-constexpr int64_t kStepsPerCondition = 100;
+// Of the budget: for a subschema, and for each name, pattern and formula that a case holds.
+constexpr int64_t kStepsPerSchema = 20;
+constexpr int64_t kStepsPerEntry = 2;
 
 // Which properties or items a schema evaluates where `when` is true.
 struct Evaluated {
@@ -51,7 +52,8 @@ class EvaluationReader {
   absl::Status Add(const Place& place, int depth, Cases& cases);
   // The same, where it evaluates only values for which `when` is true. `when` implies the schema.
   absl::Status AddWhere(Formula when, const Place& place, int depth, Cases& cases);
-  absl::StatusOr<Cases> Product(const Cases& a, const Cases& b);
+  // The cases that are one of `a` and one of `b` at once; `place` adds `b`.
+  absl::StatusOr<Cases> Product(const Cases& a, const Cases& b, const Place& place);
 
   const UnevaluatedKind kind_;
   const UnevaluatedContext& context_;
@@ -68,8 +70,11 @@ std::string_view KeywordOf(UnevaluatedKind kind) {
 }
 
 absl::StatusOr<Cases> EvaluationReader::ReadSchemaAt(Place place, int depth) {
+  TLM_RETURN_IF_ERROR(context_.budget.Spend(kStepsPerSchema, place.pointer));
   if (depth > kMaxEvaluationDepth) {
-    return InvalidArgument("depends on schemas that contain themselves");
+    return InvalidArgument(
+        "depends on subschemas that contain themselves, or on more than {} in one another",
+        kMaxEvaluationDepth);
   }
   if (!place.value->is_object()) return Cases(1);
   place.base = context_.index.BaseOf(*place.value, place.base);
@@ -114,10 +119,11 @@ absl::StatusOr<Evaluated> EvaluationReader::ReadAdjacentProperties(const Place& 
   return here;
 }
 
-absl::StatusOr<Cases> EvaluationReader::Product(const Cases& a, const Cases& b) {
+absl::StatusOr<Cases> EvaluationReader::Product(const Cases& a, const Cases& b,
+                                                const Place& place) {
   if (a.size() * b.size() > kMaxEvaluationCases) {
-    return InvalidArgument("depends on more than {} combinations of subschemas",
-                           kMaxEvaluationCases);
+    return ResourceExhausted("depends on more than {} combinations of subschemas",
+                             kMaxEvaluationCases);
   }
   const auto append = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
@@ -132,6 +138,10 @@ absl::StatusOr<Cases> EvaluationReader::Product(const Cases& a, const Cases& b) 
       append(both.patterns, second.patterns);
       both.first_items = std::max(first.first_items, second.first_items);
       append(both.matching_items, second.matching_items);
+      const size_t entries =
+          both.names.size() + both.patterns.size() + both.matching_items.size() + 1;
+      TLM_RETURN_IF_ERROR(
+          context_.budget.Spend(kStepsPerEntry * static_cast<int64_t>(entries), place.pointer));
       product.push_back(std::move(both));
     }
   }
@@ -140,7 +150,7 @@ absl::StatusOr<Cases> EvaluationReader::Product(const Cases& a, const Cases& b) 
 
 absl::Status EvaluationReader::Add(const Place& place, int depth, Cases& cases) {
   TLM_ASSIGN_OR_RETURN(const Cases inside, ReadSchemaAt(place, depth + 1));
-  TLM_ASSIGN_OR_RETURN(cases, Product(cases, inside));
+  TLM_ASSIGN_OR_RETURN(cases, Product(cases, inside, place));
   return absl::OkStatus();
 }
 
@@ -148,8 +158,8 @@ absl::Status EvaluationReader::AddWhere(Formula when, const Place& place, int de
   TLM_ASSIGN_OR_RETURN(Cases inside, ReadSchemaAt(place, depth + 1));
   for (Evaluated& evaluated : inside) evaluated.when = formulas_.And(evaluated.when, when);
   inside.push_back({.when = formulas_.Not(when)});
-  TLM_ASSIGN_OR_RETURN(cases, Product(cases, inside));
-  return context_.budget.Spend(kStepsPerCondition, place.pointer);
+  TLM_ASSIGN_OR_RETURN(cases, Product(cases, inside, place));
+  return absl::OkStatus();
 }
 
 absl::Status EvaluationReader::ReadReferences(const Place& schema, int depth, Cases& cases) {

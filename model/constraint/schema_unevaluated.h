@@ -33,8 +33,9 @@ struct UnevaluatedContext {
 // applies a schema to it (JSON Schema Core 2020-12, sections 11.2 and 11.3). `schema` holds the
 // keyword; its base is that of its own `$id`.
 //
-// INVALID_ARGUMENT where the subschemas that evaluate contain themselves or have too many
-// combinations.
+// INVALID_ARGUMENT where subschemas that evaluate contain themselves or are too deep in one
+// another; RESOURCE_EXHAUSTED for too many combinations of those that may match, and above the
+// budget.
 absl::StatusOr<Formula> ReadUnevaluated(const SchemaIndex::Place& schema, UnevaluatedKind kind,
                                         Formula rest, const UnevaluatedContext& context);
 

@@ -445,6 +445,38 @@ TEST(JsonSchemaTest, WrongSchemasAreNamed) {
   EXPECT_FALSE(Compile(std::string(200, '[') + std::string(200, ']')).ok());
 }
 
+TEST(JsonSchemaTest, WhatUnevaluatedKeywordsDependOnIsLimited) {
+  // Each of 12 schemas refers 12 times to the next.
+  std::string defs;
+  for (int i = 0; i < 12; ++i) {
+    const std::string next = R"({"$ref": "#/$defs/d)" + std::to_string(i + 1) + R"("})";
+    std::string all = next;
+    for (int copy = 1; copy < 12; ++copy) all += ", " + next;
+    defs += R"("d)" + std::to_string(i) + R"(": {"allOf": [)" + all + "]}, ";
+  }
+  const std::string deep = R"({"unevaluatedProperties": false, "$ref": "#/$defs/d0", "$defs": {)" +
+                           defs + R"("d12": {"properties": {"a": true}}}})";
+  // A millisecond passes at each look, so the budget ends after so many steps on any machine.
+  class : public Clock {
+    absl::Time Now() override { return now_ += absl::Milliseconds(1); }
+    absl::Time now_ = absl::UnixEpoch();
+  } clock;
+  Budget budget(absl::Milliseconds(250), nullptr, &clock);
+  const auto status = CompileJsonSchema(deep, {}, {}, budget).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+
+  std::string any;
+  for (int i = 0; i < 7; ++i) {
+    any += std::string(i == 0 ? "" : ", ") + R"({"properties": {"p)" + std::to_string(i) +
+           R"(": true}})";
+  }
+  const auto many = Compile(R"({"unevaluatedProperties": false, "anyOf": [)" + any + "]}").status();
+  EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted) << many;
+  EXPECT_EQ(
+      std::string(many.message()),
+      "unevaluatedProperties at the root: depends on more than 64 combinations of subschemas");
+}
+
 // A value of 0.01's multiples that some validators take for none is not written.
 TEST(JsonSchemaTest, DisputedMultiples) {
   EXPECT_TRUE(Allows(R"({"multipleOf": 0.01})", "19.98"));
