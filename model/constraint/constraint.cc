@@ -48,10 +48,9 @@ struct Language {
 
 absl::StatusOr<Language> CompileRegex(std::string_view text, const ConstraintLimits& limits) {
   RegexSet regexes(limits.max_bytes / kBytesPerRegex);
-  auto regex = ParsePattern(regexes, text, {.whole = true, .form = TextForm::kUtf8});
-  if (!regex.ok()) return WithContext(regex.status(), "regex");
-  RecognizerFactory make = [regexes = std::move(regexes), regex = *regex,
-                            max_states = limits.max_states] {
+  TLM_ASSIGN_OR_RETURN(const ByteRegex regex,
+                       ParsePattern(regexes, text, {.whole = true, .form = TextForm::kUtf8}));
+  RecognizerFactory make = [regexes = std::move(regexes), regex, max_states = limits.max_states] {
     return std::make_unique<RegexRecognizer>(regexes, regex, max_states);
   };
   return Language{make(), make};

@@ -56,7 +56,8 @@ class Constraint {
  public:
   // INVALID_ARGUMENT for a specification that is malformed or has what is not supported, naming it
   // and its place; RESOURCE_EXHAUSTED above a limit, naming what cost it; CANCELLED once
-  // `cancelled` (may be null) is true.
+  // `cancelled` (may be null) is true. Messages do not name the kind: callers add the name of their
+  // field. They name a region of a structural tag: "regions[0].regex: ...".
   static absl::StatusOr<std::shared_ptr<Constraint>> Compile(
       const ConstraintSpec& spec, std::shared_ptr<const TokenTrie> tokens,
       const ConstraintLimits& limits, const std::atomic<bool>* cancelled);

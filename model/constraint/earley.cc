@@ -323,7 +323,7 @@ absl::StatusOr<RecognizerFactory> CompileGrammar(std::string_view gbnf,
   TLM_ASSIGN_OR_RETURN(auto network, GrammarNetwork::Compile(gbnf, limits, budget));
   if (EarleyRecognizer(network, limits).full()) {
     return ResourceExhausted(
-        "grammar: the beginnings of its texts take more than {} states, {} bytes, or {} readings "
+        "the beginnings of its texts take more than {} states, {} bytes, or {} readings "
         "at a time",
         limits.max_states, limits.max_bytes, EarleyRecognizer::kMaxReadings);
   }

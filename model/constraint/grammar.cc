@@ -33,7 +33,7 @@ class GrammarParser {
 
   absl::StatusOr<Grammar> Parse() {
     if (const size_t invalid = FindInvalidUtf8(text_); invalid != text_.npos) {
-      return InvalidArgument("grammar: not UTF-8 at byte {}", invalid);
+      return InvalidArgument("not UTF-8 at byte {}", invalid);
     }
     Skip(true);
     while (!AtEnd()) {
@@ -46,7 +46,7 @@ class GrammarParser {
       }
     }
     const auto root = rule_ids_.find("root");
-    if (root == rule_ids_.end()) return InvalidArgument("grammar: no rule is named \"root\"");
+    if (root == rule_ids_.end()) return InvalidArgument("no rule is named \"root\"");
     grammar_.root = root->second;
     return std::move(grammar_);
   }
@@ -54,7 +54,7 @@ class GrammarParser {
  private:
   template <typename... Args>
   absl::Status Malformed(size_t place, fmt::format_string<Args...> format, Args&&... args) const {
-    return InvalidArgument("grammar, {}: {}", Grammar::PlaceName(text_, place),
+    return InvalidArgument("{}: {}", Grammar::PlaceName(text_, place),
                            fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -113,7 +113,7 @@ class GrammarParser {
 
   absl::StatusOr<int32_t> Add(Grammar::Node node) {
     if (grammar_.nodes.size() >= max_nodes_) {
-      return ResourceExhausted("grammar, {}: the grammar has more than {} parts",
+      return ResourceExhausted("{}: the grammar has more than {} parts",
                                Grammar::PlaceName(text_, node.place), max_nodes_);
     }
     int depth = 0;
@@ -127,7 +127,7 @@ class GrammarParser {
     return static_cast<int32_t>(grammar_.nodes.size() - 1);
   }
   absl::Status TooDeep(size_t place) const {
-    return ResourceExhausted("grammar, {}: groups and repetitions are nested deeper than {}",
+    return ResourceExhausted("{}: groups and repetitions are nested deeper than {}",
                              Grammar::PlaceName(text_, place), Grammar::kMaxDepth);
   }
 
@@ -338,7 +338,7 @@ class GrammarParser {
     for (; Peek() >= '0' && Peek() <= '9'; ++at_) {
       value = value * 10 + (Peek() - '0');
       if (value > Grammar::kMaxRepetitions) {
-        return ResourceExhausted("grammar, {}: the limit of repetitions is {}",
+        return ResourceExhausted("{}: the limit of repetitions is {}",
                                  Grammar::PlaceName(text_, place), Grammar::kMaxRepetitions);
       }
     }

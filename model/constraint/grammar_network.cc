@@ -226,7 +226,7 @@ class GrammarNetworkBuilder {
 
   absl::Status CheckExpressions(size_t place) const {
     if (!regexes_.full()) return absl::OkStatus();
-    return ResourceExhausted("grammar, {}: the expressions of the terminals are more than {}",
+    return ResourceExhausted("{}: the expressions of the terminals are more than {}",
                              PlaceName(place), regexes_.size());
   }
 
@@ -249,7 +249,7 @@ class GrammarNetworkBuilder {
 
   absl::Status AddEdge(int32_t from, const Edge& edge, size_t place) {
     if (edges_.size() >= max_edges_) {
-      return ResourceExhausted("grammar, {}: with what is repeated there are more than {} parts",
+      return ResourceExhausted("{}: with what is repeated there are more than {} parts",
                                PlaceName(place), max_edges_);
     }
     edges_.push_back({edge, from});
@@ -428,7 +428,7 @@ class GrammarNetworkBuilder {
   absl::Status Prune() {
     const Reached reached = Reach(false);
     if (reached.rules[0] == 0) {
-      return InvalidArgument("grammar, {}: rule \"root\" matches no text",
+      return InvalidArgument("{}: rule \"root\" matches no text",
                              PlaceName(grammar_.rules[Index(grammar_.root)].place));
     }
     std::erase_if(edges_, [&](const FromEdge& edge) {
@@ -488,8 +488,7 @@ class GrammarNetworkBuilder {
 absl::StatusOr<std::shared_ptr<const GrammarNetwork>> GrammarNetwork::Compile(
     std::string_view gbnf, const ConstraintLimits& limits, Budget& budget) {
   if (gbnf.size() > limits.max_text_bytes) {
-    return ResourceExhausted("grammar: {} bytes, the limit is {}", gbnf.size(),
-                             limits.max_text_bytes);
+    return ResourceExhausted("{} bytes, the limit is {}", gbnf.size(), limits.max_text_bytes);
   }
   TLM_ASSIGN_OR_RETURN(Grammar grammar, Grammar::Parse(gbnf, limits.max_states, budget));
   return GrammarNetworkBuilder(gbnf, std::move(grammar), limits, budget).Build();

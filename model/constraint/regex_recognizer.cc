@@ -48,21 +48,20 @@ ByteRegex LiteralsRegex(RegexSet& regexes, std::vector<std::string_view> texts) 
 
 absl::StatusOr<std::unique_ptr<Recognizer>> CompileChoices(std::span<const std::string> choices,
                                                            const ConstraintLimits& limits) {
-  if (choices.empty()) return InvalidArgument("choices: the list is empty");
+  if (choices.empty()) return InvalidArgument("the list is empty");
   size_t bytes = 0;
   for (const std::string& choice : choices) bytes += choice.size();
   if (bytes > limits.max_text_bytes) {
-    return ResourceExhausted("choices: {} bytes, the limit is {}", bytes, limits.max_text_bytes);
+    return ResourceExhausted("{} bytes, the limit is {}", bytes, limits.max_text_bytes);
   }
   if (choices.size() > limits.max_states) {
-    return ResourceExhausted("choices: {} texts, the limit is {}", choices.size(),
-                             limits.max_states);
+    return ResourceExhausted("{} texts, the limit is {}", choices.size(), limits.max_states);
   }
   RegexSet regexes(limits.max_bytes / kBytesPerExpression);
   const ByteRegex regex =
       LiteralsRegex(regexes, std::vector<std::string_view>(choices.begin(), choices.end()));
   if (regexes.full()) {
-    return ResourceExhausted("choices: the automaton of {} bytes takes more than {} bytes", bytes,
+    return ResourceExhausted("the automaton of {} bytes takes more than {} bytes", bytes,
                              limits.max_bytes);
   }
   return std::make_unique<RegexRecognizer>(std::move(regexes), regex, limits.max_states);

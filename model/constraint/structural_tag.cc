@@ -21,28 +21,41 @@ constexpr size_t kBytesPerExpressionOfTag = 256;
 
 absl::Status CheckText(std::string_view text, std::string_view what, size_t index) {
   if (IsValidUtf8(text)) return absl::OkStatus();
-  return InvalidArgument("structural_tag: {}[{}] is not UTF-8", what, index);
+  return InvalidArgument("{}[{}] is not UTF-8", what, index);
+}
+
+std::string_view FieldOf(ConstraintSpec::Kind content) {
+  switch (content) {
+    case ConstraintSpec::Kind::kJsonSchema:
+      return "json_schema";
+    case ConstraintSpec::Kind::kJsonObject:
+      return "json_object";
+    case ConstraintSpec::Kind::kRegex:
+      return "regex";
+    case ConstraintSpec::Kind::kGrammar:
+      return "grammar";
+    default:
+      return "content";
+  }
 }
 
 absl::Status CheckTriggers(const std::vector<std::string>& triggers) {
-  if (triggers.empty()) return InvalidArgument("structural_tag: no trigger is given");
+  if (triggers.empty()) return InvalidArgument("no trigger is given");
   if (triggers.size() > kMaxTriggers) {
-    return ResourceExhausted("structural_tag: {} triggers, the limit is {}", triggers.size(),
-                             kMaxTriggers);
+    return ResourceExhausted("{} triggers, the limit is {}", triggers.size(), kMaxTriggers);
   }
   for (size_t i = 0; i < triggers.size(); ++i) {
-    if (triggers[i].empty()) return InvalidArgument("structural_tag: triggers[{}] is empty", i);
+    if (triggers[i].empty()) return InvalidArgument("triggers[{}] is empty", i);
     if (triggers[i].size() > kMaxTriggerBytes) {
-      return ResourceExhausted("structural_tag: triggers[{}] has {} bytes, the limit is {}", i,
-                               triggers[i].size(), kMaxTriggerBytes);
+      return ResourceExhausted("triggers[{}] has {} bytes, the limit is {}", i, triggers[i].size(),
+                               kMaxTriggerBytes);
     }
     TLM_RETURN_IF_ERROR(CheckText(triggers[i], "triggers", i));
   }
   for (size_t i = 0; i < triggers.size(); ++i) {
     for (size_t j = 0; j < triggers.size(); ++j) {
       if (i == j || FindText(triggers[i], triggers[j]) == std::string_view::npos) continue;
-      return InvalidArgument("structural_tag: triggers[{}] contains triggers[{}], {}", i, j,
-                             Quoted(triggers[j]));
+      return InvalidArgument("triggers[{}] contains triggers[{}], {}", i, j, Quoted(triggers[j]));
     }
   }
   return absl::OkStatus();
@@ -54,10 +67,9 @@ absl::StatusOr<std::shared_ptr<const StructuralTag>> StructuralTag::Compile(
     const ConstraintSpec& spec, const ConstraintLimits& limits,
     const CompileContent& compile_content) {
   TLM_RETURN_IF_ERROR(CheckTriggers(spec.triggers));
-  if (spec.regions.empty()) return InvalidArgument("structural_tag: no region is given");
+  if (spec.regions.empty()) return InvalidArgument("no region is given");
   if (spec.regions.size() > kMaxRegions) {
-    return ResourceExhausted("structural_tag: {} regions, the limit is {}", spec.regions.size(),
-                             kMaxRegions);
+    return ResourceExhausted("{} regions, the limit is {}", spec.regions.size(), kMaxRegions);
   }
   const std::shared_ptr<StructuralTag> tag(
       new StructuralTag(RegexSet(limits.max_bytes / kBytesPerExpressionOfTag)));
@@ -70,12 +82,12 @@ absl::StatusOr<std::shared_ptr<const StructuralTag>> StructuralTag::Compile(
     const auto trigger = std::ranges::find_if(
         spec.triggers, [&](const std::string& text) { return region.begin.starts_with(text); });
     if (trigger == spec.triggers.end()) {
-      return InvalidArgument("structural_tag: regions[{}].begin begins with no trigger: {}", i,
+      return InvalidArgument("regions[{}].begin begins with no trigger: {}", i,
                              Quoted(region.begin));
     }
     auto content = compile_content(region);
     if (!content.ok()) {
-      return WithContext(content.status(), fmt::format("structural_tag: regions[{}]", i));
+      return WithContext(content.status(), fmt::format("regions[{}].{}", i, FieldOf(region.kind)));
     }
     tag->regions_.push_back({region.begin, region.end, *std::move(content)});
     tag->regions_of_trigger_[static_cast<size_t>(trigger - spec.triggers.begin())].push_back(
@@ -83,13 +95,11 @@ absl::StatusOr<std::shared_ptr<const StructuralTag>> StructuralTag::Compile(
   }
   for (size_t i = 0; i < spec.triggers.size(); ++i) {
     if (!tag->regions_of_trigger_[i].empty()) continue;
-    return InvalidArgument("structural_tag: no region begins with triggers[{}], {}", i,
-                           Quoted(spec.triggers[i]));
+    return InvalidArgument("no region begins with triggers[{}], {}", i, Quoted(spec.triggers[i]));
   }
   tag->AddTriggers(spec.triggers);
   if (tag->regexes_.full()) {
-    return ResourceExhausted("structural_tag: the triggers take more than {} bytes",
-                             limits.max_bytes);
+    return ResourceExhausted("the triggers take more than {} bytes", limits.max_bytes);
   }
   return tag;
 }

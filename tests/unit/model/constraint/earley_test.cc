@@ -486,44 +486,40 @@ TEST(EarleyRecognizerTest, RefusesWhatIsMalformed) {
     std::string gbnf;
     std::string_view message;
   } cases[] = {
-      {"", "grammar: no rule is named \"root\""},
-      {"Root ::= \"a\"", "grammar: no rule is named \"root\""},
-      {"root ::= a", "grammar, line 1, column 10: rule \"a\" is not defined"},
-      {"# \xc3\xa4\nroot ::= \"\xc3\xa4\" (b)",
-       "grammar, line 2, column 15: rule \"b\" is not defined"},
-      {"root ::= \"a\"\nroot ::= \"b\"",
-       "grammar, line 2, column 1: rule \"root\" is defined twice"},
-      {"root = \"a\"", "grammar, line 1, column 6: expected ::=, found '='"},
-      {"root ::= \"a\" ::= b", "grammar, line 1, column 14: expected a symbol, found ':'"},
+      {"", "no rule is named \"root\""},
+      {"Root ::= \"a\"", "no rule is named \"root\""},
+      {"root ::= a", "line 1, column 10: rule \"a\" is not defined"},
+      {"# \xc3\xa4\nroot ::= \"\xc3\xa4\" (b)", "line 2, column 15: rule \"b\" is not defined"},
+      {"root ::= \"a\"\nroot ::= \"b\"", "line 2, column 1: rule \"root\" is defined twice"},
+      {"root = \"a\"", "line 1, column 6: expected ::=, found '='"},
+      {"root ::= \"a\" ::= b", "line 1, column 14: expected a symbol, found ':'"},
       {"root ::= (\"a\"",
-       "grammar, line 1, column 14: expected ) for the group of line 1, column "
+       "line 1, column 14: expected ) for the group of line 1, column "
        "10, found the end"},
       {"root ::= \"a\")",
-       "grammar, line 1, column 13: expected a symbol or the end of the line, "
+       "line 1, column 13: expected a symbol or the end of the line, "
        "found ')'"},
-      {"root ::= \"a", "grammar, line 1, column 10: the literal does not end"},
-      {"root ::= [a", "grammar, line 1, column 10: the class does not end"},
-      {"root ::= [a-", "grammar, line 1, column 10: the class does not end"},
-      {"root ::= []", "grammar, line 1, column 10: the class is empty"},
-      {"root ::= [z-a]", "grammar, line 1, column 11: the range ends before it begins"},
+      {"root ::= \"a", "line 1, column 10: the literal does not end"},
+      {"root ::= [a", "line 1, column 10: the class does not end"},
+      {"root ::= [a-", "line 1, column 10: the class does not end"},
+      {"root ::= []", "line 1, column 10: the class is empty"},
+      {"root ::= [z-a]", "line 1, column 11: the range ends before it begins"},
       {"root ::= \"\\q\"",
-       "grammar, line 1, column 11: the escape is none of \\n \\r \\t \\\\ \\\" "
+       "line 1, column 11: the escape is none of \\n \\r \\t \\\\ \\\" "
        "\\[ \\] \\- \\x \\u \\U"},
-      {"root ::= \"\\u12\"", "grammar, line 1, column 11: the escape takes 4 hexadecimal digits"},
-      {"root ::= \"\\ud800\"", "grammar, line 1, column 11: U+D800 is not a character"},
-      {"root ::= \"\\U00110000\"", "grammar, line 1, column 11: U+110000 is not a character"},
-      {"root ::= *", "grammar, line 1, column 10: expected a symbol, found '*'"},
-      {"root ::= \"a\"{2,1}", "grammar, line 1, column 13: 2 repetitions at least, and 1 at most"},
-      {"root ::= \"a\"{,1}", "grammar, line 1, column 14: expected a number, found ','"},
-      {"root ::= \"a\"{1", "grammar, line 1, column 15: expected }, found the end"},
-      {"root ::= <think> \"a\"",
-       "grammar, line 1, column 10: tokens (<...> and !<...>) are not supported"},
-      {"root ::= !<[7]>",
-       "grammar, line 1, column 10: tokens (<...> and !<...>) are not supported"},
-      {"root ::= \"a\xff\"", "grammar: not UTF-8 at byte 11"},
-      {"root ::= \"a\" root", "grammar, line 1, column 1: rule \"root\" matches no text"},
+      {"root ::= \"\\u12\"", "line 1, column 11: the escape takes 4 hexadecimal digits"},
+      {"root ::= \"\\ud800\"", "line 1, column 11: U+D800 is not a character"},
+      {"root ::= \"\\U00110000\"", "line 1, column 11: U+110000 is not a character"},
+      {"root ::= *", "line 1, column 10: expected a symbol, found '*'"},
+      {"root ::= \"a\"{2,1}", "line 1, column 13: 2 repetitions at least, and 1 at most"},
+      {"root ::= \"a\"{,1}", "line 1, column 14: expected a number, found ','"},
+      {"root ::= \"a\"{1", "line 1, column 15: expected }, found the end"},
+      {"root ::= <think> \"a\"", "line 1, column 10: tokens (<...> and !<...>) are not supported"},
+      {"root ::= !<[7]>", "line 1, column 10: tokens (<...> and !<...>) are not supported"},
+      {"root ::= \"a\xff\"", "not UTF-8 at byte 11"},
+      {"root ::= \"a\" root", "line 1, column 1: rule \"root\" matches no text"},
       {"\nroot ::= a | b\na ::= b b\nb ::= a | \"x\" b",
-       "grammar, line 2, column 1: rule \"root\" matches no text"},
+       "line 2, column 1: rule \"root\" matches no text"},
   };
   for (const auto& [gbnf, message] : cases) {
     const absl::Status status = Compile(gbnf).status();
@@ -573,24 +569,23 @@ TEST(EarleyRecognizerTest, RefusesWhatIsOverLimits) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << gbnf.substr(0, 60);
     return std::string(status.message());
   };
-  EXPECT_EQ(refusal("root ::= \"a\"", {.max_text_bytes = 11}),
-            "grammar: 12 bytes, the limit is 11");
+  EXPECT_EQ(refusal("root ::= \"a\"", {.max_text_bytes = 11}), "12 bytes, the limit is 11");
   EXPECT_EQ(refusal("root ::= \"a\"{1000001}", {}),
-            "grammar, line 1, column 14: the limit of repetitions is 1000000");
+            "line 1, column 14: the limit of repetitions is 1000000");
   EXPECT_EQ(refusal("root ::= " + Repeated("(", 100'000), {}),
-            "grammar, line 1, column 209: groups and repetitions are nested deeper than 200");
+            "line 1, column 209: groups and repetitions are nested deeper than 200");
   EXPECT_EQ(refusal("root ::= \"a\"" + Repeated("?", 100'000), {}),
-            "grammar, line 1, column 212: groups and repetitions are nested deeper than 200");
+            "line 1, column 212: groups and repetitions are nested deeper than 200");
   EXPECT_EQ(refusal("root ::= \"a\" \"b\" \"c\"", {.max_states = 3}),
-            "grammar, line 1, column 10: the grammar has more than 3 parts");
+            "line 1, column 10: the grammar has more than 3 parts");
   EXPECT_EQ(refusal("root ::= (x \"a\"){1000000}\nx ::= \"(\" x \")\" | \"b\"", {}),
-            "grammar, line 1, column 11: with what is repeated there are more than 200000 parts");
+            "line 1, column 11: with what is repeated there are more than 200000 parts");
   EXPECT_EQ(refusal("root ::= ((((x{100}){100}){100}){100}){100}\nx ::= \"(\" x \")\" | \"b\"", {}),
-            "grammar, line 1, column 14: with what is repeated there are more than 200000 parts");
+            "line 1, column 14: with what is repeated there are more than 200000 parts");
   std::string calls = "root ::= \"\"";
   for (int i = 0; i < 10'000; ++i) calls += fmt::format(" | \"w{}\" root", i);
   EXPECT_EQ(refusal(calls, {}),
-            "grammar: the beginnings of its texts take more than 200000 states, 67108864 bytes, or "
+            "the beginnings of its texts take more than 200000 states, 67108864 bytes, or "
             "4096 readings at a time");
   Budget budget(absl::ZeroDuration(), nullptr);
   EXPECT_EQ(CompileGrammar(kJson, {}, budget).status().code(),

@@ -70,10 +70,10 @@ TEST(CompileChoicesTest, RefusesWhatIsEmptyOrLarge) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     return std::string(status.message());
   };
-  EXPECT_EQ(refusal({"abc", "d"}, {.max_text_bytes = 3}), "choices: 4 bytes, the limit is 3");
-  EXPECT_EQ(refusal({"abc", "d"}, {.max_states = 1}), "choices: 2 texts, the limit is 1");
+  EXPECT_EQ(refusal({"abc", "d"}, {.max_text_bytes = 3}), "4 bytes, the limit is 3");
+  EXPECT_EQ(refusal({"abc", "d"}, {.max_states = 1}), "2 texts, the limit is 1");
   EXPECT_EQ(refusal({std::string(100, 'a')}, {.max_bytes = 5000}),
-            "choices: the automaton of 100 bytes takes more than 5000 bytes");
+            "the automaton of 100 bytes takes more than 5000 bytes");
 }
 
 TEST(CompileChoicesTest, TakesManyTexts) {
