@@ -19,16 +19,6 @@
 #include "model/text/utf8.h"
 
 namespace tlm {
-namespace {
-
-constexpr size_t kMaxDeterminedBytes = 256;
-// For a mask, or so many bytes of text: some 100 ms. What needs more ends the output.
-constexpr int64_t kMaxSteps = 1'000'000;
-constexpr size_t kBytesPerLook = 256;
-// About what an expression of a RegexSet takes, with its derivatives.
-constexpr size_t kBytesPerRegex = 256;
-// A mask of more tokens than this is kept as a bitmap.
-constexpr size_t kMaxListedTokens = 1024;
 
 size_t TextBytes(const ConstraintSpec& spec) {
   size_t bytes = spec.text.size();
@@ -40,6 +30,15 @@ size_t TextBytes(const ConstraintSpec& spec) {
   return bytes;
 }
 
+namespace {
+
+constexpr size_t kMaxDeterminedBytes = 256;
+// For a mask, or so many bytes of text: some 100 ms. What needs more ends the output.
+constexpr int64_t kMaxSteps = 1'000'000;
+constexpr size_t kBytesPerLook = 256;
+// A mask of more tokens than this is kept as a bitmap.
+constexpr size_t kMaxListedTokens = 1024;
+
 // A compiled language: its recognizer, and how to make others of it.
 struct Language {
   std::unique_ptr<Recognizer> recognizer;
@@ -47,7 +46,7 @@ struct Language {
 };
 
 absl::StatusOr<Language> CompileRegex(std::string_view text, const ConstraintLimits& limits) {
-  RegexSet regexes(limits.max_bytes / kBytesPerRegex);
+  RegexSet regexes(limits.max_bytes / RegexSet::kBytesPerExpression);
   TLM_ASSIGN_OR_RETURN(const ByteRegex regex,
                        ParsePattern(regexes, text, {.whole = true, .form = TextForm::kUtf8}));
   RecognizerFactory make = [regexes = std::move(regexes), regex, max_states = limits.max_states] {

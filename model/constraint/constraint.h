@@ -43,8 +43,11 @@ struct ConstraintSpec {
   JsonOptions json;
 };
 
+// Of all its texts together.
+size_t TextBytes(const ConstraintSpec& spec);
+
 struct ConstraintLimits {
-  size_t max_text_bytes = size_t{1} << 20;  // of the specification, all its texts together
+  size_t max_text_bytes = size_t{1} << 20;  // TextBytes of the specification
   size_t max_states = 200'000;
   size_t max_bytes = size_t{64} << 20;                        // what a compiled constraint may take
   absl::Duration max_compile_time = absl::Milliseconds(250);  // of the thread that does it

@@ -7,13 +7,6 @@
 #include "model/base/errors.h"
 
 namespace tlm {
-namespace {
-
-size_t MixHash(size_t hash, int64_t value) {
-  return (hash ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15u + (hash >> 29);
-}
-
-}  // namespace
 
 EarleyRecognizer::EarleyRecognizer(std::shared_ptr<const GrammarNetwork> network,
                                    const ConstraintLimits& limits)
@@ -32,7 +25,7 @@ size_t EarleyRecognizer::bytes() const {
   return regexes_.bytes() + dfa_.bytes() + states_.capacity() * sizeof(StateData) +
          readings_.capacity() * sizeof(Reading) + next_.capacity() * sizeof(State) +
          frames_.capacity() * sizeof(Frame) + places_.capacity() * sizeof(Place) +
-         48 * (states_by_hash_.size() + frames_by_hash_.size());
+         kBytesPerHashEntry * (states_by_hash_.size() + frames_by_hash_.size());
 }
 
 EarleyRecognizer::State EarleyRecognizer::Next(State state, uint8_t byte) {
@@ -233,7 +226,7 @@ void EarleyRecognizer::MakeFrameGroup(std::span<const size_t> rows) {
     }
     std::ranges::sort(row.places);
     row.places.erase(std::unique(row.places.begin(), row.places.end()), row.places.end());
-    hash = MixHash(hash, static_cast<int64_t>(row.places.size()));
+    hash = MixHash(hash, row.places.size());
     for (const Place& place : row.places) hash = MixHash(MixHash(hash, place.node), place.frame);
   }
   int32_t first = FindFrameGroup(hash, rows);
@@ -296,7 +289,7 @@ EarleyRecognizer::State EarleyRecognizer::Intern() {
   for (const Reading& reading : made_) {
     hash = MixHash(hash, reading.node);
     hash = MixHash(hash, reading.frame);
-    hash = MixHash(hash, static_cast<int64_t>(reading.rest));
+    hash = MixHash(hash, reading.rest);
   }
   const auto [begin, end] = states_by_hash_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {

@@ -18,8 +18,6 @@ constexpr int64_t kMaxInlinedSize = 2000;
 constexpr int64_t kMaxInlinedTotal = 200'000;
 // Derivatives of an expression recurse about twice as deep as its weight.
 constexpr int64_t kMaxWeight = 200;
-// About what an expression of a RegexSet takes.
-constexpr size_t kBytesPerTerminalExpression = 256;
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
@@ -33,7 +31,7 @@ class GrammarNetworkBuilder {
         grammar_(std::move(grammar)),
         max_edges_(limits.max_states),
         budget_(budget),
-        network_(new GrammarNetwork(RegexSet(limits.max_bytes / kBytesPerTerminalExpression))),
+        network_(new GrammarNetwork(RegexSet(limits.max_bytes / RegexSet::kBytesPerExpression))),
         regexes_(network_->regexes_) {}
 
   absl::StatusOr<std::shared_ptr<const GrammarNetwork>> Build() {

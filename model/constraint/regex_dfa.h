@@ -53,7 +53,8 @@ class RegexDfa {
   size_t size() const { return states_.size(); }
   // About the memory it takes, without that of `regexes`.
   size_t bytes() const {
-    return states_.capacity() * sizeof(StateRow) + 48 * (by_regex_.size() + live_.size());
+    return states_.capacity() * sizeof(StateRow) +
+           kBytesPerHashEntry * (by_regex_.size() + live_.size());
   }
   bool full() const { return full_ || regexes_.full(); }
 

@@ -5,21 +5,6 @@
 #include "model/base/errors.h"
 
 namespace tlm {
-namespace {
-
-// About what an expression of a RegexSet takes, with its derivatives.
-constexpr size_t kBytesPerExpression = 256;
-
-}  // namespace
-
-ByteSet RegexRecognizer::NextBytes(State state) {
-  ByteSet bytes;
-  for (int byte = 0; byte < 256; ++byte) {
-    if (dfa_.Next(state, static_cast<uint8_t>(byte)) != kDead)
-      bytes.Add(static_cast<uint8_t>(byte));
-  }
-  return bytes;
-}
 
 ByteRegex LiteralsRegex(RegexSet& regexes, std::vector<std::string_view> texts) {
   std::sort(texts.begin(), texts.end());
@@ -57,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Recognizer>> CompileChoices(std::span<const std::
   if (choices.size() > limits.max_states) {
     return ResourceExhausted("{} texts, the limit is {}", choices.size(), limits.max_states);
   }
-  RegexSet regexes(limits.max_bytes / kBytesPerExpression);
+  RegexSet regexes(limits.max_bytes / RegexSet::kBytesPerExpression);
   const ByteRegex regex =
       LiteralsRegex(regexes, std::vector<std::string_view>(choices.begin(), choices.end()));
   if (regexes.full()) {

@@ -29,7 +29,7 @@ class RegexRecognizer final : public Recognizer {
   State start() override { return dfa_.start(); }
   State Next(State state, uint8_t byte) override { return dfa_.Next(state, byte); }
   bool Accepts(State state) override { return dfa_.Accepts(state); }
-  ByteSet NextBytes(State state) override;
+  ByteSet NextBytes(State state) override { return dfa_.NextBytes(state); }
   Part PartOf(State state) override { return {.dfa = &dfa_, .state = state, .is_rest = true}; }
   void AllowWork(int64_t steps) override { regexes_.meter().Allow(steps); }
   size_t bytes() const override { return dfa_.bytes() + regexes_.bytes(); }

@@ -11,10 +11,6 @@ namespace {
 // Parts alike that each part of a union or intersection is compared with.
 constexpr size_t kMaxCompared = 64;
 
-size_t Mix(size_t hash, uint64_t value) {
-  return (hash ^ value) * 0x9e3779b97f4a7c15u + (hash >> 29);
-}
-
 }  // namespace
 
 RegexSet::RegexSet(size_t max_expressions)
@@ -27,11 +23,11 @@ RegexSet::RegexSet(size_t max_expressions)
 
 ByteRegex RegexSet::Intern(Node node, std::span<const ByteRegex> parts, const ByteSet* set) {
   constexpr size_t kPartsPerExpression = 16;
-  size_t hash = Mix(static_cast<size_t>(node.kind), static_cast<uint64_t>(node.min));
-  hash = Mix(hash, static_cast<uint64_t>(node.max));
-  for (const ByteRegex part : parts) hash = Mix(hash, static_cast<uint64_t>(part));
+  size_t hash = MixHash(static_cast<size_t>(node.kind), node.min);
+  hash = MixHash(hash, node.max);
+  for (const ByteRegex part : parts) hash = MixHash(hash, part);
   if (set != nullptr) {
-    for (const uint64_t word : set->words()) hash = Mix(hash, word);
+    for (const uint64_t word : set->words()) hash = MixHash(hash, word);
   }
   const auto known = by_hash_.find(hash);
   const ByteRegex first = known == by_hash_.end() ? kNone : known->second;
@@ -73,25 +69,25 @@ void RegexSet::Describe(Node* node, ByteRegex regex, std::span<const ByteRegex> 
     if (node->kind == Kind::kConcat && part != parts[0] && !HasEmpty(parts[0])) continue;
     node->depth = std::max(node->depth, this->node(part).depth + 1);
   }
-  node->shape = Mix(static_cast<size_t>(node->kind), static_cast<uint64_t>(regex));
+  node->shape = MixHash(static_cast<size_t>(node->kind), regex);
   switch (node->kind) {
     case Kind::kBytes:
       node->live = true;
-      node->shape = Mix(static_cast<size_t>(node->kind), 0);
+      node->shape = MixHash(static_cast<size_t>(node->kind), 0);
       break;
     case Kind::kConcat:
       node->live = is_live(parts[0]) && is_live(parts[1]);
-      node->shape = Mix(this->node(parts[0]).shape, this->node(parts[1]).shape);
+      node->shape = MixHash(this->node(parts[0]).shape, this->node(parts[1]).shape);
       break;
     case Kind::kOr:
       node->live = std::ranges::any_of(parts, is_live);
       break;
     case Kind::kRepeat:
       node->live = is_live(parts[0]);
-      node->shape = Mix(static_cast<size_t>(node->kind), static_cast<uint64_t>(parts[0]));
+      node->shape = MixHash(static_cast<size_t>(node->kind), parts[0]);
       break;
     case Kind::kNot:
-      node->shape = Mix(static_cast<size_t>(node->kind), this->node(parts[0]).shape);
+      node->shape = MixHash(static_cast<size_t>(node->kind), this->node(parts[0]).shape);
       break;
     default:
       break;

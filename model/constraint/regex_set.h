@@ -18,6 +18,16 @@
 
 namespace tlm {
 
+// About the memory of an entry in a hash table of numbers, in bytes.
+inline constexpr size_t kBytesPerHashEntry = 48;
+
+// The hash of a sequence of numbers: `hash` is that of those before `number`, 0 of none.
+template <typename Number>
+size_t MixHash(size_t hash, Number number) {
+  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;  // 2^64 / the golden ratio, odd
+  return (hash ^ static_cast<uint64_t>(number)) * kFactor + (hash >> 29);
+}
+
 // An expression of a RegexSet. Equal expressions are one; different ones may mean the same.
 enum class ByteRegex : int32_t {};
 
@@ -31,6 +41,8 @@ class RegexSet {
   static constexpr ByteRegex kEmpty{1};  // the empty string
   static constexpr ByteRegex kAny{2};    // all strings
   static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
+  // About the memory of an expression with its derivatives, to make a number of them of bytes.
+  static constexpr size_t kBytesPerExpression = 256;
 
   // What an expression would be too large for. Its states are numbers; immutable.
   class Automaton {
@@ -78,7 +90,8 @@ class RegexSet {
   // About the memory it takes.
   size_t bytes() const {
     return nodes_.capacity() * sizeof(Node) + parts_.capacity() * sizeof(ByteRegex) +
-           sets_.capacity() * sizeof(ByteSet) + 48 * (by_hash_.size() + derivatives_.size());
+           sets_.capacity() * sizeof(ByteSet) +
+           kBytesPerHashEntry * (by_hash_.size() + derivatives_.size());
   }
   bool full() const { return full_; }
 

@@ -16,8 +16,6 @@ namespace {
 constexpr size_t kMaxRegions = 1024;
 constexpr size_t kMaxTriggers = 128;
 constexpr size_t kMaxTriggerBytes = 256;
-// About what an expression of a RegexSet takes.
-constexpr size_t kBytesPerExpressionOfTag = 256;
 
 absl::Status CheckText(std::string_view text, std::string_view what, size_t index) {
   if (IsValidUtf8(text)) return absl::OkStatus();
@@ -72,7 +70,7 @@ absl::StatusOr<std::shared_ptr<const StructuralTag>> StructuralTag::Compile(
     return ResourceExhausted("{} regions, the limit is {}", spec.regions.size(), kMaxRegions);
   }
   const std::shared_ptr<StructuralTag> tag(
-      new StructuralTag(RegexSet(limits.max_bytes / kBytesPerExpressionOfTag)));
+      new StructuralTag(RegexSet(limits.max_bytes / RegexSet::kBytesPerExpression)));
   tag->regions_of_trigger_.resize(spec.triggers.size());
   for (size_t i = 0; i < spec.regions.size(); ++i) {
     const ConstraintSpec::Region& region = spec.regions[i];
@@ -147,7 +145,7 @@ StructuralTagRecognizer::StructuralTagRecognizer(std::shared_ptr<const Structura
 
 size_t StructuralTagRecognizer::bytes() const {
   size_t bytes = regexes_.bytes() + dfa_.bytes() + states_.capacity() * sizeof(StateData) +
-                 readings_.capacity() * sizeof(Reading) + 48 * by_hash_.size() +
+                 readings_.capacity() * sizeof(Reading) + kBytesPerHashEntry * by_hash_.size() +
                  next_.capacity() * sizeof(next_[0]);
   for (const auto& content : contents_) {
     if (content != nullptr) bytes += content->bytes();
@@ -247,10 +245,7 @@ ByteSet StructuralTagRecognizer::NextBytes(State state) {
     const auto offset = static_cast<size_t>(reading.state);
     switch (reading.phase) {
       case Phase::kFree:
-        for (int byte = 0; byte < 256; ++byte) {
-          const auto of = static_cast<uint8_t>(byte);
-          if (dfa_.Next(reading.state, of) != RegexDfa::kDead) bytes.Add(of);
-        }
+        bytes = bytes | dfa_.NextBytes(reading.state);
         break;
       case Phase::kBegin:
         bytes.Add(static_cast<uint8_t>(RegionOf(reading).begin[offset]));
@@ -286,7 +281,7 @@ Recognizer::State StructuralTagRecognizer::Intern() {
   for (const Reading& reading : made_) {
     for (const int32_t value :
          {static_cast<int32_t>(reading.phase), reading.region, reading.state, reading.prefix}) {
-      hash = (hash ^ static_cast<size_t>(value)) * 0x9e3779b97f4a7c15u + (hash >> 29);
+      hash = MixHash(hash, value);
     }
     // Between characters, where one of ASCII may follow.
     accepts |= reading.phase == Phase::kFree && dfa_.Next(reading.state, 'a') != RegexDfa::kDead;

@@ -134,16 +134,6 @@ bool WritesJson(const ConstraintSpec& spec) {
                      [&](const auto& region) { return is_json(region.kind); });
 }
 
-size_t TextBytes(const ConstraintSpec& spec) {
-  size_t bytes = spec.text.size();
-  for (const std::string& choice : spec.choices) bytes += choice.size();
-  for (const std::string& trigger : spec.triggers) bytes += trigger.size();
-  for (const ConstraintSpec::Region& region : spec.regions) {
-    bytes += region.begin.size() + region.content.size() + region.end.size();
-  }
-  return bytes;
-}
-
 // The same status, about the field.
 absl::Status About(const char* field, const absl::Status& status) {
   const std::string reason = ReasonOf(status);
