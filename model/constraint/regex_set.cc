@@ -176,6 +176,11 @@ ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
       flat.push_back(part);
     }
   }
+  // Sorting and comparing them.
+  if (!meter_.Spend(4 * static_cast<int64_t>(flat.size()))) {
+    full_ = true;
+    return kNone;
+  }
   ByteSet bytes = is_or ? ByteSet() : ByteSet::All();
   bool has_bytes = false;
   std::vector<ByteRegex> rest;

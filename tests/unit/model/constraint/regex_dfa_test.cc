@@ -212,5 +212,20 @@ TEST_F(RegexDfaTest, StopsAtItsLimits) {
   EXPECT_LE(dfa.size(), 1000u);
 }
 
+TEST_F(RegexDfaTest, WorkCountsAlternatives) {
+  // What is left of each is known; putting it together is work, too.
+  std::vector<ByteRegex> any;
+  for (int i = 0; i < 2000; ++i) {
+    const ByteRegex one = regexes_.Repeat(regexes_.Bytes(ByteSet::All()), i % 40, i % 40 + i);
+    any.push_back(regexes_.Concat(regexes_.Literal("a" + std::to_string(i)), one));
+  }
+  const ByteRegex all = regexes_.Or(any);
+  for (const ByteRegex part : any) regexes_.Derivative(part, 'a');
+  ASSERT_FALSE(regexes_.full());
+  regexes_.meter().Allow(1000);
+  EXPECT_EQ(regexes_.Derivative(all, 'a'), RegexSet::kNone);
+  EXPECT_TRUE(regexes_.full());
+}
+
 }  // namespace
 }  // namespace tlm
