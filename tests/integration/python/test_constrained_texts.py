@@ -1,0 +1,251 @@
+"""Texts under regular expressions, grammars, choices, JSON options and structural tags, checked by
+other readers; refused constraints, and what their errors say."""
+
+import json
+import re
+import unittest
+
+import grpc
+
+from support import Answer, ServerTest, details_of, request, violated_fields
+
+from google.rpc import error_details_pb2
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2
+
+Code = grpc.StatusCode
+ENDED = common_pb2.FINISH_REASON_EOS
+CUT = common_pb2.FINISH_REASON_LENGTH
+
+# Python's re reads them as ECMA-262 does.
+PATTERNS = (
+    r"[a-z]{3}-\d{2}", r"(yes|no|maybe)( indeed)?!", r"0|[1-9][0-9]{0,8}",
+    r"[A-Z][a-z]{2,8}( [A-Z][a-z]{2,8}){1,2}", r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",
+    r"(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}",
+    r"[^a-z\s]{5,9}", r"(a|b){3,6}abb", r"\u0416[\u0430-\u044f]+", r"(ab?){2,5}c?", r"[\w.]{1,9}@\w{1,9}\.(com|org)",
+    r"\{\"id\": \d+(, \"tag\": \"[a-z]{1,5}\")?\}", r"(?!the)[a-z]{3,6}", r"x{0,3}y{2}", r"")
+
+ARITHMETIC = r'''
+# Sums of products.
+root    ::= sum "="
+sum     ::= product (("+" | "-") product)*
+product ::= factor ("*" factor)*
+factor  ::= number | "(" sum ")"
+number  ::= "0" | [1-9] [0-9]{0,2}
+'''
+
+TAG = {"regions": [
+    {"begin": "<call name=sum>", "json_schema": json.dumps({
+        "type": "object", "properties": {"a": {"type": "integer", "maximum": 99},
+                                         "b": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["a", "b"], "additionalProperties": False}), "end": "</call>"},
+    {"begin": "<call name=day>", "regex": r"\d{4}-\d{2}-\d{2}", "end": "</call>"}],
+    "triggers": ["<"]}
+
+
+def constrained(max_new_tokens=60, seed=1, **constraint):
+    asked = request(max_new_tokens=max_new_tokens, temperature=1, seed=seed)
+    asked.stopping.ignore_eos = False
+    asked.MergeFrom(generate_pb2.GenerateRequest(**constraint))
+    return asked
+
+
+def reads_sum(text):
+    """Whether the text is a `sum`, by a descent of its own."""
+    def product(at):
+        at = factor(at)
+        while at is not None and text[at:at + 1] == "*":
+            at = factor(at + 1)
+        return at
+
+    def total(at):
+        at = product(at)
+        while at is not None and text[at:at + 1] in ("+", "-"):
+            at = product(at + 1)
+        return at
+
+    def factor(at):
+        if text[at:at + 1] == "(":
+            at = total(at + 1)
+            return at + 1 if at is not None and text[at:at + 1] == ")" else None
+        number = re.compile("0|[1-9][0-9]{0,2}").match(text, at)
+        return number.end() if number else None
+
+    return total(0) == len(text)
+
+
+class OutputTest(ServerTest):
+    FLAGS = ("--max_constraint_time=10s",)  # of a machine that is busy with other tests
+
+    def outputs(self, count, **constraint):
+        """Answers, each of a call with a seed of its own, at the same time."""
+        calls = [self.model.Generate(constrained(seed=seed, **constraint), timeout=60)
+                 for seed in range(count)]
+        return [Answer(list(call)) for call in calls]
+
+    def assert_ends(self, answers):
+        """Each ended or was cut; the texts of those that ended, one at least."""
+        for answer in answers:
+            self.assertIn(answer.finished.reason, (ENDED, CUT))
+        whole = [answer.text for answer in answers if answer.finished.reason == ENDED]
+        self.assertTrue(whole)
+        return whole
+
+    def test_regular_expressions(self):
+        for pattern in PATTERNS:
+            with self.subTest(pattern):
+                for text in self.assert_ends(self.outputs(12, regex=pattern)):
+                    self.assertTrue(re.fullmatch(pattern, text, re.ASCII), text)
+
+    def test_grammars(self):
+        ends = {self.tokenize(sign)[0]: 3.0 for sign in "=)"}
+        whole = self.assert_ends(self.outputs(24, grammar=ARITHMETIC,
+                                              sampling={"logit_bias": ends}))
+        for text in whole:
+            self.assertTrue(text.endswith("=") and reads_sum(text[:-1]), text)
+
+    def test_grammars_may_be_left_recursive(self):
+        for text in self.assert_ends(self.outputs(
+                6, grammar='root ::= root "a" | "b"', sampling={"logit_bias": {0: 8.0}})):
+            self.assertRegex(text, "^ba*$")
+
+    def test_choices(self):
+        choices = ["good", "goodness", "", "\u65e5\u672c", "no, not at all", "no"]
+        whole = self.assert_ends(self.outputs(40, choices={"choices": choices}))
+        self.assertEqual(len(whole), 40)
+        self.assertLessEqual(set(whole), set(choices))
+        self.assertGreater(len(set(whole)), 1)
+
+    def test_choices_one_of_which_is_certain_end_by_themselves(self):
+        answer = self.generate(constrained(choices={"choices": ["the whole of this text"]}))
+        self.assertEqual((answer.text, answer.finished.reason), ("the whole of this text", ENDED))
+
+    def test_json_objects(self):
+        bias = {token: by for text, by in (('"', 5.0), ("}", 4.0), ("]", 4.0))
+                for token in self.tokenize(text)}
+        for options in ({}, {"whitespace": generate_pb2.JSON_WHITESPACE_COMPACT}):
+            answers = self.outputs(24, json_object=True, json=options,
+                                   sampling={"logit_bias": bias},
+                                   stopping={"max_new_tokens": 200})
+            for text in self.assert_ends(answers):
+                self.assertIsInstance(json.loads(text), dict)
+
+    def test_white_space_and_order(self):
+        schema = json.dumps({"type": "object", "properties": {
+            "b": {"const": "1"}, "a": {"const": ["2", "3"]}}, "required": ["a", "b"],
+            "additionalProperties": False})
+        compact = {"whitespace": generate_pb2.JSON_WHITESPACE_COMPACT}
+        any_order = compact | {"property_order": generate_pb2.JSON_PROPERTY_ORDER_ANY}
+        in_order = {answer.text for answer in self.outputs(20, json_schema=schema, json=compact)}
+        self.assertEqual(in_order, {'{"b":"1","a":["2","3"]}'})
+        mixed = {answer.text for answer in self.outputs(20, json_schema=schema, json=any_order)}
+        self.assertEqual(mixed, {'{"b":"1","a":["2","3"]}', '{"a":["2","3"],"b":"1"}'})
+        printed = self.assert_ends(self.outputs(20, json_schema=schema))
+        for text in printed:
+            self.assertEqual(json.loads(text), {"b": "1", "a": ["2", "3"]})
+            # A space, or a line and at most 8 blanks a level.
+            self.assertIsNone(re.search(r"[^\s]\s{2}(?<!\n.)|\n\s*\n|\n\s{17}", text), text)
+
+    def test_structural_tags(self):
+        called = 0
+        likely = {self.tokenize("<")[0]: 30.0}
+        for answer in self.outputs(24, structural_tag=TAG, sampling={"logit_bias": likely},
+                                   stopping={"max_new_tokens": 150}):
+            self.assertIn(answer.finished.reason, (ENDED, CUT))
+            text = answer.text
+            if answer.finished.reason == CUT and "<call" in text:
+                text = text[:text.rindex("<call")]
+            for part in text.replace("</call>", "\0").split("<")[1:]:
+                called += 1
+                arguments = re.match(r"call name=(sum|day)>(.*?)\0", part, re.S)
+                self.assertTrue(arguments, answer.text)
+                if arguments[1] == "day":
+                    self.assertRegex(arguments[2], r"^\d{4}-\d{2}-\d{2}$")
+                else:
+                    value = json.loads(arguments[2])
+                    self.assertEqual(list(value), ["a", "b"])
+                    self.assertTrue(value["a"] <= 99 and 0 <= value["b"] <= 99, value)
+        self.assertGreater(called, 5)
+
+
+class RefusalTest(ServerTest):
+
+    def assert_refused(self, code, words, field, **constraint):
+        asked = constrained(**constraint)
+        error = self.assert_fails(code, lambda: self.model.Generate(asked, timeout=60))
+        for word in words:
+            self.assertIn(word, error.details())
+        self.assertEqual(violated_fields(error), [field])
+        return error
+
+    def test_schemas(self):
+        for schema, *words in (
+                ("{", "not JSON", "line 1"),
+                ('{"type": "strin"}', "type", "strin"),
+                ('{"$ref": "#/$defs/x"}', "$ref", "#/$defs/x", "no place in the document"),
+                ('{"$ref": "https://example.com/s.json"}', "$ref", "https://example.com/s.json",
+                 "nothing is fetched"),
+                ('{"$ref": "#"}', "$ref", "refers to itself"),
+                ('{"properties": {"a": {"pattern": "("}}}', "pattern", "/properties/a", "byte 0"),
+                ('{"pattern": "(?<=a)b"}', "pattern", "lookbehind"),
+                ('{"properties": {"a": {"minLength": -1}}}', "minLength", "/properties/a", "-1"),
+                ('{"allOf": [{"type": "string"}, {"type": "null"}]}', "no value"),
+                ('{"type": "array", "items": {"$ref": "#"}, "minItems": 1}', "no value"),
+                ('{"not": ' * 200 + "true" + "}" * 200, "128")):
+            with self.subTest(schema[:60]):
+                self.assert_refused(Code.INVALID_ARGUMENT, words, "json_schema",
+                                    json_schema=schema)
+
+    def test_expressions_grammars_and_others(self):
+        invalid = Code.INVALID_ARGUMENT
+        for field, constraint, *words in (
+                ("regex", {"regex": "(a"}, "not closed", "byte 0"),
+                ("regex", {"regex": r"(a)\1"}, "reference back", "byte 3"),
+                ("regex", {"regex": "(?=a)b"}, "no text"),
+                ("grammar", {"grammar": 'root ::= "a" |\n\nfoo ::= "b" )'}, "line 3, column 5"),
+                ("grammar", {"grammar": 'root ::= "a"\n  | x'}, "line 2, column 5", '"x"'),
+                ("grammar", {"grammar": 'x ::= "a"'}, "root"),
+                ("grammar", {"grammar": 'root ::= "a" root'}, "matches no text"),
+                ("choices.choices", {"choices": {"choices": []}}, "empty"),
+                ("json_object", {"json_object": False}, "must be true"),
+                ("json", {"regex": "a", "json": {"whitespace": "JSON_WHITESPACE_COMPACT"}},
+                 "describes no JSON"),
+                ("json", {"json": {"whitespace": "JSON_WHITESPACE_COMPACT"}}, "no constraint"),
+                ("structural_tag.regions[0].begin",
+                 {"structural_tag": {"triggers": ["<a"], "regions": [
+                     {"begin": "<b>", "regex": "x"}]}}, "none of the triggers"),
+                ("structural_tag", {"structural_tag": {"triggers": ["<a"], "regions": [
+                    {"begin": "<a>", "json_schema": '{"type": 7}'}]}}, "type")):
+            with self.subTest(words):
+                self.assert_refused(invalid, words, field, **constraint)
+
+    def test_limits_are_named_and_other_streams_go_on(self):
+        other = self.model.Generate(constrained(max_new_tokens=400, json_object=True), timeout=60)
+        begun = next(other)
+        info = self.model_info().limits
+        costly = "^(" + "|".join(f".*{i}.{{40}}[^{i}]" for i in range(10)) + ")$"
+        for field, constraint, words in (
+                ("json_schema", {"json_schema": json.dumps(
+                    {"description": "x" * info.max_constraint_bytes})},
+                 ["1048576"]),
+                ("regex", {"regex": "a" * 70_000}, ["65536"])):
+            with self.subTest(field):
+                error = self.assert_refused(Code.RESOURCE_EXHAUSTED, words, field, **constraint)
+                detail = details_of(error, error_details_pb2.ErrorInfo)
+                self.assertEqual(detail.reason, "CONSTRAINT_TOO_LARGE")
+        # Too much work where its strings begin: refused by a machine that finds that out in time, else
+        # a dead end, soon.
+        hostile = json.dumps({"allOf": [{"type": "string"}] + [
+            {"pattern": costly + f"|{i}"} for i in range(400)]})
+        try:
+            answer = self.generate(constrained(json_schema=hostile), timeout=20)
+            self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_CONSTRAINT)
+        except grpc.RpcError as error:
+            self.assertEqual(error.code(), Code.RESOURCE_EXHAUSTED, error.details())
+        self.assertIn(Answer([begun, *other]).finished.reason, (ENDED, CUT))
+
+    def model_info(self):
+        return self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+
+
+if __name__ == "__main__":
+    unittest.main()
