@@ -14,9 +14,9 @@ import unittest
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 # Pages and sections that are pasted into one shell, with some of what they print.
-SECTIONS = [([("README.md", "Serve and call"),
+SECTIONS = [([("README.md", "Serve and call"), ("README.md", "Output of a form"),
               ("client/python/README.md", "Without the package")],
-             ["SERVING", "perplexity", "preemptions"]),
+             ["SERVING", "perplexity", "preemptions", '"guest":']),
             ([("deploy/README.md", "By hand")], ["SERVING", "tlm_requests_ended_total{"])]
 # The blocks name fixed ports: a network of their own, with a loopback device, keeps these free.
 ISOLATED = ["unshare", "--net", "--map-root-user"]
