@@ -204,7 +204,30 @@ constexpr std::array<std::pair<std::string_view, std::string (*)()>, 19> kFormat
     {"uuid", &Uuid},
 }};
 
+// What texts of a format look like that validators do not agree on, or that are not described here.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kDisputed = {{
+    {"date-time", "[0-9]{4}-[^]*"},
+    {"email", "[^]*@[^]*"},
+    {"hostname", "[^ /:@?#]*"},
+    {"idn-email", "[^]*@[^]*"},
+    {"idn-hostname", "[^ /:@?#]*"},
+    {"regex", "[^]*"},
+    {"relative-json-pointer", "[0-9][^]*"},
+    {"time", "[0-9]{2}:[^]*"},
+    {"uri-template", "[^]*"},
+}};
+
 }  // namespace
+
+ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, TextForm form) {
+  for (const auto& [name, pattern] : kDisputed) {
+    if (name != format) continue;
+    const auto wide = ParsePattern(regexes, pattern, {.whole = true, .form = form});
+    const auto known = FormatRegex(regexes, format, form);
+    if (wide.ok() && known) return regexes.And(*wide, regexes.Not(*known));
+  }
+  return RegexSet::kNone;
+}
 
 std::optional<ByteRegex> FormatRegex(RegexSet& regexes, std::string_view format, TextForm form) {
   for (const auto& [name, pattern] : kFormats) {

@@ -27,6 +27,9 @@ namespace tlm {
 //   regex                   what ECMA-262 and Python's re both take, with up to 4 groups in one
 //                           another
 std::optional<ByteRegex> FormatRegex(RegexSet& regexes, std::string_view format, TextForm form);
+// All texts that FormatRegex leaves out although a validator may take them, and perhaps others;
+// none of a format that it holds all of.
+ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, TextForm form);
 
 }  // namespace tlm
 

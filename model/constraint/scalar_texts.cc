@@ -26,7 +26,8 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
     formulas_.CollectAtoms(formula, atoms);
     exact |= formula != about[0] || (formula != kTrue && !formulas_.IsPositive(formula));
   }
-  Numbers numbers = {.texts = AnyNumberRegex(regexes_, atoms.empty())};
+  Numbers numbers = {.texts = AnyNumberRegex(regexes_, atoms.empty()),
+                     .disputed = DisputedStrings(must, outs)};
   bool integers = false;
   for (const int32_t index : atoms) {
     const Atom& atom = formulas_.atom(index);
@@ -52,6 +53,18 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
         numbers.texts, regexes_.Or(regexes_.Concat(sign, digits), regexes_.Concat(sign, brief)));
   }
   return numbers;
+}
+
+ByteRegex ScalarTexts::DisputedStrings(Formula must, std::span<const Formula> outs) {
+  std::vector<int32_t> atoms;
+  const Formula string = formulas_.Restrict(must, JsonKind::kString);
+  if (!formulas_.IsPositive(string)) formulas_.CollectAtoms(string, atoms);
+  for (const Formula out : outs) {
+    formulas_.CollectAtoms(formulas_.Restrict(out, JsonKind::kString), atoms);
+  }
+  std::vector<ByteRegex> any;
+  for (const int32_t atom : atoms) any.push_back(formulas_.atom(atom).disputed);
+  return regexes_.Or(any);
 }
 
 ByteRegex ScalarTexts::NumberTexts(Formula formula, const Numbers& numbers) {
@@ -90,7 +103,10 @@ ByteRegex ScalarTexts::Texts(Formula formula, const Numbers& numbers) {
   const Formula string = formulas_.Restrict(formula, JsonKind::kString);
   if (string != kFalse) {
     const ByteRegex quote = regexes_.Literal("\"");
-    const std::array parts = {quote, StringTexts(string), quote};
+    const ByteRegex texts = numbers.disputed == RegexSet::kNone
+                                ? StringTexts(string)
+                                : regexes_.And(StringTexts(string), regexes_.Not(numbers.disputed));
+    const std::array parts = {quote, texts, quote};
     any.push_back(regexes_.Concat(parts));
   }
   return regexes_.Or(any);
@@ -103,7 +119,8 @@ ByteRegex ScalarTexts::StringTexts(Formula formula) {
   const ByteRegex said =
       formulas_.ToRegex(string, regexes_, [&](int32_t atom) { return formulas_.atom(atom).regex; });
   // What is said of strings is about texts; only what is not said may be about other bytes.
-  return formulas_.IsPositive(string) ? said : regexes_.And(any, said);
+  if (formulas_.IsPositive(string)) return said;
+  return regexes_.And(std::array{any, said, regexes_.Not(DisputedStrings(string, {}))});
 }
 
 std::optional<bool> ScalarTexts::NumberIs(Formula formula, std::string_view text) {

@@ -15,12 +15,14 @@ namespace tlm {
 // Not thread-safe; the sets outlive it.
 class ScalarTexts {
  public:
-  // Which texts numbers may have. All formulas that are asked about one value use the same, and
-  // each of them is exact for all of these texts.
+  // Which texts numbers and strings may have. All formulas that are asked about one value use the
+  // same, and each of them is exact for all of these texts.
   struct Numbers {
     ByteRegex texts = RegexSet::kNone;
     bool checked = false;  // the formulas say more than expressions can: ask NumberIs at the end
     std::vector<int32_t> multiples = {};  // atoms kMultiple that are put into expressions
+    // Strings that are not written, as it is disputed whether one of the formulas is true of them.
+    ByteRegex disputed = RegexSet::kNone;
   };
 
   ScalarTexts(FormulaSet& formulas, RegexSet& regexes) : formulas_(formulas), regexes_(regexes) {}
@@ -36,6 +38,9 @@ class ScalarTexts {
 
  private:
   ByteRegex NumberTexts(Formula formula, const Numbers& numbers);
+  // Those of the atoms about strings in the formulas. Where `must` has no negations a string that
+  // is not in an atom's expression only lacks.
+  ByteRegex DisputedStrings(Formula must, std::span<const Formula> outs);
 
   FormulaSet& formulas_;
   RegexSet& regexes_;

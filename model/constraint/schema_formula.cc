@@ -25,6 +25,7 @@ std::string ContentOf(const Atom& atom) {
   Put(key, atom.kind);
   Put(key, atom.types);
   Put(key, atom.regex);
+  Put(key, atom.disputed);
   Put(key, atom.schema);
   Put(key, atom.min);
   Put(key, atom.max);

@@ -66,6 +66,8 @@ struct Atom {
   Kind kind = Kind::kType;
   uint32_t types = 0;  // TypeBit of each; of kBoolean see there
   ByteRegex regex = RegexSet::kAny;
+  // Of kString: texts that are not in `regex`, but would be by some readings of what is meant.
+  ByteRegex disputed = RegexSet::kNone;
   Formula schema = kTrue;
   int64_t min = 0, max = kUnbounded;
   bool integers = false;   // of kNumber: it tells integers from others

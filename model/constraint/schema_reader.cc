@@ -360,7 +360,12 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
     add(regex);
   }
   if (const JsonValue* format = schema.Find("format"); format != nullptr && format->is_string()) {
-    if (const auto regex = FormatRegex(regexes_, format->text, TextForm::kJson)) add(*regex);
+    if (const auto regex = FormatRegex(regexes_, format->text, TextForm::kJson)) {
+      schema.all.push_back(
+          formulas_.Of({.kind = Atom::Kind::kString,
+                        .regex = *regex,
+                        .disputed = DisputedFormatRegex(regexes_, format->text, TextForm::kJson)}));
+    }
   }
   return absl::OkStatus();
 }

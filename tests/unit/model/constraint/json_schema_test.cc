@@ -478,6 +478,34 @@ TEST(JsonSchemaTest, WhatUnevaluatedKeywordsDependOnIsLimited) {
 }
 
 // A value of 0.01's multiples that some validators take for none is not written.
+// Some validators know hosts such as xn--b as a hostname: they are neither one nor none.
+TEST(JsonSchemaTest, DisputedFormats) {
+  const struct {
+    std::string_view schema, text;
+    bool allowed;
+  } kCases[] = {
+      {R"({"format": "hostname"})", R"("a.b")", true},
+      {R"({"format": "hostname"})", R"("xn--b")", false},
+      {R"({"not": {"format": "hostname"}})", R"("xn--b")", false},
+      {R"({"not": {"format": "hostname"}})", R"("a b")", true},
+      {R"({"oneOf": [{"format": "hostname"}, {"type": "string", "maxLength": 9}]})", R"("a b")",
+       true},
+      {R"({"oneOf": [{"format": "hostname"}, {"type": "string", "maxLength": 9}]})", R"("xn--b")",
+       false},
+      {R"({"if": {"format": "time"}, "then": {"const": "x"}})", R"("23:59:60Z")", false},
+      {R"({"not": {"properties": {"a": {"format": "email"}}}, "required": ["a"], "type": "object"})",
+       R"({"a": "b@xn--c.de"})", false},
+      {R"({"not": {"properties": {"a": {"format": "email"}}}, "required": ["a"], "type": "object"})",
+       R"({"a": "b"})", true},
+      {R"({"not": {"format": "ipv4"}})", R"("1.2.3.999")", true},
+      {R"({"propertyNames": {"not": {"format": "hostname"}}, "type": "object"})", R"({"xn--b": 1})",
+       false},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(Allows(test.schema, test.text), test.allowed) << test.schema << ": " << test.text;
+  }
+}
+
 TEST(JsonSchemaTest, DisputedMultiples) {
   EXPECT_TRUE(Allows(R"({"multipleOf": 0.01})", "19.98"));
   EXPECT_FALSE(Allows(R"({"multipleOf": 0.01})", "4.35"));
