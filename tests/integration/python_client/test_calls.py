@@ -156,7 +156,8 @@ class ConstraintTest(ServerTest):
         text = self.client.generate(PROMPT, max_new_tokens=80, seed=2, structural_tag=tag,
                                     logit_bias={less: 30}).text
         regions = re.findall(r'<a>\[\s*"\u00e9",\s*"1"\s*\]</a>|<b>[0-9]{2}\.', text)
-        self.assertEqual(len(regions), text.count("<") - text.count("</"), text)
+        begun = len(re.findall("<[ab]", text))  # max_new_tokens may have cut the last one
+        self.assertTrue(begun - 1 <= len(regions) <= begun, text)
         self.assertTrue(regions, text)
 
     def test_contradictions_are_refused_here(self):
