@@ -234,6 +234,7 @@ bool Sequence::MayAppend(int32_t token) const {
 std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context) {
   TLM_CHECK(rows_in_flight_ == 0 && state() == SequenceState::kDecoding);
   if (remaining() == 1) forced_from_ = computed_;
+  ++forced_tokens_;
   return Append(token, max_context);
 }
 
@@ -345,6 +346,9 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   end.kv_blocks_peak = blocks_.peak();
   end.preemptions = preemptions_;
   end.steps = steps_ - steps_in_flight_;
+  end.forced_tokens = forced_tokens_;
+  // The last token never is, whether it was drawn or not.
+  if (forced_tokens_ > 0) end.uncomputed_tokens = std::max(Length() - 1 - furthest_, int64_t{0});
   return end;
 }
 

@@ -284,6 +284,7 @@ class Sequence {
   int64_t job_ = 0;
   // Positions from here on are forced tokens, computed as part of decoding; -1: none are.
   int64_t forced_from_ = -1;
+  int64_t forced_tokens_ = 0;  // of the output
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;

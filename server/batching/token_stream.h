@@ -72,6 +72,9 @@ struct StreamEnd {
   int64_t kv_blocks_peak = 0;
   int64_t preemptions = 0;
   int64_t steps = 0;  // it took part in
+  // Generate: tokens that needed no draw, and how many of them ended it before they were computed.
+  int64_t forced_tokens = 0;
+  int64_t uncomputed_tokens = 0;
 };
 
 // Thread-safe. Two sides: the engine pushes, the handler takes; either may let go first. Pushing

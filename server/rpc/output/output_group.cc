@@ -222,13 +222,19 @@ int64_t OutputGroup::SampledTokens() const {
   return tokens;
 }
 
+int64_t OutputGroup::Decodes(const Output& output) {
+  return std::max<int64_t>(SampledTokens(output) - 1 - output.stream_end->forced_tokens, 0);
+}
+
 // The last sampled token is never computed itself.
 uint64_t OutputGroup::Flops(const ModelConfig& config) const {
   const int64_t input = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
   uint64_t flops = PromptFlops(config);
   for (const Output& output : outputs_) {
-    const int64_t decoded = std::max<int64_t>(SampledTokens(output) - 1, 0);
-    flops += SequenceFlops(config, input + decoded, decoded) - SequenceFlops(config, input, 0);
+    const int64_t decoded =
+        std::max<int64_t>(SampledTokens(output) - 1 - output.stream_end->uncomputed_tokens, 0);
+    flops +=
+        SequenceFlops(config, input + decoded, Decodes(output)) - SequenceFlops(config, input, 0);
   }
   return flops;
 }
@@ -250,7 +256,7 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
 // Outputs are decoded side by side: of the steps after the prompt the longest output's count.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
-  const int64_t first_decodes = std::max<int64_t>(SampledTokens(first) - 1, 0);
+  const int64_t first_decodes = Decodes(first);
   int64_t longest = 0;
   for (size_t i = 1; i < outputs_.size(); ++i) {
     longest = std::max(longest, outputs_[i].stream_end->steps);

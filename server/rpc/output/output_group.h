@@ -90,6 +90,8 @@ class OutputGroup {
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
   // Tokens of an output that were sampled here.
   static int64_t SampledTokens(const Output& output);
+  // Those behind the first that were drawn.
+  static int64_t Decodes(const Output& output);
   int64_t SampledTokens() const;
   uint64_t Flops(const ModelConfig& config) const;
   uint64_t PromptFlops(const ModelConfig& config) const;

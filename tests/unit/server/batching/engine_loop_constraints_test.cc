@@ -115,6 +115,10 @@ TEST(EngineLoopConstraintsTest, ForcedRunsAreTheDrawnOnesInFewerSteps) {
     EXPECT_EQ(forced.ids, with_draws.ids);
     EXPECT_EQ(forced.end.reason, with_draws.end.reason);
     EXPECT_EQ(with_draws.launches, static_cast<int64_t>(with_draws.ids.size()));
+    EXPECT_EQ(with_draws.end.forced_tokens, 0);
+    // Each launch gives a token; behind the last one the end follows, at least.
+    EXPECT_EQ(forced.end.forced_tokens, static_cast<int64_t>(forced.ids.size()) - forced.launches);
+    EXPECT_GE(forced.end.uncomputed_tokens, 1);
     // The first token, the one behind "rst", and perhaps the end behind the shorter text.
     EXPECT_LE(forced.launches, 4);
     LoopSetup hasty = Patient();

@@ -158,6 +158,25 @@ TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 4 * kStepWeightBytes);
 }
 
+TEST_F(GenerateOutputsTest, TokensWithoutADrawCostNoHead) {
+  request_.mutable_sampling()->set_num_sequences(1);
+  request_.mutable_output()->set_resource_usage(true);
+  Start();
+  PushStart();
+  PushText("abcdef");
+  StreamEnd end = EndedWith(FinishReason::kLength);
+  end.forced_tokens = 3;      // "b", and "ef", behind
+  end.uncomputed_tokens = 2;  // "d", of which "ef" ended the output
+  PushEnd(end);
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
+  const uint64_t attention = 2 * 2 * 8;
+  const uint64_t head = 2 * 8 * 300;
+  // Positions 0 .. 4, then 5 .. 7; rows for "a", "c" and "d".
+  EXPECT_EQ(summary_.resources().flops(),
+            (5 + 3) * layer + (15 + 6 + 7 + 8) * attention + 3 * head);
+}
+
 TEST_F(GenerateOutputsTest, SurvivesCancellationAtAnyMoment) {
   for (size_t round = 0; round < 60; ++round) {
     Start(round);
