@@ -32,6 +32,8 @@ size_t TextBytes(const ConstraintSpec& spec) {
 
 namespace {
 
+// At a limit an operation is tried again with a recognizer that has walked nothing else.
+constexpr int kAttempts = 2;
 constexpr size_t kMaxDeterminedBytes = 256;
 // For a mask, or so many bytes of text: some 100 ms. What needs more ends the output.
 constexpr int64_t kMaxSteps = 1'000'000;
@@ -211,6 +213,9 @@ struct Constraint::Impl {
     epoch = std::make_unique<Epoch>(std::move(recognizer), *tokens, max_bytes);
     ++epoch_number;
   }
+  // Brings a matcher's state behind its text to this epoch; false if it is kDead or at a limit.
+  bool Sync(std::string_view text, uint64_t* of_epoch, Recognizer::State* state)
+      TLM_REQUIRES(mutex);
   // The state behind `text` from `state` on; kDead also at a limit.
   Recognizer::State Run(Recognizer::State state, std::string_view text) TLM_REQUIRES(mutex);
   // Null at a limit.
@@ -228,6 +233,15 @@ struct Constraint::Impl {
   std::unique_ptr<Epoch> epoch TLM_GUARDED_BY(mutex);
   uint64_t epoch_number TLM_GUARDED_BY(mutex) = 0;
 };
+
+bool Constraint::Impl::Sync(std::string_view text, uint64_t* of_epoch, Recognizer::State* state) {
+  if (*of_epoch != epoch_number) {
+    *state = Run(epoch->recognizer->start(), text);
+    *of_epoch = epoch_number;
+  }
+  epoch->recognizer->AllowWork(kMaxSteps);
+  return !epoch->walker.Exhausted() && *state != Recognizer::kDead;
+}
 
 Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
   for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
@@ -341,25 +355,6 @@ ConstraintMatcher::ConstraintMatcher(std::shared_ptr<Constraint> constraint, Tex
       position_(position),
       words_(constraint_->impl_->tokens->words()) {}
 
-// Calls `work` with the state behind the text, at most twice: at a limit again with a recognizer
-// that has walked nothing else. False if that meets it, too.
-template <typename Work>
-bool ConstraintMatcher::WithState(Work&& work) {
-  Constraint::Impl& impl = *constraint_->impl_;
-  for (int attempt = 0; attempt < 2 && !is_dead_; ++attempt) {
-    if (epoch_ != impl.epoch_number) {
-      state_ = impl.Run(impl.epoch->recognizer->start(), text_);
-      epoch_ = impl.epoch_number;
-    }
-    impl.epoch->recognizer->AllowWork(kMaxSteps);
-    if (!impl.epoch->walker.Exhausted() && state_ != Recognizer::kDead) work();
-    if (!impl.epoch->walker.Exhausted()) return state_ != Recognizer::kDead;
-    impl.Renew(impl.make());
-  }
-  is_dead_ = true;
-  return false;
-}
-
 bool ConstraintMatcher::Accept(int32_t token) {
   Constraint::Impl& impl = *constraint_->impl_;
   const TextPosition position = text_.empty() ? position_ : TextPosition::kContinuesText;
@@ -367,7 +362,13 @@ bool ConstraintMatcher::Accept(int32_t token) {
   if (text.empty()) return false;
   MutexLock lock(&impl.mutex);
   Recognizer::State next = Recognizer::kDead;
-  if (!WithState([&] { next = impl.Run(state_, text); })) return is_dead_;
+  for (int left = kAttempts; left > 0 && !is_dead_; --left) {
+    if (impl.Sync(text_, &epoch_, &state_)) next = impl.Run(state_, text);
+    if (!impl.epoch->walker.Exhausted()) break;
+    is_dead_ = left == 1;
+    impl.Renew(impl.make());
+  }
+  if (is_dead_) return true;
   if (next == Recognizer::kDead) return false;
   text_ += text;
   state_ = next;
@@ -380,7 +381,13 @@ ConstraintMatcher::Allowed ConstraintMatcher::Next() {
   std::shared_ptr<const TokenMask> mask;
   {
     MutexLock lock(&impl.mutex);
-    if (!WithState([&] { mask = impl.MaskOf(state_, position); })) mask = nullptr;
+    for (int left = kAttempts; left > 0 && !is_dead_; --left) {
+      if (impl.Sync(text_, &epoch_, &state_)) mask = impl.MaskOf(state_, position);
+      if (!impl.epoch->walker.Exhausted()) break;
+      mask = nullptr;
+      is_dead_ = left == 1;
+      impl.Renew(impl.make());
+    }
   }
   Allowed allowed;
   allowed.none = mask == nullptr || mask->none;

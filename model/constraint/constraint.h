@@ -101,9 +101,6 @@ class ConstraintMatcher {
   Allowed Next();
 
  private:
-  template <typename Work>
-  bool WithState(Work&& work);
-
   std::shared_ptr<Constraint> constraint_;
   TextPosition position_;
   std::string text_;      // of the tokens accepted

@@ -43,7 +43,8 @@ class ConstraintTest : public ::testing::Test {
     return spec;
   }
   static std::shared_ptr<Constraint> Compile(const ConstraintSpec& spec,
-                                             const ConstraintLimits& limits = {}) {
+                                             ConstraintLimits limits = {}) {
+    limits.max_compile_time = absl::Minutes(1);  // sanitizers take longer
     auto constraint = Constraint::Compile(spec, Tokens(), limits, nullptr);
     EXPECT_TRUE(constraint.ok()) << constraint.status();
     return *constraint;
