@@ -289,12 +289,28 @@ void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outc
   Decide(data, [&](int32_t index) {
     const Atom& atom = formulas_.atom(index);
     if (Holds(violated, index) || (atom.kind == Kind::kUnique && repeated)) return kFalse;
+    if (atom.kind == Kind::kProperties && !MayFailBehind(data, atom, data.next_order - 1)) {
+      return kTrue;
+    }
     if (atom.kind != Kind::kRequired) return formulas_.Of(atom);
     if (name != nullptr && atom.name == *name) return kTrue;
     return OrderOf(data, atom.name) < data.next_order ? kFalse : formulas_.Of(atom);
   });
   DecideCounts(data);
   data.must = formulas_.Simplify(data.must);
+}
+
+// Whether the value of a property that comes later may still be against the atom: one that it
+// names, behind the one at `order`, or one that it does not name.
+bool JsonShapes::MayFailBehind(const Data& data, const Atom& atom, int32_t order) {
+  const PropertyRule& rule = *atom.properties;
+  if (any_order_ || rule.others != kTrue || !rule.patterns.empty()) return true;
+  const auto [last, is_new] = last_named_.try_emplace({data.names, atom.properties.get()}, -1);
+  for (size_t i = 0; i < rule.named.size() && is_new; ++i) {
+    if (rule.named[i].second == kTrue) continue;
+    last->second = std::max(last->second, OrderOf(data, rule.named[i].first));
+  }
+  return last->second > order;
 }
 
 int32_t JsonShapes::OrderOf(const Data& data, const std::string& name) const {
@@ -464,6 +480,8 @@ Formula JsonShapes::RelaxForName(const Data& data, int32_t index, bool negated,
   const Atom& atom = formulas_.atom(index);
   switch (atom.kind) {
     case Kind::kProperties:
+      if (!negated) return SaidOfName(atom, name);
+      return MayFailBehind(data, atom, name.order) ? kTrue : formulas_.Not(SaidOfName(atom, name));
     case Kind::kNames:
       return negated ? kTrue : SaidOfName(atom, name);
     case Kind::kRequired: {
@@ -531,18 +549,29 @@ void JsonShapes::FindNames(Shape shape) {
 ByteRegex JsonShapes::FindOtherNames(Shape shape) {
   const Data& of = data(shape);
   std::vector<ByteRegex>& tests = found(shape).tests;
+  std::vector<Formula> said_of_names;
   const auto add = [&](ByteRegex test) {
     if (std::find(tests.begin(), tests.end(), test) == tests.end()) tests.push_back(test);
   };
   for (const int32_t index : AtomsOf(of)) {
     const Atom& atom = formulas_.atom(index);
-    if (atom.kind == Kind::kNames) add(texts_.StringTexts(atom.schema));
+    if (atom.kind == Kind::kNames) {
+      add(texts_.StringTexts(atom.schema));
+      said_of_names.push_back(atom.schema);
+    }
     if (atom.kind != Kind::kProperties) continue;
     for (const auto& pattern : atom.properties->patterns) add(pattern.first);
   }
   std::vector<ByteRegex> known;
   for (const std::string& name : names_[static_cast<size_t>(of.names)].encoded) {
     known.push_back(regexes_.Literal(name));
+  }
+  if (!tests.empty()) {
+    // A pattern may leave few names: one that came already must not be begun again.
+    for (const std::string& name : of.seen) known.push_back(regexes_.Literal(name));
+    if (!of.outs.empty() || !formulas_.IsPositive(of.must)) {
+      known.push_back(texts_.DisputedStrings(kTrue, said_of_names));
+    }
   }
   const ByteRegex others =
       regexes_.And(AnyTextRegex(regexes_, TextForm::kJson), regexes_.Not(regexes_.Or(known)));

@@ -172,6 +172,7 @@ class JsonShapes {
   bool CloseWith(const Data& data, Formula formula);
   static int64_t ContainedIn(const Data& data, int32_t atom);
   int32_t OrderOf(const Data& data, const std::string& name) const;
+  bool MayFailBehind(const Data& data, const Atom& atom, int32_t order);
   std::vector<int32_t> AtomsOf(const Data& data) const;
   int32_t NamesOf(const Data& data);
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);
@@ -211,6 +212,8 @@ class JsonShapes {
   std::vector<Child> children_;
   std::deque<Names> names_;
   absl::flat_hash_map<std::vector<int32_t>, int32_t> names_by_atoms_;
+  // The last name in the order that a rule names.
+  absl::flat_hash_map<std::pair<int32_t, const PropertyRule*>, int32_t> last_named_;
   absl::flat_hash_map<Formula, bool> may_exist_;
   std::vector<Formula> asking_;  // MayExist calls under way
   bool guessed_ = false;         // one of them found another under way

@@ -27,6 +27,9 @@ class ScalarTexts {
 
   ScalarTexts(FormulaSet& formulas, RegexSet& regexes) : formulas_(formulas), regexes_(regexes) {}
 
+  // Strings of which it is disputed whether a formula is true: of `must` those it does not plainly
+  // forbid.
+  ByteRegex DisputedStrings(Formula must, std::span<const Formula> outs);
   Numbers NumbersFor(Formula must, std::span<const Formula> outs);
   // The texts of all scalars that are as the formula says; where `numbers` are checked, perhaps of
   // others, too. Strings stand with their quotes.
@@ -40,7 +43,6 @@ class ScalarTexts {
   ByteRegex NumberTexts(Formula formula, const Numbers& numbers);
   // Those of the atoms about strings in the formulas. Where `must` has no negations a string that
   // is not in an atom's expression only lacks.
-  ByteRegex DisputedStrings(Formula must, std::span<const Formula> outs);
 
   FormulaSet& formulas_;
   RegexSet& regexes_;

@@ -477,6 +477,22 @@ TEST(JsonSchemaTest, WhatUnevaluatedKeywordsDependOnIsLimited) {
       "unevaluatedProperties at the root: depends on more than 64 combinations of subschemas");
 }
 
+// What a condition on an earlier property asks of a later one is known when that begins.
+TEST(JsonSchemaTest, ConditionsAreDecidedByTheLastPropertyTheyName) {
+  const auto recognizer = Compile(R"({"type": "object", "required": ["a", "b"], "properties": {
+    "a": {"enum": ["x", "y"]}, "b": {"type": "string"}},
+    "if": {"properties": {"a": {"const": "x"}}},
+    "then": {"properties": {"b": {"pattern": "^[0-9]{3}$"}}},
+    "else": {"properties": {"b": {"pattern": "^[a-z]{3}$"}}}})");
+  ASSERT_TRUE(recognizer.ok());
+  Recognizer::State state = (*recognizer)->start();
+  for (const char byte : std::string_view(R"({"a": "x", "b": ")")) {
+    state = (*recognizer)->Next(state, static_cast<uint8_t>(byte));
+  }
+  EXPECT_NE((*recognizer)->Next(state, '1'), Recognizer::kDead);
+  EXPECT_EQ((*recognizer)->Next(state, 'a'), Recognizer::kDead);
+}
+
 // A value of 0.01's multiples that some validators take for none is not written.
 // Some validators know hosts such as xn--b as a hostname: they are neither one nor none.
 TEST(JsonSchemaTest, DisputedFormats) {
