@@ -4,18 +4,57 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/base/clock.h"
 
 namespace tlm {
 
+// Texts of JSON reach the template with their keys in this order, numbers as Python reads them.
+struct ChatToolCall {
+  std::string id;  // empty: the template sees none
+  std::string name;
+  std::string arguments_json;  // an object
+};
+
 struct ChatMessage {
   std::string role;
-  std::string content;
+  std::optional<std::string> content;  // none: null beside tool calls, else empty
+  std::string reasoning = {};
+  std::vector<ChatToolCall> tool_calls = {};
+  std::string tool_call_id = {};
+  std::string name = {};
+};
+
+struct ChatTool {
+  std::string name;
+  std::string description;             // empty: the template sees none
+  std::string parameters_json_schema;  // an object; empty: the template sees none
+};
+
+// What is rendered. The spans outlive the call.
+struct Conversation {
+  std::span<const ChatMessage> messages;
+  std::span<const ChatTool> tools = {};
+  bool add_generation_prompt = true;
+  // Sets the template's switch for reasoning, where it has one. Unset: as the template has it.
+  std::optional<bool> reasoning = {};
+  // The key of a message under which the template looks for reasoning.
+  std::string_view reasoning_key = "reasoning_content";
+};
+
+// What a template does with a conversation; found by rendering small ones.
+struct ChatTemplateTraits {
+  bool tools = false;                // shows them
+  bool tool_calls = false;           // renders those of messages
+  bool tool_results = false;         // renders messages of the role "tool"
+  bool arguments_as_text = false;    // of tool calls: JSON as a text, not as an object
+  std::string reasoning_switch;      // the variable that turns reasoning off; empty: none
 };
 
 // A compiled template in the subset of Jinja2 of chat templates. Templates are untrusted: they can
@@ -24,9 +63,10 @@ struct ChatMessage {
 class ChatTemplate {
  public:
   // The template of a model directory: chat_template.jinja or, where there is none, `chat_template`
-  // of tokenizer_config.json (a text, or a list of named ones of which "default" counts), with the
-  // special tokens that file names. Null when the directory has no template. INVALID_ARGUMENT names
-  // file, line and fault; UNIMPLEMENTED the construct that is not supported.
+  // of tokenizer_config.json (a text, or a list of named ones: "default", and "tool_use" for
+  // conversations with tools, as transformers chooses), with the special tokens that file names.
+  // Null when the directory has no template. INVALID_ARGUMENT names file, line and fault;
+  // UNIMPLEMENTED the construct that is not supported.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
 
   // `variables`: an object of the variables of every call, such as {"bos_token": "<s>"}. `clock` is
@@ -36,13 +76,19 @@ class ChatTemplate {
                                                              Clock* clock = Clock::Wall());
   virtual ~ChatTemplate() = default;
 
-  // `arguments`: an object of further variables; it cannot replace messages, add_generation_prompt
-  // or the special tokens (INVALID_ARGUMENT names the key). INVALID_ARGUMENT also when the template
-  // raises an exception, with its message, or applies an operation to a value of the wrong type;
-  // RESOURCE_EXHAUSTED, naming the limit, for too many steps or too much text.
-  virtual absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
-                                             bool add_generation_prompt,
+  // `arguments`: an object of further variables; it cannot replace messages, tools,
+  // add_generation_prompt or the special tokens (INVALID_ARGUMENT names the key). The texts are
+  // those that transformers.apply_chat_template gives for messages and tools in OpenAI's form.
+  // INVALID_ARGUMENT also for JSON that is none, naming its place
+  // ("messages[2].tool_calls[0].arguments_json"), when the template raises an exception, with its
+  // message, or applies an operation to a value of the wrong type; RESOURCE_EXHAUSTED, naming the
+  // limit, for too many steps or too much text.
+  virtual absl::StatusOr<std::string> Render(const Conversation& conversation,
                                              const nlohmann::json& arguments) const = 0;
+
+  virtual const ChatTemplateTraits& traits() const = 0;
+  // The text of the template; of several named ones all of them.
+  virtual std::string_view source() const = 0;
 };
 
 }  // namespace tlm

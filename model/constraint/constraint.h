@@ -24,22 +24,52 @@ struct JsonOptions {
   bool any_property_order = false;  // else as the schema lists them
 };
 
+// Stands in the texts of a flow before the text of a special token, which it makes the token
+// itself: "\xFF<|channel|>analysis". In no other text; no well-formed one has this byte.
+inline constexpr char kSpecialTokenMark = '\xFF';
+
 struct ConstraintSpec {
-  enum class Kind { kJsonSchema, kRegex, kGrammar, kChoices, kJsonObject, kStructuralTag };
-  // Of a structural tag: where free text comes to one of the triggers, it continues with a region
-  // whose `begin` begins with it: begin, then what `content` describes, then end. Then free again.
-  struct Region {
+  // kXmlArguments: a JSON object of the schema `text`, written as XmlArguments says; kNothing: the
+  // empty text. Both only inside of a flow.
+  enum class Kind {
+    kJsonSchema,
+    kRegex,
+    kGrammar,
+    kChoices,
+    kJsonObject,
+    kFlow,
+    kXmlArguments,
+    kNothing
+  };
+  // `begin`, then what `content` describes, then `end`: a way from a node to another.
+  struct Edge {
     std::string begin;
-    Kind kind = Kind::kJsonSchema;  // kJsonSchema, kRegex, kGrammar or kJsonObject
+    Kind kind = Kind::kJsonSchema;  // any but kFlow
     std::string content;
+    std::vector<std::string> choices = {};  // of kChoices
     std::string end;
+    int32_t target = 0;
+  };
+  // A place of a flow. In free text: where it comes to one of the triggers, and where it begins with
+  // one of the leads, it continues with an edge whose `begin` begins with that; to one with which
+  // no edge begins it does not come. Elsewhere an edge follows at once.
+  struct Node {
+    bool is_free = false;
+    bool may_end = false;
+    std::vector<std::string> triggers = {};
+    std::vector<std::string> leads = {};
+    std::vector<Edge> edges = {};
+    // Free text whose tokens are counted. Once there are `token_budget` the edge `closing` alone
+    // follows, its `begin` from the next character on.
+    bool is_budgeted = false;
+    int32_t closing = -1;
   };
 
   Kind kind = Kind::kJsonObject;
   std::string text;                  // the schema, expression or grammar
   std::vector<std::string> choices;  // of kChoices
-  std::vector<Region> regions;       // of kStructuralTag
-  std::vector<std::string> triggers;
+  std::vector<Node> nodes;           // of kFlow; it begins at the first
+  std::optional<int64_t> token_budget;
   JsonOptions json;
 };
 
@@ -60,7 +90,7 @@ class Constraint {
   // INVALID_ARGUMENT for a specification that is malformed or has what is not supported, naming it
   // and its place; RESOURCE_EXHAUSTED above a limit, naming what cost it; CANCELLED once
   // `cancelled` (may be null) is true. Messages do not name the kind: callers add the name of their
-  // field. They name a region of a structural tag: "regions[0].regex: ...".
+  // field. They name a part of a flow: "nodes[0].edges[2].regex: ...".
   static absl::StatusOr<std::shared_ptr<Constraint>> Compile(
       const ConstraintSpec& spec, std::shared_ptr<const TokenTrie> tokens,
       const ConstraintLimits& limits, const std::atomic<bool>* cancelled);

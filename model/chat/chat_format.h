@@ -1,0 +1,104 @@
+// How models mark up their answers: reasoning, text, calls of tools. Each format is a row of a table.
+//
+//   <think>\nWhat is asked?\n</think>\n\nI look.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>
+//           reasoning                  text                                       arguments
+#ifndef TLM_MODEL_CHAT_CHAT_FORMAT_H_
+#define TLM_MODEL_CHAT_CHAT_FORMAT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/chat/chat_template.h"
+#include "model/constraint/constraint.h"
+#include "model/tokenizer/tokenizer.h"
+
+namespace tlm {
+
+struct ReasoningFormat {
+  std::string_view name;
+  std::string_view open;     // at the beginning of the output, unless the prompt ends with it
+  std::string_view close;    // where text follows
+  std::string_view closing;  // what ends it when its budget is used up; contains `close`
+  // Line breaks around the markers belong to them. Elsewhere markers are exact.
+  bool takes_line_breaks = true;
+  // The key of a message in which templates look for it.
+  std::string_view message_key = "reasoning_content";
+  // Of formats in which text has a marker, too: that of the answer, that of text before a call or
+  // further reasoning, and the end of the latter. Empty elsewhere: what is nothing else is text.
+  std::string_view text_open = {};
+  std::string_view preamble_open = {};
+  std::string_view preamble_close = {};
+  std::string_view parser = {};  // vLLM's name of its parser; empty: it has none
+};
+
+struct ToolFormat {
+  enum class Arguments { kJson, kXml };
+  enum class Place { kAnywhere, kBeginning };  // of the output or the text behind reasoning
+
+  std::string_view name;
+  // begin (call (between call)*) end; call: before_name NAME after_name ARGUMENTS after_arguments.
+  std::string_view begin = {};
+  std::string_view before_name;
+  std::string_view after_name;
+  std::string_view after_arguments;
+  std::string_view between = {};
+  std::string_view end = {};
+  // What opens the calls: `begin` + `before_name` begin with it. No text holds it.
+  std::string_view trigger;
+  Arguments arguments = Arguments::kJson;
+  Place place = Place::kAnywhere;
+  bool parallel = true;  // several calls may follow one another
+  std::string_view parser = {};
+};
+
+// Of a model: what was found or set; either may be null.
+struct ChatFormat {
+  const ReasoningFormat* reasoning = nullptr;
+  const ToolFormat* tools = nullptr;
+  // Some of their markers are special tokens.
+  bool special_markers = false;
+};
+
+// The names of all rows.
+std::vector<std::string_view> ReasoningFormatNames();
+std::vector<std::string_view> ToolFormatNames();
+
+// The formats of a model by its template and the tokenizer's added tokens. A name other than "auto"
+// sets one, "none" that there is none; INVALID_ARGUMENT for others, listing all, and for a format
+// whose special tokens the tokenizer lacks. `chat` may be null: then none is found.
+absl::StatusOr<ChatFormat> FindChatFormat(const ChatTemplate* chat, const Tokenizer& tokenizer,
+                                          std::string_view reasoning_format,
+                                          std::string_view tool_format);
+
+// What an answer is to be.
+struct AnswerPlan {
+  enum class Choice { kAuto, kNone, kRequired };
+
+  std::span<const ChatTool> tools = {};  // those that may be called
+  Choice choice = Choice::kAuto;
+  bool parallel = true;
+  std::optional<bool> reasoning = {};  // must begin with it; must not have it
+  std::optional<int64_t> reasoning_budget = {};  // tokens
+  // The prompt ends within reasoning (PromptOpensReasoning).
+  bool begins_in_reasoning = false;
+  // What the text must be; none: free.
+  std::optional<ConstraintSpec> text = {};
+  JsonOptions json = {};
+};
+
+// Whether the rendered prompt leaves reasoning open.
+bool PromptOpensReasoning(const ChatFormat& format, std::string_view prompt);
+
+// The constraint of the whole output; none where anything is allowed. The plan fits the format: no
+// tools without its `tools`.
+std::optional<ConstraintSpec> AnswerConstraint(const ChatFormat& format, const Tokenizer& tokenizer,
+                                               const AnswerPlan& plan);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CHAT_CHAT_FORMAT_H_
