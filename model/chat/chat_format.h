@@ -60,33 +60,37 @@ struct ToolFormat {
 struct ChatFormat {
   const ReasoningFormat* reasoning = nullptr;
   const ToolFormat* tools = nullptr;
-  // Some of their markers are special tokens.
-  bool special_markers = false;
+  // The tokenizer's special tokens that occur in the markers.
+  std::vector<std::string> special_tokens = {};
+
+  bool special_markers() const { return !special_tokens.empty(); }
 };
 
 // The names of all rows.
 std::vector<std::string_view> ReasoningFormatNames();
 std::vector<std::string_view> ToolFormatNames();
 
-// The formats of a model by its template and the tokenizer's added tokens. A name other than "auto"
-// sets one, "none" that there is none; INVALID_ARGUMENT for others, listing all, and for a format
-// whose special tokens the tokenizer lacks. `chat` may be null: then none is found.
+// The formats of a model: "auto" finds one by its template (null: none is found), "none" is none,
+// another name sets a row's. INVALID_ARGUMENT for names of no row, listing all.
 absl::StatusOr<ChatFormat> FindChatFormat(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                           std::string_view reasoning_format,
                                           std::string_view tool_format);
 
-// What an answer is to be.
+// What an answer is to be. It fits the format: no tools without its `tools`, no wish for reasoning
+// without its `reasoning`.
 struct AnswerPlan {
   enum class Choice { kAuto, kNone, kRequired };
 
-  std::span<const ChatTool> tools = {};  // those that may be called
+  // Their schemas are objects whose `type` is absent or "object".
+  std::span<const ChatTool> tools = {};
   Choice choice = Choice::kAuto;
+  std::optional<size_t> only = {};  // of `tools`: the one that is called; with kRequired
   bool parallel = true;
-  std::optional<bool> reasoning = {};  // must begin with it; must not have it
+  std::optional<bool> reasoning = {};            // true: it begins with it; false: it has none
   std::optional<int64_t> reasoning_budget = {};  // tokens
   // The prompt ends within reasoning (PromptOpensReasoning).
   bool begins_in_reasoning = false;
-  // What the text must be; none: free.
+  // What the text must be; none: free. Any kind but kFlow, or a flow of one free node.
   std::optional<ConstraintSpec> text = {};
   JsonOptions json = {};
 };
@@ -94,10 +98,8 @@ struct AnswerPlan {
 // Whether the rendered prompt leaves reasoning open.
 bool PromptOpensReasoning(const ChatFormat& format, std::string_view prompt);
 
-// The constraint of the whole output; none where anything is allowed. The plan fits the format: no
-// tools without its `tools`.
-std::optional<ConstraintSpec> AnswerConstraint(const ChatFormat& format, const Tokenizer& tokenizer,
-                                               const AnswerPlan& plan);
+// The constraint of the whole output; none where anything is allowed.
+std::optional<ConstraintSpec> AnswerConstraint(const ChatFormat& format, const AnswerPlan& plan);
 
 }  // namespace tlm
 

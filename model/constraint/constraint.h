@@ -49,6 +49,9 @@ struct ConstraintSpec {
     std::vector<std::string> choices = {};  // of kChoices
     std::string end;
     int32_t target = 0;
+    // The name of `content` in messages: "chat.tools[1].parameters_json_schema". Empty: its place,
+    // "nodes[0].edges[2].regex".
+    std::string field = {};
   };
   // A place of a flow. In free text: where it comes to one of the triggers, and where it begins with
   // one of the leads, it continues with an edge whose `begin` begins with that; to one with which
