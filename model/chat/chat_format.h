@@ -1,6 +1,8 @@
-// How models mark up their answers: reasoning, text, calls of tools. Each format is a row of a table.
+// How models mark up their answers: reasoning, text, calls of tools. Each format is a row of a
+// table.
 //
-//   <think>\nWhat is asked?\n</think>\n\nI look.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>
+//   <think>\nWhat is asked?\n</think>\n\nI look.\n<tool_call>\n{"name": "add", "arguments": {"a":
+//   1}}\n</tool_call>
 //           reasoning                  text                                       arguments
 #ifndef TLM_MODEL_CHAT_CHAT_FORMAT_H_
 #define TLM_MODEL_CHAT_CHAT_FORMAT_H_
@@ -52,7 +54,8 @@ struct ToolFormat {
   std::string_view trigger;
   Arguments arguments = Arguments::kJson;
   Place place = Place::kAnywhere;
-  bool parallel = true;  // several calls may follow one another
+  bool parallel = true;             // several calls may follow one another
+  std::string_view reasoning = {};  // the format of reasoning without which it is none
   std::string_view parser = {};
 };
 
@@ -93,6 +96,10 @@ struct AnswerPlan {
   // What the text must be; none: free. Any kind but kFlow, or a flow of one free node.
   std::optional<ConstraintSpec> text = {};
   JsonOptions json = {};
+  // Fields of the edges (ConstraintSpec::Edge) that hold the schema of each of `tools`, and `text`
+  // unless that is a flow, whose edges have their own.
+  std::vector<std::string> tool_fields = {};
+  std::string text_field = {};
 };
 
 // Whether the rendered prompt leaves reasoning open.

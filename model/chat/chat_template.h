@@ -50,11 +50,11 @@ struct Conversation {
 
 // What a template does with a conversation; found by rendering small ones.
 struct ChatTemplateTraits {
-  bool tools = false;                // shows them
-  bool tool_calls = false;           // renders those of messages
-  bool tool_results = false;         // renders messages of the role "tool"
-  bool arguments_as_text = false;    // of tool calls: JSON as a text, not as an object
-  std::string reasoning_switch;      // the variable that turns reasoning off; empty: none
+  bool tools = false;              // shows them
+  bool tool_calls = false;         // renders those of messages
+  bool tool_results = false;       // renders messages of the role "tool"
+  bool arguments_as_text = false;  // of tool calls: JSON as a text, not as an object
+  std::string reasoning_switch;    // the variable that turns reasoning off; empty: none
 };
 
 // A compiled template in the subset of Jinja2 of chat templates. Templates are untrusted: they can

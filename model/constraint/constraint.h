@@ -45,17 +45,17 @@ struct ConstraintSpec {
   struct Edge {
     std::string begin;
     Kind kind = Kind::kJsonSchema;  // any but kFlow
-    std::string content;
+    std::string content = {};
     std::vector<std::string> choices = {};  // of kChoices
-    std::string end;
+    std::string end = {};
     int32_t target = 0;
     // The name of `content` in messages: "chat.tools[1].parameters_json_schema". Empty: its place,
     // "nodes[0].edges[2].regex".
     std::string field = {};
   };
-  // A place of a flow. In free text: where it comes to one of the triggers, and where it begins with
-  // one of the leads, it continues with an edge whose `begin` begins with that; to one with which
-  // no edge begins it does not come. Elsewhere an edge follows at once.
+  // A place of a flow. In free text: where it comes to one of the triggers, and where it begins
+  // with one of the leads, it continues with an edge whose `begin` begins with that; to one with
+  // which no edge begins it does not come. Elsewhere an edge follows at once.
   struct Node {
     bool is_free = false;
     bool may_end = false;
