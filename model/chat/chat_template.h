@@ -24,7 +24,7 @@ struct ChatToolCall {
 
 struct ChatMessage {
   std::string role;
-  std::optional<std::string> content;  // none: null beside tool calls, else empty
+  std::string content;  // empty beside tool calls: the template sees null
   std::string reasoning = {};
   std::vector<ChatToolCall> tool_calls = {};
   std::string tool_call_id = {};
