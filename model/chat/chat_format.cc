@@ -293,7 +293,7 @@ class AnswerFlow {
                             .content = ObjectSchema(tool.parameters_json_schema),
                             .end = Marked(tools_.after_arguments),
                             .target = target,
-                            .field = fmt::format("chat.tools[{}].parameters_json_schema", i)});
+                            .field = i < plan_.tool_fields.size() ? plan_.tool_fields[i] : ""});
     }
   }
 
@@ -356,7 +356,8 @@ class AnswerFlow {
                             .kind = content.kind,
                             .content = content.text,
                             .choices = content.choices,
-                            .target = kEnd});
+                            .target = kEnd,
+                            .field = plan_.text_field});
       return;
     }
     const Node& free = content.nodes[0];

@@ -1,6 +1,7 @@
 #include "server/config/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/chat/chat_format.h"
 #include "model/config/presets.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/weights_dtype.h"
@@ -37,6 +39,13 @@ ABSL_FLAG(std::string, weights, "auto",
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json, or neutral for temperature 1 and no truncation");
+ABSL_FLAG(
+    std::string, tool_format, "auto",
+    "how the model writes calls of tools: auto for what its chat template shows, none, or the "
+    "name of a format: hermes, llama3_json, ...; an unknown name lists them");
+ABSL_FLAG(std::string, reasoning_format, "auto",
+          "how the model marks its reasoning: auto for what its chat template shows, none, or the "
+          "name of a format: think, harmony, ...; an unknown name lists them");
 ABSL_FLAG(std::string, backend, "auto",
           "cpu, cuda, or auto for cuda where it works and cpu elsewhere");
 ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
@@ -105,6 +114,22 @@ absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
 absl::StatusOr<bool> SamplingDefaultsFromName(const std::string& name) {
   if (name == "model" || name == "neutral") return name == "model";
   return InvalidArgument("--sampling_defaults is {}, it may be model or neutral", name);
+}
+
+absl::Status CheckFormatName(std::string_view flag, const std::string& name,
+                             const std::vector<std::string_view>& names) {
+  if (name == "auto" || name == "none" || std::ranges::find(names, name) != names.end()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("--{} is {}, it may be auto, none, {}", flag, Quoted(name),
+                         fmt::join(names, ", "));
+}
+
+absl::Status ReadChatFormats(ServerOptions* options) {
+  options->tool_format = absl::GetFlag(FLAGS_tool_format);
+  options->reasoning_format = absl::GetFlag(FLAGS_reasoning_format);
+  TLM_RETURN_IF_ERROR(CheckFormatName("tool_format", options->tool_format, ToolFormatNames()));
+  return CheckFormatName("reasoning_format", options->reasoning_format, ReasoningFormatNames());
 }
 
 absl::StatusOr<std::optional<DType>> KvCacheDTypeFromName(const std::string& name) {
@@ -258,6 +283,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(ReadModelOptions(&options));
   TLM_ASSIGN_OR_RETURN(options.model_sampling_defaults,
                        SamplingDefaultsFromName(absl::GetFlag(FLAGS_sampling_defaults)));
+  TLM_RETURN_IF_ERROR(ReadChatFormats(&options));
   TLM_RETURN_IF_ERROR(ReadBackendOptions(&options));
   TLM_RETURN_IF_ERROR(ReadStepSizes(&options.engine));
   options.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);

@@ -36,6 +36,8 @@ struct ServerOptions {
   std::optional<RandomInit> random_weights;       // none: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   bool model_sampling_defaults = true;            // use those of generation_config.json
+  std::string tool_format = "auto";               // as FindChatFormat, like the next
+  std::string reasoning_format = "auto";
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;                          // 0: all processors
   std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions

@@ -25,21 +25,41 @@ void AppendNumber(int64_t number, std::string& key) {
   key += ',';
 }
 
+void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
+  AppendNumber(static_cast<int64_t>(texts.size()), key);
+  for (const std::string& text : texts) AppendText(text, key);
+}
+
+void AppendNode(const ConstraintSpec::Node& node, std::string& key) {
+  for (const int64_t number :
+       {int64_t{node.is_free}, int64_t{node.may_end}, int64_t{node.is_budgeted},
+        int64_t{node.closing}, static_cast<int64_t>(node.edges.size())}) {
+    AppendNumber(number, key);
+  }
+  AppendTexts(node.triggers, key);
+  AppendTexts(node.leads, key);
+  for (const ConstraintSpec::Edge& edge : node.edges) {
+    AppendNumber(static_cast<int>(edge.kind), key);
+    AppendNumber(edge.target, key);
+    // The field, too: errors name it.
+    for (const auto* text : {&edge.begin, &edge.content, &edge.end, &edge.field}) {
+      AppendText(*text, key);
+    }
+    AppendTexts(edge.choices, key);
+  }
+}
+
 // Equal ones for equal specifications alone.
 std::string KeyOf(const ConstraintSpec& spec) {
   std::string key;
   AppendNumber(static_cast<int>(spec.kind), key);
   AppendNumber(spec.json.compact, key);
   AppendNumber(spec.json.any_property_order, key);
+  AppendNumber(spec.token_budget.value_or(-1), key);
   AppendText(spec.text, key);
-  for (const auto* texts : {&spec.choices, &spec.triggers}) {
-    AppendNumber(static_cast<int64_t>(texts->size()), key);
-    for (const std::string& text : *texts) AppendText(text, key);
-  }
-  for (const ConstraintSpec::Region& region : spec.regions) {
-    AppendNumber(static_cast<int>(region.kind), key);
-    for (const auto* text : {&region.begin, &region.content, &region.end}) AppendText(*text, key);
-  }
+  AppendTexts(spec.choices, key);
+  AppendNumber(static_cast<int64_t>(spec.nodes.size()), key);
+  for (const ConstraintSpec::Node& node : spec.nodes) AppendNode(node, key);
   return key;
 }
 

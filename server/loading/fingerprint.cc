@@ -8,12 +8,19 @@
 namespace tlm {
 namespace {
 
-constexpr int kFormat = 5;
+constexpr int kFormat = 6;
 
 std::string SamplingText(const SamplingParams& sampling) {
   return fmt::format("temperature {} top_k {} top_p {} min_p {} typical_p {} repetition {}",
                      sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
                      sampling.typical_p, sampling.repetition_penalty);
+}
+
+// Constraints follow them.
+std::string ChatFormatText(const ChatFormat& format) {
+  return fmt::format("reasoning {} tools {}",
+                     format.reasoning != nullptr ? format.reasoning->name : "none",
+                     format.tools != nullptr ? format.tools->name : "none");
 }
 
 const char* FormatName(WeightFormat format) {
@@ -26,13 +33,15 @@ absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const BuildInfo& build, const DeviceInfo& device,
                                           const StoredTypes& types) {
-  return Sha256Hex(fmt::format(
-      "format {}\nweights {}\ntokenizer {}\nchat {}\nsampling {}\nversion {}\nbuild {}\nmath {}\n"
-      "backend {}\narithmetic {} {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
-      kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
-      SamplingText(served.default_sampling), served.server_version, build.build_id, build.math,
-      device.backend, device.arithmetic, device.arithmetic_probe, FormatName(types.weights),
-      DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
+  return Sha256Hex(
+      fmt::format("format {}\nweights {}\ntokenizer {}\nchat {} {}\nsampling {}\nversion {}\nbuild "
+                  "{}\nmath {}\n"
+                  "backend {}\narithmetic {} {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
+                  kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
+                  ChatFormatText(served.chat_format), SamplingText(served.default_sampling),
+                  served.server_version, build.build_id, build.math, device.backend,
+                  device.arithmetic, device.arithmetic_probe, FormatName(types.weights),
+                  DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
 }
 
 }  // namespace tlm

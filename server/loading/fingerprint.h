@@ -24,7 +24,7 @@ struct StoredTypes {
 //   weights      `weights_identity`
 //   config       the canonical text of the configuration
 //   tokenizer    the file's hash
-//   chat         the hash of the files of the chat template
+//   chat         the hash of the files of the chat template, the formats of answers
 //   sampling     the default sampling parameters
 //   build        build ids of the program and its libraries, results of the math library
 //   device       backend and arithmetic (the instruction set, and a digest of computed values)

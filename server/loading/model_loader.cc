@@ -46,6 +46,7 @@ struct TokenizerAssets {
   std::string tokenizer_sha256;
   std::unique_ptr<ChatTemplate> chat;  // null: there is none
   std::string chat_sha256;
+  ChatFormat chat_format;
   SamplingParams sampling;
 };
 
@@ -98,6 +99,11 @@ absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options
   if (options.model_dir.empty()) return assets;
   TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, assets));
   TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, assets));
+  if (assets.tokenizer != nullptr) {
+    TLM_ASSIGN_OR_RETURN(assets.chat_format,
+                         FindChatFormat(assets.chat.get(), *assets.tokenizer,
+                                        options.reasoning_format, options.tool_format));
+  }
   if (options.model_sampling_defaults) {
     TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, assets.sampling));
   }
@@ -113,6 +119,7 @@ void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
   served.tokenizer_sha256 = std::move(assets.tokenizer_sha256);
   served.chat = loaded.chat.get();
   served.chat_sha256 = std::move(assets.chat_sha256);
+  served.chat_format = std::move(assets.chat_format);
   served.default_sampling = assets.sampling;
   if (served.tokenizer == nullptr) return;
   served.tokenizer_files = [model_dir, tokenizer = served.tokenizer_sha256,

@@ -35,6 +35,7 @@ struct RequestLimits {
   int64_t max_forward_top_k = 1024;
   int64_t max_score_continuations = 256;  // together at most max_forward_tokens
   int64_t max_chat_messages = 4096;
+  int64_t max_tools = 256;
   ConstraintLimits constraint;
 
   // A prompt must leave room for one generated token; a Forward sequence need not.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
 #include "model/sampling/sampling_params.h"
@@ -62,6 +63,7 @@ struct ServedModel {
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
+  ChatFormat chat_format;                // how it marks up its answers
   RequestLimits limits;
   SamplingParams default_sampling;  // the seed has no default
 

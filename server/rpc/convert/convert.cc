@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<int32_t>> TokenIdsOf(
 absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,
                               std::string_view instead) {
   if (model.tokenizer != nullptr) return absl::OkStatus();
-  return WithField(FailedPrecondition("{}: the model has no tokenizer, {}", field, instead), field);
+  return MissingTrait(field, fmt::format("the model has no tokenizer, {}", instead));
 }
 
 absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,

@@ -3,8 +3,8 @@
 // Every error names the field, its value and the limit, and carries the field's path as a detail
 // (FieldOf): INVALID_ARGUMENT for a value out of range, UNIMPLEMENTED for a field that this server
 // does not implement and that would change the result, NOT_FOUND for another model's name,
-// FAILED_PRECONDITION for text and constraints without a tokenizer and for a stream that this
-// server cannot resume. No field is ignored.
+// FAILED_PRECONDITION for text and constraints without a tokenizer, for what the model's chat
+// template or format lacks, and for a stream that this server cannot resume. No field is ignored.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_H_
 
@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "model/chat/region_reader.h"
 #include "model/constraint/constraint.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
@@ -47,12 +48,14 @@ struct OutputPlan {
   std::vector<std::string> stop_strings;
   // Whether the first token's leading space is text: see StreamDecoder.
   TextPosition text_position = TextPosition::kContinuesText;
+  std::optional<RegionPlan> regions;  // none: they are not told
 };
 
 // What the outputs must be.
 struct CallConstraint {
-  ConstraintSpec spec;
-  const char* field = nullptr;  // of the request
+  ConstraintSpec spec;             // moved out to be compiled
+  std::string field;               // of the request
+  std::vector<std::string> parts;  // those of the edges of `spec` that name one
 };
 
 struct GenerateCall {
@@ -132,11 +135,6 @@ absl::StatusOr<std::vector<int32_t>> TokenizeText(const std::string& text,
 absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_special_tokens,
                             const ServedModel& model, std::string_view field,
                             Tokenizer::IdSink take);
-// Renders a conversation by the model's chat template and tokenizes it; unset special tokens: only
-// those of the template. FAILED_PRECONDITION when the model has no template.
-absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,
-                                                 std::optional<bool> add_special_tokens,
-                                                 const ServedModel& model);
 // FAILED_PRECONDITION when the model has no tokenizer, which `field` needs; `instead` names the
 // alternative.
 absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,

@@ -1,10 +1,15 @@
+#include "server/rpc/convert/convert_chat.h"
+
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "model/base/json.h"
-#include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
 
 namespace tlm {
@@ -69,27 +74,108 @@ absl::StatusOr<nlohmann::json> ToJson(const google::protobuf::Value& value, int 
   return BadField(kArguments, "contains a value that is not set");
 }
 
-absl::StatusOr<std::vector<ChatMessage>> ConvertMessages(const v1::ChatInput& chat,
-                                                         const RequestLimits& limits) {
+// What a template takes, and the bytes of its texts.
+struct ChatTexts {
+  std::vector<ChatMessage> messages;
+  std::vector<ChatTool> tools;
+  int64_t bytes = 0;
+
+  const std::string& Count(const std::string& text) {
+    bytes += static_cast<int64_t>(text.size());
+    return text;
+  }
+};
+
+absl::Status ConvertMessage(const v1::ChatInput::Message& from, const std::string& field,
+                            const ChatTemplateTraits& traits, ChatTexts& texts) {
+  if (from.role().empty()) return BadField(field + ".role", "is empty");
+  ChatMessage message = {.role = texts.Count(from.role()),
+                         .content = texts.Count(from.content()),
+                         .reasoning = texts.Count(from.reasoning()),
+                         .tool_call_id = texts.Count(from.tool_call_id()),
+                         .name = texts.Count(from.name())};
+  if (!from.tool_calls().empty() && !traits.tool_calls) {
+    return MissingTrait(field + ".tool_calls", "the model's chat template does not render calls");
+  }
+  for (int i = 0; i < from.tool_calls_size(); ++i) {
+    const v1::ChatInput::ToolCall& call = from.tool_calls(i);
+    if (call.name().empty()) {
+      return BadField(fmt::format("{}.tool_calls[{}].name", field, i), "is empty");
+    }
+    message.tool_calls.push_back({.id = texts.Count(call.id()),
+                                  .name = texts.Count(call.name()),
+                                  .arguments_json = texts.Count(call.arguments_json())});
+  }
+  texts.messages.push_back(std::move(message));
+  return absl::OkStatus();
+}
+
+absl::Status CheckToolName(const std::string& name, const std::string& field) {
+  constexpr size_t kMaxBytes = 256;
+  if (name.empty() || name.size() > kMaxBytes) {
+    return BadField(field, "has {} bytes, the range is [1, {}]", name.size(), kMaxBytes);
+  }
+  const auto fits = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_.:/-").find(c) != std::string_view::npos;
+  };
+  if (std::ranges::all_of(name, fits)) return absl::OkStatus();
+  return BadField(field, "is {}, a name has letters, digits and _.:/- alone", Quoted(name));
+}
+
+absl::Status CheckParameters(const std::string& schema, const std::string& field) {
+  if (schema.empty()) return absl::OkStatus();
+  const absl::StatusOr<nlohmann::json> parsed = ParseJson(schema);
+  if (!parsed.ok())
+    return BadField(field, "is not JSON: {}", std::string(parsed.status().message()));
+  if (!parsed->is_object()) return BadField(field, "is {}, not an object", Quoted(schema));
+  const auto type = parsed->find("type");
+  if (type == parsed->end() || *type == "object") return absl::OkStatus();
+  return BadField(field, "has the type {}, arguments are of the type \"object\"",
+                  Quoted(type->dump(-1, ' ', true)));
+}
+
+absl::Status ConvertTools(const v1::ChatInput& chat, const RequestLimits& limits,
+                          ChatTexts& texts) {
+  TLM_RETURN_IF_ERROR(CheckCount("chat.tools", chat.tools_size(), limits.max_tools));
+  std::map<std::string_view, int> known;
+  for (int i = 0; i < chat.tools_size(); ++i) {
+    const v1::ChatInput::Tool& tool = chat.tools(i);
+    const std::string field = fmt::format("chat.tools[{}]", i);
+    TLM_RETURN_IF_ERROR(CheckToolName(tool.name(), field + ".name"));
+    const auto [other, is_new] = known.emplace(tool.name(), i);
+    if (!is_new) {
+      return BadField(field + ".name", "is {}, the name of chat.tools[{}]", Quoted(tool.name()),
+                      other->second);
+    }
+    texts.tools.push_back({.name = texts.Count(tool.name()),
+                           .description = texts.Count(tool.description()),
+                           .parameters_json_schema = texts.Count(tool.parameters_json_schema())});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChatTexts> ConvertTexts(const v1::ChatInput& chat, const ServedModel& model) {
   if (chat.messages().empty()) {
     return BadField("chat.messages", "is empty: a conversation has at least one message");
   }
+  const RequestLimits& limits = model.limits;
   TLM_RETURN_IF_ERROR(CheckCount("chat.messages", chat.messages_size(), limits.max_chat_messages));
-  std::vector<ChatMessage> messages;
-  int64_t bytes = 0;
+  ChatTexts texts;
   for (int i = 0; i < chat.messages_size(); ++i) {
-    const v1::ChatInput::Message& message = chat.messages(i);
-    if (message.role().empty()) {
-      return BadField(fmt::format("chat.messages[{}].role", i), "is empty");
-    }
-    bytes += static_cast<int64_t>(message.role().size() + message.content().size());
-    messages.push_back({message.role(), message.content()});
+    TLM_RETURN_IF_ERROR(ConvertMessage(chat.messages(i), fmt::format("chat.messages[{}]", i),
+                                       model.chat->traits(), texts));
   }
-  if (bytes > limits.max_text_bytes) {
-    return BadField("chat.messages", "has {} bytes of text, the limit is {}", bytes,
-                    limits.max_text_bytes);
+  TLM_RETURN_IF_ERROR(ConvertTools(chat, limits, texts));
+  if (texts.bytes > limits.max_text_bytes) {
+    return BadField(chat.tools().empty() ? "chat.messages" : "chat",
+                    "has {} bytes of text, the limit is {}", texts.bytes, limits.max_text_bytes);
   }
-  return messages;
+  for (int i = 0; i < chat.tools_size(); ++i) {
+    TLM_RETURN_IF_ERROR(CheckParameters(chat.tools(i).parameters_json_schema(),
+                                        fmt::format("chat.tools[{}].parameters_json_schema", i)));
+  }
+  return texts;
 }
 
 absl::StatusOr<nlohmann::json> ConvertArguments(const v1::ChatInput& chat,
@@ -103,34 +189,68 @@ absl::StatusOr<nlohmann::json> ConvertArguments(const v1::ChatInput& chat,
 
 // What a template makes of a conversation is the conversation's fault, too much of it included.
 absl::Status RenderError(const absl::Status& status) {
-  const absl::string_view message = status.message();
   if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
-  return WithField(InvalidArgument("chat: {}", std::string_view(message.data(), message.size())),
-                   "chat");
+  const std::string message(status.message());
+  // "messages[2].tool_calls[0].arguments_json: ..."
+  const bool names_part = message.starts_with("messages[") || message.starts_with("tools[");
+  if (!names_part) return WithField(InvalidArgument("chat: {}", message), "chat");
+  return WithField(InvalidArgument("chat.{}", message),
+                   "chat." + message.substr(0, message.find_first_of(": ")));
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<int32_t>> ConvertChat(const v1::ChatInput& chat,
-                                                 std::optional<bool> add_special_tokens,
-                                                 const ServedModel& model) {
-  TLM_RETURN_IF_ERROR(RequireTokenizer(model, "chat", "send prompt_token_ids"));
-  if (model.chat == nullptr) {
-    return WithField(FailedPrecondition("chat: the model has no chat template, send prompt"),
-                     "chat");
+// Tools and reasoning need a format, whether or not the template shows them.
+absl::Status CheckFormat(const v1::ChatInput& chat, const ChatFormat& format) {
+  if (!chat.tools().empty() && format.tools == nullptr) {
+    return MissingTrait("chat.tools",
+                        "how this model calls tools is not known: see capabilities.chat_format");
   }
-  TLM_ASSIGN_OR_RETURN(const std::vector<ChatMessage> messages,
-                       ConvertMessages(chat, model.limits));
+  if (format.reasoning != nullptr) return absl::OkStatus();
+  const v1::ChatInput::Reasoning& reasoning = chat.reasoning();
+  const char* const field = reasoning.enabled()             ? "chat.reasoning.enabled"
+                            : reasoning.has_budget_tokens() ? "chat.reasoning.budget_tokens"
+                                                            : nullptr;
+  if (field == nullptr) return absl::OkStatus();
+  return MissingTrait(field, "no reasoning of this model is known: see capabilities.chat_format");
+}
+
+absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, const ChatTexts& texts,
+                                       const ServedModel& model) {
   TLM_ASSIGN_OR_RETURN(const nlohmann::json arguments, ConvertArguments(chat, model.limits));
-  const bool open = !chat.has_add_generation_prompt() || chat.add_generation_prompt();
-  const absl::StatusOr<std::string> text = model.chat->Render(messages, open, arguments);
+  Conversation conversation = {.messages = texts.messages, .tools = texts.tools};
+  if (chat.has_add_generation_prompt()) {
+    conversation.add_generation_prompt = chat.add_generation_prompt();
+  }
+  if (chat.reasoning().has_enabled()) conversation.reasoning = chat.reasoning().enabled();
+  if (model.chat_format.reasoning != nullptr) {
+    conversation.reasoning_key = model.chat_format.reasoning->message_key;
+  }
+  absl::StatusOr<std::string> text = model.chat->Render(conversation, arguments);
   if (!text.ok()) return RenderError(text.status());
   if (static_cast<int64_t>(text->size()) > model.limits.max_text_bytes) {
     return BadField("chat", "becomes a prompt of {} bytes, the limit is {}", text->size(),
                     model.limits.max_text_bytes);
   }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<PromptInput> ConvertChat(const v1::ChatInput& chat,
+                                        std::optional<bool> add_special_tokens,
+                                        const ServedModel& model) {
+  TLM_RETURN_IF_ERROR(RequireTokenizer(model, "chat", "send prompt_token_ids"));
+  if (model.chat == nullptr) {
+    return MissingTrait("chat", "the model has no chat template, send prompt");
+  }
+  TLM_RETURN_IF_ERROR(CheckFormat(chat, model.chat_format));
+  TLM_ASSIGN_OR_RETURN(ChatTexts texts, ConvertTexts(chat, model));
+  PromptInput prompt;
+  TLM_ASSIGN_OR_RETURN(prompt.text, RenderChat(chat, texts, model));
   // The template writes the special tokens itself.
-  return TokenizeText(*text, add_special_tokens.value_or(false), model, "chat");
+  TLM_ASSIGN_OR_RETURN(
+      prompt.ids, TokenizeText(prompt.text, add_special_tokens.value_or(false), model, "chat"));
+  prompt.tools = std::move(texts.tools);
+  return prompt;
 }
 
 }  // namespace tlm

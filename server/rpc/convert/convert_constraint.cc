@@ -20,26 +20,28 @@ absl::Status CheckTrue(std::string_view field, bool value) {
   return value ? absl::OkStatus() : BadField(field, "is false, it must be true");
 }
 
-absl::StatusOr<ConstraintSpec::Region> ConvertRegion(const v1::StructuralTag::Region& from,
-                                                     const std::string& field) {
+absl::StatusOr<ConstraintSpec::Edge> ConvertRegion(const v1::StructuralTag::Region& from,
+                                                   const std::string& field) {
   if (from.begin().empty()) return BadField(field + ".begin", "is empty");
-  ConstraintSpec::Region region = {.begin = from.begin(), .content = {}, .end = from.end()};
+  ConstraintSpec::Edge region = {.begin = from.begin(), .end = from.end()};
+  const auto is = [&](Kind kind, std::string_view name, const std::string& content) {
+    region.kind = kind;
+    region.content = content;
+    region.field = fmt::format("{}.{}", field, name);
+  };
   switch (from.content_case()) {
     case v1::StructuralTag::Region::kJsonSchema:
-      region.kind = Kind::kJsonSchema;
-      region.content = from.json_schema();
+      is(Kind::kJsonSchema, "json_schema", from.json_schema());
       return region;
     case v1::StructuralTag::Region::kRegex:
-      region.kind = Kind::kRegex;
-      region.content = from.regex();
+      is(Kind::kRegex, "regex", from.regex());
       return region;
     case v1::StructuralTag::Region::kGrammar:
-      region.kind = Kind::kGrammar;
-      region.content = from.grammar();
+      is(Kind::kGrammar, "grammar", from.grammar());
       return region;
     case v1::StructuralTag::Region::kJsonObject:
-      region.kind = Kind::kJsonObject;
-      TLM_RETURN_IF_ERROR(CheckTrue(field + ".json_object", from.json_object()));
+      is(Kind::kJsonObject, "json_object", "");
+      TLM_RETURN_IF_ERROR(CheckTrue(region.field, from.json_object()));
       return region;
     case v1::StructuralTag::Region::CONTENT_NOT_SET:
       break;
@@ -48,40 +50,37 @@ absl::StatusOr<ConstraintSpec::Region> ConvertRegion(const v1::StructuralTag::Re
                   "is missing: one of json_schema, regex, grammar and json_object is required");
 }
 
+// One node of free text, to which every region leads back.
 absl::Status ConvertTag(const v1::StructuralTag& from, ConstraintSpec& spec) {
   if (from.regions().empty()) return BadField("structural_tag.regions", "is empty");
   if (from.triggers().empty()) return BadField("structural_tag.triggers", "is empty");
+  ConstraintSpec::Node text = {.is_free = true, .may_end = true};
   for (int i = 0; i < from.triggers_size(); ++i) {
     if (from.triggers(i).empty()) {
       return BadField(fmt::format("structural_tag.triggers[{}]", i), "is empty");
     }
+    text.triggers.push_back(from.triggers(i));
   }
-  spec.triggers.assign(from.triggers().begin(), from.triggers().end());
   for (int i = 0; i < from.regions_size(); ++i) {
     const std::string field = fmt::format("structural_tag.regions[{}]", i);
-    TLM_ASSIGN_OR_RETURN(ConstraintSpec::Region region, ConvertRegion(from.regions(i), field));
-    const bool begins = std::any_of(
-        spec.triggers.begin(), spec.triggers.end(),
-        [&region](const std::string& trigger) { return region.begin.starts_with(trigger); });
-    if (!begins) return BadField(field + ".begin", "begins with none of the triggers");
-    spec.regions.push_back(std::move(region));
+    TLM_ASSIGN_OR_RETURN(ConstraintSpec::Edge region, ConvertRegion(from.regions(i), field));
+    const auto begins = [&region](const std::string& trigger) {
+      return region.begin.starts_with(trigger);
+    };
+    if (std::ranges::none_of(text.triggers, begins)) {
+      return BadField(field + ".begin", "begins with none of the triggers");
+    }
+    text.edges.push_back(std::move(region));
   }
+  for (size_t i = 0; i < text.triggers.size(); ++i) {
+    const auto begins = [&](const ConstraintSpec::Edge& region) {
+      return region.begin.starts_with(text.triggers[i]);
+    };
+    if (std::ranges::any_of(text.edges, begins)) continue;
+    return BadField(fmt::format("structural_tag.triggers[{}]", i), "begins none of the regions");
+  }
+  spec.nodes.push_back(std::move(text));
   return absl::OkStatus();
-}
-
-absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from) {
-  JsonOptions options;
-  if (!v1::JsonWhitespace_IsValid(from.whitespace())) {
-    return BadField("json.whitespace", "is {}, which is no JsonWhitespace",
-                    static_cast<int>(from.whitespace()));
-  }
-  if (!v1::JsonPropertyOrder_IsValid(from.property_order())) {
-    return BadField("json.property_order", "is {}, which is no JsonPropertyOrder",
-                    static_cast<int>(from.property_order()));
-  }
-  options.compact = from.whitespace() == v1::JSON_WHITESPACE_COMPACT;
-  options.any_property_order = from.property_order() == v1::JSON_PROPERTY_ORDER_ANY;
-  return options;
 }
 
 absl::StatusOr<CallConstraint> ConvertKind(const v1::GenerateRequest& request) {
@@ -115,7 +114,7 @@ absl::StatusOr<CallConstraint> ConvertKind(const v1::GenerateRequest& request) {
       TLM_RETURN_IF_ERROR(CheckTrue("json_object", request.json_object()));
       break;
     case v1::GenerateRequest::kStructuralTag:
-      spec.kind = Kind::kStructuralTag;
+      spec.kind = Kind::kFlow;
       constraint.field = "structural_tag";
       TLM_RETURN_IF_ERROR(ConvertTag(request.structural_tag(), spec));
       break;
@@ -126,52 +125,84 @@ absl::StatusOr<CallConstraint> ConvertKind(const v1::GenerateRequest& request) {
 }
 
 bool WritesJson(const ConstraintSpec& spec) {
-  const auto is_json = [](Kind kind) {
-    return kind == Kind::kJsonSchema || kind == Kind::kJsonObject;
+  const auto is_json = [](const auto& part) {
+    return part.kind == Kind::kJsonSchema || part.kind == Kind::kJsonObject;
   };
-  return is_json(spec.kind) ||
-         std::any_of(spec.regions.begin(), spec.regions.end(),
-                     [&](const auto& region) { return is_json(region.kind); });
+  return is_json(spec) || std::ranges::any_of(spec.nodes, [&](const ConstraintSpec::Node& node) {
+           return std::ranges::any_of(node.edges, is_json);
+         });
 }
 
-// The same status, about the field.
-absl::Status About(const char* field, const absl::Status& status) {
+// The same status, about the field, or the part that it names itself.
+absl::Status About(const CallConstraint& constraint, const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   if (!absl::IsInvalidArgument(status) && reason != kTooLarge) return status;
+  const std::string message(status.message());
+  const auto named_part = std::ranges::find_if(constraint.parts, [&](const std::string& part) {
+    return message.starts_with(part) && message.substr(part.size()).starts_with(':');
+  });
+  const bool names_part = named_part != constraint.parts.end();
+  const std::string& field = names_part ? *named_part : constraint.field;
   const absl::Status named(status.code(),
-                           fmt::format("{}: {}", field, std::string(status.message())));
+                           names_part ? message : fmt::format("{}: {}", field, message));
   return WithField(reason.empty() ? named : WithReason(named, reason), field);
 }
 
 }  // namespace
 
+absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from) {
+  JsonOptions options;
+  if (!v1::JsonWhitespace_IsValid(from.whitespace())) {
+    return BadField("json.whitespace", "is {}, which is no JsonWhitespace",
+                    static_cast<int>(from.whitespace()));
+  }
+  if (!v1::JsonPropertyOrder_IsValid(from.property_order())) {
+    return BadField("json.property_order", "is {}, which is no JsonPropertyOrder",
+                    static_cast<int>(from.property_order()));
+  }
+  options.compact = from.whitespace() == v1::JSON_WHITESPACE_COMPACT;
+  options.any_property_order = from.property_order() == v1::JSON_PROPERTY_ORDER_ANY;
+  return options;
+}
+
+absl::Status FinishConstraint(const ServedModel& model, CallConstraint& constraint) {
+  for (const ConstraintSpec::Node& node : constraint.spec.nodes) {
+    for (const ConstraintSpec::Edge& edge : node.edges) {
+      if (!edge.field.empty()) constraint.parts.push_back(edge.field);
+    }
+  }
+  const size_t limit = model.limits.constraint.max_text_bytes;
+  const size_t bytes = TextBytes(constraint.spec);
+  if (bytes <= limit) return absl::OkStatus();
+  return About(constraint,
+               WithReason(ResourceExhausted("has {} bytes of text, the limit is {}", bytes, limit),
+                          kTooLarge));
+}
+
 absl::StatusOr<std::optional<CallConstraint>> ConvertConstraint(const v1::GenerateRequest& request,
                                                                 const ServedModel& model) {
+  const bool has_tools = !request.chat().tools().empty();
   if (request.constraint_case() == v1::GenerateRequest::CONSTRAINT_NOT_SET) {
-    if (request.has_json()) return BadField("json", "is set, but there is no constraint");
+    if (request.has_json() && !has_tools) {
+      return BadField("json", "is set, but there are neither a constraint nor tools");
+    }
     return std::nullopt;
   }
   TLM_ASSIGN_OR_RETURN(CallConstraint constraint, ConvertKind(request));
   TLM_RETURN_IF_ERROR(RequireTokenizer(model, constraint.field, "which constraints need"));
   if (request.has_json()) {
-    if (!WritesJson(constraint.spec)) {
+    if (!has_tools && !WritesJson(constraint.spec)) {
       return BadField("json", "is set, but {} describes no JSON", constraint.field);
     }
     TLM_ASSIGN_OR_RETURN(constraint.spec.json, ConvertJsonOptions(request.json()));
   }
-  const size_t limit = model.limits.constraint.max_text_bytes;
-  if (const size_t bytes = TextBytes(constraint.spec); bytes > limit) {
-    return About(
-        constraint.field,
-        WithReason(ResourceExhausted("has {} bytes of text, the limit is {}", bytes, limit),
-                   kTooLarge));
-  }
+  TLM_RETURN_IF_ERROR(FinishConstraint(model, constraint));
   return constraint;
 }
 
 absl::Status ApplyConstraint(const absl::StatusOr<std::shared_ptr<Constraint>>& compiled,
                              std::vector<int32_t> end_ids, GenerateCall& call) {
-  if (!compiled.ok()) return About(call.constraint->field, compiled.status());
+  if (!compiled.ok()) return About(*call.constraint, compiled.status());
   ConstraintMatcher matcher(*compiled, call.output.text_position);
   for (size_t i = 0; i < call.work.generated.size(); ++i) {
     const int32_t id = call.work.generated[i];

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/rpc/convert/convert.h"
 #include "server/serving/served_model.h"
@@ -15,6 +16,11 @@ namespace tlm {
 // RESOURCE_EXHAUSTED, reason CONSTRAINT_TOO_LARGE, for too much text.
 absl::StatusOr<std::optional<CallConstraint>> ConvertConstraint(const v1::GenerateRequest& request,
                                                                 const ServedModel& model);
+
+absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from);
+
+// Of a new specification: notes the parts' names, checks the length of the texts.
+absl::Status FinishConstraint(const ServedModel& model, CallConstraint& constraint);
 
 }  // namespace tlm
 

@@ -6,6 +6,7 @@
 #include "server/auth/principal.h"
 #include "server/batching/sequence.h"
 #include "server/rpc/convert/convert.h"
+#include "server/rpc/convert/convert_chat.h"
 #include "server/rpc/convert/convert_constraint.h"
 #include "server/rpc/convert/convert_resume.h"
 #include "server/rpc/convert/field_error.h"
@@ -146,16 +147,23 @@ absl::StatusOr<CacheUse> ConvertCache(const v1::CacheOptions& cache, const Reque
   return CacheUse{.bypass = cache.bypass_prefix_cache(), .salt = cache.cache_salt()};
 }
 
-absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& request,
-                                                  const ServedModel& model) {
+absl::StatusOr<PromptInput> ConvertInput(const v1::GenerateRequest& request,
+                                         const ServedModel& model) {
   std::optional<bool> special;
   if (request.has_add_special_tokens()) special = request.add_special_tokens();
+  PromptInput prompt;
   switch (request.input_case()) {
-    case v1::GenerateRequest::kPrompt:
+    case v1::GenerateRequest::kPrompt: {
       TLM_RETURN_IF_ERROR(RequireTokenizer(model, "prompt", "send prompt_token_ids"));
-      return TokenizeText(request.prompt(), special, model, "prompt");
-    case v1::GenerateRequest::kPromptTokenIds:
-      return TokenIdsOf(request.prompt_token_ids().ids(), model, "prompt_token_ids.ids");
+      prompt.text = request.prompt();
+      TLM_ASSIGN_OR_RETURN(prompt.ids, TokenizeText(prompt.text, special, model, "prompt"));
+      return prompt;
+    }
+    case v1::GenerateRequest::kPromptTokenIds: {
+      TLM_ASSIGN_OR_RETURN(
+          prompt.ids, TokenIdsOf(request.prompt_token_ids().ids(), model, "prompt_token_ids.ids"));
+      return prompt;
+    }
     case v1::GenerateRequest::kChat:
       return ConvertChat(request.chat(), special, model);
     case v1::GenerateRequest::INPUT_NOT_SET:
@@ -164,23 +172,22 @@ absl::StatusOr<std::vector<int32_t>> ConvertInput(const v1::GenerateRequest& req
   return BadField("input", "is missing: one of prompt, prompt_token_ids and chat is required");
 }
 
-absl::StatusOr<std::vector<int32_t>> ConvertPrompt(const v1::GenerateRequest& request,
-                                                   const ServedModel& model) {
+absl::StatusOr<PromptInput> ConvertPrompt(const v1::GenerateRequest& request,
+                                          const ServedModel& model) {
   const char* field = request.has_prompt() ? "prompt"
                       : request.has_chat() ? "chat"
                                            : "prompt_token_ids.ids";
-  TLM_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, ConvertInput(request, model));
-  if (prompt.empty()) return BadField(field, "is empty: a prompt needs at least one token");
+  TLM_ASSIGN_OR_RETURN(PromptInput prompt, ConvertInput(request, model));
+  std::vector<int32_t>& ids = prompt.ids;
+  if (ids.empty()) return BadField(field, "is empty: a prompt needs at least one token");
   if (request.has_truncate_prompt_tokens()) {
     const size_t keep = request.truncate_prompt_tokens();
     if (keep == 0) return BadField("truncate_prompt_tokens", "is 0, it must be at least 1");
-    if (prompt.size() > keep) {
-      prompt.erase(prompt.begin(), prompt.end() - static_cast<int64_t>(keep));
-    }
+    if (ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(keep));
   }
   const int64_t limit = model.limits.max_prompt_tokens();
-  if (static_cast<int64_t>(prompt.size()) > limit) {
-    return BadField(field, "has {} tokens, the limit is {} (a context of {} tokens)", prompt.size(),
+  if (static_cast<int64_t>(ids.size()) > limit) {
+    return BadField(field, "has {} tokens, the limit is {} (a context of {} tokens)", ids.size(),
                     limit, model.limits.max_context_tokens);
   }
   return prompt;
@@ -206,7 +213,9 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
                        ConvertOutput(request.output(), request.stopping(), call.work.score, model));
   if (request.has_resume()) TLM_RETURN_IF_ERROR(ConvertResume(request, model, call));
   // Last: the only step whose cost grows with the request.
-  TLM_ASSIGN_OR_RETURN(call.prompt, ConvertPrompt(request, model));
+  TLM_ASSIGN_OR_RETURN(PromptInput prompt, ConvertPrompt(request, model));
+  TLM_RETURN_IF_ERROR(ConvertAnswer(request, model, prompt, call));
+  call.prompt = std::move(prompt.ids);
   TLM_RETURN_IF_ERROR(CheckResumedLength(call, model.limits));
   if (model.tokenizer != nullptr) {
     call.output.text_position = PositionBehind(*model.tokenizer, call.prompt);

@@ -25,6 +25,11 @@ inline absl::Status NotBuilt(std::string_view field, std::string_view what) {
   return WithField(Unimplemented("{}: this server does not support {}", field, what), field);
 }
 
+// FAILED_PRECONDITION: the served model lacks what the field needs.
+inline absl::Status MissingTrait(std::string_view field, std::string_view what) {
+  return WithField(FailedPrecondition("{}: {}", field, what), field);
+}
+
 // INVALID_ARGUMENT unless low <= value <= high.
 template <typename T>
 absl::Status CheckRange(std::string_view field, T value, T low, T high) {

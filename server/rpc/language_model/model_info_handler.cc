@@ -85,6 +85,7 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   limits.set_max_step_tokens(U32(from.engine.max_batch_tokens));
   limits.set_max_prompt_tokens(U32(from.max_prompt_tokens()));
   limits.set_max_chat_messages(U32(from.max_chat_messages));
+  limits.set_max_tools(U32(from.max_tools));
   limits.set_max_step_prefill_tokens(U32(from.engine.max_prefill_tokens));
   limits.set_max_constraint_bytes(from.constraint.max_text_bytes);
   limits.set_max_constraint_states(U32(static_cast<int64_t>(from.constraint.max_states)));
@@ -95,9 +96,26 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   }
 }
 
+void FillChatFormat(const ChatFormat& format, const ChatTemplateTraits& traits,
+                    v1::ChatFormatInfo& info) {
+  if (format.tools != nullptr) {
+    info.set_tool_format(std::string(format.tools->name));
+    info.set_parallel_tool_calls(format.tools->parallel);
+  }
+  if (format.reasoning != nullptr) info.set_reasoning_format(std::string(format.reasoning->name));
+  info.set_tools(traits.tools);
+  info.set_tool_calls(traits.tool_calls);
+  info.set_tool_results(traits.tool_results);
+  info.set_reasoning_switch(traits.reasoning_switch);
+  info.set_special_markers(format.special_markers());
+}
+
 void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabilities) {
   capabilities.set_tokenizer(model.tokenizer != nullptr);
   capabilities.set_chat(model.tokenizer != nullptr && model.chat != nullptr);
+  if (capabilities.chat()) {
+    FillChatFormat(model.chat_format, model.chat->traits(), *capabilities.mutable_chat_format());
+  }
   capabilities.set_constraints(model.tokenizer != nullptr);
   capabilities.set_resume(true);
   capabilities.set_forward(true);

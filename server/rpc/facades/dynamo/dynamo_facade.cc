@@ -47,6 +47,11 @@ void FillModel(const ServedModel& model, vllm::ModelInfo& info) {
   info.set_served_model_name(model.model_id);
   info.set_supports_text_input(model.tokenizer != nullptr);
   info.set_supports_token_ids_input(true);
+  const ChatFormat& format = model.chat_format;
+  if (format.reasoning != nullptr) {
+    info.set_reasoning_parser(std::string(format.reasoning->parser));
+  }
+  if (format.tools != nullptr) info.set_tool_call_parser(std::string(format.tools->parser));
 }
 
 void FillSource(const KvEventAddress& from, vllm::KvEventSource& source) {

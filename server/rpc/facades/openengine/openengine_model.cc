@@ -108,6 +108,11 @@ void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info) {
   generation.set_supports_prefix_cache_bypass(true);
   info.set_supports_lora(false);
   info.set_supports_multimodal(false);
+  const ChatFormat& format = model.chat_format;
+  if (format.reasoning != nullptr) {
+    info.set_reasoning_parser(std::string(format.reasoning->parser));
+  }
+  if (format.tools != nullptr) info.set_tool_call_parser(std::string(format.tools->parser));
 }
 
 void FillLoad(const EngineStats& stats, absl::Time now, bool per_rank, openengine::LoadInfo& load) {

@@ -345,7 +345,7 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
   request.mutable_json()->set_property_order(v1::JSON_PROPERTY_ORDER_ANY);
   absl::StatusOr<GenerateCall> call = Convert(request);
   ASSERT_THAT(call, IsOk());
-  EXPECT_STREQ(call->constraint->field, "json_schema");
+  EXPECT_EQ(call->constraint->field, "json_schema");
   EXPECT_EQ(call->constraint->spec.kind, ConstraintSpec::Kind::kJsonSchema);
   EXPECT_EQ(call->constraint->spec.text, "{\"type\": \"object\"}");
   EXPECT_TRUE(call->constraint->spec.json.compact);
@@ -361,13 +361,18 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
   call = Convert(request);
   ASSERT_THAT(call, IsOk());
   const ConstraintSpec& spec = call->constraint->spec;
-  ASSERT_EQ(spec.regions.size(), 2u);
-  EXPECT_EQ(spec.regions[0].begin, "<a>");
-  EXPECT_EQ(spec.regions[0].kind, ConstraintSpec::Kind::kGrammar);
-  EXPECT_EQ(spec.regions[0].content, "root ::= \"a\"");
-  EXPECT_EQ(spec.regions[0].end, "</a>");
-  EXPECT_EQ(spec.regions[1].kind, ConstraintSpec::Kind::kJsonObject);
-  EXPECT_THAT(spec.triggers, ElementsAre("<"));
+  ASSERT_EQ(spec.nodes.size(), 1u);
+  EXPECT_TRUE(spec.nodes[0].is_free && spec.nodes[0].may_end);
+  EXPECT_THAT(spec.nodes[0].triggers, ElementsAre("<"));
+  const std::vector<ConstraintSpec::Edge>& edges = spec.nodes[0].edges;
+  ASSERT_EQ(edges.size(), 2u);
+  EXPECT_EQ(edges[0].begin, "<a>");
+  EXPECT_EQ(edges[0].kind, ConstraintSpec::Kind::kGrammar);
+  EXPECT_EQ(edges[0].content, "root ::= \"a\"");
+  EXPECT_EQ(edges[0].end, "</a>");
+  EXPECT_EQ(edges[0].field, "structural_tag.regions[0].grammar");
+  EXPECT_EQ(edges[0].target, 0);
+  EXPECT_EQ(edges[1].kind, ConstraintSpec::Kind::kJsonObject);
 }
 
 TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {
