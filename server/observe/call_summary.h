@@ -12,6 +12,23 @@
 
 namespace tlm {
 
+// The regions of a Generate call's outputs, of those whose end was told.
+struct RegionCounts {
+  int64_t reasoning = 0;
+  int64_t text = 0;
+  int64_t complete_calls = 0;
+  int64_t cut_calls = 0;         // the output ended within
+  int64_t reasoning_tokens = 0;  // whose text begins in reasoning, without its markup
+
+  void Add(const RegionCounts& other) {
+    reasoning += other.reasoning;
+    text += other.text;
+    complete_calls += other.complete_calls;
+    cut_calls += other.cut_calls;
+    reasoning_tokens += other.reasoning_tokens;
+  }
+};
+
 struct CallSummary {
   std::string_view rpc;
   std::string_view tenant;

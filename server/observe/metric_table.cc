@@ -88,6 +88,10 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_outputs_finished_total", kCounter, "reason",
      "Successful outputs of Generate, by finish reason: eos, stop_token, stop_string, length, "
      "context_length, time_limit, constraint (nothing may follow), constraint_complete."},
+    {"tlm_regions_total", kCounter, "kind",
+     "Regions of successful Generate calls that tell them: reasoning, text, tool_call, "
+     "cut_tool_call (the output ended within the call)."},
+    {"tlm_reasoning_tokens_total", kCounter, "", "Tokens of their reasoning, without its markup."},
     {"tlm_tenant_prompt_tokens_total", kCounter, "tenant",
      "Prompt tokens of the tenant's requests that started and have ended."},
     {"tlm_tenant_cached_prompt_tokens_total", kCounter, "tenant",

@@ -84,6 +84,7 @@ EngineMetrics* Metrics::SetModel(const ModelFacts& facts) {
     families.Counter("tlm_constraints_total", {result});
   }
   families.Histogram("tlm_constraint_compile_seconds", {}, LatencyBuckets());
+  CountRegions(RegionCounts());
   families.Gauge("tlm_model_info", {facts.name, facts.backend, facts.device, facts.fingerprint})
       .Set(1);
   families
@@ -138,6 +139,17 @@ void Metrics::RecordFirstToken(absl::Duration since_arrival) {
 
 void Metrics::CountOutput(std::string_view finish) {
   impl_->families.Counter("tlm_outputs_finished_total", {finish}).Increment();
+}
+
+void Metrics::CountRegions(const RegionCounts& regions) {
+  const auto add = [this](std::string_view name, LabelValues labels, int64_t count) {
+    impl_->families.Counter(name, labels).Increment(static_cast<double>(count));
+  };
+  add("tlm_regions_total", {"reasoning"}, regions.reasoning);
+  add("tlm_regions_total", {"text"}, regions.text);
+  add("tlm_regions_total", {"tool_call"}, regions.complete_calls);
+  add("tlm_regions_total", {"cut_tool_call"}, regions.cut_calls);
+  add("tlm_reasoning_tokens_total", {}, regions.reasoning_tokens);
 }
 
 void Metrics::CountConstraint(std::string_view result) {

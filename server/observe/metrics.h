@@ -52,6 +52,8 @@ class Metrics {
   void RecordFirstToken(absl::Duration since_arrival);
   // Finish reason of a successful output of Generate: "eos", "stop_token", ...
   void CountOutput(std::string_view finish);
+  // The regions of a successful Generate that told them.
+  void CountRegions(const RegionCounts& regions);
 
   // What became of a constraint: "kept" (compiled before), "joined" (another call has it compiled),
   // "compiled", "invalid", "too_large", "cancelled"; the time of one that was compiled, or tried.

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "model/base/clock.h"
 #include "server/auth/principal.h"
+#include "server/observe/call_summary.h"
 #include "server/observe/metrics.h"
 #include "server/observe/trace_context.h"
 #include "tlm/v1/common.pb.h"
@@ -59,6 +60,7 @@ struct CallRecord {
   std::optional<absl::Time> first_write;       // of a streaming call
   std::optional<absl::Duration> prefill_time;  // of a successful Generate, as decode_time
   std::optional<absl::Duration> decode_time;
+  std::optional<RegionCounts> regions;     // of one that told regions
   std::vector<std::string_view> finishes;  // of the outputs of Generate, as CallSummary's
   std::string_view model;                  // its name, of calls that need it; outlives them
   // "text_completion" or "chat" of Generate, "forward", "score"; empty: none of the model's.

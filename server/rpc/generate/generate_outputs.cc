@@ -30,6 +30,7 @@ GenerateOutputs::GenerateOutputs(const GenerateCall& call, const ServedModel& mo
     : model_(model),
       timing_(call.output.timing),
       resource_usage_(call.output.resource_usage),
+      regions_(call.output.regions.has_value()),
       outputs_(call, model.tokenizer, listener) {
   FillSampling(call.work.sampling, call.num_sequences, effective_);
   effective_.set_seed(call.work.sampling.seed);
@@ -84,6 +85,7 @@ void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summa
     record.finishes.push_back(outputs_.FinishName(i));
     record.metrics->CountOutput(record.finishes.back());
   }
+  if (regions_) record.metrics->CountRegions(record.regions.emplace(outputs_.regions()));
   record.prefill_time = outputs_.prefill_time();
   record.decode_time = outputs_.decode_time();
 }

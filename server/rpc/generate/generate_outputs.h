@@ -49,6 +49,7 @@ class GenerateOutputs {
   const ServedModel& model_;
   const bool timing_;
   const bool resource_usage_;
+  const bool regions_;
   v1::SamplingParams effective_;  // until `started` takes it
   OutputGroup outputs_;
   bool started_sent_ = false;

@@ -126,6 +126,10 @@ void AddModel(const CallRecord& record, Attributes& attributes) {
   if (record.generate.has_value()) {
     AddAttribute("gen_ai.response.id", record.request_id, attributes);
     AddNumber("gen_ai.usage.output_tokens", record.completion_tokens, attributes);
+    if (record.regions.has_value()) {
+      AddNumber("gen_ai.usage.reasoning.output_tokens", record.regions->reasoning_tokens,
+                attributes);
+    }
   }
   if (record.first_token.has_value()) {
     AddReal("gen_ai.server.time_to_first_token",

@@ -11,15 +11,20 @@
 namespace tlm {
 
 OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& work,
-                                 const Tokenizer* tokenizer, int64_t prompt_tokens)
+                                 const Tokenizer* tokenizer, int64_t prompt_tokens,
+                                 uint64_t call_seed)
     : plan_(plan),
       min_new_tokens_(work.stop.min_new_tokens),
       ending_ids_(EndingIds(work.stop)),
       tokenizer_(tokenizer),
       filter_(plan.stop_strings),
-      next_position_(prompt_tokens) {
-  if (plan_.text || !plan_.stop_strings.empty()) {
-    decoder_.emplace(tokenizer_, /*skip_special_tokens=*/true, plan_.text_position);
+      next_position_(prompt_tokens),
+      event_position_(prompt_tokens) {
+  if (plan_.regions.has_value()) regions_.emplace(*plan_.regions, call_seed);
+  if (plan_.text || regions_.has_value() || !plan_.stop_strings.empty()) {
+    // Markers that are special tokens are text, else there was nothing to tell regions by.
+    const bool skips = !plan_.regions.has_value() || !plan_.regions->format.special_markers();
+    decoder_.emplace(tokenizer_, skips, plan_.text_position);
   }
 }
 
@@ -63,14 +68,30 @@ void OutputAssembler::Close(FinishReason reason, int32_t matched_token) {
 }
 
 bool OutputAssembler::NextEvent(v1::GenerateTokens& event) {
+  // Without tokens and text one may have nothing: what is new about the regions is held back.
+  while (IsEventDue()) {
+    event.set_position(static_cast<uint64_t>(event_position_));
+    TakeItems(EventTokens(), &event);
+    if (!plan_.token_infos && !plan_.text && event.regions().empty()) continue;
+    event_position_ = next_position_;
+    return true;
+  }
+  return false;
+}
+
+bool OutputAssembler::IsEventDue() const {
   if (sendable_ == 0) return false;
   const int64_t sendable = static_cast<int64_t>(sendable_);
   if (!ended() && (plan_.final_only || sendable < plan_.min_chunk_tokens)) return false;
-  const bool has_text = plan_.text && items_[sendable_ - 1].text_end > text_begin_;
-  if (!plan_.token_infos && !has_text) return false;
-  event.set_position(static_cast<uint64_t>(next_position_));
-  TakeItems(EventTokens(), &event);
-  return true;
+  const bool wants_text = plan_.text || regions_.has_value();
+  return plan_.token_infos || (wants_text && items_[sendable_ - 1].text_end > text_begin_);
+}
+
+void OutputAssembler::EndRegions(v1::GenerateFinished& finished) {
+  if (!regions_.has_value()) return;
+  // Text without a token: of a resumed output, whose reader has it.
+  regions_->Append(text_, nullptr);
+  regions_->End(*finished.mutable_regions());
 }
 
 bool OutputAssembler::CanEnd(int32_t id) const {
@@ -84,7 +105,9 @@ void OutputAssembler::Process(SampledToken token) {
   if (decoder_.has_value()) AppendText(decoder_->Append(id), Searching());
   if (!ended()) Settle(items_.back());
   // Its reader has it, and the text up to its end.
-  if (processed_tokens_ <= replayed_tokens_ && !items_.empty()) TakeItems(1, nullptr);
+  if (processed_tokens_ > replayed_tokens_ || items_.empty()) return;
+  TakeItems(1, nullptr);
+  event_position_ = next_position_;
 }
 
 void OutputAssembler::AppendText(const std::string& text, bool search) {
@@ -134,6 +157,12 @@ int64_t OutputAssembler::CertainEnd() const {
   return *filter_begin_ + filter_.releasable();
 }
 
+// How often an event holds its text: as it is, in deltas, and as arguments, which JSON may
+// lengthen.
+int64_t OutputAssembler::TextFactor() const {
+  return (plan_.text ? 1 : 0) + (regions_.has_value() ? 3 : 0);
+}
+
 // As many of the sendable ones as fill an event, up to a settled one if there is one.
 size_t OutputAssembler::EventTokens() const {
   int64_t bytes = 0;
@@ -145,7 +174,7 @@ size_t OutputAssembler::EventTokens() const {
     if (plan_.token_infos) {
       bytes += TokenInfoBytes(item.token.id, item.token.top.size(), tokenizer_);
     }
-    if (plan_.text) bytes += item.text_end - text_end;
+    bytes += TextFactor() * (item.text_end - text_end);
     text_end = item.text_end;
     if (item.settled) settled = i + 1;
   }
@@ -155,18 +184,22 @@ size_t OutputAssembler::EventTokens() const {
 // Takes the first `count` items, at least one, with the text up to the end of the last of them;
 // into `event` unless it is null.
 void OutputAssembler::TakeItems(size_t count, v1::GenerateTokens* event) {
-  const size_t bytes = static_cast<size_t>(items_[count - 1].text_end - text_begin_);
+  std::string text = text_.substr(0, static_cast<size_t>(items_[count - 1].text_end - text_begin_));
   for (size_t i = 0; i < count; ++i) {
+    if (regions_.has_value()) regions_->AddToken(items_.front().text_begin);
     if (event != nullptr && plan_.token_infos) {
       FillTokenInfo(items_.front().token, tokenizer_, *event->add_tokens());
     }
     items_.pop_front();
   }
   next_position_ += static_cast<int64_t>(count);
-  if (event != nullptr && plan_.text) event->set_text(text_.substr(0, bytes));
-  text_.erase(0, bytes);
-  text_begin_ += static_cast<int64_t>(bytes);
+  text_.erase(0, text.size());
+  text_begin_ += static_cast<int64_t>(text.size());
   sendable_ -= std::min(sendable_, count);
+  if (regions_.has_value()) {
+    regions_->Append(text, event != nullptr ? event->mutable_regions() : nullptr);
+  }
+  if (event != nullptr && plan_.text) event->set_text(std::move(text));
 }
 
 }  // namespace tlm

@@ -17,6 +17,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/convert/convert.h"
+#include "server/rpc/output/region_writer.h"
 #include "server/rpc/output/stop_string_filter.h"
 #include "tlm/v1/generate.pb.h"
 
@@ -39,7 +40,8 @@ struct OutputEnd {
 // several tokens share belong to the last of them. The eos or stop token that ends an output is
 // part of it only with include_stop, but counts as generated in any case.
 //
-// An event has tokens, and all the text up to the end of its last token. It ends behind a token
+// An event has tokens, and all the text up to the end of its last token, and what is new about the
+// regions with that text. It ends behind a token
 // whose text is settled (whole characters, none of it the possible beginning of a stop string) or
 // with the output:
 //
@@ -54,10 +56,10 @@ struct OutputEnd {
 // Thread-compatible.
 class OutputAssembler {
  public:
-  // `tokenizer` may be null when the plan wants neither text nor stop strings; it outlives this.
-  // `work` has the ids that can end the output.
+  // `tokenizer` may be null when the plan wants neither text, regions nor stop strings; it outlives
+  // this. `work` has the ids that can end the output. `call_seed`: see RegionWriter.
   OutputAssembler(const OutputPlan& plan, const GenerateWork& work, const Tokenizer* tokenizer,
-                  int64_t prompt_tokens);
+                  int64_t prompt_tokens, uint64_t call_seed = 0);
 
   // Once, before all other calls: the output begins with these tokens, which the client already has
   // with their text. They count as generated and are in no event. INVALID_ARGUMENT when a stop
@@ -81,6 +83,12 @@ class OutputAssembler {
 
   // Fills the next event, of at most about kMaxChunkBytes; false when none is due.
   bool NextEvent(v1::GenerateTokens& event);
+  // Once, behind the last event: the regions' rest.
+  void EndRegions(v1::GenerateFinished& finished);
+  // Those whose events were taken; none are counted where they are not told.
+  RegionCounts regions() const {
+    return regions_.has_value() ? regions_->counts() : RegionCounts();
+  }
 
  private:
   struct Item {
@@ -100,6 +108,8 @@ class OutputAssembler {
   // Behind the last token that begins before `tokens_end`.
   void EndAt(int64_t text_end, int64_t tokens_end, OutputEnd end);
   void End(OutputEnd end);
+  bool IsEventDue() const;
+  int64_t TextFactor() const;
   size_t EventTokens() const;
   void TakeItems(size_t count, v1::GenerateTokens* event);
 
@@ -107,7 +117,8 @@ class OutputAssembler {
   const int64_t min_new_tokens_;  // stop strings are not looked for before
   const std::vector<int32_t> ending_ids_;
   const Tokenizer* const tokenizer_;
-  std::optional<StreamDecoder> decoder_;  // when text or stop strings are wanted
+  std::optional<StreamDecoder> decoder_;  // when text, regions or stop strings are wanted
+  std::optional<RegionWriter> regions_;   // when wanted; has the text that was taken
   StopStringFilter filter_;
   std::optional<int64_t> filter_begin_;  // text offset where the filter began to look
 
@@ -118,6 +129,7 @@ class OutputAssembler {
   std::string text_;        // not yet sent
   int64_t text_begin_ = 0;  // offset of text_
   int64_t next_position_;   // of items_.front()
+  int64_t event_position_;  // of the first token that no event stands for
   int64_t replayed_tokens_ = 0;
   int64_t processed_tokens_ = 0;
   int64_t dropped_tokens_ = 0;  // of the processed ones: behind a stop string

@@ -52,9 +52,11 @@ OutputGroup::OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
   if (call.work.score_prompt) prompt_.emplace(call.prompt.front(), prompt_tokens_, tokenizer);
   outputs_.reserve(static_cast<size_t>(call.num_sequences));
   for (int64_t i = 0; i < call.num_sequences; ++i) {
-    outputs_.push_back({std::make_shared<TokenStream>(listener, kStreamCapacity),
-                        OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_),
-                        std::nullopt});
+    const uint64_t call_seed = call.output.regions.has_value() ? CallSeed(call.prompt, i) : 0;
+    outputs_.push_back(
+        {std::make_shared<TokenStream>(listener, kStreamCapacity),
+         OutputAssembler(call.output, call.work, tokenizer, prompt_tokens_, call_seed),
+         std::nullopt});
   }
 }
 
@@ -147,6 +149,7 @@ bool OutputGroup::NextOutputEvent(size_t index, v1::GenerateResponse& message) {
   if (!output.assembler.ended() || output.finished_sent) return false;
   output.finished_sent = true;
   FillFinished(output.assembler, index, *message.mutable_finished());
+  output.assembler.EndRegions(*message.mutable_finished());
   return true;
 }
 
@@ -160,6 +163,12 @@ int64_t OutputGroup::completion_tokens() const {
   int64_t tokens = 0;
   for (const Output& output : outputs_) tokens += output.assembler.completion_tokens();
   return tokens;
+}
+
+RegionCounts OutputGroup::regions() const {
+  RegionCounts regions;
+  for (const Output& output : outputs_) regions.Add(output.assembler.regions());
+  return regions;
 }
 
 std::string_view OutputGroup::FinishName(size_t output) const {

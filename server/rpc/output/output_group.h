@@ -70,6 +70,8 @@ class OutputGroup {
   size_t size() const { return outputs_.size(); }
   // Of a complete group: what ended the output, as CallSummary::finish.
   std::string_view FinishName(size_t output) const;
+  // Of a complete group: the regions of all outputs, replayed ones included.
+  RegionCounts regions() const;
   // Of a complete group: what this server did; decoding from the first token to the last output's
   // end.
   absl::Duration prefill_time() const { return outputs_.front().stream_end->prefill_time; }
