@@ -77,6 +77,15 @@ std::string Request(const v1::FlopsInfo& flops) {
 
 std::string YesOrNo(bool yes) { return yes ? "yes" : "no"; }
 
+// The format's name, with what comes with it.
+std::string ToolCalls(const v1::ChatFormatInfo& format) {
+  if (format.tool_format().empty()) return "no";
+  std::string text = Printable(format.tool_format());
+  if (format.parallel_tool_calls()) text += ", several an answer";
+  if (!format.tools()) text += ", not shown by the template";
+  return text;
+}
+
 std::string Heads(const v1::ArchitectureInfo& model) {
   const std::string query = WithSeparators(model.num_heads());
   if (model.num_kv_heads() == model.num_heads()) {
@@ -339,6 +348,12 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
   if (info.has_capabilities()) {
     add("text", YesOrNo(info.capabilities().tokenizer()));
     add("chat", YesOrNo(info.capabilities().chat()));
+    if (info.capabilities().has_chat_format()) {
+      const v1::ChatFormatInfo& format = info.capabilities().chat_format();
+      add("tool calls", ToolCalls(format));
+      add("reasoning",
+          format.reasoning_format().empty() ? "no" : Printable(format.reasoning_format()));
+    }
   }
   if (info.has_limits()) add("requests", Limits(info.limits()));
   if (info.has_flops()) {

@@ -46,11 +46,18 @@ TEST(InfoSummaryTest, IsShortAndSaysWhatThereIs) {
   info.mutable_limits()->set_max_running_sequences(64);
   info.mutable_limits()->set_max_context_tokens(1024);
   info.mutable_capabilities()->set_chat(true);
+  v1::ChatFormatInfo& format = *info.mutable_capabilities()->mutable_chat_format();
+  EXPECT_THAT(Summary(info), HasSubstr("tool calls         no\nreasoning          no\n"));
+  format.set_tool_format("hermes");
+  format.set_parallel_tool_calls(true);
+  format.set_tools(true);
+  format.set_reasoning_format("think");
   const std::string text = Summary(info);
   for (const char* part :
        {"demo\\x1b[2J\n", "Qwen3ForCausalLM\n", "596.0 M (596,049,920)\n", "28 layers",
         "1,024 tokens\n", "192.00 MiB for 65,536 tokens, 3.00 KiB each\n",
-        "chat               yes\n", "64 running",
+        "chat               yes\n", "tool calls         hermes, several an answer\n",
+        "reasoning          think\n", "64 running",
         "9,895,936 FLOPs, and 6,144 for each token it attends to\n",
         "16.58 GFLOPs at most: 1 x (1,024 prompt + 0 new tokens)\n", "a CPU\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
