@@ -6,13 +6,18 @@
 //   tlm::v1::GenerateRequest request;
 //   *request.mutable_chat() = conversation.ToInput();
 //   auto result = client->Generate(request);
-//   if (result.ok()) conversation.AddAssistant(result->outputs[0].text);
+//   if (result.ok()) conversation.AddAnswer(result->outputs[0]);
+//
+// RunTools (tools.h) also calls the tools that answers ask for.
 #ifndef TLM_CLIENT_CPP_CONVERSATION_H_
 #define TLM_CLIENT_CPP_CONVERSATION_H_
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "client/cpp/generate_collector.h"
 #include "tlm/v1/generate.pb.h"
 
 namespace tlm::client {
@@ -26,8 +31,14 @@ class Conversation {
 
   void AddUser(std::string text);
   void AddAssistant(std::string text);
+  // An answer with its reasoning and its calls. A call that is not complete is left out.
+  void AddAnswer(const Output& output);
+  // What a call gave. Every call of an answer needs one before the conversation goes on.
+  void AddToolResult(const ToolCall& call, std::string result);
   // Removes the last message, if there is one; never the system message.
   void DropLast();
+  // Removes the messages behind the first `count`, which do not count the system message.
+  void Truncate(size_t count);
   // Removes all messages but the system message.
   void Reset() { messages_.clear(); }
 

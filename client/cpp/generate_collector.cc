@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace tlm::client {
 namespace {
@@ -28,6 +29,7 @@ absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
       }
       result_.started = std::move(*event.mutable_started());
       result_.outputs.resize(outputs);
+      regions_.resize(outputs);
       break;
     }
     case v1::GenerateResponse::kPrompt:
@@ -38,12 +40,15 @@ absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
       if (absl::Status status = CheckOutputIndex(index); !status.ok()) return status;
       Output& output = result_.outputs[index];
       output.text += event.tokens().text();
+      AddRegions(index, event.mutable_tokens()->mutable_regions());
+      if (!regions_[index].known) output.content += event.tokens().text();
       MoveTokens(event.mutable_tokens()->mutable_tokens(), &output.tokens);
       break;
     }
     case v1::GenerateResponse::kFinished: {
       const uint32_t index = event.finished().output_index();
       if (absl::Status status = CheckOutputIndex(index); !status.ok()) return status;
+      AddRegions(index, event.mutable_finished()->mutable_regions());
       result_.outputs[index].finished = std::move(*event.mutable_finished());
       break;
     }
@@ -55,6 +60,50 @@ absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
       break;  // An event of a newer server: compatible by contract.
   }
   return absl::OkStatus();
+}
+
+void GenerateCollector::AddRegions(uint32_t output_index, RegionEvents* events) {
+  Output& output = result_.outputs[output_index];
+  Regions& regions = regions_[output_index];
+  // What came before may have been the beginning of markup.
+  if (!events->empty() && !std::exchange(regions.known, true)) output.content.clear();
+  for (v1::RegionEvent& event : *events) {
+    if (event.has_started() && event.started().has_tool_call()) {
+      v1::RegionEvent::ToolCallStarted& call = *event.mutable_started()->mutable_tool_call();
+      regions.call = event.started().region_index();
+      output.tool_calls.push_back(
+          {std::move(*call.mutable_id()), std::move(*call.mutable_name()), "", false});
+    } else if (event.has_delta()) {
+      AddDelta(event.mutable_delta(), &output, &regions);
+    } else if (event.finished().kind() == v1::REGION_KIND_TOOL_CALL) {
+      CallOf(event.finished().region_index(), &output, &regions).complete =
+          event.finished().complete();
+    }
+  }
+}
+
+void GenerateCollector::AddDelta(v1::RegionEvent::Delta* delta, Output* output,
+                                 Regions* regions) const {
+  switch (delta->kind()) {
+    case v1::REGION_KIND_REASONING:
+      output->reasoning += delta->text();
+      break;
+    case v1::REGION_KIND_TEXT:
+      output->content += delta->text();
+      break;
+    case v1::REGION_KIND_TOOL_CALL:
+      CallOf(delta->region_index(), output, regions).arguments_json += delta->arguments_json();
+      break;
+    default:
+      break;  // Of a newer server.
+  }
+}
+
+// A stream that an application resumes itself may begin within a call.
+ToolCall& GenerateCollector::CallOf(uint32_t region_index, Output* output, Regions* regions) const {
+  if (regions->call != region_index) output->tool_calls.emplace_back();
+  regions->call = region_index;
+  return output->tool_calls.back();
 }
 
 absl::Status GenerateCollector::CheckOutputIndex(uint32_t output_index) const {

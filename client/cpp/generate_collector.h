@@ -2,6 +2,8 @@
 #ifndef TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 #define TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,23 @@
 
 namespace tlm::client {
 
+// A call of a tool in an output.
+struct ToolCall {
+  std::string id;    // names the call in the tool's answer; empty behind a ResumePoint within it
+  std::string name;  // of the tool; empty behind a ResumePoint within the call
+  std::string arguments_json;  // if complete, a JSON object that the tool's schema allows
+  bool complete = false;       // false: the output ended within the call
+};
+
 // One output of a Generate call.
 struct Output {
+  // As the model wrote it, markup included.
   std::string text;
+  // With output.regions what `text` consists of, each kind of region joined. Otherwise `content` is
+  // all of `text`.
+  std::string reasoning;
+  std::string content;
+  std::vector<ToolCall> tool_calls;
   std::vector<v1::TokenInfo> tokens;  // if requested with output.token_ids or logprobs
   v1::GenerateFinished finished;
 };
@@ -37,9 +53,20 @@ class GenerateCollector {
   absl::Status CheckComplete() const;
 
  private:
+  using RegionEvents = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
+  // Of an output.
+  struct Regions {
+    bool known = false;            // an event told of one
+    std::optional<uint32_t> call;  // the region of the last of tool_calls
+  };
+
   absl::Status CheckOutputIndex(uint32_t output_index) const;
+  void AddRegions(uint32_t output_index, RegionEvents* events);
+  void AddDelta(v1::RegionEvent::Delta* delta, Output* output, Regions* regions) const;
+  ToolCall& CallOf(uint32_t region_index, Output* output, Regions* regions) const;
 
   GenerateResult result_;
+  std::vector<Regions> regions_;  // by output_index
   bool has_summary_ = false;
 };
 

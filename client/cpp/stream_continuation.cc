@@ -82,6 +82,7 @@ v1::GenerateRequest StreamContinuation::NextRequest(absl::Time now, bool rename)
   for (Output& output : outputs_) {
     output.call_tokens = resumes ? output.ids.size() : 0;
     output.call_text_bytes = resumes ? output.text_bytes : 0;
+    output.call_regions = resumes ? output.regions : RegionPosition();
   }
   call_started_ = false;
   ++calls_;
@@ -106,7 +107,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::Take(v1::GenerateR
     case v1::GenerateResponse::kTokens:
       return TakeTokens(event->mutable_tokens());
     case v1::GenerateResponse::kFinished:
-      return TakeFinished(event->finished());
+      return TakeFinished(event->mutable_finished());
     case v1::GenerateResponse::kSummary:
     case v1::GenerateResponse::EVENT_NOT_SET:
       break;
@@ -164,8 +165,11 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeTokens(
   output.call_text_bytes += text_bytes;
   output.text_bytes = std::max(output.text_bytes, output.call_text_bytes);
 
+  TakeRegions(tokens->mutable_regions(), &output);
   HideIds(tokens);
-  if (tokens->tokens().empty() && tokens->text().empty()) return Taken::kDrop;
+  if (tokens->tokens().empty() && tokens->text().empty() && tokens->regions().empty()) {
+    return Taken::kDrop;
+  }
   if (output.finished) {
     return absl::InternalError(
         fmt::format("the server continued output {} behind its end", tokens->output_index()));
@@ -199,6 +203,44 @@ absl::Status StreamContinuation::TakeIds(v1::GenerateTokens* tokens, Output* out
   return absl::OkStatus();
 }
 
+// Leaves only what is new in `events`.
+void StreamContinuation::TakeRegions(RegionEvents* events, Output* output) const {
+  int kept = 0;
+  for (int i = 0; i < events->size(); ++i) {
+    if (TakeRegion(events->Mutable(i), output)) events->SwapElements(kept++, i);
+  }
+  events->DeleteSubrange(kept, events->size() - kept);
+}
+
+// Whether something new is left in `event`.
+bool StreamContinuation::TakeRegion(v1::RegionEvent* event, Output* output) const {
+  RegionPosition& call = output->call_regions;
+  RegionPosition& delivered = output->regions;
+  if (event->has_started() || event->has_finished()) {
+    call = {call.borders + 1, 0, 0};
+    if (call.borders <= delivered.borders) return false;
+    delivered = call;
+    return true;
+  }
+  const bool is_old = call.borders < delivered.borders;
+  const auto take = [is_old](std::string* text, uint64_t* from, uint64_t* end) {
+    const uint64_t bytes = text->size();
+    text->erase(0, is_old ? bytes : Repeated(bytes, *from, *end));
+    *from += bytes;
+    if (!is_old) *end = std::max(*end, *from);
+    return !text->empty();
+  };
+  if (event->has_marker()) {
+    return take(event->mutable_marker(), &call.text_bytes, &delivered.text_bytes);
+  }
+  if (!event->has_delta()) return calls_ == 1;  // Of a newer server; may be a repetition.
+  v1::RegionEvent::Delta& delta = *event->mutable_delta();
+  const bool has_text = take(delta.mutable_text(), &call.text_bytes, &delivered.text_bytes);
+  const bool has_arguments =
+      take(delta.mutable_arguments_json(), &call.arguments_bytes, &delivered.arguments_bytes);
+  return has_text || has_arguments;
+}
+
 void StreamContinuation::HideIds(v1::GenerateTokens* tokens) {
   if (ids_wanted_) return;
   // A server without a tokenizer always sends ids, and nothing else.
@@ -209,17 +251,18 @@ void StreamContinuation::HideIds(v1::GenerateTokens* tokens) {
 }
 
 absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeFinished(
-    const v1::GenerateFinished& finished) {
-  const auto found = OutputOf(finished.output_index());
+    v1::GenerateFinished* finished) {
+  const auto found = OutputOf(finished->output_index());
   if (!found.ok()) return found.status();
   Output& output = **found;
   // With a time limit the second attempt may produce less.
-  if (finished.reason() != v1::FINISH_REASON_TIME_LIMIT &&
+  if (finished->reason() != v1::FINISH_REASON_TIME_LIMIT &&
       (output.call_tokens < output.ids.size() || output.call_text_bytes < output.text_bytes)) {
     return absl::InternalError(
         fmt::format("the replica that took over ended output {} after {} tokens, {} were received",
-                    finished.output_index(), output.call_tokens, output.ids.size()));
+                    finished->output_index(), output.call_tokens, output.ids.size()));
   }
+  TakeRegions(finished->mutable_regions(), &output);
   if (std::exchange(output.finished, true)) return Taken::kDrop;
   return Taken::kDeliver;
 }

@@ -48,23 +48,35 @@ class StreamContinuation {
   bool started() const { return started_; }
 
  private:
+  using RegionEvents = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
+  // How far the region events of an output are. Where events end differs from call to call, but not
+  // what all of them hold.
+  struct RegionPosition {
+    uint64_t borders = 0;     // starts and ends of regions
+    uint64_t text_bytes = 0;  // of deltas, or of markers, since the last one
+    uint64_t arguments_bytes = 0;
+  };
   struct Output {
     std::vector<uint32_t> ids;  // received, those of the request's own ResumePoint included
     uint64_t announced = 0;     // of ids: those that delivered events stand for
     uint64_t text_bytes = 0;    // delivered
+    RegionPosition regions;     // delivered
     bool finished = false;      // delivered
     uint64_t call_tokens = 0;   // received in the current call, or skipped by its ResumePoint
     uint64_t call_text_bytes = 0;
+    RegionPosition call_regions;
   };
 
   bool Resumes() const;
   absl::StatusOr<Taken> TakeStarted(v1::GenerateStarted* started);
   absl::StatusOr<Taken> TakePrompt(v1::GeneratePrompt* prompt);
   absl::StatusOr<Taken> TakeTokens(v1::GenerateTokens* tokens);
-  absl::StatusOr<Taken> TakeFinished(const v1::GenerateFinished& finished);
+  absl::StatusOr<Taken> TakeFinished(v1::GenerateFinished* finished);
   void TakeSummary(v1::GenerateSummary* summary) const;
   absl::StatusOr<Output*> OutputOf(uint32_t index);
   absl::Status TakeIds(v1::GenerateTokens* tokens, Output* output) const;
+  void TakeRegions(RegionEvents* events, Output* output) const;
+  bool TakeRegion(v1::RegionEvent* event, Output* output) const;
   void HideIds(v1::GenerateTokens* tokens);
 
   const v1::GenerateRequest request_;

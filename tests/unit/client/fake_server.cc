@@ -237,6 +237,40 @@ std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>&
   return events;
 }
 
+std::vector<v1::GenerateResponse> RegionScript(const std::vector<ScriptedRegion>& regions) {
+  std::vector<std::string> texts;
+  for (const ScriptedRegion& region : regions) texts.push_back(region.text);
+  std::vector<v1::GenerateResponse> events = GenerateScript(texts);
+  uint32_t index = 0;
+  uint32_t calls = 0;
+  for (size_t i = 0; i < regions.size(); ++i) {
+    v1::GenerateTokens& tokens = *events[1 + i].mutable_tokens();
+    const auto& [kind, text, tool, complete] = regions[i];
+    if (kind == v1::REGION_KIND_UNSPECIFIED) {
+      tokens.add_regions()->set_marker(text);
+      continue;
+    }
+    v1::RegionEvent::Started& started = *tokens.add_regions()->mutable_started();
+    started.set_region_index(index);
+    started.set_kind(kind);
+    v1::RegionEvent::Delta& delta = *tokens.add_regions()->mutable_delta();
+    delta.set_region_index(index);
+    delta.set_kind(kind);
+    delta.set_text(text);
+    if (kind == v1::REGION_KIND_TOOL_CALL) {
+      started.mutable_tool_call()->set_index(calls);
+      started.mutable_tool_call()->set_id("call" + std::to_string(calls++));
+      started.mutable_tool_call()->set_name(tool);
+      delta.set_arguments_json(text);
+    }
+    v1::RegionEvent::Finished& finished = *tokens.add_regions()->mutable_finished();
+    finished.set_region_index(index++);
+    finished.set_kind(kind);
+    finished.set_complete(complete);
+  }
+  return events;
+}
+
 std::vector<v1::ForwardResponse> ForwardScript(int rows) {
   std::vector<v1::ForwardResponse> messages(1);
   v1::ForwardHeader& header = *messages[0].mutable_header();

@@ -111,6 +111,18 @@ grpc::Status StatusWithDetails(grpc::StatusCode code, const std::string& message
 // summary. The i-th text is token 100 + i.
 std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>& texts);
 
+// A piece of an answer: a kind of region (or a marker, for REGION_KIND_UNSPECIFIED), and its text.
+// A call has the tool's name, and its text is its arguments.
+struct ScriptedRegion {
+  v1::RegionKind kind;
+  std::string text;
+  std::string tool = {};
+  bool complete = true;
+};
+
+// As GenerateScript, one event for each region. The i-th call has the id "call<i>".
+std::vector<v1::GenerateResponse> RegionScript(const std::vector<ScriptedRegion>& regions);
+
 // A complete Forward stream: rows of three values 10 r, 10 r + 1, 10 r + 2 at positions 0 to rows
 // - 1.
 std::vector<v1::ForwardResponse> ForwardScript(int rows);

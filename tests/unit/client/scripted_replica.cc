@@ -1,6 +1,7 @@
 #include "tests/unit/client/scripted_replica.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 namespace tlm {
@@ -29,6 +30,82 @@ std::vector<ScriptedToken> OutputTokens(uint64_t seed, uint32_t output, uint32_t
   return tokens;
 }
 
+// Tells what a text is from its pieces alone: some of them are markers, at which regions begin and
+// end. One piece is held back. The arguments of calls are held back on their own.
+class ScriptedRegions {
+ public:
+  using Events = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
+
+  void Append(const std::string& piece, Events* events) {
+    if (!piece.empty()) AddHeld(events);
+    if (!piece.empty()) held_ = piece;
+  }
+
+  void End(Events* events) {
+    AddHeld(events);
+    if (in_region_) Finish(/*complete=*/false, events);
+  }
+
+ private:
+  void AddHeld(Events* events) {
+    if (held_.empty()) return;
+    const size_t kind = std::hash<std::string>{}(held_) % 6;
+    if (in_region_ && kind == 0) Finish(/*complete=*/true, events);
+    if (!in_region_ && kind <= 2) {
+      Events::value_type* last = events->empty() ? nullptr : events->Mutable(events->size() - 1);
+      if (last == nullptr || !last->has_marker()) last = events->Add();
+      last->mutable_marker()->append(held_);
+    } else {
+      if (!in_region_) Start(kind, events);
+      AddDelta(events);
+    }
+    held_.clear();
+  }
+
+  void Start(size_t kind, Events* events) {
+    in_region_ = true;
+    kind_ = static_cast<v1::RegionKind>(1 + kind % 3);
+    v1::RegionEvent::Started& started = *events->Add()->mutable_started();
+    started.set_region_index(region_);
+    started.set_kind(kind_);
+    if (kind_ != v1::REGION_KIND_TOOL_CALL) return;
+    started.mutable_tool_call()->set_index(calls_);
+    started.mutable_tool_call()->set_id("call" + std::to_string(calls_));
+    started.mutable_tool_call()->set_name("tool" + held_);
+    ++calls_;
+  }
+
+  void AddDelta(Events* events) {
+    Events::value_type* last = events->empty() ? nullptr : events->Mutable(events->size() - 1);
+    if (last == nullptr || !last->has_delta()) last = events->Add();
+    v1::RegionEvent::Delta& delta = *last->mutable_delta();
+    delta.set_region_index(region_);
+    delta.set_kind(kind_);
+    delta.mutable_text()->append(held_);
+    if (kind_ != v1::REGION_KIND_TOOL_CALL) return;
+    held_arguments_ += "<" + held_ + ">";
+    if (held_arguments_.size() < 12) return;
+    delta.mutable_arguments_json()->append(held_arguments_);
+    held_arguments_.clear();
+  }
+
+  void Finish(bool complete, Events* events) {
+    in_region_ = false;
+    held_arguments_.clear();
+    v1::RegionEvent::Finished& finished = *events->Add()->mutable_finished();
+    finished.set_region_index(region_++);
+    finished.set_kind(kind_);
+    finished.set_complete(complete);
+  }
+
+  std::string held_;
+  std::string held_arguments_;
+  bool in_region_ = false;
+  v1::RegionKind kind_ = v1::REGION_KIND_UNSPECIFIED;
+  uint32_t region_ = 0;
+  uint32_t calls_ = 0;
+};
+
 // One output on its way.
 class Output {
  public:
@@ -38,7 +115,10 @@ class Output {
         tokens_(OutputTokens(seed, index, request.stopping().max_new_tokens())),
         next_(static_cast<size_t>(request.resume().generated_token_ids_size())),
         position_(kScriptedPromptTokens + next_),
-        ends_with_eos_((seed + index) % 2 == 0) {}
+        ends_with_eos_((seed + index) % 2 == 0) {
+    ScriptedRegions::Events known;
+    for (size_t i = 0; i < next_; ++i) regions_.Append(tokens_[i].text, &known);
+  }
 
   bool done() const { return finished_; }
   uint64_t completion_tokens() const { return tokens_.size() + (ends_with_eos_ ? 1 : 0); }
@@ -55,6 +135,7 @@ class Output {
       const ScriptedToken& token = tokens_[next_];
       AddInfo(token.info, &tokens);
       tokens.mutable_text()->append(token.text);
+      if (request_.output().regions()) regions_.Append(token.text, tokens.mutable_regions());
       settled = token.settled;
       wanted -= wanted > 0 ? 1 : 0;
     }
@@ -76,6 +157,7 @@ class Output {
     finished->set_output_index(index_);
     finished->set_reason(ends_with_eos_ ? v1::FINISH_REASON_EOS : v1::FINISH_REASON_LENGTH);
     if (ends_with_eos_) finished->set_eos_token_id(0);
+    if (request_.output().regions()) regions_.End(finished->mutable_regions());
     finished_ = true;
   }
 
@@ -86,6 +168,7 @@ class Output {
   uint64_t position_;
   const bool ends_with_eos_;
   bool finished_ = false;
+  ScriptedRegions regions_;
 };
 
 void AddPrompt(std::mt19937* random, std::vector<v1::GenerateResponse>* events) {

@@ -15,8 +15,8 @@ inline constexpr char kScriptedFingerprint[] = "fingerprint";
 // The events of a whole call. Tokens, text and the reason of the end follow from seed and output
 // index alone; where events end and how those of several outputs interleave, how many prompt tokens
 // were cached and the seed of a request without one come from `random`. Knows max_new_tokens,
-// ResumePoint, prompt_logprobs, and which tokens and logprobs are asked for. As on a real server
-// the text of an event is all that is known when its last token is.
+// ResumePoint, prompt_logprobs, and which tokens, logprobs and regions are asked for. As on a real
+// server the text and the region events of an event are all that is known when its last token is.
 std::vector<v1::GenerateResponse> ScriptedAnswer(const v1::GenerateRequest& request,
                                                  std::mt19937* random);
 

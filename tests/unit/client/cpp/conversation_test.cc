@@ -40,6 +40,53 @@ TEST(ConversationTest, TakesMessagesBack) {
   EXPECT_THAT(Said(conversation.ToInput()), ElementsAre(Pair("system", "s")));
 }
 
+TEST(ConversationTest, KeepsCallsAndTheirResults) {
+  Output output;
+  output.text = "<think>Add.</think><call>...";
+  output.reasoning = "Add.";
+  output.tool_calls = {{"id0", "add", "{\"b\": 1, \"a\": 2}", true}, {"id1", "look", "{", false}};
+  Conversation conversation;
+  conversation.AddUser("1 + 2?");
+  conversation.AddAnswer(output);
+  conversation.AddToolResult(output.tool_calls[0], "3");
+  const v1::ChatInput input = conversation.ToInput();
+  ASSERT_EQ(input.messages_size(), 3);
+  const v1::ChatInput::Message& answer = input.messages(1);
+  EXPECT_EQ(answer.role(), "assistant");
+  EXPECT_EQ(answer.reasoning(), "Add.");
+  EXPECT_FALSE(answer.has_content()) << "null beside calls";
+  ASSERT_EQ(answer.tool_calls_size(), 1) << "the other one is not complete";
+  EXPECT_EQ(answer.tool_calls(0).id(), "id0");
+  EXPECT_EQ(answer.tool_calls(0).name(), "add");
+  EXPECT_EQ(answer.tool_calls(0).arguments_json(), "{\"b\": 1, \"a\": 2}");
+  const v1::ChatInput::Message& result = input.messages(2);
+  EXPECT_EQ(result.role(), "tool");
+  EXPECT_EQ(result.tool_call_id(), "id0");
+  EXPECT_EQ(result.name(), "add");
+  EXPECT_EQ(result.content(), "3");
+}
+
+TEST(ConversationTest, KeepsTheTextBesideCalls) {
+  Output output;
+  output.content = "I look.";
+  output.tool_calls = {{"id0", "look", "{}", true}};
+  Conversation conversation;
+  conversation.AddAnswer(output);
+  EXPECT_EQ(conversation.messages()[0].content(), "I look.");
+  conversation.AddAnswer(Output());
+  EXPECT_TRUE(conversation.messages()[1].has_content()) << "nothing was said, and nothing called";
+}
+
+TEST(ConversationTest, ForgetsWhatIsBehind) {
+  Conversation conversation;
+  conversation.set_system("s");
+  for (const char* text : {"a", "b", "c"}) conversation.AddUser(text);
+  conversation.Truncate(4);
+  EXPECT_EQ(conversation.messages().size(), 3u);
+  conversation.Truncate(1);
+  EXPECT_THAT(Said(conversation.ToInput()), ElementsAre(Pair("system", "s"), Pair("user", "a")));
+}
+
 TEST(ConversationTest, KeepsSystemMessageOverReset) {
   Conversation conversation;
   conversation.set_system("s");

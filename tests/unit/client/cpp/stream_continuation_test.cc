@@ -33,14 +33,20 @@ std::string Serialized(const google::protobuf::Message& message) {
 class Application {
  public:
   void Take(const v1::GenerateResponse& event) {
-    if (event.has_tokens()) CheckPosition(event.tokens());
+    if (event.has_tokens()) {
+      CheckPosition(event.tokens());
+      AddRegions(event.tokens().output_index(), event.tokens().regions());
+    }
     if (event.has_finished()) {
+      AddRegions(event.finished().output_index(), event.finished().regions());
       EXPECT_TRUE(finished_.insert(event.finished().output_index()).second);
     }
     EXPECT_EQ(event.has_started(), events_ == 0);
     ++events_;
     EXPECT_TRUE(collector_.Add(event).ok());
   }
+
+  const GenerateResult& collected() const { return collector_.result(); }
 
   // All of it as text, but for the number of cached tokens in `started`.
   std::string Everything() {
@@ -50,11 +56,17 @@ class Application {
     result.started.clear_cached_prompt_tokens();
     result.summary.mutable_usage()->clear_cached_prompt_tokens();
     std::string text = Serialized(result.started);
+    for (const auto& [output, regions] : regions_) text += regions + "\n";
     for (const v1::TokenInfo& token : result.prompt) text += Serialized(token) + "\n";
     for (const Output& output : result.outputs) {
-      text += output.text + "\n";
+      text += output.text + "\n" + output.reasoning + "\n" + output.content + "\n";
+      for (const ToolCall& call : output.tool_calls) {
+        text += call.id + call.name + call.arguments_json + (call.complete ? "\n" : "...\n");
+      }
       for (const v1::TokenInfo& token : output.tokens) text += Serialized(token) + "\n";
-      text += Serialized(output.finished) + "\n";
+      v1::GenerateFinished finished = output.finished;
+      finished.clear_regions();  // Part of them may have come earlier.
+      text += Serialized(finished) + "\n";
     }
     return text + Serialized(result.summary);
   }
@@ -68,7 +80,24 @@ class Application {
     next = tokens.position() + static_cast<uint64_t>(tokens.tokens_size());
   }
 
+  // In a form that does not tell where events ended.
+  void AddRegions(uint32_t output,
+                  const google::protobuf::RepeatedPtrField<v1::RegionEvent>& events) {
+    std::string& text = regions_[output];
+    std::string& arguments = arguments_[output];
+    for (const v1::RegionEvent& event : events) {
+      if (event.has_started() || event.has_finished()) {
+        text += arguments + "{" + event.ShortDebugString() + "}";
+        arguments.clear();
+      }
+      text += event.marker() + event.delta().text();
+      arguments += event.delta().arguments_json();
+    }
+  }
+
   GenerateCollector collector_;
+  std::map<uint32_t, std::string> regions_;
+  std::map<uint32_t, std::string> arguments_;
   std::map<uint32_t, uint64_t> next_position_;
   std::set<uint32_t> finished_;
   int events_ = 0;
@@ -81,11 +110,13 @@ v1::GenerateRequest RandomRequest(std::mt19937* random) {
   request.mutable_output()->set_token_ids((*random)() % 2 == 0);
   request.mutable_output()->set_logprobs((*random)() % 2 == 0);
   request.mutable_output()->set_prompt_logprobs((*random)() % 2 == 0);
+  request.mutable_output()->set_regions((*random)() % 2 == 0);
   return request;
 }
 
 TEST(StreamContinuationTest, AnyCutsGiveTheUndisturbedStream) {
   std::mt19937 random(1);
+  size_t with_regions = 0;
   for (int trial = 0; trial < 3000; ++trial) {
     v1::GenerateRequest request = RandomRequest(&random);
     Application undisturbed;
@@ -112,7 +143,10 @@ TEST(StreamContinuationTest, AnyCutsGiveTheUndisturbedStream) {
       }
     }
     ASSERT_EQ(application.Everything(), undisturbed.Everything()) << "trial " << trial;
+    const Output& output = application.collected().outputs[0];
+    if (!output.tool_calls.empty() && !output.reasoning.empty()) ++with_regions;
   }
+  EXPECT_GT(with_regions, 200u);
 }
 
 class OneCutTest : public testing::Test {
@@ -249,6 +283,34 @@ TEST_F(OneCutTest, RefusesWhatDoesNotContinueTheStream) {
   begin();
   event.mutable_finished()->set_reason(v1::FINISH_REASON_TIME_LIMIT);
   EXPECT_FALSE(refused(event)) << "ran out of time before what was received";
+}
+
+TEST_F(OneCutTest, DropsRegionsOfAnEndBeforeWhatWasReceived) {
+  v1::GenerateRequest request = Request();
+  request.mutable_sampling()->set_num_sequences(2);
+  request.mutable_output()->set_regions(true);
+  Receive(request, 1);
+  v1::GenerateResponse event;
+  event.mutable_tokens()->set_position(kScriptedPromptTokens);
+  event.mutable_tokens()->set_text("ab");
+  for (const char* text : {"a", "b"}) {
+    event.mutable_tokens()->add_tokens()->set_id(1);
+    event.mutable_tokens()->add_regions()->mutable_started();
+    event.mutable_tokens()->add_regions()->mutable_delta()->set_text(text);
+    event.mutable_tokens()->add_regions()->mutable_finished();
+  }
+  ASSERT_EQ(*Take(event), Taken::kDeliver);
+
+  // The second attempt ends within the first region: nothing of that is new.
+  Next();
+  ASSERT_EQ(*Take(answer_[0]), Taken::kDrop);
+  event.Clear();
+  event.mutable_finished()->set_reason(v1::FINISH_REASON_TIME_LIMIT);
+  event.mutable_finished()->add_regions()->mutable_started();
+  event.mutable_finished()->add_regions()->mutable_delta()->set_text("a");
+  event.mutable_finished()->add_regions()->mutable_finished();
+  ASSERT_EQ(*continuation_->Take(&event), Taken::kDeliver);
+  EXPECT_THAT(event.finished().regions(), testing::IsEmpty());
 }
 
 TEST(StreamContinuationRequestTest, LeavesOnlyTheRestOfTheTimeLimit) {
