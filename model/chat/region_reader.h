@@ -2,6 +2,7 @@
 #ifndef TLM_MODEL_CHAT_REGION_READER_H_
 #define TLM_MODEL_CHAT_REGION_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -36,20 +37,34 @@ struct RegionPlan {
 };
 
 // One for each output. The texts of deltas and markers, joined, are the text appended; what may be
-// the beginning of a marker is held back. What comes out depends on the text alone, not on how it
-// was portioned. Any text will do: what the format does not know is text of the region it is in.
-// Regions are started and finished in turn and do not overlap; only a region of text may be
-// finished and another one started at the same place. Not thread-safe.
+// the beginning of a marker is held back. What came out depends on the text so far alone, not on
+// how it was portioned, except that a part may come in several events. Any text will do: what the
+// format does not know is text of the region it is in, or begins one of text.
+//
+// Regions are started and finished in turn and do not overlap; markers stand between them.
+// Reasoning is started where it is opened and its first byte or its end is known, a call behind its
+// header, text with its first byte. Finished is incomplete: a call whose arguments are no JSON
+// object, up to the first byte that fits in none (what follows it is text), or within which the
+// text ended; and reasoning that was not closed. A call within whose header the text ended is text.
+//
+// A name is taken up to the first byte of what the format writes behind it, without control
+// characters and at most kMaxNameBytes long. Not thread-safe.
 class RegionReader {
  public:
+  static constexpr size_t kMaxNameBytes = 256;
+
   explicit RegionReader(RegionPlan plan);
+  RegionReader(RegionReader&&) noexcept;
+  RegionReader& operator=(RegionReader&&) noexcept;
+  ~RegionReader();
 
   void Append(std::string_view text, std::vector<RegionEvent>& events);
-  // The text has ended: what was held back, and the end of a region that is open.
+  // The text has ended: what was held back, and the end of a region that is open. Nothing follows.
   void End(std::vector<RegionEvent>& events);
 
  private:
-  RegionPlan plan_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tlm

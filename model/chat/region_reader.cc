@@ -1,0 +1,593 @@
+#include "model/chat/region_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "model/constraint/xml_arguments.h"
+
+namespace tlm {
+namespace {
+
+// The text of a JSON object, byte by byte.
+class ObjectText {
+ public:
+  // False if no object goes on so.
+  bool Append(char byte);
+  bool complete() const { return place_ == Place::kEnd; }
+
+ private:
+  enum class Place {
+    kBegin,
+    kFirstName,  // or }
+    kName,
+    kColon,
+    kFirstItem,  // or ]
+    kValue,
+    kAfter,  // behind a value
+    kString,
+    kEscape,
+    kHex,
+    kWord,
+    kMinus,
+    kZero,
+    kInteger,
+    kPoint,
+    kFraction,
+    kExponent,
+    kExponentSign,
+    kExponentDigits,
+    kEnd,
+  };
+
+  bool Go(Place place) {
+    place_ = place;
+    return true;
+  }
+  bool BeginString(bool is_name) {
+    is_name_ = is_name;
+    return Go(Place::kString);
+  }
+  bool BeginValue(char byte);
+  bool BeginWord(std::string_view rest) {
+    word_ = rest;
+    return Go(Place::kWord);
+  }
+  bool Open(char bracket) {
+    open_ += bracket;
+    return Go(bracket == '{' ? Place::kFirstName : Place::kFirstItem);
+  }
+  bool Close(char bracket);
+  bool AppendToNumber(char byte);
+  bool AppendToString(char byte);
+  bool AppendBetween(char byte);
+
+  Place place_ = Place::kBegin;
+  std::string open_ = {};       // brackets
+  bool is_name_ = false;        // the string
+  std::string_view word_ = {};  // of true, false, null: what follows
+  int digits_ = 0;              // of kHex: that follow
+};
+
+bool IsDigit(char byte) { return byte >= '0' && byte <= '9'; }
+
+bool ObjectText::Append(char byte) {
+  switch (place_) {
+    case Place::kBegin:
+      return byte == '{' && Open(byte);
+    case Place::kString:
+    case Place::kEscape:
+    case Place::kHex:
+      return AppendToString(byte);
+    case Place::kWord:
+      if (byte != word_.front()) return false;
+      word_.remove_prefix(1);
+      return !word_.empty() || Go(Place::kAfter);
+    case Place::kEnd:
+      return false;
+    case Place::kFirstName:
+    case Place::kName:
+    case Place::kColon:
+    case Place::kFirstItem:
+    case Place::kValue:
+    case Place::kAfter:
+      return AppendBetween(byte);
+    default:
+      return AppendToNumber(byte);
+  }
+}
+
+bool ObjectText::AppendBetween(char byte) {
+  if (byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r') return true;
+  const bool in_object = open_.back() == '{';
+  switch (place_) {
+    case Place::kFirstName:
+      return byte == '}' ? Close(byte) : byte == '"' && BeginString(true);
+    case Place::kName:
+      return byte == '"' && BeginString(true);
+    case Place::kColon:
+      return byte == ':' && Go(Place::kValue);
+    case Place::kFirstItem:
+      return byte == ']' ? Close(byte) : BeginValue(byte);
+    case Place::kValue:
+      return BeginValue(byte);
+    default:
+      return byte == ',' ? Go(in_object ? Place::kName : Place::kValue) : Close(byte);
+  }
+}
+
+bool ObjectText::BeginValue(char byte) {
+  switch (byte) {
+    case '{':
+    case '[':
+      return Open(byte);
+    case '"':
+      return BeginString(false);
+    case 't':
+      return BeginWord("rue");
+    case 'f':
+      return BeginWord("alse");
+    case 'n':
+      return BeginWord("ull");
+    case '-':
+      return Go(Place::kMinus);
+    default:
+      return IsDigit(byte) && Go(byte == '0' ? Place::kZero : Place::kInteger);
+  }
+}
+
+bool ObjectText::Close(char bracket) {
+  if (bracket != (open_.back() == '{' ? '}' : ']')) return false;
+  open_.pop_back();
+  return Go(open_.empty() ? Place::kEnd : Place::kAfter);
+}
+
+bool ObjectText::AppendToString(char byte) {
+  switch (place_) {
+    case Place::kEscape:
+      digits_ = 4;
+      if (byte == 'u') return Go(Place::kHex);
+      return std::string_view("\"\\/bfnrt").find(byte) != std::string::npos && Go(Place::kString);
+    case Place::kHex:
+      if (std::isxdigit(static_cast<unsigned char>(byte)) == 0) return false;
+      return --digits_ > 0 || Go(Place::kString);
+    default:
+      if (byte == '"') return Go(is_name_ ? Place::kColon : Place::kAfter);
+      if (byte == '\\') return Go(Place::kEscape);
+      return static_cast<uint8_t>(byte) >= 0x20;
+  }
+}
+
+bool ObjectText::AppendToNumber(char byte) {
+  const bool may_scale = place_ == Place::kZero || place_ == Place::kInteger;
+  const bool may_end = may_scale || place_ == Place::kFraction || place_ == Place::kExponentDigits;
+  if (may_scale && byte == '.') return Go(Place::kPoint);
+  if ((may_scale || place_ == Place::kFraction) && (byte == 'e' || byte == 'E')) {
+    return Go(Place::kExponent);
+  }
+  if (place_ == Place::kExponent && (byte == '+' || byte == '-')) return Go(Place::kExponentSign);
+  if (!IsDigit(byte) || place_ == Place::kZero) {
+    return may_end && Go(Place::kAfter) && AppendBetween(byte);
+  }
+  if (place_ == Place::kMinus) return Go(byte == '0' ? Place::kZero : Place::kInteger);
+  if (place_ == Place::kPoint) return Go(Place::kFraction);
+  if (place_ == Place::kExponent || place_ == Place::kExponentSign) {
+    return Go(Place::kExponentDigits);
+  }
+  return true;
+}
+
+// A call's arguments as the model writes them.
+class ArgumentsText {
+ public:
+  // `text_parameters`: as XML; null: as JSON.
+  explicit ArgumentsText(std::shared_ptr<const std::vector<std::string>> text_parameters) {
+    if (text_parameters != nullptr) xml_.emplace(std::move(text_parameters));
+  }
+  // Adds to `json` what the byte brings; false if no arguments go on so.
+  bool Append(char byte, std::string& json) {
+    if (!xml_.has_value()) {
+      json += byte;
+      return object_.Append(byte);
+    }
+    const size_t begin = json.size();
+    return xml_->Append(byte, json) &&
+           std::all_of(json.begin() + static_cast<std::ptrdiff_t>(begin), json.end(),
+                       [this](char c) { return object_.Append(c); });
+  }
+  bool complete() const { return object_.complete() && (!xml_.has_value() || xml_->complete()); }
+
+ private:
+  ObjectText object_;
+  std::optional<XmlArgumentsReader> xml_;
+};
+
+struct Marker {
+  enum class Kind {
+    kReasoning,
+    kReasoningEnd,
+    kText,
+    kPreamble,
+    kPreambleEnd,
+    kCall,  // up to its arguments; a name stands in it
+    kCallEnd,
+    kCallsEnd,
+  };
+  Kind kind;
+  std::string literal;          // of kCall: before the name
+  std::string after_name = {};  // of kCall
+};
+
+enum class Match { kNone, kPart, kWhole };
+
+Match MatchBeginning(std::string_view literal, std::string_view text) {
+  const size_t size = std::min(literal.size(), text.size());
+  if (literal.substr(0, size) != text.substr(0, size)) return Match::kNone;
+  return size == literal.size() ? Match::kWhole : Match::kPart;
+}
+
+// Whether the text is the marker, or its beginning. `name` is set with kWhole of a call.
+Match MatchMarker(const Marker& marker, std::string_view text, std::string_view& name) {
+  const Match begin = MatchBeginning(marker.literal, text);
+  if (begin != Match::kWhole || marker.kind != Marker::Kind::kCall) return begin;
+  const std::string_view rest = text.substr(marker.literal.size());
+  name = rest.substr(0, rest.find(marker.after_name.front()));
+  const bool is_name =
+      name.size() <= RegionReader::kMaxNameBytes &&
+      std::ranges::none_of(name, [](char c) { return static_cast<uint8_t>(c) < 0x20; });
+  if (!is_name) return Match::kNone;
+  if (name.size() == rest.size()) return Match::kPart;
+  return name.empty() ? Match::kNone : MatchBeginning(marker.after_name, rest.substr(name.size()));
+}
+
+std::string_view WithoutLineBreaks(std::string_view text) {
+  while (text.starts_with('\n')) text.remove_prefix(1);
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+// A byte at a time. Bytes are held while they may be a marker; of those that turn out to be none,
+// the first is text and the others are read again.
+class RegionReader::Impl {
+ public:
+  explicit Impl(RegionPlan plan);
+
+  void Append(std::string_view text, std::vector<RegionEvent>& events);
+  void End(std::vector<RegionEvent>& events);
+
+ private:
+  enum class Place {
+    kStart,
+    kBehindReasoning,  // or behind text before a call
+    kBehindArguments,
+    kBehindCall,
+    kBehindCalls,
+    kReasoning,
+    kText,
+    kPreamble,  // text that has an end
+    kArguments,
+  };
+
+  // Markers are looked for from here on.
+  void Go(Place place);
+  // The same, behind a marker: line breaks that follow belong to it.
+  void GoBehindMarker(Place place) {
+    Go(place);
+    behind_marker_ = takes_line_breaks_;
+  }
+  void LookFor(Marker::Kind kind, std::string_view literal);
+  void LookForCall(std::string_view before);
+  void LookForParts();
+  bool IsText() const {
+    return place_ == Place::kReasoning || place_ == Place::kText || place_ == Place::kPreamble;
+  }
+
+  void ReadAll();
+  void Read(char byte);
+  void ReadArguments(char byte);
+  void Refuse();
+  void Find(Marker::Kind kind, const std::string& name);
+  void BeginCall(const std::string& name);
+
+  RegionEvent& Add(RegionEvent::Type type);
+  void AddMarker(std::string_view text);
+  void AddText(std::string_view text);
+  void AddDelta(std::string_view text, std::string_view json);
+  void Start(RegionKind kind);
+  void Finish(bool complete);
+  void StartReasoning() {
+    if (place_ == Place::kReasoning && !is_open_) Start(RegionKind::kReasoning);
+  }
+
+  const RegionPlan plan_;
+  const ReasoningFormat reasoning_;
+  const ToolFormat tools_;
+  const bool takes_line_breaks_;
+
+  Place place_ = Place::kStart;
+  std::vector<Marker> markers_;        // that may stand here
+  std::array<bool, 256> begins_ = {};  // one of them, or the line breaks before it
+  bool behind_marker_ = false;         // line breaks belong to the marker
+  std::string held_;                   // line breaks, then the beginning of a marker
+  size_t breaks_ = 0;                  // in held_
+  std::string again_;                  // to be read
+  size_t again_at_ = 0;                // read of it
+  std::optional<ArgumentsText> arguments_;
+
+  bool is_open_ = false;  // the region region_
+  RegionKind kind_ = RegionKind::kText;
+  int32_t region_ = -1, call_ = -1;
+  std::vector<RegionEvent>* events_ = nullptr;
+  size_t first_event_ = 0;  // of this call
+};
+
+RegionReader::Impl::Impl(RegionPlan plan)
+    : plan_(std::move(plan)),
+      reasoning_(plan_.format.reasoning != nullptr ? *plan_.format.reasoning : ReasoningFormat{}),
+      tools_(plan_.format.tools != nullptr ? *plan_.format.tools : ToolFormat{}),
+      takes_line_breaks_(reasoning_.takes_line_breaks) {
+  if (plan_.begins_in_reasoning) {
+    GoBehindMarker(Place::kReasoning);
+  } else {
+    Go(Place::kStart);
+  }
+}
+
+// ---- What to look for
+
+void RegionReader::Impl::Go(Place place) {
+  using Kind = Marker::Kind;
+  place_ = place;
+  behind_marker_ = false;
+  markers_.clear();
+  const bool anywhere = tools_.place == ToolFormat::Place::kAnywhere;
+  switch (place) {
+    case Place::kStart:
+      LookFor(Kind::kReasoning, reasoning_.open);
+      LookForParts();
+      LookForCall(tools_.begin);
+      break;
+    case Place::kBehindReasoning:
+      LookForParts();
+      LookForCall(tools_.begin);
+      break;
+    case Place::kBehindArguments:
+      markers_.push_back({Kind::kCallEnd, std::string(tools_.after_arguments)});
+      break;
+    case Place::kBehindCall:
+      if (tools_.parallel) LookForCall(tools_.between);
+      LookFor(Kind::kCallsEnd, tools_.end);
+      [[fallthrough]];
+    case Place::kBehindCalls:
+      LookForParts();
+      if (anywhere) LookForCall(tools_.begin);
+      break;
+    case Place::kReasoning:
+      LookFor(Kind::kReasoningEnd, reasoning_.close);
+      break;
+    case Place::kPreamble:
+      LookFor(Kind::kPreambleEnd, reasoning_.preamble_close);
+      [[fallthrough]];
+    case Place::kText:
+      if (anywhere) LookForCall(tools_.begin);
+      break;
+    case Place::kArguments:
+      break;
+  }
+  begins_.fill(false);
+  for (const Marker& marker : markers_) begins_[static_cast<uint8_t>(marker.literal[0])] = true;
+  if (takes_line_breaks_ && !markers_.empty()) begins_['\n'] = true;
+}
+
+void RegionReader::Impl::LookFor(Marker::Kind kind, std::string_view literal) {
+  if (takes_line_breaks_) literal = WithoutLineBreaks(literal);
+  if (!literal.empty()) markers_.push_back({kind, std::string(literal)});
+}
+
+void RegionReader::Impl::LookForCall(std::string_view before) {
+  if (plan_.format.tools == nullptr) return;
+  if (takes_line_breaks_) {
+    while (before.starts_with('\n')) before.remove_prefix(1);
+  }
+  markers_.push_back({Marker::Kind::kCall, std::string(before) + std::string(tools_.before_name),
+                      std::string(tools_.after_name)});
+}
+
+// Of formats in which text has a marker.
+void RegionReader::Impl::LookForParts() {
+  if (reasoning_.text_open.empty()) return;
+  if (place_ != Place::kStart) LookFor(Marker::Kind::kReasoning, reasoning_.open);
+  LookFor(Marker::Kind::kText, reasoning_.text_open);
+  LookFor(Marker::Kind::kPreamble, reasoning_.preamble_open);
+}
+
+// ---- Reading
+
+void RegionReader::Impl::Append(std::string_view text, std::vector<RegionEvent>& events) {
+  events_ = &events;
+  first_event_ = events.size();
+  while (!text.empty()) {
+    if (IsText() && held_.empty() && !behind_marker_) {
+      const auto found = std::ranges::find_if(
+          text, [this](char byte) { return begins_[static_cast<uint8_t>(byte)]; });
+      const auto size = static_cast<size_t>(found - text.begin());
+      AddText(text.substr(0, size));
+      text.remove_prefix(size);
+      if (text.empty()) return;
+    }
+    again_ += text.front();
+    text.remove_prefix(1);
+    ReadAll();
+  }
+}
+
+void RegionReader::Impl::End(std::vector<RegionEvent>& events) {
+  events_ = &events;
+  first_event_ = events.size();
+  if (place_ == Place::kBehindArguments) {
+    AddMarker(std::exchange(held_, {}));
+  }
+  while (!held_.empty()) {
+    Refuse();
+    ReadAll();
+  }
+  StartReasoning();
+  if (is_open_) Finish(kind_ == RegionKind::kText);
+}
+
+void RegionReader::Impl::ReadAll() {
+  while (again_at_ < again_.size()) Read(again_[again_at_++]);
+  again_.clear();
+  again_at_ = 0;
+}
+
+void RegionReader::Impl::Read(char byte) {
+  if (place_ == Place::kArguments) return ReadArguments(byte);
+  if (behind_marker_ && byte == '\n') return AddMarker("\n");
+  behind_marker_ = false;
+  held_ += byte;
+  if (byte == '\n' && held_.size() == breaks_ + 1 && takes_line_breaks_ && IsText() &&
+      !markers_.empty()) {
+    ++breaks_;
+    return;
+  }
+  const std::string_view text = std::string_view(held_).substr(breaks_);
+  bool may_be = false;
+  for (const Marker& marker : markers_) {
+    std::string_view name;
+    const Match match = MatchMarker(marker, text, name);
+    if (match == Match::kWhole) return Find(marker.kind, std::string(name));
+    may_be |= match == Match::kPart;
+  }
+  if (!may_be) Refuse();
+}
+
+// What is held is no marker.
+void RegionReader::Impl::Refuse() {
+  const std::string held = std::exchange(held_, {});
+  size_t text = 0;
+  if (IsText()) {
+    text = std::min(std::exchange(breaks_, 0) + 1, held.size());
+    AddText(std::string_view(held).substr(0, text));
+  } else {
+    Go(Place::kText);  // where others may stand
+  }
+  again_.replace(0, again_at_, held, text);
+  again_at_ = 0;
+}
+
+void RegionReader::Impl::Find(Marker::Kind kind, const std::string& name) {
+  StartReasoning();
+  if (is_open_) Finish(true);
+  AddMarker(std::exchange(held_, {}));
+  breaks_ = 0;
+  switch (kind) {
+    case Marker::Kind::kReasoning:
+      return GoBehindMarker(Place::kReasoning);
+    case Marker::Kind::kReasoningEnd:
+    case Marker::Kind::kPreambleEnd:
+      return GoBehindMarker(Place::kBehindReasoning);
+    case Marker::Kind::kText:
+      return GoBehindMarker(Place::kText);
+    case Marker::Kind::kPreamble:
+      return GoBehindMarker(Place::kPreamble);
+    case Marker::Kind::kCall:
+      return BeginCall(name);
+    case Marker::Kind::kCallEnd:
+      return GoBehindMarker(Place::kBehindCall);
+    case Marker::Kind::kCallsEnd:
+      return GoBehindMarker(Place::kBehindCalls);
+  }
+}
+
+void RegionReader::Impl::BeginCall(const std::string& name) {
+  static const auto* const none =
+      new std::shared_ptr<const std::vector<std::string>>(new std::vector<std::string>());
+  Go(Place::kArguments);
+  Start(RegionKind::kToolCall);
+  events_->back().call_index = ++call_;
+  events_->back().name = name;
+  if (tools_.arguments == ToolFormat::Arguments::kJson) {
+    arguments_.emplace(nullptr);
+  } else {
+    const auto found = plan_.text_parameters.find(name);
+    arguments_.emplace(found != plan_.text_parameters.end() ? found->second : *none);
+  }
+}
+
+void RegionReader::Impl::ReadArguments(char byte) {
+  std::string json;
+  if (!arguments_->Append(byte, json)) {
+    Finish(false);
+    Go(Place::kText);
+    return Read(byte);
+  }
+  AddDelta({&byte, 1}, json);
+  if (!arguments_->complete()) return;
+  Finish(true);
+  if (tools_.after_arguments.empty()) return GoBehindMarker(Place::kBehindCall);
+  Go(Place::kBehindArguments);
+}
+
+// ---- Events
+
+RegionEvent& RegionReader::Impl::Add(RegionEvent::Type type) {
+  RegionEvent& event = events_->emplace_back();
+  event.type = type;
+  if (type == RegionEvent::Type::kMarker) return event;
+  event.region = kind_;
+  event.region_index = region_;
+  return event;
+}
+
+void RegionReader::Impl::AddMarker(std::string_view text) {
+  if (text.empty()) return;
+  const bool joins =
+      events_->size() > first_event_ && events_->back().type == RegionEvent::Type::kMarker;
+  (joins ? events_->back() : Add(RegionEvent::Type::kMarker)).text += text;
+}
+
+void RegionReader::Impl::AddText(std::string_view text) {
+  if (text.empty()) return;
+  if (!is_open_) {
+    Start(place_ == Place::kReasoning ? RegionKind::kReasoning : RegionKind::kText);
+  }
+  AddDelta(text, {});
+}
+
+void RegionReader::Impl::AddDelta(std::string_view text, std::string_view json) {
+  const bool joins =
+      events_->size() > first_event_ && events_->back().type == RegionEvent::Type::kDelta;
+  RegionEvent& event = joins ? events_->back() : Add(RegionEvent::Type::kDelta);
+  event.text += text;
+  event.arguments_json += json;
+}
+
+void RegionReader::Impl::Start(RegionKind kind) {
+  is_open_ = true;
+  kind_ = kind;
+  ++region_;
+  Add(RegionEvent::Type::kStarted);
+}
+
+void RegionReader::Impl::Finish(bool complete) {
+  Add(RegionEvent::Type::kFinished).complete = complete;
+  is_open_ = false;
+}
+
+RegionReader::RegionReader(RegionPlan plan) : impl_(std::make_unique<Impl>(std::move(plan))) {}
+RegionReader::RegionReader(RegionReader&&) noexcept = default;
+RegionReader& RegionReader::operator=(RegionReader&&) noexcept = default;
+RegionReader::~RegionReader() = default;
+
+void RegionReader::Append(std::string_view text, std::vector<RegionEvent>& events) {
+  impl_->Append(text, events);
+}
+
+void RegionReader::End(std::vector<RegionEvent>& events) { impl_->End(events); }
+
+}  // namespace tlm
