@@ -20,8 +20,8 @@ absl::StatusOr<int> CheckedDepth(int of_items) {
 
 absl::Status Heap::Step(int64_t steps) {
   steps_ += steps;
-  if (steps_ <= kMaxSteps) return absl::OkStatus();
-  return ResourceExhausted("the template takes more than the limit of {} steps", kMaxSteps);
+  if (steps_ <= max_steps_) return absl::OkStatus();
+  return ResourceExhausted("the template takes more than the limit of {} steps", max_steps_);
 }
 
 absl::Status Heap::WorkOn(const Value& value) {

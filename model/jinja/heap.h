@@ -21,7 +21,7 @@ namespace tlm::jinja {
 // fail with RESOURCE_EXHAUSTED, naming the limit in limits.h that is reached. One thread.
 class Heap {
  public:
-  Heap() = default;
+  explicit Heap(int64_t max_steps = kMaxSteps) : max_steps_(max_steps) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
@@ -65,6 +65,7 @@ class Heap {
  private:
   friend class StackLevel;
 
+  const int64_t max_steps_;
   int64_t steps_ = 0;
   size_t held_bytes_ = 0;
   int depth_ = 0;
