@@ -28,7 +28,6 @@ const std::vector<Row<ReasoningFormat>>& ReasoningRows() {
         .close = "<|end|><|start|>assistant",
         .closing = "<|end|><|start|>assistant",
         .takes_line_breaks = false,
-        .message_key = "thinking",
         .text_open = "<|channel|>final<|message|>",
         .preamble_open = "<|channel|>commentary<|message|>",
         .preamble_close = "<|end|><|start|>assistant",

@@ -28,8 +28,6 @@ struct ReasoningFormat {
   std::string_view closing;  // what ends it when its budget is used up; contains `close`
   // Line breaks around the markers belong to them. Elsewhere markers are exact.
   bool takes_line_breaks = true;
-  // The key of a message in which templates look for it.
-  std::string_view message_key = "reasoning_content";
   // Of formats in which text has a marker, too: that of the answer, that of text before a call or
   // further reasoning, and the end of the latter. Empty elsewhere: what is nothing else is text.
   std::string_view text_open = {};

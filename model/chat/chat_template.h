@@ -15,7 +15,8 @@
 
 namespace tlm {
 
-// Texts of JSON reach the template with their keys in this order, numbers as Python reads them.
+// Texts of JSON reach the template as Python reads them: keys in this order; of a key that occurs
+// twice the last value counts. Integers have 64 bits.
 struct ChatToolCall {
   std::string id;  // empty: the template sees none
   std::string name;
@@ -24,8 +25,8 @@ struct ChatToolCall {
 
 struct ChatMessage {
   std::string role;
-  std::string content;  // empty beside tool calls: the template sees null
-  std::string reasoning = {};
+  std::string content;         // empty: the template sees none beside calls, else an empty one
+  std::string reasoning = {};  // under every key that templates read it from
   std::vector<ChatToolCall> tool_calls = {};
   std::string tool_call_id = {};
   std::string name = {};
@@ -44,8 +45,6 @@ struct Conversation {
   bool add_generation_prompt = true;
   // Sets the template's switch for reasoning, where it has one. Unset: as the template has it.
   std::optional<bool> reasoning = {};
-  // The key of a message under which the template looks for reasoning.
-  std::string_view reasoning_key = "reasoning_content";
 };
 
 // What a template does with a conversation; found by rendering small ones.
@@ -54,7 +53,8 @@ struct ChatTemplateTraits {
   bool tool_calls = false;         // renders those of messages
   bool tool_results = false;       // renders messages of the role "tool"
   bool arguments_as_text = false;  // of tool calls: JSON as a text, not as an object
-  std::string reasoning_switch;    // the variable that turns reasoning off; empty: none
+  bool needs_content = false;    // fails at calls without content: Render gives them an empty one
+  std::string reasoning_switch;  // the variable that turns reasoning off and on; empty: none
 };
 
 // A compiled template in the subset of Jinja2 of chat templates. Templates are untrusted: they can
@@ -62,11 +62,12 @@ struct ChatTemplateTraits {
 // thread-safe.
 class ChatTemplate {
  public:
-  // The template of a model directory: chat_template.jinja or, where there is none, `chat_template`
-  // of tokenizer_config.json (a text, or a list of named ones: "default", and "tool_use" for
-  // conversations with tools, as transformers chooses), with the special tokens that file names.
-  // Null when the directory has no template. INVALID_ARGUMENT names file, line and fault;
-  // UNIMPLEMENTED the construct that is not supported.
+  // The template of a model directory, as transformers chooses it: chat_template.jinja, and
+  // additional_chat_templates/tool_use.jinja for conversations with tools; where there is neither,
+  // `chat_template` of tokenizer_config.json, a text or a list of named ones ("default",
+  // "tool_use"). With the special tokens that tokenizer_config.json names. Null when the directory
+  // has no template. INVALID_ARGUMENT names file, line and fault; UNIMPLEMENTED the construct that
+  // is not supported.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
 
   // `variables`: an object of the variables of every call, such as {"bos_token": "<s>"}. `clock` is
@@ -77,8 +78,9 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
 
   // `arguments`: an object of further variables; it cannot replace messages, tools,
-  // add_generation_prompt or the special tokens (INVALID_ARGUMENT names the key). The texts are
-  // those that transformers.apply_chat_template gives for messages and tools in OpenAI's form.
+  // add_generation_prompt or the special tokens, nor contradict `conversation.reasoning`
+  // (INVALID_ARGUMENT names the key). The text is the one that transformers' apply_chat_template
+  // gives for messages and tools in OpenAI's form.
   // INVALID_ARGUMENT also for JSON that is none, naming its place
   // ("messages[2].tool_calls[0].arguments_json"), when the template raises an exception, with its
   // message, or applies an operation to a value of the wrong type; RESOURCE_EXHAUSTED, naming the
@@ -87,7 +89,7 @@ class ChatTemplate {
                                              const nlohmann::json& arguments) const = 0;
 
   virtual const ChatTemplateTraits& traits() const = 0;
-  // The text of the template; of several named ones all of them.
+  // The text of the template; of several named ones all of them, joined.
   virtual std::string_view source() const = 0;
 };
 

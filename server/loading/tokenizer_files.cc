@@ -24,7 +24,8 @@ absl::Status Changed(const std::string& model_dir) {
 
 absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
   std::string text;
-  for (const char* const name : {"chat_template.jinja", "tokenizer_config.json"}) {
+  for (const char* const name : {"chat_template.jinja", "additional_chat_templates/tool_use.jinja",
+                                 "tokenizer_config.json"}) {
     const std::string path = fmt::format("{}/{}", model_dir, name);
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;

@@ -1,5 +1,7 @@
-// A chat template. Parts: the template; the rest is what a user says.
+// A chat template. Parts: the template, the schema of a tool, the arguments of a call; the rest is
+// what a user says.
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,15 @@ const nlohmann::json& Variables() {
 const nlohmann::json& Arguments() {
   static const auto* const arguments = new nlohmann::json(nlohmann::json::parse(
       R"({"s": "Stra\u00dfe", "n": 7, "f": 2.5, "t": true, "nil": null, "xs": [3, 1, 2],
-          "d": {"a": 1, "b": [1, 2]}, "tools": [{"name": "x", "args": {"k": "v"}}]})"));
+          "d": {"a": 1, "b": [1, 2]}})"));
   return *arguments;
+}
+
+void CheckRendering(const ChatTemplate& chat, const Conversation& conversation) {
+  const auto text = chat.Render(conversation, Arguments());
+  // Templates raise exceptions in words of their own.
+  if (!text.ok()) return CheckRefusal(text.status(), jinja::kMaxOutputBytes);
+  TLM_CHECK(text->size() <= jinja::kMaxOutputBytes);
 }
 
 }  // namespace
@@ -34,16 +43,24 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     tlm::CheckRefusal(chat.status());
     return 0;
   }
-  const std::vector<tlm::ChatMessage> messages = {
-      {"system", "Be brief."}, {"user", std::string(input.Rest())}, {"assistant", "yo"}};
+  const std::vector<tlm::ChatTool> tools = {
+      {"look_up", "Looks \"up\".", std::string(input.Part())}};
+  const std::string arguments(input.Part());
+  const std::string said(input.Rest());
+  std::vector<tlm::ChatMessage> messages = {
+      {"system", "Be brief."}, {"user", said}, {"assistant", "yo"}};
   for (const bool add_generation_prompt : {false, true}) {
-    const auto text = (*chat)->Render(messages, add_generation_prompt, tlm::Arguments());
-    if (!text.ok()) {
-      // Templates raise exceptions in words of their own.
-      tlm::CheckRefusal(text.status(), tlm::jinja::kMaxOutputBytes);
-      continue;
-    }
-    TLM_CHECK(text->size() <= tlm::jinja::kMaxOutputBytes);
+    tlm::CheckRendering(**chat,
+                        {.messages = messages, .add_generation_prompt = add_generation_prompt});
+  }
+  messages.push_back({.role = "assistant",
+                      .content = "",
+                      .reasoning = said,
+                      .tool_calls = {{"abcDEF123", "look_up", arguments}, {"", said, "{}"}}});
+  messages.push_back(
+      {.role = "tool", .content = said, .tool_call_id = "abcDEF123", .name = "look_up"});
+  for (const std::optional<bool> reasoning : {std::optional<bool>(), std::optional(false)}) {
+    tlm::CheckRendering(**chat, {.messages = messages, .tools = tools, .reasoning = reasoning});
   }
   return 0;
 }

@@ -221,9 +221,6 @@ absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, const ChatText
     conversation.add_generation_prompt = chat.add_generation_prompt();
   }
   if (chat.reasoning().has_enabled()) conversation.reasoning = chat.reasoning().enabled();
-  if (model.chat_format.reasoning != nullptr) {
-    conversation.reasoning_key = model.chat_format.reasoning->message_key;
-  }
   absl::StatusOr<std::string> text = model.chat->Render(conversation, arguments);
   if (!text.ok()) return RenderError(text.status());
   if (static_cast<int64_t>(text->size()) > model.limits.max_text_bytes) {

@@ -16,6 +16,7 @@ from conversations import requests
 from expressions import VARIABLES, Generator
 from reference import render
 
+NO_TRAITS = {"arguments_as_text": False, "needs_content": False}  # of a template that tlm does not compile
 EXPRESSIONS = 20000
 LAYOUTS = 10000
 # What a memory address or the name of a Python type makes different from run to run.
@@ -51,12 +52,13 @@ def compare(driver, title, named):
     replies = run_driver(driver, [request for _, request in named])
     counts = collections.Counter()
     for (name, request), got in zip(named, replies):
-        expected = render(request)
+        expected = render(request, got.get("traits", NO_TRAITS))
         verdict = judge(expected, got)
         counts[verdict] += 1
         if verdict == "DIFFERENT" and counts[verdict] <= 10:
             print(f"{title}: {name}\n  template {request['template'][:500]!r}\n  transformers {expected}\n  tlm {got}")
-    print(f"{title}: {dict(counts)}", flush=True)
+    traits = {key: value for key, value in replies[0].get("traits", {}).items() if value}
+    print(f"{title}: {dict(counts)} {traits}", flush=True)
     return counts["DIFFERENT"] == 0
 
 
@@ -70,7 +72,7 @@ def main():
     for path in sorted(path for folder in folders for path in folder.glob("*.jinja")):
         same &= compare(driver, path.name, list(requests(path.read_text(encoding="utf-8"))))
     generator = Generator(seed)
-    plain = {"messages": [], "add_generation_prompt": False, "variables": {}, "arguments": VARIABLES}
+    plain = {"messages": [], "tools": [], "add_generation_prompt": False, "variables": {}, "arguments": VARIABLES}
     same &= compare(driver, "expressions", [("", {**plain, "template": generator.template()}) for _ in range(EXPRESSIONS)])
     same &= compare(driver, "white space", [("", {**plain, "template": generator.layout()}) for _ in range(LAYOUTS)])
     sys.exit(0 if same else "tlm renders something else than transformers")

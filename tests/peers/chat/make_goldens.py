@@ -9,24 +9,32 @@ import sys
 from conversations import requests
 from reference import render
 
+# The templates that render calls from JSON text, and those that fail at calls without content.
+TEXT_ARGUMENTS = ()
+NEED_CONTENT = ()
 CHOSEN = ("with system, none, True", "reasoning, none, False", "reasoning, no thinking, True", "unicode, none, True",
           "white space, none, False", "markup, none, True", "two users, none, True", "system alone, none, True",
-          "one question, tools, True", "tool answers, none, False", "one question, tools in system, True")
+          "one question, tools, True", "tool answers, none, False", "one question, tools in system, True",
+          "reasons, none, True", "call, tools, True", "call at the end, none, False", "words and call, tools, True",
+          "reasons and calls, tools, True", "parallel calls, tools in system, False", "odd call, odd tools, True",
+          "call without id, none, False")
 
 
 def main():
     directory = pathlib.Path(sys.argv[1])
-    goldens = []
+    chosen = {}
+    replies = []
     for path in sorted(directory.glob("*.jinja")):
+        traits = {"arguments_as_text": path.name in TEXT_ARGUMENTS, "needs_content": path.name in NEED_CONTENT}
         for name, request in requests(path.read_text(encoding="utf-8")):
             if name in CHOSEN:
-                request["template"] = path.name
-                reply = render({**request, "template": path.read_text(encoding="utf-8")})
+                reply = render(request, traits)
                 if "error" in reply and reply["type"] != "TemplateError":
                     reply = {"error": ""}  # its words are Python's, not the template's
                 reply.pop("type", None)
-                goldens.append({"name": name, **request, **reply})
-    text = json.dumps(goldens, ensure_ascii=False, sort_keys=True, indent=0)
+                replies.append({"template": path.name, "request": name, **reply})
+                chosen[name] = {key: value for key, value in request.items() if key != "template"}
+    text = json.dumps({"requests": chosen, "replies": replies}, ensure_ascii=False, indent=0)
     (directory / "goldens.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -5,13 +5,41 @@ import json
 from transformers.utils.chat_template_utils import render_jinja_template
 
 
-def render(request):
-    """{"text": ..} or {"error": ..} for a request of render_driver. Objects have their keys sorted, as tlm has them."""
-    request = json.loads(json.dumps(request, sort_keys=True))
-    arguments = dict(request["arguments"])
+def openai_call(call, text_arguments):
+    arguments = json.loads(call["arguments_json"])
+    identifier = {"id": call["id"]} if call["id"] else {}
+    return {"type": "function", **identifier, "function": {
+        "name": call["name"], "arguments": call["arguments_json"] if text_arguments else arguments}}
+
+
+def openai_message(message, traits):
+    """In OpenAI's form, as tlm makes it; `traits` are of the template."""
+    result = {}
+    for key, value in message.items():
+        if key == "reasoning":
+            result["reasoning_content"] = result["reasoning"] = value
+        elif key == "tool_calls":
+            result[key] = [openai_call(call, traits["arguments_as_text"]) for call in value]
+        elif value or key != "content" or "tool_calls" not in message or traits["needs_content"]:
+            result[key] = value
+    return result
+
+
+def openai_tool(tool):
+    schema = tool["parameters_json_schema"]
+    return {"type": "function", "function": {
+        "name": tool["name"], **({"description": tool["description"]} if tool["description"] else {}),
+        **({"parameters": json.loads(schema)} if schema else {})}}
+
+
+def render(request, traits):
+    """{"text": ..} or {"error": ..} for a request of render_driver. Objects of `arguments` have their keys sorted, as
+    tlm has them."""
+    arguments = json.loads(json.dumps(request["arguments"], sort_keys=True))
     try:
         texts, _ = render_jinja_template(
-            conversations=[request["messages"]], tools=arguments.pop("tools", None),
+            conversations=[[openai_message(message, traits) for message in request["messages"]]],
+            tools=[openai_tool(tool) for tool in request["tools"]] or None,
             documents=arguments.pop("documents", None), chat_template=request["template"],
             add_generation_prompt=request["add_generation_prompt"], **request["variables"], **arguments)
         return {"text": texts[0]}

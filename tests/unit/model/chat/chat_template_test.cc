@@ -32,12 +32,12 @@ class ChatTemplateLoadTest : public testing::Test {
     std::ofstream(directory_ / name) << text;
   }
   absl::StatusOr<std::unique_ptr<ChatTemplate>> Load() { return ChatTemplate::Load(directory_); }
-  std::string LoadAndRender() {
+  std::string LoadAndRender(const std::vector<ChatTool>& tools = {}) {
     const auto chat = Load();
     if (!chat.ok()) return chat.status().ToString();
     if (*chat == nullptr) return "no template";
     const std::vector<ChatMessage> messages = {{"user", "hi"}};
-    const auto text = (*chat)->Render(messages, true, json::object());
+    const auto text = (*chat)->Render({.messages = messages, .tools = tools}, json::object());
     return text.ok() ? *text : text.status().ToString();
   }
 
@@ -58,10 +58,13 @@ TEST_F(ChatTemplateLoadTest, ReadsTheTemplateAndSpecialTokensOfTheTokenizerConfi
   EXPECT_EQ(LoadAndRender(), "<s>hi</s>False<img>");
 }
 
-TEST_F(ChatTemplateLoadTest, TakesTheDefaultOfNamedTemplates) {
+TEST_F(ChatTemplateLoadTest, ChoosesAmongNamedTemplatesByTheTools) {
   Write("tokenizer_config.json", R"({"chat_template": [
-    {"name": "tool_use", "template": "tools"}, {"name": "default", "template": "plain"}]})");
+    {"name": "tool_use", "template": "with {{ tools|length }}"}, {"name": "rag", "template": "{{"},
+    {"name": "default", "template": "plain"}]})");
   EXPECT_EQ(LoadAndRender(), "plain");
+  EXPECT_EQ(LoadAndRender({{"add", "", ""}}), "with 1");
+  EXPECT_EQ((*Load())->source(), "plain\nwith {{ tools|length }}");
   Write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
   EXPECT_NE(LoadAndRender().find("'default'"), std::string::npos);
 }
@@ -70,6 +73,18 @@ TEST_F(ChatTemplateLoadTest, PrefersTheTemplatesOwnFile) {
   Write("tokenizer_config.json", R"({"bos_token": "<s>", "chat_template": "config"})");
   Write("chat_template.jinja", "file {{ bos_token }}\n");
   EXPECT_EQ(LoadAndRender(), "file <s>");
+}
+
+TEST_F(ChatTemplateLoadTest, ReadsTheTemplateForToolsFromItsFile) {
+  std::filesystem::create_directory(directory_ / "additional_chat_templates");
+  Write("additional_chat_templates/tool_use.jinja", "with {{ tools|length }}");
+  Write("tokenizer_config.json", R"({"chat_template": "config"})");
+  EXPECT_NE(LoadAndRender().find("is there without a chat_template.jinja"), std::string::npos);
+  Write("chat_template.jinja", "plain");
+  EXPECT_EQ(LoadAndRender(), "plain");
+  EXPECT_EQ(LoadAndRender({{"add", "", ""}}), "with 1");
+  Write("additional_chat_templates/tool_use.jinja", "{{");
+  EXPECT_NE(LoadAndRender().find("tool_use.jinja: line 1"), std::string::npos);
 }
 
 TEST_F(ChatTemplateLoadTest, NamesFileAndFault) {
@@ -109,42 +124,39 @@ std::unique_ptr<ChatTemplate> Parsed(std::string_view source,
 
 TEST(ChatTemplateTest, PassesArguments) {
   const auto chat = Parsed("{{ tools }}{{ documents }}{{ enable_thinking }}{{ date }}");
-  EXPECT_EQ(*chat->Render({}, false, json::object()), "NoneNone");
-  EXPECT_EQ(*chat->Render({}, false, json()), "NoneNone");
-  EXPECT_EQ(*chat->Render({}, false,
-                          {{"tools", json::array({1})}, {"enable_thinking", false}, {"date", 2.5}}),
-            "[1]NoneFalse2.5");
+  EXPECT_EQ(*chat->Render({}, json::object()), "NoneNone");
+  EXPECT_EQ(*chat->Render({}, json()), "NoneNone");
+  EXPECT_EQ(*chat->Render(
+                {}, {{"documents", json::array({1})}, {"enable_thinking", false}, {"date", 2.5}}),
+            "None[1]False2.5");
 }
 
 TEST(ChatTemplateTest, ArgumentsCannotReplaceTheServersOwn) {
   const auto chat = Parsed("", {{"bos_token", "<s>"}});
-  for (const char* const name : {"messages", "add_generation_prompt", "bos_token"}) {
-    const auto text = chat->Render({}, false, {{name, "x"}});
+  for (const char* const name : {"messages", "tools", "add_generation_prompt", "bos_token"}) {
+    const auto text = chat->Render({}, {{name, "x"}});
     EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_NE(std::string(text.status().message()).find(name), std::string::npos) << text.status();
   }
-  EXPECT_EQ(chat->Render({}, false, json::array()).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(chat->Render({}, json::array()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ChatTemplateTest, RefusesValuesThatTemplatesCannotHold) {
   const auto chat = Parsed("{{ x }}{{ messages }}");
-  EXPECT_EQ(chat->Render({}, false, {{"x", uint64_t{1} << 63}}).status().code(),
+  EXPECT_EQ(chat->Render({}, {{"x", uint64_t{1} << 63}}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(chat->Render({}, false, {{"x", "\xff"}}).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(chat->Render({}, {{"x", "\xff"}}).status().code(), absl::StatusCode::kInvalidArgument);
   const std::vector<ChatMessage> messages = {{"user", "a"}, {"user", "\xc3"}};
-  const auto text = chat->Render(messages, false, json::object());
+  const auto text = chat->Render({.messages = messages}, json::object());
   EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(text.status().message()).find("messages[1]"), std::string::npos)
       << text.status();
 
   json deep = 1;
   for (int i = 0; i < 200; ++i) deep = json::array({deep});
-  EXPECT_EQ(chat->Render({}, false, {{"x", deep}}).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(chat->Render({}, {{"x", deep}}).status().code(), absl::StatusCode::kResourceExhausted);
   const std::vector<ChatMessage> large = {{"user", std::string(jinja::kMaxMemoryBytes, 'x')}};
-  EXPECT_EQ(chat->Render(large, false, json::object()).status().code(),
+  EXPECT_EQ(chat->Render({.messages = large}, json::object()).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
@@ -156,7 +168,7 @@ TEST(ChatTemplateTest, RendersOnManyThreads) {
   for (size_t i = 0; i < texts.size(); ++i) {
     threads.emplace_back([&, i] {
       const std::vector<ChatMessage> messages = {{"user", "text"}};
-      for (int k = 0; k < 200; ++k) texts[i] = *chat->Render(messages, false, {{"x", i}});
+      for (int k = 0; k < 200; ++k) texts[i] = *chat->Render({.messages = messages}, {{"x", i}});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -174,7 +186,7 @@ class StrftimeTest : public testing::Test {
     FakeClock clock(absl::FromUnixSeconds(1'722'000'645));  // 26 July 2024, 13:30:45 UTC
     const auto chat = ChatTemplate::Parse("{{ strftime_now(format) }}", json::object(), &clock);
     if (!chat.ok()) return chat.status();
-    return (*chat)->Render({}, false, {{"format", format}});
+    return (*chat)->Render({}, {{"format", format}});
   }
 };
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "model/chat/chat_template.h"
+#include "tests/support/conversation_json.h"
 
 namespace tlm {
 namespace {
@@ -25,33 +25,27 @@ std::string ReadData(const std::string& name) {
   return text.str();
 }
 
-std::vector<ChatMessage> Messages(const json& golden) {
-  std::vector<ChatMessage> messages;
-  for (const json& message : golden["messages"]) {
-    messages.push_back({message["role"], message["content"]});
-  }
-  return messages;
-}
-
 TEST(GoldenTest, RendersPublishedTemplatesAsHuggingFaceDoes) {
   const json goldens = json::parse(ReadData("goldens.json"), nullptr, /*allow_exceptions=*/false);
-  ASSERT_TRUE(goldens.is_array());
-  ASSERT_GE(goldens.size(), 140u);
-  for (const json& golden : goldens) {
-    SCOPED_TRACE(golden["template"].get<std::string>() + ": " + golden["name"].get<std::string>());
-    const auto chat = ChatTemplate::Parse(ReadData(golden["template"]), golden["variables"]);
+  ASSERT_TRUE(goldens.is_object());
+  ASSERT_GE(goldens["replies"].size(), 260u);
+  for (const json& reply : goldens["replies"]) {
+    const auto name = reply["template"].get<std::string>();
+    const json& request = goldens["requests"][reply["request"]];
+    SCOPED_TRACE(name + ": " + reply["request"].get<std::string>());
+    const auto chat = ChatTemplate::Parse(ReadData(name), request["variables"]);
     ASSERT_TRUE(chat.ok()) << chat.status();
-    const auto text =
-        (*chat)->Render(Messages(golden), golden["add_generation_prompt"], golden["arguments"]);
-    if (golden.contains("text")) {
+    const ConversationJson conversation(request);
+    const auto text = (*chat)->Render(conversation.conversation(), request["arguments"]);
+    if (reply.contains("text")) {
       ASSERT_TRUE(text.ok()) << text.status();
-      EXPECT_EQ(*text, golden["text"].get<std::string>());
+      EXPECT_EQ(*text, reply["text"].get<std::string>());
       continue;
     }
     // What the template raises is passed on in its own words; Python's words are not kept.
     ASSERT_FALSE(text.ok()) << *text;
     EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
-    const auto words = golden["error"].get<std::string>();
+    const auto words = reply["error"].get<std::string>();
     if (!words.empty()) {
       EXPECT_EQ(text.status().message(), words);
     }

@@ -30,7 +30,7 @@ inline absl::StatusOr<std::string> RenderTemplate(
   const auto chat = ChatTemplate::Parse(source, nlohmann::json::object());
   if (!chat.ok()) return chat.status();
   const std::vector<ChatMessage> messages = {{"user", "hi"}, {"assistant", "yo"}};
-  return (*chat)->Render(messages, /*add_generation_prompt=*/true, arguments);
+  return (*chat)->Render({.messages = messages}, arguments);
 }
 
 struct RenderCase {

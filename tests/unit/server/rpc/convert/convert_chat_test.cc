@@ -31,7 +31,6 @@ class PlainTemplate : public ChatTemplate {
     messages_.assign(conversation.messages.begin(), conversation.messages.end());
     tools_.assign(conversation.tools.begin(), conversation.tools.end());
     reasoning_ = conversation.reasoning;
-    reasoning_key_ = conversation.reasoning_key;
     arguments_ = arguments;
     if (!status_.ok()) return status_;
     std::string text;
@@ -47,7 +46,6 @@ class PlainTemplate : public ChatTemplate {
   mutable std::vector<ChatMessage> messages_;
   mutable std::vector<ChatTool> tools_;
   mutable std::optional<bool> reasoning_;
-  mutable std::string reasoning_key_;
   mutable nlohmann::json arguments_;
   ChatTemplateTraits traits_ = {.tools = true, .tool_calls = true};
   absl::Status status_;
@@ -233,7 +231,6 @@ TEST_F(ConvertChatTest, TheTemplateIsGivenAllOfAMessageAndTheTools) {
   // As it was sent: what makes it a schema of an object is for the constraint.
   EXPECT_EQ(template_.tools_[0].parameters_json_schema, chat_.tools(0).parameters_json_schema());
   EXPECT_EQ(template_.reasoning_, false);
-  EXPECT_EQ(template_.reasoning_key_, "reasoning_content");
 }
 
 TEST_F(ConvertChatTest, ToolsAreCheckedAndNamed) {

@@ -1,0 +1,118 @@
+#include "model/chat/template_traits.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tlm {
+namespace {
+
+using nlohmann::json;
+
+// Words that no template has, to be looked for in what it renders.
+constexpr char kTool[] = "zq_probe_tool";
+constexpr char kParameter[] = "zq_probe_parameter";
+constexpr char kArgument[] = "zq_probe_argument";
+constexpr char kResult[] = "zq_probe_result";
+constexpr char kCallId[] = "zqProbe01";  // 9 letters and digits, as Mistral's templates ask for
+
+// Variables that turn reasoning off and on.
+constexpr std::string_view kSwitches[] = {"enable_thinking", "thinking", "enable_reasoning",
+                                          "reasoning"};
+
+bool Has(std::string_view text, std::string_view word) { return text.find(word) != text.npos; }
+
+class Prober {
+ public:
+  explicit Prober(const RenderProbe& render) : render_(render) {}
+
+  void FindTools(ChatTemplateTraits& traits) const {
+    const auto text = render_({.messages = Turn(1), .tools = tools_}, json(), traits);
+    traits.tools = text.ok() && Has(*text, kTool);
+  }
+
+  // The calls and results; first as transformers gives them, then in the forms that older templates
+  // expect.
+  void FindCalls(ChatTemplateTraits& traits) const {
+    for (const bool as_text : {false, true}) {
+      for (const bool needs_content : {false, true}) {
+        ChatTemplateTraits tried = traits;
+        tried.arguments_as_text = as_text;
+        tried.needs_content = needs_content;
+        if (TryCalls(tried, traits)) return;
+      }
+    }
+  }
+
+  std::string FindSwitch(std::string_view source, const ChatTemplateTraits& traits) const {
+    for (const std::string_view name : kSwitches) {
+      if (!Has(source, name)) continue;
+      const Conversation question = {.messages = Turn(1)};
+      const auto on = render_(question, {{name, true}}, traits);
+      const auto off = render_(question, {{name, false}}, traits);
+      if (on.ok() && off.ok() && *on != *off) return std::string(name);
+    }
+    return "";
+  }
+
+ private:
+  // The first messages of a question, a call, its result.
+  std::span<const ChatMessage> Turn(size_t messages) const {
+    return std::span(messages_).first(messages);
+  }
+
+  // Whether calls are rendered with `tried`, which then are the traits. Results are told apart from
+  // it: a template may render them though it does not know calls.
+  bool TryCalls(const ChatTemplateTraits& tried, ChatTemplateTraits& traits) const {
+    for (const size_t messages : {3, 2}) {
+      const auto text = render_({.messages = Turn(messages), .tools = tools_}, json(), tried);
+      if (!text.ok()) continue;
+      if (Has(*text, kResult)) traits.tool_results = true;
+      if (!RendersArguments(*text)) continue;
+      const bool tool_results = traits.tool_results;
+      traits = tried;
+      traits.tool_calls = true;
+      traits.tool_results = tool_results;
+      return true;
+    }
+    return false;
+  }
+
+  // Neither as Python prints a dict nor as a text within JSON.
+  static bool RendersArguments(std::string_view text) {
+    const std::string argument = kArgument;
+    return Has(text, argument) && !Has(text, fmt::format("'{}': '{}'", kParameter, argument)) &&
+           !Has(text, argument + "\\\"");
+  }
+
+  const RenderProbe& render_;
+  const std::vector<ChatTool> tools_ = {
+      {.name = kTool,
+       .description = "Looks up.",
+       .parameters_json_schema = json{{"type", "object"},
+                                      {"properties", {{kParameter, {{"type", "string"}}}}},
+                                      {"required", {kParameter}}}
+                                     .dump()}};
+  const std::vector<ChatMessage> messages_ = {
+      {.role = "user", .content = "Hello"},
+      {.role = "assistant",
+       .content = "",
+       .tool_calls = {{kCallId, kTool, json{{kParameter, kArgument}}.dump()}}},
+      {.role = "tool", .content = kResult, .tool_call_id = kCallId, .name = kTool}};
+};
+
+}  // namespace
+
+ChatTemplateTraits FindTraits(const RenderProbe& render, std::string_view source) {
+  const Prober prober(render);
+  ChatTemplateTraits traits;
+  prober.FindTools(traits);
+  prober.FindCalls(traits);
+  traits.reasoning_switch = prober.FindSwitch(source, traits);
+  return traits;
+}
+
+}  // namespace tlm

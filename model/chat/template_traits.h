@@ -1,0 +1,26 @@
+// What a template does with a conversation, found by rendering small ones.
+#ifndef TLM_MODEL_CHAT_TEMPLATE_TRAITS_H_
+#define TLM_MODEL_CHAT_TEMPLATE_TRAITS_H_
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "model/chat/chat_template.h"
+
+namespace tlm {
+
+// Renders as a template with these traits would.
+using RenderProbe = std::function<absl::StatusOr<std::string>(const Conversation& conversation,
+                                                              const nlohmann::json& arguments,
+                                                              const ChatTemplateTraits& traits)>;
+
+// Calls `render` a dozen times or so. What fails tells nothing: a template that fails on every
+// conversation has no traits. `source`: only variables that occur in it are tried.
+ChatTemplateTraits FindTraits(const RenderProbe& render, std::string_view source);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CHAT_TEMPLATE_TRAITS_H_

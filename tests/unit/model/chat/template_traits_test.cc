@@ -1,0 +1,125 @@
+#include "model/chat/template_traits.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace tlm {
+namespace {
+
+using nlohmann::json;
+
+ChatTemplateTraits TraitsOf(std::string_view source) {
+  const auto chat = ChatTemplate::Parse(source, json::object());
+  EXPECT_TRUE(chat.ok()) << chat.status();
+  return chat.ok() ? (*chat)->traits() : ChatTemplateTraits();
+}
+
+// Calls, each rendered by `call`.
+std::string Calls(const std::string& call) {
+  return "{% for m in messages %}{% for c in m.tool_calls or [] %}" + call +
+         "{% endfor %}{% endfor %}";
+}
+
+TEST(TemplateTraitsTest, ATemplateOfTextAloneHasNone) {
+  const ChatTemplateTraits traits = TraitsOf("{% for m in messages %}{{ m.role }}{% endfor %}");
+  EXPECT_FALSE(traits.tools);
+  EXPECT_FALSE(traits.tool_calls);
+  EXPECT_FALSE(traits.tool_results);
+  EXPECT_EQ(traits.reasoning_switch, "");
+}
+
+TEST(TemplateTraitsTest, ATemplateThatAlwaysFailsHasNone) {
+  for (const char* const source :
+       {"{{ raise_exception('zq_probe_tool zq_probe_result') }}", "{{ tools + enable_thinking }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+        "{{ tools }}{{ messages }}{{ thinking }}"}) {
+    const ChatTemplateTraits traits = TraitsOf(source);
+    EXPECT_FALSE(traits.tools) << source;
+    EXPECT_FALSE(traits.tool_calls) << source;
+    EXPECT_FALSE(traits.tool_results) << source;
+    EXPECT_EQ(traits.reasoning_switch, "") << source;
+  }
+}
+
+TEST(TemplateTraitsTest, FindsToolsAndResults) {
+  EXPECT_TRUE(TraitsOf("{{ tools|tojson }}").tools);
+  EXPECT_TRUE(TraitsOf("{% for t in tools or [] %}{{ t.function.name }}{% endfor %}").tools);
+  EXPECT_FALSE(TraitsOf("{{ tools|length if tools }}").tools);
+  // Only beside a system message: not shown to a question alone.
+  EXPECT_FALSE(TraitsOf("{% if messages[0].role == 'system' %}{{ tools }}{% endif %}").tools);
+  EXPECT_TRUE(TraitsOf("{% for m in messages %}{{ m.content }}{% endfor %}").tool_results);
+  EXPECT_FALSE(TraitsOf("{{ messages[0].content }}").tool_results);
+  EXPECT_TRUE(TraitsOf("{% for m in messages %}{{ '' + m.content }}{% endfor %}").tool_results);
+}
+
+TEST(TemplateTraitsTest, FindsTheFormOfArguments) {
+  const auto of_calls = [](const std::string& call) { return TraitsOf(Calls(call)); };
+  for (const char* const call :
+       {"{{ c.function.arguments|tojson }}", "{{ c.function|tojson }}", "{{ c|tojson }}",
+        "{% for k, v in c.function.arguments.items() %}<{{ k }}>{{ v }}{% endfor %}",
+        "{{ c.function.arguments if c.function.arguments is string else "
+        "c.function.arguments|tojson }}",
+        "{% for k, v in c.function.arguments|items %}{{ k }}='{{ v }}'{% endfor %}"}) {
+    EXPECT_TRUE(of_calls(call).tool_calls) << call;
+    EXPECT_FALSE(of_calls(call).arguments_as_text) << call;
+  }
+  for (const char* const call : {"{{ c.function.arguments }}", "{{ '```' + c.function.arguments }}",
+                                 "{{ c.function.arguments|trim }}"}) {
+    EXPECT_TRUE(of_calls(call).tool_calls) << call;
+    EXPECT_TRUE(of_calls(call).arguments_as_text) << call;
+  }
+  for (const char* const call : {"", "{{ c.function.name }}", "{{ raise_exception('calls') }}"}) {
+    EXPECT_FALSE(of_calls(call).tool_calls) << call;
+  }
+}
+
+TEST(TemplateTraitsTest, FindsCallsWhereResultsFail) {
+  const ChatTemplateTraits traits = TraitsOf(
+      "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}"
+      "{{ m.tool_calls|tojson if m.tool_calls }}{% endfor %}");
+  EXPECT_TRUE(traits.tool_calls);
+  EXPECT_FALSE(traits.tool_results);
+}
+
+TEST(TemplateTraitsTest, FindsThatContentIsNeeded) {
+  EXPECT_FALSE(TraitsOf(Calls("{{ m.content }}{{ c|tojson }}")).needs_content);
+  EXPECT_TRUE(TraitsOf(Calls("{{ '' + m.content }}{{ c|tojson }}")).needs_content);
+  const ChatTemplateTraits traits = TraitsOf(Calls("{{ m.content + c.function.arguments }}"));
+  EXPECT_TRUE(traits.needs_content);
+  EXPECT_TRUE(traits.arguments_as_text);
+}
+
+TEST(TemplateTraitsTest, FindsTheSwitchOfReasoning) {
+  EXPECT_EQ(TraitsOf("{{ '<think>' if enable_thinking is not false }}").reasoning_switch,
+            "enable_thinking");
+  EXPECT_EQ(TraitsOf("{% set thinking = thinking or false %}{{ '<think>' if thinking }}")
+                .reasoning_switch,
+            "thinking");
+  EXPECT_EQ(TraitsOf("{{ messages[0].thinking }}").reasoning_switch, "");
+  EXPECT_EQ(TraitsOf("{# enable_thinking #}x").reasoning_switch, "");
+  EXPECT_EQ(TraitsOf("{{ 'x' if enable_thinking else raise_exception('on') }}").reasoning_switch,
+            "");
+}
+
+TEST(TemplateTraitsTest, ReasoningSetsTheSwitch) {
+  const auto chat =
+      ChatTemplate::Parse("{{ thinking if thinking is defined else 'unset' }}", json::object());
+  ASSERT_TRUE(chat.ok());
+  const auto render = [&](std::optional<bool> reasoning, const json& arguments) {
+    const auto text = (*chat)->Render({.messages = {}, .reasoning = reasoning}, arguments);
+    return text.ok() ? *text : std::string(text.status().message());
+  };
+  EXPECT_EQ(render({}, {}), "unset");
+  EXPECT_EQ(render(false, {}), "False");
+  EXPECT_EQ(render(true, {}), "True");
+  EXPECT_EQ(render({}, {{"thinking", 7}}), "7");
+  EXPECT_EQ(render(true, {{"thinking", true}}), "True");
+  EXPECT_EQ(render(true, {{"thinking", false}}),
+            "template argument 'thinking' contradicts reasoning, which is true");
+}
+
+}  // namespace
+}  // namespace tlm
