@@ -22,7 +22,7 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 SKIPPED = 77
 BUILT = {"build", "dist", "tlm_client.egg-info", "__pycache__"}
 # What the tests need besides.
-CHECKERS = ["mypy", "types-protobuf", "types-grpcio", "pydantic"]
+CHECKERS = ["mypy", "types-protobuf", "types-grpcio", "pydantic", "jsonschema"]
 
 
 def main(kind, folder):

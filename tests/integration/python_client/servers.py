@@ -163,6 +163,96 @@ def ending(count, output=0):
                                                          "completion_tokens": count}})]
 
 
+class Answer:
+    """An output with regions, as a server would send it: one token per character, portioned
+    somehow.
+
+    `regions` are ("reasoning" or "text", text), or ("call", name, arguments); each stands between
+    markup. The text of arguments is `written(arguments)`, so that it may differ from their JSON.
+    """
+
+    KINDS = {"reasoning": messages.REGION_KIND_REASONING, "text": messages.REGION_KIND_TEXT,
+             "call": messages.REGION_KIND_TOOL_CALL}
+
+    def __init__(self, *regions, complete=True, written=str, calls_before=0):
+        # For each character the region events that it brings.
+        self._steps = []
+        self.text = ""
+        pending = []  # borders, which come with the next character
+        calls = calls_before
+        for index, (kind, *rest) in enumerate(regions):
+            region = {"region_index": index, "kind": self.KINDS[kind]}
+            self._mark(f"<{kind}>", pending)
+            pending = [{"started": dict(region)}]
+            text, arguments = rest[-1], ""
+            if kind == "call":
+                pending[0]["started"]["tool_call"] = {"index": calls, "id": f"call{calls:05}",
+                                                      "name": rest[0]}
+                calls += 1
+                text, arguments = written(rest[1]), rest[1]
+            for i, letter in enumerate(text):
+                part = arguments[i * len(arguments) // len(text):
+                                 (i + 1) * len(arguments) // len(text)]
+                self._step(letter, [*pending, {"delta": region | {"text": letter,
+                                                                  "arguments_json": part}}])
+                pending = []
+            cut = index == len(regions) - 1 and not complete
+            pending = [*pending, {"finished": region | {"complete": not cut}}]
+            if not cut:
+                self._mark(f"</{kind}>", pending)
+                pending = []
+        self._rest = pending
+
+    def _mark(self, text, pending):
+        for letter in text:
+            self._step(letter, [*pending, {"marker": letter}])
+            pending = []
+
+    def _step(self, letter, events):
+        self.text += letter
+        self._steps.append(events)
+
+    def script(self, portion=lambda: 5, count=None, end=None):
+        """Answers a call: from its resume point on, in portions of so many tokens, at most `count`
+        tokens; then `end(context)` instead of the end of the stream."""
+        def answer(request, context):
+            yield started()
+            yield from self.events(len(request.resume.generated_token_ids), portion, count)
+            if end is not None:
+                end(context)
+            yield from self.ending()
+            yield ending(len(self.text))[1]
+        return answer
+
+    def events(self, begin=0, portion=lambda: 5, count=None, output=0):
+        stop = len(self.text) if count is None else count
+        while begin < stop:
+            end = min(begin + portion(), stop)
+            event = tokens(3 + begin, range(begin, end), self.text[begin:end], output)
+            for step in self._steps[begin:end]:
+                for region in step:
+                    add_region_event(event.tokens.regions, region)
+            yield event
+            begin = end
+
+    def ending(self, output=0):
+        event = ending(len(self.text), output)[0]
+        for region in self._rest:
+            event.finished.regions.add(**region)
+        yield event
+
+
+def add_region_event(events, event):
+    """Joined with the last one where both are deltas of one region, or markup."""
+    if "delta" in event and events and events[-1].WhichOneof("event") == "delta":
+        events[-1].delta.text += event["delta"]["text"]
+        events[-1].delta.arguments_json += event["delta"]["arguments_json"]
+    elif "marker" in event and events and events[-1].WhichOneof("event") == "marker":
+        events[-1].marker += event["marker"]
+    else:
+        events.add(**event)
+
+
 def abort(context, code, message="", reason="", retry_delay=None, violations=()):
     """Ends the call with a status and its details, as tlm-server does."""
     status = _rpc.Status(code=code.value[0], message=message)

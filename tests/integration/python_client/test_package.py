@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 import tlm_client
 from servers import BIN_DIR, SOURCE_DIR, Replica
-from tlm_client import admin_types, messages, model_info, types
+from tlm_client import admin_types, chat, messages, model_info, types
 from tlm_client._convert import from_message
 
 ENVIRONMENT = pathlib.Path(os.environ["TLM_CLIENT_ENVIRONMENT"])
@@ -32,7 +32,7 @@ RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
 BY_HAND = {"TokenIds", "VocabSlice", "PositionIndices", "TopValues", "ForwardRows",
            "ForwardResponse", "GenerateResponse", "ChatInput", "StoppingCriteria", "OutputOptions",
            "CacheOptions", "SchedulingOptions", "Choices", "Continuation", "StructuralTag",
-           "JsonOptions"}
+           "JsonOptions", "RegionEvent"}
 
 
 def message_types():
@@ -42,7 +42,7 @@ def message_types():
 
 def dataclass_of(name):
     """That of the same name."""
-    return next(getattr(module, name) for module in (types, model_info, admin_types)
+    return next(getattr(module, name) for module in (types, chat, model_info, admin_types)
                 if hasattr(module, name))
 
 
@@ -76,6 +76,28 @@ class ContractTest(unittest.TestCase):
             "timeout", "wait_for_ready", "traceparent", "metadata", "resume", "resume_from",
             "affinity_key"})
 
+    def test_every_option_of_a_chat_has_its_place(self):
+        own = {"add_generation_prompt", "template_arguments", "tools", "tool_choice",
+               "parallel_tool_calls", "reasoning"}
+        self.assertLessEqual(own, set(types.ChatOptions.__annotations__))
+        self.assertEqual({field.name for field in messages.ChatInput.DESCRIPTOR.fields},
+                         own | {"messages"})
+        for kind, message, further in (
+                (chat.Message, messages.ChatInput.Message, set()),
+                (chat.ToolCall, messages.ChatInput.ToolCall, {"complete"}),
+                (chat.Reasoning, messages.ChatInput.Reasoning, set())):
+            self.assertEqual({field.name for field in dataclasses.fields(kind)},
+                             {field.name for field in message.DESCRIPTOR.fields} | further)
+
+    def test_region_events_have_every_field(self):
+        event = messages.RegionEvent()
+        for kind, message in ((chat.RegionStarted, event.started), (chat.RegionDelta, event.delta),
+                              (chat.ToolCallStarted, event.started.tool_call),
+                              (chat.RegionFinished, event.finished)):
+            self.assert_same_fields(kind, message)
+        self.assertEqual([field.name for field in event.DESCRIPTOR.fields],
+                         ["started", "delta", "finished", "marker"])
+
     def test_regions_have_every_field(self):
         self.assertEqual({field.name for field in dataclasses.fields(types.Region)},
                          {field.name for field in messages.StructuralTag.Region.DESCRIPTOR.fields})
@@ -84,7 +106,7 @@ class ContractTest(unittest.TestCase):
         for kind in (types.FinishReason, types.DataType, types.RowValues, model_info.Activation,
                      model_info.RopeLayout, model_info.NormKind, model_info.NormPlacement,
                      model_info.NormEpsPlacement, model_info.DeterminismGuarantee,
-                     model_info.DeterminismScope):
+                     model_info.DeterminismScope, chat.RegionKind):
             prefix = re.sub(r"(?<!^)([A-Z])", r"_\1", kind.__name__).upper()
             self.assertEqual({f"{prefix}_{item.name}": item.value for item in kind},
                              dict(getattr(messages, kind.__name__).items()))
@@ -150,11 +172,12 @@ class TypesTest(unittest.TestCase):
                            "c.generate('x', temprature=1)\nc.generate('x').text.real\n"
                            "tlm_client.messages.Usage(promt=1)\n"
                            "tlm_client.AdminClient('x').get_load().loss\n"
-                           "tlm_client.AdminClient('x').drain(limit=1)\n", encoding="utf-8")
+                           "tlm_client.AdminClient('x').drain(limit=1)\n"
+                           "c.run_tools([], tools=[3])\n", encoding="utf-8")
         done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
                                f"--cache-dir={ENVIRONMENT / 'mypy'}", str(mistake)],
                               cwd=ENVIRONMENT, capture_output=True, text=True, check=False)
-        for line in (3, 4, 5, 6, 7):
+        for line in (3, 4, 5, 6, 7, 8):
             self.assertIn(f"mistake.py:{line}: error", done.stdout)
 
 

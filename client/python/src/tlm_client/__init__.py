@@ -16,6 +16,9 @@ from .admin_types import (AbortResult, ConfigOption, DrainResult, FlushPrefixCac
                           PrefixCacheLoad, ServerConfig, ServerLoad)
 from .aio import AsyncClient, AsyncGenerateStream
 from .aio_admin import AsyncAdminClient
+from .chat import (Markup, Message, Part, Reasoning, ReasoningDelta, RegionDelta, RegionEvent,
+                   RegionFinished, RegionKind, RegionStarted, TextDelta, Tool, ToolCall,
+                   ToolCallDelta, ToolCallFinished, ToolCallStarted, ToolResult, ToolRun)
 from .client import Client, GenerateStream
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, ErrorDetails,
                      FailedPrecondition, FieldViolation, Internal, InvalidArgument, NotFound,
@@ -24,7 +27,7 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, ContinuationScore, DataType, DetokenizeResult, Event,
                     Finished, FinishReason, FlopsQuery, ForwardHeader, ForwardOptions,
-                    ForwardResult, GenerateOptions, GenerateResult, JsonModel, JsonSchema, Message,
+                    ForwardResult, GenerateOptions, GenerateResult, JsonModel, JsonSchema,
                     NewTokens, Output, Prompt, PromptTokens, Region, RequestOptions, ResourceUsage,
                     ResumePoint, ResumePolicy, RowValues, SamplingParams, ScoreResult,
                     ServingStatus, Started, StructuralTag, Summary, Timing, Token, TokenizeResult,
@@ -37,10 +40,13 @@ __all__ = [
     "DetokenizeResult", "DrainResult", "ErrorDetails", "Event", "FailedPrecondition",
     "FieldViolation", "FinishReason", "Finished", "FlopsQuery", "FlushPrefixCacheResult",
     "ForwardHeader", "ForwardOptions", "ForwardResult", "GenerateOptions", "GenerateResult",
-    "GenerateStream", "Internal", "InvalidArgument", "JsonModel", "JsonSchema", "Message",
-    "ModelInfo", "NewTokens", "NotFound", "Output", "PermissionDenied", "PrefixCacheLoad", "Prompt",
-    "PromptTokens", "Region", "RequestOptions", "ResourceExhausted", "ResourceUsage", "ResumePoint",
-    "ResumePolicy", "RowValues", "SamplingParams", "ScoreResult", "ServerConfig", "ServerLoad",
-    "ServingStatus", "Started", "StructuralTag", "Summary", "Timing", "TlmError", "Token",
-    "TokenizeResult", "TopToken", "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
+    "GenerateStream", "Internal", "InvalidArgument", "JsonModel", "JsonSchema", "Markup", "Message",
+    "ModelInfo", "NewTokens", "NotFound", "Output", "Part", "PermissionDenied", "PrefixCacheLoad",
+    "Prompt", "PromptTokens", "Reasoning", "ReasoningDelta", "Region", "RegionDelta", "RegionEvent",
+    "RegionFinished", "RegionKind", "RegionStarted", "RequestOptions", "ResourceExhausted",
+    "ResourceUsage", "ResumePoint", "ResumePolicy", "RowValues", "SamplingParams", "ScoreResult",
+    "ServerConfig", "ServerLoad", "ServingStatus", "Started", "StructuralTag", "Summary",
+    "TextDelta", "Timing", "TlmError", "Token", "TokenizeResult", "Tool", "ToolCall",
+    "ToolCallDelta", "ToolCallFinished", "ToolCallStarted", "ToolResult", "ToolRun", "TopToken",
+    "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -10,7 +11,10 @@ import numpy.typing as npt
 
 from . import messages
 from ._continuation import MAX_OUTPUTS
-from ._convert import from_message
+from ._convert import from_message, register
+from .chat import (Markup, Part, ReasoningDelta, RegionDelta, RegionEvent, RegionFinished,
+                   RegionKind, RegionStarted, TextDelta, ToolCall, ToolCallDelta, ToolCallFinished,
+                   ToolCallStarted)
 from .errors import internal, make_error
 from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, GenerateResult,
                     NewTokens, Output, PromptTokens, Started, Summary, Token)
@@ -18,6 +22,8 @@ from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, Gen
 _EVENTS: dict[str, type[Any]] = {
     "started": Started, "prompt": PromptTokens, "tokens": NewTokens, "finished": Finished,
     "summary": Summary}
+_REGION_EVENTS: dict[str, type[Any]] = {
+    "started": RegionStarted, "delta": RegionDelta, "finished": RegionFinished}
 # The number formats of rows.
 _WIRE = {DataType.FLOAT32: "<f4", DataType.BFLOAT16: "<u2", DataType.FLOAT16: "<f2"}
 
@@ -31,31 +37,128 @@ def event_of(message: messages.GenerateResponse) -> Event | None:
     return event
 
 
+def _region_events_of(events: Any) -> tuple[RegionEvent, ...]:
+    """Without those of a newer server."""
+    found: list[RegionEvent] = []
+    for event in events:
+        kind = event.WhichOneof("event")
+        if kind == "marker":
+            found.append(Markup(event.marker))
+        elif kind is not None:
+            found.append(from_message(_REGION_EVENTS[kind], getattr(event, kind)))
+    return tuple(found)
+
+
+register(tuple[RegionEvent, ...], _region_events_of)
+
+
+def tells_regions(request: messages.GenerateRequest) -> bool:
+    """Whether the events of its outputs tell their regions: the contract's default."""
+    if request.output.HasField("regions"):
+        return request.output.regions
+    return bool(request.chat.tools) or request.chat.HasField("reasoning")
+
+
+class PartReader:
+    """The parts of one output, from its events. A call that began before the request's resume point
+    is left out."""
+
+    def __init__(self, regions: bool) -> None:
+        """`regions`: the events tell them. Elsewhere all is text."""
+        self._regions = regions
+        self._call: ToolCallStarted | None = None  # that is open
+        self._arguments: list[str] = []
+
+    def take(self, event: NewTokens | Finished) -> list[Part]:
+        if not self._regions:
+            return [TextDelta(event.text)] if isinstance(event, NewTokens) and event.text else []
+        return [part for region in event.regions if (part := self._part_of(region)) is not None]
+
+    def _part_of(self, event: RegionEvent) -> Part | None:
+        if isinstance(event, Markup) or (isinstance(event, RegionStarted) and
+                                         event.tool_call is None):
+            return None
+        if isinstance(event, RegionStarted):
+            self._call, self._arguments = event.tool_call, []
+            return self._call
+        if event.kind is not RegionKind.TOOL_CALL:
+            return _delta_of(event) if isinstance(event, RegionDelta) else None
+        call = self._call
+        if call is None:
+            return None
+        if isinstance(event, RegionDelta):
+            self._arguments.append(event.arguments_json)
+            return ToolCallDelta(call.index, event.arguments_json) if event.arguments_json else None
+        self._call = None
+        return ToolCallFinished(call.index, ToolCall(call.id, call.name, "".join(self._arguments),
+                                                     event.complete))
+
+
+def _delta_of(event: RegionDelta) -> Part | None:
+    """Of a region that is no call; None for a kind of a newer server."""
+    if event.kind is RegionKind.REASONING:
+        return ReasoningDelta(event.text)
+    return TextDelta(event.text) if event.kind is RegionKind.TEXT else None
+
+
+class _OutputCollector:
+    def __init__(self, regions: bool) -> None:
+        self.finished: Finished | None = None
+        self._reader = PartReader(regions)
+        self._tokens: list[Token] = []
+        self._calls: list[ToolCall] = []
+        # Pieces.
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._content: list[str] = []
+
+    def add(self, event: NewTokens | Finished) -> list[Part]:
+        """The parts that the event has."""
+        if isinstance(event, NewTokens):
+            self._tokens += event.tokens
+            self._text.append(event.text)
+        else:
+            self.finished = event
+        parts = self._reader.take(event)
+        for part in parts:
+            if isinstance(part, ReasoningDelta):
+                self._reasoning.append(part.text)
+            elif isinstance(part, TextDelta):
+                self._content.append(part.text)
+            elif isinstance(part, ToolCallFinished):
+                self._calls.append(part.call)
+        return parts
+
+    def output(self) -> Output:
+        return Output("".join(self._text), self._tokens, self.finished, "".join(self._reasoning),
+                      "".join(self._content), self._calls)
+
+
 class GenerateCollector:
-    def __init__(self) -> None:
+    def __init__(self, regions: bool = False) -> None:
+        """`regions`: as of PartReader."""
+        self._regions = regions
         self._started: Started | None = None
         self._prompt: list[Token] = []
-        self._outputs: list[Output] = []
-        self._texts: list[list[str]] = []
+        self._outputs: list[_OutputCollector] = []
         self._summary: Summary | None = None
 
-    def add(self, event: Event) -> None:
-        """Raises Internal for an output that `started` did not announce."""
-        if isinstance(event, NewTokens):
-            output = self._output(event.output_index)
-            output.tokens += event.tokens
-            self._texts[event.output_index].append(event.text)
+    def add(self, event: Event, on_part: Callable[[Part], object] | None = None) -> None:
+        """`on_part` gets the parts of the first output. Raises Internal for an output that
+        `started` did not announce."""
+        if isinstance(event, (NewTokens, Finished)):
+            parts = self._output(event.output_index).add(event)
+            if on_part is not None and event.output_index == 0:
+                for part in parts:
+                    on_part(part)
         elif isinstance(event, Started):
             count = max(event.effective.num_sequences or 1, 1)
             if count > MAX_OUTPUTS:
                 raise internal(f"the server announced {count} outputs")
             self._started = event
-            self._outputs = [Output() for _ in range(count)]
-            self._texts = [[] for _ in range(count)]
+            self._outputs = [_OutputCollector(self._regions) for _ in range(count)]
         elif isinstance(event, PromptTokens):
             self._prompt += event.tokens
-        elif isinstance(event, Finished):
-            self._output(event.output_index).finished = event
         else:
             self._summary = event
 
@@ -65,11 +168,10 @@ class GenerateCollector:
         if (self._started is None or self._summary is None or
                 any(output.finished is None for output in self._outputs)):
             raise internal("the server ended the stream with OK before it was complete")
-        for output, texts in zip(self._outputs, self._texts):
-            output.text = "".join(texts)
-        return GenerateResult(self._started, self._prompt, self._outputs, self._summary, resumes)
+        return GenerateResult(self._started, self._prompt,
+                              [output.output() for output in self._outputs], self._summary, resumes)
 
-    def _output(self, index: int) -> Output:
+    def _output(self, index: int) -> _OutputCollector:
         if index < len(self._outputs):
             return self._outputs[index]
         raise internal(f"the server sent output {index}, announced were {len(self._outputs)}")

@@ -4,7 +4,8 @@ request."""
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from . import messages
 from .errors import internal
@@ -25,6 +26,17 @@ class Taken(enum.Enum):
 
 
 @dataclass(slots=True)
+class _Regions:
+    """How much of an output's region events: its borders (starts and ends), characters of text and
+    markup, and characters of arguments. The events up to a place in the text are a function of the
+    text, but for how deltas are cut."""
+
+    borders: int = 0
+    text: int = 0
+    arguments: int = 0
+
+
+@dataclass(slots=True)
 class _Output:
     ids: list[int] = field(default_factory=list)  # received, the request's own ResumePoint included
     announced: int = 0  # of ids: those that delivered events stand for
@@ -32,6 +44,9 @@ class _Output:
     finished: bool = False  # delivered
     call_tokens: int = 0  # received in the current call, or skipped by its ResumePoint
     call_text_length: int = 0
+    regions: _Regions = field(default_factory=_Regions)  # delivered
+    open_region: tuple[int, int] | None = None  # of those: its index and kind
+    call_regions: _Regions = field(default_factory=_Regions)
 
 
 class StreamContinuation:
@@ -90,6 +105,7 @@ class StreamContinuation:
         for output in self._outputs:
             output.call_tokens = len(output.ids) if resumes else 0
             output.call_text_length = output.text_length if resumes else 0
+            output.call_regions = replace(output.regions) if resumes else _Regions()
         self._call_started = False
         self._calls += 1
         return request
@@ -157,8 +173,9 @@ class StreamContinuation:
             tokens.text = tokens.text[repeated:]
         output.call_text_length += text_length
         output.text_length = max(output.text_length, output.call_text_length)
+        _take_regions(tokens.regions, output)
         self._hide_ids(tokens)
-        if not tokens.tokens and not tokens.text:
+        if not tokens.tokens and not tokens.text and not tokens.regions:
             return Taken.DROP
         if output.finished:
             raise internal(f"the server continued output {tokens.output_index} behind its end")
@@ -203,6 +220,11 @@ class StreamContinuation:
         if output.finished:
             return Taken.DROP
         output.finished = True
+        _take_regions(finished.regions, output)
+        if output.open_region is not None:
+            # The second attempt ended before it came to this region.
+            index, kind = output.open_region
+            finished.regions.add(finished={"region_index": index, "kind": kind})
         return Taken.DELIVER
 
     def _take_summary(self, summary: messages.GenerateSummary) -> None:
@@ -224,3 +246,38 @@ class StreamContinuation:
 def _repeated(count: int, start: int, delivered: int) -> int:
     """How many of `count` items, starting at index `start`, are among the first `delivered`."""
     return max(0, min(count, delivered - start))
+
+
+def _take_regions(events: Any, output: _Output) -> None:
+    """Leaves only what is new in these region events."""
+    old = [i for i, event in enumerate(events) if not _take_region(event, output)]
+    for i in reversed(old):
+        del events[i]
+
+
+def _take_region(event: messages.RegionEvent, output: _Output) -> bool:
+    """Whether something of it is new; removes the rest."""
+    call, delivered = output.call_regions, output.regions
+    kind = event.WhichOneof("event")
+    if kind == "marker":
+        event.marker = event.marker[_advance(call, delivered, "text", len(event.marker)):]
+        return bool(event.marker)
+    if kind == "delta":
+        delta = event.delta
+        delta.text = delta.text[_advance(call, delivered, "text", len(delta.text)):]
+        delta.arguments_json = delta.arguments_json[
+            _advance(call, delivered, "arguments", len(delta.arguments_json)):]
+        return bool(delta.text or delta.arguments_json)
+    if kind is None or _advance(call, delivered, "borders", 1) > 0:
+        return False
+    output.open_region = (event.started.region_index, event.started.kind) if (
+        kind == "started") else None
+    return True
+
+
+def _advance(call: _Regions, delivered: _Regions, name: str, count: int) -> int:
+    """Counts `count` items that the call sent; how many of them were delivered before."""
+    start, known = getattr(call, name), getattr(delivered, name)
+    setattr(call, name, start + count)
+    setattr(delivered, name, max(known, start + count))
+    return _repeated(count, start, known)

@@ -15,6 +15,21 @@ _Type = TypeVar("_Type")
 _Reader = Callable[[Any], Any]
 # By dataclass, for each of its fields.
 _READERS: dict[type, tuple[_Reader, ...]] = {}
+# By the type of a field: how its value is converted, where that is not by the rules here.
+_CONVERTERS: dict[Any, Callable[[Any], Any]] = {}
+
+
+class WireEnum(enum.IntEnum):
+    """An enum of tlm.v1; values unknown to this client are UNSPECIFIED."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> WireEnum:
+        return cls(0)
+
+
+def register(hint: Any, convert: Callable[[Any], Any]) -> None:
+    """Fields of this type are what `convert` makes of the message's field."""
+    _CONVERTERS[hint] = convert
 
 
 def seconds_of(duration: Any) -> float:
@@ -40,6 +55,9 @@ def _readers_of(kind: Any) -> tuple[_Reader, ...]:
 
 
 def _reader_of(name: str, hint: Any) -> _Reader:
+    by_hand = _CONVERTERS.get(hint)
+    if by_hand is not None:
+        return lambda message: by_hand(getattr(message, name))
     if isinstance(hint, types.UnionType):
         present = _reader_of(name, next(h for h in typing.get_args(hint) if h is not type(None)))
         return lambda message: present(message) if message.HasField(name) else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from . import messages
-from .types import FlopsQuery, JsonSchema, Message, Prompt, Region, ResumePoint, StructuralTag
+from ._tools import bind, message_of, schema_text, tool_name
+from .chat import Conversation, Reasoning
+from .types import FlopsQuery, Prompt, Region, ResumePoint, StructuralTag
 
 _Request = TypeVar("_Request")
 _SAMPLING = frozenset({
@@ -20,7 +21,7 @@ _STOPPING = frozenset({
     "include_stop_in_output"})
 _OUTPUT = frozenset({
     "text", "token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "min_chunk_tokens",
-    "final_only", "timing", "resource_usage", "stop_string_tokens"})
+    "final_only", "timing", "resource_usage", "stop_string_tokens", "regions"})
 _CACHE = frozenset({"bypass_prefix_cache", "cache_salt"})
 _PLAIN = frozenset({"request_id", "model", "add_special_tokens", "truncate_prompt_tokens"})
 _CONSTRAINTS = frozenset({
@@ -30,6 +31,9 @@ _WHITESPACE = {"printed": messages.JSON_WHITESPACE_PRINTED,
 _PROPERTY_ORDERS = {"schema": messages.JSON_PROPERTY_ORDER_SCHEMA,
                     "any": messages.JSON_PROPERTY_ORDER_ANY}
 _LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGPROBS_MODE_PROCESSED}
+_TOOL_MODES = {"auto": messages.ChatInput.ToolChoice.AUTO,
+               "none": messages.ChatInput.ToolChoice.NONE,
+               "required": messages.ChatInput.ToolChoice.REQUIRED}
 _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
            "log_probabilities": messages.ROW_VALUES_LOG_PROBABILITIES,
            "probabilities": messages.ROW_VALUES_PROBABILITIES}
@@ -50,26 +54,61 @@ def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.Gen
     return _with_options(request, options)
 
 
-def chat_request(conversation: Sequence[Message | Mapping[str, str]],
+def chat_request(conversation: Conversation,
                  options: Mapping[str, Any]) -> messages.GenerateRequest:
-    """`options` may have those of the template too."""
+    """`options` may have those of the chat too."""
     request = messages.GenerateRequest()
     request.chat.SetInParent()
     if isinstance(conversation, (str, Mapping)):
         raise TypeError("a conversation is a list of messages")
-    for message in conversation:
-        if isinstance(message, Message):
-            request.chat.messages.add(role=message.role, content=message.content)
-        else:
-            request.chat.messages.add(**message)
+    for message in map(message_of, conversation):
+        added = request.chat.messages.add(
+            role=message.role, content=message.content, reasoning=message.reasoning,
+            tool_call_id=message.tool_call_id, name=message.name)
+        for call in message.tool_calls:
+            added.tool_calls.add(id=call.id, name=call.name, arguments_json=call.arguments_json)
     rest = dict(options)
-    add_generation_prompt = rest.pop("add_generation_prompt", None)
-    if add_generation_prompt is not None:
-        request.chat.add_generation_prompt = add_generation_prompt
-    template_arguments = rest.pop("template_arguments", None)
-    if template_arguments is not None:
-        request.chat.template_arguments.update(template_arguments)
+    for name, assign in _CHAT.items():
+        value = rest.pop(name, None)
+        if value is not None:
+            assign(request.chat, value)
     return _with_options(request, rest)
+
+
+def _set_tools(chat: messages.ChatInput, tools: Any) -> None:
+    if isinstance(tools, (str, Mapping)):
+        raise TypeError("tools is a list of tools")
+    for tool in map(bind, tools):
+        chat.tools.add(name=tool.name, description=tool.description,
+                       parameters_json_schema=tool.schema_text)
+
+
+def _set_tool_choice(chat: messages.ChatInput, choice: Any) -> None:
+    if isinstance(choice, str) and choice in _TOOL_MODES:
+        chat.tool_choice.mode = _TOOL_MODES[choice]
+    else:
+        chat.tool_choice.name = tool_name(choice)
+
+
+def _set_reasoning(chat: messages.ChatInput, value: Any) -> None:
+    if isinstance(value, bool):
+        value = Reasoning(value)
+    if not isinstance(value, Reasoning):
+        raise TypeError(f"reasoning is {value!r}, expected a bool or Reasoning")
+    chat.reasoning.SetInParent()
+    if value.enabled is not None:
+        chat.reasoning.enabled = value.enabled
+    if value.budget_tokens is not None:
+        chat.reasoning.budget_tokens = value.budget_tokens
+
+
+# The options of a chat.
+_CHAT: dict[str, Callable[[messages.ChatInput, Any], None]] = {
+    "add_generation_prompt": lambda chat, value: _assign(chat, "add_generation_prompt", value),
+    "template_arguments": lambda chat, value: _assign(chat, "template_arguments", value),
+    "tools": _set_tools, "tool_choice": _set_tool_choice,
+    "parallel_tool_calls": lambda chat, value: _assign(chat, "parallel_tool_calls", value),
+    "reasoning": _set_reasoning}
 
 
 def _with_options(request: messages.GenerateRequest,
@@ -142,20 +181,9 @@ def _add_region(message: messages.StructuralTag.Region, region: Region) -> None:
 def _set_content(message: Any, name: str, value: Any) -> None:
     """One of json_schema, regex, grammar and json_object of a request or region."""
     if name == "json_schema":
-        message.json_schema = _schema_text(value)
+        message.json_schema = schema_text(value)
     else:
         _assign(message, name, value)
-
-
-def _schema_text(schema: JsonSchema) -> str:
-    if isinstance(schema, str):
-        return schema
-    if isinstance(schema, type):
-        if not hasattr(schema, "model_json_schema"):
-            raise TypeError(f"{schema.__name__} is no class with a JSON Schema, as pydantic's are")
-        schema = schema.model_json_schema()
-    # The order of the properties is that of the output.
-    return json.dumps(schema, ensure_ascii=False)
 
 
 def _set_resume_point(request: messages.GenerateRequest, point: ResumePoint) -> None:

@@ -13,7 +13,7 @@ import grpc
 from . import messages
 from ._affinity import affinity_of
 from ._channel import split_call_options
-from ._collect import event_of
+from ._collect import event_of, tells_regions
 from ._resumption import Done, Resumption, Start, Step
 from .errors import TlmError, cancelled
 from .types import Event, ResumePolicy
@@ -39,6 +39,7 @@ class StreamBase:
         affinity = affinity_of(request, key) if by_affinity else None
         now = time.monotonic()
         self._setup = setup
+        self._regions = tells_regions(request)
         self._replicas = client._replicas
         self._resumption = Resumption(request, policy, client._picker, affinity,
                                       now + setup.timeout, setup.wait_for_ready, now)

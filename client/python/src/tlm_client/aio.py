@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
@@ -13,18 +13,20 @@ import grpc
 from . import _health, _requests
 from ._aio_base import AsyncBaseClient, next_message
 from ._channel import CallSetup, ConnectionOptions, split_call_options
-from ._collect import ForwardCollector, GenerateCollector
+from ._collect import ForwardCollector, GenerateCollector, PartReader
 from ._convert import from_message
 from ._methods import HEALTH, LANGUAGE_MODEL, time_left
 from ._picker import is_by_affinity
 from ._resumption import Done, Start, Step, Wait
 from ._stream import StreamBase
+from ._tools import ToolLoop, execute_async
+from .chat import Conversation, Part, ToolResult, ToolRun
 from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
 from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
-from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
-                    ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
-                    RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
+from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
+                    ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
+                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -69,16 +71,39 @@ class AsyncClient(AsyncBaseClient):
         async with self.stream(prompt, **options) as stream:
             return await stream.result()
 
-    def stream_chat(self, conversation: Sequence[Message | Mapping[str, str]],
+    def stream_chat(self, conversation: Conversation,
                     **options: Unpack[ChatOptions]) -> AsyncGenerateStream:
-        """As `stream`, for a conversation: messages, oldest first."""
+        """As `stream`, for a conversation: messages, oldest first, of class Message or as OpenAI's
+        API has them."""
         return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
 
-    async def chat(self, conversation: Sequence[Message | Mapping[str, str]],
+    async def chat(self, conversation: Conversation,
                    **options: Unpack[ChatOptions]) -> GenerateResult:
         """As `generate`, for a conversation; `result.message` is what to append to it."""
         async with self.stream_chat(conversation, **options) as stream:
             return await stream.result()
+
+    async def run_tools(self, conversation: Conversation, *, max_rounds: int = 10,
+                        raise_errors: bool = False,
+                        on_part: Callable[[Part | ToolResult], object] | None = None,
+                        **options: Unpack[ChatOptions]) -> ToolRun:
+        """Calls the model and the `tools` that it calls, until it answers without a call: at most
+        `max_rounds` answers. Options are those of `chat`, for each answer (`timeout`, too); a
+        `tool_choice` that demands a call is for the first.
+
+        What a tool returns reaches the model as text, or as JSON. So does what it raises, unless
+        `raise_errors`. Calls of one answer run at the same time:
+        coroutine functions as tasks, others in threads. The
+        loop ends early at a call of a tool without a function: see ToolRun.pending. `on_part` gets
+        the parts of all answers as they come, and the results.
+        """
+        loop = ToolLoop(conversation, options, max_rounds, raise_errors, on_part, may_await=True)
+        while not loop.done:
+            async with self.stream_chat(loop.run.messages, **loop.options) as stream:
+                answer = await stream.result(on_part)
+            for result in await asyncio.gather(*map(execute_async, *loop.take(answer))):
+                loop.add(result)
+        return loop.run
 
     async def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                       **options: Unpack[ForwardOptions]) -> ForwardResult:
@@ -224,11 +249,21 @@ class AsyncGenerateStream(StreamBase):
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
-    async def result(self) -> GenerateResult:
-        """The whole answer; call it before reading any event."""
-        collector = GenerateCollector()
+    async def parts(self) -> AsyncIterator[Part]:
+        """The parts of the first output, from the remaining events. Without `tools`, `reasoning` or
+        `regions` all is text."""
+        reader = PartReader(self._regions)
         async for event in self:
-            collector.add(event)
+            if isinstance(event, (NewTokens, Finished)) and event.output_index == 0:
+                for part in reader.take(event):
+                    yield part
+
+    async def result(self, on_part: Callable[[Part], object] | None = None) -> GenerateResult:
+        """The whole answer; call it before reading any event. `on_part` gets the parts of the first
+        output as they come."""
+        collector = GenerateCollector(self._regions)
+        async for event in self:
+            collector.add(event, on_part)
         return collector.result(self.resumes)
 
     def cancel(self) -> None:

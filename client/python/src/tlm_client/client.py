@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import grpc
@@ -13,17 +14,19 @@ import grpc
 from . import _health, _requests
 from ._base import BaseClient
 from ._channel import CallSetup, ConnectionOptions, split_call_options
-from ._collect import ForwardCollector, GenerateCollector
+from ._collect import ForwardCollector, GenerateCollector, PartReader
 from ._convert import from_message
 from ._methods import HEALTH, LANGUAGE_MODEL, time_left
 from ._picker import is_by_affinity
 from ._resumption import Start, Step, Wait
 from ._stream import StreamBase
+from ._tools import ToolLoop, execute
+from .chat import Conversation, Part, ToolResult, ToolRun
 from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
 from .model_info import ModelInfo
-from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, FlopsQuery, ForwardOptions,
-                    ForwardResult, GenerateOptions, GenerateResult, Message, NewTokens, Prompt,
-                    RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
+from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
+                    ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
+                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -81,16 +84,40 @@ class Client(BaseClient):
         with self.stream(prompt, **options) as stream:
             return stream.result()
 
-    def stream_chat(self, conversation: Sequence[Message | Mapping[str, str]],
+    def stream_chat(self, conversation: Conversation,
                     **options: Unpack[ChatOptions]) -> GenerateStream:
-        """As `stream`, for a conversation: messages, oldest first."""
+        """As `stream`, for a conversation: messages, oldest first, of class Message or as OpenAI's
+        API has them."""
         return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
 
-    def chat(self, conversation: Sequence[Message | Mapping[str, str]],
+    def chat(self, conversation: Conversation,
              **options: Unpack[ChatOptions]) -> GenerateResult:
         """As `generate`, for a conversation; `result.message` is what to append to it."""
         with self.stream_chat(conversation, **options) as stream:
             return stream.result()
+
+    def run_tools(self, conversation: Conversation, *, max_rounds: int = 10,
+                  raise_errors: bool = False,
+                  on_part: Callable[[Part | ToolResult], object] | None = None,
+                  executor: concurrent.futures.Executor | None = None,
+                  **options: Unpack[ChatOptions]) -> ToolRun:
+        """Calls the model and the `tools` that it calls, until it answers without a call: at most
+        `max_rounds` answers. Options are those of `chat`, for each answer (`timeout`, too); a
+        `tool_choice` that demands a call is for the first.
+
+        What a tool returns reaches the model as text, or as JSON. So does what it raises, unless
+        `raise_errors`. Calls of one answer run one after the other, or in `executor`. The
+        loop ends early at a call of a tool without a function: see ToolRun.pending. `on_part` gets
+        the parts of all answers as they come, and the results.
+        """
+        loop = ToolLoop(conversation, options, max_rounds, raise_errors, on_part, may_await=False)
+        run = map if executor is None else executor.map
+        while not loop.done:
+            with self.stream_chat(loop.run.messages, **loop.options) as stream:
+                answer = stream.result(on_part)
+            for result in run(execute, *loop.take(answer)):
+                loop.add(result)
+        return loop.run
 
     def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                 **options: Unpack[ForwardOptions]) -> ForwardResult:
@@ -231,11 +258,21 @@ class GenerateStream(StreamBase):
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
-    def result(self) -> GenerateResult:
-        """The whole answer; call it before reading any event."""
-        collector = GenerateCollector()
+    def parts(self) -> Iterator[Part]:
+        """The parts of the first output, from the remaining events. Without `tools`, `reasoning` or
+        `regions` all is text."""
+        reader = PartReader(self._regions)
         for event in self:
-            collector.add(event)
+            if isinstance(event, (NewTokens, Finished)) and event.output_index == 0:
+                for part in reader.take(event):
+                    yield part
+
+    def result(self, on_part: Callable[[Part], object] | None = None) -> GenerateResult:
+        """The whole answer; call it before reading any event. `on_part` gets the parts of the first
+        output as they come."""
+        collector = GenerateCollector(self._regions)
+        for event in self:
+            collector.add(event, on_part)
         return collector.result(self.resumes)
 
     def cancel(self) -> None:

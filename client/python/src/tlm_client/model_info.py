@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .types import DataType, FlopsQuery, SamplingParams, WireEnum
+from ._convert import WireEnum
+from .types import DataType, FlopsQuery, SamplingParams
 
 
 class RopeLayout(WireEnum):
@@ -246,6 +247,19 @@ class LimitsInfo:
     max_constraint_states: int
     max_constraint_memory_bytes: int
     max_constraint_time: float
+    max_tools: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormatInfo:
+    tool_format: str
+    reasoning_format: str
+    parallel_tool_calls: bool
+    tools: bool
+    tool_calls: bool
+    tool_results: bool
+    reasoning_switch: str
+    special_markers: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +274,7 @@ class CapabilitiesInfo:
     prompt_logprobs: bool
     processed_logprobs: bool
     forward_dtypes: tuple[DataType, ...]
+    chat_format: ChatFormatInfo | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,15 @@ unit, range and default. Times are seconds. `None` stands for what the server di
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from ._convert import WireEnum
+from .chat import Message, Reasoning, RegionEvent, ToolCall, ToolLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,14 +40,6 @@ _Model = TypeVar("_Model", bound=JsonModel)
 
 # A JSON Schema: its text, the same as an object, or a class that has one.
 JsonSchema: TypeAlias = str | Mapping[str, Any] | bool | type[JsonModel]
-
-
-class WireEnum(enum.IntEnum):
-    """An enum of tlm.v1; values unknown to this client are UNSPECIFIED."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> WireEnum:
-        return cls(0)
 
 
 class FinishReason(WireEnum):
@@ -81,14 +75,6 @@ class ServingStatus(WireEnum):
     SERVING = 1
     NOT_SERVING = 2
     SERVICE_UNKNOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a conversation."""
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +161,7 @@ class NewTokens:
     position: int
     tokens: tuple[Token, ...]
     text: str
+    regions: tuple[RegionEvent, ...] = ()  # what is new about them, if they are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +174,7 @@ class Finished:
     stop_string: str | None
     eos_token_id: int | None
     completion_tokens: int
+    regions: tuple[RegionEvent, ...] = ()  # the rest, up to the end of the last region
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +196,11 @@ class Output:
     text: str = ""
     tokens: list[Token] = field(default_factory=list)  # if requested with token_ids or logprobs
     finished: Finished | None = None
+    # Of the text where its regions are told (`regions`, `tools`, `reasoning`): what the model
+    # thought, its answer, and what it calls. Elsewhere the content is the text.
+    reasoning: str = ""
+    content: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
 
     @property
     def token_ids(self) -> list[int]:
@@ -218,9 +211,9 @@ class Output:
         return FinishReason.UNSPECIFIED if self.finished is None else self.finished.reason
 
     def parse(self, model: type[_Model]) -> _Model:
-        """The text, which is JSON, as an object of that class. Raises the class's error, a
-        ValueError of pydantic's, where the text is not: an output that max_new_tokens cut."""
-        return model.model_validate_json(self.text)
+        """The content, which is JSON, as an object of that class. Raises the class's error, a
+        ValueError of pydantic's, where it is not: an output that max_new_tokens cut."""
+        return model.model_validate_json(self.content)
 
 
 @dataclass(slots=True)
@@ -257,9 +250,26 @@ class GenerateResult:
         return self.summary.usage
 
     @property
+    def reasoning(self) -> str:
+        """That of the first output."""
+        return self.outputs[0].reasoning
+
+    @property
+    def content(self) -> str:
+        """That of the first output."""
+        return self.outputs[0].content
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """Those of the first output."""
+        return self.outputs[0].tool_calls
+
+    @property
     def message(self) -> Message:
-        """The first output as the assistant's turn, for the next `chat`."""
-        return Message("assistant", self.text)
+        """The first output as the assistant's turn, for the next `chat`: with its complete calls.
+        """
+        calls = tuple(call for call in self.tool_calls if call.complete)
+        return Message("assistant", self.content, self.reasoning, calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +455,7 @@ class GenerateOptions(RequestOptions, total=False):
     timing: bool
     resource_usage: bool
     stop_string_tokens: bool
+    regions: bool | None
     # Cache and scheduling.
     bypass_prefix_cache: bool
     cache_salt: str
@@ -472,10 +483,17 @@ class GenerateOptions(RequestOptions, total=False):
 
 
 class ChatOptions(GenerateOptions, total=False):
-    """Further options of `chat` and `stream_chat`."""
+    """Further options of `chat`, `stream_chat` and `run_tools`."""
 
     add_generation_prompt: bool | None
     template_arguments: Mapping[str, Any]
+    # What the model may call.
+    tools: Sequence[ToolLike]
+    # "auto", "none", "required"; or the one tool that it must call: its name, or as in `tools`.
+    tool_choice: ToolLike | str | None
+    parallel_tool_calls: bool | None
+    # True and False stand for Reasoning(enabled=...).
+    reasoning: Reasoning | bool | None
 
 
 class ForwardOptions(RequestOptions, total=False):

@@ -1,0 +1,194 @@
+"""Conversations with tools: what is said, what the model may call, and what its answers consist of.
+
+proto/tlm/v1/generate.proto says what each field means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from ._convert import WireEnum
+
+if TYPE_CHECKING:
+    from .types import GenerateResult, JsonModel, JsonSchema
+
+_Model = TypeVar("_Model", bound="JsonModel")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model called."""
+
+    id: str
+    name: str
+    arguments_json: str
+    complete: bool = True  # False: the output ended within it
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """ValueError unless complete."""
+        arguments: dict[str, Any] = json.loads(self.arguments_json)
+        return arguments
+
+    def parse(self, model: type[_Model]) -> _Model:
+        """The arguments as an object of that class; the class's error unless complete."""
+        return model.model_validate_json(self.arguments_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: Sequence[ToolCall] = ()
+    tool_call_id: str = ""  # of a tool's answer: the call
+    name: str = ""  # of a tool's answer: the tool
+
+
+# Messages, oldest first: of this class, or as OpenAI's API has them.
+Conversation: TypeAlias = Sequence[Message | Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What the model may call.
+
+    `parameters` is the JSON Schema of the arguments: its text, the same as a dict, or a class of
+    pydantic. None: that of the function's signature; any object without a function. `function` is
+    what `run_tools` calls: with keywords, or with an object of the class that `parameters` is.
+    """
+
+    name: str
+    description: str | None = None  # None: that of the function's docstring
+    parameters: JsonSchema | None = None
+    function: Callable[..., Any] | None = None
+
+
+# A tool, a function, a class of pydantic, or a tool as OpenAI's API has it.
+ToolLike: TypeAlias = "Tool | Callable[..., Any] | type[JsonModel] | Mapping[str, Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What the model writes before its answer. None leaves the choice to template and model."""
+
+    enabled: bool | None = None
+    budget_tokens: int | None = None
+
+
+class RegionKind(WireEnum):
+    UNSPECIFIED = 0
+    REASONING = 1
+    TEXT = 2
+    TOOL_CALL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """The model calls a tool: its `index`-th call of this answer."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStarted:
+    region_index: int
+    kind: RegionKind
+    tool_call: ToolCallStarted | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegionDelta:
+    region_index: int
+    kind: RegionKind
+    text: str
+    arguments_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFinished:
+    region_index: int
+    kind: RegionKind
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """What the model wrote between two regions."""
+
+    text: str
+
+
+RegionEvent: TypeAlias = RegionStarted | RegionDelta | RegionFinished | Markup
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """What a call's arguments grow by."""
+
+    index: int
+    arguments_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    index: int
+    call: ToolCall
+
+
+# Of an answer, in order.
+Part: TypeAlias = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta | ToolCallFinished
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returned, and the text of it that the model reads."""
+
+    call: ToolCall
+    content: str
+    value: Any = None
+    error: Exception | None = None  # what the tool raised instead
+
+    @property
+    def message(self) -> Message:
+        return Message("tool", self.content, tool_call_id=self.call.id, name=self.call.name)
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """What `run_tools` did."""
+
+    # The conversation, with all answers and results of tools: what a next call goes on from.
+    messages: list[Message | Mapping[str, Any]]
+    answers: list[GenerateResult] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    # Calls of the last answer that were not made: of tools without a function, calls that are not
+    # complete and those beside them, and all of the answer that `max_rounds` allowed last.
+    pending: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def answer(self) -> GenerateResult:
+        """The last one."""
+        return self.answers[-1]
+
+    @property
+    def content(self) -> str:
+        """Of the last answer."""
+        return self.answer.content
