@@ -9,13 +9,14 @@
 #include "model/base/mutex.h"
 #include "model/constraint/budget.h"
 #include "model/constraint/earley.h"
+#include "model/constraint/flow.h"
 #include "model/constraint/json_schema.h"
 #include "model/constraint/mask_walker.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/recognizer.h"
 #include "model/constraint/regex_recognizer.h"
-#include "model/constraint/structural_tag.h"
 #include "model/constraint/token_trie.h"
+#include "model/constraint/xml_arguments.h"
 #include "model/text/utf8.h"
 
 namespace tlm {
@@ -23,9 +24,13 @@ namespace tlm {
 size_t TextBytes(const ConstraintSpec& spec) {
   size_t bytes = spec.text.size();
   for (const std::string& choice : spec.choices) bytes += choice.size();
-  for (const std::string& trigger : spec.triggers) bytes += trigger.size();
-  for (const ConstraintSpec::Region& region : spec.regions) {
-    bytes += region.begin.size() + region.content.size() + region.end.size();
+  for (const ConstraintSpec::Node& node : spec.nodes) {
+    for (const std::string& trigger : node.triggers) bytes += trigger.size();
+    for (const std::string& lead : node.leads) bytes += lead.size();
+    for (const ConstraintSpec::Edge& edge : node.edges) {
+      bytes += edge.begin.size() + edge.content.size() + edge.end.size();
+      for (const std::string& choice : edge.choices) bytes += choice.size();
+    }
   }
   return bytes;
 }
@@ -72,21 +77,25 @@ absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) 
 absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
                                          Budget& budget);
 
-absl::StatusOr<Language> CompileStructuralTag(const ConstraintSpec& spec,
-                                              const ConstraintLimits& limits, Budget& budget) {
+absl::StatusOr<Language> CompileFlow(const ConstraintSpec& spec, const ConstraintLimits& limits,
+                                     Budget& budget) {
   const auto compile_content =
-      [&](const ConstraintSpec::Region& region) -> absl::StatusOr<RecognizerFactory> {
+      [&](const ConstraintSpec::Edge& edge) -> absl::StatusOr<RecognizerFactory> {
+    if (edge.kind == ConstraintSpec::Kind::kXmlArguments) {
+      return CompileXmlArguments(edge.content, spec.json, limits, budget);
+    }
     ConstraintSpec content;
-    content.kind = region.kind;
-    content.text = region.content;
+    content.kind = edge.kind;
+    content.text = edge.content;
+    content.choices = edge.choices;
     content.json = spec.json;
     TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(content, limits, budget));
     TLM_RETURN_IF_ERROR(CheckStart(*language.recognizer, limits));
     return std::move(language.make);
   };
-  TLM_ASSIGN_OR_RETURN(auto tag, StructuralTag::Compile(spec, limits, compile_content));
-  const RecognizerFactory make = [tag = std::move(tag), limits] {
-    return std::make_unique<StructuralTagRecognizer>(tag, limits);
+  TLM_ASSIGN_OR_RETURN(auto flow, Flow::Compile(spec, limits, compile_content));
+  const RecognizerFactory make = [flow = std::move(flow), limits] {
+    return std::make_unique<FlowRecognizer>(flow, limits);
   };
   return Language{make(), make};
 }
@@ -116,8 +125,11 @@ absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const Const
       TLM_ASSIGN_OR_RETURN(RecognizerFactory make, CompileGrammar(spec.text, limits, budget));
       return Language{make(), make};
     }
-    case ConstraintSpec::Kind::kStructuralTag:
-      return CompileStructuralTag(spec, limits, budget);
+    case ConstraintSpec::Kind::kFlow:
+      return CompileFlow(spec, limits, budget);
+    case ConstraintSpec::Kind::kXmlArguments:
+    case ConstraintSpec::Kind::kNothing:
+      break;  // within flows alone
   }
   return Internal("a constraint of kind {}", static_cast<int>(spec.kind));
 }

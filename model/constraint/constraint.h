@@ -55,7 +55,9 @@ struct ConstraintSpec {
   };
   // A place of a flow. In free text: where it comes to one of the triggers, and where it begins
   // with one of the leads, it continues with an edge whose `begin` begins with that; to one with
-  // which no edge begins it does not come. Elsewhere an edge follows at once.
+  // which no edge begins it does not come. What comes first counts, of those that end at one place
+  // the longest. It does not come to the plain spelling of one with special tokens, either.
+  // Elsewhere an edge follows at once, and `begin` may be empty.
   struct Node {
     bool is_free = false;
     bool may_end = false;

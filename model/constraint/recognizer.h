@@ -62,6 +62,11 @@ class Recognizer {
     return std::nullopt;
   }
 
+  // In a flow with a budget of tokens: whether the text so far ends in free text whose tokens are
+  // counted, and the state in which that text is to be closed.
+  virtual bool CountsTokens(State) { return false; }
+  virtual State Close(State state) { return state; }
+
   // From here on so many steps of about 0.1 us may be made to find new states; without what they
   // need, full() is true.
   virtual void AllowWork(int64_t /*steps*/) {}

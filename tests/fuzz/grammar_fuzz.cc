@@ -19,6 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::unique_ptr<tlm::Recognizer> recognizer = (*make)();
   TLM_CHECK(recognizer->start() != tlm::Recognizer::kDead);
-  tlm::ReadText(*recognizer, input.Bytes(kMaxText), limits.max_bytes);
+  tlm::ReadText(*recognizer, recognizer->start(), input.Bytes(kMaxText), limits.max_bytes);
   return 0;
 }

@@ -18,16 +18,19 @@ inline Recognizer::State ReadByte(Recognizer& recognizer, Recognizer::State stat
   const Recognizer::State next = recognizer.Next(state, byte);
   if (recognizer.full()) return Recognizer::kDead;
   TLM_CHECK(may_follow == (next != Recognizer::kDead));
-  TLM_CHECK(part.dfa == nullptr || may_follow == (inside != RegexDfa::kDead));
+  // Where it ends the part, the recognizer alone tells.
+  const bool ends = part.dfa != nullptr && !part.is_rest && part.dfa->Accepts(inside);
+  TLM_CHECK(part.dfa == nullptr || ends || may_follow == (inside != RegexDfa::kDead));
   // The text can be completed.
   TLM_CHECK(next == Recognizer::kDead || recognizer.Accepts(next) ||
             !recognizer.NextBytes(next).empty());
   return next;
 }
 
-// Bytes that may not follow are replaced by the next ones that may.
-inline void ReadText(Recognizer& recognizer, std::string_view text, size_t max_bytes) {
-  Recognizer::State state = recognizer.start();
+// From `state` on; bytes that may not follow are replaced by the next ones that may. The state
+// behind them.
+inline Recognizer::State ReadText(Recognizer& recognizer, Recognizer::State state,
+                                  std::string_view text, size_t max_bytes) {
   for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
     const auto byte = static_cast<uint8_t>(text[i]);
     const ByteSet next = recognizer.NextBytes(state);
@@ -38,6 +41,7 @@ inline void ReadText(Recognizer& recognizer, std::string_view text, size_t max_b
     // By what one state may take above its limit.
     TLM_CHECK(recognizer.bytes() < 4 * max_bytes);
   }
+  return state;
 }
 
 }  // namespace tlm

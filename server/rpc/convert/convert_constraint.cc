@@ -133,11 +133,22 @@ bool WritesJson(const ConstraintSpec& spec) {
          });
 }
 
+// What is called node and edge in a flow, in the words of StructuralTag.
+std::string InWordsOfTags(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"nodes[0].edges", "regions"}, {"nodes[0].triggers", "triggers"}};
+  for (const auto& [from, to] : kWords) {
+    if (message.starts_with(from)) return message.replace(0, from.size(), to);
+  }
+  return message;
+}
+
 // The same status, about the field, or the part that it names itself.
 absl::Status About(const CallConstraint& constraint, const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   if (!absl::IsInvalidArgument(status) && reason != kTooLarge) return status;
-  const std::string message(status.message());
+  std::string message(status.message());
+  if (constraint.field == "structural_tag") message = InWordsOfTags(std::move(message));
   const auto named_part = std::ranges::find_if(constraint.parts, [&](const std::string& part) {
     return message.starts_with(part) && message.substr(part.size()).starts_with(':');
   });

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "model/constraint/earley.h"
-#include "model/constraint/structural_tag.h"
+#include "model/constraint/flow.h"
 #include "model/constraint/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -163,21 +163,27 @@ TEST_F(MaskTest, OfGrammars) {
   }
 }
 
-TEST_F(MaskTest, OfStructuralTags) {
+TEST_F(MaskTest, OfFlows) {
+  using Kind = ConstraintSpec::Kind;
   ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kStructuralTag;
-  spec.triggers = {"e", "<t"};
-  spec.regions = {{"ex", ConstraintSpec::Kind::kGrammar, "root ::= \"(\" root \")\" | \"b\"*", ""},
-                  {"e ", ConstraintSpec::Kind::kGrammar, "root ::= [a-z ]*", "\n"},
-                  {"<t>", ConstraintSpec::Kind::kGrammar, "root ::= . .", "th"}};
-  const auto tag = StructuralTag::Compile(
-      spec, {}, [](const ConstraintSpec::Region& region) { return Grammar(region.content); });
-  ASSERT_TRUE(tag.ok()) << tag.status();
-  StructuralTagRecognizer recognizer(*tag, {});
+  spec.kind = Kind::kFlow;
+  spec.nodes = {{.is_free = true,
+                 .may_end = true,
+                 .triggers = {"e", "<t"},
+                 .edges = {{"ex", Kind::kGrammar, "root ::= \"(\" root \")\" | \"b\"*"},
+                           {"e ", Kind::kGrammar, "root ::= [a-z ]*", {}, "\n"},
+                           {"<t>", Kind::kGrammar, "root ::= . .", {}, "th", 1}}},
+                {.may_end = true,
+                 .edges = {{"", Kind::kGrammar, "root ::= [0-9]+ \"e\"?"},
+                           {"e", Kind::kNothing, "", {}, "a"}}}};
+  const auto flow = Flow::Compile(
+      spec, {}, [](const ConstraintSpec::Edge& edge) { return Grammar(edge.content); });
+  ASSERT_TRUE(flow.ok()) << flow.status();
+  FlowRecognizer recognizer(*flow, {});
   Check(spec, recognizer);
 }
 
-TEST_F(ConstraintTest, RefusesGrammarsAndTagsWithTheirPlaces) {
+TEST_F(ConstraintTest, RefusesGrammarsAndFlowsWithTheirPlaces) {
   ConstraintSpec spec;
   spec.kind = ConstraintSpec::Kind::kGrammar;
   spec.text = "root ::= a";
@@ -185,12 +191,16 @@ TEST_F(ConstraintTest, RefusesGrammarsAndTagsWithTheirPlaces) {
     return std::string(Constraint::Compile(spec, Tokens(), {}, nullptr).status().message());
   };
   EXPECT_EQ(refusal(), "line 1, column 10: rule \"a\" is not defined");
-  spec.kind = ConstraintSpec::Kind::kStructuralTag;
-  spec.triggers = {"<"};
-  spec.regions = {{"<a>", ConstraintSpec::Kind::kGrammar, "root ::= \"x\" root", "</a>"}};
-  EXPECT_EQ(refusal(), "regions[0].grammar: line 1, column 1: rule \"root\" matches no text");
-  spec.regions[0] = {"<a>", ConstraintSpec::Kind::kRegex, "[", "</a>"};
-  EXPECT_TRUE(refusal().starts_with("regions[0].regex: ")) << refusal();
+  spec.kind = ConstraintSpec::Kind::kFlow;
+  spec.nodes = {{.may_end = true}};
+  ConstraintSpec::Edge& edge = spec.nodes[0].edges.emplace_back();
+  edge = {"<a>", ConstraintSpec::Kind::kGrammar, "root ::= \"x\" root", {}, "</a>"};
+  EXPECT_EQ(refusal(),
+            "nodes[0].edges[0].grammar: line 1, column 1: rule \"root\" matches no text");
+  edge = {"<a>", ConstraintSpec::Kind::kRegex, "[", {}, "</a>"};
+  EXPECT_TRUE(refusal().starts_with("nodes[0].edges[0].regex: ")) << refusal();
+  edge = {"<a>", ConstraintSpec::Kind::kChoices, "", {}, "</a>"};
+  EXPECT_TRUE(refusal().starts_with("nodes[0].edges[0].choices: ")) << refusal();
 }
 
 TEST_F(ConstraintTest, TokensThatMayNotFollowAreNotAccepted) {

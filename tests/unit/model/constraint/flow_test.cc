@@ -1,0 +1,582 @@
+#include "model/constraint/flow.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/constraint/earley.h"
+#include "model/constraint/regex_recognizer.h"
+
+namespace tlm {
+namespace {
+
+using Kind = ConstraintSpec::Kind;
+using Edges = std::vector<ConstraintSpec::Edge>;
+
+// Contents are grammars, except of kRegex: choices, divided by |.
+absl::StatusOr<RecognizerFactory> CompileContent(const ConstraintSpec::Edge& edge) {
+  if (edge.kind == Kind::kGrammar) {
+    Budget budget(absl::Seconds(60), nullptr);
+    return CompileGrammar(edge.content, {}, budget);
+  }
+  std::vector<std::string> choices = {""};
+  for (const char c : edge.content) {
+    if (c == '|') {
+      choices.emplace_back();
+    } else {
+      choices.back() += c;
+    }
+  }
+  return [choices] { return *CompileChoices(choices, {}); };
+}
+
+absl::StatusOr<std::unique_ptr<FlowRecognizer>> Compile(const ConstraintSpec& spec) {
+  auto flow = Flow::Compile(spec, {}, CompileContent);
+  if (!flow.ok()) return flow.status();
+  return std::make_unique<FlowRecognizer>(*std::move(flow), ConstraintLimits());
+}
+
+ConstraintSpec Spec(std::vector<ConstraintSpec::Node> nodes) {
+  ConstraintSpec spec;
+  spec.kind = Kind::kFlow;
+  spec.nodes = std::move(nodes);
+  return spec;
+}
+
+// One node, to which its edges lead back.
+ConstraintSpec Tag(const Edges& edges, const std::vector<std::string>& triggers) {
+  return Spec({{.is_free = true, .may_end = true, .triggers = triggers, .edges = edges}});
+}
+
+struct Verdict {
+  bool whole = false, alive = false;
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Verdict& verdict) {
+  return out << (verdict.whole ? "whole" : verdict.alive ? "a beginning" : "neither");
+}
+
+Recognizer::State StateAfter(Recognizer& recognizer, Recognizer::State state,
+                             std::string_view text) {
+  for (const char c : text) {
+    if (state == Recognizer::kDead) return state;
+    const auto byte = static_cast<uint8_t>(c);
+    const bool is_next = recognizer.NextBytes(state).Has(byte);
+    const Recognizer::Part part = recognizer.PartOf(state);
+    state = recognizer.Next(state, byte);
+    EXPECT_TRUE(is_next || state == Recognizer::kDead);
+    if (part.dfa == nullptr) continue;
+    const RegexDfa::State inside = part.dfa->Next(part.state, byte);
+    if (part.dfa->Accepts(inside)) continue;
+    EXPECT_EQ(inside == RegexDfa::kDead, state == Recognizer::kDead);
+    if (inside != RegexDfa::kDead) {
+      EXPECT_EQ(recognizer.PartOf(state).dfa, part.dfa);
+    }
+  }
+  return state;
+}
+
+Verdict VerdictOf(Recognizer& recognizer, Recognizer::State state) {
+  if (state == Recognizer::kDead) return {};
+  return {.whole = recognizer.Accepts(state), .alive = true};
+}
+
+Verdict Read(Recognizer& recognizer, std::string_view text) {
+  return VerdictOf(recognizer, StateAfter(recognizer, recognizer.start(), text));
+}
+
+// By definition, for texts of ASCII and marks, of which no marker has a 'b', and contents that are
+// lists.
+class Definition {
+ public:
+  struct Edge {
+    std::string begin;
+    std::set<std::string> contents;
+    std::string end;
+    size_t target;
+  };
+  struct Node {
+    ConstraintSpec::Node spec;
+    std::vector<Edge> edges;
+  };
+  std::vector<Node> nodes;
+
+  // With `closed` the free text in which the text is there is closed.
+  Verdict Read(std::string_view text, std::optional<size_t> closed = std::nullopt) {
+    text_ = text;
+    closed_ = closed;
+    open_.clear();
+    return ReadNode(0, 0);
+  }
+  // Whether an end can be reached from all nodes.
+  bool AllEnd() const {
+    std::vector<bool> ends(nodes.size());
+    for (size_t round = 0; round < nodes.size(); ++round) {
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        ends[i] = ends[i] || nodes[i].spec.may_end;
+        for (const Edge& edge : nodes[i].edges) {
+          if (ends[edge.target] && MayFollow(nodes[i], edge)) ends[i] = true;
+        }
+      }
+    }
+    return std::ranges::find(ends, false) == ends.end();
+  }
+
+ private:
+  struct Marker {
+    std::string text;
+    bool only_first;
+  };
+  // Of free text: the marker with which it ends, and where that begins.
+  struct End {
+    std::string marker;
+    size_t begin;
+  };
+
+  static bool HasMark(std::string_view text) { return text.find('\xFF') != text.npos; }
+  static std::string Plain(std::string text) {
+    std::erase(text, '\xFF');
+    return text;
+  }
+  static std::vector<Marker> MarkersOf(const Node& node) {
+    std::vector<Marker> markers;
+    for (const std::string& text : node.spec.triggers) markers.push_back({text, false});
+    for (const std::string& text : node.spec.leads) markers.push_back({text, true});
+    return markers;
+  }
+  static bool Begins(const Node& node, std::string_view marker) {
+    return std::ranges::any_of(node.edges,
+                               [&](const Edge& edge) { return edge.begin.starts_with(marker); });
+  }
+  // Of those that end first the longest; "" for a plain spelling.
+  static std::optional<End> FindEnd(const Node& node, std::string_view text) {
+    for (size_t end = 1; end <= text.size(); ++end) {
+      std::optional<End> longest;
+      const auto look = [&](const std::string& marker, bool only_first, bool is_plain) {
+        const std::string_view before = text.substr(0, end);
+        if (!before.ends_with(marker)) return;
+        const std::string_view free = before.substr(0, end - marker.size());
+        if (HasMark(free) || (only_first && !free.empty())) return;
+        if (longest.has_value() && longest->begin <= free.size()) return;
+        longest = {is_plain ? "" : marker, free.size()};
+      };
+      for (const Marker& marker : MarkersOf(node)) look(marker.text, marker.only_first, false);
+      for (const Marker& marker : MarkersOf(node)) {
+        if (HasMark(marker.text)) look(Plain(marker.text), marker.only_first, true);
+      }
+      if (longest.has_value()) return longest;
+    }
+    return std::nullopt;
+  }
+  static bool MayFollow(const Node& node, const Edge& edge) {
+    if (!node.spec.is_free) return true;
+    for (const Marker& marker : MarkersOf(node)) {
+      const std::string text = marker.only_first ? marker.text : "b" + marker.text;
+      if (!edge.begin.starts_with(marker.text)) continue;
+      const auto end = FindEnd(node, text);
+      if (end.has_value() && end->marker == marker.text &&
+          end->begin + marker.text.size() == text.size()) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // What no marker has ended: whether it can go on to one, or may end.
+  static Verdict Unended(const Node& node, std::string_view text, bool may_close) {
+    Verdict verdict = {.whole = node.spec.may_end && !HasMark(text)};
+    verdict.alive = (node.spec.may_end || may_close) && !HasMark(text);
+    for (const Marker& marker : MarkersOf(node)) {
+      if (!Begins(node, marker.text)) continue;
+      const auto ends = [&](const std::string& longer) {
+        const auto end = FindEnd(node, longer);
+        return end.has_value() && Begins(node, end->marker) && !end->marker.empty() &&
+               end->begin + end->marker.size() == longer.size();
+      };
+      // What it needs of another letter, which no marker has, or of the marker.
+      verdict.alive |= ends(std::string(text) + "b" + marker.text);
+      for (size_t i = 0; i < marker.text.size(); ++i) {
+        verdict.alive |= ends(std::string(text) + marker.text.substr(i));
+      }
+    }
+    return verdict;
+  }
+  static void Add(const Verdict& other, Verdict& verdict) {
+    verdict.whole |= other.whole;
+    verdict.alive |= other.alive;
+  }
+
+  Verdict ReadNode(size_t number, size_t offset) {
+    const Node& node = nodes[number];
+    if (!open_.insert({number, offset}).second) return {};  // adds nothing
+    Verdict verdict;
+    if (node.spec.is_free) {
+      verdict = ReadFree(node, offset);
+    } else {
+      if (node.spec.may_end && offset == text_.size()) verdict = {.whole = true, .alive = true};
+      for (const Edge& edge : node.edges) Add(ReadEdge(edge, offset), verdict);
+    }
+    open_.erase({number, offset});
+    return verdict;
+  }
+  Verdict ReadFree(const Node& node, size_t offset) {
+    const std::string_view text = text_.substr(offset);
+    const auto end = FindEnd(node, text);
+    if (node.spec.is_budgeted && closed_.has_value() && *closed_ >= offset) {
+      const std::string_view before = text.substr(0, *closed_ - offset);
+      if (!FindEnd(node, before).has_value() && !HasMark(before)) {
+        return Unended(node, before, true).alive
+                   ? ReadEdge(node.edges[static_cast<size_t>(node.spec.closing)], *closed_)
+                   : Verdict();
+      }
+    }
+    if (!end.has_value()) return Unended(node, text, node.spec.is_budgeted);
+    Verdict verdict;
+    for (const Edge& edge : node.edges) {
+      if (end->marker.empty() || !edge.begin.starts_with(end->marker)) continue;
+      Add(ReadEdge(edge, offset + end->begin), verdict);
+    }
+    return verdict;
+  }
+  Verdict ReadEdge(const Edge& edge, size_t offset) {
+    const std::string_view text = text_.substr(offset);
+    Verdict verdict;
+    for (const std::string& content : edge.contents) {
+      const std::string all = edge.begin + content + edge.end;
+      if (all.starts_with(text) && all.size() > text.size()) verdict.alive = true;
+      if (text.starts_with(all)) Add(ReadNode(edge.target, offset + all.size()), verdict);
+    }
+    return verdict;
+  }
+
+  std::string_view text_;
+  std::optional<size_t> closed_;
+  std::set<std::pair<size_t, size_t>> open_;
+};
+
+class RandomFlowTest : public ::testing::Test {
+ protected:
+  static constexpr std::string_view kLetters = "a<>\xFF";
+
+  size_t Draw(size_t below) { return random_() % below; }
+  std::string DrawText(size_t min, size_t max, bool marks) {
+    std::string text;
+    const size_t length = min + Draw(max - min + 1);
+    while (text.size() < length) {
+      const char letter = kLetters[Draw(kLetters.size() - (marks ? 0 : 1))];
+      // Behind a mark there is a text.
+      const bool is_last = text.size() + 1 == length || (!text.empty() && text.back() == '\xFF');
+      if (letter != '\xFF' || !is_last) text += letter;
+    }
+    return text;
+  }
+  Definition::Edge DrawEdge(std::string begin, size_t nodes, ConstraintSpec::Node& node) {
+    Definition::Edge edge = {std::move(begin), {}, DrawText(0, 2, true), Draw(nodes)};
+    ConstraintSpec::Edge& spec = node.edges.emplace_back();
+    spec.begin = edge.begin;
+    spec.end = edge.end;
+    spec.target = static_cast<int32_t>(edge.target);
+    if (Draw(3) == 0) {
+      spec.kind = Kind::kNothing;
+      edge.contents = {""};
+      return edge;
+    }
+    std::string list, grammar = "root ::= ";
+    for (size_t i = 1 + Draw(3); i > 0; --i) {
+      const std::string content = DrawText(0, 2, false);
+      list += (edge.contents.empty() ? "" : "|") + content;
+      // In a call, or not.
+      grammar += (edge.contents.empty() ? "" : " | ") + ("\"" + content) + "\"" +
+                 (Draw(2) == 0 ? " e" : "");
+      edge.contents.insert(content);
+    }
+    spec.kind = Draw(2) == 0 ? Kind::kRegex : Kind::kGrammar;
+    spec.content = spec.kind == Kind::kRegex ? list : grammar + "\ne ::= \"\" | e e";
+    return edge;
+  }
+  Definition::Node DrawNode(size_t nodes) {
+    Definition::Node node;
+    node.spec.is_free = Draw(3) > 0;
+    node.spec.may_end = Draw(3) > 0;
+    std::vector<std::string> begins;
+    if (node.spec.is_free) {
+      for (size_t i = Draw(3); i > 0; --i) node.spec.triggers.push_back(DrawText(1, 3, true));
+      for (size_t i = Draw(2); i > 0; --i) node.spec.leads.push_back(DrawText(1, 3, true));
+      for (const auto* markers : {&node.spec.triggers, &node.spec.leads}) {
+        for (const std::string& marker : *markers) {
+          for (size_t i = Draw(3); i > 0; --i) begins.push_back(marker + DrawText(0, 1, false));
+        }
+      }
+      node.spec.is_budgeted = Draw(2) == 0;
+      if (node.spec.is_budgeted && begins.empty()) begins.push_back(DrawText(1, 3, true));
+    } else {
+      for (size_t i = Draw(3); i > 0; --i) begins.push_back(DrawText(0, 2, true));
+    }
+    for (std::string& begin : begins) {
+      node.edges.push_back(DrawEdge(std::move(begin), nodes, node.spec));
+    }
+    if (node.spec.is_budgeted) node.spec.closing = static_cast<int32_t>(Draw(node.edges.size()));
+    return node;
+  }
+  Definition DrawFlow() {
+    Definition definition;
+    const size_t nodes = 1 + Draw(3);
+    while (definition.nodes.size() < nodes) definition.nodes.push_back(DrawNode(nodes));
+    return definition;
+  }
+  static ConstraintSpec SpecOf(const Definition& definition) {
+    ConstraintSpec spec = Spec({});
+    for (const Definition::Node& node : definition.nodes) spec.nodes.push_back(node.spec);
+    spec.token_budget = 0;
+    return spec;
+  }
+  static std::vector<std::string> Texts(size_t length) {
+    std::vector<std::string> texts = {""};
+    for (size_t i = 0; texts[i].size() < length; ++i) {
+      for (const char letter : kLetters) texts.push_back(texts[i] + letter);
+    }
+    return texts;
+  }
+
+  std::mt19937 random_{17};
+};
+
+TEST_F(RandomFlowTest, HoldsWhatTheDefinitionSays) {
+  const std::vector<std::string> texts = Texts(5);
+  int compiled = 0, whole = 0, dead = 0;
+  for (int round = 0; round < 600; ++round) {
+    Definition definition = DrawFlow();
+    const auto recognizer = Compile(SpecOf(definition));
+    if (!recognizer.ok()) {
+      EXPECT_TRUE(recognizer.status().message().find(" contains ") != std::string::npos ||
+                  !definition.AllEnd())
+          << recognizer.status();
+      continue;
+    }
+    if (!definition.AllEnd()) continue;
+    ++compiled;
+    for (const std::string& text : texts) {
+      const Verdict verdict = definition.Read(text);
+      ASSERT_EQ(Read(**recognizer, text), verdict) << round << ": " << text;
+      whole += verdict.whole;
+      dead += !verdict.alive;
+    }
+    ASSERT_FALSE((*recognizer)->full());
+  }
+  EXPECT_GT(compiled, 200);
+  EXPECT_GT(whole, 5000);
+  EXPECT_GT(dead, 10'000);
+}
+
+// Close() behind some of the text.
+TEST_F(RandomFlowTest, ClosesFreeTextAsTheDefinitionSays) {
+  const std::vector<std::string> texts = Texts(5);
+  int closed = 0;
+  for (int round = 0; round < 400; ++round) {
+    Definition definition = DrawFlow();
+    const auto recognizer = Compile(SpecOf(definition));
+    if (!recognizer.ok() || !definition.AllEnd()) continue;
+    FlowRecognizer& flow = **recognizer;
+    for (const std::string& text : texts) {
+      const size_t at = text.size() / 2;
+      Recognizer::State state =
+          StateAfter(flow, flow.start(), std::string_view(text).substr(0, at));
+      if (state == Recognizer::kDead) continue;
+      closed += flow.CountsTokens(state);
+      state = flow.Close(state);
+      EXPECT_EQ(flow.Close(state), state);
+      state = StateAfter(flow, state, std::string_view(text).substr(at));
+      ASSERT_EQ(VerdictOf(flow, state), definition.Read(text, at))
+          << round << ": " << text << " at " << at;
+    }
+  }
+  EXPECT_GT(closed, 10'000);
+}
+
+TEST(FlowTest, ClosesBehindTheCharacter) {
+  ConstraintSpec spec = Spec({{.is_free = true,
+                               .may_end = false,
+                               .triggers = {"</t>", "\xc3\xa9", "\xFF<s>x"},
+                               .edges = {{"</t>", Kind::kNothing, "", {}, "", 1},
+                                         {"\xc3\xa9", Kind::kNothing, "", {}, "", 1},
+                                         {"\xFF<s>xy", Kind::kNothing, "", {}, "", 1},
+                                         {"\n</t>", Kind::kNothing, "", {}, "", 1}},
+                               .is_budgeted = true,
+                               .closing = 3},
+                              {.is_free = false, .may_end = true}});
+  spec.token_budget = 3;
+  const auto recognizer = Compile(spec);
+  ASSERT_TRUE(recognizer.ok()) << recognizer.status();
+  FlowRecognizer& flow = **recognizer;
+  const auto verdict = [&](std::string_view before, std::string_view behind) {
+    const Recognizer::State state = StateAfter(flow, flow.start(), before);
+    EXPECT_TRUE(flow.CountsTokens(state)) << before;
+    EXPECT_FALSE(flow.CountsTokens(flow.Close(state)));
+    return VerdictOf(flow, StateAfter(flow, flow.Close(state), behind));
+  };
+  const Verdict whole = {true, true}, begun = {false, true}, dead = {};
+  EXPECT_EQ(verdict("", "\n</t>"), whole);
+  EXPECT_EQ(verdict("ab</", "\n</t"), begun);
+  EXPECT_EQ(verdict("ab</", "t>"), dead);
+  EXPECT_EQ(verdict("ab\xe2\x82", "\xac\n</t>"), whole);
+  EXPECT_EQ(verdict("ab\xe2\x82", "\n"), dead);
+  EXPECT_EQ(verdict("ab\xe2\x82",
+                    "\xac"
+                    "a"),
+            dead);
+  // What has begun and is no text is brought to its end.
+  EXPECT_EQ(verdict("ab\xc3", "\xa9"), whole);
+  EXPECT_EQ(verdict("ab\xFF<s>", "xy"), whole);
+  EXPECT_EQ(verdict("ab\xFF<s>", "\n"), dead);
+  // Without a budget it is an edge that nothing leads to.
+  spec.token_budget.reset();
+  const auto unlimited = Compile(spec);
+  ASSERT_TRUE(unlimited.ok());
+  EXPECT_FALSE((*unlimited)->CountsTokens((*unlimited)->start()));
+  EXPECT_EQ(Read(**unlimited, "\n</t>"), whole);
+}
+
+TEST(FlowTest, TakesCallsOfTools) {
+  const auto recognizer =
+      Compile(Tag({{"<tool>", Kind::kGrammar, "root ::= \"[\" root? \"]\" \" \"*", {}, "</tool>"},
+                   {"<tool_call>f(", Kind::kRegex, "1|12|2)", {}, ")"},
+                   {"<tool_call>g(", Kind::kGrammar, "root ::= [^<]*", {}, "</g>"}},
+                  {"<tool>", "<tool_call>"}));
+  ASSERT_TRUE(recognizer.ok()) << recognizer.status();
+  const auto verdict = [&](std::string_view text) { return Read(**recognizer, text); };
+  for (const std::string_view text : {"", "a < b", "<tool_cal", "<<tool", "<tool>[]</tool>",
+                                      "x<tool>[[]]  </tool><tool_call>f(12)<too<tool_call>f(2))y",
+                                      "<tool_call>g(\xc3\xa4</g>\n"}) {
+    EXPECT_TRUE(verdict(text).whole) << text;
+  }
+  for (const std::string_view text :
+       {"<tool>", "<tool>[", "<tool>[]</tool", "<tool_call>", "<tool_call>f(12", "\xc3",
+        "a\xe2\x82", "<tool_call>g(\xc3"}) {
+    EXPECT_EQ(verdict(text), (Verdict{.alive = true})) << text;
+  }
+  for (const std::string_view text :
+       {"<tool>a", "<tool>[]x", "<tool_call>h", "<tool_call>f(3", "\xff", "\xc3 ", "\xed\xa0",
+        "\xfe", "<tool>[]</tool>\x80", "<tool_call>g(</h"}) {
+    EXPECT_FALSE(verdict(text).alive) << text;
+  }
+}
+
+// Reasoning, then a text or calls in special tokens.
+TEST(FlowTest, TakesChannels) {
+  const Edges calls = {{"\xFF<call>f\n", Kind::kRegex, "1|2", {}, "\xFF<end>", 1}};
+  const auto recognizer =
+      Compile(Spec({{.is_free = true,
+                     .may_end = true,
+                     .triggers = {"\xFF<call>", "</think>"},
+                     .leads = {"<think>"},
+                     .edges = {calls[0], {"<think>", Kind::kRegex, "a|b", {}, "</think>", 1}}},
+                    {.is_free = true,
+                     .may_end = true,
+                     .triggers = {"\xFF<call>", "<think>", "</think>"},
+                     .edges = calls}}));
+  ASSERT_TRUE(recognizer.ok()) << recognizer.status();
+  const auto verdict = [&](std::string_view text) { return Read(**recognizer, text); };
+  for (const std::string_view text :
+       {"", "t", "<think>a</think>", "<think>b</think>t", "<call\xFF<call>f\n1\xFF<end>",
+        "<think>b</think>\xFF<call>f\n1\xFF<end>\xFF<call>f\n2\xFF<end>t", "t<think>b</think>t"}) {
+    EXPECT_EQ(verdict(text).whole, text != "t<think>b</think>t") << text;
+  }
+  for (const std::string_view text :
+       {"t</think>", "<think>a</think><think>", "<call>", "t<call>", "\xFF<end>", "\xFF<b", "\xFF ",
+        "\xFF<call>f\n1<end>", "\xFF\xFF", "\xc3\xFF"}) {
+    EXPECT_FALSE(verdict(text).alive) << text;
+  }
+  EXPECT_EQ(verdict("\xFF<cal"), (Verdict{.alive = true}));
+}
+
+TEST(FlowTest, FreeTextIsOnePart) {
+  const auto recognizer = Compile(Tag({{"<a>", Kind::kRegex, "x", {}, "</a>"},
+                                       {"<b>", Kind::kGrammar, "root ::= \"xy\"", {}, "</b>"}},
+                                      {"<a>", "<b>"}));
+  ASSERT_TRUE(recognizer.ok());
+  const auto state = [&](std::string_view text) {
+    return StateAfter(**recognizer, (*recognizer)->start(), text);
+  };
+  EXPECT_EQ(state("some text"), state(""));
+  EXPECT_EQ(state("<a>x</a>"), state(""));
+  EXPECT_NE(state("<"), state(""));
+  EXPECT_NE((*recognizer)->PartOf(state("a<")).dfa, nullptr);
+  // A content's part is one here, too; a begin is none.
+  EXPECT_NE((*recognizer)->PartOf(state("<b>x")).dfa, nullptr);
+  EXPECT_NE((*recognizer)->PartOf(state("<b>x")).dfa, (*recognizer)->PartOf(state("")).dfa);
+  EXPECT_EQ((*recognizer)->PartOf(state("<b>xy<")).dfa, nullptr);
+}
+
+TEST(FlowTest, RefusesWhatIsMalformed) {
+  const ConstraintSpec::Edge edge = {"<a>", Kind::kRegex, "x", {}, "b"};
+  const auto other = [&](auto change) {
+    ConstraintSpec spec = Tag({edge}, {"<a"});
+    change(spec);
+    return spec;
+  };
+  const struct {
+    ConstraintSpec spec;
+    std::string_view message;
+  } cases[] = {
+      {Spec({}), "no node is given"},
+      {Tag({edge}, {}), "nodes[0].edges[0].begin begins with no trigger: '<a>'"},
+      {Tag({edge}, {""}), "nodes[0].triggers[0] is empty"},
+      {other([](auto& spec) {
+         spec.nodes[0].leads = {"a", ""};
+       }),
+       "nodes[0].leads[1] is empty"},
+      {Tag({{"", Kind::kRegex, "x", {}, "b"}}, {"<a"}),
+       "nodes[0].edges[0].begin begins with no trigger: ''"},
+      {Tag({edge, {"<b>", Kind::kRegex, "x", {}, "b"}}, {"<a"}),
+       "nodes[0].edges[1].begin begins with no trigger: '<b>'"},
+      {Tag({edge}, {"<a>", "a"}), "nodes[0].triggers[0] contains triggers[1], 'a'"},
+      {Tag({edge}, {"<a>", "<a>"}), "nodes[0].triggers[0] contains triggers[1], '<a>'"},
+      {Tag({{"<a>", Kind::kRegex, "x", {}, "\xfe"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
+      {Tag({{"<a>", Kind::kRegex, "x", {}, "x\xFF"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
+      {Tag({{"\xc3\xa4", Kind::kRegex, "x", {}, ""}}, {"\xc3"}),
+       "nodes[0].triggers[0] is not UTF-8"},
+      {Tag({{"<a>", Kind::kGrammar, "root ::=\n b", {}, ""}}, {"<a>"}),
+       "nodes[0].edges[0].grammar: line 2, column 2: rule \"b\" is not defined"},
+      {Tag({{"<a>", Kind::kFlow, "", {}, ""}}, {"<a>"}), "nodes[0].edges[0] is a flow in a flow"},
+      {other([](auto& spec) { spec.nodes[0].edges[0].target = 1; }),
+       "nodes[0].edges[0].target is 1, it must be in [0, 1)"},
+      {other([](auto& spec) { spec.nodes[0].is_free = false; }),
+       "nodes[0] is not free, but has triggers, leads or a budget"},
+      {other([](auto& spec) { spec.nodes[0].is_budgeted = true; }),
+       "nodes[0].closing is -1, it must be in [0, 1)"},
+      {other([](auto& spec) { spec.token_budget = -1; }),
+       "token_budget is -1, it must not be negative"},
+      {other([](auto& spec) { spec.nodes[0].may_end = false; }), "nodes[0] leads to no end"},
+      {Spec({{.is_free = true, .may_end = true}, {.is_free = true, .triggers = {"x"}}}),
+       "nodes[1] leads to no end"},
+  };
+  for (const auto& [spec, message] : cases) {
+    const absl::Status status = Compile(spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_EQ(std::string(status.message()), message);
+  }
+}
+
+TEST(FlowTest, RefusesWhatIsOverLimits) {
+  const auto code = [](const ConstraintSpec& spec) { return Compile(spec).status().code(); };
+  const ConstraintSpec::Edge edge = {"<a>", Kind::kRegex, "x", {}, ""};
+  const auto exhausted = absl::StatusCode::kResourceExhausted;
+  EXPECT_EQ(code(Tag(Edges(1024, edge), {"<a>"})), absl::StatusCode::kOk);
+  EXPECT_EQ(code(Tag(Edges(1025, edge), {"<a>"})), exhausted);
+  EXPECT_EQ(code(Tag({edge}, std::vector<std::string>(129, "<a>"))), exhausted);
+  EXPECT_EQ(code(Tag({edge}, {std::string(257, '<')})), exhausted);
+  EXPECT_EQ(code(Spec(std::vector<ConstraintSpec::Node>(65, {.may_end = true}))), exhausted);
+  const std::vector<std::string> leads(64, std::string(256, 'x'));
+  EXPECT_EQ(code(Spec({{.is_free = true, .may_end = true, .leads = leads}})),
+            absl::StatusCode::kOk);
+  EXPECT_EQ(code(Spec({{.is_free = true, .may_end = true, .triggers = {"y"}, .leads = leads}})),
+            exhausted);
+}
+
+}  // namespace
+}  // namespace tlm
