@@ -3,6 +3,7 @@
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import unittest
 
 import grpc
@@ -14,6 +15,31 @@ from tlm_client import Client, _rpc, messages
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 DEMO_MODEL = SOURCE_DIR / "model" / "demo"
+# Tools and reasoning as of Hermes and Qwen.
+AGENT_TEMPLATE = """\
+{%- if tools %}You may call:{% for tool in tools %}
+{{ tool | tojson }}{% endfor %}
+as <tool_call>
+{"name": ..., "arguments": ...}
+</tool_call>
+
+{% endif %}
+{%- for message in messages %}
+{%- if message.role == "tool" %}<tool_response>
+{{ message.content }}
+</tool_response>
+{% else %}{{ message.role }}: {{ message.content or "" }}
+{%- for call in message.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}
+{% endif %}{% endfor %}
+{%- if add_generation_prompt %}assistant: {% if enable_thinking is defined and not enable_thinking -%}
+<think>
+
+</think>
+
+{% endif %}{% endif %}"""
 # A request with more output than a connection buffers unread: active until it is dropped.
 ENDLESS = {"num_sequences": 16, "top_logprobs": 20, "ignore_eos": True, "request_id": "endless"}
 
@@ -49,6 +75,14 @@ class Replica(ServerProcess):
         if self.is_running():
             self.kill()
         super().close()
+
+
+def copy_model(folder, template):
+    """The demo model with another chat template: its directory."""
+    model = pathlib.Path(folder) / "demo"
+    shutil.copytree(DEMO_MODEL, model)
+    (model / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return model
 
 
 class Certificates:

@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import pathlib
 import re
-import shutil
 import tempfile
 import unittest
 
 import numpy as np
 
-from servers import DEMO_MODEL, Replica, ServerTest
+from servers import Replica, ServerTest, copy_model
 from tlm_client import (AsyncClient, Client, DataType, FinishReason, FlopsQuery, Internal, Message,
                         NotFound, Region, ResourceExhausted, ResumePoint, RowValues, ServingStatus,
                         StructuralTag, messages)
@@ -314,10 +312,7 @@ class ChatTest(unittest.TestCase):
     def setUpClass(cls):
         directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(directory.cleanup)
-        model = pathlib.Path(directory.name) / "model"
-        shutil.copytree(DEMO_MODEL, model)
-        (model / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-        replica = Replica(f"--model={model}")
+        replica = Replica(f"--model={copy_model(directory.name, TEMPLATE)}")
         cls.addClassCleanup(replica.close)
         cls.client = Client(replica.target)
         cls.addClassCleanup(cls.client.close)

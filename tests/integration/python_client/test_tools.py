@@ -132,7 +132,8 @@ class RequestTest(unittest.TestCase):
 
     def test_mistakes_are_refused_here(self):
         for words, call in (
-                ("no tool: expected a function", lambda: self.request(tools=[3])),
+                ("3 is no tool: expected a function", lambda: self.request(tools=[3])),
+                ("Color'> is no tool", lambda: self.request(tools=[Color])),
                 ("tools is a list", lambda: self.request(tools={"name": "x"})),
                 ("no function with a name", lambda: self.request(tools=[{"type": "retrieval"}])),
                 ("<lambda> has no name", lambda: self.request(tools=[lambda: 1])),
@@ -140,6 +141,10 @@ class RequestTest(unittest.TestCase):
                 ("no message", lambda: self.request(["Hello"])),
                 ("a message has no 'weight'",
                  lambda: self.request([{"role": "user", "content": "", "weight": 1}])),
+                ("'x' is no call of a function", lambda: self.request(
+                    [{"role": "assistant", "tool_calls": ["x"]}])),
+                ("int is no class with a JSON Schema",
+                 lambda: self.request(tools=[Tool("x", parameters=int)])),
                 ("only parts of the type text", lambda: self.request(
                     [{"role": "user", "content": [{"type": "image_url"}]}])),
                 ("there is no option 'tool'", lambda: self.request(tool=[add])),
@@ -477,8 +482,10 @@ class LoopTest(unittest.TestCase):
                     await both.wait()
                 return n
             async with AsyncClient(target) as client:
-                return await client.run_tools(USER, tools=[meet])
-        answers = [Answer(("call", "meet", '{"n": 1}'), ("call", "meet", '{"n": 2}')),
+                # One that is not known to be a coroutine function.
+                late = Tool("late", parameters={}, function=lambda n: meet(n))
+                return await client.run_tools(USER, tools=[meet, late])
+        answers = [Answer(("call", "meet", '{"n": 1}'), ("call", "late", '{"n": 2}')),
                    Answer(("text", "."))]
         with FakeServer(*[answer.script() for answer in answers]) as server:
             run = asyncio.run(main(server.target))

@@ -7,11 +7,11 @@ import dataclasses
 import enum
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._signature import Signature, description_of, is_async, name_of, signature_of
+from ._signature import description_of, is_async, name_of, signature_of
 from .chat import Conversation, Message, Tool, ToolCall, ToolLike, ToolResult, ToolRun
 from .types import GenerateResult, JsonSchema
 
@@ -43,15 +43,15 @@ def bind(tool: ToolLike | BoundTool) -> BoundTool:
     if description is None:
         description = description_of(function) if function is not None else ""
     if parameters is None and function is not None:
-        signature: Signature = signature_of(function)
+        signature = signature_of(function)
         return BoundTool(tool.name, description, _dumped(signature.schema), function,
                          signature.load)
+    schema = "" if parameters is None else schema_text(parameters)
     if isinstance(parameters, type):
         validate = parameters.model_validate_json
-        return BoundTool(tool.name, description, schema_text(parameters), function,
+        return BoundTool(tool.name, description, schema, function,
                          lambda text: ([validate(text)], {}))
-    return BoundTool(tool.name, description, "" if parameters is None else schema_text(parameters),
-                     function, lambda text: ([], json.loads(text)))
+    return BoundTool(tool.name, description, schema, function, lambda text: ([], json.loads(text)))
 
 
 def tool_name(tool: ToolLike | str) -> str:
@@ -76,7 +76,7 @@ def _tool_of(tool: ToolLike) -> Tool:
         return _openai_tool_of(tool)
     if isinstance(tool, type) and hasattr(tool, "model_json_schema"):
         return Tool(tool.__name__, inspect.cleandoc(tool.__doc__ or ""), tool)
-    if not callable(tool):
+    if isinstance(tool, type) or not callable(tool):
         raise TypeError(f"{tool!r} is no tool: expected a function, a class of pydantic, a Tool or "
                         "a dict")
     name = name_of(tool)
@@ -169,9 +169,9 @@ async def execute_async(tool: BoundTool | None, call: ToolCall) -> ToolResult:
     try:
         known = _known(tool, call)
         assert known.function is not None
-        if is_async(known.function):
-            return _result_of(call, await known.call(call))
-        return _result_of(call, await asyncio.to_thread(known.call, call))
+        value = (known.call(call) if is_async(known.function) else
+                 await asyncio.to_thread(known.call, call))
+        return _result_of(call, await value if inspect.isawaitable(value) else value)
     except Exception as error:
         return _failure_of(call, error)
 
@@ -242,7 +242,9 @@ def _content_of(content: Any) -> str:
 def _call_of(call: ToolCall | Mapping[str, Any]) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
-    function = call.get("function", call)
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or "name" not in function:
+        raise TypeError(f"{call!r} is no call of a function")
     arguments = function.get("arguments_json", function.get("arguments"))
     if not isinstance(arguments, str):
         arguments = _dumped({} if arguments is None else arguments)
