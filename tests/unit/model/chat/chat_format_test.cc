@@ -225,12 +225,16 @@ TEST_F(AnswerTest, AdmitsWhatTheFormatsWrite) {
     EXPECT_EQ(Judge(format, plan, example.thought + example.text + calls), "whole");
     EXPECT_EQ(Judge(format, plan, example.text + calls), "whole");
     EXPECT_EQ(Judge(format, plan, calls), "whole");
-    if (example.text == "So.") EXPECT_EQ(Judge(format, plan, example.text), "whole");
+    if (example.text == "So.") {
+      EXPECT_EQ(Judge(format, plan, example.text), "whole");
+    }
     // One call.
     const std::string first = example.first_call + std::string(format.tools->end);
     plan.parallel = false;
     EXPECT_EQ(Judge(format, plan, example.text + first), "whole");
-    if (!one) EXPECT_NE(Judge(format, plan, example.text + calls), "whole");
+    if (!one) {
+      EXPECT_NE(Judge(format, plan, example.text + calls), "whole");
+    }
     // Calls from the first token on.
     plan.parallel = true;
     plan.choice = AnswerPlan::Choice::kRequired;
@@ -244,7 +248,9 @@ TEST_F(AnswerTest, AdmitsWhatTheFormatsWrite) {
     plan.only.reset();
     plan.choice = AnswerPlan::Choice::kNone;
     EXPECT_NE(Judge(format, plan, calls), "whole");
-    if (example.text == "So.") EXPECT_EQ(Judge(format, plan, example.text), "whole");
+    if (example.text == "So.") {
+      EXPECT_EQ(Judge(format, plan, example.text), "whole");
+    }
   }
 }
 
@@ -399,9 +405,13 @@ TEST_F(RandomAnswerTest, AreAsPlanned) {
       EXPECT_FALSE(regions.calls.empty());
       for (const RegionKind kind : regions.kinds) EXPECT_NE(kind, RegionKind::kText);
     }
-    if (!plan.parallel) EXPECT_LE(regions.calls.size(), 1u);
+    if (!plan.parallel) {
+      EXPECT_LE(regions.calls.size(), 1u);
+    }
     for (const auto& [name, arguments] : regions.calls) {
-      if (plan.only.has_value()) EXPECT_EQ(name, tools_[*plan.only].name);
+      if (plan.only.has_value()) {
+        EXPECT_EQ(name, tools_[*plan.only].name);
+      }
       const auto json = nlohmann::json::parse(arguments, nullptr, false);
       ASSERT_TRUE(json.is_object()) << arguments;
       if (name == "add") {
