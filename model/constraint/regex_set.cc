@@ -89,6 +89,9 @@ void RegexSet::Describe(Node* node, ByteRegex regex, std::span<const ByteRegex> 
     case Kind::kNot:
       node->shape = MixHash(static_cast<size_t>(node->kind), this->node(parts[0]).shape);
       break;
+    case Kind::kState:
+      node->live = automata_[static_cast<size_t>(node->min)]->IsPlainlyLive(node->max);
+      break;
     default:
       break;
   }

@@ -51,6 +51,8 @@ class RegexSet {
     virtual ~Automaton() = default;
     virtual int32_t Next(int32_t state, uint8_t byte) const = 0;
     virtual bool Accepts(int32_t state) const = 0;
+    // Whether it is plain that some text leads from the state to one that accepts.
+    virtual bool IsPlainlyLive(int32_t /*state*/) const { return false; }
   };
 
   // At most so many expressions, with 16 parts each on average, and kMaxDepth in one another. Once

@@ -1,15 +1,17 @@
 #include "model/constraint/xml_arguments.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <limits>
+#include <optional>
 
+#include "absl/container/flat_hash_map.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/json_schema.h"
 #include "model/constraint/json_shapes.h"
+#include "model/constraint/regex_dfa.h"
 #include "model/constraint/regex_set.h"
 #include "model/constraint/schema_reader.h"
 #include "model/constraint/text_regex.h"
@@ -21,6 +23,7 @@ using Xml = XmlArgumentsReader::State;
 
 constexpr std::string_view kParameter = "<parameter=";
 constexpr std::string_view kFunctionEnd = "</function>";
+constexpr std::string_view kNameEnd = ">";
 constexpr std::string_view kValueEnd = "\n</parameter>";
 
 // Another byte of the literal; `matched` are there.
@@ -57,43 +60,90 @@ absl::Status CheckNames(std::string_view schema) {
   return absl::OkStatus();
 }
 
+// A name or a text as it stands in XML, up to its `end`, where in JSON an automaton decides alone.
+class StringText final : public RegexSet::Automaton {
+ public:
+  // `json` reads up to the quote behind a string, and outlives this. `end` has at most kMaxEnd
+  // bytes, of which only the first is as that.
+  StringText(RegexDfa& json, std::string_view end) : json_(json), end_(end) {}
+
+  // Behind `matched` bytes that may be the end; `json` is the state before them.
+  static int32_t StateOf(RegexDfa::State json, size_t matched) {
+    return json * kMaxEnd + static_cast<int32_t>(matched);
+  }
+  int32_t Next(int32_t state, uint8_t byte) const override {
+    if (state == kAtEnd) return kDead;
+    const RegexDfa::State json = state / kMaxEnd;
+    const auto matched = static_cast<size_t>(state % kMaxEnd);
+    const char plain = static_cast<char>(byte);
+    if (plain == end_[matched]) {
+      if (matched + 1 < end_.size()) return StateOf(json, matched + 1);
+      return Read(json, "\"") != kDead ? kAtEnd : kDead;
+    }
+    RegexDfa::State next = Read(json, EncodeText(end_.substr(0, matched), TextForm::kJson));
+    const bool begins = plain == end_[0];
+    if (!begins) next = Read(next, EncodeText({&plain, 1}, TextForm::kJson));
+    return next != kDead ? StateOf(next, begins ? 1 : 0) : kDead;
+  }
+  bool Accepts(int32_t state) const override { return state == kAtEnd; }
+  // Where it may end.
+  bool IsPlainlyLive(int32_t state) const override {
+    return state != kAtEnd && Read(state / kMaxEnd, "\"") != kDead;
+  }
+
+ private:
+  static constexpr int32_t kMaxEnd = 16;
+  static constexpr int32_t kAtEnd = std::numeric_limits<int32_t>::max();
+
+  RegexDfa::State Read(RegexDfa::State state, std::string_view text) const {
+    for (const char byte : text) {
+      if (state != kDead) state = json_.Next(state, static_cast<uint8_t>(byte));
+    }
+    return state;
+  }
+
+  RegexDfa& json_;
+  const std::string_view end_;
+};
+
 // The JSON that results is walked along the schema's language.
 class XmlArgumentsRecognizer final : public Recognizer {
  public:
   XmlArgumentsRecognizer(XmlArgumentsReader reader, std::unique_ptr<Recognizer> json,
                          const ConstraintLimits& limits)
-      : reader_(std::move(reader)), json_(std::move(json)), max_states_(limits.max_states) {
-    start_ = json_->start() == kDead ? kDead : StateOf({.json = json_->start()});
-  }
+      : reader_(std::move(reader)),
+        json_(std::move(json)),
+        max_states_(limits.max_states),
+        regexes_(limits.max_states),
+        dfa_(regexes_, RegexSet::kNone, limits.max_states),
+        start_(StateOf({.json = json_->start()})) {}
 
   State start() override { return start_; }
-  State Next(State state, uint8_t byte) override {
-    const State known = next_[static_cast<size_t>(state)][byte];
-    return known == kUnknown ? NextNew(state, byte) : known;
-  }
+  State Next(State state, uint8_t byte) override;
   bool Accepts(State state) override { return positions_[state].xml.phase == Xml::Phase::kEnd; }
   ByteSet NextBytes(State state) override;
-  // Within a string of JSON it is read as JSON.
-  Part PartOf(State state) override {
-    const Position& position = positions_[state];
-    return position.xml.in_string ? json_->PartOf(position.json) : Part{};
-  }
+  Part PartOf(State state) override { return PartOf(positions_[state]); }
   bool EndsAlike(State state, RegexDfa::State inside, std::vector<std::string>& others) override {
-    return json_->EndsAlike(positions_[state].json, inside, others);
+    const Position& position = positions_[state];
+    return position.xml.in_string && json_->EndsAlike(position.json, inside, others);
   }
   std::optional<uint64_t> EndClass(State state, std::string_view text) override {
-    return json_->EndClass(positions_[state].json, text);
+    const Position& position = positions_[state];
+    return position.xml.in_string ? json_->EndClass(position.json, text) : std::nullopt;
   }
-  void AllowWork(int64_t steps) override { json_->AllowWork(steps); }
+  void AllowWork(int64_t steps) override {
+    json_->AllowWork(steps);
+    regexes_.meter().Allow(steps);
+  }
   size_t bytes() const override {
-    return json_->bytes() +
-           next_.size() * (sizeof(next_[0]) + sizeof(Position) + kBytesPerHashEntry);
+    constexpr size_t kBytesPerState = 2 * sizeof(Position) + 2 * kBytesPerHashEntry;
+    return json_->bytes() + regexes_.bytes() + dfa_.bytes() +
+           static_cast<size_t>(positions_.size()) * kBytesPerState +
+           next_.size() * sizeof(*next_.begin());
   }
-  bool full() const override { return full_ || json_->full(); }
+  bool full() const override { return full_ || json_->full() || regexes_.full() || dfa_.full(); }
 
  private:
-  static constexpr State kUnknown = -2;
-
   struct Position {
     Xml xml = {};
     State json = kDead;  // without what may be the end of a text
@@ -105,39 +155,46 @@ class XmlArgumentsRecognizer final : public Recognizer {
     }
   };
 
-  State NextNew(State state, uint8_t byte);
+  State StateAfter(Position position, uint8_t byte);
   State StateOf(const Position& position);
   State Read(State json, std::string_view text);
   bool IsAlive(const Position& position);
+  Part PartOf(const Position& position);
 
   const XmlArgumentsReader reader_;
   const std::unique_ptr<Recognizer> json_;
   const size_t max_states_;
   bool full_ = false;
+  RegexSet regexes_;
+  RegexDfa dfa_;  // of names and texts
+  std::shared_ptr<const StringText> names_, texts_;
   Interner<Position> positions_;
-  std::vector<std::array<State, 256>> next_;
-  State start_ = kDead;
+  absl::flat_hash_map<uint64_t, State> next_;
+  const State start_;
 };
 
-Recognizer::State XmlArgumentsRecognizer::NextNew(State state, uint8_t byte) {
-  Position position = positions_[state];
-  std::string json;
-  const bool reads = reader_.Step(position.xml, static_cast<char>(byte), json);
-  if (reads) position.json = Read(position.json, json);
-  const State next =
-      reads && position.json != kDead && IsAlive(position) ? StateOf(position) : kDead;
-  next_[static_cast<size_t>(state)][byte] = next;
+Recognizer::State XmlArgumentsRecognizer::Next(State state, uint8_t byte) {
+  const uint64_t key = static_cast<uint64_t>(state) << 8 | byte;
+  if (const auto known = next_.find(key); known != next_.end()) return known->second;
+  const State next = StateAfter(positions_[state], byte);
+  next_.emplace(key, next);
   return next;
 }
 
+Recognizer::State XmlArgumentsRecognizer::StateAfter(Position position, uint8_t byte) {
+  std::string json;
+  if (!reader_.Step(position.xml, static_cast<char>(byte), json)) return kDead;
+  position.json = Read(position.json, json);
+  return position.json != kDead && IsAlive(position) ? StateOf(position) : kDead;
+}
+
 Recognizer::State XmlArgumentsRecognizer::StateOf(const Position& position) {
-  if (next_.size() >= max_states_) {
+  if (position.json == kDead) return kDead;
+  if (static_cast<size_t>(positions_.size()) >= max_states_) {
     full_ = true;
     return kDead;
   }
-  const State state = positions_.Of(position);
-  if (static_cast<size_t>(state) == next_.size()) next_.emplace_back().fill(kUnknown);
-  return state;
+  return positions_.Of(position);
 }
 
 Recognizer::State XmlArgumentsRecognizer::Read(State json, std::string_view text) {
@@ -150,51 +207,39 @@ Recognizer::State XmlArgumentsRecognizer::Read(State json, std::string_view text
 
 // Whether what JSON does not tell yet leads on.
 bool XmlArgumentsRecognizer::IsAlive(const Position& position) {
-  const auto is_value = [&](State json) {
-    return json != kDead && (Read(json, ",") != kDead || Read(json, "}") != kDead);
-  };
-  const Xml& xml = position.xml;
-  if (xml.phase == Xml::Phase::kText && xml.matched > 0) {
-    // The end of the value, or more of it.
-    const std::string_view held = kValueEnd.substr(0, xml.matched);
-    return is_value(Read(position.json, "\"")) ||
-           Read(position.json, EncodeText(held, TextForm::kJson)) != kDead;
+  switch (position.xml.phase) {
+    case Xml::Phase::kName:
+    case Xml::Phase::kText:
+      return PartOf(position).state != RegexDfa::kDead;
+    case Xml::Phase::kJsonEnd:
+      return position.xml.matched > 1 || Read(position.json, ",") != kDead ||
+             Read(position.json, "}") != kDead;
+    default:
+      return true;
   }
-  const bool ends = xml.phase == Xml::Phase::kJsonEnd && xml.matched == 1;
-  return !ends || is_value(position.json);
+}
+
+// Strings within values are read as they stand in JSON.
+Recognizer::Part XmlArgumentsRecognizer::PartOf(const Position& position) {
+  const Xml& xml = position.xml;
+  if (xml.in_string) return json_->PartOf(position.json);
+  const bool is_name = xml.phase == Xml::Phase::kName;
+  if (!is_name && xml.phase != Xml::Phase::kText) return {};
+  const Part json = json_->PartOf(position.json);
+  auto& automaton = is_name ? names_ : texts_;
+  if (automaton == nullptr) {
+    automaton = std::make_shared<const StringText>(*json.dfa, is_name ? kNameEnd : kValueEnd);
+  }
+  const int32_t state = StringText::StateOf(json.state, xml.matched);
+  return {.dfa = &dfa_, .state = dfa_.StateOf(regexes_.StateOf(automaton, state))};
 }
 
 ByteSet XmlArgumentsRecognizer::NextBytes(State state) {
-  const Position& position = positions_[state];
-  const Xml& xml = position.xml;
-  switch (xml.phase) {
-    case Xml::Phase::kTag:
-      if (xml.matched == 0) return ByteSet::Of('<');
-      return ByteSet::Of('p') | ByteSet::Of('/');
-    case Xml::Phase::kParameter:
-      return ByteSet::Of(static_cast<uint8_t>(kParameter[xml.matched]));
-    case Xml::Phase::kNameEnd:
-    case Xml::Phase::kValueEnd:
-      return ByteSet::Of('\n');
-    case Xml::Phase::kJsonEnd:
-      return ByteSet::Of(static_cast<uint8_t>(kValueEnd[xml.matched]));
-    case Xml::Phase::kFunction:
-      return ByteSet::Of(static_cast<uint8_t>(kFunctionEnd[xml.matched]));
-    case Xml::Phase::kEnd:
-      return {};
-    case Xml::Phase::kJson:
-      return json_->NextBytes(position.json) | ByteSet::Of('\n');
-    case Xml::Phase::kName:
-    case Xml::Phase::kText:
-      break;
+  ByteSet bytes;
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<uint8_t>(i);
+    if (Next(state, byte) != kDead) bytes.Add(byte);
   }
-  // Of a string in JSON, where an escape is several characters.
-  if (xml.matched > 0) return ~ByteSet();
-  ByteSet bytes = json_->NextBytes(position.json);
-  const bool escapes = bytes.Has('\\'), ends = bytes.Has('"');
-  const ByteSet escaped = ByteSet::Range(0, 0x1f) | ByteSet::Of('"') | ByteSet::Of('\\');
-  bytes = escapes ? bytes | escaped : bytes & ~escaped;
-  if (ends) bytes.Add(xml.phase == Xml::Phase::kText ? '\n' : '>');
   return bytes;
 }
 

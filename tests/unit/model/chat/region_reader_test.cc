@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "model/text/utf8.h"
 #include "tests/unit/model/chat/region_definition.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"
 
