@@ -25,7 +25,7 @@ struct ChatToolCall {
 
 struct ChatMessage {
   std::string role;
-  std::string content;         // empty: the template sees none beside calls, else an empty one
+  std::string content;         // empty beside calls: as ChatTemplateTraits::no_content says
   std::string reasoning = {};  // under every key that templates read it from
   std::vector<ChatToolCall> tool_calls = {};
   std::string tool_call_id = {};
@@ -53,7 +53,10 @@ struct ChatTemplateTraits {
   bool tool_calls = false;         // renders those of messages
   bool tool_results = false;       // renders messages of the role "tool"
   bool arguments_as_text = false;  // of tool calls: JSON as a text, not as an object
-  bool needs_content = false;    // fails at calls without content: Render gives them an empty one
+  // What stands beside calls for an empty content: no key, as transformers has it, unless the
+  // template renders calls with another one alone.
+  enum class NoContent { kNoKey, kEmptyText, kNull };
+  NoContent no_content = NoContent::kNoKey;
   std::string reasoning_switch;  // the variable that turns reasoning off and on; empty: none
 };
 

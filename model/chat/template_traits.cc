@@ -35,14 +35,24 @@ class Prober {
   }
 
   // The calls and results; first as transformers gives them, then in the forms that older templates
-  // expect.
+  // expect. A turn without a result is tried last: templates may render calls alone.
   void FindCalls(ChatTemplateTraits& traits) const {
-    for (const bool as_text : {false, true}) {
-      for (const bool needs_content : {false, true}) {
-        ChatTemplateTraits tried = traits;
-        tried.arguments_as_text = as_text;
-        tried.needs_content = needs_content;
-        if (TryCalls(tried, traits)) return;
+    using NoContent = ChatTemplateTraits::NoContent;
+    for (const size_t messages : {3, 2}) {
+      for (const bool as_text : {false, true}) {
+        for (const auto none : {NoContent::kNoKey, NoContent::kEmptyText, NoContent::kNull}) {
+          ChatTemplateTraits tried = traits;
+          tried.arguments_as_text = as_text;
+          tried.no_content = none;
+          const auto text = render_({.messages = Turn(messages), .tools = tools_}, json(), tried);
+          // Results count in any case: a template may render them though it does not know calls.
+          traits.tool_results |= text.ok() && Has(*text, kResult);
+          tried.tool_results = traits.tool_results;
+          tried.tool_calls = text.ok() && RendersArguments(*text);
+          if (!tried.tool_calls) continue;
+          traits = tried;
+          return;
+        }
       }
     }
   }
@@ -62,23 +72,6 @@ class Prober {
   // The first messages of a question, a call, its result.
   std::span<const ChatMessage> Turn(size_t messages) const {
     return std::span(messages_).first(messages);
-  }
-
-  // Whether calls are rendered with `tried`, which then are the traits. Results are told apart from
-  // it: a template may render them though it does not know calls.
-  bool TryCalls(const ChatTemplateTraits& tried, ChatTemplateTraits& traits) const {
-    for (const size_t messages : {3, 2}) {
-      const auto text = render_({.messages = Turn(messages), .tools = tools_}, json(), tried);
-      if (!text.ok()) continue;
-      if (Has(*text, kResult)) traits.tool_results = true;
-      if (!RendersArguments(*text)) continue;
-      const bool tool_results = traits.tool_results;
-      traits = tried;
-      traits.tool_calls = true;
-      traits.tool_results = tool_results;
-      return true;
-    }
-    return false;
   }
 
   // Neither as Python prints a dict nor as a text within JSON.

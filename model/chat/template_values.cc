@@ -87,7 +87,11 @@ absl::StatusOr<Value> MessageValue(Heap* heap, const ChatMessage& message, const
   ObjectValue value(heap, place);
   TLM_RETURN_IF_ERROR(value.AddReasoning("thinking", message.reasoning));
   TLM_RETURN_IF_ERROR(value.AddText("role", message.role));
-  if (!message.content.empty() || message.tool_calls.empty() || traits.needs_content) {
+  using NoContent = ChatTemplateTraits::NoContent;
+  const bool has_none = message.content.empty() && !message.tool_calls.empty();
+  if (has_none && traits.no_content == NoContent::kNull) {
+    TLM_RETURN_IF_ERROR(value.Add("content", jinja::None{}));
+  } else if (!has_none || traits.no_content == NoContent::kEmptyText) {
     TLM_RETURN_IF_ERROR(value.AddText("content", message.content));
   }
   TLM_RETURN_IF_ERROR(value.AddReasoning("reasoning_content", message.reasoning));

@@ -7,11 +7,11 @@ import pathlib
 import sys
 
 from conversations import requests
-from reference import render
+from reference import EMPTY_TEXT, NO_KEY, NULL, render
 
-# The templates that render calls from JSON text, and those that fail at calls without content.
+# The templates that render calls from JSON text, and what others than no key stands for no content beside calls.
 TEXT_ARGUMENTS = ()
-NEED_CONTENT = ()
+NO_CONTENT = {}
 CHOSEN = ("with system, none, True", "reasoning, none, False", "reasoning, no thinking, True", "unicode, none, True",
           "white space, none, False", "markup, none, True", "two users, none, True", "system alone, none, True",
           "one question, tools, True", "tool answers, none, False", "one question, tools in system, True",
@@ -25,7 +25,7 @@ def main():
     chosen = {}
     replies = []
     for path in sorted(directory.glob("*.jinja")):
-        traits = {"arguments_as_text": path.name in TEXT_ARGUMENTS, "needs_content": path.name in NEED_CONTENT}
+        traits = {"arguments_as_text": path.name in TEXT_ARGUMENTS, "no_content": NO_CONTENT.get(path.name, NO_KEY)}
         for name, request in requests(path.read_text(encoding="utf-8")):
             if name in CHOSEN:
                 reply = render(request, traits)

@@ -4,6 +4,8 @@ import json
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
+NO_KEY, EMPTY_TEXT, NULL = range(3)  # ChatTemplateTraits::NoContent
+
 
 def openai_call(call, text_arguments):
     arguments = json.loads(call["arguments_json"])
@@ -20,8 +22,10 @@ def openai_message(message, traits):
             result["reasoning_content"] = result["reasoning"] = value
         elif key == "tool_calls":
             result[key] = [openai_call(call, traits["arguments_as_text"]) for call in value]
-        elif value or key != "content" or "tool_calls" not in message or traits["needs_content"]:
+        elif value or key != "content" or "tool_calls" not in message or traits["no_content"] == EMPTY_TEXT:
             result[key] = value
+        elif traits["no_content"] == NULL:
+            result[key] = None
     return result
 
 

@@ -19,7 +19,7 @@ json TraitsJson(const tlm::ChatTemplateTraits& traits) {
           {"tool_calls", traits.tool_calls},
           {"tool_results", traits.tool_results},
           {"arguments_as_text", traits.arguments_as_text},
-          {"needs_content", traits.needs_content},
+          {"no_content", static_cast<int>(traits.no_content)},
           {"reasoning_switch", traits.reasoning_switch}};
 }
 

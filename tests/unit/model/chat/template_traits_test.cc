@@ -84,12 +84,26 @@ TEST(TemplateTraitsTest, FindsCallsWhereResultsFail) {
   EXPECT_FALSE(traits.tool_results);
 }
 
-TEST(TemplateTraitsTest, FindsThatContentIsNeeded) {
-  EXPECT_FALSE(TraitsOf(Calls("{{ m.content }}{{ c|tojson }}")).needs_content);
-  EXPECT_TRUE(TraitsOf(Calls("{{ '' + m.content }}{{ c|tojson }}")).needs_content);
+TEST(TemplateTraitsTest, FindsWhatStandsForNoContent) {
+  using NoContent = ChatTemplateTraits::NoContent;
+  EXPECT_EQ(TraitsOf(Calls("{{ m.content }}{{ c|tojson }}")).no_content, NoContent::kNoKey);
+  EXPECT_EQ(TraitsOf(Calls("{{ '' + m.content }}{{ c|tojson }}")).no_content,
+            NoContent::kEmptyText);
+  EXPECT_EQ(TraitsOf(Calls("{% if m.content is none %}{{ c|tojson }}{% endif %}")).no_content,
+            NoContent::kNull);
   const ChatTemplateTraits traits = TraitsOf(Calls("{{ m.content + c.function.arguments }}"));
-  EXPECT_TRUE(traits.needs_content);
+  EXPECT_EQ(traits.no_content, NoContent::kEmptyText);
   EXPECT_TRUE(traits.arguments_as_text);
+}
+
+TEST(TemplateTraitsTest, PrefersTheFormThatRendersResultsToo) {
+  // Fails without content at a result, but not at a call.
+  const ChatTemplateTraits traits = TraitsOf(
+      "{% for m in messages %}{{ m.tool_calls|tojson if m.tool_calls }}{% if m.role == 'tool' %}"
+      "{{ messages[loop.index0 - 1].content + m.content }}{% endif %}{% endfor %}");
+  EXPECT_TRUE(traits.tool_calls);
+  EXPECT_TRUE(traits.tool_results);
+  EXPECT_EQ(traits.no_content, ChatTemplateTraits::NoContent::kEmptyText);
 }
 
 TEST(TemplateTraitsTest, FindsTheSwitchOfReasoning) {
