@@ -86,13 +86,12 @@ constexpr std::string_view kMutators[] = {"append",     "clear",  "extend",  "in
                                           "pop",        "remove", "popitem", "sort",
                                           "setdefault", "update", "reverse"};
 constexpr std::string_view kUnsupportedMethods[] = {
-    "casefold",  "center",      "copy",         "count",        "encode",       "expandtabs",
-    "find",      "format",      "format_map",   "fromkeys",     "index",        "isalnum",
-    "isalpha",   "isascii",     "isdecimal",    "isdigit",      "isidentifier", "islower",
-    "isnumeric", "isprintable", "isspace",      "istitle",      "isupper",      "ljust",
-    "maketrans", "partition",   "removeprefix", "removesuffix", "rfind",        "rindex",
-    "rjust",     "rpartition",  "rsplit",       "splitlines",   "swapcase",     "translate",
-    "zfill"};
+    "casefold",    "center",       "copy",         "count",        "encode",    "expandtabs",
+    "find",        "format_map",   "fromkeys",     "index",        "isalnum",   "isalpha",
+    "isascii",     "isdecimal",    "isdigit",      "isidentifier", "islower",   "isnumeric",
+    "isprintable", "isspace",      "istitle",      "isupper",      "ljust",     "maketrans",
+    "partition",   "removeprefix", "removesuffix", "rfind",        "rindex",    "rjust",
+    "rpartition",  "rsplit",       "splitlines",   "swapcase",     "translate", "zfill"};
 
 // Null where none has the name.
 const Builtin* FindBuiltin(std::span<const Builtin> builtins, std::string_view name) {

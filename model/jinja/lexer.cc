@@ -154,7 +154,53 @@ class Lexer {
     Advance(length);
     Advance(sign == '\0' ? 2 : 3);
     if (type == '#') return LexComment();
+    const size_t raw = type == '%' ? WordTagLength("raw") : 0;
+    if (raw > 0 && source_[position_ + raw - 3] != '+') return LexRaw(raw);
     return LexTag(type == '{');
+  }
+
+  // The length of what stands here up to the end of "{% word %}", from behind its opening and sign;
+  // 0 for another tag.
+  size_t WordTagLength(std::string_view word) const {
+    const std::string_view all = std::string_view(source_).substr(position_);
+    std::string_view rest = StripLeft(all, IsSpace);
+    if (!rest.starts_with(word)) return 0;
+    rest = StripLeft(rest.substr(word.size()), IsSpace);
+    if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
+    return rest.starts_with("%}") ? all.size() - rest.size() + 2 : 0;
+  }
+
+  // What stands between {% raw %} and {% endraw %}, as it is; from behind the opening of a tag
+  // "raw" that has `length` bytes left.
+  absl::Status LexRaw(size_t length) {
+    if (const char sign = TakeWordTag(length); sign == '-') SkipSpaces();
+    const size_t start = position_;
+    const bool at_line_start = at_line_start_;
+    for (;;) {
+      const size_t opening = source_.find("{%", position_);
+      if (opening == std::string::npos) return InvalidArgument("Missing end of raw directive");
+      Advance(opening + 2 - position_);
+      const char sign = Peek() == '-' || Peek() == '+' ? Peek() : '\0';
+      if (sign != '\0') Advance(1);
+      const size_t end = WordTagLength("endraw");
+      if (end == 0) continue;
+      at_line_start_ = at_line_start;
+      const std::string_view data = std::string_view(source_).substr(start, opening - start);
+      if (const auto text = Stripped(data, sign, false); !text.empty()) {
+        Push(TokenKind::kData, std::string(text));
+      }
+      const char end_sign = TakeWordTag(end);
+      if (end_sign == '-') SkipSpaces();
+      if (end_sign == '\0' && Peek() == '\n') Advance(1);
+      return absl::OkStatus();
+    }
+  }
+
+  // Moves behind a tag whose end is `length` bytes from here; its sign, '\0' without one.
+  char TakeWordTag(size_t length) {
+    Advance(length);
+    const char sign = source_[position_ - 3];
+    return sign == '-' || sign == '+' ? sign : '\0';
   }
 
   absl::Status LexComment() {

@@ -20,9 +20,9 @@ namespace {
 using Names = std::initializer_list<std::string_view>;
 
 // Tags of Jinja for which there is no use in a chat template.
-constexpr std::string_view kUnsupportedTags[] = {
-    "autoescape", "block",   "debug", "do",  "endraw", "extends", "from",
-    "import",     "include", "print", "raw", "trans",  "with"};
+constexpr std::string_view kUnsupportedTags[] = {"autoescape", "block", "debug",  "do",
+                                                 "extends",    "from",  "import", "include",
+                                                 "print",      "trans", "with"};
 
 class Parser {
  public:

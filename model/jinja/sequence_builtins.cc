@@ -149,6 +149,26 @@ absl::StatusOr<Value> Unique(Heap* heap, const Value& self, const BoundArguments
   return heap->MakeGenerator(std::move(result));
 }
 
+// The first of the least items, or the greatest ones.
+template <CompareOp op>
+absl::StatusOr<Value> Extreme(Heap* heap, const Value& self, const BoundArguments& args) {
+  TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(self));
+  if (items.empty()) return heap->MakeUndefined("No aggregated item, sequence was empty.");
+  const auto key_of = [&](const Value& item) {
+    return KeyOf(heap, item, args.GetUnlessNone(1), args.Truth(0, false));
+  };
+  const Value* best = &items[0];
+  TLM_ASSIGN_OR_RETURN(Value best_key, key_of(*best));
+  for (const Value& item : items.subspan(1)) {
+    TLM_ASSIGN_OR_RETURN(Value key, key_of(item));
+    TLM_ASSIGN_OR_RETURN(const bool is_better, Compare(heap, op, key, best_key));
+    if (!is_better) continue;
+    best = &item;
+    best_key = std::move(key);
+  }
+  return *best;
+}
+
 // int(): of a text, its digits, or what a float of that text is cut to.
 absl::StatusOr<Value> Int(Heap*, const Value& self, const BoundArguments& args) {
   TLM_RETURN_IF_ERROR(CheckDefined(self));
@@ -283,6 +303,7 @@ absl::StatusOr<Value> PartList(Heap* heap, const Value& self, const BoundArgumen
 }
 
 constexpr Parameters kDefault = {0, {"default_value", "boolean"}};
+constexpr Parameters kExtreme = {0, {"case_sensitive", "attribute"}};
 constexpr Parameters kVariadic = {.variadic = true};
 
 constexpr Builtin kSequenceFilters[] = {
@@ -296,6 +317,8 @@ constexpr Builtin kSequenceFilters[] = {
     {"length", kNoParameters, Length},
     {"list", kNoParameters, List},
     {"map", kVariadic, Map},
+    {"max", kExtreme, Extreme<CompareOp::kGreater>},
+    {"min", kExtreme, Extreme<CompareOp::kLess>},
     {"reject", kVariadic, Select<false, false>},
     {"rejectattr", kVariadic, Select<false, true>},
     {"reverse", kNoParameters, Reverse},

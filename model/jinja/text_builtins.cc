@@ -1,5 +1,7 @@
 // The filters that make text, and the methods of Python's str.
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "model/base/json.h"
 #include "model/jinja/access.h"
 #include "model/jinja/builtins.h"
+#include "model/jinja/json_value.h"
 #include "model/jinja/operators.h"
 #include "model/jinja/printing.h"
 #include "model/text/casing.h"
@@ -261,6 +264,95 @@ absl::StatusOr<Value> Format(Heap* heap, const Value& self, const BoundArguments
   return heap->MakeText(std::move(result));
 }
 
+// The fields of text.format(values ...): {}, {0} and {name}, as they print or as the integer that
+// :d asks for.
+class FormatFields {
+ public:
+  FormatFields(Heap* heap, const Arguments& arguments) : heap_(heap), arguments_(arguments) {}
+
+  // What stands for `field`, the inside of the brackets.
+  absl::StatusOr<TextPtr> Print(std::string_view field) {
+    const size_t colon = std::min(field.find(':'), field.size());
+    const std::string_view spec = field.substr(colon);
+    TLM_ASSIGN_OR_RETURN(const Value* const value, Find(field.substr(0, colon)));
+    if (spec.empty() || spec == ":") return ToText(heap_, *value);
+    if (spec != ":d") {
+      return Unimplemented("format: {} is not supported, only ':d' is", Quoted(spec));
+    }
+    const std::optional<int64_t> integer = AsInteger(*value);
+    if (integer) return ToText(heap_, *integer);
+    return InvalidArgument("Unknown format code 'd' for object of type '{}'", TypeName(*value));
+  }
+
+ private:
+  enum class Numbering { kNone, kAutomatic, kManual };
+
+  absl::StatusOr<const Value*> Find(std::string_view name) {
+    if (name.find_first_of(".[!{") != name.npos) {
+      return Unimplemented("format: the field {} is not supported", Quoted(name));
+    }
+    size_t number = 0;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+    const bool is_number = !name.empty() && read.ptr == name.data() + name.size();
+    if (!name.empty() && !is_number) return FindNamed(name);
+    const Numbering numbering = is_number ? Numbering::kManual : Numbering::kAutomatic;
+    if (numbering_ != Numbering::kNone && numbering_ != numbering) {
+      return InvalidArgument("cannot switch between automatic and manual field numbering");
+    }
+    numbering_ = numbering;
+    if (!is_number) number = next_++;
+    if (read.ec == std::errc() || !is_number) {
+      if (number < arguments_.positional.size()) return &arguments_.positional[number];
+    }
+    return InvalidArgument("Replacement index {} out of range for positional args tuple", number);
+  }
+
+  absl::StatusOr<const Value*> FindNamed(std::string_view name) {
+    for (const auto& [given, value] : arguments_.named) {
+      if (given == name) return &value;
+    }
+    return InvalidArgument("format: there is no argument {}", Quoted(name));
+  }
+
+  Heap* const heap_;
+  const Arguments& arguments_;
+  size_t next_ = 0;
+  Numbering numbering_ = Numbering::kNone;
+};
+
+absl::StatusOr<Value> FormatMethod(Heap* heap, const Value& self, const BoundArguments& args) {
+  std::string_view rest = std::get<TextPtr>(self)->bytes;
+  FormatFields fields(heap, args.all());
+  std::string result;
+  for (size_t at = rest.find_first_of("{}"); at != rest.npos; at = rest.find_first_of("{}")) {
+    const char bracket = rest[at];
+    result += rest.substr(0, at);
+    rest.remove_prefix(at + 1);
+    if (rest.starts_with(bracket)) {
+      result += bracket;
+      rest.remove_prefix(1);
+      continue;
+    }
+    const size_t end = rest.find('}');
+    if (bracket == '}' || end == rest.npos) {
+      return InvalidArgument("Single '{}' encountered in format string", bracket);
+    }
+    TLM_ASSIGN_OR_RETURN(const TextPtr text, fields.Print(rest.substr(0, end)));
+    result += text->bytes;
+    TLM_RETURN_IF_ERROR(heap->CheckRoom(result.size()));
+    rest.remove_prefix(end + 1);
+  }
+  result += rest;
+  return heap->MakeText(std::move(result));
+}
+
+// json.loads(text), which templates that other renderers know from_json of use.
+absl::StatusOr<Value> FromJsonFilter(Heap* heap, const Value& self, const BoundArguments&) {
+  const auto* const text = std::get_if<TextPtr>(&self);
+  if (text == nullptr) return InvalidArgument("from_json() needs a str, not {}", TypeName(self));
+  return ParseJson(heap, (*text)->bytes);
+}
+
 absl::Status ReadSeparators(Heap* heap, const Value& value, JsonOptions* options) {
   TLM_ASSIGN_OR_RETURN(const auto separators, heap->Items(value));
   if (separators.size() != 2 || !Is<TextPtr>(separators[0]) || !Is<TextPtr>(separators[1])) {
@@ -298,6 +390,7 @@ constexpr Parameters kAffix = {1, {"affix"}, false};
 constexpr Builtin kTextFilters[] = {
     {"capitalize", kNoParameters, Transform<ToCapitalized>},
     {"format", {.variadic = true}, Format},
+    {"from_json", kNoParameters, FromJsonFilter},
     {"indent", {0, {"width", "first", "blank"}}, Indent},
     {"join", {0, {"d", "attribute"}}, JoinFilter},
     {"lower", kNoParameters, Transform<ToLower>},
@@ -313,6 +406,7 @@ constexpr Builtin kTextFilters[] = {
 constexpr Builtin kTextMethods[] = {
     {"capitalize", kNoParameters, Transform<ToCapitalized>},
     {"endswith", kAffix, HasAffix<false>},
+    {"format", {.variadic = true}, FormatMethod},
     {"join", {1, {"iterable"}, false}, JoinMethod},
     {"lower", kNoParameters, Transform<ToLower>},
     {"lstrip", kChars, Strip<true, false>},

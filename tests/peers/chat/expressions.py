@@ -33,7 +33,8 @@ FORMS = {
              "<text>|first", "<text>|last", "<text>[<index>]", "<text>[<cut>]", "<text>.strip()", "<text>.strip(<text>)",
              "<text>.lstrip()", "<text>.rstrip('d\\n')", "<text>.upper()", "<text>.lower()", "<text>.title()",
              "<text>.capitalize()", "<text>.replace('a', <text>)", "<text>.join(words)", "<text>.join(<list>)",
-             "'%s %s'|format(<any>, <any>)", "<text>|default(<text>)", "<list>|map('string')|join('+')"],
+             "'%s %s'|format(<any>, <any>)",
+             "'{} {{{}}}'.format(<any>, <any>)", "'{1}:{0}'.format(<text>, <any>)", "'{a}{b:d}'.format(b=<small>, a=<any>)", "<text>|default(<text>)", "<list>|map('string')|join('+')"],
     "number": ["<number> + <number>", "<number> - <number>", "<number> * <number>", "<small> % <small>", "-<number>",
                "<any>|length", "<any>|int", "<any>|int(<number>)", "<list>|first", "<list>[<index>]"],
     "list": ["[<any>, <any>]", "(<any>, <any>)", "<list> + <list>", "<list>[<slice>]", "<list>|list", "<text>|list",
@@ -58,7 +59,8 @@ FORMS = {
              "<text>.endswith((<text>, <text>))"],
     "any": ["<any> and <any>", "<any> or <any>", "<any> if <bool> else <any>", "<any> if <any>", "<any>|default(<any>)",
             "<any>|d(<any>, true)", "<dict>.get(<text>)", "<dict>.get('a', <any>)", "<dict>.a", "<dict>[<text>]", "<any>.name",
-            "<list>|first", "<list>|last", "<any>[<index>]", "<any>.items", "<list>.append(1)", "<dict>.update", "loop.index",
+            "<list>|first", "<list>|last", "<any>[<index>]", "<any>.items is defined", "<list>.append(1)",
+            "<dict>.update is defined", "loop.index",
             "<any>|list", "<any>|length", "<any> + <any>", "<any>|upper"],
 }
 SMALL = ["0", "1", "2", "3", "4", "7", "n", "12"]
@@ -102,7 +104,7 @@ class Generator:
         tag = lambda body: "{%" + sign() + choose([" ", "", "\n "]) + body + choose([" ", "", "\n"]) + sign() + "%}"
         result = ""
         for _ in range(self.random.randrange(1, 6)):
-            kind = self.random.randrange(7)
+            kind = self.random.randrange(8)
             result += text()
             if kind == 0:
                 result += "{{" + minus() + " 'x' " + minus() + "}}"
@@ -116,6 +118,8 @@ class Generator:
                 result += tag("for i in [1, 2]") + text() + "{{ i }}" + text() + tag("endfor")
             elif kind == 5:
                 result += tag("set v = 1")
+            elif kind == 6:
+                result += tag("raw") + text() + choose(["{{ x }}", "{% if %}", ""]) + text() + tag("endraw")
             else:
                 result += tag("set v") + text() + tag("endset") + "[{{ v }}]"
         return result + text()

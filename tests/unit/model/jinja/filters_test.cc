@@ -69,6 +69,47 @@ TEST(FiltersTest, DoWhatJinjasDo) {
   });
 }
 
+TEST(FiltersTest, FindTheLeastAndTheGreatest) {
+  ExpectRenders({
+      {"{{ xs|min }}{{ xs|max }} {{ words|min }}{{ words|max(case_sensitive=true) }} {{ "
+       "'hello'|max }}",
+       "13 Ac o"},
+      {"{{ (users[:2]|max(attribute='age')).name }} {{ []|min is defined }} {{ [1.0, 1]|min }}",
+       "amy False 1.0"},
+  });
+  for (const char* const source : {"{{ [1, 'a']|min }}", "{{ 1|max }}", "{{ [none, 1]|max }}"}) {
+    ExpectFails(source, absl::StatusCode::kInvalidArgument, "line 1");
+  }
+}
+
+TEST(FiltersTest, FormatFillsFields) {
+  ExpectRenders({
+      {"{{ '{}-{}'.format(1, 'b') }} {{ '{1}{0}{1}'.format('a', 2.5) }} {{ '{{{}}}'.format(xs) }}",
+       "1-b 2.5a2.5 {[3, 1, 2]}"},
+      {"{{ '<{n}|{i:d}>'.format(i=7, n=none) }} {{ '{:}'.format(true) }} {{ '{:d}'.format(true) }}",
+       "<None|7> True 1"},
+      {"{{ 'plain'.format(1) }} [{{ '{}'.format(zz) }}]", "plain []"},
+  });
+  for (const char* const source :
+       {"{{ '{}{}'.format(1) }}", "{{ '{0}{}'.format(1, 2) }}", "{{ '{}{0}'.format(1, 2) }}",
+        "{{ '{x}'.format(1) }}", "{{ '{'.format(1) }}", "{{ '}'.format(1) }}",
+        "{{ '{:d}'.format('a') }}", "{{ '{99999999999999999999}'.format('a') }}"}) {
+    ExpectFails(source, absl::StatusCode::kInvalidArgument, "line 1");
+  }
+  for (const char* const field : {"{:>5}", "{!r}", "{0.a}", "{0[a]}", "{:{}}"}) {
+    ExpectFails(std::string("{{ '") + field + "'.format(1, 2) }}", absl::StatusCode::kUnimplemented,
+                "format: ");
+  }
+}
+
+TEST(FiltersTest, ReadJson) {
+  ExpectRenders({{R"({{ ('{"b": [1.0, null], "a": "ü"}'|from_json)|tojson }})",
+                  R"({"b": [1.0, null], "a": "ü"})"}});
+  ExpectFails("{{ '{'|from_json }}", absl::StatusCode::kInvalidArgument,
+              "line 1: is not valid JSON at line 1, column 2");
+  ExpectFails("{{ 1|from_json }}", absl::StatusCode::kInvalidArgument, "needs a str, not int");
+}
+
 TEST(FiltersTest, WriteJsonAsPythonDoes) {
   ExpectRenders({
       {R"({{ {'b': 1, 'a': [true, none, 1.0, 'é"\n\x01/<>\'']}|tojson }})",

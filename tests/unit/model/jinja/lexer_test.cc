@@ -25,6 +25,23 @@ TEST(LexerTest, ControlsWhiteSpaceAsJinja) {
   });
 }
 
+TEST(LexerTest, LeavesRawTextAsItIs) {
+  ExpectRenders({
+      {"a{% raw %}{{ x }}{% if %}{# c #}{% endraw %}b", "a{{ x }}{% if %}{# c #}b"},
+      {"a {%- raw -%} \n {{ 1 }} {%- endraw -%} \n b", "a{{ 1 }}b"},
+      {"{% raw %}\n a\n  {% endraw %}\nb", "\n a\nb"},
+      {"  {%raw%}{%+ endraw +%}\nb", "\nb"},
+      {"{% raw %}{% raw %}{% endraw %}x{{ 'y' }}", "{% raw %}xy"},
+      {"{% raw %}  {% endraw %}", "  "},
+      {"{{ '{% raw %}' }}{{ 1 }}", "{% raw %}1"},
+  });
+  for (const char* const source :
+       {"{% raw %}{% endraw", "{% raw %}{% endraw x %}", "{% raw +%}{% endraw %}",
+        "{% raw x %}{% endraw %}", "{% endraw %}", "{%raw%}"}) {
+    ExpectFails(source, absl::StatusCode::kInvalidArgument, "line 1");
+  }
+}
+
 TEST(LexerTest, FindsFaults) {
   for (const char* const source :
        {"{{", "{{ 1", "{{ 1 %}", "{% if", "{# c", "{{ 'a }}", "{{ $ }}", "{{ (1] }}", "{{ 1) }}",
