@@ -319,7 +319,8 @@ class AnswerFlow {
     if (!TextIsFree() && !rest.empty()) {
       reasoning.edges.push_back(Marker(std::string(reasoning_.close) + std::string(rest), kText));
     }
-    reasoning.is_budgeted = plan_.reasoning_budget.has_value();
+    if (!plan_.reasoning_budget.has_value()) return;
+    reasoning.is_budgeted = true;
     reasoning.closing = static_cast<int32_t>(reasoning.edges.size());
     reasoning.edges.push_back(Marker(closing, kText));
   }
