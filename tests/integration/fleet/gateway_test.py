@@ -139,7 +139,11 @@ class GatewayTest(unittest.TestCase):
                 self.assertEqual(sum(after) - sum(before), 1)
 
     def assert_openai_client_works(self, *arguments):
-        script = pathlib.Path(__file__).with_name("openai_client.py")
+        self.assert_client_works("openai_client.py", *arguments)
+
+    def assert_client_works(self, script, *arguments):
+        """A program with a client library of the gateway's environment."""
+        script = pathlib.Path(__file__).with_name(script)
         done = subprocess.run([gateways.PROGRAMS / "python", "-B", script, str(self.api.port),
                                *arguments],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -106,6 +106,7 @@ class Smg(Program):
             self.close()
             raise
 
+
 class Dynamo:
     """NVIDIA Dynamo: a frontend, before the workers that it is to get. A stream that breaks goes on
     at another worker, at most `migrations` times."""
@@ -123,13 +124,14 @@ class Dynamo:
                                  f"--migration-limit={migrations}", *flags,
                                  environment=self._environment)
 
-    def worker(self):
+    def worker(self, *flags):
         """A replica that is not started yet, with a sidecar that ends with it, as in
-        deploy/fleet.md. The sidecar passes on the events of its prefix cache."""
+        deploy/fleet.md. The sidecar passes on the events of its prefix cache. flags: of the
+        replica."""
         port, events_port = free_ports(2)
         sidecar = f"{PROGRAMS}/python -m dynamo.vllm.sidecar --grpc-endpoint=127.0.0.1:{port}"
         events = f"--kv_events_endpoint=tcp://127.0.0.1:{events_port}"
-        return Replica("dynamo", f"--port={port}", events, environment=self._environment, prefix=(
+        return Replica("dynamo", f"--port={port}", events, *flags, environment=self._environment, prefix=(
             "sh", "-c", f'setpriv --pdeathsig KILL {sidecar} & exec "$0" "$@"'))
 
     def await_workers(self, count):
