@@ -31,6 +31,27 @@ bool Match(std::string_view literal, char byte, uint8_t& matched) {
   return byte == literal[matched++];
 }
 
+// What a property's schema refers to among the definitions of the document, or itself.
+const JsonValue& Referred(const JsonValue& document, const JsonValue& schema) {
+  constexpr int kMaxReferences = 8;
+  const JsonValue* at = &schema;
+  for (int i = 0; i < kMaxReferences; ++i) {
+    const JsonValue* reference = at->Find("$ref");
+    if (reference == nullptr || at->Find("type") != nullptr || at->Find("$id") != nullptr) break;
+    const JsonValue* target = nullptr;
+    for (const std::string_view key : {"$defs", "definitions"}) {
+      const std::string before = "#/" + std::string(key) + "/";
+      const JsonValue* definitions = document.Find(key);
+      if (definitions == nullptr || !reference->text.starts_with(before)) continue;
+      const std::string_view name = std::string_view(reference->text).substr(before.size());
+      if (name.find_first_of("/~%") == name.npos) target = definitions->Find(name);
+    }
+    if (target == nullptr) break;
+    at = target;
+  }
+  return *at;
+}
+
 bool IsTextSchema(const JsonValue& schema) {
   if (const JsonValue* type = schema.Find("type")) return type->text == "string";
   if (const JsonValue* value = schema.Find("const")) return value->is_string();
@@ -252,7 +273,7 @@ std::vector<std::string> TextParameters(std::string_view schema) {
   if (properties == nullptr) return {};
   std::vector<std::string> names;
   for (const auto& [name, value] : properties->members) {
-    if (IsTextSchema(value)) names.push_back(name);
+    if (IsTextSchema(Referred(*document, value))) names.push_back(name);
   }
   std::ranges::sort(names);
   return names;

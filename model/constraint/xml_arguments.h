@@ -28,7 +28,8 @@
 namespace tlm {
 
 // The names of the properties whose schema's `type` is "string", or that have no type and an enum
-// or const of strings alone: ascending. Of a schema that is not an object: none.
+// or const of strings alone, or that refer to such a one of the schema's `$defs` or `definitions`:
+// ascending. Of a schema that is not an object: none.
 std::vector<std::string> TextParameters(std::string_view schema);
 
 // XML to JSON, byte by byte. What is no XML of this form is refused; of JSON values only the end is

@@ -62,6 +62,12 @@ TEST(XmlArgumentsTest, TextParametersAreThoseOfStrings) {
       "n": {"type": ["string", "null"]}, "m": {"enum": ["a", 1]}, "i": {"type": "integer"},
       "x": {}, "y": true, "z": {"enum": []}, "k": {"const": null}}})"),
             (Names{"c", "e", "s"}));
+  EXPECT_EQ(TextParameters(R"({"$defs": {"color": {"enum": ["red"]}, "size": {"type": "integer"},
+      "hue": {"$ref": "#/$defs/color"}, "a/b": {"type": "string"}, "loop": {"$ref": "#/$defs/loop"}},
+      "properties": {"c": {"$ref": "#/$defs/color"}, "h": {"$ref": "#/$defs/hue"},
+      "i": {"$ref": "#/$defs/size"}, "l": {"$ref": "#/$defs/loop"}, "n": {"$ref": "#/$defs/none"},
+      "s": {"$ref": "#/$defs/a/b"}, "x": {"$ref": "https://example.com/x"}}})"),
+            (Names{"c", "h"}));
   for (const char* const none : {"true", "[]", "{", "{}", R"({"properties": 1})"}) {
     EXPECT_TRUE(TextParameters(none).empty()) << none;
   }
@@ -162,6 +168,15 @@ TEST(XmlArgumentsTest, ATextEndsOnlyWhereItMay) {
   EXPECT_EQ(next("<parameter=a>\nx\n</p"), "\na");
   EXPECT_EQ(next("<parameter=a>\nx\n</pa"), "r");
   EXPECT_EQ(next("<parameter=a>\nx\n</p\n</parameter>\n<"), "/p");
+}
+
+TEST(XmlArgumentsTest, AnEnumOfTheDefinitionsStandsAsText) {
+  const auto recognizer = Compile(Json::parse(R"({"type": "object",
+      "properties": {"c": {"$ref": "#/$defs/color"}}, "$defs": {"color": {"enum": ["red"]}}})"));
+  ASSERT_TRUE(recognizer.ok());
+  EXPECT_TRUE(Takes(**recognizer, ToXml({{"c", "red"}}, {"c"})));
+  EXPECT_FALSE(Takes(**recognizer, ToXml({{"c", "blue"}}, {"c"})));
+  EXPECT_FALSE(Takes(**recognizer, ToXml({{"c", "red"}}, {})));
 }
 
 TEST(XmlArgumentsTest, BlanksAreThoseOfTheOptions) {
