@@ -21,6 +21,9 @@ v1::Usage UsageOf(const CallRecord& record) {
   usage.set_prompt_tokens(static_cast<uint64_t>(record.prompt_tokens));
   usage.set_cached_prompt_tokens(static_cast<uint64_t>(record.cached_prompt_tokens));
   usage.set_completion_tokens(static_cast<uint64_t>(record.completion_tokens));
+  if (record.regions.has_value()) {
+    usage.set_reasoning_tokens(static_cast<uint64_t>(record.regions->reasoning_tokens));
+  }
   return usage;
 }
 

@@ -76,6 +76,7 @@ void GenerateOutputs::FillStarted(const CallRecord& record, v1::GenerateStarted&
 }
 
 void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summary) const {
+  if (regions_) record.metrics->CountRegions(record.regions.emplace(outputs_.regions()));
   *summary.mutable_usage() = UsageOf(record);
   if (timing_) outputs_.FillTiming(*summary.mutable_timing());
   if (resource_usage_) {
@@ -85,7 +86,6 @@ void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summa
     record.finishes.push_back(outputs_.FinishName(i));
     record.metrics->CountOutput(record.finishes.back());
   }
-  if (regions_) record.metrics->CountRegions(record.regions.emplace(outputs_.regions()));
   record.prefill_time = outputs_.prefill_time();
   record.decode_time = outputs_.decode_time();
 }

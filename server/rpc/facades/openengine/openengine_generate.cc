@@ -203,6 +203,9 @@ void FillUsage(const v1::Usage& from, openengine::Usage& to) {
   to.set_prompt_tokens(static_cast<uint32_t>(from.prompt_tokens()));
   to.set_completion_tokens(static_cast<uint32_t>(from.completion_tokens()));
   to.set_total_tokens(to.prompt_tokens() + to.completion_tokens());
+  if (from.has_reasoning_tokens()) {
+    to.set_reasoning_tokens(static_cast<uint32_t>(from.reasoning_tokens()));
+  }
   to.set_cached_prompt_tokens(static_cast<uint32_t>(from.cached_prompt_tokens()));
 }
 
@@ -247,6 +250,9 @@ absl::Status OpenEngineMapping::ReadResponse(const openengine::ResponseOptions& 
                            response.output_candidates(), model));
   output.set_token_ids(true);
   output.set_stop_string_tokens(true);
+  // For the usage; not where they would change the text.
+  output.set_regions(model.chat_format.reasoning != nullptr &&
+                     !model.chat_format.special_markers());
   output.set_logprobs(logprobs);
   output.set_prompt_logprobs(prompt_logprobs_);
   output.set_top_logprobs(static_cast<uint32_t>(std::max(prompt_top_, top_)));

@@ -72,7 +72,7 @@ class OpenEngineGenerateTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_;
-  const ServedModel model_;
+  ServedModel model_;
   openengine::GenerateRequest request_;
   std::unique_ptr<OpenEngineMapping> mapping_;
   openengine::GenerateResponse message_;
@@ -259,6 +259,22 @@ TEST_F(OpenEngineGenerateTest, SendsTheUsageWithTheLastEnd) {
   EXPECT_EQ(message_.finished().reason(), openengine::FINISH_REASON_LENGTH);
   EXPECT_EQ(message_.usage().total_tokens(), 9);
   EXPECT_EQ(message_.usage().cached_prompt_tokens(), 3);
+  EXPECT_FALSE(message_.usage().has_reasoning_tokens());
+}
+
+TEST_F(OpenEngineGenerateTest, TellsTheTokensOfReasoningWhereItsMarkersAreText) {
+  EXPECT_FALSE(Read()->output().regions());
+  model_.chat_format = *FindChatFormat(nullptr, *tokenizer_, "think", "none");
+  EXPECT_TRUE(Read()->output().regions());
+  model_.chat_format.special_tokens = {"<think>"};
+  EXPECT_FALSE(Read()->output().regions());
+  Start(4, 1);
+  v1::GenerateResponse event;
+  event.mutable_finished()->set_reason(v1::FINISH_REASON_LENGTH);
+  EXPECT_FALSE(Write(event));
+  event.mutable_summary()->mutable_usage()->set_reasoning_tokens(3);
+  ASSERT_TRUE(Write(event));
+  EXPECT_EQ(message_.usage().reasoning_tokens(), 3);
 }
 
 }  // namespace
