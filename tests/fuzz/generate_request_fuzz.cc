@@ -1,6 +1,8 @@
 // A GenerateRequest on the wire: refused, or work that the engine may take without another look;
 // what it resumes is then passed through the assembler of its output.
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "model/base/errors.h"
 #include "server/auth/principal.h"
@@ -25,31 +27,69 @@ void CheckSampling(const SamplingParams& sampling, const ServedModel& model) {
   CheckIds(sampling.banned_token_ids, model);
 }
 
+// What a client puts together. Regions begin and end in turn; their text and the markup is the
+// text.
+struct Received {
+  std::string text = {};
+  std::string regions_text = {};
+  int64_t regions = 0;  // that have begun
+  bool is_open = false;
+  bool is_whole = true;  // has the output's beginning
+  int64_t tokens = 0;
+
+  void Take(const google::protobuf::RepeatedPtrField<v1::RegionEvent>& events) {
+    for (const v1::RegionEvent& event : events) {
+      if (event.has_started()) {
+        TLM_CHECK(!std::exchange(is_open, true) && event.started().region_index() == regions);
+        ++regions;
+      } else if (event.has_delta()) {
+        TLM_CHECK(is_open && event.delta().region_index() == regions - 1);
+        regions_text += event.delta().text();
+      } else if (event.has_finished()) {
+        TLM_CHECK(std::exchange(is_open, false));
+      } else {
+        TLM_CHECK(!is_open && !event.marker().empty());
+        regions_text += event.marker();
+      }
+    }
+  }
+  void TakeAll(OutputAssembler& output) {
+    v1::GenerateTokens event;
+    while (output.NextEvent(event)) {
+      tokens += event.tokens_size();
+      text += event.text();
+      if (is_whole) Take(event.regions());
+      event.Clear();
+    }
+  }
+};
+
 // A client that has the resumed tokens gets the others, however they come.
 void PlayOutput(const GenerateCall& call, const ServedModel& model) {
   OutputAssembler output(call.output, call.work, model.tokenizer,
                          static_cast<int64_t>(call.prompt.size()));
   const absl::Status replayed = output.Replay(call.work.generated);
   if (!replayed.ok()) return CheckRefusal(replayed);
-  v1::GenerateTokens event;
-  int64_t tokens = 0;
+  Received received = {.is_whole = call.work.generated.empty()};
   for (const int32_t id : call.prompt) {
     SampledToken token;
     token.id = id;
     output.Append(std::move(token));
-    while (output.NextEvent(event)) {
-      tokens += event.tokens_size();
-      event.Clear();
-    }
+    received.TakeAll(output);
   }
   output.Close(FinishReason::kLength, -1);
-  while (output.NextEvent(event)) {
-    tokens += event.tokens_size();
-    event.Clear();
+  received.TakeAll(output);
+  v1::GenerateFinished finished;
+  output.EndRegions(finished);
+  // The beginning of a resumed one was told before.
+  if (call.output.regions.has_value() && received.is_whole) {
+    received.Take(finished.regions());
+    TLM_CHECK(!received.is_open);
+    TLM_CHECK(!call.output.text || received.regions_text == received.text);
   }
   // Tokens without text wait for ever where text alone is asked for.
   TLM_CHECK(output.ended() && (!call.output.token_infos || output.backlog() == 0));
-  TLM_CHECK(tokens <= output.completion_tokens());
+  TLM_CHECK(received.tokens <= output.completion_tokens());
 }
 
 void CheckAccepted(const GenerateCall& call, const ServedModel& model) {

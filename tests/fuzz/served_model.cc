@@ -10,8 +10,12 @@
 namespace tlm {
 namespace {
 
+// Short, so that what it renders fits the context.
 constexpr char kTemplate[] =
-    "{%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{%- for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
+    "{%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}"
+    "{%- for call in message.tool_calls or [] %}<tool_call>{{ call.function.name }}"
+    "{{ call.function.arguments | tojson }}{% endfor %}"
     "{%- if enable_thinking is defined and enable_thinking is false %} /no_think{% endif %}"
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
@@ -23,6 +27,9 @@ ServedModel* MakeModel() {
   TLM_CHECK(chat.ok());
   auto* model = new ServedModel(MakeServedModel(MakeTokenizer(json).release()));
   model->chat = std::move(*chat).release();
+  const auto format = FindChatFormat(model->chat, *model->tokenizer, "think", "hermes");
+  TLM_CHECK(format.ok());
+  model->chat_format = *format;
   return model;
 }
 

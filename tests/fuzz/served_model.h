@@ -8,8 +8,8 @@
 
 namespace tlm {
 
-// Has a byte-level tokenizer, a chat template and a context of 64 tokens. Lives as long as the
-// process.
+// Has a byte-level tokenizer, a chat template, formats of tools and reasoning, and a context of 64
+// tokens. Lives as long as the process.
 const ServedModel& FuzzServedModel();
 
 // Counts up, so that runs repeat.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -125,10 +126,13 @@ absl::Status ConvertAnswer(const v1::GenerateRequest& request, const ServedModel
   TLM_ASSIGN_OR_RETURN(AnswerPlan plan, ConvertPlan(request, prompt, format));
   const bool asks = HasTools(plan) || request.chat().has_reasoning();
   if (output.has_regions() ? output.regions() : asks) {
-    // Ids were never a text.
+    // Ids were never a text; its end tells.
     if (prompt.text.empty()) {
-      plan.begins_in_reasoning = PromptOpensReasoning(
-          format, model.tokenizer->Decode(prompt.ids, /*skip_special_tokens=*/false));
+      constexpr size_t kEnd = 64;
+      const std::span<const int32_t> ids = prompt.ids;
+      plan.begins_in_reasoning =
+          PromptOpensReasoning(format, model.tokenizer->Decode(ids.last(std::min(ids.size(), kEnd)),
+                                                               /*skip_special_tokens=*/false));
     }
     call.output.regions = RegionsOf(plan, format);
   }

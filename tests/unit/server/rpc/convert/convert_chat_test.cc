@@ -47,7 +47,7 @@ class PlainTemplate : public ChatTemplate {
   mutable std::vector<ChatTool> tools_;
   mutable std::optional<bool> reasoning_;
   mutable nlohmann::json arguments_;
-  ChatTemplateTraits traits_ = {.tools = true, .tool_calls = true};
+  ChatTemplateTraits traits_;
   absl::Status status_;
   std::string opening_;
   int64_t repeat_ = 0;
@@ -57,6 +57,7 @@ class ConvertChatTest : public ::testing::Test {
  protected:
   ConvertChatTest() {
     model_.chat = &template_;
+    template_.traits_.tools = template_.traits_.tool_calls = true;
     model_.chat_format = *FindChatFormat(&template_, *tokenizer_, "auto", "auto");
     AddMessage("user", "hi");
   }
@@ -292,7 +293,8 @@ TEST_F(ConvertChatTest, CallsInMessagesAreChecked) {
   template_.status_ =
       InvalidArgument("messages[0].tool_calls[0].arguments_json: line 1, column 2: no JSON");
   EXPECT_EQ(RefusedField(), "chat.messages[0].tool_calls[0].arguments_json");
-  EXPECT_THAT(Convert().status().message(), StartsWith("chat.messages[0].tool_calls[0].arg"));
+  EXPECT_THAT(std::string(Convert().status().message()),
+              StartsWith("chat.messages[0].tool_calls[0].arg"));
   template_.status_ = absl::OkStatus();
   template_.traits_.tool_calls = false;
   EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kFailedPrecondition, _));

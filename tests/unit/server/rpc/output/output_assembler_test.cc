@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -349,6 +350,148 @@ TEST_F(OutputAssemblerTest, TheTextDoesNotDependOnWhenEventsAreTaken) {
     TakeEvents();
     ASSERT_EQ(received_.text, wanted);
   }
+}
+
+class OutputRegionsTest : public OutputAssemblerTest {
+ protected:
+  OutputRegionsTest() {
+    plan_.regions.emplace().format = *FindChatFormat(nullptr, *tokenizer_, "think", "hermes");
+  }
+  // "marker|" and "text", a region's name before what it holds, its end behind it.
+  static std::string Shown(const RegionWriter::Events& events) {
+    std::string text;
+    for (const v1::RegionEvent& event : events) {
+      switch (event.event_case()) {
+        case v1::RegionEvent::kStarted:
+          text += std::to_string(event.started().region_index());
+          text += event.started().kind() == v1::REGION_KIND_REASONING ? "R("
+                  : event.started().kind() == v1::REGION_KIND_TEXT
+                      ? "T("
+                      : event.started().tool_call().name() + "(";
+          break;
+        case v1::RegionEvent::kDelta:
+          text += event.delta().text();
+          break;
+        case v1::RegionEvent::kFinished:
+          text += event.finished().complete() ? ")" : ")!";
+          break;
+        case v1::RegionEvent::kMarker:
+          text += "[" + event.marker() + "]";
+          break;
+        case v1::RegionEvent::EVENT_NOT_SET:
+          ADD_FAILURE();
+      }
+    }
+    return text;
+  }
+  std::string Regions() {
+    RegionWriter::Events all;
+    v1::GenerateTokens event;
+    while (assembler_->NextEvent(event)) {
+      EXPECT_TRUE(event.tokens_size() > 0 || !event.text().empty() || event.regions_size() > 0);
+      all.MergeFrom(event.regions());
+      event.Clear();
+    }
+    if (assembler_->ended()) {
+      v1::GenerateFinished finished;
+      assembler_->EndRegions(finished);
+      all.MergeFrom(finished.regions());
+    }
+    return Shown(all);
+  }
+  static constexpr char kCall[] =
+      "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+};
+
+TEST_F(OutputRegionsTest, TellsWhatTheTextIs) {
+  plan_.final_only = true;
+  Make();
+  AppendText(std::string("<think>\nhm\n</think>\n\nok\n") + kCall);
+  assembler_->Close(FinishReason::kLength, -1);
+  EXPECT_EQ(Regions(),
+            "[<think>\n]0R(hm)[\n</think>\n\n]1T(ok)[\n<tool_call>\n{\"name\": \"f\", "
+            "\"arguments\": ]2f({\"a\": 1})[}\n</tool_call>]");
+  const RegionCounts counts = assembler_->regions();
+  EXPECT_EQ(counts.reasoning, 1);
+  EXPECT_EQ(counts.text, 1);
+  EXPECT_EQ(counts.complete_calls, 1);
+  EXPECT_EQ(counts.cut_calls, 0);
+  EXPECT_EQ(counts.reasoning_tokens, 2);
+}
+
+TEST_F(OutputRegionsTest, TheRestComesWithTheEnd) {
+  Make();
+  AppendText("a<tool");
+  EXPECT_EQ(Regions(), "0T(a");
+  assembler_->Close(FinishReason::kLength, -1);
+  EXPECT_EQ(Regions(), "<tool)");
+}
+
+TEST_F(OutputRegionsTest, ACallWithinWhichTheOutputEndsIsCut) {
+  plan_.stop_strings = {": 1"};
+  plan_.final_only = true;
+  Make();
+  AppendText(kCall);
+  ASSERT_TRUE(assembler_->ended());
+  EXPECT_EQ(Regions(), "[<tool_call>\n{\"name\": \"f\", \"arguments\": ]0f({\"a\")!");
+  EXPECT_EQ(assembler_->regions().cut_calls, 1);
+}
+
+TEST_F(OutputRegionsTest, AStopStringWithinAMarkerEndsTheOutputThere) {
+  plan_.stop_strings = {"_call"};
+  Make();
+  AppendText(std::string("ok") + kCall);
+  ASSERT_TRUE(assembler_->ended());
+  TakeEvents();
+  EXPECT_EQ(received_.text, "ok<tool");
+}
+
+TEST_F(OutputRegionsTest, WithoutTextAndTokensOnlyEventsThatTellSomething) {
+  plan_.text = plan_.token_infos = false;
+  Make();
+  AppendText("<think>");
+  v1::GenerateTokens event;
+  AppendText("\n");
+  while (assembler_->NextEvent(event)) event.Clear();
+  AppendText("h");
+  ASSERT_TRUE(assembler_->NextEvent(event));
+  EXPECT_GT(event.regions_size(), 0);
+  EXPECT_THAT(event.text(), IsEmpty());
+  EXPECT_LE(event.position(), static_cast<uint64_t>(kPrompt + 8));
+  EXPECT_FALSE(assembler_->NextEvent(event));
+}
+
+TEST_F(OutputRegionsTest, SpecialTokensAreTextWhereMarkersAre) {
+  Make();
+  assembler_->Append(Token(kBosId));
+  AppendText("a");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "a");
+  plan_.regions->format.special_tokens = {"<bos>"};
+  received_ = {};
+  Make();
+  assembler_->Append(Token(kBosId));
+  AppendText("a");
+  TakeEvents();
+  EXPECT_EQ(received_.text, "<bos>a");
+}
+
+TEST(CallIdTest, FollowsFromPromptOutputAndPlace) {
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  const std::string id = CallId(CallSeed(prompt, 0), 0);
+  EXPECT_EQ(id.size(), 9u);
+  EXPECT_EQ(id.find_first_not_of("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
+            std::string::npos);
+  EXPECT_EQ(CallId(CallSeed(prompt, 0), 0), id);
+  std::set<std::string> ids;
+  for (int32_t last = 0; last < 100; ++last) {
+    for (int64_t output = 0; output < 10; ++output) {
+      for (int32_t call = 0; call < 10; ++call) {
+        ids.insert(CallId(CallSeed(std::vector<int32_t>{1, last}, output), call));
+      }
+    }
+  }
+  EXPECT_EQ(ids.size(), 10'000u);
 }
 
 }  // namespace

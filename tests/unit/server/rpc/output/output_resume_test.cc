@@ -30,7 +30,29 @@ constexpr int32_t kYz = kFirstWordId + 1;
 struct Received {
   std::vector<int32_t> ids;
   std::string text;
+  std::vector<v1::RegionEvent> regions = {};  // what grows was joined
 };
+
+void AddRegions(const RegionWriter::Events& events, std::vector<v1::RegionEvent>& regions) {
+  for (const v1::RegionEvent& event : events) {
+    v1::RegionEvent* const last = regions.empty() ? nullptr : &regions.back();
+    if (event.has_delta() && last != nullptr && last->has_delta()) {
+      EXPECT_EQ(event.delta().region_index(), last->delta().region_index());
+      last->mutable_delta()->mutable_text()->append(event.delta().text());
+      last->mutable_delta()->mutable_arguments_json()->append(event.delta().arguments_json());
+    } else if (!event.marker().empty() && last != nullptr && !last->marker().empty()) {
+      last->mutable_marker()->append(event.marker());
+    } else {
+      regions.push_back(event);
+    }
+  }
+}
+
+std::string TextOf(const std::vector<v1::RegionEvent>& regions) {
+  std::string text;
+  for (const v1::RegionEvent& event : regions) text += event.delta().text() + event.marker();
+  return text;
+}
 
 // One output, the engine's part scripted by the tokens it samples.
 class Stream {
@@ -72,12 +94,19 @@ class Stream {
         received.ids.push_back(static_cast<int32_t>(info.id()));
       }
       received.text += event.text();
+      AddRegions(event.regions(), received.regions);
       event.Clear();
       cut(received);
     }
   }
   void TakeEvents() {
     TakeEvents([](const Received&) {});
+  }
+  // Behind the last event.
+  void Finish() {
+    v1::GenerateFinished finished;
+    assembler.EndRegions(finished);
+    AddRegions(finished.regions(), received.regions);
   }
   void Run() {
     while (!done()) Step();
@@ -181,6 +210,74 @@ TEST_F(OutputResumeTest, EveryCutContinuesTheUndisturbedStream) {
     }
   }
   EXPECT_GT(resumed_streams, 20'000);
+}
+
+// With regions: those of the undisturbed stream, wherever it was cut. Their text is the output's.
+TEST_F(OutputResumeTest, RegionsContinueBehindEveryCut) {
+  const std::vector<std::string> words = {"<think>",        "</think>",
+                                          "<tool_call>",    "</tool_call>",
+                                          "{\"name\": \"f", "\", \"arguments\": ",
+                                          "{\"a\": 1}",     "}\n"};
+  const std::unique_ptr<Tokenizer> tokenizer = MakeByteTokenizer(words);
+  std::vector<int32_t> choices = {'a', '<', '{', '}', '\n', '\n', ' ', '"', 0xe2, kBosId};
+  for (size_t i = 0; i < words.size(); ++i) {
+    choices.insert(choices.end(), 2, kFirstWordId + static_cast<int32_t>(i));
+  }
+  const std::string call_text =
+      "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  RegionCounts counts;
+  for (int round = 0; round < 2000; ++round) {
+    RegionPlan& regions = plan_.regions.emplace();
+    regions.format = *FindChatFormat(nullptr, *tokenizer, "think", "hermes");
+    // Then special tokens are text.
+    if (random_() % 2 == 0) regions.format.special_tokens = {"<bos>"};
+    regions.begins_in_reasoning = random_() % 4 == 0;
+    plan_.text = random_() % 4 > 0;
+    plan_.include_stop = random_() % 2 == 0;
+    plan_.min_chunk_tokens = 1 + static_cast<int64_t>(random_() % 3);
+    plan_.final_only = random_() % 8 == 0;
+    plan_.stop_strings.clear();
+    if (random_() % 4 == 0) plan_.stop_strings = {"a}", "k>\n<"};
+    std::vector<int32_t> script(1 + random_() % 24);
+    for (int32_t& id : script) id = choices[random_() % choices.size()];
+    // A call, or the beginning of one.
+    if (random_() % 2 == 0) {
+      const size_t bytes =
+          random_() % 4 == 0 ? call_text.size() - random_() % 30 : call_text.size();
+      const auto ids = *tokenizer->Encode(call_text.substr(0, bytes), /*add_special_tokens=*/false);
+      const size_t place = bytes < call_text.size() ? script.size() : random_() % script.size();
+      script.insert(script.begin() + static_cast<int64_t>(place), ids.begin(), ids.end());
+    }
+    const auto make = [&] { return Stream(tokenizer.get(), plan_, work_, script); };
+    Stream whole = make();
+    const std::vector<Received> cuts = CutsOf(script, whole);
+    whole.Finish();
+    if (plan_.text) {
+      EXPECT_EQ(TextOf(whole.received.regions), whole.received.text);
+    }
+    counts.Add(whole.assembler.regions());
+    for (const Received& cut : cuts) {
+      Stream resumed = make();
+      ASSERT_THAT(resumed.Resume(cut), IsOk());
+      CutsOf(script, resumed);
+      resumed.Finish();
+      ExpectSame(resumed, whole);
+      ASSERT_EQ(resumed.received.regions.size(), whole.received.regions.size());
+      for (size_t i = 0; i < whole.received.regions.size(); ++i) {
+        EXPECT_EQ(resumed.received.regions[i].DebugString(),
+                  whole.received.regions[i].DebugString());
+      }
+      EXPECT_EQ(resumed.assembler.regions().reasoning_tokens,
+                whole.assembler.regions().reasoning_tokens);
+      ASSERT_FALSE(HasFailure()) << "round " << round << ", cut behind " << cut.ids.size();
+    }
+  }
+  // All of it came up.
+  EXPECT_GT(counts.reasoning, 100);
+  EXPECT_GT(counts.text, 1000);
+  EXPECT_GT(counts.complete_calls, 100);
+  EXPECT_GT(counts.cut_calls, 10);
+  EXPECT_GT(counts.reasoning_tokens, 1000);
 }
 
 // The text a client has is a matter of how many tokens it has: whenever they were sent.
