@@ -23,8 +23,7 @@ void Conversation::AddAssistant(std::string text) {
 }
 
 void Conversation::AddAnswer(const Output& output) {
-  v1::ChatInput::Message message;
-  message.set_role("assistant");
+  v1::ChatInput::Message message = MakeMessage("assistant", output.content);
   message.set_reasoning(output.reasoning);
   for (const ToolCall& call : output.tool_calls) {
     if (!call.complete) continue;
@@ -33,8 +32,6 @@ void Conversation::AddAnswer(const Output& output) {
     added.set_name(call.name);
     added.set_arguments_json(call.arguments_json);
   }
-  // Beside calls an empty text is none.
-  if (!output.content.empty() || message.tool_calls().empty()) message.set_content(output.content);
   messages_.push_back(std::move(message));
 }
 

@@ -44,6 +44,7 @@ TEST(ConversationTest, KeepsCallsAndTheirResults) {
   Output output;
   output.text = "<think>Add.</think><call>...";
   output.reasoning = "Add.";
+  output.content = "I add.";
   output.tool_calls = {{"id0", "add", "{\"b\": 1, \"a\": 2}", true}, {"id1", "look", "{", false}};
   Conversation conversation;
   conversation.AddUser("1 + 2?");
@@ -54,7 +55,7 @@ TEST(ConversationTest, KeepsCallsAndTheirResults) {
   const v1::ChatInput::Message& answer = input.messages(1);
   EXPECT_EQ(answer.role(), "assistant");
   EXPECT_EQ(answer.reasoning(), "Add.");
-  EXPECT_FALSE(answer.has_content()) << "null beside calls";
+  EXPECT_EQ(answer.content(), "I add.");
   ASSERT_EQ(answer.tool_calls_size(), 1) << "the other one is not complete";
   EXPECT_EQ(answer.tool_calls(0).id(), "id0");
   EXPECT_EQ(answer.tool_calls(0).name(), "add");
@@ -64,17 +65,6 @@ TEST(ConversationTest, KeepsCallsAndTheirResults) {
   EXPECT_EQ(result.tool_call_id(), "id0");
   EXPECT_EQ(result.name(), "add");
   EXPECT_EQ(result.content(), "3");
-}
-
-TEST(ConversationTest, KeepsTheTextBesideCalls) {
-  Output output;
-  output.content = "I look.";
-  output.tool_calls = {{"id0", "look", "{}", true}};
-  Conversation conversation;
-  conversation.AddAnswer(output);
-  EXPECT_EQ(conversation.messages()[0].content(), "I look.");
-  conversation.AddAnswer(Output());
-  EXPECT_TRUE(conversation.messages()[1].has_content()) << "nothing was said, and nothing called";
 }
 
 TEST(ConversationTest, ForgetsWhatIsBehind) {

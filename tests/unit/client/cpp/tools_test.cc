@@ -36,7 +36,7 @@ class RunToolsTest : public testing::Test {
     std::vector<std::string> said;
     for (const v1::ChatInput::Message& message : conversation.messages()) {
       std::string& line = said.emplace_back(message.role() + ":");
-      if (message.has_content()) line += " " + message.content();
+      if (!message.content().empty()) line += " " + message.content();
       for (const auto& call : message.tool_calls()) {
         line += " " + call.name() + "(" + call.arguments_json() + ")";
       }
