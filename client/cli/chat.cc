@@ -1,296 +1,122 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "client/cli/base/command.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
-#include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
 #include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
-#include "client/cli/chat_command.h"
 #include "client/cli/chat_interrupt.h"
-#include "client/cpp/client.h"
-#include "client/cpp/client_context.h"
-#include "client/cpp/conversation.h"
+#include "client/cli/chat_loop.h"
+#include "client/cli/tool_file.h"
 
 using tlm::cli::TemplateArguments;
+using tlm::cli::TimeSpan;
 
 ABSL_FLAG(TemplateArguments, template_argument, {},
           "NAME=JSON, a variable of the chat template: enable_thinking=false; repeatable");
 ABSL_FLAG(bool, timing, false, "print counts and speed after each answer");
 ABSL_FLAG(std::string, system, "", "the system message of the conversation");
 ABSL_FLAG(bool, once, false, "end after the first answer");
+ABSL_FLAG(std::string, tools, "",
+          "file with the tools that the model may call, as JSON in the form of OpenAI's API");
+ABSL_FLAG(std::string, tool_choice, "",
+          "auto (the model decides), none, required, or the name of the tool to call");
+ABSL_FLAG(std::optional<bool>, parallel_tool_calls, std::nullopt,
+          "whether an answer may hold several calls");
+ABSL_FLAG(bool, run_tools, false,
+          "run the command line \"exec\" of a tool in --tools for its calls, with the arguments on "
+          "standard input; its output is the result");
+ABSL_FLAG(TimeSpan, tool_timeout, TimeSpan{absl::Minutes(1)}, "time limit of such a command");
+ABSL_FLAG(uint32_t, max_tool_rounds, 16, "answers in a row whose calls --run_tools may run");
+ABSL_FLAG(std::string, reasoning, "", "on or off: whether the model reasons before it answers");
+ABSL_FLAG(std::optional<uint32_t>, reasoning_budget, std::nullopt,
+          "tokens after which the reasoning is ended");
 
 namespace tlm::cli {
 namespace {
 
-constexpr char kPrompt[] = "> ";
-constexpr size_t kMaxLineBytes = size_t{1} << 20;
-
-bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t") == std::string::npos; }
-
-// Failures that the next message would get too.
-bool IsLasting(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kPermissionDenied:
-      return true;
-    default:
-      return false;
+absl::Status SetReasoning(v1::ChatInput* chat) {
+  const std::string reasoning = absl::GetFlag(FLAGS_reasoning);
+  const auto budget = absl::GetFlag(FLAGS_reasoning_budget);
+  if (!reasoning.empty() && reasoning != "on" && reasoning != "off") {
+    return absl::InvalidArgumentError(
+        fmt::format("--reasoning is on or off, not {}", Quoted(reasoning)));
   }
-}
-
-struct ChatOptions {
-  v1::GenerateRequest request;  // of every turn, without the messages
-  std::string system;
-  absl::Duration timeout = absl::InfiniteDuration();  // of one answer
-  bool interactive = false;                           // report failures and go on
-  bool prompts = false;                               // "> " before each line
-  bool once = false;                                  // end after the first answer
-  bool timing = false;                                // print counts and speed after each answer
-};
-
-// A conversation at a terminal or through pipes. Answers go to Console::out, prompts and errors to
-// Console::err. A message whose answer failed, or was stopped before it began, is removed from the
-// conversation.
-class ChatLoop {
- public:
-  // `client`, `interrupt` and `console` outlive this.
-  ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt, Console* console);
-
-  // Prints the model's name. FAILED_PRECONDITION if it has no chat template; errors of
-  // Client::ModelInfo.
-  absl::Status Greet();
-
-  // Reads lines until their end, or until one ends the program; returns the exit code.
-  int Run();
-
-  // Answers one message; returns the exit code.
-  int RunOnce(const std::string& message);
-
- private:
-  absl::StatusOr<std::optional<std::string>> NextLine();
-  // These return an exit code to end the program.
-  std::optional<int> TakeLine(const std::string& line);
-  std::optional<int> TakeMessage(const std::string& message);
-  std::optional<int> AfterFailure(const absl::Status& status);
-  // Adds message and answer to the conversation. CANCELLED if a signal ends the program, OK if it
-  // only stopped the answer.
-  absl::Status Answer(const std::string& message);
-  absl::Status ReadAnswer(client::CancelToken* cancel, std::string* text);
-  void KeepStoppedAnswer(const std::string& text);
-  void PrintHistory();
-  int ExitCode() const { return failed_ && !options_.interactive ? kFailure : kSuccess; }
-
-  ChatOptions options_;
-  client::Client* const client_;
-  ChatInterrupt* const interrupt_;
-  Console* const console_;
-  client::Conversation conversation_;
-  bool failed_ = false;
-};
-
-ChatLoop::ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt,
-                   Console* console)
-    : options_(std::move(options)), client_(client), interrupt_(interrupt), console_(console) {
-  conversation_.set_system(options_.system);
-}
-
-absl::Status ChatLoop::Greet() {
-  client::CallOptions options;
-  options.timeout = options_.timeout;
-  options.cancel = interrupt_->BeginAnswer();
-  v1::ModelInfoRequest request;
-  request.set_model(options_.request.model());
-  const auto info = client_->ModelInfo(request, options);
-  interrupt_->EndAnswer();
-  if (!info.ok()) return info.status();
-  const std::string name = Printable(info->identity().model_id());
-  if (!info->capabilities().chat()) {
-    return absl::FailedPreconditionError(
-        fmt::format("model {} has no chat template; `tlm generate` continues a prompt", name));
+  if (reasoning == "off" && budget) {
+    return absl::InvalidArgumentError("--reasoning_budget is for --reasoning=on");
   }
-  console_->err << fmt::format("{} listens. /help lists the commands, Ctrl-D leaves.", name)
-                << std::endl;
+  if (!reasoning.empty()) chat->mutable_reasoning()->set_enabled(reasoning == "on");
+  if (budget) chat->mutable_reasoning()->set_budget_tokens(*budget);
   return absl::OkStatus();
 }
 
-int ChatLoop::Run() {
-  while (true) {
-    const auto line = NextLine();
-    if (!line.ok()) {
-      ReportUsage("chat", StatusMessage(line.status()), console_);
-      failed_ = true;
-      continue;
-    }
-    if (!line->has_value()) {
-      if (options_.prompts) console_->err << std::endl;
-      return ExitCode();
-    }
-    if (const std::optional<int> code = TakeLine(**line)) return *code;
-  }
-}
-
-int ChatLoop::RunOnce(const std::string& message) {
-  options_.once = true;
-  return TakeMessage(message).value_or(kSuccess);
-}
-
-absl::StatusOr<std::optional<std::string>> ChatLoop::NextLine() {
-  interrupt_->BeginRead([this] {
-    if (options_.prompts) console_->err << kPrompt << std::flush;
-  });
-  auto line = ReadLine(&console_->in, kMaxLineBytes);
-  interrupt_->EndRead();
-  return line;
-}
-
-std::optional<int> ChatLoop::TakeLine(const std::string& line) {
-  if (IsBlank(line)) return std::nullopt;
-  const auto parsed = ParseChatLine(line);
-  if (!parsed.ok()) {
-    ReportUsage("chat", StatusMessage(parsed.status()), console_);
-    failed_ = true;
-    return std::nullopt;
-  }
-  switch (parsed->kind) {
-    case ChatLine::Kind::kMessage:
-      return TakeMessage(parsed->text);
-    case ChatLine::Kind::kReset:
-      conversation_.Reset();
-      break;
-    case ChatLine::Kind::kSystem:
-      conversation_.set_system(parsed->text);
-      break;
-    case ChatLine::Kind::kHistory:
-      PrintHistory();
-      break;
-    case ChatLine::Kind::kSeed:
-      options_.request.mutable_sampling()->clear_seed();
-      if (parsed->seed) options_.request.mutable_sampling()->set_seed(*parsed->seed);
-      break;
-    case ChatLine::Kind::kHelp:
-      PrintChatHelp(console_->out);
-      break;
-    case ChatLine::Kind::kQuit:
-      return ExitCode();
-  }
-  return std::nullopt;
-}
-
-std::optional<int> ChatLoop::TakeMessage(const std::string& message) {
-  const absl::Status status = Answer(message);
-  if (const int code = interrupt_->exit_code(); code != 0) {
-    console_->err << "tlm: chat: interrupted" << std::endl;
-    return code;
-  }
-  if (!status.ok()) return AfterFailure(status);
-  if (options_.once) return ExitCode();
-  return std::nullopt;
-}
-
-std::optional<int> ChatLoop::AfterFailure(const absl::Status& status) {
-  ReportError("chat", status, console_);
-  failed_ = true;
-  if (options_.once || IsLasting(status)) return kFailure;
-  const bool is_refusal = absl::IsInvalidArgument(status);
-  // The next lines of a script may depend on the missing answer.
-  if (!is_refusal && !options_.interactive) return kFailure;
-  console_->err << "  the message was taken back";
-  if (is_refusal && !conversation_.messages().empty()) {
-    console_->err << "; if the conversation has outgrown the context, /reset begins a new one";
-  }
-  console_->err << std::endl;
-  return std::nullopt;
-}
-
-absl::Status ChatLoop::Answer(const std::string& message) {
-  conversation_.AddUser(message);
-  client::CancelToken* const cancel = interrupt_->BeginAnswer();
-  std::string text;
-  const absl::Status status = ReadAnswer(cancel, &text);
-  const bool stopped = cancel->cancelled() && absl::IsCancelled(status);
-  interrupt_->EndAnswer();
-  if (stopped && interrupt_->exit_code() == 0) {
-    KeepStoppedAnswer(text);
-    return absl::OkStatus();
-  }
-  if (status.ok()) {
-    conversation_.AddAssistant(std::move(text));
+absl::Status SetToolChoice(const std::string& choice, v1::ChatInput* chat) {
+  using Choice = v1::ChatInput::ToolChoice;
+  Choice& field = *chat->mutable_tool_choice();
+  if (choice == "auto") {
+    field.set_mode(Choice::AUTO);
+  } else if (choice == "none") {
+    field.set_mode(Choice::NONE);
+  } else if (choice == "required") {
+    field.set_mode(Choice::REQUIRED);
   } else {
-    conversation_.DropLast();
+    field.set_name(choice);
   }
-  return status;
+  std::vector<std::string> names;
+  for (const v1::ChatInput::Tool& tool : chat->tools()) {
+    if (tool.name() == choice) return absl::OkStatus();
+    names.push_back(tool.name());
+  }
+  if (!field.has_name()) return absl::OkStatus();
+  constexpr size_t kMaxShownColumns = 300;
+  return absl::InvalidArgumentError(
+      fmt::format("--tool_choice is {}, but the tools are {}", Quoted(choice),
+                  Shortened(fmt::format("{}", fmt::join(names, ", ")), kMaxShownColumns)));
 }
 
-absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, std::string* text) {
-  v1::GenerateRequest request = options_.request;
-  request.mutable_chat()->MergeFrom(conversation_.ToInput());
-  client::CallOptions call_options;
-  call_options.timeout = options_.timeout;
-  call_options.cancel = cancel;
-  GenerateOutputOptions output_options;
-  output_options.stats = options_.timing;
-  GenerateOutput output(output_options, client::MonotonicNow(), console_);
-  const auto stream = client_->StartGenerate(request, call_options);
-  v1::GenerateResponse event;
-  absl::Status status;
-  while (status.ok() && stream->Read(&event)) status = output.Add(event, client::MonotonicNow());
-  if (status.ok()) status = stream->Finish();
-  if (status.ok()) {
-    status = output.Finish();
-    ReportResumes("chat", *client_, *stream, console_);
-  } else {
-    output.Abandon();
+// Sets the tools of the request, and the commands if they are to be run.
+absl::Status SetTools(const std::string& path, ChatOptions* options) {
+  const auto json = ReadFlagFile("tools", path);
+  if (!json.ok()) return json.status();
+  auto file = ParseToolFile(*json);
+  if (!file.ok()) {
+    constexpr size_t kMaxShownColumns = 300;
+    return absl::InvalidArgumentError(
+        fmt::format("--tools: {}: {}", Printable(path),
+                    Shortened(Printable(StatusMessage(file.status())), kMaxShownColumns)));
   }
-  if (output.result().outputs.empty()) return status;
-  const client::Output& answer = output.result().outputs[0];
-  *text = answer.text;
-  if (answer.finished.reason() == v1::FINISH_REASON_CONTEXT_LENGTH) {
-    console_->err << "tlm: chat: the context is full; /reset begins a new conversation"
-                  << std::endl;
+  v1::ChatInput& chat = *options->request.mutable_chat();
+  chat.mutable_tools()->Add(file->tools.begin(), file->tools.end());
+  if (const auto parallel = absl::GetFlag(FLAGS_parallel_tool_calls)) {
+    chat.set_parallel_tool_calls(*parallel);
   }
-  return status;
+  if (absl::GetFlag(FLAGS_run_tools)) {
+    if (file->commands.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--run_tools: no tool of {} has an \"exec\"", Printable(path)));
+    }
+    options->commands = std::move(file->commands);
+    options->tool_timeout = absl::GetFlag(FLAGS_tool_timeout).duration;
+    options->max_tool_rounds = absl::GetFlag(FLAGS_max_tool_rounds);
+  }
+  const std::string choice = absl::GetFlag(FLAGS_tool_choice);
+  return choice.empty() ? absl::OkStatus() : SetToolChoice(choice, &chat);
 }
 
-void ChatLoop::KeepStoppedAnswer(const std::string& text) {
-  if (!text.empty()) {
-    conversation_.AddAssistant(text);
-    return;
-  }
-  conversation_.DropLast();
-  console_->err << "\ntlm: chat: stopped before the answer began; the message was taken back"
-                << std::endl;
-}
-
-void ChatLoop::PrintHistory() {
-  const v1::ChatInput history = conversation_.ToInput();
-  for (const v1::ChatInput::Message& message : history.messages()) {
-    const std::string line = fmt::format("{}: {}", message.role(), message.content());
-    console_->out << (console_->out_is_terminal ? Printable(line) : line) << '\n';
-  }
-  console_->out.flush();
-}
-
-// After Ctrl-C at a prompt.
-void PrintChatReminder(Console* console) {
-  console->err << "\nCtrl-C again or Ctrl-D leaves.\n" << kPrompt << std::flush;
-}
-
-// Everything but the messages. INVALID_ARGUMENT if the flags contradict each other, or name a file
-// that cannot be read.
-absl::StatusOr<v1::GenerateRequest> ChatRequestFromFlags() {
-  v1::GenerateRequest request;
+// Sets everything of the request but the messages. INVALID_ARGUMENT if the flags contradict each
+// other, or name a file that cannot be read.
+absl::Status SetRequest(ChatOptions* options) {
+  v1::GenerateRequest& request = options->request;
   if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
   if (absl::Status status = SetConstraintFromFlags(&request); !status.ok()) return status;
   request.mutable_output()->set_timing(absl::GetFlag(FLAGS_timing));
@@ -298,7 +124,15 @@ absl::StatusOr<v1::GenerateRequest> ChatRequestFromFlags() {
   if (!arguments.values.fields().empty()) {
     *request.mutable_chat()->mutable_template_arguments() = arguments.values;
   }
-  return request;
+  if (absl::Status status = SetReasoning(request.mutable_chat()); !status.ok()) return status;
+  const std::string tools = absl::GetFlag(FLAGS_tools);
+  if (!tools.empty()) return SetTools(tools, options);
+  if (absl::GetFlag(FLAGS_tool_choice).empty() && !absl::GetFlag(FLAGS_parallel_tool_calls) &&
+      !absl::GetFlag(FLAGS_run_tools)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--tool_choice, --parallel_tool_calls and --run_tools need --tools");
 }
 
 // The message of the command line; empty = read lines.
@@ -316,21 +150,30 @@ absl::StatusOr<std::string> MessageFrom(const Arguments& arguments, std::istream
 }
 
 absl::StatusOr<ChatOptions> OptionsFromFlags(bool has_message, const Console& console) {
-  auto request = ChatRequestFromFlags();
-  if (!request.ok()) return request.status();
   ChatOptions options;
-  options.request = *std::move(request);
+  if (absl::Status status = SetRequest(&options); !status.ok()) return status;
   options.system = absl::GetFlag(FLAGS_system);
   if (absl::Status status = CheckUtf8(options.system); !status.ok()) return status;
   options.timeout = TimeoutFromFlags();
   options.once = has_message || absl::GetFlag(FLAGS_once);
   options.interactive = console.in_is_terminal && !options.once;
-  options.prompts = console.in_is_terminal && console.err_is_terminal && !has_message;
+  options.prompts = console.in_is_terminal && console.err_is_terminal;
   options.timing = absl::GetFlag(FLAGS_timing);
   return options;
 }
 
-constexpr std::string_view kChatFlags[] = {"system", "template_argument", "once", "timing",
+constexpr std::string_view kChatFlags[] = {"system",
+                                           "template_argument",
+                                           "tools",
+                                           "tool_choice",
+                                           "parallel_tool_calls",
+                                           "run_tools",
+                                           "tool_timeout",
+                                           "max_tool_rounds",
+                                           "reasoning",
+                                           "reasoning_budget",
+                                           "once",
+                                           "timing",
                                            "model"};
 
 int RunChat(const Arguments& arguments, Console* console) {
@@ -339,18 +182,16 @@ int RunChat(const Arguments& arguments, Console* console) {
   const auto options = OptionsFromFlags(!message->empty(), *console);
   if (!options.ok()) return ReportUsage("chat", StatusMessage(options.status()), console);
 
-  ChatInterrupt interrupt(options->interactive, [console] { PrintChatReminder(console); });
+  ChatInterrupt interrupt(options->interactive,
+                          [console] { console->err << "\nCtrl-C again or Ctrl-D leaves.\n"; });
   const auto client = ConnectFromFlags(console);
   if (!client.ok()) return ReportError("chat", client.status(), console);
   ChatLoop loop(*options, client->get(), &interrupt, console);
-  if (!message->empty()) return loop.RunOnce(*message);
-  if (options->interactive) {
-    if (absl::Status status = loop.Greet(); !status.ok()) {
-      return interrupt.exit_code() != 0 ? interrupt.exit_code()
-                                        : ReportError("chat", status, console);
-    }
+  if (absl::Status status = loop.Greet(); !status.ok()) {
+    return interrupt.exit_code() != 0 ? interrupt.exit_code()
+                                      : ReportError("chat", status, console);
   }
-  return loop.Run();
+  return message->empty() ? loop.Run() : loop.RunOnce(*message);
 }
 
 }  // namespace
@@ -365,7 +206,16 @@ Command ChatCommand() {
 a line can be. Ctrl-C stops the answer, keeping what was said; a second one, or Ctrl-D,
 leaves. With MESSAGE (- for all of standard input) or --once there is one answer.
 
-  tlm chat --system='You answer in one sentence.' --template_argument=enable_thinking=false)",
+Reasoning is dimmed at a terminal, and otherwise stands between the lines <reasoning> and
+</reasoning>. With --tools the model's calls are shown as name(arguments), and the next
+line is the result; --run_tools runs those tools that have an "exec":
+
+  [{"name": "add", "description": "adds two numbers", "exec": "jq '.a + .b'",
+    "parameters": {"type": "object", "required": ["a", "b"], "additionalProperties": false,
+                   "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}}]
+
+  tlm chat --system='You answer in one sentence.' --reasoning=off
+  tlm chat 'What is 2 + 3?' --tools=tools.json --run_tools --reasoning_budget=200)",
       .flags = JoinFlagNames({kChatFlags, SamplingFlagNames(), ConstraintFlagNames()}),
       .connects = true,
       .run = RunChat};

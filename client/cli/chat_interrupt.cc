@@ -17,15 +17,15 @@ ChatInterrupt::ChatInterrupt(bool interactive, std::function<void()> remind)
       remind_(std::move(remind)),
       thread_([this](int signal) { OnSignal(signal); }) {}
 
-void ChatInterrupt::BeginRead(const std::function<void()>& prompt) {
+void ChatInterrupt::BeginRead(std::function<void()> prompt) {
   std::lock_guard<std::mutex> lock(mutex_);
-  prompt();
-  reading_ = true;
+  prompt_ = std::move(prompt);
+  prompt_();
 }
 
 void ChatInterrupt::EndRead() {
   std::lock_guard<std::mutex> lock(mutex_);
-  reading_ = false;
+  prompt_ = nullptr;
   presses_ = 0;
 }
 
@@ -60,8 +60,9 @@ void ChatInterrupt::OnSignal(int signal) {
   }
   if (answer_ != nullptr) {
     answer_->Cancel();
-  } else if (reading_) {
+  } else if (prompt_) {
     remind_();
+    prompt_();
   }
 }
 

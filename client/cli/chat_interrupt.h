@@ -16,12 +16,12 @@ namespace tlm::cli {
 // one ends the program, after cancelling a running answer. See SignalThread.
 class ChatInterrupt {
  public:
-  // `remind` is called in another thread, between BeginRead and EndRead.
+  // `remind` is called in another thread, between BeginRead and EndRead, and `prompt` after it.
   ChatInterrupt(bool interactive, std::function<void()> remind);
 
   // Around the reading of a line. BeginRead calls `prompt` first, never concurrently with `remind`;
   // EndRead waits for a running `remind`.
-  void BeginRead(const std::function<void()>& prompt);
+  void BeginRead(std::function<void()> prompt);
   void EndRead();
 
   // Around an answer. The token is for its RPC and valid until EndAnswer.
@@ -38,7 +38,7 @@ class ChatInterrupt {
   const std::function<void()> remind_;
   mutable std::mutex mutex_;
   std::unique_ptr<client::CancelToken> answer_;  // guarded by mutex_; null between answers
-  bool reading_ = false;                         // guarded by mutex_
+  std::function<void()> prompt_;                 // guarded by mutex_; null unless a line is read
   int presses_ = 0;                              // guarded by mutex_; since the last line
   int ended_by_ = 0;                             // guarded by mutex_; a signal
   SignalThread thread_;

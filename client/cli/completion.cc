@@ -81,9 +81,9 @@ end
 complete -c tlm -f -a '(__tlm_candidates)'
 )";
 
-constexpr std::string_view kFileFlags[] = {"api_key_file", "ca_file",      "client_cert",
-                                           "client_key",   "grammar",      "json_schema",
-                                           "npy",          "prompts_file", "structural_tag"};
+constexpr std::string_view kFileFlags[] = {
+    "api_key_file", "ca_file", "client_cert",  "client_key",     "grammar",
+    "json_schema",  "npy",     "prompts_file", "structural_tag", "tools"};
 
 // Some of the values a flag may have; empty = any text.
 std::vector<std::string> ValuesOf(std::string_view flag) {
@@ -93,6 +93,8 @@ std::vector<std::string> ValuesOf(std::string_view flag) {
       {"logprobs_mode", {"raw", "processed"}},
       {"positions", {"last", "all"}},
       {"preset", PresetNames()},
+      {"reasoning", {"on", "off"}},
+      {"tool_choice", {"auto", "none", "required"}},
       {"values", {"logits", "log_probabilities", "probabilities"}}};
   const auto values = kValues.find(flag);
   return values == kValues.end() ? std::vector<std::string>() : values->second;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 #include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
@@ -57,6 +58,7 @@ absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time n
     if (streams()) PrintText(event.tokens(), continued);
   } else if (event.has_finished()) {
     PrintPrompt();
+    if (options_.regions && streams()) PrintRegions(event.finished().regions());
     PrintFinishedOutputs();
   }
   return absl::OkStatus();
@@ -80,9 +82,10 @@ bool GenerateOutput::IsFinished(size_t output) const {
   return result().outputs[output].finished.reason() != v1::FINISH_REASON_UNSPECIFIED;
 }
 
-void GenerateOutput::Write(const std::string& text) {
+void GenerateOutput::Write(const std::string& text, Style style) {
   if (text.empty()) return;
-  console_->out << (console_->out_is_terminal ? Printable(text) : text) << std::flush;
+  console_->out << (console_->out_is_terminal ? Styled(Printable(text), style) : text)
+                << std::flush;
   at_line_start_ = text.back() == '\n';
 }
 
@@ -99,7 +102,50 @@ void GenerateOutput::PrintPrompt() {
 }
 
 void GenerateOutput::PrintText(const v1::GenerateTokens& tokens, bool continued) {
+  if (options_.regions) {
+    PrintRegions(tokens.regions());
+    return;
+  }
   Write(options_.ids ? IdsOf(tokens.tokens(), continued) : tokens.text());
+}
+
+void GenerateOutput::PrintRegions(
+    const google::protobuf::RepeatedPtrField<v1::RegionEvent>& events) {
+  for (const v1::RegionEvent& event : events) {
+    has_regions_ = true;
+    if (event.has_delta()) {
+      PrintDelta(event.delta());
+    } else if (event.has_started()) {
+      EndLine();
+      if (event.started().has_tool_call()) {
+        Write(event.started().tool_call().name(), Style::kBold);
+        Write("(");
+      }
+    } else if (event.has_finished()) {
+      const bool is_call = event.finished().kind() == v1::REGION_KIND_TOOL_CALL;
+      if (is_call && event.finished().complete()) Write(")");
+      EndLine();
+      if (std::exchange(in_reasoning_, false) && !console_->out_is_terminal) {
+        Write("</reasoning>\n");
+      }
+    }
+  }
+}
+
+void GenerateOutput::PrintDelta(const v1::RegionEvent::Delta& delta) {
+  switch (delta.kind()) {
+    case v1::REGION_KIND_REASONING:
+      if (!std::exchange(in_reasoning_, true) && !console_->out_is_terminal) {
+        Write("<reasoning>\n");
+      }
+      Write(delta.text(), Style::kDim);
+      break;
+    case v1::REGION_KIND_TOOL_CALL:
+      Write(delta.arguments_json());
+      break;
+    default:
+      Write(delta.text());
+  }
 }
 
 void GenerateOutput::PrintFinishedOutputs() {
@@ -114,6 +160,8 @@ void GenerateOutput::PrintOutput(size_t index) {
     console_->out << fmt::format("[{}]\n", index);
     Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
   }
+  // A server that knows of no regions tells none.
+  if (options_.regions && !has_regions_ && streams()) Write(output.text);
   // A server without a tokenizer always sends ids.
   if (!options_.ids && output.text.empty()) Write(IdsOf(output.tokens, false));
   EndLine();

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/cli/base/console.h"
+#include "client/cli/base/terminal.h"
 #include "client/cpp/generate_collector.h"
 
 namespace tlm::cli {
@@ -19,10 +20,12 @@ struct GenerateOutputOptions {
   bool ids = false;       // print token ids instead of text
   bool logprobs = false;  // print tables of tokens
   bool stats = false;     // print a last line of counts and speed to Console::err
+  bool regions = false;   // asked for: of a single output print those, not the text
 };
 
-// Streams the text of a single output. Of several outputs, prints each when it and its predecessors
-// are complete, under its index: "[0]".
+// Streams the text of a single output; of its regions reasoning, dimmed at a terminal and otherwise
+// between the lines "<reasoning>" and "</reasoning>", text, and calls as `name(arguments)`. Of
+// several outputs, prints each when it and its predecessors are complete, under its index: "[0]".
 class GenerateOutput {
  public:
   // `now` is the time the call started, of any clock that Add uses too.
@@ -43,10 +46,12 @@ class GenerateOutput {
  private:
   bool streams() const { return result().outputs.size() == 1; }
   bool IsFinished(size_t output) const;
-  void Write(const std::string& text);
+  void Write(const std::string& text, Style style = Style::kPlain);
   void EndLine();
   void PrintPrompt();
   void PrintText(const v1::GenerateTokens& tokens, bool continued);
+  void PrintRegions(const google::protobuf::RepeatedPtrField<v1::RegionEvent>& events);
+  void PrintDelta(const v1::RegionEvent::Delta& delta);
   void PrintFinishedOutputs();
   void PrintOutput(size_t index);
   void PrintStats();
@@ -60,6 +65,8 @@ class GenerateOutput {
   bool prompt_printed_ = false;
   size_t outputs_printed_ = 0;
   bool at_line_start_ = true;
+  bool has_regions_ = false;   // some were told
+  bool in_reasoning_ = false;  // some of it was printed
 };
 
 // The log-probability table of `tokens`, the first of which is at `position`.

@@ -138,20 +138,6 @@ void SetScheduling(v1::GenerateRequest* request) {
   }
 }
 
-// The contents of a file that a flag names, valid UTF-8.
-absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path) {
-  constexpr size_t kMaxBytes = size_t{4} << 20;  // gRPC's default message limit
-  auto text = ReadTextFile(path, kMaxBytes);
-  if (text.ok()) {
-    if (absl::Status status = CheckUtf8(*text); !status.ok()) {
-      text =
-          absl::InvalidArgumentError(fmt::format("{}: {}", Printable(path), StatusMessage(status)));
-    }
-  }
-  if (text.ok()) return text;
-  return absl::InvalidArgumentError(fmt::format("--{}: {}", flag, StatusMessage(text.status())));
-}
-
 absl::Status SetStructuralTag(const std::string& path, v1::GenerateRequest* request) {
   const auto json = ReadFlagFile("structural_tag", path);
   if (!json.ok()) return json.status();
@@ -245,6 +231,19 @@ std::vector<std::string_view> JoinFlagNames(
   std::vector<std::string_view> names;
   for (const auto& list : lists) names.insert(names.end(), list.begin(), list.end());
   return names;
+}
+
+absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path) {
+  constexpr size_t kMaxBytes = size_t{4} << 20;  // gRPC's default message limit
+  auto text = ReadTextFile(path, kMaxBytes);
+  if (text.ok()) {
+    if (absl::Status status = CheckUtf8(*text); !status.ok()) {
+      text =
+          absl::InvalidArgumentError(fmt::format("{}: {}", Printable(path), StatusMessage(status)));
+    }
+  }
+  if (text.ok()) return text;
+  return absl::InvalidArgumentError(fmt::format("--{}: {}", flag, StatusMessage(text.status())));
 }
 
 std::span<const std::string_view> ConstraintFlagNames() {

@@ -12,6 +12,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/cli/base/flag_types.h"
 #include "tlm/v1/generate.pb.h"
 
@@ -31,6 +32,10 @@ std::span<const std::string_view> SamplingFlagNames();
 
 // The flags of what an output must be.
 std::span<const std::string_view> ConstraintFlagNames();
+
+// The contents of a file that a flag names, valid UTF-8. INVALID_ARGUMENT, naming the flag, if it
+// cannot be read or is longer than gRPC's default message limit.
+absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path);
 
 // One list of all names.
 std::vector<std::string_view> JoinFlagNames(

@@ -68,6 +68,11 @@ TerminalSize TerminalSizeOf(int descriptor) {
   return {size.ws_row, size.ws_col};
 }
 
+std::string Styled(std::string_view text, Style style) {
+  const std::string_view sequence = SequenceOf(style);
+  return fmt::format("{}{}{}", sequence, text, sequence.empty() ? "" : kReset);
+}
+
 StyledLine& StyledLine::Add(std::string_view text, Style style) {
   pieces_.push_back({WithoutBreaks(text), style});
   width_ += DisplayWidth(pieces_.back().text);
@@ -86,8 +91,7 @@ std::string StyledLine::ForTerminal(size_t columns) const {
     const std::string shown = Cut(piece.text, columns);
     columns -= DisplayWidth(shown);
     if (shown.empty()) continue;
-    const std::string_view sequence = SequenceOf(piece.style);
-    line.append(sequence).append(shown).append(sequence.empty() ? "" : kReset);
+    line += Styled(shown, piece.style);
   }
   return line;
 }

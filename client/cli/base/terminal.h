@@ -27,6 +27,9 @@ TerminalSize TerminalSizeOf(int descriptor);
 
 enum class Style { kPlain, kBold, kDim, kGood, kWarning, kBad };
 
+// `text`, which is Printable, with the escape sequences of the style.
+std::string Styled(std::string_view text, Style style);
+
 class StyledLine {
  public:
   StyledLine() = default;

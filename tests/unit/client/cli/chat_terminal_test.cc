@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -230,6 +231,80 @@ TEST_F(ChatTerminalTest, DisarmsControlCharacters) {
   WaitFor("\\x1b[2J");
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(shown_, Not(HasSubstr("\x1b")));
+}
+
+class ChatToolsTerminalTest : public ChatTerminalTest {
+ protected:
+  void SetUp() override {
+    ChatTerminalTest::SetUp();
+    server_.model_info.responses[0].mutable_capabilities()->mutable_chat_format()->set_tool_format(
+        "hermes");
+    path_ = testing::TempDir() + "/tools_XXXXXX";
+    close(mkstemp(path_.data()));
+    std::ofstream(path_)
+        << R"([{"name": "add"}, {"name": "wait", "exec": "echo wait >&2; sleep 1000"}])";
+  }
+  void TearDown() override {
+    ChatTerminalTest::TearDown();
+    unlink(path_.c_str());
+  }
+
+  std::string path_;
+};
+
+TEST_F(ChatToolsTerminalTest, AsksForResults) {
+  server_.generates.emplace_back().responses =
+      RegionScript({{v1::REGION_KIND_REASONING, "I add."},
+                    {v1::REGION_KIND_TOOL_CALL, "{\"a\":1}", "add"},
+                    {v1::REGION_KIND_TOOL_CALL, "{}", "wait"}});
+  Start({"--tools=" + path_});
+  WaitFor("> ");
+  Type("1 + 2?\n");
+  WaitFor("\x1b[2mI add.\x1b[0m\r\n\x1b[1madd\x1b[0m({\"a\":1})\r\n");
+  WaitFor("result of add> ");
+  Type(kCtrlC);
+  WaitFor("Ctrl-C again or Ctrl-D leaves.\r\nresult of add> ");
+  Type("3\n");
+  WaitFor("result of wait> ");
+  Type("done\n");
+  WaitFor("Once upon\r\n> ");
+  Type(kCtrlD);
+  EXPECT_EQ(ExitCode(), 0);
+  EXPECT_THAT(Said(1), ElementsAre("user: 1 + 2?", "assistant: ", "tool: 3", "tool: done"));
+}
+
+TEST_F(ChatToolsTerminalTest, CtrlCStopsACommand) {
+  server_.generates.emplace_back().responses =
+      RegionScript({{v1::REGION_KIND_TOOL_CALL, "{}", "wait"}});
+  Start({"--tools=" + path_, "--run_tools"});
+  WaitFor("> ");
+  Type("hi\n");
+  WaitFor("wait\r\n");
+  Type(kCtrlC);
+  WaitFor("stopped; the message was taken back");
+  WaitFor("> ");
+  Type("again\n");
+  WaitFor("Once upon");
+  EXPECT_THAT(Said(1), ElementsAre("user: again"));
+}
+
+TEST_F(ChatToolsTerminalTest, CtrlCWithinACallKeepsTheTextAlone) {
+  Script<v1::GenerateResponse>& script = server_.generates.emplace_back();
+  script.responses = RegionScript(
+      {{v1::REGION_KIND_TEXT, "I look."}, {v1::REGION_KIND_TOOL_CALL, "{\"a\"", "add", false}});
+  script.responses.resize(3);
+  script.responses[2].mutable_tokens()->mutable_regions()->RemoveLast();
+  script.hold = true;
+  Start({"--tools=" + path_});
+  WaitFor("> ");
+  Type("hi\n");
+  WaitFor("({\"a\"");
+  Type(kCtrlC);
+  WaitFor("\r\n> ");
+  Type("more\n");
+  WaitFor("Once upon\r\n> ");
+  EXPECT_THAT(Said(1), ElementsAre("user: hi", "assistant: I look.", "user: more"));
+  EXPECT_EQ(server_.generate_requests()[1].chat().messages(1).tool_calls_size(), 0);
 }
 
 TEST_F(ChatTerminalTest, CtrlCEndsOneShot) {

@@ -1,6 +1,10 @@
 // `tlm chat` through pipes: each line a turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
 
 #include "tests/unit/client/cli/command_fixture.h"
 
@@ -25,16 +29,39 @@ class ChatTest : public CommandFixture {
     server_.generates.emplace_back().responses = GenerateScript({text});
   }
 
-  // "role: content" of each message of the i-th request.
+  void AddRegions(const std::vector<ScriptedRegion>& regions) {
+    server_.generates.emplace_back().responses = RegionScript(regions);
+  }
+  // The path of a file with this text.
+  std::string File(const std::string& text) {
+    std::string path = testing::TempDir() + "/chat_test_XXXXXX";
+    const int file = mkstemp(path.data());
+    EXPECT_EQ(write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    close(file);
+    files_.push_back(path);
+    return path;
+  }
+  void TearDown() override {
+    for (const std::string& path : files_) unlink(path.c_str());
+  }
+
+  // "role: content" of each message of the i-th request, calls as "name(arguments)".
   std::vector<std::string> Said(size_t request) const {
     const std::vector<v1::GenerateRequest> requests = server_.generate_requests();
     std::vector<std::string> said;
     if (request >= requests.size()) return said;
     for (const auto& message : requests[request].chat().messages()) {
-      said.push_back(message.role() + ": " + message.content());
+      std::string& line = said.emplace_back(message.role() + ": " + message.content());
+      for (const auto& call : message.tool_calls()) {
+        line += call.name() + "(" + call.arguments_json() + ")";
+      }
+      if (!message.tool_call_id().empty()) line += " to " + message.tool_call_id();
     }
     return said;
   }
+
+ private:
+  std::vector<std::string> files_;
 };
 
 TEST_F(ChatTest, KeepsTheConversation) {
@@ -167,6 +194,173 @@ TEST_F(ChatTest, GivesUpAtTimeout) {
   server_.generate.hold = true;
   EXPECT_EQ(RunWithInput("", {"chat", "hi", "--timeout=0.05"}), kFailure);
   EXPECT_THAT(err_.str(), StartsWith("tlm: chat: DEADLINE_EXCEEDED:"));
+}
+
+class ChatToolsTest : public ChatTest {
+ protected:
+  static constexpr v1::RegionKind kMarker = v1::REGION_KIND_UNSPECIFIED;
+  static constexpr v1::RegionKind kReasoning = v1::REGION_KIND_REASONING;
+  static constexpr v1::RegionKind kText = v1::REGION_KIND_TEXT;
+  static constexpr v1::RegionKind kCall = v1::REGION_KIND_TOOL_CALL;
+
+  void SetUp() override {
+    ChatTest::SetUp();
+    v1::CapabilitiesInfo& capabilities =
+        *server_.model_info.responses.emplace_back().mutable_capabilities();
+    capabilities.mutable_chat_format()->set_tool_format("hermes");
+    flag_ = "--tools=" + File(R"([
+        {"name": "add", "exec": "sed s/^/sum\\ of\\ /", "parameters": {"z": 1, "a": 2}},
+        {"name": "look", "exec": "echo dark; exit 3"}, {"name": "ask"}])");
+  }
+
+  std::string flag_;
+};
+
+TEST_F(ChatToolsTest, SendsToolsWithEveryTurn) {
+  EXPECT_EQ(RunWithInput("hi\nmore\n", {"chat", flag_, "--tool_choice=look", "--reasoning=on",
+                                        "--noparallel_tool_calls", "--reasoning_budget=7"}),
+            kSuccess)
+      << err_.str();
+  ASSERT_EQ(server_.generate_requests().size(), 2u);
+  for (const v1::GenerateRequest& request : server_.generate_requests()) {
+    ASSERT_EQ(request.chat().tools_size(), 3);
+    EXPECT_EQ(request.chat().tools(0).name(), "add");
+    EXPECT_EQ(request.chat().tools(0).parameters_json_schema(), R"({"z":1,"a":2})");
+    EXPECT_EQ(request.chat().tool_choice().name(), "look");
+    EXPECT_TRUE(request.chat().has_parallel_tool_calls());
+    EXPECT_FALSE(request.chat().parallel_tool_calls());
+    EXPECT_TRUE(request.chat().reasoning().enabled());
+    EXPECT_EQ(request.chat().reasoning().budget_tokens(), 7u);
+    EXPECT_TRUE(request.output().regions());
+  }
+}
+
+TEST_F(ChatToolsTest, SetsWhatTheFlagsSay) {
+  using Choice = v1::ChatInput::ToolChoice;
+  const std::pair<std::string, Choice::Mode> kModes[] = {
+      {"auto", Choice::AUTO}, {"none", Choice::NONE}, {"required", Choice::REQUIRED}};
+  for (const auto& [name, mode] : kModes) {
+    EXPECT_EQ(Run({"chat", "hi", flag_, "--tool_choice=" + name, "--reasoning=off"}), kSuccess);
+    EXPECT_EQ(server_.last_generate().chat().tool_choice().mode(), mode);
+    EXPECT_TRUE(server_.last_generate().chat().reasoning().has_enabled());
+    EXPECT_FALSE(server_.last_generate().chat().reasoning().enabled());
+  }
+  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_FALSE(server_.last_generate().chat().has_reasoning());
+  EXPECT_FALSE(server_.last_generate().chat().has_tool_choice());
+}
+
+TEST_F(ChatToolsTest, AsksForRegionsWhereTheModelHasSome) {
+  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_TRUE(server_.last_generate().output().regions());
+  server_.model_info.responses[0].Clear();
+  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_FALSE(server_.last_generate().output().has_regions());
+}
+
+TEST_F(ChatToolsTest, TakesTheNextLinesForResults) {
+  AddRegions({{kMarker, "<think>"},
+              {kReasoning, "Two calls."},
+              {kMarker, "</think>"},
+              {kText, "I look."},
+              {kCall, R"({"b":1})", "add"},
+              {kCall, "{}", "ask"}});
+  AddRegions({{kCall, "{}", "ask"}});
+  EXPECT_EQ(RunWithInput("1 + 2?\n3\n\n/history\nyes\nno\n/reset\nhi\n",
+                         {"chat", flag_, "--tool_choice=required"}),
+            kSuccess)
+      << err_.str();
+  EXPECT_EQ(out_.str(),
+            "<reasoning>\nTwo calls.\n</reasoning>\nI look.\nadd({\"b\":1})\nask({})\n"
+            "user: 1 + 2?\nassistant: I look.\n  add({\"b\":1})\n  ask({})\ntool add: 3\n"
+            "ask({})\nOnce upon\nOnce upon\n");
+  EXPECT_THAT(Said(1), ElementsAre("user: 1 + 2?", R"(assistant: I look.add({"b":1})ask({}))",
+                                   "tool: 3 to call0", "tool: yes to call1"));
+  EXPECT_THAT(Said(2), testing::Contains("tool: no to call0"));
+  EXPECT_THAT(Said(3), ElementsAre("user: hi"));
+  const auto requests = server_.generate_requests();
+  EXPECT_EQ(requests[1].chat().messages(1).reasoning(), "Two calls.");
+  EXPECT_TRUE(requests[0].chat().has_tool_choice());
+  EXPECT_FALSE(requests[1].chat().has_tool_choice()) << "the model could never answer";
+  EXPECT_TRUE(requests[3].chat().has_tool_choice());
+}
+
+TEST_F(ChatToolsTest, RunsNothingUnlessAsked) {
+  AddRegions({{kCall, "{}", "add"}});
+  EXPECT_EQ(RunWithInput("", {"chat", "1 + 2?", flag_}), kSuccess);
+  EXPECT_EQ(out_.str(), "add({})\n");
+  EXPECT_EQ(server_.generate_requests().size(), 1u);
+}
+
+TEST_F(ChatToolsTest, RunsCommandsWhenAsked) {
+  AddRegions({{kCall, R"({"b":1})", "add"}, {kCall, "{}", "look"}});
+  AddRegions({{kCall, "{}", "ask"}, {kCall, "{}", "add"}});
+  EXPECT_EQ(RunWithInput("yes\n", {"chat", "1 + 2?", flag_, "--run_tools"}), kSuccess)
+      << err_.str();
+  EXPECT_EQ(out_.str(), "add({\"b\":1})\nlook({})\nask({})\nadd({})\nOnce upon\n");
+  EXPECT_THAT(Said(2), ElementsAre("user: 1 + 2?", R"(assistant: add({"b":1})look({}))",
+                                   R"(tool: sum of {"b":1} to call0)",
+                                   "tool: error: UNKNOWN: exit status 3: dark to call1",
+                                   "assistant: ask({})add({})", "tool: yes to call0",
+                                   "tool: sum of {} to call1"));
+  EXPECT_THAT(err_.str(), HasSubstr(R"(  = "sum of {\"b\":1}")"));
+}
+
+TEST_F(ChatToolsTest, EndsAfterTheRoundsAllowed) {
+  server_.generate.responses = RegionScript({{kCall, "{}", "add"}});
+  EXPECT_EQ(Run({"chat", "hi", flag_, "--run_tools", "--max_tool_rounds=2"}), kFailure);
+  EXPECT_EQ(server_.generate_requests().size(), 3u);
+  EXPECT_THAT(err_.str(), HasSubstr("RESOURCE_EXHAUSTED: the model still calls tools after 2"));
+}
+
+TEST_F(ChatToolsTest, BoundsTheTimeOfACommand) {
+  AddRegions({{kCall, "{}", "wait"}});
+  const std::string tools = "--tools=" + File(R"([{"name": "wait", "exec": "sleep 1000"}])");
+  EXPECT_EQ(Run({"chat", "hi", tools, "--run_tools", "--tool_timeout=50ms"}), kSuccess);
+  EXPECT_THAT(Said(1), testing::Contains("tool: error: DEADLINE_EXCEEDED: the command did not end "
+                                         "within 50ms to call0"));
+}
+
+TEST_F(ChatToolsTest, LeavesOutACallThatIsNotComplete) {
+  AddRegions({{kText, "I add."}, {kCall, "{\"b", "add", /*complete=*/false}});
+  EXPECT_EQ(RunWithInput("1 + 2?\nmore\n", {"chat", flag_, "--run_tools"}), kSuccess);
+  EXPECT_EQ(err_.str(),
+            "tlm: chat: the answer ended within a call of add (LENGTH), which is left out\n");
+  EXPECT_THAT(Said(1), ElementsAre("user: 1 + 2?", "assistant: I add.", "user: more"));
+}
+
+TEST_F(ChatToolsTest, TakesTheMessageBackWithItsCalls) {
+  AddAnswer("Hello.");
+  AddRegions({{kCall, "{}", "add"}});
+  AddFailure(grpc::StatusCode::INVALID_ARGUMENT, "chat has 300 tokens, the limit is 256");
+  EXPECT_EQ(RunWithInput("hi\n1 + 2?\nmore\n", {"chat", flag_, "--run_tools"}), kFailure);
+  EXPECT_THAT(err_.str(), HasSubstr("the message was taken back"));
+  EXPECT_THAT(Said(3), ElementsAre("user: hi", "assistant: Hello.", "user: more"));
+}
+
+TEST_F(ChatToolsTest, RefusesWrongUsage) {
+  const std::string plain = "--tools=" + File(R"([{"name": "add"}])");
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"--tools=/nonexistent"}, "--tools: /nonexistent: cannot be read"},
+      {{"--tools=" + File("[{}]")}, "[0].name is missing"},
+      {{"--tools=" + File("\xff")}, "is not valid UTF-8"},
+      {{flag_, "--tool_choice=fly"}, "--tool_choice is \"fly\", but the tools are add, look, ask"},
+      {{plain, "--run_tools"}, "has an \"exec\""},
+      {{"--tool_choice=auto"}, "need --tools"},
+      {{"--run_tools"}, "need --tools"},
+      {{"--reasoning=yes"}, "--reasoning is on or off, not \"yes\""},
+      {{"--reasoning=off", "--reasoning_budget=3"}, "--reasoning_budget is for"},
+      {{"--reasoning_budget=-1"}, "reasoning_budget"},
+  };
+  for (const auto& [flags, message] : kMistakes) {
+    std::vector<std::string> args = {"chat"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    EXPECT_EQ(RunWithInput("hi\n", args), kUsageError) << testing::PrintToString(args);
+    EXPECT_THAT(err_.str(), StartsWith("tlm: chat: "));
+    EXPECT_THAT(err_.str(), HasSubstr(message));
+    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+  }
+  EXPECT_THAT(server_.generate_requests(), IsEmpty());
 }
 
 TEST_F(ChatTest, RefusesWrongUsage) {

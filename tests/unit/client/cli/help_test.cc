@@ -78,6 +78,7 @@ TEST(CompletionTest, CompletesValuesHoweverTheShellDividesTheWord) {
   }
   EXPECT_EQ(CandidatesOf({"forward", "--dtype", "="}).size(), 3u);
   EXPECT_TRUE(Complete({"health", "--ca_file=/etc/c"}).files);
+  EXPECT_TRUE(Complete({"chat", "--tools", "t"}).files);
   EXPECT_TRUE(Complete({"health", "--ca_file", "/etc/c"}).files);
   EXPECT_FALSE(Complete({"generate", "--seed="}).files);
 }

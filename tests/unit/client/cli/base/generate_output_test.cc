@@ -1,6 +1,7 @@
 #include "client/cli/base/generate_output.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -70,6 +71,73 @@ TEST_F(GenerateOutputTest, StreamsTextAndEndsTheLine) {
   EXPECT_EQ(out_.str(), "Once");
   output.Abandon();
   EXPECT_EQ(out_.str(), "Once\n");
+}
+
+// Events in the text format of Protobuf.
+v1::GenerateResponse Regions(const std::string& regions) {
+  v1::GenerateResponse event;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(regions, event.mutable_tokens()));
+  return event;
+}
+
+constexpr char kThought[] = R"(
+  text: "<think>Add it."
+  regions { marker: "<think>" }
+  regions { started { region_index: 0 kind: REGION_KIND_REASONING } }
+  regions { delta { region_index: 0 kind: REGION_KIND_REASONING text: "Add" } }
+  regions { delta { region_index: 0 kind: REGION_KIND_REASONING text: " it." } })";
+constexpr char kSaid[] = R"(
+  text: "</think>I add."
+  regions { finished { region_index: 0 kind: REGION_KIND_REASONING complete: true } }
+  regions { marker: "</think>" }
+  regions { started { region_index: 1 kind: REGION_KIND_TEXT } }
+  regions { delta { region_index: 1 kind: REGION_KIND_TEXT text: "I add." } }
+  regions { finished { region_index: 1 kind: REGION_KIND_TEXT complete: true } })";
+constexpr char kCalling[] = R"(
+  text: "<call>{"
+  regions { marker: "<call>" }
+  regions { started { region_index: 2 kind: REGION_KIND_TOOL_CALL
+                      tool_call { index: 0 id: "id0" name: "add" } } }
+  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "{" arguments_json: "{" } })";
+constexpr char kCalled[] = R"(
+  text: "}"
+  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "}" arguments_json: "}" } }
+  regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } })";
+
+TEST_F(GenerateOutputTest, TellsRegionsApart) {
+  GenerateOutputOptions options;
+  options.regions = true;
+  Run(options, {Started(1), Regions(kThought), Regions(kSaid), Regions(kCalling), Regions(kCalled),
+                Finished(0, v1::FINISH_REASON_EOS), Summary(5, 4)});
+  EXPECT_EQ(out_.str(), "<reasoning>\nAdd it.\n</reasoning>\nI add.\nadd({})\n");
+}
+
+TEST_F(GenerateOutputTest, DimsReasoningAtATerminal) {
+  console_.out_is_terminal = true;
+  GenerateOutputOptions options;
+  options.regions = true;
+  v1::GenerateResponse end = Finished(0, v1::FINISH_REASON_LENGTH);
+  v1::RegionEvent::Finished& call = *end.mutable_finished()->add_regions()->mutable_finished();
+  call.set_kind(v1::REGION_KIND_TOOL_CALL);
+  Run(options,
+      {Started(1), Regions(kThought), Regions(kSaid), Regions(kCalling), end, Summary(5, 3)});
+  EXPECT_EQ(out_.str(), "\x1b[2mAdd\x1b[0m\x1b[2m it.\x1b[0m\nI add.\n\x1b[1madd\x1b[0m({\n");
+}
+
+TEST_F(GenerateOutputTest, ShowsCallsWhileTheyGrow) {
+  GenerateOutputOptions options;
+  options.regions = true;
+  GenerateOutput output(options, absl::UnixEpoch(), &console_);
+  ASSERT_TRUE(output.Add(Started(1), absl::UnixEpoch()).ok());
+  ASSERT_TRUE(output.Add(Regions(kCalling), absl::UnixEpoch()).ok());
+  EXPECT_EQ(out_.str(), "add({");
+}
+
+TEST_F(GenerateOutputTest, PrintsTheTextOfAServerThatTellsNoRegions) {
+  GenerateOutputOptions options;
+  options.regions = true;
+  Run(options, TwoTokens());
+  EXPECT_EQ(out_.str(), "Once upon\n");
 }
 
 TEST_F(GenerateOutputTest, AddsNoSecondLineEnd) {
