@@ -344,6 +344,12 @@ class AnswerFlow {
     }
     if (may_open) text.edges.push_back(Marker(reasoning_.open, kReasoning));
     if (may_call_) AddCalls(tools_.begin, text);
+    // Line breaks behind reasoning belong to its end.
+    for (std::string_view breaks = "\n\n"; !text.leads.empty() && name == kText && !breaks.empty();
+         breaks.remove_prefix(1)) {
+      text.leads.push_back(Marked(std::string(breaks) + std::string(tools_.trigger)));
+      if (may_call_) AddCalls(std::string(breaks) + std::string(tools_.begin), text);
+    }
     if (!must_call_) AddContent("", name, text);
   }
 

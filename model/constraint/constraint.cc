@@ -216,8 +216,12 @@ struct Epoch {
 }  // namespace
 
 struct Constraint::Impl {
-  Impl(std::shared_ptr<const TokenTrie> the_tokens, Language language, size_t the_max_bytes)
-      : tokens(std::move(the_tokens)), make(std::move(language.make)), max_bytes(the_max_bytes) {
+  Impl(std::shared_ptr<const TokenTrie> the_tokens, Language language, size_t the_max_bytes,
+       std::optional<int64_t> the_token_budget)
+      : tokens(std::move(the_tokens)),
+        make(std::move(language.make)),
+        max_bytes(the_max_bytes),
+        token_budget(the_token_budget) {
     Renew(std::move(language.recognizer));
   }
 
@@ -225,9 +229,13 @@ struct Constraint::Impl {
     epoch = std::make_unique<Epoch>(std::move(recognizer), *tokens, max_bytes);
     ++epoch_number;
   }
-  // Brings a matcher's state behind its text to this epoch; false if it is kDead or at a limit.
-  bool Sync(std::string_view text, uint64_t* of_epoch, Recognizer::State* state)
-      TLM_REQUIRES(mutex);
+  // Brings a matcher's state behind its text, closed at these offsets, to this epoch; false if it
+  // is kDead or at a limit.
+  bool Sync(std::string_view text, std::span<const size_t> closed, uint64_t* of_epoch,
+            Recognizer::State* state) TLM_REQUIRES(mutex);
+  // Whether the budget is used up, by so many tokens, where tokens are counted.
+  bool MustClose(Recognizer::State state, int64_t counted) TLM_REQUIRES(mutex);
+  Recognizer::State Close(Recognizer::State state) TLM_REQUIRES(mutex);
   // The state behind `text` from `state` on; kDead also at a limit.
   Recognizer::State Run(Recognizer::State state, std::string_view text) TLM_REQUIRES(mutex);
   // Null at a limit.
@@ -241,18 +249,37 @@ struct Constraint::Impl {
   const std::shared_ptr<const TokenTrie> tokens;
   const RecognizerFactory make;
   const size_t max_bytes;
+  const std::optional<int64_t> token_budget;
   mutable Mutex mutex;
   std::unique_ptr<Epoch> epoch TLM_GUARDED_BY(mutex);
   uint64_t epoch_number TLM_GUARDED_BY(mutex) = 0;
 };
 
-bool Constraint::Impl::Sync(std::string_view text, uint64_t* of_epoch, Recognizer::State* state) {
+bool Constraint::Impl::Sync(std::string_view text, std::span<const size_t> closed,
+                            uint64_t* of_epoch, Recognizer::State* state) {
   if (*of_epoch != epoch_number) {
-    *state = Run(epoch->recognizer->start(), text);
+    *state = epoch->recognizer->start();
+    if (MustClose(*state, /*counted=*/0)) *state = Close(*state);
+    size_t begin = 0;
+    for (const size_t end : closed) {
+      *state = Close(Run(*state, text.substr(begin, end - begin)));
+      begin = end;
+    }
+    *state = Run(*state, text.substr(begin));
     *of_epoch = epoch_number;
   }
   epoch->recognizer->AllowWork(kMaxSteps);
   return !epoch->walker.Exhausted() && *state != Recognizer::kDead;
+}
+
+bool Constraint::Impl::MustClose(Recognizer::State state, int64_t counted) {
+  return state != Recognizer::kDead && token_budget.has_value() && counted >= *token_budget &&
+         epoch->recognizer->CountsTokens(state);
+}
+
+Recognizer::State Constraint::Impl::Close(Recognizer::State state) {
+  epoch->recognizer->AllowWork(kMaxSteps);
+  return state == Recognizer::kDead ? state : epoch->recognizer->Close(state);
 }
 
 Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
@@ -323,14 +350,18 @@ std::optional<int32_t> Constraint::Impl::Forced(Recognizer::State state, const T
     run += static_cast<char>(*only);
     state = next;
   }
+  // No token goes on over the mark of a special one.
   const size_t invalid = FindInvalidUtf8(run);
-  if (invalid != run.npos) run.resize(invalid);
+  if (invalid != run.npos) {
+    ends_text = run[invalid] == kSpecialTokenMark;
+    run.resize(invalid);
+  }
   if (run.empty()) return std::nullopt;
   const std::vector<int32_t> ids = trie.Encode(run);
   if (ids.empty()) return std::nullopt;
   const std::string_view text = trie.Text(ids[0]);
   if (text.empty() || run.substr(0, text.size()) != text || !mask.Has(ids[0])) return std::nullopt;
-  if (text.size() == run.size() && !(ends_text && invalid == run.npos)) return std::nullopt;
+  if (text.size() == run.size() && !ends_text) return std::nullopt;
   return ids[0];
 }
 
@@ -345,7 +376,8 @@ absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Compile(
   Budget budget(limits.max_compile_time, cancelled, Clock::ThreadCpu());
   TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(spec, limits, budget));
   TLM_RETURN_IF_ERROR(budget.Spend(0, "its first state"));
-  auto impl = std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes);
+  auto impl = std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes,
+                                     spec.token_budget);
   {
     MutexLock lock(&impl->mutex);
     TLM_RETURN_IF_ERROR(CheckStart(*impl->epoch->recognizer, limits));
@@ -374,8 +406,15 @@ bool ConstraintMatcher::Accept(int32_t token) {
   if (text.empty()) return false;
   MutexLock lock(&impl.mutex);
   Recognizer::State next = Recognizer::kDead;
+  int64_t counted = counted_;
+  bool closes = false;
   for (int left = kAttempts; left > 0 && !is_dead_; --left) {
-    if (impl.Sync(text_, &epoch_, &state_)) next = impl.Run(state_, text);
+    if (impl.Sync(text_, closed_, &epoch_, &state_)) {
+      counted = counted_ + (impl.epoch->recognizer->CountsTokens(state_) ? 1 : 0);
+      next = impl.Run(state_, text);
+      closes = impl.MustClose(next, counted);
+      if (closes) next = impl.Close(next);
+    }
     if (!impl.epoch->walker.Exhausted()) break;
     is_dead_ = left == 1;
     impl.Renew(impl.make());
@@ -384,6 +423,8 @@ bool ConstraintMatcher::Accept(int32_t token) {
   if (next == Recognizer::kDead) return false;
   text_ += text;
   state_ = next;
+  counted_ = counted;
+  if (closes) closed_.push_back(text_.size());
   return true;
 }
 
@@ -394,7 +435,7 @@ ConstraintMatcher::Allowed ConstraintMatcher::Next() {
   {
     MutexLock lock(&impl.mutex);
     for (int left = kAttempts; left > 0 && !is_dead_; --left) {
-      if (impl.Sync(text_, &epoch_, &state_)) mask = impl.MaskOf(state_, position);
+      if (impl.Sync(text_, closed_, &epoch_, &state_)) mask = impl.MaskOf(state_, position);
       if (!impl.epoch->walker.Exhausted()) break;
       mask = nullptr;
       is_dead_ = left == 1;

@@ -138,10 +138,12 @@ class ConstraintMatcher {
  private:
   std::shared_ptr<Constraint> constraint_;
   TextPosition position_;
-  std::string text_;      // of the tokens accepted
-  uint64_t epoch_ = 0;    // that state_ is of
-  int32_t state_ = 0;     // behind text_
-  bool is_dead_ = false;  // a limit was met
+  std::string text_;            // of the tokens accepted
+  int64_t counted_ = 0;         // of them, by the budget
+  std::vector<size_t> closed_;  // the lengths of text_ at which the budget was used up
+  uint64_t epoch_ = 0;          // that state_ is of
+  int32_t state_ = 0;           // behind text_
+  bool is_dead_ = false;        // a limit was met
   std::vector<uint64_t> words_;
   std::shared_ptr<const void> shown_;  // what Next() returned last
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "model/constraint/constraint.h"
 #include "model/text/utf8.h"
 #include "model/tokenizer/token_decoder.h"
 
@@ -58,6 +59,15 @@ std::string BeginningText(const Tokenizer& tokenizer, int32_t id) {
   return std::string(text);
 }
 
+// What it adds to the text of a constraint, at its beginning or behind. The byte of the mark is in
+// no well-formed text, so tokens with it are none.
+std::string TextIn(const Tokenizer& tokenizer, int32_t id, bool begins) {
+  if (tokenizer.IsSpecial(id)) return kSpecialTokenMark + tokenizer.IdToToken(id);
+  const std::string_view bytes = tokenizer.TokenBytes(id);
+  if (bytes.find(kSpecialTokenMark) != bytes.npos) return {};
+  return begins ? BeginningText(tokenizer, id) : std::string(bytes);
+}
+
 }  // namespace
 
 std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
@@ -66,9 +76,7 @@ std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
     std::vector<std::string> texts(static_cast<size_t>(tokenizer.vocab_size()));
     for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
       const bool ends = std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
-      if (ends || tokenizer.IsSpecial(id)) continue;
-      texts[static_cast<size_t>(id)] =
-          begins ? BeginningText(tokenizer, id) : std::string(tokenizer.TokenBytes(id));
+      if (!ends) texts[static_cast<size_t>(id)] = TextIn(tokenizer, id, begins);
     }
     std::shared_ptr<TokenTrie> trie(new TokenTrie(texts));
     trie->end_tokens_.assign(end_tokens.begin(), end_tokens.end());

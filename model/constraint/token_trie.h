@@ -65,8 +65,9 @@ class TokenTrie {
     uint32_t tail;  // its number: the node in tails(), the empty tail 0
   };
 
-  // `tokenizer` outlives this. Special tokens and such as have no text, or one of more than
-  // kMaxTextBytes, are never inside of a text.
+  // `tokenizer` outlives this. The text of a special token is kSpecialTokenMark and its name. Ends,
+  // tokens with that byte, and such as have no text, or one of more than kMaxTextBytes, are never
+  // inside of a text.
   static std::shared_ptr<const TokenTrie> Build(const Tokenizer& tokenizer,
                                                 std::span<const int32_t> end_tokens);
   // Token i has the i-th text; those without text are never inside of one. Without Encode().

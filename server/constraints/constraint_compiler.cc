@@ -88,7 +88,10 @@ const std::shared_ptr<const TokenTrie>& ConstraintCompiler::Tokens() {
 std::vector<int32_t> ConstraintCompiler::EndsOf(const StopCriteria& stop) {
   const TokenTrie& trie = *Tokens();
   std::vector<int32_t> ends = EndingIds(stop);
-  std::erase_if(ends, [&trie](int32_t token) { return !trie.Text(token).empty(); });
+  std::erase_if(ends, [&trie](int32_t token) {
+    const std::string_view text = trie.Text(token);
+    return !text.empty() && text.front() != kSpecialTokenMark;
+  });
   return ends;
 }
 

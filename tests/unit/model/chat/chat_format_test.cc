@@ -104,8 +104,8 @@ TEST(FindChatFormatTest, TakesNames) {
   EXPECT_EQ(FormatOf("harmony", "harmony").special_tokens.size(), 5u);
   const auto tokenizer = MakeTokenizer({});
   const absl::Status wrong = FindChatFormat(nullptr, *tokenizer, "auto", "herms").status();
-  EXPECT_EQ(wrong.message(),
-            "the tool format \"herms\" is none of auto, none, harmony, qwen3_coder, hermes, "
+  EXPECT_EQ(std::string(wrong.message()),
+            "the tool format 'herms' is none of auto, none, harmony, qwen3_coder, hermes, "
             "deepseek_v3, deepseek_v3_1, mistral_args, mistral, mistral_nemo, llama3_json");
   EXPECT_EQ(FindChatFormat(nullptr, *tokenizer, "think", "harmony").status().code(),
             absl::StatusCode::kInvalidArgument);

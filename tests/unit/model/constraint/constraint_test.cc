@@ -318,6 +318,51 @@ TEST_F(ConstraintTest, TooMuchForAFreshStartIsADeadEnd) {
   EXPECT_EQ(run(1), alone);
 }
 
+// So many tokens of free text, then what closes it, whatever was drawn; also where the limit of
+// memory has thrown away the states.
+TEST_F(ConstraintTest, ABudgetOfTokensClosesFreeText) {
+  ConstraintSpec spec;
+  spec.kind = ConstraintSpec::Kind::kFlow;
+  spec.nodes.resize(2);
+  spec.nodes[0].is_free = spec.nodes[0].is_budgeted = true;
+  spec.nodes[0].triggers = {"</x>"};
+  spec.nodes[0].closing = 1;
+  spec.nodes[0].edges = {
+      {.begin = "</x>", .kind = ConstraintSpec::Kind::kNothing, .target = 1},
+      {.begin = "\n</x>\n", .kind = ConstraintSpec::Kind::kNothing, .target = 1}};
+  spec.nodes[1].edges = {{.begin = "!", .kind = ConstraintSpec::Kind::kNothing, .target = 1}};
+  spec.nodes[1].may_end = true;
+  for (const int64_t budget : {0, 1, 7}) {
+    spec.token_budget = budget;
+    const auto plenty = Compile(spec);
+    const auto tight = Compile(spec, {.max_bytes = size_t{1} << 18});
+    for (int round = 0; round < 100; ++round) {
+      ConstraintMatcher matcher(plenty), other(tight);
+      std::string text;
+      int64_t free_tokens = 0;
+      while (text.find("</x>") == text.npos) {
+        const ConstraintMatcher::Allowed allowed = matcher.Next();
+        ASSERT_EQ(Describe(allowed), Describe(other.Next())) << text;
+        const int32_t id = DrawOf(Ids(allowed));
+        ASSERT_TRUE(matcher.Accept(id) && other.Accept(id));
+        text += Tokens()->Text(id);
+        if (++free_tokens != budget || text.find("</x>") != text.npos) continue;
+        // No more than what closes it is left, of which a beginning may be there already.
+        std::string rest;
+        for (ConstraintMatcher at_end = matcher; rest.find("</x>\n") == rest.npos;) {
+          const ConstraintMatcher::Allowed next = at_end.Next();
+          ASSERT_FALSE(next.none) << text << rest;
+          const int32_t closing = Ids(next)[0];
+          ASSERT_TRUE(at_end.Accept(closing));
+          rest += Tokens()->Text(closing);
+          ASSERT_LE(rest.size(), 16u) << text << rest;
+        }
+      }
+      EXPECT_LE(free_tokens, budget + 8) << text;
+    }
+  }
+}
+
 TEST_F(ConstraintTest, SpecificationsAreChecked) {
   const auto status = [](const ConstraintSpec& spec, const ConstraintLimits& limits = {}) {
     return Constraint::Compile(spec, Tokens(), limits, nullptr).status();

@@ -137,7 +137,8 @@ TEST(LimitsTest, LeaveRoomForLongConversations) {
       "{{ '<|' + m.role + '|>' + m.content.strip() + '\n' }}{% endfor %}{{ ns.n }}",
       nlohmann::json::object());
   ASSERT_TRUE(chat.ok()) << chat.status();
-  const auto text = (*chat)->Render(messages, false, nlohmann::json::object());
+  const auto text = (*chat)->Render({.messages = messages, .add_generation_prompt = false},
+                                    nlohmann::json::object());
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_TRUE(text->ends_with("5000"));
 }
