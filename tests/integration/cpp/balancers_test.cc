@@ -68,8 +68,9 @@ class Replicas {
 
  private:
   void Start(size_t i) {
-    std::vector<std::string> flags = {"--threads=1", "--port=" + std::to_string(ports_[i]),
-                                      "--metrics_port=" + std::to_string(metrics_ports_[i])};
+    std::vector<std::string> flags = ReplicaFlags();
+    flags.push_back("--port=" + std::to_string(ports_[i]));
+    flags.push_back("--metrics_port=" + std::to_string(metrics_ports_[i]));
     flags.insert(flags.end(), flags_.begin(), flags_.end());
     servers_[i] = ServerProcess::Serve(flags);
   }

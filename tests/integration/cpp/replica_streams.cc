@@ -3,6 +3,34 @@
 #include <memory>
 
 namespace tlm {
+namespace {
+
+// Reasoning of a few tokens, then calls of tools, or text in which the model may call some.
+void AskInChat(int i, v1::GenerateRequest* request) {
+  const std::string prompt = request->prompt();
+  v1::ChatInput& chat = *request->mutable_chat();
+  v1::ChatInput::Message& message = *chat.add_messages();
+  message.set_role("user");
+  message.set_content(prompt);
+  for (const char* const name : {"look_up", "write"}) {
+    v1::ChatInput::Tool& tool = *chat.add_tools();
+    tool.set_name(name);
+    tool.set_parameters_json_schema(
+        R"({"properties": {"key_of_it": {"type": "string", "maxLength": 20},
+            "number_of_it": {"type": "integer"}}, "required": ["key_of_it"],
+            "additionalProperties": false})");
+  }
+  chat.mutable_tool_choice()->set_mode(i % 2 == 0 ? v1::ChatInput::ToolChoice::REQUIRED
+                                                  : v1::ChatInput::ToolChoice::AUTO);
+  chat.mutable_reasoning()->set_enabled(true);
+  chat.mutable_reasoning()->set_budget_tokens(static_cast<uint32_t>(i % 25));
+}
+
+}  // namespace
+
+std::vector<std::string> ReplicaFlags() {
+  return {"--threads=1", "--tool_format=hermes", "--reasoning_format=think"};
+}
 
 v1::GenerateRequest RequestOf(int i) {
   const char* const prompts[] = {"The king", "Once", "O Romeo, Romeo! wherefore art", "Citizen:\n"};
@@ -29,7 +57,9 @@ v1::GenerateRequest RequestOf(int i) {
   output.set_top_logprobs(i % 12 == 0 ? 3 : 0);
   output.set_prompt_logprobs(i % 9 == 0);
   output.set_min_chunk_tokens(static_cast<uint32_t>(i % 3));
-  if (i % 5 == 2) {
+  if (i % 7 == 3) {
+    AskInChat(i, &request);
+  } else if (i % 5 == 2) {
     request.set_json_schema(
         R"({"type": "array", "minItems": 4, "items": {"type": "object", "properties": {"key_of_it":
             {"type": "string", "maxLength": 20}, "number_of_it": {"type": "integer"}},
@@ -65,7 +95,11 @@ std::string Everything(const Stream& stream) {
   std::string text = result.started.ShortDebugString() + "\n";
   for (const v1::TokenInfo& token : result.prompt) text += token.ShortDebugString() + "\n";
   for (const client::Output& output : result.outputs) {
-    text += output.text + "\n";
+    text += output.text + "\n" + output.reasoning + "\n" + output.content + "\n";
+    for (const client::ToolCall& call : output.tool_calls) {
+      text += call.id + " " + call.name + " " + call.arguments_json +
+              (call.complete ? ".\n" : "...\n");
+    }
     for (const v1::TokenInfo& token : output.tokens) text += token.ShortDebugString() + "\n";
     text += output.finished.ShortDebugString() + "\n";
   }

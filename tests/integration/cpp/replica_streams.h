@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "client/cpp/client.h"
 #include "model/base/mutex.h"
@@ -38,6 +39,10 @@ class Progress {
   int64_t events_ TLM_GUARDED_BY(mutex_) = 0;
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
 };
+
+// Flags of replicas that answer them. The bundled model does not know of tools; it is told the form
+// in which it calls them.
+std::vector<std::string> ReplicaFlags();
 
 // The i-th of many different requests, all sampled at temperature 1.
 v1::GenerateRequest RequestOf(int i);

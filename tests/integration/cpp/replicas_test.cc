@@ -23,7 +23,7 @@ class Replicas {
  public:
   explicit Replicas(size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      servers_.push_back(ServerProcess::Serve({"--threads=1"}));
+      servers_.push_back(ServerProcess::Serve(ReplicaFlags()));
       ports_.push_back(servers_.back()->port());
     }
   }
@@ -39,8 +39,9 @@ class Replicas {
     EXPECT_EQ(servers_[index]->Wait(), -SIGKILL);
   }
   void Restart(size_t index) {
-    servers_[index] =
-        ServerProcess::Serve({"--threads=1", "--port=" + std::to_string(ports_[index])});
+    std::vector<std::string> flags = ReplicaFlags();
+    flags.push_back("--port=" + std::to_string(ports_[index]));
+    servers_[index] = ServerProcess::Serve(flags);
   }
 
  private:
@@ -99,7 +100,7 @@ TEST(ReplicasTest, KilledReplicasChangeNoStream) {
   const std::vector<Stream> disturbed = ReadStreams(client.get(), kStreams, &progress);
   killer.join();
 
-  int interrupted = 0;
+  int interrupted = 0, calls = 0;
   for (int i = 0; i < kStreams; ++i) {
     ASSERT_TRUE(undisturbed[i].status.ok()) << i << ": " << undisturbed[i].status;
     ASSERT_EQ(undisturbed[i].resumes, 0);
@@ -108,11 +109,15 @@ TEST(ReplicasTest, KilledReplicasChangeNoStream) {
     EXPECT_EQ(disturbed[i].collector.result().started.request_id(), RequestOf(i).request_id());
     EXPECT_EQ(Everything(disturbed[i]), Everything(undisturbed[i])) << i;
     interrupted += disturbed[i].resumes > 0 ? 1 : 0;
+    for (const client::Output& output : disturbed[i].collector.result().outputs) {
+      calls += static_cast<int>(output.tool_calls.size());
+    }
   }
   RecordProperty("kills", kills);
   RecordProperty("interrupted", interrupted);
   std::cout << kills << " kills interrupted " << interrupted << " of " << kStreams << " streams\n";
   EXPECT_GE(interrupted, 25);
+  EXPECT_GE(calls, 10);
 }
 
 TEST(ReplicasTest, TheOnlyReplicaIsWaitedFor) {

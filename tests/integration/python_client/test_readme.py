@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from servers import Certificates, SOURCE_DIR, FakeServer, Replica
+from servers import AGENT_TEMPLATE, Certificates, SOURCE_DIR, FakeServer, Replica, copy_model
 
 README = SOURCE_DIR / "client" / "python" / "README.md"
 KEY = "tlm_ab12_s3cret"
@@ -33,7 +33,8 @@ class ReadmeTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.replicas = [Replica(), Replica()]
+        model = copy_model(cls.folder, AGENT_TEMPLATE)
+        cls.replicas = [Replica(f"--model={model}") for _ in range(2)]
         cls.drained = Replica()
         for replica in (*cls.replicas, cls.drained):
             cls.addClassCleanup(replica.close)
@@ -73,8 +74,11 @@ class ReadmeTest(unittest.TestCase):
                 continue
             with self.subTest(code):
                 outputs.append(self.run_block(code))
-        self.assertEqual(len(outputs), 9)
-        first, concurrent, calls, _, forms, errors, resumes, encrypted, admin = outputs
+        self.assertEqual(len(outputs), 11)
+        (first, concurrent, calls, _, agent, parts, forms, errors, resumes, encrypted,
+         admin) = outputs
+        self.assertTrue(agent.endswith("\n") and agent.strip(), agent)
+        self.assertTrue(parts.strip(), parts)
         self.assertRegex(forms, r'^(good|bad)\n\{\s*"day": ?"\d{4}-\d\d-\d\d",\s*"guests": ?\d+\s*\} EOS\n$')
         result, _, streamed = first.partition(" 3 60\n")
         self.assertTrue(result and streamed, first)

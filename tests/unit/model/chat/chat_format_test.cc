@@ -265,7 +265,8 @@ TEST_F(AnswerTest, HoldsReasoning) {
   EXPECT_EQ(Judge(think, plan, "b"), "not b");
   EXPECT_EQ(Judge(think, plan, "\n</think>\n\nb"), "whole");
   plan = {.reasoning_budget = 3};
-  EXPECT_EQ(Judge(think, plan, "<think>abc"), "whole");
+  EXPECT_EQ(Judge(think, plan, "<think>ab"), "whole");
+  EXPECT_EQ(Judge(think, plan, "<think>abc"), "open");
   EXPECT_EQ(Judge(think, plan, "<think>abcd"), "not <think>abcd");
   EXPECT_EQ(Judge(think, plan, "<think>abc\n</think>\n\nd"), "whole");
   EXPECT_EQ(Judge(think, plan, "d<think>abcdef"), "whole");

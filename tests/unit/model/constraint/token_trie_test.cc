@@ -94,23 +94,24 @@ TEST(TokenTrie, HoldsEveryTextOnceInItsPart) {
   }
 }
 
-TEST(TokenTrie, SpecialAndEndTokensAreNeverInsideOfAText) {
+TEST(TokenTrie, SpecialTokensAreMarkedAndEndTokensAreNeverInsideOfAText) {
   const auto tokenizer = Tokenizer::FromJson(R"({
     "added_tokens": [{"id": 3, "content": "<s>", "special": true},
                      {"id": 4, "content": "<tool>", "special": false},
                      {"id": 5, "content": "<end>", "special": false}],
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
     "decoder": {"type": "ByteLevel"},
-    "model": {"type": "BPE", "vocab": {"a": 0, "Ġb": 1, "Ċ": 2}, "merges": [],
+    "model": {"type": "BPE", "vocab": {"a": 0, "Ġb": 1, "Ċ": 2, "ÿ": 6}, "merges": [],
               "unk_token": "a"}})");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto trie = TokenTrie::Build(**tokenizer, std::vector<int32_t>{5});
   EXPECT_EQ(trie->Text(1), " b");
   EXPECT_EQ(trie->Text(2), "\n");
-  EXPECT_EQ(trie->Text(3), "");
+  EXPECT_EQ(trie->Text(3), "\xFF<s>");
   EXPECT_EQ(trie->Text(4), "<tool>");
   EXPECT_EQ(trie->Text(5), "");
-  EXPECT_EQ(trie->Text(6), "");
+  EXPECT_EQ(trie->Text(6), "");  // the byte of the mark
+  EXPECT_EQ(trie->Text(7), "");
   EXPECT_EQ(trie->Text(-1), "");
   EXPECT_EQ(&trie->At(TextPosition::kBeginsText), trie.get());
 }
