@@ -209,12 +209,13 @@ class RefusalTest(ServerTest):
                 ("json_object", {"json_object": False}, "must be true"),
                 ("json", {"regex": "a", "json": {"whitespace": "JSON_WHITESPACE_COMPACT"}},
                  "describes no JSON"),
-                ("json", {"json": {"whitespace": "JSON_WHITESPACE_COMPACT"}}, "no constraint"),
+                ("json", {"json": {"whitespace": "JSON_WHITESPACE_COMPACT"}}, "neither a constraint"),
                 ("structural_tag.regions[0].begin",
                  {"structural_tag": {"triggers": ["<a"], "regions": [
                      {"begin": "<b>", "regex": "x"}]}}, "none of the triggers"),
-                ("structural_tag", {"structural_tag": {"triggers": ["<a"], "regions": [
-                    {"begin": "<a>", "json_schema": '{"type": 7}'}]}}, "type")):
+                ("structural_tag.regions[0].json_schema",
+                 {"structural_tag": {"triggers": ["<a"], "regions": [
+                     {"begin": "<a>", "json_schema": '{"type": 7}'}]}}, "type")):
             with self.subTest(words):
                 self.assert_refused(invalid, words, field, **constraint)
 

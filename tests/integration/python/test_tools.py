@@ -290,7 +290,7 @@ class ToolsTest(ServerTest):
         self.assert_continues(asked, whole)
 
     def test_resumed_reasoning_keeps_to_its_budget(self):
-        asked = self.asked(("add", ADD), max_new_tokens=40,
+        asked = self.asked(("add", ADD), max_new_tokens=100,
                            reasoning={"enabled": True, "budget_tokens": 6},
                            tool_choice=Choice(mode=Choice.REQUIRED))
         whole = self.generate(asked)
