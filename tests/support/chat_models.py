@@ -134,7 +134,7 @@ FAMILIES = {
                             THINK[:2] + DEEPSEEK,
                             ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
                             ("<｜end▁of▁sentence｜>",), THINK),
-    "gpt-oss": Family("gpt-oss.jinja", harmony_calls, "<|channel|>", (), HARMONY,
+    "gpt-oss": Family("harmony.jinja", harmony_calls, "<|channel|>", (), HARMONY,
                       ("<|return|>", "<|call|>"),
                       ("<|channel|>analysis<|message|>", "<|end|>", "<|end|><|start|>assistant"),
                       reasons_again=True, parallel=False),
