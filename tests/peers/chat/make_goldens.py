@@ -7,11 +7,11 @@ import pathlib
 import sys
 
 from conversations import requests
-from reference import EMPTY_TEXT, NO_KEY, NULL, render
+from reference import EMPTY_TEXT, NO_KEY, render
 
 # The templates that render calls from JSON text, and what others than no key stands for no content beside calls.
-TEXT_ARGUMENTS = ()
-NO_CONTENT = {}
+TEXT_ARGUMENTS = ("deepseek-v3.1.jinja",)
+NO_CONTENT = {"deepseek-v3.1.jinja": EMPTY_TEXT}
 CHOSEN = ("with system, none, True", "reasoning, none, False", "reasoning, no thinking, True", "unicode, none, True",
           "white space, none, False", "markup, none, True", "two users, none, True", "system alone, none, True",
           "one question, tools, True", "tool answers, none, False", "one question, tools in system, True",
