@@ -29,14 +29,14 @@ class Prober {
  public:
   explicit Prober(const RenderProbe& render) : render_(render) {}
 
-  void FindTools(ChatTemplateTraits& traits) const {
-    const auto text = render_({.messages = Turn(1), .tools = tools_}, json(), traits);
+  void FindTools(ChatTemplateTraits& traits) {
+    const auto text = Render({.messages = Turn(1), .tools = tools_}, json(), traits);
     traits.tools = text.ok() && Has(*text, kTool);
   }
 
   // The calls and results; first as transformers gives them, then in the forms that older templates
   // expect. A turn without a result is tried last: templates may render calls alone.
-  void FindCalls(ChatTemplateTraits& traits) const {
+  void FindCalls(ChatTemplateTraits& traits) {
     using NoContent = ChatTemplateTraits::NoContent;
     for (const size_t messages : {3, 2}) {
       for (const bool as_text : {false, true}) {
@@ -44,7 +44,7 @@ class Prober {
           ChatTemplateTraits tried = traits;
           tried.arguments_as_text = as_text;
           tried.no_content = none;
-          const auto text = render_({.messages = Turn(messages), .tools = tools_}, json(), tried);
+          const auto text = Render({.messages = Turn(messages), .tools = tools_}, json(), tried);
           // Results count in any case: a template may render them though it does not know calls.
           traits.tool_results |= text.ok() && Has(*text, kResult);
           tried.tool_results = traits.tool_results;
@@ -57,18 +57,27 @@ class Prober {
     }
   }
 
-  std::string FindSwitch(std::string_view source, const ChatTemplateTraits& traits) const {
+  std::string FindSwitch(std::string_view source, const ChatTemplateTraits& traits) {
     for (const std::string_view name : kSwitches) {
       if (!Has(source, name)) continue;
       const Conversation question = {.messages = Turn(1)};
-      const auto on = render_(question, {{name, true}}, traits);
-      const auto off = render_(question, {{name, false}}, traits);
+      const auto on = Render(question, {{name, true}}, traits);
+      const auto off = Render(question, {{name, false}}, traits);
       if (on.ok() && off.ok() && *on != *off) return std::string(name);
     }
     return "";
   }
 
  private:
+  // Fails at once behind a rendering that reached a limit: the next ones would cost as much.
+  absl::StatusOr<std::string> Render(const Conversation& conversation, const json& arguments,
+                                     const ChatTemplateTraits& traits) {
+    if (!exhausted_.ok()) return exhausted_;
+    absl::StatusOr<std::string> text = render_(conversation, arguments, traits);
+    if (absl::IsResourceExhausted(text.status())) exhausted_ = text.status();
+    return text;
+  }
+
   // The first messages of a question, a call, its result.
   std::span<const ChatMessage> Turn(size_t messages) const {
     return std::span(messages_).first(messages);
@@ -82,6 +91,7 @@ class Prober {
   }
 
   const RenderProbe& render_;
+  absl::Status exhausted_;
   const std::vector<ChatTool> tools_ = {
       {.name = kTool,
        .description = "Looks up.",
@@ -100,7 +110,7 @@ class Prober {
 }  // namespace
 
 ChatTemplateTraits FindTraits(const RenderProbe& render, std::string_view source) {
-  const Prober prober(render);
+  Prober prober(render);
   ChatTemplateTraits traits;
   prober.FindTools(traits);
   prober.FindCalls(traits);

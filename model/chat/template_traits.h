@@ -17,8 +17,9 @@ using RenderProbe = std::function<absl::StatusOr<std::string>(const Conversation
                                                               const nlohmann::json& arguments,
                                                               const ChatTemplateTraits& traits)>;
 
-// Calls `render` a dozen times or so. What fails tells nothing: a template that fails on every
-// conversation has no traits. `source`: only variables that occur in it are tried.
+// Calls `render` at most 21 times, not again when it is RESOURCE_EXHAUSTED. What fails tells
+// nothing: a template that fails on every conversation has no traits. `source`: only variables that
+// occur in it are tried.
 ChatTemplateTraits FindTraits(const RenderProbe& render, std::string_view source);
 
 }  // namespace tlm

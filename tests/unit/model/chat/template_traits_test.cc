@@ -44,6 +44,22 @@ TEST(TemplateTraitsTest, ATemplateThatAlwaysFailsHasNone) {
   }
 }
 
+TEST(TemplateTraitsTest, ProbesNoMoreThanItSays) {
+  constexpr char kSource[] = "enable_thinking thinking enable_reasoning reasoning";
+  int calls = 0;
+  const auto failing = [&](absl::StatusCode code) {
+    return [&calls, code](const Conversation&, const json&, const ChatTemplateTraits&) {
+      ++calls;
+      return absl::Status(code, "no");
+    };
+  };
+  FindTraits(failing(absl::StatusCode::kInvalidArgument), kSource);
+  EXPECT_EQ(calls, 21);
+  calls = 0;
+  FindTraits(failing(absl::StatusCode::kResourceExhausted), kSource);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(TemplateTraitsTest, FindsToolsAndResults) {
   EXPECT_TRUE(TraitsOf("{{ tools|tojson }}").tools);
   EXPECT_TRUE(TraitsOf("{% for t in tools or [] %}{{ t.function.name }}{% endfor %}").tools);
