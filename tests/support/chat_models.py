@@ -130,7 +130,7 @@ FAMILIES = {
     "mistral": Family("mistral-v0.3.jinja", mistral_calls, "[TOOL_CALLS]", (), (
         "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]",
         "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"), ("</s>",)),
-    "deepseek-v3.1": Family("deepseek-v3.1.jinja", deepseek_calls, DEEPSEEK[0],
+    "deepseek-v3.1": Family("deepseek-calls.jinja", deepseek_calls, DEEPSEEK[0],
                             THINK[:2] + DEEPSEEK,
                             ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
                             ("<｜end▁of▁sentence｜>",), THINK),
