@@ -126,6 +126,8 @@ class AgentTest(unittest.TestCase):
                                   tool_choice="required", seed=1, **OPTIONS)
         self.assertTrue(result.reasoning)
         self.assertLessEqual(len(self.client.tokenize(result.reasoning).token_ids), 20)
+        self.assertGreater(result.usage.reasoning_tokens, 0)
+        self.assertLessEqual(result.usage.reasoning_tokens, 20)
         self.assertRegex(result.text, r"(?s)^<think>.*</think>.*<tool_call>")
         self.assertTrue(result.tool_calls)
         result = self.client.chat(USER, reasoning=Reasoning(True, 10), seed=1,
@@ -133,6 +135,8 @@ class AgentTest(unittest.TestCase):
         self.assertIn(json.loads(result.content), ("yes", "no"))
         result = self.client.chat(USER, reasoning=False, max_new_tokens=20)
         self.assertEqual((result.reasoning, result.content), ("", result.text))
+        self.assertEqual(result.usage.reasoning_tokens, 0)
+        self.assertIsNone(self.client.generate("x", max_new_tokens=1).usage.reasoning_tokens)
 
     def test_text_and_tokens_are_the_same_without_regions(self):
         for choice in ("auto", "required"):
@@ -197,7 +201,7 @@ class AgentTest(unittest.TestCase):
                 if got[1] > 0:
                     break
             self.assertEqual(got[1], 1)
-            regions, text = got[0]
+            regions, text, *_ = got[0]
             self.assertEqual("".join(region[1] for region in regions if isinstance(region, list)),
                              text)
             self.assertTrue(any(isinstance(region, RegionFinished) for region in regions))
@@ -213,7 +217,9 @@ class AgentTest(unittest.TestCase):
                                     for region in getattr(event, "regions", ())):
                         self.replicas[stream.target].kill()
                         kill = False
-                return record(events), stream.resumes
+                usage = events[-1].usage
+                return ((*record(events), usage.completion_tokens, usage.reasoning_tokens),
+                        stream.resumes)
 
 
 if __name__ == "__main__":

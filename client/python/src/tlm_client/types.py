@@ -115,6 +115,7 @@ class Usage:
     prompt_tokens: int
     cached_prompt_tokens: int
     completion_tokens: int
+    reasoning_tokens: int | None = None  # set where regions are told
 
 
 @dataclass(frozen=True, slots=True)
