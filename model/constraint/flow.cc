@@ -213,8 +213,8 @@ void FreeText::FillRows(const std::vector<std::map<uint8_t, int32_t>>& below) {
     const auto at = static_cast<size_t>(node);
     const int32_t end = ends[at];
     if (node != 0) {
-      std::copy_n(next_.begin() + static_cast<ptrdiff_t>(IndexOf(end, 0)), column_count_,
-                  next_.begin() + static_cast<ptrdiff_t>(IndexOf(node, 0)));
+      std::copy_n(next_.begin() + static_cast<ptrdiff_t>(RowOf(end)), column_count_,
+                  next_.begin() + static_cast<ptrdiff_t>(RowOf(node)));
       const auto end_at = static_cast<size_t>(end);
       if (markers_at_[at] < 0 && marks_[at] == marks_[end_at]) {
         markers_at_[at] = markers_at_[end_at];

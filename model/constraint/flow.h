@@ -62,10 +62,9 @@ class FreeText final : public RegexSet::Automaton {
   static constexpr int32_t kEnded = 1 << 30;
 
   static size_t NodeOf(int32_t state) { return static_cast<size_t>(state / kUtf8States); }
-  // As for next_.
-  size_t IndexOf(int32_t node, uint8_t byte) const {
-    return static_cast<size_t>(node) * column_count_ + columns_[byte];
-  }
+  // In next_.
+  size_t RowOf(int32_t node) const { return static_cast<size_t>(node) * column_count_; }
+  size_t IndexOf(int32_t node, uint8_t byte) const { return RowOf(node) + columns_[byte]; }
   void ForbidPlainSpellings();
   // The nodes below each, by byte; the markers are at their nodes.
   std::vector<std::map<uint8_t, int32_t>> AddMarkers();

@@ -494,6 +494,21 @@ TEST(FlowTest, TakesChannels) {
   EXPECT_EQ(verdict("\xFF<cal"), (Verdict{.alive = true}));
 }
 
+TEST(FlowTest, MarkersHaveAnyByte) {
+  using std::string_literals::operator""s;
+  for (const char byte : {'\0', '\n', '\x7f'}) {
+    const std::string trigger = "<"s + byte + "<" + byte + byte;
+    const auto recognizer = Compile(Tag({{trigger, Kind::kRegex, "x", {}, "</a>"}}, {trigger}));
+    ASSERT_TRUE(recognizer.ok()) << recognizer.status();
+    const Verdict whole = {true, true}, begun = {false, true}, dead = {};
+    EXPECT_EQ(Read(**recognizer, trigger.substr(0, 4) + "a<" + byte), whole);
+    // An end of what was read so far begins again.
+    EXPECT_EQ(Read(**recognizer, trigger.substr(0, 3) + trigger.substr(1)), begun);
+    EXPECT_EQ(Read(**recognizer, trigger.substr(0, 3) + trigger.substr(1) + "x</a>"), whole);
+    EXPECT_EQ(Read(**recognizer, "a" + trigger + "a"), dead);
+  }
+}
+
 TEST(FlowTest, FreeTextIsOnePart) {
   const auto recognizer = Compile(Tag({{"<a>", Kind::kRegex, "x", {}, "</a>"},
                                        {"<b>", Kind::kGrammar, "root ::= \"xy\"", {}, "</b>"}},
