@@ -235,13 +235,13 @@ TEST_F(ConvertChatTest, TheTemplateIsGivenAllOfAMessageAndTheTools) {
 }
 
 TEST_F(ConvertChatTest, ToolsAreCheckedAndNamed) {
-  const std::string longest(256, 'n');
+  const std::string longest(256, 'n'), too_long(257, 'n');
   for (const std::string name : {"a", "get_Weather-1", "ns.mod:sub/x", longest.c_str()}) {
     chat_.clear_tools();
     AddTool(name);
     EXPECT_THAT(Convert(), IsOk()) << name;
   }
-  for (const std::string name : {"", "a b", "a\"", "\n", "é", (longest + "n").c_str()}) {
+  for (const std::string name : {"", "a b", "a\"", "\n", "é", too_long.c_str()}) {
     chat_.clear_tools();
     AddTool("first");
     AddTool(name);
