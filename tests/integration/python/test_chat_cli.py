@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -11,6 +12,7 @@ import tempfile
 import time
 import unittest
 
+import chat_models
 from support import PROMPT, ServerTest, request
 from tlm_server import BIN_DIR, TlmServer, model_with_template
 
@@ -148,6 +150,65 @@ class ChatCliTest(ServerTest):
     def test_score_errors_are_the_servers(self):
         _, err = self.tlm("score", "--prompt_ids=1", "--ids=4294967295", status=1)
         self.assertRegex(err, "^tlm: score: INVALID_ARGUMENT: .*4294967295")
+
+
+class ChatToolsCliTest(ServerTest):
+    """A model with random weights, whose calls are what the constraint makes of them."""
+
+    @classmethod
+    def setUpClass(cls):
+        directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        model = chat_models.make_model(directory / "qwen", chat_models.FAMILIES["qwen3"])
+        cls.server = TlmServer(f"--model={model}", "--random_weights=1").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+        schema = {"type": "object", "required": ["z", "a"], "additionalProperties": False,
+                  "properties": {"z": {"enum": [1, 2]}, "a": {"enum": ["x", "y"]}}}
+        cls.tools = directory / "tools.json"
+        cls.tools.write_text(json.dumps(
+            [{"type": "function", "function": {"name": "count", "parameters": schema},
+              "exec": f"tee {directory}/arguments; echo; echo counted"}]), encoding="utf-8")
+        cls.arguments = directory / "arguments"
+
+    tlm = ChatCliTest.tlm
+
+    def run_chat(self, *flags, **options):
+        return self.tlm("chat", f"--tools={self.tools}", "--tool_choice=required",
+                        "--noparallel_tool_calls", "--reasoning=off", "--max_new_tokens=150",
+                        "--seed=1", *flags, **options)
+
+    def call_in(self, out):
+        """The arguments of the call that an answer begins with; they keep the schema's order."""
+        call = re.match(r"count\((.*?)\)\n", out, re.S)
+        self.assertIsNotNone(call, out)
+        arguments = json.loads(call[1])
+        self.assertEqual(list(arguments), ["z", "a"])
+        self.assertIn(arguments["z"], (1, 2))
+        self.assertIn(arguments["a"], ("x", "y"))
+        return arguments
+
+    def test_the_next_line_is_the_result(self):
+        out, err = self.run_chat(text="hi\n3 of them\n/history\n")
+        arguments = self.call_in(out)
+        self.assertEqual(err, "")
+        history = out[out.rindex("user: hi\n"):]
+        self.assertIn("\ntool count: 3 of them\nassistant: ", history)
+        call = re.search(r"^assistant: count\((.*?)\)$", history, re.M | re.S)
+        self.assertEqual(json.loads(call[1]), arguments)
+        self.assertFalse(self.arguments.exists(), "the command must not run")
+
+    def test_commands_run_when_asked(self):
+        out, err = self.run_chat("hi", "--run_tools")
+        arguments = self.call_in(out)
+        self.addCleanup(self.arguments.unlink)
+        self.assertEqual(json.loads(self.arguments.read_text(encoding="utf-8")), arguments)
+        self.assertRegex(err, r'^  = ".*\\ncounted"\n$')
+
+    def test_a_budget_ends_the_reasoning(self):
+        out, err = self.tlm("chat", "hi", "--reasoning=on", "--reasoning_budget=5",
+                            "--max_new_tokens=20", "--seed=3")
+        self.assertEqual(err, "")
+        self.assertRegex(out, r"(?s)^<reasoning>\n.+\n</reasoning>\n.*\n$")
 
 
 def read_until(descriptor, pattern, seconds=60):

@@ -70,6 +70,8 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(self.bash("tlm", "forward", "--dtype", "="),
                          ["float32", "bfloat16", "float16"])
         self.assertEqual(self.bash("tlm", "forward", "--dtype=b"), ["--dtype=bfloat16"])
+        self.assertEqual(self.bash("tlm", "chat", "--reasoning", "=", ""), ["on", "off"])
+        self.assertEqual(self.bash("tlm", "chat", "--tool_choice=r"), ["--tool_choice=required"])
         self.assertEqual(self.bash("tlm", "forward", "--dtype", "b"), ["bfloat16"])
         self.assertIn("gpt2-xl", self.bash("tlm", "info", "--preset", "=", "gpt2-"))
 
