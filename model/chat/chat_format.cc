@@ -1,7 +1,6 @@
 #include "model/chat/chat_format.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -460,8 +459,11 @@ absl::StatusOr<ChatFormat> FindChatFormat(const ChatTemplate* chat, const Tokeni
   TLM_ASSIGN_OR_RETURN(format.tools, FindRow(ToolRows(), chat, tool_format, "the tool format"));
   const std::string_view needed = format.tools != nullptr ? format.tools->reasoning : "";
   if (!needed.empty() && (format.reasoning == nullptr || format.reasoning->name != needed)) {
-    return InvalidArgument("the tool format {} needs the reasoning format {}, which is {}",
-                           Quoted(format.tools->name), Quoted(needed), Quoted(reasoning_format));
+    if (tool_format != "auto") {
+      return InvalidArgument("the tool format {} needs the reasoning format {}, which is {}",
+                             Quoted(format.tools->name), Quoted(needed), Quoted(reasoning_format));
+    }
+    format.tools = nullptr;
   }
   format.special_tokens = SpecialTokensIn(MarkersOf(format), tokenizer);
   return format;

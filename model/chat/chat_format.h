@@ -72,7 +72,9 @@ std::vector<std::string_view> ReasoningFormatNames();
 std::vector<std::string_view> ToolFormatNames();
 
 // The formats of a model: "auto" finds one by its template (null: none is found), "none" is none,
-// another name sets a row's. INVALID_ARGUMENT for names of no row, listing all.
+// another name sets a row's. No row of calls is found that needs another format of reasoning.
+// INVALID_ARGUMENT for names of no row, listing all, and for a row of calls that is set without the
+// format of reasoning that it needs.
 absl::StatusOr<ChatFormat> FindChatFormat(const ChatTemplate* chat, const Tokenizer& tokenizer,
                                           std::string_view reasoning_format,
                                           std::string_view tool_format);

@@ -48,7 +48,7 @@ class Reader {
  private:
   absl::Status CheckObject(const Json& value, std::string_view place) {
     return value.is_object() ? absl::OkStatus()
-                             : BadField(field_, "is malformed: {} is no object", place);
+                             : BadField(field_, "is malformed: {} is not an object", place);
   }
   absl::Status CheckMembers(const Json& object, std::string_view place,
                             std::initializer_list<std::string_view> known) {

@@ -135,7 +135,7 @@ class OwnRulesTest(unittest.TestCase):
                             ('{"place": {"city": "x"}, "days": [1, true]}',
                              "days: 1: True is no integer"),
                             ('{"place": {"city": "x"}}', "'days' is missing"),
-                            ('{"plaza": 1}', "there is no 'plaza'"), ("[]", "is no object"),
+                            ('{"plaza": 1}', "there is no 'plaza'"), ("[]", "is not an object"),
                             ('{"place": {"city": "x"}, "days": [], "detail": true}',
                              "detail: True is none of"), ("{", "")):
             with self.assertRaisesRegex(ValueError, words):

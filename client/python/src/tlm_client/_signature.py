@@ -399,7 +399,7 @@ def _mapping_of(arguments: Sequence[Any], place: str, within: tuple[type, ...]) 
 
     def load(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise ValueError(f"{value!r} is no object")
+            raise ValueError(f"{value!r} is not an object")
         return {key: _at(key, item.load, element) for key, element in value.items()}
     return _Type({"type": "object", "additionalProperties": item.schema}, load)
 
@@ -415,7 +415,7 @@ def _object_of(members: Mapping[str, tuple[_Type, Any]]) -> _Type:
 
     def load(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise ValueError(f"{value!r} is no object")
+            raise ValueError(f"{value!r} is not an object")
         for name in value:
             if name not in members:
                 raise ValueError(f"there is no {name!r}")

@@ -95,6 +95,8 @@ TEST(FindChatFormatTest, KnowsFormatsByTheirTemplates) {
   EXPECT_EQ(Found("<｜tool▁sep｜> </think>"), Pair("think", "deepseek_v3_1"));
   EXPECT_EQ(Found("<|channel|>analysis<|message|> to=functions."), Pair("harmony", "harmony"));
   EXPECT_EQ(Found("{{ messages }}"), Pair("", ""));
+  // Channels without those of reasoning.
+  EXPECT_EQ(Found("<|channel|> to=functions."), Pair("", ""));
 }
 
 TEST(FindChatFormatTest, TakesNames) {
