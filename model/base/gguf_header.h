@@ -1,0 +1,116 @@
+// The header of an untrusted GGUF file (version 2 or 3, little-endian): typed metadata and the
+// table of tensors. https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+#ifndef TLM_MODEL_BASE_GGUF_HEADER_H_
+#define TLM_MODEL_BASE_GGUF_HEADER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// As the file numbers them.
+enum class GgufType : uint32_t {
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
+};
+
+// A value of the metadata; views are of the file's bytes.
+struct GgufValue {
+  GgufType type = GgufType::kUint8;
+  std::span<const std::byte> bytes;  // of a number, or of the numbers of an array
+  std::string_view text;             // of a string
+  // Of an array:
+  GgufType element_type = GgufType::kUint8;
+  uint64_t count = 0;
+  std::vector<std::string_view> texts;  // of strings
+  std::span<const std::byte> encoded;   // the whole value, as it stands in the file
+};
+
+// The metadata by key. Values of a wrong type are INVALID_ARGUMENT; the message names key, value
+// and what it must be. Immutable: any thread may read.
+class GgufMetadata {
+ public:
+  using Values = std::map<std::string, GgufValue, std::less<>>;
+
+  GgufMetadata() = default;
+  explicit GgufMetadata(Values values) : values_(std::move(values)) {}
+
+  const Values& values() const { return values_; }
+  bool Has(std::string_view key) const { return Find(key) != nullptr; }
+  // Null when the key is absent.
+  const GgufValue* Find(std::string_view key) const;
+
+  // These are empty when the key is absent. Integers of every width that fit 64 bits signed.
+  absl::StatusOr<std::optional<int64_t>> Integer(std::string_view key) const;
+  absl::StatusOr<std::optional<double>> Number(std::string_view key) const;  // finite
+  absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
+  absl::StatusOr<std::optional<std::string_view>> String(std::string_view key) const;
+  absl::StatusOr<std::optional<std::span<const std::string_view>>> Strings(
+      std::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(std::string_view key) const;
+  absl::StatusOr<std::optional<std::vector<double>>> Numbers(std::string_view key) const;  // finite
+
+  // An integer in [1, limit], which must be there unless there is an `otherwise`.
+  absl::StatusOr<int64_t> Dimension(std::string_view key, int64_t limit,
+                                    std::optional<int64_t> otherwise = std::nullopt) const;
+  absl::StatusOr<std::string_view> RequiredString(std::string_view key) const;
+
+ private:
+  Values values_;
+};
+
+struct GgufTensor {
+  std::string name;
+  int rank = 0;
+  std::array<int64_t, 4> dims{};  // innermost first; their product fits 63 bits
+  uint32_t type = 0;              // a number of ggml_type
+  uint64_t offset = 0;            // from the beginning of the data; a multiple of the alignment
+};
+
+struct GgufHeader {
+  // From the header's beginning on.
+  static constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+  static constexpr uint64_t kMaxEntries = uint64_t{1} << 16;  // of metadata
+  static constexpr uint64_t kMaxStrings = uint64_t{1} << 24;  // of an array
+  static constexpr uint64_t kMaxTensors = uint64_t{1} << 17;
+  static constexpr uint64_t kMaxKeyBytes = 65535;
+  static constexpr uint64_t kMaxTensorNameBytes = 64;
+  static constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
+
+  uint32_t version = 0;
+  GgufMetadata metadata;
+  std::vector<GgufTensor> tensors;  // in the order of the file; no name occurs twice
+  uint64_t alignment = 0;           // a power of two, at least 8
+  uint64_t data_begin = 0;          // of the tensors' data, from the beginning of the file
+};
+
+// Parses the beginning of `file`, which outlives the result. Every count and length is checked
+// against the bytes that are there before memory is taken. INVALID_ARGUMENT names the key or the
+// tensor, the value and the limit; UNIMPLEMENTED for version 1, files of big-endian machines and
+// arrays of arrays. Whether the tensors' data lie in the file is for the reader of their types.
+absl::StatusOr<GgufHeader> ParseGgufHeader(std::span<const std::byte> file);
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_BASE_GGUF_HEADER_H_
