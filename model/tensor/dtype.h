@@ -23,9 +23,27 @@ enum class DType : uint8_t {
   kU16,
   kF8E4M3,
   kF8E5M2,
+  // Blocks of quantised elements, along the innermost dimension: see blocks.h.
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Nl,
 };
 
-// Bytes of one element.
+// A number of elements that are stored together, and their bytes.
+struct DTypeBlock {
+  size_t elements;
+  size_t bytes;
+};
+
+constexpr bool IsBlockQuantised(DType dtype) { return dtype >= DType::kQ8_0; }
+
+// Bytes of one element; 0 of types that are quantised in blocks, which have no whole number.
 constexpr size_t DTypeBytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -47,11 +65,52 @@ constexpr size_t DTypeBytes(DType dtype) {
     case DType::kF8E4M3:
     case DType::kF8E5M2:
       return 1;
+    case DType::kQ8_0:
+    case DType::kQ4_0:
+    case DType::kQ4_1:
+    case DType::kQ5_0:
+    case DType::kQ5_1:
+    case DType::kQ4K:
+    case DType::kQ5K:
+    case DType::kQ6K:
+    case DType::kIq4Nl:
+      break;
   }
   return 0;
 }
 
-// The name as safetensors files and messages spell it: "BF16".
+// One element, of types that are not quantised in blocks.
+constexpr DTypeBlock BlockOf(DType dtype) {
+  switch (dtype) {
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+    case DType::kIq4Nl:
+      return {32, 18};
+    case DType::kQ4_1:
+      return {32, 20};
+    case DType::kQ5_0:
+      return {32, 22};
+    case DType::kQ5_1:
+      return {32, 24};
+    case DType::kQ4K:
+      return {256, 144};
+    case DType::kQ5K:
+      return {256, 176};
+    case DType::kQ6K:
+      return {256, 210};
+    default:
+      return {1, DTypeBytes(dtype)};
+  }
+}
+
+// Bytes of `elements`, a whole number of blocks.
+constexpr size_t StoredBytes(DType dtype, size_t elements) {
+  const DTypeBlock block = BlockOf(dtype);
+  return elements / block.elements * block.bytes;
+}
+
+// The name as model files and messages spell it: "BF16", "Q4_K".
 constexpr const char* DTypeName(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -84,6 +143,24 @@ constexpr const char* DTypeName(DType dtype) {
       return "F8_E4M3";
     case DType::kF8E5M2:
       return "F8_E5M2";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_1:
+      return "Q4_1";
+    case DType::kQ5_0:
+      return "Q5_0";
+    case DType::kQ5_1:
+      return "Q5_1";
+    case DType::kQ4K:
+      return "Q4_K";
+    case DType::kQ5K:
+      return "Q5_K";
+    case DType::kQ6K:
+      return "Q6_K";
+    case DType::kIq4Nl:
+      return "IQ4_NL";
   }
   return "?";
 }

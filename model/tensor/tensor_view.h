@@ -17,7 +17,7 @@ struct TensorView {
   const void* data = nullptr;
 
   int64_t elements() const { return shape.elements(); }
-  size_t bytes() const { return static_cast<size_t>(elements()) * DTypeBytes(dtype); }
+  size_t bytes() const { return StoredBytes(dtype, static_cast<size_t>(elements())); }
   // The elements as T; the caller has checked that dtype says T.
   template <typename T>
   const T* as() const {
