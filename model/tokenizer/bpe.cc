@@ -29,22 +29,22 @@ Bpe::Bpe(const Vocabulary* vocabulary, Options options)
 }
 
 absl::StatusOr<Bpe> Bpe::Create(const Vocabulary* vocabulary, const std::vector<BpeMerge>& merges,
-                                Options options) {
+                                Options options, std::span<const uint32_t> ranks) {
   Bpe result(vocabulary, options);
   result.merge_of_.reserve(merges.size());
-  for (uint32_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
+  for (uint32_t i = 0; i < merges.size(); ++i) {
+    const auto& [left, right] = merges[i];
     int32_t ids[3];
     const std::string parts[3] = {left, right, left + right};
-    for (int i = 0; i < 3; ++i) {
-      const std::optional<int32_t> id = vocabulary->Find(parts[i]);
+    for (int part = 0; part < 3; ++part) {
+      const std::optional<int32_t> id = vocabulary->Find(parts[part]);
       if (!id.has_value()) {
-        return InvalidArgument("merge {} joins {} and {}, but {} is not in the vocabulary", rank,
-                               Quoted(left), Quoted(right), Quoted(parts[i]));
+        return InvalidArgument("merge {} joins {} and {}, but {} is not in the vocabulary", i,
+                               Quoted(left), Quoted(right), Quoted(parts[part]));
       }
-      ids[i] = *id;
+      ids[part] = *id;
     }
-    result.merge_of_[PairKey(ids[0], ids[1])] = {rank, ids[2]};
+    result.merge_of_[PairKey(ids[0], ids[1])] = {ranks.empty() ? i : ranks[i], ids[2]};
   }
   return result;
 }

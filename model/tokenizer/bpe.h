@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,11 +42,12 @@ class Bpe {
     // A word that is a token as a whole is that token, whatever the merges would make of it.
     bool ignore_merges = false;
   };
-  // Merges stand in the order of their rank, the first being applied first; of two equal ones the
-  // later counts. INVALID_ARGUMENT, naming the merge, when a part or the whole is no token.
-  // `vocabulary` must outlive the result.
+  // Merges stand in the order of their rank, the first being applied first, or `ranks` has that of
+  // each, the smallest first; of two equal merges the later counts. INVALID_ARGUMENT, naming the
+  // merge, when a part or the whole is no token. `vocabulary` must outlive the result.
   static absl::StatusOr<Bpe> Create(const Vocabulary* vocabulary,
-                                    const std::vector<BpeMerge>& merges, Options options);
+                                    const std::vector<BpeMerge>& merges, Options options,
+                                    std::span<const uint32_t> ranks = {});
 
   // Appends the tokens of one pre-token, well-formed UTF-8: starting from single symbols, the
   // adjacent pair of the lowest rank, of equal ones the leftmost, is joined until no pair is left

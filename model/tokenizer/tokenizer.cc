@@ -124,7 +124,7 @@ absl::Status Tokenizer::SetModel(const ModelDescription& model) {
   }
   TLM_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, MergesInNotation(model, is_byte_level_));
   TLM_ASSIGN_OR_RETURN(const Bpe::Options options, BpeOptions(model, is_byte_level_, *vocabulary));
-  TLM_ASSIGN_OR_RETURN(model_, Bpe::Create(vocabulary, merges, options));
+  TLM_ASSIGN_OR_RETURN(model_, Bpe::Create(vocabulary, merges, options, model.merge_ranks));
   return absl::OkStatus();
 }
 

@@ -46,6 +46,8 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& tokenizer_json_path);
   // The same from the text of such a file.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(std::string_view json);
+  // The same from what was read of a file: see tokenizer_gguf.h, too.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const TokenizerDescription& description);
 
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -100,7 +102,6 @@ class Tokenizer {
  private:
   Tokenizer(TokenDecoder decoder, TokenTables tables)
       : decoder_(std::move(decoder)), tables_(std::move(tables)) {}
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const TokenizerDescription& description);
   void SetAddedTokens(const std::vector<AddedToken>& tokens);
   absl::Status SetModel(const ModelDescription& model);
   absl::Status SetFrame(const SpecialTokenFrame& frame);

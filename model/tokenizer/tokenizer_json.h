@@ -27,6 +27,7 @@ struct ModelDescription {
 
   // Of BPE:
   std::vector<std::pair<std::string, std::string>> merges;  // in the order of their rank
+  std::vector<uint32_t> merge_ranks;  // of merges[i]; empty: i. Equal ones: leftmost first
   bool ignore_merges = false;
   bool fuse_unknown = false;
   std::string unknown_token;  // empty: there is none
