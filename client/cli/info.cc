@@ -14,6 +14,7 @@
 #include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
 #include "model/describe/offline.h"
+#include "model/weights/gguf_file.h"
 
 ABSL_DECLARE_FLAG(bool, all);
 ABSL_FLAG(std::string, preset, "",
@@ -85,6 +86,8 @@ int RunInfo(const Arguments& arguments, Console* console) {
   }
   if (!preset.empty()) return RunOffline(OfflineModelFromPreset(preset), console);
   if (!arguments.empty()) return RunOffline(OfflineModelFromPath(arguments[0]), console);
+  const std::string model = absl::GetFlag(FLAGS_model);
+  if (IsGgufFile(model)) return RunOffline(OfflineModelFromPath(model), console);
 
   auto session = Session::Open("info", console);
   if (!session.ok()) return ReportError("info", session.status(), console);
@@ -108,12 +111,14 @@ Command InfoCommand() {
       .summary = "describe the model: size, memory, limits, costs",
       .details =
           R"(With DIRECTORY or --preset no server is asked and no weights are loaded: DIRECTORY is that of
-a model, or a config.json itself; --preset is a known model. --batch, --prompt_tokens and
+a model, a config.json itself, or a GGUF file, for which --model=FILE stands, too; --preset is a
+known model. --batch, --prompt_tokens and
 --new_tokens say what work is counted; it may be longer than the model's context. The FLOPs
 are an upper bound by conventions that --all lists.
 
   tlm info --all
   tlm info ~/models/qwen3-0.6b
+  tlm info qwen3-0.6b-q4_k_m.gguf --tensors
   tlm info --preset=gpt2-xl --prompt_tokens=16384)",
       .flags = {"all", "preset", "tensors", "batch", "prompt_tokens", "new_tokens", "model",
                 "json"},

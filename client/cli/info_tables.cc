@@ -398,14 +398,18 @@ void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& o
 
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
   if (counts.tensors().empty()) return;
-  Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kLeft});
+  Table table(
+      {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
   for (const v1::TensorInfo& tensor : counts.tensors()) {
     std::string shape;
     for (const uint64_t size : tensor.shape()) {
       shape += shape.empty() ? "" : " x ";
       shape += fmt::format("{}", size);
     }
+    const bool is_stored = !tensor.stored_type().empty();
     table.AddRow({Printable(tensor.name()), FieldText(tensor, "dtype"),
+                  Printable(tensor.stored_type()),
+                  is_stored ? HumanBytes(tensor.stored_bytes()) : "",
                   WithSeparators(tensor.elements()), shape});
   }
   out << "Tensors\n";

@@ -46,7 +46,7 @@ class Lines {
 
 void AddScaling(const RopeScaling& scaling, Lines& lines) {
   const auto& [kind, factor, low_freq_factor, high_freq_factor, original_context_length, beta_fast,
-               beta_slow, attention_factor, truncate] = scaling;
+               beta_slow, attention_factor, truncate, factors] = scaling;
   lines.Add("rope_scaling.kind", kind);
   lines.Add("rope_scaling.factor", factor);
   lines.Add("rope_scaling.low_freq_factor", low_freq_factor);
@@ -56,6 +56,7 @@ void AddScaling(const RopeScaling& scaling, Lines& lines) {
   lines.Add("rope_scaling.beta_slow", beta_slow);
   lines.Add("rope_scaling.attention_factor", attention_factor);
   lines.Add("rope_scaling.truncate", truncate);
+  lines.Add("rope_scaling.factors", factors);
 }
 
 void AddBiases(const LinearBiases& biases, Lines& lines) {

@@ -51,7 +51,21 @@ absl::Status CheckOrder(const char* low_name, double low, const char* high_name,
                          low);
 }
 
-absl::Status CheckRopeScaling(const RopeScaling& scaling, double theta) {
+absl::Status CheckRopeFactors(const std::vector<double>& factors, int64_t head_dim) {
+  if (static_cast<int64_t>(factors.size()) != head_dim / 2) {
+    return InvalidArgument("rope_scaling.factors has {} elements, it must have head_dim / 2 = {}",
+                           factors.size(), head_dim / 2);
+  }
+  for (const double factor : factors) {
+    TLM_RETURN_IF_ERROR(CheckWithin("an element of rope_scaling.factors", factor, 1e-9, 1e18));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRopeScaling(const RopeScaling& scaling, double theta, int64_t head_dim) {
+  if (scaling.kind == RopeScaling::Kind::kFactors) {
+    return CheckRopeFactors(scaling.factors, head_dim);
+  }
   TLM_RETURN_IF_ERROR(CheckWithin("rope_scaling.factor", scaling.factor, 1, 1e18));
   if (scaling.kind == RopeScaling::Kind::kLinear) return absl::OkStatus();
   if (scaling.original_context_length < 1 ||
@@ -82,7 +96,7 @@ absl::Status CheckRope(const ModelConfig& config) {
     return InvalidArgument("head_dim is {}, rotary positions need an even one", config.head_dim);
   }
   if (!config.rope_scaling.has_value()) return absl::OkStatus();
-  return CheckRopeScaling(*config.rope_scaling, *config.rope_theta);
+  return CheckRopeScaling(*config.rope_scaling, *config.rope_theta, config.head_dim);
 }
 
 absl::Status CheckWindow(const ModelConfig& config) {

@@ -34,13 +34,14 @@ enum class FfnKind {
 };
 
 // How the checkpoint's tensors are named and laid out; see model/weights/name_map.h. kGpt2 stores
-// the matrices of the layers [inputs, outputs], with query, key and value in one.
-enum class TensorNaming { kCs336, kQwen3Mha, kHuggingFace, kGpt2 };
+// the matrices of the layers [inputs, outputs], with query, key and value in one. kGguf has the
+// names of GGUF files; kGgufGpt2 too, with query, key and value in one, [outputs, inputs].
+enum class TensorNaming { kCs336, kQwen3Mha, kHuggingFace, kGpt2, kGguf, kGgufGpt2 };
 
 // Scaling of the frequencies of rotary positions; fields that the kind does not use keep their
 // defaults. See model/ops/rope_table.h for the formulas.
 struct RopeScaling {
-  enum class Kind { kLinear, kLlama3, kYarn };
+  enum class Kind { kLinear, kLlama3, kYarn, kFactors };
   Kind kind = Kind::kLinear;
   double factor = 1.0;
   double low_freq_factor = 1.0;         // llama3
@@ -50,6 +51,7 @@ struct RopeScaling {
   double beta_slow = 1.0;               // yarn
   double attention_factor = 1.0;        // yarn: multiplies cosines and sines
   bool truncate = true;                 // yarn: the ramp's ends are whole dimensions
+  std::vector<double> factors;          // factors: one for each of head_dim / 2 frequencies
 
   bool operator==(const RopeScaling&) const = default;
 };

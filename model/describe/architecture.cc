@@ -15,12 +15,18 @@ const char* ScalingName(RopeScaling::Kind kind) {
       return "llama3";
     case RopeScaling::Kind::kYarn:
       return "yarn";
+    case RopeScaling::Kind::kFactors:
+      return "factors";
   }
   return "";
 }
 
 void FillScaling(const RopeScaling& from, v1::RopeScaling& scaling) {
   scaling.set_kind(ScalingName(from.kind));
+  if (from.kind == RopeScaling::Kind::kFactors) {
+    for (const double factor : from.factors) scaling.add_factors(factor);
+    return;
+  }
   scaling.set_factor(from.factor);
   if (from.kind == RopeScaling::Kind::kLinear) return;
   scaling.set_original_context_length(U32(from.original_context_length));
@@ -141,15 +147,19 @@ void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCou
   parameters.set_non_embedding(counts.non_embedding);
 }
 
-void AddTensor(const std::string& name, DType dtype, const Shape& shape,
-               v1::ParameterCounts& parameters) {
+void AddTensor(const std::string& name, DType dtype, std::optional<DType> stored,
+               const Shape& shape, v1::ParameterCounts& parameters) {
   v1::TensorInfo& tensor = *parameters.add_tensors();
   tensor.set_name(name);
   tensor.set_dtype(DataTypeOf(dtype));
   for (int axis = 0; axis < shape.rank(); ++axis) {
     tensor.add_shape(static_cast<uint64_t>(shape[axis]));
   }
-  tensor.set_elements(static_cast<uint64_t>(shape.elements()));
+  const auto elements = static_cast<uint64_t>(shape.elements());
+  tensor.set_elements(elements);
+  if (!stored.has_value()) return;
+  tensor.set_stored_type(DTypeName(*stored));
+  tensor.set_stored_bytes(StoredBytes(*stored, elements));
 }
 
 }  // namespace tlm

@@ -3,6 +3,7 @@
 #define TLM_MODEL_DESCRIBE_ARCHITECTURE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "model/config/model_config.h"
@@ -21,9 +22,9 @@ void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architect
 // Fills everything but the tensors. `stored`: see ParameterCounts.stored; 0 stands for the total.
 void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters);
 
-// Appends one tensor.
-void AddTensor(const std::string& name, DType dtype, const Shape& shape,
-               v1::ParameterCounts& parameters);
+// Appends one tensor; `stored` is its type in the file, none without one.
+void AddTensor(const std::string& name, DType dtype, std::optional<DType> stored,
+               const Shape& shape, v1::ParameterCounts& parameters);
 
 }  // namespace tlm
 

@@ -1,7 +1,9 @@
 #include "model/describe/offline.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "model/base/errors.h"
@@ -12,6 +14,7 @@
 #include "model/describe/flops.h"
 #include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
+#include "model/weights/gguf_file.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
@@ -38,21 +41,53 @@ absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
   return model;
 }
 
-// The type of the checkpoint's largest tensor, as a server would hold it; `named`, which the
-// configuration names, where the directory has no checkpoint.
-absl::StatusOr<DType> StoredDType(const std::string& model_dir, DType named) {
-  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(model_dir);
-  if (absl::IsNotFound(checkpoint.status())) return named;
+// As a server would hold it.
+DType LoadedDType(DType stored) {
+  return stored == DType::kF64 || IsBlockQuantised(stored) ? DType::kF32 : stored;
+}
+
+// The tensors of the model's checkpoint, if it has one. The largest of them gives the type.
+absl::Status ReadTensors(const std::string& path, OfflineModel* model) {
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (absl::IsNotFound(checkpoint.status())) return absl::OkStatus();
   TLM_RETURN_IF_ERROR(checkpoint.status());
-  const TensorView* largest = nullptr;
+  int64_t most = 0;
   for (const auto& [name, tensor] : checkpoint->tensors()) {
-    if (!IsFloat(tensor.dtype)) continue;
-    if (largest == nullptr || tensor.shape.elements() > largest->shape.elements()) {
-      largest = &tensor;
-    }
+    model->tensors.emplace(name, std::pair(tensor.dtype, tensor.shape));
+    const bool is_weight = IsFloat(tensor.dtype) || IsBlockQuantised(tensor.dtype);
+    if (!is_weight || tensor.shape.elements() <= most) continue;
+    most = tensor.shape.elements();
+    model->weights_dtype = LoadedDType(tensor.dtype);
   }
-  if (largest == nullptr) return named;
-  return largest->dtype == DType::kF64 ? DType::kF32 : largest->dtype;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OfflineModel> FromGguf(const std::filesystem::path& path) {
+  OfflineModel model;
+  model.name = path.stem().string();
+  TLM_ASSIGN_OR_RETURN(model.config, ReadConfigOf(path));
+  TLM_RETURN_IF_ERROR(ReadTensors(path, &model));
+  return model;
+}
+
+void AddTensors(const OfflineModel& model, v1::ParameterCounts& parameters) {
+  for (const auto& [name, tensor] : model.tensors) {
+    AddTensor(name, LoadedDType(tensor.first), tensor.first, tensor.second, parameters);
+  }
+  if (!model.tensors.empty()) return;
+  for (const TensorSpec& spec : ExpectedTensors(model.config)) {
+    AddTensor(spec.name, model.weights_dtype, std::nullopt, spec.shape, parameters);
+  }
+}
+
+// Elements of the checkpoint's parameters; 0 without one.
+uint64_t StoredElements(const OfflineModel& model) {
+  uint64_t stored = 0;
+  for (const auto& [name, tensor] : model.tensors) {
+    if (IsKnownBuffer(name, tensor.second.rank())) continue;
+    stored += static_cast<uint64_t>(tensor.second.elements());
+  }
+  return stored;
 }
 
 void FillMemory(const ModelConfig& config, DType dtype, v1::MemoryInfo& memory) {
@@ -90,6 +125,7 @@ absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
   if (!std::filesystem::exists(path, error)) {
     return NotFound("{}: no such directory or file; models are not downloaded by name", path);
   }
+  if (IsGgufFile(path)) return FromGguf(path);
   if (!std::filesystem::is_directory(path, error)) return FromFile(path);
   const std::filesystem::path dir(path);
   absl::StatusOr<OfflineModel> model = FromFile(dir / "config.json");
@@ -98,7 +134,7 @@ absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
     return NotFound("{}: holds neither config.json nor model_config.json", path);
   }
   TLM_RETURN_IF_ERROR(model.status());
-  TLM_ASSIGN_OR_RETURN(model->weights_dtype, StoredDType(path, model->weights_dtype));
+  TLM_RETURN_IF_ERROR(ReadTensors(path, &*model));
   return model;
 }
 
@@ -110,12 +146,8 @@ absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
   response.mutable_identity()->set_architecture(model.config.architecture);
   FillArchitecture(model.config, *response.mutable_architecture());
   v1::ParameterCounts& parameters = *response.mutable_parameters();
-  FillParameters(model.config, 0, parameters);
-  if (request.include_tensors()) {
-    for (const TensorSpec& spec : ExpectedTensors(model.config)) {
-      AddTensor(spec.name, model.weights_dtype, spec.shape, parameters);
-    }
-  }
+  FillParameters(model.config, StoredElements(model), parameters);
+  if (request.include_tensors()) AddTensors(model, parameters);
   FillFlops(model.config, flops, *response.mutable_flops());
   FillMemory(model.config, model.weights_dtype, *response.mutable_memory());
   return response;

@@ -2,28 +2,33 @@
 #ifndef TLM_MODEL_DESCRIBE_OFFLINE_H_
 #define TLM_MODEL_DESCRIBE_OFFLINE_H_
 
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
 #include "tlm/v1/model_info.pb.h"
 
 namespace tlm {
 
 // A model's configuration with what its file says about its weights.
 struct OfflineModel {
-  std::string name;  // of the preset, or of the file's directory
+  std::string name;  // of the preset, of the GGUF file, or of the configuration's directory
   ModelConfig config;
   DType weights_dtype = DType::kF32;
+  // The tensors of the checkpoint; empty without one.
+  std::map<std::string, std::pair<DType, Shape>> tensors;
 };
 
 // PresetConfig() as a model. INVALID_ARGUMENT for an unknown name.
 absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
-// From a model directory, or from a configuration file itself. Of a directory's checkpoint, if it
-// has one, the headers alone are read: its type counts, whatever the configuration names. Errors as
-// ReadModelConfig and Checkpoint::Open.
+// From a model directory, a GGUF file, or a configuration file itself. Of a checkpoint, if there is
+// one, the headers alone are read: its type counts, whatever the configuration names. Errors as
+// ReadConfigOf and Checkpoint::Open.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture alone),

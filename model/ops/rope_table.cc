@@ -67,6 +67,9 @@ RopeTable::RopeTable(int64_t head_dim, double theta, const std::optional<RopeSca
       ScaleYarn(head_dim, theta, *scaling, &frequencies_);
       attention_factor_ = scaling->attention_factor;
       return;
+    case RopeScaling::Kind::kFactors:
+      for (size_t i = 0; i < frequencies_.size(); ++i) frequencies_[i] /= scaling->factors[i];
+      return;
   }
 }
 

@@ -25,6 +25,7 @@ namespace tlm {
 //              d(b) = head_dim log(c / (2 pi b)) / (2 log theta), rounded outwards where `truncate`
 //              says so, low >= 0, high <= head_dim - 1   (Peng et al. 2023, section 3.2);
 //              cosines and sines are multiplied by attention_factor (section 3.4)
+//   factors  w'_i = w_i / factors_i
 class RopeTable {
  public:
   // head_dim even, theta > 0, `scaling` as Validate() lets it pass.

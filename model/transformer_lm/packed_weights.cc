@@ -153,7 +153,8 @@ DType MatrixTypeOf(const ModelWeights& weights) {
   bool differ = false;
   const auto add = [&](const TensorView& matrix) {
     if (matrix.data == nullptr) return;
-    const DType dtype = matrix.dtype == DType::kF64 ? DType::kF32 : matrix.dtype;
+    const bool widened = matrix.dtype == DType::kF64 || IsBlockQuantised(matrix.dtype);
+    const DType dtype = widened ? DType::kF32 : matrix.dtype;
     differ |= common.value_or(dtype) != dtype;
     common = dtype;
   };

@@ -51,8 +51,8 @@ struct PackedWeights {
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           WeightFormat format, Ops& ops);
 
-// The common type of all matrices of `weights`, kF64 counting as kF32; kF32 if they differ. It
-// determines the type of the activations: see Ops::ActivationType.
+// The common type of all matrices of `weights`, kF64 and types in blocks counting as kF32; kF32 if
+// they differ. It determines the type of the activations: see Ops::ActivationType.
 DType MatrixTypeOf(const ModelWeights& weights);
 // The same after packing in `format`.
 DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format);

@@ -11,6 +11,8 @@
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"
 #include "model/base/sha256.h"
+#include "model/weights/gguf_file.h"
+#include "model/weights/safetensors.h"
 #include "model/weights/shard_index.h"
 
 namespace tlm {
@@ -26,7 +28,7 @@ std::string Join(const std::string& dir, std::string_view name) {
   return (std::filesystem::path(dir) / name).string();
 }
 
-std::string FileName(const SafetensorsFile& file) {
+std::string FileName(const TensorFile& file) {
   return std::filesystem::path(file.path()).filename().string();
 }
 
@@ -39,18 +41,31 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
 
 }  // namespace
 
-absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& model_dir) {
-  Checkpoint checkpoint(model_dir);
-  absl::StatusOr<SafetensorsFile> single = SafetensorsFile::Open(Join(model_dir, kSingleFile));
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
+  return IsGgufFile(path) ? OpenGguf(path) : OpenDirectory(path);
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::OpenGguf(const std::string& path) {
+  Checkpoint checkpoint(path);
+  TLM_ASSIGN_OR_RETURN(std::vector<GgufFile> files, OpenGgufFiles(path));
+  checkpoint.is_single_file_ = files.size() == 1;
+  for (GgufFile& file : files) TLM_RETURN_IF_ERROR(checkpoint.Add(std::move(file)));
+  return checkpoint;
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::OpenDirectory(const std::string& path) {
+  Checkpoint checkpoint(path);
+  absl::StatusOr<SafetensorsFile> single = SafetensorsFile::Open(Join(path, kSingleFile));
   if (single.ok()) {
+    checkpoint.is_single_file_ = true;
     TLM_RETURN_IF_ERROR(checkpoint.Add(*std::move(single)));
     return checkpoint;
   }
   if (!absl::IsNotFound(single.status())) return single.status();
 
-  const auto index = ReadIndex(Join(model_dir, kIndexFile));
+  const auto index = ReadIndex(Join(path, kIndexFile));
   if (absl::IsNotFound(index.status())) {
-    return NotFound("{}: holds neither {} nor {}", model_dir, kSingleFile, kIndexFile);
+    return NotFound("{}: holds neither {} nor {}", path, kSingleFile, kIndexFile);
   }
   TLM_RETURN_IF_ERROR(index.status());
   TLM_RETURN_IF_ERROR(checkpoint.OpenShards(*index));
@@ -62,7 +77,7 @@ absl::Status Checkpoint::OpenShards(const std::map<std::string, std::string>& fi
   for (const auto& [tensor, name] : file_of_tensor) names.insert(name);
   size_t found = 0;
   for (const std::string& name : names) {
-    TLM_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(Join(model_dir_, name)));
+    TLM_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(Join(path_, name)));
     for (const auto& [tensor, view] : file.tensors()) {
       const auto entry = file_of_tensor.find(tensor);
       if (entry == file_of_tensor.end()) {
@@ -79,18 +94,18 @@ absl::Status Checkpoint::OpenShards(const std::map<std::string, std::string>& fi
   }
   if (found == file_of_tensor.size()) return absl::OkStatus();
 
-  std::map<std::string, const SafetensorsFile*> files;
-  for (const SafetensorsFile& file : files_) files.emplace(FileName(file), &file);
+  std::map<std::string, const TensorFile*> files;
+  for (const TensorFile& file : files_) files.emplace(FileName(file), &file);
   for (const auto& [tensor, name] : file_of_tensor) {
     if (files.at(name)->Find(tensor) == nullptr) {
-      return InvalidArgument("{}: tensor {}, which {} places there, is missing",
-                             Join(model_dir_, name), Quoted(tensor), kIndexFile);
+      return InvalidArgument("{}: tensor {}, which {} places there, is missing", Join(path_, name),
+                             Quoted(tensor), kIndexFile);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Checkpoint::Add(SafetensorsFile file) {
+absl::Status Checkpoint::Add(TensorFile file) {
   for (const auto& [stored_name, view] : file.tensors()) {
     std::string_view name = stored_name;
     if (name.starts_with(kCompiledPrefix)) name.remove_prefix(kCompiledPrefix.size());
@@ -110,7 +125,7 @@ const TensorView* Checkpoint::Find(std::string_view name) const {
 
 std::string Checkpoint::FileOf(std::string_view name) const {
   const std::string compiled = fmt::format("{}{}", kCompiledPrefix, name);
-  for (const SafetensorsFile& file : files_) {
+  for (const TensorFile& file : files_) {
     if (file.Find(name) != nullptr || file.Find(compiled) != nullptr) return file.path();
   }
   return "";
@@ -124,7 +139,7 @@ size_t Checkpoint::tensor_bytes() const {
 
 absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   std::string lines;
-  for (const SafetensorsFile& file : files_) {
+  for (const TensorFile& file : files_) {
     Sha256Stream stream;
     for (std::span<const std::byte> rest = file.bytes(); !rest.empty();) {
       if (stop.stop_requested()) return Cancelled("hashing was stopped");
@@ -136,19 +151,19 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
       rest = rest.subspan(piece.size());
     }
     TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
-    if (files_.size() == 1 && FileName(file) == kSingleFile) return Hex(digest);
+    if (is_single_file_) return Hex(digest);
     lines += fmt::format("{}  {}\n", Hex(digest), FileName(file));
   }
   return Sha256Hex(lines);
 }
 
 absl::Status Checkpoint::CheckUnchanged() const {
-  for (const SafetensorsFile& file : files_) TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  for (const TensorFile& file : files_) TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
   return absl::OkStatus();
 }
 
 const MappedFile* Checkpoint::FileWith(const std::byte* address) const {
-  for (const SafetensorsFile& file : files_) {
+  for (const TensorFile& file : files_) {
     const std::span<const std::byte> bytes = file.bytes();
     if (address >= bytes.data() && address < bytes.data() + bytes.size()) return &file.mapped();
   }

@@ -1,4 +1,4 @@
-// All tensors of a model directory, in one file or in several.
+// All tensors of a model, in one file or in several.
 #ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_H_
 #define TLM_MODEL_WEIGHTS_CHECKPOINT_H_
 
@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/tensor/tensor_view.h"
-#include "model/weights/safetensors.h"
+#include "model/weights/tensor_file.h"
 
 namespace tlm {
 
@@ -20,14 +20,14 @@ namespace tlm {
 // valid as long as it lives, moved or not.
 class Checkpoint {
  public:
-  // Opens `model.safetensors`, or, where there is none, the files `model.safetensors.index.json`
-  // names; index and files must then agree on every tensor. The prefix "_orig_mod." that
-  // torch.compile puts before names is dropped. NOT_FOUND when neither file or a named one is not
-  // there; INVALID_ARGUMENT, naming file and tensor, when one is bad, they disagree, or two tensors
-  // have the same name without the prefix.
-  static absl::StatusOr<Checkpoint> Open(const std::string& model_dir);
+  // Opens a GGUF file (see gguf_file.h) or, of a directory, `model.safetensors`, or, where there is
+  // none, the files `model.safetensors.index.json` names; index and files must then agree on every
+  // tensor. The prefix "_orig_mod." that torch.compile puts before names is dropped. NOT_FOUND when
+  // neither file or a named one is not there; INVALID_ARGUMENT, naming file and tensor, when one is
+  // bad, they disagree, or two tensors have the same name without the prefix.
+  static absl::StatusOr<Checkpoint> Open(const std::string& path);
 
-  // By name; data on the host, aligned to the element size.
+  // By name; data on the host, aligned to the element size, those in blocks to a byte.
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
   // Null when there is no such tensor.
   const TensorView* Find(std::string_view name) const;
@@ -36,8 +36,9 @@ class Checkpoint {
   // Bytes of all tensors together, as stored.
   size_t tensor_bytes() const;
 
-  // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors it is that of the
-  // file's bytes, what `sha256sum model.safetensors` prints; of several files, that of one line
+  // The SHA-256 of the weights in lower-case hexadecimal. Of model.safetensors and of a single GGUF
+  // file it is that of the file's bytes, what `sha256sum model.safetensors` prints; of several,
+  // that of one line
   // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
   // files one after the other, which takes seconds where they are large: no part of Open(). Keeps
   // no more than some megabytes of them in memory. CANCELLED soon after `stop` is requested;
@@ -52,18 +53,22 @@ class Checkpoint {
   void Populate(std::span<const std::byte> part) const;
   void Release(std::span<const std::byte> part) const;
 
-  const std::string& model_dir() const { return model_dir_; }
+  // The directory or the GGUF file.
+  const std::string& path() const { return path_; }
 
  private:
-  explicit Checkpoint(std::string model_dir) : model_dir_(std::move(model_dir)) {}
+  explicit Checkpoint(std::string path) : path_(std::move(path)) {}
+  static absl::StatusOr<Checkpoint> OpenDirectory(const std::string& path);
+  static absl::StatusOr<Checkpoint> OpenGguf(const std::string& path);
   absl::Status OpenShards(const std::map<std::string, std::string>& file_of_tensor);
   // Takes over the file's tensors under their names without prefix.
-  absl::Status Add(SafetensorsFile file);
+  absl::Status Add(TensorFile file);
   // Null for an address in none of them.
   const MappedFile* FileWith(const std::byte* address) const;
 
-  std::string model_dir_;
-  std::vector<SafetensorsFile> files_;  // by name
+  std::string path_;
+  bool is_single_file_ = false;    // by its nature, not by an index
+  std::vector<TensorFile> files_;  // by name
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 

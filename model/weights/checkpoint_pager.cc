@@ -19,6 +19,12 @@ std::span<const std::byte> BytesOf(const TensorView& tensor) {
   return {tensor.as<std::byte>(), tensor.bytes()};
 }
 
+// What is read of a tensor: of one in blocks, its bytes.
+TensorView Readable(const TensorView& tensor) {
+  if (!IsBlockQuantised(tensor.dtype)) return tensor;
+  return {DType::kU8, {static_cast<int64_t>(tensor.bytes())}, tensor.data};
+}
+
 // Elements [begin, begin + count) of the tensor, counted flat.
 TensorView Part(const TensorView& tensor, int64_t begin, int64_t count) {
   const size_t offset = static_cast<size_t>(begin) * DTypeBytes(tensor.dtype);
@@ -43,12 +49,13 @@ absl::Status CheckpointPager::Acquire(std::span<const TensorView> tensors) {
   for (const TensorView& tensor : tensors) {
     const auto name = name_of_.find(tensor.data);
     if (name == name_of_.end() || tensor.elements() == 0) continue;
-    const int64_t step = ElementsIn(kPieceBytes, tensor);
-    const int64_t elements = tensor.elements();
+    const TensorView readable = Readable(tensor);
+    const int64_t step = ElementsIn(kPieceBytes, readable);
+    const int64_t elements = readable.elements();
     std::vector<GmacTag>& tags = tags_of_[name->second];
     tags.assign(static_cast<size_t>((elements + step - 1) / step), {});
     for (int64_t begin = 0; begin < elements; begin += step) {
-      pieces.push_back({Part(tensor, begin, std::min(step, elements - begin)), &name->second,
+      pieces.push_back({Part(readable, begin, std::min(step, elements - begin)), &name->second,
                         tensor, &tags[static_cast<size_t>(begin / step)]});
     }
   }
@@ -64,10 +71,11 @@ absl::Status CheckpointPager::Examine(const Piece& piece) const {
   checkpoint_.Populate(BytesOf(piece.part));
   const int64_t step = ElementsIn(kBlockBytes, piece.part);
   const int64_t elements = piece.part.elements();
+  const bool check_finite = options_.check_finite && IsFloat(piece.part.dtype);
   Gmac gmac;
   for (int64_t begin = 0; begin < elements; begin += step) {
     const TensorView block = Part(piece.part, begin, std::min(step, elements - begin));
-    if (options_.check_finite && FirstNonFinite(block) < block.elements()) {
+    if (check_finite && FirstNonFinite(block) < block.elements()) {
       return CheckFinite(piece.whole, *piece.name);
     }
     gmac.Append({block.as<char>(), block.bytes()});

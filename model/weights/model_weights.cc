@@ -97,7 +97,7 @@ absl::Status CheckTensor(std::string_view name, const TensorView& view, const Sh
     return InvalidArgument("tensor {} has shape {}, the configuration asks for {}", Quoted(name),
                            view.shape.ToString(), expected.ToString());
   }
-  if (!IsFloat(view.dtype)) {
+  if (!IsFloat(view.dtype) && !IsBlockQuantised(view.dtype)) {
     return InvalidArgument("tensor {} is {}, supported are F64, F32, BF16 and F16", Quoted(name),
                            DTypeName(view.dtype));
   }
@@ -221,7 +221,7 @@ absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& c
 
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint) {
   absl::StatusOr<ModelWeights> weights = Bind(config, checkpoint);
-  if (!weights.ok()) return WithContext(weights.status(), checkpoint.model_dir());
+  if (!weights.ok()) return WithContext(weights.status(), checkpoint.path());
   return weights;
 }
 

@@ -41,7 +41,8 @@ class TensorPager {
   virtual void Release(std::span<const TensorView> tensors) = 0;
 };
 
-// Views of host memory; each tensor F64, F32, BF16 or F16, not necessarily all alike.
+// Views of host memory; each tensor F64, F32, BF16, F16 or of a type in blocks, not necessarily all
+// alike. Those in blocks are packed as a WidenedWeights has them.
 struct ModelWeights {
   TensorView token_embedding;
   TensorView position_embedding;  // without data unless positions are learned

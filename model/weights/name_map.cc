@@ -16,51 +16,62 @@ struct NameRow {
   const char* qwen3_mha;
   const char* hugging_face;
   const char* gpt2;
+  const char* gguf;
 };
 
 using Role = TensorRole;
 constexpr NameRow kNames[] = {
-    {Role::kTokenEmbedding, {}, "token_embeddings", "embeddings", "model.embed_tokens", "wte"},
+    {Role::kTokenEmbedding,
+     {},
+     "token_embeddings",
+     "embeddings",
+     "model.embed_tokens",
+     "wte",
+     "token_embd"},
     {Role::kPositionEmbedding,
      {},
      "position_embeddings",
      "position_embeddings",
      "model.embed_positions",
-     "wpe"},
+     "wpe",
+     "position_embd"},
     {Role::kAttnNorm, Role::kAttnNormBias, "layers.{}.ln1", "layers.{}.input_norm",
-     "model.layers.{}.input_layernorm", "h.{}.ln_1"},
-    {Role::kQkv, Role::kQkvBias, nullptr, nullptr, nullptr, "h.{}.attn.c_attn"},
+     "model.layers.{}.input_layernorm", "h.{}.ln_1", "blk.{}.attn_norm"},
+    {Role::kQkv, Role::kQkvBias, nullptr, nullptr, nullptr, "h.{}.attn.c_attn", "blk.{}.attn_qkv"},
     {Role::kQ, Role::kQBias, "layers.{}.attn.q_proj", "layers.{}.attn.wq",
-     "model.layers.{}.self_attn.q_proj", nullptr},
+     "model.layers.{}.self_attn.q_proj", nullptr, "blk.{}.attn_q"},
     {Role::kK, Role::kKBias, "layers.{}.attn.k_proj", "layers.{}.attn.wk",
-     "model.layers.{}.self_attn.k_proj", nullptr},
+     "model.layers.{}.self_attn.k_proj", nullptr, "blk.{}.attn_k"},
     {Role::kV, Role::kVBias, "layers.{}.attn.v_proj", "layers.{}.attn.wv",
-     "model.layers.{}.self_attn.v_proj", nullptr},
+     "model.layers.{}.self_attn.v_proj", nullptr, "blk.{}.attn_v"},
     {Role::kQNorm,
      {},
      "layers.{}.attn.q_norm",
      "layers.{}.attn.q_norm",
      "model.layers.{}.self_attn.q_norm",
-     "h.{}.attn.q_norm"},
+     "h.{}.attn.q_norm",
+     "blk.{}.attn_q_norm"},
     {Role::kKNorm,
      {},
      "layers.{}.attn.k_norm",
      "layers.{}.attn.k_norm",
      "model.layers.{}.self_attn.k_norm",
-     "h.{}.attn.k_norm"},
+     "h.{}.attn.k_norm",
+     "blk.{}.attn_k_norm"},
     {Role::kO, Role::kOBias, "layers.{}.attn.output_proj", "layers.{}.attn.wo",
-     "model.layers.{}.self_attn.o_proj", "h.{}.attn.c_proj"},
+     "model.layers.{}.self_attn.o_proj", "h.{}.attn.c_proj", "blk.{}.attn_output"},
     {Role::kFfnNorm, Role::kFfnNormBias, "layers.{}.ln2", "layers.{}.post_attention_norm",
-     "model.layers.{}.post_attention_layernorm", "h.{}.ln_2"},
+     "model.layers.{}.post_attention_layernorm", "h.{}.ln_2", "blk.{}.ffn_norm"},
     // cs336: its number in FfnNames goes behind the w.
     {Role::kGate, Role::kGateBias, "layers.{}.ffn.w", "layers.{}.ffn.gate_proj",
-     "model.layers.{}.mlp.gate_proj", nullptr},
+     "model.layers.{}.mlp.gate_proj", nullptr, "blk.{}.ffn_gate"},
     {Role::kUp, Role::kUpBias, "layers.{}.ffn.w", "layers.{}.ffn.up_proj",
-     "model.layers.{}.mlp.up_proj", "h.{}.mlp.c_fc"},
+     "model.layers.{}.mlp.up_proj", "h.{}.mlp.c_fc", "blk.{}.ffn_up"},
     {Role::kDown, Role::kDownBias, "layers.{}.ffn.w", "layers.{}.ffn.down_proj",
-     "model.layers.{}.mlp.down_proj", "h.{}.mlp.c_proj"},
-    {Role::kFinalNorm, Role::kFinalNormBias, "ln_final", "norm", "model.norm", "ln_f"},
-    {Role::kLmHead, {}, "lm_head", "output", "lm_head", "lm_head"},
+     "model.layers.{}.mlp.down_proj", "h.{}.mlp.c_proj", "blk.{}.ffn_down"},
+    {Role::kFinalNorm, Role::kFinalNormBias, "ln_final", "norm", "model.norm", "ln_f",
+     "output_norm"},
+    {Role::kLmHead, {}, "lm_head", "output", "lm_head", "lm_head", "output"},
 };
 
 const char* Pattern(const NameRow& row, TensorNaming naming) {
@@ -73,6 +84,9 @@ const char* Pattern(const NameRow& row, TensorNaming naming) {
       return row.hugging_face;
     case TensorNaming::kGpt2:
       return row.gpt2;
+    case TensorNaming::kGguf:
+    case TensorNaming::kGgufGpt2:
+      return row.gguf;
   }
   return nullptr;
 }
@@ -153,7 +167,7 @@ std::vector<TensorRole> LayerRoles(const ModelConfig& config) {
   const bool norm_bias = config.norm_kind == NormKind::kLayer;
   const LinearBiases& biases = config.biases;
   add(TensorRole::kAttnNorm, TensorRole::kAttnNormBias, norm_bias);
-  if (config.naming == TensorNaming::kGpt2) {
+  if (config.naming == TensorNaming::kGpt2 || config.naming == TensorNaming::kGgufGpt2) {
     add(TensorRole::kQkv, TensorRole::kQkvBias, biases.qkv);
   } else {
     add(TensorRole::kQ, TensorRole::kQBias, biases.qkv);
@@ -220,7 +234,7 @@ std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
 }
 
 bool IsKnownBuffer(std::string_view name, int rank) {
-  if (name.ends_with(".attn.masked_bias")) return true;
+  if (name.ends_with(".attn.masked_bias") || name == "rope_freqs.weight") return true;
   if (name.ends_with(".attn.bias")) return rank == 4;
   for (const std::string_view mask : {".causal_mask", ".attn_mask", ".mask"}) {
     if (name.ends_with(mask)) return true;

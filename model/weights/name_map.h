@@ -12,8 +12,8 @@
 namespace tlm {
 
 // The role of a tensor in the model; all but the first five are per layer. Matrices are stored
-// [outputs, inputs], y = x W^T; those of a layer under TensorNaming::kGpt2 [inputs, outputs], and
-// there kQkv stands for kQ, kK and kV.
+// [outputs, inputs], y = x W^T; those of a layer under TensorNaming::kGpt2 [inputs, outputs]. There
+// and under kGgufGpt2, kQkv stands for kQ, kK and kV.
 enum class TensorRole {
   kTokenEmbedding,     // [vocab_size, d_model]
   kPositionEmbedding,  // [context_length, d_model]
@@ -22,7 +22,7 @@ enum class TensorRole {
   kLmHead,             // [vocab_size, d_model]
   kAttnNorm,           // [d_model]
   kAttnNormBias,       // [d_model]
-  kQkv,                // [d_model, q_size + 2 kv_size]
+  kQkv,                // [q_size + 2 kv_size, d_model]; kGpt2: [d_model, q_size + 2 kv_size]
   kQkvBias,            // [q_size + 2 kv_size]
   kQ,                  // [q_size, d_model]
   kK,                  // [kv_size, d_model]
@@ -59,9 +59,9 @@ struct TensorSpec {
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 
 // The checkpoint's name of one tensor, which the naming must have: kQkv and its bias are of kGpt2
-// alone, which in turn has no kQ, kK, kV and kGate. `layer` counts only for roles that are per
-// layer; `ffn` only under kCs336, where the matrices of the feed-forward network are named w1, w2,
-// w3.
+// and kGgufGpt2 alone, which in turn have no kQ, kK, kV and kGate. `layer` counts only for roles
+// that are per layer; `ffn` only under kCs336, where the matrices of the feed-forward network are
+// named w1, w2, w3.
 std::string TensorName(TensorNaming naming, TensorRole role, int layer, const FfnNames& ffn = {});
 
 // The name under which other checkpoints keep the same tensor, or "" where there is only one. Those
@@ -70,9 +70,9 @@ std::string TensorName(TensorNaming naming, TensorRole role, int layer, const Ff
 std::string OtherTensorName(TensorNaming naming, std::string_view name);
 
 // Whether this name and rank are those of a known buffer, which is no parameter and is computed by
-// this program: tables of rotary positions ("model.layers.0.self_attn.rotary_emb.inv_freq") and
-// attention masks ("h.0.attn.bias", of rank 4; "h.0.attn.masked_bias";
-// "layers.0.attn.causal_mask").
+// this program or part of the configuration: tables of rotary positions
+// ("model.layers.0.self_attn.rotary_emb.inv_freq", "rope_freqs.weight") and attention masks
+// ("h.0.attn.bias", of rank 4; "h.0.attn.masked_bias"; "layers.0.attn.causal_mask").
 bool IsKnownBuffer(std::string_view name, int rank);
 
 }  // namespace tlm

@@ -1,11 +1,11 @@
 #include "model/weights/safetensors.h"
 
-#include <cstring>
-#include <new>
+#include <cstddef>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/base/json.h"
 #include "model/weights/safetensors_header.h"
 
 namespace tlm {
@@ -34,10 +34,6 @@ absl::StatusOr<uint64_t> ReadHeaderLength(std::span<const std::byte> file) {
   return length;
 }
 
-bool IsAligned(const TensorView& view) {
-  return reinterpret_cast<uintptr_t>(view.data) % DTypeBytes(view.dtype) == 0;
-}
-
 }  // namespace
 
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
@@ -57,28 +53,9 @@ absl::Status SafetensorsFile::Read() {
   TLM_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(text, data.size()));
   metadata_ = std::move(header.metadata);
   for (const auto& [name, entry] : header.tensors) {
-    TensorView view{entry.dtype, entry.shape, data.data() + entry.begin};
-    if (!IsAligned(view)) TLM_RETURN_IF_ERROR(Align(name, &view));
-    tensors_.emplace_hint(tensors_.end(), name, view);
+    TLM_RETURN_IF_ERROR(Add(name, {entry.dtype, entry.shape, data.data() + entry.begin}));
   }
   return absl::OkStatus();
-}
-
-absl::Status SafetensorsFile::Align(const std::string& name, TensorView* view) {
-  std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[view->bytes()]);
-  if (copy == nullptr) {
-    return ResourceExhausted("tensor {}: no memory for an aligned copy of {} bytes", Quoted(name),
-                             view->bytes());
-  }
-  std::memcpy(copy.get(), view->data, view->bytes());
-  view->data = copy.get();
-  copies_.push_back(std::move(copy));
-  return absl::OkStatus();
-}
-
-const TensorView* SafetensorsFile::Find(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  return found == tensors_.end() ? nullptr : &found->second;
 }
 
 }  // namespace tlm

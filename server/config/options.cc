@@ -23,7 +23,8 @@
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
-          "optionally tokenizer.json. This or --preset is required");
+          "optionally tokenizer.json; or a GGUF file, of a model in several the first. This or "
+          "--preset is required");
 ABSL_FLAG(std::string, preset, "",
           "a published configuration instead of a directory, with --random_weights: gpt2-xl, "
           "qwen3-8b, ...; an unknown name lists them");
@@ -33,9 +34,10 @@ ABSL_FLAG(
     "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
     "default: the type in config.json");
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the matrices in memory: auto for that of the checkpoint, or int8 (CPU only) for "
-          "8-bit integers with a scale per 256 inputs of an output, quantised at start: about half "
-          "the memory of 16-bit weights and faster, at a small loss of precision");
+          "type of the matrices in memory: auto for that of the checkpoint (float32 for types of "
+          "GGUF that are quantised in blocks), or int8 (CPU only) for 8-bit integers with a scale "
+          "per 256 inputs of an output, quantised at start: about half the memory of 16-bit weights "
+          "and faster, at a small loss of precision");
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json, or neutral for temperature 1 and no truncation");

@@ -14,101 +14,18 @@
 
 #include "model/backend/backend.h"
 #include "model/base/errors.h"
-#include "model/base/json.h"
-#include "model/base/regular_file.h"
-#include "model/base/sha256.h"
-#include "model/config/generation_config.h"
+#include "model/weights/gguf_file.h"
 #include "model/weights/host_memory.h"
 #include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
+#include "server/loading/tokenizer_assets.h"
 #include "server/loading/tokenizer_files.h"
 #include "server/net/heap.h"
 #include "server/serving/build_info.h"
 
 namespace tlm {
 namespace {
-
-// Texts that need such an id are refused one by one; small models are often saved with the whole
-// tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
-void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
-  if (tokenizer.vocab_size() <= config.vocab_size) return;
-  const int32_t last = tokenizer.vocab_size() - 1;
-  spdlog::warn(
-      "tokenizer.json: token {} has id {}, the configuration's vocab_size is {}: texts "
-      "with such tokens will be refused",
-      Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
-}
-
-// What a directory holds besides configuration and weights.
-struct TokenizerAssets {
-  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
-  std::string tokenizer_sha256;
-  std::unique_ptr<ChatTemplate> chat;  // null: there is none
-  std::string chat_sha256;
-  ChatFormat chat_format;
-  SamplingParams sampling;
-};
-
-absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& config,
-                           TokenizerAssets& assets) {
-  const std::string path = model_dir + "/tokenizer.json";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    spdlog::warn("no tokenizer.json: this server takes and gives token ids only");
-    return absl::OkStatus();
-  }
-  TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
-  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, Sha256Hex(json));
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
-  if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
-  WarnOfSmallVocabulary(**tokenizer, config);
-  assets.tokenizer = *std::move(tokenizer);
-  return absl::OkStatus();
-}
-
-// A template this program cannot run costs the conversations, not the server.
-absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& assets) {
-  if (assets.tokenizer == nullptr) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
-  if (absl::IsUnimplemented(chat.status())) {
-    spdlog::warn("no conversations: {}", std::string(chat.status().message()));
-    return absl::OkStatus();
-  }
-  TLM_RETURN_IF_ERROR(chat.status());
-  assets.chat = *std::move(chat);
-  if (assets.chat == nullptr) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfChatFiles(model_dir));
-  return absl::OkStatus();
-}
-
-absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& sampling) {
-  TLM_ASSIGN_OR_RETURN(const GenerationDefaults from, ReadGenerationDefaults(model_dir));
-  sampling.temperature = from.temperature.value_or(sampling.temperature);
-  sampling.top_k = from.top_k.value_or(sampling.top_k);
-  sampling.top_p = from.top_p.value_or(sampling.top_p);
-  sampling.min_p = from.min_p.value_or(sampling.min_p);
-  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
-  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
-                                                    const ModelConfig& config) {
-  TokenizerAssets assets;
-  if (options.model_dir.empty()) return assets;
-  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, assets));
-  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, assets));
-  if (assets.tokenizer != nullptr) {
-    TLM_ASSIGN_OR_RETURN(assets.chat_format,
-                         FindChatFormat(assets.chat.get(), *assets.tokenizer,
-                                        options.reasoning_format, options.tool_format));
-  }
-  if (options.model_sampling_defaults) {
-    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, assets.sampling));
-  }
-  return assets;
-}
 
 void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
                          LoadedModel& loaded) {
@@ -122,6 +39,12 @@ void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
   served.chat_format = std::move(assets.chat_format);
   served.default_sampling = assets.sampling;
   if (served.tokenizer == nullptr) return;
+  if (IsGgufFile(model_dir)) {
+    served.tokenizer_files = []() -> absl::StatusOr<std::vector<ModelFile>> {
+      return Unimplemented("the tokenizer comes from a GGUF file, there is no tokenizer.json");
+    };
+    return;
+  }
   served.tokenizer_files = [model_dir, tokenizer = served.tokenizer_sha256,
                             chat = served.chat_sha256] {
     return ReadTokenizerFiles(model_dir, tokenizer, chat);

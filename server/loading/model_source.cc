@@ -11,6 +11,7 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/transformer_lm/packed_weights.h"
+#include "model/weights/gguf_file.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
@@ -25,7 +26,7 @@ std::string NameOf(const std::string& model_dir) {
   std::filesystem::path path = std::filesystem::weakly_canonical(model_dir, error);
   if (error) return model_dir;
   if (path.filename().empty()) path = path.parent_path();  // "DIR/"
-  return path.filename().string();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
 // "Qwen/Qwen3-0.6B": unlike the usual paths of local folders.
@@ -34,20 +35,21 @@ bool LooksLikeHubName(const std::string& text) {
          text.back() != '/';
 }
 
-absl::Status CheckModelDirectory(const std::string& path) {
+absl::Status CheckModelPath(const std::string& path) {
+  if (IsGgufFile(path)) return absl::OkStatus();
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(status)) return absl::OkStatus();
   if (std::filesystem::exists(status)) {
     return FailedPrecondition(
-        "--model={}: is a file; the directory that holds config.json and model.safetensors is "
-        "needed",
+        "--model={}: is a file; a GGUF file, or the directory that holds config.json and "
+        "model.safetensors, is needed",
         path);
   }
   if (status.type() != std::filesystem::file_type::not_found) {
     return FailedPrecondition("--model={}: {}", path, error.message());
   }
-  return NotFound("--model={}: there is no such directory{}", path,
+  return NotFound("--model={}: there is no such directory or file{}", path,
                   LooksLikeHubName(path) ? "; models are not downloaded by name: give the "
                                            "directory of one that was downloaded"
                                          : "");
@@ -57,8 +59,8 @@ absl::Status CheckModelDirectory(const std::string& path) {
 
 absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options) {
   if (options.preset.empty()) {
-    TLM_RETURN_IF_ERROR(CheckModelDirectory(options.model_dir));
-    return ReadModelConfig(options.model_dir);
+    TLM_RETURN_IF_ERROR(CheckModelPath(options.model_dir));
+    return ReadConfigOf(options.model_dir);
   }
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
   return ParseModelConfig(text);
@@ -73,18 +75,19 @@ absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
   return source;
 }
 
-absl::Status ModelSource::OpenFiles(const std::string& dir) {
-  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir));
+absl::Status ModelSource::OpenFiles(const std::string& path) {
+  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(path));
   TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
-    const DType loaded = tensor.dtype == DType::kF64 ? DType::kF32 : tensor.dtype;
-    tensors_.push_back({name, loaded, tensor.shape});
+    const bool widened = tensor.dtype == DType::kF64 || IsBlockQuantised(tensor.dtype);
+    tensors_.push_back({name, widened ? DType::kF32 : tensor.dtype, tensor.shape, tensor.dtype});
   }
   return absl::OkStatus();
 }
 
 absl::Status ModelSource::BindFiles() {
   TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
+  is_widened_ = WidenedWeights::AreNeeded(config_, bound_);
   return absl::OkStatus();
 }
 
@@ -103,7 +106,7 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
   TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config_.weights_dtype));
   random_dtype_ = options.random_weights->dtype.value_or(named);
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    tensors_.push_back({spec.name, random_dtype_, spec.shape});
+    tensors_.push_back({spec.name, random_dtype_, spec.shape, std::nullopt});
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const TensorRecord& a, const TensorRecord& b) { return a.name < b.name; });
@@ -111,7 +114,8 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
 }
 
 uint64_t ModelSource::host_bytes() const {
-  return checkpoint_.has_value() ? 0 : RandomWeights::ResidentBytesFor(config_, random_dtype_);
+  return checkpoint_.has_value() ? WidenedWeights::ResidentBytesFor(config_, bound_)
+                                 : RandomWeights::ResidentBytesFor(config_, random_dtype_);
 }
 
 uint64_t ModelSource::device_bytes(WeightFormat format, bool widened) const {
@@ -137,12 +141,16 @@ absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
     TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Reserve(config_, random_dtype_, seed_));
     return random_->weights();
   }
-  if (!reading.by_packer_alone) return bound_;
+  is_shared_ = !reading.by_packer_alone;
+  if (is_shared_ && !is_widened_) return bound_;
   pager_ = std::make_unique<CheckpointPager>(
-      *checkpoint_, CheckpointPager::Options{.check_finite = !reading.checks_finite});
+      *checkpoint_,
+      CheckpointPager::Options{.check_finite = !reading.checks_finite, .release = !is_shared_});
   ModelWeights weights = bound_;
   weights.pager = pager_.get();
-  return weights;
+  if (!is_widened_) return weights;
+  TLM_ASSIGN_OR_RETURN(widened_, WidenedWeights::Reserve(config_, weights, *checkpoint_));
+  return widened_->weights();
 }
 
 absl::StatusOr<DType> ModelSource::MatrixType(WeightFormat format) const {
@@ -162,8 +170,7 @@ absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
 
 absl::StatusOr<std::string> ModelSource::WeightsIdentity() const {
   if (checkpoint_.has_value()) {
-    TLM_ASSIGN_OR_RETURN(const std::string hash,
-                         pager_ != nullptr ? pager_->Identity() : ReadIdentity());
+    TLM_ASSIGN_OR_RETURN(const std::string hash, is_shared_ ? ReadIdentity() : pager_->Identity());
     return fmt::format("tensors {}", hash);
   }
   constexpr int kGenerator = 1;  // grows when the same seed gives other weights

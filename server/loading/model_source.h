@@ -1,4 +1,5 @@
-// The source of a model's configuration and weights: a directory, or a preset and a seed.
+// The source of a model's configuration and weights: a directory, a GGUF file, or a preset and a
+// seed.
 #ifndef TLM_SERVER_LOADING_MODEL_SOURCE_H_
 #define TLM_SERVER_LOADING_MODEL_SOURCE_H_
 
@@ -16,13 +17,14 @@
 #include "model/weights/checkpoint_pager.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
+#include "model/weights/widened_weights.h"
 #include "server/config/options.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
 
-// Of the preset or the directory. NOT_FOUND or FAILED_PRECONDITION, naming the flag, when --model
-// names no directory; other errors as of ReadModelConfig.
+// Of the preset, the directory or the GGUF file. NOT_FOUND or FAILED_PRECONDITION, naming the flag,
+// when --model names none; other errors as of ReadConfigOf.
 absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options);
 
 // A model before its weights are read or generated. Move-only.
@@ -32,9 +34,9 @@ class ModelSource {
   // memory for them. Errors name the file, the tensor or the flag.
   static absl::StatusOr<ModelSource> Open(const ServerOptions& options);
 
-  const std::string& name() const { return name_; }  // of the preset or of the directory
+  const std::string& name() const { return name_; }  // of the preset, the directory or the file
   const ModelConfig& config() const { return config_; }
-  // Every tensor by name, in the type it is loaded as: float64 as float32.
+  // Every tensor by name, in the type it is loaded as: float64 and types in blocks as float32.
   const std::vector<TensorRecord>& tensors() const { return tensors_; }
   // Peak host memory of the weights while they are packed, besides the page cache.
   uint64_t host_bytes() const;
@@ -48,16 +50,17 @@ class ModelSource {
     bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
   };
   // The tensors of the files, or generated ones; the views are valid until this is moved or
-  // destroyed. At most once. They have a pager, except those of shared files; it makes the checks
-  // that the packer does not make. RESOURCE_EXHAUSTED when the address space does not suffice.
+  // destroyed. At most once. They have a pager, except those of shared files without tensors in
+  // blocks; it makes the checks that the packer does not make. RESOURCE_EXHAUSTED when the address
+  // space does not suffice.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
   // The type of the matrices that Weights() gives, once in `format`; see MatrixTypeOf. Errors as of
   // Weights().
   absl::StatusOr<DType> MatrixType(WeightFormat format) const;
   // The identity of these weights: a hash of their tensors, or the generator and seed. For files
-  // with a pager call it after they were packed; otherwise it reads all of them, with several
-  // threads.
+  // that the packer alone reads call it after they were packed; otherwise it reads all of them,
+  // with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
   // The status `read` of reading the weights, with the name of the file at fault: one that changed
   // (FAILED_PRECONDITION), or that of the tensor in FieldOf(read).
@@ -66,7 +69,7 @@ class ModelSource {
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
-  absl::Status OpenFiles(const std::string& dir);
+  absl::Status OpenFiles(const std::string& path);
   absl::Status BindFiles();
   // Of files, with threads of its own.
   absl::StatusOr<std::string> ReadIdentity() const;
@@ -77,7 +80,10 @@ class ModelSource {
   std::vector<TensorRecord> tensors_;
   std::optional<Checkpoint> checkpoint_;  // weights from files
   ModelWeights bound_;                    // of these
+  bool is_widened_ = false;               // some of their tensors are in blocks
+  bool is_shared_ = false;                // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
+  std::optional<WidenedWeights> widened_;
   DType random_dtype_ = DType::kF32;  // and else
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;

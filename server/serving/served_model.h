@@ -24,8 +24,9 @@ namespace tlm {
 // One tensor of the checkpoint, without its data.
 struct TensorRecord {
   std::string name;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // as loaded
   Shape shape;
+  std::optional<DType> stored;  // as in the file; none where it does not come from one
 };
 
 // Bytes on the device, by purpose.
@@ -59,7 +60,7 @@ struct KvEventAddress {
 // Filled once at start and read by every call. Its functions return values that change later.
 struct ServedModel {
   std::string model_id;   // the `model` of requests
-  std::string directory;  // of its files, absolute; empty of a preset
+  std::string directory;  // of its files, or the GGUF file, absolute; empty of a preset
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
@@ -71,10 +72,10 @@ struct ServedModel {
   // none: empty.
   std::function<std::string()> weights_sha256;
   std::string tokenizer_sha256;  // empty without a tokenizer
-  std::string chat_sha256;       // of the files the template comes from; empty without one
+  std::string chat_sha256;       // of what the template comes from; empty without one
   // Reads the files again that others need to tokenize and render conversations as this server
-  // does. FAILED_PRECONDITION when one has changed since it was loaded. From any thread; none:
-  // there is no tokenizer.
+  // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for a GGUF
+  // file. From any thread; none: there is no tokenizer.
   std::function<absl::StatusOr<std::vector<ModelFile>>()> tokenizer_files;
   std::string fingerprint;  // equal fingerprints: equal tokens for equal requests
   std::string server_version;

@@ -155,7 +155,8 @@ absl::Status GetModelInfo(const v1::ModelInfoRequest& request, const ServedModel
   FillParameters(model.config, StoredElements(model.tensors), *response.mutable_parameters());
   if (request.include_tensors()) {
     for (const TensorRecord& tensor : model.tensors) {
-      AddTensor(tensor.name, tensor.dtype, tensor.shape, *response.mutable_parameters());
+      AddTensor(tensor.name, tensor.dtype, tensor.stored, tensor.shape,
+                *response.mutable_parameters());
     }
   }
   FillFlops(model.config, flops, *response.mutable_flops());

@@ -119,7 +119,7 @@ TEST(FillParametersTest, PartsSumToTheTotal) {
 
 TEST(AddTensorTest, TakesNameTypeAndShape) {
   v1::ParameterCounts counts;
-  AddTensor("wte.weight", DType::kBF16, {50257, 768}, counts);
+  AddTensor("wte.weight", DType::kBF16, std::nullopt, {50257, 768}, counts);
   ASSERT_EQ(counts.tensors_size(), 1);
   EXPECT_EQ(counts.tensors(0).name(), "wte.weight");
   EXPECT_EQ(counts.tensors(0).dtype(), v1::DATA_TYPE_BFLOAT16);

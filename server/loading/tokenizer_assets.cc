@@ -1,0 +1,171 @@
+#include "server/loading/tokenizer_assets.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "model/base/errors.h"
+#include "model/base/gguf_header.h"
+#include "model/base/json.h"
+#include "model/base/regular_file.h"
+#include "model/base/sha256.h"
+#include "model/config/generation_config.h"
+#include "model/tokenizer/tokenizer_gguf.h"
+#include "model/weights/gguf_file.h"
+#include "server/loading/tokenizer_files.h"
+
+namespace tlm {
+namespace {
+
+// Texts that need such an id are refused one by one; small models are often saved with the whole
+// tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
+void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
+  if (tokenizer.vocab_size() <= config.vocab_size) return;
+  const int32_t last = tokenizer.vocab_size() - 1;
+  spdlog::warn(
+      "tokenizer: token {} has id {}, the configuration's vocab_size is {}: texts "
+      "with such tokens will be refused",
+      Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
+}
+
+// SHA-256 over the metadata whose keys `is_counted` says, as they stand in the file.
+template <typename IsCounted>
+absl::StatusOr<std::string> HashOfMetadata(const GgufMetadata& metadata, IsCounted is_counted) {
+  Sha256Stream stream;
+  for (const auto& [key, value] : metadata.values()) {
+    if (!is_counted(key)) continue;
+    stream.Append(fmt::format("{} {}\n", key, value.encoded.size()));
+    stream.Append({reinterpret_cast<const char*>(value.encoded.data()), value.encoded.size()});
+  }
+  TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
+  return Hex(digest);
+}
+
+constexpr char kTemplateKey[] = "tokenizer.chat_template";
+
+absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& config,
+                               TokenizerAssets& assets) {
+  if (!HasGgufTokenizer(metadata)) {
+    spdlog::warn("the file has no tokenizer: this server takes and gives token ids only");
+    return absl::OkStatus();
+  }
+  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer, Tokenizer::Create(description));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfMetadata(metadata, [](std::string_view key) {
+                         return key.starts_with("tokenizer.ggml.");
+                       }));
+  WarnOfSmallVocabulary(*assets.tokenizer, config);
+  return absl::OkStatus();
+}
+
+absl::Status LoadGgufTemplate(const GgufMetadata& metadata, TokenizerAssets& assets) {
+  TLM_ASSIGN_OR_RETURN(const auto source, metadata.String(kTemplateKey));
+  if (assets.tokenizer == nullptr || !source.has_value()) return absl::OkStatus();
+  nlohmann::json variables = nlohmann::json::object();
+  for (const auto& [variable, name] : {std::pair("bos_token", "bos"),
+                                       {"eos_token", "eos"},
+                                       {"unk_token", "unknown"},
+                                       {"pad_token", "padding"}}) {
+    if (const auto text = GgufSpecialToken(metadata, name)) variables[variable] = *text;
+  }
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Parse(*source, variables);
+  if (absl::IsUnimplemented(chat.status())) {
+    spdlog::warn("no conversations: {}: {}", kTemplateKey, std::string(chat.status().message()));
+    return absl::OkStatus();
+  }
+  if (!chat.ok()) return WithContext(chat.status(), kTemplateKey);
+  assets.chat = *std::move(chat);
+  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfMetadata(metadata, [](std::string_view key) {
+                         return key.starts_with("tokenizer.");
+                       }));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenizerAssets> LoadGgufAssets(const std::string& path, const ModelConfig& config) {
+  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  TokenizerAssets assets;
+  const GgufMetadata& metadata = file.header().metadata;
+  TLM_RETURN_IF_ERROR(WithContext(LoadGgufTokenizer(metadata, config, assets), path));
+  TLM_RETURN_IF_ERROR(WithContext(LoadGgufTemplate(metadata, assets), path));
+  TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  return assets;
+}
+
+absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& config,
+                           TokenizerAssets& assets) {
+  const std::string path = model_dir + "/tokenizer.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    spdlog::warn("no tokenizer.json: this server takes and gives token ids only");
+    return absl::OkStatus();
+  }
+  TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, Sha256Hex(json));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromJson(json);
+  if (!tokenizer.ok()) return WithContext(tokenizer.status(), path);
+  WarnOfSmallVocabulary(**tokenizer, config);
+  assets.tokenizer = *std::move(tokenizer);
+  return absl::OkStatus();
+}
+
+// A template this program cannot run costs the conversations, not the server.
+absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& assets) {
+  if (assets.tokenizer == nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
+  if (absl::IsUnimplemented(chat.status())) {
+    spdlog::warn("no conversations: {}", std::string(chat.status().message()));
+    return absl::OkStatus();
+  }
+  TLM_RETURN_IF_ERROR(chat.status());
+  assets.chat = *std::move(chat);
+  if (assets.chat == nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfChatFiles(model_dir));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& sampling) {
+  TLM_ASSIGN_OR_RETURN(const GenerationDefaults from, ReadGenerationDefaults(model_dir));
+  sampling.temperature = from.temperature.value_or(sampling.temperature);
+  sampling.top_k = from.top_k.value_or(sampling.top_k);
+  sampling.top_p = from.top_p.value_or(sampling.top_p);
+  sampling.min_p = from.min_p.value_or(sampling.min_p);
+  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
+  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenizerAssets> LoadDirectoryAssets(const ServerOptions& options,
+                                                    const ModelConfig& config) {
+  TokenizerAssets assets;
+  TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, assets));
+  TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, assets));
+  if (options.model_sampling_defaults) {
+    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, assets.sampling));
+  }
+  return assets;
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
+                                                    const ModelConfig& config) {
+  TokenizerAssets assets;
+  if (options.model_dir.empty()) return assets;
+  TLM_ASSIGN_OR_RETURN(assets, IsGgufFile(options.model_dir)
+                                   ? LoadGgufAssets(options.model_dir, config)
+                                   : LoadDirectoryAssets(options, config));
+  if (assets.tokenizer != nullptr) {
+    TLM_ASSIGN_OR_RETURN(assets.chat_format,
+                         FindChatFormat(assets.chat.get(), *assets.tokenizer,
+                                        options.reasoning_format, options.tool_format));
+  }
+  return assets;
+}
+
+}  // namespace tlm
