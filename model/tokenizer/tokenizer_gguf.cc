@@ -31,8 +31,8 @@ constexpr std::string_view kWordMark = "▁";
 
 // How a model of the kind "gpt2" divides texts.
 struct Division {
-  std::initializer_list<const char*> names;          // of "tokenizer.ggml.pre"
-  std::initializer_list<std::string_view> patterns;  // one after the other, every match by itself
+  std::vector<const char*> names;          // of "tokenizer.ggml.pre"
+  std::vector<std::string_view> patterns;  // one after the other, every match by itself
   bool ignore_merges = false;
   bool add_bos = false;  // unless the file says otherwise
   bool nfc = false;
