@@ -51,7 +51,7 @@ struct RopeScaling {
   double beta_slow = 1.0;               // yarn
   double attention_factor = 1.0;        // yarn: multiplies cosines and sines
   bool truncate = true;                 // yarn: the ramp's ends are whole dimensions
-  std::vector<double> factors;          // factors: one for each of head_dim / 2 frequencies
+  std::vector<double> factors = {};     // factors: one for each of head_dim / 2 frequencies
 
   bool operator==(const RopeScaling&) const = default;
 };

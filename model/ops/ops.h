@@ -181,15 +181,20 @@ class Ops {
   // Whether products of 16-bit matrices also take float32 rows: a model with matrices of several
   // types then keeps each in its own type.
   virtual bool TakesFloatRows() const { return false; }
-  // Whether matrices may be stored in this format. Those of kInt8 have dtype() kI8, which is then
-  // the argument of ActivationType and the others.
+  // Whether matrices may be stored in this format. A model with matrices in blocks has the type kI8
+  // as argument of ActivationType and the others.
   virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }
+  // Whether parts of PackMatrix may be in blocks (IsBlockQuantised).
+  virtual bool TakesBlocks() const { return false; }
 
   // Stacks host matrices of n_i outputs and k inputs along n and copies them to the device. dtype
-  // F32, F16, BF16 or F64 (stored as F32); all parts are stored as the widest of their types. With
-  // kGated, n is even; the element order on the device is the backend's own. The parts may be freed
-  // when it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a non-finite value, if
-  // ChecksFinite; UNIMPLEMENTED unless TakesWeights(format).
+  // F32, F16, BF16 or F64 (stored as F32); these are stored as the widest of their types, or
+  // quantised as `format` says. If TakesBlocks(), also in blocks, then kOutputsFirst; these keep
+  // their type and values, except with kFloat32, and where halves of a gated matrix differ in type
+  // or input_order, which are stored as F32. With kGated, n is even; the element order on the
+  // device is the backend's own. The parts may be freed when it returns. RESOURCE_EXHAUSTED as
+  // Allocate; INVALID_ARGUMENT for a non-finite value, if ChecksFinite; UNIMPLEMENTED unless
+  // TakesWeights(format).
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) = 0;

@@ -1,146 +1,232 @@
 #include "model/tensor/blocks.h"
 
+#include <bit>
+#include <cstring>
+
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 
 namespace tlm {
 namespace {
 
+static_assert(std::endian::native == std::endian::little);
+
 float HalfAt(const uint8_t* at) { return F16ToFloat(static_cast<uint16_t>(at[0] | at[1] << 8)); }
 
-// The 4 bits of element j of 32.
-int NibbleOf(const uint8_t* q, size_t j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
-
-// Bit j of a little-endian bit set.
-int BitOf(const uint8_t* bits, size_t j) { return bits[j / 8] >> (j % 8) & 1; }
-
-// One block each; 32 elements.
-
-void Q8_0(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  for (size_t j = 0; j < 32; ++j) {
-    out[j] = static_cast<float>(static_cast<int8_t>(block[2 + j])) * d;
+// The 4 bits of 32 elements.
+void Nibbles(const uint8_t* from, uint8_t* q) {
+  for (size_t i = 0; i < 16; ++i) {
+    q[i] = from[i] & 15;
+    q[i + 16] = from[i] >> 4;
   }
 }
 
-void Q4_0(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  for (size_t j = 0; j < 32; ++j) out[j] = static_cast<float>(NibbleOf(block + 2, j) - 8) * d;
+// The same with their fifth bits.
+void FiveBits(const uint8_t* bits, const uint8_t* nibbles, uint8_t* q) {
+  Nibbles(nibbles, q);
+  uint32_t fifth;
+  std::memcpy(&fifth, bits, sizeof(fifth));
+  for (size_t i = 0; i < 32; ++i) q[i] |= static_cast<uint8_t>((fifth >> i & 1) << 4);
 }
 
-void Iq4Nl(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  for (size_t j = 0; j < 32; ++j) {
-    out[j] = static_cast<float>(kIq4NlValues[NibbleOf(block + 2, j)]) * d;
+void ReadQ8_0(const uint8_t* block, BlockValues& out) {
+  out.scale = HalfAt(block);
+  for (size_t i = 0; i < 32; ++i) out.q[i] = block[2 + i] ^ 0x80;
+}
+
+void ReadQ4_0(const uint8_t* block, BlockValues& out) {
+  out.scale = HalfAt(block);
+  Nibbles(block + 2, out.q);
+}
+
+void ReadIq4Nl(const uint8_t* block, BlockValues& out) {
+  ReadQ4_0(block, out);
+  for (size_t i = 0; i < 32; ++i) out.q[i] = static_cast<uint8_t>(kIq4NlValues[out.q[i]] + 128);
+}
+
+void ReadQ4_1(const uint8_t* block, BlockValues& out) {
+  out.scale = HalfAt(block);
+  out.min = -HalfAt(block + 2);
+  Nibbles(block + 4, out.q);
+}
+
+void ReadQ5_0(const uint8_t* block, BlockValues& out) {
+  out.scale = HalfAt(block);
+  FiveBits(block + 2, block + 6, out.q);
+}
+
+void ReadQ5_1(const uint8_t* block, BlockValues& out) {
+  out.scale = HalfAt(block);
+  out.min = -HalfAt(block + 2);
+  FiveBits(block + 4, block + 8, out.q);
+}
+
+// The eight factors s and t of 6 bits that Q4_K and Q5_K pack into 12 bytes.
+void ReadFactors(const uint8_t* from, BlockValues& out) {
+  for (size_t g = 0; g < 4; ++g) {
+    const uint8_t low = from[g + 8];
+    out.s[g] = static_cast<int8_t>(from[g] & 63);
+    out.t[g] = from[g + 4] & 63;
+    out.s[g + 4] = static_cast<int8_t>((low & 15) | from[g] >> 6 << 4);
+    out.t[g + 4] = static_cast<uint8_t>(low >> 4 | from[g + 4] >> 6 << 4);
   }
 }
 
-void Q4_1(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  const float m = HalfAt(block + 2);
-  for (size_t j = 0; j < 32; ++j) out[j] = static_cast<float>(NibbleOf(block + 4, j)) * d + m;
-}
-
-void Q5_0(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  for (size_t j = 0; j < 32; ++j) {
-    const int q = NibbleOf(block + 6, j) | BitOf(block + 2, j) << 4;
-    out[j] = static_cast<float>(q - 16) * d;
-  }
-}
-
-void Q5_1(const uint8_t* block, float* out) {
-  const float d = HalfAt(block);
-  const float m = HalfAt(block + 2);
-  for (size_t j = 0; j < 32; ++j) {
-    const int q = NibbleOf(block + 8, j) | BitOf(block + 4, j) << 4;
-    out[j] = static_cast<float>(q) * d + m;
-  }
-}
-
-// 256 elements. Q4_K and Q5_K differ in the fifth bits alone; null: there are none.
-void FourOrFiveBits(const uint8_t* block, const uint8_t* fifth_bits, const uint8_t* nibbles,
-                    float* out) {
-  const float d = HalfAt(block);
-  const float dmin = HalfAt(block + 2);
-  for (size_t g = 0; g < 8; ++g) {
-    const PackedScale packed = UnpackScale(block + 4, g);
-    const float scale = d * static_cast<float>(packed.scale);
-    const float min = dmin * static_cast<float>(packed.min);
-    const uint8_t* const q = nibbles + g / 2 * 32;
+void ReadQ4K(const uint8_t* block, const uint8_t* nibbles, BlockValues& out) {
+  out.scale = HalfAt(block);
+  out.min = HalfAt(block + 2);
+  ReadFactors(block + 4, out);
+  for (size_t g = 0; g < 8; g += 2) {
     for (size_t i = 0; i < 32; ++i) {
-      int value = g % 2 == 0 ? q[i] & 15 : q[i] >> 4;
-      if (fifth_bits != nullptr) value |= (fifth_bits[i] >> g & 1) << 4;
-      out[g * 32 + i] = static_cast<float>(value) * scale - min;
+      const uint8_t byte = nibbles[g * 16 + i];
+      out.q[g * 32 + i] = byte & 15;
+      out.q[g * 32 + 32 + i] = byte >> 4;
     }
   }
 }
 
-void Q4K(const uint8_t* block, float* out) { FourOrFiveBits(block, nullptr, block + 16, out); }
-
-void Q5K(const uint8_t* block, float* out) { FourOrFiveBits(block, block + 16, block + 48, out); }
-
-void Q6K(const uint8_t* block, float* out) {
-  const auto* const scales = reinterpret_cast<const int8_t*>(block + 192);
-  const float d = HalfAt(block + 208);
-  for (size_t j = 0; j < 256; ++j) {
-    const size_t half = j / 128;        // of the block
-    const size_t quarter = j / 32 % 4;  // of the half
-    const size_t i = j % 32;
-    const uint8_t low = block[half * 64 + quarter % 2 * 32 + i];
-    const uint8_t high = block[128 + half * 32 + i];
-    const int q = (quarter < 2 ? low & 15 : low >> 4) | (high >> (2 * quarter) & 3) << 4;
-    out[j] = static_cast<float>(q - 32) * (d * static_cast<float>(scales[j / 16]));
+void ReadQ5K(const uint8_t* block, BlockValues& out) {
+  ReadQ4K(block, block + 48, out);
+  for (size_t g = 0; g < 8; ++g) {
+    for (size_t i = 0; i < 32; ++i) {
+      out.q[g * 32 + i] |= static_cast<uint8_t>((block[16 + i] >> g & 1) << 4);
+    }
   }
 }
 
-using Decoder = void (*)(const uint8_t* block, float* out);
+void ReadQ6K(const uint8_t* block, BlockValues& out) {
+  std::memcpy(out.s, block + 192, 16);
+  out.scale = HalfAt(block + 208);
+  for (size_t half = 0; half < 2; ++half) {
+    const uint8_t* const low = block + half * 64;
+    const uint8_t* const high = block + 128 + half * 32;
+    uint8_t* const q = out.q + half * 128;
+    for (size_t i = 0; i < 32; ++i) {
+      q[i] = static_cast<uint8_t>((low[i] & 15) | (high[i] & 3) << 4);
+      q[i + 32] = static_cast<uint8_t>((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4);
+      q[i + 64] = static_cast<uint8_t>(low[i] >> 4 | (high[i] >> 4 & 3) << 4);
+      q[i + 96] = static_cast<uint8_t>(low[i + 32] >> 4 | (high[i] >> 6) << 4);
+    }
+  }
+}
 
-Decoder DecoderOf(DType type) {
+// Of this program's own types, before q.
+constexpr size_t kOwnHeaderBytes = sizeof(float) + 1;
+
+void ReadOwn(DType type, const uint8_t* block, BlockValues& out) {
+  std::memcpy(&out.scale, block, sizeof(out.scale));
+  out.zero = block[sizeof(float)];
+  const DTypeBlock size = BlockOf(type);
+  const uint8_t* const q = block + kOwnHeaderBytes;
+  if (FormatOf(type).bits == 8) {
+    std::memcpy(out.q, q, size.elements);
+    return;
+  }
+  for (size_t i = 0; i < size.elements / 2; ++i) {
+    out.q[2 * i] = q[i] & 15;
+    out.q[2 * i + 1] = q[i] >> 4;
+  }
+}
+
+}  // namespace
+
+BlockFormat FormatOf(DType type) {
   switch (type) {
     case DType::kQ8_0:
-      return Q8_0;
-    case DType::kQ4_0:
-      return Q4_0;
-    case DType::kQ4_1:
-      return Q4_1;
-    case DType::kQ5_0:
-      return Q5_0;
-    case DType::kQ5_1:
-      return Q5_1;
-    case DType::kQ4K:
-      return Q4K;
-    case DType::kQ5K:
-      return Q5K;
-    case DType::kQ6K:
-      return Q6K;
     case DType::kIq4Nl:
-      return Iq4Nl;
+      return {.bits = 8, .zero = 128};
+    case DType::kQ4_0:
+      return {.bits = 4, .zero = 8};
+    case DType::kQ4_1:
+      return {.bits = 4, .has_min = true};
+    case DType::kQ5_0:
+      return {.bits = 5, .zero = 16};
+    case DType::kQ5_1:
+      return {.bits = 5, .has_min = true};
+    case DType::kQ4K:
+      return {.bits = 4, .sub_block = 32, .has_min = true};
+    case DType::kQ5K:
+      return {.bits = 5, .sub_block = 32, .has_min = true};
+    case DType::kQ6K:
+      return {.bits = 6, .sub_block = 16, .zero = 32};
+    case DType::kI4G32:
+    case DType::kI4G64:
+    case DType::kI4G128:
+    case DType::kI4G256:
+      return {.bits = 4, .has_half_scales = false, .zero = -1};
+    case DType::kI8G32:
+    case DType::kI8G64:
+    case DType::kI8G128:
+    case DType::kI8G256:
+      return {.bits = 8, .has_half_scales = false, .zero = -1};
     default:
       break;
   }
   TLM_CHECK(false);
 }
 
-}  // namespace
-
-PackedScale UnpackScale(const uint8_t* scales, size_t g) {
-  if (g < 4) {
-    return {static_cast<uint8_t>(scales[g] & 63), static_cast<uint8_t>(scales[g + 4] & 63)};
+void ReadBlock(DType type, const std::byte* from, BlockValues* out) {
+  const auto* const block = reinterpret_cast<const uint8_t*>(from);
+  out->min = 0.0f;
+  out->zero = FormatOf(type).zero;
+  switch (type) {
+    case DType::kQ8_0:
+      return ReadQ8_0(block, *out);
+    case DType::kQ4_0:
+      return ReadQ4_0(block, *out);
+    case DType::kQ4_1:
+      return ReadQ4_1(block, *out);
+    case DType::kQ5_0:
+      return ReadQ5_0(block, *out);
+    case DType::kQ5_1:
+      return ReadQ5_1(block, *out);
+    case DType::kQ4K:
+      return ReadQ4K(block, block + 16, *out);
+    case DType::kQ5K:
+      return ReadQ5K(block, *out);
+    case DType::kQ6K:
+      return ReadQ6K(block, *out);
+    case DType::kIq4Nl:
+      return ReadIq4Nl(block, *out);
+    default:
+      return ReadOwn(type, block, *out);
   }
-  const uint8_t low = scales[g + 4];
-  return {static_cast<uint8_t>((low & 15) | (scales[g - 4] >> 6) << 4),
-          static_cast<uint8_t>(low >> 4 | (scales[g] >> 6) << 4)};
+}
+
+void WriteBlock(DType type, const BlockValues& values, std::byte* to) {
+  auto* const block = reinterpret_cast<uint8_t*>(to);
+  const BlockFormat format = FormatOf(type);
+  const DTypeBlock size = BlockOf(type);
+  TLM_CHECK(format.zero < 0);
+  std::memcpy(block, &values.scale, sizeof(values.scale));
+  block[sizeof(float)] = static_cast<uint8_t>(values.zero);
+  uint8_t* const q = block + kOwnHeaderBytes;
+  if (format.bits == 8) {
+    std::memcpy(q, values.q, size.elements);
+    return;
+  }
+  for (size_t i = 0; i < size.elements / 2; ++i) {
+    q[i] = static_cast<uint8_t>(values.q[2 * i] | values.q[2 * i + 1] << 4);
+  }
 }
 
 void Dequantise(DType type, const std::byte* from, size_t blocks, float* out) {
-  const Decoder decoder = DecoderOf(type);
-  const DTypeBlock block = BlockOf(type);
-  const auto* at = reinterpret_cast<const uint8_t*>(from);
-  for (size_t i = 0; i < blocks; ++i) {
-    decoder(at, out);
-    at += block.bytes;
-    out += block.elements;
+  const DTypeBlock size = BlockOf(type);
+  const auto sub_block = static_cast<size_t>(FormatOf(type).sub_block);
+  const size_t step = sub_block > 0 ? sub_block : size.elements;
+  BlockValues block;
+  for (size_t i = 0; i < blocks; ++i, from += size.bytes) {
+    ReadBlock(type, from, &block);
+    for (size_t first = 0; first < size.elements; first += step, out += step) {
+      const size_t g = first / step;
+      const float scale =
+          sub_block > 0 ? block.scale * static_cast<float>(block.s[g]) : block.scale;
+      const bool has_factor = sub_block > 0 && FormatOf(type).has_min;
+      const float min = has_factor ? block.min * static_cast<float>(block.t[g]) : block.min;
+      for (size_t j = 0; j < step; ++j) {
+        out[j] = static_cast<float>(block.q[first + j] - block.zero) * scale - min;
+      }
+    }
   }
 }
 

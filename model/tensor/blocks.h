@@ -1,24 +1,33 @@
-// The types that are quantised in blocks, as GGUF files and the ggml library define them.
+// The types that are quantised in blocks: those of GGUF files, as the ggml library defines them,
+// and this program's own.
 //
-// A block holds 32 or 256 elements that follow each other in a row, all integers q with a scale,
-// some with a minimum. Numbers of several bytes are little-endian, d, m and dmin binary16:
+// A block holds elements that follow each other in a row. Every element is an integer q of 4 to 8
+// bits with a scale, some with a minimum; sub-blocks may have integer factors s and t of these:
 //
-//   type    bytes of a block                                   element j
-//   Q8_0    d, q[32] of 8 bits, signed                         q * d
-//   Q4_0    d, q[32] of 4 bits                                 (q - 8) * d
-//   IQ4_NL  d, q[32] of 4 bits                                 kIq4NlValues[q] * d
-//   Q4_1    d, m, q[32] of 4 bits                              q * d + m
-//   Q5_0    d, q's fifth bits, q[32] of 4 bits                 (q - 16) * d
-//   Q5_1    d, m, q's fifth bits, q[32] of 4 bits              q * d + m
-//   Q4_K    d, dmin, scales[12], q[256] of 4 bits              q * (d * s) - dmin * t
-//   Q5_K    d, dmin, scales[12], q's fifth bits, q[256]        q * (d * s) - dmin * t
-//   Q6_K    low 4 bits of q[256], high 2 bits, s[16], d        (q - 32) * (d * s)
+//   element = (q - zero) * (scale * s) - min * t
+//
+// in float32, each operation rounded to nearest in this order. Numbers of several bytes are
+// little-endian; d, m and dmin are binary16:
+//
+//   type    bytes of a block                                scale  s     min   t     zero
+//   Q8_0    d, q[32] of 8 bits, signed                      d      1     -           128 (q + 128)
+//   Q4_0    d, q[32] of 4 bits                              d      1     -           8
+//   IQ4_NL  d, q[32] of 4 bits                              d      1     -           128; q is
+//                                                                              kIq4NlValues + 128
+//   Q4_1    d, m, q[32] of 4 bits                           d      1     -m    1     0
+//   Q5_0    d, q's fifth bits, q[32] of 4 bits              d      1     -           16
+//   Q5_1    d, m, q's fifth bits, q[32] of 4 bits           d      1     -m    1     0
+//   Q4_K    d, dmin, factors[12], q[256] of 4 bits          d      0-63  dmin  0-63  0
+//   Q5_K    d, dmin, factors[12], q's fifth bits, q[256]    d      0-63  dmin  0-63  0
+//   Q6_K    low 4 bits of q[256], high 2 bits, s[16], d     d      int8  -           32
+//   I4_Gn   scale in float32, zero, n / 2 bytes of q        scale  1     -           0 to 255
+//   I8_Gn   scale in float32, zero, n bytes of q            scale  1     -           0 to 255
 //
 // Of 32 elements byte i has elements i (low half) and i + 16 (high half); bit j of the fifth bits
 // is element j's. Of Q4_K and Q5_K every 64 elements are 32 bytes: byte i has elements i and i + 32
 // of these; fifth bits: bit g of byte i is that of element 32 g + i. s and t are 6 bits for each 32
 // elements. Of Q6_K s is 8 bits, signed, for each 16 elements, and every 128 elements are 64 bytes
-// of low bits and 32 bytes of high ones.
+// of low bits and 32 bytes of high ones. Of I4 byte i has elements 2 i (low half) and 2 i + 1.
 #ifndef TLM_MODEL_TENSOR_BLOCKS_H_
 #define TLM_MODEL_TENSOR_BLOCKS_H_
 
@@ -32,18 +41,36 @@ namespace tlm {
 inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                             1,    13,   25,  38,  53,  69,  89,  113};
 
-// The elements that the file means: each operation above is one of float32, rounded to nearest, in
-// the order of the formula. `type` is one of blocks. `from` holds `blocks` blocks, at any address;
-// `out` takes blocks * BlockOf(type).elements floats.
-void Dequantise(DType type, const std::byte* from, size_t blocks, float* out);
+inline constexpr size_t kMaxBlockElements = 256;
 
-// The scales s and t of group g < 8 of 32 elements, of the 12 bytes that Q4_K and Q5_K pack them
-// in.
-struct PackedScale {
-  uint8_t scale;
-  uint8_t min;
+// What the blocks of a type have in common.
+struct BlockFormat {
+  int bits = 8;       // of q: 4, 5, 6 or 8; IQ4_NL's are 8
+  int sub_block = 0;  // elements that share s and t: 16 or 32; 0: s and t are 1
+  bool has_min = false;
+  bool has_half_scales = true;  // scale and min are binary16, else float32
+  int zero = 0;                 // -1: each block has its own
 };
-PackedScale UnpackScale(const uint8_t* scales, size_t g);
+BlockFormat FormatOf(DType type);
+
+// A block taken apart.
+struct BlockValues {
+  alignas(64) uint8_t q[kMaxBlockElements];
+  int8_t s[kMaxBlockElements / 16];   // of each sub-block, if there are any
+  uint8_t t[kMaxBlockElements / 16];  // likewise, with has_min
+  float scale;
+  float min;  // 0 without has_min
+  int zero;
+};
+// One block, at any address, of a type for which IsBlockQuantised.
+void ReadBlock(DType type, const std::byte* from, BlockValues* out);
+
+// Writes an I4 or I8 block: q (I4: below 16), scale and zero.
+void WriteBlock(DType type, const BlockValues& values, std::byte* to);
+
+// The elements that a tensor means. `from` holds `blocks` blocks, at any address; `out` takes
+// blocks * BlockOf(type).elements floats.
+void Dequantise(DType type, const std::byte* from, size_t blocks, float* out);
 
 }  // namespace tlm
 

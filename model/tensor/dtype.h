@@ -33,6 +33,14 @@ enum class DType : uint8_t {
   kQ5K,
   kQ6K,
   kIq4Nl,
+  kI4G32,
+  kI4G64,
+  kI4G128,
+  kI4G256,
+  kI8G32,
+  kI8G64,
+  kI8G128,
+  kI8G256,
 };
 
 // A number of elements that are stored together, and their bytes.
@@ -74,6 +82,14 @@ constexpr size_t DTypeBytes(DType dtype) {
     case DType::kQ5K:
     case DType::kQ6K:
     case DType::kIq4Nl:
+    case DType::kI4G32:
+    case DType::kI4G64:
+    case DType::kI4G128:
+    case DType::kI4G256:
+    case DType::kI8G32:
+    case DType::kI8G64:
+    case DType::kI8G128:
+    case DType::kI8G256:
       break;
   }
   return 0;
@@ -99,6 +115,22 @@ constexpr DTypeBlock BlockOf(DType dtype) {
       return {256, 176};
     case DType::kQ6K:
       return {256, 210};
+    case DType::kI4G32:
+      return {32, 21};
+    case DType::kI4G64:
+      return {64, 37};
+    case DType::kI4G128:
+      return {128, 69};
+    case DType::kI4G256:
+      return {256, 133};
+    case DType::kI8G32:
+      return {32, 37};
+    case DType::kI8G64:
+      return {64, 69};
+    case DType::kI8G128:
+      return {128, 133};
+    case DType::kI8G256:
+      return {256, 261};
     default:
       return {1, DTypeBytes(dtype)};
   }
@@ -161,6 +193,22 @@ constexpr const char* DTypeName(DType dtype) {
       return "Q6_K";
     case DType::kIq4Nl:
       return "IQ4_NL";
+    case DType::kI4G32:
+      return "I4_G32";
+    case DType::kI4G64:
+      return "I4_G64";
+    case DType::kI4G128:
+      return "I4_G128";
+    case DType::kI4G256:
+      return "I4_G256";
+    case DType::kI8G32:
+      return "I8_G32";
+    case DType::kI8G64:
+      return "I8_G64";
+    case DType::kI8G128:
+      return "I8_G128";
+    case DType::kI8G256:
+      return "I8_G256";
   }
   return "?";
 }
@@ -173,13 +221,13 @@ constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 // those have 16 or fewer.
 constexpr DType DefaultKvDType(DType weights) {
   switch (weights) {
-    case DType::kBF16:
-    case DType::kI8:
-      return DType::kBF16;
+    case DType::kF64:
+    case DType::kF32:
+      return DType::kF32;
     case DType::kF16:
       return DType::kF16;
     default:
-      return DType::kF32;
+      return DType::kBF16;
   }
 }
 

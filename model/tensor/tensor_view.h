@@ -15,6 +15,9 @@ struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const void* data = nullptr;
+  // Of matrices in blocks: element i of a stored row is that of input input_order[i], a permutation
+  // (GPTQ's act-order); null: of input i.
+  const int32_t* input_order = nullptr;
 
   int64_t elements() const { return shape.elements(); }
   size_t bytes() const { return StoredBytes(dtype, static_cast<size_t>(elements())); }
