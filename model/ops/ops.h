@@ -10,6 +10,7 @@
 #define TLM_MODEL_OPS_OPS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,6 +60,8 @@ class Matrix {
   virtual int64_t k() const = 0;     // input features
   virtual DType dtype() const = 0;   // of the stored elements
   virtual size_t bytes() const = 0;  // on the device
+  // The same by the types of the elements: a stack may have several.
+  virtual std::map<DType, uint64_t> BytesByType() const { return {{dtype(), bytes()}}; }
 };
 
 // Keys and values of one layer. Only the backend knows the element order inside a block.
@@ -103,7 +106,7 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t gated_outputs = 0;  // n of the widest matrix of MatMulGated; 0: there is none
   int64_t inputs = 0;         // k of the widest matrix
-  WeightFormat weights = WeightFormat::kAsGiven;  // of all matrices
+  bool has_blocks = false;    // some matrices are in blocks or quantised
 };
 
 enum class RopePairing { kInterleaved, kHalf };
@@ -184,15 +187,15 @@ class Ops {
   // Whether matrices may be stored in this format. A model with matrices in blocks has the type kI8
   // as argument of ActivationType and the others.
   virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }
-  // Whether parts of PackMatrix may be in blocks (IsBlockQuantised).
-  virtual bool TakesBlocks() const { return false; }
+  // Whether PackMatrix takes these parts, of which some are in blocks (IsBlockQuantised), for kPlain
+  // or kGated.
+  virtual bool TakesBlocks(std::span<const TensorView>, MatrixUse) const { return false; }
 
   // Stacks host matrices of n_i outputs and k inputs along n and copies them to the device. dtype
   // F32, F16, BF16 or F64 (stored as F32); these are stored as the widest of their types, or
-  // quantised as `format` says. If TakesBlocks(), also in blocks, then kOutputsFirst; these keep
-  // their type and values, except with kFloat32, and where halves of a gated matrix differ in type
-  // or input_order, which are stored as F32. With kGated, n is even; the element order on the
-  // device is the backend's own. The parts may be freed when it returns. RESOURCE_EXHAUSTED as
+  // quantised as `format` says. Parts in blocks, which TakesBlocks must allow, are kOutputsFirst and
+  // keep their types and values, whatever the format. With kGated, n is even; the element order on
+  // the device is the backend's own. The parts may be freed when it returns. RESOURCE_EXHAUSTED as
   // Allocate; INVALID_ARGUMENT for a non-finite value, if ChecksFinite; UNIMPLEMENTED unless
   // TakesWeights(format).
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(

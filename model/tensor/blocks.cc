@@ -111,11 +111,11 @@ void ReadQ6K(const uint8_t* block, BlockValues& out) {
 }
 
 // Of this program's own types, before q.
-constexpr size_t kOwnHeaderBytes = sizeof(float) + 1;
+constexpr size_t kOwnHeaderBytes = kOwnZeroAt + 1;
 
 void ReadOwn(DType type, const uint8_t* block, BlockValues& out) {
   std::memcpy(&out.scale, block, sizeof(out.scale));
-  out.zero = block[sizeof(float)];
+  out.zero = block[kOwnZeroAt];
   const DTypeBlock size = BlockOf(type);
   const uint8_t* const q = block + kOwnHeaderBytes;
   if (FormatOf(type).bits == 8) {
@@ -199,7 +199,7 @@ void WriteBlock(DType type, const BlockValues& values, std::byte* to) {
   const DTypeBlock size = BlockOf(type);
   TLM_CHECK(format.zero < 0);
   std::memcpy(block, &values.scale, sizeof(values.scale));
-  block[sizeof(float)] = static_cast<uint8_t>(values.zero);
+  block[kOwnZeroAt] = static_cast<uint8_t>(values.zero);
   uint8_t* const q = block + kOwnHeaderBytes;
   if (format.bits == 8) {
     std::memcpy(q, values.q, size.elements);

@@ -65,6 +65,9 @@ struct BlockValues {
 // One block, at any address, of a type for which IsBlockQuantised.
 void ReadBlock(DType type, const std::byte* from, BlockValues* out);
 
+// Where I4 and I8 blocks have their zero, in one byte.
+inline constexpr size_t kOwnZeroAt = sizeof(float);
+
 // Writes an I4 or I8 block: q (I4: below 16), scale and zero.
 void WriteBlock(DType type, const BlockValues& values, std::byte* to);
 

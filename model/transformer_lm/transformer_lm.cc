@@ -140,7 +140,7 @@ ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
           .head_dim = config.head_dim,
           .gated_outputs = config.gated_ffn() ? 2 * config.d_ff : 0,
           .inputs = widest,
-          .weights = weights == DType::kI8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven};
+          .has_blocks = weights == DType::kI8};
 }
 
 size_t TransformerLM::LayOutScratch(const ModelConfig& config, const BatchLimits& limits,

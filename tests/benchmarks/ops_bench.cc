@@ -95,7 +95,7 @@ class OpsBench {
             .head_dim = config_.head_dim,
             .gated_outputs = config_.gated_ffn() ? 2 * config_.d_ff : 0,
             .inputs = std::max({config_.d_model, config_.q_size(), config_.d_ff}),
-            .weights = weights_ == DType::kI8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven};
+            .has_blocks = weights_ == DType::kI8};
   }
 
   absl::Status Matrices(const std::vector<int64_t>& rows) {

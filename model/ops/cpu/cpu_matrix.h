@@ -3,6 +3,10 @@
 #define TLM_MODEL_OPS_CPU_CPU_MATRIX_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "model/ops/ops.h"
 
@@ -11,10 +15,53 @@ namespace tlm {
 // Every Matrix that CpuOps packs is one.
 class CpuMatrix : public Matrix {
  public:
+  enum class Kind { kPacked, kQuant, kStacked };  // PackedMatrix, QuantMatrix, StackedMatrix
+  virtual Kind kind() const = 0;
   // Row `row` as float32, k values; not of a gated matrix.
   virtual void CopyRow(int64_t row, float* out) const = 0;
   // Adds it to `to`.
   virtual void AddRow(int64_t row, float* to) const = 0;
+};
+
+// Matrices of the same inputs, one's outputs after the other's, which no other kind holds together.
+class StackedMatrix : public CpuMatrix {
+ public:
+  // At least one, not gated.
+  explicit StackedMatrix(std::vector<std::unique_ptr<CpuMatrix>> pieces)
+      : pieces_(std::move(pieces)) {}
+
+  Kind kind() const override { return Kind::kStacked; }
+  int64_t n() const override { return SumOf(&Matrix::n); }
+  int64_t k() const override { return pieces_.front()->k(); }
+  DType dtype() const override { return DType::kI8; }
+  size_t bytes() const override { return SumOf(&Matrix::bytes); }
+  std::map<DType, uint64_t> BytesByType() const override {
+    std::map<DType, uint64_t> bytes;
+    for (const auto& piece : pieces_) {
+      for (const auto& [type, of_type] : piece->BytesByType()) bytes[type] += of_type;
+    }
+    return bytes;
+  }
+  void CopyRow(int64_t row, float* out) const override { PieceOf(row).CopyRow(row, out); }
+  void AddRow(int64_t row, float* to) const override { PieceOf(row).AddRow(row, to); }
+
+  const std::vector<std::unique_ptr<CpuMatrix>>& pieces() const { return pieces_; }
+
+ private:
+  template <typename Number>
+  Number SumOf(Number (Matrix::*number)() const) const {
+    Number sum = 0;
+    for (const auto& piece : pieces_) sum += ((*piece).*number)();
+    return sum;
+  }
+  // `row` becomes the piece's.
+  const CpuMatrix& PieceOf(int64_t& row) const {
+    size_t i = 0;
+    for (; row >= pieces_[i]->n(); ++i) row -= pieces_[i]->n();
+    return *pieces_[i];
+  }
+
+  const std::vector<std::unique_ptr<CpuMatrix>> pieces_;
 };
 
 }  // namespace tlm

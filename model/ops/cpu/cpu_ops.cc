@@ -33,8 +33,8 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view name) {
   return InvalidArgument("isa is '{}', this machine takes {}{}", name, kBestIsa, names);
 }
 
-const PackedMatrix& Packed(const Matrix& matrix) {
-  return static_cast<const PackedMatrix&>(matrix);
+CpuMatrix::Kind KindOf(const Matrix& matrix) {
+  return static_cast<const CpuMatrix&>(matrix).kind();
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ CpuOps::CpuOps(int threads, Isa isa, const Kernels& kernels, bool pin_threads)
       pool_(threads, pin_threads),
       rows_(kernels, pool_),
       matmul_(kernels, device_, pool_),
-      int8_matmul_(kernels, device_, pool_),
+      quant_matmul_(kernels, device_, pool_),
       attention_(kernels, pool_),
       samplers_(static_cast<size_t>(threads)) {}
 
@@ -93,8 +93,34 @@ bool CpuOps::TakesKvType(DType, DType kv) const {
 absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts,
                                                            MatrixOrder order, MatrixUse use,
                                                            WeightFormat format) {
-  if (format == WeightFormat::kInt8) {
-    return Int8Matrix::Pack(MatrixParts(parts, order, use), use, kernels_, device_, pool_);
+  const auto is_in_blocks = [](const TensorView& part) { return IsBlockQuantised(part.dtype); };
+  if (std::none_of(parts.begin(), parts.end(), is_in_blocks)) {
+    return PackFloats(parts, order, use, format);
+  }
+  std::vector<std::unique_ptr<CpuMatrix>> pieces;
+  while (!parts.empty()) {
+    size_t count = 1;
+    while (count < parts.size() && QuantMatrix::Fit(parts.first(count + 1), use)) ++count;
+    std::unique_ptr<CpuMatrix> piece;
+    if (QuantMatrix::Fit(parts.first(count), use)) {
+      TLM_ASSIGN_OR_RETURN(piece, QuantMatrix::Pack(parts.first(count), use, device_, pool_));
+    } else {
+      TLM_ASSIGN_OR_RETURN(piece, PackFloats(parts.first(count), order, use, format));
+    }
+    pieces.push_back(std::move(piece));
+    parts = parts.subspan(count);
+  }
+  if (pieces.size() == 1) return std::move(pieces.front());
+  TLM_CHECK(use == MatrixUse::kPlain);
+  return std::make_unique<StackedMatrix>(std::move(pieces));
+}
+
+absl::StatusOr<std::unique_ptr<CpuMatrix>> CpuOps::PackFloats(std::span<const TensorView> parts,
+                                                              MatrixOrder order, MatrixUse use,
+                                                              WeightFormat format) {
+  if (const std::optional<DType> type = BlockTypeOf(format)) {
+    return QuantMatrix::Quantise(MatrixParts(parts, order, use), use, *type, nullptr, device_,
+                                 pool_);
   }
   return PackedMatrix::Pack(parts, order, use, device_, pool_);
 }
@@ -204,20 +230,36 @@ absl::Status CpuOps::GatherAddNorm(const Rows& x, const Rows& delta, const int32
 
 absl::Status CpuOps::MatMul(const Rows& x, const Matrix& w, const Epilogue& epilogue,
                             const Rows& out) {
-  if (w.dtype() == DType::kI8) {
-    int8_matmul_.MatMul(x, static_cast<const Int8Matrix&>(w), epilogue, out);
-  } else {
-    matmul_.MatMul(x, Packed(w), epilogue, out);
+  switch (KindOf(w)) {
+    case CpuMatrix::Kind::kPacked:
+      matmul_.MatMul(x, static_cast<const PackedMatrix&>(w), epilogue, out);
+      break;
+    case CpuMatrix::Kind::kQuant:
+      quant_matmul_.MatMul(x, static_cast<const QuantMatrix&>(w), epilogue, out);
+      break;
+    case CpuMatrix::Kind::kStacked:
+      return MatMulPieces(x, static_cast<const StackedMatrix&>(w), epilogue, out);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::MatMulPieces(const Rows& x, const StackedMatrix& w, Epilogue epilogue,
+                                  const Rows& out) {
+  int64_t first = 0;
+  for (const auto& piece : w.pieces()) {
+    TLM_RETURN_IF_ERROR(MatMul(x, *piece, epilogue, out.Columns(first, piece->n())));
+    first += piece->n();
+    if (epilogue.bias != nullptr) epilogue.bias += piece->n();
   }
   return absl::OkStatus();
 }
 
 absl::Status CpuOps::MatMulGated(const Rows& x, const Matrix& w, const float* bias,
                                  const Rows& out) {
-  if (w.dtype() == DType::kI8) {
-    int8_matmul_.MatMulGated(x, static_cast<const Int8Matrix&>(w), bias, out);
+  if (KindOf(w) == CpuMatrix::Kind::kQuant) {
+    quant_matmul_.MatMulGated(x, static_cast<const QuantMatrix&>(w), bias, out);
   } else {
-    matmul_.MatMulGated(x, Packed(w), bias, out);
+    matmul_.MatMulGated(x, static_cast<const PackedMatrix&>(w), bias, out);
   }
   return absl::OkStatus();
 }

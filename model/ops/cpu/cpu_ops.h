@@ -12,10 +12,10 @@
 #include "model/ops/cpu/attention.h"
 #include "model/ops/cpu/cpu_device.h"
 #include "model/ops/cpu/cpu_options.h"
-#include "model/ops/cpu/int8_matmul.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/ops/cpu/kernels/kernels.h"
 #include "model/ops/cpu/matmul.h"
+#include "model/ops/cpu/quant_matmul.h"
 #include "model/ops/cpu/row_ops.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/ops.h"
@@ -45,6 +45,9 @@ class CpuOps : public Ops {
   bool TakesFloatRows() const override { return true; }
   bool TakesKvType(DType weights, DType kv) const override;
   bool TakesWeights(WeightFormat) const override { return true; }
+  bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override {
+    return use == MatrixUse::kPlain || QuantMatrix::Fit(parts, use);
+  }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;
@@ -52,20 +55,19 @@ class CpuOps : public Ops {
   bool ChecksFinite() const override { return true; }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                       DType activations) const override {
-    const size_t products = shape.weights == WeightFormat::kInt8
-                                ? CpuInt8MatMul::ScratchBytes(limits.max_tokens, shape.inputs)
-                                : matmul_.ReserveBytes(shape.inputs);
-    return products + attention_.ReserveBytes(shape.head_dim);
+    const size_t quant =
+        shape.has_blocks ? CpuQuantMatMul::ScratchBytes(limits.max_tokens, shape.inputs) : 0;
+    return quant + matmul_.ReserveBytes(shape.inputs) + attention_.ReserveBytes(shape.head_dim);
   }
   absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                        DType activations) override {
     TLM_RETURN_IF_ERROR(attention_.Reserve(device_, shape.head_dim));
-    return shape.weights == WeightFormat::kInt8
-               ? int8_matmul_.Reserve(limits.max_tokens, shape.inputs)
-               : matmul_.Reserve(shape.inputs);
+    TLM_RETURN_IF_ERROR(matmul_.Reserve(shape.inputs));
+    return shape.has_blocks ? quant_matmul_.Reserve(limits.max_tokens, shape.inputs)
+                            : absl::OkStatus();
   }
   void Release() override {
-    int8_matmul_.Release();
+    quant_matmul_.Release();
     matmul_.Release();
     attention_.Release();
   }
@@ -95,13 +97,20 @@ class CpuOps : public Ops {
  private:
   CpuOps(int threads, Isa isa, const Kernels& kernels, bool pin_threads);
 
+  // Parts of floats.
+  absl::StatusOr<std::unique_ptr<CpuMatrix>> PackFloats(std::span<const TensorView> parts,
+                                                        MatrixOrder order, MatrixUse use,
+                                                        WeightFormat format);
+  absl::Status MatMulPieces(const Rows& x, const StackedMatrix& w, Epilogue epilogue,
+                            const Rows& out);
+
   const Isa isa_;
   const Kernels& kernels_;
   CpuDevice device_;
   ThreadPool pool_;
   RowOps rows_;
   CpuMatMul matmul_;
-  CpuInt8MatMul int8_matmul_;
+  CpuQuantMatMul quant_matmul_;
   CpuAttention attention_;
   std::vector<Sampler> samplers_;  // one a thread
   const Batch* batch_ = nullptr;   // the running one

@@ -16,17 +16,20 @@ namespace tlm {
 struct OutputWeights {
   const char* data = nullptr;  // of the first input; null: there is no such output
   DType dtype = DType::kF32;
-  int64_t stride = 1;  // elements from one input to the next
+  int64_t stride = 1;  // elements from one input to the next; in blocks 1
 };
 
 // Does not own the parts.
 class MatrixParts {
  public:
-  // All of the same k and of float types, at least one.
+  // All of the same k, of float types or in blocks, at least one. Those in blocks are
+  // kOutputsFirst.
   MatrixParts(std::span<const TensorView> parts, MatrixOrder order, MatrixUse use)
       : parts_(parts), order_(order), use_(use), k_(InputsOf(parts.front())) {
     for (const TensorView& part : parts) {
-      TLM_CHECK(part.shape.rank() == 2 && InputsOf(part) == k_ && IsFloat(part.dtype));
+      TLM_CHECK(part.shape.rank() == 2 && InputsOf(part) == k_);
+      TLM_CHECK(IsFloat(part.dtype) ||
+                (IsBlockQuantised(part.dtype) && order == MatrixOrder::kOutputsFirst));
       n_ += OutputsOf(part);
     }
     TLM_CHECK(use == MatrixUse::kPlain || n_ % 2 == 0);
@@ -34,6 +37,7 @@ class MatrixParts {
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
+  bool is_gated() const { return use_ == MatrixUse::kGated; }
   int64_t panels() const {
     if (use_ == MatrixUse::kPlain) return (n_ + kPanel - 1) / kPanel;
     return 2 * ((n_ / 2 + kPanel - 1) / kPanel);
@@ -47,7 +51,7 @@ class MatrixParts {
       if (output < outputs) {
         const bool outputs_first = order_ == MatrixOrder::kOutputsFirst;
         const int64_t first = outputs_first ? output * k_ : output;
-        return {part.as<char>() + static_cast<size_t>(first) * DTypeBytes(part.dtype), part.dtype,
+        return {part.as<char>() + StoredBytes(part.dtype, static_cast<size_t>(first)), part.dtype,
                 outputs_first ? 1 : outputs};
       }
       output -= outputs;

@@ -27,6 +27,7 @@ class PackedMatrix : public CpuMatrix {
                                                             MatrixOrder order, MatrixUse use,
                                                             Device& device, ThreadPool& pool);
 
+  Kind kind() const override { return Kind::kPacked; }
   int64_t n() const override { return n_; }
   int64_t k() const override { return k_; }
   DType dtype() const override { return dtype_; }

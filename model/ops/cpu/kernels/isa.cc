@@ -13,9 +13,9 @@
 namespace tlm {
 
 #if defined(__x86_64__)
-// int8_avx2_vnni.cc and int8_avx512_vnni.cc
-void Avx2VnniMatMulInt8(const Int8MatMulArgs& args);
-void Avx512VnniMatMulInt8(const Int8MatMulArgs& args);
+// quant_avx2_vnni.cc and quant_avx512_vnni.cc
+void Avx2VnniMatMulQuant(const QuantMatMulArgs& args);
+void Avx512VnniMatMulQuant(const QuantMatMulArgs& args);
 #endif
 
 namespace {
@@ -78,21 +78,21 @@ bool AmxAvailable() { return false; }
 #endif
 
 #if defined(__x86_64__)
-Kernels WithInt8(Kernels table, void (*matmul_int8)(const Int8MatMulArgs&)) {
-  table.matmul_int8 = matmul_int8;
+Kernels WithQuant(Kernels table, void (*matmul_quant)(const QuantMatMulArgs&)) {
+  table.matmul_quant = matmul_quant;
   return table;
 }
 
-// `table` of `isa`, with VNNI's products of 8-bit integers where the processor has them beyond the
+// `table` of `isa`, with VNNI's products of integer weights where the processor has them beyond the
 // instruction set. They give the same bits: sums of integers are exact.
-const Kernels& WithVnniInt8(const Kernels& table, Isa isa) {
+const Kernels& WithVnniQuant(const Kernels& table, Isa isa) {
   __builtin_cpu_init();
   if (isa == Isa::kAvx2 && __builtin_cpu_supports("avxvnni")) {
-    static const Kernels kTable = WithInt8(table, Avx2VnniMatMulInt8);
+    static const Kernels kTable = WithQuant(table, Avx2VnniMatMulQuant);
     return kTable;
   }
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) {
-    static const Kernels kTable = WithInt8(table, Avx512VnniMatMulInt8);
+    static const Kernels kTable = WithQuant(table, Avx512VnniMatMulQuant);
     return kTable;
   }
   return table;
@@ -141,9 +141,9 @@ const Kernels& KernelsFor(Isa isa) {
   switch (isa) {
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return WithVnniInt8(Avx2Kernels(), isa);
+      return WithVnniQuant(Avx2Kernels(), isa);
     case Isa::kAvx512:
-      return WithVnniInt8(Avx512Kernels(), isa);
+      return WithVnniQuant(Avx512Kernels(), isa);
     case Isa::kAvx512Bf16:
       return Avx512Bf16Kernels();
     case Isa::kAmxBf16:

@@ -10,7 +10,7 @@
 #define TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
 
 #include "model/ops/cpu/kernels/attention.h"
-#include "model/ops/cpu/kernels/int8.h"
+#include "model/ops/cpu/kernels/quant.h"
 #include "model/ops/cpu/kernels/matmul.h"
 #include "model/ops/cpu/kernels/rows.h"
 
@@ -25,8 +25,8 @@ struct Kernels {
   void (*store_kv)(const StoreKvArgs& args);
   void (*add_norm)(const AddNormArgs& args);
   void (*prepare_heads)(const HeadsArgs& args);
-  void (*quantize_rows)(const Int8QuantizeArgs& args);
-  void (*matmul_int8)(const Int8MatMulArgs& args);
+  void (*quantize_rows)(const QuantizeArgs& args);
+  void (*matmul_quant)(const QuantMatMulArgs& args);
 };
 
 // The tables. A table whose instruction set was not compiled in is absent (see AvailableIsas).

@@ -40,7 +40,6 @@ struct EpilogueArgs {
 // The panels [panel_begin, panel_end) of all rows. A panel holds 16 outputs:
 //   float, half  [k][16]
 //   bfloat16     [k / 2][16][2], k rounded up to kBf16InputStep
-//   int8         see int8.h
 // Outputs past the end are zero. Gated: panel_begin and panel_end are even.
 struct MatMulArgs {
   const void* x = nullptr;         // [rows, k]; nothing is read beside

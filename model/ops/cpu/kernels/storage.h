@@ -4,7 +4,7 @@
 
 namespace tlm {
 
-enum class Storage { kF32, kBF16, kF16, kInt8 };
+enum class Storage { kF32, kBF16, kF16 };
 
 }  // namespace tlm
 

@@ -1,12 +1,12 @@
-// Products with matrices of 8-bit weights on the threads of a pool.
-#ifndef TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
-#define TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
+// Products with matrices of integer weights on the threads of a pool.
+#ifndef TLM_MODEL_OPS_CPU_QUANT_MATMUL_H_
+#define TLM_MODEL_OPS_CPU_QUANT_MATMUL_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "model/ops/cpu/int8_matrix.h"
 #include "model/ops/cpu/kernels/kernels.h"
+#include "model/ops/cpu/quant_matrix.h"
 #include "model/ops/cpu/thread_pool.h"
 #include "model/ops/device.h"
 #include "model/ops/ops.h"
@@ -15,10 +15,10 @@
 namespace tlm {
 
 // Rows are quantised once a product, into memory that Reserve takes. Same threading as Ops.
-class CpuInt8MatMul {
+class CpuQuantMatMul {
  public:
   // All outlive this.
-  CpuInt8MatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
+  CpuQuantMatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
       : kernels_(kernels), device_(device), pool_(pool) {}
 
   // Bytes for quantised rows of up to `inputs` values, `rows` of them if that is not too much.
@@ -28,13 +28,14 @@ class CpuInt8MatMul {
   void Release() { scratch_ = Buffer(); }
 
   // As Ops::MatMul and Ops::MatMulGated; x float32, its rows within what was reserved for.
-  void MatMul(const Rows& x, const Int8Matrix& w, const Epilogue& epilogue, const Rows& out);
-  void MatMulGated(const Rows& x, const Int8Matrix& w, const float* bias, const Rows& out);
+  void MatMul(const Rows& x, const QuantMatrix& w, const Epilogue& epilogue, const Rows& out);
+  void MatMulGated(const Rows& x, const QuantMatrix& w, const float* bias, const Rows& out);
 
  private:
-  void Run(const Rows& x, const Int8Matrix& w, const EpilogueArgs& epilogue);
-  void Quantize(const Rows& x, int64_t first, const Int8Rows& rows, int64_t count);
-  void Multiply(const Int8Rows& rows, int64_t first, int64_t count, const Int8Matrix& w,
+  void Run(const Rows& x, const QuantMatrix& w, const EpilogueArgs& epilogue);
+  void Quantize(const Rows& x, const QuantMatrix& w, int64_t first, const QuantRows& rows,
+                int64_t count);
+  void Multiply(const QuantRows& rows, int64_t first, int64_t count, const QuantMatrix& w,
                 const EpilogueArgs& epilogue);
 
   const Kernels& kernels_;
@@ -45,4 +46,4 @@ class CpuInt8MatMul {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_OPS_CPU_INT8_MATMUL_H_
+#endif  // TLM_MODEL_OPS_CPU_QUANT_MATMUL_H_

@@ -1,5 +1,5 @@
-// Matrices of 8-bit weights on every instruction set of this machine.
-#include "model/ops/cpu/kernels/int8.h"
+// Matrices of integer weights on every instruction set of this machine.
+#include "model/ops/cpu/kernels/quant.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,13 +9,17 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "model/base/float16.h"
 #include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/cpu/kernels/isa.h"
+#include "model/tensor/blocks.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
@@ -23,8 +27,9 @@ namespace tlm {
 namespace {
 
 constexpr int64_t kMostInputs = 1024;
+constexpr int64_t kGroup = 256;  // of WeightFormat::kInt8
 
-// A group as kernels/int8.h says it is quantised.
+// A group as kernels/quant.h says it is quantised.
 struct Group {
   float scale = 0.0f;
   std::vector<int> q;
@@ -35,7 +40,7 @@ Group Quantized(const float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
   Group group;
   group.q.resize(static_cast<size_t>(count));
-  if (largest < kInt8Smallest) return group;
+  if (largest < kQuantSmallest) return group;
   group.scale = largest / 127.0f;
   const float inverse = 127.0f / largest;
   for (int64_t i = 0; i < count; ++i) {
@@ -52,8 +57,8 @@ struct Expected {
 
 Expected Product(const float* x, const float* w, int64_t k) {
   Expected expected;
-  for (int64_t first = 0; first < k; first += kInt8Group) {
-    const int64_t count = std::min(k - first, kInt8Group);
+  for (int64_t first = 0; first < k; first += kGroup) {
+    const int64_t count = std::min(k - first, kGroup);
     const Group a = Quantized(x + first, count);
     const Group b = Quantized(w + first, count);
     int64_t sum = 0;
@@ -84,7 +89,7 @@ std::vector<Table> Tables() {
   return tables;
 }
 
-class Int8Test : public ::testing::TestWithParam<Table> {
+class QuantTest : public ::testing::TestWithParam<Table> {
  protected:
   void SetUp() override { ops_ = Make(GetParam(), 2); }
 
@@ -98,9 +103,8 @@ class Int8Test : public ::testing::TestWithParam<Table> {
       EXPECT_THAT(created, IsOk());
       ops = *std::move(created);
     }
-    EXPECT_THAT(
-        ops->Reserve(limits, {.inputs = kMostInputs, .weights = WeightFormat::kInt8}, DType::kF32),
-        IsOk());
+    EXPECT_THAT(ops->Reserve(limits, {.inputs = kMostInputs, .has_blocks = true}, DType::kF32),
+                IsOk());
     return ops;
   }
 
@@ -132,7 +136,7 @@ class Int8Test : public ::testing::TestWithParam<Table> {
   std::unique_ptr<CpuOps> ops_;
 };
 
-TEST_P(Int8Test, IsTheProductOfTheQuantisedGroups) {
+TEST_P(QuantTest, IsTheProductOfTheQuantisedGroups) {
   // Groups whole and not, outputs that fill panels and do not, one row and several.
   for (const auto& [n, k] :
        {std::pair{16, 256}, {40, 64}, {23, 700}, {96, 1024}, {1, 1}, {65, 3}}) {
@@ -147,7 +151,7 @@ TEST_P(Int8Test, IsTheProductOfTheQuantisedGroups) {
         for (int64_t output = 0; output < n; ++output) {
           const Expected expected = Product(&x[row * k], &w[output * k], k);
           // A rounding for each group's scale and sum and for the bias.
-          const double groups = static_cast<double>((k + kInt8Group - 1) / kInt8Group);
+          const double groups = static_cast<double>((k + kGroup - 1) / kGroup);
           const double limit =
               0x1p-24 * ((groups + 2) * expected.magnitude + 2 * std::abs(bias[output]));
           ASSERT_NEAR(out[row * n + output], expected.value + bias[output], limit)
@@ -158,7 +162,7 @@ TEST_P(Int8Test, IsTheProductOfTheQuantisedGroups) {
   }
 }
 
-TEST_P(Int8Test, ARowNeverDependsOnTheOthers) {
+TEST_P(QuantTest, ARowNeverDependsOnTheOthers) {
   constexpr int64_t kRows = 70;
   for (const int64_t k : {64, 600}) {
     constexpr int64_t kOutputs = 150;
@@ -180,7 +184,7 @@ TEST_P(Int8Test, ARowNeverDependsOnTheOthers) {
   }
 }
 
-TEST_P(Int8Test, RowsBeyondTheScratchAreTakenInSeveralGoes) {
+TEST_P(QuantTest, RowsBeyondTheScratchAreTakenInSeveralGoes) {
   constexpr int64_t kRows = 200;
   constexpr int64_t kInputs = 320;
   const auto w = RandomFloats(48 * kInputs, 6);
@@ -190,7 +194,7 @@ TEST_P(Int8Test, RowsBeyondTheScratchAreTakenInSeveralGoes) {
   EXPECT_EQ(Multiply(*few, x, 0, kRows, *packed), Multiply(*ops_, x, 0, kRows, *packed));
 }
 
-TEST_P(Int8Test, GatesTheHalvesOfAGatedMatrix) {
+TEST_P(QuantTest, GatesTheHalvesOfAGatedMatrix) {
   constexpr int64_t kHalf = 37;
   constexpr int64_t kInputs = 300;
   constexpr int64_t kRows = 9;
@@ -213,7 +217,7 @@ TEST_P(Int8Test, GatesTheHalvesOfAGatedMatrix) {
   }
 }
 
-TEST_P(Int8Test, PacksEveryTypeAndOrderAlike) {
+TEST_P(QuantTest, PacksEveryTypeAndOrderAlike) {
   constexpr int64_t kOutputs = 35;
   constexpr int64_t kInputs = 330;
   // Values that every type has.
@@ -258,10 +262,10 @@ TEST_P(Int8Test, PacksEveryTypeAndOrderAlike) {
   EXPECT_EQ(row, expected_row);
 }
 
-TEST_P(Int8Test, GivesRowsBackWithinHalfAScale) {
+TEST_P(QuantTest, GivesRowsBackWithinHalfAScale) {
   constexpr int64_t kInputs = 500;
   std::vector<float> w = RandomFloats(3 * kInputs, 12);
-  std::fill(w.begin() + kInputs, w.begin() + kInputs + kInt8Group, 0.0f);  // a group of zeros
+  std::fill(w.begin() + kInputs, w.begin() + kInputs + kGroup, 0.0f);  // a group of zeros
   w[0] = 9.0f;
   w[1] = -9.0f;  // the ends
   const auto packed = Pack(*ops_, w, 3, kInputs);
@@ -271,18 +275,18 @@ TEST_P(Int8Test, GivesRowsBackWithinHalfAScale) {
     std::vector<float> added(kInputs, 2.0f);
     static_cast<const CpuMatrix&>(*packed).AddRow(n, added.data());
     for (int64_t i = 0; i < kInputs; ++i) {
-      const int64_t first = i / kInt8Group * kInt8Group;
-      const Group group = Quantized(&w[n * kInputs + first], std::min(kInputs - first, kInt8Group));
+      const int64_t first = i / kGroup * kGroup;
+      const Group group = Quantized(&w[n * kInputs + first], std::min(kInputs - first, kGroup));
       const float value = w[n * kInputs + i];
       EXPECT_NEAR(copied[i], value, group.scale * 0.5001f);
       EXPECT_EQ(copied[i], static_cast<float>(group.q[i - first]) * group.scale);
       EXPECT_EQ(added[i], 2.0f + copied[i]);
     }
   }
-  EXPECT_EQ(static_cast<const Matrix&>(*packed).bytes(), 1u * (16 * 512 + 2 * 64));
+  EXPECT_EQ(static_cast<const Matrix&>(*packed).bytes(), 1u * (2 * (16 * 256 + 64)));
 }
 
-TEST_P(Int8Test, WhatIsNotFiniteStaysInItsRow) {
+TEST_P(QuantTest, WhatIsNotFiniteStaysInItsRow) {
   constexpr int64_t kInputs = 300;
   constexpr int64_t kOutputs = 20;
   const auto w = RandomFloats(kOutputs * kInputs, 13);
@@ -300,19 +304,19 @@ TEST_P(Int8Test, WhatIsNotFiniteStaysInItsRow) {
   }
 }
 
-TEST_P(Int8Test, TinyGroupsAreZerosAndHugeOnesAreNot) {
-  std::vector<float> w(2 * kInt8Group, 1.0f);
-  const auto packed = Pack(*ops_, w, 2, kInt8Group);
-  std::vector<float> x(3 * kInt8Group, 1e-40f);
-  std::fill(x.begin() + kInt8Group, x.begin() + 2 * kInt8Group, 0.0f);
-  std::fill(x.begin() + 2 * kInt8Group, x.end(), 1e36f);
+TEST_P(QuantTest, TinyGroupsAreZerosAndHugeOnesAreNot) {
+  std::vector<float> w(2 * kGroup, 1.0f);
+  const auto packed = Pack(*ops_, w, 2, kGroup);
+  std::vector<float> x(3 * kGroup, 1e-40f);
+  std::fill(x.begin() + kGroup, x.begin() + 2 * kGroup, 0.0f);
+  std::fill(x.begin() + 2 * kGroup, x.end(), 1e36f);
   const auto out = Multiply(*ops_, x, 0, 3, *packed);
   EXPECT_EQ(out[0], 0.0f);
   EXPECT_EQ(out[2], 0.0f);
   EXPECT_NEAR(out[4], 256e36f, 1e32f);
 }
 
-TEST_P(Int8Test, RefusesWeightsThatAreNotFinite) {
+TEST_P(QuantTest, RefusesWeightsThatAreNotFinite) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> w = RandomFloats(20 * 300, 15);
@@ -324,7 +328,7 @@ TEST_P(Int8Test, RefusesWeightsThatAreNotFinite) {
 
 // Sums of integers are exact and rows are rounded alike: tables that fold groups by fused
 // multiply-adds agree in every bit, and all of them where there is a single group.
-TEST_P(Int8Test, AgreesWithTheOtherInstructionSets) {
+TEST_P(QuantTest, AgreesWithTheOtherInstructionSets) {
   constexpr int64_t kOutputs = 50;
   for (const int64_t k : {200, 1000}) {
     const auto w = RandomFloats(kOutputs * k, 16);
@@ -332,7 +336,7 @@ TEST_P(Int8Test, AgreesWithTheOtherInstructionSets) {
     const auto own = Multiply(*ops_, x, 0, 5, *Pack(*ops_, w, kOutputs, k));
     for (const Table& table : Tables()) {
       const bool fused = table.isa != Isa::kPortable && GetParam().isa != Isa::kPortable;
-      if (k > kInt8Group && !fused) continue;
+      if (k > kGroup && !fused) continue;
       const auto other = Make(table, 1);
       EXPECT_EQ(Multiply(*other, x, 0, 5, *Pack(*other, w, kOutputs, k)), own)
           << IsaName(table.isa);
@@ -340,7 +344,223 @@ TEST_P(Int8Test, AgreesWithTheOtherInstructionSets) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Int8Test, ::testing::ValuesIn(Tables()), [](const auto& info) {
+constexpr DType kBlockTypes[] = {
+    DType::kQ8_0,   DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0,   DType::kQ5_1,  DType::kQ4K,
+    DType::kQ5K,    DType::kQ6K,   DType::kIq4Nl, DType::kI4G32,  DType::kI4G64, DType::kI4G128,
+    DType::kI4G256, DType::kI8G32, DType::kI8G64, DType::kI8G128, DType::kI8G256};
+
+// A matrix of random blocks, all bits of which are used.
+class BlockMatrix {
+ public:
+  BlockMatrix(DType type, int64_t n, int64_t k, uint64_t seed, bool one_zero = false)
+      : type_(type), n_(n), k_(k), bytes_(StoredBytes(type, static_cast<size_t>(n * k))) {
+    std::mt19937_64 random(seed);
+    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
+    const DTypeBlock block = BlockOf(type);
+    for (size_t at = 0; at < bytes_.size(); at += block.bytes) {
+      SetScales(random, bytes_.data() + at);
+      if (one_zero && FormatOf(type).zero < 0) bytes_[at + kOwnZeroAt] = std::byte{8};
+    }
+  }
+
+  TensorView view() const { return {type_, Shape{n_, k_}, bytes_.data(), order_}; }
+  void set_order(const int32_t* order) { order_ = order; }
+  // As the definition has it.
+  std::vector<float> Floats() const {
+    std::vector<float> floats(static_cast<size_t>(n_ * k_));
+    Dequantise(type_, bytes_.data(), floats.size() / BlockOf(type_).elements, floats.data());
+    return floats;
+  }
+  BlockValues BlockAt(int64_t n, int64_t first) const {
+    BlockValues values;
+    ReadBlock(type_, bytes_.data() + StoredBytes(type_, static_cast<size_t>(n * k_ + first)),
+              &values);
+    return values;
+  }
+
+ private:
+  void SetScales(std::mt19937_64& random, std::byte* block) {
+    std::uniform_real_distribution<float> scale(-2.0f, 2.0f);
+    if (!FormatOf(type_).has_half_scales) {
+      const float value = scale(random);
+      std::memcpy(block, &value, sizeof(value));
+      return;
+    }
+    const size_t places = FormatOf(type_).has_min ? 2 : 1;
+    for (size_t i = 0; i < places; ++i) {
+      const uint16_t bits = FloatToF16(scale(random));
+      std::memcpy(block + (type_ == DType::kQ6K ? 208 : 2 * i), &bits, sizeof(bits));
+    }
+  }
+
+  const DType type_;
+  const int64_t n_;
+  const int64_t k_;
+  std::vector<std::byte> bytes_;
+  const int32_t* order_ = nullptr;
+};
+
+// The product of a row and an output, operation by operation as kernels/quant.h defines it.
+float DefinedProduct(const float* x, const BlockMatrix& w, int64_t output, int64_t k, bool fused) {
+  const TensorView view = w.view();
+  const BlockFormat format = FormatOf(view.dtype);
+  const auto size = static_cast<int64_t>(BlockOf(view.dtype).elements);
+  const auto fold = [fused](int64_t product, float scale, float sum) {
+    const auto value = static_cast<float>(product);
+    if (fused) return std::fmaf(value, scale, sum);
+    volatile float rounded = value * scale;
+    return rounded + sum;
+  };
+  float sum = 0.0f;
+  for (int64_t first = 0; first < k; first += size) {
+    const Group group = Quantized(x + first, size);
+    const BlockValues block = w.BlockAt(output, first);
+    int64_t product = 0;
+    int64_t mins = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t b = format.sub_block > 0 ? i / format.sub_block : -1;
+      const int64_t s = b < 0 ? 1 : block.s[b];
+      const int64_t t = b < 0 || !format.has_min ? 1 : block.t[b];
+      product += s * (block.q[i] - block.zero) * group.q[static_cast<size_t>(i)];
+      mins += t * group.q[static_cast<size_t>(i)];
+    }
+    sum = fold(product, group.scale * block.scale, sum);
+    if (format.has_min) sum = fold(mins, -(group.scale * block.min), sum);
+  }
+  return sum;
+}
+
+TEST_P(QuantTest, BlocksOfEveryTypeGiveTheDefinedBits) {
+  const bool fused = GetParam().isa != Isa::kPortable;
+  for (const DType type : kBlockTypes) {
+    for (const bool one_zero : {false, true}) {
+      const auto size = static_cast<int64_t>(BlockOf(type).elements);
+      for (const auto& [n, blocks] : {std::pair{70, 3}, {16, 1}, {1, 2}}) {
+        const int64_t k = size * blocks;
+        const BlockMatrix w(type, n, k, 21, one_zero);
+        const TensorView view = w.view();
+        const auto packed = ops_->PackMatrix({&view, 1});
+        ASSERT_THAT(packed, IsOk());
+        constexpr int64_t kRows = 15;
+        std::vector<float> x = RandomFloats(kRows * k, 22);
+        const auto out = Multiply(*ops_, x, 0, kRows, **packed);
+        for (int64_t row = 0; row < kRows; ++row) {
+          ASSERT_EQ(Multiply(*ops_, x, row, 1, **packed),
+                    std::vector<float>(out.begin() + row * n, out.begin() + (row + 1) * n));
+          for (int64_t output = 0; output < n; ++output) {
+            ASSERT_EQ(out[row * n + output], DefinedProduct(&x[row * k], w, output, k, fused))
+                << DTypeName(type) << ", row " << row << ", output " << output;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(QuantTest, BlocksOfEveryTypeGiveTheirRowsBack) {
+  for (const DType type : kBlockTypes) {
+    const auto k = static_cast<int64_t>(2 * BlockOf(type).elements);
+    const BlockMatrix w(type, 20, k, 23);
+    const TensorView view = w.view();
+    const auto packed = ops_->PackMatrix({&view, 1});
+    ASSERT_THAT(packed, IsOk());
+    EXPECT_EQ((*packed)->BytesByType().begin()->first, type);
+    const std::vector<float> floats = w.Floats();
+    std::vector<float> row(static_cast<size_t>(k));
+    for (int64_t n = 0; n < 20; ++n) {
+      static_cast<const CpuMatrix&>(**packed).CopyRow(n, row.data());
+      ASSERT_EQ(row, std::vector<float>(floats.begin() + n * k, floats.begin() + (n + 1) * k))
+          << DTypeName(type);
+    }
+  }
+}
+
+// Types of one block length are one matrix, others and floats are stacked: the same columns as
+// apart.
+TEST_P(QuantTest, StacksPartsOfDifferentTypes) {
+  constexpr int64_t kInputs = 512;
+  constexpr int64_t kRows = 9;
+  std::vector<float> x = RandomFloats(kRows * kInputs, 24);
+  const BlockMatrix q(DType::kQ4K, 40, kInputs, 25);
+  const BlockMatrix k(DType::kQ6K, 21, kInputs, 26);
+  const BlockMatrix v(DType::kQ8_0, 19, kInputs, 27);
+  const auto floats = RandomFloats(23 * kInputs, 28);
+  const TensorView parts[] = {
+      q.view(), k.view(), v.view(), {DType::kF32, Shape{23, kInputs}, floats.data()}};
+  const auto stacked = ops_->PackMatrix(parts);
+  ASSERT_THAT(stacked, IsOk());
+  ASSERT_EQ((*stacked)->n(), 103);
+  const auto bias = RandomFloats(103, 29);
+  const auto out = Multiply(*ops_, x, 0, kRows, **stacked, bias.data());
+  int64_t first = 0;
+  for (const TensorView& part : parts) {
+    const auto apart = ops_->PackMatrix({&part, 1});
+    ASSERT_THAT(apart, IsOk());
+    const auto columns = Multiply(*ops_, x, 0, kRows, **apart, bias.data() + first);
+    const int64_t n = part.shape[0];
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t j = 0; j < n; ++j) {
+        ASSERT_EQ(out[row * 103 + first + j], columns[row * n + j]) << DTypeName(part.dtype);
+      }
+    }
+    std::vector<float> from_stack(kInputs);
+    std::vector<float> from_part(kInputs);
+    static_cast<const CpuMatrix&>(**stacked).CopyRow(first + n - 1, from_stack.data());
+    static_cast<const CpuMatrix&>(**apart).CopyRow(n - 1, from_part.data());
+    EXPECT_EQ(from_stack, from_part);
+    first += n;
+  }
+}
+
+TEST_P(QuantTest, InputsInAnotherOrderMeetTheirValues) {
+  constexpr int64_t kInputs = 256;
+  constexpr int64_t kRows = 5;
+  std::vector<int32_t> order(kInputs);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(30));
+  BlockMatrix w(DType::kI4G64, 24, kInputs, 31);
+  const TensorView plain = w.view();
+  w.set_order(order.data());
+  const TensorView ordered = w.view();
+  std::vector<float> x = RandomFloats(kRows * kInputs, 32);
+  std::vector<float> x_ordered(x.size());
+  for (int64_t row = 0; row < kRows; ++row) {
+    for (int64_t i = 0; i < kInputs; ++i) {
+      x_ordered[row * kInputs + i] = x[row * kInputs + order[static_cast<size_t>(i)]];
+    }
+  }
+  const auto packed = ops_->PackMatrix({&ordered, 1});
+  const auto packed_plain = ops_->PackMatrix({&plain, 1});
+  ASSERT_THAT(packed, IsOk());
+  EXPECT_EQ(Multiply(*ops_, x, 0, kRows, **packed),
+            Multiply(*ops_, x_ordered, 0, kRows, **packed_plain));
+  std::vector<float> row(kInputs);
+  std::vector<float> row_plain(kInputs);
+  static_cast<const CpuMatrix&>(**packed).CopyRow(3, row.data());
+  static_cast<const CpuMatrix&>(**packed_plain).CopyRow(3, row_plain.data());
+  for (size_t i = 0; i < order.size(); ++i) {
+    EXPECT_EQ(row[static_cast<size_t>(order[i])], row_plain[i]);
+  }
+  const TensorView both[] = {ordered, plain};
+  EXPECT_TRUE(ops_->TakesBlocks(both, MatrixUse::kPlain));
+  EXPECT_FALSE(ops_->TakesBlocks(both, MatrixUse::kGated));
+}
+
+TEST_P(QuantTest, RefusesBlocksThatAreNotFinite) {
+  for (const DType type : {DType::kQ4K, DType::kQ8_0, DType::kI4G128}) {
+    const auto k = static_cast<int64_t>(BlockOf(type).elements);
+    BlockMatrix w(type, 18, k, 33);
+    TensorView view = w.view();
+    std::vector<std::byte> bytes(w.view().as<std::byte>(), w.view().as<std::byte>() + view.bytes());
+    const uint32_t infinity = type == DType::kI4G128 ? 0x7f800000u : 0x7c00u;
+    std::memcpy(bytes.data() + 17 * BlockOf(type).bytes, &infinity, type == DType::kI4G128 ? 4 : 2);
+    view.data = bytes.data();
+    EXPECT_THAT(ops_->PackMatrix({&view, 1}),
+                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("not finite")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, QuantTest, ::testing::ValuesIn(Tables()), [](const auto& info) {
   return std::string(IsaName(info.param.isa)) + (info.param.kernels == nullptr ? "" : "_own_table");
 });
 
