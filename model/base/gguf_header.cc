@@ -136,13 +136,13 @@ absl::Status ReadArray(Cursor& cursor, GgufValue* value) {
                            value->count, TypeName(value->element_type), cursor.left(),
                            cursor.left() / least_bytes);
   }
+  if (value->count > GgufHeader::kMaxElements) {
+    return InvalidArgument("is an array of {} {}, the limit is {}", value->count,
+                           TypeName(value->element_type), GgufHeader::kMaxElements);
+  }
   if (!is_text) {
     TLM_ASSIGN_OR_RETURN(value->bytes, cursor.Take(value->count * least_bytes, "the array"));
     return value->element_type == GgufType::kBool ? CheckBools(value->bytes) : absl::OkStatus();
-  }
-  if (value->count > GgufHeader::kMaxStrings) {
-    return InvalidArgument("is an array of {} strings, the limit is {}", value->count,
-                           GgufHeader::kMaxStrings);
   }
   value->texts.reserve(value->count);
   for (uint64_t i = 0; i < value->count; ++i) {

@@ -91,8 +91,8 @@ struct GgufTensor {
 struct GgufHeader {
   // From the header's beginning on.
   static constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-  static constexpr uint64_t kMaxEntries = uint64_t{1} << 16;  // of metadata
-  static constexpr uint64_t kMaxStrings = uint64_t{1} << 24;  // of an array
+  static constexpr uint64_t kMaxEntries = uint64_t{1} << 16;   // of metadata
+  static constexpr uint64_t kMaxElements = uint64_t{1} << 24;  // of an array
   static constexpr uint64_t kMaxTensors = uint64_t{1} << 17;
   static constexpr uint64_t kMaxKeyBytes = 65535;
   static constexpr uint64_t kMaxTensorNameBytes = 64;
