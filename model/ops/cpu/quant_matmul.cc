@@ -30,7 +30,7 @@ int64_t RowBytes(int64_t inputs) {
   const int64_t padded = QuantPaddedInputs(inputs);
   return ValueStride(inputs) +
          padded / kSmallestGroup * static_cast<int64_t>(sizeof(float) + sizeof(int32_t)) +
-         padded / kQuantSums * static_cast<int64_t>(sizeof(int16_t));
+         (padded / 16 + padded / 32) * static_cast<int64_t>(sizeof(int16_t));
 }
 
 int64_t GroupsOf(const QuantMatrix& w) {
@@ -41,11 +41,13 @@ QuantRows RowsIn(const Buffer& scratch, int64_t rows, const QuantMatrix& w) {
   auto* const values = scratch.as<int8_t>();
   auto* const scales = reinterpret_cast<float*>(values + rows * ValueStride(w.k()));
   auto* const group_sums = reinterpret_cast<int32_t*>(scales + rows * GroupsOf(w));
+  auto* const sums16 = reinterpret_cast<int16_t*>(group_sums + rows * GroupsOf(w));
   return {.values = values,
           .stride = ValueStride(w.k()),
           .scales = scales,
           .group_sums = group_sums,
-          .sums = reinterpret_cast<int16_t*>(group_sums + rows * GroupsOf(w))};
+          .sums16 = sums16,
+          .sums32 = sums16 + rows * QuantPaddedInputs(w.k()) / 16};
 }
 
 QuantRows RowsFrom(const QuantRows& rows, int64_t first, const QuantMatrix& w) {
@@ -54,7 +56,8 @@ QuantRows RowsFrom(const QuantRows& rows, int64_t first, const QuantMatrix& w) {
           .stride = rows.stride,
           .scales = rows.scales + groups,
           .group_sums = rows.group_sums + groups,
-          .sums = rows.sums + first * QuantPaddedInputs(w.k()) / kQuantSums};
+          .sums16 = rows.sums16 + first * QuantPaddedInputs(w.k()) / 16,
+          .sums32 = rows.sums32 + first * QuantPaddedInputs(w.k()) / 32};
 }
 
 // Rows of a task: all, or parts of about the same size that stay in an L2 cache while a thread goes
@@ -133,8 +136,8 @@ void CpuQuantMatMul::Multiply(const QuantRows& rows, int64_t first, int64_t coun
   // Each weight is read by one thread; stripes are small enough to balance the threads.
   const int64_t tiles = DivideUp(w.panels(), kTilePanels);
   const int64_t tile_products = count * w.k() * kTilePanels * kPanel;
-  const int64_t tiles_per_task =
-      std::max(tiles / (int64_t{pool_.threads()} * 8), DivideUp(kMinQuantTaskProducts, tile_products));
+  const int64_t tiles_per_task = std::max(tiles / (int64_t{pool_.threads()} * 8),
+                                          DivideUp(kMinQuantTaskProducts, tile_products));
   const int64_t panels_per_task = tiles_per_task * kTilePanels;
   int64_t stripes = 0;
   for (const QuantMatrix::Segment& segment : w.segments()) {

@@ -35,8 +35,6 @@ struct QuantLayout {
 // which is padded with q = zero.
 inline constexpr int64_t kQuantChunk = 256;
 inline constexpr int64_t kQuantStep = 64;
-// Inputs of the smallest sub-block, whose activations are summed up.
-inline constexpr int64_t kQuantSums = 16;
 // The smallest magnitude that is not taken for zero: its reciprocal is far from overflow.
 inline constexpr float kQuantSmallest = 0x1p-100f;
 
@@ -91,7 +89,8 @@ struct QuantRows {
   int64_t stride = 0;             // values from one row to the next, a multiple of kQuantStep
   float* scales = nullptr;        // [rows, groups]
   int32_t* group_sums = nullptr;  // [rows, groups], of values
-  int16_t* sums = nullptr;        // [rows, QuantPaddedInputs(k) / kQuantSums], likewise
+  int16_t* sums16 = nullptr;      // [rows, QuantPaddedInputs(k) / 16], of 16 values each
+  int16_t* sums32 = nullptr;      // [rows, QuantPaddedInputs(k) / 32], of 32
 };
 
 // Quantises rows [begin, end) of x [rows, k] to the rows of the same number.
