@@ -190,6 +190,10 @@ class Ops {
   // Whether PackMatrix takes these parts, of which some are in blocks (IsBlockQuantised), for kPlain
   // or kGated.
   virtual bool TakesBlocks(std::span<const TensorView>, MatrixUse) const { return false; }
+  // Bytes on the device, at the most, of a matrix [n, k] in blocks of `type`.
+  virtual size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const {
+    return StoredBytes(type, static_cast<size_t>(n * k));
+  }
 
   // Stacks host matrices of n_i outputs and k inputs along n and copies them to the device. dtype
   // F32, F16, BF16 or F64 (stored as F32); these are stored as the widest of their types, or

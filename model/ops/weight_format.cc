@@ -23,14 +23,33 @@ std::optional<DType> BlockTypeOf(WeightFormat format) {
   return std::nullopt;
 }
 
+const char* WeightFormatName(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kAsGiven:
+      return "auto";
+    case WeightFormat::kFloat32:
+      return "float32";
+    case WeightFormat::kInt8:
+      return "int8";
+    case WeightFormat::kInt4G32:
+      return "int4:32";
+    case WeightFormat::kInt4G64:
+      return "int4:64";
+    case WeightFormat::kInt4G128:
+      return "int4:128";
+    case WeightFormat::kInt4G256:
+      return "int4:256";
+  }
+  return "?";
+}
+
 absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name) {
-  if (name == "auto") return WeightFormat::kAsGiven;
-  if (name == "float32") return WeightFormat::kFloat32;
-  if (name == "int8") return WeightFormat::kInt8;
-  if (name == "int4" || name == "int4:32") return WeightFormat::kInt4G32;
-  if (name == "int4:64") return WeightFormat::kInt4G64;
-  if (name == "int4:128") return WeightFormat::kInt4G128;
-  if (name == "int4:256") return WeightFormat::kInt4G256;
+  if (name == "int4") return WeightFormat::kInt4G32;
+  for (const WeightFormat format :
+       {WeightFormat::kAsGiven, WeightFormat::kFloat32, WeightFormat::kInt8, WeightFormat::kInt4G32,
+        WeightFormat::kInt4G64, WeightFormat::kInt4G128, WeightFormat::kInt4G256}) {
+    if (name == WeightFormatName(format)) return format;
+  }
   return InvalidArgument(
       "is '{}', it may be auto, float32, int8, int4, int4:32, int4:64, int4:128 or int4:256", name);
 }

@@ -23,8 +23,9 @@ enum class WeightFormat {
 // The type that matrices of floats are quantised to; none for kAsGiven and kFloat32.
 std::optional<DType> BlockTypeOf(WeightFormat format);
 
-// As flags name them: "auto" for kAsGiven, "float32", "int8", "int4:32" to "int4:256", "int4" for
-// kInt4G32. INVALID_ARGUMENT lists these for another name.
+// As flags name them: "auto" for kAsGiven, "float32", "int8", "int4:32" to "int4:256".
+const char* WeightFormatName(WeightFormat format);
+// Also "int4" for kInt4G32. INVALID_ARGUMENT lists these for another name.
 absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name);
 
 }  // namespace tlm

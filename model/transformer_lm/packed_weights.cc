@@ -1,44 +1,277 @@
 #include "model/transformer_lm/packed_weights.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/tensor/blocks.h"
+#include "model/weights/check_finite.h"
 #include "model/weights/name_map.h"
+#include "model/weights/parallel_pieces.h"
 
 namespace tlm {
 namespace {
 
 using Views = std::span<const TensorView>;
 
-// Packs the matrices of a model whose MatrixTypeOf in `format` is `type`.
-struct Packer {
-  Ops& ops;
-  DType type;
-  WeightFormat format;
-  TensorPager* pager;  // of all tensors, or null
+// Elements a thread dequantises at a time; a row where one has more.
+constexpr int64_t kElementsAtOnce = int64_t{1} << 16;
 
-  // The result of `pack`, called while `parts` are in memory.
+// Matrices of the same inputs that are packed as one.
+struct Stack {
+  std::vector<TensorView> parts;
+  MatrixOrder order = MatrixOrder::kOutputsFirst;
+  MatrixUse use = MatrixUse::kPlain;
+
+  // Outputs and inputs of a part.
+  int64_t n(const TensorView& part) const {
+    return part.shape[order == MatrixOrder::kOutputsFirst ? 0 : 1];
+  }
+  int64_t k(const TensorView& part) const {
+    return part.shape[order == MatrixOrder::kOutputsFirst ? 1 : 0];
+  }
+  bool HasBlocks() const {
+    return std::any_of(parts.begin(), parts.end(),
+                       [](const TensorView& part) { return IsBlockQuantised(part.dtype); });
+  }
+};
+
+struct LayerStacks {
+  LayerStacks(const ModelConfig& config, const LayerWeights& layer) {
+    const bool fused = layer.qkv.data != nullptr;
+    const bool gated = layer.gate.data != nullptr;
+    qkv.parts = fused ? std::vector{layer.qkv} : std::vector{layer.q, layer.k, layer.v};
+    attention.parts = {layer.o};
+    up.parts = gated ? std::vector{layer.gate, layer.up} : std::vector{layer.up};
+    up.use = gated ? MatrixUse::kGated : MatrixUse::kPlain;
+    down.parts = {layer.down};
+    const auto order_of = [&config](TensorRole role) {
+      return IsInputsFirst(config.naming, role) ? MatrixOrder::kInputsFirst
+                                                : MatrixOrder::kOutputsFirst;
+    };
+    qkv.order = order_of(fused ? TensorRole::kQkv : TensorRole::kQ);
+    attention.order = order_of(TensorRole::kO);
+    up.order = order_of(TensorRole::kUp);
+    down.order = order_of(TensorRole::kDown);
+  }
+
+  Stack qkv, attention, up, down;
+};
+
+// The matrices of all products; of a head that is tied, the embedding.
+std::vector<Stack> StacksOf(const ModelConfig& config, const ModelWeights& weights) {
+  std::vector<Stack> stacks = {{{weights.token_embedding}}};
+  if (!config.tie_word_embeddings) stacks.push_back({{weights.lm_head}});
+  for (const LayerWeights& layer : weights.layers) {
+    LayerStacks of_layer(config, layer);
+    for (Stack* const stack : {&of_layer.qkv, &of_layer.attention, &of_layer.up, &of_layer.down}) {
+      stacks.push_back(std::move(*stack));
+    }
+  }
+  return stacks;
+}
+
+// How the matrices of a model are stored.
+class StorageRule {
+ public:
+  StorageRule(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
+              const Ops& ops)
+      : format_(format), ops_(ops), type_(TypeOf(StacksOf(config, weights))) {}
+
+  WeightFormat format() const { return format_; }
+  // See MatrixTypeOf.
+  DType type() const { return type_; }
+  bool Quantises() const { return BlockTypeOf(format_).has_value(); }
+  // Whether the parts in blocks are dequantised before they are packed.
+  bool Dequantises(const Stack& stack) const { return stack.HasBlocks() && !StaysInBlocks(stack); }
+  // A model with matrices of several types runs in float32. Where float32 activations need float32
+  // matrices, the others are widened.
+  bool Widens(const Stack& stack) const {
+    if (format_ == WeightFormat::kFloat32) return true;
+    const DType activations = ops_.ActivationType(type_);
+    if (ops_.TakesFloatRows() && activations == DType::kF32) return false;
+    return std::any_of(stack.parts.begin(), stack.parts.end(), [&](const TensorView& part) {
+      return ops_.ActivationType(GivenType(stack, part)) != activations;
+    });
+  }
+  // Bytes on the device: of parts in blocks an upper bound, else without padding.
+  uint64_t DeviceBytes(const Stack& stack) const;
+  // Bytes on the host for the parts that are dequantised.
+  uint64_t HostBytes(const Stack& stack) const {
+    uint64_t bytes = 0;
+    for (const TensorView& part : stack.parts) {
+      if (!IsBlockQuantised(part.dtype) || !Dequantises(stack)) continue;
+      bytes += static_cast<uint64_t>(part.elements()) * sizeof(float);
+    }
+    return bytes;
+  }
+
+ private:
+  bool StaysInBlocks(const Stack& stack) const {
+    return stack.HasBlocks() && format_ != WeightFormat::kFloat32 &&
+           ops_.TakesBlocks(stack.parts, stack.use);
+  }
+  // The type in which PackMatrix stores a part that nothing widens or quantises.
+  DType GivenType(const Stack& stack, const TensorView& part) const {
+    const bool widened = IsBlockQuantised(part.dtype) && !StaysInBlocks(stack);
+    return widened || part.dtype == DType::kF64 ? DType::kF32 : part.dtype;
+  }
+  DType TypeOf(const std::vector<Stack>& stacks) const;
+
+  const WeightFormat format_;
+  const Ops& ops_;
+  const DType type_;
+};
+
+DType StorageRule::TypeOf(const std::vector<Stack>& stacks) const {
+  if (Quantises()) return DType::kI8;
+  if (format_ == WeightFormat::kFloat32) return DType::kF32;
+  std::optional<DType> common;
+  bool differ = false;
+  for (const Stack& stack : stacks) {
+    if (StaysInBlocks(stack)) return DType::kI8;
+    for (const TensorView& part : stack.parts) {
+      const DType dtype = GivenType(stack, part);
+      differ |= common.value_or(dtype) != dtype;
+      common = dtype;
+    }
+  }
+  return differ ? DType::kF32 : common.value_or(DType::kF32);
+}
+
+uint64_t StorageRule::DeviceBytes(const Stack& stack) const {
+  size_t widest = Widens(stack) ? sizeof(float) : 0;  // of parts of floats, which are stored alike
+  for (const TensorView& part : stack.parts) {
+    widest = std::max(widest, DTypeBytes(GivenType(stack, part)));
+  }
+  uint64_t bytes = 0;
+  for (const TensorView& part : stack.parts) {
+    const DType given = GivenType(stack, part);
+    const DType type = IsBlockQuantised(given) ? given : BlockTypeOf(format_).value_or(given);
+    bytes += IsBlockQuantised(type) ? ops_.BlockMatrixBytes(type, stack.n(part), stack.k(part))
+                                    : static_cast<uint64_t>(part.elements()) * widest;
+  }
+  return bytes;
+}
+
+// A matrix in blocks as float32, its inputs in their order, by several threads. `out` takes all
+// elements.
+void DequantiseMatrix(const TensorView& matrix, float* out) {
+  const int64_t rows = matrix.shape[0];
+  const int64_t k = matrix.shape[1];
+  const size_t row_bytes = StoredBytes(matrix.dtype, static_cast<size_t>(k));
+  const size_t row_blocks = static_cast<size_t>(k) / BlockOf(matrix.dtype).elements;
+  const int64_t rows_at_once = std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, k));
+  ForEachPiece((rows + rows_at_once - 1) / rows_at_once, 0, [&](int64_t piece) {
+    const int64_t end = std::min((piece + 1) * rows_at_once, rows);
+    std::vector<float> stored(matrix.input_order == nullptr ? 0 : static_cast<size_t>(k));
+    for (int64_t row = piece * rows_at_once; row < end; ++row) {
+      const std::byte* const from = matrix.as<std::byte>() + static_cast<size_t>(row) * row_bytes;
+      float* const to = out + row * k;
+      if (matrix.input_order == nullptr) {
+        Dequantise(matrix.dtype, from, row_blocks, to);
+        continue;
+      }
+      Dequantise(matrix.dtype, from, row_blocks, stored.data());
+      for (int64_t i = 0; i < k; ++i) to[matrix.input_order[i]] = stored[static_cast<size_t>(i)];
+    }
+  });
+}
+
+// Matrices or vectors; those in blocks are dequantised.
+class DequantisedParts {
+ public:
+  // `dequantise` false: as they are. RESOURCE_EXHAUSTED where the host has too little memory.
+  static absl::StatusOr<DequantisedParts> Of(Views parts, bool dequantise) {
+    DequantisedParts result;
+    for (const TensorView& part : parts) {
+      result.views.push_back(part);
+      if (!dequantise || !IsBlockQuantised(part.dtype)) continue;
+      const auto elements = static_cast<size_t>(part.elements());
+      float* const memory = new (std::nothrow) float[elements];
+      if (memory == nullptr) {
+        return ResourceExhausted("{} bytes of host memory for a matrix in float32 are not there",
+                                 elements * sizeof(float));
+      }
+      result.memory_.emplace_back(memory);
+      TensorView matrix = part;
+      if (part.shape.rank() == 1) matrix.shape = {1, part.shape[0]};
+      DequantiseMatrix(matrix, memory);
+      result.views.back() = {DType::kF32, part.shape, memory};
+    }
+    return result;
+  }
+
+  std::vector<TensorView> views;
+
+ private:
+  std::vector<std::unique_ptr<float[]>> memory_;
+};
+
+struct Packer {
+  const ModelConfig& config;
+  const ModelWeights& weights;
+  const StorageRule& storage;
+  Ops& ops;
+
+  // The result of `pack`, called while `parts` are in memory. A backend that checks values while it
+  // packs knows no names: in place of INVALID_ARGUMENT the status of CheckFinite.
   template <typename Pack>
   auto WhileAcquired(Views parts, Pack pack) const -> decltype(pack()) {
-    if (pager == nullptr) return pack();
-    TLM_RETURN_IF_ERROR(pager->Acquire(parts));
+    if (weights.pager != nullptr) TLM_RETURN_IF_ERROR(weights.pager->Acquire(parts));
     auto packed = pack();
-    pager->Release(parts);
+    if (absl::IsInvalidArgument(packed.status())) TLM_RETURN_IF_ERROR(CheckAllFinite(parts));
+    if (weights.pager != nullptr) weights.pager->Release(parts);
     return packed;
   }
 
-  absl::StatusOr<std::unique_ptr<Matrix>> Pack(Views parts,
-                                               MatrixOrder order = MatrixOrder::kOutputsFirst,
-                                               MatrixUse use = MatrixUse::kPlain) const {
-    return WhileAcquired(parts, [&] { return PackInType(parts, order, use); });
+  absl::Status CheckAllFinite(Views parts) const {
+    ModelWeights places = weights;
+    for (const TensorSpec& spec : ExpectedTensors(config)) {
+      const TensorView& tensor = *PlaceOf(spec, &places);
+      const bool is_part = std::any_of(parts.begin(), parts.end(),
+                                       [&](const TensorView& p) { return p.data == tensor.data; });
+      if (is_part) TLM_RETURN_IF_ERROR(CheckFinite(tensor, spec.name));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<Matrix>> Pack(const Stack& stack) const {
+    return WhileAcquired(stack.parts, [&] {
+      return storage.Quantises()
+                 ? ops.PackMatrix(stack.parts, stack.order, stack.use, storage.format())
+                 : PackGiven(stack, storage.Widens(stack));
+    });
+  }
+
+  // Read by the row, and few: as they are given, whatever the format.
+  absl::StatusOr<std::unique_ptr<Matrix>> PackPositions(const TensorView& table) const {
+    return WhileAcquired({&table, 1}, [&] { return PackGiven({{table}}, false); });
+  }
+
+  // Without quantising. `widened`: as float32, by stacking with an empty part of that type.
+  absl::StatusOr<std::unique_ptr<Matrix>> PackGiven(const Stack& stack, bool widened) const {
+    TLM_ASSIGN_OR_RETURN(DequantisedParts given,
+                         DequantisedParts::Of(stack.parts, storage.Dequantises(stack)));
+    if (widened) {
+      const int64_t k = stack.k(stack.parts.front());
+      const bool outputs_first = stack.order == MatrixOrder::kOutputsFirst;
+      given.views.push_back({DType::kF32, outputs_first ? Shape{0, k} : Shape{k, 0}});
+    }
+    return ops.PackMatrix(given.views, stack.order, stack.use);
   }
 
   // Empty when the configuration has no such tensors.
   absl::StatusOr<Buffer> PackVectors(Views parts) const {
     if (parts.front().data == nullptr) return Buffer();
-    return WhileAcquired(parts, [&] { return ops.PackVector(parts); });
+    return WhileAcquired(parts, [&]() -> absl::StatusOr<Buffer> {
+      TLM_ASSIGN_OR_RETURN(const DequantisedParts floats, DequantisedParts::Of(parts, true));
+      return ops.PackVector(floats.views);
+    });
   }
 
   absl::StatusOr<PackedNorm> PackNorm(const TensorView& gain, const TensorView& bias) const {
@@ -48,99 +281,59 @@ struct Packer {
     return norm;
   }
 
-  // A model with matrices of several types runs in float32. Where float32 activations need float32
-  // matrices, the others are widened by stacking them with an empty float32 part.
-  absl::StatusOr<std::unique_ptr<Matrix>> PackInType(Views parts, MatrixOrder order,
-                                                     MatrixUse use) const {
-    if (format == WeightFormat::kInt8) return ops.PackMatrix(parts, order, use, format);
-    const TensorView& first = parts.front();
-    const bool fits = ops.ActivationType(first.dtype) == ops.ActivationType(type) ||
-                      (ops.TakesFloatRows() && ops.ActivationType(type) == DType::kF32);
-    if (fits) {
-      return ops.PackMatrix(parts, order, use);
-    }
-    const bool outputs_first = order == MatrixOrder::kOutputsFirst;
-    std::vector<TensorView> widened(parts.begin(), parts.end());
-    widened.push_back({.dtype = DType::kF32,
-                       .shape = outputs_first ? Shape{0, first.shape[1]} : Shape{first.shape[0], 0},
-                       .data = nullptr});
-    return ops.PackMatrix(widened, order, use);
+  // Linear maps of the same input as one, with their biases end to end.
+  absl::StatusOr<PackedLinear> PackLinear(const Stack& stack, Views biases) const {
+    PackedLinear linear;
+    TLM_ASSIGN_OR_RETURN(linear.matrix, Pack(stack));
+    TLM_ASSIGN_OR_RETURN(linear.bias, PackVectors(biases));
+    return linear;
   }
+
+  absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer) const;
 };
 
-// Linear maps of the same input as one, with their biases end to end.
-absl::StatusOr<PackedLinear> PackLinear(Views matrices, Views biases, MatrixOrder order,
-                                        const Packer& packer, MatrixUse use = MatrixUse::kPlain) {
-  PackedLinear linear;
-  TLM_ASSIGN_OR_RETURN(linear.matrix, packer.Pack(matrices, order, use));
-  TLM_ASSIGN_OR_RETURN(linear.bias, packer.PackVectors(biases));
-  return linear;
-}
-
-absl::StatusOr<PackedLinear> PackQkv(const LayerWeights& weights, MatrixOrder order,
-                                     const Packer& packer) {
-  if (weights.qkv.data != nullptr) {
-    return PackLinear({&weights.qkv, 1}, {&weights.qkv_bias, 1}, order, packer);
-  }
-  const TensorView matrices[] = {weights.q, weights.k, weights.v};
-  const TensorView biases[] = {weights.q_bias, weights.k_bias, weights.v_bias};
-  return PackLinear(matrices, biases, order, packer);
-}
-
-absl::StatusOr<PackedLinear> PackUp(const LayerWeights& weights, MatrixOrder order,
-                                    const Packer& packer) {
-  if (weights.gate.data == nullptr) {
-    return PackLinear({&weights.up, 1}, {&weights.up_bias, 1}, order, packer);
-  }
-  const TensorView matrices[] = {weights.gate, weights.up};
-  const TensorView biases[] = {weights.gate_bias, weights.up_bias};
-  return PackLinear(matrices, biases, order, packer, MatrixUse::kGated);
-}
-
-absl::StatusOr<PackedLayer> PackLayer(const ModelConfig& config, const LayerWeights& weights,
-                                      const Packer& packer) {
-  const auto order_of = [&config](TensorRole role) {
-    return IsInputsFirst(config.naming, role) ? MatrixOrder::kInputsFirst
-                                              : MatrixOrder::kOutputsFirst;
-  };
-  PackedLayer layer;
-  TLM_ASSIGN_OR_RETURN(layer.attention_norm,
-                       packer.PackNorm(weights.attn_norm, weights.attn_norm_bias));
-  const TensorRole qkv = weights.qkv.data != nullptr ? TensorRole::kQkv : TensorRole::kQ;
-  TLM_ASSIGN_OR_RETURN(layer.qkv, PackQkv(weights, order_of(qkv), packer));
-  TLM_ASSIGN_OR_RETURN(layer.q_norm, packer.PackVectors({&weights.q_norm, 1}));
-  TLM_ASSIGN_OR_RETURN(layer.k_norm, packer.PackVectors({&weights.k_norm, 1}));
-  TLM_ASSIGN_OR_RETURN(layer.attention, PackLinear({&weights.o, 1}, {&weights.o_bias, 1},
-                                                   order_of(TensorRole::kO), packer));
-  TLM_ASSIGN_OR_RETURN(layer.ffn_norm, packer.PackNorm(weights.ffn_norm, weights.ffn_norm_bias));
-  TLM_ASSIGN_OR_RETURN(layer.up, PackUp(weights, order_of(TensorRole::kUp), packer));
-  TLM_ASSIGN_OR_RETURN(layer.down, PackLinear({&weights.down, 1}, {&weights.down_bias, 1},
-                                              order_of(TensorRole::kDown), packer));
-  return layer;
+absl::StatusOr<PackedLayer> Packer::PackLayer(const LayerWeights& layer) const {
+  const LayerStacks stacks(config, layer);
+  const bool fused = layer.qkv.data != nullptr;
+  const bool gated = layer.gate.data != nullptr;
+  const auto qkv_biases =
+      fused ? std::vector{layer.qkv_bias} : std::vector{layer.q_bias, layer.k_bias, layer.v_bias};
+  const auto up_biases =
+      gated ? std::vector{layer.gate_bias, layer.up_bias} : std::vector{layer.up_bias};
+  PackedLayer packed;
+  TLM_ASSIGN_OR_RETURN(packed.attention_norm, PackNorm(layer.attn_norm, layer.attn_norm_bias));
+  TLM_ASSIGN_OR_RETURN(packed.qkv, PackLinear(stacks.qkv, qkv_biases));
+  TLM_ASSIGN_OR_RETURN(packed.q_norm, PackVectors({&layer.q_norm, 1}));
+  TLM_ASSIGN_OR_RETURN(packed.k_norm, PackVectors({&layer.k_norm, 1}));
+  TLM_ASSIGN_OR_RETURN(packed.attention, PackLinear(stacks.attention, {&layer.o_bias, 1}));
+  TLM_ASSIGN_OR_RETURN(packed.ffn_norm, PackNorm(layer.ffn_norm, layer.ffn_norm_bias));
+  TLM_ASSIGN_OR_RETURN(packed.up, PackLinear(stacks.up, up_biases));
+  TLM_ASSIGN_OR_RETURN(packed.down, PackLinear(stacks.down, {&layer.down_bias, 1}));
+  return packed;
 }
 
 }  // namespace
 
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           WeightFormat format, Ops& ops) {
-  if (!ops.TakesWeights(format)) {
-    return Unimplemented("8-bit weights on backend {}", ops.device().info().backend);
+  const StorageRule storage(config, weights, format, ops);
+  if (storage.Quantises() && !ops.TakesWeights(format)) {
+    return Unimplemented("{} weights on backend {}", WeightFormatName(format),
+                         ops.device().info().backend);
   }
-  const Packer packer{ops, MatrixTypeOf(weights, format), format, weights.pager};
+  const Packer packer{config, weights, storage, ops};
   PackedWeights packed;
   // The largest first: an acquired tensor takes memory beside what is packed already.
-  TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({&weights.token_embedding, 1}));
+  TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({{weights.token_embedding}}));
   if (!config.tie_word_embeddings) {
-    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({&weights.lm_head, 1}));
+    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({{weights.lm_head}}));
   }
   if (config.learned_positions) {
-    const Views positions = {&weights.position_embedding, 1};
-    TLM_ASSIGN_OR_RETURN(packed.position_embedding, packer.WhileAcquired(positions, [&] {
-      return ops.PackMatrix(positions, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, format);
-    }));
+    TLM_ASSIGN_OR_RETURN(packed.position_embedding,
+                         packer.PackPositions(weights.position_embedding));
   }
   for (const LayerWeights& layer : weights.layers) {
-    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, PackLayer(config, layer, packer));
+    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, packer.PackLayer(layer));
     packed.layers.push_back(std::move(packed_layer));
   }
   TLM_ASSIGN_OR_RETURN(packed.final_norm,
@@ -148,35 +341,36 @@ absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const Model
   return packed;
 }
 
-DType MatrixTypeOf(const ModelWeights& weights) {
-  std::optional<DType> common;
-  bool differ = false;
-  const auto add = [&](const TensorView& matrix) {
-    if (matrix.data == nullptr) return;
-    const bool widened = matrix.dtype == DType::kF64 || IsBlockQuantised(matrix.dtype);
-    const DType dtype = widened ? DType::kF32 : matrix.dtype;
-    differ |= common.value_or(dtype) != dtype;
-    common = dtype;
-  };
-  add(weights.token_embedding);
-  add(weights.lm_head);
-  for (const LayerWeights& layer : weights.layers) {
-    for (const TensorView* const matrix : {&layer.qkv, &layer.q, &layer.k, &layer.v, &layer.o,
-                                           &layer.gate, &layer.up, &layer.down}) {
-      add(*matrix);
-    }
-  }
-  return differ ? DType::kF32 : common.value_or(DType::kF32);
+DType MatrixTypeOf(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
+                   const Ops& ops) {
+  return StorageRule(config, weights, format, ops).type();
 }
 
-DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format) {
-  return format == WeightFormat::kInt8 ? DType::kI8 : MatrixTypeOf(weights);
+PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weights,
+                            WeightFormat format, const Ops& ops) {
+  const StorageRule storage(config, weights, format, ops);
+  PackingBytes bytes;
+  for (const Stack& stack : StacksOf(config, weights)) {
+    bytes.device += storage.DeviceBytes(stack);
+    bytes.host = std::max(bytes.host, storage.HostBytes(stack));
+  }
+  if (config.learned_positions) {
+    const WeightFormat given = storage.Quantises() ? WeightFormat::kAsGiven : format;
+    bytes.device +=
+        StorageRule(config, weights, given, ops).DeviceBytes({{weights.position_embedding}});
+  }
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (spec.shape.rank() > 1) continue;
+    bytes.device += static_cast<uint64_t>(spec.shape.elements()) * sizeof(float);
+  }
+  return bytes;
 }
 
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights) {
   std::map<DType, uint64_t> bytes;
   const auto add_matrix = [&bytes](const std::unique_ptr<Matrix>& matrix) {
-    if (matrix != nullptr) bytes[matrix->dtype()] += matrix->bytes();
+    if (matrix == nullptr) return;
+    for (const auto& [dtype, part] : matrix->BytesByType()) bytes[dtype] += part;
   };
   const auto add_vector = [&bytes](const Buffer& vector) {
     if (vector.bytes() > 0) bytes[DType::kF32] += vector.bytes();

@@ -45,20 +45,30 @@ struct PackedWeights {
   std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
 };
 
-// `config` has passed Validate(), and `weights` match it. All matrices are stored in `format`.
-// RESOURCE_EXHAUSTED when the device has too little memory, UNIMPLEMENTED for a format that `ops`
-// does not support.
+// `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type where
+// `ops` TakesBlocks, and are dequantised to float32, one matrix at a time, elsewhere and with
+// kFloat32; matrices of floats are stored in `format`, learned positions as they are given.
+// RESOURCE_EXHAUSTED when the device or the host has too little memory, UNIMPLEMENTED for a format
+// that `ops` does not support, INVALID_ARGUMENT as CheckFinite if `ops` ChecksFinite().
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           WeightFormat format, Ops& ops);
 
-// The common type of all matrices of `weights`, kF64 and types in blocks counting as kF32; kF32 if
-// they differ. It determines the type of the activations: see Ops::ActivationType.
-DType MatrixTypeOf(const ModelWeights& weights);
-// The same after packing in `format`.
-DType MatrixTypeOf(const ModelWeights& weights, WeightFormat format);
+// The common type of all matrices of `weights` as PackWeights stores them, F64 counting as F32: kI8
+// if any is in blocks, else kF32 if they differ. It determines the type of the activations: see
+// Ops::ActivationType.
+DType MatrixTypeOf(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
+                   const Ops& ops);
 
-// Bytes on the device by stored element type, none of them 0: matrices as stored, vectors as
-// float32.
+// What PackWeights takes, from types and shapes alone; of `weights` no element is read.
+struct PackingBytes {
+  uint64_t device = 0;  // of matrices in blocks an upper bound, else without padding
+  uint64_t host = 0;    // at the most at a time, besides `weights` themselves
+};
+PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weights,
+                            WeightFormat format, const Ops& ops);
+
+// Bytes on the device by stored element type, none of them 0: matrices as Matrix::BytesByType,
+// vectors as float32.
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights);
 
 }  // namespace tlm

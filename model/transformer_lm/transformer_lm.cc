@@ -87,15 +87,9 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
-  absl::StatusOr<PackedWeights> packed = PackWeights(config, weights, format, ops);
-  if (absl::IsInvalidArgument(packed.status())) {
-    // A backend that checks while packing knows no tensor names; a pager has named the tensor.
-    TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
-  }
-  TLM_RETURN_IF_ERROR(packed.status());
-  model->weights_ = *std::move(packed);
+  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, format, ops));
   TLM_RETURN_IF_ERROR(model->LoadRopeTable());
-  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(weights, format)));
+  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(config, weights, format, ops)));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(model->kv_, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
   if (ops.max_batches() > 1) TLM_RETURN_IF_ERROR(model->WarmUp());

@@ -10,6 +10,7 @@
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/base/json.h"
+#include "model/tensor/blocks.h"
 #include "model/weights/parallel_pieces.h"
 
 namespace tlm {
@@ -50,7 +51,31 @@ int64_t OfBits(const TensorView& tensor, First first) {
   }
 }
 
+// As FirstNonFinite, of a tensor in blocks.
+int64_t FirstNonFiniteInBlocks(const TensorView& tensor) {
+  constexpr size_t kElements = 16 * kMaxBlockElements;  // at a time
+  const DTypeBlock block = BlockOf(tensor.dtype);
+  const auto count = static_cast<size_t>(tensor.elements());
+  float elements[kElements];
+  for (size_t begin = 0; begin < count; begin += kElements) {
+    const size_t size = std::min(kElements, count - begin);
+    Dequantise(tensor.dtype, tensor.as<std::byte>() + StoredBytes(tensor.dtype, begin),
+               size / block.elements, elements);
+    const int64_t found = FirstNonFinite({DType::kF32, {static_cast<int64_t>(size)}, elements});
+    if (found < static_cast<int64_t>(size)) return static_cast<int64_t>(begin) + found;
+  }
+  return tensor.elements();
+}
+
 double ValueAt(const TensorView& tensor, int64_t index) {
+  if (IsBlockQuantised(tensor.dtype)) {
+    const auto at = static_cast<size_t>(index);
+    const DTypeBlock block = BlockOf(tensor.dtype);
+    float elements[kMaxBlockElements];
+    Dequantise(tensor.dtype, tensor.as<std::byte>() + at / block.elements * block.bytes, 1,
+               elements);
+    return elements[at % block.elements];
+  }
   switch (tensor.dtype) {
     case DType::kF64:
       return tensor.as<double>()[index];
@@ -66,13 +91,14 @@ double ValueAt(const TensorView& tensor, int64_t index) {
 }  // namespace
 
 int64_t FirstNonFinite(const TensorView& tensor) {
+  if (IsBlockQuantised(tensor.dtype)) return FirstNonFiniteInBlocks(tensor);
   return OfBits(tensor, [&](const auto* elements, auto limit) {
     return FirstFrom(elements, tensor.elements(), limit);
   });
 }
 
 absl::Status CheckFinite(const TensorView& tensor, const std::string& name) {
-  if (!IsFloat(tensor.dtype)) {
+  if (!IsFloat(tensor.dtype) && !IsBlockQuantised(tensor.dtype)) {
     return InvalidArgument("tensor {} is {}, which has no test for finite values", Quoted(name),
                            DTypeName(tensor.dtype));
   }
@@ -85,7 +111,9 @@ absl::Status CheckFinite(const TensorView& tensor, const std::string& name) {
     if (begin > first) return;
     const int64_t size = std::min(kPieceElements, count - begin);
     const int64_t found = FirstNonFinite(
-        {tensor.dtype, {size}, tensor.as<std::byte>() + begin * DTypeBytes(tensor.dtype)});
+        {tensor.dtype,
+         {size},
+         tensor.as<std::byte>() + StoredBytes(tensor.dtype, static_cast<size_t>(begin))});
     int64_t before = first;
     while (found < size && begin + found < before &&
            !first.compare_exchange_weak(before, begin + found)) {

@@ -11,14 +11,14 @@
 namespace tlm {
 
 // OK if no element is NaN or infinite, or an F64 that is so as a float. INVALID_ARGUMENT names the
-// tensor, which is also its FieldOf(), the flat index of the first such element and its value; also
-// when the elements are not F64, F32, BF16 or F16. The data are on the host and aligned to the
-// element size. Reads them once, at about memory speed, with threads of its own where they are
-// many.
+// tensor, which is also its FieldOf(), the flat index of the first such element as stored and its
+// value; also when the elements are not F64, F32, BF16, F16 or in blocks. The data are on the host,
+// of floats aligned to the element size. Reads them once, at about memory speed, with threads of
+// its own where they are many.
 absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
 
 // The flat index of the first element that is not finite, tensor.elements() if there is none, found
-// by the calling thread alone. The elements are F64, F32, BF16 or F16.
+// by the calling thread alone. The elements are F64, F32, BF16, F16 or in blocks.
 int64_t FirstNonFinite(const TensorView& tensor);
 
 }  // namespace tlm

@@ -64,6 +64,12 @@ absl::Status CheckpointPager::Acquire(std::span<const TensorView> tensors) {
     found[static_cast<size_t>(i)] = Examine(pieces[static_cast<size_t>(i)]);
   });
   for (const absl::Status& status : found) TLM_RETURN_IF_ERROR(status);
+  if (!options_.check_finite) return absl::OkStatus();
+  for (const TensorView& tensor : tensors) {
+    const auto name = name_of_.find(tensor.data);
+    if (name == name_of_.end() || !IsBlockQuantised(tensor.dtype)) continue;
+    TLM_RETURN_IF_ERROR(CheckFinite(tensor, name->second));
+  }
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
 // Reads the tensors of a checkpoint once: checks every value, hashes the weights, and keeps only
-// the acquired tensors in memory. Values in blocks are not checked: see WidenedWeights.
+// the acquired tensors in memory.
 #ifndef TLM_MODEL_WEIGHTS_CHECKPOINT_PAGER_H_
 #define TLM_MODEL_WEIGHTS_CHECKPOINT_PAGER_H_
 

@@ -42,7 +42,7 @@ class TensorPager {
 };
 
 // Views of host memory; each tensor F64, F32, BF16, F16 or of a type in blocks, not necessarily all
-// alike. Those in blocks are packed as a WidenedWeights has them.
+// alike.
 struct ModelWeights {
   TensorView token_embedding;
   TensorView position_embedding;  // without data unless positions are learned

@@ -8,7 +8,7 @@
 namespace tlm {
 namespace {
 
-constexpr int kFormat = 6;
+constexpr int kFormat = 7;
 
 std::string SamplingText(const SamplingParams& sampling) {
   return fmt::format("temperature {} top_k {} top_p {} min_p {} typical_p {} repetition {}",
@@ -21,10 +21,6 @@ std::string ChatFormatText(const ChatFormat& format) {
   return fmt::format("reasoning {} tools {}",
                      format.reasoning != nullptr ? format.reasoning->name : "none",
                      format.tools != nullptr ? format.tools->name : "none");
-}
-
-const char* FormatName(WeightFormat format) {
-  return format == WeightFormat::kInt8 ? "int8" : "as given";
 }
 
 }  // namespace
@@ -40,7 +36,7 @@ absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                   kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
                   ChatFormatText(served.chat_format), SamplingText(served.default_sampling),
                   served.server_version, build.build_id, build.math, device.backend,
-                  device.arithmetic, device.arithmetic_probe, FormatName(types.weights),
+                  device.arithmetic, device.arithmetic_probe, WeightFormatName(types.weights),
                   DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
 }
 

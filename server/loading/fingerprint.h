@@ -28,7 +28,7 @@ struct StoredTypes {
 //   sampling     the default sampling parameters
 //   build        build ids of the program and its libraries, results of the math library
 //   device       backend and arithmetic (the instruction set, and a digest of computed values)
-//   matrices     the type they are stored in
+//   matrices     the WeightFormat they are stored in
 //   kv           the element type of keys and values
 //
 // Servers with the same fingerprint give the same tokens to the same request. Settings that change

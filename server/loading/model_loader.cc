@@ -88,16 +88,15 @@ absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const 
 absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
                                    Ops& ops) {
   const DeviceInfo& device = ops.device().info();
-  if (!ops.TakesWeights(options.weights)) {
-    return Unimplemented("--weights=int8 is not there yet on backend {}; --backend=cpu has it",
-                         device.backend);
+  TLM_RETURN_IF_ERROR(source.CheckFormat(options.weights));
+  if (BlockTypeOf(options.weights).has_value() && !ops.TakesWeights(options.weights)) {
+    return Unimplemented("--weights={} is not there yet on backend {}; --backend=cpu has it",
+                         WeightFormatName(options.weights), device.backend);
   }
-  TLM_ASSIGN_OR_RETURN(const DType weights, source.MatrixType(options.weights));
+  const DType weights = source.MatrixType(options.weights, ops);
   TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  // A model of several types, on a device whose products take rows of the matrices' type alone.
-  const bool widened = weights == DType::kF32 && !ops.TakesFloatRows();
-  const MemoryNeeds needs{.weights = {.host = source.host_bytes(),
-                                      .device = source.device_bytes(options.weights, widened)},
+  const PackingBytes bytes = source.BytesFor(options.weights, ops);
+  const MemoryNeeds needs{.weights = {.host = bytes.host, .device = bytes.device},
                           .workspace =
                               [&](const BatchLimits& limits) {
                                 return TransformerLM::WorkspaceBytes(source.config(), limits,
@@ -179,7 +178,6 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.directory = DirectoryOf(options);
   served.server_version = TLM_VERSION;
   served.config = source.config();
-  served.tensors = source.tensors();
   // A large vocabulary takes as long as the weights; waited for on every way out.
   std::future<absl::StatusOr<TokenizerAssets>> assets = std::async(
       std::launch::async | std::launch::deferred,
@@ -197,6 +195,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
                        LoadWeights(WithStepSizes(options, device.info()), source, loaded));
   TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
   TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
+  served.tensors = source.Tensors(options.weights, *loaded.ops);
   // Memory that only loading needed goes back to the system.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));

@@ -8,18 +8,15 @@
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
-#include "model/transformer_lm/packed_weights.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
 namespace tlm {
 namespace {
-
-// Elements of 8 bits that share a scale, at the most.
-constexpr uint64_t kInt8ScaledElements = 256;
 
 std::string NameOf(const std::string& model_dir) {
   std::error_code error;
@@ -79,15 +76,13 @@ absl::Status ModelSource::OpenFiles(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(path));
   TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
-    const bool widened = tensor.dtype == DType::kF64 || IsBlockQuantised(tensor.dtype);
-    tensors_.push_back({name, widened ? DType::kF32 : tensor.dtype, tensor.shape, tensor.dtype});
+    tensors_.push_back({name, tensor.dtype, tensor.shape, tensor.dtype});
   }
   return absl::OkStatus();
 }
 
 absl::Status ModelSource::BindFiles() {
-  TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
-  is_widened_ = WidenedWeights::AreNeeded(config_, bound_);
+  TLM_ASSIGN_OR_RETURN(weights_, BindWeights(config_, *checkpoint_));
   return absl::OkStatus();
 }
 
@@ -105,7 +100,10 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
   seed_ = options.random_weights->seed;
   TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config_.weights_dtype));
   random_dtype_ = options.random_weights->dtype.value_or(named);
+  weights_.layers.resize(static_cast<size_t>(config_.num_layers));
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    static constexpr char kGenerated = 0;  // in place of data
+    *PlaceOf(spec, &weights_) = {random_dtype_, spec.shape, &kGenerated};
     tensors_.push_back({spec.name, random_dtype_, spec.shape, std::nullopt});
   }
   std::sort(tensors_.begin(), tensors_.end(),
@@ -113,25 +111,34 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-uint64_t ModelSource::host_bytes() const {
-  return checkpoint_.has_value() ? WidenedWeights::ResidentBytesFor(config_, bound_)
-                                 : RandomWeights::ResidentBytesFor(config_, random_dtype_);
+std::vector<TensorRecord> ModelSource::Tensors(WeightFormat format, const Ops& ops) const {
+  std::vector<TensorRecord> tensors = tensors_;
+  for (TensorRecord& tensor : tensors) {
+    const TensorView view{tensor.dtype, tensor.shape};
+    const bool stays = tensor.shape.rank() == 2 && format != WeightFormat::kFloat32 &&
+                       ops.TakesBlocks({&view, 1}, MatrixUse::kPlain);
+    const bool widened = tensor.dtype == DType::kF64 || (IsBlockQuantised(tensor.dtype) && !stays);
+    if (widened) tensor.dtype = DType::kF32;
+  }
+  return tensors;
 }
 
-uint64_t ModelSource::device_bytes(WeightFormat format, bool widened) const {
-  const std::string head = TensorName(config_.naming, TensorRole::kLmHead, -1);
-  uint64_t bytes = 0;
+absl::Status ModelSource::CheckFormat(WeightFormat format) const {
+  if (!BlockTypeOf(format).has_value()) return absl::OkStatus();
   for (const TensorRecord& tensor : tensors_) {
-    if (IsKnownBuffer(tensor.name, tensor.shape.rank())) continue;
-    if (config_.tie_word_embeddings && tensor.name == head) continue;  // a copy, not loaded
-    const auto elements = static_cast<uint64_t>(tensor.shape.elements());
-    if (tensor.shape.rank() == 1) {
-      bytes += elements * sizeof(float);
-    } else if (format == WeightFormat::kInt8) {
-      bytes += elements + elements / kInt8ScaledElements * sizeof(float);
-    } else {
-      bytes += elements * DTypeBytes(widened ? DType::kF32 : tensor.dtype);
-    }
+    if (!IsBlockQuantised(tensor.dtype)) continue;
+    return FailedPrecondition(
+        "--weights={}: tensor {} is {}; only weights of full precision are quantised, "
+        "--weights=auto serves these as they are",
+        WeightFormatName(format), Quoted(tensor.name), DTypeName(tensor.dtype));
+  }
+  return absl::OkStatus();
+}
+
+PackingBytes ModelSource::BytesFor(WeightFormat format, const Ops& ops) const {
+  PackingBytes bytes = PackingBytesOf(config_, weights_, format, ops);
+  if (!checkpoint_.has_value()) {
+    bytes.host = RandomWeights::ResidentBytesFor(config_, random_dtype_);
   }
   return bytes;
 }
@@ -142,26 +149,17 @@ absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
     return random_->weights();
   }
   is_shared_ = !reading.by_packer_alone;
-  if (is_shared_ && !is_widened_) return bound_;
+  if (is_shared_) return weights_;
   pager_ = std::make_unique<CheckpointPager>(
-      *checkpoint_,
-      CheckpointPager::Options{.check_finite = !reading.checks_finite, .release = !is_shared_});
-  ModelWeights weights = bound_;
+      *checkpoint_, CheckpointPager::Options{.check_finite = !reading.checks_finite});
+  ModelWeights weights = weights_;
   weights.pager = pager_.get();
-  if (!is_widened_) return weights;
-  TLM_ASSIGN_OR_RETURN(widened_, WidenedWeights::Reserve(config_, weights, *checkpoint_));
-  return widened_->weights();
-}
-
-absl::StatusOr<DType> ModelSource::MatrixType(WeightFormat format) const {
-  if (format == WeightFormat::kInt8) return DType::kI8;
-  if (!checkpoint_.has_value()) return random_dtype_;
-  return MatrixTypeOf(bound_);
+  return weights;
 }
 
 absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
   CheckpointPager reader(*checkpoint_, {.check_finite = false, .release = false});
-  ModelWeights weights = bound_;
+  ModelWeights weights = weights_;
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
     TLM_RETURN_IF_ERROR(reader.Acquire({PlaceOf(spec, &weights), 1}));
   }

@@ -12,12 +12,13 @@
 
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
+#include "model/ops/ops.h"
 #include "model/tensor/dtype.h"
+#include "model/transformer_lm/packed_weights.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/checkpoint_pager.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
-#include "model/weights/widened_weights.h"
 #include "server/config/options.h"
 #include "server/serving/served_model.h"
 
@@ -36,13 +37,18 @@ class ModelSource {
 
   const std::string& name() const { return name_; }  // of the preset, the directory or the file
   const ModelConfig& config() const { return config_; }
-  // Every tensor by name, in the type it is loaded as: float64 and types in blocks as float32.
-  const std::vector<TensorRecord>& tensors() const { return tensors_; }
-  // Peak host memory of the weights while they are packed, besides the page cache.
-  uint64_t host_bytes() const;
-  // Bytes of the weights on a device, without padding: vectors in float32, matrices in `format`;
-  // with `widened`, matrices that keep their type are float32, too.
-  uint64_t device_bytes(WeightFormat format, bool widened) const;
+  // Every tensor by name, in the type in which `ops` takes it by itself: F64 as F32, and so what is
+  // in blocks where it takes none, and with kFloat32.
+  std::vector<TensorRecord> Tensors(WeightFormat format, const Ops& ops) const;
+  // FAILED_PRECONDITION, naming the flag and a tensor, if `format` quantises and a matrix of the
+  // files is in blocks already.
+  absl::Status CheckFormat(WeightFormat format) const;
+  // The type of the matrices once packed by `ops`; see MatrixTypeOf.
+  DType MatrixType(WeightFormat format, const Ops& ops) const {
+    return MatrixTypeOf(config_, weights_, format, ops);
+  }
+  // Memory of the weights: on the host at the peak while they are packed, besides the page cache.
+  PackingBytes BytesFor(WeightFormat format, const Ops& ops) const;
 
   // How the weights are read while they are packed.
   struct Reading {
@@ -50,14 +56,10 @@ class ModelSource {
     bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
   };
   // The tensors of the files, or generated ones; the views are valid until this is moved or
-  // destroyed. At most once. They have a pager, except those of shared files without tensors in
-  // blocks; it makes the checks that the packer does not make. RESOURCE_EXHAUSTED when the address
-  // space does not suffice.
+  // destroyed. At most once. They have a pager, except those of shared files; it makes the checks
+  // that the packer does not make. RESOURCE_EXHAUSTED when the address space does not suffice.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
-  // The type of the matrices that Weights() gives, once in `format`; see MatrixTypeOf. Errors as of
-  // Weights().
-  absl::StatusOr<DType> MatrixType(WeightFormat format) const;
   // The identity of these weights: a hash of their tensors, or the generator and seed. For files
   // that the packer alone reads call it after they were packed; otherwise it reads all of them,
   // with several threads.
@@ -79,11 +81,9 @@ class ModelSource {
   ModelConfig config_;
   std::vector<TensorRecord> tensors_;
   std::optional<Checkpoint> checkpoint_;  // weights from files
-  ModelWeights bound_;                    // of these
-  bool is_widened_ = false;               // some of their tensors are in blocks
+  ModelWeights weights_;                  // of these; of others the data are not to be read
   bool is_shared_ = false;                // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
-  std::optional<WidenedWeights> widened_;
   DType random_dtype_ = DType::kF32;  // and else
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;

@@ -20,6 +20,12 @@ class ForwardingOps : public Ops {
   DType DefaultKvType(DType weights) const override { return ops_.DefaultKvType(weights); }
   bool TakesKvType(DType weights, DType kv) const override { return ops_.TakesKvType(weights, kv); }
   bool TakesWeights(WeightFormat format) const override { return ops_.TakesWeights(format); }
+  bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override {
+    return ops_.TakesBlocks(parts, use);
+  }
+  size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const override {
+    return ops_.BlockMatrixBytes(type, n, k);
+  }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override {

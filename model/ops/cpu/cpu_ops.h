@@ -48,6 +48,9 @@ class CpuOps : public Ops {
   bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override {
     return use == MatrixUse::kPlain || QuantMatrix::Fit(parts, use);
   }
+  size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const override {
+    return QuantMatrix::BytesFor(type, n, k);
+  }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;

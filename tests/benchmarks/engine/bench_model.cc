@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   loaded->name = choice.preset.empty() ? choice.directory : choice.preset;
   loaded->backend = std::move(backend);
   Ops& ops = *loaded->backend.ops;
-  loaded->weights_dtype = MatrixTypeOf(host.weights, choice.format);
+  loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
   if (!ops.TakesKvType(loaded->weights_dtype, loaded->kv_dtype)) {
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",

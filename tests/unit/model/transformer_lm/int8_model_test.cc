@@ -51,7 +51,6 @@ class Dequantised {
     };
     const bool tied = random.config().tie_word_embeddings;
     replace(weights_.token_embedding, TensorRole::kTokenEmbedding);
-    replace(weights_.position_embedding, TensorRole::kPositionEmbedding);
     if (tied) {
       weights_.lm_head = weights_.token_embedding;
     } else {
@@ -167,7 +166,7 @@ TEST(Int8ModelLoadTest, CountsElementsWithTheirScalesAndPlansItsMemory) {
   const int64_t expected = (config.tie_word_embeddings ? 1 : 2) * matrix(config.vocab_size, d) +
                            config.num_layers * layer;
   const auto bytes = model->WeightBytes();
-  EXPECT_EQ(bytes.at(DType::kI8), static_cast<uint64_t>(expected));
+  EXPECT_EQ(bytes.at(DType::kI8G256), static_cast<uint64_t>(expected));
   EXPECT_EQ(bytes.size(), 2u);  // and vectors in float32
 
   const auto allocated = ops->device().AllocatedBytes();
@@ -194,7 +193,7 @@ TEST(Int8ModelLoadTest, IsRefusedByABackendWithoutIt) {
   EXPECT_THAT(TransformerLM::Load(random.config(), random.weights(), as_given, kLimits, kKv,
                                   WeightFormat::kInt8),
               StatusIs(absl::StatusCode::kUnimplemented,
-                       ::testing::HasSubstr("8-bit weights on backend cpu")));
+                       ::testing::HasSubstr("int8 weights on backend cpu")));
 }
 
 }  // namespace

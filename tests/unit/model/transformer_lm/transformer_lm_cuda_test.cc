@@ -62,7 +62,8 @@ Loaded Load(const ModelConfig& config, const ModelWeights& weights,
   auto ops = CudaOps::Create(options, nullptr);
   EXPECT_THAT(ops, IsOk());
   loaded.ops = *std::move(ops);
-  const DType kv = loaded.ops->DefaultKvType(MatrixTypeOf(weights));
+  const DType type = MatrixTypeOf(config, weights, WeightFormat::kAsGiven, *loaded.ops);
+  const DType kv = loaded.ops->DefaultKvType(type);
   auto model = TransformerLM::Load(config, weights, *loaded.ops, kLimits,
                                    {.num_blocks = kBlocks, .dtype = kv});
   EXPECT_THAT(model, IsOk());

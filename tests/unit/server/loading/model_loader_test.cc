@@ -154,8 +154,8 @@ TEST(ModelLoaderTest, KeepsMatricesInEightBitsWhereToldTo) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const ServedMemory& memory = loaded->served.memory;
   ASSERT_EQ(memory.weights.size(), 2u);  // matrices, and vectors in float32
-  EXPECT_EQ(memory.weights[1].first, DType::kI8);
-  EXPECT_EQ(loaded->model->WeightBytes().at(DType::kI8), memory.weights[1].second);
+  EXPECT_EQ(memory.weights[1].first, DType::kI8G256);
+  EXPECT_EQ(loaded->model->WeightBytes().at(DType::kI8G256), memory.weights[1].second);
 }
 
 TEST(ModelLoaderTest, FilesAreKnownByTheirHash) {
