@@ -10,6 +10,8 @@
 
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/golden/schedules.h"
 
@@ -24,6 +26,8 @@ struct Case {
   Isa isa;
   int rounds;
   WeightFormat format = WeightFormat::kAsGiven;
+  std::vector<DType> blocks = {};  // of matrices, in place of `dtype`
+  const char* suffix = "";         // of the test's name
 };
 
 // The machine's best instruction set has to stand most of it.
@@ -36,7 +40,21 @@ std::vector<Case> Cases() {
     cases.push_back({"qwen3", DType::kBF16, isa, rounds});
     cases.push_back({"mistral", DType::kBF16, isa, rounds});
     cases.push_back({"gpt2", DType::kF16, isa, rounds});
-    cases.push_back({"qwen3", DType::kBF16, isa, (rounds + 1) / 2, WeightFormat::kInt8});
+    // Quantised while they are loaded, and as files have them: every type, in stacks of several.
+    const int few = (rounds + 3) / 4;
+    const auto quantised = [&](const char* config, WeightFormat format, const char* suffix) {
+      cases.push_back({config, DType::kBF16, isa, few, format, {}, suffix});
+    };
+    quantised("qwen3", WeightFormat::kInt8, "_int8");
+    quantised("qwen3", WeightFormat::kInt4G32, "_int4_32");
+    quantised("gpt2", WeightFormat::kInt4G128, "_int4_128");
+    const auto in_blocks = [&](const char* config, std::vector<DType> types, const char* suffix) {
+      cases.push_back(
+          {config, DType::kBF16, isa, few, WeightFormat::kAsGiven, std::move(types), suffix});
+    };
+    in_blocks("qwen3", GgufBlockTypes(), "_gguf");
+    in_blocks("qwen3", OwnBlockTypes(), "_own_blocks");
+    in_blocks("gpt2", GgufBlockTypes(), "_gguf");
   }
   return cases;
 }
@@ -45,7 +63,13 @@ class DeterminismTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   const int rounds = GetParam().rounds;
-  ScheduleRunner runner(GetParam().config, GetParam().dtype, kMaxOutputs, GetParam().format);
+  const Case& param = GetParam();
+  ScheduleRunner runner(
+      {.config = param.blocks.empty() ? SmallConfig(param.config) : BlockConfig(param.config),
+       .dtype = param.dtype,
+       .requests = 14,
+       .format = param.format,
+       .blocks = param.blocks});
   Machine machine;
   machine.backend = [](const Schedule& schedule) -> absl::StatusOr<std::unique_ptr<Ops>> {
     return CpuOps::Create(schedule.threads, GetParam().isa);
@@ -80,9 +104,8 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DeterminismTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) {
-                           const bool int8 = info.param.format == WeightFormat::kInt8;
                            return fmt::format("{}_{}{}_{}", info.param.config,
-                                              DTypeName(info.param.dtype), int8 ? "_int8" : "",
+                                              DTypeName(info.param.dtype), info.param.suffix,
                                               IsaName(info.param.isa));
                          });
 

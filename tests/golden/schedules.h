@@ -21,6 +21,7 @@
 #include "server/batching/engine.h"
 #include "tests/golden/logits_book.h"
 #include "tests/golden/random_requests.h"
+#include "tests/support/block_model.h"
 #include "tests/support/collecting_reader.h"
 #include "tests/support/random_model.h"
 #include "tests/support/small_config.h"
@@ -114,6 +115,7 @@ struct ScheduledModel {
   int requests = 0;
   int max_outputs = kMaxOutputs;
   WeightFormat format = WeightFormat::kAsGiven;
+  std::vector<DType> blocks = {};  // of the matrices: see BlockModel; none: they have `dtype`
 };
 
 // A model and the requests it is asked, whatever the schedule.
@@ -121,8 +123,14 @@ class ScheduleRunner {
  public:
   static constexpr int64_t kContext = 256;
 
-  explicit ScheduleRunner(const ScheduledModel& scheduled)
-      : scheduled_(scheduled), model_(scheduled.config, scheduled.dtype, 42) {}
+  explicit ScheduleRunner(const ScheduledModel& scheduled) : scheduled_(scheduled) {
+    constexpr uint64_t kSeed = 42;
+    if (scheduled.blocks.empty()) {
+      floats_.emplace(scheduled.config, scheduled.dtype, kSeed);
+    } else {
+      in_blocks_.emplace(scheduled.config, scheduled.blocks, kSeed, /*reordered=*/true);
+    }
+  }
   ScheduleRunner(const char* config, DType dtype, int max_outputs = kMaxOutputs,
                  WeightFormat format = WeightFormat::kAsGiven)
       : ScheduleRunner(ScheduledModel{.config = SmallConfig(config),
@@ -146,7 +154,7 @@ class ScheduleRunner {
                              .max_logits_rows = 16,
                              .max_context = kContext};
     auto model = TransformerLM::Load(
-        model_.config(), model_.weights(), wrong ? *wrong : **backend, limits,
+        scheduled_.config, weights(), wrong ? *wrong : **backend, limits,
         {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype}, scheduled_.format);
     EXPECT_THAT(model, IsOk());
     RecordingModel recording(**model, book_);
@@ -168,6 +176,10 @@ class ScheduleRunner {
   }
 
  private:
+  const ModelWeights& weights() const {
+    return in_blocks_.has_value() ? in_blocks_->weights() : floats_->weights();
+  }
+
   absl::StatusOr<std::unique_ptr<Ops>> MakeBackend(const Schedule& schedule) const {
     if (machine_.backend) return machine_.backend(schedule);
     return CpuOps::Create(schedule.threads);
@@ -189,7 +201,7 @@ class ScheduleRunner {
       int outputs = 0;
       Request& request = all[i].request;
       request =
-          RandomRequest(random, model_.config().vocab_size, i, scheduled_.max_outputs, &outputs);
+          RandomRequest(random, scheduled_.config.vocab_size, i, scheduled_.max_outputs, &outputs);
       all[i].cancelled.assign(outputs, false);
       all[i].constrained =
           request.generate() != nullptr && request.generate()->constraint.has_value();
@@ -278,7 +290,8 @@ class ScheduleRunner {
   }
 
   const ScheduledModel scheduled_;
-  const RandomModel model_;
+  std::optional<RandomModel> floats_;
+  std::optional<BlockModel> in_blocks_;  // or these
   Machine machine_;
   LogitsBook book_;
 };
