@@ -25,10 +25,18 @@ std::string Shape(const v1::ArchitectureInfo& model) {
                      WithSeparators(model.d_model()), WithSeparators(model.vocab_size()));
 }
 
+// "float32", "Q4_K".
+std::string TypeOf(const v1::WeightBytes& weights) {
+  const bool in_blocks =
+      weights.dtype() == v1::DATA_TYPE_INT8 || weights.dtype() == v1::DATA_TYPE_BLOCKS;
+  return in_blocks && !weights.type().empty() ? Printable(weights.type())
+                                              : FieldText(weights, "dtype");
+}
+
 std::string Weights(const v1::MemoryInfo& memory) {
   std::vector<std::string> parts;
   for (const v1::WeightBytes& weights : memory.weights()) {
-    parts.push_back(fmt::format("{} {}", HumanBytes(weights.bytes()), FieldText(weights, "dtype")));
+    parts.push_back(fmt::format("{} {}", HumanBytes(weights.bytes()), TypeOf(weights)));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -276,7 +284,7 @@ void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
     if (bytes > 0) table.AddRow({name, WithSeparators(bytes), HumanBytes(bytes)});
   };
   for (const v1::WeightBytes& weights : memory.weights()) {
-    add(fmt::format("weights {}", FieldText(weights, "dtype")), weights.bytes());
+    add(fmt::format("weights {}", TypeOf(weights)), weights.bytes());
   }
   add("kv cache",
       memory.kv_blocks_total() * memory.kv_block_tokens() * memory.kv_bytes_per_token());

@@ -98,9 +98,14 @@ v1::DataType DataTypeOf(DType dtype) {
     case DType::kF16:
       return v1::DATA_TYPE_FLOAT16;
     case DType::kI8:
+    case DType::kQ8_0:
+    case DType::kI8G32:
+    case DType::kI8G64:
+    case DType::kI8G128:
+    case DType::kI8G256:
       return v1::DATA_TYPE_INT8;
     default:
-      return v1::DATA_TYPE_UNSPECIFIED;
+      return IsBlockQuantised(dtype) ? v1::DATA_TYPE_BLOCKS : v1::DATA_TYPE_UNSPECIFIED;
   }
 }
 
@@ -145,6 +150,13 @@ void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCou
   parameters.set_norms(counts.norms);
   parameters.set_biases(counts.biases);
   parameters.set_non_embedding(counts.non_embedding);
+}
+
+void AddWeights(DType dtype, uint64_t bytes, v1::MemoryInfo& memory) {
+  v1::WeightBytes& weights = *memory.add_weights();
+  weights.set_dtype(DataTypeOf(dtype));
+  weights.set_bytes(bytes);
+  weights.set_type(DTypeName(dtype));
 }
 
 void AddTensor(const std::string& name, DType dtype, std::optional<DType> stored,

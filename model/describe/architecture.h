@@ -22,6 +22,9 @@ void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architect
 // Fills everything but the tensors. `stored`: see ParameterCounts.stored; 0 stands for the total.
 void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters);
 
+// Appends the bytes of the weights of one type.
+void AddWeights(DType dtype, uint64_t bytes, v1::MemoryInfo& memory);
+
 // Appends one tensor; `stored` is its type in the file, none without one.
 void AddTensor(const std::string& name, DType dtype, std::optional<DType> stored,
                const Shape& shape, v1::ParameterCounts& parameters);

@@ -1,10 +1,13 @@
 #include "model/describe/offline.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/regular_file.h"
@@ -42,23 +45,38 @@ absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
 }
 
 // As a server would hold it.
-DType LoadedDType(DType stored) {
-  return stored == DType::kF64 || IsBlockQuantised(stored) ? DType::kF32 : stored;
+DType LoadedDType(DType stored) { return stored == DType::kF64 ? DType::kF32 : stored; }
+
+// Whether a server loads the tensor: no known buffer and no copy of a tied embedding.
+bool IsLoaded(const ModelConfig& config, const std::string& name, const Shape& shape) {
+  if (IsKnownBuffer(name, shape.rank())) return false;
+  return !config.tie_word_embeddings || name != TensorName(config.naming, TensorRole::kLmHead, -1);
 }
 
-// The tensors of the model's checkpoint, if it has one. The largest of them gives the type.
+// The type of the products' matrices; `own` without any.
+DType MatrixType(const OfflineModel& model, DType own) {
+  const std::string positions = TensorName(model.config.naming, TensorRole::kPositionEmbedding, -1);
+  std::optional<DType> common;
+  bool differ = false;
+  for (const auto& [name, tensor] : model.tensors) {
+    const auto& [stored, shape] = tensor;
+    if (shape.rank() < 2 || name == positions || !IsLoaded(model.config, name, shape)) continue;
+    if (IsBlockQuantised(stored)) return DType::kI8;
+    differ |= common.value_or(LoadedDType(stored)) != LoadedDType(stored);
+    common = LoadedDType(stored);
+  }
+  return differ ? DType::kF32 : common.value_or(own);
+}
+
+// The tensors of the model's checkpoint, if it has one.
 absl::Status ReadTensors(const std::string& path, OfflineModel* model) {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
   if (absl::IsNotFound(checkpoint.status())) return absl::OkStatus();
   TLM_RETURN_IF_ERROR(checkpoint.status());
-  int64_t most = 0;
   for (const auto& [name, tensor] : checkpoint->tensors()) {
     model->tensors.emplace(name, std::pair(tensor.dtype, tensor.shape));
-    const bool is_weight = IsFloat(tensor.dtype) || IsBlockQuantised(tensor.dtype);
-    if (!is_weight || tensor.shape.elements() <= most) continue;
-    most = tensor.shape.elements();
-    model->weights_dtype = LoadedDType(tensor.dtype);
   }
+  model->weights_dtype = MatrixType(*model, model->weights_dtype);
   return absl::OkStatus();
 }
 
@@ -90,27 +108,38 @@ uint64_t StoredElements(const OfflineModel& model) {
   return stored;
 }
 
-void FillMemory(const ModelConfig& config, DType dtype, v1::MemoryInfo& memory) {
-  uint64_t matrices = 0;
-  uint64_t vectors = 0;
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
-    (spec.shape.rank() == 1 ? vectors : matrices) += static_cast<uint64_t>(spec.shape.elements());
+// Bytes of the weights by type: of the checkpoint, or of the configuration.
+std::map<DType, uint64_t> BytesByType(const OfflineModel& model) {
+  std::map<DType, uint64_t> bytes;
+  const auto add = [&bytes](DType dtype, const Shape& shape) {
+    const DType held = shape.rank() == 1 ? DType::kF32 : LoadedDType(dtype);
+    bytes[held] += StoredBytes(held, static_cast<size_t>(shape.elements()));
+  };
+  for (const auto& [name, tensor] : model.tensors) {
+    if (IsLoaded(model.config, name, tensor.second)) add(tensor.first, tensor.second);
   }
-  uint64_t float32_bytes = vectors * DTypeBytes(DType::kF32);
-  if (dtype == DType::kF32) {
-    float32_bytes += matrices * DTypeBytes(DType::kF32);
-  } else {
-    v1::WeightBytes& entry = *memory.add_weights();
-    entry.set_dtype(DataTypeOf(dtype));
-    entry.set_bytes(matrices * DTypeBytes(dtype));
-    memory.set_allocated_total(entry.bytes());
+  if (!model.tensors.empty()) return bytes;
+  for (const TensorSpec& spec : ExpectedTensors(model.config)) {
+    add(model.weights_dtype, spec.shape);
   }
-  v1::WeightBytes& entry = *memory.add_weights();
-  entry.set_dtype(v1::DATA_TYPE_FLOAT32);
-  entry.set_bytes(float32_bytes);
-  memory.set_allocated_total(memory.allocated_total() + float32_bytes);
+  return bytes;
+}
+
+// The largest first.
+void FillMemory(const OfflineModel& model, v1::MemoryInfo& memory) {
+  const std::map<DType, uint64_t> by_type = BytesByType(model);
+  std::vector<std::pair<DType, uint64_t>> sorted(by_type.begin(), by_type.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  uint64_t total = 0;
+  for (const auto& [dtype, bytes] : sorted) {
+    AddWeights(dtype, bytes, memory);
+    total += bytes;
+  }
+  memory.set_allocated_total(total);
+  const ModelConfig& config = model.config;
   memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.kv_size()) *
-                                DTypeBytes(DefaultKvDType(dtype)));
+                                DTypeBytes(DefaultKvDType(model.weights_dtype)));
 }
 
 }  // namespace
@@ -149,7 +178,7 @@ absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
   FillParameters(model.config, StoredElements(model), parameters);
   if (request.include_tensors()) AddTensors(model, parameters);
   FillFlops(model.config, flops, *response.mutable_flops());
-  FillMemory(model.config, model.weights_dtype, *response.mutable_memory());
+  FillMemory(model, *response.mutable_memory());
   return response;
 }
 

@@ -18,6 +18,7 @@ namespace tlm {
 struct OfflineModel {
   std::string name;  // of the preset, of the GGUF file, or of the configuration's directory
   ModelConfig config;
+  // The common type of its matrices, kI8 if any is in blocks, kF32 if they differ.
   DType weights_dtype = DType::kF32;
   // The tensors of the checkpoint; empty without one.
   std::map<std::string, std::pair<DType, Shape>> tensors;
@@ -27,14 +28,15 @@ struct OfflineModel {
 absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
 // From a model directory, a GGUF file, or a configuration file itself. Of a checkpoint, if there is
-// one, the headers alone are read: its type counts, whatever the configuration names. Errors as
+// one, the headers alone are read: its types count, whatever the configuration names. Errors as
 // ReadConfigOf and Checkpoint::Open.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture alone),
-// architecture, parameters, FLOPs, and of `memory` the weights, as a server holds them (matrices in
-// `weights_dtype`, vectors in float32), with kv_bytes_per_token for keys and values of
-// DefaultKvDType(). INVALID_ARGUMENT as ResolveFlopsQuery.
+// architecture, parameters, FLOPs, and of `memory` the weights by type, as a server on the CPU
+// holds them (matrices in their types, F64 and vectors in float32; those in blocks may take a few
+// percent more there), with kv_bytes_per_token for keys and values of DefaultKvDType().
+// INVALID_ARGUMENT as ResolveFlopsQuery.
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
                                                       const v1::ModelInfoRequest& request);
 

@@ -40,9 +40,7 @@ uint64_t StoredElements(const std::vector<TensorRecord>& tensors) {
 void FillMemory(const ServedMemory& from, v1::MemoryInfo& memory) {
   uint64_t weights = 0;
   for (const auto& [dtype, bytes] : from.weights) {
-    v1::WeightBytes& entry = *memory.add_weights();
-    entry.set_dtype(DataTypeOf(dtype));
-    entry.set_bytes(bytes);
+    AddWeights(dtype, bytes, memory);
     weights += bytes;
   }
   memory.set_kv_bytes_per_token(from.kv_bytes_per_token);

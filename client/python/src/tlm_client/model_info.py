@@ -82,6 +82,7 @@ class RopeScaling:
     beta_slow: float
     attention_factor: float
     truncate: bool
+    factors: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,8 @@ class TensorInfo:
     dtype: DataType
     shape: tuple[int, ...]
     elements: int
+    stored_type: str
+    stored_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,7 @@ class FlopsInfo:
 class WeightBytes:
     dtype: DataType
     bytes: int
+    type: str
 
 
 @dataclass(frozen=True, slots=True)

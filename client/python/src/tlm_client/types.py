@@ -59,6 +59,7 @@ class DataType(WireEnum):
     BFLOAT16 = 2
     FLOAT16 = 3
     INT8 = 4
+    BLOCKS = 5
 
 
 class RowValues(WireEnum):

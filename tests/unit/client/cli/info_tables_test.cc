@@ -145,14 +145,18 @@ TEST(InfoTablesTest, PrintsParametersWithShares) {
   counts.mutable_attention()->set_q(122880000);
   v1::TensorInfo& tensor = *counts.add_tensors();
   tensor.set_name("layers.0.attn.q_proj.weight");
-  tensor.set_dtype(v1::DATA_TYPE_BFLOAT16);
+  tensor.set_dtype(v1::DATA_TYPE_BLOCKS);
+  tensor.set_stored_type("Q4_K");
+  tensor.set_stored_bytes(1440000);
   tensor.add_shape(1600);
   tensor.add_shape(1600);
   tensor.set_elements(2560000);
   const std::string text = Print(info);
   EXPECT_THAT(text, HasSubstr("1,557,611,200  100.0 %  1.56 B\n"));
   EXPECT_THAT(text, HasSubstr("122,880,000    7.9 %\n"));
-  EXPECT_THAT(text, HasSubstr("layers.0.attn.q_proj.weight  bfloat16  2,560,000  1600 x 1600\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("layers.0.attn.q_proj.weight  blocks  Q4_K  1.37 MiB  2,560,000  1600 x 1600\n"));
   EXPECT_THAT(text, Not(HasSubstr("stored")));
 }
 
