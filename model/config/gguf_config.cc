@@ -147,15 +147,20 @@ absl::Status RefuseVariants(const Source& source) {
                        Quoted(source.Key("attention.causal")));
 }
 
-absl::Status ReadYarn(const Source& source, RopeScaling* scaling) {
+// `further` multiplies cosines and sines, too.
+absl::Status ReadYarn(const Source& source, double further, RopeScaling* scaling) {
   TLM_ASSIGN_OR_RETURN(const std::optional<double> extrapolation,
                        source.Number("rope.scaling.yarn_ext_factor"));
   TLM_ASSIGN_OR_RETURN(const std::optional<double> multiplier,
                        source.Number("rope.scaling.yarn_log_multiplier"));
-  if (extrapolation.value_or(1) != 1 || multiplier.value_or(0) != 0) {
-    return Unimplemented("keys {} and {} are supported only as 1 and 0",
-                         Quoted(source.Key("rope.scaling.yarn_ext_factor")),
-                         Quoted(source.Key("rope.scaling.yarn_log_multiplier")));
+  // Below 0 it counts as not set.
+  if (extrapolation.value_or(1) >= 0 && extrapolation.value_or(1) != 1) {
+    return Unimplemented("key {} is {}, only 1 is supported",
+                         Quoted(source.Key("rope.scaling.yarn_ext_factor")), *extrapolation);
+  }
+  if (multiplier.value_or(0) != 0) {
+    return Unimplemented("key {} is {}, only 0 is supported",
+                         Quoted(source.Key("rope.scaling.yarn_log_multiplier")), *multiplier);
   }
   TLM_ASSIGN_OR_RETURN(const std::optional<double> fast,
                        source.Number("rope.scaling.yarn_beta_fast"));
@@ -163,13 +168,11 @@ absl::Status ReadYarn(const Source& source, RopeScaling* scaling) {
                        source.Number("rope.scaling.yarn_beta_slow"));
   TLM_ASSIGN_OR_RETURN(const std::optional<double> magnitude,
                        source.Number("rope.scaling.yarn_attn_factor"));
-  TLM_ASSIGN_OR_RETURN(const std::optional<double> further,
-                       source.Number("rope.scaling.attn_factor"));
   scaling->kind = RopeScaling::Kind::kYarn;
   scaling->beta_fast = fast.value_or(32);
   scaling->beta_slow = slow.value_or(1);
   scaling->attention_factor =
-      magnitude.value_or(0.1 * std::log(std::max(scaling->factor, 1.0)) + 1) * further.value_or(1);
+      magnitude.value_or(0.1 * std::log(std::max(scaling->factor, 1.0)) + 1) * further;
   return absl::OkStatus();
 }
 
@@ -188,6 +191,12 @@ absl::StatusOr<std::optional<RopeScaling>> ReadScaling(const Source& source,
   const std::string_view kind = type.value_or("linear");
   RopeScaling scaling;
   TLM_ASSIGN_OR_RETURN(scaling.factor, ScalingFactor(source));
+  constexpr char kFurther[] = "rope.scaling.attn_factor";
+  TLM_ASSIGN_OR_RETURN(const std::optional<double> further, source.Number(kFurther));
+  if (kind != "yarn" && further.value_or(1) != 1) {
+    return Unimplemented("key {} is {}, only yarn is supported with another value than 1",
+                         Quoted(source.Key(kFurther)), *further);
+  }
   if (kind == "none" || (kind == "linear" && scaling.factor == 1)) {
     return std::optional<RopeScaling>();
   }
@@ -199,7 +208,7 @@ absl::StatusOr<std::optional<RopeScaling>> ReadScaling(const Source& source,
   TLM_ASSIGN_OR_RETURN(scaling.original_context_length,
                        source.Dimension("rope.scaling.original_context_length",
                                         Limits::kContextLength, context_length));
-  TLM_RETURN_IF_ERROR(ReadYarn(source, &scaling));
+  TLM_RETURN_IF_ERROR(ReadYarn(source, further.value_or(1), &scaling));
   return scaling;
 }
 
@@ -296,6 +305,48 @@ absl::Status ReadTokenIds(const GgufMetadata& metadata, ModelConfig* config) {
   return AddKnownEnds(metadata, config);
 }
 
+absl::StatusOr<ModelConfig> ReadAll(const Source& source, const GgufArchitecture& architecture,
+                                    std::span<const float> rope_factors) {
+  ModelConfig config;
+  config.model_type = architecture.name;
+  config.architecture = FindFamily(architecture.name)->architecture;
+  config.naming = TensorNaming::kGguf;
+  config.rope_layout = architecture.rope_layout;
+  config.qk_norm = architecture.qk_norm;
+  TLM_RETURN_IF_ERROR(ReadDimensions(source, &config));
+  TLM_RETURN_IF_ERROR(RefuseVariants(source));
+  TLM_RETURN_IF_ERROR(config.model_type == "gpt2" ? ReadGpt2Like(source, &config)
+                                                  : ReadLlamaLike(source, rope_factors, &config));
+  config.tie_word_embeddings = source.Tensor("output.weight") == nullptr;
+  TLM_RETURN_IF_ERROR(ReadTokenIds(source.metadata(), &config));
+  TLM_RETURN_IF_ERROR(Validate(config));
+  return config;
+}
+
+// `status` with the key that gave the field which its message begins with, if it does.
+absl::Status WithKey(const absl::Status& status, const Source& source) {
+  constexpr std::pair<std::string_view, const char*> kKeys[] = {
+      {"norm_eps", "attention.layer_norm_rms_epsilon"},
+      {"norm_eps", "attention.layer_norm_epsilon"},
+      {"rope_theta", "rope.freq_base"},
+      {"rope_scaling.factor ", "rope.scaling.factor"},
+      {"rope_scaling.original", "rope.scaling.original_context_length"},
+      {"rope_scaling.attention_factor", "rope.scaling.yarn_attn_factor"},
+      {"rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast"},
+      {"rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow"},
+      {"sliding_window", "attention.sliding_window"},
+      {"num_heads", "attention.head_count"},
+      {"head_dim", "attention.key_length"},
+      {"head_dim", "embedding_length"}};
+  const std::string message(status.message());
+  for (const auto& [field, key] : kKeys) {
+    if (!message.starts_with(field) || !source.metadata().Has(source.Key(key))) continue;
+    return WithContext(status, "key " + Quoted(source.Key(key)));
+  }
+  const bool is_of_factors = message.find("rope_scaling.factors") != message.npos;
+  return is_of_factors ? WithContext(status, fmt::format("tensor '{}'", kRopeFactors)) : status;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufMetadata& metadata,
@@ -303,19 +354,8 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufMetadata& metadata,
                                            std::span<const float> rope_factors) {
   TLM_ASSIGN_OR_RETURN(const GgufArchitecture* const architecture, ArchitectureOf(metadata));
   const Source source(metadata, tensors, architecture->name);
-  ModelConfig config;
-  config.model_type = architecture->name;
-  config.architecture = FindFamily(architecture->name)->architecture;
-  config.naming = TensorNaming::kGguf;
-  config.rope_layout = architecture->rope_layout;
-  config.qk_norm = architecture->qk_norm;
-  TLM_RETURN_IF_ERROR(ReadDimensions(source, &config));
-  TLM_RETURN_IF_ERROR(RefuseVariants(source));
-  TLM_RETURN_IF_ERROR(config.model_type == "gpt2" ? ReadGpt2Like(source, &config)
-                                                  : ReadLlamaLike(source, rope_factors, &config));
-  config.tie_word_embeddings = source.Tensor("output.weight") == nullptr;
-  TLM_RETURN_IF_ERROR(ReadTokenIds(metadata, &config));
-  TLM_RETURN_IF_ERROR(Validate(config));
+  absl::StatusOr<ModelConfig> config = ReadAll(source, *architecture, rope_factors);
+  if (!config.ok()) return WithKey(config.status(), source);
   return config;
 }
 
