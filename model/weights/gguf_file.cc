@@ -141,10 +141,10 @@ absl::StatusOr<int64_t> CountFiles(const GgufFile& file, const std::optional<Spl
   const GgufMetadata& metadata = file.header().metadata;
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> given, metadata.Integer("split.count"));
   const int64_t count = given.value_or(1);
-  if (count <= 1) return 1;
-  if (count > kMaxGgufFiles) {
+  if (count < 0 || count > kMaxGgufFiles) {
     return InvalidArgument("key 'split.count' is {}, the limit is {}", count, kMaxGgufFiles);
   }
+  if (count <= 1) return 1;
   if (!name.has_value() || name->count != count) {
     return InvalidArgument(
         "key 'split.count' is {}, but the file's name does not end in '-00001-of-{:05d}.gguf'",
