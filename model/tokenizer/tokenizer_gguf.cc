@@ -24,6 +24,9 @@ enum TokenType : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused
 
 // Every split of a token of the model "llama" is looked up.
 constexpr size_t kMaxScoredTokenBytes = 512;
+// The pairs of tokens that are a token, too, with their overhead; those of 262,144 tokens of common
+// models are 50 MB.
+constexpr size_t kMaxScoredMergeBytes = size_t{256} << 20;
 constexpr size_t kMaxTokenBytes = 16384;
 constexpr size_t kMaxAddedBytes = 1024;  // searched for at every byte of a text
 
@@ -47,8 +50,9 @@ constexpr std::string_view kSeedCoderPattern =
 constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDeepSeekHan = "[一-龥ࠀ-一가-퟿]+";
+// Characters that normal form C would change are written as numbers.
 constexpr std::string_view kDeepSeekLetters =
-    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\x{1f7d}ᾀ-ᾴᾶ-ᾼ\x{1fbe}ῂ-ῄῆ-ῌῐ-\x{1fd3}ῖ-\x{1fdb}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212a}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)";
 
 const std::vector<Division>& Divisions() {
   static const auto* const divisions = new std::vector<Division>{
@@ -135,6 +139,9 @@ absl::StatusOr<std::vector<Token>> ReadTokens(const GgufMetadata& metadata) {
   return tokens;
 }
 
+// Else its id has none.
+bool IsToken(const Token& token) { return !token.text.empty() && token.type != kUnused; }
+
 bool IsAdded(const Token& token) {
   return token.type == kControl || token.type == kUserDefined || token.type == kUnknown;
 }
@@ -144,7 +151,7 @@ absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* d
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Token& token = tokens[i];
     const auto id = static_cast<int32_t>(i);
-    if (token.text.empty() || token.type == kUnused) continue;
+    if (!IsToken(token)) continue;
     if (!IsAdded(token)) {
       description->model.vocab.emplace_back(token.text, id);
       continue;
@@ -161,12 +168,16 @@ absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* d
   return absl::OkStatus();
 }
 
-// The id of "tokenizer.ggml.NAME_token_id", in the vocabulary.
+// The id of "tokenizer.ggml.NAME_token_id", else `otherwise`; none where it has no token.
 absl::StatusOr<std::optional<int32_t>> SpecialId(const GgufMetadata& metadata,
-                                                 std::string_view name, size_t vocab_size) {
+                                                 std::string_view name,
+                                                 const std::vector<Token>& tokens,
+                                                 std::optional<int32_t> otherwise) {
   const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
-  TLM_ASSIGN_OR_RETURN(const auto id, metadata.Integer(key));
-  if (!id.has_value() || *id < 0 || *id >= static_cast<int64_t>(vocab_size)) {
+  TLM_ASSIGN_OR_RETURN(std::optional<int64_t> id, metadata.Integer(key));
+  if (!id.has_value()) id = otherwise;
+  if (!id.has_value() || *id < 0 || *id >= static_cast<int64_t>(tokens.size()) ||
+      !IsToken(tokens[static_cast<size_t>(*id)])) {
     return std::optional<int32_t>();
   }
   return static_cast<int32_t>(*id);
@@ -179,14 +190,14 @@ struct FrameToken {
   std::vector<int32_t>* ids;  // takes it
 };
 
-absl::Status AddFrame(const GgufMetadata& metadata, size_t vocab_size,
-                      std::initializer_list<FrameToken> tokens) {
-  for (const FrameToken& token : tokens) {
+absl::Status AddFrame(const GgufMetadata& metadata, const std::vector<Token>& tokens,
+                      std::initializer_list<FrameToken> frame) {
+  for (const FrameToken& token : frame) {
     const std::string key = fmt::format("tokenizer.ggml.add_{}_token", token.name);
     TLM_ASSIGN_OR_RETURN(const std::optional<bool> adds, metadata.Bool(key));
     if (!adds.value_or(token.is_added)) continue;
-    TLM_ASSIGN_OR_RETURN(std::optional<int32_t> id, SpecialId(metadata, token.name, vocab_size));
-    if (!id.has_value()) id = token.id;
+    TLM_ASSIGN_OR_RETURN(const std::optional<int32_t> id,
+                         SpecialId(metadata, token.name, tokens, token.id));
     if (!id.has_value() && !adds.has_value()) continue;
     if (!id.has_value()) {
       return InvalidArgument(
@@ -229,7 +240,7 @@ absl::StatusOr<TokenizerDescription> ReadByteLevel(const GgufMetadata& metadata)
   }
   result.pre_tokenizer.is_byte_level = true;
   result.decoder.push_back(DecoderStep(TokenDecoderStep::kByteLevel));
-  TLM_RETURN_IF_ERROR(AddFrame(metadata, tokens.size(),
+  TLM_RETURN_IF_ERROR(AddFrame(metadata, tokens,
                                {{"bos", division->add_bos, {}, &result.frame.before},
                                 {"eos", false, {}, &result.frame.after}}));
   return result;
@@ -246,7 +257,7 @@ absl::StatusOr<std::vector<double>> ReadScores(const GgufMetadata& metadata, siz
 
 // Whether merges may make or join a token.
 bool IsMergeable(const Token& token) {
-  return !token.text.empty() && !IsAdded(token) && token.type != kUnused && token.type != kByte;
+  return IsToken(token) && !IsAdded(token) && token.type != kByte;
 }
 
 // Every pair of tokens that is a token, too; its score gives the rank, the highest 0.
@@ -265,6 +276,7 @@ absl::Status AddScoredMerges(const std::vector<Token>& tokens, const std::vector
   }
   std::ranges::stable_sort(by_score, std::greater<>(), [&](size_t id) { return scores[id]; });
   uint32_t rank = 0;
+  size_t bytes = 0;
   for (size_t i = 0; i < by_score.size(); ++i) {
     if (i > 0 && scores[by_score[i]] != scores[by_score[i - 1]]) ++rank;
     const std::string_view text = tokens[by_score[i]].text;
@@ -272,6 +284,13 @@ absl::Status AddScoredMerges(const std::vector<Token>& tokens, const std::vector
       const std::string_view left = text.substr(0, cut);
       const std::string_view right = text.substr(cut);
       if (!parts.contains(left) || !parts.contains(right)) continue;
+      bytes += sizeof(model->merges.front()) + text.size();
+      if (bytes > kMaxScoredMergeBytes) {
+        return InvalidArgument(
+            "key 'tokenizer.ggml.tokens': the pairs of tokens that are a token, too, take more "
+            "than {} bytes, the limit",
+            kMaxScoredMergeBytes);
+      }
       model->merges.emplace_back(left, right);
       model->merge_ranks.push_back(rank);
     }
@@ -314,7 +333,7 @@ absl::StatusOr<TokenizerDescription> ReadSentencePiece(const GgufMetadata& metad
       ReplaceStep{.pattern = " ", .is_literal = true, .content = std::string(kWordMark)});
   result.decoder = SentencePieceDecoder(prefix.value_or(true));
   TLM_RETURN_IF_ERROR(
-      AddFrame(metadata, tokens.size(),
+      AddFrame(metadata, tokens,
                {{"bos", true, 1, &result.frame.before}, {"eos", false, 2, &result.frame.after}}));
   return result;
 }
