@@ -87,12 +87,28 @@ absl::Status LoadGgufTemplate(const GgufMetadata& metadata, TokenizerAssets& ass
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenizerAssets> LoadGgufAssets(const std::string& path, const ModelConfig& config) {
+void SetSamplingDefaults(const GenerationDefaults& from, SamplingParams& sampling) {
+  sampling.temperature = from.temperature.value_or(sampling.temperature);
+  sampling.top_k = from.top_k.value_or(sampling.top_k);
+  sampling.top_p = from.top_p.value_or(sampling.top_p);
+  sampling.min_p = from.min_p.value_or(sampling.min_p);
+  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
+  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
+}
+
+absl::StatusOr<TokenizerAssets> LoadGgufAssets(const ServerOptions& options,
+                                               const ModelConfig& config) {
+  const std::string& path = options.model_dir;
   TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   TokenizerAssets assets;
   const GgufMetadata& metadata = file.header().metadata;
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTokenizer(metadata, config, assets), path));
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTemplate(metadata, assets), path));
+  if (options.model_sampling_defaults) {
+    const auto defaults = ReadGgufGenerationDefaults(metadata);
+    if (!defaults.ok()) return WithContext(defaults.status(), path);
+    SetSamplingDefaults(*defaults, assets.sampling);
+  }
   TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
   return assets;
 }
@@ -129,24 +145,15 @@ absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& ass
   return absl::OkStatus();
 }
 
-absl::Status ReadSamplingDefaults(const std::string& model_dir, SamplingParams& sampling) {
-  TLM_ASSIGN_OR_RETURN(const GenerationDefaults from, ReadGenerationDefaults(model_dir));
-  sampling.temperature = from.temperature.value_or(sampling.temperature);
-  sampling.top_k = from.top_k.value_or(sampling.top_k);
-  sampling.top_p = from.top_p.value_or(sampling.top_p);
-  sampling.min_p = from.min_p.value_or(sampling.min_p);
-  sampling.typical_p = from.typical_p.value_or(sampling.typical_p);
-  sampling.repetition_penalty = from.repetition_penalty.value_or(sampling.repetition_penalty);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<TokenizerAssets> LoadDirectoryAssets(const ServerOptions& options,
                                                     const ModelConfig& config) {
   TokenizerAssets assets;
   TLM_RETURN_IF_ERROR(LoadTokenizer(options.model_dir, config, assets));
   TLM_RETURN_IF_ERROR(LoadChatTemplate(options.model_dir, assets));
   if (options.model_sampling_defaults) {
-    TLM_RETURN_IF_ERROR(ReadSamplingDefaults(options.model_dir, assets.sampling));
+    TLM_ASSIGN_OR_RETURN(const GenerationDefaults defaults,
+                         ReadGenerationDefaults(options.model_dir));
+    SetSamplingDefaults(defaults, assets.sampling);
   }
   return assets;
 }
@@ -158,7 +165,7 @@ absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options
   TokenizerAssets assets;
   if (options.model_dir.empty()) return assets;
   TLM_ASSIGN_OR_RETURN(assets, IsGgufFile(options.model_dir)
-                                   ? LoadGgufAssets(options.model_dir, config)
+                                   ? LoadGgufAssets(options, config)
                                    : LoadDirectoryAssets(options, config));
   if (assets.tokenizer != nullptr) {
     TLM_ASSIGN_OR_RETURN(assets.chat_format,

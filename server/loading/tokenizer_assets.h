@@ -26,7 +26,7 @@ struct TokenizerAssets {
 };
 
 // Logs what is missing, and a chat template that this program cannot run. Other errors name the
-// file and what of it is at fault. A GGUF file has no sampling defaults.
+// file and what of it is at fault.
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
                                                     const ModelConfig& config);
 

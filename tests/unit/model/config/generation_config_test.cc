@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "tests/support/gguf_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -94,6 +96,59 @@ TEST(GenerationConfigTest, NamesFileKeyAndValueOfWhatIsWrong) {
                 StatusIs(kBad, AllOf(HasSubstr("/generation_config.json: "), HasSubstr(message))))
         << text;
   }
+}
+
+absl::StatusOr<GenerationDefaults> Read(const GgufWriter& writer) {
+  const std::string file = writer.Bytes();
+  const auto header =
+      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
+  if (!header.ok()) return header.status();
+  return ReadGgufGenerationDefaults(header->metadata);
+}
+
+TEST(GgufGenerationDefaultsTest, ReadsEveryValue) {
+  GgufWriter writer;
+  EXPECT_THAT(Read(writer)->temperature, Eq(std::nullopt));
+  writer.Set<float>("general.sampling.temp", 0.6f);
+  writer.Set<int32_t>("general.sampling.top_k", 20);
+  writer.Set<float>("general.sampling.top_p", 0.95f);
+  writer.Set<float>("general.sampling.min_p", 0.05f);
+  writer.Set<float>("general.sampling.penalty_repeat", 1.5f);
+  auto defaults = Read(writer);
+  ASSERT_THAT(defaults, IsOk());
+  EXPECT_THAT(defaults->temperature, Optional(0.6f));
+  EXPECT_THAT(defaults->top_k, Optional(20u));
+  EXPECT_THAT(defaults->top_p, Optional(0.95f));
+  EXPECT_THAT(defaults->min_p, Optional(0.05f));
+  EXPECT_THAT(defaults->typical_p, Eq(std::nullopt));
+  // Over a window, not the whole text.
+  EXPECT_THAT(defaults->repetition_penalty, Eq(std::nullopt));
+  writer.Set<int32_t>("general.sampling.penalty_last_n", -1);
+  writer.Set<int32_t>("general.sampling.top_k", -1);
+  defaults = Read(writer);
+  ASSERT_THAT(defaults, IsOk());
+  EXPECT_THAT(defaults->repetition_penalty, Optional(1.5f));
+  EXPECT_THAT(defaults->top_k, Optional(0u));
+}
+
+TEST(GgufGenerationDefaultsTest, ValuesOutsideTheirRangeNameTheirKey) {
+  for (const auto& [key, value] : {std::pair("general.sampling.temp", -1.0f),
+                                   {"general.sampling.top_p", 0.0f},
+                                   {"general.sampling.top_p", 1.5f},
+                                   {"general.sampling.min_p", -0.5f},
+                                   {"general.sampling.penalty_repeat", 0.0f}}) {
+    GgufWriter writer;
+    writer.Set<int32_t>("general.sampling.penalty_last_n", -1);
+    writer.Set(key, value);
+    EXPECT_THAT(Read(writer), StatusIs(kBad, AllOf(HasSubstr(key), HasSubstr("it must be"))));
+  }
+  GgufWriter writer;
+  writer.Set<uint64_t>("general.sampling.top_k", uint64_t{1} << 40);
+  EXPECT_THAT(Read(writer),
+              StatusIs(kBad, HasSubstr("key 'general.sampling.top_k' is 1099511627776,"
+                                       " it must be between 0 and 4294967295")));
+  writer.SetText("general.sampling.top_k", "20");
+  EXPECT_THAT(Read(writer), StatusIs(kBad, HasSubstr("'general.sampling.top_k' is '20'")));
 }
 
 }  // namespace
