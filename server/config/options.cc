@@ -40,7 +40,8 @@ ABSL_FLAG(std::string, weights, "auto",
           "and faster, at a small loss of precision");
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
-          "generation_config.json or the GGUF file, or neutral for temperature 1 and no truncation");
+          "generation_config.json or the GGUF file, or neutral for temperature 1 and no "
+          "truncation");
 ABSL_FLAG(
     std::string, tool_format, "auto",
     "how the model writes calls of tools: auto for what its chat template shows, none, or the "

@@ -1,0 +1,280 @@
+"""Models in GGUF files: served as from a directory, and damaged in any way refused in a line."""
+
+import concurrent.futures
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+import gguf_writer
+from gguf_writer import TENSOR_TYPES, tensor_entry, text_bytes
+from server_process import START_SECONDS
+from support import Answer, request
+from tlm_server import BIN_DIR, DEMO_MODEL, SANITIZED, TlmServer
+
+from tlm.v1 import model_info_pb2, tokenize_pb2
+
+THREADS = 4
+MUTATIONS = 100 if SANITIZED else 500
+# What a damaged file of 40 KB may take beside what the good one does.
+MORE_BYTES = 64 << 20
+MAX_LINE = 4096
+
+
+class Result:
+    """How a server ended: by itself, or by SIGTERM once it served."""
+
+    def __init__(self, status, output, served, peak_bytes):
+        self.status, self.output, self.served = status, output, served
+        self.peak_bytes = peak_bytes
+        self.lines = [line for line in output.splitlines()
+                      if " warning " not in line and " info " not in line]
+
+
+def run(path, *flags):
+    """Starts a server with this model and ends it as soon as it serves."""
+    with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:
+        port, log = pathlib.Path(folder) / "port", pathlib.Path(folder) / "log"
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                [BIN_DIR / "tlm-server", f"--model={path}", "--port=0", f"--port_file={port}",
+                 "--threads=1", "--withdrawal_grace=0s", *flags],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        served, deadline = False, time.monotonic() + START_SECONDS
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if not served and port.exists():
+                served = True
+                process.terminate()
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.005)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return Result(process.returncode, log.read_text(encoding="utf-8", errors="replace"),
+                      served, usage.ru_maxrss * 1024)
+
+
+class GgufModelTest(unittest.TestCase):
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        self.addCleanup(directory.cleanup)
+        self.folder = pathlib.Path(directory.name)
+
+    def write(self, name, file):
+        path = self.folder / name
+        path.write_bytes(file if isinstance(file, bytes) else file.bytes())
+        return path
+
+    def answers(self, model):
+        """What a server with this model gives for some requests."""
+        with TlmServer(f"--model={model}") as server:
+            info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+            text = "Prince Andrew's 1812 \u2014 na\u00efve,\n\n  <|endoftext|>!"
+            ids = server.model.Tokenize(tokenize_pb2.TokenizeRequest(text=text)).token_ids
+            answer = Answer(list(server.model.Generate(request(max_new_tokens=40, temperature=0))))
+            return info, list(ids), answer.ids, answer.text
+
+    def test_the_bundled_model_answers_as_from_its_directory(self):
+        file = gguf_writer.demo_model()
+        info, *answers = self.answers(DEMO_MODEL)
+        gguf_info, *gguf_answers = self.answers(self.write("demo.gguf", file))
+        self.assertEqual(gguf_answers, answers)
+        self.assertEqual(gguf_info.identity.model_id, "demo")
+        self.assertEqual(gguf_info.parameters, info.parameters)
+
+        # The same in two files, the tensors of every second name in the other.
+        parts = [gguf_writer.GgufFile(), gguf_writer.GgufFile()]
+        parts[0].values = dict(file.values)
+        for index, (name, tensor) in enumerate(file.tensors.items()):
+            parts[index % 2].tensors[name] = tensor
+        for number, part in enumerate(parts):
+            part.set("split.no", "uint16", number)
+            part.set("split.count", "uint16", 2)
+            part.set("split.tensors.count", "int32", len(file.tensors))
+        paths = [self.write(f"demo-0000{i + 1}-of-00002.gguf", part) for i, part in enumerate(parts)]
+        self.assertEqual(list(self.answers(paths[0])[1:]), answers)
+        refused = run(paths[1])
+        self.assertEqual(refused.status, 1)
+        self.assertIn(str(paths[0]), refused.lines[0])
+        paths[1].unlink()
+        self.assertIn(str(paths[1]), run(paths[0]).lines[0])
+
+    def test_sampling_defaults_are_those_of_the_file(self):
+        file = gguf_writer.small_llama()
+        file.set("general.sampling.temp", "float32", 0.5)
+        file.set("general.sampling.top_k", "int32", 20)
+        path = self.write("m.gguf", file)
+        with TlmServer(f"--model={path}") as server:
+            info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+            self.assertEqual(info.default_sampling.temperature, 0.5)
+            self.assertEqual(info.default_sampling.top_k, 20)
+        file.set("general.sampling.temp", "float32", -1.0)
+        refused = run(self.write("m.gguf", file))
+        self.assertIn("'general.sampling.temp' is -1", refused.lines[0])
+
+
+class DamagedFileTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.folder = pathlib.Path(directory.name)
+        cls.good = gguf_writer.small_llama()
+        (cls.folder / "good.gguf").write_bytes(cls.good.bytes())
+        result = run(cls.folder / "good.gguf")
+        assert result.served and result.status == 0, result.output
+        cls.peak_bytes = result.peak_bytes
+
+    def check_all(self, files):
+        """files: (what was done, bytes of the file, words of the refusal or None if it may serve).
+        The number of files that were served."""
+        def one(item):
+            index, (what, data, words) = item
+            path = self.folder / f"{self.id()}-{index}.gguf"
+            path.write_bytes(data)
+            result = run(path)
+            path.unlink()
+            return what, path, words, result
+
+        served = 0
+        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+            for what, path, words, result in pool.map(one, enumerate(files)):
+                with self.subTest(what=what):
+                    served += result.served
+                    self.check(path, words, result)
+        return served
+
+    def check(self, path, words, result):
+        if not SANITIZED:
+            self.assertLess(result.peak_bytes, self.peak_bytes + MORE_BYTES, result.output)
+        if result.served:
+            self.assertIsNone(words, "a file that was to be refused was served")
+            self.assertIn(result.status, (0, -signal.SIGTERM), result.output)
+            return
+        self.assertEqual((result.status, len(result.lines)), (1, 1), result.output)
+        line = result.lines[0]
+        self.assertTrue(line.startswith("tlm-server: "), line)
+        self.assertLess(len(line), MAX_LINE)
+        for word in (str(path), *(words or ())):
+            self.assertIn(word, line)
+
+    def test_values_of_a_wrong_type_name_their_key(self):
+        files = []
+        for key in self.good.values:
+            for kind, value in (("int8[]", [1, 2]), ("float64", float("nan")),
+                                ("string[]", ["\u0000", "x" * 999])):
+                if kind == "string[]" and key in ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"):
+                    continue  # the right type
+                if kind == "int8[]" and key == "tokenizer.ggml.token_type":
+                    continue
+                file = gguf_writer.small_llama()
+                file.set(key, kind, value)
+                files.append((f"{key} is {kind}", file.bytes(), [key]))
+        self.assertEqual(self.check_all(files), 0)
+
+    def test_numbers_out_of_range_name_their_key(self):
+        files = []
+        for key in self.good.values:
+            if key.startswith("llama."):
+                for kind, value in (("uint32", 0), ("uint64", 2**64 - 1), ("int64", -2**63),
+                                    ("float32", -1e30), ("string", "8")):
+                    file = gguf_writer.small_llama()
+                    file.set(key, kind, value)
+                    files.append((f"{key} is {value}", file.bytes(), [key]))
+        self.assertEqual(self.check_all(files), 0)
+
+    def test_a_tensor_that_is_wrong_is_named(self):
+        files = []
+        offsets, data = self.good.layout()
+        for name, (kind, shape, _) in self.good.tensors.items():
+            number, offset = TENSOR_TYPES[kind][0], offsets[name]
+            for what, entry in (
+                    ("another shape", (name, [*shape[:-1], 2 * shape[-1]], number, offset)),
+                    ("a huge shape", (name, [2**31, 2**31], number, offset)),
+                    ("an overflow", (name, [2**40, 2**40], number, offset)),
+                    ("no elements", (name, [0], number, offset)),
+                    ("no dimensions", (name, [], number, offset)),
+                    ("five dimensions", (name, [1, 1, 1, *shape, 1], number, offset)),
+                    ("a type that is not read", (name, shape, 10, offset)),
+                    ("a type that is none", (name, shape, 77, offset)),
+                    ("data behind the end", (name, shape, number, len(data) // 32 * 32)),
+                    ("a huge offset", (name, shape, number, 2**64 - 32)),
+                    ("an odd offset", (name, shape, number, offset + 1))):
+                file = self.good.header({name: tensor_entry(*entry)}) + data
+                files.append((f"{name}: {what}", file, [name]))
+            missing = gguf_writer.small_llama()
+            del missing.tensors[name]
+            files.append((f"{name} is missing", missing.bytes(), [name]))
+            surplus = gguf_writer.small_llama()
+            surplus.add(name + "x", kind, shape)
+            files.append((f"{name}x is surplus", surplus.bytes(), [name + "x"]))
+        self.assertEqual(self.check_all(files), 0)
+
+    def test_weights_that_are_no_numbers_name_their_tensor(self):
+        files = []
+        for name, (kind, _, data) in self.good.tensors.items():
+            # Of a block the scale is nan.
+            bad = struct.pack("<f", float("inf")) if kind == "F32" else b"\x00\x7e"
+            file = gguf_writer.small_llama()
+            file.tensors[name][2] = bad + data[len(bad):]
+            files.append((f"{name} has {bad}", file.bytes(), [name]))
+        self.assertEqual(self.check_all(files), 0)
+
+    def test_lengths_that_lie_are_refused(self):
+        files = []
+        good = self.good.bytes()
+        for key, value in self.good.values.items():
+            at = good.index(text_bytes(key) + value) + 8 + len(key.encode())
+            kind, = struct.unpack_from("<I", good, at)
+            places = {8: [at + 4], 9: [at + 8]}.get(kind, [])  # of strings, of arrays
+            for place in [at - 8 - len(key.encode()), *places]:
+                for length in (2**24 + 1, 2**32, 2**63, 2**64 - 1):
+                    file = bytearray(good)
+                    struct.pack_into("<Q", file, place, length)
+                    words = [key] if place > at else ["metadata entry"]
+                    files.append((f"{key}: {length}", bytes(file), words))
+        for place, word in ((8, "number of tensors"), (16, "number of metadata entries")):
+            for count in (2**17 + 1, 2**63, 2**64 - 1):
+                file = bytearray(good)
+                struct.pack_into("<Q", file, place, count)
+                files.append((f"{word}: {count}", bytes(file), [word, str(count)]))
+        self.assertEqual(self.check_all(files), 0)
+
+    def test_damaged_files_are_served_or_refused_in_a_line(self):
+        source = random.Random(1)
+        good = self.good.bytes()
+        # Every key and tensor equally often, whatever room it takes.
+        places = [good.index(text_bytes(name)) for name in [*self.good.values, *self.good.tensors]]
+        files = []
+        for index in range(MUTATIONS):
+            file = bytearray(good)
+            for _ in range(1 + index % 2):
+                at = max(0, source.choice(places) + source.randrange(-8, 48))
+                kind = source.randrange(8)
+                if kind < 3:
+                    file[at] = source.randrange(256)
+                elif kind < 5:
+                    file[at] ^= 1 << source.randrange(8)
+                elif kind == 5:
+                    number = (1 << source.randrange(64)) - source.randrange(2)
+                    file[at:at + 8] = struct.pack("<Q", number)
+                elif kind == 6:
+                    other, size = source.choice(places), source.randrange(1, 32)
+                    file[at:at + size] = file[other:other + size]
+                else:
+                    file[at:at + source.randrange(4)] = source.randbytes(source.randrange(4))
+            if index % 25 == 0:
+                del file[source.randrange(len(file)):]
+            files.append((f"mutation {index}", bytes(file), None))
+        served = self.check_all(files)
+        self.assertLess(served, MUTATIONS)
+        self.assertGreater(served, 0)  # some bytes say nothing about the model
