@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -338,7 +339,114 @@ absl::StatusOr<TokenizerDescription> ReadSentencePiece(const GgufMetadata& metad
   return result;
 }
 
+// What follows writes a byte-level tokenizer.json.
+
+using nlohmann::json;
+
+// The added tokens are part of the vocabulary, too, so that readers that number added tokens
+// themselves keep their ids.
+json VocabJson(const TokenizerDescription& description) {
+  json vocab = json::object();
+  for (const auto& [text, id] : description.model.vocab) vocab[text] = id;
+  for (const AddedToken& token : description.added_tokens) vocab[token.content] = token.id;
+  return vocab;
+}
+
+json AddedTokensJson(const TokenizerDescription& description) {
+  json tokens = json::array();
+  for (const AddedToken& token : description.added_tokens) {
+    tokens.push_back({{"id", token.id},
+                      {"content", token.content},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", token.special}});
+  }
+  return tokens;
+}
+
+json PreTokenizerJson(const TokenizerDescription& description) {
+  json steps = json::array();
+  for (const PreTokenizerStep& step : description.pre_tokenizer.steps) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", step.pattern}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  steps.push_back({{"type", "ByteLevel"},
+                   {"add_prefix_space", false},
+                   {"trim_offsets", true},
+                   {"use_regex", false}});
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+// Null without a frame.
+json FrameJson(const SpecialTokenFrame& frame, std::span<const std::string_view> texts) {
+  if (frame.before.empty() && frame.after.empty()) return nullptr;
+  json single = json::array();
+  json special = json::object();
+  const auto add = [&](const std::vector<int32_t>& ids) {
+    for (const int32_t id : ids) {
+      const std::string text(texts[static_cast<size_t>(id)]);
+      single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+      special[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
+    }
+  };
+  add(frame.before);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  json pair = single;
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  add(frame.after);
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"pair", pair},
+          {"special_tokens", special}};
+}
+
+json ModelJson(const TokenizerDescription& description) {
+  json merges = json::array();
+  for (const auto& [left, right] : description.model.merges) {
+    merges.push_back(json::array({left, right}));
+  }
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", false},
+          {"byte_fallback", false},
+          {"ignore_merges", description.model.ignore_merges},
+          {"vocab", VocabJson(description)},
+          {"merges", merges}};
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> GgufTokenizerJson(const GgufMetadata& metadata) {
+  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
+  if (!description.pre_tokenizer.is_byte_level) {
+    return Unimplemented(
+        "key 'tokenizer.ggml.model' is 'llama', whose merges of equal rank a tokenizer.json cannot "
+        "hold");
+  }
+  TLM_ASSIGN_OR_RETURN(const auto texts, metadata.Strings("tokenizer.ggml.tokens"));
+  const json byte_level = {{"type", "ByteLevel"},
+                           {"add_prefix_space", true},
+                           {"trim_offsets", true},
+                           {"use_regex", true}};
+  const json normalizer = description.normalizer.empty() ? json() : json{{"type", "NFC"}};
+  const json result = {{"version", "1.0"},
+                       {"truncation", nullptr},
+                       {"padding", nullptr},
+                       {"added_tokens", AddedTokensJson(description)},
+                       {"normalizer", normalizer},
+                       {"pre_tokenizer", PreTokenizerJson(description)},
+                       {"post_processor", FrameJson(description.frame, *texts)},
+                       {"decoder", byte_level},
+                       {"model", ModelJson(description)}};
+  return result.dump();
+}
 
 absl::StatusOr<TokenizerDescription> ReadGgufTokenizer(const GgufMetadata& metadata) {
   TLM_ASSIGN_OR_RETURN(const std::string_view model,

@@ -3,6 +3,7 @@
 #define TLM_MODEL_TOKENIZER_TOKENIZER_GGUF_H_
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,11 @@ namespace tlm {
 // tokens that are too long or not UTF-8; UNIMPLEMENTED, with the supported ones, for other models
 // and names of `pre`.
 absl::StatusOr<TokenizerDescription> ReadGgufTokenizer(const GgufMetadata& metadata);
+
+// The same tokenizer as the text of a tokenizer.json, for programs that read no GGUF files. Errors
+// as of ReadGgufTokenizer; UNIMPLEMENTED for the model "llama": of its merges several have the same
+// rank and the leftmost is made first, which such a file cannot say.
+absl::StatusOr<std::string> GgufTokenizerJson(const GgufMetadata& metadata);
 
 // Whether there is a tokenizer: files of models for token ids alone have none.
 bool HasGgufTokenizer(const GgufMetadata& metadata);

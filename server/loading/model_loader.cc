@@ -39,16 +39,9 @@ void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
   served.chat_format = std::move(assets.chat_format);
   served.default_sampling = assets.sampling;
   if (served.tokenizer == nullptr) return;
-  if (IsGgufFile(model_dir)) {
-    served.tokenizer_files = []() -> absl::StatusOr<std::vector<ModelFile>> {
-      return Unimplemented("the tokenizer comes from a GGUF file, there is no tokenizer.json");
-    };
-    return;
-  }
-  served.tokenizer_files = [model_dir, tokenizer = served.tokenizer_sha256,
-                            chat = served.chat_sha256] {
-    return ReadTokenizerFiles(model_dir, tokenizer, chat);
-  };
+  const auto read = IsGgufFile(model_dir) ? ReadGgufTokenizerFiles : ReadTokenizerFiles;
+  served.tokenizer_files = [read, model_dir, tokenizer = served.tokenizer_sha256,
+                            chat = served.chat_sha256] { return read(model_dir, tokenizer, chat); };
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {

@@ -1,12 +1,9 @@
 #include "server/loading/tokenizer_assets.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -34,21 +31,6 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
       Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-// SHA-256 over the metadata whose keys `is_counted` says, as they stand in the file.
-template <typename IsCounted>
-absl::StatusOr<std::string> HashOfMetadata(const GgufMetadata& metadata, IsCounted is_counted) {
-  Sha256Stream stream;
-  for (const auto& [key, value] : metadata.values()) {
-    if (!is_counted(key)) continue;
-    stream.Append(fmt::format("{} {}\n", key, value.encoded.size()));
-    stream.Append({reinterpret_cast<const char*>(value.encoded.data()), value.encoded.size()});
-  }
-  TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
-  return Hex(digest);
-}
-
-constexpr char kTemplateKey[] = "tokenizer.chat_template";
-
 absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& config,
                                TokenizerAssets& assets) {
   if (!HasGgufTokenizer(metadata)) {
@@ -57,33 +39,24 @@ absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& 
   }
   TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
   TLM_ASSIGN_OR_RETURN(assets.tokenizer, Tokenizer::Create(description));
-  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfMetadata(metadata, [](std::string_view key) {
-                         return key.starts_with("tokenizer.ggml.");
-                       }));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfGgufTokenizer(metadata));
   WarnOfSmallVocabulary(*assets.tokenizer, config);
   return absl::OkStatus();
 }
 
 absl::Status LoadGgufTemplate(const GgufMetadata& metadata, TokenizerAssets& assets) {
-  TLM_ASSIGN_OR_RETURN(const auto source, metadata.String(kTemplateKey));
+  TLM_ASSIGN_OR_RETURN(const auto source, metadata.String(kGgufChatTemplate));
   if (assets.tokenizer == nullptr || !source.has_value()) return absl::OkStatus();
-  nlohmann::json variables = nlohmann::json::object();
-  for (const auto& [variable, name] : {std::pair("bos_token", "bos"),
-                                       {"eos_token", "eos"},
-                                       {"unk_token", "unknown"},
-                                       {"pad_token", "padding"}}) {
-    if (const auto text = GgufSpecialToken(metadata, name)) variables[variable] = *text;
-  }
-  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Parse(*source, variables);
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
+      ChatTemplate::Parse(*source, GgufSpecialTokens(metadata));
   if (absl::IsUnimplemented(chat.status())) {
-    spdlog::warn("no conversations: {}: {}", kTemplateKey, std::string(chat.status().message()));
+    spdlog::warn("no conversations: {}: {}", kGgufChatTemplate,
+                 std::string(chat.status().message()));
     return absl::OkStatus();
   }
-  if (!chat.ok()) return WithContext(chat.status(), kTemplateKey);
+  if (!chat.ok()) return WithContext(chat.status(), kGgufChatTemplate);
   assets.chat = *std::move(chat);
-  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfMetadata(metadata, [](std::string_view key) {
-                         return key.starts_with("tokenizer.");
-                       }));
+  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfGgufChat(metadata));
   return absl::OkStatus();
 }
 

@@ -1,12 +1,15 @@
-// The files of a model directory that texts are read and written with.
+// The files that texts are read and written with: those of a model directory, or what a GGUF file
+// has in their place.
 #ifndef TLM_SERVER_LOADING_TOKENIZER_FILES_H_
 #define TLM_SERVER_LOADING_TOKENIZER_FILES_H_
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/base/gguf_header.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
@@ -21,6 +24,22 @@ absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
 absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
                                                           const std::string& tokenizer_sha256,
                                                           const std::string& chat_sha256);
+
+inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
+
+// SHA-256 over the metadata that tokenizers come from, and over those that a chat template and its
+// special tokens come from.
+absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
+absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
+
+// An object of bos_token, eos_token, unk_token and pad_token, those that there are.
+nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
+
+// As ServedModel::tokenizer_files says: a tokenizer.json made of the metadata, and a
+// tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as GgufTokenizerJson.
+absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string& path,
+                                                              const std::string& tokenizer_sha256,
+                                                              const std::string& chat_sha256);
 
 }  // namespace tlm
 

@@ -74,8 +74,8 @@ struct ServedModel {
   std::string tokenizer_sha256;  // empty without a tokenizer
   std::string chat_sha256;       // of what the template comes from; empty without one
   // Reads the files again that others need to tokenize and render conversations as this server
-  // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for a GGUF
-  // file. From any thread; none: there is no tokenizer.
+  // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for
+  // SentencePiece's tokenizer in a GGUF file. From any thread; none: there is no tokenizer.
   std::function<absl::StatusOr<std::vector<ModelFile>>()> tokenizer_files;
   std::string fingerprint;  // equal fingerprints: equal tokens for equal requests
   std::string server_version;

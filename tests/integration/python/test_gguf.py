@@ -1,15 +1,21 @@
 """Models in GGUF files: served as from a directory, and damaged in any way refused in a line."""
 
 import concurrent.futures
+import io
+import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import struct
 import subprocess
 import tempfile
 import time
 import unittest
+import zipfile
+
+import grpc
 
 import gguf_writer
 from gguf_writer import TENSOR_TYPES, tensor_entry, text_bytes
@@ -17,7 +23,9 @@ from server_process import START_SECONDS
 from support import Answer, request
 from tlm_server import BIN_DIR, DEMO_MODEL, SANITIZED, TlmServer
 
+from smg.grpc.common import common_pb2
 from tlm.v1 import model_info_pb2, tokenize_pb2
+from vllm.grpc.engine import vllm_engine_pb2_grpc
 
 THREADS = 4
 MUTATIONS = 100 if SANITIZED else 500
@@ -106,6 +114,34 @@ class GgufModelTest(unittest.TestCase):
         self.assertIn(str(paths[0]), refused.lines[0])
         paths[1].unlink()
         self.assertIn(str(paths[1]), run(paths[0]).lines[0])
+
+    def test_others_tokenize_by_the_files_made_of_it(self):
+        path = self.write("demo.gguf", gguf_writer.demo_model())
+        with TlmServer(f"--model={path}", "--facades=vllm") as server:
+            engine = vllm_engine_pb2_grpc.VllmEngineStub(server.channel)
+            archive = b"".join(chunk.data for chunk in engine.GetTokenizer(
+                common_pb2.GetTokenizerRequest(), timeout=20))
+        model = shutil.copytree(DEMO_MODEL, self.folder / "demo")
+        (model / "tokenizer.json").unlink()
+        (model / "tokenizer_config.json").unlink()
+        with zipfile.ZipFile(io.BytesIO(archive)) as files:
+            self.assertEqual(set(files.namelist()), {"tokenizer.json", "tokenizer_config.json"})
+            files.extractall(model)
+        self.assertEqual(self.answers(model)[1:], self.answers(DEMO_MODEL)[1:])
+        config, original = (json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+                            for folder in (model, DEMO_MODEL))
+        for key in ("chat_template", "eos_token"):
+            self.assertEqual(config[key], original[key])
+
+        # It is made of the file as it was loaded, or not at all.
+        file = gguf_writer.demo_model()
+        with TlmServer(f"--model={path}", "--facades=vllm") as server:
+            file.set("tokenizer.chat_template", "string", "{{ messages[0].content }}")
+            path.write_bytes(file.bytes())
+            engine = vllm_engine_pb2_grpc.VllmEngineStub(server.channel)
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(engine.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=20))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
 
     def test_sampling_defaults_are_those_of_the_file(self):
         file = gguf_writer.small_llama()

@@ -368,6 +368,63 @@ TEST(GgufSentencePieceTest, MergesOfAllTokensHaveALimit) {
               StatusIs(kBad, AllOf(HasSubstr("'tokenizer.ggml.tokens'"), HasSubstr("268435456"))));
 }
 
+// The same tokenizer by way of a tokenizer.json.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ThroughJson(const GgufWriter& writer) {
+  const std::string file = writer.Bytes();
+  const auto header =
+      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
+  if (!header.ok()) return header.status();
+  const auto text = GgufTokenizerJson(header->metadata);
+  if (!text.ok()) return text.status();
+  return Tokenizer::FromJson(*text);
+}
+
+TEST(GgufTokenizerJsonTest, IsTheSameTokenizer) {
+  const std::vector<Piece> further = {{"12"},
+                                      {"th"},
+                                      {"the"},
+                                      {"Ġthe"},
+                                      {"whole"},
+                                      {"<|end|>", kControl},
+                                      {"<tool>", kUserDefined},
+                                      {"x", kUnused},
+                                      {"", kNormal},
+                                      {"<|begin|>", kControl}};
+  const std::vector<std::string> merges = {"1 2", "t h", "th e", "Ġ the"};
+  const std::string text = "the 1234 whole<|end|> the<tool>x \t\n e\xcc\x81 你好, it's\r\n  x";
+  for (const char* const pre : {"gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-v3",
+                                "starcoder", "tekken", "default"}) {
+    GgufWriter writer = ByteLevel(further, merges, pre);
+    for (const bool framed : {false, true}) {
+      writer.Set<uint32_t>("tokenizer.ggml.bos_token_id", 265);
+      writer.Set<uint32_t>("tokenizer.ggml.eos_token_id", 261);
+      writer.Set<bool>("tokenizer.ggml.add_bos_token", framed);
+      writer.Set<bool>("tokenizer.ggml.add_eos_token", framed);
+      const auto own = FromGguf(writer);
+      const auto other = ThroughJson(writer);
+      ASSERT_THAT(own, IsOk());
+      ASSERT_THAT(other, IsOk());
+      const auto ids = (*own)->Encode(text, true);
+      ASSERT_THAT(ids, IsOk());
+      EXPECT_EQ(ids->front() == 265, framed) << pre;
+      EXPECT_EQ(*(*other)->Encode(text, true), *ids) << pre;
+      EXPECT_EQ(*(*other)->Encode(text, {.parse_special = false}),
+                *(*own)->Encode(text, {.parse_special = false}));
+      EXPECT_EQ((*other)->Decode(*ids), (*own)->Decode(*ids)) << pre;
+      EXPECT_EQ((*other)->vocab_size(), (*own)->vocab_size());
+      for (int32_t id = 0; id < (*own)->vocab_size(); ++id) {
+        EXPECT_EQ((*other)->IdToToken(id), (*own)->IdToToken(id));
+        EXPECT_EQ((*other)->IsSpecial(id), (*own)->IsSpecial(id)) << id;
+      }
+    }
+  }
+}
+
+TEST(GgufTokenizerJsonTest, SentencePieceHasNone) {
+  EXPECT_THAT(ThroughJson(SentencePiece({{"a"}})),
+              StatusIs(kUnread, HasSubstr("'tokenizer.ggml.model' is 'llama'")));
+}
+
 TEST(GgufSpecialTokenTest, IsTheTextOfTheIdThatTheKeyNames) {
   GgufWriter writer = ByteLevel({{"<end>", kControl}}, {});
   writer.Set<uint32_t>("tokenizer.ggml.eos_token_id", 256);
@@ -459,6 +516,9 @@ TEST_P(PublishedTest, GivesTheIdsOfTheOriginal) {
   const std::string book = ReadAll(*OraclePath("corpus/tinyshakespeare.txt")).substr(0, 200000) +
                            "<|endoftext|><|im_start|>naïve e\xcc\x81 你好 1234";
   EXPECT_EQ(*(*tokenizer)->Encode(book, true), *(*original)->Encode(book, true));
+  const auto other = ThroughJson(FromJson(json::parse(ReadAll(*path)), GetParam().pre));
+  ASSERT_THAT(other, IsOk());
+  EXPECT_EQ(*(*other)->Encode(book, true), *(*original)->Encode(book, true));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, PublishedTest,
