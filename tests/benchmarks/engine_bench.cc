@@ -21,7 +21,7 @@
 #include "tests/benchmarks/engine/op_inputs.h"
 #include "tests/benchmarks/engine/statistics.h"
 
-ABSL_FLAG(std::string, model, "", "model directory");
+ABSL_FLAG(std::string, model, "", "model directory or GGUF file");
 ABSL_FLAG(std::string, preset, "", "known shape with random weights, in place of --model");
 ABSL_FLAG(std::string, weights_dtype, "", "of random weights: float32, bfloat16, float16");
 ABSL_FLAG(std::string, kv_cache_dtype, "", "of keys and values; empty: the backend's choice");
@@ -45,7 +45,7 @@ using Json = nlohmann::ordered_json;
 
 absl::StatusOr<ModelChoice> ChoiceFromFlags() {
   ModelChoice choice;
-  choice.directory = absl::GetFlag(FLAGS_model);
+  choice.model = absl::GetFlag(FLAGS_model);
   choice.preset = absl::GetFlag(FLAGS_preset);
   TLM_ASSIGN_OR_RETURN(choice.weights_dtype,
                        TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));

@@ -182,7 +182,7 @@ absl::Status Report(const Sample& sample, const Loss& loss, const BenchModel& st
 
 absl::Status Run() {
   ModelChoice choice;
-  choice.directory = absl::GetFlag(FLAGS_model);
+  choice.model = absl::GetFlag(FLAGS_model);
   choice.preset = absl::GetFlag(FLAGS_preset);
   TLM_ASSIGN_OR_RETURN(choice.kv_dtype,
                        TypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype), "kv_cache_dtype"));

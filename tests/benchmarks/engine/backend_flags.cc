@@ -15,7 +15,9 @@ ABSL_FLAG(int32_t, threads, 0, "of the CPU backend; 0: all processors");
 ABSL_FLAG(
     std::string, isa, "auto",
     "of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or auto for the best");
-ABSL_FLAG(std::string, weights, "auto", "how matrices are stored: auto as they come, or int8");
+ABSL_FLAG(std::string, weights, "auto",
+          "how matrices are stored: auto as they come, float32, int8, "
+          "or int4:GROUP");
 ABSL_FLAG(bool, ceilings, true, "measure what the CPU does at the most, to hold times against");
 ABSL_FLAG(bool, pin_threads, true, "keep each thread of the CPU backend on one processor");
 ABSL_FLAG(std::string, cuda_module, "", "the CUDA backend's file; empty: where it is installed");

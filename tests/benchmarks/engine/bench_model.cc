@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "model/accounting/parameters.h"
 #include "model/base/errors.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/weights/checkpoint.h"
+#include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "model/weights/weights_dtype.h"
@@ -24,8 +24,8 @@ struct HostWeights {
 
 absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConfig& config) {
   HostWeights host;
-  if (!choice.directory.empty()) {
-    TLM_ASSIGN_OR_RETURN(host.checkpoint, Checkpoint::Open(choice.directory));
+  if (!choice.model.empty()) {
+    TLM_ASSIGN_OR_RETURN(host.checkpoint, Checkpoint::Open(choice.model));
     TLM_ASSIGN_OR_RETURN(host.weights, BindWeights(config, *host.checkpoint));
     return host;
   }
@@ -36,21 +36,27 @@ absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConf
   return host;
 }
 
+// Bytes of a table of which a pass reads but a few rows.
+uint64_t TableBytes(const TensorView& table, WeightFormat format) {
+  const auto elements = static_cast<size_t>(table.elements());
+  if (format == WeightFormat::kFloat32) return StoredBytes(DType::kF32, elements);
+  if (IsBlockQuantised(table.dtype)) return StoredBytes(table.dtype, elements);
+  return StoredBytes(BlockTypeOf(format).value_or(table.dtype), elements);
+}
+
 }  // namespace
 
 uint64_t BenchModel::WeightBytesRead() const {
-  const ParameterCounts counts = CountParameters(config);
   uint64_t bytes = 0;
   for (const auto& [dtype, taken] : model->WeightBytes()) bytes += taken;
-  if (!config.tie_word_embeddings) bytes -= counts.embedding * DTypeBytes(weights_dtype);
-  return bytes - counts.position_embedding * DTypeBytes(weights_dtype);
+  return bytes - table_bytes;
 }
 
 absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice) {
-  if (choice.directory.empty() == choice.preset.empty()) {
+  if (choice.model.empty() == choice.preset.empty()) {
     return InvalidArgument("give either --model or --preset");
   }
-  if (!choice.directory.empty()) return ReadModelConfig(choice.directory);
+  if (!choice.model.empty()) return ReadConfigOf(choice.model);
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(choice.preset));
   return ParseModelConfig(text);
 }
@@ -62,7 +68,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   auto loaded = std::make_unique<BenchModel>();
   TLM_ASSIGN_OR_RETURN(loaded->config, ReadBenchConfig(choice));
   TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config));
-  loaded->name = choice.preset.empty() ? choice.directory : choice.preset;
+  loaded->name = choice.preset.empty() ? choice.model : choice.preset;
   loaded->backend = std::move(backend);
   Ops& ops = *loaded->backend.ops;
   loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);
@@ -71,6 +77,12 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
                            DTypeName(loaded->kv_dtype), DTypeName(loaded->weights_dtype),
                            ops.device().info().backend);
+  }
+  if (!loaded->config.tie_word_embeddings) {
+    loaded->table_bytes += TableBytes(host.weights.token_embedding, choice.format);
+  }
+  if (loaded->config.learned_positions) {
+    loaded->table_bytes += TableBytes(host.weights.position_embedding, WeightFormat::kAsGiven);
   }
   const absl::Time begin = absl::Now();
   TLM_ASSIGN_OR_RETURN(

@@ -16,8 +16,8 @@
 namespace tlm::bench {
 
 struct ModelChoice {
-  std::string directory = {};               // exactly one of the two is not empty
-  std::string preset = {};                  // with random weights
+  std::string model = {};   // a directory or a GGUF file; exactly one of the two is not empty
+  std::string preset = {};  // with random weights
   std::optional<DType> weights_dtype = {};  // of random weights; none: the preset's
   std::optional<DType> kv_dtype = {};       // none: the backend's own choice
   WeightFormat format = WeightFormat::kAsGiven;
@@ -31,9 +31,10 @@ struct BenchModel {
   DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
-  double load_seconds = 0;  // from host memory or the page cache; without generating weights
+  double load_seconds = 0;   // from host memory or the page cache; without generating weights
+  uint64_t table_bytes = 0;  // of an untied embedding and of positions: few of their rows are read
 
-  // Bytes of weights a pass over few tokens reads: all but the rows of an untied embedding table.
+  // Bytes of weights a pass over few tokens reads: all but those tables.
   uint64_t WeightBytesRead() const;
   uint64_t KvBytesPerToken() const { return model->kv_shape().bytes_per_token(); }
 };
