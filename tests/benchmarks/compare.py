@@ -4,12 +4,17 @@
   tests/benchmarks/compare.py --peer=llama.cpp/build/bin/llama-bench \\
       --gguf=qwen3-0.6b-bf16.gguf --preset=qwen3-0.6b --threads=2 --json=compare.json
 
+Or the very same file, and beside it our own 8 and 4 bits of the shape, or the model, that is named:
+
+  tests/benchmarks/compare.py --peer=llama.cpp/build/bin/llama-bench --weights_dtype=gguf \\
+      --gguf=qwen3-0.6b-Q4_K_M.gguf --preset=qwen3-0.6b --threads=2
+
 Or OpenVINO GenAI, where `tests/benchmarks/install_openvino.sh DIR` has installed it:
 
   tests/benchmarks/compare.py --peer=openvino --openvino=DIR --preset=qwen3-0.6b --threads=2
 
-Both run the same shapes with the same number of threads, one after the other, --rounds times; every
-second round the peer begins. The ratio is that of the medians. Exits with 1 when a bar is not met.
+All run the same shapes with the same number of threads, one after the other, --rounds times; every
+second round in reverse order. The ratio is that of the medians. Exits with 1 when a bar is not met.
 """
 
 import argparse
@@ -30,10 +35,15 @@ PEER_BARS = {
     "bfloat16": {"tg": 1.4, "pp": 7.0, "tg x 16": 4.0},
     "float32": {"tg": 1.1, "pp": 1.4},
     "int8": {"tg": 1.2, "pp": 3.0},
+    "4 bits": {"tg": 1.5, "pp": 3.0, "tg x 16": 3.0},
 }
 # The part of the machine's own ceiling that a test must reach: decoding of the read bandwidth,
 # prompts of the fastest matrix products, 16 sequences of 16 times what reading allows for one.
-MACHINE_BARS = {"bfloat16": {"tg": 0.85, "pp": 0.60, "tg x 16": 0.75}}
+MACHINE_BARS = {"bfloat16": {"tg": 0.85, "pp": 0.60, "tg x 16": 0.75}, "4 bits": {"tg": 0.85}}
+# How many times as fast as our own int8 one sequence must decode.
+OWN_BARS = {"4 bits": 1.45, "int4:128": 1.7}
+OWN_WEIGHTS = ("int8", "int4:128")
+MOST_BITS = 6  # of an element of what counts as 4 bits here, scales and the embedding included
 
 TEST = re.compile(r"(pp|tg)(\d+)(?: ?x ?(\d+))?(?: ?@ ?d(\d+))?")
 
@@ -138,11 +148,12 @@ def parse_batched_bench(program, output):
 
 
 class Ours:
-    """engine_bench, once for single sequences and once for many."""
+    """engine_bench with weights of one kind, once for single sequences and once for many."""
 
-    def __init__(self, arguments, tests):
+    def __init__(self, arguments, tests, weights):
         self.arguments = arguments
         self.tests = tests
+        self.weights = weights
         self.reports = []
 
     def measure(self):
@@ -164,13 +175,9 @@ class Ours:
 
     def run(self, rates, flags):
         arguments = self.arguments
-        source = f"--preset={arguments.preset}" if arguments.preset else f"--model={arguments.model}"
-        command = [arguments.engine_bench, "--backend=cpu", source, f"--isa={arguments.isa}",
-                   f"--threads={arguments.threads}", "--repetitions=1", "--long_depth=0", *flags]
-        if arguments.weights_dtype == "int8":
-            command.append("--weights=int8")
-        elif arguments.preset:
-            command.append(f"--weights_dtype={arguments.weights_dtype}")
+        command = [arguments.engine_bench, "--backend=cpu", *self.model_flags(),
+                   f"--isa={arguments.isa}", f"--threads={arguments.threads}", "--repetitions=1",
+                   "--long_depth=0", *flags]
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             output = run([*command, f"--json={file.name}"], arguments.timeout)
             try:
@@ -181,6 +188,15 @@ class Ours:
             except (ValueError, KeyError, TypeError) as error:
                 raise unparsable(arguments.engine_bench, "no report", output) from error
         self.reports.append(report)
+
+    def model_flags(self):
+        arguments = self.arguments
+        if self.weights == "gguf":
+            return [f"--model={arguments.gguf}"]
+        source = f"--preset={arguments.preset}" if arguments.preset else f"--model={arguments.model}"
+        if self.weights in OWN_WEIGHTS:
+            return [source, f"--weights={self.weights}"]
+        return [source, f"--weights_dtype={self.weights}"] if arguments.preset else [source]
 
     def rate(self, rates, test):
         if test.kind == "pp":
@@ -285,25 +301,50 @@ def verdict(value, bar):
 
 def compare(arguments):
     tests = arguments.tests
-    ours, peer = Ours(arguments, tests), Peer(arguments, tests)
+    ours, peer = Ours(arguments, tests, arguments.weights_dtype), Peer(arguments, tests)
+    own_test, own = own_sides(arguments)
     samples = {test.name: {"ours": [], "peer": [], "machine": []} for test in tests}
+    own_samples = {side.weights: [] for side in own}
     for number in range(arguments.rounds):
-        order = (ours, peer) if number % 2 == 0 else (peer, ours)
+        order = (ours, peer, *own)[::1 if number % 2 == 0 else -1]
         found = {side: side.measure() for side in order}
-        check_same_shape(ours.reports[-1], peer.version)
+        for side in (ours, *own):
+            check_same_shape(side.reports[-1], peer.version)
         for test in tests:
             rate, part = ours.rate(found[ours], test)
             samples[test.name]["ours"].append(rate)
             samples[test.name]["peer"].append(found[peer][test.name])
             samples[test.name]["machine"].append(part)
+        for side in own:
+            own_samples[side.weights].append(side.rate(found[side], own_test)[0])
         print(f"round {number + 1} of {arguments.rounds} done", file=sys.stderr, flush=True)
-    rows = [judge(arguments, test, samples[test.name]) for test in tests]
+    bars = bars_name(arguments, ours.reports[-1])
+    rows = [judge(arguments, bars, test, samples[test.name]) for test in tests]
+    if own:
+        own_samples[bars] = samples[own_test.name]["ours"]
     return {"ours": {key: ours.reports[-1].get(key) for key in (
                 "model", "weights_dtype", "kv_cache_dtype", "device", "arithmetic", "ceilings")},
             "peer": {"program": str(arguments.peer), "model": str(peer.model),
                      **(peer.version or {})},
             "threads": arguments.threads, "rounds": arguments.rounds,
-            "parallel_prompt": arguments.parallel_prompt, "tests": rows}
+            "parallel_prompt": arguments.parallel_prompt, "tests": rows,
+            "own": judge_own(own_test, own_samples)}
+
+
+def own_sides(arguments):
+    """The test of one sequence, and what decodes it with weights that we quantise ourselves."""
+    if arguments.weights_dtype != "gguf" or not (arguments.preset or arguments.model):
+        return None, []
+    test = next((test for test in arguments.tests if test.bar_name == "tg"), None)
+    return test, [Ours(arguments, [test], weights) for weights in OWN_WEIGHTS] if test else []
+
+
+def bars_name(arguments, report):
+    """What the bars of our weights are called; those of a file depend on its bits."""
+    if arguments.weights_dtype != "gguf":
+        return arguments.weights_dtype
+    bits = 8 * arguments.gguf.stat().st_size / report["model_n_params"]
+    return "4 bits" if bits < MOST_BITS else "int8" if bits < 2 * MOST_BITS else "bfloat16"
 
 
 def check_same_shape(report, version):
@@ -313,18 +354,22 @@ def check_same_shape(report, version):
         raise BenchError(f"the models differ: ours has {ours} parameters, the peer's {peers}")
 
 
-def peer_bars(arguments):
-    return {} if arguments.openvino else PEER_BARS.get(arguments.weights_dtype, {})
-
-
-def judge(arguments, test, samples):
+def judge(arguments, bars, test, samples):
     ours, peer = statistics.median(samples["ours"]), statistics.median(samples["peer"])
     parts = [part for part in samples["machine"] if part is not None]
     return {"test": test.name, "ours": ours, "peer": peer, "ratio": ours / peer,
-            "bar": peer_bars(arguments).get(test.bar_name),
+            "bar": None if arguments.openvino else PEER_BARS.get(bars, {}).get(test.bar_name),
             "of_machine": statistics.median(parts) if parts else None,
-            "machine_bar": MACHINE_BARS.get(arguments.weights_dtype, {}).get(test.bar_name),
+            "machine_bar": MACHINE_BARS.get(bars, {}).get(test.bar_name),
             "samples": samples}
+
+
+def judge_own(test, samples):
+    """The rates of all kinds of our weights in one test, by that of int8."""
+    medians = {weights: statistics.median(rates) for weights, rates in samples.items()}
+    return [{"test": test.name, "weights": weights, "rate": rate, "ratio": rate / medians["int8"],
+             "bar": OWN_BARS.get(weights), "samples": samples[weights]}
+            for weights, rate in medians.items()]
 
 
 def print_table(report):
@@ -338,10 +383,15 @@ def print_table(report):
                 f"{row['ratio']:>6.2f}x  {verdict(row['ratio'], row['bar']):<18} {part:>10}  "
                 f"{machine}")
         print(line.rstrip())
+    for row in report["own"]:
+        print(f"{row['test']}, {'the file' if row['weights'] not in OWN_WEIGHTS else row['weights']}: "
+              f"{row['rate']:.2f}, {row['ratio']:.2f}x own int8  "
+              f"{verdict(row['ratio'], row['bar'])}".rstrip())
 
 
 def all_met(report):
-    return all(row["bar"] is None or row["ratio"] >= row["bar"] for row in report["tests"]) and all(
+    rows = report["tests"] + report["own"]
+    return all(row["bar"] is None or row["ratio"] >= row["bar"] for row in rows) and all(
         row["machine_bar"] is None or row["of_machine"] is None or
         row["of_machine"] >= row["machine_bar"] for row in report["tests"])
 
@@ -363,11 +413,15 @@ def parse_arguments():
     parser.add_argument("--gguf", type=pathlib.Path, help="llama.cpp's model")
     parser.add_argument("--openvino", type=pathlib.Path, metavar="DIR",
                         help="of install_openvino.sh; --peer=openvino needs it and --preset")
-    source = parser.add_mutually_exclusive_group(required=True)
+    source = parser.add_mutually_exclusive_group()
     source.add_argument("--preset", help="our shape, with random weights")
     source.add_argument("--model", type=pathlib.Path, help="our model directory")
-    parser.add_argument("--weights_dtype", choices=("bfloat16", "float32", "float16", "int8"),
-                        default="bfloat16", help="how our weights are stored")
+    parser.add_argument("--weights_dtype", choices=("bfloat16", "float32", "float16", *OWN_WEIGHTS,
+                                                    "gguf"),
+                        default="bfloat16",
+                        help="how our weights are stored; gguf: our model is the file of --gguf, "
+                        "and that of --preset or --model, if any, is decoded in "
+                        + " and ".join(OWN_WEIGHTS))
     parser.add_argument("--tests", type=parse_tests,
                         default="pp512,tg128,tg128x4,tg128x8,tg128x16,tg128x32",
                         help="comma-separated: pp512, tg128, tg128x16, tg128@d8192")
@@ -381,11 +435,13 @@ def parse_arguments():
     parser.add_argument("--timeout", type=positive, default=1800, help="seconds of one run")
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")
     arguments = parser.parse_args()
+    if arguments.weights_dtype != "gguf" and not (arguments.preset or arguments.model):
+        parser.error("one of --preset and --model is needed")
     if str(arguments.peer) == "openvino":
         if arguments.openvino is None or arguments.preset is None:
             parser.error("--peer=openvino needs --openvino=DIR and --preset")
-        if arguments.weights_dtype == "float16":
-            parser.error("--peer=openvino has no weights of float16")
+        if arguments.weights_dtype in ("float16", "gguf"):
+            parser.error(f"--peer=openvino has no weights of {arguments.weights_dtype}")
         return arguments
     if arguments.gguf is None or arguments.openvino is not None:
         parser.error("--peer=PATH needs --gguf=PATH, and --openvino is for --peer=openvino")

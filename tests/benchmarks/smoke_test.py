@@ -29,6 +29,24 @@ else:
                        "model_n_params": {params}, "build_commit": "fake"}}]))
 """
 
+# Stands for engine_bench: decodes by rates that are known for every kind of weights.
+FAKE_ENGINE = """#!{python}
+import json, sys
+flags = dict(argument.split("=", 1) for argument in sys.argv[1:])
+assert flags["--threads"] == "1", flags
+if flags.get("--model", "").endswith("model.gguf"):
+    assert "--weights" not in flags and "--preset" not in flags, flags
+    rate = 300.0
+else:
+    assert flags["--preset"] == "cs336-tinystories", flags
+    rate = {{"int8": 200.0, "int4:128": 350.0}}[flags["--weights"]]
+json.dump({{"model_n_params": 1000, "weight_bytes_read": 500,
+           "ceilings": {{"read_bytes_per_second": 40000.0}},
+           "tests": [{{"n_prompt": 0, "n_gen": 4, "n_depth": 0, "n_parallel": 1, "bytes": 500,
+                      "tokens_per_second": rate, "seconds": 1 / rate}}]}},
+          open(flags["--json"], "w"))
+"""
+
 # Stand for the modules that openvino_bench.py imports: a token takes 1 / {rate} seconds, of a prompt
 # or decoded.
 FAKE_OPENVINO = """class Type:
@@ -284,6 +302,24 @@ class SmokeTest(unittest.TestCase):
                 self.assertEqual(len(test["samples"]["ours"]), 2)
                 self.assertEqual(test["peer"], rate)
                 self.assertAlmostEqual(test["ratio"], test["ours"] / rate)
+
+    def test_a_file_is_held_against_the_peer_and_against_our_own_weights(self):
+        engine = self.directory / "engine_bench"
+        engine.write_text(FAKE_ENGINE.format(python=sys.executable), encoding="utf-8")
+        engine.chmod(0o755)
+        flags = ["--weights_dtype=gguf", "--tests=tg4", f"--engine_bench={engine}"]
+        for rate, code in ((150.0, 0), (250.0, 1)):
+            result = self.compare(rate, *flags, params=1000)
+            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+            report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
+            test, = report["tests"]
+            # The file has 4 bytes for 1,000 parameters: less than 6 bits each.
+            self.assertEqual((test["bar"], test["machine_bar"]), (1.5, 0.85))
+            self.assertAlmostEqual(test["ratio"], 300 / rate)
+            self.assertAlmostEqual(test["of_machine"], 500 * 300 / 40000)
+            own = {row["weights"]: (row["ratio"], row["bar"]) for row in report["own"]}
+            self.assertEqual(own, {"int8": (1.0, None), "int4:128": (1.75, 1.7),
+                                   "4 bits": (1.5, 1.45)})
 
     def test_comparison_says_why_it_cannot_be_made(self):
         for flags, params, message in (
