@@ -1,4 +1,5 @@
-// Tokenizes what a comparison asks for: `peers_tokenize TOKENIZER_JSON`, until standard input ends.
+// Tokenizes what a comparison asks for: `peers_tokenize FILE`, until standard input ends; FILE is
+// a tokenizer.json or a GGUF file.
 // Numbers are 32 bits, little-endian; strings have their length in front.
 //
 //   in    string text
@@ -9,11 +10,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "model/base/errors.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
+#include "model/tokenizer/tokenizer_gguf.h"
+#include "model/weights/gguf_file.h"
 
 namespace tlm {
 namespace {
@@ -49,8 +54,16 @@ std::string DecodeOneByOne(const Tokenizer& tokenizer, const std::vector<int32_t
   return text += decoder.Flush();
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> Open(const std::string& path) {
+  if (!IsGgufFile(path)) return Tokenizer::Load(path);
+  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description,
+                       ReadGgufTokenizer(file.header().metadata));
+  return Tokenizer::Create(description);
+}
+
 int Run(const char* path) {
-  const auto tokenizer = Tokenizer::Load(path);
+  const auto tokenizer = Open(path);
   if (!tokenizer.ok()) {
     std::cerr << tokenizer.status() << "\n";
     return 2;
@@ -81,7 +94,7 @@ int Run(const char* path) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: " << argv[0] << " TOKENIZER_JSON\n";
+    std::cerr << "usage: " << argv[0] << " FILE\n";
     return 2;
   }
   return tlm::Run(argv[1]);
