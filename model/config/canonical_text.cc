@@ -73,6 +73,16 @@ void AddNames(const FfnNames& names, Lines& lines) {
   lines.Add("ffn_names.down", down);
 }
 
+void AddScheme(const QuantisationScheme& scheme, Lines& lines) {
+  const auto& [format, bits, group_size, symmetric, zeros_less_one, act_order] = scheme;
+  lines.Add("quantisation.format", format);
+  lines.Add("quantisation.bits", bits);
+  lines.Add("quantisation.group_size", group_size);
+  lines.Add("quantisation.symmetric", symmetric);
+  lines.Add("quantisation.zeros_less_one", zeros_less_one);
+  lines.Add("quantisation.act_order", act_order);
+}
+
 }  // namespace
 
 std::string CanonicalText(const ModelConfig& config) {
@@ -81,7 +91,8 @@ std::string CanonicalText(const ModelConfig& config) {
                                 head_dim, d_ff, norm_kind, norm_eps, norm_eps_placement, rope_theta,
                                 rope_layout, rope_scaling, learned_positions, qk_norm,
                                 sliding_window, full_attention, ffn_kind, ffn_names, biases,
-                                tie_word_embeddings, eos_token_ids, bos_token_id] = config;
+                                tie_word_embeddings, quantisation, eos_token_ids, bos_token_id] =
+      config;
   Lines lines;
   lines.Add("naming", naming);
   lines.Add("vocab_size", vocab_size);
@@ -106,6 +117,7 @@ std::string CanonicalText(const ModelConfig& config) {
   AddNames(ffn_names, lines);
   AddBiases(biases, lines);
   lines.Add("tie_word_embeddings", tie_word_embeddings);
+  for (const QuantisationScheme& scheme : quantisation) AddScheme(scheme, lines);
   lines.Add("eos_token_ids", eos_token_ids);
   lines.Add("bos_token_id", bos_token_id);
   return lines.Take();

@@ -4,6 +4,7 @@
 #include "model/base/errors.h"
 #include "model/config/config_fields.h"
 #include "model/config/families.h"
+#include "model/config/quantisation_fields.h"
 #include "model/config/shared_fields.h"
 
 namespace tlm {
@@ -49,7 +50,7 @@ absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
   TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_weights", true));
   TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_by_inverse_layer_idx", false));
   TLM_RETURN_IF_ERROR(RequireFlag(json, "add_cross_attention", false));
-  TLM_RETURN_IF_ERROR(RefuseQuantization(json));
+  TLM_RETURN_IF_ERROR(RefuseQuantisation(json));
   TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> activation,
                        fields.Word({"activation_function"}, kActivations));
   config->ffn_kind = activation.value_or(FfnKind::kGeluTanh);

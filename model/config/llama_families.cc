@@ -8,6 +8,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/config/families.h"
+#include "model/config/quantisation_fields.h"
 #include "model/config/rope_fields.h"
 #include "model/config/shared_fields.h"
 
@@ -59,7 +60,7 @@ absl::Status RequireSilu(const JsonFields& fields) {
 absl::Status ReadCommon(const JsonFields& fields, const Defaults& defaults, ModelConfig* config) {
   TLM_RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   TLM_RETURN_IF_ERROR(RequireSilu(fields));
-  TLM_RETURN_IF_ERROR(RefuseQuantization(fields));
+  TLM_ASSIGN_OR_RETURN(config->quantisation, ReadQuantisation(fields));
   TLM_ASSIGN_OR_RETURN(const RopeFields rope, ReadRope(fields, config->context_length));
   config->rope_theta = rope.theta.value_or(10000.0);
   config->rope_layout = RopeLayout::kHalf;

@@ -56,6 +56,24 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// How matrices of a checkpoint are quantised; see model/weights/quantised_matrix.h for the tensors.
+struct QuantisationScheme {
+  enum class Format {
+    kAwq,            // AutoAWQ's "gemm"
+    kGptq,           // AutoGPTQ's and GPTQModel's "gptq" and "gptq_v2"
+    kPackQuantised,  // compressed-tensors' "pack-quantized"
+    kIntQuantised,   // compressed-tensors' "int-quantized"
+  };
+  Format format = Format::kAwq;
+  int bits = 4;                 // 4 or 8; kIntQuantised stores bytes in either case
+  int64_t group_size = 0;       // inputs that share a scale, a multiple of 32; 0: all of a row
+  bool symmetric = false;       // without tensors of zeros all are 2^(bits - 1)
+  bool zeros_less_one = false;  // kGptq: "gptq" stores zeros minus one
+  bool act_order = false;       // which inputs share a scale is in a tensor
+
+  bool operator==(const QuantisationScheme&) const = default;
+};
+
 // Which linear maps add a bias. The LM head never does.
 struct LinearBiases {
   bool qkv = false;
@@ -103,6 +121,9 @@ struct ModelConfig {
   FfnNames ffn_names;  // TensorNaming::kCs336 alone
   LinearBiases biases;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
+  // Those of the checkpoint's quantised matrices, which tell by their tensors which of these theirs
+  // is. TensorNaming::kHuggingFace alone.
+  std::vector<QuantisationScheme> quantisation;
 
   // Token ids that end a sequence, in the order the files name them; may be empty.
   std::vector<int64_t> eos_token_ids;

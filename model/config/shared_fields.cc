@@ -14,17 +14,6 @@ absl::Status RequireFlag(const JsonFields& fields, const std::string& key, bool 
   return Unimplemented("{} is {}, only {} is supported", key, *flag, supported);
 }
 
-absl::Status RefuseQuantization(const JsonFields& fields) {
-  TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> quantization,
-                       fields.Object("quantization_config"));
-  if (!quantization.has_value()) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(const std::optional<std::string> method,
-                       quantization->String("quant_method"));
-  return Unimplemented(
-      "quantization_config.quant_method is {}, quantised weights are not supported",
-      Quoted(method.value_or("absent")));
-}
-
 absl::StatusOr<int64_t> PerHead(const std::string& width_name, int64_t width,
                                 const std::string& heads_name, int64_t heads) {
   if (width % heads == 0) return width / heads;

@@ -17,9 +17,6 @@ namespace tlm {
 // UNIMPLEMENTED, naming the key, unless the flag is `supported` or absent.
 absl::Status RequireFlag(const JsonFields& fields, const std::string& key, bool supported);
 
-// UNIMPLEMENTED for a checkpoint with quantised weights.
-absl::Status RefuseQuantization(const JsonFields& fields);
-
 // Values per head, if the file does not set it: divided evenly among the heads. INVALID_ARGUMENT
 // when they do not divide; the names are for its message.
 absl::StatusOr<int64_t> PerHead(const std::string& width_name, int64_t width,

@@ -16,6 +16,7 @@ ModelConfig Base() {
   config.rope_theta = 10000.0;
   config.rope_scaling = RopeScaling{};
   config.num_layers = 2;
+  config.quantisation = {QuantisationScheme{}};
   return config;
 }
 
@@ -51,6 +52,14 @@ TEST(CanonicalTextTest, EveryChangeOfTheNumbersChangesIt) {
       [](ModelConfig& c) { c.rope_scaling->truncate = false; },
       [](ModelConfig& c) { c.learned_positions = true; },
       [](ModelConfig& c) { c.qk_norm = true; },
+      [](ModelConfig& c) { c.quantisation.clear(); },
+      [](ModelConfig& c) { c.quantisation.push_back(c.quantisation[0]); },
+      [](ModelConfig& c) { c.quantisation[0].format = QuantisationScheme::Format::kGptq; },
+      [](ModelConfig& c) { c.quantisation[0].bits = 8; },
+      [](ModelConfig& c) { c.quantisation[0].group_size = 32; },
+      [](ModelConfig& c) { c.quantisation[0].symmetric = true; },
+      [](ModelConfig& c) { c.quantisation[0].zeros_less_one = true; },
+      [](ModelConfig& c) { c.quantisation[0].act_order = true; },
       [](ModelConfig& c) { c.sliding_window = 1; },
       [](ModelConfig& c) {
         c.full_attention = {true, false};
