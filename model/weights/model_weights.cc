@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "model/base/json.h"
 #include "model/weights/name_map.h"
 #include "model/weights/parallel_pieces.h"
+#include "model/weights/quantised_matrix.h"
 
 namespace tlm {
 
@@ -131,17 +134,54 @@ std::string NamingHint(const ModelConfig& config, const Checkpoint& checkpoint) 
   return "";
 }
 
+// The quantised matrices by the names that they would have as floats.
+using QuantisedByName = std::map<std::string, QuantisedMatrix>;
+
+absl::StatusOr<QuantisedByName> FindQuantised(const ModelConfig& config,
+                                              const std::vector<TensorSpec>& specs,
+                                              const Checkpoint& checkpoint) {
+  QuantisedByName found;
+  if (config.quantisation.empty()) return found;
+  for (const TensorSpec& spec : specs) {
+    TLM_ASSIGN_OR_RETURN(std::optional<QuantisedMatrix> matrix,
+                         FindQuantisedMatrix(config, spec, checkpoint));
+    if (matrix.has_value()) found.emplace(spec.name, *std::move(matrix));
+  }
+  return found;
+}
+
 absl::Status CheckNoneMissing(const ModelConfig& config, const std::vector<TensorSpec>& specs,
-                              const Checkpoint& checkpoint) {
+                              const QuantisedByName& quantised, const Checkpoint& checkpoint) {
   size_t missing = 0;
   std::string first;
   for (const TensorSpec& spec : specs) {
+    if (quantised.contains(spec.name)) continue;
     if (!StoredName(config, spec.name, checkpoint).empty()) continue;
     if (missing++ == 0) first = spec.name;
   }
   if (missing == 0) return absl::OkStatus();
   return InvalidArgument("tensor {} is missing ({} of {} are){}", Quoted(first), missing,
                          specs.size(), NamingHint(config, checkpoint));
+}
+
+// GPTQ's tools give every quantised module a bias, which is 0 where the model has none.
+absl::Status AllowZeroBiases(const QuantisedByName& quantised, const Checkpoint& checkpoint,
+                             std::set<std::string>* expected) {
+  for (const auto& [weight, matrix] : quantised) {
+    const std::string& integers = matrix.names.front();
+    const std::string name = integers.substr(0, integers.rfind('.')) + ".bias";
+    const TensorView* const bias = checkpoint.Find(name);
+    if (bias == nullptr || expected->contains(name)) continue;
+    TLM_RETURN_IF_ERROR(CheckTensor(name, *bias, {matrix.view.shape[0]}));
+    const std::span<const std::byte> bytes(bias->as<std::byte>(), bias->bytes());
+    checkpoint.Populate(bytes);
+    if (std::ranges::any_of(bytes, [](std::byte byte) { return byte != std::byte{0}; })) {
+      return InvalidArgument("tensor {} is not 0, and the configuration has no such bias",
+                             Quoted(name));
+    }
+    expected->insert(name);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckNoneSurplus(const std::set<std::string>& expected, const Checkpoint& checkpoint) {
@@ -193,11 +233,17 @@ absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
 
 absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& checkpoint) {
   const std::vector<TensorSpec> specs = ExpectedTensors(config);
-  TLM_RETURN_IF_ERROR(CheckNoneMissing(config, specs, checkpoint));
+  TLM_ASSIGN_OR_RETURN(const QuantisedByName quantised, FindQuantised(config, specs, checkpoint));
+  TLM_RETURN_IF_ERROR(CheckNoneMissing(config, specs, quantised, checkpoint));
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(config.num_layers));
   std::set<std::string> expected;
   for (const TensorSpec& spec : specs) {
+    if (const auto found = quantised.find(spec.name); found != quantised.end()) {
+      *PlaceOf(spec, &weights) = found->second.view;
+      expected.insert(found->second.names.begin(), found->second.names.end());
+      continue;
+    }
     const std::string name = StoredName(config, spec.name, checkpoint);
     const TensorView& view = *checkpoint.Find(name);
     TLM_RETURN_IF_ERROR(CheckTensor(name, view, spec.shape));
@@ -213,6 +259,7 @@ absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& c
     }
     expected.insert(head_name);
   }
+  TLM_RETURN_IF_ERROR(AllowZeroBiases(quantised, checkpoint, &expected));
   TLM_RETURN_IF_ERROR(CheckNoneSurplus(expected, checkpoint));
   return weights;
 }

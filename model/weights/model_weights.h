@@ -42,7 +42,8 @@ class TensorPager {
 };
 
 // Views of host memory; each tensor F64, F32, BF16, F16 or of a type in blocks, not necessarily all
-// alike.
+// alike. What config.quantisation is about is read as QuantisedWeights has it; as bound, its data
+// are the stored integers.
 struct ModelWeights {
   TensorView token_embedding;
   TensorView position_embedding;  // without data unless positions are learned
@@ -57,9 +58,10 @@ TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
 
 // Finds every tensor the configuration, which has passed Validate(), asks for, under its name or
 // its other name (see name_map.h). INVALID_ARGUMENT, naming the tensor, when one is missing, of
-// another shape or not of those four types, and when the checkpoint has a surplus one. Known
-// buffers (see name_map.h) are allowed, and so is the LM head of a model that ties it, if it equals
-// the embedding bit for bit. Other values are not checked: see check_finite.h.
+// another shape or not of those types, for a quantised one as FindQuantisedMatrix, and when the
+// checkpoint has a surplus one. Known buffers (see name_map.h) are allowed, and so are the LM head
+// of a model that ties it, if it equals the embedding bit for bit, and biases of quantised modules
+// that are 0. Other values are not checked: see check_finite.h.
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint);
 
 }  // namespace tlm
