@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -26,17 +27,150 @@ uint32_t LargestMagnitudeBits(const float* x, int64_t count) {
 // Adding it rounds a small value to an integer, ties to even.
 constexpr float kRoundingMagic = 12582912.0f;  // 1.5 * 2^23
 
-void RoundToNearest(const float* x, int64_t count, float inverse, int zero, uint8_t* q) {
+void QuantiseTo8Bits(const float* x, int64_t count, float largest, BlockValues& out) {
+  out.scale = largest / 127.0f;
+  const float inverse = 127.0f / largest;
   for (int64_t i = 0; i < count; ++i) {
     const float product = x[i] * inverse;
-    q[i] =
-        static_cast<uint8_t>(static_cast<int>((product + kRoundingMagic) - kRoundingMagic) + zero);
+    const auto rounded = static_cast<int>((product + kRoundingMagic) - kRoundingMagic);
+    out.q[i] = static_cast<uint8_t>(rounded + out.zero);
   }
 }
 
+constexpr int kLargestQ = 15;
+
+// Lanes for which sums are kept apart, so that compilers may use vectors of any length.
+constexpr int kLanes = 16;
+typedef float Vec __attribute__((vector_size(16)));
+constexpr int kVecLanes = 4;
+constexpr int kVecs = kLanes / kVecLanes;
+
+Vec Load(const float* from) {
+  Vec value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+double SumOf(const Vec (&sums)[kVecs]) {
+  const Vec four = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return (double{four[0]} + double{four[1]}) + (double{four[2]} + double{four[3]});
+}
+
+// x * 2^-exponent is below 4 and normal, for an x of the magnitude `largest`.
+int ExponentOf(float largest) { return std::clamp(std::ilogb(largest), -126, 126); }
+
+// Integers q - zero = x * inverse, rounded and clamped to [-zero, 15 - zero].
+struct Rounding {
+  float inverse = 0;
+  int zero = 0;
+};
+// What they come to with the best scale for them: sums of importance * error^2 are least where
+// `gain` = sum of importance * x^2 less that sum is largest.
+struct Fit {
+  Rounding rounding;
+  double scale = 0;
+  double gain = 0;
+};
+
+// The values of a block, scaled by a power of two to magnitudes of 1 to 4, and their importances,
+// likewise. Padded with zeros to whole lanes.
+class FourBitSearch {
+ public:
+  FourBitSearch(const float* x, int64_t count, const float* importance, float largest)
+      : exponent_(ExponentOf(largest)), count_(count) {
+    const float unit = std::ldexp(1.0f, -exponent_);
+    const float weight_largest =
+        importance == nullptr ? 0.0f : *std::max_element(importance, importance + count);
+    const float weight_unit =
+        weight_largest > 0 ? std::ldexp(1.0f, -ExponentOf(weight_largest)) : 0.0f;
+    padded_ = (count + kLanes - 1) / kLanes * kLanes;
+    for (int64_t i = 0; i < count; ++i) {
+      x_[i] = x[i] * unit;
+      weight_[i] = weight_largest > 0 ? importance[i] * weight_unit : 1.0f;
+      least_ = std::min(least_, x_[i]);
+      most_ = std::max(most_, x_[i]);
+    }
+    std::fill(x_ + count, x_ + padded_, 0.0f);
+    std::fill(weight_ + count, weight_ + padded_, 0.0f);
+  }
+
+  void Run(BlockValues& out) {
+    const float symmetric = 7.0f / std::max(most_, -least_);
+    best_ = FitOf({symmetric, 8});
+    // Ranges of 12 to 18 steps around the middle of all values and 0: the widest leave integers
+    // unused, the narrowest clamp.
+    for (int half_steps = 24; half_steps <= 36; ++half_steps) {
+      const float inverse = static_cast<float>(half_steps) * 0.5f / (most_ - least_);
+      const float middle = (least_ + most_) * 0.5f * inverse;
+      const float zero = (7.5f - middle + kRoundingMagic) - kRoundingMagic;
+      Take(FitOf({inverse, std::clamp(static_cast<int>(zero), 0, kLargestQ)}));
+    }
+    for (int i = 0; i < kRefinements && best_.scale > 0; ++i) {
+      if (!Take(FitOf({static_cast<float>(1 / best_.scale), best_.rounding.zero}))) break;
+    }
+    Write(out);
+  }
+
+ private:
+  static constexpr int kRefinements = 3;
+
+  bool Take(const Fit& fit) {
+    if (fit.gain <= best_.gain) return false;
+    best_ = fit;
+    return true;
+  }
+
+  static Vec Round(Vec x, const Rounding& rounding) {
+    const float least = static_cast<float>(-rounding.zero);
+    const float most = static_cast<float>(kLargestQ - rounding.zero);
+    const Vec rounded = (x * rounding.inverse + kRoundingMagic) - kRoundingMagic;
+    const Vec low = rounded > least ? rounded : least - Vec{};
+    return low < most ? low : most - Vec{};
+  }
+
+  Fit FitOf(const Rounding& rounding) const {
+    Vec products[kVecs] = {};  // weight * x * q
+    Vec squares[kVecs] = {};   // weight * q^2
+    for (int64_t i = 0; i < padded_; i += kLanes) {
+      for (int v = 0; v < kVecs; ++v) {
+        const Vec x = Load(x_ + i + v * kVecLanes);
+        const Vec q = Round(x, rounding);
+        const Vec weighted = Load(weight_ + i + v * kVecLanes) * q;
+        products[v] += weighted * x;
+        squares[v] += weighted * q;
+      }
+    }
+    const double product = SumOf(products);
+    const double square = SumOf(squares);
+    if (square <= 0 || product <= 0) return {rounding, 0, 0};
+    return {rounding, product / square, product * product / square};
+  }
+
+  void Write(BlockValues& out) const {
+    out.scale = static_cast<float>(std::ldexp(best_.scale, exponent_));
+    out.zero = best_.rounding.zero;
+    for (int64_t i = 0; i < padded_; i += kVecLanes) {
+      const Vec q = Round(Load(x_ + i), best_.rounding);
+      for (int lane = 0; lane < kVecLanes; ++lane) {
+        out.q[i + lane] = static_cast<uint8_t>(static_cast<int>(q[lane]) + out.zero);
+      }
+    }
+    std::fill(out.q + padded_, out.q + kMaxBlockElements, static_cast<uint8_t>(out.zero));
+  }
+
+  const int exponent_;
+  const int64_t count_;
+  int64_t padded_ = 0;
+  float least_ = 0;  // of the values and 0
+  float most_ = 0;
+  Fit best_;
+  alignas(64) float x_[kMaxBlockElements];
+  alignas(64) float weight_[kMaxBlockElements];
+};
+
 }  // namespace
 
-bool QuantiseBlock(DType type, const float* x, int64_t count, const float* /*importance*/,
+bool QuantiseBlock(DType type, const float* x, int64_t count, const float* importance,
                    BlockValues* out) {
   const BlockFormat format = FormatOf(type);
   const size_t elements = BlockOf(type).elements;
@@ -50,9 +184,11 @@ bool QuantiseBlock(DType type, const float* x, int64_t count, const float* /*imp
     out->scale = bits >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
     return bits < kInfinityBits;
   }
-  const float steps = format.bits == 8 ? 127.0f : 7.0f;
-  out->scale = largest / steps;
-  RoundToNearest(x, count, steps / largest, out->zero, out->q);
+  if (format.bits == 8) {
+    QuantiseTo8Bits(x, count, largest, *out);
+  } else {
+    FourBitSearch(x, count, importance, largest).Run(*out);
+  }
   return true;
 }
 
