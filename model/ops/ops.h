@@ -187,8 +187,8 @@ class Ops {
   // Whether matrices may be stored in this format. A model with matrices in blocks has the type kI8
   // as argument of ActivationType and the others.
   virtual bool TakesWeights(WeightFormat format) const { return format == WeightFormat::kAsGiven; }
-  // Whether PackMatrix takes these parts, of which some are in blocks (IsBlockQuantised), for kPlain
-  // or kGated.
+  // Whether PackMatrix takes these parts, of which some are in blocks (IsBlockQuantised), for
+  // kPlain or kGated.
   virtual bool TakesBlocks(std::span<const TensorView>, MatrixUse) const { return false; }
   // Bytes on the device, at the most, of a matrix [n, k] in blocks of `type`.
   virtual size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const {
@@ -197,14 +197,16 @@ class Ops {
 
   // Stacks host matrices of n_i outputs and k inputs along n and copies them to the device. dtype
   // F32, F16, BF16 or F64 (stored as F32); these are stored as the widest of their types, or
-  // quantised as `format` says. Parts in blocks, which TakesBlocks must allow, are kOutputsFirst and
-  // keep their types and values, whatever the format. With kGated, n is even; the element order on
-  // the device is the backend's own. The parts may be freed when it returns. RESOURCE_EXHAUSTED as
-  // Allocate; INVALID_ARGUMENT for a non-finite value, if ChecksFinite; UNIMPLEMENTED unless
-  // TakesWeights(format).
+  // quantised as `format` says. Parts in blocks, which TakesBlocks must allow, are kOutputsFirst
+  // and keep their types and values, whatever the format. With kGated, n is even; the element order
+  // on the device is the backend's own. `importance` [k], or empty, weighs the errors at the inputs
+  // where the format chooses scales by errors; see model/tensor/quantise.h. The parts may be freed
+  // when it returns. RESOURCE_EXHAUSTED as Allocate; INVALID_ARGUMENT for a non-finite value, if
+  // ChecksFinite; UNIMPLEMENTED unless TakesWeights(format).
   virtual absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) = 0;
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
+      std::span<const float> importance = {}) = 0;
   // Copies host vectors [n_i] of any float type, concatenated, to the device as float32.
   virtual absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) = 0;
 

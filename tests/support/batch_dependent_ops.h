@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/support/forwarding_ops.h"
+#include "model/ops/forwarding_ops.h"
 
 namespace tlm {
 

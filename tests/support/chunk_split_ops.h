@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/ops/cpu/convert.h"
-#include "tests/support/forwarding_ops.h"
+#include "model/ops/forwarding_ops.h"
 
 namespace tlm {
 

@@ -92,10 +92,11 @@ bool CpuOps::TakesKvType(DType, DType kv) const {
 
 absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts,
                                                            MatrixOrder order, MatrixUse use,
-                                                           WeightFormat format) {
+                                                           WeightFormat format,
+                                                           std::span<const float> importance) {
   const auto is_in_blocks = [](const TensorView& part) { return IsBlockQuantised(part.dtype); };
   if (std::none_of(parts.begin(), parts.end(), is_in_blocks)) {
-    return PackFloats(parts, order, use, format);
+    return PackFloats(parts, order, use, format, importance);
   }
   std::vector<std::unique_ptr<CpuMatrix>> pieces;
   while (!parts.empty()) {
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const Tenso
     if (QuantMatrix::Fit(parts.first(count), use)) {
       TLM_ASSIGN_OR_RETURN(piece, QuantMatrix::Pack(parts.first(count), use, device_, pool_));
     } else {
-      TLM_ASSIGN_OR_RETURN(piece, PackFloats(parts.first(count), order, use, format));
+      TLM_ASSIGN_OR_RETURN(piece, PackFloats(parts.first(count), order, use, format, importance));
     }
     pieces.push_back(std::move(piece));
     parts = parts.subspan(count);
@@ -117,10 +118,11 @@ absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const Tenso
 
 absl::StatusOr<std::unique_ptr<CpuMatrix>> CpuOps::PackFloats(std::span<const TensorView> parts,
                                                               MatrixOrder order, MatrixUse use,
-                                                              WeightFormat format) {
+                                                              WeightFormat format,
+                                                              std::span<const float> importance) {
   if (const std::optional<DType> type = BlockTypeOf(format)) {
-    return QuantMatrix::Quantise(MatrixParts(parts, order, use), use, *type, nullptr, device_,
-                                 pool_);
+    return QuantMatrix::Quantise(MatrixParts(parts, order, use), use, *type,
+                                 importance.empty() ? nullptr : importance.data(), device_, pool_);
   }
   return PackedMatrix::Pack(parts, order, use, device_, pool_);
 }

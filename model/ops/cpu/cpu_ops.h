@@ -53,7 +53,8 @@ class CpuOps : public Ops {
   }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
+      std::span<const float> importance = {}) override;
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
   bool ChecksFinite() const override { return true; }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
@@ -103,7 +104,8 @@ class CpuOps : public Ops {
   // Parts of floats.
   absl::StatusOr<std::unique_ptr<CpuMatrix>> PackFloats(std::span<const TensorView> parts,
                                                         MatrixOrder order, MatrixUse use,
-                                                        WeightFormat format);
+                                                        WeightFormat format,
+                                                        std::span<const float> importance);
   absl::Status MatMulPieces(const Rows& x, const StackedMatrix& w, Epilogue epilogue,
                             const Rows& out);
 

@@ -308,7 +308,7 @@ absl::StatusOr<std::unique_ptr<QuantMatrix>> QuantMatrix::Quantise(const MatrixP
                                                                    ThreadPool& pool) {
   auto matrix = std::unique_ptr<QuantMatrix>(new QuantMatrix(parts.k(), use));
   QuantLayout layout = LayoutOf(type);
-  layout.zero = layout.bits == 8 ? 128 : 8;
+  if (layout.bits == 8) layout.zero = 128;  // of all blocks
   TLM_ASSIGN_OR_RETURN(Segment segment, PackSegment(parts, type, layout, importance, device, pool));
   matrix->n_ = segment.n;
   matrix->segments_.push_back(std::move(segment));

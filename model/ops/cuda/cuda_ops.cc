@@ -94,7 +94,8 @@ DType CudaOps::ActivationType(DType weights) const {
 
 absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackMatrix(std::span<const TensorView> parts,
                                                             MatrixOrder order, MatrixUse use,
-                                                            WeightFormat format) {
+                                                            WeightFormat format,
+                                                            std::span<const float>) {
   if (!TakesWeights(format)) return Unimplemented("8-bit weights on backend cuda");
   const int outputs_axis = order == MatrixOrder::kOutputsFirst ? 0 : 1;
   int64_t n = 0;

@@ -41,7 +41,8 @@ class CudaOps : public Ops {
   bool TakesKvType(DType weights, DType kv) const override { return kv == ActivationType(weights); }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override;
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
+      std::span<const float> importance = {}) override;
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override;
   bool ChecksFinite() const override { return true; }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,

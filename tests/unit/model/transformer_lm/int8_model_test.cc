@@ -11,10 +11,10 @@
 
 #include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/cpu_ops.h"
+#include "model/ops/forwarding_ops.h"
 #include "model/transformer_lm/transformer_lm.h"
 #include "model/weights/name_map.h"
 #include "tests/support/chunked_sequence.h"
-#include "tests/support/forwarding_ops.h"
 #include "tests/support/random_model.h"
 #include "tests/support/reference_model.h"
 #include "tests/support/small_config.h"

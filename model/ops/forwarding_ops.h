@@ -1,6 +1,7 @@
-// A backend that passes everything on: what backends with a mistake of their own derive from.
-#ifndef TLM_TESTS_SUPPORT_FORWARDING_OPS_H_
-#define TLM_TESTS_SUPPORT_FORWARDING_OPS_H_
+// A backend that passes everything on: what backends that watch or change single operations derive
+// from.
+#ifndef TLM_MODEL_OPS_FORWARDING_OPS_H_
+#define TLM_MODEL_OPS_FORWARDING_OPS_H_
 
 #include <memory>
 #include <span>
@@ -28,12 +29,14 @@ class ForwardingOps : public Ops {
   }
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven) override {
-    return ops_.PackMatrix(parts, order, use, format);
+      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
+      std::span<const float> importance = {}) override {
+    return ops_.PackMatrix(parts, order, use, format, importance);
   }
   absl::StatusOr<Buffer> PackVector(std::span<const TensorView> parts) override {
     return ops_.PackVector(parts);
   }
+  bool ChecksFinite() const override { return ops_.ChecksFinite(); }
   size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                       DType activations) const override {
     return ops_.ReserveBytes(limits, shape, activations);
@@ -91,4 +94,4 @@ class ForwardingOps : public Ops {
 
 }  // namespace tlm
 
-#endif  // TLM_TESTS_SUPPORT_FORWARDING_OPS_H_
+#endif  // TLM_MODEL_OPS_FORWARDING_OPS_H_
