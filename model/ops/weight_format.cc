@@ -3,6 +3,19 @@
 #include "model/base/errors.h"
 
 namespace tlm {
+namespace {
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kAsGiven,  WeightFormat::kFloat32,
+                                     WeightFormat::kInt8,     WeightFormat::kInt4,
+                                     WeightFormat::kInt4G32,  WeightFormat::kInt4G64,
+                                     WeightFormat::kInt4G128, WeightFormat::kInt4G256};
+
+}  // namespace
+
+WeightFormat FormatIn(MatrixPlace place, WeightFormat format) {
+  if (format != WeightFormat::kInt4) return format;
+  return place == MatrixPlace::kFeedForward ? WeightFormat::kInt4G32 : WeightFormat::kInt8;
+}
 
 std::optional<DType> BlockTypeOf(WeightFormat format) {
   switch (format) {
@@ -11,6 +24,7 @@ std::optional<DType> BlockTypeOf(WeightFormat format) {
       break;
     case WeightFormat::kInt8:
       return DType::kI8G256;
+    case WeightFormat::kInt4:
     case WeightFormat::kInt4G32:
       return DType::kI4G32;
     case WeightFormat::kInt4G64:
@@ -31,6 +45,8 @@ const char* WeightFormatName(WeightFormat format) {
       return "float32";
     case WeightFormat::kInt8:
       return "int8";
+    case WeightFormat::kInt4:
+      return "int4";
     case WeightFormat::kInt4G32:
       return "int4:32";
     case WeightFormat::kInt4G64:
@@ -44,10 +60,7 @@ const char* WeightFormatName(WeightFormat format) {
 }
 
 absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name) {
-  if (name == "int4") return WeightFormat::kInt4G32;
-  for (const WeightFormat format :
-       {WeightFormat::kAsGiven, WeightFormat::kFloat32, WeightFormat::kInt8, WeightFormat::kInt4G32,
-        WeightFormat::kInt4G64, WeightFormat::kInt4G128, WeightFormat::kInt4G256}) {
+  for (const WeightFormat format : kFormats) {
     if (name == WeightFormatName(format)) return format;
   }
   return InvalidArgument(

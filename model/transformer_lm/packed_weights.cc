@@ -26,6 +26,8 @@ struct Stack {
   std::vector<TensorView> parts;
   MatrixOrder order = MatrixOrder::kOutputsFirst;
   MatrixUse use = MatrixUse::kPlain;
+  MatrixPlace place = MatrixPlace::kTable;
+  std::span<const float> importance = {};  // of its inputs; empty: not measured
 
   // Outputs and inputs of a part.
   int64_t n(const TensorView& part) const {
@@ -45,6 +47,8 @@ struct LayerStacks {
     const bool fused = layer.qkv.data != nullptr;
     const bool gated = layer.gate.data != nullptr;
     qkv.parts = fused ? std::vector{layer.qkv} : std::vector{layer.q, layer.k, layer.v};
+    qkv.place = attention.place = MatrixPlace::kAttention;
+    up.place = down.place = MatrixPlace::kFeedForward;
     attention.parts = {layer.o};
     up.parts = gated ? std::vector{layer.gate, layer.up} : std::vector{layer.up};
     up.use = gated ? MatrixUse::kGated : MatrixUse::kPlain;
@@ -82,7 +86,7 @@ class StorageRule {
               const Ops& ops)
       : format_(format), ops_(ops), type_(TypeOf(StacksOf(config, weights))) {}
 
-  WeightFormat format() const { return format_; }
+  WeightFormat FormatOf(const Stack& stack) const { return FormatIn(stack.place, format_); }
   // See MatrixTypeOf.
   DType type() const { return type_; }
   bool Quantises() const { return BlockTypeOf(format_).has_value(); }
@@ -151,7 +155,8 @@ uint64_t StorageRule::DeviceBytes(const Stack& stack) const {
   uint64_t bytes = 0;
   for (const TensorView& part : stack.parts) {
     const DType given = GivenType(stack, part);
-    const DType type = IsBlockQuantised(given) ? given : BlockTypeOf(format_).value_or(given);
+    const DType type =
+        IsBlockQuantised(given) ? given : BlockTypeOf(FormatOf(stack)).value_or(given);
     bytes += IsBlockQuantised(type) ? ops_.BlockMatrixBytes(type, stack.n(part), stack.k(part))
                                     : static_cast<uint64_t>(part.elements()) * widest;
   }
@@ -242,9 +247,9 @@ struct Packer {
 
   absl::StatusOr<std::unique_ptr<Matrix>> Pack(const Stack& stack) const {
     return WhileAcquired(stack.parts, [&] {
-      return storage.Quantises()
-                 ? ops.PackMatrix(stack.parts, stack.order, stack.use, storage.format())
-                 : PackGiven(stack, storage.Widens(stack));
+      return storage.Quantises() ? ops.PackMatrix(stack.parts, stack.order, stack.use,
+                                                  storage.FormatOf(stack), stack.importance)
+                                 : PackGiven(stack, storage.Widens(stack));
     });
   }
 
@@ -289,11 +294,17 @@ struct Packer {
     return linear;
   }
 
-  absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer) const;
+  absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer,
+                                        const InputImportance::Layer& importance) const;
 };
 
-absl::StatusOr<PackedLayer> Packer::PackLayer(const LayerWeights& layer) const {
-  const LayerStacks stacks(config, layer);
+absl::StatusOr<PackedLayer> Packer::PackLayer(const LayerWeights& layer,
+                                              const InputImportance::Layer& importance) const {
+  LayerStacks stacks(config, layer);
+  stacks.qkv.importance = importance.qkv;
+  stacks.attention.importance = importance.attention;
+  stacks.up.importance = importance.up;
+  stacks.down.importance = importance.down;
   const bool fused = layer.qkv.data != nullptr;
   const bool gated = layer.gate.data != nullptr;
   const auto qkv_biases =
@@ -315,7 +326,8 @@ absl::StatusOr<PackedLayer> Packer::PackLayer(const LayerWeights& layer) const {
 }  // namespace
 
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          WeightFormat format, Ops& ops) {
+                                          WeightFormat format, Ops& ops,
+                                          const InputImportance* importance) {
   const StorageRule storage(config, weights, format, ops);
   if (storage.Quantises() && !ops.TakesWeights(format)) {
     return Unimplemented("{} weights on backend {}", WeightFormatName(format),
@@ -324,16 +336,24 @@ absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const Model
   const Packer packer{config, weights, storage, ops};
   PackedWeights packed;
   // The largest first: an acquired tensor takes memory beside what is packed already.
-  TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack({{weights.token_embedding}}));
+  InputImportance none;
+  none.layers.resize(weights.layers.size());
+  const InputImportance& of = importance != nullptr ? *importance : none;
+  TLM_CHECK(of.layers.size() == weights.layers.size());
+  Stack embedding{.parts = {weights.token_embedding}};
+  if (config.tie_word_embeddings) embedding.importance = of.head;
+  TLM_ASSIGN_OR_RETURN(packed.token_embedding, packer.Pack(embedding));
   if (!config.tie_word_embeddings) {
-    TLM_ASSIGN_OR_RETURN(packed.lm_head, packer.Pack({{weights.lm_head}}));
+    TLM_ASSIGN_OR_RETURN(packed.lm_head,
+                         packer.Pack({.parts = {weights.lm_head}, .importance = of.head}));
   }
   if (config.learned_positions) {
     TLM_ASSIGN_OR_RETURN(packed.position_embedding,
                          packer.PackPositions(weights.position_embedding));
   }
-  for (const LayerWeights& layer : weights.layers) {
-    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer, packer.PackLayer(layer));
+  for (size_t i = 0; i < weights.layers.size(); ++i) {
+    TLM_ASSIGN_OR_RETURN(PackedLayer packed_layer,
+                         packer.PackLayer(weights.layers[i], of.layers[i]));
     packed.layers.push_back(std::move(packed_layer));
   }
   TLM_ASSIGN_OR_RETURN(packed.final_norm,

@@ -45,13 +45,24 @@ struct PackedWeights {
   std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
 };
 
+// How much errors at the inputs of a matrix matter: the mean squares of what it is multiplied by.
+// Each is [inputs of the matrix].
+struct InputImportance {
+  struct Layer {
+    std::vector<float> qkv, attention, up, down;
+  };
+  std::vector<float> head;
+  std::vector<Layer> layers;
+};
+
 // `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type where
 // `ops` TakesBlocks, and are dequantised to float32, one matrix at a time, elsewhere and with
 // kFloat32; matrices of floats are stored in `format`, learned positions as they are given.
 // RESOURCE_EXHAUSTED when the device or the host has too little memory, UNIMPLEMENTED for a format
 // that `ops` does not support, INVALID_ARGUMENT as CheckFinite if `ops` ChecksFinite().
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          WeightFormat format, Ops& ops);
+                                          WeightFormat format, Ops& ops,
+                                          const InputImportance* importance = nullptr);
 
 // The common type of all matrices of `weights` as PackWeights stores them, F64 counting as F32: kI8
 // if any is in blocks, else kF32 if they differ. It determines the type of the activations: see

@@ -76,7 +76,7 @@ KvShape TransformerLM::KvShapeFor(const ModelConfig& config, DType dtype) {
 
 absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
     const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
-    const KvPlan& kv_plan, WeightFormat format) {
+    const KvPlan& kv_plan, WeightFormat format, const InputImportance* importance) {
   TLM_RETURN_IF_ERROR(Validate(config));
   TLM_CHECK(limits.max_tokens > 0 && limits.max_sequences > 0 && limits.max_logits_rows > 0);
   if (limits.max_context < 1 || limits.max_context > config.context_length) {
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
     TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
   }
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
-  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, format, ops));
+  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, format, ops, importance));
   TLM_RETURN_IF_ERROR(model->LoadRopeTable());
   TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(config, weights, format, ops)));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);

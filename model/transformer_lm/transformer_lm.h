@@ -34,12 +34,13 @@ struct KvPlan {
 class TransformerLM : public LanguageModel {
  public:
   // Packs `weights` (which may be freed afterwards) onto the device, in `format`, and allocates all
-  // memory that the model will ever use. INVALID_ARGUMENT names a tensor with a non-finite value,
-  // RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED for a format that the backend does
-  // not support. `ops` outlives the model.
+  // memory that the model will ever use; `importance` as of PackWeights. INVALID_ARGUMENT names a
+  // tensor with a non-finite value, RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED
+  // for a format that the backend does not support. `ops` outlives the model.
   static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
       const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
-      const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven);
+      const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven,
+      const InputImportance* importance = nullptr);
 
   ~TransformerLM() override;
 
@@ -53,6 +54,7 @@ class TransformerLM : public LanguageModel {
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
 
   const ModelConfig& config() const { return config_; }
+  const PackedWeights& weights() const { return weights_; }
   const KvShape& kv_shape() const { return kv_->shape(); }
   // Bytes of the weights by stored element type; together all of MemoryPurpose::kWeights.
   std::map<DType, uint64_t> WeightBytes() const { return BytesByType(weights_); }

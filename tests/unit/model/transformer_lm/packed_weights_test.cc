@@ -11,10 +11,10 @@
 
 #include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/cpu_ops.h"
+#include "model/ops/forwarding_ops.h"
 #include "model/tensor/blocks.h"
 #include "model/weights/name_map.h"
 #include "tests/support/block_model.h"
-#include "tests/support/forwarding_ops.h"
 #include "tests/support/random_model.h"
 #include "tests/support/small_config.h"
 #include "tests/support/status_matchers.h"
