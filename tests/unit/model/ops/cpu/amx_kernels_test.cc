@@ -1,5 +1,5 @@
 // The kernels that use tiles, bit for bit, against models of the arithmetic that kernels/matmul.h,
-// kernels/int8.h and kernels/attention.h promise: with this processor's AMX tiles, and with
+// kernels/quant.h and kernels/attention.h promise: with this processor's AMX tiles, and with
 // emulated ones.
 #include <gtest/gtest.h>
 #include <immintrin.h>
@@ -18,6 +18,7 @@
 #include "model/base/float16.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/ops/cpu/kernels/kernels.h"
+#include "model/tensor/blocks.h"
 #include "tests/support/amx/emulated_kernels.h"
 #include "tests/support/amx/tile_unit.h"
 
@@ -295,84 +296,184 @@ TEST_P(AmxProductTest, ThreadsDoNotDisturbEachOther) {
 INSTANTIATE_TEST_SUITE_P(Machines, AmxProductTest, ::testing::ValuesIn(kMachines),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Rows as quantised and weights as packed, of random bytes.
-struct Int8Product {
-  Int8Product(int64_t m, int64_t n, int64_t k) : rows(m), outputs(n), inputs(k) {
+constexpr DType kBlockTypes[] = {
+    DType::kQ8_0,   DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0,   DType::kQ5_1,  DType::kQ4K,
+    DType::kQ5K,    DType::kQ6K,   DType::kIq4Nl, DType::kI4G32,  DType::kI4G64, DType::kI4G128,
+    DType::kI4G256, DType::kI8G32, DType::kI8G64, DType::kI8G128, DType::kI8G256};
+
+// What the matrices of a type have in common; own types: with a zero of each group, or one of all.
+QuantLayout LayoutOf(DType type, bool one_zero) {
+  const BlockFormat format = FormatOf(type);
+  return {.bits = format.bits,
+          .group = static_cast<int>(BlockOf(type).elements),
+          .sub_block = format.sub_block,
+          .has_min = format.has_min,
+          .half_scales = format.has_half_scales,
+          .zero = one_zero && format.zero < 0 ? 9 : format.zero};
+}
+
+enum class Fill { kRandom, kLeast, kMost };
+
+// Rows as quantised and weights as packed, of random bytes or of extreme ones.
+struct QuantProduct {
+  QuantProduct(const QuantLayout& of, int64_t m, int64_t n, int64_t k, Fill fill = Fill::kRandom)
+      : layout(of), rows(m), outputs(n), inputs(k) {
     std::mt19937_64 random(static_cast<uint64_t>(m * n * k));
-    const int64_t padded = Int8PaddedInputs(k);
-    const int64_t groups = Int8Groups(k);
-    stride = padded + kInt8InputStep;
-    // At a border of 64 bytes, as promised; what lies beside the rows is not read.
-    storage.resize(static_cast<size_t>(m * stride + 64), int8_t{99});
-    values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
-    const auto at = [this, padded](int64_t i) -> int8_t& {
-      return values[i / padded * stride + i % padded];
-    };
-    for (int64_t i = 0; i < m * padded; ++i) {
-      at(i) = i % padded < k ? static_cast<int8_t>(random() % 255) - 127 : int8_t{0};
+    FillRows(random, fill);
+    w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * QuantPanelBytes(layout, k)));
+    for (uint8_t& byte : w) {
+      byte = fill == Fill::kRandom ? static_cast<uint8_t>(random()) : fill == Fill::kMost ? 255 : 0;
     }
-    scales.resize(static_cast<size_t>(m * groups));
-    for (float& scale : scales) scale = static_cast<float>(random() % 1000 + 1) * 0x1p-12f;
-    offsets.resize(scales.size());
-    for (int64_t i = 0; i < m * padded; ++i) {
-      offsets[static_cast<size_t>(i / padded * groups + i % padded / kInt8Group)] -=
-          kInt8Offset * at(i);
-    }
-    w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * Int8PanelBytes(k)));
-    for (uint8_t& byte : w) byte = static_cast<uint8_t>(random() % 255 + 1);
-    for (int64_t panel = 0; panel < RoundedUp(n, kPanel) / kPanel; ++panel) {
-      for (int64_t group = 0; group < groups; ++group) {
-        const int64_t count = std::min(kInt8Group, padded - group * kInt8Group);
-        uint8_t* const at = w.data() + panel * Int8PanelBytes(k) +
-                            group * Int8GroupBytes(kInt8Group) + count * kPanel;
-        for (int i = 0; i < kPanel; ++i) {
-          const float scale = static_cast<float>(random() % 1000) * 0x1p-12f;
-          std::memcpy(at + i * sizeof(float), &scale, sizeof(float));
-        }
+    uint8_t* chunk = w.data();
+    for (int64_t i = 0; i < RoundedUp(n, kPanel) / kPanel; ++i) {
+      for (int64_t first = 0; first < padded(); first += kQuantChunk) {
+        const int64_t count = std::min(kQuantChunk, padded() - first);
+        SetScales(random, fill, count, chunk);
+        chunk += PlacesOf(layout, count).bytes;
       }
     }
   }
 
-  std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) {
-    std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
-    kernels.matmul_int8(
-        {.x = {.values = values,
-               .stride = stride,
-               .scales = scales.data(),
-               .offsets = offsets.data()},
-         .row_count = first_rows,
-         .w = w.data(),
-         .k = inputs,
-         .panel_end = RoundedUp(outputs, kPanel) / kPanel,
-         .epilogue = {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1}});
+  int64_t padded() const { return QuantPaddedInputs(inputs); }
+
+  void FillRows(std::mt19937_64& random, Fill fill) {
+    const int64_t groups = QuantGroups(layout, padded());
+    stride = padded() + kQuantStep;
+    // At a border of 64 bytes, as promised; what lies beside the rows is not read.
+    storage.resize(static_cast<size_t>(rows * stride + 64), int8_t{99});
+    values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
+    group_sums.resize(static_cast<size_t>(rows * groups));
+    sums.resize(static_cast<size_t>(rows * padded() / kQuantSums));
+    for (int64_t i = 0; i < rows * padded(); ++i) {
+      const int64_t row = i / padded();
+      const int64_t input = i % padded();
+      const int value = fill == Fill::kRandom  ? static_cast<int>(random() % 255) - 127
+                        : fill == Fill::kLeast ? -127
+                                               : 127;
+      int8_t& at = values[row * stride + input];
+      at = static_cast<int8_t>(input < inputs ? value : 0);
+      group_sums[static_cast<size_t>(row * groups + input / layout.group)] += at;
+      int16_t& sum = sums[static_cast<size_t>(i / kQuantSums)];
+      sum = static_cast<int16_t>(sum + at);
+    }
+    scales.resize(group_sums.size());
+    for (float& scale : scales) scale = static_cast<float>(random() % 1000 + 1) * 0x1p-12f;
+  }
+
+  void SetScales(std::mt19937_64& random, Fill fill, int64_t count, uint8_t* chunk) const {
+    const QuantPlaces at = PlacesOf(layout, count);
+    const size_t bytes = layout.half_scales ? 2 : 4;
+    for (int64_t i = at.scale; i < at.s; i += static_cast<int64_t>(bytes)) {
+      const float scale = (static_cast<float>(random() % 2000) - 999.0f) * 0x1p-12f;
+      const uint16_t half = FloatToF16(scale);
+      std::memcpy(chunk + i, layout.half_scales ? static_cast<const void*>(&half) : &scale, bytes);
+    }
+    // s is signed where there are no minima; else s and t have 6 bits.
+    for (int64_t i = at.s; i < at.zero; ++i) {
+      if (layout.has_min) chunk[i] &= 63;
+      if (!layout.has_min && fill == Fill::kMost) chunk[i] = 0x80;
+    }
+  }
+
+  std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows, bool gated = false,
+                              Storage type = Storage::kF32) const {
+    const int64_t columns = gated ? outputs / 2 : outputs;
+    std::vector<float> out(static_cast<size_t>(first_rows * (columns + 2)), -77.0f);
+    std::vector<float> bias(static_cast<size_t>(outputs));
+    for (int64_t i = 0; i < outputs; ++i) bias[static_cast<size_t>(i)] = static_cast<float>(i % 5);
+    kernels.matmul_quant({.x = {.values = values,
+                                .stride = stride,
+                                .scales = const_cast<float*>(scales.data()),
+                                .group_sums = const_cast<int32_t*>(group_sums.data()),
+                                .sums = const_cast<int16_t*>(sums.data())},
+                          .row_count = first_rows,
+                          .w = w.data(),
+                          .layout = layout,
+                          .k = inputs,
+                          .panel_end = RoundedUp(outputs, kPanel) / kPanel,
+                          .epilogue = {.bias = bias.data(),
+                                       .gated = gated,
+                                       .outputs = columns,
+                                       .out = out.data(),
+                                       .out_type = type,
+                                       .out_stride = columns + 2}});
     return out;
   }
 
-  int64_t rows, outputs, inputs, stride;
+  QuantLayout layout;
+  int64_t rows, outputs, inputs;
+  int64_t stride = 0;
   std::vector<int8_t> storage;
-  int8_t* values;
+  int8_t* values = nullptr;
   std::vector<float> scales;
-  std::vector<int32_t> offsets;
+  std::vector<int32_t> group_sums;
+  std::vector<int16_t> sums;
   std::vector<uint8_t> w;
 };
 
-class AmxInt8Test : public AmxTest {};
+class AmxQuantTest : public AmxTest {
+ protected:
+  // `product` by tiles and by vectors alone.
+  static void ExpectSameBits(const QuantProduct& product, int64_t rows, bool gated = false,
+                             Storage type = Storage::kF32) {
+    ASSERT_EQ(Bits(product.Multiply(GetParam().kernels(true), rows, gated, type)),
+              Bits(product.Multiply(Avx512Bf16Kernels(), rows, gated, type)))
+        << rows << "x" << product.outputs << "x" << product.inputs << ", " << product.layout.bits
+        << " bits, group " << product.layout.group << ", sub-block " << product.layout.sub_block;
+  }
+};
 
-TEST_P(AmxInt8Test, HasTheBitsOfOtherInstructionSets) {
-  const struct { int64_t n, k; } kShapes[] = {{16, 1}, {17, 64}, {48, 256}, {32, 300}, {33, 1000}};
-  for (const auto& [n, k] : kShapes) {
-    Int8Product product(70, n, k);
-    const std::vector<float> expected = product.Multiply(Avx512Bf16Kernels(), 70);
-    for (int64_t rows = 1; rows <= 70; rows += rows < 40 ? 1 : 6) {
-      ASSERT_EQ(Bits(product.Multiply(GetParam().kernels(true), rows)),
-                FirstBits(expected, rows * (n + 1)))
-          << rows << "x" << n << "x" << k;
+TEST_P(AmxQuantTest, HasTheBitsOfVectorsForEveryTypeAndNumberOfRows) {
+  for (const DType type : kBlockTypes) {
+    for (const bool one_zero : {false, true}) {
+      const QuantLayout layout = LayoutOf(type, one_zero);
+      // Chunks in pairs and not; the last ones shorter, where a row need not have whole blocks.
+      const bool whole = layout.sub_block > 0;
+      for (const auto& [n, k] : {std::pair<int64_t, int64_t>{17, whole ? 256 : 64},
+                                 {33, whole ? 512 : 300},
+                                 {32, whole ? 768 : 700}}) {
+        const QuantProduct product(layout, 70, n, k);
+        for (int64_t rows = 1; rows <= 70; rows += rows < 36 ? 1 : 17) {
+          ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, rows)) << DTypeName(type);
+        }
+        EXPECT_FALSE(TilesAreConfigured());
+      }
     }
-    EXPECT_FALSE(TilesAreConfigured());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, AmxInt8Test, ::testing::ValuesIn(kMachines),
+// The largest sums that there are, and planes at both ends.
+TEST_P(AmxQuantTest, HasTheBitsOfVectorsAtTheEnds) {
+  for (const DType type : kBlockTypes) {
+    for (const Fill fill : {Fill::kLeast, Fill::kMost}) {
+      const QuantProduct product(LayoutOf(type, false), 20, 16, 512, fill);
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, 20)) << DTypeName(type);
+    }
+  }
+}
+
+TEST_P(AmxQuantTest, HasTheBitsOfVectorsInParts) {
+  for (const DType type : {DType::kQ4K, DType::kQ8_0, DType::kI4G128}) {
+    const QuantProduct product(LayoutOf(type, false), 1030, 16, 256);
+    for (const int64_t rows : {512, 513, 520, 1030}) {
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, rows)) << DTypeName(type);
+    }
+  }
+}
+
+TEST_P(AmxQuantTest, GatesAndRoundsAsVectorsDo) {
+  for (const DType type : {DType::kQ4K, DType::kQ6K, DType::kQ4_1, DType::kI8G256}) {
+    for (const Storage storage : {Storage::kF32, Storage::kBF16}) {
+      for (const int64_t n : {32, 64, 96}) {
+        const QuantProduct product(LayoutOf(type, false), 45, n, 512);
+        ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, 45, false, storage)) << DTypeName(type);
+        ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, 45, true, storage)) << DTypeName(type);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, AmxQuantTest, ::testing::ValuesIn(kMachines),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // A sequence of 200 positions and what it attends with. Slots past its end are NaN.
