@@ -53,6 +53,37 @@ TEST(AmxEmulatedTest, RowsInPartsHaveTheBitsOfRowsApart) {
   EXPECT_EQ(together, apart);
 }
 
+// Products of integer weights, cut into tasks as on other instruction sets.
+TEST(AmxEmulatedTest, IntegerWeightsGiveTheBitsOfVectors) {
+  constexpr int64_t kRows = 300, kInputs = 1100, kOutputs = 150;
+  absl::StatusOr<std::unique_ptr<Ops>> tiles = Make(true);
+  if (!tiles.ok()) GTEST_SKIP() << tiles.status().message();
+  auto vectors = CpuOps::Create(2, Isa::kAvx512Bf16);
+  ASSERT_THAT(vectors, IsOk());
+  const HostMatrix w(kOutputs, kInputs, DType::kF32, 3);
+  const TensorView view = w.view();
+  std::vector<float> x = RandomFloats(kRows * kInputs, 4);
+  for (const WeightFormat format :
+       {WeightFormat::kInt8, WeightFormat::kInt4G32, WeightFormat::kInt4G128}) {
+    const auto multiply = [&](Ops& ops, int64_t rows) {
+      EXPECT_THAT(
+          ops.Reserve({.max_tokens = kRows}, {.inputs = kInputs, .has_blocks = true}, DType::kF32),
+          IsOk());
+      const auto packed =
+          ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, format);
+      EXPECT_THAT(packed, IsOk());
+      std::vector<float> out(static_cast<size_t>(rows * kOutputs));
+      EXPECT_THAT(ops.MatMul({x.data(), rows, kInputs, kInputs}, **packed, {},
+                             {out.data(), rows, kOutputs, kOutputs}),
+                  IsOk());
+      return out;
+    };
+    for (const int64_t rows : {4, 5, 300}) {
+      EXPECT_EQ(multiply(**tiles, rows), multiply(**vectors, rows)) << rows;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<OpsCase> OpsCases() {

@@ -370,8 +370,11 @@ struct QuantProduct {
     }
     // s is signed where there are no minima; else s and t have 6 bits.
     for (int64_t i = at.s; i < at.zero; ++i) {
-      if (layout.has_min) chunk[i] &= 63;
-      if (!layout.has_min && fill == Fill::kMost) chunk[i] = 0x80;
+      if (fill != Fill::kRandom) chunk[i] = fill == Fill::kMost ? 0x7f : 0x80;
+      if (layout.has_min) chunk[i] = fill == Fill::kRandom ? chunk[i] & 63 : 63;
+    }
+    for (int64_t i = at.zero; i < at.bytes && fill != Fill::kRandom; ++i) {
+      chunk[i] = fill == Fill::kMost ? 0 : 255;
     }
   }
 
@@ -442,7 +445,7 @@ TEST_P(AmxQuantTest, HasTheBitsOfVectorsForEveryTypeAndNumberOfRows) {
   }
 }
 
-// The largest sums that there are, and planes at both ends.
+// The largest sums that there are and the least ones.
 TEST_P(AmxQuantTest, HasTheBitsOfVectorsAtTheEnds) {
   for (const DType type : kBlockTypes) {
     for (const Fill fill : {Fill::kLeast, Fill::kMost}) {
