@@ -343,7 +343,8 @@ struct QuantProduct {
     storage.resize(static_cast<size_t>(rows * stride + 64), int8_t{99});
     values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
     group_sums.resize(static_cast<size_t>(rows * groups));
-    sums.resize(static_cast<size_t>(rows * padded() / kQuantSums));
+    sums16.resize(static_cast<size_t>(rows * padded() / 16));
+    sums32.resize(static_cast<size_t>(rows * padded() / 32));
     for (int64_t i = 0; i < rows * padded(); ++i) {
       const int64_t row = i / padded();
       const int64_t input = i % padded();
@@ -353,8 +354,10 @@ struct QuantProduct {
       int8_t& at = values[row * stride + input];
       at = static_cast<int8_t>(input < inputs ? value : 0);
       group_sums[static_cast<size_t>(row * groups + input / layout.group)] += at;
-      int16_t& sum = sums[static_cast<size_t>(i / kQuantSums)];
-      sum = static_cast<int16_t>(sum + at);
+      for (int16_t* const sum :
+           {&sums16[static_cast<size_t>(i / 16)], &sums32[static_cast<size_t>(i / 32)]}) {
+        *sum = static_cast<int16_t>(*sum + at);
+      }
     }
     scales.resize(group_sums.size());
     for (float& scale : scales) scale = static_cast<float>(random() % 1000 + 1) * 0x1p-12f;
@@ -388,7 +391,8 @@ struct QuantProduct {
                                 .stride = stride,
                                 .scales = const_cast<float*>(scales.data()),
                                 .group_sums = const_cast<int32_t*>(group_sums.data()),
-                                .sums = const_cast<int16_t*>(sums.data())},
+                                .sums16 = const_cast<int16_t*>(sums16.data()),
+                                .sums32 = const_cast<int16_t*>(sums32.data())},
                           .row_count = first_rows,
                           .w = w.data(),
                           .layout = layout,
@@ -410,7 +414,8 @@ struct QuantProduct {
   int8_t* values = nullptr;
   std::vector<float> scales;
   std::vector<int32_t> group_sums;
-  std::vector<int16_t> sums;
+  std::vector<int16_t> sums16;
+  std::vector<int16_t> sums32;
   std::vector<uint8_t> w;
 };
 
