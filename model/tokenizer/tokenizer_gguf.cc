@@ -15,6 +15,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace tlm {
@@ -147,16 +148,22 @@ bool IsAdded(const Token& token) {
   return token.type == kControl || token.type == kUserDefined || token.type == kUnknown;
 }
 
+// Merges may make user-defined tokens, too: those that mean in the byte-level alphabet what they
+// say.
+bool MayBeMerged(const Token& token) {
+  return token.type == kUserDefined && BytesFromByteLevel(token.text) == token.text;
+}
+
 // The vocabulary and the added tokens.
 absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* description) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Token& token = tokens[i];
     const auto id = static_cast<int32_t>(i);
     if (!IsToken(token)) continue;
-    if (!IsAdded(token)) {
+    if (!IsAdded(token) || MayBeMerged(token)) {
       description->model.vocab.emplace_back(token.text, id);
-      continue;
     }
+    if (!IsAdded(token)) continue;
     if (token.text.size() > kMaxAddedBytes) {
       return InvalidArgument(
           "key 'tokenizer.ggml.tokens': token {}, which is searched for in "

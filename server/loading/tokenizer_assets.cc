@@ -38,7 +38,9 @@ absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& 
     return absl::OkStatus();
   }
   TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
-  TLM_ASSIGN_OR_RETURN(assets.tokenizer, Tokenizer::Create(description));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(description);
+  if (!tokenizer.ok()) return WithContext(tokenizer.status(), "keys 'tokenizer.ggml.*'");
+  assets.tokenizer = *std::move(tokenizer);
   TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfGgufTokenizer(metadata));
   WarnOfSmallVocabulary(*assets.tokenizer, config);
   return absl::OkStatus();

@@ -217,6 +217,17 @@ class DamagedFileTest(unittest.TestCase):
                 files.append((f"{key} is {kind}", file.bytes(), [key]))
         self.assertEqual(self.check_all(files), 0)
 
+    def test_tokenizers_that_contradict_themselves_name_their_keys(self):
+        files = []
+        for what, tokens, merges in (("a token twice", ["a", "b", "a"], []),
+                                     ("a merge of no token", ["a", "b"], ["a c"]),
+                                     ("a merge that makes none", ["a", "b"], ["a b"])):
+            file = gguf_writer.small_llama()
+            file.set("tokenizer.ggml.tokens", "string[]", tokens)
+            file.set("tokenizer.ggml.merges", "string[]", merges)
+            files.append((what, file.bytes(), ["tokenizer.ggml."]))
+        self.assertEqual(self.check_all(files), 0)
+
     def test_numbers_out_of_range_name_their_key(self):
         files = []
         for key in self.good.values:

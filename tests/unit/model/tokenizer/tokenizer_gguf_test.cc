@@ -154,6 +154,14 @@ TEST(GgufByteLevelTest, MergesAndSpecialTokensAreUsed) {
   EXPECT_EQ((*tokenizer)->Decode(*(*tokenizer)->Encode(text, false)), text);
 }
 
+TEST(GgufByteLevelTest, MergesMayMakeUserDefinedTokens) {
+  const GgufWriter writer =
+      ByteLevel({{"ab", kUserDefined}, {"abc"}, {"café", kUserDefined}}, {"a b", "ab c"});
+  EXPECT_EQ(Encode(writer, "xabc"), Ids({'x', 256, 'c'}));  // it is found before
+  EXPECT_EQ(Encode(writer, "café"), Ids({258}));
+  EXPECT_EQ((*FromGguf(writer))->Decode(Ids{256, 257, 258}), "ababccafé");
+}
+
 TEST(GgufByteLevelTest, PreSaysHowTextIsDivided) {
   // Merges of digits are possible only where a division lets them stay together.
   const std::vector<Piece> further = {{"12"}, {"123"}, {"1234"}, {"!a"}, {"ĠĊ"}};
