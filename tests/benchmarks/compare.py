@@ -227,7 +227,7 @@ def openvino_command(arguments):
 
 def openvino_model(arguments):
     """Its model of our shape, made by the first comparison."""
-    name = f"{arguments.preset}-{arguments.weights_dtype}"
+    name = f"{arguments.preset}-{arguments.weights_dtype.replace(':', '-')}"
     model = arguments.openvino / "models" / name
     if not model.exists():
         print(f"making {model}", file=sys.stderr, flush=True)
