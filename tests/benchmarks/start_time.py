@@ -4,9 +4,10 @@ it takes on the way, with its model in the page cache.
   start_time.py [--shape=qwen3-0.6b] [--cache=FOLDER] [--starts=5] [--json=FILE] [-- SERVER FLAGS]
 
 Writes a checkpoint of that shape with random bfloat16 weights and a tokenizer of that size first;
---cache keeps them for the next time, --model takes a directory that is there. Times are those a
-client on this machine sees. Memory is that of the whole process, mapped pages of files included:
-the peak until the first token (VmHWM), and what is left when the hash of the files is known.
+--cache keeps them for the next time, --model takes a directory or GGUF file that is there. Times
+are those a client on this machine sees. Memory is that of the whole process, mapped pages of files
+included: the peak until the first token (VmHWM), and what is left when the hash of the files is
+known.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import sys
 import tempfile
@@ -42,8 +44,8 @@ def parse_arguments():
     parser.add_argument("--tokenizer", type=pathlib.Path,
                         help="a tokenizer.json to take instead of a random one")
     parser.add_argument("--cache", type=pathlib.Path, help="keeps the checkpoint here")
-    parser.add_argument("--model", type=pathlib.Path, help="a model directory that is there")
-    parser.add_argument("--preset", help="random weights instead of a model directory")
+    parser.add_argument("--model", type=pathlib.Path, help="a model directory or GGUF file that is there")
+    parser.add_argument("--preset", help="random weights instead of a model")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")
     parser.add_argument("server_flags", nargs="*", metavar="SERVER FLAG", help="behind --")
@@ -149,12 +151,23 @@ def measure(stubs, server, begin, from_files):
     return result
 
 
-def warm_page_cache(folder):
-    for path in sorted(pathlib.Path(folder).iterdir()):
-        if path.is_file():
-            with open(path, "rb") as file:
-                while file.read(16 * MIB):
-                    pass
+def files_of(model):
+    """All files of a model directory, or of the model in a GGUF file, the first of them or the only
+    one."""
+    if not model.is_file():
+        return sorted(path for path in model.iterdir() if path.is_file())
+    parts = re.fullmatch(r"(.*)-00001-of-(\d+)\.gguf", model.name)
+    if parts is None:
+        return [model]
+    return sorted(path for path in model.parent.iterdir() if path.name.startswith(parts[1])
+                  and path.name.endswith(f"-of-{parts[2]}.gguf"))
+
+
+def warm_page_cache(model):
+    for path in files_of(model):
+        with open(path, "rb") as file:
+            while file.read(16 * MIB):
+                pass
 
 
 def model_flags(arguments, temporary):
