@@ -62,7 +62,7 @@ def sizes(rng, architecture, types):
     if own_length:
         width = int(rng.choice([256, 512, 768] if block == 256 else [96, 160, 288, 416]))
     inner = int(rng.choice([512, 768, 1280] if block == 256 else [160, 352, 544, 1056]))
-    return {"layers": int(rng.choice([2, 3, 4])), "width": width, "inner": inner, "heads": heads,
+    return {"layers": int(rng.choice([2, 3])), "width": width, "inner": inner, "heads": heads,
             "kv_heads": kv_heads, "head_dim": head_dim, "vocabulary": int(rng.choice([310, 777, 1000])),
             "eps": float(rng.choice([1e-5, 1e-6])), "tied": bool(rng.random() < 0.5)}
 
