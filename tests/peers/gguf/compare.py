@@ -1,8 +1,8 @@
 """Compares what tlm makes of GGUF files with the packages `gguf` and `llama-cpp-python`.
 
-    compare.py blocks DEQUANTISE_DRIVER [--blocks N] [--seed S]
-    compare.py tokens TOKENIZE_DRIVER [--texts N] [--seed S]
-    compare.py logits [--seed S] [ARCHITECTURE | TYPE | POSITIONS]...
+    compare.py [--seed S] blocks DEQUANTISE_DRIVER [--blocks N]
+    compare.py [--seed S] tokens TOKENIZE_DRIVER [--texts N]
+    compare.py [--seed S] logits [ARCHITECTURE | TYPE | POSITIONS]...
 
 blocks: random blocks of every type are dequantised by both: the floats must be equal bit for bit.
 tokens: see tokens.py. logits: see logits.py.

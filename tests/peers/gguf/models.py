@@ -17,6 +17,9 @@ TYPES = FLOATS + SMALL_BLOCKS + LARGE_BLOCKS
 # Sets of types of which every matrix takes one, as published files have several.
 MIXTURES = {"small mixed": SMALL_BLOCKS + ["F16"], "mixed": SMALL_BLOCKS + LARGE_BLOCKS}
 CONTEXT = 256
+OWN_YARN = "yarn, own factors"  # llama.cpp does not read those of these architectures
+SCALED = {"linear": gguf.RopeScalingType.LINEAR, "yarn": gguf.RopeScalingType.YARN,
+          OWN_YARN: gguf.RopeScalingType.YARN}
 # Of what a layer adds to the residual stream. At most as much as there is, as in trained models:
 # with more, 8-bit activations alone take two programs further apart than their errors do.
 BRANCH = 0.5
@@ -83,18 +86,21 @@ def add_hyperparameters(writer, architecture, size, rope):
     if size["width"] != size["heads"] * size["head_dim"] or architecture == "qwen3":
         writer.add_key_length(size["head_dim"])
         writer.add_value_length(size["head_dim"])
-    if rope["kind"] in ("linear", "yarn"):
-        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["kind"]))
+    if rope["kind"] in SCALED:
+        writer.add_rope_scaling_type(SCALED[rope["kind"]])
         writer.add_rope_scaling_factor(rope["factor"])
-    if rope["kind"] == "yarn":
         writer.add_rope_scaling_orig_ctx_len(rope["context"])
+    if rope["kind"] == OWN_YARN:
+        writer.add_rope_scaling_yarn_attn_factor(1.3)
+        writer.add_rope_scaling_yarn_beta_fast(20.0)
+        writer.add_rope_scaling_yarn_beta_slow(2.0)
     if architecture == "mistral":
         writer.add_sliding_window(4096)
 
 
 def random_rope(rng, kind):
     rope = {"kind": kind, "base": float(rng.choice([10000.0, 500000.0, 1e6]))}
-    if kind in ("linear", "yarn"):
+    if kind in SCALED:
         rope["factor"] = float(rng.choice([2.0, 3.5, 8.0]))
         rope["context"] = int(rng.choice([32, 100]))
     return rope
