@@ -5,6 +5,7 @@
 
 Needs the packages `gguf` and numpy from PyPI. FOLDER gets SHAPE-BF16.gguf and SHAPE-TYPE.gguf of
 every type, and SHAPE, the model directory with the same weights. What is there already is kept.
+With --model=DIR the weights and the name are those of a Qwen3 directory, such as model/demo.
 """
 
 import argparse
@@ -42,6 +43,10 @@ def read_tensors(folder):
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         size = int.from_bytes(data[:8], "little")
         for name, entry in json.loads(data[8:8 + size]).items():
+            if name == "__metadata__":
+                continue
+            if entry["dtype"] != "BF16":
+                sys.exit(f"{path}: tensor {name} is {entry['dtype']}, only BF16 is written")
             begin, end = entry["data_offsets"]
             elements = np.frombuffer(data, np.uint16, (end - begin) // 2, 8 + size + begin)
             yield name, entry["shape"], elements
@@ -123,6 +128,7 @@ def parse_arguments():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--quantize", type=pathlib.Path, help="path of llama-quantize")
     parser.add_argument("--shape", choices=random_checkpoint.SHAPES, default="qwen3-0.6b")
+    parser.add_argument("--model", type=pathlib.Path, help="a Qwen3 directory with bfloat16 weights")
     parser.add_argument("--types", default="Q4_K_M,Q8_0,Q4_0",
                         help="comma-separated, as llama-quantize calls them")
     parser.add_argument("--tokenizer", type=pathlib.Path,
@@ -136,14 +142,17 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    checkpoint = arguments.folder / arguments.shape
-    random_checkpoint.write_model(checkpoint, arguments.shape, arguments.tokenizer or True)
-    source = arguments.folder / f"{arguments.shape}-BF16.gguf"
+    checkpoint = arguments.model or arguments.folder / arguments.shape
+    if arguments.model is None:
+        random_checkpoint.write_model(checkpoint, arguments.shape, arguments.tokenizer or True)
+    name = checkpoint.resolve().name
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    source = arguments.folder / f"{name}-BF16.gguf"
     if not source.exists():
         write_gguf(source, checkpoint)
     for kind in arguments.types:
-        path = arguments.folder / f"{arguments.shape}-{kind}.gguf"
-        if not path.exists():
+        path = arguments.folder / f"{name}-{kind}.gguf"
+        if not path.is_file():
             quantise(arguments.quantize, source, path, kind)
         print(f"{path}: {path.stat().st_size} bytes")
 
