@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_split.h"
 #include "model/base/errors.h"
 
 ABSL_FLAG(std::string, backend, "auto", "auto, cpu or cuda");
@@ -58,6 +59,18 @@ absl::StatusOr<WeightFormat> WeightFormatFromFlags() {
   absl::StatusOr<WeightFormat> format = WeightFormatFromName(absl::GetFlag(FLAGS_weights));
   if (!format.ok()) return WithContext(format.status(), "--weights");
   return format;
+}
+
+absl::StatusOr<std::vector<WeightFormat>> WeightFormatsFromFlags() {
+  std::vector<WeightFormat> formats;
+  const std::string names = absl::GetFlag(FLAGS_weights);
+  for (const absl::string_view name : absl::StrSplit(names, ',')) {
+    const absl::StatusOr<WeightFormat> format =
+        WeightFormatFromName(std::string_view(name.data(), name.size()));
+    if (!format.ok()) return WithContext(format.status(), "--weights");
+    formats.push_back(*format);
+  }
+  return formats;
 }
 
 absl::StatusOr<CpuCeilings> CeilingsFromFlags(const DeviceInfo& device, DType weights) {

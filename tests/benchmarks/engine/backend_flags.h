@@ -23,6 +23,8 @@ absl::StatusOr<Backend> BackendFromFlags();
 int CpuThreadsFromFlags();
 // By --weights.
 absl::StatusOr<WeightFormat> WeightFormatFromFlags();
+// The same of several, with commas between them.
+absl::StatusOr<std::vector<WeightFormat>> WeightFormatsFromFlags();
 // With --ceilings, measures the machine's peak rates for matrix products of `weights` as stored.
 // All 0 without it and for backends other than the CPU.
 absl::StatusOr<CpuCeilings> CeilingsFromFlags(const DeviceInfo& device, DType weights);

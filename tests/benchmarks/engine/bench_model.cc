@@ -6,6 +6,7 @@
 #include "model/base/errors.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
+#include "model/transformer_lm/calibration.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"
@@ -61,6 +62,13 @@ absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice) {
   return ParseModelConfig(text);
 }
 
+absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,
+                                                       std::span<const int32_t> tokens) {
+  TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
+  TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, config));
+  return MeasureImportance(config, host.weights, ops, tokens);
+}
+
 absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& choice,
                                                            Backend backend,
                                                            const BatchLimits& limits,
@@ -70,6 +78,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config));
   loaded->name = choice.preset.empty() ? choice.model : choice.preset;
   loaded->backend = std::move(backend);
+  loaded->format_name = WeightFormatName(choice.format);
   Ops& ops = *loaded->backend.ops;
   loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
@@ -85,10 +94,10 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
     loaded->table_bytes += TableBytes(host.weights.position_embedding, WeightFormat::kAsGiven);
   }
   const absl::Time begin = absl::Now();
-  TLM_ASSIGN_OR_RETURN(
-      loaded->model,
-      TransformerLM::Load(loaded->config, host.weights, ops, limits,
-                          {.num_blocks = kv_blocks, .dtype = loaded->kv_dtype}, choice.format));
+  TLM_ASSIGN_OR_RETURN(loaded->model,
+                       TransformerLM::Load(loaded->config, host.weights, ops, limits,
+                                           {.num_blocks = kv_blocks, .dtype = loaded->kv_dtype},
+                                           choice.format, choice.importance));
   TLM_RETURN_IF_ERROR(ops.device().Synchronize());
   loaded->load_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   return loaded;

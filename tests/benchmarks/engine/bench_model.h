@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@ struct ModelChoice {
   std::optional<DType> weights_dtype = {};  // of random weights; none: the preset's
   std::optional<DType> kv_dtype = {};       // none: the backend's own choice
   WeightFormat format = WeightFormat::kAsGiven;
+  const InputImportance* importance = nullptr;  // of formats of 4 bits; null: not measured
 };
 
 // Members in the order of their dependencies.
@@ -28,6 +30,7 @@ struct BenchModel {
   Backend backend;
   ModelConfig config;
   std::string name;
+  std::string format_name;            // see WeightFormatName
   DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
@@ -44,6 +47,10 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
                                                            Backend backend,
                                                            const BatchLimits& limits,
                                                            int64_t kv_blocks);
+
+// On weights as they are given; see model/transformer_lm/calibration.h.
+absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,
+                                                       std::span<const int32_t> tokens);
 
 // The configuration alone, to plan limits by.
 absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice);
