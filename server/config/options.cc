@@ -33,11 +33,18 @@ ABSL_FLAG(
     "SEED or SEED:TYPE: random weights instead of those in files; the model directory then needs "
     "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
     "default: the type in config.json");
-ABSL_FLAG(std::string, weights, "auto",
-          "type of the matrices in memory: auto for that of the checkpoint (float32 for types of "
-          "GGUF that are quantised in blocks), or int8 (CPU only) for 8-bit integers with a scale "
-          "per 256 inputs of an output, quantised at start: about half the memory of 16-bit weights "
-          "and faster, at a small loss of precision");
+ABSL_FLAG(
+    std::string, weights, "auto",
+    "type of the matrices in memory: auto for that of the checkpoint (float32 for types of "
+    "GGUF that are quantised in blocks), or int8 (CPU only) for 8-bit integers with a scale "
+    "per 256 inputs of an output, quantised at start: about half the memory of 16-bit weights "
+    "and faster, at a small loss of precision");
+ABSL_FLAG(
+    std::string, calibration, "",
+    "a text, at most 1 MiB of UTF-8, of the kind that the model will see: with --weights=int4 "
+    "the unquantised model reads it first, and scales are chosen for the inputs that are "
+    "large there. Takes the memory of the unquantised model, and the time of a prompt of that "
+    "length, at start");
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json or the GGUF file, or neutral for temperature 1 and no "
@@ -187,6 +194,11 @@ absl::Status ReadModelOptions(ServerOptions* options) {
     return InvalidArgument("--weights {}", std::string(weights.status().message()));
   }
   options->weights = *weights;
+  options->calibration = absl::GetFlag(FLAGS_calibration);
+  if (!options->calibration.empty() && !IsInt4(options->weights)) {
+    return InvalidArgument("--calibration is for --weights=int4; --weights is {}",
+                           WeightFormatName(options->weights));
+  }
   return absl::OkStatus();
 }
 

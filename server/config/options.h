@@ -35,6 +35,7 @@ struct ServerOptions {
   std::string preset;                             // of model/config/presets.h; with random weights
   std::optional<RandomInit> random_weights;       // none: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
+  std::string calibration;                        // path of a text; empty: none
   bool model_sampling_defaults = true;            // use those of generation_config.json
   std::string tool_format = "auto";               // as FindChatFormat, like the next
   std::string reasoning_format = "auto";

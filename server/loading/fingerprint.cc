@@ -29,15 +29,15 @@ absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const BuildInfo& build, const DeviceInfo& device,
                                           const StoredTypes& types) {
-  return Sha256Hex(
-      fmt::format("format {}\nweights {}\ntokenizer {}\nchat {} {}\nsampling {}\nversion {}\nbuild "
-                  "{}\nmath {}\n"
-                  "backend {}\narithmetic {} {}\nmatrices {}\nkv {}\nlibraries\n{}config\n{}",
-                  kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
-                  ChatFormatText(served.chat_format), SamplingText(served.default_sampling),
-                  served.server_version, build.build_id, build.math, device.backend,
-                  device.arithmetic, device.arithmetic_probe, WeightFormatName(types.weights),
-                  DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
+  return Sha256Hex(fmt::format(
+      "format {}\nweights {}\ntokenizer {}\nchat {} {}\nsampling {}\nversion {}\nbuild "
+      "{}\nmath {}\n"
+      "backend {}\narithmetic {} {}\nmatrices {} {}\nkv {}\nlibraries\n{}config\n{}",
+      kFormat, weights_identity, served.tokenizer_sha256, served.chat_sha256,
+      ChatFormatText(served.chat_format), SamplingText(served.default_sampling),
+      served.server_version, build.build_id, build.math, device.backend, device.arithmetic,
+      device.arithmetic_probe, WeightFormatName(types.weights), types.calibration,
+      DTypeName(types.kv), build.libraries, CanonicalText(served.config)));
 }
 
 }  // namespace tlm

@@ -17,6 +17,7 @@ namespace tlm {
 struct StoredTypes {
   WeightFormat weights = WeightFormat::kAsGiven;
   DType kv = DType::kF32;
+  std::string calibration;  // the hash of the text of --calibration; empty: none
 };
 
 // A hash, hexadecimal, of
@@ -28,7 +29,7 @@ struct StoredTypes {
 //   sampling     the default sampling parameters
 //   build        build ids of the program and its libraries, results of the math library
 //   device       backend and arithmetic (the instruction set, and a digest of computed values)
-//   matrices     the WeightFormat they are stored in
+//   matrices     the WeightFormat they are stored in, and the hash of the calibration text
 //   kv           the element type of keys and values
 //
 // Servers with the same fingerprint give the same tokens to the same request. Settings that change

@@ -16,6 +16,7 @@
 #include "model/base/errors.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/host_memory.h"
+#include "server/loading/calibration.h"
 #include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
@@ -103,10 +104,12 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
 struct WeightsRecord {
   std::string identity;
   DType kv_dtype = DType::kF32;
+  std::string calibration;  // see StoredTypes
 };
 
 // Brings the weights to the device, and finds out which they are.
-absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, ModelSource& source,
+absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options,
+                                          const Calibration& calibration, ModelSource& source,
                                           LoadedModel& loaded) {
   const bool on_host = loaded.ops->device().info().host_addressable;
   TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
@@ -122,16 +125,19 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, ModelSou
   TLM_ASSIGN_OR_RETURN(
       loaded.model,
       TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
-                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights));
+                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights,
+                          calibration.importance.has_value() ? &*calibration.importance : nullptr));
   WeightsRecord record;
   record.kv_dtype = plan.kv_dtype;
+  record.calibration = calibration.text_sha256;
   TLM_ASSIGN_OR_RETURN(record.identity, identity.get());
   return record;
 }
 
-absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, ModelSource& source,
+absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options,
+                                          const Calibration& calibration, ModelSource& source,
                                           LoadedModel& loaded) {
-  absl::StatusOr<WeightsRecord> record = ReadWeights(options, source, loaded);
+  absl::StatusOr<WeightsRecord> record = ReadWeights(options, calibration, source, loaded);
   TLM_RETURN_IF_ERROR(source.WithFile(record.status()));
   return record;
 }
@@ -143,9 +149,10 @@ absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights
   const DeviceInfo& device = loaded.ops->device().info();
   TLM_ASSIGN_OR_RETURN(const BuildInfo build, ReadBuildInfo(device.backend));
   served.build_id = build.build_id;
-  TLM_ASSIGN_OR_RETURN(served.fingerprint,
-                       FingerprintOf(served, weights.identity, build, device,
-                                     {.weights = options.weights, .kv = weights.kv_dtype}));
+  TLM_ASSIGN_OR_RETURN(served.fingerprint, FingerprintOf(served, weights.identity, build, device,
+                                                         {.weights = options.weights,
+                                                          .kv = weights.kv_dtype,
+                                                          .calibration = weights.calibration}));
   if (std::optional<Checkpoint> files = source.TakeCheckpoint()) {
     loaded.hash = std::make_unique<WeightsSha256>(*std::move(files));
     served.weights_sha256 = [hash = loaded.hash.get()] { return hash->Get(); };
@@ -184,10 +191,19 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   loaded.backend_reason = backend.reason;
   loaded.ops = std::move(backend.ops);
   const Device& device = loaded.ops->device();
-  TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
-                       LoadWeights(WithStepSizes(options, device.info()), source, loaded));
-  TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
-  TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
+  const auto take_assets = [&]() -> absl::Status {
+    TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
+    TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
+    return absl::OkStatus();
+  };
+  const bool calibrates = !options.calibration.empty();
+  if (calibrates) TLM_RETURN_IF_ERROR(take_assets());
+  TLM_ASSIGN_OR_RETURN(const Calibration calibration,
+                       Calibrate(options, loaded.tokenizer.get(), *loaded.ops));
+  TLM_ASSIGN_OR_RETURN(
+      const WeightsRecord weights,
+      LoadWeights(WithStepSizes(options, device.info()), calibration, source, loaded));
+  if (!calibrates) TLM_RETURN_IF_ERROR(take_assets());
   served.tensors = source.Tensors(options.weights, *loaded.ops);
   // Memory that only loading needed goes back to the system.
   TrimHeap();

@@ -172,10 +172,23 @@ TEST_F(OptionsTest, MatricesAreKeptAsTheyComeUnlessToldOtherwise) {
   EXPECT_EQ(Parse({})->weights, WeightFormat::kAsGiven);
   EXPECT_EQ(Parse({"--weights=auto"})->weights, WeightFormat::kAsGiven);
   EXPECT_EQ(Parse({"--weights=int8"})->weights, WeightFormat::kInt8);
-  for (const char* const value : {"int4", "bfloat16", "INT8", ""}) {
+  EXPECT_EQ(Parse({"--weights=int4"})->weights, WeightFormat::kInt4);
+  EXPECT_EQ(Parse({"--weights=int4:128"})->weights, WeightFormat::kInt4G128);
+  for (const char* const value : {"int4:16", "bfloat16", "INT8", ""}) {
     EXPECT_THAT(Parse({std::string("--weights=") + value}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(std::string("--weights is '") + value + "', it may be auto")));
+  }
+}
+
+TEST_F(OptionsTest, CalibrationIsForFourBits) {
+  EXPECT_EQ(Parse({"--weights=int4:64", "--calibration=text"})->calibration, "text");
+  for (const char* const value : {"auto", "int8", "float32"}) {
+    EXPECT_THAT(
+        Parse({"--calibration=text", std::string("--weights=") + value}),
+        StatusIs(
+            absl::StatusCode::kInvalidArgument,
+            HasSubstr(std::string("--calibration is for --weights=int4; --weights is ") + value)));
   }
 }
 

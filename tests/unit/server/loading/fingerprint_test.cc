@@ -56,6 +56,7 @@ const Change kChanges[] = {
     {"Arithmetic", [](Inputs& i) { i.device.arithmetic = "avx512"; }},
     {"KvType", [](Inputs& i) { i.types.kv = DType::kBF16; }},
     {"WeightFormat", [](Inputs& i) { i.types.weights = WeightFormat::kInt8; }},
+    {"Calibration", [](Inputs& i) { i.types.calibration = "ca11"; }},
     {"Config", [](Inputs& i) { i.served.config.vocab_size = 301; }},
     {"EosIds",
      [](Inputs& i) {

@@ -18,6 +18,7 @@
 namespace tlm {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -219,6 +220,57 @@ TEST(ModelLoaderTest, KeepsATokenizerLargerThanTheVocabulary) {
   const absl::StatusOr<LoadedModel> loaded = LoadModel(RandomOptions(dir));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_NE(loaded->served.tokenizer, nullptr);
+}
+
+// A model in 4 bits, by this text.
+ServerOptions CalibratedOptions(const TempDir& dir, const std::string& text) {
+  dir.Write("config.json", kConfig);
+  dir.Write("tokenizer.json", TokenizerJson(2));
+  dir.Write("text", text);
+  ServerOptions options = RandomOptions(dir);
+  options.weights = WeightFormat::kInt4;
+  options.calibration = std::string(dir.path()) + "/text";
+  return options;
+}
+
+std::string TextOf(size_t pairs) {
+  std::string text;
+  while (text.size() < 2 * pairs) text += text.size() % 6 == 0 ? "ba" : "ab";
+  return text;
+}
+
+TEST(ModelLoaderTest, TheFingerprintKnowsTheCalibrationText) {
+  TempDir dir;
+  const auto fingerprint = [](const ServerOptions& options) {
+    const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->served.fingerprint : "";
+  };
+  const ServerOptions options = CalibratedOptions(dir, TextOf(200));
+  const std::string first = fingerprint(options);
+  EXPECT_EQ(fingerprint(options), first);
+  EXPECT_NE(fingerprint(CalibratedOptions(dir, TextOf(201))), first);
+  ServerOptions without = options;
+  without.calibration.clear();
+  EXPECT_NE(fingerprint(without), first);
+}
+
+TEST(ModelLoaderTest, CalibrationTextsThatAreRefused) {
+  TempDir dir;
+  const std::string flag = "--calibration=" + std::string(dir.path()) + "/text";
+  const auto error = [&](const std::string& text) { return ErrorOf(CalibratedOptions(dir, text)); };
+  EXPECT_THAT(error("ab"),
+              AllOf(HasSubstr(flag), HasSubstr("has 2 tokens, it needs at least 256")));
+  EXPECT_THAT(error(TextOf(200) + "\xff"), AllOf(HasSubstr(flag), HasSubstr("byte 400")));
+  EXPECT_THAT(error(TextOf((1 << 19) + 1)), AllOf(HasSubstr(flag), HasSubstr("1048576")));
+  ServerOptions options = CalibratedOptions(dir, TextOf(200));
+  options.calibration += "-missing";
+  EXPECT_THAT(ErrorOf(options), HasSubstr(flag + "-missing"));
+  TempDir bare;
+  bare.Write("config.json", kConfig);
+  options = CalibratedOptions(dir, TextOf(200));
+  options.model_dir = bare.path();
+  EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr(flag), HasSubstr("tokenizer")));
 }
 
 TEST(ModelLoaderTest, RefusesAModelThatCannotFit) {
