@@ -33,12 +33,13 @@ ABSL_FLAG(
     "SEED or SEED:TYPE: random weights instead of those in files; the model directory then needs "
     "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
     "default: the type in config.json");
-ABSL_FLAG(
-    std::string, weights, "auto",
-    "type of the matrices in memory: auto for that of the checkpoint (float32 for types of "
-    "GGUF that are quantised in blocks), or int8 (CPU only) for 8-bit integers with a scale "
-    "per 256 inputs of an output, quantised at start: about half the memory of 16-bit weights "
-    "and faster, at a small loss of precision");
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 (CPU "
+          "only) for integers that are quantised at start, of checkpoints that are not quantised "
+          "yet: 8 bits with a scale per 256 inputs of an output, about half the memory of 16-bit "
+          "weights, or 4 bits with a scale per 32 (int4:64, int4:128 and int4:256: as many), about "
+          "a third; both are faster, at a small loss of precision; or float32, whatever the "
+          "checkpoint has: exact products without rounding of activations, for reference");
 ABSL_FLAG(
     std::string, calibration, "",
     "a text, at most 1 MiB of UTF-8, of the kind that the model will see: with --weights=int4 "
@@ -101,8 +102,8 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, kv_cache_dtype, "auto",
     "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
-    "activations, on the CPU the type of 16-bit weights, bfloat16 with int8 weights and float32 "
-    "otherwise; float32 takes twice the memory of 16 bits and loses no precision");
+    "activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights and "
+    "float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
 ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
 
 namespace tlm {

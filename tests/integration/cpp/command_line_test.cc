@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -11,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/gguf_writer.h"
+#include "tests/support/process.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 
@@ -23,6 +26,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
+using namespace std::string_literals;
 
 int64_t LinesOf(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
@@ -221,6 +225,16 @@ TEST_F(BadModelTest, KvCacheTooSmall) {
 
 TEST_F(BadModelTest, CudaIsNotBuilt) { ExpectFailure("cuda", {"--backend=cuda"}); }
 
+TEST_F(BadModelTest, WeightsAreQuantisedAlready) {
+  const std::string file = dir_.Write("model.gguf", SmallGguf("llama", DType::kQ5_1).Bytes());
+  for (const std::string& flag : {"--weights=int8"s, "--weights=int4:64"s}) {
+    const ServerRun run = RunServerToTheEnd({"--model=" + file, "--port=0", flag});
+    EXPECT_EQ(run.exit_status, 1) << run.output;
+    EXPECT_THAT(run.output,
+                AllOf(HasSubstr("tlm-server: " + flag), HasSubstr("blk.0.attn_k.weight' is Q5_1")));
+  }
+}
+
 TEST_F(BadModelTest, PortFileCannotBeWritten) {
   const ServerRun run =
       RunServerToTheEnd({"--model=" + dir_.path(), "--port=0", "--port_file=/nonexistent/port"});
@@ -231,6 +245,29 @@ TEST_F(BadModelTest, PortFileCannotBeWritten) {
 TEST_F(BadModelTest, PortIsTaken) {
   const auto first = ServerProcess::Serve();
   ExpectFailure(first->address(), {"--port=" + std::to_string(first->port())});
+}
+
+// `tlm info` without a server: every type of the file, and the exact bytes of its tensors.
+TEST(InfoOfFileTest, ListsTheTypesOfAGgufFile) {
+  TempDir dir;
+  GgufWriter writer = SmallGguf("llama", DType::kQ4_0);
+  writer.RemoveTensor("blk.0.ffn_down.weight");
+  writer.Fill("blk.0.ffn_down.weight", DType::kQ5_0, {32, 64});
+  const std::string file = dir.Write("mixed.gguf", writer.Bytes());
+  const auto info = [](const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv = {std::string(std::getenv("TLM_BIN_DIR")) + "/tlm", "info"};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    Process process(argv);
+    EXPECT_EQ(process.Wait(), 0) << process.output();
+    return process.output();
+  };
+  EXPECT_EQ(info({"--model=" + file}), info({file}));
+  // 17,984 elements in blocks of 32, 18 bytes each, and 2,048 of 22 bytes; 5 norms of 32.
+  EXPECT_THAT(info({file}), HasSubstr("weights            9.88 KiB Q4_0, 1.38 KiB Q5_0, 640 B "));
+  const std::string tensors = info({file, "--tensors"});
+  EXPECT_THAT(tensors,
+              ContainsRegex("blk.0.ffn_down.weight +blocks +Q5_0 +1.38 KiB +2,048 +32 x 64"));
+  EXPECT_THAT(tensors, ContainsRegex("output_norm.weight +float32 +F32 +128 B +32 +32"));
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "model/config/presets.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/support/temp_dir.h"
 
 namespace tlm {
@@ -94,6 +98,55 @@ TEST(OfflineModelTest, TakesTheTypeOfTheCheckpoint) {
   dir.Write("model.safetensors", length + header);
   EXPECT_THAT(std::string(OfflineModelFromPath(dir.path()).status().message()),
               HasSubstr("model.safetensors"));
+}
+
+// The file's tensors, except vectors, by type.
+TEST(OfflineModelTest, CountsEveryTypeOfAGgufFile) {
+  TempDir dir;
+  GgufWriter writer = SmallGguf("qwen3", DType::kQ4_0);
+  const auto replace = [&writer](const char* name, DType dtype, const Shape& shape) {
+    writer.RemoveTensor(name);
+    writer.Fill(name, dtype, shape);
+  };
+  replace("blk.1.attn_v.weight", DType::kQ8_0, {16, 32});
+  replace("token_embd.weight", DType::kF16, {50, 32});
+  const absl::StatusOr<OfflineModel> model =
+      OfflineModelFromPath(dir.Write("mixed.gguf", writer.Bytes()));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->weights_dtype, DType::kI8);
+  v1::ModelInfoRequest request;
+  request.set_include_tensors(true);
+  const v1::ModelInfoResponse info = *DescribeOffline(*model, request);
+
+  const absl::StatusOr<OfflineModel> floats =
+      OfflineModelFromPath(dir.Write("floats.gguf", SmallGguf("qwen3").Bytes()));
+  ASSERT_TRUE(floats.ok()) << floats.status();
+  const v1::ModelInfoResponse of_floats = *DescribeOffline(*floats, request);
+  EXPECT_EQ(info.parameters().total(), of_floats.parameters().total());
+  EXPECT_EQ(info.memory().kv_bytes_per_token() * 2, of_floats.memory().kv_bytes_per_token());
+
+  // Of the two layers q and o 32 x 32, k and v 16 x 32, and 64 x 32 three times.
+  const uint64_t in_layers = 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 64 * 32);
+  const std::map<std::string, uint64_t> expected = {
+      {"Q4_0", (in_layers - 16 * 32) / 32 * 18},
+      {"Q8_0", 16 * 32 / 32 * 34},
+      {"F16", 50 * 32 * 2},
+      {"F32", 4 * (info.parameters().total() - in_layers - 50 * 32)}};
+  std::map<std::string, uint64_t> held;
+  for (const v1::WeightBytes& weights : info.memory().weights()) {
+    held[weights.type()] = weights.bytes();
+  }
+  EXPECT_EQ(held, expected);
+  EXPECT_EQ(info.memory().weights(0).dtype(), v1::DATA_TYPE_BLOCKS);
+  uint64_t stored = 0;
+  for (const v1::TensorInfo& tensor : info.parameters().tensors()) {
+    stored += tensor.stored_bytes();
+    if (tensor.name() != "blk.1.attn_v.weight") continue;
+    EXPECT_EQ(tensor.stored_type(), "Q8_0");
+    EXPECT_EQ(tensor.dtype(), v1::DATA_TYPE_INT8);
+    EXPECT_EQ(tensor.stored_bytes(), 16u * 34);
+  }
+  EXPECT_EQ(stored, info.memory().allocated_total());
 }
 
 TEST(OfflineModelTest, ReadsTheCoursesOwnFile) {

@@ -171,10 +171,11 @@ TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
 TEST_F(OptionsTest, MatricesAreKeptAsTheyComeUnlessToldOtherwise) {
   EXPECT_EQ(Parse({})->weights, WeightFormat::kAsGiven);
   EXPECT_EQ(Parse({"--weights=auto"})->weights, WeightFormat::kAsGiven);
+  EXPECT_EQ(Parse({"--weights=float32"})->weights, WeightFormat::kFloat32);
   EXPECT_EQ(Parse({"--weights=int8"})->weights, WeightFormat::kInt8);
   EXPECT_EQ(Parse({"--weights=int4"})->weights, WeightFormat::kInt4);
   EXPECT_EQ(Parse({"--weights=int4:128"})->weights, WeightFormat::kInt4G128);
-  for (const char* const value : {"int4:16", "bfloat16", "INT8", ""}) {
+  for (const char* const value : {"int4:", "int4:16", "bfloat16", "INT8", ""}) {
     EXPECT_THAT(Parse({std::string("--weights=") + value}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(std::string("--weights is '") + value + "', it may be auto")));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "model/config/config_reader.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -157,6 +159,38 @@ TEST(ModelLoaderTest, KeepsMatricesInEightBitsWhereToldTo) {
   ASSERT_EQ(memory.weights.size(), 2u);  // matrices, and vectors in float32
   EXPECT_EQ(memory.weights[1].first, DType::kI8G256);
   EXPECT_EQ(loaded->model->WeightBytes().at(DType::kI8G256), memory.weights[1].second);
+}
+
+TEST(ModelLoaderTest, BlocksOfAFileKeepTheirTypes) {
+  TempDir dir;
+  GgufWriter writer = SmallGguf("qwen2", DType::kQ4_1);
+  writer.RemoveTensor("blk.0.attn_v.weight");
+  writer.Fill("blk.0.attn_v.weight", DType::kQ8_0, {16, 32});
+  ServerOptions options = OptionsFor(dir);
+  options.model_dir = dir.Write("model.gguf", writer.Bytes());
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ServedMemory& memory = loaded->served.memory;
+  std::set<DType> types;
+  for (const auto& [dtype, bytes] : memory.weights) types.insert(dtype);
+  EXPECT_EQ(types, (std::set<DType>{DType::kF32, DType::kQ4_1, DType::kQ8_0}));
+  EXPECT_EQ(memory.kv_dtype, DType::kBF16);
+  for (const TensorRecord& tensor : loaded->served.tensors) {
+    EXPECT_EQ(tensor.stored, tensor.dtype) << tensor.name;
+  }
+
+  options.weights = WeightFormat::kFloat32;
+  const absl::StatusOr<LoadedModel> exact = LoadModel(options);
+  ASSERT_TRUE(exact.ok()) << exact.status();
+  ASSERT_EQ(exact->served.memory.weights.size(), 1u);
+  EXPECT_EQ(exact->served.memory.weights[0].first, DType::kF32);
+  EXPECT_NE(exact->served.fingerprint, loaded->served.fingerprint);
+
+  options.weights = WeightFormat::kInt4G32;
+  const absl::Status refused = LoadModel(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("--weights=int4:32"), HasSubstr("blk.0.attn_k.weight' is Q4_1")));
 }
 
 TEST(ModelLoaderTest, FilesAreKnownByTheirHash) {
