@@ -66,9 +66,9 @@ absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint6
   if (needed <= available) return absl::OkStatus();
   return ResourceExhausted(
       "the model needs {} bytes of memory, {} are available: {} for weights, and the larger of {} "
-      "to draw them and {} for keys and values of {} tokens with {} for intermediate results; "
+      "to make them and {} for keys and values of {} tokens with {} for intermediate results; "
       "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, a smaller "
-      "type of --random_weights and --weights=int8 lower them",
+      "type of --random_weights, --weights=int8 and --weights=int4 lower them",
       needed, available, weights.device, weights.host, kv_bytes, plan.kv_blocks * kBlockTokens,
       workspace);
 }
@@ -139,7 +139,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
     return plan;
   }
   if (needs.weights.host > available) {
-    return ResourceExhausted("drawing the weights needs {} bytes of memory, {} are available",
+    return ResourceExhausted("making the weights needs {} bytes of host memory, {} are available",
                              needs.weights.host, available);
   }
   TLM_RETURN_IF_ERROR(CheckGpu(plan, needs.weights, workspace, kv_bytes, budget, device));

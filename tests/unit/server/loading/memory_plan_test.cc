@@ -179,7 +179,7 @@ TEST(PlanGpuMemoryTest, DrawnWeightsMustFitTheHost) {
   const absl::Status status =
       PlanGpu(Options(), {.host = kGib + 1, .device = kGib}, 9 * kGib, kGib).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("drawing the weights"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("making the weights"));
 }
 
 TEST(PlanGpuMemoryTest, TheWorkspaceIsThatOfTheBatch) {
