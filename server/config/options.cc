@@ -33,13 +33,15 @@ ABSL_FLAG(
     "SEED or SEED:TYPE: random weights instead of those in files; the model directory then needs "
     "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
     "default: the type in config.json");
-ABSL_FLAG(std::string, weights, "auto",
-          "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 (CPU "
-          "only) for integers that are quantised at start, of checkpoints that are not quantised "
-          "yet: 8 bits with a scale per 256 inputs of an output, about half the memory of 16-bit "
-          "weights, or 4 bits with a scale per 32 (int4:64, int4:128 and int4:256: as many), about "
-          "a third; both are faster, at a small loss of precision; or float32, whatever the "
-          "checkpoint has: exact products without rounding of activations, for reference");
+ABSL_FLAG(
+    std::string, weights, "auto",
+    "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 (CPU only) for "
+    "integers that are quantised at start, of checkpoints that are not quantised yet: int8 for 8 "
+    "bits with a scale per 256 inputs of an output, about half the memory of 16-bit weights; int4 "
+    "for 4 bits with a scale per 32 inputs in feed-forward networks and int8 elsewhere; int4:32, "
+    "int4:64, int4:128 or int4:256 for 4 bits everywhere with a scale per so many inputs, about a "
+    "third; all are faster, at a small loss of precision; or float32, whatever the checkpoint has: "
+    "exact products without rounding of activations, for reference");
 ABSL_FLAG(
     std::string, calibration, "",
     "a text, at most 1 MiB of UTF-8, of the kind that the model will see: with --weights=int4 "
@@ -99,11 +101,10 @@ ABSL_FLAG(
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
     "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
     "most a quarter of the memory");
-ABSL_FLAG(
-    std::string, kv_cache_dtype, "auto",
-    "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
-    "activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights and "
-    "float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
+ABSL_FLAG(std::string, kv_cache_dtype, "auto",
+          "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
+          "activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights and "
+          "float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
 ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
 
 namespace tlm {

@@ -86,7 +86,7 @@ TEST(FingerprintTest, EveryInputChangesItInItsOwnWay) {
 TEST(FingerprintTest, EveryFormatOfWeightsHasItsOwn) {
   std::set<std::string> all;
   for (const char* const name :
-       {"auto", "float32", "int8", "int4:32", "int4:64", "int4:128", "int4:256"}) {
+       {"auto", "float32", "int8", "int4", "int4:32", "int4:64", "int4:128", "int4:256"}) {
     Inputs inputs;
     inputs.types.weights = *WeightFormatFromName(name);
     EXPECT_TRUE(all.insert(inputs.Fingerprint()).second) << name;
