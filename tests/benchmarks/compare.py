@@ -384,8 +384,8 @@ def print_table(report):
                 f"{machine}")
         print(line.rstrip())
     for row in report["own"]:
-        print(f"{row['test']}, {'the file' if row['weights'] not in OWN_WEIGHTS else row['weights']}: "
-              f"{row['rate']:.2f}, {row['ratio']:.2f}x own int8  "
+        weights = row["weights"] if row["weights"] in OWN_WEIGHTS else "the file"
+        print(f"{row['test']}, {weights}: {row['rate']:.2f}, {row['ratio']:.2f}x own int8  "
               f"{verdict(row['ratio'], row['bar'])}".rstrip())
 
 

@@ -128,7 +128,8 @@ def parse_arguments():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--quantize", type=pathlib.Path, help="path of llama-quantize")
     parser.add_argument("--shape", choices=random_checkpoint.SHAPES, default="qwen3-0.6b")
-    parser.add_argument("--model", type=pathlib.Path, help="a Qwen3 directory with bfloat16 weights")
+    parser.add_argument("--model", type=pathlib.Path,
+                        help="a Qwen3 directory with bfloat16 weights")
     parser.add_argument("--types", default="Q4_K_M,Q8_0,Q4_0",
                         help="comma-separated, as llama-quantize calls them")
     parser.add_argument("--tokenizer", type=pathlib.Path,

@@ -44,7 +44,8 @@ def parse_arguments():
     parser.add_argument("--tokenizer", type=pathlib.Path,
                         help="a tokenizer.json to take instead of a random one")
     parser.add_argument("--cache", type=pathlib.Path, help="keeps the checkpoint here")
-    parser.add_argument("--model", type=pathlib.Path, help="a model directory or GGUF file that is there")
+    parser.add_argument("--model", type=pathlib.Path,
+                        help="a model directory or GGUF file that is there")
     parser.add_argument("--preset", help="random weights instead of a model")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")

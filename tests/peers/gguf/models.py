@@ -40,7 +40,8 @@ class Ggml:
         rows, columns = matrix.shape
         elements, size = gguf.GGML_QUANT_SIZES[kind]
         blocks = np.zeros((rows, columns // elements * size), np.uint8)
-        written = self._quantise(kind, matrix.ctypes.data, blocks.ctypes.data, 0, rows, columns, None)
+        written = self._quantise(kind, matrix.ctypes.data, blocks.ctypes.data, 0, rows, columns,
+                                 None)
         assert written == blocks.nbytes, (kind, matrix.shape, written)
         return blocks
 
@@ -54,7 +55,8 @@ def sizes(rng, architecture, types):
     """Dimensions whose matrices have whole blocks in their rows."""
     block = block_of(types)
     own_length = architecture in ("qwen3", "mistral")
-    head_dim = int(rng.choice([32, 64, 128] if block == 256 or own_length else [32, 64, 80, 96, 128]))
+    head_dims = [32, 64, 128] if block == 256 or own_length else [32, 64, 80, 96, 128]
+    head_dim = int(rng.choice(head_dims))
     kv_heads, group = int(rng.choice([1, 2, 3])), int(rng.choice([1, 2, 4]))
     while kv_heads * group * head_dim % block:
         kv_heads += 1
@@ -66,7 +68,8 @@ def sizes(rng, architecture, types):
         width = int(rng.choice([256, 512, 768] if block == 256 else [96, 160, 288, 416]))
     inner = int(rng.choice([512, 768, 1280] if block == 256 else [160, 352, 544, 1056]))
     return {"layers": int(rng.choice([2, 3])), "width": width, "inner": inner, "heads": heads,
-            "kv_heads": kv_heads, "head_dim": head_dim, "vocabulary": int(rng.choice([310, 777, 1000])),
+            "kv_heads": kv_heads, "head_dim": head_dim,
+            "vocabulary": int(rng.choice([310, 777, 1000])),
             "eps": float(rng.choice([1e-5, 1e-6])), "tied": bool(rng.random() < 0.5)}
 
 

@@ -1,4 +1,4 @@
-"""The logits of a GGUF file in float64, by numpy, on the weights as the `gguf` package reads them."""
+"""The logits of a GGUF file in float64, by numpy, on weights as the `gguf` package reads them."""
 
 import gguf
 import numpy as np

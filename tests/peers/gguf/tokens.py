@@ -95,8 +95,8 @@ def compare(driver, name, path, document, texts):
     originals = [encoding.ids for encoding in original.encode_batch_fast(texts)]
     different = [i for i in range(len(texts)) if ours[i][0] != theirs[i]]
     wrong = [i for i in different if ours[i][0] != originals[i]]
-    print(f"{name:28} {len(texts)} texts: {len(different)} differ from llama.cpp's, {len(wrong)} of "
-          "them from the original tokenizer's, too", flush=True)
+    print(f"{name:28} {len(texts)} texts: {len(different)} differ from llama.cpp's, {len(wrong)} "
+          "of them from the original tokenizer's, too", flush=True)
     for i in wrong[:SHOWN]:
         print(f"  {texts[i]!r}\n    ours      {ours[i]}\n    llama.cpp {theirs[i]}\n"
               f"    original  {originals[i]}")
