@@ -46,7 +46,7 @@ std::vector<Case> Cases() {
       cases.push_back({config, DType::kBF16, isa, few, format, {}, suffix});
     };
     quantised("qwen3", WeightFormat::kInt8, "_int8");
-    quantised("qwen3", WeightFormat::kInt4G32, "_int4_32");
+    quantised("qwen3", WeightFormat::kInt4, "_int4");
     quantised("gpt2", WeightFormat::kInt4G128, "_int4_128");
     const auto in_blocks = [&](const char* config, std::vector<DType> types, const char* suffix) {
       cases.push_back(
