@@ -9,6 +9,7 @@
 namespace tlm::cli {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -194,11 +195,16 @@ TEST(InfoTablesTest, PrintsMemory) {
   v1::WeightBytes& weights = *memory.add_weights();
   weights.set_dtype(v1::DATA_TYPE_FLOAT32);
   weights.set_bytes(6230444800);
+  v1::WeightBytes& blocks = *memory.add_weights();
+  blocks.set_dtype(v1::DATA_TYPE_BLOCKS);
+  blocks.set_bytes(2048);
+  blocks.set_type("Q4_K");
   memory.set_kv_blocks_total(10);
   memory.set_kv_block_tokens(64);
   memory.set_kv_bytes_per_token(1024);
   const std::string text = Print(info);
   EXPECT_THAT(text, HasSubstr("6,230,444,800    5.80 GiB\n"));
+  EXPECT_THAT(text, ContainsRegex("weights Q4_K +2,048 +2.00 KiB\n"));
   EXPECT_THAT(text, HasSubstr("655,360  640.00 KiB\n"));
   EXPECT_THAT(text, Not(HasSubstr("graph pool")));
 }
