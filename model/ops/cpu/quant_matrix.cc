@@ -161,6 +161,11 @@ void WriteScales(const float* from, bool half, int64_t count, std::byte* to) {
   }
 }
 
+// From the first t of a chunk.
+int64_t PlaceOfT(int64_t sub_block, int64_t lane) {
+  return (sub_block / 2 * kPanel + lane) * 2 + sub_block % 2;
+}
+
 void WriteChunk(const PanelChunk& chunk, const QuantLayout& layout, int64_t inputs, std::byte* to) {
   const QuantPlaces at = PlacesOf(layout, inputs);
   const int64_t groups = QuantGroups(layout, inputs) * kPanel;
@@ -168,9 +173,13 @@ void WriteChunk(const PanelChunk& chunk, const QuantLayout& layout, int64_t inpu
   WriteScales(chunk.scale[0], layout.half_scales, groups, to + at.scale);
   if (layout.has_min) WriteScales(chunk.min[0], layout.half_scales, groups, to + at.min);
   if (layout.sub_block > 0) {
-    const auto bytes = static_cast<size_t>(inputs / layout.sub_block * kPanel);
-    std::memcpy(to + at.s, chunk.s, bytes);
-    if (layout.has_min) std::memcpy(to + at.t, chunk.t, bytes);
+    const int64_t sub_blocks = inputs / layout.sub_block;
+    std::memcpy(to + at.s, chunk.s, static_cast<size_t>(sub_blocks * kPanel));
+    for (int64_t b = 0; layout.has_min && b < sub_blocks; ++b) {
+      for (int lane = 0; lane < kPanel; ++lane) {
+        to[at.t + PlaceOfT(b, lane)] = static_cast<std::byte>(chunk.t[b][lane]);
+      }
+    }
   }
   if (layout.zero < 0) std::memcpy(to + at.zero, chunk.zero, static_cast<size_t>(groups));
 }
@@ -362,7 +371,9 @@ void QuantMatrix::ForEachWeight(int64_t row, const Take& take) const {
       if (layout.sub_block > 0) {
         const int64_t b = i / layout.sub_block * kPanel + lane;
         scale *= static_cast<float>(static_cast<int8_t>(chunk[at.s + b]));
-        if (layout.has_min) min *= static_cast<float>(chunk[at.t + b]);
+        if (layout.has_min) {
+          min *= static_cast<float>(chunk[at.t + PlaceOfT(i / layout.sub_block, lane)]);
+        }
       }
       const int zero = layout.zero < 0 ? chunk[at.zero + group * kPanel + lane] : layout.zero;
       const int q = StoredQ(layout, chunk, at, lane, i);

@@ -54,7 +54,7 @@ constexpr int64_t QuantGroups(const QuantLayout& layout, int64_t inputs) {
 //   scale    [groups][16 outputs]
 //   min      likewise, if there are minima
 //   s        int8 [sub-blocks][16 outputs], if there are factors
-//   t        uint8 likewise, if there are minima, too
+//   t        uint8 [sub-blocks / 2][16 outputs][2 sub-blocks], if there are minima, too
 //   zero     uint8 [groups][16 outputs], if each group has its own
 // Outputs past the end have scale 0 and min 0.
 struct QuantPlaces {
