@@ -134,7 +134,9 @@ void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architect
 void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters) {
   const ParameterCounts counts = CountParameters(config);
   parameters.set_total(counts.total);
-  parameters.set_stored(stored == 0 ? counts.total : stored);
+  // Quantised matrices have several tensors, whose elements are none of the parameters.
+  const bool is_known = stored > 0 && config.quantisation.empty();
+  parameters.set_stored(is_known ? stored : counts.total);
   parameters.set_embedding(counts.embedding);
   parameters.set_position_embedding(counts.position_embedding);
   parameters.set_lm_head(counts.lm_head);

@@ -18,6 +18,7 @@
 #include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/gguf_file.h"
+#include "model/weights/model_weights.h"
 #include "model/weights/name_map.h"
 #include "model/weights/weights_dtype.h"
 
@@ -53,12 +54,16 @@ bool IsLoaded(const ModelConfig& config, const std::string& name, const Shape& s
   return !config.tie_word_embeddings || name != TensorName(config.naming, TensorRole::kLmHead, -1);
 }
 
+const std::map<std::string, std::pair<DType, Shape>>& HeldTensors(const OfflineModel& model) {
+  return model.quantised.empty() ? model.tensors : model.quantised;
+}
+
 // The type of the products' matrices; `own` without any.
 DType MatrixType(const OfflineModel& model, DType own) {
   const std::string positions = TensorName(model.config.naming, TensorRole::kPositionEmbedding, -1);
   std::optional<DType> common;
   bool differ = false;
-  for (const auto& [name, tensor] : model.tensors) {
+  for (const auto& [name, tensor] : HeldTensors(model)) {
     const auto& [stored, shape] = tensor;
     if (shape.rank() < 2 || name == positions || !IsLoaded(model.config, name, shape)) continue;
     if (IsBlockQuantised(stored)) return DType::kI8;
@@ -75,6 +80,12 @@ absl::Status ReadTensors(const std::string& path, OfflineModel* model) {
   TLM_RETURN_IF_ERROR(checkpoint.status());
   for (const auto& [name, tensor] : checkpoint->tensors()) {
     model->tensors.emplace(name, std::pair(tensor.dtype, tensor.shape));
+  }
+  if (!model->config.quantisation.empty()) {
+    TLM_ASSIGN_OR_RETURN(ModelWeights weights, BindWeights(model->config, *checkpoint));
+    for (const TensorSpec& spec : ExpectedTensors(model->config)) {
+      model->quantised.emplace(spec.name, std::pair(PlaceOf(spec, &weights)->dtype, spec.shape));
+    }
   }
   model->weights_dtype = MatrixType(*model, model->weights_dtype);
   return absl::OkStatus();
@@ -115,7 +126,7 @@ std::map<DType, uint64_t> BytesByType(const OfflineModel& model) {
     const DType held = shape.rank() == 1 ? DType::kF32 : LoadedDType(dtype);
     bytes[held] += StoredBytes(held, static_cast<size_t>(shape.elements()));
   };
-  for (const auto& [name, tensor] : model.tensors) {
+  for (const auto& [name, tensor] : HeldTensors(model)) {
     if (IsLoaded(model.config, name, tensor.second)) add(tensor.first, tensor.second);
   }
   if (!model.tensors.empty()) return bytes;

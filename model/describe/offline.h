@@ -22,6 +22,9 @@ struct OfflineModel {
   DType weights_dtype = DType::kF32;
   // The tensors of the checkpoint; empty without one.
   std::map<std::string, std::pair<DType, Shape>> tensors;
+  // The same as a server holds them, where config.quantisation makes that something else; else
+  // empty.
+  std::map<std::string, std::pair<DType, Shape>> quantised;
 };
 
 // PresetConfig() as a model. INVALID_ARGUMENT for an unknown name.
@@ -29,7 +32,7 @@ absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
 // From a model directory, a GGUF file, or a configuration file itself. Of a checkpoint, if there is
 // one, the headers alone are read: its types count, whatever the configuration names. Errors as
-// ReadConfigOf and Checkpoint::Open.
+// ReadConfigOf, Checkpoint::Open and, of a quantised one, BindWeights.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture alone),

@@ -44,9 +44,15 @@ void ForEachQuantised(const ModelConfig& config, const ModelWeights& bound, Call
 
 class QuantisedWeights::Pager : public TensorPager {
  public:
-  Pager(std::byte* memory, uint64_t bytes, TensorPager* stored, int threads)
-      : memory_(memory), bytes_(bytes), stored_(stored), threads_(threads) {}
+  Pager(std::byte* memory, uint64_t bytes, int threads)
+      : memory_(memory), bytes_(bytes), threads_(threads) {}
   ~Pager() override { munmap(memory_, bytes_); }
+
+  void ReadBy(TensorPager* stored) { stored_ = stored; }
+  std::vector<TensorView> StoredOf(const TensorView& tensor) const {
+    const auto found = matrices_.find(tensor.data);
+    return found == matrices_.end() ? std::vector{tensor} : found->second.stored;
+  }
 
   // Of a matrix whose blocks go to `out`; the view of these.
   TensorView Add(QuantisedMatrix matrix, std::byte* out) {
@@ -127,8 +133,8 @@ class QuantisedWeights::Pager : public TensorPager {
 
   std::byte* const memory_;
   const uint64_t bytes_;
-  TensorPager* const stored_;
   const int threads_;
+  TensorPager* stored_ = nullptr;
   std::map<const void*, QuantisedMatrix> matrices_;  // by the place of their blocks
   std::deque<std::vector<int32_t>> orders_;
 };
@@ -137,6 +143,12 @@ QuantisedWeights::QuantisedWeights() = default;
 QuantisedWeights::~QuantisedWeights() = default;
 QuantisedWeights::QuantisedWeights(QuantisedWeights&&) noexcept = default;
 QuantisedWeights& QuantisedWeights::operator=(QuantisedWeights&&) noexcept = default;
+
+void QuantisedWeights::ReadBy(TensorPager* pager) { pager_->ReadBy(pager); }
+
+std::vector<TensorView> QuantisedWeights::StoredOf(const TensorView& tensor) const {
+  return pager_->StoredOf(tensor);
+}
 
 uint64_t QuantisedWeights::ResidentBytesFor(const ModelConfig& config, const ModelWeights& bound) {
   uint64_t most = 0;
@@ -165,7 +177,7 @@ absl::StatusOr<QuantisedWeights> QuantisedWeights::Reserve(const ModelConfig& co
   }
   auto* next = static_cast<std::byte*>(memory);
   QuantisedWeights result;
-  result.pager_ = std::make_unique<Pager>(next, bytes, bound.pager, threads);
+  result.pager_ = std::make_unique<Pager>(next, bytes, threads);
   result.weights_ = bound;
   result.weights_.pager = result.pager_.get();
   absl::Status status;

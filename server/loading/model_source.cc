@@ -83,6 +83,9 @@ absl::Status ModelSource::OpenFiles(const std::string& path) {
 
 absl::Status ModelSource::BindFiles() {
   TLM_ASSIGN_OR_RETURN(weights_, BindWeights(config_, *checkpoint_));
+  if (config_.quantisation.empty()) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(quantised_, QuantisedWeights::Reserve(config_, weights_, *checkpoint_));
+  weights_ = quantised_->weights();
   return absl::OkStatus();
 }
 
@@ -125,6 +128,12 @@ std::vector<TensorRecord> ModelSource::Tensors(WeightFormat format, const Ops& o
 
 absl::Status ModelSource::CheckFormat(WeightFormat format) const {
   if (!BlockTypeOf(format).has_value()) return absl::OkStatus();
+  if (quantised_.has_value()) {
+    return FailedPrecondition(
+        "--weights={}: {} has a quantization_config; only weights of full precision are "
+        "quantised, --weights=auto serves these as they are",
+        WeightFormatName(format), Quoted(name_));
+  }
   for (const TensorRecord& tensor : tensors_) {
     if (!IsBlockQuantised(tensor.dtype)) continue;
     return FailedPrecondition(
@@ -140,6 +149,7 @@ PackingBytes ModelSource::BytesFor(WeightFormat format, const Ops& ops) const {
   if (!checkpoint_.has_value()) {
     bytes.host = RandomWeights::ResidentBytesFor(config_, random_dtype_);
   }
+  bytes.host += QuantisedWeights::ResidentBytesFor(config_, weights_);
   return bytes;
 }
 
@@ -149,9 +159,14 @@ absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
     return random_->weights();
   }
   is_shared_ = !reading.by_packer_alone;
-  if (is_shared_) return weights_;
+  if (is_shared_ && !quantised_.has_value()) return weights_;
   pager_ = std::make_unique<CheckpointPager>(
-      *checkpoint_, CheckpointPager::Options{.check_finite = !reading.checks_finite});
+      *checkpoint_,
+      CheckpointPager::Options{.check_finite = !reading.checks_finite, .release = !is_shared_});
+  if (quantised_.has_value()) {
+    quantised_->ReadBy(pager_.get());
+    return weights_;
+  }
   ModelWeights weights = weights_;
   weights.pager = pager_.get();
   return weights;
@@ -161,7 +176,9 @@ absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
   CheckpointPager reader(*checkpoint_, {.check_finite = false, .release = false});
   ModelWeights weights = weights_;
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    TLM_RETURN_IF_ERROR(reader.Acquire({PlaceOf(spec, &weights), 1}));
+    const TensorView& tensor = *PlaceOf(spec, &weights);
+    TLM_RETURN_IF_ERROR(reader.Acquire(quantised_.has_value() ? quantised_->StoredOf(tensor)
+                                                              : std::vector{tensor}));
   }
   return reader.Identity();
 }

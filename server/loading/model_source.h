@@ -18,6 +18,7 @@
 #include "model/weights/checkpoint.h"
 #include "model/weights/checkpoint_pager.h"
 #include "model/weights/model_weights.h"
+#include "model/weights/quantised_weights.h"
 #include "model/weights/random_weights.h"
 #include "server/config/options.h"
 #include "server/serving/served_model.h"
@@ -80,9 +81,10 @@ class ModelSource {
   std::string name_;
   ModelConfig config_;
   std::vector<TensorRecord> tensors_;
-  std::optional<Checkpoint> checkpoint_;  // weights from files
-  ModelWeights weights_;                  // of these; of others the data are not to be read
-  bool is_shared_ = false;                // others read them while they are packed
+  std::optional<Checkpoint> checkpoint_;       // weights from files
+  ModelWeights weights_;                       // of these; of others the data are not to be read
+  std::optional<QuantisedWeights> quantised_;  // if the configuration has a quantisation
+  bool is_shared_ = false;                     // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
   DType random_dtype_ = DType::kF32;  // and else
   uint64_t seed_ = 0;

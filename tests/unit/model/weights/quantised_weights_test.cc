@@ -79,8 +79,8 @@ class QuantisedWeightsTest : public ::testing::Test {
     TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(dir_.path()));
     TLM_ASSIGN_OR_RETURN(bound_, BindWeights(config_, *checkpoint_));
     pager_.emplace(*checkpoint_, CheckpointPager::Options{.threads = 2});
-    bound_.pager = &*pager_;
     TLM_ASSIGN_OR_RETURN(weights_, QuantisedWeights::Reserve(config_, bound_, *checkpoint_, 2));
+    weights_->ReadBy(&*pager_);
     return absl::OkStatus();
   }
 
@@ -270,6 +270,11 @@ TEST_F(QuantisedWeightsTest, IdentityCoversScales) {
     return *pager_->Identity();
   };
   const std::string before = identity();
+  CheckpointPager reader(*checkpoint_, {.check_finite = false, .release = false, .threads = 1});
+  for (const TensorSpec& spec : ExpectedTensors(config_)) {
+    ASSERT_THAT(reader.Acquire(weights_->StoredOf(ViewOf(spec))), IsOk());
+  }
+  EXPECT_EQ(*reader.Identity(), before);
   std::string& scales = tensors_[std::string(kUp) + ".scales"].bytes;
   uint16_t half;
   std::memcpy(&half, scales.data(), 2);
