@@ -191,7 +191,7 @@ class RandomWeightsTest(unittest.TestCase):
                 ("qwen3-8b", ["--preset=gpt5", "--random_weights=0"]),
                 ("'zero'", [model, "--random_weights=zero"]),
                 ("'int4'", [model, "--random_weights=0:int4"]),
-                ("--weights is 'int4'", [model, "--weights=int4"]),
+                ("--weights is 'int3'", [model, "--weights=int3"]),
                 ("--sampling_defaults", [model, "--sampling_defaults=none"])):
             self.assert_refused(2, text, *flags)
 
