@@ -37,7 +37,6 @@ class MatrixParts {
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
-  bool is_gated() const { return use_ == MatrixUse::kGated; }
   int64_t panels() const {
     if (use_ == MatrixUse::kPlain) return (n_ + kPanel - 1) / kPanel;
     return 2 * ((n_ / 2 + kPanel - 1) / kPanel);

@@ -193,7 +193,8 @@ bool PackPanel(const MatrixParts& parts, int64_t panel, const BlockReader& reade
   for (int64_t first = 0; first < padded; first += kQuantChunk) {
     const int64_t count = std::min(parts.k() - first, kQuantChunk);
     const int64_t inputs = std::min(padded - first, kQuantChunk);
-    if (count < kQuantChunk || panel == parts.panels() - 1 || parts.is_gated()) {
+    // Beside the inputs, and in the last panels, of a gated matrix both.
+    if (count < kQuantChunk || panel + 2 >= parts.panels()) {
       std::memset(&chunk, 0, sizeof(chunk));
       std::memset(chunk.q, std::max(layout.zero, 0), sizeof(chunk.q));
     }

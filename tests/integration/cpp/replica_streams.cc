@@ -97,8 +97,8 @@ std::string Everything(const Stream& stream) {
   for (const client::Output& output : result.outputs) {
     text += output.text + "\n" + output.reasoning + "\n" + output.content + "\n";
     for (const client::ToolCall& call : output.tool_calls) {
-      text += call.id + " " + call.name + " " + call.arguments_json +
-              (call.complete ? ".\n" : "...\n");
+      text +=
+          call.id + " " + call.name + " " + call.arguments_json + (call.complete ? ".\n" : "...\n");
     }
     for (const v1::TokenInfo& token : output.tokens) text += token.ShortDebugString() + "\n";
     text += output.finished.ShortDebugString() + "\n";

@@ -10,8 +10,8 @@
 #define TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
 
 #include "model/ops/cpu/kernels/attention.h"
-#include "model/ops/cpu/kernels/quant.h"
 #include "model/ops/cpu/kernels/matmul.h"
+#include "model/ops/cpu/kernels/quant.h"
 #include "model/ops/cpu/kernels/rows.h"
 
 namespace tlm {

@@ -26,7 +26,7 @@ struct QuantLayout {
   int bits = 8;              // of q: 4, 5, 6 or 8
   int group = 256;           // inputs: 32, 64, 128 or 256; the last group of a row may be shorter
   int sub_block = 0;         // inputs: 16 or 32, then k is a multiple of group = 256; 0: no factors
-  bool has_min = false;      // then zero is 0
+  bool has_min = false;      // then zero is 0; with factors, s is below 64 and bits are at most 5
   bool half_scales = false;  // scale and min are binary16, else float32
   int zero = 128;            // -1: each group of an output has its own, without factors
 };

@@ -36,10 +36,11 @@ class RecordingOps : public ForwardingOps {
     return takes_blocks_ || format == WeightFormat::kAsGiven;
   }
   // Stores the elements of types in blocks as zeros.
-  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
-      std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
-      MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
-      std::span<const float> = {}) override {
+  absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(std::span<const TensorView> parts,
+                                                     MatrixOrder order = MatrixOrder::kOutputsFirst,
+                                                     MatrixUse use = MatrixUse::kPlain,
+                                                     WeightFormat format = WeightFormat::kAsGiven,
+                                                     std::span<const float> = {}) override {
     formats.insert(format);
     std::vector<TensorView> floats;
     for (const TensorView& part : parts) {
