@@ -62,6 +62,8 @@ struct SamplingJob {
   const TokenHistory* history = nullptr;
   SampleKey key = {};
   LogprobOptions score = {};
+  // Tokens of the output behind those of `history`, oldest first: guesses that were not drawn yet.
+  std::span<const int32_t> draft = {};
   std::span<const int32_t> banned = {};
   const TokenMask* mask = nullptr;  // null: all; its wait may end the job with MaskIsLate()
 };

@@ -40,6 +40,9 @@ struct EngineOptions {
   // Before it is launched, a step waits at most this part of the last one's time, and 1 ms, for
   // tokens of constrained outputs that need no draw.
   double max_run_wait = 1.0 / 64;
+  // Guess the next tokens of outputs where that is expected to pay; never changes a token.
+  bool speculation = true;
+  int64_t max_draft_tokens = 16;  // of one output in a step
   KvEventOptions kv_events = {};
 };
 

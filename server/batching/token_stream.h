@@ -59,6 +59,13 @@ struct StreamStart {
   int64_t cached_prompt_tokens = 0;  // taken from the prefix cache, the prompt's own alone
 };
 
+// What guessing has saved an output.
+struct SpeculationCounts {
+  int64_t drafted = 0;      // tokens guessed and computed
+  int64_t accepted = 0;     // of them: drawn as guessed, and part of the output
+  int64_t steps_saved = 0;  // fewer than without guesses
+};
+
 // How an output ended. `reason` and `matched_token` count only when `status` is OK. What several
 // outputs of a request share, the prompt's computation and its blocks, is in the first one's end.
 struct StreamEnd {
@@ -75,6 +82,7 @@ struct StreamEnd {
   // Generate: tokens that needed no draw, and how many of them ended it before they were computed.
   int64_t forced_tokens = 0;
   int64_t uncomputed_tokens = 0;
+  SpeculationCounts speculation;
 };
 
 // Thread-safe. Two sides: the engine pushes, the handler takes; either may let go first. Pushing
