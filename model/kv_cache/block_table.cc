@@ -76,6 +76,14 @@ bool BlockTable::Share(const BlockTable& parent, int64_t tokens, BlockPool& pool
   return true;
 }
 
+void BlockTable::Trim(BlockPool& pool, int64_t tokens) {
+  const int64_t kept = BlocksFor(tokens);
+  TLM_CHECK(kept >= std::max(published_, shared_));
+  for (; static_cast<int64_t>(blocks_.size()) > kept; blocks_.pop_back()) {
+    pool.Release(blocks_.back());
+  }
+}
+
 void BlockTable::Release(BlockPool& pool) {
   for (const BlockId block : blocks_) pool.Release(block);
   blocks_.clear();

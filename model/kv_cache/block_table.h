@@ -44,6 +44,8 @@ class BlockTable {
   // Allocates the missing blocks for `tokens` tokens; false, without any effect, if the pool lacks
   // them.
   [[nodiscard]] bool Grow(BlockPool& pool, int64_t tokens);
+  // Gives the blocks behind `tokens` tokens back, which are not published.
+  void Trim(BlockPool& pool, int64_t tokens);
   // Of a table without blocks: uses the full blocks of `parent`'s first `tokens` tokens, and
   // allocates a block for the rest, if any, whose contents the caller copies. False, without any
   // effect, when the pool has no block left.

@@ -8,10 +8,12 @@ namespace {
 void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
   const Sequence& sequence = *chunk.sequence;
   const int64_t end = chunk.first_position + chunk.num_tokens;
+  const int64_t length = static_cast<int64_t>(sequence.tokens().size());
   for (int64_t position = chunk.first_position; position < end; ++position) {
-    const bool known = position < static_cast<int64_t>(sequence.tokens().size());
-    batch->token_ids.push_back(known ? sequence.tokens()[static_cast<size_t>(position)]
-                                     : PendingToken(sequence.job()));
+    const auto behind = static_cast<size_t>(std::max(position - length, int64_t{0}));
+    batch->token_ids.push_back(position < length ? sequence.tokens()[static_cast<size_t>(position)]
+                               : behind < sequence.draft().size() ? sequence.draft()[behind]
+                                                                  : PendingToken(sequence.job()));
     batch->positions.push_back(static_cast<int32_t>(position));
     batch->sequence_of.push_back(index);
   }
@@ -20,14 +22,21 @@ void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
 // Of the token at `position`, behind what logits row `row` belongs to.
 void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
   const GenerateWork& work = *sequence.request().generate();
+  // Tokens of the draft before it.
+  const auto drafted = static_cast<size_t>(
+      sequence.draft().empty() ? 0 : position - static_cast<int64_t>(sequence.tokens().size()));
+  const TokenMask* const mask = drafted > 0 && sequence.mask() != nullptr
+                                    ? sequence.draft_masks()->mask(drafted)
+                                    : sequence.mask();
   SamplingJob job{
       .row = row,
       .params = &work.sampling,
       .history = &sequence.history(),
       .key = {.output_index = work.output_index, .position = static_cast<uint64_t>(position)},
       .score = work.score,
+      .draft = sequence.draft().first(drafted),
       .banned = sequence.BannedTokens(position),
-      .mask = sequence.mask()};
+      .mask = mask};
   sequence.set_job(static_cast<int64_t>(batch->jobs.size()));
   batch->jobs.push_back(job);
   if (position > sequence.prompt_tokens()) return;

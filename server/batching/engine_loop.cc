@@ -42,6 +42,7 @@ bool EngineLoop::Step() {
   DropUnwanted(now);
   if (pipeline_.empty()) {
     FollowMasks(now);
+    GuessTokens();
     Launch(CompletePlan(), now);
   }
   const bool computes = !pipeline_.empty();
@@ -89,7 +90,7 @@ void EngineLoop::PlanAhead() {
   TakeArrivals();
   ahead_ = PlanStep();
   LeaveQueue(ahead_);
-  if (pipeline_.CanLaunch(ahead_)) Launch(std::exchange(ahead_, {}), clock_.Now());
+  if (pipeline_.CanLaunch(ahead_) && !WouldGuess()) Launch(std::exchange(ahead_, {}), clock_.Now());
 }
 
 StepPlan EngineLoop::PlanStep() {
@@ -105,6 +106,7 @@ void EngineLoop::Launch(StepPlan plan, absl::Time now) {
     if (chunk.sequence->mask() != nullptr) masks_.Add(chunk.sequence->shared_mask());
     if (metrics_ != nullptr) metrics_->AddPrompt(chunk.sequence->prompt_tokens());
   }
+  SetDraftMasks(plan);
   pipeline_.Launch(std::move(plan), now);
 }
 
@@ -127,8 +129,10 @@ void EngineLoop::FinishStep(StepResults results) {
   step_fault_ = absl::OkStatus();
   ServiceRates::Step computed;
   if (results.status().ok()) {
-    computed = RecordRates(results, end);
+    computed = CountTokens(results, end);
     TakeResults(results, end);
+    computed.decode_tokens += std::exchange(accepted_, 0);
+    RecordRates(results.plan(), computed, end);
   } else {
     FailStep(results, end);
   }
@@ -162,21 +166,29 @@ absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
   return Internal("the device failed while computing: {}", std::string(error.message()));
 }
 
-ServiceRates::Step EngineLoop::RecordRates(const StepResults& results, absl::Time end) {
-  const StepPlan& plan = results.plan();
+ServiceRates::Step EngineLoop::CountTokens(const StepResults& results, absl::Time end) const {
   // While steps follow each other without a gap, from the end of one to that of the next.
   ServiceRates::Step step{.elapsed = end - last_end_.value_or(results.begin())};
-  for (const Chunk& chunk : plan.chunks) {
+  for (const Chunk& chunk : results.plan().chunks) {
     if (chunk.sequence->state() == SequenceState::kFinished) continue;  // computed in vain
-    (IsDecode(chunk) ? step.decode_tokens : step.prefill_tokens) += chunk.num_tokens;
+    if (IsDecode(chunk)) {
+      step.decode_tokens += chunk.num_tokens - chunk.num_draft;
+    } else {
+      step.prefill_tokens += chunk.num_tokens;
+    }
   }
+  return step;
+}
+
+void EngineLoop::RecordRates(const StepPlan& plan, const ServiceRates::Step& step,
+                             absl::Time end) {
   report_.stats.prefill_tokens += step.prefill_tokens;
   report_.stats.decode_tokens += step.decode_tokens;
   throttle_.Record(plan.decodes, plan.prefill_tokens, step.elapsed);
+  RecordCosts(plan, step.elapsed);
   rates_.RecordStep(step, end);
   rates_.RecordDrain(std::exchange(left_queue_, {}), never_admitted_, step.elapsed);
   queue_->SetEstimates(rates_.Estimates());
-  return step;
 }
 
 void EngineLoop::LeaveQueue(const StepPlan& plan) {

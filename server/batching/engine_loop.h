@@ -28,6 +28,9 @@
 #include "server/batching/step_pipeline.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/engine_stats.h"
+#include "server/speculation/draft.h"
+#include "server/speculation/speculation_policy.h"
+#include "server/speculation/token_lookup.h"
 
 namespace tlm {
 
@@ -93,9 +96,20 @@ class EngineLoop {
   void FollowMasks(absl::Time now);
   static bool MayHaveRun(const Sequence& sequence);
   void AppendRun(Sequence& sequence, absl::Time now);
-  // It has a token, and its mask is to be that of the next one.
+  // It has a token, and its mask is to be that of the next one, or, while rows of a draft follow,
+  // of the one behind these.
   void AdvanceMask(Sequence& sequence, int32_t token);
+  void QueueMask(Sequence& sequence);
   void Hold(Sequence& sequence);
+
+  // engine_loop_drafts.cc: guessed tokens.
+  void GuessTokens();
+  bool FindGuessers();
+  std::vector<int64_t> ChooseLengths();
+  bool WouldGuess();
+  void SetDraftMasks(const StepPlan& plan);
+  void EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accepted);
+  void RecordCosts(const StepPlan& plan, absl::Duration elapsed);
 
   StepPlan CompletePlan();
   void PlanAhead();
@@ -104,8 +118,9 @@ class EngineLoop {
   void StartStreams(Sequence& sequence, absl::Time now);
   void FinishStep(StepResults results);
   void FailStep(const StepResults& results, absl::Time now);
-  // Returns how long the step took and what it computed.
-  ServiceRates::Step RecordRates(const StepResults& results, absl::Time end);
+  // What the step computed, and how long it took; drafts do not count.
+  ServiceRates::Step CountTokens(const StepResults& results, absl::Time end) const;
+  void RecordRates(const StepPlan& plan, const ServiceRates::Step& step, absl::Time end);
   void LeaveQueue(const StepPlan& plan);
   void LeaveQueue(Sequence& sequence);
   // Keeps the fault for the figures; what the requests it hit are told.
@@ -167,6 +182,17 @@ class EngineLoop {
   absl::Status step_fault_;             // what has failed in this step
   Report report_;
   MaskPool masks_;
+
+  // A sequence that may have a draft in the next step, and the guess.
+  struct Guesser {
+    Sequence* sequence = nullptr;
+    Draft draft;
+  };
+  MatchRecord matches_;  // of all sequences' lookups
+  StepCosts costs_;
+  std::vector<Guesser> guessers_;  // of the step to come
+  int64_t decoding_ = 0;           // sequences, the guessers among them
+  int64_t accepted_ = 0;           // tokens of drafts, in this step
 };
 
 }  // namespace tlm

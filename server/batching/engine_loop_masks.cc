@@ -68,11 +68,18 @@ void EngineLoop::AdvanceMask(Sequence& sequence, int32_t token) {
     metrics_->AddConstrainedToken(/*forced=*/false);
     metrics_->AddMaskWait(mask.TakeWait());
   }
-  if (!mask.Advance(token)) masks_.Add(sequence.shared_mask());
+  if (!mask.Advance(token)) sequence.set_mask_behind(true);
+  if (sequence.rows_in_flight() == 0) QueueMask(sequence);
+}
+
+void EngineLoop::QueueMask(Sequence& sequence) {
+  if (sequence.mask_behind()) masks_.Add(sequence.shared_mask());
+  sequence.set_mask_behind(false);
 }
 
 void EngineLoop::Hold(Sequence& sequence) {
   sequence.TakeBackRow();
+  QueueMask(sequence);
   sequence.set_held(sequence.mask()->WakeWhenReady(queue_));
   // It may have been planned as if it had a token more.
   scheduler_.Unplan(sequence, ahead_);

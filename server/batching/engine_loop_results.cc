@@ -23,10 +23,14 @@ absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   return DataLoss("the logits at position {} are not finite", position);
 }
 
-// The jobs of a row have the same mask.
+// The jobs of a row have the same mask. Where nothing may follow behind guesses, the row is computed
+// again with the sequence's own mask, which tells how that ends.
 bool IsLate(const RowResults& row) {
-  return std::any_of(row.tokens.begin(), row.tokens.end(),
-                     [](const auto& token) { return absl::IsUnavailable(token.status()); });
+  return std::any_of(row.tokens.begin(), row.tokens.end(), [&row](const auto& token) {
+    const SamplingJob& job = row.jobs.front();
+    return absl::IsUnavailable(token.status()) ||
+           (absl::IsInvalidArgument(token.status()) && job.mask != nullptr && !job.draft.empty());
+  });
 }
 
 }  // namespace
@@ -34,15 +38,17 @@ bool IsLate(const RowResults& row) {
 void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
   for (const Chunk& chunk : results.plan().chunks) {
     Sequence& sequence = *chunk.sequence;
+    const int64_t accepted = sequence.speculation().accepted;
     if (chunk.num_rows > 0 && sequence.state() != SequenceState::kFinished) {
       report_.streams.push_back(sequence.request().stream);
     }
     for (int64_t i = 0; i < chunk.num_rows; ++i) {
       const RowResults row = results.NextRow();
-      // It ended while the step computed, or an earlier row was bad.
-      if (sequence.state() == SequenceState::kFinished) continue;
+      // It ended while the step computed, or an earlier row made this one surplus.
+      if (sequence.state() == SequenceState::kFinished || sequence.rows_in_flight() == 0) continue;
       TakeRow(sequence, row, now);
     }
+    if (chunk.num_draft > 0) EndDraft(sequence, chunk, sequence.speculation().accepted - accepted);
   }
 }
 
@@ -132,7 +138,7 @@ EngineLoop::RowResult EngineLoop::TakeToken(Sequence& sequence, const RowResults
   }
   TLM_RETURN_IF_ERROR(token.status());
   if (sequence.generated_tokens() == 0) sequence.MarkFirstToken(now);
-  RecordToken(sequence, now);
+  if (!sequence.verifies()) RecordToken(sequence, now);
   const std::optional<Finish> finish = sequence.Append(token->id, model_.limits().max_context);
   if (sequence.mask() != nullptr && !finish.has_value()) AdvanceMask(sequence, token->id);
   sequence.stream().PushToken(*std::move(token));

@@ -16,6 +16,13 @@ struct KvEventOptions {
   int64_t max_batches = 10'000;
 };
 
+// When the next tokens of outputs are guessed; that never changes a token.
+enum class Speculation {
+  kOff,
+  kAuto,    // where it is expected to pay
+  kAlways,  // wherever there is a guess, and room for it: for tests
+};
+
 // How much is computed and held at a time. The flags set it, the engine and its scheduler follow
 // it, and ModelInfo reports it.
 struct EngineOptions {
@@ -40,8 +47,7 @@ struct EngineOptions {
   // Before it is launched, a step waits at most this part of the last one's time, and 1 ms, for
   // tokens of constrained outputs that need no draw.
   double max_run_wait = 1.0 / 64;
-  // Guess the next tokens of outputs where that is expected to pay; never changes a token.
-  bool speculation = true;
+  Speculation speculation = Speculation::kAuto;
   int64_t max_draft_tokens = 16;  // of one output in a step
   KvEventOptions kv_events = {};
 };

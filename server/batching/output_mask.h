@@ -92,6 +92,19 @@ class OutputMask final : public TokenMask {
   std::shared_ptr<StreamWaker> waker_ TLM_GUARDED_BY(mutex_);
 };
 
+// Stub.
+class DraftMasks {
+ public:
+  DraftMasks(std::shared_ptr<OutputMask> base, std::vector<int32_t> draft)
+      : base_(std::move(base)), draft_(std::move(draft)) {}
+  const TokenMask* mask(size_t) const { return base_.get(); }
+  void Compute() {}
+
+ private:
+  std::shared_ptr<OutputMask> base_;
+  std::vector<int32_t> draft_;
+};
+
 // The threads that compute masks, in the order they are asked for. Thread-safe, but for the end.
 class MaskPool {
  public:
@@ -104,6 +117,7 @@ class MaskPool {
 
   // Once for each time that `mask` is to be computed.
   void Add(std::shared_ptr<OutputMask> mask);
+  void Add(std::shared_ptr<DraftMasks>) {}
 
  private:
   void Work();

@@ -97,10 +97,12 @@ struct Request {
 };
 
 // Tokens that come with the request: those of the prompt, of the output that is resumed and of the
-// continuations to score.
+// continuations to score, and those claimed.
 inline int64_t InputTokens(const Request& request) {
   size_t tokens = request.prompt.size();
-  if (request.generate() != nullptr) tokens += request.generate()->generated.size();
+  if (request.generate() != nullptr) {
+    tokens += request.generate()->generated.size() + request.generate()->claimed.size();
+  }
   if (request.score() != nullptr) {
     for (const std::vector<int32_t>& ids : request.score()->continuations) tokens += ids.size();
   }

@@ -149,6 +149,7 @@ void Scheduler::LengthenDecodes(StepPlan& plan) {
     if (!sequence.Grow(pool_, sequence.computed() + tokens)) tokens = before;
     chunk.num_tokens = tokens;
     chunk.num_rows = sequence.RowsWanted(tokens);
+    chunk.num_draft = sequence.DraftTokens(tokens);
     Count(chunk, +1, plan);
     running_.find(&sequence)->second.queue->counter->Charge(tokens - before, 0);
   }
@@ -216,7 +217,8 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
             .num_tokens = tokens,
             .num_rows = sequence.RowsWanted(tokens),
             .decode = false,
-            .long_prompt = !info.short_prompt},
+            .long_prompt = !info.short_prompt,
+            .num_draft = sequence.DraftTokens(tokens)},
            plan);
   info.planned = plans_;
   info.queue->counter->Charge(tokens, 0);

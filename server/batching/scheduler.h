@@ -33,6 +33,7 @@ struct Chunk {
   int64_t num_rows = 0;    // results wanted from it
   bool decode = false;
   bool long_prompt = false;  // of one that is held back for the sake of decodes
+  int64_t num_draft = 0;     // of the tokens: those of a draft
 };
 
 struct StepPlan {
@@ -89,7 +90,8 @@ struct StepPlan {
 // their way are planned as if these had arrived, those that end with them are not (see Sequence).
 // TopUp then makes good for what the plan could not know.
 //
-// Forced tokens of a decoding sequence count as tokens of a long prompt, all but the first one.
+// Forced tokens of a decoding sequence, and those of a draft, count as tokens of a long prompt, all
+// but the first one.
 //
 // Not thread-safe. Sequences belong to the caller and stay where they are until removed.
 class Scheduler {

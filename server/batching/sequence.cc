@@ -104,6 +104,7 @@ Sequence::Sequence(Request&& request, int64_t number)
       for (const int32_t token : generated) history_.AddOutput(token);
     }
     tokens_.insert(tokens_.end(), generated.begin(), generated.end());
+    draft_ = request_.generate()->claimed;
   }
   next_row_ = FirstRow(request_, Length());
 }
@@ -132,17 +133,20 @@ SequenceState Sequence::state() const {
   if (!running_) return SequenceState::kWaiting;
   if (!generates() || remaining() == 0) return SequenceState::kPrefilling;
   const bool forced = forced_from_ >= 0 && computed_ >= forced_from_;
-  return remaining() == 1 || forced ? SequenceState::kDecoding : SequenceState::kPrefilling;
+  const bool guessed = !draft().empty() && computed_ == Length() - 1 && !verifies();
+  return remaining() == 1 || forced || guessed ? SequenceState::kDecoding : SequenceState::kPrefilling;
 }
 
 int64_t Sequence::target() const {
-  if (generates()) return Length() + tokens_ahead_;
+  if (generates()) return Length() + tokens_ahead_ + DraftAhead();
   if (delivers_rows()) return request_.forward()->positions.back() + 1;
   return Length() == prompt_tokens_ ? Length() : Length() - 1;
 }
 
 int64_t Sequence::remaining() const {
   if (held_) return 0;
+  // How far it will be is not known.
+  if (rows_in_flight_ > 0 && !draft().empty()) return 0;
   if (rows_in_flight_ > 0) {
     const int64_t end =
         delivers_rows() ? static_cast<int64_t>(request_.forward()->positions.size()) : target();
@@ -173,9 +177,16 @@ void Sequence::MarkComputed(int64_t count) {
 
 void Sequence::MarkLaunched(int64_t count, int64_t max_context) {
   const int64_t rows = RowsWanted(count);
+  const int64_t drafted = DraftTokens(count);
   MarkComputed(count);
   ++steps_in_flight_;
   rows_in_flight_ += rows;
+  draft_in_flight_ = drafted;
+  if (!verifies()) {
+    draft_.resize(draft_begin_ + static_cast<size_t>(drafted));
+    speculation_.drafted += drafted;
+  }
+  if (!draft().empty()) return;
   const int64_t tokens = tokens_in_flight();
   if (tokens == 0) return;
   const bool last = generated_tokens() + tokens >= request_.generate()->stop.max_new_tokens ||
@@ -213,13 +224,56 @@ std::span<const int32_t> Sequence::BannedTokens(int64_t position) const {
   return ending_ids_;
 }
 
+int64_t Sequence::DraftAhead() const {
+  const int64_t draft = static_cast<int64_t>(this->draft().size());
+  return verifies() ? std::max(draft - 1, int64_t{0}) : draft;
+}
+
+int64_t Sequence::DraftTokens(int64_t count) const {
+  return draft().empty() ? 0 : std::max(computed_ + count - Length(), int64_t{0});
+}
+
+void Sequence::SetDraft(std::vector<int32_t> ids) {
+  TLM_CHECK(rows_in_flight_ == 0 && !verifies() && branches() == 0);
+  draft_ = std::move(ids);
+  draft_begin_ = 0;
+}
+
+void Sequence::DropDraft() {
+  draft_.clear();
+  draft_begin_ = 0;
+  draft_in_flight_ = 0;
+  draft_masks_.reset();
+}
+
+bool Sequence::JudgeDraft(int32_t token) {
+  if (draft().front() == token) {
+    ++draft_begin_;
+    if (draft_in_flight_ == 0) return true;
+    --draft_in_flight_;
+    if (verifies()) return true;
+    ++speculation_.accepted;
+    ++speculation_.steps_saved;
+    return true;
+  }
+  DropDraft();
+  rows_in_flight_ = 0;
+  computed_ = std::min(computed_, Length() - 1);  // less if it was preempted meanwhile
+  return false;
+}
+
 std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   tokens_.push_back(token);
   next_row_ = Length() - 1;
   rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
   tokens_ahead_ = std::max(tokens_ahead_ - 1, int64_t{0});
   if (request_.generate()->sampling.has_penalties()) history_.AddOutput(token);
-  return FinishAt(request_.generate()->stop, generated_tokens(), token, Length(), max_context);
+  const bool agrees = draft().empty() || JudgeDraft(token);
+  const bool verified = verifies() && (!agrees || draft().empty());
+  if (verifies() && !agrees) return Finish{FinishReason::kRowsComplete};
+  const auto finish =
+      FinishAt(request_.generate()->stop, generated_tokens(), token, Length(), max_context);
+  return verified && !finish.has_value() ? Finish{FinishReason::kRowsComplete} : finish;
 }
 
 bool Sequence::MayAppend(int32_t token) const {
@@ -239,10 +293,12 @@ std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context)
 }
 
 void Sequence::TakeBackRow() {
-  TLM_CHECK(rows_in_flight_ == 1);
+  TLM_CHECK(rows_in_flight_ >= 1);
   rows_in_flight_ = 0;
   tokens_ahead_ = 0;
-  if (computed_ == Length()) --computed_;  // else it was preempted meanwhile
+  draft_in_flight_ = 0;
+  if (!verifies()) DropDraft();
+  computed_ = std::min(computed_, Length() - 1);  // less if it was preempted meanwhile
 }
 
 std::optional<Finish> Sequence::FinishedBefore(int64_t max_context) const {
@@ -327,8 +383,11 @@ bool Sequence::ShareBlocks(const Sequence& parent, BlockPool& pool) {
   return true;
 }
 
+void Sequence::TrimBlocks(BlockPool& pool) { blocks_.Trim(pool, Length()); }
+
 void Sequence::ReleaseBlocks(BlockPool& pool) {
   blocks_.Release(pool);
+  if (rows_in_flight_ == 0 && !verifies()) DropDraft();
   computed_ = 0;
   forced_from_ = -1;
 }
@@ -347,6 +406,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   end.preemptions = preemptions_;
   end.steps = steps_ - steps_in_flight_;
   end.forced_tokens = forced_tokens_;
+  end.speculation = speculation_;
   // The last token never is, whether it was drawn or not.
   if (forced_tokens_ > 0) end.uncomputed_tokens = std::max(Length() - 1 - furthest_, int64_t{0});
   return end;

@@ -17,6 +17,7 @@
 #include "server/batching/request.h"
 #include "server/batching/service_rates.h"
 #include "server/batching/token_stream.h"
+#include "server/speculation/token_lookup.h"
 
 namespace tlm {
 
@@ -106,6 +107,16 @@ class SequenceTimes {
 //                          |
 //                       computed = 6
 //
+// A draft, tokens that are guessed or claimed, is computed like forced tokens, but each of its rows
+// draws. The tokens drawn are appended until one differs from the draft; the rows behind that are
+// surplus, and what they computed is computed anew:
+//
+//   Generate  p p p p p g d d d    target = 9 with the draft, four rows from position 5 on
+//                         x        the second one differs from the draft's second token:
+//             p p p p p g d x      two tokens more, computed = 7, target = 8
+//
+// A claimed output is such a draft from the start, in several chunks, and ends with it.
+//
 // Not thread-safe: the engine thread owns it.
 class Sequence {
  public:
@@ -133,11 +144,14 @@ class Sequence {
   int64_t generated_tokens() const { return Length() - prompt_tokens_; }
   const TokenHistory& history() const { return history_; }  // empty when no penalty asks for it
 
-  // Which tokens may follow; null when all may.
+  // Which tokens may follow; null when all may. Behind: it has tokens that its mask is not to be
+  // computed behind yet, as more of a draft follow.
   OutputMask* mask() const { return mask_.get(); }
   const std::shared_ptr<OutputMask>& shared_mask() const { return mask_; }
   // Once, of a Generate request with a constraint; a branch has its own.
   void SetMask(std::shared_ptr<OutputMask> mask) { mask_ = std::move(mask); }
+  void set_mask_behind(bool behind) { mask_behind_ = behind; }
+  bool mask_behind() const { return mask_behind_; }
 
   int64_t computed() const { return computed_; }
   int64_t target() const;
@@ -159,6 +173,8 @@ class Sequence {
   // Where the last of them stands among its batch's jobs, as the batch's builder noted it.
   void set_job(int64_t job) { job_ = job; }
   int64_t job() const { return job_; }
+  // Results that are on their way. 0 behind a row that made those after it surplus.
+  int64_t rows_in_flight() const { return rows_in_flight_; }
   // Results its token stream will have room for behind those on their way.
   int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
@@ -182,11 +198,30 @@ class Sequence {
   // allows there (MayAppend); the end, if it is one.
   std::optional<Finish> AppendForced(int32_t token, int64_t max_context);
   bool MayAppend(int32_t token) const;
-  // Generate: the first row on its way, the only one, gave nothing. It is computed again, once the
-  // sequence is not held any more.
+  // Generate: the first row on its way gave nothing. It is computed again, with those behind it, once
+  // the sequence is not held any more.
   void TakeBackRow();
   void set_held(bool held) { held_ = held; }
   bool held() const { return held_; }
+
+  // Generate: its tokens come with the request, and are only compared with what is drawn.
+  bool verifies() const { return generates() && !request_.generate()->claimed.empty(); }
+  // Generate, decoding without forced tokens, with nothing on its way and no branches: what follows
+  // tokens() may be these. What the next step does not compute of them is dropped.
+  void SetDraft(std::vector<int32_t> ids);
+  // Tokens behind tokens() that are guessed or claimed, and not judged.
+  std::span<const int32_t> draft() const { return std::span(draft_).subspan(draft_begin_); }
+  // Of them: computed by a step that has begun.
+  int64_t draft_in_flight() const { return draft_in_flight_; }
+  // Those of the draft that a chunk of so many tokens computes.
+  int64_t DraftTokens(int64_t count) const;
+  const SpeculationCounts& speculation() const { return speculation_; }
+  // Guesses from its own tokens; null until SetLookup.
+  TokenLookup* lookup() const { return lookup_.get(); }
+  void SetLookup(std::unique_ptr<TokenLookup> lookup) { lookup_ = std::move(lookup); }
+  // Constrained: the masks behind the draft's tokens that the next step computes.
+  void SetDraftMasks(std::shared_ptr<DraftMasks> masks) { draft_masks_ = std::move(masks); }
+  const DraftMasks* draft_masks() const { return draft_masks_.get(); }
   // Generate, before anything was computed: the end, if the tokens that came with the request are a
   // whole output.
   std::optional<Finish> FinishedBefore(int64_t max_context) const;
@@ -223,6 +258,8 @@ class Sequence {
   // computed. False, and nothing is taken, when the pool has no block left or the parent was
   // preempted before its prompt's last row arrived.
   [[nodiscard]] bool ShareBlocks(const Sequence& parent, BlockPool& pool);
+  // Gives those blocks back that a draft which was dropped had taken.
+  void TrimBlocks(BlockPool& pool);
   // Gives all blocks back: nothing is computed any more.
   void ReleaseBlocks(BlockPool& pool);
   // In the order of the positions they hold.
@@ -257,6 +294,11 @@ class Sequence {
   // The first wanted row that is not on its way, or the end of those that are the last.
   int64_t NextRow() const { return next_row_ + rows_in_flight_; }
   std::optional<Finish> BeginContinuation();
+  // Positions of the draft that are to be computed: behind a claimed output nothing is drawn.
+  int64_t DraftAhead() const;
+  // What was drawn behind tokens() is this; whether the draft says so, too.
+  bool JudgeDraft(int32_t token);
+  void DropDraft();
   // Blocks that may come from the cache: full ones before the next wanted row that are not going to
   // be written.
   int64_t CacheableBlocks() const;
@@ -271,6 +313,7 @@ class Sequence {
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
   std::shared_ptr<OutputMask> mask_;
+  bool mask_behind_ = false;
   BlockTable blocks_;
   int64_t computed_ = 0;
   int64_t furthest_ = 0;                // largest computed_ of a step so far
@@ -285,6 +328,12 @@ class Sequence {
   // Positions from here on are forced tokens, computed as part of decoding; -1: none are.
   int64_t forced_from_ = -1;
   int64_t forced_tokens_ = 0;  // of the output
+  std::vector<int32_t> draft_;
+  size_t draft_begin_ = 0;  // those before it were judged
+  int64_t draft_in_flight_ = 0;
+  std::shared_ptr<DraftMasks> draft_masks_;
+  std::unique_ptr<TokenLookup> lookup_;
+  SpeculationCounts speculation_;
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;

@@ -52,7 +52,7 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens) {
     const int64_t wanted = std::max<int64_t>(request.generate()->stop.min_new_tokens, 1);
     const int64_t done = static_cast<int64_t>(request.generate()->generated.size());
     // The prefill gives the first one.
-    steps = std::max<int64_t>(wanted - done - 1, 0);
+    if (request.generate()->claimed.empty()) steps = std::max<int64_t>(wanted - done - 1, 0);
   }
   return {.prefill_tokens = std::max<int64_t>(tokens - cached_tokens, 1), .decode_steps = steps};
 }
@@ -125,7 +125,7 @@ bool ServiceEstimates::Unreachable(const QueueLoad& ahead, const LeastWork& work
 absl::Duration ServiceEstimates::LikelyTime(const Request& request) const {
   const LeastWork least = LeastWorkOf(request, /*cached_tokens=*/0);
   double steps = static_cast<double>(least.decode_steps);
-  if (request.generate() != nullptr) {
+  if (request.generate() != nullptr && request.generate()->claimed.empty()) {
     const GenerateWork& work = *request.generate();
     steps = std::max(steps, output_share_ * static_cast<double>(work.stop.max_new_tokens) -
                                 static_cast<double>(work.generated.size()));

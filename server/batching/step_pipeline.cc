@@ -11,7 +11,7 @@ namespace {
 
 bool HasUnknownToken(const Chunk& chunk) {
   return chunk.first_position + chunk.num_tokens >
-         static_cast<int64_t>(chunk.sequence->tokens().size());
+         static_cast<int64_t>(chunk.sequence->tokens().size() + chunk.sequence->draft().size());
 }
 
 bool SamplesByUnknownToken(const Chunk& chunk) {

@@ -31,6 +31,8 @@ class EngineMetrics {
   }
   // A token of a constrained output, of those above.
   void AddConstrainedToken(bool forced) { ++(forced ? forced_tokens_ : drawn_tokens_); }
+  // A draft of so many tokens was computed, and the first `accepted` of them were right.
+  void AddDraft(int64_t, int64_t) {}
   // The step in progress waited so long for masks, the longest time counting.
   void AddMaskWait(absl::Duration time) {
     mask_wait_ = std::max(mask_wait_.value_or(absl::ZeroDuration()), time);
