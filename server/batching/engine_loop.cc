@@ -180,8 +180,7 @@ ServiceRates::Step EngineLoop::CountTokens(const StepResults& results, absl::Tim
   return step;
 }
 
-void EngineLoop::RecordRates(const StepPlan& plan, const ServiceRates::Step& step,
-                             absl::Time end) {
+void EngineLoop::RecordRates(const StepPlan& plan, const ServiceRates::Step& step, absl::Time end) {
   report_.stats.prefill_tokens += step.prefill_tokens;
   report_.stats.decode_tokens += step.decode_tokens;
   throttle_.Record(plan.decodes, plan.prefill_tokens, step.elapsed);

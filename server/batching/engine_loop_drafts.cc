@@ -1,4 +1,5 @@
-// The part of EngineLoop that knows of guesses: which sequences get drafts, and what became of them.
+// The part of EngineLoop that knows of guesses: which sequences get drafts, and what became of
+// them.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -38,8 +39,8 @@ void EngineLoop::GuessTokens() {
   }
 }
 
-// Sets guessers_ and decoding_; false where none may guess: drafts would make those wait longer that
-// wait already.
+// Sets guessers_ and decoding_; false where none may guess: drafts would make those wait longer
+// that wait already.
 bool EngineLoop::FindGuessers() {
   guessers_.clear();
   decoding_ = 0;

@@ -23,8 +23,8 @@ absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   return DataLoss("the logits at position {} are not finite", position);
 }
 
-// The jobs of a row have the same mask. Where nothing may follow behind guesses, the row is computed
-// again with the sequence's own mask, which tells how that ends.
+// The jobs of a row have the same mask. Where nothing may follow behind guesses, the row is
+// computed again with the sequence's own mask, which tells how that ends.
 bool IsLate(const RowResults& row) {
   return std::any_of(row.tokens.begin(), row.tokens.end(), [&row](const auto& token) {
     const SamplingJob& job = row.jobs.front();

@@ -43,9 +43,9 @@ struct GenerateWork {
   // At most so many tokens are guessed for a step; 0: none.
   int64_t max_draft_tokens = std::numeric_limits<int64_t>::max();
   // Tokens that this output is said to have, behind `generated`: they are computed like a prompt,
-  // what is drawn for each is pushed, and the output ends with the first that differs, the last one,
-  // or by its own rules; with kRowsComplete in the first two cases. Ids in [0, vocab_size); without
-  // branches. Empty: the output is made, not verified.
+  // what is drawn for each is pushed, and the output ends with the first that differs, the last
+  // one, or by its own rules; with kRowsComplete in the first two cases. Ids in [0, vocab_size);
+  // without branches. Empty: the output is made, not verified.
   std::vector<int32_t> claimed;
   // Behind `generated`, unless these end the output. None: the output may be anything.
   std::optional<OutputConstraint> constraint;

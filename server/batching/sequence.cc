@@ -134,7 +134,8 @@ SequenceState Sequence::state() const {
   if (!generates() || remaining() == 0) return SequenceState::kPrefilling;
   const bool forced = forced_from_ >= 0 && computed_ >= forced_from_;
   const bool guessed = !draft().empty() && computed_ == Length() - 1 && !verifies();
-  return remaining() == 1 || forced || guessed ? SequenceState::kDecoding : SequenceState::kPrefilling;
+  return remaining() == 1 || forced || guessed ? SequenceState::kDecoding
+                                               : SequenceState::kPrefilling;
 }
 
 int64_t Sequence::target() const {

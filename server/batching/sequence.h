@@ -198,8 +198,8 @@ class Sequence {
   // allows there (MayAppend); the end, if it is one.
   std::optional<Finish> AppendForced(int32_t token, int64_t max_context);
   bool MayAppend(int32_t token) const;
-  // Generate: the first row on its way gave nothing. It is computed again, with those behind it, once
-  // the sequence is not held any more.
+  // Generate: the first row on its way gave nothing. It is computed again, with those behind it,
+  // once the sequence is not held any more.
   void TakeBackRow();
   void set_held(bool held) { held_ = held; }
   bool held() const { return held_; }

@@ -37,8 +37,8 @@ struct DraftCandidate {
 //   / (costs(sequences + draft tokens) + rounds * round_time)
 //
 // where rounds is the longest of the by_model ones. All 0 unless that is at least kLeastGain times
-// what the step gives without drafts, or while the costs are not known. `sequences` >= 1: those that
-// decode in the step, the candidates among them; `max_tokens`: of all drafts together.
+// what the step gives without drafts, or while the costs are not known. `sequences` >= 1: those
+// that decode in the step, the candidates among them; `max_tokens`: of all drafts together.
 std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidates,
                                         int64_t sequences, const StepCosts& costs,
                                         absl::Duration round_time, int64_t max_tokens);

@@ -47,8 +47,8 @@ class TokenLookup {
   // `tokens`: all of the sequence, those of the last call and more behind them. Each new token is
   // looked up in constant time, but for a bounded number of places compared.
   void Extend(std::span<const int32_t> tokens);
-  // What followed the longest match of the last tokens, of several the latest: at most `max_tokens`.
-  // Empty without a match. `tokens` as of the last Extend.
+  // What followed the longest match of the last tokens, of several the latest: at most
+  // `max_tokens`. Empty without a match. `tokens` as of the last Extend.
   Draft Propose(std::span<const int32_t> tokens, int64_t max_tokens) const;
 
  private:
