@@ -17,7 +17,7 @@ bool IsDecode(const Chunk& chunk) {
 
 EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
                        std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics,
-                       KvEventLog* kv_events)
+                       KvEventLog* kv_events, DraftSource* draft_source)
     : options_(options),
       model_(model),
       clock_(clock),
@@ -29,7 +29,8 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
       scheduler_(options, model.limits().max_logits_rows, pool_, cache_ ? &*cache_ : nullptr),
       throttle_(options.max_decode_stretch),
       rates_(options.max_prefill_tokens),
-      pipeline_(model) {
+      pipeline_(model),
+      draft_source_(draft_source) {
   if (kv_events != nullptr && cache_.has_value()) {
     cache_->set_observer(&kv_events_.emplace(*kv_events, pool_.total_blocks()));
   }

@@ -68,10 +68,10 @@ class EngineLoop {
 
   // `queue` is shared with the token streams, whose readers wake its reader (weakly, through the
   // stream). The others outlive the loop; `options` fit the model; `metrics` and `kv_events`, the
-  // latter told of every change of the prefix cache, may be null.
+  // latter told of every change of the prefix cache, and `draft_source` may be null.
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
              std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr,
-             KvEventLog* kv_events = nullptr);
+             KvEventLog* kv_events = nullptr, DraftSource* draft_source = nullptr);
 
   // Takes arrivals, ends what is cancelled or expired, waits for one batch and pushes its results.
   // False when there was nothing to compute: nothing is left, or all wait for their readers. Then
@@ -102,10 +102,19 @@ class EngineLoop {
   void QueueMask(Sequence& sequence);
   void Hold(Sequence& sequence);
 
-  // engine_loop_drafts.cc: guessed tokens.
+  // engine_loop_drafts.cc: guessed tokens. Where a sequence may have a draft in the next step, and
+  // which.
+  struct Guesser {
+    Sequence* sequence = nullptr;
+    Draft draft;            // by a model: chances alone, until it was asked
+    bool by_model = false;  // of draft_source_
+  };
   void GuessTokens();
   bool FindGuessers();
-  std::vector<int64_t> ChooseLengths();
+  void AddGuesser(Sequence& sequence);
+  bool MayAskModel(const Sequence& sequence, int64_t max_tokens);
+  std::vector<int64_t> ChooseLengths() const;
+  void AskModel(std::span<int64_t> lengths);
   bool WouldGuess();
   void SetDraftMasks(const StepPlan& plan);
   void EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accepted);
@@ -183,13 +192,12 @@ class EngineLoop {
   Report report_;
   MaskPool masks_;
 
-  // A sequence that may have a draft in the next step, and the guess.
-  struct Guesser {
-    Sequence* sequence = nullptr;
-    Draft draft;
-  };
-  MatchRecord matches_;  // of all sequences' lookups
+  DraftSource* draft_source_;  // null: none, or it has failed
+  MatchRecord matches_;        // of all sequences' lookups
+  MatchRecord model_matches_;  // and of all drafts of draft_source_
   StepCosts costs_;
+  DraftCosts draft_costs_;         // of draft_source_
+  absl::Duration draft_time_;      // that it took for the step in progress
   std::vector<Guesser> guessers_;  // of the step to come
   int64_t decoding_ = 0;           // sequences, the guessers among them
   int64_t accepted_ = 0;           // tokens of drafts, in this step

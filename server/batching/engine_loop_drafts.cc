@@ -10,6 +10,15 @@
 namespace tlm {
 namespace {
 
+// The class of a draft model's guesses in MatchRecord.
+constexpr int64_t kModelMatch = MatchRecord::kLongest;
+// Of a draft that is made to see whether drafts pay.
+constexpr int64_t kTrialTokens = 2;
+// The part of an output's time that a draft model may take to catch up with it, and the most tokens
+// that are counted on.
+constexpr double kCatchUpShare = 0.25;
+constexpr int64_t kForeseen = 256;
+
 // It is on its way to a place in a step, or to its first token.
 bool Waits(const Sequence& sequence) {
   if (sequence.state() == SequenceState::kWaiting) return sequence.Room() > 0;
@@ -31,11 +40,12 @@ int64_t MaxDraft(const Sequence& sequence, int64_t max_draft_tokens, int64_t max
 void EngineLoop::GuessTokens() {
   if (options_.speculation == Speculation::kOff || !FindGuessers()) return;
   std::erase_if(guessers_, [](const Guesser& guesser) { return guesser.sequence->in_flight(); });
-  const std::vector<int64_t> lengths = ChooseLengths();
+  std::vector<int64_t> lengths = ChooseLengths();
+  AskModel(lengths);
   for (size_t i = 0; i < guessers_.size(); ++i) {
     std::vector<int32_t>& tokens = guessers_[i].draft.tokens;
-    tokens.resize(static_cast<size_t>(lengths[i]));
-    guessers_[i].sequence->SetDraft(std::move(tokens));
+    tokens.resize(std::min(tokens.size(), static_cast<size_t>(lengths[i])));
+    guessers_[i].sequence->SetDraft(std::move(tokens), guessers_[i].by_model);
   }
 }
 
@@ -48,34 +58,102 @@ bool EngineLoop::FindGuessers() {
     if (Waits(*sequence) && options_.speculation == Speculation::kAuto) return false;
     if (sequence->state() != SequenceState::kDecoding) continue;
     ++decoding_;
-    const int64_t max_tokens =
-        MaxDraft(*sequence, options_.max_draft_tokens, model_.limits().max_context);
-    if (max_tokens <= 0) continue;
-    if (sequence->lookup() == nullptr) {
-      sequence->SetLookup(std::make_unique<TokenLookup>(sequence->prompt_tokens(), matches_));
-    }
-    sequence->lookup()->Extend(sequence->tokens());
-    Draft draft = sequence->lookup()->Propose(sequence->tokens(), max_tokens);
-    if (draft.tokens.empty()) continue;
-    guessers_.push_back({.sequence = sequence.get(), .draft = std::move(draft)});
+    AddGuesser(*sequence);
   }
   return !guessers_.empty();
 }
 
-std::vector<int64_t> EngineLoop::ChooseLengths() {
-  std::vector<DraftCandidate> candidates;
-  for (const Guesser& guesser : guessers_) candidates.push_back({.chances = guesser.draft.chances});
+void EngineLoop::AddGuesser(Sequence& sequence) {
+  const int64_t max_tokens =
+      MaxDraft(sequence, options_.max_draft_tokens, model_.limits().max_context);
+  if (max_tokens <= 0) return;
+  if (sequence.guessing() == nullptr) {
+    sequence.SetGuessing(std::make_unique<Sequence::Guessing>(
+        Sequence::Guessing{.lookup = TokenLookup(sequence.prompt_tokens(), matches_)}));
+  }
+  Sequence::Guessing& guessing = *sequence.guessing();
+  guessing.lookup.Extend(sequence.tokens());
+  Draft draft = guessing.lookup.Propose(sequence.tokens(), max_tokens);
+  const double by_model =
+      draft_source_ == nullptr ? 0 : guessing.by_model.Chance(kModelMatch, &model_matches_);
+  const double by_lookup = draft.tokens.empty() ? 0 : draft.chances.front();
+  if (by_lookup >= by_model) {
+    if (!draft.tokens.empty())
+      guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
+    return;
+  }
+  if (!MayAskModel(sequence, max_tokens)) return;
+  draft = {.tokens = {}, .chances = std::vector<double>(static_cast<size_t>(max_tokens), by_model)};
+  guessers_.push_back({.sequence = &sequence, .draft = std::move(draft), .by_model = true});
+}
+
+// What it would cost to begin must be little beside what is still to be generated.
+bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
+  const int64_t left =
+      sequence.request().generate()->stop.max_new_tokens - sequence.generated_tokens();
+  const int64_t behind = draft_source_->Behind(sequence.number(), sequence.tokens());
+  return behind <= max_tokens ||
+         draft_costs_.CatchUp(behind) <=
+             kCatchUpShare * static_cast<double>(std::min(left, kForeseen)) * costs_.Estimate(1);
+}
+
+std::vector<int64_t> EngineLoop::ChooseLengths() const {
+  std::vector<int64_t> lengths;
   if (options_.speculation == Speculation::kAlways) {
-    std::vector<int64_t> lengths;
-    for (const DraftCandidate& candidate : candidates) {
-      lengths.push_back(static_cast<int64_t>(candidate.chances.size()));
+    for (const Guesser& guesser : guessers_) {
+      lengths.push_back(static_cast<int64_t>(guesser.draft.chances.size()));
     }
     return lengths;
   }
+  std::vector<DraftCandidate> candidates;
+  for (const Guesser& guesser : guessers_) {
+    candidates.push_back({.chances = guesser.draft.chances, .by_model = guesser.by_model});
+  }
   const int64_t max_tokens =
       std::min(options_.max_batch_tokens, model_.limits().max_logits_rows) - decoding_;
-  return ChooseDraftLengths(candidates, decoding_, costs_, absl::ZeroDuration(),
+  return ChooseDraftLengths(candidates, decoding_, costs_, draft_costs_.Round(),
                             std::max(max_tokens, int64_t{0}));
+}
+
+// Makes the drafts that are the model's.
+void EngineLoop::AskModel(std::span<int64_t> lengths) {
+  std::vector<Guess> guesses;
+  std::vector<Guesser*> guessers;
+  int64_t behind = 0;
+  int64_t rounds = 0;
+  for (size_t i = 0; i < guessers_.size(); ++i) {
+    Guesser& guesser = guessers_[i];
+    if (!guesser.by_model) continue;
+    const Sequence& sequence = *guesser.sequence;
+    const int64_t missing = draft_source_->Behind(sequence.number(), sequence.tokens());
+    if (lengths[i] == 0 && draft_costs_.TakeTrial(missing, kTrialTokens)) {
+      lengths[i] = std::min(kTrialTokens, static_cast<int64_t>(guesser.draft.chances.size()));
+    }
+    if (lengths[i] == 0) continue;
+    const GenerateWork& work = *sequence.request().generate();
+    guesses.push_back({.sequence = sequence.number(),
+                       .tokens = sequence.tokens(),
+                       .max_tokens = lengths[i],
+                       .sampling = &work.sampling,
+                       .history = &sequence.history(),
+                       .output_index = work.output_index});
+    guessers.push_back(&guesser);
+    behind += missing;
+    rounds = std::max(rounds, lengths[i]);
+  }
+  if (guesses.empty()) return;
+  const absl::Time begin = clock_.Now();
+  const absl::Status status = draft_source_->Propose(guesses);
+  draft_time_ = clock_.Now() - begin;
+  if (!status.ok()) {
+    step_fault_ = status;
+    draft_source_ = nullptr;
+    return;
+  }
+  draft_costs_.Record(behind, rounds, draft_time_);
+  for (size_t i = 0; i < guesses.size(); ++i) {
+    guessers[i]->draft.tokens = std::move(guesses[i].draft);
+  }
 }
 
 // Whether the next step is to wait for the results of this one: they tell where a draft ends, or it
@@ -107,16 +185,26 @@ void EngineLoop::EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accept
   if (sequence.verifies()) return;
   accepted_ += accepted;
   if (metrics_ != nullptr) metrics_->AddDraft(chunk.num_draft, accepted);
+  if (sequence.drafted_by_model()) {
+    MatchRecord& own = sequence.guessing()->by_model;
+    const bool refuted = accepted < chunk.num_draft;
+    for (int64_t i = 0; i < accepted + (refuted ? 1 : 0); ++i) {
+      own.Add(kModelMatch, i < accepted);
+      model_matches_.Add(kModelMatch, i < accepted);
+    }
+  }
   if (sequence.state() != SequenceState::kFinished) sequence.TrimBlocks(pool_);
 }
 
 void EngineLoop::RecordCosts(const StepPlan& plan, absl::Duration elapsed) {
+  const absl::Duration draft_time = std::exchange(draft_time_, absl::ZeroDuration());
+  draft_costs_.AddStep(elapsed);
   int64_t tokens = 0;
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.decode) return;
     tokens += chunk.num_tokens;
   }
-  costs_.Record(tokens, elapsed);
+  costs_.Record(tokens, elapsed - draft_time);
 }
 
 }  // namespace tlm

@@ -79,6 +79,7 @@ void EngineLoop::EndUncomputed(Sequence& sequence, const Finish& finish, absl::T
 void EngineLoop::End(Sequence& sequence, const absl::Status& status, const Finish& finish,
                      absl::Time now) {
   scheduler_.Remove(sequence);
+  if (draft_source_ != nullptr) draft_source_->Forget(sequence.number());
   if (sequence.queued()) LeaveQueue(sequence);
   if (status.ok() && sequence.generates()) {
     rates_.RecordOutput(sequence.generated_tokens(),

@@ -234,10 +234,11 @@ int64_t Sequence::DraftTokens(int64_t count) const {
   return draft().empty() ? 0 : std::max(computed_ + count - Length(), int64_t{0});
 }
 
-void Sequence::SetDraft(std::vector<int32_t> ids) {
+void Sequence::SetDraft(std::vector<int32_t> ids, bool by_model) {
   TLM_CHECK(rows_in_flight_ == 0 && !verifies() && branches() == 0);
   draft_ = std::move(ids);
   draft_begin_ = 0;
+  by_model_ = by_model;
 }
 
 void Sequence::DropDraft() {

@@ -208,7 +208,7 @@ class Sequence {
   bool verifies() const { return generates() && !request_.generate()->claimed.empty(); }
   // Generate, decoding without forced tokens, with nothing on its way and no branches: what follows
   // tokens() may be these. What the next step does not compute of them is dropped.
-  void SetDraft(std::vector<int32_t> ids);
+  void SetDraft(std::vector<int32_t> ids, bool by_model = false);
   // Tokens behind tokens() that are guessed or claimed, and not judged.
   std::span<const int32_t> draft() const { return std::span(draft_).subspan(draft_begin_); }
   // Of them: computed by a step that has begun.
@@ -216,9 +216,15 @@ class Sequence {
   // Those of the draft that a chunk of so many tokens computes.
   int64_t DraftTokens(int64_t count) const;
   const SpeculationCounts& speculation() const { return speculation_; }
-  // Guesses from its own tokens; null until SetLookup.
-  TokenLookup* lookup() const { return lookup_.get(); }
-  void SetLookup(std::unique_ptr<TokenLookup> lookup) { lookup_ = std::move(lookup); }
+  // A DraftSource has made the last draft.
+  bool drafted_by_model() const { return by_model_; }
+  // What its guesses are made from and judged by; null until SetGuessing.
+  struct Guessing {
+    TokenLookup lookup;
+    MatchRecord by_model = {};
+  };
+  Guessing* guessing() const { return guessing_.get(); }
+  void SetGuessing(std::unique_ptr<Guessing> guessing) { guessing_ = std::move(guessing); }
   // Constrained: the masks behind the draft's tokens that the next step computes.
   void SetDraftMasks(std::shared_ptr<DraftMasks> masks) { draft_masks_ = std::move(masks); }
   const DraftMasks* draft_masks() const { return draft_masks_.get(); }
@@ -332,7 +338,8 @@ class Sequence {
   size_t draft_begin_ = 0;  // those before it were judged
   int64_t draft_in_flight_ = 0;
   std::shared_ptr<DraftMasks> draft_masks_;
-  std::unique_ptr<TokenLookup> lookup_;
+  bool by_model_ = false;
+  std::unique_ptr<Guessing> guessing_;
   SpeculationCounts speculation_;
   int64_t continuation_ = 0;
   bool queued_ = true;

@@ -3,7 +3,12 @@
 #define TLM_SERVER_SPECULATION_DRAFT_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "model/sampling/sampling_params.h"
+#include "model/sampling/token_history.h"
 
 namespace tlm {
 
@@ -15,6 +20,30 @@ struct Draft {
   // As many: the estimated probability, in [0, 1], that a token is drawn where those before it
   // were.
   std::vector<double> chances;
+};
+
+// A sequence whose next tokens a DraftSource is asked for.
+struct Guess {
+  int64_t sequence = 0;             // Sequence::number
+  std::span<const int32_t> tokens;  // of the sequence, so far
+  int64_t max_tokens = 0;           // to guess, >= 1
+  const SamplingParams* sampling = nullptr;
+  const TokenHistory* history = nullptr;  // of `tokens`
+  uint32_t output_index = 0;
+  std::vector<int32_t> draft = {};  // the result: fewer tokens, or none, where it has no more
+};
+
+// Guesses that cost something to make. Not thread-safe: the engine thread calls it.
+class DraftSource {
+ public:
+  virtual ~DraftSource() = default;
+  // The tokens that it has to compute before it guesses for this sequence.
+  virtual int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const = 0;
+  // Guesses for all, a token of each at a time. INTERNAL: a device fault; nothing is guessed, and
+  // it knows of no sequence any more.
+  virtual absl::Status Propose(std::span<Guess> guesses) = 0;
+  // The sequence has ended: what is held for it is free.
+  virtual void Forget(int64_t sequence) = 0;
 };
 
 }  // namespace tlm

@@ -11,9 +11,8 @@
 #include "absl/status/status.h"
 #include "model/kv_cache/block_pool.h"
 #include "model/kv_cache/block_table.h"
-#include "model/sampling/sampling_params.h"
-#include "model/sampling/token_history.h"
 #include "model/transformer_lm/language_model.h"
+#include "server/speculation/draft.h"
 
 namespace tlm {
 
@@ -21,28 +20,16 @@ namespace tlm {
 // that it guesses right as often as the two models agree. Has its own KV blocks; all sequences of a
 // call are computed in common batches, a token of each a round. Not thread-safe: the engine thread
 // owns it.
-class DraftModel {
+class DraftModel final : public DraftSource {
  public:
-  struct Guess {
-    int64_t sequence = 0;             // Sequence::number
-    std::span<const int32_t> tokens;  // of the sequence, so far
-    int64_t max_tokens = 0;           // to guess, >= 1
-    const SamplingParams* sampling = nullptr;
-    const TokenHistory* history = nullptr;  // of `tokens`
-    uint32_t output_index = 0;
-    std::vector<int32_t> draft = {};  // the result; shorter, also empty, where there is no room
-  };
-
   // `model` outlives it.
   explicit DraftModel(LanguageModel& model);
-  ~DraftModel();
+  ~DraftModel() override;
 
-  // The tokens it has to compute before it guesses for this sequence: what it would cost to begin.
-  int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const;
-  // INTERNAL: a device fault; nothing is guessed, and it knows of no sequence any more.
-  absl::Status Propose(std::span<Guess> guesses);
-  // The sequence has ended, or lost its place: its blocks are free.
-  void Forget(int64_t sequence);
+  // DraftSource.
+  int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const override;
+  absl::Status Propose(std::span<Guess> guesses) override;
+  void Forget(int64_t sequence) override;
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 #ifndef TLM_SERVER_SPECULATION_SPECULATION_POLICY_H_
 #define TLM_SERVER_SPECULATION_SPECULATION_POLICY_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +21,31 @@ class StepCosts {
   void Record(int64_t tokens, absl::Duration elapsed);
   // The estimate; rises with `tokens`. Zero while nothing was measured.
   absl::Duration Estimate(int64_t tokens) const;
+};
+
+// What it costs to ask a DraftSource, and what may be spent on asking where it does not pay: a
+// guess that is never made tells nothing. Not thread-safe.
+class DraftCosts {
+ public:
+  // A call computed `behind` tokens that were missing, then guessed in `rounds` rounds.
+  void Record(int64_t behind, int64_t rounds, absl::Duration elapsed);
+  // Of one round. Zero while nothing was measured.
+  absl::Duration Round() const { return round_; }
+  absl::Duration CatchUp(int64_t behind) const { return behind * token_; }
+  // A step has taken so long: kTrialShare of that may be spent on trials.
+  void AddStep(absl::Duration elapsed) {
+    credit_ = std::min(credit_ + elapsed * kTrialShare, kMostCredit);
+  }
+  // Whether there is credit for a trial of that length; then it is spent.
+  bool TakeTrial(int64_t behind, int64_t rounds);
+  static constexpr double kTrialShare = 0.01;
+  // Of credit: longer pauses do not count.
+  static constexpr absl::Duration kMostCredit = absl::Milliseconds(200);
+
+ private:
+  absl::Duration round_;
+  absl::Duration token_;
+  absl::Duration credit_;
 };
 
 // What one sequence could have guessed in the next step.

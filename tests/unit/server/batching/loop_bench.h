@@ -38,7 +38,7 @@ struct LoopSetup {
 
 class LoopBench {
  public:
-  explicit LoopBench(const LoopSetup& setup = {})
+  explicit LoopBench(const LoopSetup& setup = {}, DraftSource* drafts = nullptr)
       : model({.max_tokens = setup.options.max_batch_tokens,
                .max_sequences = setup.options.max_running_requests,
                .max_logits_rows = setup.max_logits_rows,
@@ -46,7 +46,8 @@ class LoopBench {
               setup.blocks, setup.max_launched),
         queue(std::make_shared<RequestQueue>(
             QueueLoad{setup.options.max_queued_requests, setup.options.max_queued_tokens})),
-        loop(model, setup.options, clock, queue) {
+        loop(model, setup.options, clock, queue, /*metrics=*/nullptr, /*kv_events=*/nullptr,
+             drafts) {
     if (setup.own_thread) model.ComputeOnOwnThread();
   }
 
