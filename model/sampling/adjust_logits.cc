@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "model/sampling/sampling_math.h"
 
@@ -37,6 +38,27 @@ void RemoveAllBut(std::span<const uint64_t> allowed, std::vector<float>* logits)
   }
 }
 
+void Penalise(const SamplingParams& params, const TokenHistory::Seen& seen, float* logit) {
+  if (std::isinf(*logit)) return;
+  const Penalties penalties = {params.repetition_penalty, params.presence_penalty,
+                               params.frequency_penalty};
+  *logit = PenalisedLogit(*logit, penalties, seen.in_prompt, seen.in_output);
+}
+
+void PenaliseAll(const SamplingParams& params, const TokenHistory& history,
+                 std::span<const int32_t> draft, std::vector<float>* logits) {
+  const auto logit_of = [&](int32_t id) -> float& { return (*logits)[static_cast<size_t>(id)]; };
+  // A few logits, from what the history knows and what the draft adds, rather than another history.
+  std::vector<std::pair<int32_t, TokenHistory::Seen>> drafted;
+  std::vector<float> drafted_logits;
+  if (!draft.empty()) history.SeenWith(draft, &drafted);
+  for (const auto& [id, seen] : drafted) {
+    Penalise(params, seen, &drafted_logits.emplace_back(logit_of(id)));
+  }
+  for (const auto& [id, seen] : history.seen()) Penalise(params, seen, &logit_of(id));
+  for (size_t i = 0; i < drafted.size(); ++i) logit_of(drafted[i].first) = drafted_logits[i];
+}
+
 }  // namespace
 
 bool NeedsAdjusting(const SamplingParams& params, const Removals& removals) {
@@ -46,8 +68,8 @@ bool NeedsAdjusting(const SamplingParams& params, const Removals& removals) {
 }
 
 void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
-                  const TokenHistory& history, const Removals& removals,
-                  std::vector<float>* adjusted) {
+                  const TokenHistory& history, std::span<const int32_t> draft,
+                  const Removals& removals, std::vector<float>* adjusted) {
   adjusted->assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : params.logit_bias) {
     float& logit = (*adjusted)[static_cast<size_t>(id)];
@@ -57,15 +79,7 @@ void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
   for (const int32_t id : params.banned_token_ids) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
   if (removals.allowed.has_value()) RemoveAllBut(*removals.allowed, adjusted);
   for (const int32_t id : removals.banned) (*adjusted)[static_cast<size_t>(id)] = kRemoved;
-  if (!params.has_penalties()) return;
-  const Penalties penalties = {params.repetition_penalty, params.presence_penalty,
-                               params.frequency_penalty};
-  for (const auto& [id, seen] : history.seen()) {
-    float& logit = (*adjusted)[static_cast<size_t>(id)];
-    if (!std::isinf(logit)) {
-      logit = PenalisedLogit(logit, penalties, seen.in_prompt, seen.in_output);
-    }
-  }
+  if (params.has_penalties()) PenaliseAll(params, history, draft, adjusted);
 }
 
 }  // namespace tlm

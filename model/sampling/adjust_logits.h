@@ -27,10 +27,11 @@ bool NeedsAdjusting(const SamplingParams& params, const Removals& removals);
 //   logit_bias; all but allowed ids, banned_token_ids and `removals`, which become -infinity;
 //   repetition penalty: tokens of prompt or output, positive ones divided, others multiplied;
 //   frequency penalty: subtracted for each time a token is in the output; presence penalty: once.
-// What was finite and is not removed stays finite. Ids are below vocab_size.
+// The output is that of `history` with `draft` behind it. What was finite and is not removed stays
+// finite. Ids are below vocab_size.
 void AdjustLogits(std::span<const float> logits, const SamplingParams& params,
-                  const TokenHistory& history, const Removals& removals,
-                  std::vector<float>* adjusted);
+                  const TokenHistory& history, std::span<const int32_t> draft,
+                  const Removals& removals, std::vector<float>* adjusted);
 
 }  // namespace tlm
 

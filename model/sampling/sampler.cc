@@ -38,11 +38,19 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
                                              const TokenHistory& history, const SampleKey& key,
                                              const LogprobOptions& score,
                                              const Removals& removals) {
+  return Sample(logits, {.params = &params, .history = &history, .key = key, .score = score},
+                removals);
+}
+
+absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits, const SamplingJob& job,
+                                             const Removals& removals) {
+  const SamplingParams& params = *job.params;
+  const LogprobOptions& score = job.score;
   TLM_CHECK(!logits.empty());
   TLM_ASSIGN_OR_RETURN(int32_t most_likely, MostLikelyOf(logits));
   std::span<const float> sampled_from = logits;
   if (NeedsAdjusting(params, removals)) {
-    AdjustLogits(logits, params, history, removals, &adjusted_);
+    AdjustLogits(logits, params, *job.history, job.draft, removals, &adjusted_);
     sampled_from = adjusted_;
     TLM_ASSIGN_OR_RETURN(most_likely, scan_.MostLikely(sampled_from));
     if (most_likely < 0) {
@@ -57,8 +65,8 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
   result.id = most_likely;
   if (!greedy) {
     best_ = {sampled_from[static_cast<size_t>(most_likely)], most_likely};
-    result.id = IsPlain(params) ? SampleRow(sampled_from, params, key)
-                                : TruncateAndSample(sampled_from, params, key);
+    result.id = IsPlain(params) ? SampleRow(sampled_from, params, job.key)
+                                : TruncateAndSample(sampled_from, params, job.key);
   }
   if (!score.logprob && score.top == 0) return result;
   if (score.processed && !greedy) {
@@ -76,7 +84,7 @@ absl::StatusOr<SampledToken> Sampler::Sample(std::span<const float> logits,
     removals.allowed = job.mask->Await();
     if (!removals.allowed.has_value()) return MaskIsLate();
   }
-  return Sample(logits, *job.params, *job.history, job.key, job.score, removals);
+  return Sample(logits, job, removals);
 }
 
 absl::StatusOr<SampledToken> Sampler::ScoreGiven(std::span<const float> logits, int32_t id,

@@ -36,6 +36,9 @@ class Sampler {
                                       const LogprobOptions& score, const Removals& removals = {});
   // The same for a job whose row these logits are; or MaskIsLate().
   absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingJob& job);
+  // The same with these removals instead of the job's banned tokens and mask.
+  absl::StatusOr<SampledToken> Sample(std::span<const float> logits, const SamplingJob& job,
+                                      const Removals& removals);
 
   // Log-probability and rank of a given token by the unmodified logits, and the `top` most likely
   // ones. DATA_LOSS as Sample.

@@ -73,12 +73,16 @@ class HeldJobs {
  public:
   explicit HeldJobs(std::span<const SamplingJob> jobs) {
     for (const SamplingJob& job : jobs) {
-      const Held& held = held_.emplace_back(
-          Held{*job.params, *job.history, {job.banned.begin(), job.banned.end()}, MaskOf(job)});
+      const Held& held = held_.emplace_back(Held{*job.params,
+                                                 *job.history,
+                                                 {job.draft.begin(), job.draft.end()},
+                                                 {job.banned.begin(), job.banned.end()},
+                                                 MaskOf(job)});
       SamplingJob& copy = jobs_.emplace_back(job);
       if (held.mask.has_value()) copy.mask = &*held.mask;
       copy.params = &held.params;
       copy.history = &held.history;
+      copy.draft = held.draft;
       copy.banned = held.banned;
     }
   }
@@ -91,6 +95,7 @@ class HeldJobs {
   struct Held {
     SamplingParams params;
     TokenHistory history;
+    std::vector<int32_t> draft;
     std::vector<int32_t> banned;
     std::optional<FixedMask> mask;
   };

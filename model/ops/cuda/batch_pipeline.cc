@@ -112,17 +112,24 @@ SampleStages BatchPipeline::StagesOf(const PackedJobs& jobs) {
 }
 
 void BatchPipeline::NoteHostJobs(const Batch& batch) {
+  const TokenHistory* history = nullptr;
+  std::shared_ptr<const TokenHistory> copy;
   for (const int32_t index : running_.jobs.host) {
     const SamplingJob& job = batch.jobs[static_cast<size_t>(index)];
     const int32_t token =
         batch.token_ids[static_cast<size_t>(batch.logits_rows[static_cast<size_t>(job.row)])];
+    if (job.history != history) {
+      history = job.history;
+      copy = std::make_shared<TokenHistory>(*history);
+    }
     std::optional<std::vector<uint64_t>> allowed;
     const auto mask = job.mask != nullptr ? job.mask->Await() : std::nullopt;
     if (mask.has_value()) allowed.emplace(mask->begin(), mask->end());
     running_.host_jobs.push_back({.index = static_cast<size_t>(index),
                                   .row = job.row,
                                   .params = *job.params,
-                                  .history = *job.history,
+                                  .history = copy,
+                                  .draft = {job.draft.begin(), job.draft.end()},
                                   .key = job.key,
                                   .score = job.score,
                                   .banned = {job.banned.begin(), job.banned.end()},
@@ -188,16 +195,7 @@ void BatchPipeline::FinishOnHost(Running& done, const RingResult& ring, BatchRes
     return ring.logits.subspan(static_cast<size_t>(place - done.host_rows.begin()) * vocab, vocab);
   };
   for (HostJob& job : done.host_jobs) {
-    if (job.pending >= 0) {
-      job.history.AddOutput(sampled_before_[static_cast<size_t>(job.pending)]);
-    }
-    if (job.late) {
-      result->tokens[job.index] = MaskIsLate();
-      continue;
-    }
-    result->tokens[job.index] =
-        sampler_.Sample(row_of(job.row), job.params, job.history, job.key, job.score,
-                        {.banned = job.banned, .allowed = job.allowed});
+    result->tokens[job.index] = SampleOnHost(job, row_of(job.row));
   }
   host_logits_.clear();
   for (const int32_t row : done.batch->host_rows) {
@@ -205,6 +203,21 @@ void BatchPipeline::FinishOnHost(Running& done, const RingResult& ring, BatchRes
     host_logits_.insert(host_logits_.end(), logits.begin(), logits.end());
   }
   result->logits = host_logits_;
+}
+
+absl::StatusOr<SampledToken> BatchPipeline::SampleOnHost(HostJob& job,
+                                                         std::span<const float> logits) {
+  if (job.late) return MaskIsLate();
+  if (job.pending >= 0) {
+    job.draft.push_back(sampled_before_[static_cast<size_t>(job.pending)]);
+  }
+  return sampler_.Sample(logits,
+                         {.params = &job.params,
+                          .history = job.history.get(),
+                          .key = job.key,
+                          .score = job.score,
+                          .draft = job.draft},
+                         {.banned = job.banned, .allowed = job.allowed});
 }
 
 const void* BatchPipeline::attention_work() const {

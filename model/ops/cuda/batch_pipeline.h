@@ -62,7 +62,9 @@ class BatchPipeline {
     size_t index = 0;  // of Batch::jobs
     int32_t row = 0;
     SamplingParams params;
-    TokenHistory history;
+    // Jobs behind the tokens of one draft share it.
+    std::shared_ptr<const TokenHistory> history;
+    std::vector<int32_t> draft;
     SampleKey key;
     LogprobOptions score;
     std::vector<int32_t> banned;
@@ -88,6 +90,7 @@ class BatchPipeline {
   // Which of the sampling kernels run.
   static SampleStages StagesOf(const PackedJobs& jobs);
   void NoteHostJobs(const Batch& batch);
+  absl::StatusOr<SampledToken> SampleOnHost(HostJob& job, std::span<const float> logits);
   // Does the host's jobs, and gives `result` the batch's own rows.
   void FinishOnHost(Running& done, const RingResult& ring, BatchResult* result);
 

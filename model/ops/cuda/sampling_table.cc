@@ -32,8 +32,10 @@ size_t RemovalWords(const SamplingJob& job, int64_t vocab_size) {
 
 size_t ListWords(const SamplingJob& job, int64_t vocab_size) {
   const SamplingParams& params = *job.params;
-  const size_t history = params.has_penalties() ? 2 * job.history->seen().size() : 0;
-  return 2 * params.logit_bias.size() + RemovalWords(job, vocab_size) + history;
+  const size_t lists = 2 * params.logit_bias.size() + RemovalWords(job, vocab_size);
+  if (!params.has_penalties()) return lists;
+  const size_t draft = std::min(job.draft.size(), static_cast<size_t>(vocab_size));
+  return lists + 2 * (job.history->seen().size() + draft);
 }
 
 // Appends words to a table; `size` counts them.
@@ -114,13 +116,15 @@ void PutBias(const SamplingParams& params, WordWriter* words, SamplingRecord* re
   record->bias = words->Range();
 }
 
-void PutHistory(const TokenHistory& history, WordWriter* words, SamplingRecord* record) {
+// `entries`: pairs of an id and its TokenHistory::Seen.
+template <typename Entries>
+WordRange PutSeen(const Entries& entries, WordWriter* words) {
   words->Begin();
-  for (const auto& [id, seen] : history.seen()) {
+  for (const auto& [id, seen] : entries) {
     words->Put(static_cast<uint32_t>(id));
     words->Put(seen.in_output * 2 + (seen.in_prompt ? 1 : 0));
   }
-  record->history = words->Range();
+  return words->Range();
 }
 
 SamplingKind KindOf(const SamplingParams& params) {
@@ -189,7 +193,8 @@ absl::StatusOr<SampledToken> Unpack(const LogprobOptions& score, const RemovalCo
 
 SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t vocab_size) {
   const size_t jobs = static_cast<size_t>(limits.max_sequences);
-  const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, vocab_size));
+  // A token of the draft may be one of the history, too.
+  const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, 2 * vocab_size));
   const size_t bias = 2 * static_cast<size_t>(vocab_size);
   const size_t lists = std::min(kMaxJobWords, history + bias + BitmapWords(vocab_size));
   return {.table = 4 * (kHeaderWords + jobs * (kRecordWords + lists)),
@@ -207,6 +212,9 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
   packed->late.clear();
   packed->removals.clear();
   bool any_top = false;
+  // What was put last: the jobs behind a draft's tokens have the same.
+  const TokenHistory* history = nullptr;
+  WordRange history_words;
   parity_ = 1 - parity_;
   const SamplingTableHeader header = {.jobs = static_cast<uint32_t>(jobs), .parity = parity_};
   TLM_CHECK(sizeof(header) + jobs * sizeof(SamplingRecord) <= table.size());
@@ -233,7 +241,13 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
                      job.banned.begin(), job.banned.end(), std::back_inserter(banned_));
       PutRemovals(*job.params, banned_, mask, vocab_size_, &words, &record);
       if (record.penalises != 0) {
-        PutHistory(*job.history, &words, &record);
+        if (job.history != history) {
+          history = job.history;
+          history_words = PutSeen(history->seen(), &words);
+        }
+        record.history = history_words;
+        job.history->SeenWith(job.draft, &drafted_);
+        record.draft = PutSeen(drafted_, &words);
         record.pending_job = PendingJob(batch, job);
       }
       packed->noise |= record.kind == SamplingKind::kPlain;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,10 +23,10 @@ SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t voca
 
 // Whether a job's lists or the number of tokens it reports are too many for the device: over
 // 16,384 words of lists (2 a biased token, 1 an allowed or banned one or a 32nd of the vocabulary,
-// whichever is less, the latter with a mask, and 2 a different token of a penalised history) or
-// over kMaxTopTokens. Its row of logits is then brought to the host for Sampler and the device
-// gives token 0 for it, so that no batch may name it in PendingToken: the results of a batch with
-// such a job are awaited before the next one is launched.
+// whichever is less, the latter with a mask, and with penalties 2 a different token of the history
+// and 2 a token of the draft) or over kMaxTopTokens. Its row of logits is then brought to the host
+// for Sampler and the device gives token 0 for it, so that no batch may name it in PendingToken:
+// the results of a batch with such a job are awaited before the next one is launched.
 bool NeedsHost(const SamplingJob& job, int64_t vocab_size);
 
 // What became of a batch's jobs when packed.
@@ -54,7 +55,9 @@ class SamplingTable {
  private:
   int64_t vocab_size_;
   uint32_t parity_ = 0;
-  std::vector<int32_t> banned_;  // scratch
+  // Scratch.
+  std::vector<int32_t> banned_;
+  std::vector<std::pair<int32_t, TokenHistory::Seen>> drafted_;
 };
 
 // By Batch::jobs, with Sampler's errors. `packed` is what Pack made of the batch; of the batch

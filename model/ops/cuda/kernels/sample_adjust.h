@@ -12,7 +12,7 @@ namespace tlm {
 // Logits and removals of a chunk.
 struct AdjustMemory {
   float logits[kSampleChunk];
-  uint32_t removed[kSampleChunk / 32];
+  uint32_t removed[kSampleChunk / 32];  // PenaliseChunk: the ids of record.draft
   uint32_t pending_seen;
 };
 
@@ -94,22 +94,42 @@ TLM_DEVICE void Penalise(const Penalties& penalties, uint32_t seen, float* logit
   *logit = PenalisedLogit(*logit, penalties, (seen & 1u) != 0, seen / 2);
 }
 
+// Sets the bits of `removed`, which are no longer needed.
+TLM_DEVICE void MarkDraft(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
+                          AdjustMemory* memory) {
+  for (uint32_t i = threadIdx.x; i < kSampleChunk / 32; i += kScanThreads) memory->removed[i] = 0;
+  SyncThreads();
+  ForEntriesIn(
+      WordsOf(op, record.draft), record.draft.words / 2, 2, span,
+      [&](uint32_t at, uint32_t) { AtomicOr(&memory->removed[at / 32], 1u << (at % 32)); });
+  SyncThreads();
+}
+
 // `pending`: a token that is in the output once more than the history says; or kNoToken.
 TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record,
                               const IdSpan& span, uint32_t pending, AdjustMemory* memory) {
   const Penalties penalties = {record.repetition_penalty, record.presence_penalty,
                                record.frequency_penalty};
+  const auto penalise = [&](uint32_t at, uint32_t seen) {
+    if (span.begin + at == pending) {
+      seen += 2;
+      memory->pending_seen = 1;
+    }
+    Penalise(penalties, seen, &memory->logits[at]);
+  };
+  const bool drafted = record.draft.words > 0;
+  if (drafted) MarkDraft(op, record, span, memory);
   const uint32_t* entries = WordsOf(op, record.history);
   for (uint32_t i = threadIdx.x; i < record.history.words / 2; i += kScanThreads) {
     const uint32_t id = entries[2 * i];
     if (id < span.begin || id >= span.end) continue;
-    uint32_t seen = entries[2 * i + 1];
-    if (id == pending) {
-      seen += 2;
-      memory->pending_seen = 1;
-    }
-    Penalise(penalties, seen, &memory->logits[id - span.begin]);
+    const uint32_t at = id - span.begin;
+    if (drafted && (memory->removed[at / 32] >> (at % 32) & 1u) != 0) continue;
+    penalise(at, entries[2 * i + 1]);
   }
+  const uint32_t* draft = WordsOf(op, record.draft);
+  ForEntriesIn(draft, record.draft.words / 2, 2, span,
+               [&](uint32_t at, uint32_t i) { penalise(at, draft[2 * i + 1]); });
   SyncThreads();
   if (threadIdx.x == 0 && pending >= span.begin && pending < span.end &&
       memory->pending_seen == 0) {

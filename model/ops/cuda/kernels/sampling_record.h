@@ -60,7 +60,9 @@ struct SamplingRecord {
   WordRange banned;   // ids, ascending
   // Instead of the two: bit id % 32 of word id / 32 is set where the token is removed.
   WordRange removed;
-  WordRange history;  // (id, times in the output * 2 + in the prompt) pairs, any order
+  // (id, times in the output * 2 + in the prompt) pairs, ids in any order; jobs may share them.
+  WordRange history;
+  WordRange draft;  // the same, ids ascending: instead of what `history` has for these ids
   // What is reported of the sampled token.
   uint32_t wants_logprob = 0;
   uint32_t processed = 0;

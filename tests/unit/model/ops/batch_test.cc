@@ -154,6 +154,41 @@ TEST_P(BatchTest, MoreLikelyTokensThanADeviceTellsOfAreToldAllTheSame) {
   EXPECT_TRUE(std::equal(result.logits.begin(), result.logits.end(), logits.begin()));
 }
 
+TEST_P(BatchTest, ADraftIsPenalisedAsOutput) {
+  const std::vector<float> logits = RandomFloats(6 * kVocab, 6);
+  const SamplingParams params{
+      .temperature = 0.0f, .repetition_penalty = 1.3f, .frequency_penalty = 0.5f};
+  const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
+  history_.AddPrompt(prompt);
+  history_.AddOutput(4);
+  std::vector<int32_t> draft;
+  for (int32_t i = 0; i < 25; ++i) draft.push_back(i * i % 40);
+  Batch batch = Decode(6);
+  for (int32_t row = 0; row < 6; ++row) {
+    // Every other one is more than a device tells of.
+    const LogprobOptions score{
+        .logprob = true, .top = row % 2 == 0 ? 20u : 200u, .processed = true};
+    AddJob(row, params, score, &batch);
+    batch.jobs.back().draft = std::span(draft).first(static_cast<size_t>(5 * row));
+  }
+  const BatchResult result = SampleFrom(batch, logits);
+  ASSERT_EQ(result.tokens.size(), 6u);
+  Sampler sampler;
+  for (size_t row = 0; row < 6; ++row) {
+    TokenHistory history = history_;
+    for (const int32_t id : batch.jobs[row].draft) history.AddOutput(id);
+    const auto expected = sampler.Sample({logits.data() + row * kVocab, kVocab}, params, history,
+                                         batch.jobs[row].key, batch.jobs[row].score);
+    ASSERT_THAT(expected, IsOk());
+    ASSERT_THAT(result.tokens[row], IsOk());
+    ExpectSame(*result.tokens[row], *expected);
+    for (size_t i = 0; i < expected->top.size(); ++i) {
+      EXPECT_EQ(result.tokens[row]->top[i].id, expected->top[i].id);
+      EXPECT_EQ(result.tokens[row]->top[i].logprob, expected->top[i].logprob);
+    }
+  }
+}
+
 TEST_P(BatchTest, ABatchMayStandOnTokensThatAreNotKnownYet) {
   if (ops_->max_batches() < 2) return;
   const HostMatrix table(kVocab, 24, weights(), 5);

@@ -292,6 +292,60 @@ TEST(SamplerTest, AMaskThatLeavesNothingOrIsLateIsTold) {
   EXPECT_EQ(sample(FixedMask::Of(std::vector<int32_t>{99}))->id, 99);
 }
 
+TEST(SamplerTest, ADraftIsPenalisedAsOutput) {
+  constexpr int kVocab = 300;
+  const SamplingParams penalties[] = {
+      {.repetition_penalty = 1.4f},
+      {.presence_penalty = 1.5f},
+      {.frequency_penalty = -0.3f},
+      {.repetition_penalty = 0.8f, .presence_penalty = -0.5f, .frequency_penalty = 0.7f}};
+  const LogprobOptions score = {.logprob = true, .top = kVocab, .processed = true};
+  std::mt19937_64 random(31);
+  const auto some_id = [&] { return static_cast<int32_t>(random() % kVocab); };
+  Sampler sampler;
+  for (const size_t length : {1, 2, 16, 17, 700}) {
+    for (SamplingParams params : penalties) {
+      params.temperature = random() % 2 == 0 ? 0.0f : 1.5f;
+      params.logit_bias = {{7, 2.0f}};
+      params.banned_token_ids = {5, 6};
+      std::vector<float> logits = RandomLogits(kVocab, random());
+      logits[8] = -kInf;
+      TokenHistory history;
+      for (int i = 0; i < 100; ++i) {
+        const int32_t id = some_id();
+        history.AddPrompt({&id, 1});
+        history.AddOutput(some_id());
+      }
+      std::vector<int32_t> draft = {5};
+      while (draft.size() < length) draft.push_back(some_id());
+      TokenHistory longer = history;
+      for (const int32_t id : draft) longer.AddOutput(id);
+      const SampleKey key = {.position = length};
+      const auto expected = sampler.Sample(logits, params, longer, key, score);
+      const auto token = sampler.Sample(
+          logits,
+          {.params = &params, .history = &history, .key = key, .score = score, .draft = draft});
+      ASSERT_THAT(expected, IsOk());
+      ASSERT_THAT(token, IsOk());
+      EXPECT_EQ(token->id, expected->id);
+      for (size_t i = 0; i < expected->top.size(); ++i) {
+        ASSERT_EQ(token->top[i].id, expected->top[i].id);
+        ASSERT_EQ(token->top[i].logprob, expected->top[i].logprob);
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, ADraftChangesNothingWithoutPenalties) {
+  const std::vector<float> logits = RandomLogits(100, 3);
+  const SamplingParams params;
+  const TokenHistory history;
+  const std::vector<int32_t> draft = {1, 2, 3};
+  const auto token =
+      Sampler().Sample(logits, {.params = &params, .history = &history, .draft = draft});
+  EXPECT_EQ(token->id, SampleId(logits, params, 0));
+}
+
 TEST(SamplerTest, ImpossibleTokensAreNeverSampled) {
   std::vector<float> logits(100, -kInf);
   logits[40] = -1e30f;

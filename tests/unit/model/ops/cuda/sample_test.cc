@@ -50,6 +50,8 @@ class DeviceBytes {
 struct Request {
   SamplingParams params = {};
   TokenHistory history = {};
+  const TokenHistory* shared_history = nullptr;  // instead of it
+  std::vector<int32_t> draft = {};
   SampleKey key = {};
   LogprobOptions score = {};
   std::vector<int32_t> banned = {};
@@ -58,9 +60,10 @@ struct Request {
 
   SamplingJob Job() const {
     return {.params = &params,
-            .history = &history,
+            .history = shared_history != nullptr ? shared_history : &history,
             .key = key,
             .score = score,
+            .draft = draft,
             .banned = banned,
             .mask = mask.has_value() ? &*mask : nullptr};
   }
@@ -275,7 +278,11 @@ void RandomAdjustments(int64_t vocab_size, Random& random, Request* request) {
   if (OneIn(random, 2)) params.repetition_penalty = OneIn(random, 9) ? 1e-38f : 1.3f;
   if (OneIn(random, 2)) params.frequency_penalty = Uniform(random, -2.0f, 2.0f);
   if (OneIn(random, 2)) params.presence_penalty = Uniform(random, -2.0f, 2.0f);
-  if (params.has_penalties()) request->history = RandomHistory(vocab_size, random);
+  if (!params.has_penalties()) return;
+  request->history = RandomHistory(vocab_size, random);
+  for (uint64_t left = OneIn(random, 2) ? random() % 40 : 0; left > 0; --left) {
+    request->draft.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab_size)));
+  }
 }
 
 Request RandomRequest(int64_t vocab_size, Random& random) {
@@ -387,6 +394,48 @@ TEST(SampleEdgesTest, EqualLogitsAreCutByTheirIds) {
   requests.push_back(OneRequest(flat, {.top_p = 0.37f}));
   requests.push_back(OneRequest(flat, {.typical_p = 0.37f}));
   ExpectSamplersTokens(device, requests, "flat");
+}
+
+TEST(SampleEdgesTest, ADraftIsPenalisedAsOutput) {
+  constexpr int64_t kVocab = 6000;
+  DeviceSampler device(kVocab);
+  Sampler sampler;
+  Random random(33);
+  const TokenHistory history = RandomHistory(kVocab, random);
+  for (const size_t step : {1, 3, 150}) {
+    // New ones and those of the history, some of them again.
+    std::vector<int32_t> draft;
+    for (const auto& [id, seen] : history.seen()) draft.push_back(id);
+    while (draft.size() < step * kMaxJobs) {
+      draft.push_back(OneIn(random, 2) ? draft[random() % draft.size()]
+                                       : static_cast<int32_t>(random() % kVocab));
+    }
+    std::shuffle(draft.begin(), draft.end(), random);
+    std::vector<Request> requests;
+    for (size_t i = 0; i < kMaxJobs; ++i) {
+      requests.push_back(
+          {.params = {.temperature = i % 2 == 0 ? 0.0f : 1.0f,
+                      .repetition_penalty = 1.3f,
+                      .presence_penalty = 0.4f,
+                      .frequency_penalty = i == 3 ? 0.0f : 0.2f},
+           .shared_history = &history,
+           .draft = {draft.begin(), draft.begin() + static_cast<ptrdiff_t>(step * i)},
+           .score = {.logprob = true, .top = 32, .processed = true},
+           .logits = ModelLogits(kVocab, random)});
+      for (const int32_t id : draft) requests[i].logits[static_cast<size_t>(id)] += 15.0f;
+    }
+    // Another one's between those that share.
+    requests[5].shared_history = nullptr;
+    const auto tokens = device.Sample(requests);
+    for (size_t i = 0; i < kMaxJobs; ++i) {
+      const Request& request = requests[i];
+      TokenHistory longer = *request.Job().history;
+      for (const int32_t id : request.draft) longer.AddOutput(id);
+      ExpectSame(tokens[i],
+                 sampler.Sample(request.logits, request.params, longer, {}, request.score),
+                 "job " + std::to_string(i));
+    }
+  }
 }
 
 TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenSampledJustBefore) {

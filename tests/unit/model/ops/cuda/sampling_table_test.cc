@@ -117,17 +117,22 @@ TEST_F(SamplingTableTest, JoinsBothKindsOfBannedIds) {
 
 TEST_F(SamplingTableTest, AsManyListsAsAJobMayHaveFit) {
   SamplingParams params{.repetition_penalty = 2.0f, .allowed_token_ids = FirstIds(65536)};
-  TokenHistory history;
-  history.AddPrompt(FirstIds(4096));
+  std::vector<TokenHistory> histories(4);
+  for (TokenHistory& history : histories) history.AddPrompt(FirstIds(4090));
+  const std::vector<int32_t> draft = {0, 1, 5000, 0, 5001, 5000};
   const size_t free_words = 16384 - 2 * 4096 - kVocab / 32;
   for (size_t i = 0; i < free_words / 2; ++i) {
     params.logit_bias.emplace_back(static_cast<int32_t>(i), 1.0f);
   }
   SamplingJob job = MakeJob(params);
-  job.history = &history;
+  job.draft = draft;
+  std::vector<SamplingJob> jobs(4, job);
+  for (size_t i = 0; i < jobs.size(); ++i) jobs[i].history = &histories[i];
+  job = jobs[0];
   EXPECT_FALSE(NeedsHost(job, kVocab));
-  Pack({job, job, job, job});
+  Pack(jobs);
   EXPECT_TRUE(packed_.host.empty());
+  EXPECT_EQ(Record(0).draft.words, 2u * 4);
   EXPECT_LE(packed_.table_bytes, MaxSamplingTableBytes(kLimits, kVocab).table);
 
   SamplingParams more = params;
@@ -140,15 +145,41 @@ TEST_F(SamplingTableTest, AsManyListsAsAJobMayHaveFit) {
   EXPECT_EQ(Record(1).kind, SamplingKind::kHost);
 }
 
+TEST_F(SamplingTableTest, TheHistoryBeforeADraftIsSentOnce) {
+  const SamplingParams params{.presence_penalty = 1.0f};
+  TokenHistory history;
+  history.AddPrompt(FirstIds(1000));
+  const std::vector<int32_t> draft = FirstIds(3);
+  SamplingJob job = MakeJob(params);
+  job.history = &history;
+  Pack({job});
+  const size_t one = packed_.table_bytes;
+  EXPECT_EQ(Record(0).history.words, 2000u);
+  EXPECT_EQ(Record(0).draft.words, 0u);
+  std::vector<SamplingJob> jobs;
+  for (size_t i = 0; i <= draft.size(); ++i) {
+    jobs.push_back(job);
+    jobs.back().draft = std::span(draft).first(i);
+  }
+  Pack(jobs);
+  EXPECT_EQ(packed_.table_bytes, one + 3 * sizeof(SamplingRecord) + 4 * 2 * (1 + 2 + 3));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    EXPECT_EQ(Record(i).history.begin, Record(0).history.begin);
+    EXPECT_EQ(Record(i).draft.words, 2 * i);
+  }
+}
+
 TEST_F(SamplingTableTest, HistoryIsNotSentWithoutPenalties) {
   const SamplingParams params;
   TokenHistory history;
   history.AddPrompt(FirstIds(50000));
   SamplingJob job = MakeJob(params);
   job.history = &history;
+  const std::vector<int32_t> draft = FirstIds(50000);
+  job.draft = draft;
   EXPECT_FALSE(NeedsHost(job, kVocab));
   Pack({job});
-  EXPECT_EQ(Record(0).history.words, 0u);
+  EXPECT_EQ(Record(0).history.words + Record(0).draft.words, 0u);
   EXPECT_EQ(Record(0).adjusts, 0u);
 }
 
