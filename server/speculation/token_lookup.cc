@@ -1,19 +1,146 @@
 #include "server/speculation/token_lookup.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace tlm {
+namespace {
 
-void MatchRecord::Add(int64_t, bool) {}
+// The shortest match of each class of match lengths.
+constexpr std::array<int64_t, 8> kClasses = {0, 3, 4, 6, 8, 12, 20, MatchRecord::kLongest};
+// What an engine that has seen nothing expects of each class. Measured by predicting text: novels
+// come to a fifth and a third in the first two classes and have hardly any longer matches, source
+// code to 0.55 to 0.9, edited copies of a prompt to 0.6 to 0.97.
+constexpr std::array<double, 8> kFirstChances = {0.25, 0.35, 0.5, 0.6, 0.75, 0.8, 0.85, 0.9};
+// A prior counts like so many judgements. On the same texts, 4 to 16 and memories of 16 to 64 and
+// of 128 to 2048 judgements come within 1 % of each other in log loss.
+constexpr double kPriorWeight = 8;
+constexpr size_t kLeastBuckets = 64;
+// A match this long that breaks off was a copy: one with a word changed goes on near there. Looking
+// there first gives up to 25 % more tokens a step in edited copies, and costs other text nothing.
+constexpr int64_t kCopy = 4;
+constexpr int64_t kPlacesBefore = 4;
+constexpr int64_t kPlacesBehind = 16;
 
-double MatchRecord::Chance(int64_t, const MatchRecord*) const { return 0.5; }
-
-TokenLookup::TokenLookup(int64_t prompt_tokens, MatchRecord& everyone)
-    : prompt_tokens_(prompt_tokens), everyone_(everyone) {
-  (void)prompt_tokens_;
-  (void)everyone_;
+size_t ClassOf(int64_t match_length) {
+  const auto behind = std::upper_bound(kClasses.begin() + 1, kClasses.end(), match_length);
+  return static_cast<size_t>(behind - kClasses.begin()) - 1;
 }
 
-void TokenLookup::Extend(std::span<const int32_t>) {}
+// How many tokens before and at `place` are those at the end; at most MatchRecord::kLongest.
+int64_t MatchLength(std::span<const int32_t> tokens, int64_t place) {
+  const int64_t most = std::min(place + 1, MatchRecord::kLongest);
+  const int32_t* const last = &tokens.back();
+  const int32_t* const there = &tokens[static_cast<size_t>(place)];
+  int64_t length = 0;
+  while (length < most && *(last - length) == *(there - length)) ++length;
+  return length;
+}
 
-Draft TokenLookup::Propose(std::span<const int32_t>, int64_t) const { return {}; }
+}  // namespace
+
+void MatchRecord::Add(int64_t match_length, bool came_true) {
+  Count& count = counts_[ClassOf(match_length)];
+  const double kept = 1 - 1 / memory_;
+  count.came_true = count.came_true * kept + (came_true ? 1 : 0);
+  count.all = count.all * kept + 1;
+}
+
+double MatchRecord::Chance(int64_t match_length, const MatchRecord* prior) const {
+  const size_t size = ClassOf(match_length);
+  const double expected =
+      prior != nullptr ? prior->Chance(match_length, nullptr) : kFirstChances[size];
+  const Count& count = counts_[size];
+  return (count.came_true + kPriorWeight * expected) / (count.all + kPriorWeight);
+}
+
+TokenLookup::TokenLookup(int64_t prompt_tokens, MatchRecord& everyone)
+    : prompt_tokens_(prompt_tokens), everyone_(everyone) {}
+
+size_t TokenLookup::Bucket(std::span<const int32_t> tokens) const {
+  uint64_t hash = 0;
+  for (const int32_t token : tokens.last(kLeastMatch)) {
+    hash = (hash + static_cast<uint32_t>(token)) * 0x9E3779B97F4A7C15u;
+  }
+  // The upper bits depend on all tokens.
+  return static_cast<size_t>(hash >> (64 - std::countr_zero(heads_.size())));
+}
+
+void TokenLookup::Note(std::span<const int32_t> tokens) {
+  int32_t before = kNowhere;
+  if (tokens.size() >= kLeastMatch) {
+    int32_t& head = heads_[Bucket(tokens)];
+    before = head;
+    head = static_cast<int32_t>(tokens.size()) - 1;
+  }
+  previous_.push_back(before);
+}
+
+void TokenLookup::Judge(std::span<const int32_t> tokens) {
+  if (source_ == kNowhere) return;
+  const bool came_true = tokens[static_cast<size_t>(source_)] == tokens.back();
+  own_.Add(match_length_, came_true);
+  everyone_.Add(match_length_, came_true);
+  if (!came_true && match_length_ >= kCopy) broken_off_ = source_;
+  source_ = came_true ? source_ + 1 : kNowhere;
+  match_length_ = came_true ? std::min(match_length_ + 1, MatchRecord::kLongest) : 0;
+}
+
+void TokenLookup::TryMatch(std::span<const int32_t> tokens, int64_t place) {
+  const int64_t length = MatchLength(tokens, place);
+  if (length < kLeastMatch || length <= match_length_) return;
+  match_length_ = length;
+  source_ = place + 1;
+}
+
+// A match that goes on was the longest one a token ago, and still is: all others have grown by a
+// token too, or ended. It is looked for a longer one all the same, as not all places of frequent
+// tokens were compared: behind a rarer token they are few. Of equal ones the followed match stays.
+void TokenLookup::FindLongerMatch(std::span<const int32_t> tokens) {
+  const auto last = static_cast<int64_t>(tokens.size()) - 1;
+  if (source_ == kNowhere && broken_off_ != kNowhere) {
+    const int64_t first = std::max(broken_off_ - kPlacesBefore, int64_t{0});
+    const int64_t behind = std::min(broken_off_ + kPlacesBehind, last);
+    for (int64_t place = first; place < behind; ++place) TryMatch(tokens, place);
+  }
+  int32_t place = previous_[static_cast<size_t>(last)];
+  // Of the longest class, no other match is better.
+  for (int64_t i = 0; i < kMostPlaces && place != kNowhere && match_length_ < MatchRecord::kLongest;
+       ++i) {
+    TryMatch(tokens, place);
+    place = previous_[static_cast<size_t>(place)];
+  }
+}
+
+void TokenLookup::Extend(std::span<const int32_t> tokens) {
+  const size_t noted = previous_.size();
+  if (tokens.size() > heads_.size()) {
+    // At least a bucket a token, and so twice as many: the chains are made anew.
+    heads_.assign(std::max(kLeastBuckets, std::bit_ceil(tokens.size())), kNowhere);
+    previous_.clear();
+    previous_.reserve(heads_.size());
+    for (size_t n = 1; n <= noted; ++n) Note(tokens.first(n));
+  }
+  for (size_t n = noted + 1; n <= tokens.size(); ++n) {
+    const std::span<const int32_t> so_far = tokens.first(n);
+    Judge(so_far);
+    Note(so_far);
+    // The last token of the prompt is the first one that something is guessed behind.
+    if (static_cast<int64_t>(n) >= prompt_tokens_) FindLongerMatch(so_far);
+  }
+}
+
+Draft TokenLookup::Propose(std::span<const int32_t> tokens, int64_t max_tokens) const {
+  Draft draft;
+  if (source_ == kNowhere) return draft;
+  for (int64_t i = 0; i < max_tokens; ++i) {
+    const size_t from = static_cast<size_t>(source_ + i);
+    // The match may reach into its own continuation, as repetitions do: copied from the draft.
+    draft.tokens.push_back(from < tokens.size() ? tokens[from]
+                                                : draft.tokens[from - tokens.size()]);
+    draft.chances.push_back(own_.Chance(match_length_ + i, &everyone_));
+  }
+  return draft;
+}
 
 }  // namespace tlm
