@@ -46,6 +46,7 @@ class ForwardingOps : public Ops {
     return ops_.Reserve(limits, shape, activations);
   }
   std::string Report() const override { return ops_.Report(); }
+  bool TakesSeveralModels() const override { return ops_.TakesSeveralModels(); }
   void Release() override { ops_.Release(); }
   int64_t RowStride(int64_t cols, DType dtype) const override {
     return ops_.RowStride(cols, dtype);

@@ -217,12 +217,14 @@ class Ops {
   virtual size_t ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                               DType activations) const = 0;
   // Allocates all memory that batches within `limits` need beside the caller's rows; batches
-  // allocate nothing. Before the first batch, of one model at a time. RESOURCE_EXHAUSTED as
-  // Allocate.
+  // allocate nothing. Before a model's first batch. RESOURCE_EXHAUSTED as Allocate.
   virtual absl::Status Reserve(const BatchLimits& limits, const ModelShape& shape,
                                DType activations) = 0;
-  // Waits for running work and frees the memory of Reserve, if any. Results are lost. Another
-  // Reserve may follow.
+  // Whether several models may be loaded, and take turns batch by batch: Reserve then adds what a
+  // model needs beyond those before it. Otherwise one at a time.
+  virtual bool TakesSeveralModels() const { return false; }
+  // Waits for running work and frees the memory of Reserve, if any, of all models. Results are
+  // lost. Another Reserve may follow.
   virtual void Release() = 0;
   // The optimisations in use and those not available, in one line for display; may be empty. After
   // Reserve.

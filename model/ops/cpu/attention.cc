@@ -43,6 +43,7 @@ size_t CpuAttention::ReserveBytes(int64_t head_dim) const {
 }
 
 absl::Status CpuAttention::Reserve(Device& device, int64_t head_dim) {
+  if (head_dim <= max_head_dim_) return absl::OkStatus();
   TLM_ASSIGN_OR_RETURN(memory_,
                        device.Allocate(ReserveBytes(head_dim), MemoryPurpose::kActivations));
   max_head_dim_ = head_dim;

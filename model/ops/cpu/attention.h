@@ -21,11 +21,14 @@ class CpuAttention {
   // Both outlive this.
   CpuAttention(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // Working memory for heads of up to so many elements, without which Run must not be called.
-  // RESOURCE_EXHAUSTED as Allocate.
+  // Working memory for heads of up to so many elements, without which Run must not be called; what
+  // it has is kept if that suffices. RESOURCE_EXHAUSTED as Allocate.
   size_t ReserveBytes(int64_t head_dim) const;
   absl::Status Reserve(Device& device, int64_t head_dim);
-  void Release() { memory_ = Buffer(); }
+  void Release() {
+    memory_ = Buffer();
+    max_head_dim_ = 0;
+  }
 
   // As Ops::Attention.
   void Run(const Rows& q, float scale, int64_t window, const TokenLayout& layout,

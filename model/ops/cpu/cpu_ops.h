@@ -70,6 +70,7 @@ class CpuOps : public Ops {
     return shape.has_blocks ? quant_matmul_.Reserve(limits.max_tokens, shape.inputs)
                             : absl::OkStatus();
   }
+  bool TakesSeveralModels() const override { return true; }
   void Release() override {
     quant_matmul_.Release();
     matmul_.Release();

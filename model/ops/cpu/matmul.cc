@@ -108,6 +108,7 @@ size_t CpuMatMul::ReserveBytes(int64_t inputs) const {
 }
 
 absl::Status CpuMatMul::Reserve(int64_t inputs) {
+  if (inputs <= reserved_inputs_) return absl::OkStatus();
   TLM_ASSIGN_OR_RETURN(packed_rows_,
                        device_.Allocate(RowsBytes(inputs), MemoryPurpose::kActivations));
   TLM_ASSIGN_OR_RETURN(widened_,

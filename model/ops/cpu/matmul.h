@@ -26,7 +26,8 @@ class CpuMatMul {
 
   // Bytes that products with matrices of up to `inputs` inputs need beside the operands.
   size_t ReserveBytes(int64_t inputs) const;
-  // Takes them, before the first product. RESOURCE_EXHAUSTED as Device::Allocate.
+  // Takes them, unless it has as many, before the first such product. RESOURCE_EXHAUSTED as
+  // Device::Allocate.
   absl::Status Reserve(int64_t inputs);
   void Release();
 

@@ -87,8 +87,9 @@ size_t CpuQuantMatMul::ScratchBytes(int64_t rows, int64_t inputs) {
 }
 
 absl::Status CpuQuantMatMul::Reserve(int64_t rows, int64_t inputs) {
-  TLM_ASSIGN_OR_RETURN(scratch_,
-                       device_.Allocate(ScratchBytes(rows, inputs), MemoryPurpose::kActivations));
+  const size_t bytes = ScratchBytes(rows, inputs);
+  if (bytes <= scratch_.bytes()) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(scratch_, device_.Allocate(bytes, MemoryPurpose::kActivations));
   return absl::OkStatus();
 }
 

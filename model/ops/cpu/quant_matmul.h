@@ -23,7 +23,7 @@ class CpuQuantMatMul {
 
   // Bytes for quantised rows of up to `inputs` values, `rows` of them if that is not too much.
   static size_t ScratchBytes(int64_t rows, int64_t inputs);
-  // Takes them. RESOURCE_EXHAUSTED as Allocate.
+  // Takes them, unless it has as many. RESOURCE_EXHAUSTED as Allocate.
   absl::Status Reserve(int64_t rows, int64_t inputs);
   void Release() { scratch_ = Buffer(); }
 
