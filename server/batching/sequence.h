@@ -221,7 +221,7 @@ class Sequence {
   // What its guesses are made from and judged by; null until SetGuessing.
   struct Guessing {
     TokenLookup lookup;
-    MatchRecord by_model = {};
+    MatchRecord by_model{MatchRecord::kOwnMemory};
   };
   Guessing* guessing() const { return guessing_.get(); }
   void SetGuessing(std::unique_ptr<Guessing> guessing) { guessing_ = std::move(guessing); }

@@ -24,13 +24,15 @@ struct Draft {
 
 // A sequence whose next tokens a DraftSource is asked for.
 struct Guess {
-  int64_t sequence = 0;             // Sequence::number
+  int64_t sequence = 0;             // Sequence::number; one guess of it in a call
   std::span<const int32_t> tokens;  // of the sequence, so far
   int64_t max_tokens = 0;           // to guess, >= 1
   const SamplingParams* sampling = nullptr;
   const TokenHistory* history = nullptr;  // of `tokens`
   uint32_t output_index = 0;
-  std::vector<int32_t> draft = {};  // the result: fewer tokens, or none, where it has no more
+  // The result: fewer tokens, or none, where there is no room, nor a position in the source's
+  // context, where the tokens before are not computed yet, or none can be sampled.
+  std::vector<int32_t> draft = {};
 };
 
 // Guesses that cost something to make. Not thread-safe: the engine thread calls it.
