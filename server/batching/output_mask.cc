@@ -22,6 +22,34 @@ void ClearBit(int32_t id, std::vector<uint64_t>& words) {
   if (bit / 64 < words.size()) words[bit / 64] &= ~(uint64_t{1} << bit % 64);
 }
 
+bool HasBit(int32_t id, std::span<const uint64_t> words) {
+  const auto bit = static_cast<size_t>(id);
+  return bit / 64 < words.size() && (words[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+bool IsEnd(int32_t token, std::span<const int32_t> end_ids) {
+  return std::binary_search(end_ids.begin(), end_ids.end(), token);
+}
+
+// The token that is not drawn, if there is one.
+std::optional<int32_t> Forced(const ConstraintMatcher::Allowed& allowed,
+                              std::span<const int32_t> end_ids) {
+  if (allowed.whole) {
+    return allowed.none && end_ids.size() == 1 ? std::optional(end_ids[0]) : std::nullopt;
+  }
+  return allowed.forced;
+}
+
+void SetMask(const ConstraintMatcher::Allowed& allowed, std::span<const int32_t> end_ids,
+             std::vector<uint64_t>& words) {
+  words.clear();
+  const std::optional<int32_t> forced = Forced(allowed, end_ids);
+  if (forced.has_value()) return SetBit(*forced, words);
+  words.assign(allowed.tokens.begin(), allowed.tokens.end());
+  if (!allowed.whole) return;
+  for (const int32_t id : end_ids) SetBit(id, words);
+}
+
 }  // namespace
 
 OutputMask::OutputMask(const OutputConstraint& constraint, const Options& options, bool whole)
@@ -30,20 +58,19 @@ OutputMask::OutputMask(const OutputConstraint& constraint, const Options& option
       matcher_(constraint.matcher),
       whole_(whole) {}
 
-bool OutputMask::IsEnd(int32_t token) const {
-  return std::binary_search(end_ids_.begin(), end_ids_.end(), token);
-}
-
-bool OutputMask::whole() const { return run().empty() ? whole_ : IsEnd(run().front()); }
+bool OutputMask::whole() const { return run().empty() ? whole_ : IsEnd(run().front(), end_ids_); }
 
 bool OutputMask::Advance(int32_t token) {
+  MutexLock lock(&mutex_);
+  ++advances_;
   if (ready() && !run().empty()) {
     ++run_begin_;
     ShowFirstOfRun();
     return true;
   }
-  pending_ = token;
+  pending_.push_back(token);
   ready_.store(false, std::memory_order_relaxed);
+  late_ = false;
   return false;
 }
 
@@ -52,48 +79,54 @@ void OutputMask::ShowFirstOfRun() {
   if (run_begin_ < run_.size()) SetBit(run_[run_begin_], first_);
 }
 
-void OutputMask::Compute() {
+std::vector<std::weak_ptr<DraftMasks>> OutputMask::Compute() {
   if (!run_.empty()) ClearBit(run_.back(), first_);
   run_.clear();
   run_begin_ = 0;
-  bool follows = !pending_.has_value() || matcher_.Accept(*std::exchange(pending_, std::nullopt));
+  bool follows = true;
+  for (const int32_t token : pending_) follows = follows && matcher_.Accept(token);
+  pending_.clear();
   ConstraintMatcher::Allowed allowed;
   while (follows) {
     allowed = matcher_.Next();
-    const std::optional<int32_t> forced = Forced(allowed);
+    const std::optional<int32_t> forced = Forced(allowed, end_ids_);
     if (!forced.has_value() || !options_.runs || run_.size() == kMaxRun) break;
     run_.push_back(*forced);
-    if (IsEnd(*forced)) break;
+    if (IsEnd(*forced, end_ids_)) break;
     follows = matcher_.Accept(*forced);
   }
   if (!follows) allowed = ConstraintMatcher::Allowed();  // nothing may
-  SetBehind(allowed);
+  whole_ = allowed.whole;
+  SetMask(allowed, end_ids_, behind_);
   ShowFirstOfRun();
   std::shared_ptr<StreamWaker> waker;
+  std::vector<std::weak_ptr<DraftMasks>> waiting;
   {
     MutexLock lock(&mutex_);
     ready_.store(true, std::memory_order_release);
     waker = std::move(waker_);
+    waiting.swap(waiting_);
     changed_.NotifyAll();
   }
   if (waker != nullptr) waker->Wake();
+  return waiting;
 }
 
-std::optional<int32_t> OutputMask::Forced(const ConstraintMatcher::Allowed& allowed) const {
-  if (allowed.whole) {
-    return allowed.none && end_ids_.size() == 1 ? std::optional(end_ids_[0]) : std::nullopt;
-  }
-  return allowed.forced;
+std::optional<OutputMask::Known> OutputMask::KnownNow() const {
+  MutexLock lock(&mutex_);
+  if (!ready()) return std::nullopt;
+  return Known{.run = {run().begin(), run().end()},
+               .first = run().empty() ? behind_ : first_,
+               .matcher = matcher_,
+               .whole = whole_,
+               .behind = behind_};
 }
 
-void OutputMask::SetBehind(const ConstraintMatcher::Allowed& allowed) {
-  whole_ = allowed.whole;
-  const std::optional<int32_t> forced = Forced(allowed);
-  behind_.clear();
-  if (forced.has_value()) return SetBit(*forced, behind_);
-  behind_.assign(allowed.tokens.begin(), allowed.tokens.end());
-  if (!whole_) return;
-  for (const int32_t id : end_ids_) SetBit(id, behind_);
+bool OutputMask::LetWait(std::weak_ptr<DraftMasks> masks) {
+  MutexLock lock(&mutex_);
+  if (ready()) return false;
+  waiting_.push_back(std::move(masks));
+  return true;
 }
 
 bool OutputMask::WaitFor(absl::Duration time) const {
@@ -111,13 +144,19 @@ std::optional<std::span<const uint64_t>> OutputMask::Await() const {
   if (!ready()) {
     const auto begin = SteadyClock::now();
     const bool in_time = WaitFor(options_.max_wait);
-    const int64_t waited = std::chrono::nanoseconds(SteadyClock::now() - begin).count();
-    int64_t longest = wait_ns_.load();
-    while (waited > longest && !wait_ns_.compare_exchange_weak(longest, waited)) {
+    NoteWait(std::chrono::nanoseconds(SteadyClock::now() - begin).count());
+    if (!in_time) {
+      late_ = true;
+      return std::nullopt;
     }
-    if (!in_time) return std::nullopt;
   }
   return run().empty() ? behind_ : first_;
+}
+
+void OutputMask::NoteWait(int64_t nanoseconds) const {
+  int64_t longest = wait_ns_.load();
+  while (nanoseconds > longest && !wait_ns_.compare_exchange_weak(longest, nanoseconds)) {
+  }
 }
 
 bool OutputMask::WakeWhenReady(std::shared_ptr<StreamWaker> waker) {
@@ -125,6 +164,85 @@ bool OutputMask::WakeWhenReady(std::shared_ptr<StreamWaker> waker) {
   if (ready()) return false;
   waker_ = std::move(waker);
   return true;
+}
+
+DraftMasks::DraftMasks(std::shared_ptr<OutputMask> base, std::vector<int32_t> draft)
+    : base_(std::move(base)),
+      advances_(base_->advances_),
+      draft_(std::move(draft)),
+      masks_(draft_.size()) {
+  for (size_t i = 0; i < masks_.size(); ++i) {
+    masks_[i].draft = this;
+    masks_[i].count = i + 1;
+  }
+}
+
+bool DraftMasks::ComputeNext() {
+  {
+    MutexLock lock(&mutex_);
+    if (ended_) return false;
+  }
+  const size_t count = found_;
+  if (count == 0) known_ = base_->KnownNow();
+  // Afterwards, so that what is known is of that time.
+  const bool as_before = base_->advances_ == advances_;
+  if (!as_before || !known_.has_value() || count == draft_.size() || !Find(count)) {
+    End();
+    return false;
+  }
+  MutexLock lock(&mutex_);
+  found_.store(count + 1, std::memory_order_release);
+  changed_.NotifyAll();
+  return count + 1 < draft_.size();
+}
+
+bool DraftMasks::Find(size_t count) {
+  const int32_t token = draft_[count];
+  if (!HasBit(token, count == 0 ? known_->first : masks_[count - 1].words)) return false;
+  if (IsEnd(token, base_->end_ids_)) return false;
+  Mask& mask = masks_[count];
+  if (count + 1 < known_->run.size()) {
+    const int32_t next = known_->run[count + 1];
+    mask.whole = IsEnd(next, base_->end_ids_);
+    SetBit(next, mask.words);
+  } else if (count + 1 == known_->run.size()) {
+    mask.whole = known_->whole;
+    mask.words = std::move(known_->behind);
+  } else {
+    ConstraintMatcher::Allowed allowed;
+    if (known_->matcher.Accept(token)) allowed = known_->matcher.Next();
+    mask.whole = allowed.whole;
+    SetMask(allowed, base_->end_ids_, mask.words);
+  }
+  return true;
+}
+
+void DraftMasks::End() {
+  MutexLock lock(&mutex_);
+  ended_ = true;
+  changed_.NotifyAll();
+}
+
+bool DraftMasks::WaitFor(size_t count) const {
+  const bool base_is_late = base_->IsLate();
+  const auto begin = SteadyClock::now();
+  const auto end = begin + absl::ToChronoNanoseconds(base_->options().max_wait);
+  MutexLock lock(&mutex_);
+  ended_ = ended_ || base_is_late;
+  while (found_ < count && !ended_) {
+    const auto left = end - SteadyClock::now();
+    ended_ = left <= SteadyClock::duration::zero();
+    if (!ended_) changed_.WaitFor(&mutex_, left);
+  }
+  if (ended_) changed_.NotifyAll();
+  base_->NoteWait(std::chrono::nanoseconds(SteadyClock::now() - begin).count());
+  return found_ >= count;
+}
+
+std::optional<std::span<const uint64_t>> DraftMasks::Mask::Await() const {
+  const bool known = draft->found_.load(std::memory_order_acquire) >= count;
+  if (!known && !draft->WaitFor(count)) return std::nullopt;
+  return words;
 }
 
 MaskPool::~MaskPool() {
@@ -142,12 +260,23 @@ int MaskPool::Threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 4);
 }
 
+void MaskPool::StartThreads() {
+  if (!threads_.empty()) return;
+  for (int i = 0; i < Threads(); ++i) threads_.emplace_back([this] { Work(); });
+}
+
 void MaskPool::Add(std::shared_ptr<OutputMask> mask) {
   MutexLock lock(&mutex_);
-  if (threads_.empty()) {
-    for (int i = 0; i < Threads(); ++i) threads_.emplace_back([this] { Work(); });
-  }
+  StartThreads();
   waiting_.push_back(std::move(mask));
+  changed_.NotifyOne();
+}
+
+void MaskPool::Add(const std::shared_ptr<DraftMasks>& masks) {
+  if (masks->base_->LetWait(masks)) return;
+  MutexLock lock(&mutex_);
+  StartThreads();
+  drafts_.push_back(masks);
   changed_.NotifyOne();
 }
 
@@ -155,14 +284,29 @@ void MaskPool::Work() {
   NameThisThread("mask");
   for (;;) {
     std::shared_ptr<OutputMask> mask;
+    std::weak_ptr<DraftMasks> draft;
     {
       MutexLock lock(&mutex_);
-      while (waiting_.empty() && !stopped_) changed_.Wait(&mutex_);
+      while (waiting_.empty() && drafts_.empty() && !stopped_) changed_.Wait(&mutex_);
       if (stopped_) return;
-      mask = std::move(waiting_.front());
-      waiting_.pop_front();
+      if (!waiting_.empty()) {
+        mask = std::move(waiting_.front());
+        waiting_.pop_front();
+      } else {
+        draft = std::move(drafts_.front());
+        drafts_.pop_front();
+      }
     }
-    mask->Compute();
+    std::vector<std::weak_ptr<DraftMasks>> more;
+    if (mask != nullptr) {
+      more = mask->Compute();
+    } else if (const std::shared_ptr<DraftMasks> masks = draft.lock();
+               masks != nullptr && masks->ComputeNext()) {
+      more.push_back(masks);
+    }
+    MutexLock lock(&mutex_);
+    for (std::weak_ptr<DraftMasks>& masks : more) drafts_.push_back(std::move(masks));
+    if (more.size() > 1) changed_.NotifyAll();
   }
 }
 
