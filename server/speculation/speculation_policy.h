@@ -3,6 +3,8 @@
 #define TLM_SERVER_SPECULATION_SPECULATION_POLICY_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,15 +14,53 @@
 namespace tlm {
 
 // The time of a step that decodes, by the number of its tokens: those of every sequence and of
-// every draft. Measured all the time; old measurements fade. What lies between measured numbers is
-// interpolated, what lies behind them is taken to cost as much more a token as a prompt's do, until
-// it was tried. Not thread-safe.
+// every draft. Measured all the time; old measurements fade, by the number of steps since.
+//
+//   seconds                          o measured: a mean of medians of three
+//      |               .  ' not yet  - between: interpolated, and never falling
+//      |    o -- o - o               . behind: a quarter more for twice the tokens, or the
+//      |  o                            last slope; in proportion from twice the tokens on
+//      +-------------------- tokens
+//
+// So what was never tried looks cheap, but only up to twice as many tokens as were. The estimate of
+// what was tried long ago goes back to the same guess: it is soon tried again. Not thread-safe.
 class StepCosts {
  public:
-  // A step of `tokens` >= 1 tokens took so long. Steps with prompts are not recorded.
+  // A step of `tokens` >= 1 tokens took so long. Steps with prompts are not recorded. A single step
+  // that took far longer than the ones before it does not count. What changes from step to step of
+  // one size, as contexts grow, is taken to change all sizes alike.
   void Record(int64_t tokens, absl::Duration elapsed);
-  // The estimate; rises with `tokens`. Zero while nothing was measured.
+  // The estimate; rises with `tokens` >= 1. Zero while nothing was measured.
   absl::Duration Estimate(int64_t tokens) const;
+  // Whether a step of so many tokens, or little fewer, was among the last ones recorded: of
+  // kLeastFreshSteps, doubled with each such step that comes only then, up to kFreshSteps.
+  bool IsFresh(int64_t tokens) const;
+  static constexpr int64_t kLeastFreshSteps = 16;
+  static constexpr int64_t kFreshSteps = 128;
+
+ private:
+  struct Point {
+    int64_t tokens = 0;  // rounded down to five significant bits
+    std::array<double, 2> last = {};
+    int64_t samples = 0;
+    double mean = 0;          // seconds
+    double weight = 0;        // of so many samples, when the last one came
+    int64_t step = 0;         // when that was
+    int64_t fresh_steps = 0;  // from then on
+    double estimate = 0;      // seconds, in the light of all points
+  };
+
+  // Of what `point` has measured, now.
+  double Weight(const Point& point) const;
+  void Scale(const Point& known, double factor);
+  void AddSample(Point& point, double seconds);
+  // Makes the estimates from the measurements.
+  void Fit();
+  // The guess for more tokens than those of the point that `known` ends with; in seconds.
+  static double Beyond(std::span<const Point> known, int64_t tokens);
+
+  int64_t steps_ = 0;
+  std::vector<Point> points_;  // by tokens
 };
 
 // What it costs to ask a DraftSource, and what may be spent on asking where it does not pay: a
@@ -62,13 +102,16 @@ struct DraftCandidate {
 //   (sequences + sum of the chances that a draft token is reached and right)
 //   / (costs(sequences + draft tokens) + rounds * round_time)
 //
-// where rounds is the longest of the by_model ones. All 0 unless that is at least kLeastGain times
-// what the step gives without drafts, or while the costs are not known. `sequences` >= 1: those
-// that decode in the step, the candidates among them; `max_tokens`: of all drafts together.
+// where rounds is the longest of the by_model ones. Tokens less likely than kLeastReach are left
+// out. All 0 unless that is at least kLeastGain times what the step gives without drafts, and while
+// the costs without drafts are not known, or not any more: such a step measures them. `sequences`
+// >= 1: those that decode in the step, the candidates among them; `max_tokens`: of all drafts
+// together. O(n log n) of all tokens n, times the rounds that there may be.
 std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidates,
                                         int64_t sequences, const StepCosts& costs,
                                         absl::Duration round_time, int64_t max_tokens);
 inline constexpr double kLeastGain = 1.05;
+inline constexpr double kLeastReach = 1.0 / 64;
 
 }  // namespace tlm
 
