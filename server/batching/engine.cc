@@ -68,7 +68,7 @@ absl::Status CheckOptions(const EngineOptions& options, const LanguageModel& mod
 class EngineImpl : public Engine {
  public:
   EngineImpl(LanguageModel& model, const EngineOptions& options, Clock& clock,
-             EngineMetrics* metrics)
+             EngineMetrics* metrics, DraftSource* draft_source)
       : clock_(clock),
         max_context_(model.limits().max_context),
         max_outputs_(options.max_running_requests),
@@ -76,7 +76,7 @@ class EngineImpl : public Engine {
         queue_(std::make_shared<RequestQueue>(
             QueueLoad{options.max_queued_requests, options.max_queued_tokens},
             options.max_queue_time)),
-        loop_(model, options, clock, queue_, metrics, MakeKvEvents(options)) {
+        loop_(model, options, clock, queue_, metrics, MakeKvEvents(options), draft_source) {
     stats_.kv_blocks_total = model.num_kv_blocks();
     stats_.last_progress = clock_.Now();
     thread_ = std::thread([this] { Run(); });
@@ -264,9 +264,10 @@ class EngineImpl : public Engine {
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(LanguageModel& model,
                                                       const EngineOptions& options, Clock& clock,
-                                                      EngineMetrics* metrics) {
+                                                      EngineMetrics* metrics,
+                                                      DraftSource* draft_source) {
   TLM_RETURN_IF_ERROR(CheckOptions(options, model));
-  return std::make_unique<EngineImpl>(model, options, clock, metrics);
+  return std::make_unique<EngineImpl>(model, options, clock, metrics, draft_source);
 }
 
 }  // namespace tlm

@@ -17,6 +17,7 @@
 #include "server/batching/request.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/engine_stats.h"
+#include "server/speculation/draft.h"
 
 namespace tlm {
 
@@ -25,10 +26,12 @@ class Engine {
  public:
   // Starts the engine thread and the delivery thread. `model` and `clock` outlive the engine;
   // options must fit model.limits() (INVALID_ARGUMENT names what does not). `metrics`, null for
-  // none, is told of steps and tokens on the engine thread and outlives the engine.
+  // none, is told of steps and tokens on the engine thread and outlives the engine, as
+  // `draft_source` does, null for none, which that thread alone calls.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(LanguageModel& model,
                                                        const EngineOptions& options, Clock& clock,
-                                                       EngineMetrics* metrics = nullptr);
+                                                       EngineMetrics* metrics = nullptr,
+                                                       DraftSource* draft_source = nullptr);
   // Stop()s.
   virtual ~Engine() = default;
 
