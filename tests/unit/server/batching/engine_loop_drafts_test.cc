@@ -2,15 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
-#include <random>
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "server/speculation/draft.h"
+#include "tests/support/known_drafts.h"
 #include "tests/unit/server/batching/loop_bench.h"
 #include "tests/unit/server/batching/requests.h"
 
@@ -19,48 +15,7 @@ namespace {
 
 constexpr int64_t kContext = 512;
 
-// Knows what the outputs will be, and tells the truth for so many tokens in a hundred.
-class Oracle : public DraftSource {
- public:
-  explicit Oracle(int truth) : truth_(truth) {}
-
-  // Sequences of one engine are numbered in the order of their arrival.
-  void Add(const Request& request, const std::vector<int32_t>& output) {
-    std::vector<int32_t> tokens = request.prompt;
-    tokens.insert(tokens.end(), output.begin(), output.end());
-    all_.push_back(std::move(tokens));
-  }
-  int64_t Behind(int64_t, std::span<const int32_t>) const override { return 0; }
-  absl::Status Propose(std::span<Guess> guesses) override {
-    if (fails_) return absl::InternalError("the draft model is broken");
-    for (Guess& guess : guesses) {
-      EXPECT_GE(guess.max_tokens, 1);
-      EXPECT_EQ(forgotten_.count(guess.sequence), 0);
-      const std::vector<int32_t>& tokens = all_.at(static_cast<size_t>(guess.sequence));
-      for (size_t i = guess.tokens.size(); i < tokens.size(); ++i) {
-        if (static_cast<int64_t>(guess.draft.size()) == guess.max_tokens) break;
-        const bool lies = static_cast<int>(random_() % 100) >= truth_;
-        guess.draft.push_back(lies ? static_cast<int32_t>(random_() % ScriptedModel::kVocabSize)
-                                   : tokens[i]);
-      }
-      ++guesses_;
-    }
-    return absl::OkStatus();
-  }
-  void Forget(int64_t sequence) override { forgotten_.insert(sequence); }
-
-  void set_fails() { fails_ = true; }
-  int64_t guesses() const { return guesses_; }
-  const std::set<int64_t>& forgotten() const { return forgotten_; }
-
- private:
-  const int truth_;
-  bool fails_ = false;
-  int64_t guesses_ = 0;
-  std::vector<std::vector<int32_t>> all_;
-  std::set<int64_t> forgotten_;
-  std::mt19937 random_{17};
-};
+KnownDrafts Oracle(int truth) { return KnownDrafts(truth, ScriptedModel::kVocabSize); }
 
 LoopSetup Always(int max_launched = 1) {
   LoopSetup setup;
@@ -91,7 +46,7 @@ class DraftsTest : public ::testing::TestWithParam<std::tuple<int, int>> {  // l
 };
 
 TEST_P(DraftsTest, TokensAreThoseWithoutGuesses) {
-  Oracle oracle(truth());
+  KnownDrafts oracle = Oracle(truth());
   LoopBench bench(Always(max_launched()), &oracle);
   std::vector<std::pair<std::shared_ptr<CollectingReader>, std::vector<int32_t>>> all;
   int64_t accepted = 0;
@@ -99,7 +54,7 @@ TEST_P(DraftsTest, TokensAreThoseWithoutGuesses) {
   for (uint64_t seed = 0; seed < 24; ++seed) {
     const Request request = Sampled(1 + 11 * static_cast<int64_t>(seed), 60, seed);
     const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-    oracle.Add(request, alone);
+    oracle.Add(request.prompt, alone);
     all.emplace_back(bench.Submit(request, seed % 3 == 0 ? 3 : TokenStream::kUnbounded), alone);
     if (seed % 4 == 0) bench.Step();
   }
@@ -127,10 +82,10 @@ INSTANTIATE_TEST_SUITE_P(Truth, DraftsTest,
                                             ::testing::Values(0, 50, 90, 100)));
 
 TEST(EngineLoopDraftsTest, RightGuessesSaveSteps) {
-  Oracle oracle(100);
+  KnownDrafts oracle = Oracle(100);
   LoopBench bench(Always(), &oracle);
   const Request request = GenerateRequest(Prompt(10), 61);
-  oracle.Add(request, GenerateAlone(request, kContext));
+  oracle.Add(request.prompt, GenerateAlone(request, kContext));
   const auto reader = bench.Submit(request);
   bench.StepUntilNothingCanBeDone();
   // The prompt's step gives one, every other six.
@@ -142,24 +97,25 @@ TEST(EngineLoopDraftsTest, RightGuessesSaveSteps) {
 }
 
 TEST(EngineLoopDraftsTest, WrongGuessesGiveTheirBlocksBack) {
-  Oracle oracle(0);
+  KnownDrafts oracle = Oracle(0);
   LoopSetup setup = Always();
   LoopBench bench(setup, &oracle);
-  const Request request = GenerateRequest(Prompt(59), 5);
-  oracle.Add(request, std::vector<int32_t>(5, 60));
+  const Request request = GenerateRequest(Prompt(59), 12);
+  oracle.Add(request.prompt, GenerateAlone(request, kContext));
   const auto reader = bench.Submit(request);
   bench.Step();
-  bench.Step();  // positions 59 to 63, all wrong but the first
+  bench.Step();  // positions 59 to 64, those behind 59 wrong
+  EXPECT_EQ(bench.model.launches(), 2);
   EXPECT_EQ(bench.stats.kv_blocks_used, 1);
   bench.StepUntilNothingCanBeDone();
   EXPECT_EQ(reader->collected().token_ids(), GenerateAlone(request, kContext));
 }
 
 TEST(EngineLoopDraftsTest, ARequestMayRefuseGuesses) {
-  Oracle oracle(100);
+  KnownDrafts oracle = Oracle(100);
   LoopBench bench(Always(), &oracle);
   Request request = GenerateRequest(Prompt(10), 31);
-  oracle.Add(request, GenerateAlone(request, kContext));
+  oracle.Add(request.prompt, GenerateAlone(request, kContext));
   request.generate()->max_draft_tokens = 0;
   const auto reader = bench.Submit(request);
   bench.StepUntilNothingCanBeDone();
@@ -168,7 +124,7 @@ TEST(EngineLoopDraftsTest, ARequestMayRefuseGuesses) {
 }
 
 TEST(EngineLoopDraftsTest, ABrokenSourceIsLeftAlone) {
-  Oracle oracle(100);
+  KnownDrafts oracle = Oracle(100);
   LoopBench bench(Always(), &oracle);
   const Request request = GenerateRequest(Prompt(10), 31);
   oracle.set_fails();
@@ -178,7 +134,7 @@ TEST(EngineLoopDraftsTest, ABrokenSourceIsLeftAlone) {
 }
 
 TEST(EngineLoopDraftsTest, GuessesStopWhereThePoolIsFull) {
-  Oracle oracle(90);
+  KnownDrafts oracle = Oracle(90);
   LoopSetup setup = Always();
   setup.blocks = 6;
   LoopBench bench(setup, &oracle);
@@ -186,7 +142,7 @@ TEST(EngineLoopDraftsTest, GuessesStopWhereThePoolIsFull) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const Request request = Sampled(40 + 10 * static_cast<int64_t>(seed), 100, seed);
     const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-    oracle.Add(request, alone);
+    oracle.Add(request.prompt, alone);
     all.emplace_back(bench.Submit(request), alone);
   }
   bench.StepUntilNothingCanBeDone();
