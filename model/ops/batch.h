@@ -14,9 +14,13 @@ namespace tlm {
 // The largest batch a model is built for; its workspaces are sized by it once.
 struct BatchLimits {
   int64_t max_tokens = 0;       // of one batch
-  int64_t max_sequences = 0;    // of one batch; no more tokens are sampled either
+  int64_t max_sequences = 0;    // of one batch
   int64_t max_logits_rows = 0;  // of one batch
   int64_t max_context = 0;      // positions of a sequence; at most the model's context_length
+  // Tokens that are sampled in one batch besides one for each sequence: behind those of drafts.
+  int64_t max_draft_rows = 0;
+
+  int64_t max_jobs() const { return max_sequences + max_draft_rows; }
 };
 
 // A placeholder in Batch::token_ids for a token that is not known yet: the result of job `job` of

@@ -227,7 +227,7 @@ void TransformerLM::CheckBatch(const Batch& batch) const {
     TLM_CHECK(block >= 0 && block < kv_->num_blocks());
   }
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < tokens);
-  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_sequences);
+  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_jobs());
   for (const SamplingJob& job : batch.jobs) TLM_CHECK(job.row >= 0 && job.row < batch.rows());
   for (const int32_t row : batch.host_rows) TLM_CHECK(row >= 0 && row < batch.rows());
 }

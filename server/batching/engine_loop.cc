@@ -26,7 +26,7 @@ EngineLoop::EngineLoop(LanguageModel& model, const EngineOptions& options, Clock
       pool_(model.num_kv_blocks()),
       cache_(options.prefix_cache ? std::optional<PrefixCache>(std::in_place, pool_)
                                   : std::nullopt),
-      scheduler_(options, model.limits().max_logits_rows, pool_, cache_ ? &*cache_ : nullptr),
+      scheduler_(options, model.limits(), pool_, cache_ ? &*cache_ : nullptr),
       throttle_(options.max_decode_stretch),
       rates_(options.max_prefill_tokens),
       pipeline_(model),

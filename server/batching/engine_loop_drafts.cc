@@ -67,6 +67,15 @@ void EngineLoop::AddGuesser(Sequence& sequence) {
   const int64_t max_tokens =
       MaxDraft(sequence, options_.max_draft_tokens, model_.limits().max_context);
   if (max_tokens <= 0) return;
+  const OutputMask* const mask = sequence.mask();
+  if (mask != nullptr && mask->ready() && !mask->run().empty()) {
+    const auto run =
+        mask->run().first(std::min(mask->run().size(), static_cast<size_t>(max_tokens)));
+    Draft draft{.tokens = {run.begin(), run.end()},
+                .chances = std::vector<double>(run.size(), 1.0)};
+    guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
+    return;
+  }
   if (sequence.guessing() == nullptr) {
     sequence.SetGuessing(std::make_unique<Sequence::Guessing>(
         Sequence::Guessing{.lookup = TokenLookup(sequence.prompt_tokens(), matches_)}));
@@ -109,8 +118,9 @@ std::vector<int64_t> EngineLoop::ChooseLengths() const {
   for (const Guesser& guesser : guessers_) {
     candidates.push_back({.chances = guesser.draft.chances, .by_model = guesser.by_model});
   }
-  const int64_t max_tokens =
-      std::min(options_.max_batch_tokens, model_.limits().max_logits_rows) - decoding_;
+  const BatchLimits& limits = model_.limits();
+  const int64_t max_tokens = std::min({options_.max_batch_tokens - decoding_,
+                                       limits.max_logits_rows - decoding_, limits.max_draft_rows});
   return ChooseDraftLengths(candidates, decoding_, costs_, draft_costs_.Round(),
                             std::max(max_tokens, int64_t{0}));
 }

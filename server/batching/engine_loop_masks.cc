@@ -16,10 +16,8 @@ void EngineLoop::SetMask(Sequence& sequence) {
   if (!sequence.generates()) return;
   const GenerateWork& work = *sequence.request().generate();
   if (!work.constraint.has_value()) return;
-  // Scores need logits, so every token is drawn.
-  const bool runs = !work.score.logprob && work.score.top == 0;
   sequence.SetMask(std::make_shared<OutputMask>(
-      *work.constraint, OutputMask::Options{.runs = runs, .max_wait = options_.max_mask_wait}));
+      *work.constraint, OutputMask::Options{.max_wait = options_.max_mask_wait}));
 }
 
 void EngineLoop::FollowMasks(absl::Time now) {
@@ -34,15 +32,18 @@ void EngineLoop::FollowMasks(absl::Time now) {
       mask->WaitFor(wait);
       wait -= clock_.Now() - begin;
     }
-    if (mask->ready() && !mask->run().empty()) AppendRun(*sequence, now);
+    // Scores need logits: every token is drawn, and a run is a draft (AddGuesser).
+    const LogprobOptions& score = sequence->request().generate()->score;
+    const bool scored = score.logprob || score.top > 0;
+    if (mask->ready() && !mask->run().empty() && !scored) AppendRun(*sequence, now);
   }
   EraseFinished();
 }
 
 // Behind a token that was drawn, as branches begin with one each.
 bool EngineLoop::MayHaveRun(const Sequence& sequence) {
-  return sequence.mask()->options().runs && sequence.generated_tokens() > 0 &&
-         !sequence.in_flight() && sequence.state() == SequenceState::kDecoding;
+  return sequence.generated_tokens() > 0 && !sequence.verifies() && !sequence.in_flight() &&
+         sequence.state() == SequenceState::kDecoding;
 }
 
 void EngineLoop::AppendRun(Sequence& sequence, absl::Time now) {

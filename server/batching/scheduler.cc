@@ -29,6 +29,7 @@ void Count(const Chunk& chunk, int64_t sign, StepPlan& plan) {
   plan.prefill_tokens += sign * others;
   if (chunk.long_prompt || chunk.decode) plan.long_prompt_tokens += sign * others;
   plan.rows += sign * chunk.num_rows;
+  plan.draft_tokens += sign * chunk.num_draft;
 }
 
 template <typename Predicate>
@@ -47,12 +48,13 @@ void AddChunk(const Chunk& chunk, StepPlan& plan) {
 
 }  // namespace
 
-Scheduler::Scheduler(const EngineOptions& options, int64_t max_logits_rows, BlockPool& pool,
+Scheduler::Scheduler(const EngineOptions& options, const BatchLimits& limits, BlockPool& pool,
                      PrefixCache* cache)
     : options_(options),
-      max_logits_rows_(max_logits_rows),
-      max_running_(
-          std::min({options.max_running_requests, options.max_batch_tokens, max_logits_rows})),
+      max_logits_rows_(limits.max_logits_rows),
+      max_draft_rows_(limits.max_draft_rows),
+      max_running_(std::min(
+          {options.max_running_requests, options.max_batch_tokens, limits.max_logits_rows})),
       pool_(pool),
       cache_(cache) {
   TLM_CHECK(options_.max_prefill_tokens > 0 && max_running_ > 0);
@@ -144,8 +146,7 @@ void Scheduler::LengthenDecodes(StepPlan& plan) {
         std::min({options_.max_prefill_tokens - plan.prefill_tokens,
                   options_.max_batch_tokens - plan.decodes - plan.prefill_tokens - 1,
                   plan.max_long_prompt_tokens - plan.long_prompt_tokens});
-    const int64_t rows = std::min(max_logits_rows_ - plan.rows, sequence.Room());
-    int64_t tokens = std::max(sequence.LongestChunk(1 + more, rows), before);
+    int64_t tokens = std::max(sequence.LongestChunk(1 + more, MaxRows(sequence, plan)), before);
     if (!sequence.Grow(pool_, sequence.computed() + tokens)) tokens = before;
     chunk.num_tokens = tokens;
     chunk.num_rows = sequence.RowsWanted(tokens);
@@ -209,8 +210,7 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
   if (!info.short_prompt) {
     max_tokens = std::min(max_tokens, plan.max_long_prompt_tokens - plan.long_prompt_tokens);
   }
-  const int64_t tokens =
-      sequence.LongestChunk(max_tokens, std::min(max_logits_rows_ - plan.rows, sequence.Room()));
+  const int64_t tokens = sequence.LongestChunk(max_tokens, MaxRows(sequence, plan));
   if (tokens <= 0) return;
   AddChunk({.sequence = &sequence,
             .first_position = sequence.computed(),
@@ -222,6 +222,11 @@ void Scheduler::AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepP
            plan);
   info.planned = plans_;
   info.queue->counter->Charge(tokens, 0);
+}
+
+int64_t Scheduler::MaxRows(const Sequence& sequence, const StepPlan& plan) const {
+  const int64_t rows = std::min(max_logits_rows_ - plan.rows, sequence.Room());
+  return sequence.draft().empty() ? rows : std::min(rows, max_draft_rows_ - plan.draft_tokens + 1);
 }
 
 bool Scheduler::IsShort(const Sequence& sequence) const {

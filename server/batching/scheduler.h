@@ -13,6 +13,7 @@
 
 #include "model/kv_cache/block_pool.h"
 #include "model/kv_cache/prefix_cache.h"
+#include "model/ops/batch.h"
 #include "server/batching/engine_options.h"
 #include "server/batching/sequence.h"
 #include "server/batching/tenant_queues.h"
@@ -44,6 +45,7 @@ struct StepPlan {
   int64_t prefill_tokens = 0;      // and forced ones, but for the first one of a decode
   int64_t long_prompt_tokens = 0;  // of prefill_tokens
   int64_t rows = 0;
+  int64_t draft_tokens = 0;  // each gives a row besides the sequence's one
   // What its maker allowed.
   int64_t max_long_prompt_tokens = 0;
   int64_t short_step_tokens = 0;
@@ -96,8 +98,8 @@ struct StepPlan {
 // Not thread-safe. Sequences belong to the caller and stay where they are until removed.
 class Scheduler {
  public:
-  // `max_logits_rows`: of one step, as of the model. `cache`: null for none; the pool's.
-  Scheduler(const EngineOptions& options, int64_t max_logits_rows, BlockPool& pool,
+  // `limits`: the model's, of which those of rows count. `cache`: null for none; the pool's.
+  Scheduler(const EngineOptions& options, const BatchLimits& limits, BlockPool& pool,
             PrefixCache* cache);
 
   void Add(Sequence& sequence);
@@ -189,6 +191,8 @@ class Scheduler {
   void AddPrefills(StepPlan& plan);
   // At most as many tokens as the step then has of prompts altogether.
   void AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepPlan& plan);
+  // Of its chunk, with what the plan has of others.
+  int64_t MaxRows(const Sequence& sequence, const StepPlan& plan) const;
   // Of one that is not running, or just begins to.
   bool IsShort(const Sequence& sequence) const;
 
@@ -233,6 +237,7 @@ class Scheduler {
 
   const EngineOptions options_;
   const int64_t max_logits_rows_;
+  const int64_t max_draft_rows_;
   // Sequences that hold blocks: each may need a token and a row in a step.
   const int64_t max_running_;
   BlockPool& pool_;

@@ -13,6 +13,8 @@ namespace {
 // less than the weights of a model with such a vocabulary.
 constexpr int64_t kHostLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kGpuLogitsBytes = int64_t{256} << 20;
+// Tokens of drafts, or of claimed outputs, that are judged in one step.
+constexpr int64_t kMaxDraftRows = 128;
 // What the KV cache may take of the host's memory unless told otherwise.
 constexpr int64_t kKvCacheFraction = 4;
 // What a GPU's runtime takes after the plan is made: code of kernels as they are first used,
@@ -35,6 +37,7 @@ absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelC
   limits.max_context = ContextOf(options, config);
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
   const int64_t decode_rows = std::min(limits.max_sequences, limits.max_tokens);
+  limits.max_draft_rows = kMaxDraftRows;
   limits.max_logits_rows = std::clamp(logits_bytes / row_bytes, decode_rows, limits.max_tokens);
   return limits;
 }

@@ -170,7 +170,7 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
 // Every row is for something.
 void ScriptedModel::CheckRows(const Batch& batch) const {
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < batch.tokens());
-  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_sequences);
+  TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_jobs());
   std::set<int32_t> used;
   for (const SamplingJob& job : batch.jobs) used.insert(job.row);
   for (size_t i = 0; i < batch.host_rows.size(); ++i) {

@@ -20,7 +20,7 @@ RingShape BatchPipeline::RingShapeFor(const BatchLimits& limits, const ModelShap
           .max_rows = PaddedRowCount(limits.max_logits_rows),
           .max_sequences = limits.max_sequences,
           .max_blocks = (limits.max_context + kBlock - 1) / kBlock,
-          .max_jobs = limits.max_sequences,
+          .max_jobs = limits.max_jobs(),
           .max_host_rows = limits.max_logits_rows,
           .vocab_size = shape.vocab_size,
           .attention_bytes = attention_bytes,
@@ -41,7 +41,7 @@ size_t BatchPipeline::DeviceBytes(const CudaDevice& device, const BatchLimits& l
                                   const ModelShape& shape, DType activations) {
   const AttentionPlanner planner = PlannerFor(device, limits, shape, activations);
   return BatchRing::DeviceBytes(RingShapeFor(limits, shape, planner.work_bytes())) +
-         planner.scratch_bytes() + SampleScratchBytes(limits.max_sequences, shape.vocab_size);
+         planner.scratch_bytes() + SampleScratchBytes(limits.max_jobs(), shape.vocab_size);
 }
 
 absl::StatusOr<std::unique_ptr<BatchPipeline>> BatchPipeline::Create(CudaDevice& device,
@@ -66,7 +66,7 @@ absl::Status BatchPipeline::Allocate() {
       ring_, BatchRing::Create(device_, RingShapeFor(limits_, shape_, planner_.work_bytes())));
   TLM_ASSIGN_OR_RETURN(attention_,
                        device_.Allocate(planner_.scratch_bytes(), MemoryPurpose::kActivations));
-  const size_t sampling_bytes = SampleScratchBytes(limits_.max_sequences, shape_.vocab_size);
+  const size_t sampling_bytes = SampleScratchBytes(limits_.max_jobs(), shape_.vocab_size);
   TLM_ASSIGN_OR_RETURN(sampling_, device_.Allocate(sampling_bytes, MemoryPurpose::kActivations));
   const cudaStream_t stream = device_.compute_stream();
   TLM_RETURN_IF_ERROR(device_.Check(
@@ -154,7 +154,7 @@ absl::Status BatchPipeline::Sample(const Rows& logits) {
                         .vocab_size = shape_.vocab_size,
                         .table = ring_->device<std::byte>(RingSection::kJobs),
                         .scratch = sampling_.data(),
-                        .max_jobs = limits_.max_sequences,
+                        .max_jobs = limits_.max_jobs(),
                         .jobs = shape.jobs,
                         .outcomes = ring_->job_results(),
                         .sampled = ring_->sampled_tokens()};

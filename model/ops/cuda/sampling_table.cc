@@ -192,7 +192,7 @@ absl::StatusOr<SampledToken> Unpack(const LogprobOptions& score, const RemovalCo
 }  // namespace
 
 SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t vocab_size) {
-  const size_t jobs = static_cast<size_t>(limits.max_sequences);
+  const size_t jobs = static_cast<size_t>(limits.max_jobs());
   // A token of the draft may be one of the history, too.
   const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, 2 * vocab_size));
   const size_t bias = 2 * static_cast<size_t>(vocab_size);

@@ -30,8 +30,9 @@ struct LoopSetup {
   int64_t blocks = 64;
   int64_t max_context = 512;
   int64_t max_logits_rows = 32;
-  // Without a pace: the clock stands still unless a test moves it.
-  EngineOptions options = {.max_decode_stretch = 0};
+  int64_t max_draft_rows = 24;
+  // Without a pace, as the clock stands still unless a test moves it, and without guesses.
+  EngineOptions options = {.max_decode_stretch = 0, .speculation = Speculation::kOff};
   bool own_thread = false;  // the model computes on one
   int max_launched = 1;     // batches at a time
 };
@@ -42,7 +43,8 @@ class LoopBench {
       : model({.max_tokens = setup.options.max_batch_tokens,
                .max_sequences = setup.options.max_running_requests,
                .max_logits_rows = setup.max_logits_rows,
-               .max_context = setup.max_context},
+               .max_context = setup.max_context,
+               .max_draft_rows = setup.max_draft_rows},
               setup.blocks, setup.max_launched),
         queue(std::make_shared<RequestQueue>(
             QueueLoad{setup.options.max_queued_requests, setup.options.max_queued_tokens})),

@@ -44,7 +44,8 @@ class SchedulerBench {
                           bool with_cache = false)
       : pool(blocks),
         cache(with_cache ? std::make_unique<PrefixCache>(pool) : nullptr),
-        scheduler(limits, limits.max_logits_rows, pool, cache.get()) {}
+        scheduler(limits, {.max_logits_rows = limits.max_logits_rows, .max_draft_rows = 8}, pool,
+                  cache.get()) {}
 
   Sequence* Add(Request request) {
     sequences_.push_back(std::make_unique<Sequence>(std::move(request), next_number_++));
