@@ -1,6 +1,9 @@
 #include "server/loading/memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 #include "model/base/errors.h"
 #include "model/kv_cache/block_table.h"
@@ -62,18 +65,33 @@ int64_t HostKvBlocks(uint64_t total, uint64_t left, int64_t block_bytes, int64_t
                     std::max(context_blocks * sequences, context_blocks));
 }
 
+// Of a draft model besides the weights and blocks.
+BatchLimits DraftBatch(BatchLimits batch, const DraftNeeds& draft) {
+  batch.max_context = std::min(batch.max_context, draft.context_length);
+  batch.max_logits_rows = std::min(batch.max_sequences, batch.max_tokens);
+  return batch;
+}
+
+// Of both models together; one is packed after the other.
+WeightBytes BothWeights(const WeightBytes& model, const WeightBytes& draft) {
+  return {.host = std::max(model.host, draft.host), .device = model.device + draft.device};
+}
+
 absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
-                       uint64_t kv_bytes, uint64_t available) {
+                       uint64_t kv_bytes, uint64_t available, const DraftNeeds* draft) {
   // The weights' host copy is gone before the KV cache is written.
   const uint64_t needed = weights.device + std::max(weights.host, kv_bytes + workspace);
   if (needed <= available) return absl::OkStatus();
+  const std::string drafts = draft == nullptr ? ""
+                                              : fmt::format(" ({} of them the draft model's)",
+                                                            draft->memory.weights.device);
   return ResourceExhausted(
-      "the model needs {} bytes of memory, {} are available: {} for weights, and the larger of {} "
-      "to make them and {} for keys and values of {} tokens with {} for intermediate results; "
+      "the model needs {} bytes of memory, {} are available: {} for weights{}, and the larger of "
+      "{} to make them and {} for keys and values of {} tokens with {} for intermediate results; "
       "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, a smaller "
       "type of --random_weights, --weights=int8 and --weights=int4 lower them",
-      needed, available, weights.device, weights.host, kv_bytes, plan.kv_blocks * kBlockTokens,
-      workspace);
+      needed, available, weights.device, drafts, weights.host, kv_bytes,
+      plan.kv_blocks * kBlockTokens, workspace);
 }
 
 uint64_t GpuReserve(const DeviceInfo& device) {
@@ -115,17 +133,23 @@ absl::Status CheckContext(const ServerOptions& options, const ModelConfig& confi
 
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,
-                                      uint64_t available) {
+                                      uint64_t available, const DraftNeeds* draft) {
   const bool gpu = !device.host_addressable;
   MemoryPlan plan;
   plan.kv_dtype = needs.kv.dtype;
   TLM_ASSIGN_OR_RETURN(plan.batch,
                        PlanBatch(options, config, gpu ? kGpuLogitsBytes : kHostLogitsBytes));
-  const int64_t block_bytes = static_cast<int64_t>(needs.kv.bytes_per_block());
+  auto block_bytes = static_cast<int64_t>(needs.kv.bytes_per_block());
   const int64_t context_blocks = BlocksFor(plan.batch.max_context);
-  const uint64_t workspace = needs.workspace(plan.batch);
+  uint64_t workspace = needs.workspace(plan.batch);
+  WeightBytes weights = needs.weights;
+  if (draft != nullptr) {
+    block_bytes += static_cast<int64_t>(draft->memory.kv.bytes_per_block());
+    workspace += draft->memory.workspace(DraftBatch(plan.batch, *draft));
+    weights = BothWeights(weights, draft->memory.weights);
+  }
   const uint64_t budget = gpu ? GpuBudget(options, device) : available;
-  const uint64_t taken = needs.weights.device + workspace + (gpu ? GpuReserve(device) : 0);
+  const uint64_t taken = weights.device + workspace + (gpu ? GpuReserve(device) : 0);
   if (options.kv_cache_bytes > 0) {
     TLM_ASSIGN_OR_RETURN(plan.kv_blocks, AskedKvBlocks(options, block_bytes, context_blocks,
                                                        plan.batch.max_context));
@@ -138,15 +162,22 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
   }
   const uint64_t kv_bytes = static_cast<uint64_t>(plan.kv_blocks * block_bytes);
   if (!gpu) {
-    TLM_RETURN_IF_ERROR(CheckHost(plan, needs.weights, workspace, kv_bytes, available));
+    TLM_RETURN_IF_ERROR(CheckHost(plan, weights, workspace, kv_bytes, available, draft));
     return plan;
   }
-  if (needs.weights.host > available) {
+  if (weights.host > available) {
     return ResourceExhausted("making the weights needs {} bytes of host memory, {} are available",
-                             needs.weights.host, available);
+                             weights.host, available);
   }
-  TLM_RETURN_IF_ERROR(CheckGpu(plan, needs.weights, workspace, kv_bytes, budget, device));
+  TLM_RETURN_IF_ERROR(CheckGpu(plan, weights, workspace, kv_bytes, budget, device));
   return plan;
+}
+
+MemoryPlan PlanDraft(const MemoryPlan& plan, const DraftNeeds& draft) {
+  const BatchLimits batch = DraftBatch(plan.batch, draft);
+  return {.batch = batch,
+          .kv_blocks = std::min(plan.kv_blocks, batch.max_sequences * BlocksFor(batch.max_context)),
+          .kv_dtype = draft.memory.kv.dtype};
 }
 
 }  // namespace tlm

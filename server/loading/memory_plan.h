@@ -34,17 +34,27 @@ struct MemoryNeeds {
   KvShape kv;
 };
 
+// Of a draft model, which is loaded after the model.
+struct DraftNeeds {
+  MemoryNeeds memory;
+  int64_t context_length = 0;
+};
+
 // INVALID_ARGUMENT for a --max_context above the model's.
 absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config);
 
 // `available`: bytes of host memory that may be used. Of a GPU's memory, --gpu_memory_fraction may
 // be used, and no more than is free: the KV cache gets what weights, workspace and a reserve for
-// the CUDA runtime leave. Step sizes are those of WithStepSizes. INVALID_ARGUMENT as CheckContext()
-// and for a KV cache that does not hold one context; RESOURCE_EXHAUSTED, with every figure, when
-// the model and one context do not fit.
+// the CUDA runtime leave. Step sizes are those of WithStepSizes. With a draft model, which may be
+// null, there is room for it too, and the KV cache is that of both: a block of each for the same
+// tokens. INVALID_ARGUMENT as CheckContext() and for a KV cache that does not hold one context;
+// RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,
-                                      uint64_t available);
+                                      uint64_t available, const DraftNeeds* draft = nullptr);
+
+// The draft model's part of that plan: no more blocks than its context has a use for.
+MemoryPlan PlanDraft(const MemoryPlan& plan, const DraftNeeds& draft);
 
 }  // namespace tlm
 

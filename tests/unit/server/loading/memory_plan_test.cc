@@ -122,6 +122,75 @@ TEST(PlanMemoryTest, RefusesAContextTheModelHasNot) {
   EXPECT_FALSE(Plan(options, {}, kGib).ok());
 }
 
+// A draft model of one layer: half the keys and values.
+DraftNeeds Draft(int64_t context_length, uint64_t weights = 0) {
+  ModelConfig config = Config();
+  config.num_layers = 1;
+  return {.memory = {.weights = {.device = weights},
+                     .workspace = [](const BatchLimits&) { return kWorkspace / 2; },
+                     .kv = TransformerLM::KvShapeFor(config, DType::kF32)},
+          .context_length = context_length};
+}
+
+absl::StatusOr<MemoryPlan> PlanWith(const DraftNeeds& draft, const ServerOptions& options,
+                                    uint64_t available, uint64_t total = 4 * kGib) {
+  DeviceInfo device;
+  device.host_addressable = true;
+  device.total_bytes = total;
+  return PlanMemory(options, Config(), Needs({}), device, available, &draft);
+}
+
+TEST(PlanDraftMemoryTest, HoldsAsManyTokensAsTheModel) {
+  const DraftNeeds draft = Draft(1024);
+  const auto plan = PlanWith(draft, Options(), kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kv_blocks, 8 * kContextBlocks);
+  const MemoryPlan its = PlanDraft(*plan, draft);
+  EXPECT_EQ(its.kv_blocks, 8 * kContextBlocks);
+  EXPECT_EQ(its.kv_dtype, DType::kF32);
+  EXPECT_EQ(its.batch.max_context, 1024);
+  EXPECT_EQ(its.batch.max_tokens, 512);
+  EXPECT_EQ(its.batch.max_sequences, 8);
+  EXPECT_EQ(its.batch.max_logits_rows, 8);
+}
+
+TEST(PlanDraftMemoryTest, HoldsNoMoreThanItsContextHasAUseFor) {
+  const DraftNeeds draft = Draft(100);
+  const auto plan = PlanWith(draft, Options(), kGib);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->batch.max_context, 1024);
+  EXPECT_EQ(PlanDraft(*plan, draft).batch.max_context, 100);
+  EXPECT_EQ(PlanDraft(*plan, draft).kv_blocks, 8 * 2);
+  // Nor than the model's.
+  ServerOptions options = Options();
+  options.max_context = 64;
+  const DraftNeeds longer = Draft(4096);
+  EXPECT_EQ(PlanDraft(*PlanWith(longer, options, kGib), longer).batch.max_context, 64);
+}
+
+TEST(PlanDraftMemoryTest, BothShareTheMemoryOfKeysAndValues) {
+  const auto quarter = PlanWith(Draft(1024), Options(), kGib, 4 * 30 * kBlockBytes);
+  ASSERT_TRUE(quarter.ok()) << quarter.status();
+  EXPECT_EQ(quarter->kv_blocks, 20);
+  ServerOptions options = Options();
+  options.kv_cache_bytes = static_cast<int64_t>(90 * kBlockBytes);
+  EXPECT_EQ(PlanWith(Draft(1024), options, kGib)->kv_blocks, 60);
+  options.kv_cache_bytes = static_cast<int64_t>(kContextBlocks * kBlockBytes);
+  EXPECT_TRUE(Plan(options, {}, kGib).ok());
+  EXPECT_THAT(std::string(PlanWith(Draft(1024), options, kGib).status().message()),
+              HasSubstr(std::to_string(kContextBlocks * kBlockBytes * 3 / 2)));
+}
+
+TEST(PlanDraftMemoryTest, MustFitWithTheModel) {
+  const uint64_t weights = kGib + 77;
+  const uint64_t least = weights + kWorkspace * 3 / 2 + kContextBlocks * kBlockBytes * 3 / 2;
+  EXPECT_TRUE(PlanWith(Draft(1024, weights), Options(), least).ok());
+  const absl::Status status = PlanWith(Draft(1024, weights), Options(), least - 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(std::to_string(weights) + " of them the draft model's"));
+}
+
 constexpr uint64_t kReserve = 10 * kGib / 32;  // of the 10 GiB of PlanGpu's device
 
 TEST(PlanGpuMemoryTest, KeysAndValuesTakeWhatTheFractionLeaves) {
