@@ -48,6 +48,15 @@ ABSL_FLAG(
     "the unquantised model reads it first, and scales are chosen for the inputs that are "
     "large there. Takes the memory of the unquantised model, and the time of a prompt of that "
     "length, at start");
+ABSL_FLAG(
+    std::string, draft_model, "",
+    "a smaller model with the same tokenizer, as --model takes it (CPU only): it guesses the next "
+    "tokens of outputs, which the model then computes in one step where that is faster; tokens "
+    "stay the same. Takes the same type of --weights, or its own if it is quantised already");
+ABSL_FLAG(
+    std::string, speculation, "auto",
+    "guess the next tokens of outputs and compute several in one step: auto where that is expected "
+    "to be faster, or off; tokens are the same");
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json or the GGUF file, or neutral for temperature 1 and no "
@@ -100,7 +109,7 @@ ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
     "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
-    "most a quarter of the memory");
+    "most a quarter of the memory; that of a draft model included");
 ABSL_FLAG(std::string, kv_cache_dtype, "auto",
           "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
           "activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights and "
@@ -202,6 +211,18 @@ absl::Status ReadModelOptions(ServerOptions* options) {
                            WeightFormatName(options->weights));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadSpeculation(ServerOptions* options) {
+  const std::string speculation = absl::GetFlag(FLAGS_speculation);
+  if (speculation != "auto" && speculation != "off") {
+    return InvalidArgument("--speculation is {}, it may be auto or off", speculation);
+  }
+  options->engine.speculation = speculation == "auto";
+  options->draft_model = absl::GetFlag(FLAGS_draft_model);
+  if (options->draft_model.empty() || options->engine.speculation) return absl::OkStatus();
+  return InvalidArgument("--draft_model is for --speculation=auto; --speculation is {}",
+                         speculation);
 }
 
 absl::Status ReadDebugDisable(ServerOptions* options) {
@@ -312,6 +333,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   options.max_constraint_time = absl::GetFlag(FLAGS_max_constraint_time);
   TLM_RETURN_IF_ERROR(CheckOptions(options));
   TLM_RETURN_IF_ERROR(ReadSchedulingOptions(&options.engine));
+  TLM_RETURN_IF_ERROR(ReadSpeculation(&options));
   TLM_ASSIGN_OR_RETURN(options.service, ReadServiceOptions());
   if (!options.service.kv_events.endpoint.empty()) {
     if (!options.engine.prefix_cache) {

@@ -36,6 +36,7 @@ struct ServerOptions {
   std::optional<RandomInit> random_weights;       // none: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   std::string calibration;                        // path of a text; empty: none
+  std::string draft_model;                        // path, as model_dir; empty: none
   bool model_sampling_defaults = true;            // use those of generation_config.json
   std::string tool_format = "auto";               // as FindChatFormat, like the next
   std::string reasoning_format = "auto";
