@@ -292,6 +292,7 @@ void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   add("logits workspace", memory.logits_workspace());
   add("graph pool", memory.graph_pool());
   add("runtime reserved", memory.runtime_reserved());
+  add("draft model", memory.draft_model());
   add("allocated total", memory.allocated_total());
   add("device total", memory.device_total());
   add("kv cache, a token", memory.kv_bytes_per_token());

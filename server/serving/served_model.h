@@ -38,6 +38,7 @@ struct ServedMemory {
   uint64_t activations = 0;
   uint64_t logits = 0;
   uint64_t runtime = 0;
+  uint64_t draft_model = 0;  // all of it: weights, keys and values, intermediate results
   uint64_t device_total = 0;
   std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
 };

@@ -53,8 +53,9 @@ void FillMemory(const ServedMemory& from, v1::MemoryInfo& memory) {
   memory.set_runtime_reserved(from.runtime);
   memory.set_device_total(from.device_total);
   const uint64_t kv_bytes = from.kv_blocks * kBlockTokens * from.kv_bytes_per_token;
+  memory.set_draft_model(from.draft_model);
   memory.set_allocated_total(weights + kv_bytes + from.activations + from.logits + graphs +
-                             from.runtime);
+                             from.runtime + from.draft_model);
 }
 
 void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {

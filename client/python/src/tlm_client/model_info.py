@@ -215,6 +215,7 @@ class MemoryInfo:
     runtime_reserved: int
     device_total: int
     allocated_total: int
+    draft_model: int
 
 
 @dataclass(frozen=True, slots=True)
