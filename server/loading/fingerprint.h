@@ -33,8 +33,9 @@ struct StoredTypes {
 //   kv           the element type of keys and values
 //
 // Servers with the same fingerprint give the same tokens to the same request. Settings that change
-// only speed or capacity (threads, step and queue sizes, the prefix cache, memory) are left out,
-// and so is --max_context, which ends a stream with its own reason. INTERNAL if libcrypto fails.
+// only speed or capacity (threads, step and queue sizes, the prefix cache, memory, guessed tokens)
+// are left out, and so is --max_context, which ends a stream with its own reason. INTERNAL if
+// libcrypto fails.
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,
                                           const BuildInfo& build, const DeviceInfo& device,

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -14,9 +15,11 @@
 
 #include "model/backend/backend.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/host_memory.h"
 #include "server/loading/calibration.h"
+#include "server/loading/draft_check.h"
 #include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
@@ -79,25 +82,69 @@ absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const 
                          DTypeName(asked), device.backend, DTypeName(own), DTypeName(weights));
 }
 
-absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
-                                   Ops& ops) {
+// `source` and `ops` outlive it.
+absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSource& source,
+                                    WeightFormat format, Ops& ops) {
   const DeviceInfo& device = ops.device().info();
-  TLM_RETURN_IF_ERROR(source.CheckFormat(options.weights));
-  if (BlockTypeOf(options.weights).has_value() && !ops.TakesWeights(options.weights)) {
+  TLM_RETURN_IF_ERROR(source.CheckFormat(format));
+  if (BlockTypeOf(format).has_value() && !ops.TakesWeights(format)) {
     return Unimplemented("--weights={} is not there yet on backend {}; --backend=cpu has it",
-                         WeightFormatName(options.weights), device.backend);
+                         WeightFormatName(format), device.backend);
   }
-  const DType weights = source.MatrixType(options.weights, ops);
+  const DType weights = source.MatrixType(format, ops);
   TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  const PackingBytes bytes = source.BytesFor(options.weights, ops);
-  const MemoryNeeds needs{.weights = {.host = bytes.host, .device = bytes.device},
-                          .workspace =
-                              [&](const BatchLimits& limits) {
-                                return TransformerLM::WorkspaceBytes(source.config(), limits,
-                                                                     weights, ops);
-                              },
-                          .kv = TransformerLM::KvShapeFor(source.config(), kv)};
-  return PlanMemory(options, source.config(), needs, device, AvailableHostMemory());
+  const PackingBytes bytes = source.BytesFor(format, ops);
+  return MemoryNeeds{.weights = {.host = bytes.host, .device = bytes.device},
+                     .workspace =
+                         [&source, &ops, weights](const BatchLimits& limits) {
+                           return TransformerLM::WorkspaceBytes(source.config(), limits, weights,
+                                                                ops);
+                         },
+                     .kv = TransformerLM::KvShapeFor(source.config(), kv)};
+}
+
+// A draft model before its weights are read.
+struct Draft {
+  ModelSource source;
+  WeightFormat format;  // the model's, or as given where that would quantise it again
+  MemoryPlan plan;
+};
+
+absl::StatusOr<std::optional<Draft>> OpenDraft(const ServerOptions& options,
+                                               const ModelConfig& model, Ops& ops) {
+  if (options.draft_model.empty()) return std::nullopt;
+  if (!ops.TakesSeveralModels()) {
+    return Unimplemented("--draft_model is not there yet on backend {}; --backend=cpu has it",
+                         ops.device().info().backend);
+  }
+  TLM_ASSIGN_OR_RETURN(ModelSource source,
+                       ModelSource::Open(DraftOptions(options), kDraftModelFlag));
+  TLM_RETURN_IF_ERROR(CheckDraftConfig(options, model, source.config()));
+  const bool fits = source.CheckFormat(options.weights).ok();
+  return Draft{.source = std::move(source),
+               .format = fits ? options.weights : WeightFormat::kAsGiven,
+               .plan = {}};
+}
+
+// Of the model, and into `draft`, if there is one, its own.
+absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
+                                   std::optional<Draft>& draft, Ops& ops) {
+  TLM_ASSIGN_OR_RETURN(const MemoryNeeds needs, NeedsOf(options, source, options.weights, ops));
+  const DeviceInfo& device = ops.device().info();
+  const uint64_t available = AvailableHostMemory();
+  if (!draft.has_value()) {
+    return PlanMemory(options, source.config(), needs, device, available);
+  }
+  absl::StatusOr<MemoryNeeds> draft_needs = NeedsOf(options, draft->source, draft->format, ops);
+  if (!draft_needs.ok()) {
+    return WithContext(draft_needs.status(), "--draft_model=" + options.draft_model);
+  }
+  const DraftNeeds both{.memory = *std::move(draft_needs),
+                        .context_length = draft->source.config().context_length};
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                       PlanMemory(options, source.config(), needs, device, available, &both));
+  draft->plan = PlanDraft(plan, both);
+  return plan;
 }
 
 // What of the weights' loading goes into the fingerprint.
@@ -108,11 +155,10 @@ struct WeightsRecord {
 };
 
 // Brings the weights to the device, and finds out which they are.
-absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options,
+absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const MemoryPlan& plan,
                                           const Calibration& calibration, ModelSource& source,
                                           LoadedModel& loaded) {
   const bool on_host = loaded.ops->device().info().host_addressable;
-  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, *loaded.ops));
   FillLimits(options, plan.batch, loaded.served.limits);
   TLM_ASSIGN_OR_RETURN(
       const ModelWeights weights,
@@ -134,12 +180,46 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options,
   return record;
 }
 
-absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options,
+absl::StatusOr<WeightsRecord> LoadWeights(const ServerOptions& options, const MemoryPlan& plan,
                                           const Calibration& calibration, ModelSource& source,
                                           LoadedModel& loaded) {
-  absl::StatusOr<WeightsRecord> record = ReadWeights(options, calibration, source, loaded);
+  absl::StatusOr<WeightsRecord> record = ReadWeights(options, plan, calibration, source, loaded);
   TLM_RETURN_IF_ERROR(source.WithFile(record.status()));
   return record;
+}
+
+uint64_t AllocatedBytes(const Device& device) {
+  const auto bytes = device.AllocatedBytes();
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
+}
+
+// Behind the model, on the same threads.
+absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
+  Ops& ops = *loaded.ops;
+  const uint64_t before = AllocatedBytes(ops.device());
+  const ModelConfig& config = draft.source.config();
+  TLM_ASSIGN_OR_RETURN(const ModelWeights weights,
+                       draft.source.Weights({.checks_finite = ops.ChecksFinite()}));
+  auto model = TransformerLM::Load(
+      config, weights, ops, draft.plan.batch,
+      {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.format);
+  TLM_RETURN_IF_ERROR(draft.source.WithFile(model.status()));
+  loaded.draft_model = *std::move(model);
+  loaded.served.memory.draft_model = AllocatedBytes(ops.device()) - before;
+  spdlog::info("draft model {}: {} layers, {} KV blocks, {} bytes", Quoted(draft.source.name()),
+               config.num_layers, draft.plan.kv_blocks, loaded.served.memory.draft_model);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WeightsRecord> LoadModels(const ServerOptions& options,
+                                         const Calibration& calibration, ModelSource& source,
+                                         std::optional<Draft> draft, LoadedModel& loaded) {
+  TLM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanFor(options, source, draft, *loaded.ops));
+  TLM_ASSIGN_OR_RETURN(WeightsRecord weights,
+                       LoadWeights(options, plan, calibration, source, loaded));
+  FillMemory(*loaded.model, loaded.ops->device(), loaded.served.memory);
+  if (draft.has_value()) TLM_RETURN_IF_ERROR(LoadDraft(*std::move(draft), loaded));
+  return weights;
 }
 
 // The name of all that was loaded; the files' own hash follows when it is known.
@@ -194,16 +274,17 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   const auto take_assets = [&]() -> absl::Status {
     TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
     TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
-    return absl::OkStatus();
+    return CheckDraftTokenizer(options, loaded.tokenizer.get());
   };
-  const bool calibrates = !options.calibration.empty();
-  if (calibrates) TLM_RETURN_IF_ERROR(take_assets());
+  TLM_ASSIGN_OR_RETURN(std::optional<Draft> draft, OpenDraft(options, served.config, *loaded.ops));
+  const bool reads_text = draft.has_value() || !options.calibration.empty();
+  if (reads_text) TLM_RETURN_IF_ERROR(take_assets());
   TLM_ASSIGN_OR_RETURN(const Calibration calibration,
                        Calibrate(options, loaded.tokenizer.get(), *loaded.ops));
-  TLM_ASSIGN_OR_RETURN(
-      const WeightsRecord weights,
-      LoadWeights(WithStepSizes(options, device.info()), calibration, source, loaded));
-  if (!calibrates) TLM_RETURN_IF_ERROR(take_assets());
+  TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
+                       LoadModels(WithStepSizes(options, device.info()), calibration, source,
+                                  std::move(draft), loaded));
+  if (!reads_text) TLM_RETURN_IF_ERROR(take_assets());
   served.tensors = source.Tensors(options.weights, *loaded.ops);
   // Memory that only loading needed goes back to the system.
   TrimHeap();
@@ -211,7 +292,6 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.backend = device.info().backend;
   served.device_name = device.info().name;
   served.batch_invariant = device.info().batch_invariant;
-  FillMemory(*loaded.model, device, served.memory);
   if (const std::string report = loaded.ops->Report(); !report.empty()) {
     loaded.backend_reason += "; " + report;
   }

@@ -26,15 +26,16 @@ struct LoadedModel {
   std::string backend_reason;  // one line for people: see Backend
   std::unique_ptr<Ops> ops;
   std::unique_ptr<TransformerLM> model;
-  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
-  std::unique_ptr<ChatTemplate> chat;    // null: there is none
-  std::unique_ptr<WeightsSha256> hash;   // null: the weights do not come from files
-  ServedModel served;                    // refers to those above
+  std::unique_ptr<TransformerLM> draft_model;  // null: there is none
+  std::unique_ptr<Tokenizer> tokenizer;        // null: there is none
+  std::unique_ptr<ChatTemplate> chat;          // null: there is none
+  std::unique_ptr<WeightsSha256> hash;         // null: the weights do not come from files
+  ServedModel served;                          // refers to those above
 };
 
 // Reads the directory, or generates the preset's weights, checks everything, and allocates all
-// memory of the model; a model that does not fit is refused before any allocation. Every error is
-// one line that names the file, the flag or the number at fault.
+// memory of the model and its draft model; what does not fit is refused before any allocation.
+// Every error is one line that names the file, the flag or the number at fault.
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
 
 }  // namespace tlm

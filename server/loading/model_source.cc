@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "model/base/error_details.h"
@@ -32,21 +33,22 @@ bool LooksLikeHubName(const std::string& text) {
          text.back() != '/';
 }
 
-absl::Status CheckModelPath(const std::string& path) {
+// `flag` is the one that names the path.
+absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
   if (IsGgufFile(path)) return absl::OkStatus();
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(status)) return absl::OkStatus();
   if (std::filesystem::exists(status)) {
     return FailedPrecondition(
-        "--model={}: is a file; a GGUF file, or the directory that holds config.json and "
+        "--{}={}: is a file; a GGUF file, or the directory that holds config.json and "
         "model.safetensors, is needed",
-        path);
+        flag, path);
   }
   if (status.type() != std::filesystem::file_type::not_found) {
-    return FailedPrecondition("--model={}: {}", path, error.message());
+    return FailedPrecondition("--{}={}: {}", flag, path, error.message());
   }
-  return NotFound("--model={}: there is no such directory or file{}", path,
+  return NotFound("--{}={}: there is no such directory or file{}", flag, path,
                   LooksLikeHubName(path) ? "; models are not downloaded by name: give the "
                                            "directory of one that was downloaded"
                                          : "");
@@ -54,19 +56,19 @@ absl::Status CheckModelPath(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options) {
+absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options, std::string_view flag) {
   if (options.preset.empty()) {
-    TLM_RETURN_IF_ERROR(CheckModelPath(options.model_dir));
+    TLM_RETURN_IF_ERROR(CheckModelPath(flag, options.model_dir));
     return ReadConfigOf(options.model_dir);
   }
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
   return ParseModelConfig(text);
 }
 
-absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options) {
+absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options, std::string_view flag) {
   ModelSource source;
   source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
-  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options));
+  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options, flag));
   TLM_RETURN_IF_ERROR(options.random_weights.has_value() ? source.PlanRandom(options)
                                                          : source.OpenFiles(options.model_dir));
   return source;

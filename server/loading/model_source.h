@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,16 +26,18 @@
 
 namespace tlm {
 
-// Of the preset, the directory or the GGUF file. NOT_FOUND or FAILED_PRECONDITION, naming the flag,
-// when --model names none; other errors as of ReadConfigOf.
-absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options);
+// Of the preset, the directory or the GGUF file. NOT_FOUND or FAILED_PRECONDITION, naming `flag`,
+// when --model, or another flag in its place, names none; other errors as of ReadConfigOf.
+absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options,
+                                              std::string_view flag = "model");
 
 // A model before its weights are read or generated. Move-only.
 class ModelSource {
  public:
   // Reads the configuration, and opens the checkpoint where the weights come from files: takes no
-  // memory for them. Errors name the file, the tensor or the flag.
-  static absl::StatusOr<ModelSource> Open(const ServerOptions& options);
+  // memory for them. Errors name the file, the tensor or the flag, as of ReadConfiguration.
+  static absl::StatusOr<ModelSource> Open(const ServerOptions& options,
+                                          std::string_view flag = "model");
 
   const std::string& name() const { return name_; }  // of the preset, the directory or the file
   const ModelConfig& config() const { return config_; }

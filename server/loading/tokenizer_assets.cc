@@ -31,16 +31,22 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
       Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& config,
-                               TokenizerAssets& assets) {
-  if (!HasGgufTokenizer(metadata)) {
-    spdlog::warn("the file has no tokenizer: this server takes and gives token ids only");
-    return absl::OkStatus();
-  }
+// Null: there is none.
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(const GgufMetadata& metadata) {
+  if (!HasGgufTokenizer(metadata)) return nullptr;
   TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(description);
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), "keys 'tokenizer.ggml.*'");
-  assets.tokenizer = *std::move(tokenizer);
+  return tokenizer;
+}
+
+absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& config,
+                               TokenizerAssets& assets) {
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer, MakeGgufTokenizer(metadata));
+  if (assets.tokenizer == nullptr) {
+    spdlog::warn("the file has no tokenizer: this server takes and gives token ids only");
+    return absl::OkStatus();
+  }
   TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfGgufTokenizer(metadata));
   WarnOfSmallVocabulary(*assets.tokenizer, config);
   return absl::OkStatus();
@@ -134,6 +140,19 @@ absl::StatusOr<TokenizerAssets> LoadDirectoryAssets(const ServerOptions& options
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model) {
+  if (IsGgufFile(model)) {
+    TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(model));
+    auto tokenizer = MakeGgufTokenizer(file.header().metadata);
+    if (!tokenizer.ok()) return WithContext(tokenizer.status(), model);
+    return tokenizer;
+  }
+  const std::string path = model + "/tokenizer.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return nullptr;
+  return Tokenizer::Load(path);
+}
 
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
                                                     const ModelConfig& config) {

@@ -30,6 +30,9 @@ struct TokenizerAssets {
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
                                                     const ModelConfig& config);
 
+// The tokenizer of a model directory or a GGUF file; null: there is none. Errors as above.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model);
+
 }  // namespace tlm
 
 #endif  // TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_

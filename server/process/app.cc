@@ -113,7 +113,9 @@ absl::Status App::Load() {
   EngineMetrics* const metrics = metrics_.SetModel(FactsOf(served));
   EngineOptions options = served.limits.engine;
   options.kv_events.enabled |= WantKvEvents(options_.service.facades);
-  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics));
+  if (loaded_->draft_model != nullptr) draft_.emplace(*loaded_->draft_model);
+  TLM_ASSIGN_OR_RETURN(engine_, Engine::Start(*loaded_->model, options, clock, metrics,
+                                              draft_.has_value() ? &*draft_ : nullptr));
   constraints_.emplace(
       ConstraintCompilerOptions{.limits = served.limits.constraint}, served.tokenizer,
       std::vector<int32_t>(served.config.eos_token_ids.begin(), served.config.eos_token_ids.end()),

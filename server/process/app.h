@@ -27,6 +27,7 @@
 #include "server/rpc/call/text_pools.h"
 #include "server/rpc/otlp/otlp_exporter.h"
 #include "server/rpc/rpc_server.h"
+#include "server/speculation/draft_model.h"
 
 namespace tlm {
 
@@ -89,6 +90,7 @@ class App {
   std::optional<LoadedModel> loaded_;
   std::optional<ConstraintCompiler> constraints_;
   std::optional<Admission> admission_;
+  std::optional<DraftModel> draft_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ZmqPublisher> kv_events_;  // null without an endpoint
   std::optional<LoadReporter> load_;

@@ -13,6 +13,7 @@
 
 #include "model/base/errors.h"
 #include "server/admission/shutdown_request.h"
+#include "server/loading/draft_check.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
 #include "server/observe/log.h"
@@ -44,6 +45,11 @@ absl::Status CheckStart(const ServerOptions& options) {
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.metrics_port_file));
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfiguration(options));
   TLM_RETURN_IF_ERROR(CheckContext(options, config));
+  if (!options.draft_model.empty()) {
+    TLM_ASSIGN_OR_RETURN(const ModelConfig draft,
+                         ReadConfiguration(DraftOptions(options), kDraftModelFlag));
+    TLM_RETURN_IF_ERROR(CheckDraftConfig(options, config, draft));
+  }
   return CheckThreads(ThreadsNeeded(options));
 }
 

@@ -103,6 +103,7 @@ int ThreadsNeeded(const ServerOptions& options) {
   constexpr int kOfZmq = 3;  // with the publisher's
   return kOwn + kOfGrpc + completions + MaskPool::Threads() +
          (options.backend == BackendKind::kCuda ? 0 : computing) +
+         (options.draft_model.empty() ? 0 : 1) +  // pages of its keys and values
          (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0) +
          (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq) +
          (options.service.otlp.endpoint.empty() ? 0 : 1);

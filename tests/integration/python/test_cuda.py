@@ -7,7 +7,7 @@ import pathlib
 import unittest
 
 from support import Answer, request
-from tlm_server import TlmServer
+from tlm_server import DEMO_MODEL, TlmServer
 
 from tlm.v1 import forward_pb2, model_info_pb2
 
@@ -83,6 +83,10 @@ class CudaTest(unittest.TestCase):
         with emulated("--max_batch_tokens=5", "--noprefix_cache",
                       "--debug_disable=cuda_graphs,cuda_overlap,cuda_library") as plain:
             self.assertEqual(tokens(plain, **asked), tokens(self.cuda, **asked))
+
+    def test_takes_no_draft_model(self):
+        with self.assertRaisesRegex(RuntimeError, "--draft_model is not there yet on backend cuda"):
+            emulated(f"--draft_model={DEMO_MODEL}").__enter__()
 
 
 if __name__ == "__main__":

@@ -307,6 +307,92 @@ TEST(ModelLoaderTest, CalibrationTextsThatAreRefused) {
   EXPECT_THAT(ErrorOf(options), AllOf(HasSubstr(flag), HasSubstr("tokenizer")));
 }
 
+// A directory with a model of one layer, and a tokenizer, if any.
+void WriteSmaller(const TempDir& dir, const std::string& tokenizer, int vocab_size = 300) {
+  std::string config = kConfig;
+  config.replace(config.find("layers\": 2"), 10, "layers\": 1");
+  config.replace(config.find("300"), 3, std::to_string(vocab_size));
+  dir.Write("config.json", config);
+  if (!tokenizer.empty()) dir.Write("tokenizer.json", tokenizer);
+}
+
+TEST(ModelLoaderTest, ADraftModelIsPartOfTheMemoryAndNotOfTheFingerprint) {
+  TempDir dir, smaller;
+  dir.Write("config.json", kConfig);
+  dir.Write("tokenizer.json", TokenizerJson(2));
+  WriteSmaller(smaller, TokenizerJson(2));
+  ServerOptions options = RandomOptions(dir);
+  const absl::StatusOr<LoadedModel> alone = LoadModel(options);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->draft_model, nullptr);
+  EXPECT_EQ(alone->served.memory.draft_model, 0u);
+  options.draft_model = smaller.path();
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->served.fingerprint, alone->served.fingerprint);
+  ASSERT_NE(loaded->draft_model, nullptr);
+  EXPECT_EQ(loaded->draft_model->config().num_layers, 1);
+  EXPECT_EQ(loaded->draft_model->num_kv_blocks(), loaded->model->num_kv_blocks());
+  EXPECT_EQ(loaded->draft_model->limits().max_tokens, 32);
+  EXPECT_EQ(loaded->draft_model->limits().max_context, 128);
+  const ServedMemory& memory = loaded->served.memory;
+  uint64_t model = memory.kv_blocks * kBlockTokens * memory.kv_bytes_per_token +
+                   memory.activations + memory.logits + memory.runtime;
+  for (const auto& [dtype, bytes] : memory.weights) model += bytes;
+  const auto allocated = loaded->ops->device().AllocatedBytes();
+  EXPECT_EQ(model + memory.draft_model,
+            std::accumulate(allocated.begin(), allocated.end(), uint64_t{0}));
+  EXPECT_GT(memory.draft_model, 300u * 32 * 2);
+  EXPECT_EQ(memory.activations, alone->served.memory.activations);
+}
+
+TEST(ModelLoaderTest, ADraftModelMayBeQuantisedAlready) {
+  TempDir dir;
+  ServerOptions options = OptionsFor(dir);
+  options.model_dir = dir.Write("model.gguf", SmallGguf("qwen2").Bytes());
+  options.draft_model = dir.Write("draft.gguf", SmallGguf("qwen2", DType::kQ4_1).Bytes());
+  options.weights = WeightFormat::kInt8;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->model->WeightBytes().contains(DType::kI8G256));
+  EXPECT_TRUE(loaded->draft_model->WeightBytes().contains(DType::kQ4_1));
+  // Else it has the model's type.
+  options.draft_model = options.model_dir;
+  const absl::StatusOr<LoadedModel> same = LoadModel(options);
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->draft_model->WeightBytes(), same->model->WeightBytes());
+}
+
+TEST(ModelLoaderTest, DraftModelsThatAreRefused) {
+  TempDir dir, smaller;
+  dir.Write("config.json", kConfig);
+  dir.Write("tokenizer.json", TokenizerJson(2));
+  ServerOptions options = RandomOptions(dir);
+  options.draft_model = smaller.path();
+  const std::string flag = "--draft_model=" + options.draft_model;
+  WriteSmaller(smaller, TokenizerJson(2), 301);
+  EXPECT_THAT(ErrorOf(options),
+              AllOf(HasSubstr(flag + ": its vocab_size is 301, that of the model is 300")));
+  std::string other = TokenizerJson(2);
+  other.replace(other.find("\"b\": 1"), 6, "\"c\": 1");
+  WriteSmaller(smaller, other);
+  EXPECT_THAT(ErrorOf(options), HasSubstr(flag + ": its token 1 is 'c', that of the model is 'b'"));
+  options.draft_model += "-missing";
+  EXPECT_THAT(ErrorOf(options), HasSubstr(flag + "-missing: there is no such directory"));
+}
+
+TEST(ModelLoaderTest, DraftModelsNeedNoTokenizerAndMayHaveFewerTokens) {
+  TempDir dir, smaller;
+  dir.Write("config.json", kConfig);
+  dir.Write("tokenizer.json", TokenizerJson(2));
+  ServerOptions options = RandomOptions(dir);
+  options.draft_model = smaller.path();
+  WriteSmaller(smaller, "");
+  EXPECT_TRUE(LoadModel(options).ok());
+  WriteSmaller(smaller, TokenizerJson(7));  // 2 is one of the model's alone
+  EXPECT_TRUE(LoadModel(options).ok());
+}
+
 TEST(ModelLoaderTest, RefusesAModelThatCannotFit) {
   ServerOptions options = OptionsFor(TempDir());
   options.model_dir.clear();

@@ -1,0 +1,66 @@
+"""A server with a draft model: the bundled model is its own."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+from tlm_server import DEMO_MODEL, TlmServer, free_flags, run_server  # makes the stubs importable
+
+from support import output_of, request
+
+from tlm.v1 import model_info_pb2
+
+
+def answers(server):
+    """Greedily and by chance, several outputs at a time."""
+    for temperature in (0, 1):
+        asked = request(max_new_tokens=100, temperature=temperature, seed=7, num_sequences=3)
+        events = list(server.model.Generate(asked, timeout=60))
+        yield [output_of(events, index).ids for index in range(3)]
+
+
+def info_of(server):
+    return server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+
+
+class DraftModelTest(unittest.TestCase):
+
+    def test_changes_neither_tokens_nor_the_fingerprint(self):
+        with TlmServer("--speculation=off") as server:
+            alone, expected = info_of(server), list(answers(server))
+        self.assertEqual([len(ids) for ids in expected[1]], [100, 100, 100])
+        self.assertEqual(alone.memory.draft_model, 0)
+        with TlmServer(f"--draft_model={DEMO_MODEL}") as server:
+            info = info_of(server)
+            self.assertEqual(list(answers(server)), expected)
+            self.assertIn("draft model 'demo'", server.log())
+        self.assertEqual(info.determinism.fingerprint, alone.determinism.fingerprint)
+        memory = info.memory
+        weights = sum(weights.bytes for weights in memory.weights)
+        # Both have the same weights and as many keys and values.
+        cache = memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
+        self.assertGreater(memory.draft_model, weights + cache)
+        self.assertLess(memory.draft_model, weights + cache + memory.activation_arena
+                        + memory.logits_workspace + memory.runtime_reserved + 1)
+        self.assertEqual(memory.allocated_total,
+                         weights + cache + memory.activation_arena + memory.logits_workspace
+                         + memory.graph_pool + memory.runtime_reserved + memory.draft_model)
+
+    def test_unsuitable_ones_are_refused_at_once(self):
+        with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:
+            config = json.loads((DEMO_MODEL / "config.json").read_text())
+            config["vocab_size"] += 1
+            (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
+            for path, text in (
+                    (folder, f"its vocab_size is {config['vocab_size']}, that of the model is "
+                             f"{config['vocab_size'] - 1}"),
+                    ("/nonexistent", "there is no such directory or file"),
+                    (DEMO_MODEL / "config.json", "is a file")):
+                status, output = run_server(*free_flags(), f"--draft_model={path}")
+                self.assertEqual(status, 1, output)
+                self.assertIn(f"--draft_model={path}: {text}", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
