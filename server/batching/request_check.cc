@@ -51,7 +51,7 @@ absl::Status CheckResume(const Request& request, int64_t max_context) {
   if (!request.branch_streams.empty() || work.score_prompt) {
     return InvalidArgument("several outputs and prompt scores cannot be resumed");
   }
-  const int64_t tokens = InputTokens(request);
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size() + work.generated.size());
   if (tokens > max_context) {
     return InvalidArgument("the prompt and the resumed output have {} tokens, the limit is {}",
                            tokens, max_context);
@@ -60,6 +60,24 @@ absl::Status CheckResume(const Request& request, int64_t max_context) {
   if (!end.has_value() || *end + 1 >= work.generated.size()) return absl::OkStatus();
   return InvalidArgument("the resumed output ends at index {} and has {} tokens", *end,
                          work.generated.size());
+}
+
+absl::Status CheckClaim(const Request& request, int64_t max_context) {
+  const GenerateWork& work = *request.generate();
+  if (work.claimed.empty()) return absl::OkStatus();
+  if (!request.branch_streams.empty() || work.score_prompt) {
+    return InvalidArgument("several outputs and prompt scores cannot be verified");
+  }
+  const int64_t tokens = InputTokens(request);
+  if (tokens > max_context) {
+    return InvalidArgument("the prompt and the claimed output have {} tokens, the limit is {}",
+                           tokens, max_context);
+  }
+  // Many are drawn in a step, so there is no place to pause at.
+  const int64_t claimed = static_cast<int64_t>(work.claimed.size());
+  if (request.stream->Room() >= claimed) return absl::OkStatus();
+  return InvalidArgument("the token stream holds {} tokens, {} are claimed", request.stream->Room(),
+                         claimed);
 }
 
 absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t max_outputs) {
@@ -75,7 +93,8 @@ absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t 
   bool room = request.stream->Room() >= 1;
   for (const auto& stream : request.branch_streams) room &= stream->Room() >= 1;
   if (!room) return InvalidArgument("the token stream holds no tokens");
-  return CheckResume(request, max_context);
+  TLM_RETURN_IF_ERROR(CheckResume(request, max_context));
+  return CheckClaim(request, max_context);
 }
 
 }  // namespace

@@ -77,6 +77,20 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
   for (int i = 0; i < 64; ++i) many.branch_streams.push_back(UnreadStream());
   EXPECT_THAT(submit(std::move(many)),
               invalid("65 outputs are wanted of one prompt, max_running_requests is 64"));
+  const auto claim = [](int64_t tokens, std::shared_ptr<TokenStream> stream = UnreadStream()) {
+    Request request = GenerateRequest(Prompt(500), 20, std::move(stream));
+    request.generate()->claimed = Prompt(tokens);
+    return request;
+  };
+  EXPECT_THAT(submit(claim(13)),
+              invalid("the prompt and the claimed output have 513 tokens, the limit is 512"));
+  EXPECT_THAT(submit(claim(3, UnreadStream(2))), invalid("holds 2 tokens, 3 are claimed"));
+  Request scored = claim(3);
+  scored.generate()->score_prompt = true;
+  EXPECT_THAT(submit(std::move(scored)), invalid("prompt scores cannot be verified"));
+  Request several = claim(3);
+  several.branch_streams.push_back(UnreadStream());
+  EXPECT_THAT(submit(std::move(several)), invalid("several outputs"));
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::ZeroDuration()));
 }
 
