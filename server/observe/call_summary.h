@@ -33,7 +33,7 @@ struct CallSummary {
   std::string_view rpc;
   std::string_view tenant;
   bool admitted = false;
-  bool used_engine = false;  // Generate, Forward, Score: requests in the sense of vLLM
+  bool used_engine = false;  // Generate, Forward, Score, Verify: requests in the sense of vLLM
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string reason;  // of the status, "QUEUE_FULL"; empty: none
   // Finish reason of the first output of a successful Generate call: "eos", "stop_token",

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "server/observe/histogram_batch.h"
@@ -16,8 +19,10 @@ namespace tlm {
 // there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns it.
 class EngineMetrics {
  public:
-  // For the model of this name; `families` must outlive this.
-  EngineMetrics(MetricFamilies& families, std::string_view model_name);
+  // For the model of this name, with drafts of at most `max_draft_tokens`; `families` must outlive
+  // this.
+  EngineMetrics(MetricFamilies& families, std::string_view model_name,
+                int64_t max_draft_tokens = 0);
 
   // In the step in progress: a request was started; a token was sampled, `gap` after the previous
   // one of the same output (zero or less: it is the first).
@@ -32,7 +37,12 @@ class EngineMetrics {
   // A token of a constrained output, of those above.
   void AddConstrainedToken(bool forced) { ++(forced ? forced_tokens_ : drawn_tokens_); }
   // A draft of so many tokens was computed, and the first `accepted` of them were right.
-  void AddDraft(int64_t, int64_t) {}
+  void AddDraft(int64_t drafted, int64_t accepted) {
+    ++drafts_;
+    drafted_tokens_ += drafted;
+    if (static_cast<size_t>(accepted) > accepted_at_.size()) accepted_at_.resize(accepted);
+    for (int64_t i = 0; i < accepted; ++i) ++accepted_at_[i];
+  }
   // The step in progress waited so long for masks, the longest time counting.
   void AddMaskWait(absl::Duration time) {
     mask_wait_ = std::max(mask_wait_.value_or(absl::ZeroDuration()), time);
@@ -41,12 +51,19 @@ class EngineMetrics {
   void EndStep(int64_t tokens, absl::Duration elapsed);
 
  private:
+  void EndDrafts();
+
+  MetricFamilies& families_;
+  const std::string model_name_;
   HistogramBatch gaps_;
   HistogramBatch coarse_gaps_;  // in vLLM's buckets
   int64_t prompt_tokens_ = 0;
   int64_t sampled_tokens_ = 0;
   int64_t drawn_tokens_ = 0;  // of constrained outputs, as the next
   int64_t forced_tokens_ = 0;
+  int64_t drafts_ = 0;
+  int64_t drafted_tokens_ = 0;
+  std::vector<int64_t> accepted_at_;  // drafts whose token of this index was accepted
   std::optional<absl::Duration> mask_wait_;
   prometheus::Histogram& inter_token_;
   prometheus::Histogram& vllm_inter_token_;
@@ -58,6 +75,10 @@ class EngineMetrics {
   prometheus::Histogram& mask_wait_seconds_;
   prometheus::Counter& drawn_tokens_total_;
   prometheus::Counter& forced_tokens_total_;
+  prometheus::Counter& drafts_total_;
+  prometheus::Counter& drafted_tokens_total_;
+  prometheus::Counter& accepted_tokens_total_;
+  std::vector<prometheus::Counter*> accepted_at_total_;  // one for each of accepted_at_
 };
 
 }  // namespace tlm

@@ -40,7 +40,7 @@ constexpr MetricSpec kMetrics[] = {
     {"vllm:generation_tokens_total", kCounter, kModel, "Sampled tokens."},
     {"vllm:request_success_total", kCounter, "model_name engine finished_reason",
      "Admitted requests that ended, by outcome: stop (end of sequence, stop token or string, every "
-     "Forward and Score), length (also of the context, and time limits), abort (cancelled, "
+     "Forward, Score and Verify), length (also of the context, and time limits), abort (cancelled, "
      "aborted, deadline exceeded), error."},
     {"vllm:request_prompt_tokens", kHistogram, kModel, "Prompt tokens of a request that ended."},
     {"vllm:request_generation_tokens", kHistogram, kModel,
@@ -63,6 +63,13 @@ constexpr MetricSpec kMetrics[] = {
      "From the first token to the last, of successful Generate requests."},
     {"vllm:request_inference_time_seconds", kHistogram, kModel,
      "From the first step to the last token, of successful Generate requests."},
+    {"vllm:spec_decode_num_drafts_total", kCounter, kModel,
+     "Drafts (guesses of the next tokens of an output) that were computed."},
+    {"vllm:spec_decode_num_draft_tokens_total", kCounter, kModel, "Tokens of these drafts."},
+    {"vllm:spec_decode_num_accepted_tokens_total", kCounter, kModel,
+     "Those of them that were sampled as guessed."},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kCounter, "model_name engine position",
+     "The same by their position in the draft, from 0."},
     {"vllm:cache_config_info", kGauge,
      "model_name engine block_size cache_dtype enable_prefix_caching num_gpu_blocks",
      "Always 1; its labels describe the KV cache."},

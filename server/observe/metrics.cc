@@ -73,7 +73,7 @@ EngineMetrics* Metrics::SetModel(const ModelFacts& facts) {
   MetricFamilies& families = impl_->families;
   impl_->model_name = facts.name;
   impl_->requests.emplace(families, facts.name, facts.max_context);
-  impl_->engine.emplace(families, facts.name);
+  impl_->engine.emplace(families, facts.name, facts.max_draft_tokens);
   for (const std::string_view finish :
        {"eos", "stop_token", "stop_string", "length", "context_length", "time_limit", "constraint",
         "constraint_complete"}) {

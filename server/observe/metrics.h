@@ -28,6 +28,7 @@ struct ModelFacts {
   int64_t block_tokens = 0;
   std::string kv_cache_dtype;
   bool prefix_cache = false;
+  int64_t max_draft_tokens = 0;  // 0: no tokens are guessed
 };
 
 // One per process; must outlive all its users. Thread-safe.

@@ -24,6 +24,9 @@ ModelFacts FactsOf(const ServedModel& served) {
   facts.block_tokens = kBlockTokens;
   facts.kv_cache_dtype = KvTypeName(served.memory.kv_dtype);
   facts.prefix_cache = served.limits.engine.prefix_cache;
+  if (served.limits.engine.speculation != Speculation::kOff) {
+    facts.max_draft_tokens = served.limits.engine.max_draft_tokens;
+  }
   return facts;
 }
 

@@ -45,6 +45,26 @@ TEST_F(EngineMetricsTest, TellsNothingTwice) {
   EXPECT_EQ(Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count, 2u);
 }
 
+TEST_F(EngineMetricsTest, DraftsAreCountedByPosition) {
+  const auto accepted_at = [this](std::string_view position) {
+    return families_
+        .Counter("vllm:spec_decode_num_accepted_tokens_per_pos_total", {"m", "0", position})
+        .Value();
+  };
+  metrics_.AddDraft(4, 3);
+  metrics_.AddDraft(2, 1);
+  metrics_.AddDraft(3, 0);
+  EXPECT_EQ(Count("vllm:spec_decode_num_drafts_total"), 0);
+  metrics_.EndStep(9, absl::Milliseconds(3));
+  metrics_.EndStep(1, absl::Milliseconds(3));
+  EXPECT_EQ(Count("vllm:spec_decode_num_drafts_total"), 3);
+  EXPECT_EQ(Count("vllm:spec_decode_num_draft_tokens_total"), 9);
+  EXPECT_EQ(Count("vllm:spec_decode_num_accepted_tokens_total"), 4);
+  EXPECT_EQ(accepted_at("0"), 2);
+  EXPECT_EQ(accepted_at("2"), 1);
+  EXPECT_EQ(accepted_at("3"), 0);
+}
+
 TEST_F(EngineMetricsTest, AFirstTokenHasNoGap) {
   metrics_.AddToken(absl::ZeroDuration());
   metrics_.EndStep(1, absl::Milliseconds(3));

@@ -42,6 +42,7 @@ class MetricsTest : public ::testing::Test {
     facts.name = "m";
     facts.max_context = 1000;
     facts.kv_blocks = 10;
+    facts.max_draft_tokens = 2;
     return metrics_.SetModel(facts);
   }
 
