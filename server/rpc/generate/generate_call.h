@@ -24,6 +24,7 @@
 #include "server/rpc/call/refused_call.h"
 #include "server/rpc/call/streaming_call.h"
 #include "server/rpc/call/unary_call.h"
+#include "server/rpc/generate/constrained_call.h"
 #include "server/rpc/generate/generate_mapping.h"
 #include "server/rpc/generate/generate_outputs.h"
 
@@ -37,11 +38,12 @@ struct GenerateMethod {
 
 // The parts that streams and unary calls share; Base is StreamingCall or UnaryCall.
 template <typename Base, typename Mapping>
-class GenerateBase : public Base {
+class GenerateBase : public ConstrainedCall<Base> {
  public:
   GenerateBase(const GenerateMethod& method, grpc::CallbackServerContext* context,
                const RpcContext& rpc, std::unique_ptr<Mapping> mapping)
-      : Base(context, BeginCall(method.name, Role::kInference, *context, rpc), rpc),
+      : ConstrainedCall<Base>(context, BeginCall(method.name, Role::kInference, *context, rpc),
+                              rpc),
         request_id_field_(method.request_id_field),
         mapping_(std::move(mapping)) {
     this->record_.operation = "text_completion";
@@ -60,7 +62,7 @@ class GenerateBase : public Base {
   const Mapping& mapping() const { return *mapping_; }
 
   void Abandon() final TLM_REQUIRES(this->mutex_) {
-    compiling_ = FairPool::Undo();
+    this->DropConstraint();
     if (outputs_.has_value()) outputs_->Detach();
   }
 
@@ -106,66 +108,29 @@ class GenerateBase : public Base {
   absl::Status Take(typename Mapping::Request& message) {
     v1::GenerateRequest generate;
     absl::StatusOr<GenerateCall> call = Read(message, generate);
-    if (!call.ok()) return mapping_->Refusal(call.status());
+    if (!call.ok()) return Refusal(call.status());
     {
       MutexLock lock(&this->mutex_);
       this->record_.prompt_tokens = static_cast<int64_t>(call->prompt.size());
       NoteRequest(generate, *call, !std::is_same_v<Base, UnaryCall>, this->record_);
-      TLM_RETURN_IF_ERROR(this->Admit(call->priority));
-      if (!call->constraint.has_value()) return BeginOutputs(*std::move(call));
     }
-    Compile(*std::move(call));
-    return absl::OkStatus();
+    return this->AdmitAndBegin(*std::move(call));
   }
 
-  absl::Status BeginOutputs(GenerateCall call) TLM_REQUIRES(this->mutex_) {
+  absl::Status BeginOutputs(GenerateCall call) final TLM_REQUIRES(this->mutex_) {
     outputs_.emplace(call, this->rpc_.model, this->weak_from_this());
     TLM_ASSIGN_OR_RETURN(Request request, outputs_->Begin(std::move(call), this->record_));
     return this->Submit(std::move(request));
   }
 
-  // The constraint of a call that was admitted, then its outputs.
-  void Compile(GenerateCall call) {
-    std::string tenant;
-    {
-      MutexLock lock(&this->mutex_);
-      tenant = this->record_.caller.tenant;
-    }
-    // What a resumed output has is walked through, on a thread of the pool.
-    const bool at_once = call.work.generated.empty();
-    ConstraintSpec spec = std::move(call.constraint->spec);
-    // Shared: the pool copies what it calls.
-    const auto waiting = std::make_shared<GenerateCall>(std::move(call));
-    FairPool::Undo compiling = this->rpc_.constraints.Compile(
-        tenant, std::move(spec), at_once,
-        [weak = this->weak_from_this(),
-         waiting](const absl::StatusOr<std::shared_ptr<Constraint>>& compiled) {
-          const auto self = std::static_pointer_cast<GenerateBase>(weak.lock());
-          if (self != nullptr) self->TakeConstraint(compiled, *waiting);
-        });
-    MutexLock lock(&this->mutex_);
-    if (!this->finished_ && !this->ending_.has_value()) std::swap(compiling_, compiling);
-  }
-
-  void TakeConstraint(const absl::StatusOr<std::shared_ptr<Constraint>>& compiled,
-                      GenerateCall& call) {
-    if (this->IsEnding()) return;
-    std::vector<int32_t> end_ids;
-    if (compiled.ok()) end_ids = this->rpc_.constraints.EndsOf(call.work.stop);
-    absl::Status status = ApplyConstraint(compiled, std::move(end_ids), call);
-    {
-      MutexLock lock(&this->mutex_);
-      if (this->finished_ || this->ending_.has_value()) return;
-      status = status.ok() ? BeginOutputs(std::move(call)) : mapping_->Refusal(status);
-    }
-    this->Submitted(status);
+  absl::Status Refusal(absl::Status status) const final {
+    return mapping_->Refusal(std::move(status));
   }
 
   const int request_id_field_;
   // Read() by the thread that reads the request, then under the lock.
   const std::unique_ptr<Mapping> mapping_;
   v1::GenerateResponse event_ TLM_GUARDED_BY(this->mutex_);
-  FairPool::Undo compiling_ TLM_GUARDED_BY(this->mutex_);  // while the constraint is compiled
 };
 
 template <typename Mapping>
