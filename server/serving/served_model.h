@@ -66,6 +66,7 @@ struct ServedModel {
   const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
   ChatFormat chat_format;                // how it marks up its answers
+  std::string draft_model;               // the name of one that guesses tokens; empty: none
   RequestLimits limits;
   SamplingParams default_sampling;  // the seed has no default
 

@@ -139,6 +139,21 @@ absl::Status ConvertScheduling(const v1::SchedulingOptions& scheduling, Generate
                   absl::ToInt64Seconds(kMaxSoftTimeLimit));
 }
 
+absl::Status ConvertSpeculation(const v1::SpeculationOptions& speculation,
+                                const RequestLimits& limits, GenerateWork& work) {
+  if (!v1::SpeculationOptions::Mode_IsValid(speculation.mode())) {
+    return BadField("speculation.mode", "is {}, which is no Mode",
+                    static_cast<int>(speculation.mode()));
+  }
+  if (speculation.has_max_draft_tokens()) {
+    work.max_draft_tokens = speculation.max_draft_tokens();
+    TLM_RETURN_IF_ERROR(CheckRange<int64_t>("speculation.max_draft_tokens", work.max_draft_tokens,
+                                            1, limits.engine.max_draft_tokens));
+  }
+  if (speculation.mode() == v1::SpeculationOptions::OFF) work.max_draft_tokens = 0;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CacheUse> ConvertCache(const v1::CacheOptions& cache, const RequestLimits& limits) {
   if (static_cast<int64_t>(cache.cache_salt().size()) > limits.max_cache_salt_bytes) {
     return BadField("cache.cache_salt", "is {} bytes long, the limit is {}",
@@ -202,6 +217,7 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   TLM_ASSIGN_OR_RETURN(call.constraint, ConvertConstraint(request, model));
   TLM_ASSIGN_OR_RETURN(call.cache, ConvertCache(request.cache(), model.limits));
   TLM_RETURN_IF_ERROR(ConvertScheduling(request.scheduling(), call));
+  TLM_RETURN_IF_ERROR(ConvertSpeculation(request.speculation(), model.limits, call.work));
   TLM_ASSIGN_OR_RETURN(call.work.sampling, ConvertSampling(request.sampling(), model));
   if (!request.sampling().has_seed()) call.work.sampling.seed = random();
   TLM_ASSIGN_OR_RETURN(call.num_sequences, ConvertNumSequences(request.sampling(), model));

@@ -8,6 +8,15 @@
 #include "server/rpc/output/call_cost.h"
 
 namespace tlm {
+namespace {
+
+void FillSpeculation(const SpeculationCounts& counts, v1::SpeculationUsage& speculation) {
+  speculation.set_drafted_tokens(static_cast<uint64_t>(counts.drafted));
+  speculation.set_accepted_tokens(static_cast<uint64_t>(counts.accepted));
+  speculation.set_steps_saved(static_cast<uint64_t>(counts.steps_saved));
+}
+
+}  // namespace
 
 void NoteRequest(const v1::GenerateRequest& request, const GenerateCall& call, bool streaming,
                  CallRecord& record) {
@@ -31,6 +40,8 @@ GenerateOutputs::GenerateOutputs(const GenerateCall& call, const ServedModel& mo
       timing_(call.output.timing),
       resource_usage_(call.output.resource_usage),
       regions_(call.output.regions.has_value()),
+      speculation_(model.limits.engine.speculation != Speculation::kOff &&
+                   call.work.max_draft_tokens > 0),
       outputs_(call, model.tokenizer, listener) {
   FillSampling(call.work.sampling, call.num_sequences, effective_);
   effective_.set_seed(call.work.sampling.seed);
@@ -82,6 +93,7 @@ void GenerateOutputs::FillSummary(CallRecord& record, v1::GenerateSummary& summa
   if (resource_usage_) {
     outputs_.FillResources(model_.config, StepWeightBytes(model_), *summary.mutable_resources());
   }
+  if (speculation_) FillSpeculation(outputs_.speculation(), *summary.mutable_speculation());
   for (size_t i = 0; i < outputs_.size(); ++i) {
     record.finishes.push_back(outputs_.FinishName(i));
     record.metrics->CountOutput(record.finishes.back());

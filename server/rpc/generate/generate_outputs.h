@@ -50,6 +50,7 @@ class GenerateOutputs {
   const bool timing_;
   const bool resource_usage_;
   const bool regions_;
+  const bool speculation_;        // tokens may be guessed
   v1::SamplingParams effective_;  // until `started` takes it
   OutputGroup outputs_;
   bool started_sent_ = false;

@@ -85,6 +85,7 @@ void FillLimits(const RequestLimits& from, v1::LimitsInfo& limits) {
   limits.set_max_prompt_tokens(U32(from.max_prompt_tokens()));
   limits.set_max_chat_messages(U32(from.max_chat_messages));
   limits.set_max_tools(U32(from.max_tools));
+  limits.set_max_draft_tokens(U32(from.engine.max_draft_tokens));
   limits.set_max_step_prefill_tokens(U32(from.engine.max_prefill_tokens));
   limits.set_max_constraint_bytes(from.constraint.max_text_bytes);
   limits.set_max_constraint_states(U32(static_cast<int64_t>(from.constraint.max_states)));
@@ -119,6 +120,10 @@ void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabiliti
   capabilities.set_resume(true);
   capabilities.set_forward(true);
   capabilities.set_score(true);
+  capabilities.set_verify(true);
+  if (model.limits.engine.speculation != Speculation::kOff) {
+    capabilities.mutable_speculation()->set_draft_model(model.draft_model);
+  }
   capabilities.set_prefix_cache(model.limits.engine.prefix_cache);
   capabilities.set_prompt_logprobs(true);
   capabilities.set_processed_logprobs(true);

@@ -10,6 +10,27 @@
 
 namespace tlm {
 
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEos:
+      return v1::FINISH_REASON_EOS;
+    case FinishReason::kStopToken:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kContextLength:
+      return v1::FINISH_REASON_CONTEXT_LENGTH;
+    case FinishReason::kTimeLimit:
+      return v1::FINISH_REASON_TIME_LIMIT;
+    case FinishReason::kConstraint:
+      return v1::FINISH_REASON_CONSTRAINT;
+    case FinishReason::kConstraintComplete:
+      return v1::FINISH_REASON_CONSTRAINT_COMPLETE;
+    case FinishReason::kLength:
+    case FinishReason::kRowsComplete:
+      break;
+  }
+  return v1::FINISH_REASON_LENGTH;
+}
+
 OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& work,
                                  const Tokenizer* tokenizer, int64_t prompt_tokens,
                                  uint64_t call_seed)

@@ -30,6 +30,9 @@ struct OutputEnd {
   std::optional<std::string> stop_string;  // if set, it ended the output, not `reason`
 };
 
+// kStopToken of one that a stop string ended.
+v1::FinishReason ToProto(FinishReason reason);
+
 // The extent of the output:
 //
 //   text     abc STOP xyz       up to the stop string, or with include_stop including it

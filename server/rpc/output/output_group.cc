@@ -9,27 +9,6 @@
 namespace tlm {
 namespace {
 
-v1::FinishReason ToProto(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kEos:
-      return v1::FINISH_REASON_EOS;
-    case FinishReason::kStopToken:
-      return v1::FINISH_REASON_STOP;
-    case FinishReason::kContextLength:
-      return v1::FINISH_REASON_CONTEXT_LENGTH;
-    case FinishReason::kTimeLimit:
-      return v1::FINISH_REASON_TIME_LIMIT;
-    case FinishReason::kConstraint:
-      return v1::FINISH_REASON_CONSTRAINT;
-    case FinishReason::kConstraintComplete:
-      return v1::FINISH_REASON_CONSTRAINT_COMPLETE;
-    case FinishReason::kLength:
-    case FinishReason::kRowsComplete:
-      break;
-  }
-  return v1::FINISH_REASON_LENGTH;
-}
-
 void FillFinished(const OutputAssembler& output, size_t index, v1::GenerateFinished& finished) {
   const OutputEnd& end = output.end();
   finished.set_output_index(static_cast<uint32_t>(index));
@@ -221,6 +200,17 @@ void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_
   resources.set_weight_bytes_read(static_cast<uint64_t>(Steps()) * step_weight_bytes);
 }
 
+SpeculationCounts OutputGroup::speculation() const {
+  SpeculationCounts sum;
+  for (const Output& output : outputs_) {
+    const SpeculationCounts& counts = output.stream_end->speculation;
+    sum.drafted += counts.drafted;
+    sum.accepted += counts.accepted;
+    sum.steps_saved += counts.steps_saved;
+  }
+  return sum;
+}
+
 int64_t OutputGroup::SampledTokens(const Output& output) {
   return output.assembler.completion_tokens() - output.assembler.replayed_tokens();
 }
@@ -265,7 +255,7 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
 // Outputs are decoded side by side: of the steps after the prompt the longest output's count.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
-  const int64_t first_decodes = Decodes(first);
+  const int64_t first_decodes = Decodes(first) - first.stream_end->speculation.steps_saved;
   int64_t longest = 0;
   for (size_t i = 1; i < outputs_.size(); ++i) {
     longest = std::max(longest, outputs_[i].stream_end->steps);

@@ -76,6 +76,7 @@ class OutputGroup {
   // end.
   absl::Duration prefill_time() const { return outputs_.front().stream_end->prefill_time; }
   absl::Duration decode_time() const;
+  SpeculationCounts speculation() const;
   void FillTiming(v1::Timing& timing) const;
   void FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
                      v1::ResourceUsage& resources) const;

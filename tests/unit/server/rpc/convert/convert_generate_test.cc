@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -101,6 +102,9 @@ INSTANTIATE_TEST_SUITE_P(
              [](R& r) { r.mutable_cache()->set_cache_salt(std::string(256, 's')); }},
         Case{"BypassOfThePrefixCache",
              [](R& r) { r.mutable_cache()->set_bypass_prefix_cache(true); }},
+        Case{"NoSpeculation",
+             [](R& r) { r.mutable_speculation()->set_mode(v1::SpeculationOptions::OFF); }},
+        Case{"LongestDraft", [](R& r) { r.mutable_speculation()->set_max_draft_tokens(16); }},
         Case{"LowestPriority", [](R& r) { r.mutable_scheduling()->set_priority(-100); }},
         Case{"ShortestSoftTimeLimit", [](R& r) { SoftTimeLimit(r).set_nanos(1); }},
         Case{"LongestSoftTimeLimit", [](R& r) { SoftTimeLimit(r).set_seconds(31'536'000); }},
@@ -201,6 +205,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"CacheSaltTooLong",
              [](R& r) { r.mutable_cache()->set_cache_salt(std::string(257, 's')); },
              "cache.cache_salt"},
+        Case{"UnknownSpeculationMode",
+             [](R& r) {
+               r.mutable_speculation()->set_mode(static_cast<v1::SpeculationOptions::Mode>(3));
+             },
+             "speculation.mode"},
+        Case{"EmptyDraft", [](R& r) { r.mutable_speculation()->set_max_draft_tokens(0); },
+             "speculation.max_draft_tokens"},
+        Case{"DraftTooLong", [](R& r) { r.mutable_speculation()->set_max_draft_tokens(17); },
+             "speculation.max_draft_tokens"},
         Case{"PriorityTooHigh", [](R& r) { r.mutable_scheduling()->set_priority(101); },
              "scheduling.priority"},
         Case{"NoSoftTime", [](R& r) { SoftTimeLimit(r); }, "scheduling.soft_time_limit"},
@@ -335,6 +348,17 @@ TEST(ConvertGenerateTest, SchedulingAndCacheOptionsReachTheCall) {
   EXPECT_EQ(call->priority, -7);
   EXPECT_TRUE(call->cache.bypass);
   EXPECT_EQ(call->cache.salt, "pepper");
+}
+
+TEST(ConvertGenerateTest, SpeculationReachesTheWork) {
+  R request = ValidRequest();
+  EXPECT_EQ(Convert(request)->work.max_draft_tokens, std::numeric_limits<int64_t>::max());
+  request.mutable_speculation()->set_max_draft_tokens(3);
+  EXPECT_EQ(Convert(request)->work.max_draft_tokens, 3);
+  request.mutable_speculation()->set_mode(v1::SpeculationOptions::AUTO);
+  EXPECT_EQ(Convert(request)->work.max_draft_tokens, 3);
+  request.mutable_speculation()->set_mode(v1::SpeculationOptions::OFF);
+  EXPECT_EQ(Convert(request)->work.max_draft_tokens, 0);
 }
 
 TEST(ConvertGenerateTest, ConstraintsReachTheCall) {

@@ -158,6 +158,47 @@ TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 4 * kStepWeightBytes);
 }
 
+TEST_F(GenerateOutputsTest, GuessesAreSummedOverTheOutputs) {
+  request_.mutable_sampling()->set_num_sequences(2);
+  request_.mutable_output()->set_resource_usage(true);
+  Start();
+  for (size_t i = 0; i < 2; ++i) {
+    PushStart(i);
+    PushText("abcd", i);
+    StreamEnd end = EndedWith(FinishReason::kLength);
+    end.steps = i == 0 ? 3 : 2;  // the prompt's, and two that give three tokens
+    end.speculation = {.drafted = 5, .accepted = 2, .steps_saved = 1};
+    PushEnd(end, i);
+  }
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  ASSERT_TRUE(summary_.has_speculation());
+  EXPECT_EQ(summary_.speculation().drafted_tokens(), 10u);
+  EXPECT_EQ(summary_.speculation().accepted_tokens(), 4u);
+  EXPECT_EQ(summary_.speculation().steps_saved(), 2u);
+  EXPECT_EQ(summary_.resources().weight_bytes_read(), 3 * kStepWeightBytes);
+}
+
+TEST_F(GenerateOutputsTest, WithoutGuessesNoneAreTold) {
+  request_.mutable_sampling()->set_num_sequences(1);
+  request_.mutable_speculation()->set_mode(v1::SpeculationOptions::OFF);
+  Start();
+  EXPECT_EQ(engine_.WaitForRequest().generate()->max_draft_tokens, 0);
+  PushStart();
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_FALSE(summary_.has_speculation());
+}
+
+TEST_F(GenerateOutputsTest, AServerThatDoesNotGuessTellsNone) {
+  model_.limits.engine.speculation = Speculation::kOff;
+  request_.mutable_sampling()->set_num_sequences(1);
+  Start();
+  PushStart();
+  PushEnd(EndedWith(FinishReason::kLength));
+  EXPECT_TRUE(ReadToTheEnd().ok());
+  EXPECT_FALSE(summary_.has_speculation());
+}
+
 TEST_F(GenerateOutputsTest, TokensWithoutADrawCostNoHead) {
   request_.mutable_sampling()->set_num_sequences(1);
   request_.mutable_output()->set_resource_usage(true);

@@ -247,6 +247,7 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsWhatIsBuilt) {
   v1::ModelInfoResponse response;
   ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
   EXPECT_TRUE(response.capabilities().score());
+  EXPECT_TRUE(response.capabilities().verify());
   EXPECT_TRUE(response.capabilities().prompt_logprobs());
   EXPECT_TRUE(response.capabilities().processed_logprobs());
   EXPECT_FALSE(response.capabilities().chat());
@@ -287,6 +288,20 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {
   EXPECT_TRUE(on.capabilities().prefix_cache());
   EXPECT_EQ(on.limits().max_queue_time().seconds(), 1);
   EXPECT_EQ(on.limits().max_queue_time().nanos(), 500'000'000);
+}
+
+TEST_F(UnaryHandlersTest, ModelInfoReportsWhatGuesses) {
+  model_.limits.engine.max_draft_tokens = 5;
+  model_.draft_model = "tiny-draft";
+  v1::ModelInfoResponse on;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &on).ok());
+  EXPECT_EQ(on.limits().max_draft_tokens(), 5u);
+  EXPECT_EQ(on.capabilities().speculation().draft_model(), "tiny-draft");
+  model_.limits.engine.speculation = Speculation::kOff;
+  grpc::ClientContext second;
+  v1::ModelInfoResponse off;
+  ASSERT_TRUE(stub_->ModelInfo(&second, v1::ModelInfoRequest(), &off).ok());
+  EXPECT_FALSE(off.capabilities().has_speculation());
 }
 
 class UnaryWithoutTokenizerTest : public RpcTest {
