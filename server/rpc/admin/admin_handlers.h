@@ -14,8 +14,9 @@ namespace tlm {
 
 void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
 
-// Ends Generate, Forward and Score calls with ABORTED, reason ABORTED_BY_ADMIN. INVALID_ARGUMENT,
-// and nothing is ended, for more than kMaxAbortIds names or one longer than a request id may be.
+// Ends Generate, Forward, Score and Verify calls with ABORTED, reason ABORTED_BY_ADMIN.
+// INVALID_ARGUMENT, and nothing is ended, for more than kMaxAbortIds names or one longer than a
+// request id may be.
 absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& target,
                         v1::AbortResponse& response);
 

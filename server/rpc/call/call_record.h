@@ -63,7 +63,7 @@ struct CallRecord {
   std::optional<RegionCounts> regions;     // of one that told regions
   std::vector<std::string_view> finishes;  // of the outputs of Generate, as CallSummary's
   std::string_view model;                  // its name, of calls that need it; outlives them
-  // "text_completion" or "chat" of Generate, "forward", "score"; empty: none of the model's.
+  // "text_completion" or "chat" of Generate, "forward", "score", "verify"; empty: none of the model's.
   std::string_view operation;
   std::optional<GenerateFacts> generate;  // of a Generate call with a valid request
 };

@@ -29,6 +29,7 @@
 #include "tlm/v1/forward.pb.h"
 #include "tlm/v1/generate.pb.h"
 #include "tlm/v1/score.pb.h"
+#include "tlm/v1/verify.pb.h"
 
 namespace tlm {
 
@@ -109,6 +110,13 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
+// As a call for the one output in question, with work.claimed. FAILED_PRECONDITION, reason
+// STALE_FINGERPRINT, for another server's output.
+absl::StatusOr<GenerateCall> ConvertVerify(const v1::VerifyRequest& request,
+                                           const ServedModel& model);
+
+// An error about a field of the Generate request that is the field `request` of another one.
+absl::Status InRequest(const absl::Status& status);
 
 // The rest of ConvertGenerate, for a call with a constraint, which has become `compiled`: its
 // outputs are to begin with what may follow its resumed tokens. Errors of Constraint::Compile get

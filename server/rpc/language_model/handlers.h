@@ -36,6 +36,12 @@ grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                      const RpcContext& rpc);
 
+// Verify: checks the call, admits it, has its constraint compiled, queues it, and fills `response`
+// when a claimed token differs or all are compared.
+grpc::ServerUnaryReactor* StartVerify(grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
+                                      const RpcContext& rpc);
+
 // Tokenize and Detokenize. Requests of more than TextPools::kAtOnceBytes wait in rpc.texts and are
 // admitted; a response counts there until the client has read it.
 grpc::ServerUnaryReactor* StartTokenize(grpc::CallbackServerContext* context,
@@ -57,7 +63,7 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel&
                         const IsCancelled& cancelled, v1::DetokenizeResponse& response);
 
 // Grows with every addition to tlm.v1 that a client may want to test for.
-inline constexpr uint32_t kApiRevision = 8;
+inline constexpr uint32_t kApiRevision = 9;
 
 // ModelInfo: the model, its exact size, and every limit; from `model` alone, without the engine.
 // NOT_FOUND for another model's name, INVALID_ARGUMENT for a `flops` query that is too long.

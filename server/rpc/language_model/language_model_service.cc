@@ -15,6 +15,7 @@ namespace {
 static_assert(v1::GenerateRequest::kRequestIdFieldNumber == kRequestIdField &&
               v1::ForwardRequest::kRequestIdFieldNumber == kRequestIdField &&
               v1::ScoreRequest::kRequestIdFieldNumber == kRequestIdField &&
+              v1::VerifyRequest::kRequestIdFieldNumber == kRequestIdField &&
               v1::TokenizeRequest::kRequestIdFieldNumber == kRequestIdField &&
               v1::DetokenizeRequest::kRequestIdFieldNumber == kRequestIdField);
 
@@ -69,6 +70,15 @@ grpc::ServerUnaryReactor* LanguageModelService::Score(grpc::CallbackServerContex
   const RpcContext* const rpc = gate_.Get();
   if (rpc == nullptr) return EndUnary(context, StartingCall("Score", *context, services_));
   return StartScore(context, *request, response, *rpc);
+}
+
+grpc::ServerUnaryReactor* LanguageModelService::Verify(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  if (!request->Valid()) return EndWithoutMessage(context);
+  const RpcContext* const rpc = gate_.Get();
+  if (rpc == nullptr) return EndUnary(context, StartingCall("Verify", *context, services_));
+  return StartVerify(context, *request, response, *rpc);
 }
 
 grpc::ServerUnaryReactor* LanguageModelService::Tokenize(grpc::CallbackServerContext* context,

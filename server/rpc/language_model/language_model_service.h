@@ -15,7 +15,9 @@ using LanguageModelMethods = v1::LanguageModel::WithRawCallbackMethod_Generate<
     v1::LanguageModel::WithRawCallbackMethod_Forward<v1::LanguageModel::WithRawCallbackMethod_Score<
         v1::LanguageModel::WithRawCallbackMethod_Tokenize<
             v1::LanguageModel::WithRawCallbackMethod_Detokenize<
-                v1::LanguageModel::WithCallbackMethod_ModelInfo<v1::LanguageModel::Service>>>>>>;
+                v1::LanguageModel::WithRawCallbackMethod_Verify<
+                    v1::LanguageModel::WithCallbackMethod_ModelInfo<
+                        v1::LanguageModel::Service>>>>>>>;
 
 // Thread-safe: gRPC calls it from its threads.
 class LanguageModelService final : public LanguageModelMethods {
@@ -37,6 +39,9 @@ class LanguageModelService final : public LanguageModelMethods {
   grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
                                   const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Verify(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
