@@ -12,9 +12,9 @@ namespace tlm::cli {
 
 std::span<const Command> Commands() {
   static const Command kCommands[] = {
-      GenerateCommand(), ChatCommand(),       ScoreCommand(),   ForwardCommand(), InfoCommand(),
-      TokenizeCommand(), DetokenizeCommand(), HealthCommand(),  AdminCommand(),   BenchCommand(),
-      TopCommand(),      CompletionCommand(), VersionCommand(), HelpCommand()};
+      GenerateCommand(), ChatCommand(),     ScoreCommand(),      VerifyCommand(),  ForwardCommand(),
+      InfoCommand(),     TokenizeCommand(), DetokenizeCommand(), HealthCommand(),  AdminCommand(),
+      BenchCommand(),    TopCommand(),      CompletionCommand(), VersionCommand(), HelpCommand()};
   return kCommands;
 }
 

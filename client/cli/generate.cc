@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
@@ -23,6 +25,8 @@ ABSL_FLAG(uint32_t, min_chunk_tokens, 0, "least tokens per event");
 ABSL_FLAG(bool, final_only, false, "receive each output as one event");
 ABSL_FLAG(std::optional<uint32_t>, truncate_prompt_tokens, std::nullopt,
           "keep only this many tokens at the end of the prompt");
+ABSL_FLAG(std::string, save, "",
+          "file for the request and its tokens as JSON, one line an output: for `tlm verify`");
 ABSL_FLAG(bool, stats, false, "print counts and speed at the end, also without a terminal");
 
 namespace tlm::cli {
@@ -33,6 +37,7 @@ absl::Status SetOutput(v1::OutputOptions* output) {
     output->set_text(false);
     output->set_token_ids(true);
   }
+  if (!absl::GetFlag(FLAGS_save).empty()) output->set_token_ids(true);
   SetFromFlag(output, &v1::OutputOptions::set_logprobs, FLAGS_logprobs);
   output->set_top_logprobs(absl::GetFlag(FLAGS_top_logprobs));
   output->set_prompt_logprobs(absl::GetFlag(FLAGS_prompt_logprobs));
@@ -67,14 +72,22 @@ absl::Status SetPrompt(const Arguments& arguments, std::istream* in, v1::Generat
   return absl::OkStatus();
 }
 
-absl::Status PrintEvents(client::GenerateStream* stream, Console* console) {
+// Collects them, too.
+absl::Status PrintEvents(client::GenerateStream* stream, Console* console,
+                         client::GenerateResult* result) {
+  client::GenerateCollector collector;
   v1::GenerateResponse event;
-  while (stream->Read(&event)) PrintJson(event, console->out);
+  while (stream->Read(&event)) {
+    PrintJson(event, console->out);
+    if (absl::Status status = collector.Add(std::move(event)); !status.ok()) return status;
+  }
+  *result = collector.TakeResult();
   return stream->Finish();
 }
 
 absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
-                       client::GenerateStream* stream, Console* console) {
+                       client::GenerateStream* stream, Console* console,
+                       client::GenerateResult* result) {
   GenerateOutput output(options, start, console);
   v1::GenerateResponse event;
   while (stream->Read(&event)) {
@@ -87,7 +100,19 @@ absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
     output.Abandon();
     return status;
   }
+  *result = output.result();
   return output.Finish();
+}
+
+absl::Status Save(const v1::GenerateRequest& request, const client::GenerateResult& result,
+                  const std::string& path) {
+  std::ofstream file(path);
+  for (size_t i = 0; i < result.outputs.size(); ++i) {
+    PrintJson(client::ClaimOf(request, result, i), file);
+  }
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::NotFoundError(fmt::format("{}: cannot be written", Printable(path)));
 }
 
 constexpr std::string_view kPromptFlags[] = {"prompt_ids", "num_sequences"};
@@ -103,6 +128,7 @@ constexpr std::string_view kOutputFlags[] = {"print_ids",
                                              "truncate_prompt_tokens",
                                              "model",
                                              "request_id",
+                                             "save",
                                              "stats",
                                              "json"};
 
@@ -114,14 +140,17 @@ int RunGenerate(const Arguments& arguments, Console* console) {
 
   const v1::OutputOptions& output = request->output();
   GenerateOutputOptions options;
-  options.ids = output.token_ids();
+  options.ids = absl::GetFlag(FLAGS_print_ids);
   options.logprobs = output.has_logprobs() ? output.logprobs() : output.top_logprobs() > 0;
   options.stats = absl::GetFlag(FLAGS_stats) || console->err_is_terminal;
   const absl::Time start = client::MonotonicNow();
   const auto stream = (*session)->client().StartGenerate(*request, (*session)->call_options());
-  const absl::Status status = absl::GetFlag(FLAGS_json)
-                                  ? PrintEvents(stream.get(), console)
-                                  : PrintText(options, start, stream.get(), console);
+  client::GenerateResult result;
+  absl::Status status = absl::GetFlag(FLAGS_json)
+                            ? PrintEvents(stream.get(), console, &result)
+                            : PrintText(options, start, stream.get(), console, &result);
+  const std::string path = absl::GetFlag(FLAGS_save);
+  if (status.ok() && !path.empty()) status = Save(*request, result, path);
   if (status.ok()) ReportResumes("generate", (*session)->client(), *stream, console);
   return (*session)->Finish(status);
 }
@@ -151,6 +180,7 @@ Command GenerateCommand() {
           R"(PROMPT is text, or - to read it from standard input; with --prompt_ids there is none.
 Flags that are not given leave the choice to the server. Of several outputs
 (--num_sequences) each is printed when it is complete, under its index: [0].
+`tlm verify` checks what --save wrote, on this server or another one.
 
   tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1
   tlm generate 'A prince is' --choice='good,bad')",

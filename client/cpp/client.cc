@@ -149,6 +149,11 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
   return response;
 }
 
+absl::StatusOr<v1::VerifyResponse> Client::Verify(const v1::VerifyRequest& request,
+                                                  const CallOptions& options) {
+  return Call(&Replica::model, &v1::LanguageModel::Stub::Verify, request, options);
+}
+
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       const CallOptions& options) {
   return Call(&Replica::model, &v1::LanguageModel::Stub::Tokenize, request, options);

@@ -20,6 +20,25 @@ void MoveTokens(google::protobuf::RepeatedPtrField<v1::TokenInfo>* from,
 
 }  // namespace
 
+v1::VerifyRequest ClaimOf(const v1::GenerateRequest& request, const GenerateResult& result,
+                          size_t output) {
+  v1::VerifyRequest claim;
+  v1::GenerateRequest& original = *claim.mutable_request();
+  original = request;
+  original.clear_resume();
+  *original.mutable_sampling() = result.started.effective();
+  claim.set_output_index(static_cast<uint32_t>(output));
+  claim.set_fingerprint(result.started.fingerprint());
+  const Output& claimed = result.outputs[output];
+  for (const v1::TokenInfo& token : claimed.tokens) claim.add_claimed_token_ids(token.id());
+  const v1::GenerateFinished& finished = claimed.finished;
+  // Sent as the end of the output, unless it is one of the tokens.
+  if (finished.completion_tokens() != claimed.tokens.size() + 1) return claim;
+  if (finished.has_eos_token_id()) claim.add_claimed_token_ids(finished.eos_token_id());
+  if (finished.has_stop_token_id()) claim.add_claimed_token_ids(finished.stop_token_id());
+  return claim;
+}
+
 absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
   switch (event.event_case()) {
     case v1::GenerateResponse::kStarted: {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "tlm/v1/generate.pb.h"
+#include "tlm/v1/verify.pb.h"
 
 namespace tlm::client {
 
@@ -39,6 +40,11 @@ struct GenerateResult {
   std::vector<Output> outputs;        // by output_index
   v1::GenerateSummary summary;
 };
+
+// For Client::Verify: that `request` gave this output, which was asked for with output.token_ids.
+// The token that ended it is claimed, too.
+v1::VerifyRequest ClaimOf(const v1::GenerateRequest& request, const GenerateResult& result,
+                          size_t output);
 
 class GenerateCollector {
  public:

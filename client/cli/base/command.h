@@ -44,6 +44,7 @@ int RunCommandLine(const std::vector<std::string>& args, Console* console);
 Command GenerateCommand();
 Command ChatCommand();
 Command ScoreCommand();
+Command VerifyCommand();
 Command ForwardCommand();
 Command InfoCommand();
 Command TokenizeCommand();

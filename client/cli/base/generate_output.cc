@@ -189,6 +189,11 @@ void GenerateOutput::PrintStats() {
     }
     line += ", TTFT " + HumanSeconds(absl::ToDoubleSeconds(*first_token_ - start_));
   }
+  const v1::SpeculationUsage& speculation = result().summary.speculation();
+  if (speculation.drafted_tokens() > 0) {
+    line += fmt::format(", {} of {} guesses right", WithSeparators(speculation.accepted_tokens()),
+                        WithSeparators(speculation.drafted_tokens()));
+  }
   if (result().summary.has_timing()) line += ServerTimes(result().summary.timing());
   console_->err << line << std::endl;
 }

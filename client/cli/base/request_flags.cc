@@ -73,6 +73,11 @@ ABSL_FLAG(TimeSpan, soft_time_limit, TimeSpan{absl::InfiniteDuration()},
 ABSL_FLAG(bool, bypass_prefix_cache, false, "neither use nor fill the prefix cache");
 ABSL_FLAG(std::string, cache_salt, "", "share cached prefixes only with requests of the same salt");
 
+ABSL_FLAG(std::string, speculation, "",
+          "auto or off: whether the server guesses tokens, which changes none of them");
+ABSL_FLAG(std::optional<uint32_t>, max_draft_tokens, std::nullopt,
+          "most tokens that the server guesses for one step of an output");
+
 ABSL_FLAG(std::string, json_schema, "", "file with a JSON Schema that the output conforms to");
 ABSL_FLAG(bool, json_object, false, "the output is some JSON object");
 ABSL_FLAG(OptionalText, regex, {}, "regular expression that the whole output matches");
@@ -136,6 +141,21 @@ void SetScheduling(v1::GenerateRequest* request) {
   if (const std::string salt = absl::GetFlag(FLAGS_cache_salt); !salt.empty()) {
     request->mutable_cache()->set_cache_salt(salt);
   }
+}
+
+absl::Status SetSpeculation(v1::GenerateRequest* request) {
+  using Options = v1::SpeculationOptions;
+  const std::string mode = absl::GetFlag(FLAGS_speculation);
+  if (mode == "auto" || mode == "off") {
+    request->mutable_speculation()->set_mode(mode == "off" ? Options::OFF : Options::AUTO);
+  } else if (!mode.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--speculation is auto or off, not {}", Quoted(mode)));
+  }
+  if (const auto tokens = absl::GetFlag(FLAGS_max_draft_tokens)) {
+    request->mutable_speculation()->set_max_draft_tokens(*tokens);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SetStructuralTag(const std::string& path, v1::GenerateRequest* request) {
@@ -222,7 +242,9 @@ std::span<const std::string_view> SamplingFlagNames() {
                                                 "priority",
                                                 "soft_time_limit",
                                                 "bypass_prefix_cache",
-                                                "cache_salt"};
+                                                "cache_salt",
+                                                "speculation",
+                                                "max_draft_tokens"};
   return kNames;
 }
 
@@ -285,6 +307,7 @@ absl::Status SetGenerationFromFlags(v1::GenerateRequest* request) {
   SetSampling(request->mutable_sampling());
   SetStopping(request->mutable_stopping());
   SetScheduling(request);
+  if (absl::Status status = SetSpeculation(request); !status.ok()) return status;
   return CheckContradictions(*request);
 }
 

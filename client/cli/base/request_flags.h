@@ -41,7 +41,7 @@ absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::strin
 std::vector<std::string_view> JoinFlagNames(
     std::initializer_list<std::span<const std::string_view>> lists);
 
-// Sets model, sampling, stopping, scheduling and cache from the flags that were given.
+// Sets model, sampling, stopping, scheduling, cache and speculation from the flags that were given.
 // INVALID_ARGUMENT if the flags contradict each other; the server checks the values.
 absl::Status SetGenerationFromFlags(v1::GenerateRequest* request);
 

@@ -107,6 +107,10 @@ v1::ScoreRequest FakeServer::last_score() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_score_;
 }
+std::vector<v1::VerifyRequest> FakeServer::verify_requests() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return verify_requests_;
+}
 v1::TokenizeRequest FakeServer::last_tokenize() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_tokenize_;
@@ -186,6 +190,21 @@ grpc::ServerUnaryReactor* FakeServer::Score(grpc::CallbackServerContext* context
                                             v1::ScoreResponse* response) {
   Remember(*context, *request, &last_score_);
   return Answer(context, score, response);
+}
+
+grpc::ServerUnaryReactor* FakeServer::Verify(grpc::CallbackServerContext* context,
+                                             const v1::VerifyRequest* request,
+                                             v1::VerifyResponse* response) {
+  v1::VerifyRequest last;
+  Remember(*context, *request, &last);
+  Script<v1::VerifyResponse> script = verify;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const size_t index = verify_requests_.size();
+    verify_requests_.push_back(std::move(last));
+    if (index < script.responses.size()) script.responses = {script.responses[index]};
+  }
+  return Answer(context, script, response);
 }
 
 grpc::ServerUnaryReactor* FakeServer::Tokenize(grpc::CallbackServerContext* context,

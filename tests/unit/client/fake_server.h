@@ -43,6 +43,8 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   Script<v1::ForwardResponse> forward;
   Script<v1::ModelInfoResponse> model_info;
   Script<v1::ScoreResponse> score;
+  // The i-th Verify call gets the i-th of its responses.
+  Script<v1::VerifyResponse> verify;
   Script<v1::TokenizeResponse> tokenize;
   Script<v1::DetokenizeResponse> detokenize;
 
@@ -51,6 +53,7 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   v1::GenerateRequest last_generate() const;
   v1::ForwardRequest last_forward() const;
   v1::ScoreRequest last_score() const;
+  std::vector<v1::VerifyRequest> verify_requests() const;
   v1::TokenizeRequest last_tokenize() const;
   v1::DetokenizeRequest last_detokenize() const;
   std::multimap<std::string, std::string> last_metadata() const;
@@ -73,6 +76,9 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
                                   const v1::ScoreRequest* request,
                                   v1::ScoreResponse* response) override;
+  grpc::ServerUnaryReactor* Verify(grpc::CallbackServerContext* context,
+                                   const v1::VerifyRequest* request,
+                                   v1::VerifyResponse* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;
@@ -94,6 +100,7 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   v1::ForwardRequest last_forward_;
   v1::ModelInfoRequest last_model_info_;
   v1::ScoreRequest last_score_;
+  std::vector<v1::VerifyRequest> verify_requests_;
   v1::TokenizeRequest last_tokenize_;
   v1::DetokenizeRequest last_detokenize_;
   std::multimap<std::string, std::string> last_metadata_;

@@ -199,6 +199,31 @@ TEST_F(ClientTest, NoticesMissingScores) {
   EXPECT_EQ(client_->Score(Continuations(2)).status().code(), absl::StatusCode::kInternal);
 }
 
+TEST_F(ClientTest, VerifiesWhatWasGenerated) {
+  auto& events = server_.generate.responses;
+  events = GenerateScript({"a", "b"});
+  events[0].mutable_started()->mutable_effective()->set_seed(7);
+  events[0].mutable_started()->set_fingerprint("f00d");
+  events[3].mutable_finished()->set_reason(v1::FINISH_REASON_STOP);
+  events[3].mutable_finished()->set_stop_token_id(9);
+  events[3].mutable_finished()->set_completion_tokens(3);
+  v1::GenerateRequest request;
+  request.set_prompt("p");
+  request.mutable_output()->set_token_ids(true);
+  const auto result = client_->Generate(request);
+  ASSERT_TRUE(result.ok()) << result.status();
+  server_.verify.responses.resize(1);
+  server_.verify.responses[0].set_verified_token_count(3);
+  const auto response = client_->Verify(ClaimOf(request, *result, 0));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->verified_token_count(), 3u);
+  const v1::VerifyRequest claim = server_.verify_requests()[0];
+  EXPECT_EQ(claim.request().prompt(), "p");
+  EXPECT_EQ(claim.request().sampling().seed(), 7u);
+  EXPECT_EQ(claim.fingerprint(), "f00d");
+  EXPECT_THAT(claim.claimed_token_ids(), ElementsAre(100, 101, 9));
+}
+
 TEST_F(ClientTest, ReturnsUnimplementedOfOlderServers) {
   server_.score.status = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "not built");
   EXPECT_EQ(client_->Score(Continuations(1)).status().code(), absl::StatusCode::kUnimplemented);

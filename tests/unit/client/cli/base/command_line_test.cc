@@ -162,8 +162,10 @@ TEST_F(GenerateRequestTest, SetsFieldsFromFlags) {
              "--banned_token_ids=1,2",  "--max_new_tokens=7",    "--stop=\\n",
              "--stop_token_ids=9",      "--top_logprobs=3",      "--logprobs_mode=processed",
              "--priority=-5",           "--soft_time_limit=1.5", "--cache_salt=s",
-             "--prompt_ids=1,2,3"});
+             "--speculation=off",       "--max_draft_tokens=4",  "--prompt_ids=1,2,3"});
   ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->speculation().mode(), v1::SpeculationOptions::OFF);
+  EXPECT_EQ(request->speculation().max_draft_tokens(), 4u);
   EXPECT_THAT(request->prompt_token_ids().ids(), ElementsAre(1, 2, 3));
   EXPECT_TRUE(request->sampling().has_temperature());
   EXPECT_EQ(request->sampling().temperature(), 0);

@@ -232,6 +232,16 @@ TEST_F(GenerateOutputTest, PrintsStatistics) {
   EXPECT_EQ(err_.str(), "tlm: 5 prompt + 2 tokens, LENGTH, 66.7 tok/s, TTFT 20.0 ms\n");
 }
 
+TEST_F(GenerateOutputTest, PrintsHowManyGuessesWereRight) {
+  GenerateOutputOptions options;
+  options.stats = true;
+  v1::GenerateResponse summary = Summary(5, 0);
+  summary.mutable_summary()->mutable_speculation()->set_drafted_tokens(1200);
+  summary.mutable_summary()->mutable_speculation()->set_accepted_tokens(900);
+  Run(options, {Started(1), Finished(0, v1::FINISH_REASON_EOS), summary});
+  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 0 tokens, EOS, 900 of 1,200 guesses right\n");
+}
+
 TEST_F(GenerateOutputTest, PrintsStatisticsOfAnEmptyOutput) {
   GenerateOutputOptions options;
   options.stats = true;
