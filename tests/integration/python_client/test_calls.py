@@ -9,9 +9,9 @@ import unittest
 import numpy as np
 
 from servers import Replica, ServerTest, copy_model
-from tlm_client import (AsyncClient, Client, DataType, FinishReason, FlopsQuery, Internal, Message,
-                        NotFound, Region, ResourceExhausted, ResumePoint, RowValues, ServingStatus,
-                        StructuralTag, messages)
+from tlm_client import (AsyncClient, Client, DataType, FailedPrecondition, FinishReason,
+                        FlopsQuery, Internal, Message, NotFound, Region, ResourceExhausted,
+                        ResumePoint, RowValues, ServingStatus, StructuralTag, messages)
 from tlm_client._collect import ForwardCollector
 
 PROMPT = "Once upon a time"
@@ -176,6 +176,72 @@ class ConstraintTest(ServerTest):
         self.assertGreater(info.limits.max_constraint_states, 1000)
 
 
+class VerifyTest(ServerTest):
+    OPTIONS = {"max_new_tokens": 20, "temperature": 1, "token_ids": True}
+
+    def test_a_result_is_verified(self):
+        result = self.client.generate(PROMPT, num_sequences=2, **self.OPTIONS)
+        for output in range(2):
+            verdict = self.client.verify(PROMPT, result, output_index=output, num_sequences=2,
+                                         request_id="mine", **self.OPTIONS)
+            self.assertTrue(verdict.verified)
+            self.assertIsNone(verdict.mismatch)
+            self.assertEqual(verdict.verified_token_count, len(result.outputs[output].token_ids))
+            self.assertIs(verdict.finish_reason, result.outputs[output].finish_reason)
+            self.assertEqual(verdict.request_id, "mine")
+            self.assertEqual(verdict.fingerprint, result.started.fingerprint)
+
+    def test_the_token_that_ended_it_is_claimed(self):
+        ids = self.client.generate(PROMPT, temperature=0, max_new_tokens=9, token_ids=True).token_ids
+        options = {"temperature": 0, "stop_token_ids": [ids[5]], "token_ids": True}
+        result = self.client.generate(PROMPT, **options)
+        verdict = self.client.verify(PROMPT, result, **options)
+        self.assertEqual(verdict.verified_token_count, len(result.token_ids) + 1)
+        self.assertIs(verdict.finish_reason, FinishReason.STOP)
+
+    def test_a_forged_token_is_found(self):
+        result = self.client.generate(PROMPT, **self.OPTIONS)
+        ids = result.token_ids
+        forged = ids[:7] + [ids[7] ^ 1] + ids[8:]
+        verdict = self.client.verify(PROMPT, forged, seed=result.started.effective.seed,
+                                     resume=None, affinity_key="a", **self.OPTIONS)
+        self.assertFalse(verdict.verified)
+        self.assertEqual(verdict.mismatch.index, 7)
+        self.assertEqual(verdict.mismatch.claimed_token_id, forged[7])
+        self.assertEqual(verdict.mismatch.token_id, ids[7])
+        self.assertIsNone(verdict.mismatch.finished)
+        behind = self.client.verify(PROMPT, ids + [1], seed=result.started.effective.seed,
+                                    **self.OPTIONS)
+        self.assertEqual(behind.mismatch.index, 20)
+        self.assertIsNone(behind.mismatch.token_id)
+        self.assertIs(behind.mismatch.finished, FinishReason.LENGTH)
+
+    def test_another_servers_result_is_stale(self):
+        result = self.client.generate(PROMPT, **self.OPTIONS)
+        with self.assertRaises(FailedPrecondition) as caught:
+            self.client.verify(PROMPT, result, fingerprint="beef", **self.OPTIONS)
+        self.assertEqual(caught.exception.reason, "STALE_FINGERPRINT")
+
+    def test_a_result_without_ids_is_refused(self):
+        result = self.client.generate(PROMPT, max_new_tokens=4)
+        self.assertRaises(ValueError, lambda: self.client.verify(PROMPT, result))
+
+    def test_speculation_changes_no_token(self):
+        auto = self.client.generate(PROMPT, seed=1, speculation="auto", max_draft_tokens=3,
+                                    **self.OPTIONS)
+        off = self.client.generate(PROMPT, seed=1, speculation="off", **self.OPTIONS)
+        self.assertEqual(auto.token_ids, off.token_ids)
+        self.assertIsNone(off.summary.speculation)
+        counts = auto.summary.speculation
+        self.assertLessEqual(counts.accepted_tokens, counts.drafted_tokens)
+        self.assertRaises(ValueError,
+                          lambda: self.client.generate(PROMPT, speculation="on"))
+        info = self.client.model_info()
+        self.assertTrue(info.capabilities.verify)
+        self.assertEqual(info.capabilities.speculation.draft_model, "")
+        self.assertGreaterEqual(info.limits.max_draft_tokens, 1)
+
+
 class ForwardTest(ServerTest):
     SEQUENCES = [[40, 433, 79, 1656], [259], [463, 278, 259]]
 
@@ -327,6 +393,9 @@ class ChatTest(unittest.TestCase):
         self.assertEqual(answer.message, Message("assistant", answer.text))
         with self.client.stream_chat(conversation + [answer.message], **options) as stream:
             self.assertTrue("".join(stream.text()))
+        options["token_ids"] = True
+        answer = self.client.chat(conversation, **options)
+        self.assertTrue(self.client.verify_chat(conversation, answer, **options).verified)
 
 
 class AsyncCallsTest(ServerTest):
@@ -346,6 +415,8 @@ class AsyncCallsTest(ServerTest):
                     self.client.forward([ids], positions="all").values)
                 scores = (await client.score(PROMPT, [" there", " when"])).scores
                 self.assertEqual(scores, self.client.score(PROMPT, [" there", " when"]).scores)
+                result = await client.generate(PROMPT, max_new_tokens=5, seed=1, token_ids=True)
+                self.assertTrue((await client.verify(PROMPT, result, max_new_tokens=5)).verified)
                 info = await client.model_info()
                 self.assertEqual(info.identity, self.client.model_info().identity)
         asyncio.run(main())

@@ -28,10 +28,10 @@ from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, ContinuationScore, DataType, DetokenizeResult, Event,
                     Finished, FinishReason, FlopsQuery, ForwardHeader, ForwardOptions,
                     ForwardResult, GenerateOptions, GenerateResult, JsonModel, JsonSchema,
-                    NewTokens, Output, Prompt, PromptTokens, Region, RequestOptions, ResourceUsage,
-                    ResumePoint, ResumePolicy, RowValues, SamplingParams, ScoreResult,
-                    ServingStatus, Started, StructuralTag, Summary, Timing, Token, TokenizeResult,
-                    TopToken, Usage)
+                    Mismatch, NewTokens, Output, Prompt, PromptTokens, Region, RequestOptions,
+                    ResourceUsage, ResumePoint, ResumePolicy, RowValues, SamplingParams,
+                    ScoreResult, ServingStatus, SpeculationUsage, Started, StructuralTag, Summary,
+                    Timing, Token, TokenizeResult, TopToken, Usage, VerifyResult)
 
 __all__ = [
     "AbortResult", "Aborted", "AdminClient", "AlreadyExists", "AsyncAdminClient", "AsyncClient",
@@ -41,12 +41,13 @@ __all__ = [
     "FieldViolation", "FinishReason", "Finished", "FlopsQuery", "FlushPrefixCacheResult",
     "ForwardHeader", "ForwardOptions", "ForwardResult", "GenerateOptions", "GenerateResult",
     "GenerateStream", "Internal", "InvalidArgument", "JsonModel", "JsonSchema", "Markup", "Message",
-    "ModelInfo", "NewTokens", "NotFound", "Output", "Part", "PermissionDenied", "PrefixCacheLoad",
-    "Prompt", "PromptTokens", "Reasoning", "ReasoningDelta", "Region", "RegionDelta", "RegionEvent",
-    "RegionFinished", "RegionKind", "RegionStarted", "RequestOptions", "ResourceExhausted",
-    "ResourceUsage", "ResumePoint", "ResumePolicy", "RowValues", "SamplingParams", "ScoreResult",
-    "ServerConfig", "ServerLoad", "ServingStatus", "Started", "StructuralTag", "Summary",
-    "TextDelta", "Timing", "TlmError", "Token", "TokenizeResult", "Tool", "ToolCall",
-    "ToolCallDelta", "ToolCallFinished", "ToolCallStarted", "ToolResult", "ToolRun", "TopToken",
-    "Unauthenticated", "Unavailable", "Unimplemented", "Usage",
+    "Mismatch", "ModelInfo", "NewTokens", "NotFound", "Output", "Part", "PermissionDenied",
+    "PrefixCacheLoad", "Prompt", "PromptTokens", "Reasoning", "ReasoningDelta", "Region",
+    "RegionDelta", "RegionEvent", "RegionFinished", "RegionKind", "RegionStarted", "RequestOptions",
+    "ResourceExhausted", "ResourceUsage", "ResumePoint", "ResumePolicy", "RowValues",
+    "SamplingParams", "ScoreResult", "ServerConfig", "ServerLoad", "ServingStatus",
+    "SpeculationUsage", "Started", "StructuralTag", "Summary", "TextDelta", "Timing", "TlmError",
+    "Token", "TokenizeResult", "Tool", "ToolCall", "ToolCallDelta", "ToolCallFinished",
+    "ToolCallStarted", "ToolResult", "ToolRun", "TopToken", "Unauthenticated", "Unavailable",
+    "Unimplemented", "Usage", "VerifyResult",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,7 +18,8 @@ from .chat import (Markup, Part, ReasoningDelta, RegionDelta, RegionEvent, Regio
                    ToolCallStarted)
 from .errors import internal, make_error
 from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, GenerateResult,
-                    NewTokens, Output, PromptTokens, Started, Summary, Token)
+                    NewTokens, Output, PromptTokens, ResourceUsage, Started, Summary, Timing, Token,
+                    Usage)
 
 _EVENTS: dict[str, type[Any]] = {
     "started": Started, "prompt": PromptTokens, "tokens": NewTokens, "finished": Finished,
@@ -177,6 +179,13 @@ class GenerateCollector:
         raise internal(f"the server sent output {index}, announced were {len(self._outputs)}")
 
 
+@dataclass(frozen=True, slots=True)
+class _ForwardSummary:
+    usage: Usage
+    timing: Timing | None
+    resources: ResourceUsage | None
+
+
 class ForwardCollector:
     """Refuses results of more than `max_values` values."""
 
@@ -190,7 +199,7 @@ class ForwardCollector:
         self._data: list[npt.NDArray[Any]] = []
         self._top_ids: list[npt.NDArray[Any]] = []
         self._top_values: list[npt.NDArray[Any]] = []
-        self._summary: Summary | None = None
+        self._summary: _ForwardSummary | None = None
 
     def add(self, message: messages.ForwardResponse) -> None:
         """Raises Internal if the message contradicts the header, ResourceExhausted if the result
@@ -205,7 +214,7 @@ class ForwardCollector:
                 raise internal("the server sent rows before the header")
             self._add_rows(message.rows, self._header)
         elif kind == "summary":
-            self._summary = from_message(Summary, message.summary)
+            self._summary = from_message(_ForwardSummary, message.summary)
 
     def _add_rows(self, rows: messages.ForwardRows, header: ForwardHeader) -> None:
         count = rows.row_count

@@ -29,6 +29,7 @@ class Service:
 LANGUAGE_MODEL = Service("tlm.v1.LanguageModel", {
     "ModelInfo": (messages.ModelInfoRequest, messages.ModelInfoResponse),
     "Score": (messages.ScoreRequest, messages.ScoreResponse),
+    "Verify": (messages.VerifyRequest, messages.VerifyResponse),
     "Tokenize": (messages.TokenizeRequest, messages.TokenizeResponse),
     "Detokenize": (messages.DetokenizeRequest, messages.DetokenizeResponse),
 }, {

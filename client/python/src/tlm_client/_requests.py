@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from . import messages
 from ._tools import bind, message_of, schema_text, tool_name
 from .chat import Conversation, Reasoning
-from .types import FlopsQuery, Prompt, Region, ResumePoint, StructuralTag
+from .types import (FlopsQuery, GenerateResult, Output, Prompt, Region, ResumePoint,
+                    StructuralTag)
 
 _Request = TypeVar("_Request")
 _SAMPLING = frozenset({
@@ -34,6 +35,7 @@ _LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGP
 _TOOL_MODES = {"auto": messages.ChatInput.ToolChoice.AUTO,
                "none": messages.ChatInput.ToolChoice.NONE,
                "required": messages.ChatInput.ToolChoice.REQUIRED}
+_SPECULATION = {"auto": messages.SpeculationOptions.AUTO, "off": messages.SpeculationOptions.OFF}
 _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
            "log_probabilities": messages.ROW_VALUES_LOG_PROBABILITIES,
            "probabilities": messages.ROW_VALUES_PROBABILITIES}
@@ -132,6 +134,10 @@ def _with_options(request: messages.GenerateRequest,
             request.scheduling.priority = value
         elif name == "soft_time_limit":
             _set_duration(name, value, request.scheduling.soft_time_limit)
+        elif name == "speculation":
+            request.speculation.mode = _one_of(name, value, _SPECULATION)
+        elif name == "max_draft_tokens":
+            request.speculation.max_draft_tokens = value
         elif name in _CONSTRAINTS:
             _set_constraint(request, name, value)
         elif name == "json_whitespace":
@@ -247,6 +253,38 @@ def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs:
     if add_special_tokens is not None:
         request.add_special_tokens = add_special_tokens
     return named(request, options)
+
+
+def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
+                   claimed: Sequence[int] | GenerateResult, output_index: int,
+                   fingerprint: str | None, options: Mapping[str, Any]) -> messages.VerifyRequest:
+    """`make_request` takes the options of the request that `claimed` is the output of."""
+    rest = dict(options)
+    request = messages.VerifyRequest(output_index=output_index)
+    request.request_id = rest.pop("request_id", None) or ""
+    for name in ("resume", "affinity_key"):  # about the call that gave the output
+        rest.pop(name, None)
+    if isinstance(claimed, GenerateResult):
+        if rest.get("seed") is None:
+            rest["seed"] = claimed.started.effective.seed
+        if fingerprint is None:
+            fingerprint = claimed.started.fingerprint
+        claimed = _ids_of_output(claimed.outputs[output_index])
+    request.claimed_token_ids.extend(_ids(claimed))
+    request.fingerprint = fingerprint or ""
+    request.request.CopyFrom(make_request(rest))
+    return request
+
+
+def _ids_of_output(output: Output) -> list[int]:
+    """With the token that ended it."""
+    ids = output.token_ids
+    end = output.finished
+    if end is None or (not ids and end.completion_tokens > 1):
+        raise ValueError("the output has no token ids: generate it with token_ids=True")
+    if end.completion_tokens == len(ids) + 1:
+        ids += [i for i in (end.eos_token_id, end.stop_token_id) if i is not None]
+    return ids
 
 
 def model_info_request(include_tensors: bool, flops: FlopsQuery | None,

@@ -26,7 +26,8 @@ from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
                     ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
-                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
+                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult,
+                    VerifyResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -136,6 +137,23 @@ class AsyncClient(AsyncBaseClient):
                            f"{len(request.continuations)} continuations")
         return from_message(ScoreResult, response)
 
+    async def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
+                     output_index: int = 0, fingerprint: str | None = None,
+                     **options: Unpack[GenerateOptions]) -> VerifyResult:
+        """Whether the tokens are those that `generate` gives for this prompt with these options,
+        at the cost of a prompt. A result that was asked for with token_ids brings its seed and its
+        fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
+        return await self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
+                                  output_index, fingerprint, options)
+
+    async def verify_chat(self, conversation: Conversation,
+                          claimed: Sequence[int] | GenerateResult, *, output_index: int = 0,
+                          fingerprint: str | None = None,
+                          **options: Unpack[ChatOptions]) -> VerifyResult:
+        """As `verify`, of an answer of `chat`."""
+        return await self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
+                                  output_index, fingerprint, options)
+
     async def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                          **options: Unpack[RequestOptions]) -> ModelInfo:
         """What is served, what it costs and which limits apply."""
@@ -189,6 +207,12 @@ class AsyncClient(AsyncBaseClient):
         finally:
             call.cancel()
         return False
+
+    async def _verify(self, make_request: Any, claimed: Any, output_index: int,
+                      fingerprint: str | None, options: Mapping[str, Any]) -> VerifyResult:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.verify_request(make_request, claimed, output_index, fingerprint, rest)
+        return from_message(VerifyResult, await self._unary("Verify", request, setup))
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> AsyncGenerateStream:
         stream = AsyncGenerateStream(self, self._by_affinity, make_request, options)

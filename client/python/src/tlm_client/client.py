@@ -26,7 +26,8 @@ from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
 from .model_info import ModelInfo
 from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
                     ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
-                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult)
+                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult,
+                    VerifyResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -150,6 +151,22 @@ class Client(BaseClient):
                            f"{len(request.continuations)} continuations")
         return from_message(ScoreResult, response)
 
+    def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
+               output_index: int = 0, fingerprint: str | None = None,
+               **options: Unpack[GenerateOptions]) -> VerifyResult:
+        """Whether the tokens are those that `generate` gives for this prompt with these options,
+        at the cost of a prompt. A result that was asked for with token_ids brings its seed and its
+        fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
+        return self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
+                            output_index, fingerprint, options)
+
+    def verify_chat(self, conversation: Conversation, claimed: Sequence[int] | GenerateResult, *,
+                    output_index: int = 0, fingerprint: str | None = None,
+                    **options: Unpack[ChatOptions]) -> VerifyResult:
+        """As `verify`, of an answer of `chat`."""
+        return self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
+                            output_index, fingerprint, options)
+
     def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                    **options: Unpack[RequestOptions]) -> ModelInfo:
         """What is served, what it costs and which limits apply."""
@@ -200,6 +217,12 @@ class Client(BaseClient):
             return False
         finally:
             call.cancel()
+
+    def _verify(self, make_request: Any, claimed: Any, output_index: int, fingerprint: str | None,
+                options: Mapping[str, Any]) -> VerifyResult:
+        setup, rest = split_call_options(options, self._connection.authorization)
+        request = _requests.verify_request(make_request, claimed, output_index, fingerprint, rest)
+        return from_message(VerifyResult, self._unary("Verify", request, setup))
 
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> GenerateStream:
         stream = GenerateStream(self, self._by_affinity, make_request, options)

@@ -253,6 +253,13 @@ class LimitsInfo:
     max_constraint_memory_bytes: int
     max_constraint_time: float
     max_tools: int
+    max_draft_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationInfo:
+    lookup: bool
+    draft_model: str  # "" without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +287,8 @@ class CapabilitiesInfo:
     processed_logprobs: bool
     forward_dtypes: tuple[DataType, ...]
     chat_format: ChatFormatInfo | None
+    verify: bool
+    speculation: SpeculationInfo | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,12 +180,22 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationUsage:
+    """The server's guesses and what they saved, over all outputs."""
+
+    drafted_tokens: int
+    accepted_tokens: int
+    steps_saved: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Last event of a successful stream, once."""
 
     usage: Usage
     timing: Timing | None
     resources: ResourceUsage | None
+    speculation: SpeculationUsage | None = None
 
 
 Event: TypeAlias = Started | PromptTokens | NewTokens | Finished | Summary
@@ -336,6 +346,28 @@ class ScoreResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The first claimed token that is not the server's own."""
+
+    index: int
+    position: int
+    claimed_token_id: int
+    token_id: int | None  # the server's; None where the output had ended
+    finished: FinishReason | None  # why it had
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    request_id: str
+    fingerprint: str
+    verified: bool
+    verified_token_count: int
+    mismatch: Mismatch | None
+    finish_reason: FinishReason  # UNSPECIFIED where the output goes on behind the tokens
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class TokenizeResult:
     token_ids: tuple[int, ...]
     token_bytes: tuple[bytes, ...]
@@ -463,6 +495,9 @@ class GenerateOptions(RequestOptions, total=False):
     cache_salt: str
     priority: int | None
     soft_time_limit: float | None
+    # Guesses of the next tokens, which change none of them.
+    speculation: Literal["auto", "off"]
+    max_draft_tokens: int | None
     # What the output must be; at most one of them.
     json_schema: JsonSchema
     regex: str
