@@ -122,6 +122,7 @@ void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabiliti
   capabilities.set_score(true);
   capabilities.set_verify(true);
   if (model.limits.engine.speculation != Speculation::kOff) {
+    capabilities.mutable_speculation()->set_lookup(true);
     capabilities.mutable_speculation()->set_draft_model(model.draft_model);
   }
   capabilities.set_prefix_cache(model.limits.engine.prefix_cache);

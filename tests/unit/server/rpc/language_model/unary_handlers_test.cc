@@ -296,6 +296,7 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsWhatGuesses) {
   v1::ModelInfoResponse on;
   ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &on).ok());
   EXPECT_EQ(on.limits().max_draft_tokens(), 5u);
+  EXPECT_TRUE(on.capabilities().speculation().lookup());
   EXPECT_EQ(on.capabilities().speculation().draft_model(), "tiny-draft");
   model_.limits.engine.speculation = Speculation::kOff;
   grpc::ClientContext second;
