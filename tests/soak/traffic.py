@@ -14,7 +14,7 @@ from support import request, request_of_ids
 
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from tlm.v1 import (admin_pb2, common_pb2, forward_pb2, generate_pb2, language_model_pb2_grpc,
-                    model_info_pb2, score_pb2, tokenize_pb2)
+                    model_info_pb2, score_pb2, tokenize_pb2, verify_pb2)
 
 Code = grpc.StatusCode
 VOCABULARY = 2048
@@ -38,10 +38,10 @@ class Worker:
         self._actions = [
             (20, self.generate), (8, self.generate_outputs), (4, self.generate_long),
             (4, self.generate_chat), (6, self.resume), (6, self.forward), (6, self.score),
-            (5, self.information), (6, self.tokenize), (10, self.cancel), (8, self.deadline),
-            (8, self.bad_request), (1, self.oversized), (4, self.drop_connection),
-            (3, self.slow_reader), (2, self.garbage), (3, self.abort), (1, self.flush),
-            (2, self.reconnect), (2, self.same_again), (1, self.scrape)]
+            (4, self.verify), (5, self.information), (6, self.tokenize), (10, self.cancel),
+            (8, self.deadline), (8, self.bad_request), (1, self.oversized),
+            (4, self.drop_connection), (3, self.slow_reader), (2, self.garbage), (3, self.abort),
+            (1, self.flush), (2, self.reconnect), (2, self.same_again), (1, self.scrape)]
         if server.secure:
             self._actions.append((3, self.wrong_key))
 
@@ -102,6 +102,22 @@ class Worker:
         rest = self._stream("resume", self._model.Generate, asked)
         if rest is not None and ids_of(rest) != ids[have:]:
             self.unexpected.append(f"resume: {ids_of(rest)} follow {ids[:have]}, not {ids[have:]}")
+
+    def verify(self):
+        """The server's own tokens are verified; one that is not is found."""
+        asked = request_of_ids(self._prompt(), 20, temperature=1.0,
+                               seed=self._random.getrandbits(64))
+        whole = self._stream("verify", self._model.Generate, asked)
+        if whole is None:
+            return
+        claim = verify_pb2.VerifyRequest(request=asked, claimed_token_ids=ids_of(whole))
+        expected = len(claim.claimed_token_ids)
+        if self._random.random() < 0.5:
+            expected = self._random.randrange(expected)
+            claim.claimed_token_ids[expected] ^= 1
+        answer = self._unary("verify", self._model.Verify, claim)
+        if answer is not None and answer.verified_token_count != expected:
+            self.unexpected.append(f"verify: {answer}, not {expected} of {claim}")
 
     def same_again(self):
         """A request whose answer must be the same as long as the server runs."""

@@ -15,8 +15,9 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 # Pages and sections that are pasted into one shell, with some of what they print.
 SECTIONS = [([("README.md", "Serve and call"), ("README.md", "Output of a form"),
+              ("README.md", "Guesses and verification"),
               ("client/python/README.md", "Without the package")],
-             ["SERVING", "perplexity", "preemptions", '"guest":']),
+             ["SERVING", "perplexity", "preemptions", '"guest":', "verified: "]),
             ([("deploy/README.md", "By hand")], ["SERVING", "tlm_requests_ended_total{"])]
 # The blocks name fixed ports: a network of their own, with a loopback device, keeps these free.
 ISOLATED = ["unshare", "--net", "--map-root-user"]

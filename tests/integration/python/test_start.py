@@ -20,7 +20,7 @@ from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer, run_server
 from google.rpc import error_details_pb2
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from tlm.v1 import (admin_pb2, admin_pb2_grpc, forward_pb2, language_model_pb2_grpc,
-                    model_info_pb2, score_pb2)
+                    model_info_pb2, score_pb2, verify_pb2)
 
 LIMIT_SECONDS = 60
 
@@ -118,6 +118,7 @@ class StartingTest(unittest.TestCase):
             self.assert_starting(lambda: model.Generate(request()))
             self.assert_starting(lambda: model.Forward(forward_pb2.ForwardRequest()))
             self.assert_starting(lambda: model.Score(score_pb2.ScoreRequest()))
+            self.assert_starting(lambda: model.Verify(verify_pb2.VerifyRequest()))
             self.assert_starting(lambda: model.ModelInfo(model_info_pb2.ModelInfoRequest()))
 
     def test_a_signal_ends_it_at_once(self):

@@ -1,0 +1,329 @@
+"""LanguageModel.Verify: outputs of Generate are verified, and what differs is found."""
+
+import json
+import tempfile
+import unittest
+
+import grpc
+
+from support import PROMPT, Answer, ServerTest, details_of, output_of, request, violated_fields
+from test_tools import ADD, TEMPLATE
+from tlm_server import TlmServer, model_with_template
+
+from google.rpc import error_details_pb2
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2, verify_pb2
+
+Chat = generate_pb2.ChatInput
+NO_REASON = common_pb2.FINISH_REASON_UNSPECIFIED
+
+
+def claim_of(asked, answer, ids=None, **fields):
+    """That `asked` gave the answer, or these ids."""
+    claim = verify_pb2.VerifyRequest(request=asked, fingerprint=answer.started.fingerprint,
+                                     claimed_token_ids=answer.ids if ids is None else ids, **fields)
+    claim.request.sampling.seed = answer.started.effective.seed
+    return claim
+
+
+def tools_request(**fields):
+    asked = request(max_new_tokens=300, seed=4)
+    asked.stopping.ignore_eos = False
+    asked.chat.messages.add(role="user", content="Add.")
+    asked.chat.tools.add(name="add", parameters_json_schema=json.dumps(ADD))
+    asked.chat.tool_choice.CopyFrom(Chat.ToolChoice(**fields))
+    return asked
+
+
+class VerifyTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Other chunks, other batches, no prefix cache: nothing of it shows.
+        cls.other = TlmServer("--max_batch_tokens=7", "--prefix_cache=false").__enter__()
+        cls.addClassCleanup(cls.other.close)
+
+    def verify(self, claim):
+        return self.model.Verify(claim, timeout=60)
+
+    def assert_verified(self, claim, reason=NO_REASON):
+        for model in (self.model, self.other.model):
+            response = model.Verify(claim, timeout=60)
+            self.assertFalse(response.HasField("mismatch"), response)
+            self.assertTrue(response.verified)
+            self.assertEqual(response.verified_token_count, len(claim.claimed_token_ids))
+            self.assertEqual(response.finish_reason, reason)
+        return response
+
+    def assert_found(self, claim, index, token=None, finished=None):
+        """The claim is wrong at `index`, where the server has this token, or has ended."""
+        response = self.verify(claim)
+        self.assertFalse(response.verified)
+        self.assertEqual(response.verified_token_count, index)
+        mismatch = response.mismatch
+        self.assertEqual(mismatch.index, index)
+        self.assertEqual(mismatch.claimed_token_id, claim.claimed_token_ids[index])
+        if finished is None:
+            self.assertEqual(mismatch.WhichOneof("drawn"), "token_id")
+            self.assertEqual(mismatch.token_id, token)
+        else:
+            self.assertEqual(mismatch.WhichOneof("drawn"), "finished")
+            self.assertEqual(mismatch.finished, finished)
+        return response
+
+    def check(self, asked, output=0):
+        """The output of `asked` is verified whole and in part, and each forged token is found."""
+        answer = output_of(list(self.model.Generate(asked, timeout=60)), output)
+        whole = claim_of(asked, answer, output_index=output)
+        if answer.finished.reason == common_pb2.FINISH_REASON_LENGTH:
+            self.assert_verified(whole, common_pb2.FINISH_REASON_LENGTH)
+        else:
+            self.assert_verified(whole)
+        half = len(answer.ids) // 2
+        self.assert_verified(claim_of(asked, answer, answer.ids[:half], output_index=output))
+        for index in {0, half, len(answer.ids) - 1}:
+            forged = list(answer.ids)
+            forged[index] ^= 1
+            response = self.assert_found(claim_of(asked, answer, forged, output_index=output),
+                                         index, token=answer.ids[index])
+            self.assertEqual(response.mismatch.position,
+                             answer.started.prompt_token_count + index)
+        return answer
+
+    def test_greedy(self):
+        answer = self.check(request(temperature=0, max_new_tokens=40))
+        claim = claim_of(request(temperature=0, max_new_tokens=40), answer)
+        claim.request.sampling.ClearField("seed")
+        response = self.assert_verified(claim, common_pb2.FINISH_REASON_LENGTH)
+        self.assertEqual(response.fingerprint, answer.started.fingerprint)
+        self.assertTrue(response.request_id)
+        self.assertEqual(response.usage.prompt_tokens, answer.started.prompt_token_count + 40)
+        self.assertEqual(response.usage.completion_tokens, 0)
+
+    def test_sampled_with_penalties_and_truncation(self):
+        self.check(request(temperature=1.2, top_p=0.9, top_k=50, min_p=0.01, typical_p=0.95,
+                           repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.7,
+                           seed=11, max_new_tokens=40, logit_bias={5: 2.0},
+                           banned_token_ids=[7, 8]))
+
+    def test_a_seed_that_the_server_chose(self):
+        self.check(request(temperature=1, max_new_tokens=20))
+
+    def test_another_seed_is_found(self):
+        asked = request(temperature=1, max_new_tokens=30, seed=1)
+        claim = claim_of(asked, self.generate(asked))
+        claim.request.sampling.seed = 2
+        self.assertFalse(self.verify(claim).verified)
+
+    def test_every_output(self):
+        asked = request(temperature=1, max_new_tokens=20, seed=5, num_sequences=3)
+        ids = [self.check(asked, output).ids for output in range(3)]
+        self.assertEqual(len(set(map(tuple, ids))), 3)
+
+    def test_long_outputs_over_several_steps(self):
+        self.check(request(temperature=0.8, seed=2, max_new_tokens=900))
+
+    def test_logprobs_and_speculation_change_nothing(self):
+        asked = request(temperature=1, seed=3, max_new_tokens=20)
+        asked.output.top_logprobs = 3
+        asked.output.prompt_logprobs = True
+        asked.speculation.max_draft_tokens = 2
+        answer = self.check(asked)
+        asked.speculation.mode = generate_pb2.SpeculationOptions.OFF
+        off = self.generate(asked)
+        self.assertEqual(off.tokens, answer.tokens)
+        self.assertTrue(answer.summary.HasField("speculation"))
+        self.assertFalse(off.summary.HasField("speculation"))
+
+    def test_an_output_that_ends_by_itself(self):
+        """By one of many stop tokens, which is no part of the answer but may be claimed."""
+        asked = request(temperature=1, seed=8, max_new_tokens=200)
+        seen = self.generate(asked).ids
+        asked.stopping.stop_token_ids.append(seen[9])
+        first = seen.index(seen[9])
+        answer = self.generate(asked)
+        self.assertEqual(answer.ids, seen[:first])
+        self.assertEqual(answer.finished.stop_token_id, seen[first])
+        if first > 0:
+            self.assert_verified(claim_of(asked, answer))
+        ended = seen[:first + 1]
+        self.assert_verified(claim_of(asked, answer, ended), common_pb2.FINISH_REASON_STOP)
+        self.assert_found(claim_of(asked, answer, ended + [1]), first + 1,
+                          finished=common_pb2.FINISH_REASON_STOP)
+
+    def test_nothing_is_claimed_behind_the_last_token(self):
+        asked = request(temperature=0, max_new_tokens=6)
+        answer = self.generate(asked)
+        self.assert_found(claim_of(asked, answer, answer.ids + [5]), 6,
+                          finished=common_pb2.FINISH_REASON_LENGTH)
+
+    def test_stop_strings(self):
+        asked = request(temperature=0, max_new_tokens=40)
+        whole = self.generate(asked)
+        asked.stopping.stop_strings.append(whole.text[17:21])
+        asked.output.stop_string_tokens = True
+        answer = self.generate(asked)
+        self.assertEqual(answer.finished.stop_string, whole.text[17:21])
+        self.assertEqual(answer.ids, whole.ids[:len(answer.ids)])
+        self.assert_verified(claim_of(asked, answer), common_pb2.FINISH_REASON_STOP)
+        self.assert_verified(claim_of(asked, answer, answer.ids[:-1]))
+        # The tokens that it would have without the stop string.
+        self.assert_found(claim_of(asked, answer, whole.ids), len(answer.ids),
+                          finished=common_pb2.FINISH_REASON_STOP)
+
+    def test_min_new_tokens(self):
+        asked = request(temperature=0, max_new_tokens=20)
+        ids = self.generate(asked).ids
+        asked.stopping.stop_token_ids.append(ids[3])
+        asked.stopping.min_new_tokens = 10
+        self.check(asked)
+
+    def test_constraints(self):
+        schema = {"type": "object", "properties": {"day": {"type": "string", "format": "date"}},
+                  "required": ["day"], "additionalProperties": False}
+        for constraint in ({"json_schema": json.dumps(schema)}, {"regex": "[a-z ]{20,30}"},
+                           {"choices": generate_pb2.Choices(choices=["kind", "proud"])},
+                           {"grammar": 'root ::= ("a" | "b" | " "){12}'}, {"json_object": True}):
+            with self.subTest(constraint=next(iter(constraint))):
+                asked = request(temperature=1, seed=6, max_new_tokens=60)
+                asked.stopping.ignore_eos = False
+                asked.MergeFrom(generate_pb2.GenerateRequest(**constraint))
+                answer = self.check(asked)
+                if answer.finished.WhichOneof("matched") == "eos_token_id":
+                    ended = answer.ids + [answer.finished.eos_token_id]
+                    self.assert_verified(claim_of(asked, answer, ended),
+                                         common_pb2.FINISH_REASON_EOS)
+
+    def test_a_constraint_that_was_not_kept_is_found(self):
+        free = request(temperature=1, seed=6, max_new_tokens=30)
+        answer = self.generate(free)
+        claim = claim_of(free, answer)
+        claim.request.regex = "[0-9]*"
+        response = self.verify(claim)
+        self.assertFalse(response.verified)
+
+    def test_the_prefix_cache_is_used(self):
+        asked = request(temperature=0, max_new_tokens=300)
+        claim = claim_of(asked, self.generate(asked))
+        self.verify(claim)
+        asked.cache.bypass_prefix_cache = True
+        claim = claim_of(asked, self.generate(asked))
+        self.assertEqual(self.verify(claim).usage.cached_prompt_tokens, 0)
+        self.assert_verified(claim, common_pb2.FINISH_REASON_LENGTH)
+
+    def test_a_full_context(self):
+        limit = self.model.ModelInfo(model_info_pb2.ModelInfoRequest()).limits.max_context_tokens
+        prompt = [1 + i % 900 for i in range(limit - 12)]
+        asked = request(max_new_tokens=50, temperature=0)
+        asked.prompt_token_ids.ids.extend(prompt)
+        answer = self.generate(asked)
+        self.assertEqual(len(answer.ids), 12)
+        self.assert_verified(claim_of(asked, answer), common_pb2.FINISH_REASON_CONTEXT_LENGTH)
+        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
+                                  lambda: self.verify(claim_of(asked, answer, answer.ids + [1])))
+        self.assertEqual(violated_fields(error), ["claimed_token_ids"])
+
+    def test_what_is_refused(self):
+        asked = request(temperature=1, max_new_tokens=8, seed=1)
+        answer = self.generate(asked)
+        good = claim_of(asked, answer)
+
+        def changed(change):
+            claim = verify_pb2.VerifyRequest()
+            claim.CopyFrom(good)
+            change(claim)
+            return claim
+
+        for field, change in (
+                ("request", lambda c: c.ClearField("request")),
+                ("claimed_token_ids", lambda c: c.ClearField("claimed_token_ids")),
+                ("claimed_token_ids[8]", lambda c: c.claimed_token_ids.append(1 << 30)),
+                ("claimed_token_ids", lambda c: c.claimed_token_ids.extend([1] * 100_000)),
+                ("output_index", lambda c: setattr(c, "output_index", 1)),
+                ("request.sampling.seed", lambda c: c.request.sampling.ClearField("seed")),
+                ("request.resume", lambda c: c.request.resume.SetInParent()),
+                ("request.sampling.top_p", lambda c: setattr(c.request.sampling, "top_p", 2)),
+                ("request.regex", lambda c: setattr(c.request, "regex", "(a")),
+                ("request.speculation.max_draft_tokens",
+                 lambda c: setattr(c.request.speculation, "max_draft_tokens", 0))):
+            with self.subTest(field=field):
+                claim = changed(change)
+                error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
+                                          lambda: self.verify(claim))
+                self.assertEqual(violated_fields(error), [field])
+        stale = changed(lambda c: setattr(c, "fingerprint", "beef"))
+        error = self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: self.verify(stale))
+        self.assertEqual(details_of(error, error_details_pb2.ErrorInfo).reason,
+                         "STALE_FINGERPRINT")
+        unknown = changed(lambda c: setattr(c.request, "model", "other"))
+        self.assert_fails(grpc.StatusCode.NOT_FOUND, lambda: self.verify(unknown))
+        self.assertTrue(self.verify(changed(lambda c: c.ClearField("fingerprint"))).verified)
+
+    def test_a_cancelled_call_frees_its_id(self):
+        asked = request(temperature=0, max_new_tokens=900)
+        claim = claim_of(asked, self.generate(asked))
+        claim.request_id = "once"
+        for _ in range(5):
+            call = self.model.Verify.future(claim, timeout=60)
+            call.cancel()
+            self.assertEqual(call.code(), grpc.StatusCode.CANCELLED)
+
+        def verdict():
+            try:
+                return self.verify(claim).verified
+            except grpc.RpcError as error:
+                self.assertEqual(error.code(), grpc.StatusCode.ALREADY_EXISTS)
+                return verdict()
+        self.assertTrue(verdict())
+
+    def test_model_info(self):
+        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
+        self.assertTrue(info.capabilities.verify)
+        self.assertTrue(info.capabilities.HasField("speculation"))
+        self.assertGreaterEqual(info.limits.max_draft_tokens, 1)
+
+
+class VerifyChatTest(ServerTest):
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
+        cls.addClassCleanup(folder.cleanup)
+        model = model_with_template(folder.name, TEMPLATE)
+        cls.server = TlmServer(f"--model={model}").__enter__()
+        cls.addClassCleanup(cls.server.close)
+        cls.model = cls.server.model
+
+    def test_tool_calls(self):
+        for asked in (tools_request(mode=Chat.ToolChoice.REQUIRED), tools_request(name="add"),
+                      tools_request(mode=Chat.ToolChoice.AUTO)):
+            answer = Answer(list(self.model.Generate(asked, timeout=60)))
+            claim = claim_of(asked, answer)
+            if answer.finished.WhichOneof("matched") == "eos_token_id":
+                claim.claimed_token_ids.append(answer.finished.eos_token_id)
+            response = self.model.Verify(claim, timeout=60)
+            self.assertTrue(response.verified, response)
+            self.assertEqual(response.finish_reason, answer.finished.reason)
+            claim.claimed_token_ids[5] ^= 1
+            response = self.model.Verify(claim, timeout=60)
+            self.assertEqual(response.mismatch.index, 5)
+            self.assertEqual(response.mismatch.token_id, answer.ids[5])
+
+    def test_stop_strings_in_the_markup_of_regions(self):
+        """With regions special tokens are text, in which stop strings are found."""
+        asked = tools_request(name="add")
+        whole = Answer(list(self.model.Generate(asked, timeout=60)))
+        asked.stopping.stop_strings.append('"name"')
+        asked.output.stop_string_tokens = True
+        answer = Answer(list(self.model.Generate(asked, timeout=60)))
+        self.assertEqual(answer.finished.stop_string, '"name"')
+        response = self.model.Verify(claim_of(asked, answer), timeout=60)
+        self.assertTrue(response.verified, response)
+        self.assertEqual(response.finish_reason, common_pb2.FINISH_REASON_STOP)
+        response = self.model.Verify(claim_of(asked, whole), timeout=60)
+        self.assertEqual(response.mismatch.index, len(answer.ids))
+        self.assertEqual(response.mismatch.finished, common_pb2.FINISH_REASON_STOP)
+
+
+if __name__ == "__main__":
+    unittest.main()
