@@ -22,7 +22,7 @@ ENVIRONMENT = pathlib.Path(os.environ["TLM_CLIENT_ENVIRONMENT"])
 RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
            "GeneratePrompt": types.PromptTokens, "GenerateTokens": types.NewTokens,
            "GenerateFinished": types.Finished, "GenerateSummary": types.Summary,
-           "ForwardSummary": types.Summary, "ScoreResponse": types.ScoreResult,
+           "ScoreResponse": types.ScoreResult, "VerifyResponse": types.VerifyResult,
            "TokenizeResponse": types.TokenizeResult, "DetokenizeResponse": types.DetokenizeResult,
            "ModelInfoResponse": model_info.ModelInfo, "GetLoadResponse": admin_types.ServerLoad,
            "AbortResponse": admin_types.AbortResult, "DrainResponse": admin_types.DrainResult,
@@ -32,7 +32,7 @@ RENAMED = {"TokenInfo": types.Token, "GenerateStarted": types.Started,
 BY_HAND = {"TokenIds", "VocabSlice", "PositionIndices", "TopValues", "ForwardRows",
            "ForwardResponse", "GenerateResponse", "ChatInput", "StoppingCriteria", "OutputOptions",
            "CacheOptions", "SchedulingOptions", "Choices", "Continuation", "StructuralTag",
-           "JsonOptions", "RegionEvent"}
+           "JsonOptions", "RegionEvent", "SpeculationOptions"}
 
 
 def message_types():
@@ -57,6 +57,7 @@ class ContractTest(unittest.TestCase):
                 self.assert_same_fields(RENAMED.get(name) or dataclass_of(name), message())
                 checked += 1
         self.assert_same_fields(admin_types.ConfigOption, messages.GetConfigResponse.Option())
+        self.assert_same_fields(types.Mismatch, messages.VerifyResponse.Mismatch())
         self.assertGreater(checked, 41)
 
     def assert_same_fields(self, kind, message):
@@ -69,6 +70,8 @@ class ContractTest(unittest.TestCase):
                                           "CacheOptions", "SchedulingOptions", "GenerateRequest")
                   for field in getattr(messages, name).DESCRIPTOR.fields}
         fields |= {f"json_{field.name}" for field in messages.JsonOptions.DESCRIPTOR.fields}
+        # The mode is the option `speculation`.
+        fields |= {field.name for field in messages.SpeculationOptions.DESCRIPTOR.fields} - {"mode"}
         grouped = {"prompt", "prompt_token_ids", "chat", "sampling", "stopping", "output", "cache",
                    "scheduling", "json", "resume"}
         options = set(types.GenerateOptions.__annotations__)

@@ -74,9 +74,10 @@ class ReadmeTest(unittest.TestCase):
                 continue
             with self.subTest(code):
                 outputs.append(self.run_block(code))
-        self.assertEqual(len(outputs), 11)
-        (first, concurrent, calls, _, agent, parts, forms, errors, resumes, encrypted,
+        self.assertEqual(len(outputs), 12)
+        (first, concurrent, calls, verified, _, agent, parts, forms, errors, resumes, encrypted,
          admin) = outputs
+        self.assertRegex(verified, r"^True\nMismatch\(index=39, .*claimed_token_id=0, ")
         self.assertTrue(agent.endswith("\n") and agent.strip(), agent)
         self.assertTrue(parts.strip(), parts)
         self.assertRegex(forms, r'^(good|bad)\n\{\s*"day": ?"\d{4}-\d\d-\d\d",\s*"guests": ?\d+\s*\} EOS\n$')

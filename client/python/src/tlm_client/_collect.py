@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -17,9 +16,8 @@ from .chat import (Markup, Part, ReasoningDelta, RegionDelta, RegionEvent, Regio
                    RegionKind, RegionStarted, TextDelta, ToolCall, ToolCallDelta, ToolCallFinished,
                    ToolCallStarted)
 from .errors import internal, make_error
-from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, GenerateResult,
-                    NewTokens, Output, PromptTokens, ResourceUsage, Started, Summary, Timing, Token,
-                    Usage)
+from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, ForwardSummary,
+                    GenerateResult, NewTokens, Output, PromptTokens, Started, Summary, Token)
 
 _EVENTS: dict[str, type[Any]] = {
     "started": Started, "prompt": PromptTokens, "tokens": NewTokens, "finished": Finished,
@@ -179,13 +177,6 @@ class GenerateCollector:
         raise internal(f"the server sent output {index}, announced were {len(self._outputs)}")
 
 
-@dataclass(frozen=True, slots=True)
-class _ForwardSummary:
-    usage: Usage
-    timing: Timing | None
-    resources: ResourceUsage | None
-
-
 class ForwardCollector:
     """Refuses results of more than `max_values` values."""
 
@@ -199,7 +190,7 @@ class ForwardCollector:
         self._data: list[npt.NDArray[Any]] = []
         self._top_ids: list[npt.NDArray[Any]] = []
         self._top_values: list[npt.NDArray[Any]] = []
-        self._summary: _ForwardSummary | None = None
+        self._summary: ForwardSummary | None = None
 
     def add(self, message: messages.ForwardResponse) -> None:
         """Raises Internal if the message contradicts the header, ResourceExhausted if the result
@@ -214,7 +205,7 @@ class ForwardCollector:
                 raise internal("the server sent rows before the header")
             self._add_rows(message.rows, self._header)
         elif kind == "summary":
-            self._summary = from_message(_ForwardSummary, message.summary)
+            self._summary = from_message(ForwardSummary, message.summary)
 
     def _add_rows(self, rows: messages.ForwardRows, header: ForwardHeader) -> None:
         count = rows.row_count

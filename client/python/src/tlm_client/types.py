@@ -295,6 +295,15 @@ class ForwardHeader:
     request_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardSummary:
+    """Last message of a successful stream of rows; ForwardResult has it."""
+
+    usage: Usage
+    timing: Timing | None
+    resources: ResourceUsage | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardResult:
     """The rows of a Forward call, in the order of the request's sequences, positions rising.
