@@ -218,9 +218,10 @@ absl::Status ReadSpeculation(ServerOptions* options) {
   if (speculation != "auto" && speculation != "off") {
     return InvalidArgument("--speculation is {}, it may be auto or off", speculation);
   }
-  options->engine.speculation = speculation == "auto";
+  const bool is_on = speculation == "auto";
+  options->engine.speculation = is_on ? Speculation::kAuto : Speculation::kOff;
   options->draft_model = absl::GetFlag(FLAGS_draft_model);
-  if (options->draft_model.empty() || options->engine.speculation) return absl::OkStatus();
+  if (options->draft_model.empty() || is_on) return absl::OkStatus();
   return InvalidArgument("--draft_model is for --speculation=auto; --speculation is {}",
                          speculation);
 }

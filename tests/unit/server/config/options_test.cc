@@ -196,13 +196,13 @@ TEST_F(OptionsTest, CalibrationIsForFourBits) {
 TEST_F(OptionsTest, ADraftModelIsForSpeculation) {
   const absl::StatusOr<ServerOptions> none = Parse({});
   ASSERT_THAT(none, IsOk());
-  EXPECT_TRUE(none->engine.speculation);
+  EXPECT_EQ(none->engine.speculation, Speculation::kAuto);
   EXPECT_EQ(none->draft_model, "");
   EXPECT_EQ(Parse({"--draft_model=small"})->draft_model, "small");
   EXPECT_THAT(Parse({"--draft_model=small", "--speculation=off"}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--draft_model is for --speculation=auto")));
-  EXPECT_FALSE(Parse({"--draft_model=", "--speculation=off"})->engine.speculation);
+  EXPECT_EQ(Parse({"--draft_model=", "--speculation=off"})->engine.speculation, Speculation::kOff);
   EXPECT_THAT(Parse({"--speculation=on"}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--speculation is on, it may be auto or off")));
