@@ -13,8 +13,8 @@ from test_chat_cli import read_until
 from tlm_server import BIN_DIR
 
 SHARE = BIN_DIR.parent / "share"
-COMMANDS = ["generate", "chat", "score", "forward", "info", "tokenize", "detokenize", "health",
-            "admin", "bench", "top", "completion", "version", "help"]
+COMMANDS = ["generate", "chat", "score", "verify", "forward", "info", "tokenize", "detokenize",
+            "health", "admin", "bench", "top", "completion", "version", "help"]
 
 
 def run(*command, text="", **options):
