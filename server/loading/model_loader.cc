@@ -205,6 +205,7 @@ absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
       {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.format);
   TLM_RETURN_IF_ERROR(draft.source.WithFile(model.status()));
   loaded.draft_model = *std::move(model);
+  loaded.served.draft_model = draft.source.name();
   loaded.served.memory.draft_model = AllocatedBytes(ops.device()) - before;
   spdlog::info("draft model {}: {} layers, {} KV blocks, {} bytes", Quoted(draft.source.name()),
                config.num_layers, draft.plan.kv_blocks, loaded.served.memory.draft_model);

@@ -31,11 +31,13 @@ class DraftModelTest(unittest.TestCase):
             alone, expected = info_of(server), list(answers(server))
         self.assertEqual([len(ids) for ids in expected[1]], [100, 100, 100])
         self.assertEqual(alone.memory.draft_model, 0)
+        self.assertFalse(alone.capabilities.HasField("speculation"))
         with TlmServer(f"--draft_model={DEMO_MODEL}") as server:
             info = info_of(server)
             self.assertEqual(list(answers(server)), expected)
             self.assertIn("draft model 'demo'", server.log())
         self.assertEqual(info.determinism.fingerprint, alone.determinism.fingerprint)
+        self.assertEqual(info.capabilities.speculation.draft_model, "demo")
         memory = info.memory
         weights = sum(weights.bytes for weights in memory.weights)
         # Both have the same weights and as many keys and values.
