@@ -13,18 +13,14 @@
 #include "absl/flags/usage.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "model/accounting/parameters.h"
 #include "model/base/errors.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"
 #include "tests/benchmarks/engine/engine_tests.h"
+#include "tests/benchmarks/engine/model_flags.h"
 #include "tests/benchmarks/engine/op_inputs.h"
 #include "tests/benchmarks/engine/statistics.h"
 
-ABSL_FLAG(std::string, model, "", "model directory or GGUF file");
-ABSL_FLAG(std::string, preset, "", "known shape with random weights, in place of --model");
-ABSL_FLAG(std::string, weights_dtype, "", "of random weights: float32, bfloat16, float16");
-ABSL_FLAG(std::string, kv_cache_dtype, "", "of keys and values; empty: the backend's choice");
 ABSL_FLAG(std::vector<std::string>, prompts, {"512"}, "tokens of the prompts timed; empty: none");
 ABSL_FLAG(int64_t, decode, 128, "tokens decoded by each sequence; 0: none");
 ABSL_FLAG(std::vector<std::string>, sequences,
@@ -42,18 +38,6 @@ namespace tlm::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-absl::StatusOr<ModelChoice> ChoiceFromFlags() {
-  ModelChoice choice;
-  choice.model = absl::GetFlag(FLAGS_model);
-  choice.preset = absl::GetFlag(FLAGS_preset);
-  TLM_ASSIGN_OR_RETURN(choice.weights_dtype,
-                       TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));
-  TLM_ASSIGN_OR_RETURN(choice.kv_dtype,
-                       TypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype), "kv_cache_dtype"));
-  TLM_ASSIGN_OR_RETURN(choice.format, WeightFormatFromFlags());
-  return choice;
-}
 
 constexpr int64_t kMost = int64_t{1} << 24;
 
@@ -101,21 +85,6 @@ absl::StatusOr<EnginePlan> PlanFromFlags() {
     return InvalidArgument("--decode is {}, not 0 or 2 to {}", plan.decode_tokens, kMost);
   }
   return plan;
-}
-
-Json Describe(const BenchModel& loaded) {
-  const DeviceInfo& device = loaded.backend.ops->device().info();
-  return {{"model", loaded.name},
-          {"model_n_params", CountParameters(loaded.config).total},
-          {"weights_dtype", DTypeName(loaded.weights_dtype)},
-          {"kv_cache_dtype", DTypeName(loaded.kv_dtype)},
-          {"weight_bytes_read", loaded.WeightBytesRead()},
-          {"kv_bytes_per_token", loaded.KvBytesPerToken()},
-          {"load_seconds", loaded.load_seconds},
-          {"backend", device.backend},
-          {"device", device.name},
-          {"arithmetic", device.arithmetic},
-          {"n_threads", CpuThreadsFromFlags()}};
 }
 
 struct ProductRate {
@@ -166,7 +135,7 @@ absl::StatusOr<CpuCeilings> MeasureMachine(BenchModel& loaded, Json* report) {
 }
 
 absl::Status Main() {
-  TLM_ASSIGN_OR_RETURN(const ModelChoice choice, ChoiceFromFlags());
+  TLM_ASSIGN_OR_RETURN(const ModelChoice choice, ModelFromFlags());
   TLM_ASSIGN_OR_RETURN(EnginePlan plan, PlanFromFlags());
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
   const std::vector<std::string> left_out = plan.DropLongerThan(config.context_length);
@@ -177,7 +146,7 @@ absl::Status Main() {
   fmt::print("{}: {} weights, {} keys and values, {:.2f} GB read a step, loaded in {:.2f} s\n",
              loaded->name, DTypeName(loaded->weights_dtype), DTypeName(loaded->kv_dtype),
              static_cast<double>(loaded->WeightBytesRead()) / 1e9, loaded->load_seconds);
-  Json report = Describe(*loaded);
+  Json report = ToJson(*loaded);
   TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, MeasureMachine(*loaded, &report));
   fmt::print("\n");
   EngineTests tests(plan, *loaded, ceilings);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "model/accounting/parameters.h"
 #include "model/base/errors.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
@@ -12,6 +13,7 @@
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "model/weights/weights_dtype.h"
+#include "tests/benchmarks/engine/backend_flags.h"
 
 namespace tlm::bench {
 namespace {
@@ -73,13 +75,20 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
                                                            Backend backend,
                                                            const BatchLimits& limits,
                                                            int64_t kv_blocks) {
+  TLM_ASSIGN_OR_RETURN(std::unique_ptr<BenchModel> loaded,
+                       LoadBenchModel(choice, *backend.ops, limits, kv_blocks));
+  loaded->backend = std::move(backend);
+  return loaded;
+}
+
+absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& choice, Ops& ops,
+                                                           const BatchLimits& limits,
+                                                           int64_t kv_blocks) {
   auto loaded = std::make_unique<BenchModel>();
   TLM_ASSIGN_OR_RETURN(loaded->config, ReadBenchConfig(choice));
   TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config));
   loaded->name = choice.preset.empty() ? choice.model : choice.preset;
-  loaded->backend = std::move(backend);
   loaded->format_name = WeightFormatName(choice.format);
-  Ops& ops = *loaded->backend.ops;
   loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
   if (!ops.TakesKvType(loaded->weights_dtype, loaded->kv_dtype)) {
@@ -101,6 +110,21 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   TLM_RETURN_IF_ERROR(ops.device().Synchronize());
   loaded->load_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   return loaded;
+}
+
+nlohmann::ordered_json ToJson(const BenchModel& loaded) {
+  const DeviceInfo& device = loaded.backend.ops->device().info();
+  return {{"model", loaded.name},
+          {"model_n_params", CountParameters(loaded.config).total},
+          {"weights_dtype", DTypeName(loaded.weights_dtype)},
+          {"kv_cache_dtype", DTypeName(loaded.kv_dtype)},
+          {"weight_bytes_read", loaded.WeightBytesRead()},
+          {"kv_bytes_per_token", loaded.KvBytesPerToken()},
+          {"load_seconds", loaded.load_seconds},
+          {"backend", device.backend},
+          {"device", device.name},
+          {"arithmetic", device.arithmetic},
+          {"n_threads", CpuThreadsFromFlags()}};
 }
 
 }  // namespace tlm::bench

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,7 +28,7 @@ struct ModelChoice {
 
 // Members in the order of their dependencies.
 struct BenchModel {
-  Backend backend;
+  Backend backend;  // empty: another model's, which outlives this one
   ModelConfig config;
   std::string name;
   std::string format_name;            // see WeightFormatName
@@ -47,6 +48,13 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
                                                            Backend backend,
                                                            const BatchLimits& limits,
                                                            int64_t kv_blocks);
+// The same on the backend of another model.
+absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& choice, Ops& ops,
+                                                           const BatchLimits& limits,
+                                                           int64_t kv_blocks);
+
+// What was loaded, and where; it has a backend of its own.
+nlohmann::ordered_json ToJson(const BenchModel& loaded);
 
 // On weights as they are given; see model/transformer_lm/calibration.h.
 absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,

@@ -1,6 +1,5 @@
 #include "tests/benchmarks/engine/request_run.h"
 
-#include <algorithm>
 #include <memory>
 #include <random>
 #include <utility>
@@ -10,12 +9,12 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
-#include "server/batching/token_stream.h"
+#include "tests/benchmarks/engine/statistics.h"
 
 namespace tlm::bench {
 namespace {
 
-// Counts a request's tokens as they come. Thread-safe.
+// Keeps a request's tokens as they come. Thread-safe.
 class Reader : public StreamListener {
  public:
   static std::shared_ptr<Reader> Create() {
@@ -27,37 +26,33 @@ class Reader : public StreamListener {
   const std::shared_ptr<TokenStream>& stream() const { return stream_; }
 
   void OnStreamReady() override {
-    const TokenStream::Pending pending = stream_->Take();
+    TokenStream::Pending pending = stream_->Take();
+    const absl::Time now = absl::Now();
     MutexLock lock(&mutex_);
-    if (tokens_ == 0 && !pending.tokens.empty()) first_token_ = absl::Now();
-    tokens_ += static_cast<int64_t>(pending.tokens.size());
+    for (const SampledToken& token : pending.tokens) result_.tokens.push_back(token.id);
+    result_.arrivals.resize(result_.tokens.size(), now);
     if (pending.end.has_value()) {
-      status_ = pending.end->status;
+      result_.end = *std::move(pending.end);
       ended_ = true;
       changed_.NotifyAll();
     }
   }
 
   // Waits for the end.
-  absl::StatusOr<int64_t> Tokens() {
+  absl::StatusOr<RequestResult> Result() {
     MutexLock lock(&mutex_);
     while (!ended_) changed_.Wait(&mutex_);
-    if (!status_.ok()) return status_;
-    return tokens_;
-  }
-  absl::Time first_token() const {
-    MutexLock lock(&mutex_);
-    return first_token_;
+    if (!result_.end.status.ok()) return result_.end.status;
+    if (result_.tokens.empty()) return Internal("a request ended without a token");
+    return result_;
   }
 
  private:
   std::shared_ptr<TokenStream> stream_;  // shared with the engine
-  mutable Mutex mutex_;
+  Mutex mutex_;
   CondVar changed_;
-  absl::Time first_token_ TLM_GUARDED_BY(mutex_);
-  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;
+  RequestResult result_ TLM_GUARDED_BY(mutex_);
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
-  absl::Status status_ TLM_GUARDED_BY(mutex_);
 };
 
 Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64& random) {
@@ -73,32 +68,46 @@ Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64
 
 }  // namespace
 
+absl::StatusOr<std::vector<RequestResult>> RunRequests(Engine& engine,
+                                                       std::vector<Request> requests) {
+  std::vector<std::shared_ptr<Reader>> readers;
+  for (Request& request : requests) {
+    readers.push_back(Reader::Create());
+    request.stream = readers.back()->stream();
+  }
+  std::vector<absl::Time> submitted;
+  for (Request& request : requests) {
+    submitted.push_back(absl::Now());
+    TLM_RETURN_IF_ERROR(engine.Submit(std::move(request)));
+  }
+  std::vector<RequestResult> results;
+  for (size_t i = 0; i < readers.size(); ++i) {
+    TLM_ASSIGN_OR_RETURN(results.emplace_back(), readers[i]->Result());
+    results.back().submitted = submitted[i];
+  }
+  return results;
+}
+
 absl::StatusOr<RequestFigures> RunRequests(LanguageModel& model, const EngineOptions& options,
                                            const RequestLoad& load) {
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                        Engine::Start(model, options, *Clock::Monotonic()));
   std::mt19937_64 random(7);
   std::vector<Request> requests;
-  std::vector<std::shared_ptr<Reader>> readers;
   for (int64_t i = 0; i < load.requests; ++i) {
     requests.push_back(MakeRequest(load, model.vocab_size(), random));
-    readers.push_back(Reader::Create());
-    requests.back().stream = readers.back()->stream();
   }
   const absl::Time begin = absl::Now();
-  for (Request& request : requests) TLM_RETURN_IF_ERROR(engine->Submit(std::move(request)));
+  TLM_ASSIGN_OR_RETURN(const std::vector<RequestResult> results,
+                       RunRequests(*engine, std::move(requests)));
   RequestFigures figures;
-  for (const auto& reader : readers) {
-    TLM_ASSIGN_OR_RETURN(const int64_t tokens, reader->Tokens());
-    figures.output_tokens += tokens;
-  }
   figures.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   std::vector<double> firsts;
-  for (const auto& reader : readers) {
-    firsts.push_back(absl::ToDoubleSeconds(reader->first_token() - begin));
+  for (const RequestResult& result : results) {
+    figures.output_tokens += static_cast<int64_t>(result.tokens.size());
+    firsts.push_back(absl::ToDoubleSeconds(result.arrivals.front() - begin));
   }
-  std::nth_element(firsts.begin(), firsts.begin() + firsts.size() / 2, firsts.end());
-  figures.median_first_token = firsts[firsts.size() / 2];
+  figures.median_first_token = Median(std::move(firsts));
   figures.steps = engine->Stats().steps;
   return figures;
 }

@@ -3,10 +3,13 @@
 #define TLM_TESTS_BENCHMARKS_ENGINE_REQUEST_RUN_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "model/transformer_lm/language_model.h"
 #include "server/batching/engine.h"
+#include "server/batching/token_stream.h"
 
 namespace tlm::bench {
 
@@ -22,6 +25,23 @@ struct RequestFigures {
   int64_t steps = 0;
   int64_t output_tokens = 0;
 };
+
+// What one request has given.
+struct RequestResult {
+  std::vector<int32_t> tokens;
+  std::vector<absl::Time> arrivals;  // [tokens], at the reader
+  StreamEnd end;                     // well
+  absl::Time submitted;
+
+  // When the engine had its first token, and its last one.
+  absl::Time first() const { return submitted + end.queue_time + end.prefill_time; }
+  absl::Time last() const { return first() + end.decode_time; }
+};
+
+// Submits all at once, each of one output, and waits for them. Sets their streams. An error of any
+// is that of all; then the engine may still be computing others.
+absl::StatusOr<std::vector<RequestResult>> RunRequests(Engine& engine,
+                                                       std::vector<Request> requests);
 
 // `options` fit the model.
 absl::StatusOr<RequestFigures> RunRequests(LanguageModel& model, const EngineOptions& options,
