@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -261,6 +262,89 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(result["weights_dtype"], "I8")
         self.assertEqual([test["test"] for test in result["tests"]], ["pp8", "tg2 x 2"])
         self.assertNotIn("ceilings", result)
+
+    def speculate(self, *flags):
+        """speculation_bench on a text of its own; whether bars are met, its JSON and its output."""
+        words = random.Random(1).choices([f"{a}{b}" for a in "bdfgklmnprst" for b in
+                                          ("a", "ell", "inder", "oman", "ust")], k=4000)
+        corpus = self.directory / "corpus.txt"
+        corpus.write_text("\n".join(" ".join(words[i:i + 12]) + "." for i in
+                                    range(0, len(words), 12)), encoding="utf-8")
+        path = self.directory / "result.json"
+        result = subprocess.run(
+            [BENCHMARKS_DIR / "speculation_bench", "--backend=cpu", f"--corpus={corpus}",
+             "--threads=1", "--prompt_tokens=96", "--output_tokens=40", "--rounds=1",
+             f"--json={path}", *flags],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        self.assertIn(result.returncode, (0, 1), result.stdout + result.stderr)
+        self.assertEqual(result.stderr, "")
+        report = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(result.returncode == 0,
+                         all(test.get("met", True) for test in report["tests"]) and
+                         report["tests"][-1]["found"] == report["tests"][-1]["changed"])
+        return report, result.stdout
+
+    def check_speculation(self, report):
+        for test in report["tests"][:-1]:
+            self.assertEqual(test["output_tokens"], report["output_tokens"] * test["streams"])
+            self.assertLessEqual(test["accepted_tokens"], test["drafted_tokens"])
+            self.assertEqual(test["met"] if test["bar"] else None,
+                             test["ratio"] >= test["bar"] if test["bar"] else None)
+            self.assertAlmostEqual(
+                test["ratio"], test["on_tokens_per_second"] / test["off_tokens_per_second"])
+        verify = report["tests"][-1]
+        self.assertEqual((verify["task"], verify["changed"], verify["found"]), ("verify", 6, 6))
+
+    def test_guesses_are_counted_and_change_no_token(self):
+        report, output = self.speculate(f"--model={DEMO_MODEL}", "--streams=1,3",
+                                        "--speculation=always", "--changed=6")
+        self.check_speculation(report)
+        names = ["edit", "extract", "json", "quote", "prose", "greedy", "sampled"]
+        tests = report["tests"][:-1]
+        self.assertEqual([(test["streams"], test["task"]) for test in tests],
+                         [(streams, name) for streams in (1, 3) for name in names])
+        for test in tests:
+            copies = test["task"] in ("edit", "extract", "json", "quote")
+            self.assertEqual(test["taught"], test["task"] not in ("greedy", "sampled"))
+            self.assertEqual(test["forced_tokens"]["off"] > 0, test["task"] == "json")
+            if copies:
+                self.assertGreater(test["accepted_tokens"], 0)
+                self.assertGreater(test["repeated"], 0)
+            self.assertEqual(test["bar"] is not None, test["streams"] == 1 and test["task"] in (
+                "edit", "extract", "json", "prose", "sampled"))
+        self.assertIn("changed tokens found: 6 of 6: met (>= 6)", output)
+
+    def test_a_draft_model_agrees_as_often_as_it_is_told(self):
+        report, _ = self.speculate(
+            "--preset=cs336-tinystories", "--draft_preset=cs336-tinystories",
+            f"--tokenizer={DEMO_MODEL}", "--streams=1", "--tasks=prose", "--draft_agreement=1",
+            # It would not be asked where its prompt costs much beside the output.
+            "--prompt_tokens=16", "--output_tokens=160", "--speculation=always", "--changed=6")
+        self.check_speculation(report)
+        without, with_it = report["tests"][:-1]
+        self.assertEqual((without["draft_agreement"], with_it["draft_agreement"]), (None, 1))
+        self.assertEqual((without["bar"], with_it["bar"]), (0.98, 0.98))
+        # Prose hardly repeats itself.
+        self.assertLess(without["accepted_tokens"], 40)
+        self.assertGreater(with_it["accepted_tokens"], 120)
+
+    def test_speculation_bench_says_what_is_wrong(self):
+        corpus = self.directory / "corpus.txt"
+        corpus.write_text("few words", encoding="utf-8")
+        for flags, message in (
+                ([], "give a --corpus"),
+                ([f"--corpus={corpus}"], "the corpus has 2 plain words, the least is 1000"),
+                ([f"--corpus={corpus}", "--draft_agreement=1.5"],
+                 "--draft_agreement has '1.5', not 0 to 1"),
+                ([f"--corpus={corpus}", "--rounds=0"], "--rounds is 0, not 1 to"),
+                ([f"--corpus={corpus}", "--speculation=off"], "not auto or always")):
+            with self.subTest(message):
+                result = subprocess.run(
+                    [BENCHMARKS_DIR / "speculation_bench", f"--model={DEMO_MODEL}", *flags],
+                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                    check=False)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(message, result.stderr)
 
     def test_ops_bench_measures_every_operation(self):
         result, output = self.run_benchmark(
