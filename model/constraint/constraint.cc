@@ -14,7 +14,6 @@
 #include "model/constraint/mask_walker.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/recognizer.h"
-#include "model/constraint/regex_recognizer.h"
 #include "model/constraint/token_trie.h"
 #include "model/constraint/xml_arguments.h"
 #include "model/text/utf8.h"

@@ -7,7 +7,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/constraint/text_regex.h"
+#include "model/constraint/char_set.h"
 #include "model/text/utf8.h"
 
 namespace tlm {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "model/constraint/char_set.h"
 #include "model/constraint/regex_set.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/grammar.h"
-#include "model/constraint/regex_recognizer.h"
-#include "model/constraint/text_regex.h"
+#include "model/constraint/recognizer.h"
 
 namespace tlm {
 namespace {

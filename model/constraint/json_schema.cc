@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "model/base/errors.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/json_shapes.h"
 #include "model/constraint/regex_dfa.h"
@@ -17,7 +18,6 @@
 #include "model/constraint/scalar_texts.h"
 #include "model/constraint/schema_formula.h"
 #include "model/constraint/schema_reader.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/constraint/char_set.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/schema_reader.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

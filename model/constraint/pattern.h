@@ -24,8 +24,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/regex_set.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 

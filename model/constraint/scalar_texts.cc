@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "model/constraint/char_set.h"
 #include "model/constraint/number_regex.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

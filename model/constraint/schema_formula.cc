@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "model/constraint/text_regex.h"
+#include "model/constraint/char_set.h"
 
 namespace tlm {
 namespace {

@@ -12,12 +12,12 @@
 #include "absl/strings/numbers.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/formats.h"
 #include "model/constraint/number_regex.h"
 #include "model/constraint/pattern.h"
 #include "model/constraint/schema_index.h"
 #include "model/constraint/schema_unevaluated.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

@@ -8,13 +8,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/json_schema.h"
 #include "model/constraint/json_shapes.h"
 #include "model/constraint/regex_dfa.h"
 #include "model/constraint/regex_set.h"
 #include "model/constraint/schema_reader.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

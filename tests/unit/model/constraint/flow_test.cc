@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/constraint/earley.h"
-#include "model/constraint/regex_recognizer.h"
+#include "model/constraint/recognizer.h"
 
 namespace tlm {
 namespace {

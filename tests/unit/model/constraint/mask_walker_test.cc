@@ -11,7 +11,7 @@
 
 #include "model/constraint/budget.h"
 #include "model/constraint/json_schema.h"
-#include "model/constraint/regex_recognizer.h"
+#include "model/constraint/recognizer.h"
 #include "model/constraint/regex_set.h"
 #include "tests/support/oracles.h"
 

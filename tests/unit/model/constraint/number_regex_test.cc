@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/constraint/char_set.h"
 #include "model/constraint/regex_dfa.h"
-#include "model/constraint/text_regex.h"
 
 namespace tlm {
 namespace {

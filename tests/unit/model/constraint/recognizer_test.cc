@@ -1,5 +1,3 @@
-#include "model/constraint/regex_recognizer.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "model/constraint/recognizer.h"
 
 namespace tlm {
 namespace {

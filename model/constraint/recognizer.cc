@@ -1,4 +1,4 @@
-#include "model/constraint/regex_recognizer.h"
+#include "model/constraint/recognizer.h"
 
 #include <algorithm>
 
