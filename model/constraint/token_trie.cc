@@ -73,14 +73,13 @@ std::string TextIn(const Tokenizer& tokenizer, int32_t id, bool begins) {
 std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
                                                   std::span<const int32_t> end_tokens) {
   const auto build = [&](bool begins) {
-    std::vector<std::string> texts(static_cast<size_t>(tokenizer.vocab_size()));
-    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const auto text_of = [&](int32_t id) {
       const bool ends = std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
-      if (!ends) texts[static_cast<size_t>(id)] = TextIn(tokenizer, id, begins);
-    }
-    std::shared_ptr<TokenTrie> trie(new TokenTrie(texts));
+      return ends ? std::string() : TextIn(tokenizer, id, begins);
+    };
+    std::shared_ptr<TokenTrie> trie(
+        new TokenTrie(&tokenizer, static_cast<size_t>(tokenizer.vocab_size()), text_of));
     trie->end_tokens_.assign(end_tokens.begin(), end_tokens.end());
-    trie->tokenizer_ = &tokenizer;
     return trie;
   };
   std::shared_ptr<TokenTrie> trie = build(false);
@@ -92,18 +91,25 @@ std::shared_ptr<const TokenTrie> TokenTrie::Build(const Tokenizer& tokenizer,
 
 std::shared_ptr<const TokenTrie> TokenTrie::Build(std::span<const std::string> texts,
                                                   std::span<const int32_t> end_tokens) {
-  std::shared_ptr<TokenTrie> trie(new TokenTrie(texts));
+  const auto text_of = [&](int32_t id) { return texts[static_cast<size_t>(id)]; };
+  std::shared_ptr<TokenTrie> trie(new TokenTrie(nullptr, texts.size(), text_of));
   trie->end_tokens_.assign(end_tokens.begin(), end_tokens.end());
   return trie;
 }
 
-TokenTrie::TokenTrie(std::span<const std::string> texts) {
-  offsets_.reserve(texts.size() + 1);
-  offsets_.push_back(0);
-  for (const std::string& text : texts) {
-    if (text.size() <= kMaxTextBytes) text_ += text;
-    offsets_.push_back(static_cast<uint32_t>(text_.size()));
+TokenTrie::TokenTrie(const Tokenizer* tokenizer, size_t tokens,
+                     absl::FunctionRef<std::string(int32_t)> text_of)
+    : tokenizer_(tokenizer), is_own_(tokens) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < tokens; ++i) {
+    const auto id = static_cast<int32_t>(i);
+    std::string text = text_of(id);
+    if (text.size() > kMaxTextBytes) text.clear();
+    bytes += text.size();
+    is_own_[i] = tokenizer == nullptr || text != tokenizer->TokenBytes(id);
+    if (is_own_[i] && !text.empty()) own_texts_.emplace(id, std::move(text));
   }
+  nodes_.reserve(bytes + 1);  // never moved; what is not used takes no memory
   BuildParts();
 }
 
@@ -265,7 +271,9 @@ std::vector<int32_t> TokenTrie::Encode(std::string_view text) const {
 }
 
 size_t TokenTrie::bytes() const {
-  return text_.size() + offsets_.size() * sizeof(uint32_t) + nodes_.size() * sizeof(Node) +
+  size_t own = 0;
+  for (const auto& [id, text] : own_texts_) own += text.size() + sizeof(id) + sizeof text;
+  return own + is_own_.size() / 8 + nodes_.size() * sizeof(Node) +
          (order_.size() + tail_numbers_.size() + tails_begin_.size()) * sizeof(uint32_t) +
          tails_.size() * sizeof(Node) + up_to_.size() * sizeof(uint64_t) + sizeof *this +
          (beginning_ != nullptr ? beginning_->bytes() : 0);

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "model/constraint/byte_set.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
@@ -76,14 +78,15 @@ class TokenTrie {
   static constexpr size_t kMaxTextBytes = 4096;
 
   // Ids lie below it.
-  int32_t vocab_size() const { return static_cast<int32_t>(offsets_.size()) - 1; }
+  int32_t vocab_size() const { return static_cast<int32_t>(is_own_.size()); }
   // Of a bitmap.
-  size_t words() const { return (offsets_.size() + 62) / 64; }
+  size_t words() const { return (is_own_.size() + 63) / 64; }
   // What a token adds to a text; empty for tokens that are never inside of one.
   std::string_view Text(int32_t id) const {
     if (id < 0 || id >= vocab_size()) return {};
-    const auto token = static_cast<size_t>(id);
-    return std::string_view(text_).substr(offsets_[token], offsets_[token + 1] - offsets_[token]);
+    if (!is_own_[static_cast<size_t>(id)]) return tokenizer_->TokenBytes(id);
+    const auto own = own_texts_.find(id);
+    return own == own_texts_.end() ? std::string_view() : own->second;
   }
   std::span<const int32_t> end_tokens() const { return end_tokens_; }
   // Of tokens that stand there; texts at the beginning may lack a space (TextPosition).
@@ -109,14 +112,17 @@ class TokenTrie {
   size_t bytes() const;
 
  private:
-  explicit TokenTrie(std::span<const std::string> texts);
+  // `tokenizer` may be null.
+  TokenTrie(const Tokenizer* tokenizer, size_t tokens,
+            absl::FunctionRef<std::string(int32_t)> text_of);
   void BuildParts();
   void BuildPart(Alphabet alphabet, std::vector<int32_t> tokens);
   void BuildTails();
   void BuildBitmaps(std::span<const uint8_t> alphabets, std::span<const uint16_t> lengths);
 
-  std::string text_;  // of all tokens
-  std::vector<uint32_t> offsets_;
+  const Tokenizer* tokenizer_;
+  std::vector<bool> is_own_;  // by token: whose text is not what the tokenizer has
+  absl::flat_hash_map<int32_t, std::string> own_texts_;  // without empty ones
   std::vector<int32_t> end_tokens_;
   std::vector<Node> nodes_;
   std::vector<int32_t> order_;
@@ -125,8 +131,7 @@ class TokenTrie {
   std::vector<Node> tails_;
   // Numbers of tails by token and quote in it, in the order of order(), for kBytes.
   std::vector<uint32_t> tail_numbers_;
-  std::vector<uint32_t> tails_begin_;  // of the tokens
-  const Tokenizer* tokenizer_ = nullptr;
+  std::vector<uint32_t> tails_begin_;           // of the tokens
   std::shared_ptr<const TokenTrie> beginning_;  // if it differs
 };
 
