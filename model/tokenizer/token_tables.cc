@@ -4,8 +4,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/tokenizer/byte_level.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/byte_level.h"
 
 namespace tlm {
 namespace {
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> SearchedContents(const std::vector<Adde
 absl::StatusOr<std::vector<VocabularyEntry>> ModelEntries(const TokenizerDescription& description,
                                                           const IdMap& added) {
   std::vector<VocabularyEntry> entries;
-  entries.reserve(description.model.vocab.size());
+  entries.reserve(description.model.vocab.size() + description.added_tokens.size());
   for (const auto& [content, id] : description.model.vocab) {
     const auto same = added.find(content);
     if (same != added.end() && same->second != id) {
@@ -87,6 +87,8 @@ absl::Status FillTexts(const std::vector<NamedToken>& tokens, const TokenDecoder
                        TokenTables* tables) {
   std::vector<VocabularyEntry> texts, first_texts;
   tables->is_byte.assign(tables->vocabulary.size(), false);
+  texts.reserve(tokens.size());
+  if (decoder.first_token_is_special()) first_texts.reserve(tokens.size());
   for (const auto& [id, name, is_added] : tokens) {
     TLM_ASSIGN_OR_RETURN(auto text, Decode(decoder, *name, is_added, false));
     tables->is_byte[id] = text.is_byte;
@@ -95,7 +97,8 @@ absl::Status FillTexts(const std::vector<NamedToken>& tokens, const TokenDecoder
     TLM_ASSIGN_OR_RETURN(auto first_text, Decode(decoder, *name, is_added, true));
     first_texts.push_back({id, std::move(first_text.text), false});
   }
-  TLM_ASSIGN_OR_RETURN(tables->texts, Vocabulary::Create(std::move(texts)));
+  TLM_ASSIGN_OR_RETURN(Vocabulary all, Vocabulary::Create(std::move(texts)));
+  if (!all.HasBytesOf(tables->vocabulary)) tables->texts = std::move(all);
   if (!decoder.first_token_is_special()) return absl::OkStatus();
   TLM_ASSIGN_OR_RETURN(tables->first_texts, Vocabulary::Create(std::move(first_texts)));
   return absl::OkStatus();
@@ -118,6 +121,7 @@ absl::StatusOr<TokenTables> BuildTokenTables(const TokenizerDescription& descrip
   TLM_ASSIGN_OR_RETURN(std::vector<VocabularyEntry> entries,
                        ModelEntries(description, tables.added_ids));
   std::vector<NamedToken> tokens;
+  tokens.reserve(description.model.vocab.size() + added.size());
   for (const auto& [content, id] : description.model.vocab) {
     if (!tables.added_ids.contains(content)) tokens.push_back({id, &content, false});
   }

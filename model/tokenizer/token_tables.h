@@ -21,12 +21,17 @@ namespace tlm {
 struct TokenTables {
   // As the model finds them: for a byte-level one the bytes, else the strings of the file.
   Vocabulary vocabulary;
-  // Their texts in the middle of a text, and at the beginning of one where that may differ.
-  Vocabulary texts;
+  // Their texts in the middle of a text, unless they are what the vocabulary has, and at the
+  // beginning of one where that may differ.
+  std::optional<Vocabulary> texts;
   std::optional<Vocabulary> first_texts;
   std::vector<bool> is_byte;                            // by id: TokenDecoder::TokenText::is_byte
   absl::flat_hash_map<std::string, int32_t> added_ids;  // by content
   std::vector<std::string> added_contents;  // as they are searched for, in the order of the file
+
+  std::string_view Text(int32_t id) const {
+    return texts.has_value() ? texts->Bytes(id) : vocabulary.Bytes(id);
+  }
 };
 
 // INVALID_ARGUMENT when tokens contradict each other or are not written in the alphabet they must

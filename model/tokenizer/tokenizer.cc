@@ -16,21 +16,21 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-absl::StatusOr<std::vector<BpeMerge>> MergesInNotation(const ModelDescription& model,
-                                                       bool is_byte_level) {
-  std::vector<BpeMerge> merges;
-  merges.reserve(model.merges.size());
-  for (const auto& [left, right] : model.merges) {
+// In place: they may be the most of a description.
+absl::Status ConvertMerges(std::vector<BpeMerge>& merges, bool is_byte_level) {
+  for (size_t i = 0; i < merges.size(); ++i) {
+    auto& [left, right] = merges[i];
     std::optional<std::string> left_part = ToModelNotation(left, is_byte_level);
     std::optional<std::string> right_part = ToModelNotation(right, is_byte_level);
     if (!left_part.has_value() || !right_part.has_value()) {
       return InvalidArgument(
-          "model.merges[{}]: {} and {} are not written in the byte-level alphabet", merges.size(),
-          Quoted(left), Quoted(right));
+          "model.merges[{}]: {} and {} are not written in the byte-level alphabet", i, Quoted(left),
+          Quoted(right));
     }
-    merges.emplace_back(*std::move(left_part), *std::move(right_part));
+    left = *std::move(left_part);
+    right = *std::move(right_part);
   }
-  return merges;
+  return absl::OkStatus();
 }
 
 // The first byte that has no token of its own.
@@ -77,22 +77,23 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& to
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view json) {
-  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ParseTokenizerJson(json));
-  return Create(description);
+  TLM_ASSIGN_OR_RETURN(TokenizerDescription description, ParseTokenizerJson(json));
+  return Create(std::move(description));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(
-    const TokenizerDescription& description) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerDescription description) {
   TLM_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(description.normalizer));
   TLM_ASSIGN_OR_RETURN(TokenDecoder decoder, TokenDecoder::Create(description.decoder));
   TLM_ASSIGN_OR_RETURN(TokenTables tables, BuildTokenTables(description, normalizer, decoder));
+  // Megabytes, which are in the tables now.
+  decltype(description.model.vocab)().swap(description.model.vocab);
   std::unique_ptr<Tokenizer> result(new Tokenizer(std::move(decoder), std::move(tables)));
   result->is_byte_level_ = description.pre_tokenizer.is_byte_level;
   result->normalizer_ = std::move(normalizer);
   result->SetAddedTokens(description.added_tokens);
   TLM_ASSIGN_OR_RETURN(result->pre_tokenizer_,
                        PreTokenizer::Create(description.pre_tokenizer.steps));
-  TLM_RETURN_IF_ERROR(result->SetModel(description.model));
+  TLM_RETURN_IF_ERROR(result->SetModel(std::move(description.model)));
   TLM_RETURN_IF_ERROR(result->SetFrame(description.frame));
   return result;
 }
@@ -111,7 +112,7 @@ void Tokenizer::SetAddedTokens(const std::vector<AddedToken>& tokens) {
   normalized_matcher_.emplace(std::move(normalized), normalized_contents);
 }
 
-absl::Status Tokenizer::SetModel(const ModelDescription& model) {
+absl::Status Tokenizer::SetModel(ModelDescription model) {
   const Vocabulary* const vocabulary = &tables_.vocabulary;
   if (model.kind == ModelDescription::kUnigram) {
     if (is_byte_level_) {
@@ -122,9 +123,9 @@ absl::Status Tokenizer::SetModel(const ModelDescription& model) {
                                                   .byte_fallback = model.byte_fallback}));
     return absl::OkStatus();
   }
-  TLM_ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges, MergesInNotation(model, is_byte_level_));
+  TLM_RETURN_IF_ERROR(ConvertMerges(model.merges, is_byte_level_));
   TLM_ASSIGN_OR_RETURN(const Bpe::Options options, BpeOptions(model, is_byte_level_, *vocabulary));
-  TLM_ASSIGN_OR_RETURN(model_, Bpe::Create(vocabulary, merges, options, model.merge_ranks));
+  TLM_ASSIGN_OR_RETURN(model_, Bpe::Create(vocabulary, model.merges, options, model.merge_ranks));
   return absl::OkStatus();
 }
 

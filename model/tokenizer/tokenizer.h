@@ -47,7 +47,7 @@ class Tokenizer {
   // The same from the text of such a file.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(std::string_view json);
   // The same from what was read of a file: see tokenizer_gguf.h, too.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(const TokenizerDescription& description);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerDescription description);
 
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -77,7 +77,7 @@ class Tokenizer {
   // The text of a token in the middle of a text: " the", "\n". It need not be UTF-8, and is empty
   // for ids that have no token (any number will do: models pad their vocabulary). Valid as long as
   // the tokenizer.
-  std::string_view TokenBytes(int32_t id) const { return tables_.texts.Bytes(id); }
+  std::string_view TokenBytes(int32_t id) const { return tables_.Text(id); }
 
   // One past the largest id that has a token.
   int32_t vocab_size() const { return tables_.vocabulary.size(); }
@@ -103,7 +103,7 @@ class Tokenizer {
   Tokenizer(TokenDecoder decoder, TokenTables tables)
       : decoder_(std::move(decoder)), tables_(std::move(tables)) {}
   void SetAddedTokens(const std::vector<AddedToken>& tokens);
-  absl::Status SetModel(const ModelDescription& model);
+  absl::Status SetModel(ModelDescription model);
   absl::Status SetFrame(const SpecialTokenFrame& frame);
   class Output;
   absl::Status EncodeText(std::string_view text, bool begins_input, bool parse_special,

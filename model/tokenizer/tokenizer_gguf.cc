@@ -156,6 +156,7 @@ bool MayBeMerged(const Token& token) {
 
 // The vocabulary and the added tokens.
 absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* description) {
+  description->model.vocab.reserve(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Token& token = tokens[i];
     const auto id = static_cast<int32_t>(i);

@@ -11,7 +11,8 @@
 namespace tlm {
 namespace {
 
-absl::Status CheckIds(const std::vector<VocabularyEntry>& sorted) {
+// The bytes of all entries.
+absl::StatusOr<size_t> CheckEntries(const std::vector<VocabularyEntry>& sorted) {
   size_t total_bytes = 0;
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (i > 0 && sorted[i].id == sorted[i - 1].id) {
@@ -24,7 +25,7 @@ absl::Status CheckIds(const std::vector<VocabularyEntry>& sorted) {
     return InvalidArgument("tokens have {} bytes in all, the limit is {}", total_bytes,
                            std::numeric_limits<uint32_t>::max());
   }
-  return absl::OkStatus();
+  return total_bytes;
 }
 
 }  // namespace
@@ -44,8 +45,10 @@ absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entri
   if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {  // files mostly have them so
     std::sort(entries.begin(), entries.end(), by_id);
   }
-  TLM_RETURN_IF_ERROR(CheckIds(entries));
+  TLM_ASSIGN_OR_RETURN(const size_t total_bytes, CheckEntries(entries));
   Vocabulary result;
+  result.bytes_.reserve(total_bytes);
+  result.begins_.reserve(entries.empty() ? 1 : static_cast<size_t>(entries.back().id) + 2);
   for (const VocabularyEntry& entry : entries) {
     TLM_CHECK(entry.id >= 0 && entry.id < kMaxTokenIds);
     // Ids without a token begin and end where this one begins.
@@ -53,13 +56,16 @@ absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entri
     result.bytes_.insert(result.bytes_.end(), entry.bytes.begin(), entry.bytes.end());
   }
   result.begins_.push_back(static_cast<uint32_t>(result.bytes_.size()));
-  result.id_of_.reserve(entries.size());
+  const Texts texts{result.bytes_.data(), result.begins_.data()};
+  result.searchable_ = decltype(searchable_)(0, HashOfBytes{texts}, EqualBytes{texts});
+  result.searchable_.reserve(
+      static_cast<size_t>(std::ranges::count_if(entries, &VocabularyEntry::is_searchable)));
   for (const VocabularyEntry& entry : entries) {
     if (!entry.is_searchable) continue;
-    const auto [other, added] = result.id_of_.try_emplace(result.Bytes(entry.id), entry.id);
+    const auto [other, added] = result.searchable_.insert(entry.id);
     if (!added) {
-      return InvalidArgument("tokens {} and {} stand for the same bytes {}", other->second,
-                             entry.id, Quoted(entry.bytes));
+      return InvalidArgument("tokens {} and {} stand for the same bytes {}", *other, entry.id,
+                             Quoted(entry.bytes));
     }
   }
   return result;
@@ -71,9 +77,9 @@ std::string_view Vocabulary::Bytes(int32_t id) const {
 }
 
 std::optional<int32_t> Vocabulary::Find(std::string_view bytes) const {
-  const auto found = id_of_.find(bytes);
-  if (found == id_of_.end()) return std::nullopt;
-  return found->second;
+  const auto found = searchable_.find(bytes);
+  if (found == searchable_.end()) return std::nullopt;
+  return *found;
 }
 
 }  // namespace tlm

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/status/statusor.h"
 
 namespace tlm {
@@ -44,13 +45,39 @@ class Vocabulary {
   // The bytes of a token; empty for an id without a token, in range or not.
   // Valid as long as the vocabulary.
   std::string_view Bytes(int32_t id) const;
+  // Whether both have the same ids and bytes.
+  bool HasBytesOf(const Vocabulary& other) const {
+    return begins_ == other.begins_ && bytes_ == other.bytes_;
+  }
   // The searchable token that stands for exactly these bytes.
   std::optional<int32_t> Find(std::string_view bytes) const;
 
  private:
+  // Arrays of a vocabulary, which stay where they are when it moves.
+  struct Texts {
+    const char* bytes = nullptr;
+    const uint32_t* begins = nullptr;
+
+    std::string_view operator()(int32_t id) const {
+      return {bytes + begins[id], begins[id + 1] - begins[id]};
+    }
+    std::string_view operator()(std::string_view text) const { return text; }
+  };
+  // Of ids, by what they stand for: an id takes 5 bytes, a view of its bytes 25.
+  struct HashOfBytes {
+    using is_transparent = void;
+    Texts texts;
+    size_t operator()(auto key) const { return absl::HashOf(texts(key)); }
+  };
+  struct EqualBytes {
+    using is_transparent = void;
+    Texts texts;
+    bool operator()(auto a, auto b) const { return texts(a) == texts(b); }
+  };
+
   std::vector<char> bytes_;       // of all tokens, in the order of their ids
   std::vector<uint32_t> begins_;  // of token i in bytes_; one more at the end
-  absl::flat_hash_map<std::string_view, int32_t> id_of_;  // into bytes_
+  absl::flat_hash_set<int32_t, HashOfBytes, EqualBytes> searchable_;
 };
 
 }  // namespace tlm

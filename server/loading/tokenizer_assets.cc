@@ -34,8 +34,8 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
 // Null: there is none.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(const GgufMetadata& metadata) {
   if (!HasGgufTokenizer(metadata)) return nullptr;
-  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(metadata));
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(description);
+  TLM_ASSIGN_OR_RETURN(TokenizerDescription description, ReadGgufTokenizer(metadata));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Create(std::move(description));
   if (!tokenizer.ok()) return WithContext(tokenizer.status(), "keys 'tokenizer.ggml.*'");
   return tokenizer;
 }

@@ -45,6 +45,7 @@ TEST(VocabularyTest, StaysValidWhenMoved) {
   ASSERT_THAT(vocabulary, IsOk());
   const Vocabulary moved = *std::move(vocabulary);
   EXPECT_EQ(moved.Find("a"), 0);
+  EXPECT_EQ(moved.Find("b"), std::nullopt);
   EXPECT_EQ(moved.Bytes(0), "a");
 }
 
