@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -13,6 +14,9 @@
 
 namespace tlm {
 namespace {
+
+// Mapped at a time where one page of it is touched (fault_around_bytes), in pieces so aligned.
+constexpr size_t kAroundBytes = size_t{64} << 10;
 
 struct sigaction former_handler;  // of SIGBUS
 
@@ -144,7 +148,16 @@ void MappedFile::Populate(std::span<const std::byte> part) const {
 
 void MappedFile::Release(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = PagesOf(part);
-  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
+  if (pages.empty()) return;
+  // With a page that is touched the kernel maps those around it.
+  const auto mapping = reinterpret_cast<uintptr_t>(data_);
+  const auto begin = reinterpret_cast<uintptr_t>(pages.data()) / kAroundBytes * kAroundBytes;
+  const uintptr_t first = std::max(begin, mapping);
+  const uintptr_t end =
+      (reinterpret_cast<uintptr_t>(pages.data()) + pages.size() + kAroundBytes - 1) / kAroundBytes *
+      kAroundBytes;
+  madvise(const_cast<std::byte*>(data_) + (first - mapping), std::min(end, mapping + size_) - first,
+          MADV_DONTNEED);
 }
 
 }  // namespace tlm

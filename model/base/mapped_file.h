@@ -34,9 +34,11 @@ class MappedFile {
   // Prefetches `part` of bytes(), so that reading it does not fault page by page. Only advice:
   // other pages are read when they are touched.
   void Populate(std::span<const std::byte> part) const;
-  // Unmaps the resident pages of `part` of bytes() from this process; they may stay in the page
-  // cache, and are mapped again when they are touched.
+  // Unmaps the resident pages of `part` of bytes(), and those that were mapped along with them,
+  // from this process; they may stay in the page cache, and are mapped again when they are touched.
   void Release(std::span<const std::byte> part) const;
+  // What is mapped, to be read without taking memory for its pages.
+  const RegularFile& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
 
   // Call after the bytes were used: FAILED_PRECONDITION when they may differ from those of the file

@@ -46,16 +46,21 @@ absl::StatusOr<std::string> RegularFile::Read(size_t max_bytes) const {
     return InvalidArgument("{}: is {} bytes long, the limit is {}", path_, bytes(), max_bytes);
   }
   std::string text(bytes(), '\0');
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t got =
-        pread(descriptor(), text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(path_, "cannot be read");
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
+  TLM_RETURN_IF_ERROR(ReadAt(0, text));
   TLM_RETURN_IF_ERROR(CheckUnchanged());
   return text;
+}
+
+absl::Status RegularFile::ReadAt(size_t offset, std::span<char> to) const {
+  while (!to.empty()) {
+    const ssize_t got = pread(descriptor(), to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FileError(path_, "cannot be read");
+    if (got == 0) return CheckUnchanged();
+    to = to.subspan(static_cast<size_t>(got));
+    offset += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RegularFile::CheckUnchanged() const {

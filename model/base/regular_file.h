@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,10 @@ class RegularFile {
   // The content, from the start. INVALID_ARGUMENT for more than `max_bytes`, before memory is
   // allocated; FAILED_PRECONDITION when it cannot be read or changes meanwhile.
   absl::StatusOr<std::string> Read(size_t max_bytes) const;
+
+  // Fills `to` from byte `offset` on. FAILED_PRECONDITION when it cannot be read, or has changed if
+  // it ends before.
+  absl::Status ReadAt(size_t offset, std::span<char> to) const;
 
   // FAILED_PRECONDITION when size or modification time are not those at Open().
   absl::Status CheckUnchanged() const;

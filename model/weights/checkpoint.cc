@@ -21,7 +21,7 @@ namespace {
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = size_t{32} << 20;
-constexpr size_t kHashedAtOnce = size_t{4} << 20;
+constexpr size_t kHashedAtOnce = size_t{256} << 10;
 constexpr std::string_view kCompiledPrefix = "_orig_mod.";
 
 std::string Join(const std::string& dir, std::string_view name) {
@@ -49,7 +49,12 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGguf(const std::string& path) {
   Checkpoint checkpoint(path);
   TLM_ASSIGN_OR_RETURN(std::vector<GgufFile> files, OpenGgufFiles(path));
   checkpoint.is_single_file_ = files.size() == 1;
-  for (GgufFile& file : files) TLM_RETURN_IF_ERROR(checkpoint.Add(std::move(file)));
+  for (GgufFile& file : files) {
+    // Of the header nothing is read again: it may hold a large vocabulary.
+    file.mapped().Release(
+        file.bytes().first(std::min(file.bytes().size(), file.header().data_begin)));
+    TLM_RETURN_IF_ERROR(checkpoint.Add(std::move(file)));
+  }
   return checkpoint;
 }
 
@@ -139,16 +144,17 @@ size_t Checkpoint::tensor_bytes() const {
 
 absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   std::string lines;
+  std::vector<char> buffer(kHashedAtOnce);
   for (const TensorFile& file : files_) {
     Sha256Stream stream;
-    for (std::span<const std::byte> rest = file.bytes(); !rest.empty();) {
+    const size_t bytes = file.bytes().size();
+    for (size_t begin = 0; begin < bytes; begin += kHashedAtOnce) {
       if (stop.stop_requested()) return Cancelled("hashing was stopped");
-      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kHashedAtOnce));
-      file.mapped().Populate(piece);
-      stream.Append({reinterpret_cast<const char*>(piece.data()), piece.size()});
-      file.mapped().Release(piece);
+      // Not from the mapping: the kernel may map 2 MiB where one page is touched.
+      const std::span piece = std::span(buffer).first(std::min(bytes - begin, kHashedAtOnce));
+      TLM_RETURN_IF_ERROR(file.mapped().file().ReadAt(begin, piece));
+      stream.Append({piece.data(), piece.size()});
       TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
-      rest = rest.subspan(piece.size());
     }
     TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
     if (is_single_file_) return Hex(digest);

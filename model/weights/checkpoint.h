@@ -41,7 +41,7 @@ class Checkpoint {
   // that of one line
   // "<sha256 of the file>  <name>\n" for each, in the order of their names. Reads every byte of the
   // files one after the other, which takes seconds where they are large: no part of Open(). Keeps
-  // no more than some megabytes of them in memory. CANCELLED soon after `stop` is requested;
+  // less than a megabyte of them in memory. CANCELLED soon after `stop` is requested;
   // FAILED_PRECONDITION as CheckUnchanged(); INTERNAL if libcrypto refuses.
   absl::StatusOr<std::string> Sha256(std::stop_token stop = {}) const;
 

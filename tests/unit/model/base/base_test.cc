@@ -21,6 +21,7 @@
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/mapped_memory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -72,6 +73,26 @@ TEST(MappedFileTest, ReadsAFileAndSurvivesMoving) {
   const auto empty = MappedFile::Open(directory.Write("b", ""));
   ASSERT_THAT(empty, IsOk());
   EXPECT_TRUE(empty->bytes().empty());
+}
+
+// The kernel maps pages around those that are touched, of other parts.
+TEST(MappedFileTest, NothingOfAReleasedPartStaysResident) {
+  const TempDir directory;
+  constexpr size_t kBytes = size_t{4} << 20;
+  const std::string path = directory.Write("a", std::string(kBytes, 'x'));
+  const auto file = MappedFile::Open(path);
+  ASSERT_THAT(file, IsOk());
+  const auto part = file->bytes().subspan(kBytes / 2 + 5000, 100);
+  EXPECT_EQ(part[0], std::byte{'x'});
+  EXPECT_GT(ResidentBytesOf(path), 0u);
+  file->Release(part);
+  EXPECT_EQ(ResidentBytesOf(path), 0u);
+  EXPECT_EQ(part[99], std::byte{'x'});
+  for (const size_t begin : {size_t{0}, kBytes - 1}) {
+    const auto end = file->bytes().subspan(begin, 1);
+    EXPECT_EQ(end[0], std::byte{'x'});
+    file->Release(end);
+  }
 }
 
 TEST(MappedFileTest, WhatIsCutOffReadsAsZerosAndIsTold) {

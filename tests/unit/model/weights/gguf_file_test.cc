@@ -13,6 +13,7 @@
 #include "model/weights/checkpoint.h"
 #include "model/weights/model_weights.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/mapped_memory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -26,6 +27,22 @@ using ::testing::Key;
 
 constexpr auto kBad = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnread = absl::StatusCode::kUnimplemented;
+
+// A vocabulary may be megabytes.
+TEST(GgufMemoryTest, NothingOfTheHeaderStaysResidentInACheckpoint) {
+  const TempDir dir;
+  GgufWriter writer;
+  writer.SetText("general.architecture", "llama");
+  writer.SetTexts("tokenizer.ggml.tokens", std::vector<std::string>(100'000, "some token"));
+  writer.AddF32("a", {1}, {1.0f});
+  const std::string path = dir.Write("x.gguf", writer.Bytes());
+  const auto checkpoint = Checkpoint::Open(path);
+  ASSERT_THAT(checkpoint, IsOk());
+  EXPECT_LE(ResidentBytesOf(path), size_t{128} << 10);
+  EXPECT_EQ(*checkpoint->Find("a")->as<float>(), 1.0f);
+  EXPECT_THAT(checkpoint->Sha256(), IsOk());
+  EXPECT_LE(ResidentBytesOf(path), size_t{128} << 10);
+}
 
 class GgufFileTest : public ::testing::Test {
  protected:
