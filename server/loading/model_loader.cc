@@ -260,9 +260,12 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.server_version = TLM_VERSION;
   served.config = source.config();
   // A large vocabulary takes as long as the weights; waited for on every way out.
-  std::future<absl::StatusOr<TokenizerAssets>> assets = std::async(
-      std::launch::async | std::launch::deferred,
-      [&options, config = served.config] { return LoadTokenizerAssets(options, config); });
+  std::future<absl::StatusOr<TokenizerAssets>> assets =
+      std::async(std::launch::async | std::launch::deferred, [&options, config = served.config] {
+        auto loaded_assets = LoadTokenizerAssets(options, config);
+        TrimHeap();  // before the last weights are there: what it took is not held beside them
+        return loaded_assets;
+      });
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
                                                        .threads = options.threads,
                                                        .isa = options.isa,
