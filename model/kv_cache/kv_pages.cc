@@ -11,8 +11,6 @@
 namespace tlm {
 namespace {
 
-// Touched at a time in each layer: a large page.
-constexpr size_t kPiece = size_t{2} << 20;
 // Longer than pages take that were touched before. After others it pauses for as long as they took:
 // the kernel does not let a step's threads run meanwhile.
 constexpr std::chrono::microseconds kFree(200);
@@ -30,8 +28,8 @@ bool Touch(std::byte* data, size_t bytes) {
 
 }  // namespace
 
-KvPages::KvPages(std::byte* data, int64_t layers, size_t layer_bytes)
-    : data_(data), layers_(layers), layer_bytes_(layer_bytes), thread_([this] { Run(); }) {}
+KvPages::KvPages(std::byte* data, size_t bytes)
+    : data_(data), bytes_(bytes), thread_([this] { Run(); }) {}
 
 KvPages::~KvPages() {
   reached_ = kStop;
@@ -53,7 +51,9 @@ void KvPages::WaitUntilDone() {
 }
 
 size_t KvPages::DueFor(size_t reached) const {
-  return reached == 0 ? 0 : std::min(reached + kAhead, layer_bytes_);
+  const size_t due = reached + std::min(reached / 4, kMaxAheadBytes);
+  // Whole pieces: a large page is not touched for its beginning.
+  return std::min(std::max(reached, due / kPieceBytes * kPieceBytes), bytes_);
 }
 
 void KvPages::Run() {
@@ -63,9 +63,9 @@ void KvPages::Run() {
     const size_t due = DueFor(reached);
     if (ahead < due) {
       // First: a long prompt gets all its blocks at once, and other sequences go on behind them.
-      ahead = TouchLayers(std::max(ahead, std::min(reached, layer_bytes_)), due);
+      ahead = TouchPiece(std::max(ahead, std::min(reached, bytes_)), due);
     } else if (touched_ < ahead) {
-      touched_ = TouchLayers(touched_, ahead);
+      touched_ = TouchPiece(touched_, ahead);
       touched_.notify_all();
     } else {
       reached_.wait(reached);
@@ -73,17 +73,14 @@ void KvPages::Run() {
   }
 }
 
-size_t KvPages::TouchLayers(size_t begin, size_t end) {
-  const size_t bytes = std::min(end - begin, kPiece);
-  for (int64_t layer = 0; layer < layers_; ++layer) {
-    if (reached_ == kStop) return begin;
-    const auto before = std::chrono::steady_clock::now();
-    std::byte* const piece = data_ + static_cast<size_t>(layer) * layer_bytes_ + begin;
-    if (!Touch(piece, bytes)) return layer_bytes_;  // nor will it ever
-    const auto took = std::chrono::steady_clock::now() - before;
-    if (took > kFree) std::this_thread::sleep_for(took);
-  }
-  return begin + bytes;
+size_t KvPages::TouchPiece(size_t begin, size_t end) const {
+  // Up to where a large page ends, if data_ begins with one.
+  end = std::min(end, (begin / kPieceBytes + 1) * kPieceBytes);
+  const auto before = std::chrono::steady_clock::now();
+  if (!Touch(data_ + begin, end - begin)) return bytes_;  // nor will it ever
+  const auto took = std::chrono::steady_clock::now() - before;
+  if (took > kFree) std::this_thread::sleep_for(took);
+  return end;
 }
 
 }  // namespace tlm

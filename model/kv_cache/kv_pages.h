@@ -9,22 +9,24 @@
 
 namespace tlm {
 
-// The kernel zeroes a page when it is first touched; for a large page that takes milliseconds, and
-// all layers reach a new page in the same step. A thread touches pages ahead, one after the other
-// with pauses: up to kAhead bytes of each layer beyond the furthest block in use. Its priority is
-// that of others, or it would come too late where all processors compute. It never changes the
-// contents. Memory further ahead stays untouched. Thread-safe, and without locks: nothing waits
-// for that thread.
+// The kernel zeroes a page when it is first touched; many sequences reach new blocks in the same
+// step. A thread touches pages ahead, one after the other with pauses: beyond the furthest block in
+// use a quarter as much again in whole pieces, at most kMaxAheadBytes. Its priority is that of
+// others, or it would come too late where all processors compute. It never changes the contents.
+// Memory further ahead stays untouched. Thread-safe, and without locks: nothing waits for that
+// thread.
 class KvPages {
  public:
-  static constexpr size_t kAhead = size_t{2} << 20;
+  static constexpr size_t kMaxAheadBytes = size_t{64} << 20;
+  // Touched at a time: a large page.
+  static constexpr size_t kPieceBytes = size_t{2} << 20;
 
-  // `data`, host memory that outlives the object: `layers` times `layer_bytes`.
-  KvPages(std::byte* data, int64_t layers, size_t layer_bytes);
+  // `data`, host memory that outlives the object.
+  KvPages(std::byte* data, size_t bytes);
   // Waits for at most one page.
   ~KvPages();
 
-  // The first `bytes` of each layer are, or will soon be, in use.
+  // The first `bytes` are, or will soon be, in use.
   void Reach(size_t bytes);
   // Waits until all due pages have been touched; returns at once if the kernel is too old for it.
   void WaitUntilDone();
@@ -32,17 +34,16 @@ class KvPages {
  private:
   static constexpr size_t kStop = SIZE_MAX;
 
-  // Of each layer, once so much is in use.
+  // Once so much is in use.
   size_t DueFor(size_t reached) const;
   void Run();
-  // Touches a piece of each layer. Up to where they are touched now, or need not be.
-  size_t TouchLayers(size_t begin, size_t end);
+  // Touches a piece. Up to where memory is touched now, or need not be.
+  size_t TouchPiece(size_t begin, size_t end) const;
 
   std::byte* const data_;
-  const int64_t layers_;
-  const size_t layer_bytes_;
-  std::atomic<size_t> reached_ = 0;  // of each layer, in use: others touch it; kStop: ends
-  std::atomic<size_t> touched_ = 0;  // of each layer, from its beginning
+  const size_t bytes_;
+  std::atomic<size_t> reached_ = 0;  // in use: others touch it; kStop: ends
+  std::atomic<size_t> touched_ = 0;  // from the beginning
   std::thread thread_;               // last: uses the others
 };
 

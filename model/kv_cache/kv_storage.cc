@@ -17,15 +17,14 @@ absl::StatusOr<KvStorage> KvStorage::Create(Device& device, const KvShape& shape
 KvStorage::KvStorage(const KvShape& shape, int64_t num_blocks, Buffer buffer, bool on_host)
     : shape_(shape), num_blocks_(num_blocks), buffer_(std::move(buffer)) {
   // Smaller storage is touched fast enough.
-  if (!on_host || bytes() < KvPages::kAhead) return;
-  pages_ = std::make_unique<KvPages>(buffer_.as<std::byte>(), shape_.num_layers,
-                                     layer(0).block_bytes() * static_cast<size_t>(num_blocks_));
+  if (!on_host || bytes() < KvPages::kPieceBytes) return;
+  pages_ = std::make_unique<KvPages>(buffer_.as<std::byte>(), bytes());
 }
 
 void KvStorage::Reach(BlockId block) {
   if (block <= furthest_ || pages_ == nullptr) return;
   furthest_ = block;
-  pages_->Reach(layer(0).block_bytes() * static_cast<size_t>(block + 1));
+  pages_->Reach(shape_.bytes_per_block() * static_cast<size_t>(block + 1));
 }
 
 KvLayer KvStorage::layer(int64_t index) const {
@@ -33,9 +32,9 @@ KvLayer KvStorage::layer(int64_t index) const {
                 .dtype = shape_.dtype,
                 .num_blocks = num_blocks_,
                 .num_kv_heads = shape_.num_kv_heads,
-                .head_dim = shape_.head_dim};
-  layer.data =
-      buffer_.as<std::byte>() + static_cast<size_t>(index * num_blocks_) * layer.block_bytes();
+                .head_dim = shape_.head_dim,
+                .layers = shape_.num_layers};
+  layer.data = buffer_.as<std::byte>() + static_cast<size_t>(index) * layer.block_bytes();
   return layer;
 }
 

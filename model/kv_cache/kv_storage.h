@@ -1,4 +1,5 @@
-// The device memory behind the KV blocks: [layer][block][K, V][kv_head][64 tokens * head_dim].
+// The device memory behind the KV blocks: [block][layer][K, V][kv_head][64 tokens * head_dim].
+// What is in use of it lies together, however many layers there are.
 #ifndef TLM_MODEL_KV_CACHE_KV_STORAGE_H_
 #define TLM_MODEL_KV_CACHE_KV_STORAGE_H_
 
@@ -34,10 +35,14 @@ class KvStorage {
   static absl::StatusOr<KvStorage> Create(Device& device, const KvShape& shape, int64_t num_blocks);
 
   KvLayer layer(int64_t index) const;
+  // Keys and values of all layers, shape().bytes_per_block().
+  std::byte* block(BlockId id) const {
+    return buffer_.as<std::byte>() + static_cast<size_t>(id) * shape_.bytes_per_block();
+  }
   const KvShape& shape() const { return shape_; }
   int64_t num_blocks() const { return num_blocks_; }
   size_t bytes() const { return buffer_.bytes(); }
-  // Blocks up to this one are in use: in host memory, pages behind it are touched ahead.
+  // Blocks up to this one are in use: in host memory, pages behind it are touched ahead (KvPages).
   void Reach(BlockId block);
 
  private:

@@ -66,15 +66,19 @@ class Matrix {
 
 // Keys and values of one layer. Only the backend knows the element order inside a block.
 struct KvLayer {
-  void* data = nullptr;  // [blocks][K, V][num_kv_heads][kBlockTokens * head_dim], from block 0
+  void* data = nullptr;  // of block 0: [K, V][num_kv_heads][kBlockTokens * head_dim]
   DType dtype = DType::kF32;
   int64_t num_blocks = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  int64_t layers = 1;  // the parts that a block has, one of them this layer's
 
+  // Of this layer's part of a block.
   size_t block_bytes() const {
     return static_cast<size_t>(2 * num_kv_heads * head_dim * kBlockTokens) * DTypeBytes(dtype);
   }
+  // From one block's part to the next block's.
+  size_t stride_bytes() const { return static_cast<size_t>(layers) * block_bytes(); }
 };
 
 // The positions and block tables of a running batch. All arrays are in device memory.

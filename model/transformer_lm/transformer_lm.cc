@@ -277,15 +277,8 @@ absl::Status TransformerLM::RunLayers(const DeviceBatch& batch) {
 absl::Status TransformerLM::CopyKvBlock(int32_t from, int32_t to) {
   TLM_CHECK(from >= 0 && from < kv_->num_blocks() && to >= 0 && to < kv_->num_blocks());
   if (from == to) return absl::OkStatus();
-  for (int64_t index = 0; index < config_.num_layers; ++index) {
-    const KvLayer layer = kv_->layer(index);
-    const size_t bytes = layer.block_bytes();
-    std::byte* const blocks = static_cast<std::byte*>(layer.data);
-    TLM_RETURN_IF_ERROR(ops_.device().CopyOnDevice(blocks + static_cast<size_t>(to) * bytes,
-                                                   blocks + static_cast<size_t>(from) * bytes,
-                                                   bytes));
-  }
-  return absl::OkStatus();
+  return ops_.device().CopyOnDevice(kv_->block(to), kv_->block(from),
+                                    kv_->shape().bytes_per_block());
 }
 
 Norm TransformerLM::NormOf(const PackedNorm& norm) const {

@@ -240,7 +240,7 @@ const void* CpuAttention::KeysOf(const Call& call, const Unit& unit, int64_t til
       layout.block_tables[layout.sequence_of[unit.token] * layout.max_blocks + tile];
   const size_t head_bytes =
       static_cast<size_t>(kBlockTokens * cache.head_dim) * DTypeBytes(cache.dtype);
-  return static_cast<const char*>(cache.data) + static_cast<size_t>(block) * cache.block_bytes() +
+  return static_cast<const char*>(cache.data) + static_cast<size_t>(block) * cache.stride_bytes() +
          static_cast<size_t>(unit.kv_head) * head_bytes;
 }
 
@@ -266,7 +266,7 @@ AttentionArgs CpuAttention::ArgsOf(const Call& call, const Unit& unit) const {
           .block_table = layout.block_tables + layout.sequence_of[unit.token] * layout.max_blocks,
           .cache = cache.data,
           .storage = StorageOf(cache.dtype),
-          .block_elements = 2 * values,
+          .block_elements = cache.layers * 2 * values,
           .key_offset = unit.kv_head * head_elements,
           .value_offset = values + unit.kv_head * head_elements,
           .out = row_of(call.out),

@@ -153,11 +153,11 @@ void RowOps::StoreKv(const Rows& qkv, const TokenLayout& layout, const KvLayer& 
       layout.block_tables[layout.sequence_of[token] * layout.max_blocks + position / kBlockTokens];
   const size_t head_bytes = static_cast<size_t>(kBlockTokens * head_dim) * DTypeBytes(cache.dtype);
   const auto heads = static_cast<size_t>(cache.num_kv_heads);
-  char* const blocks = static_cast<char*>(cache.data);
+  char* const layer =
+      static_cast<char*>(cache.data) + static_cast<size_t>(block) * cache.stride_bytes();
   for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
     const int64_t column = qkv.cols - 2 * kv_size + head * head_dim;
-    char* const keys =
-        blocks + (static_cast<size_t>(2 * block) * heads + static_cast<size_t>(head)) * head_bytes;
+    char* const keys = layer + static_cast<size_t>(head) * head_bytes;
     kernels_.store_kv({.key = At(qkv, token, column),
                        .value = At(qkv, token, column + kv_size),
                        .type = StorageOf(qkv.dtype),

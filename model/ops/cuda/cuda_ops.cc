@@ -262,6 +262,7 @@ absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& tra
       .block_tables = layout.block_tables,
       .max_blocks = layout.max_blocks,
       .cache = cache.data,
+      .layers = static_cast<int32_t>(cache.layers),
       .tokens = layout.tokens};
   return Queue("prepare attention", [&](cudaStream_t stream) {
     return LaunchPrepareAttention(args, qkv.dtype, stream);
@@ -284,6 +285,7 @@ absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
                            .cache = cache.data,
                            .block_tables = layout.block_tables,
                            .max_blocks = layout.max_blocks,
+                           .layers = static_cast<int32_t>(cache.layers),
                            .num_kv_heads = static_cast<int32_t>(shape.num_kv_heads),
                            .group = static_cast<int32_t>(shape.num_heads / shape.num_kv_heads),
                            .head_dim = static_cast<int32_t>(shape.head_dim),

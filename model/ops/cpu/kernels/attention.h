@@ -67,7 +67,7 @@ struct AttentionArgs {
   const int32_t* block_table = nullptr;
   const void* cache = nullptr;  // block 0 of the layer
   Storage storage = Storage::kF32;
-  int64_t block_elements = 0;  // of one block, all heads, keys and values
+  int64_t block_elements = 0;  // from one block to the next
   int64_t key_offset = 0;      // elements from a block's start to this head's keys
   int64_t value_offset = 0;    // likewise its values
   // The keys of the tile that the thread reads after the last of these, worth fetching ahead; its

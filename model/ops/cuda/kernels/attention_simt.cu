@@ -75,8 +75,9 @@ struct SimtAttention {
       for (int tile = FirstTileOfUnit(args, unit); tile < unit.end; ++tile) {
         const int64_t block = args.block_tables[unit.sequence * args.max_blocks + tile];
         const int64_t tile_elements = int64_t{kAttentionTile} * args.head_dim;
-        const T* const keys = static_cast<const T*>(args.cache) +
-                              (block * 2 * args.num_kv_heads + unit.kv_head) * tile_elements;
+        const T* const keys =
+            static_cast<const T*>(args.cache) +
+            (block * args.layers * 2 * args.num_kv_heads + unit.kv_head) * tile_elements;
         Scores(unit, tile, keys);
         Softmax(unit, tile);
         WeighValues(unit, tile, keys + args.num_kv_heads * tile_elements);

@@ -24,7 +24,7 @@ class TileStream {
   // Keys that no row sees become zeros.
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
-      const int64_t kv_tile = int64_t{block_} * 2 * args_.num_kv_heads + kv_head_;
+      const int64_t kv_tile = int64_t{block_} * args_.layers * 2 * args_.num_kv_heads + kv_head_;
       const T* const keys = static_cast<const T*>(args_.cache) + kv_tile * kTileElements;
       T* const stage = stages_ + next_stage_ * 2 * kTileElements;
       Copy(keys, stage);

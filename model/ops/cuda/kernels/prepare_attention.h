@@ -16,7 +16,7 @@ namespace tlm {
 //   (a, b) -> (a cos - b sin, a sin + b cos) for its pairs                              with a
 //   table
 // rounded once to the activation type. Queries stay in place, keys and values go to the cache,
-// which is of the activation type: [block][K, V][kv_head][64][head_dim].
+// which is of the activation type: [block][layer][K, V][kv_head][64][head_dim].
 // Bytes: tokens * (2 num_heads + 4 num_kv_heads) * head_dim elements, and 4 * head_dim of angles.
 struct PrepareAttentionArgs {
   void* qkv = nullptr;  // [tokens, (num_heads + 2 num_kv_heads) * head_dim]
@@ -35,6 +35,7 @@ struct PrepareAttentionArgs {
   const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
   int64_t max_blocks = 0;
   void* cache = nullptr;  // block 0 of the layer
+  int32_t layers = 1;     // of a block
   int64_t tokens = 0;
 };
 

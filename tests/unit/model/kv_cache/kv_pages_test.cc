@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace tlm {
 namespace {
 
-constexpr int64_t kLayers = 3;
-constexpr size_t kLayerBytes = size_t{16} << 20;
+constexpr size_t kMiB = size_t{1} << 20;
 
 // Untouched memory.
 class KvPagesTest : public ::testing::Test {
@@ -24,23 +24,19 @@ class KvPagesTest : public ::testing::Test {
   }
   ~KvPagesTest() override { munmap(data_, kBytes); }
 
-  // Of each layer, from its beginning; 0 where they do not agree or a hole is among them.
-  size_t TouchedOfEachLayer() const {
+  // From the beginning; 0 where a hole is among them.
+  size_t Touched() const {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> pages(kBytes / page);
     EXPECT_EQ(mincore(data_, kBytes, pages.data()), 0);
-    const size_t of_layer = kLayerBytes / page;
     const auto is_touched = [](unsigned char flags) { return (flags & 1) != 0; };
-    const auto touched = static_cast<size_t>(std::ranges::count_if(pages, is_touched)) / kLayers;
-    for (size_t i = 0; i < pages.size(); ++i) {
-      if (is_touched(pages[i]) != (i % of_layer < touched)) return 0;
-    }
-    return touched * page;
+    const auto touched = static_cast<size_t>(std::ranges::count_if(pages, is_touched));
+    return std::all_of(pages.begin(), pages.begin() + static_cast<ptrdiff_t>(touched), is_touched)
+               ? touched * page
+               : 0;
   }
 
-  std::byte* Layer(int64_t layer) const { return data_ + static_cast<size_t>(layer) * kLayerBytes; }
-
-  static constexpr size_t kBytes = kLayers * kLayerBytes;
+  static constexpr size_t kBytes = 384 * kMiB;
   std::byte* const data_;
 };
 
@@ -53,54 +49,62 @@ bool KernelTouches() {
   return touches;
 }
 
-TEST_F(KvPagesTest, StaysAheadOfWhatIsInUse) {
+TEST_F(KvPagesTest, StaysAQuarterAheadOfWhatIsInUse) {
   if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
-  KvPages pages(data_, kLayers, kLayerBytes);
+  KvPages pages(data_, kBytes);
   pages.WaitUntilDone();
-  EXPECT_EQ(TouchedOfEachLayer(), 0);
-  for (const size_t used : {size_t{1} << 16, size_t{3} << 20}) {
-    for (int64_t layer = 0; layer < kLayers; ++layer) {
-      std::fill_n(Layer(layer), used, std::byte{7});
-    }
+  EXPECT_EQ(Touched(), 0);
+  // In whole pieces of 2 MiB.
+  for (const auto& [used, touched] :
+       {std::pair{kMiB, kMiB}, {7 * kMiB, 8 * kMiB}, {16 * kMiB, 20 * kMiB}}) {
+    std::fill_n(data_, used, std::byte{7});
     pages.Reach(used);
     pages.WaitUntilDone();
-    EXPECT_EQ(TouchedOfEachLayer(), used + KvPages::kAhead);
-    for (int64_t layer = 0; layer < kLayers; ++layer) {
-      std::byte* const end = Layer(layer) + used;
-      EXPECT_EQ(std::count(Layer(layer), end, std::byte{7}), static_cast<int64_t>(used));
-      EXPECT_EQ(std::count(end, end + KvPages::kAhead, std::byte{0}),
-                static_cast<int64_t>(KvPages::kAhead));
-    }
+    const size_t ahead = touched - used;
+    EXPECT_EQ(Touched(), touched);
+    EXPECT_EQ(std::count(data_, data_ + used, std::byte{7}), static_cast<int64_t>(used));
+    EXPECT_EQ(std::count(data_ + used, data_ + used + ahead, std::byte{0}),
+              static_cast<int64_t>(ahead));
   }
 }
 
 // The blocks of a long prompt: its first step writes to few of them.
 TEST_F(KvPagesTest, TouchesWhatIsInUseAtOnceToo) {
   if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
-  KvPages pages(data_, kLayers, kLayerBytes);
-  for (const size_t used : {size_t{1} << 16, size_t{9} << 20}) {
+  KvPages pages(data_, kBytes);
+  for (const size_t used : {kMiB / 4, 40 * kMiB}) {
     pages.Reach(used);
     pages.WaitUntilDone();
-    EXPECT_EQ(TouchedOfEachLayer(), used + KvPages::kAhead);
+    EXPECT_EQ(Touched(), used > kMiB ? 50 * kMiB : used);
   }
+}
+
+TEST_F(KvPagesTest, IsNeverFurtherAheadThanItsLimit) {
+  if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
+  KvPages pages(data_, kBytes);
+  const size_t used = 4 * KvPages::kMaxAheadBytes + 6 * kMiB;
+  pages.Reach(used);
+  pages.WaitUntilDone();
+  EXPECT_EQ(Touched(), used + KvPages::kMaxAheadBytes);
 }
 
 TEST_F(KvPagesTest, EndsWithTheMemory) {
   if (!KernelTouches()) GTEST_SKIP() << "the kernel is older than 5.14";
-  constexpr size_t kUsed = kLayerBytes / 16;
-  for (int64_t layer = 0; layer < kLayers; ++layer) std::fill_n(Layer(layer), kUsed, std::byte{7});
-  KvPages pages(data_, kLayers, kLayerBytes);
-  for (size_t bytes = kUsed; bytes <= kLayerBytes; bytes += kUsed) {
+  constexpr size_t kPart = 8 * kMiB;
+  constexpr size_t kUsed = kPart / 16;
+  std::fill_n(data_, kUsed, std::byte{7});
+  KvPages pages(data_, kPart);
+  for (size_t bytes = kUsed; bytes <= kPart; bytes += kUsed) {
     pages.Reach(bytes);
     pages.WaitUntilDone();
   }
-  EXPECT_EQ(TouchedOfEachLayer(), kLayerBytes);
+  EXPECT_EQ(Touched(), kPart);
 }
 
 TEST_F(KvPagesTest, MayGoAwayAtAnyTime) {
   for (int i = 0; i < 50; ++i) {
-    KvPages pages(data_, kLayers, kLayerBytes);
-    pages.Reach(size_t{1} << 20);
+    KvPages pages(data_, kBytes);
+    pages.Reach(kMiB);
   }
 }
 

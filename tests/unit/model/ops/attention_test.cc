@@ -49,11 +49,12 @@ class AttentionTest : public OpsTest {
              .gated_outputs = 0,
              .inputs = 64},
             {.max_tokens = 256, .max_sequences = 4, .max_logits_rows = 4, .max_context = 256});
-    auto storage = KvStorage::Create(ops_->device(), {1, c.kv_heads, c.head_dim, kv_type()}, 8);
+    auto storage = KvStorage::Create(ops_->device(), {3, c.kv_heads, c.head_dim, kv_type()}, 8);
     EXPECT_THAT(storage, IsOk());
-    const KvLayer cache = storage->layer(0);
+    const KvLayer cache = storage->layer(1);
     const std::vector<uint8_t> poison(storage->bytes(), 0xff);
-    EXPECT_THAT(ops_->device().CopyToDevice(cache.data, poison.data(), poison.size()), IsOk());
+    EXPECT_THAT(ops_->device().CopyToDevice(storage->block(0), poison.data(), poison.size()),
+                IsOk());
     std::vector<Buffer> kept;
     const HeadTransform head_transform = OnDevice(c, transform, &kept);
     std::vector<float> out;
@@ -209,11 +210,11 @@ TEST_P(AttentionTest, SequencesOfABatchDoNotMix) {
   const AttentionCase c{4, 2, 64, 70};
   const std::vector<float> qkv = RandomQkv(c);
   const std::vector<float> alone = Run(c, qkv, c.context, {0, 1});
-  auto storage = KvStorage::Create(ops_->device(), {1, c.kv_heads, c.head_dim, kv_type()}, 8);
+  auto storage = KvStorage::Create(ops_->device(), {2, c.kv_heads, c.head_dim, kv_type()}, 8);
   ASSERT_THAT(storage, IsOk());
-  const KvLayer cache = storage->layer(0);
+  const KvLayer cache = storage->layer(1);
   const std::vector<uint8_t> poison(storage->bytes(), 0xff);
-  ASSERT_THAT(ops_->device().CopyToDevice(cache.data, poison.data(), poison.size()), IsOk());
+  ASSERT_THAT(ops_->device().CopyToDevice(storage->block(0), poison.data(), poison.size()), IsOk());
   // The same sequence three times at once, in blocks of their own; then each one token further.
   std::vector<float> rows;
   for (int copy = 0; copy < 3; ++copy) {
