@@ -137,19 +137,18 @@ ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
           .has_blocks = weights == DType::kI8};
 }
 
-size_t TransformerLM::LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
+size_t TransformerLM::LayOutScratch(const ModelConfig& config, const BatchRows& rows,
                                     DType activations, const Ops& ops, std::byte* base,
                                     Scratch* scratch) {
   ScratchArena arena(ops, base);
-  const int64_t tokens = ops.PaddedRows(limits.max_tokens);
+  const int64_t tokens = ops.PaddedRows(rows.tokens);
   scratch->x = arena.Take(tokens, config.d_model, DType::kF32);
   scratch->delta = arena.Take(tokens, config.d_model, activations);
   scratch->normed = arena.Take(tokens, config.d_model, activations);
   scratch->qkv = arena.Take(tokens, config.q_size() + 2 * config.kv_size(), activations);
   scratch->attention = arena.Take(tokens, config.q_size(), activations);
   scratch->hidden = arena.Take(tokens, config.d_ff, activations);
-  scratch->gathered =
-      arena.Take(ops.PaddedRows(limits.max_logits_rows), config.d_model, activations);
+  scratch->gathered = arena.Take(ops.PaddedRows(rows.logits), config.d_model, activations);
   return arena.bytes();
 }
 
@@ -168,26 +167,32 @@ size_t TransformerLM::WorkspaceBytes(const ModelConfig& config, const BatchLimit
                                      DType weights, const Ops& ops) {
   const DType activations = ops.ActivationType(weights);
   Scratch scratch;
-  return LayOutScratch(config, limits, activations, ops, nullptr, &scratch) +
+  return LayOutScratch(config, LargestBatch(limits), activations, ops, nullptr, &scratch) +
          LogitsBytes(config, limits, ops) + RopeTableBytes(config, limits) +
          ops.ReserveBytes(limits, ShapeOf(config, weights), activations);
 }
 
 absl::Status TransformerLM::LoadRopeTable() {
-  if (!config_.rope_theta.has_value()) return absl::OkStatus();
-  const RopeTable table(config_.head_dim, *config_.rope_theta, config_.rope_scaling);
   Device& device = ops_.device();
-  const size_t row_bytes = static_cast<size_t>(config_.head_dim) * sizeof(float);
   TLM_ASSIGN_OR_RETURN(rope_table_,
                        device.Allocate(RopeTableBytes(config_, limits_), MemoryPurpose::kRuntime));
+  // Host memory is taken as it is touched: each step fills what it needs.
+  return device.info().host_addressable ? absl::OkStatus() : FillRopeTable(limits_.max_context);
+}
+
+absl::Status TransformerLM::FillRopeTable(int64_t positions) {
+  if (!config_.rope_theta.has_value() || positions <= rope_positions_) return absl::OkStatus();
+  const RopeTable table(config_.head_dim, *config_.rope_theta, config_.rope_scaling);
+  const size_t row_bytes = static_cast<size_t>(config_.head_dim) * sizeof(float);
   // In pieces: the table of a long context is too large to hold twice.
-  constexpr int64_t kPiece = 4096;
-  for (int64_t first = 0; first < limits_.max_context; first += kPiece) {
-    const int64_t positions = std::min(kPiece, limits_.max_context - first);
-    const std::vector<float> entries = table.Entries(first, positions);
-    TLM_RETURN_IF_ERROR(
-        device.CopyToDevice(rope_table_.as<std::byte>() + static_cast<size_t>(first) * row_bytes,
-                            entries.data(), entries.size() * sizeof(float)));
+  constexpr int64_t kPiece = 512;
+  while (rope_positions_ < positions) {
+    const int64_t count = std::min(kPiece, limits_.max_context - rope_positions_);
+    const std::vector<float> entries = table.Entries(rope_positions_, count);
+    TLM_RETURN_IF_ERROR(ops_.device().CopyToDevice(
+        rope_table_.as<std::byte>() + static_cast<size_t>(rope_positions_) * row_bytes,
+        entries.data(), entries.size() * sizeof(float)));
+    rope_positions_ += count;
   }
   return absl::OkStatus();
 }
@@ -196,10 +201,11 @@ absl::Status TransformerLM::AllocateWorkspace(DType matrix_type) {
   Device& device = ops_.device();
   const DType activations = ops_.ActivationType(matrix_type);
   Scratch unplaced;
-  TLM_ASSIGN_OR_RETURN(activations_, device.Allocate(LayOutScratch(config_, limits_, activations,
-                                                                   ops_, nullptr, &unplaced),
+  const BatchRows rows = LargestBatch(limits_);
+  TLM_ASSIGN_OR_RETURN(activations_, device.Allocate(LayOutScratch(config_, rows, activations, ops_,
+                                                                   nullptr, &unplaced),
                                                      MemoryPurpose::kActivations));
-  LayOutScratch(config_, limits_, activations, ops_, activations_.as<std::byte>(), &scratch_);
+  LayOutScratch(config_, rows, activations, ops_, activations_.as<std::byte>(), &scratch_);
   TLM_ASSIGN_OR_RETURN(
       logits_, device.Allocate(LogitsBytes(config_, limits_, ops_), MemoryPurpose::kLogits));
   const int64_t vocab = config_.vocab_size;
@@ -252,6 +258,14 @@ absl::StatusOr<BatchResult> TransformerLM::Wait() {
 
 absl::Status TransformerLM::Run(const Batch& batch) {
   TLM_ASSIGN_OR_RETURN(const DeviceBatch on_device, ops_.BeginBatch(batch));
+  // Host memory is taken as it is touched: rows of a small batch lie in few pages. Elsewhere
+  // recorded steps keep their addresses.
+  if (ops_.device().info().host_addressable) {
+    TLM_RETURN_IF_ERROR(
+        FillRopeTable(*std::max_element(batch.positions.begin(), batch.positions.end()) + 1));
+    LayOutScratch(config_, {on_device.layout.tokens, on_device.rows}, scratch_.delta.dtype, ops_,
+                  activations_.as<std::byte>(), &scratch_);
+  }
   const auto layers = [this, &on_device] { return RunLayers(on_device); };
   if (on_device.capture_key == 0) {
     TLM_RETURN_IF_ERROR(layers());

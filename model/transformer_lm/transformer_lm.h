@@ -76,13 +76,23 @@ class TransformerLM : public LanguageModel {
 
   // `weights`: MatrixTypeOf in their format.
   static ModelShape ShapeOf(const ModelConfig& config, DType weights);
-  // Lays out the rows of a largest batch from `base`, which may be null; returns their bytes.
-  static size_t LayOutScratch(const ModelConfig& config, const BatchLimits& limits,
-                              DType activations, const Ops& ops, std::byte* base, Scratch* scratch);
+  // Of a batch: of tokens and of logits.
+  struct BatchRows {
+    int64_t tokens = 0;
+    int64_t logits = 0;
+  };
+  static BatchRows LargestBatch(const BatchLimits& limits) {
+    return {limits.max_tokens, limits.max_logits_rows};
+  }
+  // Lays out the rows of a batch from `base`, which may be null; returns their bytes.
+  static size_t LayOutScratch(const ModelConfig& config, const BatchRows& rows, DType activations,
+                              const Ops& ops, std::byte* base, Scratch* scratch);
   static size_t LogitsBytes(const ModelConfig& config, const BatchLimits& limits, const Ops& ops);
   static size_t RopeTableBytes(const ModelConfig& config, const BatchLimits& limits);
 
   absl::Status LoadRopeTable();
+  // At least so many positions, at most max_context.
+  absl::Status FillRopeTable(int64_t positions);
   absl::Status AllocateWorkspace(DType matrix_type);
   absl::Status WarmUp();
   absl::Status Run(const Batch& batch);
@@ -103,6 +113,7 @@ class TransformerLM : public LanguageModel {
   const BatchLimits limits_;
   PackedWeights weights_;
   Buffer rope_table_;  // [max_context, head_dim / 2] (cos, sin); empty without rotary positions
+  int64_t rope_positions_ = 0;  // of them filled
   Buffer activations_;
   Buffer logits_;
   Scratch scratch_;

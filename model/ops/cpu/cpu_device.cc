@@ -19,12 +19,12 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // The last page is a large one too where that wastes little.
 size_t MappedBytes(size_t bytes) {
   const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  return rounded - bytes <= bytes / 64 ? rounded : bytes;
+  return rounded - bytes <= bytes / 128 ? rounded : bytes;
 }
 
 // Pages come zeroed and only when touched. From kHugePage bytes on the memory begins where a large
 // page can: more is mapped and the excess unmapped.
-void* Map(size_t bytes) {
+void* Map(size_t bytes, MemoryPurpose purpose) {
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* const mapped =
       mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -36,8 +36,13 @@ void* Map(size_t bytes) {
   if (before > 0) munmap(begin, before);
   if (end < bytes + slack) munmap(begin + end, bytes + slack - end);
 #if defined(MADV_HUGEPAGE)
-  // Where the system refuses, small pages do.
-  madvise(begin + before, bytes, MADV_HUGEPAGE);
+  // Where the system refuses, small pages do. They do too for the first rows of intermediate
+  // results and tables: small batches and short contexts would leave large ones almost empty.
+  const bool has_rows = purpose == MemoryPurpose::kActivations ||
+                        purpose == MemoryPurpose::kLogits || purpose == MemoryPurpose::kRuntime;
+  const size_t small = has_rows ? kHugePage : 0;
+  if (small > 0) madvise(begin + before, small, MADV_NOHUGEPAGE);
+  if (bytes > small) madvise(begin + before + small, bytes - small, MADV_HUGEPAGE);
 #endif
   return begin + before;
 }
@@ -71,7 +76,7 @@ absl::StatusOr<Buffer> CpuDevice::Allocate(size_t bytes, MemoryPurpose purpose) 
   }
   if (bytes == 0) return Buffer();
   const size_t mapped = MappedBytes(bytes);
-  void* const data = Map(mapped);
+  void* const data = Map(mapped, purpose);
   if (data == MAP_FAILED) {
     return ResourceExhausted("{} bytes of memory could not be allocated: {}", bytes,
                              std::strerror(errno));

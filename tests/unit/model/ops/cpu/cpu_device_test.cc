@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -62,6 +64,26 @@ TEST(CpuDeviceTest, LargeBuffersBeginWhereALargePageCan) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto* const data = buffers[i].as<unsigned char>();
     EXPECT_EQ(std::count(data, data + buffers[i].bytes(), i + 1), buffers[i].bytes());
+  }
+}
+
+// Where only their beginning is touched, buffers of rows take no large page; weights do.
+TEST(CpuDeviceTest, TheFirstRowsTakeSmallPages) {
+  CpuDevice device("test", "portable");
+  for (const MemoryPurpose purpose :
+       {MemoryPurpose::kActivations, MemoryPurpose::kLogits, MemoryPurpose::kRuntime}) {
+    auto buffer = device.Allocate(8 * kLargePage, purpose);
+    ASSERT_THAT(buffer, IsOk());
+    auto* const data = buffer->as<unsigned char>();
+    data[0] = 1;
+    data[kLargePage - 1] = 1;
+    const long page = sysconf(_SC_PAGESIZE);
+    std::vector<unsigned char> pages(kLargePage / static_cast<size_t>(page));
+    ASSERT_EQ(mincore(data, kLargePage, pages.data()), 0);
+    EXPECT_EQ(std::ranges::count_if(pages, [](unsigned char flags) { return (flags & 1) != 0; }),
+              2);
+    std::memset(data, 7, buffer->bytes());
+    EXPECT_EQ(std::count(data, data + buffer->bytes(), 7), buffer->bytes());
   }
 }
 
