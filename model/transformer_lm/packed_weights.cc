@@ -1,13 +1,16 @@
 #include "model/transformer_lm/packed_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <new>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/tensor/blocks.h"
 #include "model/weights/check_finite.h"
 #include "model/weights/name_map.h"
@@ -20,6 +23,9 @@ using Views = std::span<const TensorView>;
 
 // Elements a thread dequantises at a time; a row where one has more.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 16;
+
+// Up to here no scale of a block overflows float32 in a product.
+constexpr double kMaxInBlocks = 1e36;
 
 // Matrices of the same inputs that are packed as one.
 struct Stack {
@@ -224,25 +230,38 @@ struct Packer {
   Ops& ops;
 
   // The result of `pack`, called while `parts` are in memory. A backend that checks values while it
-  // packs knows no names: in place of INVALID_ARGUMENT the status of CheckFinite.
+  // packs knows no names: in place of INVALID_ARGUMENT a status that has them.
   template <typename Pack>
   auto WhileAcquired(Views parts, Pack pack) const -> decltype(pack()) {
     if (weights.pager != nullptr) TLM_RETURN_IF_ERROR(weights.pager->Acquire(parts));
     auto packed = pack();
-    if (absl::IsInvalidArgument(packed.status())) TLM_RETURN_IF_ERROR(CheckAllFinite(parts));
+    if (absl::IsInvalidArgument(packed.status())) return NameRefused(parts, packed.status());
     if (weights.pager != nullptr) weights.pager->Release(parts);
     return packed;
   }
 
-  absl::Status CheckAllFinite(Views parts) const {
+  // INVALID_ARGUMENT of the first tensor among `parts` with a value that is not finite or, as
+  // scales of blocks overflow before their values do, of the one with the largest.
+  absl::Status NameRefused(Views parts, const absl::Status& refused) const {
     ModelWeights places = weights;
+    std::string name;
+    LargestElement largest;
     for (const TensorSpec& spec : ExpectedTensors(config)) {
       const TensorView& tensor = *PlaceOf(spec, &places);
       const bool is_part = std::any_of(parts.begin(), parts.end(),
                                        [&](const TensorView& p) { return p.data == tensor.data; });
-      if (is_part) TLM_RETURN_IF_ERROR(CheckFinite(tensor, spec.name));
+      if (!is_part) continue;
+      TLM_RETURN_IF_ERROR(CheckFinite(tensor, spec.name));
+      const LargestElement of_tensor = FindLargest(tensor);
+      if (!name.empty() && std::fabs(of_tensor.value) <= std::fabs(largest.value)) continue;
+      name = spec.name;
+      largest = of_tensor;
     }
-    return absl::OkStatus();
+    if (name.empty()) return refused;
+    return WithField(InvalidArgument("tensor {}: element {} is {}; in blocks of 8 bits or fewer "
+                                     "weights must be below {}",
+                                     Quoted(name), largest.index, largest.value, kMaxInBlocks),
+                     name);
   }
 
   absl::StatusOr<std::unique_ptr<Matrix>> Pack(const Stack& stack) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -123,6 +124,15 @@ absl::Status CheckFinite(const TensorView& tensor, const std::string& name) {
   return WithField(InvalidArgument("tensor {} {}: element {} is {}", Quoted(name),
                                    tensor.shape.ToString(), first.load(), ValueAt(tensor, first)),
                    name);
+}
+
+LargestElement FindLargest(const TensorView& tensor) {
+  LargestElement largest;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double value = ValueAt(tensor, i);
+    if (std::fabs(value) > std::fabs(largest.value)) largest = {i, value};
+  }
+  return largest;
 }
 
 }  // namespace tlm

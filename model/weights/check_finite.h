@@ -21,6 +21,14 @@ absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
 // by the calling thread alone. The elements are F64, F32, BF16, F16 or in blocks.
 int64_t FirstNonFinite(const TensorView& tensor);
 
+struct LargestElement {
+  int64_t index = 0;  // counted flat
+  double value = 0;
+};
+
+// The first element of the largest magnitude, of a tensor that CheckFinite accepts; one by one.
+LargestElement FindLargest(const TensorView& tensor);
+
 }  // namespace tlm
 
 #endif  // TLM_MODEL_WEIGHTS_CHECK_FINITE_H_

@@ -20,6 +20,7 @@
 namespace tlm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr BatchLimits kLimits = {
@@ -228,6 +229,25 @@ TEST(TransformerLMLoadTest, NamesTheTensorThatIsNotFinite) {
   EXPECT_THAT(
       TransformerLM::Load(random.config(), weights, **ops, kLimits, kKv),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("model.layers.1.mlp.up_proj.weight")));
+}
+
+// Finite, but the scales of its blocks would overflow in products.
+TEST(TransformerLMLoadTest, NamesTheTensorWhoseValuesAreTooLargeForBlocks) {
+  RandomModel random(SmallConfig("llama"), DType::kF32, 10);
+  ModelWeights weights = random.weights();
+  std::vector<float> poisoned(weights.layers[1].up.as<float>(),
+                              weights.layers[1].up.as<float>() + weights.layers[1].up.elements());
+  poisoned[3] = 1e30f;
+  poisoned[17] = -3e38f;
+  weights.layers[1].up.data = poisoned.data();
+  auto ops = CpuOps::Create(1);
+  ASSERT_THAT(ops, IsOk());
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4G64}) {
+    EXPECT_THAT(TransformerLM::Load(random.config(), weights, **ops, kLimits, kKv, format),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("'model.layers.1.mlp.up_proj.weight': element 17 is -3"),
+                               HasSubstr("must be below 1e+36"))));
+  }
 }
 
 TEST(TransformerLMLoadTest, TakesAllMemoryAtOnceAndGivesItBack) {
