@@ -346,6 +346,27 @@ class SmokeTest(unittest.TestCase):
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(message, result.stderr)
 
+    def test_weights_loss_compares_formats_with_the_weights_as_stored(self):
+        text = self.directory / "text.txt"
+        text.write_text("The prince said that he would come in the evening. " * 30,
+                        encoding="utf-8")
+        result, output = self.run_benchmark(
+            "weights_loss", "--backend=cpu", "--threads=1", f"--model={DEMO_MODEL}",
+            "--weights=int8,int4:128", f"--text={text}", "--window=64", "--stride=32",
+            f"--calibration={text}")
+        self.assertEqual(result["bytes"], text.stat().st_size)
+        self.assertGreater(result["positions"], 64)
+        stored, *changed = result["rows"]
+        self.assertEqual((stored["ratio"], stored["logits_relative_l2"]), (1, 0))
+        self.assertEqual([row["weights"] for row in changed], ["int8", "int4:128"])
+        for row in changed:
+            self.assertIn(f"{row['bits_per_byte']:.5f}", output)
+            self.assertGreater(row["logits_relative_l2"], 0)
+            self.assertLess(row["stored_bytes"], stored["stored_bytes"])
+            self.assertTrue(math.isclose(row["bits_per_byte"],
+                                         stored["bits_per_byte"] * row["ratio"], rel_tol=1e-9))
+        self.assertLess(changed[0]["logits_relative_l2"], changed[1]["logits_relative_l2"])
+
     def test_ops_bench_measures_every_operation(self):
         result, output = self.run_benchmark(
             "ops_bench", "--backend=cpu", "--preset=cs336-tinystories", "--rows=1,4",

@@ -12,6 +12,10 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BUILD_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"]).parent
 START_TIME = SOURCE_DIR / "tests" / "benchmarks" / "start_time.py"
 
+sys.path.append(str(SOURCE_DIR / "tests" / "support"))
+
+import gguf_writer  # noqa: E402
+
 try:
     import google.protobuf  # noqa: F401
     import grpc  # noqa: F401
@@ -31,7 +35,8 @@ class StartTimeTest(unittest.TestCase):
         path = self.directory / "result.json"
         result = subprocess.run(
             [sys.executable, "-B", START_TIME, f"--build={BUILD_DIR}", "--starts=2",
-             f"--json={path}", *flags, "--", "--threads=1", "--kv_cache_bytes=1MiB"],
+             f"--json={path}", *flags, "--", "--threads=1", "--kv_cache_bytes=1MiB",
+             "--max_context=128"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return json.loads(path.read_text(encoding="utf-8")), result.stdout
@@ -55,6 +60,13 @@ class StartTimeTest(unittest.TestCase):
         written = weights.stat().st_mtime_ns
         self.start("--shape=tiny", cache)
         self.assertEqual(weights.stat().st_mtime_ns, written)
+
+    def test_a_gguf_file_is_started_from(self):
+        model = self.directory / "demo.gguf"
+        model.write_bytes(gguf_writer.demo_model().bytes())
+        result, _ = self.start(f"--model={model}")
+        self.check(result["starts"])
+        self.assertIn(f"--model={model}", result["server_flags"])
 
     def test_a_bad_model_ends_it_with_the_servers_words(self):
         result = subprocess.run(

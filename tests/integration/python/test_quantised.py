@@ -11,6 +11,7 @@ import unittest
 import quantised_checkpoint
 from tlm_server import BIN_DIR, TlmServer  # makes the stubs importable
 
+import gguf_writer
 from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
 
 TOKENS = 75  # more than a block of the KV cache
@@ -86,6 +87,51 @@ class QuantisedTest(unittest.TestCase):
         self.assertNotEqual(ran.returncode, 0)
         self.assertIn(f"'{name}' has shape [256, 1]", ran.stderr)
         self.assertIn("ask for [256, 2]", ran.stderr)
+
+
+class CalibrationTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.text = self.folder / "text.txt"
+        self.text.write_text("The prince said that he would come in the evening. " * 40,
+                             encoding="utf-8")
+
+    def refusal(self, model, *flags):
+        ran = subprocess.run([BIN_DIR / "tlm-server", f"--model={model}", "--port=0",
+                              f"--calibration={self.text}", *flags],
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(ran.returncode, 0)
+        return ran.stderr
+
+    def test_the_text_decides_the_scales(self):
+        fingerprints = set()
+        for flags in ([], [f"--calibration={self.text}"]):
+            with TlmServer("--weights=int4:64", *flags) as server:
+                info = info_of(server)
+                fingerprints.add(info.determinism.fingerprint)
+                request = forward_pb2.ForwardRequest(sequences=[common_pb2.TokenIds(ids=[5, 7])])
+                self.assertTrue(list(server.model.Forward(request, timeout=60)))
+        self.assertEqual(len(fingerprints), 2)
+
+    def test_quantised_weights_are_refused_by_name(self):
+        (self.folder / "gguf").mkdir()
+        file = self.folder / "gguf" / "model.gguf"
+        file.write_bytes(gguf_writer.small_llama().bytes())
+        checkpoint = self.folder / "checkpoint"
+        checkpoint.mkdir()
+        quantised_checkpoint.Pair("pack-quantized").save(checkpoint)
+        (checkpoint / "tokenizer.json").write_bytes(
+            (gguf_writer.DEMO_MODEL / "tokenizer.json").read_bytes())
+        for model, reason in ((file, "tensor 'blk.0.attn_k.weight' is Q4_0"),
+                              (checkpoint, "has a quantization_config")):
+            with self.subTest(model=model.name):
+                said = self.refusal(model, "--weights=int4")
+                self.assertIn(f"--calibration={self.text}: --weights=int4: ", said)
+                self.assertIn(reason, said)
+                self.assertIn("--weights=auto serves these as they are", said)
+                self.assertIn("--calibration is for --weights=int4", self.refusal(model))
 
 
 if __name__ == "__main__":
