@@ -89,7 +89,7 @@ class Cursor {
     return Load<T>(bytes.data());
   }
 
-  absl::StatusOr<std::string_view> String(std::string_view what, uint64_t limit) {
+  absl::StatusOr<std::string_view> String(std::string_view what, uint64_t limit = UINT64_MAX) {
     TLM_ASSIGN_OR_RETURN(const auto length, Number<uint64_t>(what));
     if (length > limit) {
       return InvalidArgument("{} has {} bytes, the limit is {}", what, length, limit);
@@ -146,7 +146,7 @@ absl::Status ReadArray(Cursor& cursor, GgufValue* value) {
   }
   value->texts.reserve(value->count);
   for (uint64_t i = 0; i < value->count; ++i) {
-    auto text = cursor.String("a string", cursor.left());
+    auto text = cursor.String("a string");
     if (!text.ok()) return WithContext(text.status(), fmt::format("element {}", i));
     value->texts.push_back(*text);
   }
@@ -159,7 +159,7 @@ absl::Status ReadValue(Cursor& cursor, GgufValue* value) {
   if (value->type == GgufType::kArray) {
     TLM_RETURN_IF_ERROR(ReadArray(cursor, value));
   } else if (value->type == GgufType::kString) {
-    TLM_ASSIGN_OR_RETURN(value->text, cursor.String("the string", cursor.left()));
+    TLM_ASSIGN_OR_RETURN(value->text, cursor.String("the string"));
   } else {
     TLM_ASSIGN_OR_RETURN(value->bytes, cursor.Take(BytesOf(value->type), "the value"));
     if (value->type == GgufType::kBool) TLM_RETURN_IF_ERROR(CheckBools(value->bytes));

@@ -191,6 +191,20 @@ TEST(GgufHeaderTest, KeysAreCheckedForLengthAndUniqueness) {
               StatusIs(kBad, HasSubstr("key 'k' occurs twice")));
 }
 
+TEST(GgufHeaderTest, TellsOfAStringThatIsCutOff) {
+  const std::string key = GgufText("k");
+  const std::string text = GgufText("0123456789");
+  const std::string cut = text.substr(0, text.size() - 3);
+  EXPECT_THAT(
+      Parse(Header(0, 1, key + Type(GgufType::kString) + cut)),
+      StatusIs(kBad, HasSubstr("key 'k': the string takes 10 bytes, 7 are left of the file")));
+  const std::string array =
+      Type(GgufType::kArray) + Type(GgufType::kString) + GgufBytes(uint64_t{2});
+  EXPECT_THAT(
+      Parse(Header(0, 1, key + array + text + cut)),
+      StatusIs(kBad, HasSubstr("element 1: a string takes 10 bytes, 7 are left of the file")));
+}
+
 TEST(GgufHeaderTest, ValuesAreOfAKnownType) {
   EXPECT_THAT(Parse(Header(0, 1, GgufText("k") + GgufBytes(uint32_t{13}) + std::string(8, '\0'))),
               StatusIs(kBad, AllOf(HasSubstr("key 'k'"), HasSubstr("type is 13"))));
