@@ -6,7 +6,7 @@
 #   deploy/quickstart.sh                            stops the server at the end
 #   deploy/quickstart.sh --keep                     leaves it running
 #   deploy/quickstart.sh --openai [--port=N]        N, and N + 1 for metrics; 8000 if not given
-#   deploy/quickstart.sh ... --model=DIR            a model of your own
+#   deploy/quickstart.sh ... --model=DIR            a model of your own: a directory or a GGUF file
 #
 # With TLM_BIN_DIR in the environment it takes the programs there: it installs and builds nothing.
 # TLM_SMG_DIR is another place for the gateway's environment.
@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
 done
 case "$port" in *[!0-9]*|'') fail "--port=$port is not a number" ;; esac
 { [ "$port" -ge 1 ] && [ "$port" -le 65534 ]; } || fail "--port=$port: from 1 to 65534"
-[ -f "$model/config.json" ] || [ -f "$model/model_config.json" ] ||
-  fail "$model: a model directory has config.json or model_config.json"
+[ -f "$model/config.json" ] || [ -f "$model/model_config.json" ] || [ -f "$model" ] ||
+  fail "$model: neither a GGUF file nor a directory with config.json or model_config.json"
 
 # Of the gateway; before anything is built.
 check_ports() {
