@@ -168,6 +168,6 @@ Start it for good and talk to it:
   $bin/tlm-server --model=$model &
   $bin/tlm generate 'In the evening'
   $bin/tlm help
-Serve a model of your own: --model=DIR with config.json and model.safetensors. For OpenAI clients: deploy/quickstart.sh --openai
+Serve a model of your own: --model=DIR with config.json and model.safetensors, or --model=FILE.gguf. For OpenAI clients: deploy/quickstart.sh --openai
 TXT
 fi
