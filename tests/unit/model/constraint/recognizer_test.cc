@@ -1,3 +1,5 @@
+#include "model/constraint/recognizer.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -5,8 +7,6 @@
 #include <set>
 #include <string>
 #include <vector>
-
-#include "model/constraint/recognizer.h"
 
 namespace tlm {
 namespace {
