@@ -31,11 +31,13 @@ struct VocabularyEntry {
   bool is_searchable = true;  // Find() returns it: tokens of the model, not those added to it
 };
 
-// Immutable, so any thread may read.
+// Move-only. Immutable, so any thread may read.
 class Vocabulary {
  public:
   // No tokens.
   Vocabulary() = default;
+  Vocabulary(Vocabulary&&) = default;
+  Vocabulary& operator=(Vocabulary&&) = default;
 
   // INVALID_ARGUMENT when two entries share an id, or two searchable ones their bytes.
   static absl::StatusOr<Vocabulary> Create(std::vector<VocabularyEntry> entries);
