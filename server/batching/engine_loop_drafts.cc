@@ -86,12 +86,11 @@ void EngineLoop::AddGuesser(Sequence& sequence) {
   const double by_model =
       draft_source_ == nullptr ? 0 : guessing.by_model.Chance(kModelMatch, &model_matches_);
   const double by_lookup = draft.tokens.empty() ? 0 : draft.chances.front();
-  if (by_lookup >= by_model) {
-    if (!draft.tokens.empty())
-      guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
+  if (by_lookup >= by_model || !MayAskModel(sequence, max_tokens)) {
+    if (draft.tokens.empty()) return;
+    guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
     return;
   }
-  if (!MayAskModel(sequence, max_tokens)) return;
   draft = {.tokens = {}, .chances = std::vector<double>(static_cast<size_t>(max_tokens), by_model)};
   guessers_.push_back({.sequence = &sequence, .draft = std::move(draft), .by_model = true});
 }

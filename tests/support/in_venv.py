@@ -33,6 +33,8 @@ def make_alone(folder, requirements, options):
     stamp = folder / "requirements.sha256"
     if stamp.exists() and stamp.read_text() == wanted.hexdigest():
         return True
+    if folder.exists() and not (folder / "pyvenv.cfg").exists():
+        sys.exit(f"{folder} is no environment that this made: it stays as it is")
     shutil.rmtree(folder, ignore_errors=True)
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--retries", "1",
            "--disable-pip-version-check", *options]
