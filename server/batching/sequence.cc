@@ -289,6 +289,7 @@ bool Sequence::MayAppend(int32_t token) const {
 
 std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context) {
   TLM_CHECK(rows_in_flight_ == 0 && state() == SequenceState::kDecoding);
+  if (!verifies()) DropDraft();  // the step that it was made for had no room
   if (remaining() == 1) forced_from_ = computed_;
   ++forced_tokens_;
   return Append(token, max_context);

@@ -30,6 +30,19 @@ TEST(SequenceTest, ComputesThePromptThenOneTokenAfterTheOther) {
   EXPECT_EQ(sequence.generated_tokens(), 1);
 }
 
+TEST(SequenceTest, ForcedTokensTakeThePlaceOfADraftThatNoStepHasComputed) {
+  Sequence sequence(GenerateRequest(Prompt(4), 20), 0);
+  sequence.set_running(true);
+  sequence.MarkComputed(4);
+  EXPECT_FALSE(sequence.Append(1, kContext).has_value());
+  sequence.SetDraft({2, 5, 6});
+  EXPECT_FALSE(sequence.AppendForced(2, kContext).has_value());
+  EXPECT_FALSE(sequence.AppendForced(3, kContext).has_value());
+  EXPECT_TRUE(sequence.draft().empty());
+  EXPECT_EQ(sequence.state(), SequenceState::kDecoding);
+  EXPECT_EQ(sequence.remaining(), 3);
+}
+
 TEST(SequenceTest, EndsWithTheLastTokenAskedFor) {
   Sequence sequence(GenerateRequest(Prompt(4), 2), 0);
   EXPECT_FALSE(sequence.Append(1, kContext).has_value());
