@@ -2,25 +2,29 @@
 // through the same schedules, are caught, each by what it should be caught by.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/golden/schedules.h"
 #include "tests/support/batch_dependent_ops.h"
 #include "tests/support/chunk_split_ops.h"
 #include "tests/support/host_sampling.h"
+#include "tests/support/stale_draft_ops.h"
 
 namespace tlm {
 namespace {
 
-// A device's sampler whose noise is indexed by a row's rank in the batch, not by the request: the
-// logits are right, the token is not.
-class RankNoiseModel : public LanguageModel {
+// Samples on the host, in a way of its own: the logits are right, the token is not.
+class WrongSamplerModel : public LanguageModel {
  public:
-  explicit RankNoiseModel(LanguageModel& model) : model_(model) {}
+  using Tokens = std::vector<absl::StatusOr<SampledToken>>;
+  explicit WrongSamplerModel(LanguageModel& model) : model_(model) {}
 
   int64_t vocab_size() const override { return model_.vocab_size(); }
   const BatchLimits& limits() const override { return model_.limits(); }
@@ -35,7 +39,7 @@ class RankNoiseModel : public LanguageModel {
   absl::StatusOr<BatchResult> Wait() override {
     absl::StatusOr<BatchResult> result = model_.Wait();
     if (!result.ok()) return result;
-    result->tokens = SampleAll(launched_.jobs, Noisy(result->logits), vocab_size());
+    result->tokens = Sample(launched_.jobs, result->logits, std::move(result->tokens));
     logits_ = SelectRows(result->logits, wanted_rows_, vocab_size());
     result->logits = logits_;
     return result;
@@ -45,15 +49,9 @@ class RankNoiseModel : public LanguageModel {
   }
 
  private:
-  std::vector<float> Noisy(std::span<const float> logits) const {
-    std::vector<float> noisy(logits.begin(), logits.end());
-    for (size_t i = 0; i < noisy.size(); ++i) {
-      std::minstd_rand random(static_cast<uint32_t>(i + 1));
-      random.discard(3);
-      noisy[i] += std::extreme_value_distribution<float>()(random);
-    }
-    return noisy;
-  }
+  // `right` is what the jobs give; `logits` are those of all rows.
+  virtual Tokens Sample(std::span<const SamplingJob> jobs, std::span<const float> logits,
+                        Tokens right) const = 0;
 
   LanguageModel& model_;
   Batch launched_;  // with all rows
@@ -61,23 +59,94 @@ class RankNoiseModel : public LanguageModel {
   std::vector<float> logits_;
 };
 
+// Noise indexed by a row's rank in the batch, not by the request.
+class RankNoiseModel : public WrongSamplerModel {
+ public:
+  using WrongSamplerModel::WrongSamplerModel;
+
+ private:
+  Tokens Sample(std::span<const SamplingJob> jobs, std::span<const float> logits,
+                Tokens) const override {
+    std::vector<float> noisy(logits.begin(), logits.end());
+    for (size_t i = 0; i < noisy.size(); ++i) {
+      std::minstd_rand random(static_cast<uint32_t>(i + 1));
+      random.discard(3);
+      noisy[i] += std::extreme_value_distribution<float>()(random);
+    }
+    return SampleAll(jobs, noisy, vocab_size());
+  }
+};
+
+// The same behind a draft's tokens alone: the first row of each draft is right.
+class DraftRankNoiseModel : public WrongSamplerModel {
+ public:
+  using WrongSamplerModel::WrongSamplerModel;
+
+ private:
+  Tokens Sample(std::span<const SamplingJob> jobs, std::span<const float> logits,
+                Tokens) const override {
+    std::vector<SamplingJob> changed(jobs.begin(), jobs.end());
+    for (SamplingJob& job : changed) {
+      if (!job.draft.empty()) job.key.position = static_cast<uint64_t>(job.row);
+    }
+    return SampleAll(changed, logits, vocab_size());
+  }
+};
+
+// Takes a guess for right if it is the most likely token, whatever is drawn there.
+class ArgmaxJudgeModel : public WrongSamplerModel {
+ public:
+  using WrongSamplerModel::WrongSamplerModel;
+
+ private:
+  Tokens Sample(std::span<const SamplingJob> jobs, std::span<const float> logits,
+                Tokens right) const override {
+    const auto vocab = static_cast<size_t>(vocab_size());
+    for (size_t i = 0; i + 1 < jobs.size(); ++i) {
+      if (jobs[i + 1].draft.empty() || !right[i].ok()) continue;
+      const int32_t guess = jobs[i + 1].draft.back();
+      const auto row = logits.subspan(static_cast<size_t>(jobs[i].row) * vocab, vocab);
+      if (std::ranges::max_element(row) - row.begin() == guess) right[i]->id = guess;
+    }
+    return right;
+  }
+};
+
 struct Caught {
   int64_t outputs = 0;  // that differ from those of the request alone
   int64_t logits = 0;   // prefixes with two hashes
 };
 
-Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs) {
+// `drafter`: who makes drafts in all of the schedules, wherever one is possible.
+Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
+                    std::optional<Drafter> drafter = std::nullopt) {
   ScheduleRunner runner("qwen3", DType::kF32, max_outputs);
   runner.set_machine(std::move(machine));
   std::mt19937_64 random(7);
   Caught caught;
   const Outcomes alone = runner.Execute(AloneSchedule(), 1, random).passes[0];
   for (int i = 0; i < 4; ++i) {
-    const ScheduleRun together = runner.Execute(RandomSchedule(random), 1, random, nullptr);
+    Schedule schedule = RandomSchedule(random);
+    // Everything is the machine's own.
+    schedule.resume_one_in = schedule.claim_one_in = 0;
+    if (drafter.has_value()) {
+      schedule.options.speculation = Speculation::kAlways;
+      schedule.options.max_draft_tokens = 6;
+      schedule.drafter = *drafter;
+      schedule.truth = 80;
+    }
+    const ScheduleRun together = runner.Execute(schedule, 1, random, &alone);
     caught.outputs += Compare(together, alone).different;
   }
   caught.logits = runner.book().contradictions;
   return caught;
+}
+
+template <typename Model>
+Machine MachineWith() {
+  return {.backend = {}, .ops = {}, .model = [](LanguageModel& model) {
+            return std::make_unique<Model>(model);
+          }};
 }
 
 TEST(DeterminismControlsTest, ASoundBackendPasses) {
@@ -106,11 +175,41 @@ TEST(DeterminismControlsTest, AttentionThatDependsOnChunkBordersIsCaught) {
 }
 
 TEST(DeterminismControlsTest, NoiseIndexedByRankInTheBatchIsCaught) {
-  const Caught caught = RunSchedules({.backend = {}, .ops = {}, .model = [](LanguageModel& model) {
-                                        return std::make_unique<RankNoiseModel>(model);
-                                      }});
+  const Caught caught = RunSchedules(MachineWith<RankNoiseModel>());
   EXPECT_GT(caught.outputs, 0);
   EXPECT_EQ(caught.logits, 0);  // it is the token that is wrong
+}
+
+TEST(DeterminismControlsTest, ASoundBackendWithDraftsPasses) {
+  for (const Drafter drafter : {Drafter::kKnown, Drafter::kGreedyModel}) {
+    const Caught caught = RunSchedules({}, kMaxOutputs, drafter);
+    EXPECT_EQ(caught.outputs, 0);
+    EXPECT_EQ(caught.logits, 0);
+  }
+}
+
+TEST(DeterminismControlsTest, NoiseIndexedByRankInTheDraftsIsCaught) {
+  const Caught caught =
+      RunSchedules(MachineWith<DraftRankNoiseModel>(), kMaxOutputs, Drafter::kKnown);
+  EXPECT_GT(caught.outputs, 0);
+  EXPECT_EQ(caught.logits, 0);
+}
+
+TEST(DeterminismControlsTest, GuessesJudgedByTheMostLikelyTokenAreCaught) {
+  const Caught caught =
+      RunSchedules(MachineWith<ArgmaxJudgeModel>(), kMaxOutputs, Drafter::kGreedyModel);
+  EXPECT_GT(caught.outputs, 0);
+  EXPECT_EQ(caught.logits, 0);
+}
+
+TEST(DeterminismControlsTest, CacheEntriesOfRejectedDraftsAreCaught) {
+  const Caught caught =
+      RunSchedules({.backend = {},
+                    .ops = [](Ops& ops) { return std::make_unique<StaleDraftOps>(ops); },
+                    .model = {}},
+                   kMaxOutputs, Drafter::kKnown);
+  EXPECT_GT(caught.outputs, 0);
+  EXPECT_GT(caught.logits, 0);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ ModelConfig TinyConfig() {
 
 TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   constexpr uint64_t kRounds = 2;
-  constexpr uint64_t kSchedules = 8;  // of each round
+  constexpr uint64_t kSchedules = 10;  // of each round
   ScheduleRunner runner(
       {.config = TinyConfig(), .dtype = DType::kBF16, .requests = 8, .max_outputs = kMaxOutputs});
   runner.set_machine({.backend = EmulatedDevice, .ops = {}, .model = {}});
@@ -45,7 +45,12 @@ TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     for (uint64_t i = 0; i < kSchedules; ++i) {
       simt::emulated::Configure(
           {.seed = kSchedules * round + i, .progress = simt::emulated::Progress::kRandom});
-      const Schedule schedule = RandomSchedule(random);
+      Schedule schedule = RandomSchedule(random);
+      if (i % 2 == 0) {
+        schedule.options.speculation = Speculation::kAlways;
+        schedule.drafter = i % 4 == 0 ? Drafter::kKnown : Drafter::kGreedyModel;
+        schedule.truth = 50;
+      }
       const ScheduleRun together = runner.Execute(schedule, round, random, &alone);
       counts += together.counts;
       const Difference difference = Compare(together, alone);
@@ -60,6 +65,13 @@ TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   EXPECT_GT(counts.copied_blocks, 0);
   EXPECT_GT(counts.cached_tokens, 0);
   EXPECT_GT(counts.launches_ahead, 200);
+  EXPECT_GT(counts.accepted, 100);
+  EXPECT_GT(counts.drafted - counts.accepted, 20);
+  EXPECT_GT(counts.constrained_drafted, 10);
+  EXPECT_GT(counts.penalised_drafted, 10);
+  EXPECT_GT(counts.ahead_with_drafts, 100);
+  EXPECT_GT(counts.confirmed, 0);
+  EXPECT_GT(counts.refuted, 0);
   EXPECT_GT(compared, 100);
   EXPECT_GT(runner.book().repeated, 1000);
 }
@@ -74,8 +86,9 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   request.generate()->stop.max_new_tokens = 12;
   request.generate()->score.top = top;
   request.stream = reader->stream();
-  auto engine = Engine::Start(model, {.max_batch_tokens = 64, .max_running_requests = 4},
-                              *Clock::Monotonic());
+  const EngineOptions options = {
+      .max_batch_tokens = 64, .max_running_requests = 4, .speculation = Speculation::kOff};
+  auto engine = Engine::Start(model, options, *Clock::Monotonic());
   EXPECT_THAT(engine, IsOk());
   EXPECT_THAT((*engine)->Submit(std::move(request)), IsOk());
   return reader->WaitForEnd().token_ids();

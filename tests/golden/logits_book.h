@@ -37,9 +37,12 @@ inline uint64_t Hash(const void* data, size_t bytes) {
 // the cache, in the order of the device: when results come, not when work is launched.
 class RecordingModel : public LanguageModel {
  public:
-  // Both outlive this object.
-  RecordingModel(LanguageModel& model, LogitsBook& book)
-      : model_(model), book_(book), slots_(model.num_kv_blocks() * kBlockTokens) {}
+  // `model` and `book` outlive this object; `stop_ids` end every output that may have them.
+  RecordingModel(LanguageModel& model, LogitsBook& book, std::vector<int32_t> stop_ids = {})
+      : model_(model),
+        book_(book),
+        stop_ids_(std::move(stop_ids)),
+        slots_(model.num_kv_blocks() * kBlockTokens) {}
 
   int64_t vocab_size() const override { return model_.vocab_size(); }
   const BatchLimits& limits() const override { return model_.limits(); }
@@ -62,6 +65,7 @@ class RecordingModel : public LanguageModel {
     if (result.ok()) {
       Write(oldest.batch);
       Record(oldest.batch, result->logits);
+      CountEnds(oldest.batch, result->tokens);
       sampled_ = SampledIds(result->tokens);
       logits_ = SelectRows(result->logits, oldest.wanted_rows, vocab_size());
       result->logits = logits_;
@@ -83,6 +87,8 @@ class RecordingModel : public LanguageModel {
   int64_t copies() const { return copies_; }
   // Batches launched before the results of the one before.
   int64_t launches_ahead() const { return launches_ahead_; }
+  // Drafts and claims of which a token that was drawn as guessed ended the output.
+  int64_t ends_in_drafts() const { return ends_in_drafts_; }
 
  private:
   struct Launched {
@@ -119,6 +125,24 @@ class RecordingModel : public LanguageModel {
     }
   }
 
+  // The jobs of a sequence follow each other, each with one token more of its draft.
+  void CountEnds(const Batch& batch, std::span<const absl::StatusOr<SampledToken>> tokens) {
+    bool agrees = true;
+    for (size_t i = 0; i + 1 < batch.jobs.size(); ++i) {
+      const std::span<const int32_t> draft = batch.jobs[i + 1].draft;
+      agrees &= tokens[i].ok() && !draft.empty() && tokens[i]->id == draft.back();
+      if (agrees && batch.jobs[i].banned.empty() && EndsOutput(batch.jobs[i], draft.back())) {
+        ++ends_in_drafts_;
+      }
+      if (draft.empty()) agrees = true;
+    }
+  }
+
+  // The masks of constrained outputs leave the last id in where it is their end.
+  bool EndsOutput(const SamplingJob& job, int32_t id) const {
+    return std::ranges::count(stop_ids_, id) > 0 || (job.mask != nullptr && id + 1 == vocab_size());
+  }
+
   void CopySlots(int32_t from, int32_t to) {
     std::copy_n(slots_.begin() + from * kBlockTokens, kBlockTokens,
                 slots_.begin() + to * kBlockTokens);
@@ -126,12 +150,14 @@ class RecordingModel : public LanguageModel {
 
   LanguageModel& model_;
   LogitsBook& book_;
+  const std::vector<int32_t> stop_ids_;
   std::vector<int32_t> slots_;
   std::deque<Launched> launched_;  // oldest first
   std::vector<int32_t> sampled_;   // by the last batch with results
   std::vector<float> logits_;
   int64_t copies_ = 0;
   int64_t launches_ahead_ = 0;
+  int64_t ends_in_drafts_ = 0;
 };
 
 }  // namespace tlm

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +19,8 @@
 namespace tlm {
 
 inline constexpr int kMaxOutputs = 3;
+// Of every output.
+inline const std::vector<int32_t> kStopIds = {3, 19, 35, 51, 67, 83, 99, 115};
 
 inline std::vector<int32_t> RandomIds(std::mt19937_64& random, size_t count, int64_t vocab) {
   std::vector<int32_t> ids(count);
@@ -108,7 +111,9 @@ inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work
 
 inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   GenerateWork work;
-  work.sampling.temperature = random() % 3 == 0 ? 0.0f : 0.9f;
+  // The most likely token, often that, nearly any: random models are very sure of themselves.
+  static constexpr float kTemperatures[] = {0.0f, 0.9f, 8.0f};
+  work.sampling.temperature = kTemperatures[random() % std::size(kTemperatures)];
   work.sampling.top_k = random() % 2 == 0 ? 0 : 20;
   work.sampling.top_p = random() % 2 == 0 ? 1.0f : 0.9f;
   work.sampling.repetition_penalty = random() % 3 == 0 ? 1.3f : 1.0f;
@@ -116,12 +121,13 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   work.sampling.seed = random() % 5;
   work.stop.max_new_tokens = 1 + static_cast<int64_t>(random() % 40);
   work.stop.min_new_tokens = random() % 3 == 0 ? work.stop.max_new_tokens / 2 : 0;
-  work.stop.stop_token_ids = {3, 7};
+  work.stop.stop_token_ids = kStopIds;
   work.score = {.logprob = true, .top = 3};
   work.score_prompt = random() % 4 == 0;
   std::mt19937_64 constraint(static_cast<uint64_t>(work.stop.max_new_tokens) * 5 +
                              work.sampling.seed);
   if (constraint() % 3 == 0) Constrain(constraint, vocab, work);
+  if (constraint() % 8 == 0) work.max_draft_tokens = static_cast<int64_t>(constraint() % 4);
   return work;
 }
 

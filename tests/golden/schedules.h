@@ -19,6 +19,7 @@
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/batching/engine.h"
+#include "tests/golden/draft_sources.h"
 #include "tests/golden/logits_book.h"
 #include "tests/golden/random_requests.h"
 #include "tests/support/block_model.h"
@@ -38,19 +39,39 @@ struct Schedule {
   bool shuffled = false;   // requests come together, in any order; else one after the other, alone
   int cancel_one_in = 0;   // outputs dropped at some moment; 0 = none
   int resume_one_in = 0;   // outputs that another replica has begun; 0 = none
+  int claim_one_in = 0;    // outputs that are verified, of those known to be right or wrong
+  // Who guesses beside the sequences' own tokens, as options.speculation allows.
+  Drafter drafter = Drafter::kNobody;
+  int truth = 0;  // of Drafter::kKnown: see KnownDrafts
 
   std::string Describe() const {
     return fmt::format(
-        "{} threads, {} blocks, {} tokens a step, {} of prefill, cache {}, {} passes", threads,
-        kv_blocks, options.max_batch_tokens, options.max_prefill_tokens, options.prefix_cache,
-        passes);
+        "{} threads, {} blocks, {} tokens a step, {} of prefill, cache {}, {} passes, "
+        "speculation {}, drafter {}, truth {}, {} draft tokens",
+        threads, kv_blocks, options.max_batch_tokens, options.max_prefill_tokens,
+        options.prefix_cache, passes, static_cast<int>(options.speculation),
+        static_cast<int>(drafter), truth, options.max_draft_tokens);
   }
 };
 
 inline Schedule AloneSchedule() {
   Schedule schedule;
   schedule.options.prefix_cache = false;
+  schedule.options.speculation = Speculation::kOff;
   return schedule;
+}
+
+// Mostly with drafts; claims in half of the schedules.
+inline void Speculate(std::mt19937_64& random, Schedule& schedule) {
+  static constexpr Speculation kWhen[] = {Speculation::kOff, Speculation::kAuto,
+                                          Speculation::kAlways, Speculation::kAlways,
+                                          Speculation::kAlways};
+  schedule.options.speculation = kWhen[random() % std::size(kWhen)];
+  schedule.options.max_draft_tokens = 1 + static_cast<int64_t>(random() % 16);
+  schedule.drafter = static_cast<Drafter>(random() % kDrafters);
+  // Some of the known drafts are always right, some hardly ever.
+  schedule.truth = static_cast<int>(std::min<uint64_t>(100, 20 + random() % 100));
+  schedule.claim_one_in = random() % 2 == 0 ? 0 : 3;
 }
 
 inline Schedule RandomSchedule(std::mt19937_64& random) {
@@ -68,12 +89,36 @@ inline Schedule RandomSchedule(std::mt19937_64& random) {
   schedule.shuffled = true;
   schedule.cancel_one_in = 6;
   schedule.resume_one_in = 5;
+  Speculate(random, schedule);
   return schedule;
 }
 
 // Every output's results by request, nothing where it was cancelled.
 using Collected = CollectingReader::Collected;
 using Outcomes = std::vector<std::vector<std::optional<Collected>>>;
+
+// What a request says that its output is: some of its tokens, all of them, or more.
+struct Claim {
+  size_t tokens = 0;              // 0: nothing is claimed
+  std::optional<size_t> changed;  // one of the output's own, claimed to be another
+};
+
+// What a request with this claim gives: its tokens up to the first that differs.
+inline Collected Verified(const Collected& alone, const Claim& claim) {
+  Collected expected = alone;
+  if (claim.tokens == 0) return expected;
+  const size_t tokens = claim.changed.has_value() ? *claim.changed + 1 : claim.tokens;
+  FinishReason& reason = expected.ends.at(0).reason;
+  // The claim ends before the mask that nothing can follow in is asked for.
+  const bool ends_behind =
+      reason == FinishReason::kConstraint || reason == FinishReason::kConstraintComplete;
+  if (claim.changed.has_value() || tokens < alone.tokens.size() ||
+      (tokens == alone.tokens.size() && ends_behind)) {
+    reason = FinishReason::kRowsComplete;
+  }
+  expected.tokens.resize(std::min(tokens, alone.tokens.size()));
+  return expected;
+}
 
 // What the schedules did, to see that they were worth running.
 struct ScheduleCounts {
@@ -83,7 +128,34 @@ struct ScheduleCounts {
   int64_t resumed = 0;
   int64_t launches_ahead = 0;  // of the results of the step before
   int64_t constrained = 0;     // tokens of constrained outputs
+  // Tokens of drafts, those drawn as guessed, and those in outputs with constraints, penalties or
+  // preemptions.
+  int64_t drafted = 0;
+  int64_t accepted = 0;
+  int64_t constrained_drafted = 0;
+  int64_t constrained_accepted = 0;
+  int64_t penalised_drafted = 0;
+  int64_t penalised_accepted = 0;
+  int64_t preempted_drafted = 0;
+  int64_t ends_in_drafts = 0;     // outputs that ended with a token of a draft; without claims
+  int64_t speculative = 0;        // schedules with drafts
+  int64_t ahead_with_drafts = 0;  // launches ahead in these
+  int64_t confirmed = 0;          // claims that were not changed, to be confirmed
+  int64_t refuted = 0;            // claims with a changed token, to be refuted
 
+  void Add(const Request& request, const SpeculationCounts& counts, int64_t preemptions) {
+    drafted += counts.drafted;
+    accepted += counts.accepted;
+    if (request.generate()->constraint.has_value()) {
+      constrained_drafted += counts.drafted;
+      constrained_accepted += counts.accepted;
+    }
+    if (request.generate()->sampling.has_penalties()) {
+      penalised_drafted += counts.drafted;
+      penalised_accepted += counts.accepted;
+    }
+    if (preemptions > 0) preempted_drafted += counts.drafted;
+  }
   ScheduleCounts& operator+=(const ScheduleCounts& other) {
     preemptions += other.preemptions;
     copied_blocks += other.copied_blocks;
@@ -91,12 +163,25 @@ struct ScheduleCounts {
     resumed += other.resumed;
     launches_ahead += other.launches_ahead;
     constrained += other.constrained;
+    drafted += other.drafted;
+    accepted += other.accepted;
+    constrained_drafted += other.constrained_drafted;
+    constrained_accepted += other.constrained_accepted;
+    penalised_drafted += other.penalised_drafted;
+    penalised_accepted += other.penalised_accepted;
+    preempted_drafted += other.preempted_drafted;
+    ends_in_drafts += other.ends_in_drafts;
+    speculative += other.speculative;
+    ahead_with_drafts += other.ahead_with_drafts;
+    confirmed += other.confirmed;
+    refuted += other.refuted;
     return *this;
   }
 };
 
 struct ScheduleRun {
   std::vector<Outcomes> passes;
+  std::vector<std::vector<Claim>> claims;  // of each pass, by request
   ScheduleCounts counts;
 };
 
@@ -143,7 +228,7 @@ class ScheduleRunner {
   const LogitsBook& book() const { return book_; }
 
   // Random requests of `request_seed`. `random` decides what the schedule leaves open; `alone` is
-  // what the resumed outputs' first tokens are taken from.
+  // what resumed outputs' first tokens, claims and known drafts are taken from.
   ScheduleRun Execute(const Schedule& schedule, uint64_t request_seed, std::mt19937_64& random,
                       const Outcomes* alone = nullptr) {
     const auto backend = MakeBackend(schedule);
@@ -157,21 +242,27 @@ class ScheduleRunner {
         scheduled_.config, weights(), wrong ? *wrong : **backend, limits,
         {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype}, scheduled_.format);
     EXPECT_THAT(model, IsOk());
-    RecordingModel recording(**model, book_);
+    RecordingModel recording(**model, book_, kStopIds);
     const std::unique_ptr<LanguageModel> changed =
         machine_.model ? machine_.model(recording) : nullptr;
-    auto engine =
-        Engine::Start(changed ? *changed : recording, schedule.options, *Clock::Monotonic());
+    const std::unique_ptr<DraftSource> drafts = MakeDrafts(schedule, request_seed, alone);
+    auto engine = Engine::Start(changed ? *changed : recording, schedule.options,
+                                *Clock::Monotonic(), /*metrics=*/nullptr, drafts.get());
     EXPECT_THAT(engine, IsOk());
     ScheduleRun run;
     for (int pass = 0; pass < schedule.passes; ++pass) {
-      run.passes.push_back(RunOnce(**engine, schedule, request_seed, random, alone, run.counts));
+      RunOnce(**engine, schedule, request_seed, random, alone, run);
     }
     EXPECT_TRUE((*engine)->WaitUntilIdle(absl::Seconds(30)));
     EXPECT_EQ((*engine)->Stats().kv_blocks_used, 0);
     run.counts.preemptions = (*engine)->Stats().preemptions;
     run.counts.copied_blocks = recording.copies();
     run.counts.launches_ahead = recording.launches_ahead();
+    if (schedule.claim_one_in == 0) run.counts.ends_in_drafts = recording.ends_in_drafts();
+    if (run.counts.drafted > 0) {
+      run.counts.speculative = 1;
+      run.counts.ahead_with_drafts = run.counts.launches_ahead;
+    }
     return run;
   }
 
@@ -190,8 +281,48 @@ class ScheduleRunner {
     std::vector<std::shared_ptr<CollectingReader>> readers;
     std::vector<bool> cancelled;
     std::vector<SampledToken> begun;  // sampled by another replica
-    bool constrained = false;
+    Claim claim;
   };
+
+  // Null: nobody guesses.
+  std::unique_ptr<DraftSource> MakeDrafts(const Schedule& schedule, uint64_t request_seed,
+                                          const Outcomes* alone) {
+    if (schedule.options.speculation == Speculation::kOff) return nullptr;
+    switch (schedule.drafter) {
+      case Drafter::kNobody:
+        return nullptr;
+      case Drafter::kKnown:
+        return alone == nullptr ? nullptr : MakeKnownDrafts(schedule.truth, request_seed, *alone);
+      case Drafter::kOtherModel:
+        if (!other_.has_value()) other_.emplace(scheduled_.config, DType::kF32, /*seed=*/43);
+        return ModelDrafts::Load(scheduled_.config, other_->weights(), DraftLimits(schedule),
+                                 {.num_blocks = schedule.kv_blocks, .dtype = DType::kF32});
+      case Drafter::kSameModel:
+      case Drafter::kGreedyModel:
+        return ModelDrafts::Load(scheduled_.config, weights(), DraftLimits(schedule),
+                                 {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype},
+                                 scheduled_.format, schedule.drafter == Drafter::kGreedyModel);
+    }
+    return nullptr;
+  }
+  std::unique_ptr<DraftSource> MakeKnownDrafts(int truth, uint64_t request_seed,
+                                               const Outcomes& alone) const {
+    auto drafts = std::make_unique<KnownDrafts>(truth, scheduled_.config.vocab_size);
+    const std::vector<Submitted> requests = MakeRequests(request_seed);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      for (size_t output = 0; output < alone[i].size(); ++output) {
+        drafts->Add(requests[i].request.prompt, alone[i][output]->token_ids(),
+                    static_cast<uint32_t>(output));
+      }
+    }
+    return drafts;
+  }
+  static BatchLimits DraftLimits(const Schedule& schedule) {
+    return {.max_tokens = 64,
+            .max_sequences = schedule.options.max_running_requests,
+            .max_logits_rows = schedule.options.max_running_requests,
+            .max_context = kContext};
+  }
 
   // The same ones for the same seed, with their token streams.
   std::vector<Submitted> MakeRequests(uint64_t seed) const {
@@ -203,8 +334,6 @@ class ScheduleRunner {
       request =
           RandomRequest(random, scheduled_.config.vocab_size, i, scheduled_.max_outputs, &outputs);
       all[i].cancelled.assign(outputs, false);
-      all[i].constrained =
-          request.generate() != nullptr && request.generate()->constraint.has_value();
       const int64_t capacity = request.score() != nullptr ? TokenStream::kUnbounded : 1 + i % 5;
       for (int output = 0; output < outputs; ++output) {
         all[i].readers.push_back(CollectingReader::Create(capacity));
@@ -231,8 +360,38 @@ class ScheduleRunner {
     }
   }
 
-  static Outcomes RunOnce(Engine& engine, const Schedule& schedule, std::vector<Submitted> requests,
-                          std::mt19937_64& random, const Outcomes* alone, ScheduleCounts& counts) {
+  // Claims the rest of the output, or other tokens.
+  void MakeClaim(const Collected& alone, std::mt19937_64& random, Submitted* submitted) const {
+    const size_t begun = submitted->begun.size();
+    std::vector<int32_t> ids = alone.token_ids();
+    if (begun == ids.size()) return;
+    const auto vocab = static_cast<uint64_t>(scheduled_.config.vocab_size);
+    switch (random() % 6) {
+      case 0:
+        break;
+      case 1:
+        ids.resize(begun + 1 + random() % (ids.size() - begun));
+        break;
+      case 2:
+        for (int i = 0; i < 3; ++i) ids.push_back(static_cast<int32_t>(random() % vocab));
+        break;
+      default:
+        const size_t changed = begun + random() % (ids.size() - begun);
+        ids[changed] = static_cast<int32_t>(
+            (static_cast<uint64_t>(ids[changed]) + 1 + random() % (vocab - 1)) % vocab);
+        submitted->claim.changed = changed;
+    }
+    submitted->claim.tokens = ids.size();
+    submitted->request.generate()->claimed.assign(ids.begin() + static_cast<ptrdiff_t>(begun),
+                                                  ids.end());
+    // It takes all rows of a step.
+    submitted->readers[0] = CollectingReader::Create();
+    submitted->request.stream = submitted->readers[0]->stream();
+  }
+
+  void RunOnce(Engine& engine, const Schedule& schedule, uint64_t request_seed,
+               std::mt19937_64& random, const Outcomes* alone, ScheduleRun& run) const {
+    std::vector<Submitted> requests = MakeRequests(request_seed);
     std::vector<size_t> order(requests.size());
     std::iota(order.begin(), order.end(), size_t{0});
     if (schedule.shuffled) std::shuffle(order.begin(), order.end(), random);
@@ -241,11 +400,14 @@ class ScheduleRunner {
       Submitted& submitted = requests[i];
       const Request& request = submitted.request;
       if (alone != nullptr && request.generate() != nullptr && request.branch_streams.empty() &&
-          !request.generate()->score_prompt && one_in(schedule.resume_one_in)) {
-        BeginElsewhere(*(*alone)[i][0], random, &submitted);
-        ++counts.resumed;
+          !request.generate()->score_prompt) {
+        if (one_in(schedule.resume_one_in)) {
+          BeginElsewhere(*(*alone)[i][0], random, &submitted);
+          ++run.counts.resumed;
+        }
+        if (one_in(schedule.claim_one_in)) MakeClaim(*(*alone)[i][0], random, &submitted);
       }
-      EXPECT_THAT(engine.Submit(std::move(submitted.request)), IsOk());
+      EXPECT_THAT(engine.Submit(Request(request)), IsOk());
       // What follows finds it waiting, or running.
       if (one_in(3)) submitted.readers[0]->WaitUntil(HasResults);
       for (size_t output = 0; output < submitted.readers.size(); ++output) {
@@ -255,11 +417,7 @@ class ScheduleRunner {
         submitted.readers[output]->stream()->Detach();
       }
     }
-    return Collect(requests, counts);
-  }
-  Outcomes RunOnce(Engine& engine, const Schedule& schedule, uint64_t request_seed,
-                   std::mt19937_64& random, const Outcomes* alone, ScheduleCounts& counts) const {
-    return RunOnce(engine, schedule, MakeRequests(request_seed), random, alone, counts);
+    Collect(requests, run);
   }
 
   static bool HasResults(const Collected& collected) {
@@ -267,31 +425,42 @@ class ScheduleRunner {
            !collected.ends.empty();
   }
 
-  static Outcomes Collect(const std::vector<Submitted>& requests, ScheduleCounts& counts) {
-    Outcomes outcomes;
+  static void Collect(const std::vector<Submitted>& requests, ScheduleRun& run) {
+    Outcomes& outcomes = run.passes.emplace_back();
+    std::vector<Claim>& claims = run.claims.emplace_back();
     for (const Submitted& submitted : requests) {
       auto& outputs = outcomes.emplace_back();
+      claims.push_back(submitted.claim);
       for (size_t output = 0; output < submitted.readers.size(); ++output) {
         Collected collected = submitted.readers[output]->WaitForEnd();
         if (submitted.cancelled[output]) {
           outputs.emplace_back();
           continue;
         }
-        if (submitted.constrained) {
-          counts.constrained += static_cast<int64_t>(collected.tokens.size());
-        }
-        if (output == 0) counts.cached_tokens += collected.starts.at(0).cached_prompt_tokens;
+        if (submitted.request.generate() != nullptr) Count(submitted, collected, run.counts);
+        if (output == 0) run.counts.cached_tokens += collected.starts.at(0).cached_prompt_tokens;
         collected.tokens.insert(collected.tokens.begin(), submitted.begun.begin(),
                                 submitted.begun.end());
         outputs.push_back(std::move(collected));
       }
     }
-    return outcomes;
+  }
+  static void Count(const Submitted& submitted, const Collected& collected,
+                    ScheduleCounts& counts) {
+    const StreamEnd& end = collected.ends.at(0);
+    if (submitted.request.generate()->constraint.has_value()) {
+      counts.constrained += static_cast<int64_t>(collected.tokens.size());
+    }
+    counts.Add(submitted.request, end.speculation, end.preemptions);
+    if (submitted.claim.tokens > 0) {
+      ++(submitted.claim.changed.has_value() ? counts.refuted : counts.confirmed);
+    }
   }
 
   const ScheduledModel scheduled_;
   std::optional<RandomModel> floats_;
   std::optional<BlockModel> in_blocks_;  // or these
+  std::optional<RandomModel> other_;     // made when it is asked for
   Machine machine_;
   LogitsBook book_;
 };
@@ -305,12 +474,14 @@ struct Difference {
 
 inline Difference Compare(const ScheduleRun& together, const Outcomes& alone) {
   Difference result;
-  for (const Outcomes& outcomes : together.passes) {
+  for (size_t pass = 0; pass < together.passes.size(); ++pass) {
+    const Outcomes& outcomes = together.passes[pass];
     for (size_t i = 0; i < alone.size(); ++i) {
       for (size_t output = 0; output < alone[i].size(); ++output) {
         if (!outcomes[i][output].has_value()) continue;
         ++result.compared;
-        if (Outcome(*outcomes[i][output]) == Outcome(*alone[i][output])) continue;
+        const Collected expected = Verified(*alone[i][output], together.claims[pass][i]);
+        if (Outcome(*outcomes[i][output]) == Outcome(expected)) continue;
         if (result.different++ == 0) result.first = fmt::format("request {}.{}", i, output);
       }
     }
