@@ -237,7 +237,8 @@ class ScheduleRunner {
     const BatchLimits limits{.max_tokens = schedule.options.max_batch_tokens,
                              .max_sequences = schedule.options.max_running_requests,
                              .max_logits_rows = 16,
-                             .max_context = kContext};
+                             .max_context = kContext,
+                             .max_draft_rows = 16};
     auto model = TransformerLM::Load(
         scheduled_.config, weights(), wrong ? *wrong : **backend, limits,
         {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype}, scheduled_.format);
