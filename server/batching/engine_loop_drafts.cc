@@ -97,6 +97,7 @@ void EngineLoop::AddGuesser(Sequence& sequence) {
 
 // What it would cost to begin must be little beside what is still to be generated.
 bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
+  if (options_.speculation == Speculation::kAlways) return true;
   const int64_t left =
       sequence.request().generate()->stop.max_new_tokens - sequence.generated_tokens();
   const int64_t behind = draft_source_->Behind(sequence.number(), sequence.tokens());

@@ -396,13 +396,16 @@ struct Plan {
   int64_t most_streams() const { return *std::ranges::max_element(streams); }
 };
 
-absl::StatusOr<std::vector<Task>> TasksFromFlags(const Plan& plan) {
-  constexpr size_t kMaxCorpusBytes = size_t{256} << 20;
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerFromFlags(const Plan& plan) {
   std::string directory = absl::GetFlag(FLAGS_tokenizer);
   if (directory.empty()) directory = plan.model.model;
   if (directory.empty()) return InvalidArgument("with --preset, give a --tokenizer");
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                       Tokenizer::Load(directory + "/tokenizer.json"));
+  return Tokenizer::Load(directory + "/tokenizer.json");
+}
+
+// `tokenizer` outlives the tasks' constraints.
+absl::StatusOr<std::vector<Task>> TasksFromFlags(const Plan& plan, const Tokenizer& tokenizer) {
+  constexpr size_t kMaxCorpusBytes = size_t{256} << 20;
   TLM_ASSIGN_OR_RETURN(const std::string corpus,
                        ReadFile(absl::GetFlag(FLAGS_corpus), kMaxCorpusBytes));
   const int64_t begin = absl::GetFlag(FLAGS_begin);
@@ -411,7 +414,7 @@ absl::StatusOr<std::vector<Task>> TasksFromFlags(const Plan& plan) {
   }
   TLM_ASSIGN_OR_RETURN(
       std::vector<Task> tasks,
-      MakeTasks(*tokenizer, std::string_view(corpus).substr(static_cast<size_t>(begin)),
+      MakeTasks(tokenizer, std::string_view(corpus).substr(static_cast<size_t>(begin)),
                 {.pieces = plan.most_streams(),
                  .prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens),
                  .output_tokens = absl::GetFlag(FLAGS_output_tokens),
@@ -550,7 +553,8 @@ absl::Status RunAll(const Plan& plan, const std::vector<Task>& tasks, Speculatio
 
 absl::StatusOr<bool> Main() {
   TLM_ASSIGN_OR_RETURN(const Plan plan, PlanFromFlags());
-  TLM_ASSIGN_OR_RETURN(const std::vector<Task> tasks, TasksFromFlags(plan));
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, TokenizerFromFlags(plan));
+  TLM_ASSIGN_OR_RETURN(const std::vector<Task> tasks, TasksFromFlags(plan, *tokenizer));
   TLM_ASSIGN_OR_RETURN(const Models models, LoadModels(plan, tasks));
   SpeculationBench bench(*models.model, models.draft.get(), tasks);
   TLM_RETURN_IF_ERROR(RunAll(plan, tasks, bench, models.draft != nullptr));

@@ -80,7 +80,7 @@ class StaleDraftOps : public ForwardingOps {
                          static_cast<size_t>(index) * DTypeBytes(cache.dtype));
     };
     for (int64_t head = 0; head < cache.num_kv_heads; ++head) {
-      const int64_t keys = (block * 2 * cache.num_kv_heads + head) * head_elements;
+      const int64_t keys = (block * cache.layers * 2 * cache.num_kv_heads + head) * head_elements;
       const int64_t values = keys + cache.num_kv_heads * head_elements;
       for (int64_t d = 0; d < cache.head_dim; ++d) {
         add(keys + d * kBlockTokens + place);

@@ -92,6 +92,7 @@ std::string Everything(const Stream& stream) {
   result.started.clear_queue_time();
   result.started.clear_cached_prompt_tokens();
   result.summary.mutable_usage()->clear_cached_prompt_tokens();
+  result.summary.clear_speculation();
   std::string text = result.started.ShortDebugString() + "\n";
   for (const v1::TokenInfo& token : result.prompt) text += token.ShortDebugString() + "\n";
   for (const client::Output& output : result.outputs) {
