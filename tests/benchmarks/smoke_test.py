@@ -299,12 +299,12 @@ class SmokeTest(unittest.TestCase):
         report, output = self.speculate(f"--model={DEMO_MODEL}", "--streams=1,3",
                                         "--speculation=always", "--changed=6")
         self.check_speculation(report)
-        names = ["edit", "extract", "json", "quote", "prose", "greedy", "sampled"]
+        names = ["edit", "rewrite", "extract", "json", "quote", "prose", "greedy", "sampled"]
         tests = report["tests"][:-1]
         self.assertEqual([(test["streams"], test["task"]) for test in tests],
                          [(streams, name) for streams in (1, 3) for name in names])
         for test in tests:
-            copies = test["task"] in ("edit", "extract", "json", "quote")
+            copies = test["task"] in ("edit", "rewrite", "extract", "json", "quote")
             self.assertEqual(test["taught"], test["task"] not in ("greedy", "sampled"))
             self.assertEqual(test["forced_tokens"]["off"] > 0, test["task"] == "json")
             if copies:

@@ -125,8 +125,8 @@ TEST_F(TasksTest, EveryPieceIsAsLongAsAskedAndDifferent) {
   }
 }
 
-TEST_F(TasksTest, AnEditRepeatsMostWordsOfThePrompt) {
-  for (const Piece& piece : Find("edit").pieces) {
+TEST_F(TasksTest, ARewriteRepeatsMostWordsOfThePrompt) {
+  for (const Piece& piece : Find("rewrite").pieces) {
     const std::string prompt = Text(piece.prompt);
     const std::string output = Text(piece.output);
     int words = 0, found = 0;

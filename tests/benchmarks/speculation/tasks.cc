@@ -79,12 +79,16 @@ class TaskMaker {
     return task;
   }
 
-  absl::StatusOr<Piece> Edit() {
+  absl::StatusOr<Piece> Edit() { return Changed(30); }
+  absl::StatusOr<Piece> Rewrite() { return Changed(10); }
+
+  // One word in so many is another one.
+  absl::StatusOr<Piece> Changed(uint64_t one_in) {
     TLM_ASSIGN_OR_RETURN(const Words passage, Passage(options_.prompt_tokens));
     Words output;
     while (!Full(output)) {
       for (const std::string_view word : passage) {
-        output.push_back(Below(10) == 0 ? RandomWord() : word);
+        output.push_back(Below(one_in) == 0 ? RandomWord() : word);
       }
     }
     return Written("Text:\n" + Joined(passage) + "\n\nThe text with corrections:\n",
@@ -288,6 +292,7 @@ absl::StatusOr<std::vector<Task>> MakeTasks(const Tokenizer& tokenizer, std::str
     return absl::OkStatus();
   };
   TLM_RETURN_IF_ERROR(add({.name = "edit", .pieces = {}, .bar_of_one = kCopies}, &TaskMaker::Edit));
+  TLM_RETURN_IF_ERROR(add({.name = "rewrite", .pieces = {}}, &TaskMaker::Rewrite));
   TLM_RETURN_IF_ERROR(
       add({.name = "extract", .pieces = {}, .bar_of_one = kCopies}, &TaskMaker::Extract));
   Task json{.name = "json", .pieces = {}, .bar_of_one = kConstrained};
