@@ -1,8 +1,11 @@
 """A tlm-server process, for tests and measurements in Python. Needs the standard library only."""
 
+import contextlib
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -37,6 +40,19 @@ class ServerProcess:
             "preexec_fn": preexec_fn,
             "start_new_session": not terminal}
         self._process = None
+
+    def keep_ports(self):
+        """Before the first start: ports that are still free when the process is started again, as
+        the system gives them to nobody who asks for any port."""
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            first = int(file.read().split()[0])
+        with contextlib.ExitStack() as taken:
+            for name in self._ports:
+                while self._ports[name] == 0:
+                    listener = taken.enter_context(socket.socket())
+                    with contextlib.suppress(OSError):
+                        listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
+                        self._ports[name] = listener.getsockname()[1]
 
     def start(self):
         """Returns when the server serves. RuntimeError with its log if it does not."""

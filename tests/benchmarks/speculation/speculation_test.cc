@@ -112,7 +112,7 @@ class TasksTest : public ::testing::Test {
 };
 
 TEST_F(TasksTest, EveryPieceIsAsLongAsAskedAndDifferent) {
-  ASSERT_EQ(tasks_.size(), 7u);
+  ASSERT_EQ(tasks_.size(), 8u);
   for (const Task& task : tasks_) {
     ASSERT_EQ(task.pieces.size(), 3u) << task.name;
     EXPECT_NE(task.pieces[0].prompt, task.pieces[1].prompt) << task.name;

@@ -52,6 +52,7 @@ class Replica(ServerProcess):
         super().__init__(BIN_DIR / "tlm-server", f"--model={DEMO_MODEL}", "--threads=1", *flags,
                          ports=("admin",))
         self._connection = connection or {}
+        self.keep_ports()
         try:
             self.start()
         except BaseException:
