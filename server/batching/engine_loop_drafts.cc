@@ -211,7 +211,8 @@ void EngineLoop::RecordCosts(const StepPlan& plan, absl::Duration elapsed) {
   draft_costs_.AddStep(elapsed);
   int64_t tokens = 0;
   for (const Chunk& chunk : plan.chunks) {
-    if (!chunk.decode) return;
+    // A forced token costs less than one of a draft, whose row is judged.
+    if (!chunk.decode || chunk.num_tokens > 1 + chunk.num_draft) return;
     tokens += chunk.num_tokens;
   }
   costs_.Record(tokens, elapsed - draft_time);
