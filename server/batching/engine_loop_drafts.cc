@@ -16,7 +16,7 @@ constexpr int64_t kModelMatch = MatchRecord::kLongest;
 constexpr int64_t kTrialTokens = 2;
 // The part of an output's time that a draft model may take to catch up with it, and the most tokens
 // that are counted on.
-constexpr double kCatchUpShare = 0.25;
+constexpr double kCatchUpShare = 0.1;
 constexpr int64_t kForeseen = 256;
 
 // It is on its way to a place in a step, or to its first token.
@@ -101,9 +101,10 @@ bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
   const int64_t left =
       sequence.request().generate()->stop.max_new_tokens - sequence.generated_tokens();
   const int64_t behind = draft_source_->Behind(sequence.number(), sequence.tokens());
-  return behind <= max_tokens ||
-         draft_costs_.CatchUp(behind) <=
-             kCatchUpShare * static_cast<double>(std::min(left, kForeseen)) * costs_.Estimate(1);
+  if (behind <= max_tokens) return true;
+  const int64_t decoding = std::max(scheduler_.decoding(), int64_t{1});
+  const absl::Duration time = std::min(left, kForeseen) * costs_.Estimate(decoding) / decoding;
+  return draft_costs_.CatchUp(behind) <= kCatchUpShare * time;
 }
 
 std::vector<int64_t> EngineLoop::ChooseLengths() const {
@@ -148,7 +149,7 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
                        .history = &sequence.history(),
                        .output_index = work.output_index});
     guessers.push_back(&guesser);
-    behind += missing;
+    behind += std::max(missing - 2, int64_t{0});
     rounds = std::max(rounds, lengths[i]);
   }
   if (guesses.empty()) return;

@@ -19,6 +19,9 @@ constexpr double kFirstWeight = 0.25;
 // What weighs less is forgotten.
 constexpr double kLeastWeight = 1.0 / 16;
 
+// What a round of a draft model is guessed to cost, in tokens of a prompt.
+constexpr int64_t kTokensOfRound = 16;
+
 // What twice the tokens are guessed to cost.
 constexpr double kTwice = 1.25;
 
@@ -233,10 +236,14 @@ void DraftCosts::Record(int64_t behind, int64_t rounds, absl::Duration elapsed) 
   const auto follow = [](absl::Duration& estimate, absl::Duration measured) {
     estimate = estimate == absl::ZeroDuration() ? measured : estimate + (measured - estimate) * 0.2;
   };
-  if (behind > 2 * rounds) {
+  if (behind > 0 && round_ == absl::ZeroDuration()) {
+    // A round reads all weights for a few tokens, as a good many missing tokens do together.
+    token_ = elapsed / (behind + kTokensOfRound * rounds);
+    round_ = kTokensOfRound * token_;
+  } else if (behind > 0) {
     const absl::Duration rest = elapsed - rounds * round_;
-    follow(token_, std::max(rest, elapsed / 2) / behind);
-  } else if (rounds > 0) {
+    follow(token_, std::max(rest, elapsed / 4) / behind);
+  } else {
     follow(round_, elapsed / rounds);
   }
 }

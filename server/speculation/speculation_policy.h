@@ -67,7 +67,8 @@ class StepCosts {
 // guess that is never made tells nothing. Not thread-safe.
 class DraftCosts {
  public:
-  // A call computed `behind` tokens that were missing, then guessed in `rounds` rounds.
+  // A call computed `behind` tokens that were missing, besides the two at most that each sequence
+  // lacks after a draft, then guessed in `rounds` >= 1 rounds.
   void Record(int64_t behind, int64_t rounds, absl::Duration elapsed);
   // Of one round. Zero while nothing was measured.
   absl::Duration Round() const { return round_; }
