@@ -127,7 +127,7 @@ void EngineLoop::FinishStep(StepResults results) {
   const absl::Time end = clock_.Now();
   EngineStats& stats = report_.stats;
   ++stats.steps;
-  step_fault_ = absl::OkStatus();
+  step_fault_ = std::exchange(draft_fault_, absl::OkStatus());
   ServiceRates::Step computed;
   if (results.status().ok()) {
     computed = CountTokens(results, end);

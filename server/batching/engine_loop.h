@@ -193,6 +193,7 @@ class EngineLoop {
   MaskPool masks_;
 
   DraftSource* draft_source_;  // null: none, or it has failed
+  absl::Status draft_fault_;   // of the step in progress: told as its fault
   MatchRecord matches_;        // of all sequences' lookups
   MatchRecord model_matches_;  // and of all drafts of draft_source_
   StepCosts costs_;

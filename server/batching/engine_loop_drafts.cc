@@ -157,7 +157,7 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
   const absl::Status status = draft_source_->Propose(guesses);
   draft_time_ = clock_.Now() - begin;
   if (!status.ok()) {
-    step_fault_ = status;
+    draft_fault_ = status;
     draft_source_ = nullptr;
     return;
   }
@@ -198,7 +198,8 @@ void EngineLoop::EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accept
   if (metrics_ != nullptr) metrics_->AddDraft(chunk.num_draft, accepted);
   if (sequence.drafted_by_model()) {
     MatchRecord& own = sequence.guessing()->by_model;
-    const bool refuted = accepted < chunk.num_draft;
+    // Behind an output's end nothing was judged.
+    const bool refuted = accepted < chunk.num_draft && sequence.state() != SequenceState::kFinished;
     for (int64_t i = 0; i < accepted + (refuted ? 1 : 0); ++i) {
       own.Add(kModelMatch, i < accepted);
       model_matches_.Add(kModelMatch, i < accepted);

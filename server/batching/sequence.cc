@@ -270,12 +270,12 @@ std::optional<Finish> Sequence::Append(int32_t token, int64_t max_context) {
   rows_in_flight_ = std::max(rows_in_flight_ - 1, int64_t{0});
   tokens_ahead_ = std::max(tokens_ahead_ - 1, int64_t{0});
   if (request_.generate()->sampling.has_penalties()) history_.AddOutput(token);
-  const bool agrees = draft().empty() || JudgeDraft(token);
-  const bool verified = verifies() && (!agrees || draft().empty());
-  if (verifies() && !agrees) return Finish{FinishReason::kRowsComplete};
+  const bool refuted = !draft().empty() && !JudgeDraft(token);
+  if (verifies() && refuted) return Finish{FinishReason::kRowsComplete};
   const auto finish =
       FinishAt(request_.generate()->stop, generated_tokens(), token, Length(), max_context);
-  return verified && !finish.has_value() ? Finish{FinishReason::kRowsComplete} : finish;
+  if (finish.has_value() || !verifies() || !draft().empty()) return finish;
+  return Finish{FinishReason::kRowsComplete};
 }
 
 bool Sequence::MayAppend(int32_t token) const {
