@@ -74,13 +74,15 @@ void AddNames(const FfnNames& names, Lines& lines) {
 }
 
 void AddScheme(const QuantisationScheme& scheme, Lines& lines) {
-  const auto& [format, bits, group_size, symmetric, zeros_less_one, act_order] = scheme;
+  const auto& [format, bits, group_size, symmetric, zeros_less_one, act_order, group_outputs] =
+      scheme;
   lines.Add("quantisation.format", format);
   lines.Add("quantisation.bits", bits);
   lines.Add("quantisation.group_size", group_size);
   lines.Add("quantisation.symmetric", symmetric);
   lines.Add("quantisation.zeros_less_one", zeros_less_one);
   lines.Add("quantisation.act_order", act_order);
+  lines.Add("quantisation.group_outputs", group_outputs);
 }
 
 }  // namespace

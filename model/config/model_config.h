@@ -63,6 +63,8 @@ struct QuantisationScheme {
     kGptq,           // AutoGPTQ's and GPTQModel's "gptq" and "gptq_v2"
     kPackQuantised,  // compressed-tensors' "pack-quantized"
     kIntQuantised,   // compressed-tensors' "int-quantized"
+    kFloat8,         // compressed-tensors' "float-quantized", and "fp8" without blocks
+    kFloat8Blocks,   // "fp8" with weight_block_size
   };
   Format format = Format::kAwq;
   int bits = 4;                 // 4 or 8; kIntQuantised stores bytes in either case
@@ -70,6 +72,7 @@ struct QuantisationScheme {
   bool symmetric = false;       // without tensors of zeros all are 2^(bits - 1)
   bool zeros_less_one = false;  // kGptq: "gptq" stores zeros minus one
   bool act_order = false;       // which inputs share a scale is in a tensor
+  int64_t group_outputs = 1;    // outputs that share a scale, of floats of 8 bits; 0: all
 
   bool operator==(const QuantisationScheme&) const = default;
 };

@@ -125,6 +125,71 @@ absl::StatusOr<QuantisationScheme> ReadGptq(const JsonFields& fields) {
   return scheme;
 }
 
+// Two numbers: the outputs and the inputs that share a scale.
+absl::Status ReadBlockSize(const JsonFields& fields, const std::string& key,
+                           QuantisationScheme* scheme) {
+  TLM_ASSIGN_OR_RETURN(const auto given, fields.Integers(key, 2));
+  if (!given.has_value()) return fields.Missing(key);
+  const std::vector<int64_t>& sizes = *given;
+  if (sizes.size() != 2) {
+    return InvalidArgument("{} has {} number, it must have 2", fields.Name(key), sizes.size());
+  }
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > ConfigLimits::kDFf) {
+      return InvalidArgument("{} has {}, its numbers must be in [1, {}]", fields.Name(key), size,
+                             ConfigLimits::kDFf);
+    }
+  }
+  if (sizes[1] % kGroupUnit != 0) {
+    return Unimplemented("{} has {} inputs, supported: multiples of {}", fields.Name(key), sizes[1],
+                         kGroupUnit);
+  }
+  scheme->group_outputs = sizes[0];
+  scheme->group_size = sizes[1];
+  return absl::OkStatus();
+}
+
+// Scales for activations are not used: these stay as they are.
+absl::StatusOr<QuantisationScheme> ReadFp8(const JsonFields& fields) {
+  QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
+  TLM_RETURN_IF_ERROR(ReadWord(fields, "fmt", "e4m3", {"e4m3", "float8_e4m3fn"}).status());
+  TLM_RETURN_IF_ERROR(
+      ReadWord(fields, "activation_scheme", "dynamic", {"dynamic", "static"}).status());
+  TLM_RETURN_IF_ERROR(RequireNone(fields, "kv_cache_scheme"));
+  const nlohmann::json* const blocks = fields.Find("weight_block_size");
+  if (blocks == nullptr) {
+    scheme.group_outputs = 0;
+    return scheme;
+  }
+  scheme.format = Format::kFloat8Blocks;
+  TLM_RETURN_IF_ERROR(ReadBlockSize(fields, "weight_block_size", &scheme));
+  return scheme;
+}
+
+// Of floats.
+absl::StatusOr<QuantisationScheme> ReadFloatWeights(const JsonFields& weights) {
+  QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
+  TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> bits, weights.Integer("num_bits"));
+  if (bits.value_or(8) != 8) {
+    return Unimplemented("{} is {}, supported of floats: 8", weights.Name("num_bits"), *bits);
+  }
+  TLM_ASSIGN_OR_RETURN(const bool symmetric, weights.Bool("symmetric", true));
+  if (!symmetric) {
+    return Unimplemented("{} is false, supported of floats: true", weights.Name("symmetric"));
+  }
+  TLM_ASSIGN_OR_RETURN(
+      const std::string strategy,
+      ReadWord(weights, "strategy", "tensor", {"tensor", "channel", "group", "block"}));
+  if (strategy == "tensor") scheme.group_outputs = 0;
+  if (strategy == "group") {
+    TLM_ASSIGN_OR_RETURN(scheme.group_size, ReadGroupSize(weights, "group_size", 128));
+  }
+  if (strategy == "block") {
+    TLM_RETURN_IF_ERROR(ReadBlockSize(weights, "block_structure", &scheme));
+  }
+  return scheme;
+}
+
 // Without `strategy` the group size tells it.
 absl::StatusOr<int64_t> ReadStrategy(const JsonFields& weights) {
   TLM_ASSIGN_OR_RETURN(const int64_t group_size, ReadGroupSize(weights, "group_size", -1));
@@ -147,31 +212,40 @@ absl::StatusOr<bool> ReadActOrder(const JsonFields& weights) {
 }
 
 // Activations are quantised in this program's own way instead, which stands for those in 8 bits
-// that need no tensors.
-absl::Status CheckActivations(const JsonFields& group) {
+// that need no tensors; beside floats of 8 bits they are not quantised.
+absl::Status CheckActivations(const JsonFields& group, bool floats) {
   TLM_RETURN_IF_ERROR(RequireNone(group, "output_activations"));
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> inputs, group.Object("input_activations"));
   if (!inputs.has_value()) return absl::OkStatus();
-  TLM_RETURN_IF_ERROR(ReadWord(*inputs, "type", "int", {"int"}).status());
+  const char* const type = floats ? "float" : "int";
+  TLM_RETURN_IF_ERROR(ReadWord(*inputs, "type", type, {type}).status());
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> bits, inputs->Integer("num_bits"));
   if (bits.value_or(8) != 8) {
     return Unimplemented("{} is {}, supported: 8", inputs->Name("num_bits"), *bits);
   }
   TLM_ASSIGN_OR_RETURN(const bool dynamic, inputs->Bool("dynamic", false));
-  if (dynamic) return absl::OkStatus();
+  if (dynamic || floats) return absl::OkStatus();
   return Unimplemented("{} is false, only true is supported", inputs->Name("dynamic"));
 }
 
 absl::StatusOr<QuantisationScheme> ReadConfigGroup(const JsonFields& group,
                                                    const JsonFields& whole) {
   const JsonFields& with_format = group.Has("format") ? group : whole;
-  TLM_ASSIGN_OR_RETURN(const std::string format,
-                       ReadWord(with_format, "format", "absent",
-                                {"pack-quantized", "int-quantized", "naive-quantized"}));
-  TLM_RETURN_IF_ERROR(CheckActivations(group));
+  TLM_ASSIGN_OR_RETURN(const std::string format, ReadWord(with_format, "format", "absent",
+                                                          {"pack-quantized", "int-quantized",
+                                                           "naive-quantized", "float-quantized"}));
   TLM_ASSIGN_OR_RETURN(const JsonFields weights, group.RequiredObject("weights"));
-  TLM_RETURN_IF_ERROR(ReadWord(weights, "type", "int", {"int"}).status());
   TLM_RETURN_IF_ERROR(RequireFalse(weights, "dynamic"));
+  TLM_ASSIGN_OR_RETURN(const std::string type, ReadWord(weights, "type", "int", {"int", "float"}));
+  const bool floats = type == "float";
+  TLM_RETURN_IF_ERROR(CheckActivations(group, floats));
+  if (floats && (format == "float-quantized" || format == "naive-quantized")) {
+    return ReadFloatWeights(weights);
+  }
+  if (floats != (format == "float-quantized")) {
+    return Unimplemented("{} is {}, {} is {}: such weights are not supported", weights.Name("type"),
+                         Quoted(type), with_format.Name("format"), Quoted(format));
+  }
   QuantisationScheme scheme;
   scheme.format = format == "pack-quantized" ? Format::kPackQuantised : Format::kIntQuantised;
   TLM_ASSIGN_OR_RETURN(scheme.bits, ReadBits(weights, "num_bits", true));
@@ -210,11 +284,14 @@ absl::StatusOr<std::vector<QuantisationScheme>> ReadCompressedTensors(const Json
 absl::StatusOr<std::vector<QuantisationScheme>> ReadQuantisation(const JsonFields& fields) {
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> quantisation, Find(fields));
   if (!quantisation.has_value()) return std::vector<QuantisationScheme>();
-  TLM_ASSIGN_OR_RETURN(const std::string method, ReadWord(*quantisation, "quant_method", "absent",
-                                                          {"awq", "gptq", "compressed-tensors"}));
+  TLM_ASSIGN_OR_RETURN(const std::string method,
+                       ReadWord(*quantisation, "quant_method", "absent",
+                                {"awq", "gptq", "compressed-tensors", "fp8"}));
   if (method == "compressed-tensors") return ReadCompressedTensors(*quantisation);
-  TLM_ASSIGN_OR_RETURN(const QuantisationScheme scheme,
-                       method == "awq" ? ReadAwq(*quantisation) : ReadGptq(*quantisation));
+  TLM_ASSIGN_OR_RETURN(const QuantisationScheme scheme, method == "awq" ? ReadAwq(*quantisation)
+                                                        : method == "fp8"
+                                                            ? ReadFp8(*quantisation)
+                                                            : ReadGptq(*quantisation));
   return std::vector{scheme};
 }
 

@@ -13,7 +13,7 @@ namespace tlm {
 
 // Of the model whose fields these are; none without the key. Which modules stay floats is not read:
 // the tensors tell it. UNIMPLEMENTED, naming key, value and what is supported, for other methods
-// than awq, gptq and compressed-tensors, and for whatever of these is not supported;
+// than awq, gptq, fp8 and compressed-tensors, and for whatever of these is not supported;
 // INVALID_ARGUMENT for values that are not allowed.
 absl::StatusOr<std::vector<QuantisationScheme>> ReadQuantisation(const JsonFields& fields);
 

@@ -46,7 +46,10 @@ absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
 }
 
 // As a server would hold it.
-DType LoadedDType(DType stored) { return stored == DType::kF64 ? DType::kF32 : stored; }
+DType LoadedDType(DType stored) {
+  if (IsBlockQuantised(stored) && !IsIntegerBlocks(stored)) return DequantisedType(stored);
+  return stored == DType::kF64 ? DType::kF32 : stored;
+}
 
 // Whether a server loads the tensor: no known buffer and no copy of a tied embedding.
 bool IsLoaded(const ModelConfig& config, const std::string& name, const Shape& shape) {
@@ -66,7 +69,7 @@ DType MatrixType(const OfflineModel& model, DType own) {
   for (const auto& [name, tensor] : HeldTensors(model)) {
     const auto& [stored, shape] = tensor;
     if (shape.rank() < 2 || name == positions || !IsLoaded(model.config, name, shape)) continue;
-    if (IsBlockQuantised(stored)) return DType::kI8;
+    if (IsIntegerBlocks(stored)) return DType::kI8;
     differ |= common.value_or(LoadedDType(stored)) != LoadedDType(stored);
     common = LoadedDType(stored);
   }

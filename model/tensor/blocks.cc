@@ -5,6 +5,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
+#include "model/tensor/fp8.h"
 
 namespace tlm {
 namespace {
@@ -210,8 +211,24 @@ void WriteBlock(DType type, const BlockValues& values, std::byte* to) {
   }
 }
 
+void WriteF8Block(float scale, std::span<const uint8_t> q, std::byte* to) {
+  std::memcpy(to, &scale, sizeof(scale));
+  std::memcpy(to + sizeof(scale), q.data(), q.size());
+}
+
 void Dequantise(DType type, const std::byte* from, size_t blocks, float* out) {
   const DTypeBlock size = BlockOf(type);
+  if (!IsIntegerBlocks(type)) {
+    for (size_t i = 0; i < blocks; ++i, from += size.bytes) {
+      float scale;
+      std::memcpy(&scale, from, sizeof(scale));
+      const std::byte* const q = from + sizeof(scale);
+      for (size_t j = 0; j < size.elements; ++j) {
+        *out++ = Fp8Value(std::to_integer<uint8_t>(q[j])) * scale;
+      }
+    }
+    return;
+  }
   const auto sub_block = static_cast<size_t>(FormatOf(type).sub_block);
   const size_t step = sub_block > 0 ? sub_block : size.elements;
   BlockValues block;

@@ -1,8 +1,9 @@
 // The types that are quantised in blocks: those of GGUF files, as the ggml library defines them,
 // and this program's own.
 //
-// A block holds elements that follow each other in a row. Every element is an integer q of 4 to 8
-// bits with a scale, some with a minimum; sub-blocks may have integer factors s and t of these:
+// A block holds elements that follow each other in a row. Every element but those of F8_Gn is an
+// integer q of 4 to 8 bits with a scale, some with a minimum; sub-blocks may have integer factors s
+// and t of these:
 //
 //   element = (q - zero) * (scale * s) - min * t
 //
@@ -23,6 +24,10 @@
 //   I4_Gn   scale in float32, zero, n / 2 bytes of q        scale  1     -           0 to 255
 //   I8_Gn   scale in float32, zero, n bytes of q            scale  1     -           0 to 255
 //
+// and of F8_Gn
+//
+//   element = q * scale     scale in float32, n bytes of q: e4m3, of which 0x7f and 0xff are NaN
+//
 // Of 32 elements byte i has elements i (low half) and i + 16 (high half); bit j of the fifth bits
 // is element j's. Of Q4_K and Q5_K every 64 elements are 32 bytes: byte i has elements i and i + 32
 // of these; fifth bits: bit g of byte i is that of element 32 g + i. s and t are 6 bits for each 32
@@ -33,6 +38,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "model/tensor/dtype.h"
 
@@ -43,7 +49,7 @@ inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22,
 
 inline constexpr size_t kMaxBlockElements = 256;
 
-// What the blocks of a type have in common.
+// What the blocks of a type of integers have in common.
 struct BlockFormat {
   int bits = 8;       // of q: 4, 5, 6 or 8; IQ4_NL's are 8
   int sub_block = 0;  // elements that share s and t: 16 or 32; 0: s and t are 1
@@ -62,7 +68,7 @@ struct BlockValues {
   float min;  // 0 without has_min
   int zero;
 };
-// One block, at any address, of a type for which IsBlockQuantised.
+// One block, at any address, of a type for which IsIntegerBlocks.
 void ReadBlock(DType type, const std::byte* from, BlockValues* out);
 
 // Where I4 and I8 blocks have their zero, in one byte.
@@ -70,6 +76,9 @@ inline constexpr size_t kOwnZeroAt = sizeof(float);
 
 // Writes an I4 or I8 block: q (I4: below 16), scale and zero.
 void WriteBlock(DType type, const BlockValues& values, std::byte* to);
+
+// An F8_Gn block of e4m3 elements, as many as it has.
+void WriteF8Block(float scale, std::span<const uint8_t> q, std::byte* to);
 
 // The elements that a tensor means. `from` holds `blocks` blocks, at any address; `out` takes
 // blocks * BlockOf(type).elements floats.

@@ -41,6 +41,9 @@ enum class DType : uint8_t {
   kI8G64,
   kI8G128,
   kI8G256,
+  // Of floats of 8 bits.
+  kF8G32,
+  kF8G128,
 };
 
 // A number of elements that are stored together, and their bytes.
@@ -50,6 +53,14 @@ struct DTypeBlock {
 };
 
 constexpr bool IsBlockQuantised(DType dtype) { return dtype >= DType::kQ8_0; }
+constexpr bool IsIntegerBlocks(DType dtype) {
+  return IsBlockQuantised(dtype) && dtype < DType::kF8G32;
+}
+// The type of such elements where they do not stay in blocks: floats of 8 bits with a scale lose
+// next to nothing in BF16.
+constexpr DType DequantisedType(DType blocks) {
+  return IsIntegerBlocks(blocks) ? DType::kF32 : DType::kBF16;
+}
 
 // Bytes of one element; 0 of types that are quantised in blocks, which have no whole number.
 constexpr size_t DTypeBytes(DType dtype) {
@@ -90,6 +101,8 @@ constexpr size_t DTypeBytes(DType dtype) {
     case DType::kI8G64:
     case DType::kI8G128:
     case DType::kI8G256:
+    case DType::kF8G32:
+    case DType::kF8G128:
       break;
   }
   return 0;
@@ -131,6 +144,10 @@ constexpr DTypeBlock BlockOf(DType dtype) {
       return {128, 133};
     case DType::kI8G256:
       return {256, 261};
+    case DType::kF8G32:
+      return {32, 36};
+    case DType::kF8G128:
+      return {128, 132};
     default:
       return {1, DTypeBytes(dtype)};
   }
@@ -209,6 +226,10 @@ constexpr const char* DTypeName(DType dtype) {
       return "I8_G128";
     case DType::kI8G256:
       return "I8_G256";
+    case DType::kF8G32:
+      return "F8_G32";
+    case DType::kF8G128:
+      return "F8_G128";
   }
   return "?";
 }

@@ -10,6 +10,7 @@
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"
+#include "model/base/float16.h"
 #include "model/base/json.h"
 #include "model/tensor/blocks.h"
 #include "model/weights/check_finite.h"
@@ -110,12 +111,16 @@ class StorageRule {
   }
   // Bytes on the device: of parts in blocks an upper bound, else without padding.
   uint64_t DeviceBytes(const Stack& stack) const;
+  // What parts in blocks become that are dequantised.
+  DType DequantisedAs(const TensorView& part) const {
+    return format_ == WeightFormat::kFloat32 ? DType::kF32 : DequantisedType(part.dtype);
+  }
   // Bytes on the host for the parts that are dequantised.
   uint64_t HostBytes(const Stack& stack) const {
     uint64_t bytes = 0;
     for (const TensorView& part : stack.parts) {
       if (!IsBlockQuantised(part.dtype) || !Dequantises(stack)) continue;
-      bytes += static_cast<uint64_t>(part.elements()) * sizeof(float);
+      bytes += static_cast<uint64_t>(part.elements()) * DTypeBytes(DequantisedAs(part));
     }
     return bytes;
   }
@@ -127,8 +132,10 @@ class StorageRule {
   }
   // The type in which PackMatrix stores a part that nothing widens or quantises.
   DType GivenType(const Stack& stack, const TensorView& part) const {
-    const bool widened = IsBlockQuantised(part.dtype) && !StaysInBlocks(stack);
-    return widened || part.dtype == DType::kF64 ? DType::kF32 : part.dtype;
+    if (IsBlockQuantised(part.dtype)) {
+      return StaysInBlocks(stack) ? part.dtype : DequantisedAs(part);
+    }
+    return part.dtype == DType::kF64 ? DType::kF32 : part.dtype;
   }
   DType TypeOf(const std::vector<Stack>& stacks) const;
 
@@ -169,9 +176,17 @@ uint64_t StorageRule::DeviceBytes(const Stack& stack) const {
   return bytes;
 }
 
-// A matrix in blocks as float32, its inputs in their order, by several threads. `out` takes all
+void Store(std::span<const float> row, DType type, int64_t first, std::byte* out) {
+  if (type == DType::kF32) {
+    std::ranges::copy(row, reinterpret_cast<float*>(out) + first);
+  } else {
+    std::ranges::transform(row, reinterpret_cast<uint16_t*>(out) + first, FloatToBf16);
+  }
+}
+
+// A matrix in blocks as F32 or BF16, its inputs in their order, by several threads. `out` takes all
 // elements.
-void DequantiseMatrix(const TensorView& matrix, float* out) {
+void DequantiseMatrix(const TensorView& matrix, DType type, std::byte* out) {
   const int64_t rows = matrix.shape[0];
   const int64_t k = matrix.shape[1];
   const size_t row_bytes = StoredBytes(matrix.dtype, static_cast<size_t>(k));
@@ -179,16 +194,15 @@ void DequantiseMatrix(const TensorView& matrix, float* out) {
   const int64_t rows_at_once = std::max<int64_t>(1, kElementsAtOnce / std::max<int64_t>(1, k));
   ForEachPiece((rows + rows_at_once - 1) / rows_at_once, 0, [&](int64_t piece) {
     const int64_t end = std::min((piece + 1) * rows_at_once, rows);
-    std::vector<float> stored(matrix.input_order == nullptr ? 0 : static_cast<size_t>(k));
+    std::vector<float> stored(static_cast<size_t>(k));
+    std::vector<float> ordered(matrix.input_order == nullptr ? 0 : stored.size());
     for (int64_t row = piece * rows_at_once; row < end; ++row) {
       const std::byte* const from = matrix.as<std::byte>() + static_cast<size_t>(row) * row_bytes;
-      float* const to = out + row * k;
-      if (matrix.input_order == nullptr) {
-        Dequantise(matrix.dtype, from, row_blocks, to);
-        continue;
-      }
       Dequantise(matrix.dtype, from, row_blocks, stored.data());
-      for (int64_t i = 0; i < k; ++i) to[matrix.input_order[i]] = stored[static_cast<size_t>(i)];
+      for (size_t i = 0; i < ordered.size(); ++i) {
+        ordered[static_cast<size_t>(matrix.input_order[i])] = stored[i];
+      }
+      Store(ordered.empty() ? stored : ordered, type, row * k, out);
     }
   });
 }
@@ -196,23 +210,24 @@ void DequantiseMatrix(const TensorView& matrix, float* out) {
 // Matrices or vectors; those in blocks are dequantised.
 class DequantisedParts {
  public:
-  // `dequantise` false: as they are. RESOURCE_EXHAUSTED where the host has too little memory.
-  static absl::StatusOr<DequantisedParts> Of(Views parts, bool dequantise) {
+  // RESOURCE_EXHAUSTED where the host has too little memory.
+  static absl::StatusOr<DequantisedParts> Of(Views parts, const StorageRule& storage) {
     DequantisedParts result;
     for (const TensorView& part : parts) {
       result.views.push_back(part);
-      if (!dequantise || !IsBlockQuantised(part.dtype)) continue;
-      const auto elements = static_cast<size_t>(part.elements());
-      float* const memory = new (std::nothrow) float[elements];
+      if (!IsBlockQuantised(part.dtype)) continue;
+      const DType type = storage.DequantisedAs(part);
+      const size_t bytes = static_cast<size_t>(part.elements()) * DTypeBytes(type);
+      std::byte* const memory = new (std::nothrow) std::byte[bytes];
       if (memory == nullptr) {
-        return ResourceExhausted("{} bytes of host memory for a matrix in float32 are not there",
-                                 elements * sizeof(float));
+        return ResourceExhausted("{} bytes of host memory for a matrix in {} are not there", bytes,
+                                 DTypeName(type));
       }
       result.memory_.emplace_back(memory);
       TensorView matrix = part;
       if (part.shape.rank() == 1) matrix.shape = {1, part.shape[0]};
-      DequantiseMatrix(matrix, memory);
-      result.views.back() = {DType::kF32, part.shape, memory};
+      DequantiseMatrix(matrix, type, memory);
+      result.views.back() = {type, part.shape, memory};
     }
     return result;
   }
@@ -220,7 +235,7 @@ class DequantisedParts {
   std::vector<TensorView> views;
 
  private:
-  std::vector<std::unique_ptr<float[]>> memory_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
 struct Packer {
@@ -279,21 +294,25 @@ struct Packer {
 
   // Without quantising. `widened`: as float32, by stacking with an empty part of that type.
   absl::StatusOr<std::unique_ptr<Matrix>> PackGiven(const Stack& stack, bool widened) const {
-    TLM_ASSIGN_OR_RETURN(DequantisedParts given,
-                         DequantisedParts::Of(stack.parts, storage.Dequantises(stack)));
+    DequantisedParts dequantised;
+    std::vector<TensorView> given = stack.parts;
+    if (storage.Dequantises(stack)) {
+      TLM_ASSIGN_OR_RETURN(dequantised, DequantisedParts::Of(stack.parts, storage));
+      given = dequantised.views;
+    }
     if (widened) {
       const int64_t k = stack.k(stack.parts.front());
       const bool outputs_first = stack.order == MatrixOrder::kOutputsFirst;
-      given.views.push_back({DType::kF32, outputs_first ? Shape{0, k} : Shape{k, 0}});
+      given.push_back({DType::kF32, outputs_first ? Shape{0, k} : Shape{k, 0}});
     }
-    return ops.PackMatrix(given.views, stack.order, stack.use);
+    return ops.PackMatrix(given, stack.order, stack.use);
   }
 
   // Empty when the configuration has no such tensors.
   absl::StatusOr<Buffer> PackVectors(Views parts) const {
     if (parts.front().data == nullptr) return Buffer();
     return WhileAcquired(parts, [&]() -> absl::StatusOr<Buffer> {
-      TLM_ASSIGN_OR_RETURN(const DequantisedParts floats, DequantisedParts::Of(parts, true));
+      TLM_ASSIGN_OR_RETURN(const DequantisedParts floats, DequantisedParts::Of(parts, storage));
       return ops.PackVector(floats.views);
     });
   }

@@ -56,9 +56,9 @@ struct InputImportance {
 };
 
 // `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type where
-// `ops` TakesBlocks, and are dequantised to float32, one matrix at a time, elsewhere and with
-// kFloat32; matrices of floats are stored in `format`, learned positions as they are given.
-// Formats of 4 bits take `importance`; null: all inputs matter alike.
+// `ops` TakesBlocks, and are dequantised to their DequantisedType, one matrix at a time, elsewhere
+// and, to float32, with kFloat32; matrices of floats are stored in `format`, learned positions as
+// they are given. Formats of 4 bits take `importance`; null: all inputs matter alike.
 // RESOURCE_EXHAUSTED when the device or the host has too little memory, UNIMPLEMENTED for a format
 // that `ops` does not support, INVALID_ARGUMENT as CheckFinite if `ops` ChecksFinite().
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,

@@ -11,6 +11,7 @@
 #include "model/base/float16.h"
 #include "model/base/json.h"
 #include "model/tensor/blocks.h"
+#include "model/tensor/fp8.h"
 
 namespace tlm {
 namespace {
@@ -24,6 +25,7 @@ constexpr int kWordBits = 32;
 constexpr int kSignedByte = 128;                        // added to it
 constexpr int kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};  // of each element in its integer
 constexpr std::string_view kWeight = ".weight";
+constexpr char kInputScale[] = ".input_scale";
 
 // What a module's tensors are called.
 struct Names {
@@ -41,6 +43,10 @@ Names NamesOf(Format format) {
               ".weight_shape"};
     case Format::kIntQuantised:
       return {".weight", ".weight_scale", ".weight_zero_point", ".weight_g_idx", nullptr};
+    case Format::kFloat8:
+      return {".weight", ".weight_scale", nullptr, nullptr, nullptr};
+    case Format::kFloat8Blocks:
+      return {".weight", ".weight_scale_inv", nullptr, nullptr, nullptr};
     default:
       return {".qweight", ".scales", ".qzeros", ".g_idx", nullptr};
   }
@@ -90,6 +96,7 @@ class Reader {
         outputs_(shape[0]),
         inputs_(shape[1]),
         group_size_(scheme.group_size == 0 ? inputs_ : scheme.group_size),
+        group_outputs_(scheme.group_outputs == 0 ? outputs_ : scheme.group_outputs),
         stored_bits_(scheme.format == Format::kIntQuantised ? 8 : scheme.bits),
         checkpoint_(checkpoint) {}
 
@@ -99,6 +106,7 @@ class Reader {
   }
 
   absl::StatusOr<QuantisedMatrix> Read() {
+    if (is_float8()) return ReadFloats();
     TLM_RETURN_IF_ERROR(CheckSizes());
     TLM_RETURN_IF_ERROR(ReadIntegers());
     TLM_RETURN_IF_ERROR(ReadScales());
@@ -115,7 +123,10 @@ class Reader {
 
  private:
   int per_word() const { return kWordBits / stored_bits_; }
-  int64_t groups() const { return inputs_ / group_size_; }
+  int64_t groups() const { return DivideUp(inputs_, group_size_); }
+  bool is_float8() const {
+    return scheme_.format == Format::kFloat8 || scheme_.format == Format::kFloat8Blocks;
+  }
   bool inputs_first() const {
     return scheme_.format == Format::kAwq || scheme_.format == Format::kGptq;
   }
@@ -132,6 +143,41 @@ class Reader {
       return Bad(name, "is of {} outputs, no multiple of the {} elements of an integer", outputs_,
                  per_word());
     }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<QuantisedMatrix> ReadFloats() {
+    TLM_ASSIGN_OR_RETURN(const TensorView* const tensor, Required(names_.integers));
+    TLM_RETURN_IF_ERROR(CheckType(names_.integers, *tensor, {DType::kF8E4M3}));
+    TLM_RETURN_IF_ERROR(CheckShape(names_.integers, *tensor, {outputs_, inputs_}));
+    if (inputs_ % 32 != 0) {
+      return Bad(module_ + names_.integers, "is of {} inputs, which no group of 128 or 32 divides",
+                 inputs_);
+    }
+    TLM_RETURN_IF_ERROR(ReadFloatScales());
+    Find(kInputScale);  // of activations, which stay as they are
+    result_.floats = tensor->as<uint8_t>();
+    result_.stored.push_back(*tensor);
+    result_.group_size = group_size_;
+    result_.group_outputs = group_outputs_;
+    const bool large = inputs_ % 128 == 0 && (group_size_ % 128 == 0 || groups() == 1);
+    result_.view = {large ? DType::kF8G128 : DType::kF8G32, {outputs_, inputs_}, tensor->data};
+    return std::move(result_);
+  }
+
+  absl::Status ReadFloatScales() {
+    TLM_ASSIGN_OR_RETURN(const TensorView* const tensor, Required(names_.scales));
+    TLM_RETURN_IF_ERROR(
+        CheckType(names_.scales, *tensor, {DType::kF32, DType::kBF16, DType::kF16}));
+    const Shape shape{DivideUp(outputs_, group_outputs_), groups()};
+    const bool is_whole = scheme_.group_outputs == 0 && groups() == 1;
+    const bool is_channel = scheme_.group_outputs == 1 && groups() == 1;
+    const bool flat =
+        (is_whole && tensor->elements() == 1) || (is_channel && tensor->shape == Shape{outputs_});
+    if (!flat) TLM_RETURN_IF_ERROR(CheckShape(names_.scales, *tensor, shape));
+    result_.scales = *tensor;
+    result_.scales_name = module_ + names_.scales;
+    result_.stored.push_back(*tensor);
     return absl::OkStatus();
   }
 
@@ -155,8 +201,10 @@ class Reader {
     return Bad(module_ + suffix,
                "has shape {}; quantization_config, with {} bits and groups of {}, and a matrix of "
                "{} outputs and {} inputs ask for {}",
-               tensor.shape.ToString(), scheme_.bits, group_size_, outputs_, inputs_,
-               expected.ToString());
+               tensor.shape.ToString(), scheme_.bits,
+               group_outputs_ == 1 ? fmt::format("{}", group_size_)
+                                   : fmt::format("{} x {}", group_outputs_, group_size_),
+               outputs_, inputs_, expected.ToString());
   }
 
   absl::Status CheckType(const char* suffix, const TensorView& tensor,
@@ -291,6 +339,7 @@ class Reader {
   const Names names_;
   const int64_t outputs_, inputs_;
   const int64_t group_size_;
+  const int64_t group_outputs_;
   const int stored_bits_;
   const Checkpoint& checkpoint_;
   QuantisedMatrix result_;
@@ -305,7 +354,29 @@ PackedIntegers::Place PackedIntegers::PlaceOf(const Axis& axis, int64_t index) c
   return {index / axis.elements * axis.stride + bit / 8, bit % 8};
 }
 
+absl::Status QuantisedMatrix::BadScale(int64_t index, float scale) const {
+  return Bad(scales_name, "{}: element {} is {}, its weights are not finite",
+             scales.shape.ToString(), index, scale);
+}
+
+absl::Status QuantisedMatrix::ConvertFloats(int64_t first, int64_t count, std::byte* out) const {
+  const DTypeBlock block = BlockOf(view.dtype);
+  const int64_t inputs = view.shape[1];
+  const int64_t groups = DivideUp(inputs, group_size);
+  for (int64_t j = first; j < first + count; ++j) {
+    for (int64_t i = 0; i < inputs; i += static_cast<int64_t>(block.elements)) {
+      const int64_t scale_at = j / group_outputs * groups + i / group_size;
+      const float scale = FloatAt(scales, scale_at);
+      if (!std::isfinite(scale * kFp8Largest)) return BadScale(scale_at, scale);
+      WriteF8Block(scale, {floats + j * inputs + i, block.elements}, out);
+      out += block.bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status QuantisedMatrix::Convert(int64_t first, int64_t count, std::byte* out) const {
+  if (floats != nullptr) return ConvertFloats(first, count, out);
   const DTypeBlock block = BlockOf(view.dtype);
   const auto size = static_cast<int64_t>(block.elements);
   const int64_t outputs = view.shape[0];
@@ -323,10 +394,7 @@ absl::Status QuantisedMatrix::Convert(int64_t first, int64_t count, std::byte* o
     for (int64_t j = first; j < first + count; ++j) {
       const int64_t scale_at = scales_by_group ? group * outputs + j : j * groups + group;
       values.scale = FloatAt(scales, scale_at);
-      if (!std::isfinite(values.scale * 256.0f)) {
-        return Bad(scales_name, "{}: element {} is {}, its weights are not finite",
-                   scales.shape.ToString(), scale_at, values.scale);
-      }
+      if (!std::isfinite(values.scale * 256.0f)) return BadScale(scale_at, values.scale);
       values.zero = zeros.empty() ? zero : zeros.At(zeros_group, zeros.OfOutput(j));
       const PackedIntegers::Place output = integers.OfOutput(j);
       for (int64_t i = 0; i < size; ++i) values.q[i] = integers.At(inputs[i], output);

@@ -1,4 +1,5 @@
-// Matrices as AWQ, GPTQ and compressed-tensors store them, and the blocks they become.
+// Matrices as AWQ, GPTQ, compressed-tensors and FP8 checkpoints store them, and the blocks they
+// become.
 //
 // The module NAME of a matrix [n, k] (outputs, inputs) has several tensors. G is the number of
 // groups of inputs that share a scale; "/" rounds up; integers of 32 bits hold 32 / bits elements,
@@ -13,6 +14,14 @@
 //                                                                          int8 [n, G]
 //
 //   element = (integer - zero) * scale
+//
+// or of floats of 8 bits, e4m3, each tile of g outputs and h inputs with a scale
+//
+//   format          floats                       scales
+//   kFloat8         NAME.weight [n, k]           NAME.weight_scale [n / g, k / h], or one element
+//   kFloat8Blocks   NAME.weight [n, k]           NAME.weight_scale_inv [n / g, k / h]
+//
+//   element = float * scale
 //
 // in float32; scales are F16, BF16 or F32. An AWQ integer's eight elements are in the order 0, 2,
 // 4, 6, 1, 3, 5, 7. What kGptq with zeros_less_one stores as z means (z + 1) mod 2^bits. Elements
@@ -86,20 +95,26 @@ struct QuantisedMatrix {
   // stored tensors are in memory. INVALID_ARGUMENT for a scale with which elements are not finite.
   absl::Status Convert(int64_t first, int64_t count, std::byte* out) const;
 
-  // In blocks, of the largest of 256, 128, 64 and 32 elements that divide a group; without
-  // input_order. The data are those of the integers.
+  // In blocks, of the largest of 256, 128, 64 and 32 elements that divide a group, or of floats 128
+  // or 32; without input_order. The data are those of the integers.
   TensorView view;
   std::vector<int32_t> input_order;  // of view's elements; empty: their own
   std::vector<TensorView> stored;    // the tensors with the values
   std::vector<std::string> names;    // of all its tensors
 
   int64_t group_size = 0;
+  int64_t group_outputs = 1;
+  const uint8_t* floats = nullptr;  // of 8 bits; null: there are integers instead
   PackedIntegers integers;
   PackedIntegers zeros;  // by group; empty: all are `zero`
   int zero = 0;
-  TensorView scales;  // [groups, outputs], or [outputs, groups] if not scales_by_group
+  TensorView scales;  // [groups, outputs], or [outputs / group_outputs, groups] if not by group
   bool scales_by_group = false;
   std::string scales_name;
+
+ private:
+  absl::Status ConvertFloats(int64_t first, int64_t count, std::byte* out) const;
+  absl::Status BadScale(int64_t index, float scale) const;
 };
 
 // That of `spec`, whose tensor is called "NAME.weight" or otherwise (see name_map.h) as floats;

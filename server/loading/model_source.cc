@@ -122,8 +122,9 @@ std::vector<TensorRecord> ModelSource::Tensors(WeightFormat format, const Ops& o
     const TensorView view{tensor.dtype, tensor.shape};
     const bool stays = tensor.shape.rank() == 2 && format != WeightFormat::kFloat32 &&
                        ops.TakesBlocks({&view, 1}, MatrixUse::kPlain);
-    const bool widened = tensor.dtype == DType::kF64 || (IsBlockQuantised(tensor.dtype) && !stays);
-    if (widened) tensor.dtype = DType::kF32;
+    if (tensor.dtype == DType::kF64) tensor.dtype = DType::kF32;
+    if (!IsBlockQuantised(tensor.dtype) || stays) continue;
+    tensor.dtype = format == WeightFormat::kFloat32 ? DType::kF32 : DequantisedType(tensor.dtype);
   }
   return tensors;
 }

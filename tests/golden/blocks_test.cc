@@ -66,6 +66,7 @@ TEST_P(BlocksTest, LogitsAreThoseOfTheDequantisedWeights) {
 
 std::string NameOf(const testing::TestParamInfo<DType>& info) { return DTypeName(info.param); }
 INSTANTIATE_TEST_SUITE_P(Gguf, BlocksTest, ::testing::ValuesIn(GgufBlockTypes()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Floats, BlocksTest, ::testing::ValuesIn(Float8BlockTypes()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Own, BlocksTest, ::testing::ValuesIn(OwnBlockTypes()), NameOf);
 
 TEST(MixedBlocksTest, StacksHavePartsOfSeveralTypes) {

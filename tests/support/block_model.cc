@@ -60,6 +60,14 @@ void FillOwnBlock(DType type, float scale, std::mt19937_64& random, std::byte* b
   WriteBlock(type, values, block);
 }
 
+void FillFloat8Block(float scale, std::mt19937_64& random, std::span<uint8_t> q, std::byte* block) {
+  for (uint8_t& bits : q) {
+    bits = static_cast<uint8_t>(random());
+    if ((bits & 0x7f) > 0x70) bits ^= 0x20;  // up to 128, and no NaN
+  }
+  WriteF8Block(scale, q, block);
+}
+
 float Rms(std::span<const float> values) {
   double sum = 0.0;
   for (const float value : values) sum += double{value} * value;
@@ -82,9 +90,14 @@ std::vector<std::byte> RandomBlocks(DType type, size_t blocks, float rms, std::m
   std::vector<std::byte> bytes(blocks * block.bytes);
   const bool is_own = type >= DType::kI4G32;
   std::vector<float> elements(block.elements);
+  std::vector<uint8_t> floats(block.elements);
   std::uniform_real_distribution<float> spread(0.5f, 1.5f);
   for (size_t i = 0; i < blocks; ++i) {
     std::byte* const to = bytes.data() + i * block.bytes;
+    if (!IsIntegerBlocks(type)) {
+      FillFloat8Block(rms * spread(random) / 32.0f, random, floats, to);
+      continue;
+    }
     if (is_own) {
       const float largest = FormatOf(type).bits == 4 ? 8.0f : 128.0f;
       FillOwnBlock(type, rms * spread(random) * std::sqrt(3.0f) / largest, random, to);
@@ -117,6 +130,8 @@ std::vector<DType> OwnBlockTypes() {
           DType::kI4G32,  DType::kI8G128, DType::kI4G256, DType::kI8G64};
 }
 
+std::vector<DType> Float8BlockTypes() { return {DType::kF8G128, DType::kF8G32}; }
+
 BlockModel::BlockModel(const ModelConfig& config, const std::vector<DType>& types, uint64_t seed,
                        bool reordered)
     : random_(config, DType::kF32, seed),
@@ -145,7 +160,7 @@ void BlockModel::Replace(const TensorSpec& spec, DType type, bool reordered,
   blocks.values.resize(elements);
   TensorView view{type, spec.shape, blocks.bytes.data()};
   Dequantise(type, blocks.bytes.data(), count, blocks.values.data());
-  if (reordered && type >= DType::kI4G32) {
+  if (reordered && type >= DType::kI4G32 && IsIntegerBlocks(type)) {
     blocks.input_order.resize(k);
     std::iota(blocks.input_order.begin(), blocks.input_order.end(), 0);
     std::shuffle(blocks.input_order.begin(), blocks.input_order.end(), random);

@@ -24,15 +24,16 @@ std::vector<std::byte> RandomBlocks(DType type, size_t blocks, float rms, std::m
 // network's second matrix 288; [outputs, inputs] throughout.
 ModelConfig BlockConfig(std::string_view name);
 
-// Types of GGUF files, and this program's own, each once.
+// Types of GGUF files, this program's own of integers, and those of floats, each once.
 std::vector<DType> GgufBlockTypes();
 std::vector<DType> OwnBlockTypes();
+std::vector<DType> Float8BlockTypes();
 
 // Owns what its views point into. Not copyable.
 class BlockModel {
  public:
   // Matrix i has types[i % size], or the next of them whose blocks divide its inputs, or else F32.
-  // `reordered`: those of this program's own types have an input_order.
+  // `reordered`: those of this program's own types of integers have an input_order.
   BlockModel(const ModelConfig& config, const std::vector<DType>& types, uint64_t seed,
              bool reordered = false);
   BlockModel(const BlockModel&) = delete;

@@ -1,5 +1,5 @@
-"""Random checkpoints of a small Llama or Qwen2 whose linear maps are quantised as AutoAWQ, AutoGPTQ and
-compressed-tensors store them, beside the same weights as float32. Packed here by the formats'
+"""Random checkpoints of a small Llama or Qwen2 whose linear maps are quantised as AutoAWQ, AutoGPTQ,
+compressed-tensors and FP8 checkpoints store them, beside the same weights as float32. Packed here by the formats'
 definitions; needs the standard library only."""
 
 import json
@@ -10,7 +10,7 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 SHAPE = {"vocab_size": 96, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 96,
          "rms_norm_eps": 1e-6, "rope_theta": 10000.0}
-CODES = {"F32": "f", "F16": "e", "I64": "q", "I32": "i", "I8": "b"}
+CODES = {"F32": "f", "F16": "e", "I64": "q", "I32": "i", "I8": "b", "F8_E4M3": "B"}
 
 
 def bfloat16(value):
@@ -138,6 +138,53 @@ class Module:
         return result
 
 
+def e4m3(bits):
+    """The value of an FP8 number that is no NaN."""
+    exponent, fraction = bits >> 3 & 15, bits & 7
+    value = fraction / 512 if exponent == 0 else (8 + fraction) * 2.0 ** (exponent - 10)
+    return -value if bits & 128 else value
+
+
+class FloatModule:
+    """A random matrix of FP8, each tile of `high` outputs and `wide` inputs (None: all) with a scale."""
+
+    def __init__(self, generator, outputs, inputs, *, high, wide, suffix=".weight_scale",
+                 scales="F32", input_scale=False, order_seed=None):
+        del order_seed
+        self.shape, self.suffix, self.dtype = (outputs, inputs), suffix, scales
+        self.input_scale, self.whole = input_scale, high is None and wide is None
+        self.high, self.wide = high or outputs, wide or inputs
+        self.bits = [bits ^ 32 if bits & 127 > 0x70 else bits  # up to 128, and no NaN
+                     for bits in generator.choices(range(256), k=outputs * inputs)]
+        self.tiles = (-(-outputs // self.high), -(-inputs // self.wide))
+        scales = [generator.uniform(0.001, 0.002) for _ in range(self.tiles[0] * self.tiles[1])]
+        self.scales = decoded(self.dtype, encoded(self.dtype, scales))
+
+    def elements(self):
+        width = self.shape[1]
+        return [e4m3(bits) * self.scales[i // width // self.high * self.tiles[1] +
+                                         i % width // self.wide]
+                for i, bits in enumerate(self.bits)]
+
+    def tensors(self):
+        shape = (1,) if self.whole else self.tiles
+        result = {".weight": ("F8_E4M3", self.shape, bytes(self.bits)),
+                  self.suffix: (self.dtype, shape, encoded(self.dtype, self.scales))}
+        if self.input_scale:
+            result[".input_scale"] = ("F32", (1,), encoded("F32", [0.5]))
+        return result
+
+
+def floats(strategy, dynamic, **weights):
+    """As llm-compressor writes FP8."""
+    config = compressed(8, "float-quantized", symmetric=True, type="float", strategy=strategy,
+                        **weights)
+    config["config_groups"]["group_0"]["input_activations"] = {
+        "dynamic": dynamic, "num_bits": 8, "strategy": "token" if dynamic else "tensor",
+        "symmetric": True, "type": "float"}
+    return config
+
+
 def compressed(bits, form, group=-1, symmetric=False, **weights):
     """As llm-compressor writes it."""
     inputs = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "int"}
@@ -148,7 +195,7 @@ def compressed(bits, form, group=-1, symmetric=False, **weights):
                             "weights": {"num_bits": bits, "type": "int", "symmetric": symmetric,
                                         "strategy": "channel" if group == -1 else "group",
                                         "group_size": None if group == -1 else group,
-                                        "dynamic": False, **weights}}}}
+                                        "dynamic": False} | weights}}}
 
 
 def awq(group):
@@ -182,6 +229,18 @@ FORMATS = {
     "int-quantized": (compressed(8, "int-quantized", symmetric=True),
                       {"kind": "int", "bits": 8, "symmetric": True, "scales": "F32"},
                       {"model_type": "qwen2"}),
+    "fp8": ({"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
+             "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
+            {"high": 128, "wide": 128, "suffix": ".weight_scale_inv", "scales": "BF16"}, {}),
+    "fp8, one scale": ({"quant_method": "fp8", "activation_scheme": "static"},
+                       {"high": None, "wide": None, "input_scale": True},
+                       {"model_type": "qwen2"}),
+    "float-quantized, channels": (floats("channel", True),
+                                  {"high": 1, "wide": None, "scales": "BF16"}, {"shards": 2}),
+    "float-quantized, blocks": (floats("block", True, block_structure=[64, 32]),
+                                {"high": 64, "wide": 32}, {}),
+    "float-quantized, tensors": (floats("tensor", False),
+                                 {"high": None, "wide": None, "input_scale": True}, {}),
 }
 
 
@@ -206,7 +265,8 @@ class Pair:
         def add_module(module, outputs, inputs, bias):
             # GPTQ orders inputs by their activations: those of the same input alike.
             order = module if special.get("own_orders") else module.rpartition(".")[0] + str(inputs)
-            matrix = Module(generator, outputs, inputs, order_seed=order, **how)
+            kind = FloatModule if "high" in how else Module
+            matrix = kind(generator, outputs, inputs, order_seed=order, **how)
             for suffix, tensor in matrix.tensors().items():
                 self.stored[module + suffix] = tensor
             self.floats[module + ".weight"] = ("F32", (outputs, inputs),

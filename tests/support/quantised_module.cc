@@ -1,6 +1,7 @@
 #include "tests/support/quantised_module.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -81,12 +82,53 @@ float RandomScale(DType dtype, std::mt19937_64& random, std::string* bytes) {
   return wanted;
 }
 
+// NaN apart, e4m3 as its definition has it.
+float E4m3(int bits) {
+  const int exponent = bits >> 3 & 15;
+  const int fraction = bits & 7;
+  const double value =
+      exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 7 - 3);
+  return static_cast<float>((bits & 0x80) != 0 ? -value : value);
+}
+
+std::vector<float> AddFloat8Module(const QuantisationScheme& scheme,
+                                   const QuantisedStorage& storage, const std::string& name,
+                                   int64_t outputs, int64_t inputs, std::mt19937_64& random,
+                                   StoredTensors* tensors) {
+  const int64_t high = scheme.group_outputs == 0 ? outputs : scheme.group_outputs;
+  const int64_t wide = scheme.group_size == 0 ? inputs : scheme.group_size;
+  const int64_t columns = (inputs + wide - 1) / wide;
+  StoredTensor scale_tensor{storage.scales, {(outputs + high - 1) / high, columns}, ""};
+  std::vector<float> scales;
+  for (int64_t i = 0; i < scale_tensor.shape.elements(); ++i) {
+    scales.push_back(RandomScale(storage.scales, random, &scale_tensor.bytes));
+  }
+  StoredTensor weight{DType::kF8E4M3, {outputs, inputs}, ""};
+  std::vector<float> elements;
+  for (int64_t output = 0; output < outputs; ++output) {
+    for (int64_t input = 0; input < inputs; ++input) {
+      int bits = static_cast<int>(random() % 256);
+      if ((bits & 0x7f) == 0x7f) bits ^= 1;
+      weight.bytes.push_back(static_cast<char>(bits));
+      elements.push_back(E4m3(bits) *
+                         scales[static_cast<size_t>(output / high * columns + input / wide)]);
+    }
+  }
+  const bool blocks = scheme.format == Format::kFloat8Blocks;
+  (*tensors)[name + ".weight"] = std::move(weight);
+  (*tensors)[name + (blocks ? ".weight_scale_inv" : ".weight_scale")] = std::move(scale_tensor);
+  return elements;
+}
+
 }  // namespace
 
 std::vector<float> AddQuantisedModule(const QuantisationScheme& scheme,
                                       const QuantisedStorage& storage, const std::string& name,
                                       int64_t outputs, int64_t inputs, std::mt19937_64& random,
                                       StoredTensors* tensors) {
+  if (scheme.format == Format::kFloat8 || scheme.format == Format::kFloat8Blocks) {
+    return AddFloat8Module(scheme, storage, name, outputs, inputs, random, tensors);
+  }
   const int bits = scheme.bits;
   const int64_t size = scheme.group_size == 0 ? inputs : scheme.group_size;
   const int64_t groups = inputs / size;

@@ -1,4 +1,4 @@
-// Random quantised matrices, as AWQ, GPTQ and compressed-tensors store them.
+// Random quantised matrices, as AWQ, GPTQ, compressed-tensors and FP8 checkpoints store them.
 #ifndef TLM_TESTS_SUPPORT_QUANTISED_MODULE_H_
 #define TLM_TESTS_SUPPORT_QUANTISED_MODULE_H_
 
@@ -31,7 +31,7 @@ struct QuantisedStorage {
 
 // Adds the tensors of module `name` with random integers, zeros, scales and groups, packed here by
 // the formats' definitions. Returns the elements [outputs, inputs] that they mean: float32 of
-// (integer - zero) * scale.
+// (integer - zero) * scale, or of float * scale.
 std::vector<float> AddQuantisedModule(const QuantisationScheme& scheme,
                                       const QuantisedStorage& storage, const std::string& name,
                                       int64_t outputs, int64_t inputs, std::mt19937_64& random,

@@ -90,6 +90,13 @@ bool CpuOps::TakesKvType(DType, DType kv) const {
   return kv == DType::kF32 || kv == DType::kF16 || kv == DType::kBF16;
 }
 
+bool CpuOps::TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const {
+  if (use == MatrixUse::kGated) return QuantMatrix::Fit(parts, use);
+  return std::all_of(parts.begin(), parts.end(), [](const TensorView& part) {
+    return IsIntegerBlocks(part.dtype) || !IsBlockQuantised(part.dtype);
+  });
+}
+
 absl::StatusOr<std::unique_ptr<Matrix>> CpuOps::PackMatrix(std::span<const TensorView> parts,
                                                            MatrixOrder order, MatrixUse use,
                                                            WeightFormat format,

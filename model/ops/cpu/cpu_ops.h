@@ -45,9 +45,7 @@ class CpuOps : public Ops {
   bool TakesFloatRows() const override { return true; }
   bool TakesKvType(DType weights, DType kv) const override;
   bool TakesWeights(WeightFormat) const override { return true; }
-  bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override {
-    return use == MatrixUse::kPlain || QuantMatrix::Fit(parts, use);
-  }
+  bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override;
   size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const override {
     return QuantMatrix::BytesFor(type, n, k);
   }

@@ -278,7 +278,7 @@ bool SameOrder(const TensorView& a, const TensorView& b) {
 bool QuantMatrix::Fit(std::span<const TensorView> parts, MatrixUse use) {
   const TensorView& first = parts.front();
   return std::all_of(parts.begin(), parts.end(), [&](const TensorView& part) {
-    return IsBlockQuantised(part.dtype) && SameOrder(first, part) &&
+    return IsIntegerBlocks(part.dtype) && SameOrder(first, part) &&
            BlockOf(part.dtype).elements == BlockOf(first.dtype).elements &&
            (use == MatrixUse::kPlain || part.dtype == first.dtype);
   });

@@ -32,8 +32,8 @@ class QuantMatrix : public CpuMatrix {
     Buffer data = {};
   };
 
-  // Whether these parts, all in blocks, can be one matrix: their blocks are as long as each other
-  // and their inputs in the same order; of a gated one, also of the same type.
+  // Whether these parts, all in blocks of integers, can be one matrix: their blocks are as long as
+  // each other and their inputs in the same order; of a gated one, also of the same type.
   static bool Fit(std::span<const TensorView> parts, MatrixUse use);
   // Parts that Fit, with their values unchanged; or parts of floats, which are quantised to `type`
   // with the given importance of the inputs [k], or null (see model/tensor/quantise.h).

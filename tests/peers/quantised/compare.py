@@ -39,8 +39,10 @@ SHAPE = {"vocab_size": 509, "hidden_size": 256, "intermediate_size": 640, "num_h
 TOKENS = 100
 LIMIT = 1e-5
 DYNAMIC = QuantizationArgs(num_bits=8, type="int", symmetric=True, strategy="token", dynamic=True)
+DYNAMIC_FLOAT = DYNAMIC.model_copy(update={"type": "float"})
 
-# By name: bits, group (none: channels), symmetric, type of the checkpoint, quantised activations.
+# By name, FP8 if it begins so: bits, group (none: channels), symmetric, type of the checkpoint,
+# quantised activations.
 CASES = {
     "W4A16, group 128": (4, 128, True, torch.bfloat16, None),
     "W4A16, group 64, zeros": (4, 64, False, torch.float16, None),
@@ -51,6 +53,8 @@ CASES = {
     "W8A8, channels": (8, None, True, torch.bfloat16, DYNAMIC),
     "W8A8, channels, zeros": (8, None, False, torch.float32, DYNAMIC),
     "W4A8, group 128": (4, 128, True, torch.bfloat16, DYNAMIC),
+    "FP8, channels": (8, None, True, torch.bfloat16, DYNAMIC_FLOAT),
+    "FP8, group 128": (8, 128, True, torch.float16, None),
 }
 
 
@@ -78,7 +82,8 @@ def save_quantised(name, tied, directory):
         if parameter.dim() == 1:
             parameter.data.add_(torch.randn_like(parameter) * 0.1)
     model.to(dtype)
-    weights = QuantizationArgs(num_bits=bits, type="int", symmetric=symmetric, group_size=group,
+    kind = "float" if name.startswith("FP8") else "int"
+    weights = QuantizationArgs(num_bits=bits, type=kind, symmetric=symmetric, group_size=group,
                                strategy="channel" if group is None else "group")
     scheme = QuantizationScheme(targets=["Linear"], weights=weights, input_activations=activations)
     config = QuantizationConfig(config_groups={"group_0": scheme}, ignore=["lm_head"],

@@ -129,6 +129,49 @@ TEST(QuantisationFieldsTest, ActOrderOfCompressedTensors) {
   EXPECT_FALSE(reads("null"));
 }
 
+// As Qwen's checkpoints have it.
+TEST(QuantisationFieldsTest, Fp8InBlocks) {
+  const QuantisationScheme scheme{.format = Format::kFloat8Blocks,
+                                  .bits = 8,
+                                  .group_size = 128,
+                                  .symmetric = true,
+                                  .group_outputs = 64};
+  EXPECT_THAT(Read(R"({"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+                       "modules_to_not_convert": ["lm_head"], "weight_block_size": [64, 128]})"),
+              ElementsAre(scheme));
+}
+
+TEST(QuantisationFieldsTest, Fp8WithOneScale) {
+  const QuantisationScheme scheme{
+      .format = Format::kFloat8, .bits = 8, .symmetric = true, .group_outputs = 0};
+  EXPECT_THAT(Read(R"({"quant_method": "fp8", "activation_scheme": "static",
+                       "ignored_layers": ["lm_head"]})"),
+              ElementsAre(scheme));
+}
+
+// As llm-compressor writes its presets FP8_DYNAMIC, FP8 and FP8_BLOCK.
+TEST(QuantisationFieldsTest, FloatsOfCompressedTensors) {
+  const auto read = [](const std::string& inputs, const std::string& weights) {
+    return Read(R"({"quant_method": "compressed-tensors", "format": "float-quantized",
+                    "config_groups": {"group_0": {"targets": ["Linear"],
+                      "input_activations": {"dynamic": )" +
+                inputs + R"(, "num_bits": 8, "strategy": "token", "type": "float"},
+                      "weights": {"dynamic": false, "num_bits": 8, "type": "float",
+                        "symmetric": true, )" +
+                weights + "}}}}");
+  };
+  QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
+  EXPECT_THAT(read("true", R"("strategy": "channel")"), ElementsAre(scheme));
+  scheme.group_outputs = 0;
+  EXPECT_THAT(read("false", R"("strategy": "tensor")"), ElementsAre(scheme));
+  scheme.group_outputs = 128;
+  scheme.group_size = 64;
+  EXPECT_THAT(read("true", R"("strategy": "block", "block_structure": [128, 64])"),
+              ElementsAre(scheme));
+  scheme.group_outputs = 1;
+  EXPECT_THAT(read("true", R"("strategy": "group", "group_size": 64)"), ElementsAre(scheme));
+}
+
 TEST(QuantisationFieldsTest, OlderNameOfTheKey) {
   const auto config = ParseModelConfig(
       With(kLlama, R"({"compression_config": {"quant_method": "gptq", "bits": 4}})"));
@@ -154,6 +197,14 @@ std::string Compressed(const std::string& whole, const std::string& group = "{}"
                    whole));
 }
 
+std::string Floats(const std::string& weights) {
+  return Compressed(R"({"format": "float-quantized"})", "{}",
+                    With(R"({"type": "float", "num_bits": 8})", weights));
+}
+std::string Fp8(const std::string& change) {
+  return Text(With(R"({"quant_method": "fp8"})", change));
+}
+
 class RefusedQuantisationTest : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedQuantisationTest, NamesTheKeyAndItsValue) { ExpectRefused(GetParam()); }
@@ -167,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"string", kLlama, Text("\"awq\""), kBad, "quantization_config is 'awq'"},
         Refusal{"no_method", kLlama, Text("{}"), kUnsupported, "quant_method is 'absent'"},
         Refusal{"bitsandbytes", kLlama, Text(R"({"quant_method": "bitsandbytes"})"), kUnsupported,
-                "quant_method is 'bitsandbytes', supported: awq, gptq, compressed-tensors"},
+                "quant_method is 'bitsandbytes', supported: awq, gptq, compressed-tensors, fp8"},
         Refusal{"awq_8_bits", kLlama, Awq(R"({"bits": 8})"), kUnsupported,
                 kIn + "bits is 8, supported: 4"},
         Refusal{"awq_no_bits", kLlama, Awq(R"({"bits": "absent"})"), kBad, "bits is missing"},
@@ -193,8 +244,31 @@ INSTANTIATE_TEST_SUITE_P(
                 kUnsupported, "dynamic has '.*down.*'"},
         Refusal{"gptq_int64", kLlama, Gptq(R"({"pack_dtype": "int64"})"), kUnsupported,
                 "pack_dtype is 'int64'"},
-        Refusal{"fp8", kLlama, Compressed(R"({"format": "float-quantized"})"), kUnsupported,
-                "format is 'float-quantized', supported: pack-quantized"},
+        Refusal{"integers_as_floats", kLlama, Compressed(R"({"format": "float-quantized"})"),
+                kUnsupported, kGroup + "weights.type is 'int', quantization_config.format is"},
+        Refusal{"float_bits", kLlama, Floats(R"({"num_bits": 4})"), kUnsupported,
+                kGroup + "weights.num_bits is 4, supported of floats: 8"},
+        Refusal{"float_zeros", kLlama, Floats(R"({"symmetric": false})"), kUnsupported,
+                kGroup + "weights.symmetric is false"},
+        Refusal{"float_strategy", kLlama, Floats(R"({"strategy": "tensor_group"})"), kUnsupported,
+                "strategy is 'tensor_group', supported: tensor, channel, group, block"},
+        Refusal{"float_no_blocks", kLlama, Floats(R"({"strategy": "block"})"), kBad,
+                kGroup + "weights.block_structure is missing"},
+        Refusal{"float_one_number", kLlama,
+                Floats(R"({"strategy": "block", "block_structure": [128]})"), kBad,
+                "block_structure has 1 number, it must have 2"},
+        Refusal{"fp8_e5m2", kLlama, Fp8(R"({"fmt": "e5m2"})"), kUnsupported,
+                kIn + "fmt is 'e5m2', supported: e4m3"},
+        Refusal{"fp8_block_of_0", kLlama, Fp8(R"({"weight_block_size": [0, 128]})"), kBad,
+                kIn + "weight_block_size has 0, its numbers must be in [1, "},
+        Refusal{"fp8_block_of_48", kLlama, Fp8(R"({"weight_block_size": [128, 48]})"), kUnsupported,
+                kIn + "weight_block_size has 48 inputs, supported: multiples of 32"},
+        Refusal{"fp8_block_of_3", kLlama, Fp8(R"({"weight_block_size": [1, 2, 3]})"), kBad,
+                kIn + "weight_block_size"},
+        Refusal{"fp8_activations", kLlama, Fp8(R"({"activation_scheme": "online"})"), kUnsupported,
+                kIn + "activation_scheme is 'online', supported: dynamic, static"},
+        Refusal{"fp8_cache", kLlama, Fp8(R"({"kv_cache_scheme": {"num_bits": 8}})"), kUnsupported,
+                kIn + "kv_cache_scheme is set"},
         Refusal{"nvfp4", kLlama, Compressed("{}", R"({"format": "nvfp4-pack-quantized"})"),
                 kUnsupported, kGroup + "format is 'nvfp4-pack-quantized'"},
         Refusal{"marlin_24", kLlama, Compressed(R"({"format": "marlin-24"})"), kUnsupported,
@@ -226,7 +300,8 @@ INSTANTIATE_TEST_SUITE_P(
                 Compressed("{}", R"({"input_activations": {"type": "float", "dynamic": true}})"),
                 kUnsupported, kGroup + "input_activations.type is 'float'"},
         Refusal{"weights_float", kLlama, Compressed("{}", "{}", R"({"type": "float"})"),
-                kUnsupported, kGroup + "weights.type is 'float', supported: int"},
+                kUnsupported,
+                kGroup + "weights.type is 'float', quantization_config.format is 'pack-quantized'"},
         Refusal{"weights_6_bits", kLlama, Compressed("{}", "{}", R"({"num_bits": 6})"),
                 kUnsupported, kGroup + "weights.num_bits is 6, supported: 4, 8"},
         Refusal{"per_tensor", kLlama, Compressed("{}", "{}", R"({"strategy": "tensor"})"),

@@ -247,6 +247,32 @@ TEST_P(OwnBlocksTest, AreReadAsTheyWereWritten) {
 INSTANTIATE_TEST_SUITE_P(Types, OwnBlocksTest,
                          ::testing::ValuesIn(kTypes.end() - kOwnTypes, kTypes.end()), NameOf);
 
+// Every pattern of bits, by the definition of e4m3.
+TEST(FloatBlocksTest, ElementsAreThoseOfTheFormula) {
+  for (const DType type : {DType::kF8G32, DType::kF8G128}) {
+    const DTypeBlock size = BlockOf(type);
+    std::vector<std::byte> bytes(size.bytes + 1);
+    std::vector<uint8_t> q(size.elements);
+    std::vector<float> elements(size.elements);
+    for (size_t first = 0; first < 256; first += size.elements) {
+      for (size_t i = 0; i < size.elements; ++i) q[i] = static_cast<uint8_t>(first + i);
+      WriteF8Block(0.37f, q, bytes.data() + 1);
+      Dequantise(type, bytes.data() + 1, 1, elements.data());
+      for (size_t i = 0; i < size.elements; ++i) {
+        const int exponent = q[i] >> 3 & 15;
+        const int fraction = (q[i] & 7) + (exponent == 0 ? 0 : 8);
+        const double value = std::ldexp(fraction, std::max(exponent, 1) - 10);
+        if ((q[i] & 0x7f) == 0x7f) {
+          EXPECT_TRUE(std::isnan(elements[i])) << int{q[i]};
+        } else {
+          EXPECT_EQ(elements[i], 0.37f * static_cast<float>(q[i] >= 128 ? -value : value))
+              << int{q[i]};
+        }
+      }
+    }
+  }
+}
+
 TEST(KnownBlocksTest, Q4K) {
   // d = 1, dmin = 0.5; s = 2 and t = 3 of the first sub-block; all q are 7.
   std::vector<std::byte> block(144, std::byte{0});

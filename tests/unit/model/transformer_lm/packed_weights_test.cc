@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/float16.h"
 #include "model/ops/cpu/cpu_matrix.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/forwarding_ops.h"
@@ -108,6 +109,30 @@ TEST_F(PackedWeightsTest, DequantisesWhatIsNotTaken) {
     for (int64_t output = 0; output < down.n(); ++output) {
       down.CopyRow(output, row.data());
       ASSERT_TRUE(std::equal(row.begin(), row.end(), layer.down.as<float>() + output * down.k()));
+    }
+  }
+}
+
+// Of floats of 8 bits: to BF16, but with float32 asked for to their values.
+TEST_F(PackedWeightsTest, DequantisesFloatsOf8BitsToBf16) {
+  const BlockModel model(BlockConfig("qwen3"), Float8BlockTypes(), 2);
+  for (const WeightFormat format : {WeightFormat::kAsGiven, WeightFormat::kFloat32}) {
+    RecordingOps ops(*cpu_, /*takes_blocks=*/false);
+    const auto packed = PackWeights(model.config(), model.weights(), format, ops);
+    ASSERT_THAT(packed, IsOk());
+    const bool exact = format == WeightFormat::kFloat32;
+    const DType type = exact ? DType::kF32 : DType::kBF16;
+    EXPECT_EQ(TypesIn(ops.given), std::set<DType>{type});
+    EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), format, ops), type);
+    const LayerWeights& layer = model.dequantised().layers[1];
+    const auto& down = static_cast<const CpuMatrix&>(*packed->layers[1].down.matrix);
+    std::vector<float> row(static_cast<size_t>(down.k()));
+    for (int64_t output = 0; output < down.n(); ++output) {
+      down.CopyRow(output, row.data());
+      for (int64_t i = 0; i < down.k(); ++i) {
+        const float value = layer.down.as<float>()[output * down.k() + i];
+        ASSERT_EQ(row[static_cast<size_t>(i)], exact ? value : Bf16ToFloat(FloatToBf16(value)));
+      }
     }
   }
 }

@@ -168,6 +168,22 @@ std::vector<Case> Cases() {
       }
     }
   }
+  for (const DType scales : {DType::kF32, DType::kBF16}) {
+    const auto add = [&](const std::string& name, Format format, int64_t high, int64_t wide) {
+      cases.push_back({"float8_" + name + "_" + DTypeName(scales),
+                       {.format = format,
+                        .bits = 8,
+                        .group_size = wide,
+                        .symmetric = true,
+                        .group_outputs = high},
+                       {.scales = scales}});
+    };
+    add("tensor", Format::kFloat8, 0, 0);
+    add("channel", Format::kFloat8, 1, 0);
+    add("group", Format::kFloat8, 1, 64);
+    add("block_128", Format::kFloat8Blocks, 128, 128);
+    add("block_100_by_96", Format::kFloat8Blocks, 100, 96);  // the last of a matrix are smaller
+  }
   return cases;
 }
 
@@ -321,6 +337,7 @@ constexpr QuantisationScheme kAwq{Format::kAwq, 4, 64, false, false, false};
 constexpr QuantisationScheme kGptq{Format::kGptq, 4, 64, false, true, true};
 constexpr QuantisationScheme kPack{Format::kPackQuantised, 4, 64, false, false, true};
 constexpr QuantisationScheme kInt{Format::kIntQuantised, 8, 64, false, false, false};
+constexpr QuantisationScheme kFp8{Format::kFloat8Blocks, 8, 64, true, false, false, 128};
 
 class QuantisedFaultsTest : public QuantisedWeightsTest,
                             public ::testing::WithParamInterface<Fault> {};
@@ -387,6 +404,21 @@ INSTANTIATE_TEST_SUITE_P(
               "ask for [384, 256]"},
         Fault{"int_fp8", kInt, Replace(".weight", DType::kF8E4M3, {384, 256}), ".weight",
               "is F8_E4M3, supported here: I8"},
+        Fault{"fp8_floats", kFp8, Replace(".weight", DType::kF8E4M3, {384, 255}), ".weight",
+              "has shape [384, 255]; quantization_config, with 8 bits and groups of 128 x 64"},
+        Fault{"fp8_as_integers", kFp8, Replace(".weight", DType::kI8, {384, 256}), ".weight",
+              "is I8, supported here: F8_E4M3"},
+        Fault{"fp8_scales", kFp8, Replace(".weight_scale_inv", DType::kF32, {3, 3}),
+              ".weight_scale_inv", "has shape [3, 3]"},
+        Fault{"fp8_no_scales", kFp8, Remove(".weight_scale_inv"), ".weight_scale_inv",
+              "is missing"},
+        Fault{"fp8_huge_scale", kFp8, [](StoredTensors& tensors) {
+                StoredTensor& scales = tensors.at(kModule + ".weight_scale_inv");
+                scales = Zeros(DType::kF32, {3, 4});
+                const float huge = 1e36f;
+                std::memcpy(scales.bytes.data() + 4 * 6, &huge, sizeof(huge));
+              },
+              ".weight_scale_inv", "element 6 is 1e+36"},
         Fault{"int_zeros", kInt, Replace(".weight_zero_point", DType::kI8, {384, 1}),
               ".weight_zero_point", "ask for [384, 4]"},
         Fault{"int_huge_scale", kInt, [](StoredTensors& tensors) {
