@@ -3,8 +3,9 @@
 #
 #   keep_device_code.sh NVCC ARGUMENTS... -o DIR/X.cu.o
 #
-# leaves DIR/X.cu.device/ptxas.txt, the report that -Xptxas=-v asks for, and DIR/X.cu.device/*.ptx,
-# one file for each virtual architecture. Of the report only what is no plain information is shown.
+# leaves in DIR/X.cu.device ptxas.txt, the report that -Xptxas=-v asks for, *.ptx, one file for each
+# virtual architecture, and *.cubin, one for each real one. Of the report only what is no plain
+# information is shown.
 set -euo pipefail
 
 object=
@@ -27,6 +28,6 @@ if ! "$@" --keep --keep-dir "$kept/all" 2>"$kept/report"; then
   exit 1
 fi
 grep -vE '^ptxas info|^ +[0-9]+ bytes stack frame' "$kept/report" >&2 || true
-mv "$kept"/all/*.ptx "$kept/"
+mv "$kept"/all/*.ptx "$kept"/all/*.cubin "$kept/"
 rm -rf "$kept/all"
 mv "$kept/report" "$kept/ptxas.txt"

@@ -1,12 +1,13 @@
-"""What the compiler kept of each kernel: the assembler's report and the PTX.
+"""What the compiler kept of each kernel: the assembler's report, the PTX and the machine code.
 
-.cmake/keep_device_code.sh leaves both in a folder X.cu.device for every X.cu of
+.cmake/keep_device_code.sh leaves all in a folder X.cu.device for every X.cu of
 model/ops/cuda/sources.cmake.
 """
 
 import dataclasses
 import pathlib
 import re
+import struct
 import subprocess
 
 ARCHITECTURES = ("sm_80", "sm_90a")  # of the reports
@@ -36,6 +37,17 @@ class Ptx:
     source: str
     architecture: str
     statements: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """One kernel's machine code; `kernel` as the file has it, mangled, and short."""
+    mangled: str
+    kernel: str
+    source: str
+    architecture: str
+    file: pathlib.Path
+    code_bytes: int
 
 
 def short_name(demangled):
@@ -158,3 +170,51 @@ def read_ptx(objects, sources):
             kernels += found
     names = short_names(kernel.kernel for kernel in kernels)
     return [dataclasses.replace(kernel, kernel=names[kernel.kernel]) for kernel in kernels]
+
+
+TEXT = ".text."
+
+
+def text_sections(elf):
+    """{mangled kernel: bytes of code} of a cubin, which is an ELF file of 64 bits."""
+    try:
+        if elf[:6] != b"\x7fELF\x02\x01":
+            raise Missing("not an ELF file of 64 bits")
+        table, = struct.unpack_from("<Q", elf, 40)
+        entry_bytes, entries, names_at = struct.unpack_from("<3H", elf, 58)
+        sections = [struct.unpack_from("<2I4Q", elf, table + i * entry_bytes)
+                    for i in range(entries)]
+        _, _, _, _, names, names_bytes = sections[names_at]
+        found = {}
+        for name_at, _, _, _, _, code_bytes in sections:
+            if name_at >= names_bytes:
+                raise Missing("a section's name lies outside the table of names")
+            name = elf[names + name_at:elf.index(b"\0", names + name_at)].decode()
+            if name.startswith(TEXT):
+                found[name.removeprefix(TEXT)] = code_bytes
+        return found
+    except (struct.error, IndexError, ValueError) as error:
+        raise Missing(f"not a whole ELF file: {error}") from error
+
+
+def read_code(objects, sources):
+    """[Code] of all kernels on all architectures."""
+    found = []
+    for source, folder in kept_folders(objects, sources).items():
+        for architecture in ARCHITECTURES:
+            number = architecture.removeprefix("sm_")
+            files = [file for file in folder.glob("*.cubin")
+                     if re.search(rf"\.(sm|compute)_{number}\.cubin$", file.name)]
+            if len(files) != 1:
+                raise Missing(f"{source}: no machine code for {architecture} in {folder}; "
+                              "build tlm_cuda anew")
+            try:
+                sections = text_sections(files[0].read_bytes())
+            except Missing as missing:
+                raise Missing(f"{files[0]}: {missing}") from missing
+            if not sections:
+                raise Missing(f"{source}: no kernel in the machine code for {architecture}")
+            found += [Code(name, name, source, architecture, files[0], code_bytes)
+                      for name, code_bytes in sections.items()]
+    names = short_names(code.mangled for code in found)
+    return [dataclasses.replace(code, kernel=names[code.mangled]) for code in found]

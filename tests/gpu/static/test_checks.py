@@ -2,6 +2,7 @@
 """The checks must find what they are there to find."""
 
 import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -9,6 +10,7 @@ import budgets
 import device_code
 import module
 import ptx
+import sass
 
 REPORT = """\
 ptxas info    : 0 bytes gmem
@@ -43,6 +45,43 @@ $L__BB0_2:
 
 }
 """
+SASS = """\
+\t.target\tsm_90a
+//--------------------- .text._ZN3tlm5EmbedENS_4ArgsE --------------------------
+\t.section\t.text._ZN3tlm5EmbedENS_4ArgsE,"ax",@progbits
+\t.align\t128
+.text._ZN3tlm5EmbedENS_4ArgsE:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/                   LDGSTS.E.BYPASS.128 [R3+0x10], desc[UR4][R4.64] ;
+        /*0020*/              @!P1 LDG.E.128 R8, desc[UR4][R2.64] ;
+        /*0030*/                   LDG.E.128 R12, desc[UR4][R2.64+0x10] ;
+        /*0040*/                   DEPBAR.LE SB0, 0x2 ;
+.L_x_1:
+        /*0050*/                   IADD3 R9, R9, 0x1, RZ ;
+.L_x_2:
+        /*0060*/                   LDG.E.128 R16, desc[UR4][R2.64] ;
+        /*0070*/                   HMMA.16816.F32.BF16 R20, R16, R12, R20 ;
+        /*0080*/              @P0  BRA `(.L_x_2) ;
+        /*0090*/                   HMMA.16816.F32.BF16 R20, R16, R12, R20 ;
+        /*00a0*/              @P1  BRA `(.L_x_1) ;
+        /*00b0*/                   EXIT ;
+.L_x_3:
+        /*00c0*/                   BRA `(.L_x_3);
+        /*00d0*/                   NOP;
+"""
+
+
+def cubin(sections):
+    """An ELF file of 64 bits with such sections: {name: bytes}."""
+    table = b"\0.names\0" + b"".join(name.encode() + b"\0" for name in sections)
+    headers = [(0, 0, 0, 0), (1, 3, 64, len(table))]
+    headers += [(table.index(name.encode() + b"\0"), 1, 64, size)
+                for name, size in sections.items()]
+    begin = 64 + len(table)
+    elf = b"\x7fELF\x02\x01" + bytes(34) + struct.pack("<Q", begin) + bytes(10)
+    elf += struct.pack("<3H", 64, len(headers), 1) + table
+    return elf + b"".join(struct.pack("<2I4Q", name, kind, 0, 0, at, size) + bytes(24)
+                          for name, kind, at, size in headers)
 
 
 class BudgetsTest(unittest.TestCase):
@@ -191,6 +230,114 @@ class PtxTest(unittest.TestCase):
         for line in ("Embed mma.sync", "Embed sm_80 mma.sync"):
             with self.assertRaises(ValueError):
                 ptx.read_assertions(line)
+
+
+class SassTest(unittest.TestCase):
+    NAME = "_ZN3tlm5EmbedENS_4ArgsE"
+
+    def complaints(self, lines, sass_text=SASS, code_bytes=3 * 1024, **changes):
+        file = pathlib.Path("embed.sm_90a.cubin")
+        values = dict(mangled=self.NAME, kernel="Embed<8>", source="embed.cu",
+                      architecture="sm_90a", file=file, code_bytes=code_bytes)
+        functions = None
+        if sass_text is not None:
+            functions = {(file, name): function
+                         for name, function in sass.parse_sass(sass_text).items()}
+        return sass.complaints([device_code.Code(**(values | changes))], functions,
+                               sass.read_assertions(lines))
+
+    def holds(self, line, **arguments):
+        return self.complaints("* * code <= 3\n" + line, **arguments)
+
+    def test_reads_sizes_of_code(self):
+        elf = cubin({".text.A": 384, ".text.B": 128, ".nv.info.A": 7})
+        self.assertEqual(device_code.text_sections(elf), {"A": 384, "B": 128})
+
+    def test_files_cut_short_or_of_another_kind_are_refused(self):
+        elf = cubin({".text.A": 384})
+        for wrong in (b"", elf[:50], elf[:62], elf[:-65], b"\x7fELF\x01\x01" + elf[6:]):
+            with self.assertRaises(device_code.Missing):
+                device_code.text_sections(wrong)
+
+    def test_missing_machine_code_is_found(self):
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory) / "embed.cu.device"
+            folder.mkdir()
+            (folder / "ptxas.txt").write_text(REPORT)
+            elf = cubin({".text." + self.NAME: 384})
+            (folder / "embed.compute_80.sm_80.cubin").write_bytes(elf)
+            with self.assertRaises(device_code.Missing):
+                device_code.read_code(directory, ["embed.cu"])
+            (folder / "embed.compute_90a.cubin").write_bytes(cubin({}))
+            with self.assertRaises(device_code.Missing):
+                device_code.read_code(directory, ["embed.cu"])
+            (folder / "embed.compute_90a.cubin").write_bytes(elf)
+            self.assertEqual([(code.kernel, code.architecture, code.code_bytes)
+                              for code in device_code.read_code(directory, ["embed.cu"])],
+                             [("Embed", "sm_80", 384), ("Embed", "sm_90a", 384)])
+
+    def test_larger_code_is_found(self):
+        self.assertEqual(self.complaints("Embed<*> sm_90a code <= 3", sass_text=None), [])
+        self.assertIn("3.001, not", self.complaints("Embed<*> sm_90a code <= 3", sass_text=None,
+                                                    code_bytes=3 * 1024 + 1)[0])
+
+    def test_a_kernel_without_a_line_or_with_two_is_found(self):
+        self.assertIn("no line", self.complaints("", sass_text=None)[0])
+        self.assertIn("no line", self.complaints("Embed<*> sm_80 code <= 3", sass_text=None)[0])
+        self.assertIn("several", self.complaints("Embed<*> sm_90a code <= 3\nEmbed<8> * code <= 4",
+                                                 sass_text=None)[0])
+
+    def test_a_line_about_nothing_is_found(self):
+        for text in (SASS, None):
+            wrong = self.holds("Norm sm_90a count LDG <= 9", sass_text=text)
+            self.assertIn("about no kernel", wrong[0])
+
+    def test_reads_instructions_and_labels(self):
+        function = sass.parse_sass(SASS)[self.NAME]
+        self.assertEqual(len(function.instructions), 14)
+        self.assertEqual(function.instructions[2].opcode, "LDG.E.128")
+        self.assertEqual(function.labels, {".L_x_1": 0x50, ".L_x_2": 0x60, ".L_x_3": 0xc0})
+
+    def test_instructions_are_counted(self):
+        for right, wrong in (("count HMMA == 2", "count HMMA == 1"),
+                             ("count LDG.E.128 <= 3", "count LDG.E <= 2"),
+                             ("count LDG.E.12 == 0", "count * <= 13"),
+                             ("loop(HMMA) HMMA == 2", "loop(HMMA) HMMA == 1"),
+                             ("loop(LDG) * == 3", "loop(LDG) HMMA == 2"),
+                             ("loop(DEPBAR) * == 0", "loop(HMMA) LDG >= 2"),
+                             ("before(DEPBAR.LE) LDGSTS.E == 1", "before(HMMA) LDG <= 2"),
+                             ("before(ACQBULK) HMMA == 2", "before(LDGSTS) LDC == 0"),
+                             ("flight LDG.E.128 == 2", "flight LDG >= 3")):
+            self.assertEqual(self.holds("* * " + right), [], right)
+            self.assertEqual(len(self.holds("* * " + wrong)), 1, wrong)
+
+    def test_a_load_is_no_longer_under_way_once_part_of_it_is_used(self):
+        used = SASS.replace("DEPBAR.LE SB0, 0x2", "IADD3 R1, R15, 0x1, RZ")
+        self.assertEqual(self.holds("* * flight LDG == 2", sass_text=used), [])
+        used = used.replace("LDG.E.128 R12", "IADD3 R1, R11, 0x1, RZ ;\n"
+                            "        /*0028*/                   LDG.E.128 R12")
+        self.assertEqual(self.holds("* * flight LDG == 1", sass_text=used), [])
+
+    def test_a_kernel_that_was_not_disassembled_is_found(self):
+        self.assertIn("not disassembled", self.holds("", sass_text="")[0])
+        self.assertIn("not disassembled", self.holds("", mangled="other")[0])
+
+    def test_without_a_disassembler_sizes_are_all_there_is(self):
+        self.assertEqual(self.holds("* * count HMMA == 1", sass_text=None), [])
+
+    def test_lines_that_are_none_are_refused(self):
+        for line in ("Embed * code 3", "Embed * code HMMA <= 3", "Embed sm_75 code <= 3",
+                     "Embed * loop HMMA <= 3", "Embed * loop() HMMA <= 3", "Embed * count <= 3",
+                     "Embed * count HMMA < 3", "Embed * count HMMA <= many",
+                     "Embed * count HMMA <= 3 4"):
+            with self.assertRaises(ValueError):
+                sass.read_assertions(line)
+
+    def test_proposes_a_tenth_more_than_the_largest(self):
+        file = pathlib.Path("norm.sm_80.cubin")
+        codes = [device_code.Code("m", f"Norm<{kind},8>", "norm.cu", "sm_80", file, size)
+                 for kind, size in (("F16", 10000), ("Bf16", 10240))]
+        self.assertEqual(sass.propose(codes), "Norm<*,8>  sm_80   code <= 11")
 
 
 class ModuleTest(unittest.TestCase):
