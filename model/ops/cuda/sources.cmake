@@ -18,15 +18,13 @@ set(TLM_CUDA_HOST_SOURCES
   cuda_ops.cc
   cuda_status.cc
   gemm.cc
-  kernels/attention.cc
   kernels/launch.cc
   upload_pipeline.cc
   weight_upload.cc)
 # Kernels and the functions that start them.
 set(TLM_CUDA_KERNEL_SOURCES
   kernels/add_norm.cu
-  kernels/attention_mma_bf16.cu
-  kernels/attention_mma_f16.cu
+  kernels/attention_mma.cu
   kernels/attention_simt.cu
   kernels/embed.cu
   kernels/gemm_epilogue.cu

@@ -13,6 +13,9 @@ namespace tlm {
 
 inline constexpr int kAttentionThreads = 128;
 
+// LaunchAttention without tensor cores.
+cudaError_t LaunchSimtAttention(const AttentionArgs& args, DType activations, cudaStream_t stream);
+
 struct AttentionKernelArgs : AttentionArgs {
   const AttentionUnit* units;
   float scale_log2;

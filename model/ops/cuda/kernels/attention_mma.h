@@ -1,4 +1,4 @@
-// Attention on the tensor cores; see attention.h. Included by attention_mma_*.cu only.
+// Attention on the tensor cores; see attention.h. Included by attention_mma.cu only.
 //
 // A block of 4 warps takes its units one after the other and streams their K and V tiles through
 // two stages of shared memory, the next tile on its way while one is computed, over the borders of
@@ -18,13 +18,118 @@
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_
 
 #include "model/ops/cuda/kernels/attention_device.h"
-#include "model/ops/cuda/kernels/attention_fragments.h"
-#include "model/ops/cuda/kernels/attention_launch.h"
-#include "model/ops/cuda/kernels/attention_stream.h"
-#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/attention_tiles.h"
 
-namespace tlm {
-namespace simt {
+namespace tlm::simt {
+
+// --- What a warp computes of a key tile, in the layouts of MultiplyAdd's fragments (simt.h): of 16
+// query rows a lane holds two, one in each half. ---
+
+// s[i] = q k^T of rows [row, row + 16) and keys [16 (first + i), ..) as two tiles of 8 keys.
+template <int kHeadDim, int N, typename T>
+TLM_DEVICE void Scores(const T* q, int row, const T* keys, int first, float (&s)[N][2][4]) {
+  const auto q_fragments = RowFragments<kHeadDim>(q, row);
+  const auto k_fragments = ColumnFragments<kHeadDim>(keys, 16 * first);
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) s[i][0][e] = s[i][1][e] = 0.0f;
+  }
+#pragma unroll
+  for (int step = 0; step < kHeadDim / 16; ++step) {
+    uint32_t a[4];
+    LoadMatrices(a, q_fragments.At(0, 2 * step));
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      uint32_t b[4];
+      LoadMatrices(b, k_fragments.At(16 * i, 2 * step));
+      MultiplyAdd<T>(s[i][0], a, {b[0], b[1]});
+      MultiplyAdd<T>(s[i][1], a, {b[2], b[3]});
+    }
+  }
+}
+
+// Sets the scores of keys that a row does not see; seen[h] is of the lane's row in half h.
+template <int N>
+TLM_DEVICE void HideKeys(const Seen (&seen)[2], int first, float (&s)[N][2][4]) {
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int key = 16 * (first + i) + 8 * j + 2 * pair + e % 2;
+        if (!seen[e / 2](key)) s[i][j][e] = kLowest;
+      }
+    }
+  }
+}
+
+// The largest of a row's scores; of the lane's row in either half.
+template <int N>
+TLM_DEVICE void RowMaxima(const float (&s)[N][2][4], float (&max)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    max[h] = kLowest;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        max[h] = Larger(s[i][j][2 * h], max[h]);
+        max[h] = Larger(s[i][j][2 * h + 1], max[h]);
+      }
+    }
+    max[h] = Larger(ShuffleXor(max[h], 1), max[h]);
+    max[h] = Larger(ShuffleXor(max[h], 2), max[h]);
+  }
+}
+
+// The weights of 16 keys as an A fragment, and a lane's part of their sum.
+template <typename T>
+TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[2], float scale_log2,
+                        uint32_t (&p)[4], float (&sum)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float w[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) w[e] = Weight(s[e / 2][2 * h + e % 2], max[h], scale_log2);
+    p[h] = PackPair<T>(w[0], w[1]);
+    p[h + 2] = PackPair<T>(w[2], w[3]);
+    sum[h] = (w[0] + w[1]) + (w[2] + w[3]);
+  }
+}
+
+TLM_DEVICE float RowSum(const float (&parts)[4]) {
+  float sum = ((parts[0] + parts[1]) + parts[2]) + parts[3];
+  sum += ShuffleXor(sum, 1);
+  return sum + ShuffleXor(sum, 2);
+}
+
+// out[i] = P V of columns [16 (begin + i kStride), ..), counted from where `values` starts, as two
+// tiles of 8 columns. There are 16 * `columns` from there on: the same for a whole warp.
+template <int kHeadDim, int N, int kStride, typename T>
+TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], const LaneMatrices<kHeadDim, T>& values,
+                            int begin, int columns, float (&out)[N][2][4]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) out[i][0][e] = out[i][1][e] = 0.0f;
+  }
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (begin + i * kStride >= columns) continue;
+      uint32_t b[4];
+      LoadMatricesTransposed(b, values.At(16 * step, 2 * (begin + i * kStride)));
+      MultiplyAdd<T>(out[i][0], p[step], {b[0], b[1]});
+      MultiplyAdd<T>(out[i][1], p[step], {b[2], b[3]});
+    }
+  }
+}
+
+// --- The kernel. ---
 
 // What a warp holds of 16 query rows: of the lane's two rows, and of columns [16 (first + i
 // stride), ..), i < N, as P V gives them.
@@ -370,44 +475,6 @@ TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelA
   MmaAttention<kHeadDim, T>(args, SharedMemory<T>()).Run();
 }
 
-}  // namespace simt
-
-// visit(kernel) for the kernel of a width.
-template <typename T, typename Visit>
-cudaError_t WithMmaKernel(int64_t head_dim, Visit visit) {
-  switch (head_dim) {
-    case 64:
-      return visit(simt::AttendMma<T, 64>);
-    case 80:
-      return visit(simt::AttendMma<T, 80>);
-    case 96:
-      return visit(simt::AttendMma<T, 96>);
-    case 128:
-      return visit(simt::AttendMma<T, 128>);
-    case 256:
-      return visit(simt::AttendMma<T, 256>);
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-template <typename T>
-cudaError_t PrepareMmaAttentionFor(int64_t head_dim) {
-  return WithMmaKernel<T>(head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
-    return AllowSharedMemory(kernel, MmaAttentionSharedBytes(head_dim));
-  });
-}
-
-template <typename T>
-cudaError_t LaunchMmaAttentionFor(const AttentionArgs& args, cudaStream_t stream) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.blocks)),
-                          .block = dim3(kAttentionThreads),
-                          .shared_bytes = MmaAttentionSharedBytes(args.head_dim)};
-  return WithMmaKernel<T>(args.head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
-    return Launch(kernel, shape, stream, AttentionKernelArgs(args));
-  });
-}
-
-}  // namespace tlm
+}  // namespace tlm::simt
 
 #endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_

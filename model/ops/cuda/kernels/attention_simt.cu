@@ -6,7 +6,6 @@
 // warp makes a row's weights; and thread i sums columns i, i + 128, .. of P V, for all rows, from V
 // as it lies in the cache. Rows are few enough that all of it fits 48 KiB.
 #include "model/ops/cuda/kernels/attention_device.h"
-#include "model/ops/cuda/kernels/attention_launch.h"
 #include "model/ops/cuda/kernels/launch.h"
 
 namespace tlm {

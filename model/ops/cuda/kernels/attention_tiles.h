@@ -1,11 +1,69 @@
-// The way of K and V tiles to shared memory. Included by attention_mma.h only.
-#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_
-#define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_
+// K and V tiles in shared memory: how they lie, how they get there, and where a warp's matrix
+// fragments are in them. Included by attention_mma.h only.
+#ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
+#define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
 
 #include "model/ops/cuda/kernels/attention_device.h"
-#include "model/ops/cuda/kernels/attention_fragments.h"
 
 namespace tlm::simt {
+
+// --- Layout. ---
+
+// Rows of kWidth 16-bit elements in shared memory, in pieces of 16 bytes. Groups of kShuffled
+// pieces are shuffled by the row's number, so that the same piece of eight consecutive rows lies in
+// eight different groups of banks: all of it where rows are a multiple of 128 bytes long, half or
+// a quarter where their lengths already spread.
+template <int kWidth>
+struct Swizzled {
+  static constexpr int kPieces = kWidth / 8;
+  static constexpr int kPowerOfTwo = kPieces & -kPieces;
+  static constexpr int kShuffled = kPowerOfTwo < 8 ? kPowerOfTwo : 8;
+
+  // What a row's pieces are shuffled by. Rows eight apart are shuffled alike.
+  static TLM_DEVICE int Shuffle(int row) { return row % 8 / (8 / kShuffled); }
+  // In elements.
+  static TLM_DEVICE int Offset(int row, int piece) {
+    return row * kWidth + (piece ^ Shuffle(row)) * 8;
+  }
+};
+
+// What a lane addresses when a warp loads matrices: from a row and piece of its own to others at
+// the same distance for every lane, which are known when compiled, all but an exclusive or.
+template <int kWidth, typename T>
+class LaneMatrices {
+ public:
+  TLM_DEVICE LaneMatrices(const T* matrix, int row, int piece)
+      : row_(matrix + row * kWidth), shuffled_(piece ^ Swizzled<kWidth>::Shuffle(row)) {}
+
+  // `rows` is a multiple of 8; `piece` and the lane's own have no bit in common below kShuffled.
+  TLM_DEVICE const T* At(int rows, int piece) const {
+    constexpr int kShuffled = Swizzled<kWidth>::kShuffled;
+    return row_ + (rows * kWidth + piece / kShuffled * kShuffled * 8) +
+           ((piece % kShuffled) ^ shuffled_) * 8;
+  }
+
+ private:
+  const T* row_;
+  int shuffled_;
+};
+
+TLM_DEVICE int LaneInWarp() { return static_cast<int>(threadIdx.x % kWarpLanes); }
+
+// A fragments: At(0, 2 i) is that of rows [row, row + 16) and columns [column + 16 i, ..).
+// Transposed, B fragments: At(16 step, 2 i) is that of rows [row + 16 step, ..), the same columns.
+template <int kWidth, typename T>
+TLM_DEVICE LaneMatrices<kWidth, T> RowFragments(const T* matrix, int row, int column = 0) {
+  const int lane = LaneInWarp();
+  return {matrix, row + lane % 16, column / 8 + lane / 16};
+}
+// B fragments of a matrix whose rows are the columns of B: At(16 i, 2 step).
+template <int kWidth, typename T>
+TLM_DEVICE LaneMatrices<kWidth, T> ColumnFragments(const T* matrix, int row) {
+  const int lane = LaneInWarp();
+  return {matrix, row + lane / 16 * 8 + lane % 8, lane / 8 % 2};
+}
+
+// --- Loading. ---
 
 // Brings the tiles of a block's units, one after the other over the borders of units, to two stages
 // of a K and a V tile each in turn.
@@ -98,4 +156,4 @@ class TileStream {
 
 }  // namespace tlm::simt
 
-#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_STREAM_H_
+#endif  // TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
