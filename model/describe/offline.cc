@@ -152,8 +152,8 @@ void FillMemory(const OfflineModel& model, v1::MemoryInfo& memory) {
   }
   memory.set_allocated_total(total);
   const ModelConfig& config = model.config;
-  memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.kv_size()) *
-                                DTypeBytes(DefaultKvDType(model.weights_dtype)));
+  memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.num_kv_heads) *
+                                KvRowBytes(DefaultKvDType(model.weights_dtype), config.head_dim));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The device memory behind the KV blocks: [block][layer][K, V][kv_head][64 tokens * head_dim].
+// The device memory behind the KV blocks: [block][layer][K, V][kv_head][64 tokens * head_dim], and
+// where there are scales [64] after the elements of a head.
 // What is in use of it lies together, however many layers there are.
 #ifndef TLM_MODEL_KV_CACHE_KV_STORAGE_H_
 #define TLM_MODEL_KV_CACHE_KV_STORAGE_H_
@@ -23,7 +24,7 @@ struct KvShape {
   DType dtype = DType::kF32;
 
   size_t bytes_per_token() const {
-    return static_cast<size_t>(2 * num_layers * num_kv_heads * head_dim) * DTypeBytes(dtype);
+    return static_cast<size_t>(2 * num_layers * num_kv_heads) * KvRowBytes(dtype, head_dim);
   }
   size_t bytes_per_block() const { return bytes_per_token() * kBlockTokens; }
 };

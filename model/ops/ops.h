@@ -64,7 +64,8 @@ class Matrix {
   virtual std::map<DType, uint64_t> BytesByType() const { return {{dtype(), bytes()}}; }
 };
 
-// Keys and values of one layer. Only the backend knows the element order inside a block.
+// Keys and values of one layer. Only the backend knows the element order inside a block. In 8 bits
+// (kF8E4M3; fp8.h) the elements of a head are followed by kBlockTokens bytes, the tokens' scales.
 struct KvLayer {
   void* data = nullptr;  // of block 0: [K, V][num_kv_heads][kBlockTokens * head_dim]
   DType dtype = DType::kF32;
@@ -73,10 +74,10 @@ struct KvLayer {
   int64_t head_dim = 0;
   int64_t layers = 1;  // the parts that a block has, one of them this layer's
 
+  // Of one head's keys, or its values, in a block.
+  size_t head_bytes() const { return KvRowBytes(dtype, head_dim) * kBlockTokens; }
   // Of this layer's part of a block.
-  size_t block_bytes() const {
-    return static_cast<size_t>(2 * num_kv_heads * head_dim * kBlockTokens) * DTypeBytes(dtype);
-  }
+  size_t block_bytes() const { return static_cast<size_t>(2 * num_kv_heads) * head_bytes(); }
   // From one block's part to the next block's.
   size_t stride_bytes() const { return static_cast<size_t>(layers) * block_bytes(); }
 };

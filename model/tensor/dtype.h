@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace tlm {
 
@@ -238,6 +240,32 @@ constexpr const char* DTypeName(DType dtype) {
 // checkpoint keeps beside them they are not weights.
 constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 
+// The types that keys and values may have, by the names of --kv_cache_dtype.
+struct KvDType {
+  DType dtype;
+  const char* name;
+};
+inline constexpr KvDType kKvDTypes[] = {{DType::kF32, "float32"},
+                                        {DType::kBF16, "bfloat16"},
+                                        {DType::kF16, "float16"},
+                                        {DType::kF8E4M3, "fp8"}};
+
+// "?" of a type that they cannot have.
+constexpr const char* KvDTypeName(DType dtype) {
+  for (const KvDType& type : kKvDTypes) {
+    if (type.dtype == dtype) return type.name;
+  }
+  return "?";
+}
+// Also of "fp8_e4m3", as vLLM spells it; nullopt for another name.
+constexpr std::optional<DType> KvDTypeFromName(std::string_view name) {
+  for (const KvDType& type : kKvDTypes) {
+    if (name == type.name) return type.dtype;
+  }
+  if (name == "fp8_e4m3") return DType::kF8E4M3;
+  return std::nullopt;
+}
+
 // The default type of keys and values on the CPU, for matrices of type `weights`: 16 bits where
 // those have 16 or fewer.
 constexpr DType DefaultKvDType(DType weights) {
@@ -250,6 +278,11 @@ constexpr DType DefaultKvDType(DType weights) {
     default:
       return DType::kBF16;
   }
+}
+
+// Bytes of a token's key, or of its value, for one kv head: 8-bit ones have a scale (fp8.h).
+constexpr size_t KvRowBytes(DType dtype, int64_t head_dim) {
+  return static_cast<size_t>(head_dim) * DTypeBytes(dtype) + (dtype == DType::kF8E4M3 ? 1 : 0);
 }
 
 }  // namespace tlm

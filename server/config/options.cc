@@ -12,11 +12,13 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/chat/chat_format.h"
 #include "model/config/presets.h"
 #include "model/ops/cpu/kernels/isa.h"
+#include "model/tensor/dtype.h"
 #include "model/weights/weights_dtype.h"
 #include "server/config/flag_types.h"
 #include "server/config/old_flags.h"
@@ -110,10 +112,12 @@ ABSL_FLAG(
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
     "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
     "most a quarter of the memory; that of a draft model included");
-ABSL_FLAG(std::string, kv_cache_dtype, "auto",
-          "type of keys and values: float32, bfloat16, float16, or auto: on a GPU the type of the "
-          "activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights and "
-          "float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision");
+ABSL_FLAG(
+    std::string, kv_cache_dtype, "auto",
+    "type of keys and values: float32, bfloat16, float16, fp8, or auto: on a GPU the type of "
+    "the activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights "
+    "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision; "
+    "fp8 (E4M3 with a scale per token and head; on the CPU) takes half and loses some");
 ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
 
 namespace tlm {
@@ -155,11 +159,10 @@ absl::Status ReadChatFormats(ServerOptions* options) {
 
 absl::StatusOr<std::optional<DType>> KvCacheDTypeFromName(const std::string& name) {
   if (name == "auto") return std::nullopt;
-  if (name == "float32") return DType::kF32;
-  if (name == "bfloat16") return DType::kBF16;
-  if (name == "float16") return DType::kF16;
-  return InvalidArgument("--kv_cache_dtype is {}, it may be auto, float32, bfloat16 or float16",
-                         name);
+  if (const std::optional<DType> dtype = KvDTypeFromName(name)) return dtype;
+  std::string names = "auto";
+  for (const KvDType& type : kKvDTypes) absl::StrAppend(&names, ", ", type.name);
+  return InvalidArgument("--kv_cache_dtype is {}, it may be {}", Quoted(name), names);
 }
 
 // "SEED" or "SEED:TYPE".

@@ -79,7 +79,7 @@ absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const 
   const DType asked = options.kv_cache_dtype.value_or(own);
   if (ops.TakesKvType(weights, asked)) return asked;
   return InvalidArgument("--kv_cache_dtype asks for {}; backend {} takes {} with weights of {}",
-                         DTypeName(asked), device.backend, DTypeName(own), DTypeName(weights));
+                         KvDTypeName(asked), device.backend, KvDTypeName(own), DTypeName(weights));
 }
 
 // `source` and `ops` outlive it.

@@ -1,17 +1,9 @@
 #include "server/process/model_facts.h"
 
 #include "model/ops/ops.h"
+#include "model/tensor/dtype.h"
 
 namespace tlm {
-namespace {
-
-// As --kv_cache_dtype spells it.
-std::string KvTypeName(DType dtype) {
-  if (dtype == DType::kBF16) return "bfloat16";
-  return dtype == DType::kF16 ? "float16" : "float32";
-}
-
-}  // namespace
 
 ModelFacts FactsOf(const ServedModel& served) {
   ModelFacts facts;
@@ -22,7 +14,7 @@ ModelFacts FactsOf(const ServedModel& served) {
   facts.max_context = served.limits.max_context_tokens;
   facts.kv_blocks = static_cast<int64_t>(served.memory.kv_blocks);
   facts.block_tokens = kBlockTokens;
-  facts.kv_cache_dtype = KvTypeName(served.memory.kv_dtype);
+  facts.kv_cache_dtype = KvDTypeName(served.memory.kv_dtype);
   facts.prefix_cache = served.limits.engine.prefix_cache;
   if (served.limits.engine.speculation != Speculation::kOff) {
     facts.max_draft_tokens = served.limits.engine.max_draft_tokens;

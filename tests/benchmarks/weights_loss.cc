@@ -268,8 +268,7 @@ absl::Status Run() {
   ModelChoice choice;
   choice.model = absl::GetFlag(FLAGS_model);
   choice.preset = absl::GetFlag(FLAGS_preset);
-  TLM_ASSIGN_OR_RETURN(choice.kv_dtype,
-                       TypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype), "kv_cache_dtype"));
+  TLM_ASSIGN_OR_RETURN(choice.kv_dtype, KvTypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype)));
   TLM_ASSIGN_OR_RETURN(const std::vector<WeightFormat> formats, WeightFormatsFromFlags());
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
   TLM_ASSIGN_OR_RETURN(const Window window, WindowFromFlags(config));

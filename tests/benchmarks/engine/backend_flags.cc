@@ -109,6 +109,12 @@ absl::StatusOr<std::optional<DType>> TypeFlag(std::string_view text, std::string
   return InvalidArgument("--{} is '{}', not float32, bfloat16 or float16", flag, text);
 }
 
+absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text) {
+  if (text.empty()) return std::optional<DType>();
+  if (const std::optional<DType> dtype = KvDTypeFromName(text)) return dtype;
+  return InvalidArgument("--kv_cache_dtype is '{}', not float32, bfloat16, float16 or fp8", text);
+}
+
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
   std::ofstream file(path);

@@ -37,6 +37,8 @@ absl::StatusOr<std::vector<int64_t>> NumbersFlag(const std::vector<std::string>&
 
 // float32, bfloat16 or float16; none when empty. INVALID_ARGUMENT as above.
 absl::StatusOr<std::optional<DType>> TypeFlag(std::string_view text, std::string_view flag);
+// Of keys and values: of kKvDTypes; none when empty. INVALID_ARGUMENT as above.
+absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text);
 
 // Does nothing when `path` is empty.
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path);

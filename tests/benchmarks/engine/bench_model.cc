@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
   if (!ops.TakesKvType(loaded->weights_dtype, loaded->kv_dtype)) {
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
-                           DTypeName(loaded->kv_dtype), DTypeName(loaded->weights_dtype),
+                           KvDTypeName(loaded->kv_dtype), DTypeName(loaded->weights_dtype),
                            ops.device().info().backend);
   }
   if (!loaded->config.tie_word_embeddings) {

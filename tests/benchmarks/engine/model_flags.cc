@@ -19,8 +19,7 @@ absl::StatusOr<ModelChoice> ModelFromFlags() {
   choice.preset = absl::GetFlag(FLAGS_preset);
   TLM_ASSIGN_OR_RETURN(choice.weights_dtype,
                        TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));
-  TLM_ASSIGN_OR_RETURN(choice.kv_dtype,
-                       TypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype), "kv_cache_dtype"));
+  TLM_ASSIGN_OR_RETURN(choice.kv_dtype, KvTypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype)));
   TLM_ASSIGN_OR_RETURN(choice.format, WeightFormatFromFlags());
   return choice;
 }

@@ -63,7 +63,7 @@ void FillVllmServerInfo(const ServedModel& model, const EngineStats& stats, absl
   response.set_uptime_seconds(absl::ToDoubleSeconds(uptime));
   response.set_server_type("vllm-grpc");
   response.set_data_parallel_size(1);
-  response.set_kv_cache_dtype(DTypeName(model.memory.kv_dtype));
+  response.set_kv_cache_dtype(KvDTypeName(model.memory.kv_dtype));
   response.set_block_size(kBlockTokens);
   response.set_model_dtype(WeightsType(model.memory));
   response.set_max_num_seqs(I32(model.limits.engine.max_running_requests));

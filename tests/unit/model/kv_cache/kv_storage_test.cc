@@ -39,5 +39,17 @@ TEST(KvStorageTest, ABlockHasThePartsOfAllLayersInARow) {
   }
 }
 
+TEST(KvStorageTest, EightBitRowsHaveAScaleEach) {
+  const KvShape shape{3, 2, 16, DType::kF8E4M3};
+  EXPECT_EQ(shape.bytes_per_token(), size_t{2} * 3 * 2 * (16 + 1));
+  CpuDevice device("test", "portable");
+  auto storage = KvStorage::Create(device, shape, 5);
+  ASSERT_THAT(storage, IsOk());
+  EXPECT_EQ(storage->bytes(), 5 * kBlockTokens * shape.bytes_per_token());
+  const KvLayer layer = storage->layer(1);
+  EXPECT_EQ(layer.head_bytes(), size_t{kBlockTokens} * (16 + 1));
+  EXPECT_EQ(layer.block_bytes(), 4 * layer.head_bytes());
+}
+
 }  // namespace
 }  // namespace tlm

@@ -164,8 +164,12 @@ TEST_F(OptionsTest, FlagsOfTheVersionBeforeAreCheckedAsTheyWere) {
 TEST_F(OptionsTest, KvCacheTypeIsTheBackendsUnlessGiven) {
   EXPECT_EQ(Parse({})->kv_cache_dtype, std::nullopt);
   EXPECT_EQ(Parse({"--kv_cache_dtype=float16"})->kv_cache_dtype, DType::kF16);
+  for (const char* const name : {"fp8", "fp8_e4m3"}) {
+    EXPECT_EQ(Parse({std::string("--kv_cache_dtype=") + name})->kv_cache_dtype, DType::kF8E4M3);
+  }
   EXPECT_THAT(Parse({"--kv_cache_dtype=int8"}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("auto, float32, bfloat16")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("is 'int8', it may be auto, float32, bfloat16, float16, fp8")));
 }
 
 TEST_F(OptionsTest, MatricesAreKeptAsTheyComeUnlessToldOtherwise) {

@@ -13,6 +13,8 @@ TEST(FactsOfTest, NamesTheElementTypeOfKeysAndValues) {
   EXPECT_EQ(FactsOf(served).kv_cache_dtype, "bfloat16");
   served.memory.kv_dtype = DType::kF16;
   EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float16");
+  served.memory.kv_dtype = DType::kF8E4M3;
+  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "fp8");
 }
 
 }  // namespace
