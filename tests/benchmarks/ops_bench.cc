@@ -228,7 +228,7 @@ class OpsBench {
       return layer;
     };
     TLM_ASSIGN_OR_RETURN(const DeviceBatch on_device, ops_.BeginBatch(batch));
-    TLM_RETURN_IF_ERROR(TimePrepare(name, on_device.layout, cache_of));
+    TLM_RETURN_IF_ERROR(TimePrepare(name, on_device.layout, batch.max_blocks, cache_of));
     const int64_t tokens = on_device.layout.tokens;
     const Rows q = input_.Part(tokens, config_.q_size());
     const Rows out = output_.Part(tokens, config_.q_size());
@@ -262,12 +262,12 @@ class OpsBench {
   // What comes before attention: norms of heads, rotary positions, keys and values to their places.
   // Every call takes the rows that the one before has left. Rotations keep the length of every pair
   // of elements, so that no number of calls makes them subnormal.
-  absl::Status TimePrepare(const std::string& name, const TokenLayout& layout,
+  absl::Status TimePrepare(const std::string& name, const TokenLayout& layout, int64_t max_blocks,
                            const std::function<KvLayer(int)>& cache_of) {
     const std::vector<float> ones(static_cast<size_t>(config_.head_dim), 1.0f);
     const TensorView view{DType::kF32, tlm::Shape({config_.head_dim}), ones.data()};
     TLM_ASSIGN_OR_RETURN(const Buffer gain, ops_.PackVector({&view, 1}));
-    TLM_ASSIGN_OR_RETURN(const Buffer entries, RopeEntries(layout.max_blocks * kBlockTokens));
+    TLM_ASSIGN_OR_RETURN(const Buffer entries, RopeEntries(max_blocks * kBlockTokens));
     const float* gains = config_.qk_norm ? gain.as<float>() : nullptr;
     const bool interleaved = config_.rope_layout == RopeLayout::kInterleaved;
     const HeadTransform transform{

@@ -50,26 +50,34 @@ AttentionPlanner::AttentionPlanner(const BatchLimits& limits, const ModelShape& 
       kv_heads_(shape.num_kv_heads),
       head_dim_(shape.head_dim),
       max_tiles_(CeilDiv(limits.max_context, kAttentionTile)),
-      // A run of n rows has ceil(n / max_rows) query tiles.
-      max_items_((std::min(limits.max_sequences, limits.max_tokens) +
-                  limits.max_tokens * group_ / grid.max_rows) *
-                 kv_heads_),
-      // Every cut adds a unit, and filling cuts at the borders between blocks.
-      max_units_(options.unit_tiles > 0 ? max_items_ * CeilDiv(max_tiles_, options.unit_tiles)
-                                        : max_items_ + grid.blocks),
+      max_tokens_(limits.max_tokens),
+      max_sequences_(limits.max_sequences),
       max_partial_rows_(
           std::min(grid.blocks * (max_tiles_ + 1) * std::min(kPartialRows, grid.max_rows),
                    static_cast<int64_t>(options.max_partial_bytes / PartialRowBytes(head_dim_)))) {
   TLM_CHECK(grid.blocks > 0 && grid.max_rows > 0 && group_ > 0);
 }
 
-size_t AttentionPlanner::work_bytes() const {
+// A run of n rows has ceil(n / max_rows) query tiles.
+int64_t AttentionPlanner::MaxItems(int64_t tokens) const {
+  tokens = std::min(tokens, max_tokens_);
+  return (std::min(max_sequences_, tokens) + tokens * group_ / grid_.max_rows) * kv_heads_;
+}
+
+// Every cut adds a unit, and filling cuts at the borders between blocks.
+int64_t AttentionPlanner::MaxUnits(int64_t tokens) const {
+  const int64_t items = MaxItems(tokens);
+  return options_.unit_tiles > 0 ? items * CeilDiv(max_tiles_, options_.unit_tiles)
+                                 : items + grid_.blocks;
+}
+
+size_t AttentionPlanner::work_bytes(int64_t tokens) const {
   return AttentionUnitsOffset(grid_.blocks) +
-         static_cast<size_t>(max_units_) * sizeof(AttentionUnit);
+         static_cast<size_t>(MaxUnits(tokens)) * sizeof(AttentionUnit);
 }
 
 size_t AttentionPlanner::ticket_bytes() const {
-  return RoundUp(static_cast<size_t>(max_items_) * sizeof(uint32_t));
+  return RoundUp(static_cast<size_t>(MaxItems(max_tokens_)) * sizeof(uint32_t));
 }
 
 size_t AttentionPlanner::scratch_bytes() const {
@@ -86,8 +94,9 @@ AttentionScratch AttentionPlanner::Scratch(void* memory) const {
 }
 
 absl::StatusOr<size_t> AttentionPlanner::Plan(const Batch& batch, int64_t window,
-                                              std::span<std::byte> work) {
-  TLM_CHECK(work.size() >= work_bytes());
+                                              std::span<std::byte> work, int64_t tables_begin) {
+  TLM_CHECK(work.size() >= work_bytes(batch.tokens()));
+  tables_begin_ = tables_begin;
   pieces_.clear();
   partial_rows_ = tickets_ = 0;
   TLM_RETURN_IF_ERROR(FindQueryTiles(batch, window));
@@ -113,8 +122,8 @@ absl::Status AttentionPlanner::FindQueryTiles(const Batch& batch, int64_t window
     begin = end;
   }
   const int64_t items = static_cast<int64_t>(tiles_.size()) * kv_heads_;
-  if (items > max_items_) {
-    return InvalidArgument("attention has {} items, the limit is {}", items, max_items_);
+  if (items > MaxItems(tokens)) {
+    return InvalidArgument("attention has {} items, the limit is {}", items, MaxItems(tokens));
   }
   std::stable_sort(tiles_.begin(), tiles_.end(),
                    [](const QueryTile& a, const QueryTile& b) { return a.tiles() > b.tiles(); });
@@ -135,7 +144,8 @@ absl::Status AttentionPlanner::AddRun(const Batch& batch, int64_t begin, int64_t
     tile.unit.position = static_cast<int32_t>(position);
     tile.unit.head = static_cast<int32_t>(row % group_);
     tile.unit.rows = static_cast<int32_t>(count);
-    tile.unit.sequence = batch.sequence_of[token];
+    tile.unit.table =
+        static_cast<int32_t>(tables_begin_ + batch.sequence_of[token] * batch.max_blocks);
     tile.unit.begin = static_cast<int32_t>(first / kAttentionTile);
     tile.unit.item_end = static_cast<int32_t>(last / kAttentionTile + 1);
     if (tile.unit.item_end > max_tiles_) {
@@ -255,7 +265,8 @@ void AttentionPlanner::AddItem(const QueryTile& tile, int64_t kv_head) {
 // A block takes its parts of cut items first: what they wait for is then done early, and folded
 // while others still compute.
 size_t AttentionPlanner::Write(std::span<std::byte> work) const {
-  TLM_CHECK(static_cast<int64_t>(pieces_.size()) <= max_units_);
+  TLM_CHECK(AttentionUnitsOffset(grid_.blocks) + pieces_.size() * sizeof(AttentionUnit) <=
+            work.size());
   auto* const first = reinterpret_cast<int32_t*>(work.data());
   auto* const units =
       reinterpret_cast<AttentionUnit*>(work.data() + AttentionUnitsOffset(grid_.blocks));

@@ -56,19 +56,22 @@ class AttentionPlanner {
       : AttentionPlanner(limits, shape, grid, Options()) {}
 
   const AttentionGrid& grid() const { return grid_; }
-  // Of the largest batch's work.
-  size_t work_bytes() const;
+  // Of the work of the largest batch, and of one with at most so many tokens.
+  size_t work_bytes() const { return work_bytes(max_tokens_); }
+  size_t work_bytes(int64_t tokens) const;
   // Of the scratch. Its first ticket_bytes must be zeroed once, before the first launch.
   size_t scratch_bytes() const;
   size_t ticket_bytes() const;
   // The parts of `memory` of scratch_bytes, 256-byte aligned.
   AttentionScratch Scratch(void* memory) const;
 
-  // Writes the work of a batch to `work`, of work_bytes and 16-byte aligned, and returns the bytes
-  // written. window > 0: tiles before it are left out; such work serves layers with a window as
-  // large or smaller, work planned with 0 serves all. Tokens at positions below 0 have no work.
+  // Writes the work of a batch to `work`, of work_bytes(its tokens) and 16-byte aligned, and
+  // returns the bytes written. The kernels find the batch's block tables from entry `tables_begin`
+  // of theirs on. window > 0: tiles before it are left out; such work serves layers with a window
+  // as large or smaller, work planned with 0 serves all. Tokens at positions below 0 have no work.
   // INVALID_ARGUMENT for batches beyond the limits.
-  absl::StatusOr<size_t> Plan(const Batch& batch, int64_t window, std::span<std::byte> work);
+  absl::StatusOr<size_t> Plan(const Batch& batch, int64_t window, std::span<std::byte> work,
+                              int64_t tables_begin = 0);
 
  private:
   // A query tile as all kv heads have it.
@@ -93,6 +96,9 @@ class AttentionPlanner {
     int64_t tiles;
   };
 
+  // Of a batch with so many tokens.
+  int64_t MaxItems(int64_t tokens) const;
+  int64_t MaxUnits(int64_t tokens) const;
   absl::Status FindQueryTiles(const Batch& batch, int64_t window);
   absl::Status AddRun(const Batch& batch, int64_t begin, int64_t end, int64_t window);
   bool DealWhole();
@@ -110,8 +116,8 @@ class AttentionPlanner {
   const int64_t kv_heads_;
   const int64_t head_dim_;
   const int64_t max_tiles_;  // of an item
-  const int64_t max_items_;
-  const int64_t max_units_;
+  const int64_t max_tokens_;
+  const int64_t max_sequences_;
   const int64_t max_partial_rows_;
 
   std::vector<QueryTile> tiles_;  // most key tiles first
@@ -121,6 +127,7 @@ class AttentionPlanner {
   int64_t total_tiles_ = 0;                        // of all items
   int64_t partial_rows_ = 0;
   int64_t tickets_ = 0;
+  int64_t tables_begin_ = 0;
 };
 
 }  // namespace tlm

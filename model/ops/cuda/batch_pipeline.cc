@@ -95,10 +95,10 @@ absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
   const SampleStages stages = StagesOf(running_.jobs);
   const uint64_t stage_bits = (uint64_t{stages.noise} << 62) | (uint64_t{stages.finish} << 63);
   return DeviceBatch{.layout = {.tokens = shape.padded.tokens,
-                                .sequences = shape.padded.sequences,
-                                .max_blocks = shape.padded.max_blocks,
+                                .sequences = batch.sequences,
+                                .max_blocks = 1,
                                 .positions = ring_->device<int32_t>(RingSection::kPositions),
-                                .sequence_of = ring_->device<int32_t>(RingSection::kSequenceOf),
+                                .sequence_of = ring_->device<int32_t>(RingSection::kTableOf),
                                 .block_tables = ring_->device<int32_t>(RingSection::kBlockTables)},
                      .token_ids = ring_->device<int32_t>(RingSection::kTokenIds),
                      .rows = shape.padded.rows,

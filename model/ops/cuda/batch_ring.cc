@@ -68,7 +68,7 @@ void BatchRing::Stage(const Batch& batch, const PaddedShape& padded) {
   WritePadded(batch, padded,
               {.token_ids = host_as<int32_t>(RingSection::kTokenIds),
                .positions = host_as<int32_t>(RingSection::kPositions),
-               .sequence_of = host_as<int32_t>(RingSection::kSequenceOf),
+               .table_of = host_as<int32_t>(RingSection::kTableOf),
                .logits_rows = host_as<int32_t>(RingSection::kLogitsRows),
                .block_tables = host_as<int32_t>(RingSection::kBlockTables)});
   const auto staged = [this](RingSection section, int64_t integers) {
@@ -76,9 +76,9 @@ void BatchRing::Stage(const Batch& batch, const PaddedShape& padded) {
   };
   staged(RingSection::kTokenIds, padded.tokens);
   staged(RingSection::kPositions, padded.tokens);
-  staged(RingSection::kSequenceOf, padded.tokens);
+  staged(RingSection::kTableOf, padded.tokens);
   staged(RingSection::kLogitsRows, padded.rows);
-  staged(RingSection::kBlockTables, padded.sequences * padded.max_blocks);
+  staged(RingSection::kBlockTables, static_cast<int64_t>(batch.block_tables.size()));
 }
 
 absl::Status BatchRing::Upload(size_t attention_bytes, size_t job_bytes) {

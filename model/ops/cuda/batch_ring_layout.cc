@@ -32,7 +32,7 @@ RingLayout::RingLayout(const RingShape& shape) {
   };
   set(RingSection::kTokenIds, Product(shape.max_tokens, 1, sizeof(int32_t)));
   set(RingSection::kPositions, Product(shape.max_tokens, 1, sizeof(int32_t)));
-  set(RingSection::kSequenceOf, Product(shape.max_tokens, 1, sizeof(int32_t)));
+  set(RingSection::kTableOf, Product(shape.max_tokens, 1, sizeof(int32_t)));
   set(RingSection::kLogitsRows, Product(shape.max_rows, 1, sizeof(int32_t)));
   set(RingSection::kAttentionWork, shape.attention_bytes);
   set(RingSection::kBlockTables, Product(shape.max_sequences, shape.max_blocks, sizeof(int32_t)));
@@ -73,22 +73,14 @@ void WritePadded(const Batch& batch, const PaddedShape& padded, const BatchArray
     const auto end = std::copy(from.begin(), from.end(), to.begin());
     std::fill(end, to.begin() + size, padding);
   };
-  const auto last_sequence = static_cast<int32_t>(std::max<int64_t>(batch.sequences - 1, 0));
   write(batch.token_ids, padded.tokens, 0, out.token_ids);
   write(batch.positions, padded.tokens, -1, out.positions);
-  write(batch.sequence_of, padded.tokens, last_sequence, out.sequence_of);
   write(batch.logits_rows, padded.rows, 0, out.logits_rows);
-
-  TLM_CHECK(batch.sequences <= padded.sequences && batch.max_blocks <= padded.max_blocks);
-  TLM_CHECK(padded.sequences * padded.max_blocks <= static_cast<int64_t>(out.block_tables.size()));
-  auto to = out.block_tables.begin();
-  for (int64_t sequence = 0; sequence < padded.sequences; ++sequence) {
-    const bool real = sequence < batch.sequences;
-    const auto from = batch.block_tables.begin() + (real ? sequence * batch.max_blocks : 0);
-    const int64_t blocks = real ? batch.max_blocks : 0;
-    std::copy(from, from + blocks, to);
-    std::fill(to + blocks, to + padded.max_blocks, 0);
-    to += padded.max_blocks;
+  const auto tables = static_cast<int64_t>(batch.block_tables.size());
+  write(batch.block_tables, tables, 0, out.block_tables);
+  write(batch.sequence_of, padded.tokens, 0, out.table_of);
+  for (int32_t& place : out.table_of.first(batch.sequence_of.size())) {
+    place *= static_cast<int32_t>(batch.max_blocks);
   }
 }
 

@@ -16,7 +16,7 @@ namespace tlm {
 enum class RingSection {
   kTokenIds,       // int32 [tokens]
   kPositions,      // int32 [tokens]
-  kSequenceOf,     // int32 [tokens]
+  kTableOf,        // int32 [tokens]: where the sequence's row of the block tables begins
   kLogitsRows,     // int32 [rows]
   kAttentionWork,  // of the attention planner
   kBlockTables,    // int32 [sequences, max_blocks]
@@ -86,18 +86,16 @@ class RingLayout {
 // A batch's shape as the kernels see it: at least as large as the batch itself.
 struct PaddedShape {
   int64_t tokens = 0;
-  int64_t rows = 0;
-  int64_t sequences = 0;
-  int64_t max_blocks = 0;  // row length of the block tables
+  int64_t rows = 0;  // of logits
 };
 
 // Writes a batch's arrays, padded, each to the start of its section. Padding tokens have id 0,
-// position -1 and the last sequence; padding rows point at token 0; what is added to the block
-// tables is 0. Spans are at least as long as the padded arrays.
+// position -1 and the first sequence; padding rows point at token 0. Spans are at least as long as
+// the padded arrays.
 struct BatchArrays {
   std::span<int32_t> token_ids;
   std::span<int32_t> positions;
-  std::span<int32_t> sequence_of;
+  std::span<int32_t> table_of;
   std::span<int32_t> logits_rows;
   std::span<int32_t> block_tables;
 };

@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
-#include "model/ops/ops.h"
-
 namespace tlm {
 namespace {
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
-int64_t MaxBlocks(const BatchLimits& limits) {
-  return RoundUp(limits.max_context, kBlockTokens) / kBlockTokens;
-}
 
 }  // namespace
 
@@ -27,12 +21,6 @@ int64_t PaddedRowCount(int64_t rows) {
   return RoundUp(rows, rows <= 256 ? 32 : 64);
 }
 
-int64_t PaddedBlockCount(int64_t blocks, int64_t max_blocks) {
-  int64_t padded = 8;
-  while (padded < blocks) padded *= 4;
-  return std::min(padded, max_blocks);
-}
-
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t tokens = batch.tokens();
   const int64_t jobs = static_cast<int64_t>(batch.jobs.size());
@@ -40,25 +28,17 @@ BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t most_jobs = std::min(padded_tokens, limits.max_sequences);
   const bool decodes = tokens == batch.sequences && tokens <= kMaxPaddedRows;
   if (!decodes || batch.rows() > tokens || jobs > most_jobs) {
-    return {.padded = {.tokens = tokens,
-                       .rows = batch.rows(),
-                       .sequences = batch.sequences,
-                       .max_blocks = batch.max_blocks},
-            .jobs = jobs,
-            .key = 0};
+    return {.padded = {.tokens = tokens, .rows = batch.rows()}, .jobs = jobs, .key = 0};
   }
   BatchShape shape;
   shape.padded = {.tokens = padded_tokens,
                   .rows = batch.rows() == 0
                               ? 0
-                              : std::min(padded_tokens, PaddedRowCount(limits.max_logits_rows)),
-                  .sequences = batch.sequences,
-                  .max_blocks = PaddedBlockCount(batch.max_blocks, MaxBlocks(limits))};
+                              : std::min(padded_tokens, PaddedRowCount(limits.max_logits_rows))};
   shape.jobs = jobs == 0 ? 0 : most_jobs;
-  // The number of sequences is not part of the shape: no kernel is told it.
+  // The block tables are not part of the shape: kernels find their rows in the batch's own arrays.
   shape.key = uint64_t{1} | uint64_t{shape.padded.rows > 0} << 1 | uint64_t{shape.jobs > 0} << 2 |
-              static_cast<uint64_t>(shape.padded.tokens) << 3 |
-              static_cast<uint64_t>(shape.padded.max_blocks) << 16;
+              static_cast<uint64_t>(shape.padded.tokens) << 3;
   return shape;
 }
 

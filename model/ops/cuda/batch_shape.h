@@ -18,9 +18,6 @@ inline constexpr int64_t kMaxPaddedRows = 512;
 // with rising `rows`.
 int64_t PaddedRowCount(int64_t rows);
 
-// The least of 8, 32, 128, ... that is at least `blocks`, but not above `max_blocks`.
-int64_t PaddedBlockCount(int64_t blocks, int64_t max_blocks);
-
 // A batch as the kernels are started for it.
 struct BatchShape {
   PaddedShape padded;

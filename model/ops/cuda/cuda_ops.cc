@@ -240,6 +240,7 @@ absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& tra
                                        const TokenLayout& layout, const KvLayer& cache) {
   const int64_t heads = qkv.cols / cache.head_dim - 2 * cache.num_kv_heads;
   TLM_CHECK(qkv.rows == layout.tokens && cache.head_dim <= kMaxHeadDim);
+  TLM_CHECK(layout.max_blocks == 1);
   TLM_CHECK(heads > 0 && (heads + 2 * cache.num_kv_heads) * cache.head_dim == qkv.cols);
   TLM_CHECK(cache.dtype == qkv.dtype);
   TLM_CHECK((transform.q_gain == nullptr) == (transform.k_gain == nullptr));
@@ -258,9 +259,8 @@ absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& tra
       .rope_table = transform.rope_table,
       .interleaved = transform.pairing == RopePairing::kInterleaved,
       .positions = layout.positions,
-      .sequence_of = layout.sequence_of,
+      .table_of = layout.sequence_of,
       .block_tables = layout.block_tables,
-      .max_blocks = layout.max_blocks,
       .cache = cache.data,
       .layers = static_cast<int32_t>(cache.layers),
       .tokens = layout.tokens};
@@ -284,7 +284,6 @@ absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
                            .out_stride = out.stride,
                            .cache = cache.data,
                            .block_tables = layout.block_tables,
-                           .max_blocks = layout.max_blocks,
                            .layers = static_cast<int32_t>(cache.layers),
                            .num_kv_heads = static_cast<int32_t>(shape.num_kv_heads),
                            .group = static_cast<int32_t>(shape.num_heads / shape.num_kv_heads),

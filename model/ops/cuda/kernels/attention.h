@@ -57,9 +57,8 @@ struct AttentionArgs {
   int64_t out_stride = 0;
   const void* cache = nullptr;  // [blocks][layers][K, V][num_kv_heads][64][head_dim], from block 0
                                 // of the layer
-  const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
-  int64_t max_blocks = 0;
-  int32_t layers = 1;  // of a block
+  const int32_t* block_tables = nullptr;  // from AttentionUnit::table on, ids of blocks
+  int32_t layers = 1;                     // of a block
   int32_t num_kv_heads = 0;
   int32_t group = 0;  // query heads of a kv head
   int32_t head_dim = 0;

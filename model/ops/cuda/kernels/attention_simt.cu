@@ -72,7 +72,7 @@ struct SimtAttention {
       SyncThreads();
       LoadQueries(unit);
       for (int tile = FirstTileOfUnit(args, unit); tile < unit.end; ++tile) {
-        const int64_t block = args.block_tables[unit.sequence * args.max_blocks + tile];
+        const int64_t block = args.block_tables[unit.table + tile];
         const int64_t tile_elements = int64_t{kAttentionTile} * args.head_dim;
         const T* const keys =
             static_cast<const T*>(args.cache) +

@@ -135,7 +135,7 @@ class TileStream {
       if (tile_ >= unit_end_) continue;
       kv_head_ = unit.kv_head;
       seen_ = SeenByAny(args_, unit, tile_);
-      table_ = args_.block_tables + unit.sequence * args_.max_blocks;
+      table_ = args_.block_tables + unit.table;
       block_ = table_[tile_];
       return;
     }

@@ -30,7 +30,7 @@ struct alignas(16) AttentionUnit {
   int32_t position;  // of that token; the following tokens' positions follow
   int32_t head;      // of the first row, within the group
   int32_t rows;      // of the query tile, at least 1
-  int32_t sequence;  // row of the block tables
+  int32_t table;     // where the sequence's blocks begin in the block tables
   int32_t kv_head;
   int32_t begin;
   int32_t end;

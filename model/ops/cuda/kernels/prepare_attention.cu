@@ -131,8 +131,7 @@ struct Head {
 template <typename T>
 TLM_DEVICE T* CachePlace(const PrepareAttentionArgs& op, int64_t token, int32_t position,
                          int32_t kv_head, bool is_value) {
-  const int64_t block =
-      op.block_tables[op.sequence_of[token] * op.max_blocks + position / kPageTokens];
+  const int64_t block = op.block_tables[op.table_of[token] + position / kPageTokens];
   const int64_t page = (block * op.layers * 2 + (is_value ? 1 : 0)) * op.num_kv_heads + kv_head;
   return static_cast<T*>(op.cache) + (page * kPageTokens + position % kPageTokens) * op.head_dim;
 }

@@ -31,11 +31,10 @@ struct PrepareAttentionArgs {
   const float* rope_table = nullptr;      // [positions, head_dim / 2] (cos, sin); null: no rotation
   bool interleaved = false;               // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
   const int32_t* positions = nullptr;     // [tokens]; below 0: padding, left alone
-  const int32_t* sequence_of = nullptr;   // [tokens]
-  const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
-  int64_t max_blocks = 0;
-  void* cache = nullptr;  // block 0 of the layer
-  int32_t layers = 1;     // of a block
+  const int32_t* table_of = nullptr;      // [tokens]: where the sequence's blocks begin in
+  const int32_t* block_tables = nullptr;  // this, ids of blocks
+  void* cache = nullptr;                  // block 0 of the layer
+  int32_t layers = 1;                     // of a block
   int64_t tokens = 0;
 };
 

@@ -23,6 +23,10 @@ using Options = AttentionPlanner::Options;
 constexpr ModelShape kLlama8B{.vocab_size = 0, .num_heads = 32, .num_kv_heads = 8, .head_dim = 128};
 constexpr AttentionGrid kH200{.mma = true, .blocks = 264, .max_rows = 64};
 
+// The block tables, as far as a plan has to do with them.
+constexpr int64_t kTableWidth = 130;
+constexpr int64_t kTablesBegin = 64;
+
 // Tokens [position, position + tokens) of the next sequence.
 struct Chunk {
   int64_t position;
@@ -39,6 +43,7 @@ Batch MakeBatch(const std::vector<Chunk>& runs) {
     }
     ++batch.sequences;
   }
+  batch.max_blocks = kTableWidth;
   return batch;
 }
 
@@ -72,7 +77,7 @@ absl::StatusOr<Work> MakeWork(AttentionPlanner& planner, const Batch& batch, int
   const std::span<std::byte> bytes{reinterpret_cast<std::byte*>(memory.data()),
                                    planner.work_bytes()};
   std::memset(memory.data(), 0x55, memory.size() * sizeof(memory[0]));
-  const absl::StatusOr<size_t> used = planner.Plan(batch, window, bytes);
+  const absl::StatusOr<size_t> used = planner.Plan(batch, window, bytes, kTablesBegin);
   if (!used.ok()) return used.status();
   EXPECT_LE(*used, planner.work_bytes());
   EXPECT_EQ(memory.back().token, 0x55555555);
@@ -154,7 +159,7 @@ void CheckCoverage(const Work& work, const Batch& batch, const ModelShape& shape
       const int64_t position = unit.position + (unit.head + row) / group;
       const int64_t head = unit.kv_head * group + (unit.head + row) % group;
       ASSERT_EQ(batch.positions[token], position);
-      ASSERT_EQ(batch.sequence_of[token], unit.sequence);
+      ASSERT_EQ(unit.table, kTablesBegin + batch.sequence_of[token] * kTableWidth);
       for (int64_t tile = unit.begin; tile < unit.end; ++tile) ++seen[{token, head, tile}];
     }
   }
@@ -317,6 +322,24 @@ TEST(AttentionPlanTest, TheLargestBatchFitsItsWork) {
       CheckItems(*work, planner);
     }
   }
+}
+
+TEST(AttentionPlanTest, ASmallBatchFitsTheMemoryOfItsTokens) {
+  const BatchLimits limits{
+      .max_tokens = 512, .max_sequences = 100, .max_logits_rows = 1, .max_context = 2048};
+  for (const int64_t tokens : {1, 7, 64}) {
+    const Batch batch = MakeBatch(std::vector<Chunk>(static_cast<size_t>(tokens), Chunk{2000, 1}));
+    AttentionPlanner planner(limits, kLlama8B, kH200);
+    const size_t bytes = planner.work_bytes(tokens);
+    EXPECT_LT(bytes, planner.work_bytes());
+    std::vector<AttentionUnit> memory(bytes / sizeof(AttentionUnit) + 1);
+    const auto used =
+        planner.Plan(batch, 0, {reinterpret_cast<std::byte*>(memory.data()), bytes}, kTablesBegin);
+    ASSERT_THAT(used, IsOk());
+    EXPECT_LE(*used, bytes);
+  }
+  const AttentionPlanner planner(limits, kLlama8B, kH200);
+  EXPECT_EQ(planner.work_bytes(1000), planner.work_bytes()) << "of the limits, at the most";
 }
 
 TEST(AttentionPlanTest, WindowsLeaveOutTheTilesBeforeThem) {

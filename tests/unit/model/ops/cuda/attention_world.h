@@ -273,7 +273,6 @@ class World {
                              .out_stride = cols,
                              .cache = on_cache.data(),
                              .block_tables = on_tables.as<int32_t>(),
-                             .max_blocks = table_width_,
                              .num_kv_heads = static_cast<int32_t>(heads_.kv_heads),
                              .group = static_cast<int32_t>(heads_.query_heads / heads_.kv_heads),
                              .head_dim = static_cast<int32_t>(heads_.head_dim),

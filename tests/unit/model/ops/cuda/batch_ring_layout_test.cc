@@ -126,18 +126,18 @@ TEST(BatchRingLayoutTest, PadsABatch) {
   batch.sequences = 2;
   batch.max_blocks = 2;
   batch.logits_rows = {1};
-  std::vector<int32_t> ids(4, 99), positions(5, 99), sequences(4, 99), rows(3, 99), tables(12, 99);
-  WritePadded(batch, {.tokens = 4, .rows = 2, .sequences = 3, .max_blocks = 3},
+  std::vector<int32_t> ids(4, 99), positions(5, 99), table_of(4, 99), rows(3, 99), tables(6, 99);
+  WritePadded(batch, {.tokens = 4, .rows = 2},
               {.token_ids = ids,
                .positions = positions,
-               .sequence_of = sequences,
+               .table_of = table_of,
                .logits_rows = rows,
                .block_tables = tables});
   EXPECT_THAT(ids, ElementsAre(7, -3, 0, 0));
   EXPECT_THAT(positions, ElementsAre(0, 70, -1, -1, 99));
-  EXPECT_THAT(sequences, ElementsAre(0, 1, 1, 1));
+  EXPECT_THAT(table_of, ElementsAre(0, 2, 0, 0));
   EXPECT_THAT(rows, ElementsAre(1, 0, 99));
-  EXPECT_THAT(tables, ElementsAre(3, 0, 0, 4, 5, 0, 0, 0, 0, 99, 99, 99));
+  EXPECT_THAT(tables, ElementsAre(3, 0, 4, 5, 99, 99));
 }
 
 TEST(BatchRingLayoutTest, FindsRunsOfRows) {

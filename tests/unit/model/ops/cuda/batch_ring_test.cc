@@ -62,7 +62,7 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
   }
 
   absl::Status Launch(const Batch& batch, std::span<const int32_t> host_rows) {
-    constexpr PaddedShape kPadded{.tokens = 32, .rows = 2, .sequences = 4, .max_blocks = 3};
+    constexpr PaddedShape kPadded{.tokens = 32, .rows = 2};
     if (absl::Status status = ring_->Begin(); !status.ok()) return status;
     ring_->Stage(batch, kPadded);
     const std::span<int32_t> jobs = ring_->host_as<int32_t>(RingSection::kJobs);
@@ -72,9 +72,8 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
     const auto in = [this](RingSection section) { return ring_->device<int32_t>(section); };
     const StepArgs args{.token_ids = in(RingSection::kTokenIds),
                         .positions = in(RingSection::kPositions),
-                        .sequence_of = in(RingSection::kSequenceOf),
+                        .table_of = in(RingSection::kTableOf),
                         .block_tables = in(RingSection::kBlockTables),
-                        .max_blocks = kPadded.max_blocks,
                         .jobs = in(RingSection::kJobs),
                         .logits = logits_.as<float>(),
                         .sampled = ring_->sampled_tokens(),
@@ -149,7 +148,7 @@ TEST_P(BatchRingTest, DropsABatchThatNeverEnded) {
   const std::vector<int32_t> none;
   ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
   ASSERT_THAT(ring_->Begin(), IsOk());
-  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 32, .rows = 2, .sequences = 2, .max_blocks = 1});
+  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 32, .rows = 2});
   ASSERT_THAT(ring_->Upload(0, 0), IsOk());
   EXPECT_EQ(ring_->in_flight(), 2);
   ASSERT_THAT(Launch(TwoTokens(PendingToken(1), PendingToken(0), 1), none), IsOk());
@@ -162,7 +161,7 @@ TEST_P(BatchRingTest, ReturnsTheDevicesFaultWhereverItIs) {
   const std::vector<int32_t> none;
   ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
   ASSERT_THAT(ring_->Begin(), IsOk());
-  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 2, .rows = 2, .sequences = 2, .max_blocks = 1});
+  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 2, .rows = 2});
   const absl::Status fault = device_->Check(cudaErrorIllegalAddress, "some kernel");
   EXPECT_THAT(fault, StatusIs(absl::StatusCode::kInternal, HasSubstr("some kernel")));
   EXPECT_EQ(ring_->Upload(0, 0), fault);

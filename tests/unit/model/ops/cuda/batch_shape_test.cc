@@ -44,27 +44,18 @@ TEST(BatchShapeTest, PaddingRisesWithTheRowsAndStaysSmall) {
   EXPECT_EQ(PaddedRowCount(kMaxPaddedRows + 1), kMaxPaddedRows + 1);
 }
 
-TEST(BatchShapeTest, BlocksArePaddedToFewCountsWithinTheLimit) {
-  EXPECT_EQ(PaddedBlockCount(1, 100), 8);
-  EXPECT_EQ(PaddedBlockCount(9, 100), 32);
-  EXPECT_EQ(PaddedBlockCount(33, 100), 100);
-  EXPECT_EQ(PaddedBlockCount(3, 4), 4);
-}
-
 TEST(BatchShapeTest, DecodingBatchesOfOneBucketShareAKey) {
   const BatchShape a = ShapeOf(BatchWith(17, 1), kLimits);
   const BatchShape b = ShapeOf(BatchWith(24, 1, 7), kLimits);
   EXPECT_EQ(a.padded.tokens, 24);
   EXPECT_EQ(a.padded.rows, 24);
-  EXPECT_EQ(a.padded.sequences, 17);
-  EXPECT_EQ(a.padded.max_blocks, 8);
   EXPECT_EQ(a.jobs, 24);
   EXPECT_EQ(a.key % 2, 1u);
   EXPECT_EQ(a.key, b.key);
 }
 
 TEST(BatchShapeTest, EqualKeysMeanEqualLaunches) {
-  using Launches = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+  using Launches = std::tuple<int64_t, int64_t, int64_t>;
   std::map<uint64_t, Launches> seen;
   for (int64_t sequences = 1; sequences <= 300; sequences += 3) {
     for (const int64_t blocks : {1, 9, 40, 79}) {
@@ -76,8 +67,7 @@ TEST(BatchShapeTest, EqualKeysMeanEqualLaunches) {
           const BatchShape shape = ShapeOf(batch, kLimits);
           ASSERT_NE(shape.key, 0u);
           EXPECT_LT(shape.key, uint64_t{1} << 48);  // what stands above is the caller's
-          const Launches launches = {shape.padded.tokens, shape.padded.rows,
-                                     shape.padded.max_blocks, shape.jobs};
+          const Launches launches = {shape.padded.tokens, shape.padded.rows, shape.jobs};
           EXPECT_EQ(seen.emplace(shape.key, launches).first->second, launches);
           EXPECT_GE(shape.padded.rows, batch.rows());
           EXPECT_LE(shape.padded.rows, PaddedRowCount(kLimits.max_logits_rows));
@@ -98,7 +88,6 @@ TEST(BatchShapeTest, OtherBatchesAreTakenAsTheyAre) {
   EXPECT_EQ(shape.key, 0u);
   EXPECT_EQ(shape.padded.tokens, 21);
   EXPECT_EQ(shape.padded.rows, 3);
-  EXPECT_EQ(shape.padded.max_blocks, 3);
   EXPECT_EQ(shape.jobs, 3);
   // More jobs than tokens: outputs that begin at one prompt's end.
   Batch branching = BatchWith(1, 1);

@@ -61,22 +61,21 @@ TEST(PrepareAttentionKernelTest, KeysAndValuesLieTokenByTokenInTheirBlocks) {
   for (const CacheCase& c : {CacheCase{2, 2, 8}, {1, 1, 7}, {3, 1, 260}}) {
     const int64_t cols = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
     // The second token is padding; the others are of sequences 1 and 0.
-    const std::vector<int32_t> positions = {70, -1, 3}, sequence_of = {1, 1, 0};
+    const std::vector<int32_t> positions = {70, -1, 3}, tables = {2, 2, 0};
     const std::vector<int32_t> blocks = {4, 0, 2, 1};
     const std::vector<uint16_t> rows = Bf16Range(static_cast<int>(3 * cols));
     const size_t page = size_t{64} * static_cast<size_t>(c.head_dim);
     const size_t cache_elements = 5 * 2 * static_cast<size_t>(c.kv_heads) * page;
     const OnDevice<uint16_t> qkv(rows), cache(std::vector<uint16_t>(cache_elements, 0xffff));
-    const OnDevice<int32_t> on_positions(positions), on_sequences(sequence_of), on_blocks(blocks);
+    const OnDevice<int32_t> on_positions(positions), on_tables(tables), on_blocks(blocks);
     const PrepareAttentionArgs args{.qkv = qkv.data(),
                                     .qkv_stride = cols,
                                     .num_heads = c.heads,
                                     .num_kv_heads = c.kv_heads,
                                     .head_dim = c.head_dim,
                                     .positions = on_positions.data(),
-                                    .sequence_of = on_sequences.data(),
+                                    .table_of = on_tables.data(),
                                     .block_tables = on_blocks.data(),
-                                    .max_blocks = 2,
                                     .cache = cache.data(),
                                     .tokens = 3};
     ASSERT_EQ(LaunchPrepareAttention(args, DType::kBF16, nullptr), cudaSuccess);
@@ -128,9 +127,8 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
                                     .rope_table = table.data(),
                                     .interleaved = interleaved,
                                     .positions = position.data(),
-                                    .sequence_of = zero.data(),
+                                    .table_of = zero.data(),
                                     .block_tables = zero.data(),
-                                    .max_blocks = 1,
                                     .cache = cache.data(),
                                     .tokens = 1};
     ASSERT_EQ(LaunchPrepareAttention(args, DType::kF32, nullptr), cudaSuccess);

@@ -23,9 +23,8 @@ inline constexpr int64_t kStepVocab = 4;
 struct StepArgs {
   const int32_t* token_ids;
   const int32_t* positions;
-  const int32_t* sequence_of;
+  const int32_t* table_of;
   const int32_t* block_tables;
-  int64_t max_blocks;
   const int32_t* jobs;  // of each of two jobs: the row to sample from
   float* logits;
   int32_t* sampled;
