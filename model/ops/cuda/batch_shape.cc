@@ -25,9 +25,11 @@ BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t tokens = batch.tokens();
   const int64_t jobs = static_cast<int64_t>(batch.jobs.size());
   const int64_t padded_tokens = PaddedRowCount(tokens);
-  const int64_t most_jobs = std::min(padded_tokens, limits.max_sequences);
-  const bool decodes = tokens == batch.sequences && tokens <= kMaxPaddedRows;
-  if (!decodes || batch.rows() > tokens || jobs > most_jobs) {
+  const int64_t most_jobs = std::min(padded_tokens, limits.max_jobs());
+  // A token of a draft is to a kernel what one of a sequence of its own is. Logits are padded with
+  // the tokens: those of a prompt, of which few are asked for, stay out.
+  const bool recurs = tokens == batch.sequences || 2 * batch.rows() >= tokens;
+  if (!recurs || tokens > kMaxPaddedRows || batch.rows() > tokens || jobs > most_jobs) {
     return {.padded = {.tokens = tokens, .rows = batch.rows()}, .jobs = jobs, .key = 0};
   }
   BatchShape shape;

@@ -25,7 +25,8 @@ struct BatchShape {
   uint64_t key = 0;  // odd, and different for any two shapes; 0: of this batch alone
 };
 
-// Batches of one token a sequence, as while decoding, are padded; any others are taken as they are.
+// Batches of one token a sequence, as while decoding, and those that compute the logits of at least
+// half of their tokens, as with drafts, are padded; any others are taken as they are.
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits);
 
 }  // namespace tlm

@@ -23,7 +23,7 @@
 namespace tlm {
 
 // Activations, keys and values have the type of the matrices, float64 counting as float32. Batches
-// of one token a sequence are padded and recorded (batch_shape.h).
+// that decode are padded and recorded (batch_shape.h).
 class CudaOps : public Ops {
  public:
   using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);

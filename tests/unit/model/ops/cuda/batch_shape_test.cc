@@ -82,6 +82,30 @@ TEST(BatchShapeTest, EqualKeysMeanEqualLaunches) {
   EXPECT_EQ(different.size(), seen.size());
 }
 
+TEST(BatchShapeTest, DraftsShareTheKeysOfDecoding) {
+  // Four sequences with three tokens of a draft each, and one without.
+  Batch drafts = BatchWith(5, 1);
+  drafts.token_ids.resize(17);
+  drafts.logits_rows.resize(17);
+  drafts.jobs.resize(17);
+  EXPECT_EQ(ShapeOf(drafts, kLimits).key, ShapeOf(BatchWith(20, 1), kLimits).key);
+  EXPECT_EQ(ShapeOf(drafts, kLimits).padded.rows, 24);
+  // Beside a short prompt, and beside one that is most of the batch.
+  drafts.token_ids.resize(34);
+  EXPECT_NE(ShapeOf(drafts, kLimits).key, 0u);
+  drafts.token_ids.resize(35);
+  EXPECT_EQ(ShapeOf(drafts, kLimits).key, 0u);
+  // As many jobs as there may be in all.
+  BatchLimits few = kLimits;
+  few.max_sequences = 5;
+  few.max_draft_rows = 12;
+  drafts.token_ids.resize(17);
+  EXPECT_EQ(ShapeOf(drafts, few).jobs, 17);
+  EXPECT_NE(ShapeOf(drafts, few).key, 0u);
+  few.max_draft_rows = 11;
+  EXPECT_EQ(ShapeOf(drafts, few).key, 0u);
+}
+
 TEST(BatchShapeTest, OtherBatchesAreTakenAsTheyAre) {
   const Batch prefill = BatchWith(3, 7);
   const BatchShape shape = ShapeOf(prefill, kLimits);
