@@ -236,6 +236,9 @@ class Ops {
   // The optimisations in use and those not available, in one line for display; may be empty. After
   // Reserve.
   virtual std::string Report() const { return ""; }
+  // The ways MatMul and MatMulGated have gone since the last call, for display: of those a backend
+  // has names for. For measurements.
+  virtual std::string TakeProductMethods() { return ""; }
   // The stride, in elements, at which rows of `cols` activations are read and written fastest: at
   // least `cols`, a multiple of 64 bytes.
   virtual int64_t RowStride(int64_t cols, DType dtype) const = 0;

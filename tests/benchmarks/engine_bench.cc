@@ -31,6 +31,10 @@ ABSL_FLAG(int64_t, requests, 0, "sent at once to the engine; 0: none");
 ABSL_FLAG(int64_t, request_prompt, 1024, "tokens of each request's prompt");
 ABSL_FLAG(int64_t, request_output, 1024, "tokens each request generates");
 ABSL_FLAG(int64_t, batch_tokens, 8192, "of a step at the most");
+ABSL_FLAG(
+    uint64_t, memory_bytes, 0,
+    "of the device, that the model may take; tests with more keys and values are left out; 0: "
+    "what a GPU has free, no limit in the host's memory");
 ABSL_FLAG(int32_t, repetitions, 5, "of each test; medians are printed");
 ABSL_FLAG(std::string, json, "", "write everything to this file");
 
@@ -134,13 +138,41 @@ absl::StatusOr<CpuCeilings> MeasureMachine(BenchModel& loaded, Json* report) {
   return ceilings;
 }
 
-absl::Status Main() {
+// The row of a test whose keys and values do not fit the device's memory.
+void PrintTooLarge(const EnginePlan::TooLarge& test, uint64_t block_bytes, Json* rows) {
+  const auto megabytes = [block_bytes](int64_t blocks) {
+    return static_cast<double>(blocks) * static_cast<double>(block_bytes) / 1e6;
+  };
+  fmt::print("{:<24} does not fit: {:.0f} MB of keys and values, {:.0f} MB are left for them\n",
+             test.name, megabytes(test.needed_blocks), megabytes(test.affordable_blocks));
+  rows->push_back({{"test", test.name},
+                   {"kv_bytes", static_cast<uint64_t>(test.needed_blocks) * block_bytes},
+                   {"room_bytes", static_cast<uint64_t>(test.affordable_blocks) * block_bytes}});
+}
+
+// False: no test fits, and nothing was measured.
+absl::StatusOr<bool> Main() {
   TLM_ASSIGN_OR_RETURN(const ModelChoice choice, ModelFromFlags());
   TLM_ASSIGN_OR_RETURN(EnginePlan plan, PlanFromFlags());
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
   const std::vector<std::string> left_out = plan.DropLongerThan(config.context_length);
   TLM_ASSIGN_OR_RETURN(Backend backend, BackendFromFlags());
   fmt::print("{}\n", backend.reason);
+  Json too_large = Json::array();
+  {
+    TLM_ASSIGN_OR_RETURN(const KvRoom room,
+                         KvRoom::Of(choice, *backend.ops, absl::GetFlag(FLAGS_memory_bytes)));
+    for (const EnginePlan::TooLarge& test :
+         plan.DropUntilFits([&room](const BatchLimits& limits) { return room.Blocks(limits); })) {
+      PrintTooLarge(test, room.block_bytes(), &too_large);
+    }
+  }
+  if (plan.empty() && !too_large.empty()) {
+    fmt::print("skipped: no test fits the memory\n");
+    TLM_RETURN_IF_ERROR(WriteJson({{"tests", Json::array()}, {"does_not_fit", too_large}},
+                                  absl::GetFlag(FLAGS_json)));
+    return false;
+  }
   TLM_ASSIGN_OR_RETURN(const std::unique_ptr<BenchModel> loaded,
                        LoadBenchModel(choice, std::move(backend), plan.Limits(), plan.KvBlocks()));
   fmt::print("{}: {} weights, {} keys and values, {:.2f} GB read a step, loaded in {:.2f} s\n",
@@ -161,7 +193,9 @@ absl::Status Main() {
   }
   report["tests"] = tests.results();
   report["left_out"] = left_out;
-  return WriteJson(report, absl::GetFlag(FLAGS_json));
+  report["does_not_fit"] = too_large;
+  TLM_RETURN_IF_ERROR(WriteJson(report, absl::GetFlag(FLAGS_json)));
+  return true;
 }
 
 }  // namespace
@@ -172,8 +206,8 @@ int main(int argc, char** argv) {
       "Times prompts (pp), decoding (tg) and many requests on a model without a server.\n"
       "  engine_bench --preset=qwen3-0.6b --sequences=1,16 --long_depth=0");
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = tlm::bench::Main();
-  if (status.ok()) return 0;
-  fmt::print(stderr, "engine_bench: {}\n", std::string(status.message()));
+  const absl::StatusOr<bool> measured = tlm::bench::Main();
+  if (measured.ok()) return *measured ? 0 : 77;
+  fmt::print(stderr, "engine_bench: {}\n", std::string(measured.status().message()));
   return 1;
 }

@@ -62,6 +62,7 @@ class OpsBench {
     for (const int64_t prefix : plan.prefixes) context = std::max(context, prefix + most);
     const BatchLimits limits = {
         .max_tokens = most, .max_sequences = most, .max_logits_rows = most, .max_context = context};
+    TLM_RETURN_IF_ERROR(ShowMatrices());
     TLM_RETURN_IF_ERROR(ops_.Reserve(limits, Shape(), activations_));
     const int64_t widest =
         std::max({config_.q_size() + 2 * config_.kv_size(), 2 * config_.d_ff, config_.d_model});
@@ -98,16 +99,38 @@ class OpsBench {
             .has_blocks = weights_ == DType::kI8};
   }
 
-  absl::Status Matrices(const std::vector<int64_t>& rows) {
-    const int64_t qkv = config_.q_size() + 2 * config_.kv_size();
+  struct MatrixKind {
+    const char* name;
+    int64_t n, k;
+    MatrixUse use = MatrixUse::kPlain;
+  };
+
+  // Of a layer.
+  std::vector<MatrixKind> Kinds() const {
     const bool gated = config_.gated_ffn();
-    TLM_RETURN_IF_ERROR(MatrixOf("qkv", qkv, config_.d_model, MatrixUse::kPlain, rows));
-    TLM_RETURN_IF_ERROR(
-        MatrixOf("output", config_.d_model, config_.q_size(), MatrixUse::kPlain, rows));
-    TLM_RETURN_IF_ERROR(MatrixOf(gated ? "gate_up" : "up", (gated ? 2 : 1) * config_.d_ff,
-                                 config_.d_model, gated ? MatrixUse::kGated : MatrixUse::kPlain,
-                                 rows));
-    TLM_RETURN_IF_ERROR(MatrixOf("down", config_.d_model, config_.d_ff, MatrixUse::kPlain, rows));
+    return {{"qkv", config_.q_size() + 2 * config_.kv_size(), config_.d_model},
+            {"output", config_.d_model, config_.q_size()},
+            {gated ? "gate_up" : "up", (gated ? 2 : 1) * config_.d_ff, config_.d_model,
+             gated ? MatrixUse::kGated : MatrixUse::kPlain},
+            {"down", config_.d_model, config_.d_ff}};
+  }
+  MatrixKind Head() const { return {"head", config_.vocab_size, config_.d_model}; }
+
+  // Packs a matrix of each kind, and drops it: Reserve chooses how products are computed by the
+  // kinds of matrices that it has seen, as it does in a model, which is packed before.
+  absl::Status ShowMatrices() {
+    std::vector<MatrixKind> kinds = Kinds();
+    if (absl::GetFlag(FLAGS_head)) kinds.push_back(Head());
+    for (const MatrixKind& kind : kinds) {
+      TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Matrix> matrix,
+                           MakeMatrix(ops_, kind.n, kind.k, weights_, kind.use));
+      TLM_RETURN_IF_ERROR(ops_.device().Synchronize());  // before it goes
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Matrices(const std::vector<int64_t>& rows) {
+    for (const MatrixKind& kind : Kinds()) TLM_RETURN_IF_ERROR(MatrixOf(kind, rows));
     if (!absl::GetFlag(FLAGS_head)) return absl::OkStatus();
     const int64_t most = std::min<int64_t>(64, rows.back());
     TLM_ASSIGN_OR_RETURN(OwnedRows logits, MakeRows(ops_, most, config_.vocab_size, DType::kF32));
@@ -116,8 +139,7 @@ class OpsBench {
     for (const int64_t count : rows) {
       if (count <= most) few.push_back(count);
     }
-    const absl::Status status =
-        MatrixOf("head", config_.vocab_size, config_.d_model, MatrixUse::kPlain, few);
+    const absl::Status status = MatrixOf(Head(), few);
     std::swap(logits, output_);
     return status;
   }
@@ -131,11 +153,12 @@ class OpsBench {
       TLM_ASSIGN_OR_RETURN(std::unique_ptr<Matrix> matrix, MakeMatrix(ops_, n, k, weights_, use));
       matrices.push_back(std::move(matrix));
     }
+    TLM_RETURN_IF_ERROR(ops_.device().Synchronize());  // no upload beside what is timed
     return matrices;
   }
 
-  absl::Status MatrixOf(const std::string& name, int64_t n, int64_t k, MatrixUse use,
-                        const std::vector<int64_t>& rows) {
+  absl::Status MatrixOf(const MatrixKind& kind, const std::vector<int64_t>& rows) {
+    const auto& [name, n, k, use] = kind;
     TLM_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Matrix>> matrices,
                          MakeMatrices(n, k, use));
     for (const int64_t m : rows) {
@@ -147,14 +170,15 @@ class OpsBench {
           static_cast<double>(m * k) * static_cast<double>(DTypeBytes(x.dtype)) +
           static_cast<double>(m * outputs) * static_cast<double>(DTypeBytes(out.dtype));
       const double flops = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
+      const auto product = [&, use = use](int i) {
+        const Matrix& w = *matrices[static_cast<size_t>(i) % matrices.size()];
+        return use == MatrixUse::kGated ? ops_.MatMulGated(x, w, nullptr, out)
+                                        : ops_.MatMul(x, w, {}, out);
+      };
+      ops_.TakeProductMethods();
       TLM_RETURN_IF_ERROR(timer_.Time(fmt::format("{} {}x{} m={}", name, n, k, m),
-                                      {.bytes = bytes, .matmul_flops = flops}, [&](int i) {
-                                        const Matrix& w =
-                                            *matrices[static_cast<size_t>(i) % matrices.size()];
-                                        return use == MatrixUse::kGated
-                                                   ? ops_.MatMulGated(x, w, nullptr, out)
-                                                   : ops_.MatMul(x, w, {}, out);
-                                      }));
+                                      {.bytes = bytes, .matmul_flops = flops}, product,
+                                      [this] { return ops_.TakeProductMethods(); }));
     }
     return absl::OkStatus();
   }

@@ -51,6 +51,7 @@ class CudaOps : public Ops {
                        DType activations) override;
   void Release() override;
   std::string Report() const override;
+  std::string TakeProductMethods() override { return gemm_.TakeMethods(); }
   // Whole runs of wide loads and copies, at every element size.
   int64_t RowStride(int64_t cols, DType) const override { return (cols + 31) / 32 * 32; }
   int64_t PaddedRows(int64_t rows) const override { return PaddedRowCount(rows); }

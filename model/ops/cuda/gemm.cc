@@ -164,6 +164,19 @@ int Gemm::library_products() const {
                     [](const LibraryProduct& product) { return product.plan >= 0; }));
 }
 
+std::string Gemm::TakeMethods() {
+  std::string names;
+  for (const auto& [method, name] :
+       {std::pair(GemmMethod::kSkinny, "own skinny"), std::pair(GemmMethod::kTiled, "own tiled"),
+        std::pair(GemmMethod::kLibrary, "library"), std::pair(GemmMethod::kSimt, "own plain")}) {
+    if ((methods_ >> static_cast<int>(method) & 1) == 0) continue;
+    if (!names.empty()) names += " + ";
+    names += name;
+  }
+  methods_ = 0;
+  return names;
+}
+
 absl::Status Gemm::FillProbe(const LibraryGemm& gemm, const Rows& x, void* w) {
   const ProbeFillArgs x_args{.data = x.data,
                              .rows = x.rows,
@@ -280,6 +293,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
   const GemmPlan plan =
       PlanGemm({.m = x.rows, .n = w.n(), .k = w.k(), .dtype = dtype, .gated = w.layout().gated()},
                planned_for_);
+  methods_ |= 1u << static_cast<int>(plan.method);
   GemmArgs args{.x = x.data,
                 .x_stride = x.stride,
                 .m = x.rows,
@@ -324,6 +338,7 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
                              stride, device_.compute_stream());
     }
     if (status.ok()) {
+      methods_ |= 1u << static_cast<int>(GemmMethod::kLibrary);
       status = FinishChunk(product, chunk.rows, target);
     } else if (absl::IsUnimplemented(status)) {
       status = RunOwn(chunk, w, target);

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -69,6 +70,10 @@ class Gemm {
   int library_candidates() const { return static_cast<int>(products_.size()); }
   int library_products() const;
 
+  // How products have been computed since the last call: "own skinny", "own tiled", "library",
+  // "own plain", or several with " + " between them; "" of none.
+  std::string TakeMethods();
+
   // Ops::MatMul.
   absl::Status Run(const Rows& x, const CudaMatrix& w, const Epilogue& epilogue, const Rows& out);
   // Ops::MatMulGated.
@@ -104,6 +109,7 @@ class Gemm {
   std::vector<MatrixLayout> layouts_;     // each kind once
   std::vector<LibraryProduct> products_;  // once reserved
   Buffer workspace_;                      // sums of a chunk of a gated product
+  uint32_t methods_ = 0;                  // a bit for each GemmMethod; see TakeMethods
 };
 
 }  // namespace tlm

@@ -1,5 +1,7 @@
 #include "tests/benchmarks/engine/bench_model.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -8,6 +10,7 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/transformer_lm/calibration.h"
+#include "model/transformer_lm/packed_weights.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"
@@ -17,6 +20,9 @@
 
 namespace tlm::bench {
 namespace {
+
+// Of a GPU's memory, for the runtime, modules, graphs and what rounding takes.
+constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
 
 // Weights in host memory, from files or random.
 struct HostWeights {
@@ -62,6 +68,38 @@ absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice) {
   if (!choice.model.empty()) return ReadConfigOf(choice.model);
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(choice.preset));
   return ParseModelConfig(text);
+}
+
+absl::StatusOr<KvRoom> KvRoom::Of(const ModelChoice& choice, Ops& ops, uint64_t memory_bytes) {
+  KvRoom room(ops);
+  TLM_ASSIGN_OR_RETURN(room.config_, ReadBenchConfig(choice));
+  if (choice.model.empty()) {
+    TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(room.config_.weights_dtype));
+    room.weights_dtype_ = choice.weights_dtype.value_or(named);
+    // As given; formats of fewer bits take less.
+    room.weight_bytes_ = RandomWeights::BytesFor(room.config_, room.weights_dtype_);
+  } else {
+    TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, room.config_));
+    room.weights_dtype_ = MatrixTypeOf(room.config_, host.weights, choice.format, ops);
+    room.weight_bytes_ = PackingBytesOf(room.config_, host.weights, choice.format, ops).device;
+  }
+  const DType kv = choice.kv_dtype.value_or(ops.DefaultKvType(room.weights_dtype_));
+  room.block_bytes_ = TransformerLM::KvShapeFor(room.config_, kv).bytes_per_token() * kBlockTokens;
+  const DeviceInfo& device = ops.device().info();
+  if (memory_bytes > 0) {
+    room.memory_bytes_ = memory_bytes;
+  } else if (!device.host_addressable) {
+    room.memory_bytes_ = device.free_bytes - std::min<uint64_t>(device.free_bytes, kReserveBytes);
+  }
+  return room;
+}
+
+int64_t KvRoom::Blocks(const BatchLimits& limits) const {
+  if (!memory_bytes_.has_value()) return std::numeric_limits<int64_t>::max();
+  const uint64_t taken =
+      weight_bytes_ + TransformerLM::WorkspaceBytes(config_, limits, weights_dtype_, ops_);
+  return (static_cast<int64_t>(*memory_bytes_) - static_cast<int64_t>(taken)) /
+         static_cast<int64_t>(block_bytes_);
 }
 
 absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,

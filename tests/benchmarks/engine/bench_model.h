@@ -60,6 +60,30 @@ nlohmann::ordered_json ToJson(const BenchModel& loaded);
 absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,
                                                        std::span<const int32_t> tokens);
 
+// How many KV blocks a device has room for beside a model, before anything is loaded.
+class KvRoom {
+ public:
+  // `memory_bytes`: of the device, for everything; 0: what is free of it, less a reserve for the
+  // CUDA runtime, its modules and graphs; without a limit in the host's memory. Errors of reading
+  // the model.
+  static absl::StatusOr<KvRoom> Of(const ModelChoice& choice, Ops& ops,
+                                   uint64_t memory_bytes);
+
+  // Beside weights and workspace; negative where these alone do not fit.
+  int64_t Blocks(const BatchLimits& limits) const;
+  uint64_t block_bytes() const { return block_bytes_; }
+
+ private:
+  explicit KvRoom(Ops& ops) : ops_(ops) {}
+
+  Ops& ops_;
+  ModelConfig config_;
+  DType weights_dtype_ = DType::kF32;
+  uint64_t weight_bytes_ = 0;
+  uint64_t block_bytes_ = 0;
+  std::optional<uint64_t> memory_bytes_;  // none: without a limit
+};
+
 // The configuration alone, to plan limits by.
 absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice);
 

@@ -24,7 +24,19 @@ std::string DecodeName(int64_t tokens, const DecodeTest& test) {
   return name;
 }
 
+std::string LoadName(const RequestLoad& load) {
+  return fmt::format("{} requests {}/{}", load.requests, load.prompt_tokens, load.output_tokens);
+}
+
 int64_t BlocksOf(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
+
+int64_t BlocksOf(const DecodeTest& test, int64_t decode_tokens) {
+  return test.sequences * BlocksOf(test.depth + decode_tokens);
+}
+
+int64_t BlocksOf(const RequestLoad& load) {
+  return load.requests * BlocksOf(load.prompt_tokens + load.output_tokens + 1);
+}
 
 }  // namespace
 
@@ -62,9 +74,45 @@ BatchLimits EnginePlan::Limits() const {
 int64_t EnginePlan::KvBlocks() const {
   int64_t blocks = BlocksOf(Limits().max_context);
   for (const DecodeTest& test : decodes) {
-    blocks = std::max(blocks, test.sequences * BlocksOf(test.depth + decode_tokens));
+    blocks = std::max(blocks, BlocksOf(test, decode_tokens));
   }
-  return std::max(blocks, load.requests * BlocksOf(load.prompt_tokens + load.output_tokens + 1));
+  return std::max(blocks, BlocksOf(load));
+}
+
+bool EnginePlan::empty() const { return prompts.empty() && decodes.empty() && load.requests == 0; }
+
+EnginePlan::TooLarge EnginePlan::DropLargest() {
+  TooLarge dropped;
+  const auto offer = [&dropped](std::string name, int64_t blocks) {
+    if (blocks <= dropped.needed_blocks) return false;
+    dropped = {.name = std::move(name), .needed_blocks = blocks};
+    return true;
+  };
+  for (const int64_t prompt : prompts) offer(PromptName(prompt), BlocksOf(prompt));
+  for (const DecodeTest& test : decodes) {
+    offer(DecodeName(decode_tokens, test), BlocksOf(test, decode_tokens));
+  }
+  if (load.requests > 0 && offer(LoadName(load), BlocksOf(load))) {
+    load.requests = 0;
+    return dropped;
+  }
+  std::erase_if(prompts, [&](int64_t prompt) { return PromptName(prompt) == dropped.name; });
+  std::erase_if(decodes, [&](const DecodeTest& test) {
+    return DecodeName(decode_tokens, test) == dropped.name;
+  });
+  return dropped;
+}
+
+std::vector<EnginePlan::TooLarge> EnginePlan::DropUntilFits(
+    const std::function<int64_t(const BatchLimits&)>& affordable_blocks) {
+  std::vector<TooLarge> dropped;
+  while (!empty()) {
+    const int64_t affordable = affordable_blocks(Limits());
+    if (KvBlocks() <= affordable) break;
+    dropped.push_back(DropLargest());
+    dropped.back().affordable_blocks = std::max<int64_t>(affordable, 0);
+  }
+  return dropped;
 }
 
 absl::Status EngineTests::Run() {
@@ -165,11 +213,12 @@ absl::Status EngineTests::TimeRequests() {
                               .max_decode_stretch = 0};
   TLM_ASSIGN_OR_RETURN(const RequestFigures figures,
                        RunRequests(*loaded_.model, options, plan_.load));
-  Add({.name = fmt::format("{} requests {}/{}", plan_.load.requests, plan_.load.prompt_tokens,
-                           plan_.load.output_tokens),
+  Add({.name = LoadName(plan_.load),
        .tokens = static_cast<double>(figures.output_tokens),
        .seconds = {figures.seconds}},
-      {{"median_first_token_seconds", figures.median_first_token}, {"steps", figures.steps}});
+      {{"median_first_token_seconds", figures.median_first_token},
+       {"steps", figures.steps},
+       {"token_digest", fmt::format("{:016x}", figures.token_digest)}});
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #define TLM_TESTS_BENCHMARKS_ENGINE_ENGINE_TESTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -34,6 +35,22 @@ struct EnginePlan {
   // For all tests.
   BatchLimits Limits() const;
   int64_t KvBlocks() const;
+
+  // A test there are not enough KV blocks for.
+  struct TooLarge {
+    std::string name = {};
+    int64_t needed_blocks = 0;
+    int64_t affordable_blocks = 0;  // beside the workspace for the tests that were left then
+  };
+  // Removes tests, those with the most blocks first, until all blocks are affordable beside what
+  // the limits of the tests left take; may leave none.
+  std::vector<TooLarge> DropUntilFits(
+      const std::function<int64_t(const BatchLimits&)>& affordable_blocks);
+  bool empty() const;  // no test
+
+ private:
+  // Of a plan that is not empty.
+  TooLarge DropLargest();
 };
 
 class EngineTests {

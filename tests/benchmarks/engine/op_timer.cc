@@ -14,7 +14,8 @@
 namespace tlm::bench {
 
 void OpTimer::PrintHead() {
-  fmt::print("{:<34} {:>10} {:>8} {:>9} {:>8}\n", "operation", "us", "GB/s", "GFLOP/s", "of most");
+  fmt::print("{:<34} {:>10} {:>8} {:>9} {:>8}  {}\n", "operation", "us", "GB/s", "GFLOP/s",
+             "of most", "by");
 }
 
 absl::StatusOr<double> OpTimer::SecondsOf(const std::function<absl::Status(int)>& call) {
@@ -37,18 +38,21 @@ absl::StatusOr<double> OpTimer::SecondsOf(const std::function<absl::Status(int)>
 }
 
 absl::Status OpTimer::Time(const std::string& name, const OpWork& work,
-                           const std::function<absl::Status(int)>& call) {
+                           const std::function<absl::Status(int)>& call,
+                           const std::function<std::string()>& method) {
   TLM_ASSIGN_OR_RETURN(const double seconds, SecondsOf(call));
+  const std::string by = method ? method() : std::string();
   const double flops = work.matmul_flops + work.float_flops;
   const double fraction = ceilings_.Fraction(seconds, work.cached ? 0 : work.bytes,
                                              work.matmul_flops, work.float_flops);
-  fmt::print("{:<34} {:>10.2f} {:>8.1f} {:>9.1f} {:>8}\n", name, 1e6 * seconds,
+  fmt::print("{:<34} {:>10.2f} {:>8.1f} {:>9.1f} {:>8}  {}\n", name, 1e6 * seconds,
              work.bytes / seconds / 1e9, flops / seconds / 1e9,
-             fraction > 0 ? fmt::format("{:.0f} %", 100 * fraction) : "-");
+             fraction > 0 ? fmt::format("{:.0f} %", 100 * fraction) : "-", by.empty() ? "-" : by);
   std::fflush(stdout);
   results_.push_back(
       {{"operation", name}, {"seconds", seconds}, {"bytes", work.bytes}, {"flops", flops}});
   if (fraction > 0) results_.back()["fraction_of_ceiling"] = fraction;
+  if (!by.empty()) results_.back()["method"] = by;
   return absl::OkStatus();
 }
 

@@ -33,10 +33,11 @@ class OpTimer {
 
   // Prints the head of the table.
   static void PrintHead();
-  // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line. Errors of
-  // the calls.
+  // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line, with what `method`
+  // says afterwards, unless it is empty. Errors of the calls.
   absl::Status Time(const std::string& name, const OpWork& work,
-                    const std::function<absl::Status(int)>& call);
+                    const std::function<absl::Status(int)>& call,
+                    const std::function<std::string()>& method = {});
   const nlohmann::ordered_json& results() const { return results_; }
 
  private:

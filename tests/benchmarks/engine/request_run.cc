@@ -66,6 +66,19 @@ Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64
   return request;
 }
 
+// FNV-1a over the ids, and a mark behind each request's.
+uint64_t TokenDigest(const std::vector<RequestResult>& results) {
+  uint64_t digest = 0xcbf29ce484222325;
+  const auto add = [&digest](int32_t id) {
+    digest = (digest ^ static_cast<uint32_t>(id)) * 0x100000001b3;
+  };
+  for (const RequestResult& result : results) {
+    for (const int32_t id : result.tokens) add(id);
+    add(-1);
+  }
+  return digest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<RequestResult>> RunRequests(Engine& engine,
@@ -109,6 +122,7 @@ absl::StatusOr<RequestFigures> RunRequests(LanguageModel& model, const EngineOpt
   }
   figures.median_first_token = Median(std::move(firsts));
   figures.steps = engine->Stats().steps;
+  figures.token_digest = TokenDigest(results);
   return figures;
 }
 

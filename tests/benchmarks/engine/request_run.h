@@ -24,6 +24,7 @@ struct RequestFigures {
   double median_first_token = 0;  // seconds from the start
   int64_t steps = 0;
   int64_t output_tokens = 0;
+  uint64_t token_digest = 0;  // of all tokens of all requests, in the requests' order
 };
 
 // What one request has given.
