@@ -4,7 +4,7 @@
 #   -DTLM_CUDA=ON     built; without a toolkit the configuration fails
 #   -DTLM_CUDA=OFF    not built
 #
-# Sets TLM_CUDA_BUILD and enables the language. The compiler is that of CMAKE_CUDA_COMPILER or
+# Sets TLM_CUDA_BUILD and TLM_CUDA_GENCODE and enables the language. The compiler is that of CMAKE_CUDA_COMPILER or
 # CUDACXX, else nvcc on the PATH, else /usr/local/cuda/bin/nvcc. No GPU and no driver are needed.
 
 set(TLM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO, ON or OFF")
@@ -93,8 +93,20 @@ if(TLM_CUDA_BUILD)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # Otherwise machine code and line tables for every device are five times as large.
   string(APPEND CMAKE_CUDA_FLAGS " -Xfatbin=-compress-all")
+  # Machine code runs on later GPUs of the same major version: sm_80 on 8.6 and 8.9, sm_100 on 10.3,
+  # sm_120 on 12.1. No kernel needs a feature of one GPU alone, so sm_100 and sm_120 share one PTX,
+  # which is also what GPUs to come compile for themselves. It must not be PTX of compute_80: that
+  # does not wait for earlier kernels (kernels/simt.h), and from 9.0 on kernels overlap.
+  set(TLM_CUDA_GENCODE "-gencode=arch=compute_80,code=sm_80" "-gencode=arch=compute_90a,code=sm_90a")
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+    list(APPEND TLM_CUDA_GENCODE "-gencode=arch=compute_90,code=compute_90")
+    set(_tlm_machines "sm_80, sm_90a and PTX of 9.0; for sm_100 and sm_120 CUDA 12.8 is needed")
+  else()
+    list(APPEND TLM_CUDA_GENCODE "-gencode=arch=compute_100,code=[sm_100,sm_120,compute_100]")
+    set(_tlm_machines "sm_80, sm_90a, sm_100, sm_120 and PTX of 10.0")
+  endif()
   message(STATUS "CUDA backend: built with ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, "
-                 "for sm_80, sm_90a and compute_80")
+                 "for ${_tlm_machines}")
 endif()
 
 # The ABI that both sides of the module must share: model/ops/cuda/cuda_module.h. The headers

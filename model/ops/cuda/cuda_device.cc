@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions
   TLM_RETURN_IF_ERROR(FindDevice(options.device));
   std::unique_ptr<CudaDevice> device(new CudaDevice(options));
   TLM_RETURN_IF_ERROR(device->Open(options.device));
-  // Newer devices than Hopper run what is compiled from the PTX for 8.0, which does not wait.
-  SetKernelOverlap(options.overlap && device->properties_.compute_major == 9);
+  // From 9.0 on all code in the module waits, PTX too: .cmake/TlmCuda.cmake.
+  SetKernelOverlap(options.overlap && device->properties_.compute_major >= 9);
   return device;
 }
 

@@ -68,10 +68,15 @@ def complaints(reports, budgets):
     return wrong
 
 
+def in_order(report):
+    return (report.source, report.kernel,
+            device_code.ARCHITECTURES.index(report.architecture))
+
+
 def table(reports):
     width = max(len(report.kernel) for report in reports)
     lines = [f"{'kernel':{width}}  target   registers  stack  spills  static shared"]
-    for report in sorted(reports, key=lambda r: (r.source, r.kernel, r.architecture)):
+    for report in sorted(reports, key=in_order):
         lines.append(f"{report.kernel:{width}}  {report.architecture:7} {report.registers:10} "
                      f"{report.stack_bytes:6} {report.spill_bytes:7} {report.shared_bytes:14}")
     return "\n".join(lines)
@@ -89,7 +94,7 @@ def pattern_of(kernel):
 
 def propose(reports):
     largest = {}
-    for report in sorted(reports, key=lambda r: (r.source, r.kernel, r.architecture)):
+    for report in sorted(reports, key=in_order):
         key = (pattern_of(report.kernel), report.architecture)
         largest[key] = max(largest.get(key, 0), report.registers)
     width = max(len(pattern) for pattern, _ in largest)

@@ -10,8 +10,9 @@ import re
 import struct
 import subprocess
 
-ARCHITECTURES = ("sm_80", "sm_90a")  # of the reports
-VIRTUAL_ARCHITECTURES = ("compute_80", "compute_90a")  # of the PTX
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100", "sm_120")  # of the reports
+VIRTUAL_ARCHITECTURES = ("compute_80", "compute_90a", "compute_100")  # of the PTX
+OVERLAPPING = ("compute_90a", "compute_100")  # those with programmatic dependent launch
 
 
 class Missing(Exception):

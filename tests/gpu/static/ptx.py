@@ -9,7 +9,7 @@ Of every kernel:
 - no calls: all is inlined, so that what is read here is all there is
 - no single bytes read from global memory: it is what becomes of a wide access whose alignment the
   compiler has lost sight of
-- for compute_90a, programmatic dependent launch: griddepcontrol.wait stands on every way to the
+- from compute_90a on, programmatic dependent launch: griddepcontrol.wait stands on every way to the
   kernel's end, and before every store or atomic to memory that other kernels see
 
 Of some, by ptx_assertions.txt: instructions that must be there.
@@ -108,7 +108,7 @@ def complaints(kernels, assertions):
             found = next((line for line in operations if pattern.match(line)), None)
             if found:
                 wrong.append(f"{where}: {what}: {found}")
-        if kernel.architecture == "compute_90a":
+        if kernel.architecture in device_code.OVERLAPPING:
             wrong += [f"{where}: {line}" for line in complaints_of_wait(kernel.statements)]
         for assertion in assertions:
             pattern, architecture, instruction = assertion

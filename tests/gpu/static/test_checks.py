@@ -149,22 +149,24 @@ class BudgetsTest(unittest.TestCase):
                 device_code.read_reports(directory, ["embed.cu"])
             folder = pathlib.Path(directory) / "embed.cu.device"
             folder.mkdir()
-            (folder / "ptxas.txt").write_text(REPORT)
-            self.assertEqual(len(device_code.read_reports(directory, ["embed.cu"])), 2)
+            of_each = REPORT + REPORT[REPORT.index("ptxas info    : Comp"):].replace(
+                "sm_80", "sm_100").replace("sm_90a", "sm_120")
+            (folder / "ptxas.txt").write_text(of_each)
+            self.assertEqual(len(device_code.read_reports(directory, ["embed.cu"])), 4)
             self.assertEqual(device_code.read_reports(directory, ["embed.cu"])[0].kernel, "Embed")
             with self.assertRaises(device_code.Missing):
                 device_code.read_ptx(directory, ["embed.cu"])
-            only_one = REPORT[:REPORT.index("Compiling entry function '_ZN3tlm5EmbedENS_4ArgsE' "
-                                            "for 'sm_90a'")]
-            (folder / "ptxas.txt").write_text(only_one)
-            with self.assertRaises(device_code.Missing):
-                device_code.read_reports(directory, ["embed.cu"])
+            for architecture in device_code.ARCHITECTURES:
+                others = of_each.replace(f"'{architecture}'", "'sm_75'")
+                (folder / "ptxas.txt").write_text(others)
+                with self.assertRaisesRegex(device_code.Missing, f"for {architecture}$"):
+                    device_code.read_reports(directory, ["embed.cu"])
 
 
 class PtxTest(unittest.TestCase):
 
-    def complaints(self, text, assertions=""):
-        kernels = device_code.parse_ptx(text, "embed.cu", "compute_90a")
+    def complaints(self, text, assertions="", architecture="compute_90a"):
+        kernels = device_code.parse_ptx(text, "embed.cu", architecture)
         self.assertEqual(len(kernels), 1)
         return ptx.complaints(kernels, ptx.read_assertions(assertions))
 
@@ -205,6 +207,9 @@ class PtxTest(unittest.TestCase):
                      self.insert("griddepcontrol.wait;", "@!%p1 ret"),
                      PTX.replace("griddepcontrol.wait;", "@%p1 griddepcontrol.wait;")):
             self.assertIn("does not wait", "".join(self.complaints(text)))
+            for architecture in device_code.VIRTUAL_ARCHITECTURES:
+                self.assertEqual(self.complaints(text, architecture=architecture) != [],
+                                 architecture != "compute_80", architecture)
 
     def test_a_store_before_waiting_is_found(self):
         for line in ("st.global.u32 [%rd1], %r1", "st.volatile.global.u32 [%rd1], %r1",
