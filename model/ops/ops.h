@@ -85,14 +85,13 @@ struct KvLayer {
 // The positions and block tables of a running batch. All arrays are in device memory. Position p of
 // token t's sequence lies in block block_tables[sequence_of[t] * max_blocks + p / kBlockTokens].
 struct TokenLayout {
-  int64_t tokens = 0;  // padding included
-  int64_t sequences = 0;
+  int64_t tokens = 0;                     // padding included
   int64_t max_blocks = 0;                 // row length of block_tables; 1 where a backend has
                                           // sequence_of tell an entry in place of a row
   const int32_t* positions = nullptr;     // [tokens], absolute; or -1: padding, computed and never
                                           // read
   const int32_t* sequence_of = nullptr;   // [tokens], row of block_tables
-  const int32_t* block_tables = nullptr;  // [sequences, max_blocks], ids of KV blocks
+  const int32_t* block_tables = nullptr;  // rows of ids of KV blocks
 };
 
 // A batch in device memory. A backend may pad it with unused tokens and rows, so that few different

@@ -70,7 +70,6 @@ std::vector<float> SnapshotTest::Prepare(const std::vector<float>& q, const std:
   cache_.emplace(*std::move(storage));
   const std::vector<int32_t> sequence_of(positions.size(), 0), block_table = {0};
   const TokenLayout layout{.tokens = tokens,
-                           .sequences = 1,
                            .max_blocks = 1,
                            .positions = positions.data(),
                            .sequence_of = sequence_of.data(),
@@ -135,7 +134,6 @@ void SnapshotTest::AttendMasked(const std::vector<float>& q, std::vector<float> 
   Prepare(kept_k, kept_k, kept_v, positions, {});
   const int32_t last = positions.back(), sequence = 0, block = 0;
   const TokenLayout layout{.tokens = 1,
-                           .sequences = 1,
                            .max_blocks = 1,
                            .positions = &last,
                            .sequence_of = &sequence,

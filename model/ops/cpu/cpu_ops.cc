@@ -181,7 +181,6 @@ absl::StatusOr<DeviceBatch> CpuOps::BeginBatch(const Batch& batch) {
   batch_ = &batch;
   result_ = {};
   return DeviceBatch{.layout = {.tokens = batch.tokens(),
-                                .sequences = batch.sequences,
                                 .max_blocks = batch.max_blocks,
                                 .positions = batch.positions.data(),
                                 .sequence_of = batch.sequence_of.data(),

@@ -77,33 +77,52 @@ absl::Status BatchPipeline::Allocate() {
 
 absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
   const NvtxRange range("begin batch");
-  running_.batch = &batch;
-  running_.shape = ShapeOf(batch, limits_);
-  const BatchShape& shape = running_.shape;
   TLM_RETURN_IF_ERROR(ring_->Begin());
-  ring_->Stage(batch, shape.padded);
-  TLM_ASSIGN_OR_RETURN(const size_t work_bytes,
-                       planner_.Plan(batch, 0, ring_->host(RingSection::kAttentionWork)));
+  running_.batch = &batch;
   running_.jobs = {};
   running_.host_jobs.clear();
   running_.host_rows = batch.host_rows;
+  const BatchShape shape = ShapeOf(batch, limits_);
+  const UploadPlaces places = PlacesOf(shape);
+  const std::span<std::byte> upload = ring_->host();
   if (!batch.jobs.empty()) {
-    sampling_table_.Pack(batch, ring_->host(RingSection::kJobs), &running_.jobs);
+    sampling_table_.Pack(batch, upload.subspan(places.jobs), &running_.jobs);
     NoteHostJobs(batch);
   }
-  TLM_RETURN_IF_ERROR(ring_->Upload(work_bytes, running_.jobs.table_bytes));
-  const SampleStages stages = StagesOf(running_.jobs);
-  const uint64_t stage_bits = (uint64_t{stages.noise} << 62) | (uint64_t{stages.finish} << 63);
-  return DeviceBatch{.layout = {.tokens = shape.padded.tokens,
-                                .sequences = batch.sequences,
+  const size_t tables = places.BlockTables(running_.jobs.table_bytes);
+  TLM_RETURN_IF_ERROR(planner_
+                          .Plan(batch, 0,
+                                upload.subspan(places.attention, places.jobs - places.attention),
+                                static_cast<int64_t>(tables / sizeof(int32_t)))
+                          .status());
+  TLM_RETURN_IF_ERROR(
+      ring_->Upload(WritePadded(batch, shape.padded, places, running_.jobs.table_bytes, upload)));
+  return Enter({.shape = shape, .stages = StagesOf(running_.jobs), .slot = ring_->slot()});
+}
+
+UploadPlaces BatchPipeline::PlacesOf(const BatchShape& shape) const {
+  return tlm::PlacesOf(shape.padded, planner_.work_bytes(shape.padded.tokens));
+}
+
+DeviceBatch BatchPipeline::Enter(const Step& step) {
+  step_ = step;
+  places_ = PlacesOf(step.shape);
+  const auto array = [&](size_t place) { return ring_->uploaded<int32_t>(step.slot, place); };
+  return DeviceBatch{.layout = {.tokens = step.shape.padded.tokens,
                                 .max_blocks = 1,
-                                .positions = ring_->device<int32_t>(RingSection::kPositions),
-                                .sequence_of = ring_->device<int32_t>(RingSection::kTableOf),
-                                .block_tables = ring_->device<int32_t>(RingSection::kBlockTables)},
-                     .token_ids = ring_->device<int32_t>(RingSection::kTokenIds),
-                     .rows = shape.padded.rows,
-                     .logits_rows = ring_->device<int32_t>(RingSection::kLogitsRows),
-                     .capture_key = shape.key == 0 ? 0 : shape.key | stage_bits};
+                                .positions = array(places_.positions),
+                                .sequence_of = array(places_.table_of),
+                                .block_tables = array(0)},
+                     .token_ids = array(places_.token_ids),
+                     .rows = step.shape.padded.rows,
+                     .logits_rows = array(places_.logits_rows),
+                     .capture_key = KeyOf(step)};
+}
+
+uint64_t BatchPipeline::KeyOf(const Step& step) {
+  if (step.shape.key == 0) return 0;
+  return step.shape.key | static_cast<uint64_t>(step.slot) << 61 |
+         uint64_t{step.stages.noise} << 62 | uint64_t{step.stages.finish} << 63;
 }
 
 // Truncated jobs and scores come with noise more often than not: one shape less to record.
@@ -145,21 +164,20 @@ void BatchPipeline::NoteHostJobs(const Batch& batch) {
 }
 
 absl::Status BatchPipeline::Sample(const Rows& logits) {
-  const BatchShape& shape = running_.shape;
+  const BatchShape& shape = step_.shape;
   if (shape.jobs == 0) return absl::OkStatus();
   TLM_CHECK(logits.rows == shape.padded.rows && logits.cols == shape_.vocab_size);
   const NvtxRange range("sample");
   const SampleArgs args{.logits = logits.as<float>(),
                         .logits_stride = logits.stride,
                         .vocab_size = shape_.vocab_size,
-                        .table = ring_->device<std::byte>(RingSection::kJobs),
+                        .table = ring_->uploaded<std::byte>(step_.slot, places_.jobs),
                         .scratch = sampling_.data(),
                         .max_jobs = limits_.max_jobs(),
                         .jobs = shape.jobs,
-                        .outcomes = ring_->job_results(),
-                        .sampled = ring_->sampled_tokens()};
-  return device_.Check(LaunchSample(args, StagesOf(running_.jobs), device_.compute_stream()),
-                       "sample");
+                        .outcomes = ring_->job_results(step_.slot),
+                        .sampled = ring_->sampled_tokens(step_.slot)};
+  return device_.Check(LaunchSample(args, step_.stages, device_.compute_stream()), "sample");
 }
 
 absl::Status BatchPipeline::End(const Rows& logits) {
@@ -221,7 +239,11 @@ absl::StatusOr<SampledToken> BatchPipeline::SampleOnHost(HostJob& job,
 }
 
 const void* BatchPipeline::attention_work() const {
-  return ring_->device<std::byte>(RingSection::kAttentionWork);
+  return ring_->uploaded<std::byte>(step_.slot, places_.attention);
+}
+
+const int32_t* BatchPipeline::sampled_before() const {
+  return ring_->sampled_tokens((step_.slot + 1) % kBatches);
 }
 
 }  // namespace tlm

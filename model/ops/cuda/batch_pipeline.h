@@ -54,7 +54,7 @@ class BatchPipeline {
   const AttentionGrid& attention_grid() const { return planner_.grid(); }
   const void* attention_work() const;
   AttentionScratch attention_scratch() const { return planner_.Scratch(attention_.data()); }
-  const int32_t* sampled_tokens() const { return ring_->sampled_tokens(); }
+  const int32_t* sampled_before() const;
 
  private:
   // A job that is done on the host, and what its batch may no longer have when it is.
@@ -74,7 +74,6 @@ class BatchPipeline {
   };
   struct Running {
     const Batch* batch = nullptr;
-    BatchShape shape;
     PackedJobs jobs;
     std::vector<HostJob> host_jobs;
     std::vector<int32_t> host_rows;  // the batch's and those of host_jobs
@@ -87,6 +86,16 @@ class BatchPipeline {
                                 size_t attention_bytes);
   static AttentionPlanner PlannerFor(const CudaDevice& device, const BatchLimits& limits,
                                      const ModelShape& shape, DType activations);
+  // What the kernels of a step are started by.
+  struct Step {
+    BatchShape shape;
+    SampleStages stages;
+    int slot = 0;  // of the ring
+  };
+  UploadPlaces PlacesOf(const BatchShape& shape) const;
+  static uint64_t KeyOf(const Step& step);
+  // Makes it the one that kernels are started for.
+  DeviceBatch Enter(const Step& step);
   // Which of the sampling kernels run.
   static SampleStages StagesOf(const PackedJobs& jobs);
   void NoteHostJobs(const Batch& batch);
@@ -104,6 +113,8 @@ class BatchPipeline {
   Buffer attention_;  // the planner's scratch
   Buffer sampling_;   // the sampling kernels' scratch
   Running running_;
+  Step step_;
+  UploadPlaces places_;                  // of step_
   std::deque<Running> ended_;            // oldest first
   std::vector<int32_t> sampled_before_;  // by the batch awaited last
   std::vector<float> host_logits_;       // where rows of host jobs lie among those asked for

@@ -1,11 +1,20 @@
 #include "model/ops/cuda/batch_ring.h"
 
+#include <algorithm>
+#include <bit>
+#include <new>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_status.h"
 
 namespace tlm {
+namespace {
+
+// Rows of logits that a slot has memory for, once it has any.
+constexpr int64_t kLeastLogitsRows = 8;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchRing>> BatchRing::Create(CudaDevice& device,
                                                              const RingShape& shape) {
@@ -19,109 +28,132 @@ BatchRing::BatchRing(CudaDevice& device, const RingShape& shape)
 
 absl::Status BatchRing::Open() {
   TLM_ASSIGN_OR_RETURN(device_memory_,
-                       device_.Allocate(layout_.device_bytes(), MemoryPurpose::kActivations));
-  TLM_ASSIGN_OR_RETURN(host_memory_, device_.AllocatePinned(layout_.host_bytes()));
-  std::byte* host = host_memory_.as<std::byte>();
-  for (Slot& slot : slots_) {
-    slot.upload = host;
-    slot.results = slot.upload + layout_.upload_bytes();
-    slot.logits = reinterpret_cast<float*>(slot.results + layout_.download_bytes());
-    host += layout_.host_bytes() / kSlots;
-    TLM_RETURN_IF_ERROR(device_.Check(cudaEventCreateWithFlags(&slot.done, cudaEventDisableTiming),
+                       device_.Allocate(layout_.bytes(), MemoryPurpose::kActivations));
+  TLM_ASSIGN_OR_RETURN(host_memory_, device_.AllocatePinned(layout_.bytes()));
+  TLM_RETURN_IF_ERROR(
+      device_.Check(cudaStreamCreateWithFlags(&results_stream_, cudaStreamNonBlocking),
+                    "cudaStreamCreateWithFlags"));
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const size_t begin = static_cast<size_t>(slot) * layout_.slot_bytes();
+    Slot& opened = slots_[static_cast<size_t>(slot)];
+    opened.on_device = device_memory_.as<std::byte>() + begin;
+    opened.upload = host_memory_.as<std::byte>() + begin;
+    opened.results = opened.upload + layout_.upload_bytes();
+    TLM_RETURN_IF_ERROR(OpenSlot(opened));
+    TLM_RETURN_IF_ERROR(
+        device_.Check(cudaMemsetAsync(sampled_tokens(slot), 0, layout_.download_bytes(),
+                                      device_.compute_stream()),
+                      "cudaMemsetAsync"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchRing::OpenSlot(Slot& slot) {
+  for (cudaEvent_t* const event : {&slot.uploaded, &slot.computed, &slot.done}) {
+    TLM_RETURN_IF_ERROR(device_.Check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
                                       "cudaEventCreateWithFlags"));
   }
-  return device_.Check(
-      cudaMemsetAsync(sampled_tokens(), 0, layout_.download_bytes(), device_.compute_stream()),
-      "cudaMemsetAsync");
+  return absl::OkStatus();
 }
 
 BatchRing::~BatchRing() {
   // Copies may be on their way into the memory that is about to go.
-  if (device_.MakeCurrent().ok()) cudaStreamSynchronize(device_.compute_stream());
-  for (const Slot& slot : slots_) {
-    if (slot.done != nullptr) cudaEventDestroy(slot.done);
+  if (device_.MakeCurrent().ok()) {
+    cudaStreamSynchronize(device_.copy_stream());
+    cudaStreamSynchronize(device_.compute_stream());
+    if (results_stream_ != nullptr) cudaStreamSynchronize(results_stream_);
   }
+  for (const Slot& slot : slots_) {
+    for (const cudaEvent_t event : {slot.uploaded, slot.computed, slot.done}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+  }
+  if (results_stream_ != nullptr) cudaStreamDestroy(results_stream_);
+}
+
+absl::Status BatchRing::Record(cudaEvent_t event, cudaStream_t stream) {
+  return device_.Check(cudaEventRecord(event, stream), "cudaEventRecord");
+}
+
+absl::Status BatchRing::Follow(cudaStream_t stream, cudaEvent_t event) {
+  return device_.Check(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
 }
 
 absl::Status BatchRing::Begin() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
   if (begun_) {
-    // Its upload may still be under way.
-    TLM_RETURN_IF_ERROR(
-        device_.Check(cudaStreamSynchronize(device_.compute_stream()), "cudaStreamSynchronize"));
+    // Its upload may still be under way, and kernels that read it.
+    TLM_RETURN_IF_ERROR(device_.Synchronize());
     begun_ = false;
     --in_flight_;
   }
   TLM_CHECK(in_flight_ < kSlots);
   begun_ = true;
   ++in_flight_;
-  staged_.fill(0);
   return absl::OkStatus();
 }
 
-std::span<std::byte> BatchRing::host(RingSection section) {
+std::span<std::byte> BatchRing::host() const {
   TLM_CHECK(begun_);
-  return {slots_[next_].upload + layout_.offset(section), layout_.capacity(section)};
+  return {slots_[static_cast<size_t>(next_)].upload, layout_.upload_bytes()};
 }
 
-void BatchRing::Stage(const Batch& batch, const PaddedShape& padded) {
-  WritePadded(batch, padded,
-              {.token_ids = host_as<int32_t>(RingSection::kTokenIds),
-               .positions = host_as<int32_t>(RingSection::kPositions),
-               .table_of = host_as<int32_t>(RingSection::kTableOf),
-               .logits_rows = host_as<int32_t>(RingSection::kLogitsRows),
-               .block_tables = host_as<int32_t>(RingSection::kBlockTables)});
-  const auto staged = [this](RingSection section, int64_t integers) {
-    staged_[static_cast<size_t>(section)] = static_cast<size_t>(integers) * sizeof(int32_t);
-  };
-  staged(RingSection::kTokenIds, padded.tokens);
-  staged(RingSection::kPositions, padded.tokens);
-  staged(RingSection::kTableOf, padded.tokens);
-  staged(RingSection::kLogitsRows, padded.rows);
-  staged(RingSection::kBlockTables, static_cast<int64_t>(batch.block_tables.size()));
-}
-
-absl::Status BatchRing::Upload(size_t attention_bytes, size_t job_bytes) {
-  TLM_CHECK(begun_);
-  staged_[static_cast<size_t>(RingSection::kAttentionWork)] = attention_bytes;
-  staged_[static_cast<size_t>(RingSection::kJobs)] = job_bytes;
-  std::byte* const to = device_memory_.as<std::byte>();
-  for (const RingCopy& copy : layout_.Copies(staged_)) {
-    TLM_RETURN_IF_ERROR(
-        device_.Check(cudaMemcpyAsync(to + copy.offset, slots_[next_].upload + copy.offset,
-                                      copy.bytes, cudaMemcpyHostToDevice, device_.compute_stream()),
-                      "cudaMemcpyAsync"));
-  }
-  return absl::OkStatus();
+absl::Status BatchRing::Upload(size_t bytes) {
+  TLM_CHECK(begun_ && bytes <= layout_.upload_bytes());
+  const Slot& slot = slots_[static_cast<size_t>(next_)];
+  TLM_RETURN_IF_ERROR(device_.Check(cudaMemcpyAsync(slot.on_device, slot.upload, bytes,
+                                                    cudaMemcpyHostToDevice, device_.copy_stream()),
+                                    "cudaMemcpyAsync"));
+  TLM_RETURN_IF_ERROR(Record(slot.uploaded, device_.copy_stream()));
+  return Follow(device_.compute_stream(), slot.uploaded);
 }
 
 absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int64_t logits_stride,
                                  std::span<const int32_t> host_rows) {
   TLM_CHECK(begun_);
-  Slot& slot = slots_[next_];
+  Slot& slot = slots_[static_cast<size_t>(next_)];
   slot.sampled = result_bytes >= 0;
   slot.result_bytes = slot.sampled ? static_cast<size_t>(result_bytes) : 0;
   slot.host_rows = static_cast<int64_t>(host_rows.size());
   TLM_CHECK(slot.result_bytes <= shape_.result_bytes && slot.host_rows <= shape_.max_host_rows);
+  TLM_RETURN_IF_ERROR(TakeLogits(slot, slot.host_rows));
+  TLM_RETURN_IF_ERROR(DownloadLogits(logits, logits_stride, host_rows));
+  TLM_RETURN_IF_ERROR(Record(slot.computed, device_.compute_stream()));
+  TLM_RETURN_IF_ERROR(Follow(results_stream_, slot.computed));
   if (slot.sampled) {
     const size_t bytes = layout_.job_results_offset() + slot.result_bytes;
-    TLM_RETURN_IF_ERROR(
-        device_.Check(cudaMemcpyAsync(slot.results, sampled_tokens(), bytes, cudaMemcpyDeviceToHost,
-                                      device_.compute_stream()),
-                      "cudaMemcpyAsync"));
+    TLM_RETURN_IF_ERROR(device_.Check(cudaMemcpyAsync(slot.results, sampled_tokens(next_), bytes,
+                                                      cudaMemcpyDeviceToHost, results_stream_),
+                                      "cudaMemcpyAsync"));
   }
-  TLM_RETURN_IF_ERROR(DownloadLogits(logits, logits_stride, host_rows));
-  TLM_RETURN_IF_ERROR(
-      device_.Check(cudaEventRecord(slot.done, device_.compute_stream()), "cudaEventRecord"));
+  TLM_RETURN_IF_ERROR(Record(slot.done, results_stream_));
   begun_ = false;
   next_ = (next_ + 1) % kSlots;
   return absl::OkStatus();
 }
 
+// Memory for logits comes when they are first asked for: generation alone never does, and a batch
+// of full logits is large. Where no more may be pinned, copies are slower.
+absl::Status BatchRing::TakeLogits(Slot& slot, int64_t rows) {
+  const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);
+  if (static_cast<size_t>(rows) * row_bytes <= slot.logits.bytes()) return absl::OkStatus();
+  const auto more = std::bit_ceil(static_cast<uint64_t>(std::max(rows, kLeastLogitsRows)));
+  const auto taken = static_cast<size_t>(
+      std::max(rows, std::min(static_cast<int64_t>(more), shape_.max_host_rows)));
+  slot.logits = Buffer();
+  absl::StatusOr<Buffer> pinned = device_.AllocatePinned(taken * row_bytes);
+  if (!device_.fault().ok()) return device_.fault();
+  slot.logits = pinned.ok() ? *std::move(pinned)
+                            : Buffer(::operator new(taken* row_bytes), taken * row_bytes,
+                                     [](void* memory, size_t) { ::operator delete(memory); });
+  return absl::OkStatus();
+}
+
+// On the compute stream: the next batch's logits replace them.
 absl::Status BatchRing::DownloadLogits(const float* logits, int64_t stride,
                                        std::span<const int32_t> host_rows) {
   const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);
-  float* to = slots_[next_].logits;
+  auto* to = slots_[static_cast<size_t>(next_)].logits.as<float>();
   for (const RowRun& run : RunsOfRows(host_rows)) {
     TLM_RETURN_IF_ERROR(
         device_.Check(cudaMemcpy2DAsync(to, row_bytes, logits + run.first * stride,
@@ -137,14 +169,15 @@ absl::Status BatchRing::DownloadLogits(const float* logits, int64_t stride,
 absl::StatusOr<RingResult> BatchRing::Await() {
   TLM_CHECK(in_flight_ > (begun_ ? 1 : 0));
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
-  const Slot& slot = slots_[(next_ + kSlots - (in_flight_ - (begun_ ? 1 : 0))) % kSlots];
+  const int oldest = (next_ + kSlots - (in_flight_ - (begun_ ? 1 : 0))) % kSlots;
+  const Slot& slot = slots_[static_cast<size_t>(oldest)];
   TLM_RETURN_IF_ERROR(device_.Check(cudaEventSynchronize(slot.done), "cudaEventSynchronize"));
   --in_flight_;
   return RingResult{
       .sampled_tokens = {reinterpret_cast<const int32_t*>(slot.results),
                          slot.sampled ? static_cast<size_t>(shape_.max_jobs) : 0},
       .results = {slot.results + layout_.job_results_offset(), slot.result_bytes},
-      .logits = {slot.logits, static_cast<size_t>(slot.host_rows * shape_.vocab_size)}};
+      .logits = {slot.logits.as<float>(), static_cast<size_t>(slot.host_rows * shape_.vocab_size)}};
 }
 
 }  // namespace tlm

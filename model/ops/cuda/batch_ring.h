@@ -1,13 +1,15 @@
 // Copies batches to the device and their results back, two batches at a time.
 //
-//            Begin, Stage, Upload          kernels          Download        Await
-//   slot 0   pinned host memory  ->                    ->   pinned     ->   the caller
-//                                    device memory
-//   slot 1   pinned host memory  ->                    ->   pinned     ->   the caller
+//               Begin      Upload             kernels    Download         Await
+//   slot 0   host memory  -------->  device  --------->  ---------->  host memory
+//   slot 1   host memory  -------->  device  --------->  ---------->  host memory
+//            copy stream             compute stream      a stream of its own
 //
-// Both slots share one place in device memory, so that recorded graphs find every batch at the same
-// addresses. The stream runs copies and kernels in order: the next batch is copied after the
-// kernels have read the previous one.
+// A slot has its own memory on both sides, pinned on the host: while the kernels of one batch run,
+// the next batch arrives and the results of the one before leave, and the compute stream waits for
+// nothing but the event behind the upload. Recorded graphs are of one slot, since memory is. What
+// makes it safe is that a slot is begun again only after its results were awaited: its kernels, and
+// all copies of it, are done then.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 
@@ -21,7 +23,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/ops/batch.h"
 #include "model/ops/cuda/batch_ring_layout.h"
 #include "model/ops/cuda/cuda_device.h"
 #include "model/tensor/buffer.h"
@@ -35,55 +36,48 @@ struct RingResult {
   std::span<const float> logits;            // [host rows, vocab_size]
 };
 
-// Same threading as Device. Begin, Stage, Upload, Download once for each batch, in this order; then
-// Await, oldest batch first, at the latest when kSlots batches are in flight. Statuses are those of
+// Same threading as Device. Begin, Upload, Download once for each batch, in this order; then Await,
+// oldest batch first, at the latest when kSlots batches are in flight. Statuses are those of
 // CudaDevice::Check.
 class BatchRing {
  public:
   static constexpr int kSlots = kRingSlots;
 
-  static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).device_bytes(); }
-  // Takes DeviceBytes as kActivations and the layout's host bytes pinned; RESOURCE_EXHAUSTED as
-  // Allocate.
-  // `device` must outlive the ring.
+  static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).bytes(); }
+  // Takes DeviceBytes as kActivations, and as much pinned; RESOURCE_EXHAUSTED as Allocate. `device`
+  // must outlive the ring.
   static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
                                                            const RingShape& shape);
   ~BatchRing();
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
 
-  const RingLayout& layout() const { return layout_; }
   // Batches begun and not awaited.
   int in_flight() const { return in_flight_; }
 
   // Takes the next slot; fewer than kSlots batches are in flight. A batch that was begun and never
   // came to its Download is dropped.
   absl::Status Begin();
-  // Memory of the begun batch's slot for a section, its capacity long.
-  std::span<std::byte> host(RingSection section);
-  template <typename T>
-  std::span<T> host_as(RingSection section) {
-    const std::span<std::byte> bytes = host(section);
-    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
-  }
-  // Fills the sections that hold the batch's own arrays; see WritePadded.
-  void Stage(const Batch& batch, const PaddedShape& padded);
-  // Queues the copy of the slot to the device: what Stage wrote and the first bytes of these
-  // sections.
-  absl::Status Upload(size_t attention_bytes, size_t job_bytes);
+  // Of the begun batch, or of the next one to begin.
+  int slot() const { return next_; }
+  // The begun batch's upload, upload_bytes of the layout, to be written.
+  std::span<std::byte> host() const;
+  // Queues the copy of its first bytes, which what is put on the compute stream afterwards finds
+  // on the device.
+  absl::Status Upload(size_t bytes);
 
-  // The device's side of a section.
+  // The device's side of a slot: what was uploaded, and where the jobs' tokens and other results
+  // go. Tokens stay for the next batch, which is of the other slot, to read; 0 before the first
+  // batch.
   template <typename T>
-  T* device(RingSection section) const {
-    return reinterpret_cast<T*>(device_memory_.as<std::byte>() + layout_.offset(section));
+  T* uploaded(int slot, size_t place) const {
+    return reinterpret_cast<T*>(slots_[static_cast<size_t>(slot)].on_device + place);
   }
-  // Where the jobs' tokens and other results go. The tokens stay for the next batch to read, until
-  // its own jobs replace them; 0 before the first batch.
-  int32_t* sampled_tokens() const {
-    return reinterpret_cast<int32_t*>(device_memory_.as<std::byte>() + layout_.results_offset());
+  int32_t* sampled_tokens(int slot) const {
+    return uploaded<int32_t>(slot, layout_.upload_bytes());
   }
-  void* job_results() const {
-    return reinterpret_cast<std::byte*>(sampled_tokens()) + layout_.job_results_offset();
+  void* job_results(int slot) const {
+    return uploaded<std::byte>(slot, layout_.upload_bytes() + layout_.job_results_offset());
   }
 
   // Queues the copies back of the sampled tokens, the first `result_bytes` of the jobs' results
@@ -98,25 +92,33 @@ class BatchRing {
   struct Slot {
     std::byte* upload = nullptr;
     std::byte* results = nullptr;
-    float* logits = nullptr;
+    std::byte* on_device = nullptr;
+    Buffer logits;  // for as many rows as a batch has asked for so far
     bool sampled = false;
     size_t result_bytes = 0;
     int64_t host_rows = 0;
+    cudaEvent_t uploaded = nullptr;
+    cudaEvent_t computed = nullptr;
     cudaEvent_t done = nullptr;
   };
 
   BatchRing(CudaDevice& device, const RingShape& shape);
   absl::Status Open();
+  absl::Status OpenSlot(Slot& slot);
+  absl::Status TakeLogits(Slot& slot, int64_t rows);
   absl::Status DownloadLogits(const float* logits, int64_t stride,
                               std::span<const int32_t> host_rows);
+  absl::Status Record(cudaEvent_t event, cudaStream_t stream);
+  // Has what comes next in `stream` wait for what the event was recorded behind.
+  absl::Status Follow(cudaStream_t stream, cudaEvent_t event);
 
   CudaDevice& device_;
   const RingShape shape_;
   const RingLayout layout_;
   Buffer device_memory_;
   Buffer host_memory_;
+  cudaStream_t results_stream_ = nullptr;
   std::array<Slot, kSlots> slots_{};
-  std::array<size_t, kRingSections> staged_{};  // bytes of the begun batch's sections
   int next_ = 0;        // slot of the next batch to begin, or of the begun one
   bool begun_ = false;  // and not downloaded
   int in_flight_ = 0;

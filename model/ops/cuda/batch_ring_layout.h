@@ -1,8 +1,7 @@
-// How what a batch carries to the device is laid out: pure arithmetic.
+// How what a batch carries to the device and back is laid out: pure arithmetic.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_LAYOUT_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_LAYOUT_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,17 +11,6 @@
 
 namespace tlm {
 
-// What a batch uploads; each section has a place of its own that never moves.
-enum class RingSection {
-  kTokenIds,       // int32 [tokens]
-  kPositions,      // int32 [tokens]
-  kTableOf,        // int32 [tokens]: where the sequence's row of the block tables begins
-  kLogitsRows,     // int32 [rows]
-  kAttentionWork,  // of the attention planner
-  kBlockTables,    // int32 [sequences, max_blocks]
-  kJobs,           // of the job table
-};
-inline constexpr int kRingSections = 7;
 // Batches on their way at a time.
 inline constexpr int kRingSlots = 2;
 
@@ -35,52 +23,9 @@ struct RingShape {
   int64_t max_jobs = 0;
   int64_t max_host_rows = 0;  // of logits that go to the host
   int64_t vocab_size = 0;
-  size_t attention_bytes = 0;  // of kAttentionWork
-  size_t job_bytes = 0;        // of kJobs
+  size_t attention_bytes = 0;  // of attention's work
+  size_t job_bytes = 0;        // of the job table
   size_t result_bytes = 0;     // that the jobs leave for the host beside their tokens
-};
-
-// A stretch of a slot that is copied at once.
-struct RingCopy {
-  size_t offset = 0;
-  size_t bytes = 0;
-  bool operator==(const RingCopy&) const = default;
-};
-
-// Offsets in bytes, multiples of 256. A value type.
-class RingLayout {
- public:
-  // Every part of `shape` is >= 0. Sizes that do not fit a size_t become the largest one, which no
-  // allocation grants.
-  explicit RingLayout(const RingShape& shape);
-
-  size_t offset(RingSection section) const { return offset_[static_cast<size_t>(section)]; }
-  size_t capacity(RingSection section) const { return capacity_[static_cast<size_t>(section)]; }
-  size_t upload_bytes() const { return upload_bytes_; }
-
-  // Results: the tokens sampled, int32 [max_jobs], then result_bytes of the job table's own.
-  size_t results_offset() const { return results_offset_; }          // in the device's memory
-  size_t job_results_offset() const { return job_results_offset_; }  // in the results
-  size_t download_bytes() const { return download_bytes_; }
-  size_t logits_bytes() const { return logits_bytes_; }
-
-  size_t device_bytes() const { return device_bytes_; }  // upload and results, once
-  size_t host_bytes() const { return host_bytes_; }      // and logits, for every slot
-
-  // The copies that bring the first `used` bytes of every section across: as few as do not carry
-  // more than some 100 KB of unneeded bytes each.
-  std::vector<RingCopy> Copies(const std::array<size_t, kRingSections>& used) const;
-
- private:
-  std::array<size_t, kRingSections> offset_{};
-  std::array<size_t, kRingSections> capacity_{};
-  size_t upload_bytes_ = 0;
-  size_t results_offset_ = 0;
-  size_t job_results_offset_ = 0;
-  size_t download_bytes_ = 0;
-  size_t logits_bytes_ = 0;
-  size_t device_bytes_ = 0;
-  size_t host_bytes_ = 0;
 };
 
 // A batch's shape as the kernels see it: at least as large as the batch itself.
@@ -89,17 +34,57 @@ struct PaddedShape {
   int64_t rows = 0;  // of logits
 };
 
-// Writes a batch's arrays, padded, each to the start of its section. Padding tokens have id 0,
-// position -1 and the first sequence; padding rows point at token 0. Spans are at least as long as
-// the padded arrays.
-struct BatchArrays {
-  std::span<int32_t> token_ids;
-  std::span<int32_t> positions;
-  std::span<int32_t> table_of;
-  std::span<int32_t> logits_rows;
-  std::span<int32_t> block_tables;
+// Where the parts of a batch's upload begin, in bytes, multiples of 64:
+//
+//   token_ids | positions | table_of | logits_rows | attention | jobs | block tables
+//
+// int32 [tokens], three times, and [rows]; attention's work; the job table; int32 [sequences,
+// max_blocks]. The places are the same for all batches of one padded shape, so that recorded
+// kernels may be told them; of the block tables, which have none, they are told the upload's
+// beginning, and table_of counts from there: the entry where a token's sequence has its row.
+struct UploadPlaces {
+  size_t token_ids = 0;
+  size_t positions = 0;
+  size_t table_of = 0;
+  size_t logits_rows = 0;
+  size_t attention = 0;
+  size_t jobs = 0;
+
+  // Behind a job table of so many bytes.
+  size_t BlockTables(size_t job_bytes) const;
 };
-void WritePadded(const Batch& batch, const PaddedShape& padded, const BatchArrays& out);
+// `attention_bytes`: room for any batch of that shape.
+UploadPlaces PlacesOf(const PaddedShape& padded, size_t attention_bytes);
+
+// Sizes in bytes, multiples of 64. A value type.
+class RingLayout {
+ public:
+  // Every part of `shape` is >= 0. Sizes that do not fit a size_t, and uploads with more entries
+  // than an int32 counts, become the largest one, which no allocation grants.
+  explicit RingLayout(const RingShape& shape);
+
+  size_t upload_bytes() const { return upload_bytes_; }
+  // Results: the tokens sampled, int32 [max_jobs], then result_bytes of the job table's own.
+  size_t job_results_offset() const { return job_results_offset_; }  // in the results
+  size_t download_bytes() const { return download_bytes_; }
+
+  size_t slot_bytes() const { return slot_bytes_; }  // upload and results
+  // Of all slots, on the device and as much on the host.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t upload_bytes_ = 0;
+  size_t job_results_offset_ = 0;
+  size_t download_bytes_ = 0;
+  size_t slot_bytes_ = 0;
+  size_t bytes_ = 0;
+};
+
+// Writes a batch's own arrays to their places in `upload`, padded; the job table has `job_bytes`.
+// Padding tokens have id 0, position -1 and the first row of the block tables; padding rows point
+// at token 0. Returns the bytes of the whole upload, which `upload` has.
+size_t WritePadded(const Batch& batch, const PaddedShape& padded, const UploadPlaces& places,
+                   size_t job_bytes, std::span<std::byte> upload);
 
 // Consecutive stretches of rising row numbers: {0, 1, 2, 5} is {0, 3}, {5, 1}.
 struct RowRun {

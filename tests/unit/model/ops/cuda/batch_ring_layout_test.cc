@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <random>
+#include <span>
 #include <vector>
 
 namespace tlm {
@@ -28,24 +28,34 @@ RingShape SmallShape() {
           .result_bytes = 70};
 }
 
-TEST(BatchRingLayoutTest, SectionsAreAlignedAndApart) {
-  const RingLayout layout(SmallShape());
-  size_t end = 0;
-  for (int i = 0; i < kRingSections; ++i) {
-    const auto section = static_cast<RingSection>(i);
-    EXPECT_EQ(layout.offset(section) % 256, 0u);
-    EXPECT_GE(layout.offset(section), end);
-    end = layout.offset(section) + layout.capacity(section);
+std::vector<size_t> InOrder(const UploadPlaces& places) {
+  return {places.token_ids,   places.positions, places.table_of,
+          places.logits_rows, places.attention, places.jobs};
+}
+
+TEST(BatchRingLayoutTest, PartsAreAlignedAndApart) {
+  const UploadPlaces places = PlacesOf({.tokens = 17, .rows = 3}, 1000);
+  const std::vector<size_t> bytes = {68, 68, 68, 12, 1000};
+  const std::vector<size_t> begins = InOrder(places);
+  for (size_t part = 0; part < begins.size(); ++part) {
+    EXPECT_EQ(begins[part] % 64, 0u);
+    if (part == 0) continue;
+    EXPECT_GE(begins[part], begins[part - 1] + bytes[part - 1]);
+    EXPECT_LT(begins[part], begins[part - 1] + bytes[part - 1] + 64) << "packed";
   }
-  EXPECT_GE(layout.upload_bytes(), end);
-  EXPECT_EQ(layout.capacity(RingSection::kTokenIds), 400u);
-  EXPECT_EQ(layout.capacity(RingSection::kBlockTables), 160u);
-  EXPECT_EQ(layout.results_offset(), layout.upload_bytes());
+  EXPECT_EQ(places.BlockTables(0), places.jobs);
+  EXPECT_EQ(places.BlockTables(65), places.jobs + 128);
+}
+
+TEST(BatchRingLayoutTest, TheLargestBatchFits) {
+  const RingShape shape = SmallShape();
+  const RingLayout layout(shape);
+  const UploadPlaces places = PlacesOf({.tokens = 100, .rows = 10}, 1000);
+  EXPECT_EQ(layout.upload_bytes(), places.BlockTables(500) + 3 * 64) << "40 entries";
   EXPECT_GE(layout.job_results_offset(), 32u);
   EXPECT_GE(layout.download_bytes(), layout.job_results_offset() + 70);
-  EXPECT_EQ(layout.device_bytes(), layout.upload_bytes() + layout.download_bytes());
-  EXPECT_GE(layout.logits_bytes(), 3u * 11 * sizeof(float));
-  EXPECT_EQ(layout.host_bytes(), 2 * (layout.device_bytes() + layout.logits_bytes()));
+  EXPECT_EQ(layout.slot_bytes(), layout.upload_bytes() + layout.download_bytes());
+  EXPECT_EQ(layout.bytes(), 2 * layout.slot_bytes());
 }
 
 TEST(BatchRingLayoutTest, SizesBeyondMeasureAskForMoreThanThereIs) {
@@ -53,68 +63,13 @@ TEST(BatchRingLayoutTest, SizesBeyondMeasureAskForMoreThanThereIs) {
   RingShape shape = SmallShape();
   shape.max_sequences = std::numeric_limits<int64_t>::max() / 2;
   shape.max_blocks = 1 << 20;
-  EXPECT_EQ(RingLayout(shape).device_bytes(), kMost);
-  EXPECT_EQ(RingLayout(shape).host_bytes(), kMost);
-  shape = SmallShape();
-  shape.vocab_size = std::numeric_limits<int64_t>::max();
-  EXPECT_LT(RingLayout(shape).device_bytes(), kMost);
-  EXPECT_EQ(RingLayout(shape).host_bytes(), kMost);
-}
-
-TEST(BatchRingLayoutTest, OneCopyCarriesWhatLiesCloseTogether) {
-  const RingLayout layout(SmallShape());
-  std::array<size_t, kRingSections> used{};
-  EXPECT_THAT(layout.Copies(used), IsEmpty());
-  used[static_cast<size_t>(RingSection::kPositions)] = 4;
-  EXPECT_THAT(layout.Copies(used),
-              ElementsAre(RingCopy{layout.offset(RingSection::kPositions), 4}));
-  used.fill(1);
-  EXPECT_THAT(layout.Copies(used), ElementsAre(RingCopy{0, layout.offset(RingSection::kJobs) + 1}));
-}
-
-TEST(BatchRingLayoutTest, LargeUnusedStretchesStayBehind) {
-  RingShape shape = SmallShape();
-  shape.max_sequences = 256;
-  shape.max_blocks = 2048;
-  const RingLayout layout(shape);
-  std::array<size_t, kRingSections> used{};
-  used.fill(8);
-  const size_t tables = layout.offset(RingSection::kBlockTables);
-  EXPECT_THAT(layout.Copies(used),
-              ElementsAre(RingCopy{0, tables + 8}, RingCopy{layout.offset(RingSection::kJobs), 8}));
-}
-
-TEST(BatchRingLayoutTest, CopiesCoverEveryUsedByte) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 200; ++round) {
-    RingShape shape = SmallShape();
-    shape.max_tokens = static_cast<int64_t>(random() % 200'000);
-    shape.attention_bytes = random() % 500'000;
-    shape.job_bytes = random() % 500'000;
-    shape.max_sequences = static_cast<int64_t>(random() % 300);
-    shape.max_blocks = static_cast<int64_t>(random() % 1000);
-    const RingLayout layout(shape);
-    std::array<size_t, kRingSections> used{};
-    for (int i = 0; i < kRingSections; ++i) {
-      const size_t capacity = layout.capacity(static_cast<RingSection>(i));
-      used[static_cast<size_t>(i)] = random() % 3 == 0 ? 0 : random() % (capacity + 1);
-    }
-    const std::vector<RingCopy> copies = layout.Copies(used);
-    for (size_t i = 0; i < used.size(); ++i) {
-      const size_t begin = layout.offset(static_cast<RingSection>(i));
-      bool covered = used[i] == 0;
-      for (const RingCopy& copy : copies) {
-        covered |= copy.offset <= begin && begin + used[i] <= copy.offset + copy.bytes;
-      }
-      EXPECT_TRUE(covered);
-    }
-    size_t end = 0;
-    for (const RingCopy& copy : copies) {
-      EXPECT_GE(copy.offset, end);
-      end = copy.offset + copy.bytes;
-    }
-    EXPECT_LE(end, layout.upload_bytes());
-  }
+  EXPECT_EQ(RingLayout(shape).bytes(), kMost);
+  // More block tables than an entry's number tells apart.
+  shape.max_sequences = 1 << 12;
+  shape.max_blocks = 1 << 18;
+  EXPECT_LT(RingLayout(shape).bytes(), kMost);
+  shape.max_blocks = 1 << 19;
+  EXPECT_EQ(RingLayout(shape).bytes(), kMost);
 }
 
 TEST(BatchRingLayoutTest, PadsABatch) {
@@ -126,18 +81,23 @@ TEST(BatchRingLayoutTest, PadsABatch) {
   batch.sequences = 2;
   batch.max_blocks = 2;
   batch.logits_rows = {1};
-  std::vector<int32_t> ids(4, 99), positions(5, 99), table_of(4, 99), rows(3, 99), tables(6, 99);
-  WritePadded(batch, {.tokens = 4, .rows = 2},
-              {.token_ids = ids,
-               .positions = positions,
-               .table_of = table_of,
-               .logits_rows = rows,
-               .block_tables = tables});
-  EXPECT_THAT(ids, ElementsAre(7, -3, 0, 0));
-  EXPECT_THAT(positions, ElementsAre(0, 70, -1, -1, 99));
-  EXPECT_THAT(table_of, ElementsAre(0, 2, 0, 0));
-  EXPECT_THAT(rows, ElementsAre(1, 0, 99));
-  EXPECT_THAT(tables, ElementsAre(3, 0, 4, 5, 99, 99));
+  const PaddedShape padded{.tokens = 4, .rows = 2};
+  const UploadPlaces places = PlacesOf(padded, 100);
+  std::vector<int32_t> memory(256, 99);
+  const size_t bytes =
+      WritePadded(batch, padded, places, 12, std::as_writable_bytes(std::span(memory)));
+  const auto at = [&](size_t place, size_t count) {
+    const auto begin = memory.begin() + static_cast<ptrdiff_t>(place / sizeof(int32_t));
+    return std::vector<int32_t>(begin, begin + static_cast<ptrdiff_t>(count));
+  };
+  EXPECT_THAT(at(places.token_ids, 5), ElementsAre(7, -3, 0, 0, 99));
+  EXPECT_THAT(at(places.positions, 5), ElementsAre(0, 70, -1, -1, 99));
+  EXPECT_THAT(at(places.logits_rows, 3), ElementsAre(1, 0, 99));
+  const size_t tables = places.BlockTables(12);
+  EXPECT_THAT(at(tables, 5), ElementsAre(3, 0, 4, 5, 99));
+  const auto first = static_cast<int32_t>(tables / sizeof(int32_t));
+  EXPECT_THAT(at(places.table_of, 5), ElementsAre(first, first + 2, first, first, 99));
+  EXPECT_EQ(bytes, tables + 16);
 }
 
 TEST(BatchRingLayoutTest, FindsRunsOfRows) {

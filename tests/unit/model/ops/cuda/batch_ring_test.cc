@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -61,26 +62,35 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
     return batch;
   }
 
+  static constexpr PaddedShape kPadded{.tokens = 32, .rows = 2};
+
+  // Writes the batch, and two jobs, to the begun slot and uploads it.
+  absl::Status Upload(const Batch& batch) {
+    const UploadPlaces places = PlacesOf(kPadded, kShape.attention_bytes);
+    const std::span<std::byte> upload = ring_->host();
+    const int32_t jobs[] = {1, 0};
+    std::memcpy(upload.data() + places.jobs, jobs, sizeof(jobs));
+    return ring_->Upload(WritePadded(batch, kPadded, places, sizeof(jobs), upload));
+  }
   absl::Status Launch(const Batch& batch, std::span<const int32_t> host_rows) {
-    constexpr PaddedShape kPadded{.tokens = 32, .rows = 2};
     if (absl::Status status = ring_->Begin(); !status.ok()) return status;
-    ring_->Stage(batch, kPadded);
-    const std::span<int32_t> jobs = ring_->host_as<int32_t>(RingSection::kJobs);
-    jobs[0] = 1;
-    jobs[1] = 0;
-    if (absl::Status status = ring_->Upload(0, 8); !status.ok()) return status;
-    const auto in = [this](RingSection section) { return ring_->device<int32_t>(section); };
-    const StepArgs args{.token_ids = in(RingSection::kTokenIds),
-                        .positions = in(RingSection::kPositions),
-                        .table_of = in(RingSection::kTableOf),
-                        .block_tables = in(RingSection::kBlockTables),
-                        .jobs = in(RingSection::kJobs),
+    if (absl::Status status = Upload(batch); !status.ok()) return status;
+    const int slot = ring_->slot();
+    const UploadPlaces places = PlacesOf(kPadded, kShape.attention_bytes);
+    const auto in = [&](size_t place) { return ring_->uploaded<int32_t>(slot, place); };
+    const StepArgs args{.token_ids = in(places.token_ids),
+                        .positions = in(places.positions),
+                        .table_of = in(places.table_of),
+                        .block_tables = in(0),
+                        .jobs = in(places.jobs),
                         .logits = logits_.as<float>(),
-                        .sampled = ring_->sampled_tokens(),
-                        .results = static_cast<int32_t*>(ring_->job_results())};
-    // Recorded once: all batches have the same addresses.
-    const absl::Status status = device_->RunCaptured(
-        1, [&] { return device_->Check(LaunchStep(args, device_->compute_stream()), "step"); });
+                        .sampled_before = ring_->sampled_tokens(1 - slot),
+                        .sampled = ring_->sampled_tokens(slot),
+                        .results = static_cast<int32_t*>(ring_->job_results(slot))};
+    // Recorded once for each slot: all its batches have the same addresses.
+    const absl::Status status = device_->RunCaptured(static_cast<uint64_t>(1 + slot), [&] {
+      return device_->Check(LaunchStep(args, device_->compute_stream()), "step");
+    });
     if (!status.ok()) return status;
     return ring_->Download(8, logits_.as<float>(), kVocab, host_rows);
   }
@@ -94,8 +104,12 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
 };
 
 TEST_P(BatchRingTest, TwoBatchesFlyWithTokensSampledByTheOneBefore) {
+  const std::vector<int32_t> none, both = {0, 1};
+  for (int slot = 0; slot < BatchRing::kSlots; ++slot) {
+    ASSERT_THAT(Launch(TwoTokens(1, 2, 0), both), IsOk());
+    ASSERT_THAT(ring_->Await(), IsOk());
+  }
   const DeviceWatch watch;
-  const std::vector<int32_t> none;
   int32_t first = 10;
   int32_t second = 20;
   ASSERT_THAT(Launch(TwoTokens(first, second, 0), none), IsOk());
@@ -134,7 +148,7 @@ TEST_P(BatchRingTest, BringsChosenRowsOfStridedLogits) {
       device_->Allocate(values.size() * sizeof(float), MemoryPurpose::kLogits).value();
   ASSERT_THAT(device_->CopyToDevice(wide.data(), values.data(), wide.bytes()), IsOk());
   ASSERT_THAT(ring_->Begin(), IsOk());
-  ASSERT_THAT(ring_->Upload(0, 0), IsOk());
+  ASSERT_THAT(ring_->Upload(0), IsOk());
   const std::vector<int32_t> rows = {0, 2, 3};
   ASSERT_THAT(ring_->Download(-1, wide.as<float>(), kStride, rows), IsOk());
   const auto result = ring_->Await();
@@ -144,12 +158,43 @@ TEST_P(BatchRingTest, BringsChosenRowsOfStridedLogits) {
   EXPECT_THAT(result->results, IsEmpty());
 }
 
+// Of every batch the logits, while the next one's replace them on the device.
+TEST_P(BatchRingTest, LogitsAreThoseOfTheirBatch) {
+  const std::vector<int32_t> rows = {0, 1};
+  for (int32_t position = 0; position < 8; ++position) {
+    ASSERT_THAT(Launch(TwoTokens(100 * position, 7, position), rows), IsOk());
+    if (position == 0) continue;
+    const auto result = ring_->Await();
+    ASSERT_THAT(result, IsOk());
+    const float first = static_cast<float>(1000 + 101 * (position - 1));
+    const float second = static_cast<float>(2000 + 7 + position - 1);
+    EXPECT_THAT(result->logits, ElementsAre(first, first + 1, first + 2, first + 3, second,
+                                            second + 1, second + 2, second + 3));
+  }
+  ASSERT_THAT(ring_->Await(), IsOk());
+}
+
+TEST_P(BatchRingTest, TakesMemoryForLogitsWhenTheyAreAskedFor) {
+  const size_t pinned = device_->pinned_bytes();
+  const std::vector<int32_t> none, one = {1};
+  ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
+  ASSERT_THAT(ring_->Await(), IsOk());
+  EXPECT_EQ(device_->pinned_bytes(), pinned);
+  ASSERT_THAT(Launch(TwoTokens(10, 20, 0), one), IsOk());
+  ASSERT_THAT(ring_->Await(), IsOk());
+  EXPECT_EQ(device_->pinned_bytes(), pinned + 4 * kVocab * sizeof(float)) << "of all rows";
+  // Where there is none to be pinned, other memory does.
+  if (!FailDeviceAllocationAfter(0)) return;
+  ASSERT_THAT(Launch(TwoTokens(10, 20, 0), one), IsOk());
+  EXPECT_THAT(ring_->Await()->logits, ElementsAre(2020, 2021, 2022, 2023));
+  EXPECT_EQ(device_->pinned_bytes(), pinned + 4 * kVocab * sizeof(float));
+}
+
 TEST_P(BatchRingTest, DropsABatchThatNeverEnded) {
   const std::vector<int32_t> none;
   ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
   ASSERT_THAT(ring_->Begin(), IsOk());
-  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 32, .rows = 2});
-  ASSERT_THAT(ring_->Upload(0, 0), IsOk());
+  ASSERT_THAT(Upload(TwoTokens(1, 2, 5)), IsOk());
   EXPECT_EQ(ring_->in_flight(), 2);
   ASSERT_THAT(Launch(TwoTokens(PendingToken(1), PendingToken(0), 1), none), IsOk());
   EXPECT_EQ(ring_->in_flight(), 2);
@@ -161,10 +206,9 @@ TEST_P(BatchRingTest, ReturnsTheDevicesFaultWhereverItIs) {
   const std::vector<int32_t> none;
   ASSERT_THAT(Launch(TwoTokens(10, 20, 0), none), IsOk());
   ASSERT_THAT(ring_->Begin(), IsOk());
-  ring_->Stage(TwoTokens(1, 2, 5), {.tokens = 2, .rows = 2});
   const absl::Status fault = device_->Check(cudaErrorIllegalAddress, "some kernel");
   EXPECT_THAT(fault, StatusIs(absl::StatusCode::kInternal, HasSubstr("some kernel")));
-  EXPECT_EQ(ring_->Upload(0, 0), fault);
+  EXPECT_EQ(ring_->Upload(64), fault);
   EXPECT_EQ(ring_->Download(-1, nullptr, kVocab, none), fault);
   EXPECT_EQ(ring_->Await().status(), fault);
   EXPECT_EQ(ring_->Begin(), fault);
@@ -177,7 +221,7 @@ TEST_P(BatchRingTest, TakesTheMemoryItSays) {
   const size_t pinned = device_->pinned_bytes();
   ring_ = nullptr;
   EXPECT_EQ(device_->AllocatedBytes()[kActivations], 0u);
-  EXPECT_EQ(pinned - device_->pinned_bytes(), RingLayout(kShape).host_bytes());
+  EXPECT_EQ(pinned - device_->pinned_bytes(), RingLayout(kShape).bytes());
   for (int call = 0; call < 2; ++call) {
     if (!FailDeviceAllocationAfter(call)) return;
     EXPECT_THAT(BatchRing::Create(*device_, kShape),

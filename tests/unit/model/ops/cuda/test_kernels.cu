@@ -22,7 +22,7 @@ TLM_KERNEL Step(const StepArgs args) {
   const int t = static_cast<int>(threadIdx.x);
   if (args.positions[t] >= 0) {
     const int32_t id = args.token_ids[t];
-    const int32_t token = id >= 0 ? id : args.sampled[-1 - id];
+    const int32_t token = id >= 0 ? id : args.sampled_before[-1 - id];
     const int32_t block = args.block_tables[args.table_of[t]];
     for (int v = 0; v < kStepVocab; ++v) {
       args.logits[t * kStepVocab + v] = static_cast<float>(token + args.positions[t] + block + v);

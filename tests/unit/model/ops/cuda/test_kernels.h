@@ -27,6 +27,7 @@ struct StepArgs {
   const int32_t* block_tables;
   const int32_t* jobs;  // of each of two jobs: the row to sample from
   float* logits;
+  const int32_t* sampled_before;
   int32_t* sampled;
   int32_t* results;
 };
