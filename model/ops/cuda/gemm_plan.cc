@@ -1,6 +1,7 @@
 #include "model/ops/cuda/gemm_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
@@ -26,6 +27,25 @@ int SkinnyTile(const GemmShape& shape, const GemmDevice& device) {
     if (shape.gated && kMmaTiles[tile].rows < 32) continue;
     const int64_t tiles = CeilDiv(shape.n, kMmaTiles[tile].rows);
     if (chosen < 0 || tiles * 10 >= int64_t{device.multiprocessors} * 9) chosen = tile;
+  }
+  return chosen;
+}
+
+// The tile for more rows of x than one skinny tile holds; see PlanGemm.
+int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
+  constexpr int kLeastTokens = 32;
+  constexpr int64_t kFinerRows = 256;
+  const int64_t multiprocessors = std::max(device.multiprocessors, 1);
+  int chosen = kTiledMmaTile;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int index = 0; index < kMmaTileCount; ++index) {
+    const MmaTile& tile = kMmaTiles[index];
+    if (tile.tokens < kLeastTokens) continue;
+    const int64_t tiles = CeilDiv(shape.n, tile.rows) * CeilDiv(shape.m, tile.tokens);
+    const int64_t cost = CeilDiv(tiles, multiprocessors) * (tile.rows + tile.tokens);
+    if (cost > least || (cost == least && shape.m <= kFinerRows)) continue;
+    chosen = index;
+    least = cost;
   }
   return chosen;
 }
@@ -76,8 +96,9 @@ GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device) {
   if (shape.m <= kSkinnyTokens) {
     return PlanMma(GemmMethod::kSkinny, SkinnyTile(shape, device), shape, device);
   }
-  if (shape.library_allowed) return {.method = GemmMethod::kLibrary};
-  return PlanMma(GemmMethod::kTiled, kTiledMmaTile, shape, device);
+  const int tile = ManyRowsTile(shape, device);
+  return PlanMma(tile == kTiledMmaTile ? GemmMethod::kTiled : GemmMethod::kSkinny, tile, shape,
+                 device);
 }
 
 }  // namespace tlm

@@ -21,22 +21,19 @@ struct GemmDevice {
 };
 
 enum class GemmMethod {
-  kSkinny,   // tensor cores, few rows: bound by the weights' bytes
-  kTiled,    // tensor cores, many rows
-  kLibrary,  // the same bits from a library
-  kSimt,     // one product at a time
+  kSkinny,  // tensor cores, tiles of few rows: bound by the weights' bytes
+  kTiled,   // tensor cores, the largest tile
+  kSimt,    // one product at a time
 };
 
 struct GemmShape {
   int64_t m = 0;  // rows of x; > 0
   int64_t n = 0;  // rows of the weight matrix; > 0
   int64_t k = 0;
-  DType dtype = DType::kBF16;    // of the weights
-  bool gated = false;            // gate and up rows in groups: tiles hold whole ones
-  bool library_allowed = false;  // has shown the same bits
+  DType dtype = DType::kBF16;  // of the weights
+  bool gated = false;          // gate and up rows in groups: tiles hold whole ones
 };
 
-// Of the library, the method is all there is.
 struct GemmPlan {
   GemmMethod method = GemmMethod::kSimt;
   int tile = 0;  // index into kMmaTiles or kSimtTiles
@@ -51,7 +48,20 @@ struct GemmPlan {
 // k multiples of 8.
 bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 
-// The method depends on m only among kSkinny, kTiled and kLibrary, whose bits agree.
+// Own kernels for a product. The method depends on m only between kSkinny and kTiled, whose bits
+// agree.
+//
+// Up to kSkinnyTokens rows one tile has all of them, and each weight is read once. Above, the tiles
+// for 32 tokens and more compete by the bytes that the busiest multiprocessor reads through the L2
+// cache: as many tiles as it gets, times (rows + tokens) of a tile for every element of k. Among
+// equals the smaller tile wins up to 256 rows: more blocks are at work, which alone cannot draw all
+// that the cache gives. Above, the larger one: all blocks together read less.
+//
+// Estimated, of an 8B model's o (n = k = 4096) and down (4096 x 12288) at m = 128 on 132
+// multiprocessors: the largest tile makes 32 blocks, each of which multiplies alone on its
+// multiprocessor for some 16.7 cycles an element of k: 39 us and 118 us at 1.755 GHz. Tiles of
+// 64 x 64 make 128 blocks that read 32 KiB an element of k together, 9.6 cycles at 6 TB/s from the
+// L2 cache: 22 us and 67 us. The weights' bytes alone take 8 us and 23 us at 4.3 TB/s.
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device);
 
 }  // namespace tlm

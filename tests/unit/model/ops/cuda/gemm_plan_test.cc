@@ -84,7 +84,7 @@ TEST(GemmPlanTest, SharedMemoryLeavesRoomForTheNextKernel) {
   ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
     EXPECT_GT(plan.shared_bytes, 0u);
     // Three blocks of an H200's 228 KiB, or two; one on every device.
-    EXPECT_LE(plan.shared_bytes, shape.m > 32 && shape.m <= 64 ? 99u << 10 : 75u << 10);
+    EXPECT_LE(plan.shared_bytes, shape.m > 32 ? 99u << 10 : 75u << 10);
     EXPECT_EQ(plan.threads, kGemmThreads);
   });
 }
@@ -94,7 +94,11 @@ TEST(GemmPlanTest, TheKindOfKernelDependsOnTheRowsOnlyWhereBitsAgree) {
     const bool tensor_cores = UsesTensorCores(shape.n, shape.k, shape.dtype);
     EXPECT_EQ(plan.method == GemmMethod::kSimt, !tensor_cores);
     if (tensor_cores) {
-      EXPECT_EQ(plan.method, shape.m <= 64 ? GemmMethod::kSkinny : GemmMethod::kTiled);
+      EXPECT_EQ(plan.method == GemmMethod::kTiled, plan.tile == kTiledMmaTile);
+      if (shape.m <= 64) {
+        EXPECT_EQ(plan.method, GemmMethod::kSkinny);
+        EXPECT_EQ(plan.token_tiles, 1);
+      }
     }
   });
 }
@@ -105,15 +109,6 @@ TEST(GemmPlanTest, OnlyMultiplesOf8In16BitsUseMatrixUnits) {
   EXPECT_FALSE(UsesTensorCores(4096, 4096, DType::kF32));
   EXPECT_FALSE(UsesTensorCores(4095, 4096, DType::kBF16));
   EXPECT_FALSE(UsesTensorCores(4096, 4092, DType::kBF16));
-}
-
-TEST(GemmPlanTest, TheLibraryTakesManyRowsWhereItMay) {
-  GemmShape shape{.m = 64, .n = 4096, .k = 4096, .library_allowed = true};
-  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kSkinny);
-  shape.m = 65;
-  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kLibrary);
-  shape.k = 4095;
-  EXPECT_EQ(PlanGemm(shape, kH200).method, GemmMethod::kSimt);
 }
 
 TEST(GemmPlanTest, GatedTilesHoldWholeGroups) {
@@ -144,7 +139,42 @@ TEST(GemmPlanTest, TokensOfATileFollowTheRows) {
   EXPECT_EQ(tokens_of_tile(9), 16);
   EXPECT_EQ(tokens_of_tile(17), 32);
   EXPECT_EQ(tokens_of_tile(33), 64);
-  EXPECT_EQ(tokens_of_tile(65), 128);
+  EXPECT_EQ(tokens_of_tile(65), 64);
+  EXPECT_EQ(tokens_of_tile(256), 64);
+  EXPECT_EQ(tokens_of_tile(512), 128);
+}
+
+// o and down of a model of 8 billion parameters, without a library.
+TEST(GemmPlanTest, NoMultiprocessorIsIdleBesideSomeHundredRows) {
+  for (int64_t m = 65; m <= 256; ++m) {
+    const GemmPlan plan = PlanGemm({.m = m, .n = 4096, .k = 4096}, kH200);
+    EXPECT_GE(plan.grid * 10, kH200.multiprocessors * 9) << m;
+  }
+}
+
+// Bytes the busiest multiprocessor reads for an element of k, in elements.
+int64_t BusiestBytes(const GemmPlan& plan, const GemmDevice& device) {
+  const int64_t tiles = int64_t{plan.row_tiles} * plan.token_tiles;
+  return CeilDiv(tiles, device.multiprocessors) * (TileRows(plan) + TileTokens(plan));
+}
+
+TEST(GemmPlanTest, NoMultiprocessorReadsMoreThanWithTheLargestTile) {
+  constexpr MmaTile kLargest = kMmaTiles[kTiledMmaTile];
+  for (const GemmDevice& device : kDevices) {
+    for (const int64_t n : {8, 1024, 2560, 4096, 6144, 24576, 151936}) {
+      for (const int64_t m : {65, 100, 128, 200, 256, 300, 512, 2048}) {
+        const GemmPlan plan = PlanGemm({.m = m, .n = n, .k = 4096}, device);
+        const int64_t tiles = CeilDiv(n, kLargest.rows) * CeilDiv(m, kLargest.tokens);
+        EXPECT_LE(BusiestBytes(plan, device),
+                  CeilDiv(tiles, device.multiprocessors) * (kLargest.rows + kLargest.tokens))
+            << n << " x " << m << " on " << device.multiprocessors;
+      }
+    }
+  }
+  // At batch 128 o and down read half as much there; wide products have work for all anyway.
+  EXPECT_EQ(BusiestBytes(PlanGemm({.m = 128, .n = 4096, .k = 4096}, kH200), kH200), 128);
+  EXPECT_EQ(PlanGemm({.m = 128, .n = 24576, .k = 4096}, kH200).method, GemmMethod::kTiled);
+  EXPECT_EQ(PlanGemm({.m = 2048, .n = 4096, .k = 4096}, kH200).method, GemmMethod::kTiled);
 }
 
 // The requests that hide 1 us of latency at 4.3 TB/s, for a model of 8 billion parameters.
