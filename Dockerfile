@@ -4,8 +4,8 @@
 #   docker build --target cuda -t tlm-server:cuda .
 #
 # Bases are arguments, to be pinned by digest or taken from a private registry. A runtime base needs
-# a glibc at least as new as the build base's; the CUDA one also the cuBLASLt of the toolkit's major
-# version. deploy/README.md describes how to run the images.
+# a glibc at least as new as the build base's; the CUDA one should have cuBLASLt 13 or 12.
+# deploy/README.md describes how to run the images.
 ARG CPU_BUILD_BASE=debian:bookworm-slim
 ARG CPU_BASE=debian:bookworm-slim
 ARG CUDA_BUILD_BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04

@@ -58,7 +58,7 @@ program() {
   return 1
 }
 
-# The module needs cuBLASLt, which toolkits and Python packages keep in places of their own.
+# The module looks for cuBLASLt, which toolkits and Python packages keep in places of their own.
 if ! ldconfig -p 2>/dev/null | grep -q libcublasLt.so.13; then
   for library in /usr/local/cuda*/lib64/libcublasLt.so.13 /usr/local/cuda*/targets/*/lib/libcublasLt.so.13 \
       $("$python" -c 'import site, sys; print(*site.getsitepackages(), sep="\n")' 2>/dev/null |

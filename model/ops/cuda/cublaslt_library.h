@@ -3,6 +3,8 @@
 #define TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_
 
 #include <memory>
+#include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "model/ops/cuda/cuda_device.h"
@@ -10,7 +12,11 @@
 
 namespace tlm {
 
-// The library on `device`, which must outlive it. UNAVAILABLE when it cannot be opened.
+// The library on `device`, which must outlive it: the first of `files` that opens (OpenCublasLt)
+// and takes the device. UNAVAILABLE says of each why it does not.
+absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibraryFrom(
+    CudaDevice& device, std::span<const std::string> files);
+// Of kCublasLtFiles.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibrary(CudaDevice& device);
 
 }  // namespace tlm

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "model/ops/cuda/gemm_candidates.h"
 #include "model/ops/cuda/kernels/gemm_epilogue.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
 #include "model/ops/cuda/kernels/gemm_simt.h"
@@ -63,6 +64,21 @@ GemmOutput Slice(const GemmOutput& output, int64_t first, DType dtype) {
   return slice;
 }
 
+// An event that tells the time.
+class Event {
+ public:
+  Event() { cudaEventCreate(&event_); }
+  ~Event() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 bool RowsAreAligned(const Rows& rows) {
   return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.stride % 8 == 0;
 }
@@ -82,6 +98,7 @@ Gemm::Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* li
           .multiprocessors = properties.multiprocessors,
           .shared_bytes_per_multiprocessor = properties.shared_bytes_per_multiprocessor,
       },
+      l2_bytes_(properties.l2_bytes),
       library_(library) {}
 
 absl::Status Gemm::PrepareKernels() {
@@ -100,7 +117,7 @@ void Gemm::Prepare(const MatrixLayout& layout) {
 }
 
 size_t Gemm::ReserveBytes(const BatchLimits& limits) const {
-  if (library_ == nullptr || limits.max_tokens <= kSkinnyTokens) return 0;
+  if (library_ == nullptr || limits.max_tokens <= kOwnRows) return 0;
   int64_t columns = 0;
   for (const MatrixLayout& layout : layouts_) {
     if (layout.gated() && MayBeLibrarys(layout)) columns = std::max(columns, layout.n());
@@ -109,7 +126,7 @@ size_t Gemm::ReserveBytes(const BatchLimits& limits) const {
 }
 
 size_t Gemm::ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const {
-  if (library_ == nullptr || limits.max_tokens <= kSkinnyTokens || dtype == DType::kF32) return 0;
+  if (library_ == nullptr || limits.max_tokens <= kOwnRows || dtype == DType::kF32) return 0;
   return static_cast<size_t>(GatedChunkRows(limits) * gated_outputs * 2);
 }
 
@@ -126,7 +143,7 @@ std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limit
     const bool logits = !layout.gated() && layout.n() == vocab_size;
     const DType out = logits ? DType::kF32 : layout.dtype();
     const int64_t most = logits ? limits.max_logits_rows : limits.max_tokens;
-    if (most <= kSkinnyTokens) continue;
+    if (most <= kOwnRows) continue;
     int64_t rows = std::min(kLibraryRows, CeilDiv(most, kRowStep) * kRowStep);
     if (layout.gated()) rows = GatedChunkRows(limits);
     const int64_t fitting =
@@ -137,7 +154,7 @@ std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limit
                   .w_stride = layout.row_stride(),
                   .dtype = layout.dtype(),
                   .out_dtype = out,
-                  .min_rows = kSkinnyTokens,
+                  .min_rows = kOwnRows,
                   .max_rows = std::clamp(rows, 2 * kRowStep, std::max(fitting, 2 * kRowStep))},
          .gated = layout.gated()});
   }
@@ -199,51 +216,110 @@ absl::Status Gemm::FillProbe(const LibraryGemm& gemm, const Rows& x, void* w) {
   return device_.Synchronize();
 }
 
-absl::Status Gemm::Probe(LibraryProduct& product) {
+absl::StatusOr<Gemm::ProbeMemory> Gemm::AllocateProbe(const LibraryProduct& product) {
   const LibraryGemm& gemm = product.gemm;
   const auto allocate = [this](int64_t elements, DType dtype) {
     return device_.Allocate(static_cast<size_t>(elements * ElementBytes(dtype)),
                             MemoryPurpose::kRuntime);
   };
-  TLM_ASSIGN_OR_RETURN(Buffer w_data, allocate(gemm.n * gemm.w_stride, gemm.dtype));
-  TLM_ASSIGN_OR_RETURN(Buffer x_data, allocate(gemm.max_rows * gemm.k, gemm.dtype));
-  TLM_ASSIGN_OR_RETURN(Buffer own, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
-  TLM_ASSIGN_OR_RETURN(Buffer out, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
-  TLM_ASSIGN_OR_RETURN(Buffer count, allocate(1, DType::kI32));
+  ProbeMemory memory;
+  const MatrixLayout layout(gemm.n, gemm.k, gemm.dtype,
+                            product.gated ? MatrixUse::kGated : MatrixUse::kPlain);
+  TLM_ASSIGN_OR_RETURN(Buffer w, allocate(gemm.n * gemm.w_stride, gemm.dtype));
+  memory.w = std::make_unique<CudaMatrix>(layout, std::move(w));
+  TLM_ASSIGN_OR_RETURN(memory.x, allocate(gemm.max_rows * gemm.k, gemm.dtype));
+  TLM_ASSIGN_OR_RETURN(memory.own, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
+  TLM_ASSIGN_OR_RETURN(memory.out, allocate(gemm.max_rows * gemm.n, gemm.out_dtype));
+  if (product.gated) {
+    TLM_ASSIGN_OR_RETURN(memory.gated, allocate(gemm.max_rows * gemm.n / 2, gemm.dtype));
+  }
+  TLM_ASSIGN_OR_RETURN(memory.count, allocate(1, DType::kI32));
+  TLM_ASSIGN_OR_RETURN(memory.flush, device_.Allocate(2 * l2_bytes_, MemoryPurpose::kRuntime));
+  return memory;
+}
 
-  const CudaMatrix w(MatrixLayout(gemm.n, gemm.k, gemm.dtype, MatrixUse::kPlain),
-                     std::move(w_data));
-  const Rows x{x_data.data(), gemm.max_rows, gemm.k, gemm.k, gemm.dtype};
-  TLM_RETURN_IF_ERROR(FillProbe(gemm, x, const_cast<void*>(w.data())));
-  TLM_RETURN_IF_ERROR(RunOwn(
-      x, w,
-      {.out = own.data(), .out_stride = gemm.n, .out_float32 = gemm.out_dtype == DType::kF32}));
-  const GemmProbe probe{.x = x.data,
-                        .x_stride = x.stride,
-                        .w = w.data(),
-                        .out = out.data(),
-                        .out_stride = gemm.n,
-                        .agrees = [&](int64_t m) { return SameBits(product, own, out, count, m); }};
+absl::Status Gemm::Probe(LibraryProduct& product) {
+  const LibraryGemm& gemm = product.gemm;
+  TLM_ASSIGN_OR_RETURN(const ProbeMemory memory, AllocateProbe(product));
+  const Rows x{memory.x.data(), gemm.max_rows, gemm.k, gemm.k, gemm.dtype};
+  TLM_RETURN_IF_ERROR(FillProbe(gemm, x, const_cast<void*>(memory.w->data())));
+  const bool float32 = gemm.out_dtype == DType::kF32;
+  const GemmOutput sums{.out = memory.own.data(), .out_stride = gemm.n, .out_float32 = float32};
+  // What a step wants of the product.
+  const GemmOutput finished =
+      product.gated
+          ? GemmOutput{.out = memory.gated.data(), .out_stride = gemm.n / 2}
+          : GemmOutput{.out = memory.out.data(), .out_stride = gemm.n, .out_float32 = float32};
+  const CudaMatrix plain(MatrixLayout(gemm.n, gemm.k, gemm.dtype, MatrixUse::kPlain),
+                         Buffer(const_cast<void*>(memory.w->data()), memory.w->layout().bytes(),
+                                [](void*, size_t) {}));
+  TLM_RETURN_IF_ERROR(RunOwn(x, plain, sums));
+  const auto time = [&](const GemmProbe::Product& run) {
+    return MedianTime([&] { return TimeOnce(memory.flush, run); });
+  };
+  const GemmProbe probe{
+      .x = x.data,
+      .x_stride = x.stride,
+      .w = memory.w->data(),
+      .out = memory.out.data(),
+      .out_stride = gemm.n,
+      .agrees = [&](int64_t m,
+                    const GemmProbe::Product& run) { return Agrees(product, memory, m, run); },
+      .time =
+          [&](int64_t m, const GemmProbe::Product& run) {
+            return time([&, m]() -> absl::Status {
+              TLM_RETURN_IF_ERROR(run());
+              return FinishChunk(product, memory.out.data(), m, finished);
+            });
+          },
+      .own_time =
+          [&](int64_t m) {
+            return time([&, m] { return RunOwn(Slice(x, 0, m), *memory.w, finished); });
+          }};
   TLM_ASSIGN_OR_RETURN(product.plan, library_->Prepare(gemm, probe));
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Gemm::SameBits(const LibraryProduct& product, const Buffer& a, const Buffer& b,
-                                    const Buffer& count, int64_t m) {
+absl::StatusOr<bool> Gemm::Agrees(const LibraryProduct& product, const ProbeMemory& memory,
+                                  int64_t m, const GemmProbe::Product& run) {
+  const cudaStream_t stream = device_.compute_stream();
+  // Another algorithm's right answer may be there.
+  TLM_RETURN_IF_ERROR(device_.Check(
+      cudaMemsetAsync(memory.out.data(), 0xff, memory.out.bytes(), stream), "cudaMemsetAsync"));
   uint32_t differences = 0;
-  TLM_RETURN_IF_ERROR(device_.CopyToDevice(count.data(), &differences, sizeof(differences)));
+  TLM_RETURN_IF_ERROR(device_.CopyToDevice(memory.count.data(), &differences, sizeof(differences)));
+  const absl::Status status = run();
+  if (absl::IsUnimplemented(status)) return false;
+  TLM_RETURN_IF_ERROR(status);
   const int64_t words = product.gemm.n * ElementBytes(product.gemm.out_dtype) / 2;
-  TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeCompare({.a = a.data(),
-                                                        .b = b.data(),
+  TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeCompare({.a = memory.own.data(),
+                                                        .b = memory.out.data(),
                                                         .rows = m,
                                                         .words = words,
                                                         .a_stride = words,
                                                         .b_stride = words,
-                                                        .differences = count.as<uint32_t>()},
-                                                       device_.compute_stream()),
+                                                        .differences = memory.count.as<uint32_t>()},
+                                                       stream),
                                     "LaunchProbeCompare"));
-  TLM_RETURN_IF_ERROR(device_.CopyToHost(&differences, count.data(), sizeof(differences)));
+  TLM_RETURN_IF_ERROR(device_.CopyToHost(&differences, memory.count.data(), sizeof(differences)));
   return differences == 0;
+}
+
+absl::StatusOr<float> Gemm::TimeOnce(const Buffer& flush, const GemmProbe::Product& run) {
+  const cudaStream_t stream = device_.compute_stream();
+  const Event begin;
+  const Event end;
+  // Long enough to queue all of the rest meanwhile.
+  TLM_RETURN_IF_ERROR(
+      device_.Check(cudaMemsetAsync(flush.data(), 0, flush.bytes(), stream), "cudaMemsetAsync"));
+  TLM_RETURN_IF_ERROR(device_.Check(cudaEventRecord(begin.get(), stream), "cudaEventRecord"));
+  TLM_RETURN_IF_ERROR(run());
+  TLM_RETURN_IF_ERROR(device_.Check(cudaEventRecord(end.get(), stream), "cudaEventRecord"));
+  TLM_RETURN_IF_ERROR(device_.Check(cudaEventSynchronize(end.get()), "cudaEventSynchronize"));
+  float milliseconds = 0.0f;
+  TLM_RETURN_IF_ERROR(device_.Check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()),
+                                    "cudaEventElapsedTime"));
+  return milliseconds;
 }
 
 const Gemm::LibraryProduct* Gemm::FindProduct(const MatrixLayout& layout, DType out) const {
@@ -269,7 +345,7 @@ absl::Status Gemm::Run(const Rows& x, const CudaMatrix& w, const Epilogue& epilo
                           .bias = epilogue.bias,
                           .activation = ActivationOf(epilogue)};
   const LibraryProduct* const product =
-      x.rows > kSkinnyTokens && RowsAreAligned(out) ? FindProduct(w.layout(), out.dtype) : nullptr;
+      x.rows > kOwnRows && RowsAreAligned(out) ? FindProduct(w.layout(), out.dtype) : nullptr;
   return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
 }
 
@@ -284,7 +360,7 @@ absl::Status Gemm::RunGated(const Rows& x, const CudaMatrix& w, const float* bia
                           .out_float32 = out.dtype == DType::kF32,
                           .bias = bias};
   const LibraryProduct* const product =
-      x.rows > kSkinnyTokens ? FindProduct(w.layout(), out.dtype) : nullptr;
+      x.rows > kOwnRows ? FindProduct(w.layout(), out.dtype) : nullptr;
   return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
 }
 
@@ -339,7 +415,7 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
     }
     if (status.ok()) {
       methods_ |= 1u << static_cast<int>(GemmMethod::kLibrary);
-      status = FinishChunk(product, chunk.rows, target);
+      status = FinishChunk(product, workspace_.data(), chunk.rows, target);
     } else if (absl::IsUnimplemented(status)) {
       status = RunOwn(chunk, w, target);
     }
@@ -348,18 +424,16 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
   return absl::OkStatus();
 }
 
-absl::Status Gemm::FinishChunk(const LibraryProduct& product, int64_t rows,
+absl::Status Gemm::FinishChunk(const LibraryProduct& product, const void* sums, int64_t rows,
                                const GemmOutput& output) {
   const LibraryGemm& gemm = product.gemm;
   const cudaStream_t stream = device_.compute_stream();
   if (product.gated) {
-    return device_.Check(LaunchSwiGlu({.gate_up = workspace_.data(),
-                                       .gate_up_stride = gemm.n,
-                                       .output = output,
-                                       .m = rows,
-                                       .n = gemm.n},
-                                      gemm.dtype, stream),
-                         "LaunchSwiGlu");
+    return device_.Check(
+        LaunchSwiGlu(
+            {.gate_up = sums, .gate_up_stride = gemm.n, .output = output, .m = rows, .n = gemm.n},
+            gemm.dtype, stream),
+        "LaunchSwiGlu");
   }
   if (output.bias == nullptr && output.activation == GemmActivation::kNone) {
     return absl::OkStatus();

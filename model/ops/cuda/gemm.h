@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,17 +57,22 @@ class Gemm {
   // The same before any is noted: of a model whose gated matrices have so many outputs, 0 for none,
   // and inputs that the library could take.
   size_t ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const;
-  // Takes the workspace, and finds out for every layout noted whether the library has the bits of
-  // the own kernels. For that it takes more memory (inputs and two outputs of the largest product,
-  // kProbeBytes of output at the most) and gives it back; a product there is no memory to try goes
-  // without the library. Outputs of vocab_size features are taken to be fp32. Nothing is allocated
-  // or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
+  // Takes the workspace, and finds out for every layout noted for which numbers of rows the library
+  // has the bits of the own kernels and is faster. For that it takes more memory (inputs and
+  // outputs of the largest product, kProbeBytes of output at the most, and twice the L2 cache) and
+  // gives it back; a product there is no memory to try goes without the library. Outputs of
+  // vocab_size features are taken to be fp32. Nothing is allocated or tried afterwards.
+  // RESOURCE_EXHAUSTED as Allocate.
   absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size);
   // Gives back what Reserve keeps, and goes without the library until the next one.
   void Release();
   static constexpr size_t kProbeBytes = size_t{384} << 20;
+  // So many rows and fewer are never the library's: own tiles have each weight pass once there, and
+  // nothing is left to gain.
+  static constexpr int64_t kOwnRows = 16;
 
-  // Kinds of products that could be the library's, and how many are. After Reserve.
+  // Kinds of products that could be the library's, and how many are for some numbers of rows. After
+  // Reserve.
   int library_candidates() const { return static_cast<int>(products_.size()); }
   int library_products() const;
 
@@ -90,21 +96,35 @@ class Gemm {
   // The kinds that the layouts noted make. Gated ones write their sums to the workspace.
   std::vector<LibraryProduct> LibraryProducts(const BatchLimits& limits, int64_t vocab_size) const;
   const LibraryProduct* FindProduct(const MatrixLayout& layout, DType out) const;
+  // What a product is tried on: inputs, the own kernels' output, and one to write.
+  struct ProbeMemory {
+    std::unique_ptr<CudaMatrix> w;
+    Buffer x, own, out;
+    Buffer gated;  // outputs behind SwiGLU; empty for a plain product
+    Buffer count;  // of differences
+    Buffer flush;  // what is written to it leaves nothing else in the L2 cache
+  };
+  absl::StatusOr<ProbeMemory> AllocateProbe(const LibraryProduct& product);
   absl::Status Probe(LibraryProduct& product);
   // Writes what to try `gemm` on, and waits for it.
   absl::Status FillProbe(const LibraryGemm& gemm, const Rows& x, void* w);
-  // Whether the first m rows of two outputs of `product` have the same bits.
-  absl::StatusOr<bool> SameBits(const LibraryProduct& product, const Buffer& a, const Buffer& b,
-                                const Buffer& count, int64_t m);
+  // GemmProbe::agrees.
+  absl::StatusOr<bool> Agrees(const LibraryProduct& product, const ProbeMemory& memory, int64_t m,
+                              const GemmProbe::Product& run);
+  // Milliseconds `run` takes once, with nothing but `flush` in the L2 cache.
+  absl::StatusOr<float> TimeOnce(const Buffer& flush, const GemmProbe::Product& run);
 
   absl::Status RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
   // Chunk by chunk: the library's sums, then what is left to do to them.
   absl::Status RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
                           const GemmOutput& output);
-  absl::Status FinishChunk(const LibraryProduct& product, int64_t rows, const GemmOutput& output);
+  // `sums`: those of a gated product.
+  absl::Status FinishChunk(const LibraryProduct& product, const void* sums, int64_t rows,
+                           const GemmOutput& output);
 
   CudaDevice& device_;
   const GemmDevice planned_for_;
+  const size_t l2_bytes_;
   GemmLibrary* const library_;
   std::vector<MatrixLayout> layouts_;     // each kind once
   std::vector<LibraryProduct> products_;  // once reserved

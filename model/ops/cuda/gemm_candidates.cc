@@ -1,7 +1,7 @@
 #include "model/ops/cuda/gemm_candidates.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
 
 #include "model/base/errors.h"
 
@@ -25,20 +25,53 @@ std::vector<size_t> TrialOrder(std::span<const GemmAlgorithm> algorithms, int co
   return order;
 }
 
+absl::StatusOr<float> MedianTime(absl::FunctionRef<absl::StatusOr<float>()> once) {
+  constexpr size_t kLeastRuns = 3;
+  constexpr size_t kMostRuns = 7;
+  constexpr float kEnough = 4.0f;  // ms
+  std::vector<float> times;
+  float sum = 0.0f;
+  while (times.size() < kLeastRuns || (times.size() < kMostRuns && sum < kEnough)) {
+    TLM_ASSIGN_OR_RETURN(const float time, once());
+    times.push_back(time);
+    sum += time;
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 absl::StatusOr<std::optional<size_t>> ChooseFastest(
     size_t count, size_t most, absl::FunctionRef<absl::StatusOr<bool>(size_t)> agrees,
-    absl::FunctionRef<absl::StatusOr<float>(size_t)> time) {
+    std::span<const int64_t> rows, absl::FunctionRef<absl::StatusOr<float>(int64_t)> own_time,
+    absl::FunctionRef<absl::StatusOr<float>(size_t, int64_t)> time) {
+  constexpr float kLeastTime = 1e-6f;  // ms: what no product takes
+  std::vector<float> own;              // by rows
+  const auto relative_time = [&](size_t i) -> absl::StatusOr<float> {
+    float sum = 0.0f;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      TLM_ASSIGN_OR_RETURN(const float taken, time(i, rows[row]));
+      sum += taken / own[row];
+    }
+    return sum;
+  };
   std::optional<size_t> best;
-  float best_time = std::numeric_limits<float>::infinity();
+  auto best_time = static_cast<float>(rows.size());  // the own kernels'
   size_t agreed = 0;
   for (size_t i = 0; i < count && agreed < most; ++i) {
     TLM_ASSIGN_OR_RETURN(const bool same, agrees(i));
     if (!same) continue;
     ++agreed;
-    TLM_ASSIGN_OR_RETURN(const float taken, time(i));
-    if (best.has_value() && taken >= best_time) continue;
+    while (own.size() < rows.size()) {
+      TLM_ASSIGN_OR_RETURN(const float taken, own_time(rows[own.size()]));
+      own.push_back(std::max(taken, kLeastTime));
+    }
+    const absl::StatusOr<float> taken = relative_time(i);
+    if (absl::IsUnimplemented(taken.status())) continue;
+    TLM_RETURN_IF_ERROR(taken.status());
+    if (*taken >= best_time) continue;
     best = i;
-    best_time = taken;
+    best_time = *taken;
   }
   return best;
 }
@@ -49,6 +82,11 @@ std::vector<int64_t> ProbedRows(int64_t above, int64_t most) {
   const int64_t odd = (above + most) / 2 | 1;
   if (odd > above + 1 && odd < most) rows.push_back(odd);
   return rows;
+}
+
+std::vector<int64_t> TimedRows(int64_t above, int64_t most) {
+  if (above + 1 == most) return {most};
+  return {above + 1, most};
 }
 
 std::vector<int64_t> RowBuckets(int64_t min_rows, int64_t max_rows) {

@@ -32,15 +32,27 @@ bool MaySumInOneChain(const GemmAlgorithm& algorithm);
 // hint only: the probe decides. Otherwise the library's order, by estimated speed, stays.
 std::vector<size_t> TrialOrder(std::span<const GemmAlgorithm> algorithms, int compute_major);
 
+// Milliseconds that `once` takes: the median of at least 3 and at most 7 runs; none begins once
+// those before have taken 4 ms together, so that a search takes little time whatever is timed.
+// Errors of `once` end it.
+absl::StatusOr<float> MedianTime(absl::FunctionRef<absl::StatusOr<float>()> once);
+
 // Of algorithms 0 .. count - 1, tried in this order, the fastest of the first `most` that agree;
-// nothing if none does. `time` is asked of those that agree alone. Errors of either end the search.
+// nothing if none is faster than the own kernels. Fast is a small sum, over `rows`, of an
+// algorithm's time divided by the own kernels' for as many rows: both ends of a bucket count alike.
+// Times are asked only where an algorithm agrees. UNIMPLEMENTED of `time` rules that algorithm out;
+// other errors end the search.
 absl::StatusOr<std::optional<size_t>> ChooseFastest(
     size_t count, size_t most, absl::FunctionRef<absl::StatusOr<bool>(size_t)> agrees,
-    absl::FunctionRef<absl::StatusOr<float>(size_t)> time);
+    std::span<const int64_t> rows, absl::FunctionRef<absl::StatusOr<float>(int64_t)> own_time,
+    absl::FunctionRef<absl::StatusOr<float>(size_t, int64_t)> time);
 
 // Row counts of (above, most] to probe an algorithm with, which may divide its work by rows: both
 // ends, and an odd number between.
 std::vector<int64_t> ProbedRows(int64_t above, int64_t most);
+
+// Row counts of (above, most] to time one at: both ends.
+std::vector<int64_t> TimedRows(int64_t above, int64_t most);
 
 // The largest row count of each bucket that (min_rows, max_rows] is cut into: the powers of two
 // above min_rows, and max_rows. 0 <= min_rows; empty when there are no rows.

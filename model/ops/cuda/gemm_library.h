@@ -29,16 +29,26 @@ struct LibraryGemm {
 };
 
 // Memory to try algorithms on, all of it on the device, 256-byte aligned, with contents that make
-// wrong orders of summation show. Strides in elements, multiples of 8.
+// wrong orders of summation show; and what tells which to take. Strides in elements, multiples
+// of 8.
 struct GemmProbe {
+  // Queues the probe's product of m rows on the compute stream. UNIMPLEMENTED: it cannot be run,
+  // and the device has not failed.
+  using Product = std::function<absl::Status()>;
+
   const void* x = nullptr;  // [max_rows, k]
   int64_t x_stride = 0;
   const void* w = nullptr;  // [n, k]
   void* out = nullptr;      // [max_rows, n]
   int64_t out_stride = 0;
-  // Whether `out` [m, n], which an algorithm wrote on the compute stream just before, has the bits
-  // of the own kernels in all rows that `agrees` looks at. May wait for the stream.
-  std::function<absl::StatusOr<bool>(int64_t m)> agrees;
+  // Whether `product` can be run and writes to `out` [m, n] the bits of the own kernels; `out` is
+  // NaN when it begins. Errors: those of the device, and of `product` other than UNIMPLEMENTED.
+  std::function<absl::StatusOr<bool>(int64_t m, const Product& product)> agrees;
+  // Milliseconds that `product` takes, and what is left to do to its sums, with nothing of the
+  // weights in the L2 cache (MedianTime). Errors: also those of `product`.
+  std::function<absl::StatusOr<float>(int64_t m, const Product& product)> time;
+  // The same of the own kernels.
+  std::function<absl::StatusOr<float>(int64_t m)> own_time;
 };
 
 // Plans are made when a model is loaded; Run neither allocates nor tries. Same threading as Device.
@@ -49,15 +59,15 @@ class GemmLibrary {
   // "cuBLASLt 13.1.0"
   virtual std::string version() const = 0;
 
-  // Finds, for every bucket of row counts (powers of two), the fastest of some algorithms that all
-  // pass the probe. The number of the plan for Run; -1: for some bucket none agrees, so that this
-  // product is not the library's. Asked again for an equal LibraryGemm it answers without trying.
-  // INTERNAL: a device fault.
+  // Finds, for every bucket of row counts (powers of two), the fastest of the own kernels and of
+  // some algorithms that agree with them (ChooseFastest). The number of the plan for Run; -1: the
+  // own kernels in every bucket. Asked again for an equal LibraryGemm it answers without trying.
+  // INTERNAL: a device fault. An algorithm that only fails to run is not one.
   virtual absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) = 0;
 
   // Queues the product of m rows, min_rows < m <= max_rows. Addresses are multiples of 16 bytes,
-  // strides multiples of 8 elements. UNIMPLEMENTED, with nothing queued: the library refuses this
-  // very call; the caller computes it himself.
+  // strides multiples of 8 elements. UNIMPLEMENTED, with nothing queued: these rows are the own
+  // kernels', or the library refuses this very call; the caller computes it himself.
   virtual absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w,
                            void* out, int64_t out_stride, cudaStream_t stream) = 0;
 };

@@ -36,6 +36,8 @@ set(TLM_CUDA_KERNEL_SOURCES
   kernels/sample_finish.cu
   kernels/sample_noise.cu
   kernels/sample_scan.cu)
-# Needs the toolkit's libraries; the emulator goes without.
+# cuBLASLt, found at run time; the emulator goes without. The first needs the library's headers.
 set(TLM_CUDA_LIBRARY_SOURCES
+  cublaslt_abi.cc
+  cublaslt_api.cc
   cublaslt_library.cc)

@@ -55,6 +55,7 @@ size_t DeviceAllocations() { return 0; }
 DeviceWatch::DeviceWatch() = default;
 void DeviceWatch::ExpectOverlap() const {}
 void DeviceWatch::ExpectNoKernels() const {}
+uint64_t DeviceWatch::kernels() const { return 0; }
 void DeviceWatch::ExpectCounts(const simt::emulated::Counts&) const {}
 
 }  // namespace tlm

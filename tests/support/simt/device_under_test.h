@@ -43,6 +43,8 @@ class DeviceWatch {
   void ExpectOverlap() const;
   // Fails the test if a kernel was run.
   void ExpectNoKernels() const;
+  // That were run; 0 on a GPU.
+  uint64_t kernels() const;
   // Fails the test unless there were just so many graph launches, allocations and synchronizations;
   // `counts` has them alone.
   void ExpectCounts(const simt::emulated::Counts& counts) const;

@@ -1,7 +1,9 @@
 // How Gemm uses a library: what it believes of it, and that its products are finished as own ones.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "model/ops/cuda/cuda_status.h"
 #include "model/ops/cuda/kernels/gemm_tiled.h"
@@ -25,10 +27,13 @@ class TestLibrary : public GemmLibrary {
   absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) override {
     gemms.push_back(gemm);
     for (const int64_t m : {gemm.min_rows + 1, gemm.max_rows}) {
-      TLM_RETURN_IF_ERROR(Multiply(gemm, probe.x, probe.x_stride, m, probe.w, probe.out,
-                                   probe.out_stride, probe_stream));
-      TLM_ASSIGN_OR_RETURN(const bool agrees, probe.agrees(m));
+      const auto product = [&] {
+        return Multiply(gemm, probe.x, probe.x_stride, m, probe.w, probe.out, probe.out_stride,
+                        probe_stream);
+      };
+      TLM_ASSIGN_OR_RETURN(const bool agrees, probe.agrees(m, product));
       if (!agrees) return -1;
+      if (use_probe != nullptr) use_probe(probe, m, product);
     }
     return static_cast<int>(gemms.size()) - 1;
   }
@@ -47,6 +52,9 @@ class TestLibrary : public GemmLibrary {
   int runs = 0;
   bool refuses = false;
   cudaStream_t probe_stream = nullptr;
+  // Called where a product has agreed.
+  std::function<void(const GemmProbe& probe, int64_t m, const GemmProbe::Product& product)>
+      use_probe;
 
  private:
   absl::Status Multiply(const LibraryGemm& gemm, const void* x, int64_t x_stride, int64_t m,
@@ -181,10 +189,65 @@ TEST_F(GemmLibraryUseTest, FewRowsAreNeverItsOwn) {
   Note(40, 64, DType::kBF16);
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
   const Numbers w = RandomNumbers(40, 64, DType::kBF16, 7);
-  Multiply(RandomNumbers(64, 64, DType::kBF16, 8), w);
+  Multiply(RandomNumbers(16, 64, DType::kBF16, 8), w);
   EXPECT_EQ(library.runs, 0);
-  Multiply(RandomNumbers(65, 64, DType::kBF16, 8), w);
+  Multiply(RandomNumbers(17, 64, DType::kBF16, 8), w);
   EXPECT_EQ(library.runs, 1);
+}
+
+TEST_F(GemmLibraryUseTest, ARightAnswerThatWasThereBeforeIsNotTaken) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  int asked = 0;
+  library.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product& product) {
+    ++asked;
+    const auto nothing = [] { return absl::OkStatus(); };
+    EXPECT_EQ(probe.agrees(m, nothing).value(), false) << m;
+    // What is timed writes its answer, too.
+    EXPECT_THAT(probe.time(m, product), IsOk());
+    EXPECT_THAT(probe.own_time(m), IsOk());
+    EXPECT_EQ(probe.agrees(m, nothing).value(), false) << m;
+    EXPECT_EQ(probe.agrees(m, product).value(), true) << m;
+  };
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(GemmLibraryUseTest, WhatCannotBeRunDoesNotAgree) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  library.use_probe = [](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
+    EXPECT_FALSE(probe.agrees(m, [] { return absl::UnimplementedError("refused"); }).value());
+    EXPECT_THAT(probe.agrees(m, [] { return absl::InternalError("fault"); }),
+                StatusIs(absl::StatusCode::kInternal, "fault"));
+  };
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+}
+
+// The probe's clock counts what a step would wait for.
+TEST_F(GemmLibraryUseTest, AGatedProductIsTimedToItsEnd) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(80, 64, DType::kBF16, MatrixUse::kGated);
+  Note(80, 64, DType::kBF16);
+  std::vector<uint64_t> kernels;  // of one timed run beside the product itself
+  library.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
+    uint64_t runs = 0;
+    const auto nothing = [&runs] {
+      ++runs;
+      return absl::OkStatus();
+    };
+    const DeviceWatch watch;
+    EXPECT_THAT(probe.time(m, nothing), IsOk());
+    EXPECT_GE(runs, 3u);
+    EXPECT_EQ(watch.kernels() % runs, 0u);
+    kernels.push_back(watch.kernels() / runs);
+  };
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  if (RunsOnGpu()) return;
+  EXPECT_THAT(kernels, ::testing::ElementsAre(1, 1, 0, 0));
 }
 
 TEST_F(GemmLibraryUseTest, WhatItRefusesIsComputedAllTheSame) {
