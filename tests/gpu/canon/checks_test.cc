@@ -2,9 +2,12 @@
 // wrong.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
+#include "model/base/float16.h"
 #include "model/ops/cuda/gemm.h"
 #include "tests/gpu/canon/mma_check.h"
 #include "tests/gpu/canon/product_check.h"
@@ -62,6 +65,59 @@ TEST_F(CanonTest, TheEmulatedUnitIsItsModel) {
   for (const MmaCheck& check : *checks) {
     EXPECT_EQ(check.elements, 256);
     EXPECT_EQ(check.differences, 0) << check.name << ": " << check.first;
+  }
+}
+
+TEST_F(CanonTest, ZeroProductsHaveNoSayInTheEmulatedUnit) {
+  const auto checks = CheckZeros(RunOn(*device_), UnitOf(*device_), 2);
+  ASSERT_TRUE(checks.ok()) << checks.status();
+  ASSERT_FALSE(checks->empty());
+  for (const ZeroCheck& check : *checks) {
+    EXPECT_EQ(check.elements, 256);
+    EXPECT_TRUE(check.holds()) << check.name << ": " << check.first;
+  }
+}
+
+// A unit that aligns sums to the exponents of all products, those of zeros included: a zero has the
+// least exponent of its type.
+absl::StatusOr<std::vector<float>> RunWithZeros(const MmaTiles& tiles, DType dtype) {
+  const bool bf16 = dtype == DType::kBF16;
+  const int least = bf16 ? -126 : -14;
+  const auto value = [bf16](uint16_t bits) { return bf16 ? Bf16ToFloat(bits) : F16ToFloat(bits); };
+  const auto exponent = [least](float v) {
+    return v == 0.0f ? least : std::max(least, std::ilogb(v));
+  };
+  std::vector<float> sums(tiles.c.size());
+  for (size_t at = 0; at < sums.size(); ++at) {
+    const size_t tile = at / 128, row = at % 128 / 8, column = at % 8;
+    const float c = tiles.c[at];
+    int most = c == 0.0f ? least : std::max(-126, std::ilogb(c));
+    double terms[17] = {c};
+    for (size_t k = 0; k < 16; ++k) {
+      const float a = value(tiles.a[tile * 256 + row * 16 + k]);
+      const float b = value(tiles.b[tile * 128 + column * 16 + k]);
+      most = std::max(most, exponent(a) + exponent(b));
+      terms[k + 1] = double{a} * double{b};
+    }
+    double sum = 0;
+    for (const double term : terms) {
+      sum += std::ldexp(std::trunc(std::ldexp(term, 25 - most)), most - 25);
+    }
+    sums[at] = static_cast<float>(sum);
+  }
+  return sums;
+}
+
+TEST(ZeroCheckTest, FindsAUnitInWhichZerosHaveASay) {
+  const auto checks = CheckZeros(RunWithZeros, simt::kHopperMma, 8);
+  ASSERT_TRUE(checks.ok()) << checks.status();
+  for (const ZeroCheck& check : *checks) {
+    // Zeros of bfloat16 have an exponent of -126: only the largest partners lift it to where sums
+    // are, or sums are as small as that.
+    const bool shows = check.dtype == DType::kF16 || check.name.starts_with("partners as large") ||
+                       check.name.starts_with("the smallest");
+    EXPECT_EQ(check.partner_differences > 0, shows) << check.name;
+    EXPECT_EQ(check.first.empty(), check.holds());
   }
 }
 

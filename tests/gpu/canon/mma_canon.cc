@@ -1,13 +1,18 @@
 // Do all kernels compute matrix products with the same bits, at every number of rows?
 //
-//   mma_canon [--json=FILE]
+//   mma_canon [--part=mma|own|library] [--json=FILE]
 //
-// 1. One mma.sync after the other against its model in C++.
-// 2. Products of the shapes of real models: two rows computed alone against the same rows in
-//    batches of 1 to 8,192, among random rows and among NaNs; by the own kernels alone, and with
-//    cuBLASLt where its algorithms pass the probe. And a sample against the model.
+// mma      One mma.sync after the other against its model in C++. And whether a product with a zero
+//          factor has a say in a sum, by which prefill and decode could differ: the last lines say
+//          it for bfloat16 and float16.
+// own      Products of the shapes of real models by the own kernels: two rows computed alone
+//          against the same rows in batches of 1 to 8,192, among random rows and among NaNs; and a
+//          sample against the model.
+// library  The same with cuBLASLt where its algorithms pass the probe.
 //
-// Exits with 1 when something differs that other results rely on, with 77 when there is no GPU.
+// Without --part all of them. A fault leaves a device useless to its process: run.sh asks for each
+// in a process of its own. Exits with 1 when something differs that other results rely on, with 77
+// when there is no GPU or, asked for the library alone, no library.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -54,7 +59,39 @@ std::vector<ProductShape> Shapes() {
 
 const char* Name(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "f16"; }
 
-// False when the published part of the model is wrong.
+// What zero products mean for a type: "holds" where they have no say in a sum.
+const char* ZeroVerdict(const std::vector<ZeroCheck>& checks, DType dtype) {
+  for (const ZeroCheck& check : checks) {
+    if (check.dtype == dtype && !check.holds()) return "fails";
+  }
+  return "holds";
+}
+
+bool SayZeros(const std::vector<ZeroCheck>& checks, Json& json) {
+  fmt::print("\nproducts with a zero factor\n{:<40} {:>5} {:>10} {:>12} {:>10}\n", "operands",
+             "type", "elements", "by partner", "of model");
+  bool good = true;
+  for (const ZeroCheck& check : checks) {
+    fmt::print("{:<40} {:>5} {:>10} {:>12} {:>10}  {}\n", check.name, Name(check.dtype),
+               check.elements, check.partner_differences, check.model_differences, check.first);
+    good &= check.holds();
+    json["zeros"].push_back({{"operands", check.name},
+                             {"dtype", Name(check.dtype)},
+                             {"elements", check.elements},
+                             {"partner_differences", check.partner_differences},
+                             {"model_differences", check.model_differences}});
+  }
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const char* const verdict = ZeroVerdict(checks, dtype);
+    json["zero_products"][Name(dtype)] = verdict;
+    fmt::print("{}: zero products have no say in a sum: {}; {} prefill and decode {}\n",
+               Name(dtype), verdict, Name(dtype),
+               *verdict == 'h' ? "have the same bits" : "MAY DIFFER");
+  }
+  return good;
+}
+
+// False when the published part of the model is wrong, or zero products have a say.
 absl::StatusOr<bool> RunMma(CudaDevice& device, Json& json) {
   TLM_ASSIGN_OR_RETURN(const std::vector<MmaCheck> checks, CheckMma(device, kMmaTiles));
   fmt::print("\nmma.sync against its model\n{:<22} {:>5} {:>10} {:>12}\n", "operands", "type",
@@ -70,7 +107,9 @@ absl::StatusOr<bool> RunMma(CudaDevice& device, Json& json) {
                            {"elements", check.elements},
                            {"differences", check.differences}});
   }
-  return good;
+  TLM_ASSIGN_OR_RETURN(const std::vector<ZeroCheck> zeros,
+                       CheckZeros(RunOn(device), UnitOf(device), kMmaTiles));
+  return SayZeros(zeros, json) && good;
 }
 
 // False when a row depends on its batch mates, or on the method.
@@ -100,43 +139,59 @@ absl::StatusOr<bool> RunProduct(CudaDevice& device, GemmLibrary* library, const 
   return check.different_runs == 0 && check.model_differences == 0;
 }
 
-absl::StatusOr<bool> RunAll(CudaDevice& device, Json& json) {
-  json["device"] = device.info().name;
-  TLM_ASSIGN_OR_RETURN(bool good, RunMma(device, json));
-  std::unique_ptr<GemmLibrary> library;
-  absl::StatusOr<std::unique_ptr<GemmLibrary>> opened = MakeCublasLtLibrary(device);
-  if (opened.ok()) {
-    library = *std::move(opened);
-    json["library"] = library->version();
-    fmt::print("\n{}\n", library->version());
-  } else {
-    fmt::print("\nwithout cuBLASLt: {}\n", opened.status().ToString());
+// Products of all shapes; `library` may be null. False when any of them differs.
+absl::StatusOr<bool> RunProducts(CudaDevice& device, GemmLibrary* library, Json& json) {
+  fmt::print(
+      "\nrows alone and in batches, {}\n{:<24} {:>7} {:>6} {:>9} {:>6} {:>10} {:>14} {:>8}\n",
+      library == nullptr ? "own kernels alone" : library->version(), "product", "n", "k", "over 64",
+      "runs", "different", "elements", "of model");
+  bool good = true;
+  for (const ProductShape& shape : Shapes()) {
+    const absl::StatusOr<bool> same = RunProduct(device, library, shape, json);
+    if (!same.ok() && !absl::IsResourceExhausted(same.status())) return same.status();
+    if (!same.ok()) fmt::print("{:<24} skipped: {}\n", shape.name, same.status().ToString());
+    good &= !same.ok() || *same;
   }
-  fmt::print("\nrows alone and in batches\n{:<24} {:>7} {:>6} {:>9} {:>6} {:>10} {:>14} {:>8}\n",
-             "product", "n", "k", "over 64", "runs", "different", "elements", "of model");
-  for (GemmLibrary* const by : {static_cast<GemmLibrary*>(nullptr), library.get()}) {
-    for (const ProductShape& shape : Shapes()) {
-      if (by == nullptr && library != nullptr && shape.logits)
-        continue;  // the library's probe runs it
-      const absl::StatusOr<bool> same = RunProduct(device, by, shape, json);
-      if (!same.ok() && !absl::IsResourceExhausted(same.status())) return same.status();
-      if (!same.ok()) fmt::print("{:<24} skipped: {}\n", shape.name, same.status().ToString());
-      good &= !same.ok() || *same;
+  return good;
+}
+
+// NOT_FOUND: asked for the library alone, and there is none.
+absl::StatusOr<bool> RunParts(std::string_view part, CudaDevice& device, Json& json) {
+  json["device"] = device.info().name;
+  bool good = true;
+  if (part != "own" && part != "library") {
+    TLM_ASSIGN_OR_RETURN(good, RunMma(device, json));
+  }
+  if (part.empty() || part == "own") {
+    TLM_ASSIGN_OR_RETURN(const bool same, RunProducts(device, nullptr, json));
+    good &= same;
+  }
+  if (part.empty() || part == "library") {
+    const absl::StatusOr<std::unique_ptr<GemmLibrary>> library = MakeCublasLtLibrary(device);
+    if (!library.ok()) {
+      fmt::print("\nskipped: without cuBLASLt: {}\n", library.status().ToString());
+      return part.empty() ? absl::StatusOr<bool>(good) : NotFound("there is no cuBLASLt");
     }
-    if (library == nullptr) break;
+    json["library"] = (*library)->version();
+    TLM_ASSIGN_OR_RETURN(const bool same, RunProducts(device, library->get(), json));
+    good &= same;
   }
   return good;
 }
 
 int Main(int argc, char** argv) {
   std::string json_path;
+  std::string_view part;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (!argument.starts_with("--json=")) {
-      fmt::print(stderr, "usage: mma_canon [--json=FILE]\n");
+    if (argument == "--part=mma" || argument == "--part=own" || argument == "--part=library") {
+      part = argument.substr(7);
+    } else if (argument.starts_with("--json=")) {
+      json_path = argument.substr(7);
+    } else {
+      fmt::print(stderr, "usage: mma_canon [--part=mma|own|library] [--json=FILE]\n");
       return 2;
     }
-    json_path = argument.substr(7);
   }
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
@@ -149,14 +204,15 @@ int Main(int argc, char** argv) {
     return 1;
   }
   Json json;
-  const absl::StatusOr<bool> good = RunAll(**device, json);
+  const absl::StatusOr<bool> good = RunParts(part, **device, json);
+  if (absl::IsNotFound(good.status())) return 77;
   json["passed"] = good.ok() && *good;
   if (!json_path.empty()) std::ofstream(json_path) << json.dump(1) << '\n';
   if (!good.ok()) {
     fmt::print(stderr, "mma_canon: {}\n", good.status().ToString());
     return 1;
   }
-  fmt::print("\n{}\n", *good ? "one arithmetic" : "results differ");
+  fmt::print("{}\n", *good ? "one arithmetic" : "results differ");
   return *good ? 0 : 1;
 }
 
