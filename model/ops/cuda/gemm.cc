@@ -15,6 +15,10 @@
 namespace tlm {
 namespace {
 
+// Methods in a set of them.
+constexpr uint32_t BitOf(GemmMethod method) { return 1u << static_cast<int>(method); }
+constexpr uint32_t kLibraryBit = 1u << 31;
+
 // Rows of x the library is given at a time: enough to fill any device, few enough for the memory
 // that probes and, with gated products, the workspace take.
 constexpr int64_t kLibraryRows = 2048;
@@ -184,9 +188,10 @@ int Gemm::library_products() const {
 std::string Gemm::TakeMethods() {
   std::string names;
   for (const auto& [method, name] :
-       {std::pair(GemmMethod::kSkinny, "own skinny"), std::pair(GemmMethod::kTiled, "own tiled"),
-        std::pair(GemmMethod::kLibrary, "library"), std::pair(GemmMethod::kSimt, "own plain")}) {
-    if ((methods_ >> static_cast<int>(method) & 1) == 0) continue;
+       {std::pair(BitOf(GemmMethod::kSkinny), "own skinny"),
+        std::pair(BitOf(GemmMethod::kTiled), "own tiled"), std::pair(kLibraryBit, "library"),
+        std::pair(BitOf(GemmMethod::kSimt), "own plain")}) {
+    if ((methods_ & method) == 0) continue;
     if (!names.empty()) names += " + ";
     names += name;
   }
@@ -369,7 +374,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
   const GemmPlan plan =
       PlanGemm({.m = x.rows, .n = w.n(), .k = w.k(), .dtype = dtype, .gated = w.layout().gated()},
                planned_for_);
-  methods_ |= 1u << static_cast<int>(plan.method);
+  methods_ |= BitOf(plan.method);
   GemmArgs args{.x = x.data,
                 .x_stride = x.stride,
                 .m = x.rows,
@@ -389,12 +394,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
     return device_.Check(LaunchGemmSkinny(args, dtype, plan.tile, plan.grid, stream),
                          "LaunchGemmSkinny");
   }
-  TLM_RETURN_IF_ERROR(
-      device_.Check(LaunchGemmTiled(args, dtype, plan.grid, stream), "LaunchGemmTiled"));
-  if (output.activation == GemmActivation::kNone) return absl::OkStatus();
-  FinishArgs finish{.output = output, .m = x.rows, .n = w.n()};
-  finish.output.bias = nullptr;  // added already
-  return device_.Check(LaunchFinish(finish, dtype, stream), "LaunchFinish");
+  return device_.Check(LaunchGemmTiled(args, dtype, plan.grid, stream), "LaunchGemmTiled");
 }
 
 absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
@@ -414,7 +414,7 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
                              stride, device_.compute_stream());
     }
     if (status.ok()) {
-      methods_ |= 1u << static_cast<int>(GemmMethod::kLibrary);
+      methods_ |= kLibraryBit;
       status = FinishChunk(product, workspace_.data(), chunk.rows, target);
     } else if (absl::IsUnimplemented(status)) {
       status = RunOwn(chunk, w, target);

@@ -129,7 +129,7 @@ class Gemm {
   std::vector<MatrixLayout> layouts_;     // each kind once
   std::vector<LibraryProduct> products_;  // once reserved
   Buffer workspace_;                      // sums of a chunk of a gated product
-  uint32_t methods_ = 0;                  // a bit for each GemmMethod; see TakeMethods
+  uint32_t methods_ = 0;                  // those used; see TakeMethods
 };
 
 }  // namespace tlm

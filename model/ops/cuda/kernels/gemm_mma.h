@@ -19,6 +19,32 @@
 
 namespace tlm::simt {
 
+// Where a tile's sums wait for the epilogue: the slot of the ring that was multiplied last, as
+// [tokens][rows] floats. Of tiles that do not fit, a part of every warp's rows a round.
+template <int kTile>
+struct Staging {
+  using Shape = MmaShape<kTile>;
+  static constexpr int kFloats = Shape::kStageBytes / 4;
+  // A warp's, a round.
+  static constexpr int kRowTiles = Shape::kRows * Shape::kTokens <= kFloats ? Shape::kRowTiles : 1;
+  static constexpr int kWarpRows = kRowTiles * kMmaRows;
+  static constexpr int kRounds = Shape::kRowTiles / kRowTiles;
+  static constexpr int kRows = Shape::kRows / kRounds;
+  static constexpr int kTokens = Shape::kTokens;
+  static constexpr int kGates = 8;  // of an mma tile
+  static_assert(kRows * Shape::kTokens <= kFloats);
+
+  // Place of a float. Rows are swizzled by 8, so that a warp's sums (8 rows of 4 tokens at once) go
+  // to different banks.
+  static constexpr TLM_HOST_DEVICE int At(int token, int row) {
+    return token * kRows + (row ^ (token / 2 * 8 & (kRows - 1) & 24));
+  }
+  // Row of the tile that is row `row` of round `round`.
+  static constexpr TLM_HOST_DEVICE int TileRow(int round, int row) {
+    return (row / kWarpRows * Shape::kRowTiles + round * kRowTiles) * kMmaRows + row % kWarpRows;
+  }
+};
+
 // One warp's part in multiplying.
 template <typename T, int kTile>
 struct WarpProduct {
@@ -105,39 +131,24 @@ struct WarpProduct {
     }
   }
 
-  // Stores the sums of tile `tile`.
-  template <bool kActivates>
-  TLM_DEVICE void StoreSums(const GemmArgs& args, int tile) const {
+  // Writes the sums of round `round` to the staging area.
+  TLM_DEVICE void Stage(float* staging, int round) const {
+    using Area = Staging<kTile>;
     const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const int row_tile = tile / args.token_tiles * (Shape::kRows / kMmaRows) + first_row_tile;
-    const int first_token =
-        tile % args.token_tiles * Shape::kTokens + first_token_tile * kMmaTokens + lane % 4 * 2;
+    const int first_row = first_row_tile / Shape::kRowTiles * Area::kWarpRows + lane / 4;
+    const int first_token = first_token_tile * kMmaTokens + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
-      // An mma tile is 16 outputs of a plain product and 8 of a gated one.
-      const int row = (row_tile + i) * (args.gated ? 8 : kMmaRows) + lane / 4;
+      if (i / Area::kRowTiles != round) continue;
+      const int row = first_row + i % Area::kRowTiles * kMmaRows;
 #pragma unroll
       for (int j = 0; j < Shape::kTokenTiles; ++j) {
+        const int token = first_token + j * kMmaTokens;
 #pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const int token = first_token + j * kMmaTokens + c;
-          if (token >= args.m) continue;
-          StorePair<kActivates>(args, token, row, sums[i][j][c], sums[i][j][c + 2]);
+        for (int c = 0; c < 4; ++c) {
+          staging[Area::At(token + c % 2, row + c / 2 * 8)] = sums[i][j][c];
         }
       }
-    }
-  }
-
- private:
-  // The two sums of a token in one mma tile: rows `row` and row + 8, or a gate and its up.
-  template <bool kActivates>
-  TLM_DEVICE static void StorePair(const GemmArgs& args, int token, int row, float upper,
-                                   float lower) {
-    if (args.gated) {
-      if (row < args.n / 2) StoreGated<T>(args.output, token, row, args.n / 2, upper, lower);
-    } else {
-      if (row < args.n) StorePlain<T, kActivates>(args.output, token, row, upper);
-      if (row + 8 < args.n) StorePlain<T, kActivates>(args.output, token, row + 8, lower);
     }
   }
 };
@@ -168,7 +179,7 @@ TLM_DEVICE void MultiplyStage(WarpProduct<T, kTile>& product, int slot,
 }
 
 // The kernels' body. Blocks are persistent: tiles blockIdx.x, + gridDim.x, ...
-template <typename T, int kTile, bool kActivates>
+template <typename T, int kTile>
 TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
   using Shape = MmaShape<kTile>;
   static_assert(Shape::kCopiers < kGemmThreads || Shape::kActiveWarps * kWarpLanes == kGemmThreads);
@@ -186,13 +197,25 @@ TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
     for (int k = 0; k < k_end; k += Shape::kStageK) {
       CopyAsyncWait<Shape::kStages - 2>();
       SyncThreads();
-      const bool copies = copier.Copies();
+      const bool copies = copier.BeginStage();
       MultiplyStage(product, slot, copier, copies);
       CopyAsyncCommit();
-      if (copies) copier.Advance();
+      if (copies) copier.EndStage();
       slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
     }
-    if (product.active) product.template StoreSums<kActivates>(args, tile);
+    const int used = (slot == 0 ? Shape::kStages : slot) - 1;
+    float* const staging = SharedMemory<float>() + used * Staging<kTile>::kFloats;
+#pragma unroll 1
+    for (int round = 0; round < Staging<kTile>::kRounds; ++round) {
+      SyncThreads();  // nobody reads there any more
+      if (product.active) product.Stage(staging, round);
+      SyncThreads();
+      StoreStaged<T, Staging<kTile>, kGemmThreads>(
+          args, {.sums = staging,
+                 .first_row = tile / args.token_tiles * Shape::kRows,
+                 .first_token = tile % args.token_tiles * Shape::kTokens,
+                 .round = round});
+    }
   }
 }
 

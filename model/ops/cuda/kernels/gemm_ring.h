@@ -80,13 +80,11 @@ struct StageCursor {
   TLM_DEVICE bool Done(const GemmArgs& args) const {
     return tile >= args.row_tiles * args.token_tiles;
   }
-  // To the next stage; true if that is of another tile.
-  TLM_DEVICE bool Advance(const GemmArgs& args) {
+  TLM_DEVICE void Advance(const GemmArgs& args) {
     k += MmaShape<kTile>::kStageK;
-    if (k < static_cast<int>(args.k)) return false;
+    if (k < static_cast<int>(args.k)) return;
     k = 0;
     tile += static_cast<int>(gridDim.x);
-    return true;
   }
 };
 
@@ -113,40 +111,46 @@ struct StageCopier {
     piece = index < 0 ? 0 : index % Shape::kPieces;
     target = Shape::PieceAt(index < 0 ? 0 : row, piece);
     k_end = static_cast<int>(args.k) - piece * kPieceElements;
-    if (row >= 0) FindRows();
   }
 
-  // Whether there is something left to copy for this thread; the same in a whole warp.
-  TLM_DEVICE bool Copies() const { return row >= 0 && !cursor.Done(args); }
-
-  // Stored row of the matrix in place `place` of row tile `row_tile`; -1: none.
-  TLM_DEVICE int64_t WeightRow(int row_tile, int place) const {
-    const int64_t stored = int64_t{row_tile} * Shape::kRows + place;
-    if (args.gated) {
-      constexpr int kPlaces = 2 * kGateGroup;
-      return GatedRow(args.n, stored / kPlaces, static_cast<int>(stored % kPlaces));
-    }
-    return stored < args.n ? stored : -1;
+  // Whether there is a stage left for this thread to copy; the same in a whole warp.
+  TLM_DEVICE bool BeginStage() {
+    if (row < 0 || cursor.Done(args)) return false;
+    if (cursor.k == 0) FindRows();
+    return true;
   }
 
+  // Of the cursor's tile. Rows of a pass lie kPassRows apart. Gated: a tile's places are rows of
+  // the matrix in order, but in a last group of fewer than 16 gates, whose ups follow at once.
   TLM_DEVICE void FindRows() {
     existing = 0;
-    if (cursor.Done(args)) return;
-    const int row_tile = cursor.tile / args.token_tiles;
-    const int token_tile = cursor.tile % args.token_tiles;
+    const int first = cursor.tile / args.token_tiles * Shape::kRows + row;
+    const int first_token = cursor.tile % args.token_tiles * Shape::kTokens + row;
+    const int n = static_cast<int>(args.n);
+    const int narrow = args.gated ? n & -(2 * kGateGroup) : n;  // where such a group begins
+    const int width = (n - narrow) / 2;
+    const int64_t stride = args.w_stride * 2;
+    const char* const from =
+        static_cast<const char*>(args.w) + first * stride + piece * kPieceBytes;
+    const int64_t ups = (width - kGateGroup) * stride;
 #pragma unroll
     for (int pass = 0; pass < Shape::kWeightPasses; ++pass) {
-      const int64_t stored = WeightRow(row_tile, row + pass * Shape::kPassRows);
-      if (stored >= 0) existing |= 1u << pass;
-      weights[pass] = static_cast<const char*>(args.w) +
-                      (stored < 0 ? 0 : stored) * args.w_stride * 2 + piece * kPieceBytes;
+      const int place = first + pass * Shape::kPassRows;
+      const bool last = place >= narrow;
+      const bool exists = !last || (place < narrow + 2 * kGateGroup && place % kGateGroup < width);
+      if (exists) existing |= 1u << pass;
+      weights[pass] =
+          from + pass * Shape::kPassRows * stride + (last && place / kGateGroup % 2 != 0 ? ups : 0);
     }
+    const int m = static_cast<int>(args.m);
+    const int64_t token_stride = args.x_stride * 2;
+    const char* const x =
+        static_cast<const char*>(args.x) + first_token * token_stride + piece * kPieceBytes;
 #pragma unroll
     for (int pass = 0; pass < Shape::kTokenPasses; ++pass) {
-      const int64_t token = int64_t{token_tile} * Shape::kTokens + row + pass * Shape::kPassRows;
-      if (token < args.m) existing |= 1u << (Shape::kWeightPasses + pass);
-      tokens[pass] = static_cast<const char*>(args.x) +
-                     (token < args.m ? token : 0) * args.x_stride * 2 + piece * kPieceBytes;
+      if (first_token + pass * Shape::kPassRows < m)
+        existing |= 1u << (Shape::kWeightPasses + pass);
+      tokens[pass] = x + pass * Shape::kPassRows * token_stride;
     }
   }
 
@@ -166,10 +170,9 @@ struct StageCopier {
       Copy(pass);
     }
   }
-  // To the next stage. Rows change with the tile alone.
-  TLM_DEVICE void Advance() {
+  TLM_DEVICE void EndStage() {
     slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
-    if (cursor.Advance(args)) FindRows();
+    cursor.Advance(args);
   }
 };
 
@@ -179,10 +182,10 @@ template <int kTile>
 TLM_DEVICE void CopyFirstWeights(StageCopier<kTile>& copier) {
   using Shape = MmaShape<kTile>;
   for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
-    if (copier.Copies()) {
+    if (copier.BeginStage()) {
 #pragma unroll
       for (int pass = 0; pass < Shape::kWeightPasses; ++pass) copier.Copy(pass);
-      copier.Advance();
+      copier.EndStage();
     }
     CopyAsyncCommit();
   }

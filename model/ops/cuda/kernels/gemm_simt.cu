@@ -35,9 +35,14 @@ struct SimtShape {
   static constexpr int kStageBytes = kSimtTiles[kTile].stage_bytes();
   static constexpr int kStageK = kPieces * kElements;
 
+  // Where sums wait for the epilogue: in the stages' place.
+  static constexpr int kGates = kGateGroup;
+  static constexpr TLM_HOST_DEVICE int At(int token, int row) { return token * (kRows + 4) + row; }
+  static constexpr TLM_HOST_DEVICE int TileRow(int /*round*/, int row) { return row; }
+  static_assert(kTokens * (kRows + 4) * 4 <= kSimtTiles[kTile].shared_bytes());
+
   static_assert(kRowSums * kRowThreads == kRows && kTokenSums * kTokenThreads == kTokens);
-  // A thread that has a gate's sum has its up projection's too.
-  static_assert(kGateGroup % kRowThreads == 0 && kRows % (2 * kGateGroup) == 0);
+  static_assert(kRows % (2 * kGateGroup) == 0);
 };
 
 // Element i of a piece, as stored.
@@ -150,36 +155,15 @@ struct SimtSums {
     }
   }
 
-  TLM_DEVICE void StoreSums(const SimtBlock<T, kTile>& block) const {
-    const GemmArgs& op = block.args.op;
+  // Writes the sums to the staging area.
+  TLM_DEVICE void Stage(float* staging) const {
 #pragma unroll
     for (int j = 0; j < Shape::kTokenSums; ++j) {
-      const int64_t to =
-          int64_t{block.token_tile} * Shape::kTokens + token + j * Shape::kTokenThreads;
-      if (to >= op.m) continue;
 #pragma unroll
       for (int i = 0; i < Shape::kRowSums; ++i) {
-        if (op.gated) {
-          StoreIfGate(op, to, int64_t{block.row_tile} * Shape::kRows, i, j);
-        } else {
-          const int64_t column =
-              int64_t{block.row_tile} * Shape::kRows + row + i * Shape::kRowThreads;
-          if (column < op.n) StorePlain<T, true>(op.output, to, column, sums[i][j]);
-        }
+        staging[Shape::At(token + j * Shape::kTokenThreads, row + i * Shape::kRowThreads)] =
+            sums[i][j];
       }
-    }
-  }
-
- private:
-  // Sum i is that of place row + i * kRowThreads: a gate, if it is in the upper 16 of 32.
-  TLM_DEVICE void StoreIfGate(const GemmArgs& op, int64_t to, int64_t first_place, int i,
-                              int j) const {
-    constexpr int kGateSums = kGateGroup / Shape::kRowThreads;  // of a group, in one thread
-    if (i % (2 * kGateSums) >= kGateSums) return;
-    const int64_t column = first_place / 2 + i / (2 * kGateSums) * kGateGroup +
-                           i % kGateSums * Shape::kRowThreads + row;
-    if (column < op.n / 2) {
-      StoreGated<T>(op.output, to, column, op.n / 2, sums[i][j], sums[i + kGateSums][j]);
     }
   }
 };
@@ -216,7 +200,14 @@ TLM_KERNEL __launch_bounds__(kGemmThreads, 4) GemmSimt(const SimtArgs args) {
     }
     slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
   }
-  if (active) sums.StoreSums(block);
+  float* const staging = SharedMemory<float>();
+  SyncThreads();  // nobody reads the stages any more
+  if (active) sums.Stage(staging);
+  SyncThreads();
+  StoreStaged<T, Shape, kGemmThreads>(args.op, {.sums = staging,
+                                                .first_row = block.row_tile * Shape::kRows,
+                                                .first_token = block.token_tile * Shape::kTokens,
+                                                .round = 0});
 }
 
 using Kernel = void (*)(SimtArgs);

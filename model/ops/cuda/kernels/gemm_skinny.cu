@@ -9,7 +9,7 @@ namespace {
 // Three to an SM: two at work and one of the next product fetching ahead.
 template <typename T, int kTile>
 TLM_KERNEL __launch_bounds__(kGemmThreads, 3) GemmSkinny(const GemmArgs args) {
-  simt::MultiplyTiles<T, kTile, true>(args);
+  simt::MultiplyTiles<T, kTile>(args);
 }
 
 using Kernel = void (*)(GemmArgs);

@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 TLM_KERNEL __launch_bounds__(kGemmThreads, 2) GemmTiled(const GemmArgs args) {
-  simt::MultiplyTiles<T, kTiledMmaTile, false>(args);
+  simt::MultiplyTiles<T, kTiledMmaTile>(args);
 }
 
 constexpr size_t kSharedBytes = kMmaTiles[kTiledMmaTile].shared_bytes();

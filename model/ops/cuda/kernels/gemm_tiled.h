@@ -13,7 +13,7 @@ namespace tlm {
 // Lets the kernels have their shared memory; once on a device, before the first launch.
 cudaError_t PrepareGemmTiled();
 
-// As LaunchGemmSkinny, of tile kTiledMmaTile, with the same bits; without an activation.
+// As LaunchGemmSkinny, of tile kTiledMmaTile, with the same bits.
 // Bytes: the weights once for each 128 tokens, x once for each 128 rows of weights, the outputs.
 cudaError_t LaunchGemmTiled(const GemmArgs& args, DType dtype, int grid, cudaStream_t stream);
 

@@ -35,6 +35,12 @@ TLM_DEVICE void StoreQuad(void* to, const Quad& quad) {
   *static_cast<AnyQuad*>(to) = {{quad.word[0], quad.word[1], quad.word[2], quad.word[3]}};
 }
 
+// 8 bytes, 8-byte aligned.
+struct [[gnu::may_alias]] alignas(8) AnyPair {
+  uint32_t word[2];
+};
+TLM_DEVICE void StorePair(void* to, const AnyPair& pair) { *static_cast<AnyPair*>(to) = pair; }
+
 TLM_DEVICE void UnpackQuads(const Quad (&quads)[2], float (&out)[kRun]) {
 #pragma unroll
   for (int i = 0; i < kRun; ++i) out[i] = FloatOfBits(quads[i / 4].word[i % 4]);
