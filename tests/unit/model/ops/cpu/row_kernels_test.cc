@@ -161,7 +161,6 @@ TEST_P(RowKernelsTest, ATokensHeadsAndCacheAreTheSameAloneAndAmongOthers) {
         const auto run = [&](CpuOps& ops, bool singly, HostRows& qkv, std::vector<char>& cache) {
           const KvLayer layer{cache.data(), cache_type, 6, shape.kv_heads, dim};
           TokenLayout layout{.tokens = batch.tokens(),
-                             .sequences = batch.sequences,
                              .max_blocks = batch.max_blocks,
                              .positions = batch.positions.data(),
                              .sequence_of = batch.sequence_of.data(),
