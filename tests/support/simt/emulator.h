@@ -16,8 +16,9 @@
 //  - stores just past the end of shared memory, or around cudaMalloc's memory (found when it is
 //    freed; AddressSanitizer finds them at once, and so do accesses beyond the last page crash);
 //  - host code that follows a pointer to the device's memory (HostAccessIsCaught);
-//  - launches: shared memory beyond 48 KiB unless allowed for the kernel, beyond 227 KiB, and
-//    shapes that CUDA refuses return CUDA's error;
+//  - launches: shared memory beyond 48 KiB unless allowed for the kernel, beyond what a block may
+//    have by the compute capability (227 KiB on 9.0), and shapes that CUDA refuses return CUDA's
+//    error;
 //  - copies to and from the device: the device's side lies within one cudaMalloc.
 // Shown as wrong data: missing barriers and CopyAsyncWait (shared memory begins as NaN, and is NaN
 // from CopyAsync16 until its wait), copies of what the previous kernel writes begun before it

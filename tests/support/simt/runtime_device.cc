@@ -13,10 +13,32 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 
 constexpr int kVersion = CUDART_VERSION;
-constexpr int kMaxThreadsPerMultiprocessor = 2048;
 constexpr int kMaxBlocksPerMultiprocessor = 32;
-constexpr size_t kSharedBytesPerMultiprocessor = size_t{228} << 10;
 constexpr size_t kReservedSharedBytes = 1024;  // of each block
+
+// What devices differ in that blocks share. CUDA C++ Programming Guide, "Technical Specifications
+// per Compute Capability".
+struct Multiprocessor {
+  size_t shared_bytes;
+  int threads;
+  size_t shared_bytes_per_block() const {
+    return std::min(shared_bytes - kReservedSharedBytes, kMaxSharedBytes);
+  }
+};
+Multiprocessor TheMultiprocessor() {
+  switch (TheDevice().options.compute_capability) {
+    case 80:
+    case 87:
+      return {size_t{164} << 10, 2048};
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+      return {size_t{100} << 10, 1536};
+    default:  // 9.0, 10.0, 10.3
+      return {size_t{228} << 10, 2048};
+  }
+}
 
 }  // namespace
 
@@ -42,8 +64,9 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
     return Answer(cudaErrorInvalidConfiguration);
   }
   const auto allowed = device.allowed_shared_bytes.find(kernel);
-  const size_t limit = std::max(kPlainSharedBytes,
-                                allowed == device.allowed_shared_bytes.end() ? 0 : allowed->second);
+  const size_t limit =
+      std::clamp(allowed == device.allowed_shared_bytes.end() ? 0 : allowed->second,
+                 kPlainSharedBytes, TheMultiprocessor().shared_bytes_per_block());
   if (config.dynamicSmemBytes > limit) return Answer(cudaErrorInvalidValue);
   auto launch = std::make_shared<Kernel>();
   launch->name = KernelName(kernel, name);
@@ -63,7 +86,7 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
 cudaError_t SetKernelAttribute(KernelAddress kernel, cudaFuncAttribute attribute, int value) {
   Call call;
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return Answer(cudaSuccess);
-  if (value < 0 || static_cast<size_t>(value) > kMaxSharedBytes) {
+  if (value < 0 || static_cast<size_t>(value) > TheMultiprocessor().shared_bytes_per_block()) {
     return Answer(cudaErrorInvalidValue);
   }
   TheDevice().allowed_shared_bytes[kernel] = value;
@@ -86,8 +109,9 @@ cudaError_t ActiveBlocks(KernelAddress kernel, int block_threads, size_t shared_
                          int* blocks) {
   Call call;
   if (block_threads <= 0) return Answer(cudaErrorInvalidValue);
-  const int by_threads = kMaxThreadsPerMultiprocessor / ((block_threads + 31) / 32 * 32);
-  const size_t by_memory = kSharedBytesPerMultiprocessor / (shared_bytes + kReservedSharedBytes);
+  const Multiprocessor multiprocessor = TheMultiprocessor();
+  const int by_threads = multiprocessor.threads / ((block_threads + 31) / 32 * 32);
+  const size_t by_memory = multiprocessor.shared_bytes / (shared_bytes + kReservedSharedBytes);
   *blocks = std::min({kMaxBlocksPerMultiprocessor, by_threads, static_cast<int>(by_memory)});
   return Answer(cudaSuccess);
 }
@@ -199,13 +223,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   for (int i = 0; i < 16; ++i) properties->uuid.bytes[i] = static_cast<char>(i);
   properties->totalGlobalMem = options.memory_bytes;
   properties->sharedMemPerBlock = kPlainSharedBytes;
-  properties->sharedMemPerBlockOptin = kMaxSharedBytes;
-  properties->sharedMemPerMultiprocessor = kSharedBytesPerMultiprocessor;
+  properties->sharedMemPerBlockOptin = TheMultiprocessor().shared_bytes_per_block();
+  properties->sharedMemPerMultiprocessor = TheMultiprocessor().shared_bytes;
   properties->reservedSharedMemPerBlock = kReservedSharedBytes;
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
   properties->warpSize = kLanes;
   properties->maxThreadsPerBlock = kMaxThreads;
-  properties->maxThreadsPerMultiProcessor = kMaxThreadsPerMultiprocessor;
+  properties->maxThreadsPerMultiProcessor = TheMultiprocessor().threads;
   properties->maxBlocksPerMultiProcessor = kMaxBlocksPerMultiprocessor;
   for (int i = 0; i < 3; ++i) {
     properties->maxThreadsDim[i] = i < 2 ? 1024 : 64;

@@ -234,6 +234,25 @@ TEST(StepTest, WhatMakesItFasterChangesNoBit) {
   }
 }
 
+// Heads of 256 columns fit the tensor cores' kernel where a block may have 144 KiB; elsewhere they
+// are computed without.
+TEST(StepTest, EveryKindOfGpuComputesTheModel) {
+  for (const int64_t head_dim : {64, 256}) {
+    ModelConfig config = ConfigOf(kQwen3);
+    config.head_dim = head_dim;
+    const RandomModel random(config, DType::kBF16, 8);
+    const std::vector<int32_t> ids = RandomIds(20, config.vocab_size, 9);
+    const std::vector<double> expected = ReferenceLogits(config, random.weights(), ids);
+    for (const int capability : {80, 86, 90, 100, 120}) {
+      SCOPED_TRACE(testing::Message() << "heads of " << head_dim << " on " << capability);
+      simt::emulated::Configure({.compute_capability = capability});
+      const Loaded loaded = Load(config, random.weights());
+      EXPECT_LT(RelativeError(RunAlone(*loaded.model, ids, 18, 1), expected), 6 * 0x1p-9);
+    }
+  }
+  simt::emulated::Configure({});
+}
+
 // Steps that overlap take their waiting with them: one for a batch's results, none within it.
 TEST(StepTest, StepsAllocateNothingAndWaitOnceForTheirResults) {
   const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 10);

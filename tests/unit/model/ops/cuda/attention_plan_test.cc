@@ -378,16 +378,35 @@ TEST(AttentionPlanTest, TheGridDependsOnModelAndDeviceAlone) {
       {128, DType::kF16, 99 << 10, 100 << 10, true, 132, 64},    // 8.6
       {256, DType::kF16, kHopperBlock, kHopper, true, 132, 32},
       {256, DType::kF16, 99 << 10, 100 << 10, false, 528, 16},
+      {128, DType::kBF16, 99 << 10, 100 << 10, true, 132, 64},  // 8.9, 12.0
       {80, DType::kBF16, kHopperBlock, kHopper, true, 264, 64},
       {112, DType::kBF16, kHopperBlock, kHopper, false, 528, 16},
       {128, DType::kF32, kHopperBlock, kHopper, false, 528, 16},
       {1024, DType::kF32, kHopperBlock, kHopper, false, 528, 4}};
   for (const Case& c : cases) {
+    SCOPED_TRACE(c.head_dim);
     const AttentionGrid grid =
         ChooseAttentionGrid({0, 8, 8, c.head_dim}, c.dtype, 132, c.per_block, c.per_multiprocessor);
-    EXPECT_EQ(grid.mma, c.mma) << c.head_dim;
-    EXPECT_EQ(grid.blocks, c.blocks) << c.head_dim;
-    EXPECT_EQ(grid.max_rows, c.max_rows) << c.head_dim;
+    EXPECT_EQ(grid.mma, c.mma);
+    EXPECT_EQ(grid.blocks, c.blocks);
+    EXPECT_EQ(grid.max_rows, c.max_rows);
+  }
+}
+
+TEST(AttentionPlanTest, TheGridsBlocksFitTheirMultiprocessors) {
+  // 8.0; 8.6, 8.9, 12.0, 12.1; 9.0, 10.0, 10.3.
+  for (const size_t shared : {164 << 10, 100 << 10, 228 << 10}) {
+    const size_t per_block = shared - 1024;
+    for (int64_t head_dim = 8; head_dim <= 1024; head_dim += 8) {
+      SCOPED_TRACE(testing::Message() << "heads of " << head_dim << ", " << shared << " bytes");
+      const size_t bytes = MmaAttentionSharedBytes(head_dim);
+      const AttentionGrid grid =
+          ChooseAttentionGrid({0, 8, 8, head_dim}, DType::kBF16, 10, per_block, shared);
+      EXPECT_EQ(grid.mma, HasMmaAttention(head_dim) && bytes <= per_block);
+      if (!grid.mma) continue;
+      EXPECT_LE(grid.blocks / 10 * (bytes + 1024), shared);
+      EXPECT_TRUE(grid.blocks == 20 || 2 * (bytes + 1024) > shared);
+    }
   }
 }
 

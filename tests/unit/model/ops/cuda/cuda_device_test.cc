@@ -92,10 +92,25 @@ TEST_F(CudaDeviceTest, LetsKernelsOverlapOnlyWhereTheyCan) {
   Open({.overlap = false});
   EXPECT_FALSE(KernelOverlap());
   if (RunsOnGpu()) return;
-  EXPECT_GE(device->properties().compute_major, 9);
-  ConfigureDevice({.compute_capability = 80});
-  Open();
-  EXPECT_FALSE(KernelOverlap());
+  for (const int capability : {80, 86, 89, 90, 100, 103, 110, 120, 121}) {
+    ConfigureDevice({.compute_capability = capability});
+    Open();
+    EXPECT_EQ(KernelOverlap(), capability >= 90) << capability;
+  }
+}
+
+TEST_F(CudaDeviceTest, TellsTheSharedMemoryOfItsKind) {
+  if (RunsOnGpu()) GTEST_SKIP() << "GPUs differ";
+  struct Kind {
+    int capability;
+    size_t shared;  // KiB of a multiprocessor
+  };
+  for (const Kind kind : {Kind{80, 164}, {86, 100}, {89, 100}, {90, 228}, {100, 228}, {120, 100}}) {
+    ConfigureDevice({.compute_capability = kind.capability});
+    const auto device = Open();
+    EXPECT_EQ(device->properties().shared_bytes_per_multiprocessor, kind.shared << 10);
+    EXPECT_EQ(device->properties().shared_bytes_per_block, (kind.shared - 1) << 10);
+  }
 }
 
 TEST_F(CudaDeviceTest, CountsMemoryByPurpose) {

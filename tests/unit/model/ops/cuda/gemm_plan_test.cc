@@ -13,8 +13,13 @@ namespace {
 constexpr GemmDevice kH200{.multiprocessors = 132, .shared_bytes_per_multiprocessor = 228 << 10};
 constexpr GemmDevice kA100{.multiprocessors = 108, .shared_bytes_per_multiprocessor = 164 << 10};
 constexpr GemmDevice kA10{.multiprocessors = 72, .shared_bytes_per_multiprocessor = 100 << 10};
+constexpr GemmDevice kL40S{.multiprocessors = 142, .shared_bytes_per_multiprocessor = 100 << 10};
+constexpr GemmDevice kB200{.multiprocessors = 148, .shared_bytes_per_multiprocessor = 228 << 10};
+constexpr GemmDevice kRtx5090{.multiprocessors = 170, .shared_bytes_per_multiprocessor = 100 << 10};
 constexpr GemmDevice kOne{.multiprocessors = 1, .shared_bytes_per_multiprocessor = 100 << 10};
-constexpr GemmDevice kDevices[] = {kH200, kA100, kA10, kOne};
+constexpr GemmDevice kDevices[] = {kH200, kA100, kA10, kL40S, kB200, kRtx5090, kOne};
+// What a block may have of shared memory on the devices that have least: 8.6, 8.9, 12.0, 12.1.
+constexpr size_t kLeastSharedBytes = 99 << 10;
 
 constexpr int64_t kRows[] = {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 96, 128, 129, 1000};
 constexpr int64_t kOutputs[] = {1, 2, 8, 16, 24, 40, 1000, 1024, 4096, 6144, 19456, 24576, 151936};
@@ -84,9 +89,15 @@ TEST(GemmPlanTest, SharedMemoryLeavesRoomForTheNextKernel) {
   ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
     EXPECT_GT(plan.shared_bytes, 0u);
     // Three blocks of an H200's 228 KiB, or two; one on every device.
-    EXPECT_LE(plan.shared_bytes, shape.m > 32 ? 99u << 10 : 75u << 10);
+    EXPECT_LE(plan.shared_bytes, shape.m > 32 ? kLeastSharedBytes : 75u << 10);
     EXPECT_EQ(plan.threads, kGemmThreads);
   });
+}
+
+// All are loaded at start, and one that does not fit ends it.
+TEST(GemmPlanTest, EveryTileFitsABlockOfEveryDevice) {
+  for (const MmaTile& tile : kMmaTiles) EXPECT_LE(tile.shared_bytes(), kLeastSharedBytes);
+  for (const SimtTile& tile : kSimtTiles) EXPECT_LE(tile.shared_bytes(), kLeastSharedBytes);
 }
 
 TEST(GemmPlanTest, TheKindOfKernelDependsOnTheRowsOnlyWhereBitsAgree) {
