@@ -5,11 +5,8 @@
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/gemm_candidates.h"
-#include "model/ops/cuda/kernels/gemm_epilogue.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
-#include "model/ops/cuda/kernels/gemm_simt.h"
-#include "model/ops/cuda/kernels/gemm_skinny.h"
-#include "model/ops/cuda/kernels/gemm_tiled.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
 
 namespace tlm {
@@ -107,9 +104,8 @@ Gemm::Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* li
 
 absl::Status Gemm::PrepareKernels() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
-  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmSkinny(), "PrepareGemmSkinny"));
-  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmTiled(), "PrepareGemmTiled"));
-  TLM_RETURN_IF_ERROR(device_.Check(LoadGemmEpilogue(), "LoadGemmEpilogue"));
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmMma(), "PrepareGemmMma"));
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmEpilogue(), "PrepareGemmEpilogue"));
   return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
 }
 
@@ -390,11 +386,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
   if (plan.method == GemmMethod::kSimt) {
     return device_.Check(LaunchGemmSimt(args, dtype, plan.tile, stream), "LaunchGemmSimt");
   }
-  if (plan.method == GemmMethod::kSkinny) {
-    return device_.Check(LaunchGemmSkinny(args, dtype, plan.tile, plan.grid, stream),
-                         "LaunchGemmSkinny");
-  }
-  return device_.Check(LaunchGemmTiled(args, dtype, plan.grid, stream), "LaunchGemmTiled");
+  return device_.Check(LaunchGemmMma(args, dtype, plan.tile, plan.grid, stream), "LaunchGemmMma");
 }
 
 absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
@@ -438,8 +430,9 @@ absl::Status Gemm::FinishChunk(const LibraryProduct& product, const void* sums, 
   if (output.bias == nullptr && output.activation == GemmActivation::kNone) {
     return absl::OkStatus();
   }
-  return device_.Check(LaunchFinish({.output = output, .m = rows, .n = gemm.n}, gemm.dtype, stream),
-                       "LaunchFinish");
+  return device_.Check(
+      LaunchFinishProduct({.output = output, .m = rows, .n = gemm.n}, gemm.dtype, stream),
+      "LaunchFinishProduct");
 }
 
 }  // namespace tlm

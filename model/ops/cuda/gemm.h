@@ -29,7 +29,7 @@
 #include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/gemm_library.h"
 #include "model/ops/cuda/gemm_plan.h"
-#include "model/ops/cuda/kernels/gemm_args.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/matrix_layout.h"
 #include "model/ops/ops.h"
 #include "model/tensor/buffer.h"

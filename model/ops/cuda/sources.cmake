@@ -28,10 +28,9 @@ set(TLM_CUDA_KERNEL_SOURCES
   kernels/attention_simt.cu
   kernels/embed.cu
   kernels/gemm_epilogue.cu
+  kernels/gemm_mma.cu
   kernels/gemm_probe.cu
   kernels/gemm_simt.cu
-  kernels/gemm_skinny.cu
-  kernels/gemm_tiled.cu
   kernels/prepare_attention.cu
   kernels/sample_finish.cu
   kernels/sample_noise.cu

@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "model/ops/cuda/kernels/gemm_epilogue.h"
-#include "model/ops/cuda/kernels/gemm_finish.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/row_access.h"
 #include "model/ops/cuda/kernels/simt.h"
@@ -39,7 +39,7 @@ struct RunCursor {
 };
 
 template <typename T>
-TLM_KERNEL Finish(const WithAlignment<FinishArgs> args) {
+TLM_KERNEL FinishProduct(const WithAlignment<FinishProductArgs> args) {
   LetNextStart();
   WaitForPrevious();
   const GemmOutput& output = args.op.output;
@@ -96,17 +96,18 @@ LaunchShape ShapeFor(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-cudaError_t LoadGemmEpilogue() {
-  return LoadKernels(Finish<float>, Finish<Bf16>, Finish<F16>, SwiGlu<Bf16>, SwiGlu<F16>);
+cudaError_t PrepareGemmEpilogue() {
+  return LoadKernels(FinishProduct<float>, FinishProduct<Bf16>, FinishProduct<F16>, SwiGlu<Bf16>,
+                     SwiGlu<F16>);
 }
 
-cudaError_t LaunchFinish(const FinishArgs& args, DType dtype, cudaStream_t stream) {
+cudaError_t LaunchFinishProduct(const FinishProductArgs& args, DType dtype, cudaStream_t stream) {
   const LaunchShape shape = ShapeFor(args.m, args.n);
-  const WithAlignment<FinishArgs> all{args,
-                                      RunsAreAligned(args.output.out, args.output.out_stride)};
-  if (args.output.out_float32) return Launch(Finish<float>, shape, stream, all);
-  if (dtype == DType::kBF16) return Launch(Finish<Bf16>, shape, stream, all);
-  return Launch(Finish<F16>, shape, stream, all);
+  const WithAlignment<FinishProductArgs> all{
+      args, RunsAreAligned(args.output.out, args.output.out_stride)};
+  if (args.output.out_float32) return Launch(FinishProduct<float>, shape, stream, all);
+  if (dtype == DType::kBF16) return Launch(FinishProduct<Bf16>, shape, stream, all);
+  return Launch(FinishProduct<F16>, shape, stream, all);
 }
 
 cudaError_t LaunchSwiGlu(const SwiGluArgs& args, DType dtype, cudaStream_t stream) {

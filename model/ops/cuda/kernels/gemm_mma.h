@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
-#include "model/ops/cuda/kernels/gemm_args.h"
-#include "model/ops/cuda/kernels/gemm_finish.h"
+#include "model/ops/cuda/kernels/gemm_epilogue.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_ring.h"
 #include "model/ops/cuda/kernels/simt.h"
 

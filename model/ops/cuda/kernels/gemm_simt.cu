@@ -1,7 +1,7 @@
 #include <cstdint>
 
-#include "model/ops/cuda/kernels/gemm_finish.h"
-#include "model/ops/cuda/kernels/gemm_simt.h"
+#include "model/ops/cuda/kernels/gemm_epilogue.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/row_access.h"

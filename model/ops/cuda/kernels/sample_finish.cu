@@ -191,7 +191,7 @@ TLM_DEVICE void ListTop(uint32_t top, double normaliser, Tokens* tokens, TopToke
 }
 
 // A block per job. Blocks of jobs that were ended before and ask for no scores return at once.
-TLM_KERNEL __launch_bounds__(kSelectThreads, 2) Finish(const SampleKernelArgs args) {
+TLM_KERNEL __launch_bounds__(kSelectThreads, 2) FinishSampling(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();
   const uint32_t job = blockIdx.x;
@@ -229,10 +229,10 @@ TLM_KERNEL __launch_bounds__(kSelectThreads, 2) Finish(const SampleKernelArgs ar
 
 }  // namespace
 
-cudaError_t LoadFinish() { return LoadKernel(Finish); }
+cudaError_t LoadFinishSampling() { return LoadKernel(FinishSampling); }
 
-cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream) {
-  return Launch(Finish,
+cudaError_t LaunchFinishSampling(const SampleKernelArgs& args, cudaStream_t stream) {
+  return Launch(FinishSampling,
                 {.grid = dim3(static_cast<unsigned>(args.op.jobs)),
                  .block = dim3(kSelectThreads),
                  .shared_bytes = sizeof(SelectMemory)},

@@ -9,9 +9,9 @@
 namespace tlm {
 
 cudaError_t LoadNoise();
-cudaError_t LoadFinish();
+cudaError_t LoadFinishSampling();
 cudaError_t LaunchNoise(const SampleKernelArgs& args, cudaStream_t stream);
-cudaError_t LaunchFinish(const SampleKernelArgs& args, cudaStream_t stream);
+cudaError_t LaunchFinishSampling(const SampleKernelArgs& args, cudaStream_t stream);
 
 }  // namespace tlm
 

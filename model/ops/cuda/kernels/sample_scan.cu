@@ -191,7 +191,7 @@ size_t SampleScratchBytes(int64_t max_jobs, int64_t vocab_size) {
 cudaError_t LoadSample() {
   cudaError_t error = LoadKernel(Scan);
   if (error == cudaSuccess) error = LoadNoise();
-  if (error == cudaSuccess) error = LoadFinish();
+  if (error == cudaSuccess) error = LoadFinishSampling();
   return error;
 }
 
@@ -207,7 +207,7 @@ cudaError_t LaunchSample(const SampleArgs& op, const SampleStages& stages, cudaS
       Launch(Scan, {.grid = grid, .block = dim3(kScanThreads), .shared_bytes = sizeof(ScanMemory)},
              stream, args);
   if (error == cudaSuccess && stages.noise) error = LaunchNoise(args, stream);
-  if (error == cudaSuccess && stages.finish) error = LaunchFinish(args, stream);
+  if (error == cudaSuccess && stages.finish) error = LaunchFinishSampling(args, stream);
   return error;
 }
 

@@ -6,7 +6,8 @@
 #include <functional>
 
 #include "model/ops/cuda/cuda_status.h"
-#include "model/ops/cuda/kernels/gemm_tiled.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "tests/unit/model/ops/cuda/gemm_fixture.h"
 
 namespace tlm {
@@ -74,7 +75,7 @@ class TestLibrary : public GemmLibrary {
                                    .out_float32 = gemm.out_dtype == DType::kF32},
                         .row_tiles = static_cast<int32_t>((gemm.n + 127) / 128),
                         .token_tiles = static_cast<int32_t>((m + 127) / 128)};
-    return CudaStatus(LaunchGemmTiled(args, gemm.dtype, 2, stream), "LaunchGemmTiled");
+    return CudaStatus(LaunchGemmMma(args, gemm.dtype, kTiledMmaTile, 2, stream), "LaunchGemmMma");
   }
 
   // On the host.

@@ -1,15 +1,23 @@
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_mma.h"
-#include "model/ops/cuda/kernels/gemm_skinny.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/simt.h"
 
 namespace tlm {
 namespace {
 
-// Three to an SM: two at work and one of the next product fetching ahead.
+// Few rows, bound by the bytes of the weights. Three to an SM: two at work and one of the next
+// product fetching ahead.
 template <typename T, int kTile>
 TLM_KERNEL __launch_bounds__(kGemmThreads, 3) GemmSkinny(const GemmArgs args) {
   simt::MultiplyTiles<T, kTile>(args);
+}
+
+// Many rows: two to an SM.
+template <typename T>
+TLM_KERNEL __launch_bounds__(kGemmThreads, 2) GemmTiled(const GemmArgs args) {
+  simt::MultiplyTiles<T, kTiledMmaTile>(args);
 }
 
 using Kernel = void (*)(GemmArgs);
@@ -17,17 +25,17 @@ using Kernel = void (*)(GemmArgs);
 template <typename T>
 Kernel KernelOf(int tile) {
   static constexpr Kernel kKernels[] = {
-      GemmSkinny<T, 0>, GemmSkinny<T, 1>, GemmSkinny<T, 2>, GemmSkinny<T, 3>,
-      GemmSkinny<T, 4>, GemmSkinny<T, 5>, GemmSkinny<T, 6>, GemmSkinny<T, 7>,
+      GemmSkinny<T, 0>, GemmSkinny<T, 1>, GemmSkinny<T, 2>, GemmSkinny<T, 3>, GemmSkinny<T, 4>,
+      GemmSkinny<T, 5>, GemmSkinny<T, 6>, GemmSkinny<T, 7>, GemmTiled<T>,
   };
-  static_assert(sizeof(kKernels) / sizeof(kKernels[0]) == kTiledMmaTile);
+  static_assert(sizeof(kKernels) / sizeof(kKernels[0]) == kMmaTileCount);
   return kKernels[tile];
 }
 
 }  // namespace
 
-cudaError_t PrepareGemmSkinny() {
-  for (int tile = 0; tile < kTiledMmaTile; ++tile) {
+cudaError_t PrepareGemmMma() {
+  for (int tile = 0; tile < kMmaTileCount; ++tile) {
     for (const Kernel kernel : {KernelOf<simt::Bf16>(tile), KernelOf<simt::F16>(tile)}) {
       const cudaError_t error = AllowSharedMemory(kernel, kMmaTiles[tile].shared_bytes());
       if (error != cudaSuccess) return error;
@@ -36,8 +44,8 @@ cudaError_t PrepareGemmSkinny() {
   return cudaSuccess;
 }
 
-cudaError_t LaunchGemmSkinny(const GemmArgs& args, DType dtype, int tile, int grid,
-                             cudaStream_t stream) {
+cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
+                          cudaStream_t stream) {
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(grid)),
       .block = dim3(kGemmThreads),
