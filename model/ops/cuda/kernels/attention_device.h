@@ -41,21 +41,26 @@ struct FoldFactors {
   float add;
 };
 
-// Folds a tile's (max, sum) upon the running one and returns how its values fold. A tile of which
-// the row sees nothing has sum 0 and values +0: it leaves every bit as it is, the sign of a zero
-// too, as x * 1 + 0 * -0 does.
-TLM_DEVICE FoldFactors FoldStats(float tile_max, float tile_sum, float scale_log2, float& max,
-                                 float& sum) {
+// How a tile's sum and values fold upon those of the maximum `max`: they depend on nothing else. A
+// tile of which the row sees nothing has sum 0 and values +0: it leaves every bit as it is, the
+// sign of a zero too, as x * 1 + 0 * -0 does. Of the two powers one is always 2^0; where that is
+// not so, at maxima of +infinity, the tile's own sum and values are NaN.
+TLM_DEVICE FoldFactors FactorsUpon(float max, float tile_max, float tile_sum, float scale_log2) {
+  const bool higher = tile_max > max;
+  const float power = Exp2OfNegative((higher ? max - tile_max : tile_max - max) * scale_log2);
   if (tile_sum == 0.0f) return {1.0f, -0.0f};
-  const float new_max = Larger(tile_max, max);
-  const FoldFactors factors{Exp2OfNegative((max - new_max) * scale_log2),
-                            Exp2OfNegative((tile_max - new_max) * scale_log2)};
-  sum = Fma(tile_sum, factors.add, sum * factors.keep);
-  max = new_max;
-  return factors;
+  return higher ? FoldFactors{power, 1.0f} : FoldFactors{1.0f, power};
 }
 TLM_DEVICE float FoldValue(float tile, FoldFactors factors, float value) {
   return Fma(tile, factors.add, value * factors.keep);
+}
+// Folds a tile's (max, sum) upon the running one and returns how its values fold.
+TLM_DEVICE FoldFactors FoldStats(float tile_max, float tile_sum, float scale_log2, float& max,
+                                 float& sum) {
+  const FoldFactors factors = FactorsUpon(max, tile_max, tile_sum, scale_log2);
+  sum = FoldValue(tile_sum, factors, sum);
+  if (tile_sum != 0.0f) max = Larger(tile_max, max);
+  return factors;
 }
 
 // The weight of a score; `max` is that of the tile, or -infinity where the row sees nothing.
@@ -147,62 +152,236 @@ TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUni
   return *scratch != 0;
 }
 
+// A record's part in the fold of a row. Without one, {1, -0, 0}.
+struct alignas(16) FoldStep {
+  float keep;
+  float add;
+  float sum;
+  float unused;
+};
+
+// Elements that a thread folds side by side, or a record's (max, sum).
+template <int kWidth>
+struct alignas(4 * kWidth) Elements {
+  float at[kWidth];
+};
+template <int kWidth>
+TLM_DEVICE Elements<kWidth> LoadElements(const float* from) {
+  return *reinterpret_cast<const Elements<kWidth>*>(from);
+}
+
+// A thread's state in the fold of a row's records.
+template <int kWidth>
+struct FoldState {
+  Elements<kWidth> values;
+  float sum;
+
+  TLM_DEVICE void Fold(const Elements<kWidth>& tile, const FoldStep& step) {
+    const FoldFactors factors{step.keep, step.add};
+    sum = FoldValue(step.sum, factors, sum);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values.at[i] = FoldValue(tile.at[i], factors, values.at[i]);
+  }
+};
+
+// Brings what a thread folds of an item's records, from a distance of `stride` floats, through
+// shared memory: 12 to 16 of the 16-byte copies are on their way at any time, and take no
+// registers.
+template <int kThreads>
+class RecordRing {
+ public:
+  static constexpr int kWidth = 4;
+  static constexpr int kSlots = 16;  // of each thread
+  static constexpr size_t kBytes = size_t{kSlots} * kThreads * sizeof(Elements<kWidth>);
+
+  // Of threads below kThreads. `ring` is shared memory of kBytes, 16-byte aligned.
+  TLM_DEVICE explicit RecordRing(void* ring)
+      : slots_(static_cast<Elements<kWidth>*>(ring) + threadIdx.x) {}
+
+  // Begins to copy those of `tiles` records.
+  TLM_DEVICE void Begin(const float* first, int stride, int tiles) {
+    next_ = first;
+    stride_ = stride;
+    tiles_ = tiles;
+#pragma unroll 1
+    for (int tile = 0; tile < kSlots; tile += kGroup) Copy(tile);
+  }
+  // Folds them.
+  TLM_DEVICE void Fold(const FoldStep* steps, FoldState<kWidth>& state) {
+#pragma unroll 1
+    for (int tile = 0; tile < tiles_; tile += kGroup) {
+      CopyAsyncWait<kSlots / kGroup - 1>();
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        if (tile + i < tiles_) state.Fold(Slot(tile)[i * kThreads], steps[tile + i]);
+      }
+      Copy(tile + kSlots);
+    }
+    CopyAsyncWait<0>();  // the slots after the last tile become zeros
+  }
+
+ private:
+  static constexpr int kGroup = 4;
+
+  TLM_DEVICE Elements<kWidth>* Slot(int tile) const { return slots_ + tile % kSlots * kThreads; }
+  // A group of copies; of nothing after the last tile.
+  TLM_DEVICE void Copy(int tile) {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      CopyAsync16(Slot(tile) + i * kThreads, next_, tile + i < tiles_);
+      if (tile + i + 1 < tiles_) next_ += stride_;
+    }
+    CopyAsyncCommit();
+  }
+
+  Elements<kWidth>* const slots_;
+  const float* next_ = nullptr;
+  int stride_ = 0;
+  int tiles_ = 0;
+};
+
+// The same for heads of any width, element by element.
+class RecordElements {
+ public:
+  static constexpr int kWidth = 1;
+
+  TLM_DEVICE explicit RecordElements(void*) {}
+  TLM_DEVICE void Begin(const float* first, int stride, int tiles) {
+    next_ = first;
+    stride_ = stride;
+    tiles_ = tiles;
+  }
+  TLM_DEVICE void Fold(const FoldStep* steps, FoldState<kWidth>& state) {
+#pragma unroll 4
+    for (int tile = 0; tile < tiles_; ++tile) {
+      state.Fold(LoadElements<kWidth>(next_), steps[tile]);
+      next_ += stride_;
+    }
+  }
+
+ private:
+  const float* next_ = nullptr;
+  int stride_ = 0;
+  int tiles_ = 0;
+};
+
+// The steps of up to `tiles` records whose (max, sum) stand `rows` pairs apart: of this thread's
+// row, which it shares with `lanes` - 1 others, a power of two. `max` is the row's maximum before
+// them and becomes that after them. All lanes of the warp; a thread whose row is none has no tiles.
+TLM_DEVICE void MakeFoldSteps(const float* stats, int rows, int tiles, int most_tiles, int lanes,
+                              float scale_log2, FoldStep* steps, float& max) {
+  constexpr int kAtOnce = 4;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int before = static_cast<int>(threadIdx.x) % kWarpLanes - 1;
+  for (int begin = 0; begin < most_tiles; begin += kAtOnce * lanes) {
+    float tile_max[kAtOnce], tile_sum[kAtOnce], max_to[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int tile = begin + i * lanes + lane;
+      Elements<2> loaded{{kLowest, 0.0f}};
+      if (tile < tiles) loaded = LoadElements<2>(stats + int64_t{2} * tile * rows);
+      tile_max[i] = loaded.at[0];
+      tile_sum[i] = loaded.at[1];
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) max_to[i] = tile_sum[i] == 0.0f ? kLowest : tile_max[i];
+    for (int distance = 1; distance < lanes; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const float other = Shuffle(max_to[i], before + 1 - distance);
+        if (lane >= distance) max_to[i] = Larger(other, max_to[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      max_to[i] = Larger(max_to[i], max);
+      const float other = Shuffle(max_to[i], before);
+      const FoldFactors factors =
+          FactorsUpon(lane == 0 ? max : other, tile_max[i], tile_sum[i], scale_log2);
+      const int tile = begin + i * lanes + lane;
+      if (tile < tiles) steps[tile] = {factors.keep, factors.add, tile_sum[i], 0.0f};
+      max = Shuffle(max_to[i], before + lanes - lane);
+    }
+  }
+}
+
+// Shared memory of FoldRecords, in no other use until the next barrier.
+struct FoldScratch {
+  float* floats;  // 16-byte aligned
+  int count;      // of floats, at least 6 * kAttentionMaxRows
+  void* ring;     // the reader's
+};
+
 // Folds the records of an item in the order of their tiles and writes its rows of the output. All
-// threads; `scratch` is shared memory of `scratch_floats` >= 4 * kAttentionMaxRows, in no other use
-// until the next barrier.
+// threads; the first kThreads of them fold.
 //
-// A thread a row first makes the factors of as many tiles as fit, then every thread folds elements.
-template <typename T>
+// Every bit is that of FoldStats and FoldValue, one record after the other. They round
+//   keep_t, add_t    of (M_{t-1}, m_t) alone, where M_t, the largest of m_0 .. m_t, is rounded
+//                    nowhere: it may be taken in any order, and so all factors are made at once
+//   l, each O[d]     twice a record, in a chain over t: x = fma(x_t, add_t, x keep_t); these chains
+//                    stay as they are, side by side
+// A zero's sign in M_t may differ from that of the serial maximum: it is only subtracted from other
+// maxima, and 2^+0 = 2^-0. NaN is no maximum.
+//
+// A thread has kWidth elements of a row, and folds the row's sum beside them. Its first values are
+// on their way while the factors are made, by as many lanes a row as there are.
+template <typename Reader, int kThreads, typename T>
 TLM_DEVICE void FoldRecords(const AttentionKernelArgs& args, const AttentionUnit& unit,
-                            float* scratch, int scratch_floats) {
+                            int head_dim, const FoldScratch& scratch) {
+  constexpr int kWidth = Reader::kWidth;
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = unit.rows;
-  const int elements = rows * args.head_dim;
-  float* const reciprocals = scratch;
-  float* const factors = scratch + kAttentionMaxRows;  // [tiles][rows][2]
-  const int tiles_at_once = (scratch_floats - kAttentionMaxRows) / (2 * rows);
-  float* const values = args.partial_values + PrefixRecordRow(unit, 0) * args.head_dim;
-  float max = 0.0f;
-  float sum = 0.0f;
-  if (thread < rows) {
-    max = args.partial_stats[2 * PrefixRecordRow(unit, thread)];
-    sum = args.partial_stats[2 * PrefixRecordRow(unit, thread) + 1];
+  const int elements = rows * head_dim;
+  int lanes = kWarpLanes;  // of a row, when its factors are made
+  while (lanes * rows > kAttentionThreads) lanes /= 2;
+  const int step_row = thread / lanes;
+  float* sums = scratch.floats;
+  float* next_sums = sums + kAttentionMaxRows;
+  FoldStep* const steps = reinterpret_cast<FoldStep*>(scratch.floats + 2 * kAttentionMaxRows);
+  const int tiles_at_once = (scratch.count - 2 * kAttentionMaxRows) / (4 * rows);
+  float* const values = args.partial_values + PrefixRecordRow(unit, 0) * head_dim;
+  Reader reader(scratch.ring);
+  float max = kLowest;
+  if (step_row < rows) {
+    const auto stats = LoadElements<2>(args.partial_stats + 2 * PrefixRecordRow(unit, step_row));
+    max = stats.at[0];
+    if (thread % lanes == 0) sums[step_row] = stats.at[1];
   }
   int tile = LargerInt(unit.prefix_end, FirstTile(args, unit));
   for (bool done = false; !done; tile += tiles_at_once) {
     const int left = unit.item_end - tile;
     done = left <= tiles_at_once;
     const int tiles = done ? left : tiles_at_once;
-    const float* const stats = args.partial_stats + 2 * TileRecordRow(unit, tile, 0);
-    for (int i = thread; i < 2 * tiles * rows; i += kAttentionThreads) factors[i] = stats[i];
+    const float* const more = args.partial_values + TileRecordRow(unit, tile, 0) * head_dim;
+    const int end = thread < kThreads ? elements : 0;
+    int e = thread * kWidth;
+    if (e < end) reader.Begin(more + e, elements, tiles);
+    MakeFoldSteps(args.partial_stats + 2 * TileRecordRow(unit, tile, step_row), rows,
+                  step_row < rows ? tiles : 0, tiles, lanes, args.scale_log2,
+                  steps + step_row * tiles_at_once, max);
     SyncThreads();
-    if (thread < rows) {
-      for (int t = 0; t < tiles; ++t) {
-        float* const factor = factors + 2 * (t * rows + thread);
-        const FoldFactors made = FoldStats(factor[0], factor[1], args.scale_log2, max, sum);
-        factor[0] = made.keep;
-        factor[1] = made.add;
-      }
-      reciprocals[thread] = 1.0f / sum;
-    }
-    SyncThreads();
-    const float* const more = args.partial_values + TileRecordRow(unit, tile, 0) * args.head_dim;
-    for (int e = thread; e < elements; e += kAttentionThreads) {
-      const int row = e / args.head_dim;
-      float value = values[e];
-#pragma unroll 8
-      for (int t = 0; t < tiles; ++t) {
-        const float* const factor = factors + 2 * (t * rows + row);
-        value = FoldValue(more[int64_t{t} * elements + e], {factor[0], factor[1]}, value);
-      }
+    while (e < end) {
+      const int row = e / head_dim;
+      const int column = e % head_dim;
+      FoldState<kWidth> state{LoadElements<kWidth>(values + e), sums[row]};
+      reader.Fold(steps + row * tiles_at_once, state);
       if (done) {
-        T* const out = static_cast<T*>(args.out) + RowOffset(args, unit, row, args.out_stride);
-        out[e % args.head_dim] = FromFloat<T>(value * reciprocals[row]);
+        T* const out =
+            static_cast<T*>(args.out) + RowOffset(args, unit, row, args.out_stride) + column;
+        const float reciprocal = 1.0f / state.sum;
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) out[i] = FromFloat<T>(state.values.at[i] * reciprocal);
       } else {
-        values[e] = value;
+        *reinterpret_cast<Elements<kWidth>*>(values + e) = state.values;
+        if (column == 0) next_sums[row] = state.sum;
       }
+      e += kThreads * kWidth;
+      if (e < end) reader.Begin(more + e, elements, tiles);
     }
     SyncThreads();
+    float* const swapped = sums;
+    sums = next_sums;
+    next_sums = swapped;
   }
 }
 

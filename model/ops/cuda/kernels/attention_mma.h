@@ -198,6 +198,9 @@ struct MmaAttention {
   int stage = 0;
 
   static constexpr int kScratchFloats = kRows * kHeadDim / 2;
+  // As many as a stage holds the rings of.
+  static constexpr int kFoldThreads = kHeadDim < kAttentionThreads ? kHeadDim : kAttentionThreads;
+  static_assert(RecordRing<kFoldThreads>::kBytes <= 2 * kTileElements * sizeof(T));
   static_assert(16 * kHeadDim + 16 * 64 + 2 * (4 * 16 + 4 * 16 * 4) <= kRows * kHeadDim);
 
   TLM_DEVICE MmaAttention(const AttentionKernelArgs& a, T* shared)
@@ -233,7 +236,10 @@ struct MmaAttention {
       if (unit.units == 1) continue;
       if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(q))) continue;
       SyncThreads();
-      FoldRecords<T>(args, unit, reinterpret_cast<float*>(q), kScratchFloats);
+      // The stage that no tile is on its way to.
+      T* const ring = stages + (stage ^ 1) * 2 * kTileElements;
+      FoldRecords<RecordRing<kFoldThreads>, kFoldThreads, T>(
+          args, unit, kHeadDim, {reinterpret_cast<float*>(q), kScratchFloats, ring});
     }
   }
 

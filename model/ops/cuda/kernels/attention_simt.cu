@@ -39,6 +39,7 @@ struct SimtAttention {
   float* const q;        // [kRows][width], zeros after head_dim
   float* const values;   // [kRows][width]: the running sums
   float* const scratch;  // the rest, of folding records
+  float* const ring;     // its end
   float* const piece;    // [64][kPieceStride]
   float* const weights;  // [64][kWeightStride]
   float* const max;      // [kRows]
@@ -46,6 +47,10 @@ struct SimtAttention {
   float* const factors;  // [kRows][2]
 
   static constexpr int kScratchFloats = kAttentionTile * (kPieceStride + kWeightStride) + 4 * kRows;
+  static constexpr int kFoldThreads = kWarpLanes;
+  using Ring = RecordRing<kFoldThreads>;
+  static constexpr int kRingFloats = Ring::kBytes / sizeof(float);
+  static_assert(kScratchFloats - kRingFloats >= 6 * kAttentionMaxRows && kScratchFloats % 4 == 0);
   static TLM_HOST_DEVICE int Width(int head_dim) { return (head_dim + 3) / 4 * 4; }
   static TLM_HOST_DEVICE size_t SharedBytes(int head_dim) {
     return (static_cast<size_t>(2 * kRows * Width(head_dim)) + kScratchFloats) * sizeof(float);
@@ -57,6 +62,7 @@ struct SimtAttention {
         q(shared),
         values(q + kRows * width),
         scratch(values + kRows * width),
+        ring(scratch + kScratchFloats - kRingFloats),
         piece(scratch),
         weights(piece + kAttentionTile * kPieceStride),
         max(weights + kAttentionTile * kWeightStride),
@@ -85,7 +91,13 @@ struct SimtAttention {
       if (unit.units == 1) continue;
       if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(scratch))) continue;
       SyncThreads();
-      FoldRecords<T>(args, unit, scratch, kScratchFloats);
+      if (args.head_dim % 4 == 0) {
+        FoldRecords<Ring, kFoldThreads, T>(args, unit, args.head_dim,
+                                           {scratch, kScratchFloats - kRingFloats, ring});
+      } else {
+        FoldRecords<RecordElements, kAttentionThreads, T>(args, unit, args.head_dim,
+                                                          {scratch, kScratchFloats, nullptr});
+      }
     }
   }
 
