@@ -238,17 +238,15 @@ const void* CpuAttention::KeysOf(const Call& call, const Unit& unit, int64_t til
   const KvLayer& cache = call.cache;
   const int64_t block =
       layout.block_tables[layout.sequence_of[unit.token] * layout.max_blocks + tile];
-  const size_t head_bytes =
-      static_cast<size_t>(kBlockTokens * cache.head_dim) * DTypeBytes(cache.dtype);
   return static_cast<const char*>(cache.data) + static_cast<size_t>(block) * cache.stride_bytes() +
-         static_cast<size_t>(unit.kv_head) * head_bytes;
+         static_cast<size_t>(unit.kv_head) * cache.head_bytes();
 }
 
 AttentionArgs CpuAttention::ArgsOf(const Call& call, const Unit& unit) const {
   const TokenLayout& layout = call.layout;
   const KvLayer& cache = call.cache;
-  const int64_t head_elements = kBlockTokens * cache.head_dim;
-  const int64_t values = cache.num_kv_heads * head_elements;
+  const auto head_bytes = static_cast<int64_t>(cache.head_bytes());
+  const int64_t values = cache.num_kv_heads * head_bytes;
   const int64_t column = (unit.kv_head * call.group() + unit.first_head) * cache.head_dim;
   const auto row_of = [&](const Rows& rows) {
     return static_cast<char*>(rows.data) +
@@ -266,9 +264,9 @@ AttentionArgs CpuAttention::ArgsOf(const Call& call, const Unit& unit) const {
           .block_table = layout.block_tables + layout.sequence_of[unit.token] * layout.max_blocks,
           .cache = cache.data,
           .storage = StorageOf(cache.dtype),
-          .block_elements = cache.layers * 2 * values,
-          .key_offset = unit.kv_head * head_elements,
-          .value_offset = values + unit.kv_head * head_elements,
+          .block_bytes = static_cast<int64_t>(cache.stride_bytes()),
+          .key_offset = unit.kv_head * head_bytes,
+          .value_offset = values + unit.kv_head * head_bytes,
           .out = row_of(call.out),
           .out_stride = call.out.stride};
 }

@@ -87,7 +87,7 @@ DType CpuOps::ActivationType(DType weights) const {
 DType CpuOps::DefaultKvType(DType weights) const { return DefaultKvDType(weights); }
 
 bool CpuOps::TakesKvType(DType, DType kv) const {
-  return kv == DType::kF32 || kv == DType::kF16 || kv == DType::kBF16;
+  return kv == DType::kF32 || kv == DType::kF16 || kv == DType::kBF16 || kv == DType::kF8E4M3;
 }
 
 bool CpuOps::TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const {

@@ -34,6 +34,8 @@ Storage StorageOf(DType dtype) {
       return Storage::kBF16;
     case DType::kF16:
       return Storage::kF16;
+    case DType::kF8E4M3:
+      return Storage::kF8;
     default:
       TLM_CHECK(dtype == DType::kF32);
       return Storage::kF32;

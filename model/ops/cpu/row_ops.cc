@@ -151,7 +151,7 @@ void RowOps::StoreKv(const Rows& qkv, const TokenLayout& layout, const KvLayer& 
   const int64_t position = layout.positions[token];
   const int64_t block =
       layout.block_tables[layout.sequence_of[token] * layout.max_blocks + position / kBlockTokens];
-  const size_t head_bytes = static_cast<size_t>(kBlockTokens * head_dim) * DTypeBytes(cache.dtype);
+  const size_t head_bytes = cache.head_bytes();
   const auto heads = static_cast<size_t>(cache.num_kv_heads);
   char* const layer =
       static_cast<char*>(cache.data) + static_cast<size_t>(block) * cache.stride_bytes();

@@ -13,9 +13,9 @@ namespace tlm {
 //   in pairs (InPairs)  keys [4][head_dim / 2][16 keys][2 d], values [32 pairs][head_dim][2 keys]
 //   otherwise           keys [head_dim][64], values [64][head_dim]
 // so that a vector spans keys where scores are computed, and elements of a value where those are
-// weighed.
+// weighed. Of kF8 the keys are followed by their scales [64], and so are the values.
 constexpr bool InPairs(Storage storage, int64_t head_dim) {
-  return storage == Storage::kBF16 && head_dim % 2 == 0;
+  return (storage == Storage::kBF16 || storage == Storage::kF8) && head_dim % 2 == 0;
 }
 // Where element d of key or value `slot` of a head lies.
 constexpr int64_t KeyIndex(bool in_pairs, int64_t head_dim, int64_t slot, int64_t d) {
@@ -50,6 +50,7 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 //               ascending, 0 for keys not seen; then halves of the vector are added onto each
 //               other.
 //   folding     a product, rounded, by the factor of M; then a fused multiply-add of the tile's.
+// A tile of kF8 is read as bfloat16, exactly: all as if that were stored.
 // A row that sees a score t_j which is NaN is NaN in every element; the bits of a NaN are not
 // specified. Other rows are not affected.
 // Keys not seen may be summed with p = 0 and their values taken as 0, or left out: the bits are the
@@ -67,9 +68,9 @@ struct AttentionArgs {
   const int32_t* block_table = nullptr;
   const void* cache = nullptr;  // block 0 of the layer
   Storage storage = Storage::kF32;
-  int64_t block_elements = 0;  // from one block to the next
-  int64_t key_offset = 0;      // elements from a block's start to this head's keys
-  int64_t value_offset = 0;    // likewise its values
+  int64_t block_bytes = 0;   // from one block to the next
+  int64_t key_offset = 0;    // bytes from a block's start to this head's keys
+  int64_t value_offset = 0;  // likewise its values
   // The keys of the tile that the thread reads after the last of these, worth fetching ahead; its
   // values lie as far behind them as here. Null: it is not known.
   const void* next_keys = nullptr;

@@ -4,7 +4,8 @@
 
 namespace tlm {
 
-enum class Storage { kF32, kBF16, kF16 };
+// kF8: E4M3 with a scale for every row (model/tensor/fp8.h); of keys and values alone.
+enum class Storage { kF32, kBF16, kF16, kF8 };
 
 }  // namespace tlm
 

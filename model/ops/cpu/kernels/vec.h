@@ -25,6 +25,8 @@ typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t BitVec __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t HalfVec __attribute__((vector_size(kLanes * 2)));
+typedef int16_t SignedHalfVec __attribute__((vector_size(kLanes * 2)));
+typedef uint8_t ByteVec __attribute__((vector_size(kLanes)));
 
 static inline Vec Splat(float value) { return value - Vec{}; }
 
@@ -88,10 +90,19 @@ struct F16 {
   uint16_t bits;
 };
 
+struct F8 {
+  uint8_t bits;
+};
+
 static inline BitVec LoadHalves(const void* from) {
   HalfVec halves;
   __builtin_memcpy(&halves, from, sizeof(halves));
   return __builtin_convertvector(halves, BitVec);
+}
+static inline BitVec LoadBytes(const void* from) {
+  ByteVec bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(bytes, BitVec);
 }
 
 static inline Vec Widen(const BF16* from) { return (Vec)(LoadHalves(from) << 16); }
@@ -115,6 +126,48 @@ static inline Vec Widen(const F16* from) {
   return (Vec)((BitVec)magnitude | not_finite | ((bits & 0x8000u) << 16));
 }
 #endif
+
+// E4M3 (model/tensor/fp8.h) in the high bytes of kLanes words, whatever is in the low ones, as
+// floats, exactly. E4M3's fields moved into those of a wider type leave the exponent too small by
+// the difference of the biases: `scales` are those of WidenScales, which repair that too.
+#if defined(__F16C__)
+// By way of binary16, whose subnormals cost nothing.
+constexpr uint32_t kF8BiasDifference = 15 - 7;
+static inline Vec WidenF8(HalfVec words, Vec scales) {
+  const HalfVec bits = (HalfVec)((SignedHalfVec)words >> 1) & 0xbf80u;
+  const HalfVec nan = (HalfVec)((bits & 0x3f80u) == 0x3f80u) & 0x7c00u;
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_cvtph_ps((__mmask16)-1, (__m256i)(bits | nan)) * scales;
+#else
+  return (Vec)_mm256_cvtph_ps((__m128i)(bits | nan)) * scales;
+#endif
+}
+#else
+constexpr uint32_t kF8BiasDifference = 127 - 7;
+static inline Vec WidenF8(HalfVec words, Vec scales) {
+  const BitVec bits = __builtin_convertvector(words, BitVec) << 16;
+  const BitVec magnitude = bits & 0x7f000000u;
+  const BitVec nan = (BitVec)(magnitude == 0x7f000000u) & 0x7f800000u;
+  return (Vec)((BitVec)((Vec)(magnitude >> 4) * scales) | nan | (bits & 0x80000000u));
+}
+#endif
+// Of kLanes rows, by their scales' bytes.
+static inline Vec WidenScales(const uint8_t* from) {
+  return (Vec)((LoadBytes(from) + kF8BiasDifference) << 23);
+}
+
+// E4M3, in the low bytes, of values that have been divided by their rows' scales: Fp8Of.
+static inline BitVec RoundToF8(Vec scaled) {
+  const BitVec bits = (BitVec)scaled;
+  const IntVec magnitude = (IntVec)(bits & 0x7fffffffu);
+  const IntVec odd = (magnitude >> 20) & 1;
+  const IntVec normal = (magnitude - 0x3c000000 + 0x7ffff + odd) >> 20;
+  const IntVec subnormal = (IntVec)((Vec)magnitude + 0x1p14f) - 0x46800000;
+  IntVec code = magnitude < 0x3c800000 ? subnormal : normal;
+  code = magnitude >= 0x43e00000 ? IntVec{} + 0x7e : code;
+  code = magnitude >= 0x7f800000 ? IntVec{} + 0x7f : code;
+  return (BitVec)code | ((bits >> 24) & 0x80u);
+}
 
 static inline float WidenOne(const float* from) { return *from; }
 static inline float WidenOne(const BF16* from) {

@@ -27,15 +27,29 @@ constexpr double kTheta = 10000.0;
 
 class AttentionTest : public OpsTest {
  protected:
+  void SetUp() override {
+    OpsTest::SetUp();
+    if (ops_ != nullptr) kv_type_ = SameTypeAsMatrices();
+  }
+
   // Keys and values are stored as the matrices are where the backend can.
-  DType kv_type() const {
+  DType SameTypeAsMatrices() const {
     return ops_->TakesKvType(weights(), weights()) ? weights() : ops_->DefaultKvType(weights());
+  }
+  DType kv_type() const { return kv_type_; }
+  // That type, and 8 bits where the backend has them.
+  std::vector<DType> KvTypes() const {
+    std::vector<DType> types = {SameTypeAsMatrices()};
+    if (ops_->TakesKvType(weights(), DType::kF8E4M3)) types.push_back(DType::kF8E4M3);
+    return types;
   }
 
   // Queries, keys and values of all positions, with the values that both activations and cache
-  // have.
+  // have; those of 8 bits only the second time, when the largest of a row is rounded no more.
   std::vector<float> RandomQkv(const AttentionCase& c) const {
-    return Rounded(Rounded(RandomFloats(c.context * c.cols(), 1), activations()), kv_type());
+    std::vector<float> qkv = Rounded(RandomFloats(c.context * c.cols(), 1), activations());
+    for (int time = 0; time < 2; ++time) qkv = Stored(std::move(qkv), c.head_dim, kv_type());
+    return qkv;
   }
 
   // Runs the sequence in chunks over a cache whose memory starts as NaN and whose blocks are taken
@@ -132,10 +146,18 @@ class AttentionTest : public OpsTest {
     }
   }
 
+  // Where keys and values of 8 bits are read as bfloat16, queries and weights may be rounded to it.
+  double ScoreError(const AttentionCase& c) const {
+    if (kv_type() != DType::kF8E4M3 || activations() != DType::kF32) return 0.0;
+    return Roundoff(DType::kBF16) * (1.0 + std::sqrt(static_cast<double>(c.head_dim)));
+  }
+
   std::vector<int64_t> Chunks() const {
     if (GetParam().emulated) return {1, 17, 65};
     return {1, 17, 63, 64, 65, 100};
   }
+
+  DType kv_type_ = DType::kF32;
 
  private:
   HeadTransform OnDevice(const AttentionCase& c, const Transform& transform,
@@ -176,14 +198,17 @@ TEST_P(AttentionTest, EqualsSoftmaxInDoublePrecisionAndIgnoresChunksAndBlockOrde
                                {2, 1, 16, 130, 129},
                                {2, 1, 16, 130, 1000}});
   }
-  for (const AttentionCase& c : cases) {
-    const std::vector<float> qkv = RandomQkv(c);
-    const std::vector<float> whole = Run(c, qkv, c.context, {0, 1, 2, 3});
-    ExpectSoftmax(c, qkv, whole, 6e-6);
-    if (HasFatalFailure()) return;
-    for (const int64_t chunk : Chunks()) {
-      ASSERT_EQ(Run(c, qkv, chunk, {6, 3, 7, 0}), whole)
-          << "head_dim " << c.head_dim << ", chunks of " << chunk;
+  for (const DType kv : KvTypes()) {
+    kv_type_ = kv;
+    for (const AttentionCase& c : cases) {
+      const std::vector<float> qkv = RandomQkv(c);
+      const std::vector<float> whole = Run(c, qkv, c.context, {0, 1, 2, 3});
+      ExpectSoftmax(c, qkv, whole, 6e-6, {}, ScoreError(c));
+      if (HasFatalFailure()) return;
+      for (const int64_t chunk : Chunks()) {
+        ASSERT_EQ(Run(c, qkv, chunk, {6, 3, 7, 0}), whole)
+            << DTypeName(kv) << ", head_dim " << c.head_dim << ", chunks of " << chunk;
+      }
     }
   }
 }
@@ -203,6 +228,23 @@ TEST_P(AttentionTest, HeadsAreNormalisedAndRotatedBefore) {
     // Some elements of queries and keys, up to 6 each, may be rounded the other way.
     const double score_error = 4 * Roundoff(kv_type()) * 6 * 6 * c.scale();
     ExpectSoftmax(c, qkv, out, 6e-6, transform, score_error);
+  }
+}
+
+// The cache in 8 bits holds other values than it was given; what is computed of them is the same.
+TEST_P(AttentionTest, EightBitsHaveTheBitsOfTheirValuesInSixteen) {
+  if (weights() != DType::kBF16 || KvTypes().size() < 2) return;
+  for (const AttentionCase& c : {AttentionCase{4, 2, 64, 130}, AttentionCase{3, 1, 80, 70, 20}}) {
+    std::vector<float> qkv = Rounded(RandomFloats(c.context * c.cols(), 9), activations());
+    kv_type_ = DType::kF8E4M3;
+    const std::vector<float> of_bytes = Run(c, qkv, 50, {6, 3, 7, 0});
+    for (int64_t t = 0; t < c.context; ++t) {
+      const auto begin = qkv.begin() + t * c.cols() + c.q_cols();
+      const auto end = qkv.begin() + (t + 1) * c.cols();
+      std::ranges::copy(Stored({begin, end}, c.head_dim, kv_type()), begin);
+    }
+    kv_type_ = DType::kBF16;
+    ASSERT_EQ(Run(c, qkv, c.context, {0, 1, 2, 3}), of_bytes) << "head_dim " << c.head_dim;
   }
 }
 
@@ -286,16 +328,19 @@ TEST_P(AttentionTest, NonFiniteQueriesStayVisible) {
 
 TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheQueriesThatSeeThem) {
   const AttentionCase c{1, 1, 16, 140};
-  for (const float bad :
-       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    // A token's value, in a block of its own behind the first 64.
-    std::vector<float> qkv = RandomQkv(c);
-    qkv[70 * c.cols() + 2 * c.q_cols() + 3] = bad;
-    const std::vector<float> out = Run(c, qkv, 140, {0, 1, 2});
-    EXPECT_TRUE(std::isfinite(out[63 * 16 + 3]));
-    for (const int64_t t : {70, 100, 139}) {
-      EXPECT_FALSE(std::isfinite(out[t * 16 + 3])) << t;
-      EXPECT_TRUE(std::isfinite(out[t * 16 + 4])) << t;
+  for (const DType kv : KvTypes()) {
+    kv_type_ = kv;
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      // A token's value, in a block of its own behind the first 64.
+      std::vector<float> qkv = RandomQkv(c);
+      qkv[70 * c.cols() + 2 * c.q_cols() + 3] = bad;
+      const std::vector<float> out = Run(c, qkv, 140, {0, 1, 2});
+      EXPECT_TRUE(std::isfinite(out[63 * 16 + 3]));
+      for (const int64_t t : {70, 100, 139}) {
+        EXPECT_FALSE(std::isfinite(out[t * 16 + 3])) << t;
+        EXPECT_TRUE(std::isfinite(out[t * 16 + 4])) << t;
+      }
     }
   }
 }

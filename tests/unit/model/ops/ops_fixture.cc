@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/base/float16.h"
+#include "model/tensor/fp8.h"
 
 namespace tlm {
 namespace {
@@ -50,6 +51,18 @@ float Rounded(float value, DType dtype) {
 std::vector<float> Rounded(std::vector<float> values, DType dtype) {
   for (float& value : values) value = Rounded(value, dtype);
   return values;
+}
+
+std::vector<float> Stored(std::vector<float> rows, int64_t head_dim, DType dtype) {
+  if (dtype != DType::kF8E4M3) return Rounded(std::move(rows), dtype);
+  for (size_t begin = 0; begin < rows.size(); begin += static_cast<size_t>(head_dim)) {
+    const std::span<float> row(rows.data() + begin, static_cast<size_t>(head_dim));
+    uint32_t largest = 0;
+    for (const float x : row) largest = std::max(largest, Fp8BitsOf(x) & 0x7fffffffu);
+    const uint8_t scale = Fp8ScaleOf(largest);
+    for (float& x : row) x = Fp8Value(Fp8Of(x * Fp8InverseScale(scale))) * Fp8Scale(scale);
+  }
+  return rows;
 }
 
 double Roundoff(DType dtype) {

@@ -41,6 +41,8 @@ std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale = 1.0f
 // The nearest value that `dtype` has, and the largest relative error of that.
 float Rounded(float value, DType dtype);
 std::vector<float> Rounded(std::vector<float> values, DType dtype);
+// What is read of keys or values, rows of head_dim, that have been stored in `dtype`.
+std::vector<float> Stored(std::vector<float> rows, int64_t head_dim, DType dtype);
 double Roundoff(DType dtype);
 // What rounding `value` may change: Roundoff, or half the smallest step of a float16.
 double RoundingError(double value, DType dtype);

@@ -19,6 +19,7 @@
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/ops/cpu/kernels/kernels.h"
 #include "model/tensor/blocks.h"
+#include "model/tensor/fp8.h"
 #include "tests/support/amx/emulated_kernels.h"
 #include "tests/support/amx/tile_unit.h"
 
@@ -502,10 +503,45 @@ struct AttentionCase {
     }
   }
 
+  // Stores the keys and values by `kernels` in 8 bits, which Attend then reads if `in_8_bits`, and
+  // leaves in `cache` what was stored.
+  void StoreIn8Bits(const Kernels& kernels) {
+    const int64_t head_bytes = 64 * (dim + 1);
+    in_bytes.assign(static_cast<size_t>(4 * 2 * head_bytes), 0xff);
+    for (int64_t position = 0; position < 256; ++position) {
+      const int64_t slot = position % 64;
+      uint16_t* const keys = cache.data() + table[position / 64] * 2 * 64 * dim;
+      uint8_t* const to = in_bytes.data() + table[position / 64] * 2 * head_bytes;
+      std::vector<uint16_t> key(static_cast<size_t>(dim)), value(key);
+      for (int64_t d = 0; d < dim; ++d) {
+        key[static_cast<size_t>(d)] = keys[KeyIndex(true, dim, slot, d)];
+        value[static_cast<size_t>(d)] = keys[64 * dim + ValueIndex(true, dim, slot, d)];
+      }
+      kernels.store_kv({.key = key.data(),
+                        .value = value.data(),
+                        .type = Storage::kBF16,
+                        .head_dim = dim,
+                        .slot = slot,
+                        .keys = to,
+                        .values = to + head_bytes,
+                        .storage = Storage::kF8});
+      const auto read = [&](const uint8_t* rows, int64_t index) {
+        return FloatToBf16(Fp8Value(rows[index]) * Fp8Scale(rows[64 * dim + slot]));
+      };
+      for (int64_t d = 0; d < dim; ++d) {
+        const int64_t at_key = KeyIndex(true, dim, slot, d);
+        const int64_t at_value = ValueIndex(true, dim, slot, d);
+        keys[at_key] = read(to, at_key);
+        keys[64 * dim + at_value] = read(to + head_bytes, at_value);
+      }
+    }
+  }
+
   // [tokens, heads, dim], of the tokens from `position` on; `first` is the row of the first's
   // query.
   std::vector<float> Attend(const Kernels& kernels, int64_t first, int64_t tokens, int64_t heads,
-                            int64_t position, int64_t window) {
+                            int64_t position, int64_t window, bool in_8_bits = false) {
+    const int64_t head_bytes = in_8_bits ? 64 * (dim + 1) : 64 * dim * 2;
     std::vector<uint16_t> out(static_cast<size_t>(tokens * heads * dim));
     const auto border = (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
     kernels.attention({.q = q.data() + first * heads * dim,
@@ -518,10 +554,10 @@ struct AttentionCase {
                        .position = position,
                        .window = window,
                        .block_table = table,
-                       .cache = cache.data(),
-                       .storage = Storage::kBF16,
-                       .block_elements = 2 * 64 * dim,
-                       .value_offset = 64 * dim,
+                       .cache = in_8_bits ? static_cast<void*>(in_bytes.data()) : cache.data(),
+                       .storage = in_8_bits ? Storage::kF8 : Storage::kBF16,
+                       .block_bytes = 2 * head_bytes,
+                       .value_offset = head_bytes,
                        .out = out.data(),
                        .out_stride = heads * dim,
                        .scratch = scratch.data() + border / sizeof(float)});
@@ -533,6 +569,7 @@ struct AttentionCase {
   int64_t dim;
   int32_t table[4] = {2, 0, 3, 1};
   std::vector<uint16_t> cache, q;
+  std::vector<uint8_t> in_bytes;
   std::vector<float> scratch;
 };
 
@@ -579,6 +616,22 @@ TEST_P(AmxAttentionTest, RowsDoNotMeetWhatTheyDoNotSee) {
       ASSERT_EQ(after[i], before[i]) << token;
     } else {
       ASSERT_TRUE(after[i] != after[i]) << token;
+    }
+  }
+}
+
+// By tiles where a head has whole steps, and by vectors.
+TEST_P(AmxAttentionTest, EightBitsHaveTheBitsOfTheirValuesInSixteen) {
+  const Kernels& kernels = GetParam().kernels(true);
+  for (const int64_t dim : {32, 40, 96, 102, 128, 256}) {
+    for (const auto& [tokens, heads] : {std::pair<int64_t, int64_t>{1, 2}, {7, 3}, {40, 2}}) {
+      for (const int64_t window : {0, 50}) {
+        AttentionCase attention(dim, 150 + tokens);
+        attention.StoreIn8Bits(kernels);
+        ASSERT_EQ(attention.Attend(kernels, 0, tokens, heads, 150, window, true),
+                  attention.Attend(kernels, 0, tokens, heads, 150, window))
+            << dim << ", " << tokens << " tokens, window " << window;
+      }
     }
   }
 }

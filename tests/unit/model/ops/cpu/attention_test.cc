@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "model/base/float16.h"
 #include "model/ops/cpu/cpu_ops.h"
 #include "model/ops/cpu/packed_matrix.h"
+#include "model/tensor/fp8.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/ops_fixture.h"
 
@@ -65,11 +67,14 @@ class CpuAttentionTest : public ::testing::TestWithParam<std::tuple<Isa, DType, 
   }
 
   Sequence RandomSequence(const AttentionShape& shape, int64_t positions, uint64_t seed) const {
-    return {Rounded(Rounded(RandomFloats(positions * shape.cols(), seed), rows_type()), kv_type()),
-            positions};
+    std::vector<float> qkv = Rounded(RandomFloats(positions * shape.cols(), seed), rows_type());
+    // Values that stay what they are when they are stored: the first time, the largest of a row may
+    // become a power of two, by which 8 bits are scaled.
+    for (int time = 0; time < 2; ++time) qkv = Stored(std::move(qkv), shape.head_dim, kv_type());
+    return {std::move(qkv), positions};
   }
 
-  // Blocks of the sequences lie mixed in the cache, whose memory starts as NaN.
+  // Blocks of the sequences lie mixed in the cache, whose memory starts as NaN or what poison_ is.
   void Start(const AttentionShape& shape, const std::vector<Sequence>& sequences, int threads) {
     shape_ = shape;
     sequences_ = sequences;
@@ -98,11 +103,11 @@ class CpuAttentionTest : public ::testing::TestWithParam<std::tuple<Isa, DType, 
         more = true;
       }
     }
-    cache_ = {.dtype = kv_type(),
+    cache_ = {.dtype = cache_type_.value_or(kv_type()),
               .num_blocks = blocks,
               .num_kv_heads = shape.kv_heads,
               .head_dim = shape.head_dim};
-    memory_.assign(static_cast<size_t>(blocks) * cache_.block_bytes(), 0xff);
+    memory_.assign(static_cast<size_t>(blocks) * cache_.block_bytes(), poison_);
     cache_.data = memory_.data();
   }
 
@@ -155,6 +160,8 @@ class CpuAttentionTest : public ::testing::TestWithParam<std::tuple<Isa, DType, 
   void ExpectSoftmax(const AttentionShape& shape, const Sequence& sequence,
                      const std::vector<float>& actual);
 
+  std::optional<DType> cache_type_;  // in place of kv_type()
+  uint8_t poison_ = 0xff;
   AttentionShape shape_{};
   std::vector<Sequence> sequences_;
   std::unique_ptr<CpuOps> ops_;
@@ -335,9 +342,12 @@ TEST_P(CpuAttentionTest, KeysAndValuesLieWhereTheLayoutSays) {
       ASSERT_EQ(memory_, whole) << "chunks of " << chunk;
     }
     const bool in_pairs = InPairs(StorageOf(kv_type()), head_dim);
-    const auto stored = [&](int64_t index) {
-      if (kv_type() == DType::kF32) return reinterpret_cast<const float*>(whole.data())[index];
-      const uint16_t half = reinterpret_cast<const uint16_t*>(whole.data())[index];
+    const auto stored = [&](const uint8_t* rows, int64_t slot, int64_t index) {
+      if (kv_type() == DType::kF32) return reinterpret_cast<const float*>(rows)[index];
+      if (kv_type() == DType::kF8E4M3) {
+        return Fp8Value(rows[index]) * Fp8Scale(rows[64 * head_dim + slot]);
+      }
+      const uint16_t half = reinterpret_cast<const uint16_t*>(rows)[index];
       return kv_type() == DType::kBF16 ? Bf16ToFloat(half) : F16ToFloat(half);
     };
     for (int64_t i = 0; i < 140 * 2 * head_dim; ++i) {
@@ -345,11 +355,13 @@ TEST_P(CpuAttentionTest, KeysAndValuesLieWhereTheLayoutSays) {
       const int64_t head = i / head_dim % 2;
       const int64_t d = i % head_dim;
       const int64_t block = blocks_[0][static_cast<size_t>(position / 64)];
-      const int64_t keys = (block * 4 + head) * 64 * head_dim;
+      const size_t head_bytes = cache_.head_bytes();
+      const uint8_t* const keys = whole.data() + static_cast<size_t>(block * 4 + head) * head_bytes;
+      const int64_t slot = position % 64;
       const float* const from =
           sequence.qkv.data() + position * shape.cols() + shape.q_cols() + head * head_dim + d;
-      ASSERT_EQ(stored(keys + KeyIndex(in_pairs, head_dim, position % 64, d)), from[0]);
-      ASSERT_EQ(stored(keys + 2 * 64 * head_dim + ValueIndex(in_pairs, head_dim, position % 64, d)),
+      ASSERT_EQ(stored(keys, slot, KeyIndex(in_pairs, head_dim, slot, d)), from[0]);
+      ASSERT_EQ(stored(keys + 2 * head_bytes, slot, ValueIndex(in_pairs, head_dim, slot, d)),
                 from[2 * head_dim]);
     }
   }
@@ -364,7 +376,82 @@ std::string CaseName(const ::testing::TestParamInfo<std::tuple<Isa, DType, DType
 INSTANTIATE_TEST_SUITE_P(Isas, CpuAttentionTest,
                          ::testing::Combine(::testing::ValuesIn(AvailableIsas()),
                                             ::testing::Values(DType::kF32, DType::kBF16,
-                                                              DType::kF16),
+                                                              DType::kF16, DType::kF8E4M3),
+                                            ::testing::Values(DType::kF32, DType::kBF16)),
+                         CaseName);
+
+class Fp8AttentionTest : public CpuAttentionTest {
+ protected:
+  // Rows of all sizes: zeros, below what a scale reaches, beyond where elements saturate.
+  Sequence RowsOfAllSizes(const AttentionShape& shape, int64_t positions) const {
+    constexpr float kSizes[] = {1.0f, 0.0f, 0x1p-20f, 0x1p-9f, 300.0f, 0x1p-140f, 20000.0f};
+    std::vector<float> qkv = RandomFloats(positions * shape.cols(), 7);
+    for (size_t i = 0; i < qkv.size(); ++i) {
+      const int64_t row = static_cast<int64_t>(i) / shape.head_dim;
+      const bool is_query = row % (shape.heads + 2 * shape.kv_heads) < shape.heads;
+      if (!is_query) qkv[i] *= kSizes[static_cast<size_t>(row) % std::size(kSizes)];
+    }
+    return {Rounded(std::move(qkv), rows_type()), positions};
+  }
+};
+
+// Whatever is in slots that nobody sees.
+TEST_P(Fp8AttentionTest, HasTheBitsOfACacheThatHoldsTheValuesAsBfloat16) {
+  int64_t heads = 0;
+  for (const int64_t head_dim : {2, 3, 8, 15, 16, 20, 32, 34, 63, 64, 80, 96, 100, 128, 256}) {
+    heads = heads % 9 + 1;
+    const AttentionShape shape{heads, 1, head_dim, heads % 2 == 0 ? 0 : 50};
+    const Sequence sequence = RowsOfAllSizes(shape, 135);
+    Sequence stored{Stored(sequence.qkv, head_dim, DType::kF8E4M3), sequence.positions};
+    for (int64_t i = 0; i < sequence.positions; ++i) {
+      std::copy_n(sequence.qkv.begin() + i * shape.cols(), shape.q_cols(),
+                  stored.qkv.begin() + i * shape.cols());
+    }
+    cache_type_ = DType::kBF16;
+    const std::vector<uint32_t> expected = BitsOf(RunInChunks(shape, stored, 135, 2));
+    cache_type_ = std::nullopt;
+    for (const int64_t chunk : {1, 37, 135}) {
+      poison_ = chunk == 37 ? 0xee : 0xff;
+      ASSERT_EQ(BitsOf(RunInChunks(shape, sequence, chunk, 2)), expected)
+          << "head_dim " << head_dim << ", chunks of " << chunk;
+    }
+  }
+}
+
+// As the format's header says.
+TEST_P(Fp8AttentionTest, StoresTheRowsOfTheFormat) {
+  for (const int64_t head_dim : {7, 64, 70}) {
+    const AttentionShape shape{1, 1, head_dim};
+    Sequence sequence = RowsOfAllSizes(shape, 64);
+    sequence.qkv[static_cast<size_t>(5 * shape.cols() + head_dim)] = kNaN;
+    sequence.qkv[static_cast<size_t>(6 * shape.cols() + head_dim + 1)] = -INFINITY;
+    RunInChunks(shape, sequence, 64, 2);
+    for (const int64_t part : {0, 1}) {
+      const uint8_t* const rows = memory_.data() + static_cast<size_t>(part) * cache_.head_bytes();
+      for (int64_t slot = 0; slot < 64; ++slot) {
+        const float* const row = sequence.qkv.data() + slot * shape.cols() + (part + 1) * head_dim;
+        uint32_t largest = 0;
+        for (int64_t d = 0; d < head_dim; ++d) {
+          largest = std::max(largest, Fp8BitsOf(row[d]) & 0x7fffffffu);
+        }
+        const uint8_t scale = Fp8ScaleOf(largest);
+        ASSERT_EQ(rows[64 * head_dim + slot], scale) << slot;
+        for (int64_t d = 0; d < head_dim; ++d) {
+          const auto index_of = part == 0 ? KeyIndex : ValueIndex;
+          const uint8_t code = rows[index_of(head_dim % 2 == 0, head_dim, slot, d)];
+          ASSERT_EQ(code & 0x7f, Fp8Of(row[d] * Fp8InverseScale(scale)) & 0x7f) << row[d];
+          if ((code & 0x7f) != kFp8NaN) {
+            ASSERT_EQ(code >> 7, std::signbit(row[d]));
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Fp8AttentionTest,
+                         ::testing::Combine(::testing::ValuesIn(AvailableIsas()),
+                                            ::testing::Values(DType::kF8E4M3),
                                             ::testing::Values(DType::kF32, DType::kBF16)),
                          CaseName);
 

@@ -152,7 +152,7 @@ TEST_P(RowKernelsTest, ATokensHeadsAndCacheAreTheSameAloneAndAmongOthers) {
     const int64_t dim = shape.head_dim;
     const int64_t cols = (shape.heads + 2 * shape.kv_heads) * dim;
     const std::vector<float> gain = RandomFloats(dim, 1), angles = RandomFloats(128 * dim, 2);
-    for (const DType cache_type : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType cache_type : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3}) {
       for (const DType dtype : {DType::kF32, DType::kBF16}) {
         const HeadTransform transform{.q_gain = gain.data(),
                                       .k_gain = gain.data(),
@@ -177,8 +177,7 @@ TEST_P(RowKernelsTest, ATokensHeadsAndCacheAreTheSameAloneAndAmongOthers) {
           }
         };
         const HostRows qkv(batch.tokens(), cols, dtype, 9);
-        const size_t bytes = static_cast<size_t>(6 * 2 * shape.kv_heads * dim * kBlockTokens) *
-                             DTypeBytes(cache_type);
+        const size_t bytes = 6 * KvLayer{nullptr, cache_type, 6, shape.kv_heads, dim}.block_bytes();
         HostRows single(qkv);
         std::vector<char> single_cache(bytes, 0x11);
         run(*alone, true, single, single_cache);

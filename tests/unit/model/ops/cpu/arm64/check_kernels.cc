@@ -1,10 +1,12 @@
 // The portable kernels against plain loops in double precision, as a program that needs nothing but
 // a compiler: CMake builds it for ARM64, CTest runs it there or on an emulator. Exits with 1 and
 // tells what differs.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "model/ops/cpu/kernels/kernels.h"
 #include "model/sampling/sampling_math.h"
 #include "model/sampling/scan_kernels.h"
+#include "model/tensor/fp8.h"
 
 namespace tlm {
 namespace {
@@ -132,36 +135,54 @@ float Rounded(float value, Storage storage) {
   return storage == Storage::kF16 ? F16ToFloat(FloatToF16(value)) : value;
 }
 
+// Rows of `n` keys or values as they are stored.
+std::vector<float> Rounded(std::vector<float> rows, int64_t n, Storage storage) {
+  for (size_t begin = 0; begin < rows.size(); begin += static_cast<size_t>(n)) {
+    const std::span<float> row(rows.data() + begin, static_cast<size_t>(n));
+    uint32_t largest = 0;
+    for (const float value : row) largest = std::max(largest, Fp8BitsOf(value) & 0x7fffffffu);
+    const uint8_t scale = Fp8ScaleOf(largest);
+    for (float& value : row) {
+      value = storage == Storage::kF8
+                  ? Fp8Value(Fp8Of(value * Fp8InverseScale(scale))) * Fp8Scale(scale)
+                  : Rounded(value, storage);
+    }
+  }
+  return rows;
+}
+
 // One query over `tokens` keys and values of one head, which it stores first.
 void CheckAttention(const Kernels& kernels, Storage storage, int64_t dim, int64_t tokens) {
-  const size_t element = storage == Storage::kF32 ? 4 : 2;
-  const int64_t block_elements = 2 * 64 * dim, blocks = (tokens + 63) / 64;
-  std::vector<char> cache(static_cast<size_t>(blocks * block_elements) * element);
+  const int64_t row_bytes = storage == Storage::kF32  ? 4 * dim
+                            : storage == Storage::kF8 ? dim + 1
+                                                      : 2 * dim;
+  const int64_t head_bytes = 64 * row_bytes, blocks = (tokens + 63) / 64;
+  std::vector<char> cache(static_cast<size_t>(blocks * 2 * head_bytes));
   std::vector<int32_t> table;
   for (int64_t b = 0; b < blocks; ++b) table.push_back(static_cast<int32_t>(blocks - 1 - b));
   const std::vector<float> query = RandomFloats(dim), keys = RandomFloats(tokens * dim),
                            values = RandomFloats(tokens * dim);
   for (int64_t t = 0; t < tokens; ++t) {
-    char* const block =
-        cache.data() +
-        static_cast<size_t>(table[static_cast<size_t>(t / 64)] * block_elements) * element;
+    char* const block = cache.data() + table[static_cast<size_t>(t / 64)] * 2 * head_bytes;
     kernels.store_kv({.key = keys.data() + t * dim,
                       .value = values.data() + t * dim,
                       .stride = dim,
                       .head_dim = dim,
                       .slot = t % 64,
                       .keys = block,
-                      .values = block + static_cast<size_t>(64 * dim) * element,
+                      .values = block + head_bytes,
                       .storage = storage});
   }
+  const std::vector<float> stored_keys = Rounded(keys, dim, storage),
+                           stored_values = Rounded(values, dim, storage);
   const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
   std::vector<double> weights, expected(static_cast<size_t>(dim));
   double sum = 0.0;
   for (int64_t t = 0; t < tokens; ++t) {
     double score = 0.0;
     for (int64_t d = 0; d < dim; ++d) {
-      score += double{query[static_cast<size_t>(d)]} *
-               Rounded(keys[static_cast<size_t>(t * dim + d)], storage);
+      score +=
+          double{query[static_cast<size_t>(d)]} * stored_keys[static_cast<size_t>(t * dim + d)];
     }
     weights.push_back(std::exp(score * scale));
     sum += weights.back();
@@ -169,8 +190,7 @@ void CheckAttention(const Kernels& kernels, Storage storage, int64_t dim, int64_
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t d = 0; d < dim; ++d) {
       expected[static_cast<size_t>(d)] +=
-          weights[static_cast<size_t>(t)] / sum *
-          Rounded(values[static_cast<size_t>(t * dim + d)], storage);
+          weights[static_cast<size_t>(t)] / sum * stored_values[static_cast<size_t>(t * dim + d)];
     }
   }
   std::vector<float> out(static_cast<size_t>(dim));
@@ -188,8 +208,8 @@ void CheckAttention(const Kernels& kernels, Storage storage, int64_t dim, int64_
                      .block_table = table.data(),
                      .cache = cache.data(),
                      .storage = storage,
-                     .block_elements = block_elements,
-                     .value_offset = 64 * dim,
+                     .block_bytes = 2 * head_bytes,
+                     .value_offset = head_bytes,
                      .out = out.data(),
                      .out_stride = dim,
                      .scratch = scratch.data()->floats});
@@ -300,6 +320,8 @@ int main() {
   }
   for (const Storage storage : {Storage::kF32, Storage::kBF16, Storage::kF16}) {
     for (const int64_t rows : {1, 2, 7, 16, 33}) CheckMatMul(kernels, storage, rows, 40, 70);
+  }
+  for (const Storage storage : {Storage::kF32, Storage::kBF16, Storage::kF16, Storage::kF8}) {
     for (const int64_t dim : {8, 13, 64, 128}) {
       for (const int64_t tokens : {1, 63, 64, 65, 200}) {
         CheckAttention(kernels, storage, dim, tokens);
