@@ -34,6 +34,15 @@ struct DeviceInfo {
   bool batch_invariant = true;
 };
 
+// How steps were run; all but `ahead` count since the device was opened.
+struct RunCounts {
+  int64_t ahead = 0;     // recordings made before they were needed
+  int64_t recorded = 0;  // runs that had to be recorded first
+  int64_t replayed = 0;
+  int64_t direct = 0;   // with a key, and not recorded
+  int64_t dropped = 0;  // recordings that made room for others
+};
+
 // Copies and everything queued by Ops happen in the order of the calls. Not thread-safe: one thread
 // at a time, in serving the engine thread. Errors are INTERNAL (a device fault) unless said.
 class Device {
@@ -61,6 +70,12 @@ class Device {
   // Runs `fn`, which only calls Ops with the same arguments whenever the key is the same. A device
   // may record the calls the first time and replay them afterwards.
   virtual absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) = 0;
+  // Records `fn` for RunCaptured without running it, before a first batch comes. False if it is
+  // not, and no other would be: nothing is recorded on this device, or what may be spent on it is.
+  virtual absl::StatusOr<bool> RecordAhead(uint64_t, const std::function<absl::Status()>&) {
+    return false;
+  }
+  virtual RunCounts run_counts() const { return {}; }
 };
 
 }  // namespace tlm

@@ -57,6 +57,8 @@ class ForwardingOps : public Ops {
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override {
     return ops_.BeginBatch(batch);
   }
+  int64_t common_steps() const override { return ops_.common_steps(); }
+  DeviceBatch CommonStep(int64_t index) override { return ops_.CommonStep(index); }
   absl::Status Sample(const Rows& logits) override { return ops_.Sample(logits); }
   absl::Status EndBatch(const Rows& logits) override { return ops_.EndBatch(logits); }
   absl::StatusOr<BatchResult> AwaitBatch() override { return ops_.AwaitBatch(); }

@@ -251,6 +251,11 @@ class Ops {
   // Copies a batch to the device; it is the running one until EndBatch. `batch` must not change
   // until Await returned its results.
   virtual absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) = 0;
+  // Steps that will recur, the likeliest first: how many, and one of them as the running batch with
+  // nothing in it, so that Device::RecordAhead may queue it. After Reserve, with no batch in
+  // flight.
+  virtual int64_t common_steps() const { return 0; }
+  virtual DeviceBatch CommonStep(int64_t) { return {}; }
   // Runs the running batch's sampling jobs on logits [DeviceBatch::rows, vocab_size].
   virtual absl::Status Sample(const Rows& logits) = 0;
   // Queues the copies of the sampled tokens and of the logits of host_rows to the host.

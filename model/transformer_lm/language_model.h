@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/ops/batch.h"
+#include "model/ops/device.h"
 
 namespace tlm {
 
@@ -45,6 +46,9 @@ class LanguageModel {
   // and before the next one. Both ids are below num_kv_blocks() (CHECKed). INTERNAL: a device
   // fault.
   virtual absl::Status CopyKvBlock(int32_t from, int32_t to) = 0;
+
+  // How the device has run the batches so far.
+  virtual RunCounts run_counts() const { return {}; }
 };
 
 }  // namespace tlm

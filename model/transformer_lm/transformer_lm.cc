@@ -97,26 +97,40 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
 }
 
 // A dummy prompt and decoding step: what a device does at the first use of a kernel is then
-// done. The blocks they write belong to no sequence yet.
+// done. The blocks they write belong to no sequence yet. Steps that will recur are recorded in
+// between, when all code has been brought to the device, and before one of them is to run.
 absl::Status TransformerLM::WarmUp() {
-  const SamplingParams params;
-  const TokenHistory history;
   const int64_t prompt = std::min({limits_.max_tokens, limits_.max_context,
                                    int64_t{2 * kBlockTokens}, kv_->num_blocks() * kBlockTokens});
-  for (const int64_t tokens : {prompt, int64_t{1}}) {
-    Batch batch;
-    batch.sequences = 1;
-    batch.max_blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
-    for (int32_t i = 0; i < tokens; ++i) {
-      batch.token_ids.push_back(0);
-      batch.positions.push_back(i);
-      batch.sequence_of.push_back(0);
-    }
-    for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
-    batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
-    batch.jobs = {{.params = &params, .history = &history}};
-    // The logits may be anything here: a sampling job that fails is no fault.
-    TLM_RETURN_IF_ERROR(Forward(batch).status());
+  TLM_RETURN_IF_ERROR(RunDummy(prompt));
+  TLM_RETURN_IF_ERROR(RecordCommonSteps());
+  return RunDummy(1);
+}
+
+absl::Status TransformerLM::RunDummy(int64_t tokens) {
+  const SamplingParams params;
+  const TokenHistory history;
+  Batch batch;
+  batch.sequences = 1;
+  batch.max_blocks = (tokens + kBlockTokens - 1) / kBlockTokens;
+  for (int32_t i = 0; i < tokens; ++i) {
+    batch.token_ids.push_back(0);
+    batch.positions.push_back(i);
+    batch.sequence_of.push_back(0);
+  }
+  for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
+  batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
+  batch.jobs = {{.params = &params, .history = &history}};
+  // The logits may be anything here: a sampling job that fails is no fault.
+  return Forward(batch).status();
+}
+
+absl::Status TransformerLM::RecordCommonSteps() {
+  bool goes_on = true;
+  for (int64_t i = 0; goes_on && i < ops_.common_steps(); ++i) {
+    const DeviceBatch step = ops_.CommonStep(i);
+    TLM_ASSIGN_OR_RETURN(goes_on, ops_.device().RecordAhead(
+                                      step.capture_key, [this, &step] { return RunLayers(step); }));
   }
   return absl::OkStatus();
 }

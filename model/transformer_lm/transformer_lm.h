@@ -52,6 +52,7 @@ class TransformerLM : public LanguageModel {
   void Launch(const Batch& batch) override;
   absl::StatusOr<BatchResult> Wait() override;
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
+  RunCounts run_counts() const override { return ops_.device().run_counts(); }
 
   const ModelConfig& config() const { return config_; }
   const PackedWeights& weights() const { return weights_; }
@@ -95,6 +96,8 @@ class TransformerLM : public LanguageModel {
   absl::Status FillRopeTable(int64_t positions);
   absl::Status AllocateWorkspace(DType matrix_type);
   absl::Status WarmUp();
+  absl::Status RunDummy(int64_t tokens);
+  absl::Status RecordCommonSteps();
   absl::Status Run(const Batch& batch);
   absl::Status RunLayers(const DeviceBatch& batch);
   absl::Status RunEmbedding(const DeviceBatch& batch);

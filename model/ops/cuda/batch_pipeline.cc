@@ -58,6 +58,7 @@ BatchPipeline::BatchPipeline(CudaDevice& device, const BatchLimits& limits, cons
     : device_(device),
       limits_(limits),
       shape_(shape),
+      common_steps_(CommonSteps(limits)),
       planner_(PlannerFor(device, limits, shape, activations)),
       sampling_table_(shape.vocab_size) {}
 
@@ -98,6 +99,22 @@ absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
   TLM_RETURN_IF_ERROR(
       ring_->Upload(WritePadded(batch, shape.padded, places, running_.jobs.table_bytes, upload)));
   return Enter({.shape = shape, .stages = StagesOf(running_.jobs), .slot = ring_->slot()});
+}
+
+// A few sequences first: every load begins and ends with them. Outputs are sampled from truncated
+// distributions more often than not, then greedily.
+std::vector<BatchPipeline::Step> BatchPipeline::CommonSteps(const BatchLimits& limits) {
+  constexpr SampleStages kStages[] = {
+      {.noise = true, .finish = true}, {}, {.noise = true, .finish = false}};
+  std::vector<Step> steps;
+  for (const BatchShape& shape : CommonShapes(limits)) {
+    for (const SampleStages& stages : kStages) {
+      for (int slot = 0; slot < kBatches; ++slot) {
+        steps.push_back({.shape = shape, .stages = stages, .slot = slot});
+      }
+    }
+  }
+  return steps;
 }
 
 UploadPlaces BatchPipeline::PlacesOf(const BatchShape& shape) const {

@@ -24,8 +24,8 @@
 
 namespace tlm {
 
-// Of one model and its limits. Begin, Sample, End and Await are those of Ops; same threading as
-// Device. Takes its memory when it is made.
+// Of one model and its limits. Begin, CommonStep, Sample, End and Await are those of Ops; same
+// threading as Device. Takes its memory when it is made.
 class BatchPipeline {
  public:
   // Bytes on the device of what Create takes.
@@ -40,6 +40,8 @@ class BatchPipeline {
   static constexpr int kBatches = BatchRing::kSlots;
 
   absl::StatusOr<DeviceBatch> Begin(const Batch& batch);
+  int64_t common_steps() const { return static_cast<int64_t>(common_steps_.size()); }
+  DeviceBatch CommonStep(int64_t index) { return Enter(common_steps_[static_cast<size_t>(index)]); }
   // Nothing to do for a batch without jobs.
   absl::Status Sample(const Rows& logits);
   absl::Status End(const Rows& logits);
@@ -92,6 +94,7 @@ class BatchPipeline {
     SampleStages stages;
     int slot = 0;  // of the ring
   };
+  static std::vector<Step> CommonSteps(const BatchLimits& limits);
   UploadPlaces PlacesOf(const BatchShape& shape) const;
   static uint64_t KeyOf(const Step& step);
   // Makes it the one that kernels are started for.
@@ -106,6 +109,7 @@ class BatchPipeline {
   CudaDevice& device_;
   const BatchLimits limits_;
   const ModelShape shape_;
+  const std::vector<Step> common_steps_;
   AttentionPlanner planner_;
   SamplingTable sampling_table_;
   Sampler sampler_;

@@ -7,6 +7,20 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
+// Of batches with so many tokens at the most, of which some have logits and jobs, or none.
+BatchShape Padded(int64_t tokens, bool rows, bool jobs, const BatchLimits& limits) {
+  BatchShape shape;
+  shape.padded.tokens = PaddedRowCount(tokens);
+  if (rows) {
+    shape.padded.rows = std::min(shape.padded.tokens, PaddedRowCount(limits.max_logits_rows));
+  }
+  if (jobs) shape.jobs = std::min(shape.padded.tokens, limits.max_jobs());
+  // The block tables are not part of the shape: kernels find their rows in the batch's own arrays.
+  shape.key = uint64_t{1} | uint64_t{rows} << 1 | uint64_t{jobs} << 2 |
+              static_cast<uint64_t>(shape.padded.tokens) << 3;
+  return shape;
+}
+
 }  // namespace
 
 int64_t PaddedRowCount(int64_t rows) {
@@ -23,25 +37,23 @@ int64_t PaddedRowCount(int64_t rows) {
 
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t tokens = batch.tokens();
-  const int64_t jobs = static_cast<int64_t>(batch.jobs.size());
-  const int64_t padded_tokens = PaddedRowCount(tokens);
-  const int64_t most_jobs = std::min(padded_tokens, limits.max_jobs());
+  const int64_t rows = batch.rows();
+  const auto jobs = static_cast<int64_t>(batch.jobs.size());
+  const BatchShape shape = Padded(tokens, rows > 0, jobs > 0, limits);
   // A token of a draft is to a kernel what one of a sequence of its own is. Logits are padded with
   // the tokens: those of a prompt, of which few are asked for, stay out.
-  const bool recurs = tokens == batch.sequences || 2 * batch.rows() >= tokens;
-  if (!recurs || tokens > kMaxPaddedRows || batch.rows() > tokens || jobs > most_jobs) {
-    return {.padded = {.tokens = tokens, .rows = batch.rows()}, .jobs = jobs, .key = 0};
+  const bool recurs = tokens == batch.sequences || 2 * rows >= tokens;
+  if (recurs && tokens <= kMaxPaddedRows && rows <= tokens && jobs <= shape.jobs) return shape;
+  return {.padded = {.tokens = tokens, .rows = rows}, .jobs = jobs, .key = 0};
+}
+
+std::vector<BatchShape> CommonShapes(const BatchLimits& limits) {
+  std::vector<BatchShape> shapes;
+  const int64_t most = std::min({limits.max_jobs(), limits.max_tokens, kMaxPaddedRows});
+  for (int64_t tokens = 1; tokens <= most; tokens = shapes.back().padded.tokens + 1) {
+    shapes.push_back(Padded(tokens, true, true, limits));
   }
-  BatchShape shape;
-  shape.padded = {.tokens = padded_tokens,
-                  .rows = batch.rows() == 0
-                              ? 0
-                              : std::min(padded_tokens, PaddedRowCount(limits.max_logits_rows))};
-  shape.jobs = jobs == 0 ? 0 : most_jobs;
-  // The block tables are not part of the shape: kernels find their rows in the batch's own arrays.
-  shape.key = uint64_t{1} | uint64_t{shape.padded.rows > 0} << 1 | uint64_t{shape.jobs > 0} << 2 |
-              static_cast<uint64_t>(shape.padded.tokens) << 3;
-  return shape;
+  return shapes;
 }
 
 }  // namespace tlm

@@ -4,6 +4,7 @@
 #define TLM_MODEL_OPS_CUDA_BATCH_SHAPE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "model/ops/batch.h"
 #include "model/ops/cuda/batch_ring_layout.h"
@@ -28,6 +29,9 @@ struct BatchShape {
 // Batches of one token a sequence, as while decoding, and those that compute the logits of at least
 // half of their tokens, as with drafts, are padded; any others are taken as they are.
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits);
+
+// The shapes of batches that sample a token behind every one of theirs, fewest tokens first.
+std::vector<BatchShape> CommonShapes(const BatchLimits& limits);
 
 }  // namespace tlm
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_status.h"
 #include "model/ops/cuda/kernels/launch.h"
@@ -60,13 +61,16 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions
   return device;
 }
 
-CudaDevice::CudaDevice(const CudaOptions& options) : graphs_enabled_(options.graphs) {}
+CudaDevice::CudaDevice(const CudaOptions& options)
+    : max_graphs_(options.graphs ? static_cast<size_t>(std::max(0, options.max_graphs)) : 0),
+      ahead_limit_(absl::Milliseconds(options.record_ahead_ms)) {}
 
 CudaDevice::~CudaDevice() {
   // After a fault these fail; the error is already reported.
   if (UseDevice(properties_.ordinal) != cudaSuccess) return;
   if (compute_stream_ != nullptr) cudaStreamSynchronize(compute_stream_);
   if (copy_stream_ != nullptr) cudaStreamSynchronize(copy_stream_);
+  DestroyRetired(true);
   for (const auto& [key, graph] : graphs_) {
     if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
   }
@@ -251,49 +255,118 @@ absl::Status CudaDevice::Synchronize() {
 absl::Status CudaDevice::RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) {
   TLM_RETURN_IF_ERROR(Ready());
   if (key == 0) return fn();
-  const auto found = graphs_.find(key);
-  const bool refused = !graphs_enabled_ ||
-                       (found == graphs_.end() && graphs_.size() >= kMaxGraphs) ||
-                       (found != graphs_.end() && found->second.failures >= kMaxRecordings);
-  if (refused) {
-    ++graph_counts_.eager;
+  auto found = graphs_.find(key);
+  if (max_graphs_ == 0 || (found != graphs_.end() && found->second.failures >= kMaxRecordings)) {
+    ++run_counts_.direct;
     return fn();
   }
-  Graph& graph = graphs_[key];
+  if (found == graphs_.end()) {
+    TLM_RETURN_IF_ERROR(RetireOldest());
+    found = graphs_.try_emplace(key).first;
+  }
+  Graph& graph = found->second;
+  graph.last_use = ++uses_;
   if (graph.exec != nullptr) {
-    ++graph_counts_.replayed;
+    ++run_counts_.replayed;
   } else {
-    TLM_RETURN_IF_ERROR(Record(fn, &graph));
+    Record(fn, &graph);
     if (graph.exec == nullptr) {
-      ++graph_counts_.eager;
+      ++run_counts_.direct;
       return fn();
     }
-    ++graph_counts_.recorded;
+    ++run_counts_.recorded;
   }
   return Check(cudaGraphLaunch(graph.exec, compute_stream_), "cudaGraphLaunch");
+}
+
+absl::StatusOr<bool> CudaDevice::RecordAhead(uint64_t key,
+                                             const std::function<absl::Status()>& fn) {
+  TLM_RETURN_IF_ERROR(Ready());
+  TLM_CHECK(key != 0);
+  if (graphs_.contains(key)) return true;
+  if (ahead_.graphs == 0) {
+    TLM_ASSIGN_OR_RETURN(ahead_.free_before, FreeBytes());
+    ahead_.free_after = ahead_.free_before;
+  }
+  if (graphs_.size() >= max_graphs_ || ahead_.time >= ahead_limit_ || ahead_.failed ||
+      ahead_.free_after < ahead_.free_before / 2) {
+    return false;
+  }
+  const absl::Time begin = Clock::Monotonic()->Now();
+  TLM_RETURN_IF_ERROR(RecordOneAhead(key, fn));
+  ahead_.time += Clock::Monotonic()->Now() - begin;
+  return !ahead_.failed;
+}
+
+absl::Status CudaDevice::RecordOneAhead(uint64_t key, const std::function<absl::Status()>& fn) {
+  Graph& graph = graphs_[key];
+  Record(fn, &graph);
+  ahead_.failed = graph.exec == nullptr;
+  if (ahead_.failed) return absl::OkStatus();
+  // What its first launch would do otherwise.
+  TLM_RETURN_IF_ERROR(Check(cudaGraphUpload(graph.exec, compute_stream_), "cudaGraphUpload"));
+  ++ahead_.graphs;
+  ++run_counts_.ahead;
+  TLM_ASSIGN_OR_RETURN(ahead_.free_after, FreeBytes());
+  CountGraphBytes();
+  return absl::OkStatus();
+}
+
+// Other programs may take or give memory meanwhile: what is read once, before a server serves, is
+// better than what is read at every recording.
+void CudaDevice::CountGraphBytes() {
+  if (ahead_.graphs == 0) return;
+  const auto recorded = static_cast<size_t>(ahead_.graphs);
+  graph_bytes_ = Taken(ahead_.free_before, ahead_.free_after) / recorded * graphs_.size();
+}
+
+absl::Status CudaDevice::RetireOldest() {
+  DestroyRetired(false);
+  if (graphs_.size() < max_graphs_) return absl::OkStatus();
+  const auto oldest = std::min_element(
+      graphs_.begin(), graphs_.end(),
+      [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; });
+  const cudaGraphExec_t exec = oldest->second.exec;
+  graphs_.erase(oldest);
+  if (exec == nullptr) return absl::OkStatus();
+  ++run_counts_.dropped;
+  Retired& retired = retired_.emplace_back(Retired{.exec = exec});
+  TLM_RETURN_IF_ERROR(Check(cudaEventCreateWithFlags(&retired.idle, cudaEventDisableTiming),
+                            "cudaEventCreateWithFlags"));
+  return Check(cudaEventRecord(retired.idle, compute_stream_), "cudaEventRecord");
+}
+
+void CudaDevice::DestroyRetired(bool all) {
+  auto left = retired_.begin();
+  for (; left != retired_.end() && (all || cudaEventQuery(left->idle) == cudaSuccess); ++left) {
+    cudaGraphExecDestroy(left->exec);
+    if (left->idle != nullptr) cudaEventDestroy(left->idle);
+  }
+  retired_.erase(retired_.begin(), left);
 }
 
 absl::Status CudaDevice::DropGraphs() {
   TLM_RETURN_IF_ERROR(Ready());
   TLM_CHECK(!recording_);
+  TLM_RETURN_IF_ERROR(Check(cudaStreamSynchronize(compute_stream_), "cudaStreamSynchronize"));
+  DestroyRetired(true);
   absl::Status status;
   for (const auto& [key, graph] : graphs_) {
     if (graph.exec == nullptr) continue;
-    // One that still runs goes when it is done.
     status = Check(cudaGraphExecDestroy(graph.exec), "cudaGraphExecDestroy");
   }
   graphs_.clear();
+  ahead_ = {};
   graph_bytes_ = 0;
   return status;
 }
 
-absl::Status CudaDevice::Record(const std::function<absl::Status()>& fn, Graph* graph) {
-  TLM_ASSIGN_OR_RETURN(const size_t free_before, FreeBytes());
+void CudaDevice::Record(const std::function<absl::Status()>& fn, Graph* graph) {
   // Other threads may allocate meanwhile; this one does nothing but queue.
   cudaError_t error = cudaStreamBeginCapture(compute_stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) {
     CountFailure(CudaStatus(error, "cudaStreamBeginCapture"), graph);
-    return absl::OkStatus();
+    return;
   }
   recording_ = true;
   const absl::Status run = fn();
@@ -308,18 +381,16 @@ absl::Status CudaDevice::Record(const std::function<absl::Status()>& fn, Graph* 
   if (recorded != nullptr) cudaGraphDestroy(recorded);
   if (!status.ok()) {
     CountFailure(status, graph);
-    return absl::OkStatus();
+    return;
   }
-  TLM_ASSIGN_OR_RETURN(const size_t free_after, FreeBytes());
-  graph_bytes_ += Taken(free_before, free_after);
-  return absl::OkStatus();
+  CountGraphBytes();
 }
 
 void CudaDevice::CountFailure(const absl::Status& why, Graph* graph) {
   cudaGetLastError();
   ++graph->failures;
-  ++graph_counts_.failed;
-  graph_counts_.last_failure = std::string(why.message());
+  ++graph_failures_.count;
+  graph_failures_.last = std::string(why.message());
 }
 
 }  // namespace tlm

@@ -13,9 +13,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/device.h"
 #include "model/tensor/buffer.h"
@@ -35,19 +37,16 @@ struct CudaProperties {
   size_t free_bytes = 0;  // when the device was opened
 };
 
-// How RunCaptured has served its calls.
-struct GraphCounts {
-  int64_t recorded = 0;
-  int64_t replayed = 0;
-  int64_t eager = 0;         // with a key, and still run directly
-  int64_t failed = 0;        // recordings that could not be made
-  std::string last_failure;  // why; empty when none failed
+// Recordings that could not be made, and why the last one could not.
+struct GraphFailures {
+  int64_t count = 0;
+  std::string last;
 };
 
-// Everything goes through one compute stream, in the order of the calls, except what weight uploads
-// put on the copy stream. Threading as Device: one thread at a time, any thread. The first failed
-// call other than an allocation is a device fault: INTERNAL, and every later call returns it again,
-// because results of a device that failed once cannot be trusted.
+// Everything goes through one compute stream, in the order of the calls, except what uploads of
+// weights and batches put on the copy stream. Threading as Device: one thread at a time, any
+// thread. The first failed call other than an allocation is a device fault: INTERNAL, and every
+// later call returns it again, because results of a device that failed once cannot be trusted.
 class CudaDevice : public Device {
  public:
   // Opens device options.device. NOT_FOUND: there is none of that number; FAILED_PRECONDITION: the
@@ -68,7 +67,8 @@ class CudaDevice : public Device {
   absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
   // What is alive of AllocatePinned.
   size_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
-  // Recorded graphs count by what the device's free memory fell when they were made.
+  // Recorded graphs count by what the device's free memory fell, for each of them, while
+  // RecordAhead made the first.
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
   absl::StatusOr<size_t> FreeBytes();
 
@@ -77,16 +77,22 @@ class CudaDevice : public Device {
   absl::Status CopyOnDevice(void* to, const void* from, size_t bytes) override;
   absl::Status Synchronize() override;
 
-  // Runs `fn` directly for key 0, where graphs are turned off, and where kMaxGraphs are recorded
-  // already. Otherwise records what it queues the first time the key is seen, and launches the
-  // recording. A recording that fails is made up for by a direct run; after the second failure the
-  // key is always run directly, as it is when memory for the recording lacks. An error that `fn`
-  // has in the direct run too is returned.
+  // Runs `fn` directly for key 0 and where graphs are turned off. Otherwise records what it queues
+  // the first time the key is seen, and launches the recording; with options.max_graphs of them,
+  // the one launched longest ago goes, when it has run. A recording that fails is made up for by a
+  // direct run; after the second failure the key is always run directly, as it is when memory for
+  // the recording lacks. An error that `fn` has in the direct run too is returned.
   absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) override;
-  static constexpr size_t kMaxGraphs = 256;
+  // False with options.max_graphs of them, when options.record_ahead_ms have passed in these calls
+  // since DropGraphs, when half the memory that was free then is taken, and after a failure.
+  absl::StatusOr<bool> RecordAhead(uint64_t key, const std::function<absl::Status()>& fn) override;
   // Forgets all recordings: what they point at is about to go, or keys will mean something else.
+  // Waits for those that run.
   absl::Status DropGraphs();
-  const GraphCounts& graph_counts() const { return graph_counts_; }
+  RunCounts run_counts() const override { return run_counts_; }
+  const GraphFailures& graph_failures() const { return graph_failures_; }
+  // Spent in RecordAhead since DropGraphs.
+  absl::Duration ahead_time() const { return ahead_.time; }
 
   cudaStream_t compute_stream() const { return compute_stream_; }
   cudaStream_t copy_stream() const { return copy_stream_; }
@@ -103,6 +109,20 @@ class CudaDevice : public Device {
   struct Graph {
     cudaGraphExec_t exec = nullptr;  // null: not recorded (yet)
     int failures = 0;
+    int64_t last_use = 0;
+  };
+  // A recording without a key; it goes when the event has passed.
+  struct Retired {
+    cudaGraphExec_t exec = nullptr;
+    cudaEvent_t idle = nullptr;
+  };
+  // What RecordAhead has spent.
+  struct Ahead {
+    int64_t graphs = 0;
+    absl::Duration time;
+    size_t free_before = 0;  // the first one
+    size_t free_after = 0;   // the last one
+    bool failed = false;
   };
   // Pinned memory that CopyToDevice goes through, half by half.
   struct Staging {
@@ -116,11 +136,18 @@ class CudaDevice : public Device {
   absl::Status ReadProperties(int ordinal);
   absl::Status CreateStreams();
   absl::Status Ready();  // no fault, and current
-  // Records `fn` into *graph. OK with a null exec: it could not be recorded.
-  absl::Status Record(const std::function<absl::Status()>& fn, Graph* graph);
+  // Records `fn` into *graph. A null exec then: it could not be recorded.
+  void Record(const std::function<absl::Status()>& fn, Graph* graph);
   void CountFailure(const absl::Status& why, Graph* graph);
+  // Makes room for one more graph.
+  absl::Status RetireOldest();
+  // Destroys what was retired and runs no more; `all`: everything, which nothing may run then.
+  void DestroyRetired(bool all);
+  absl::Status RecordOneAhead(uint64_t key, const std::function<absl::Status()>& fn);
+  void CountGraphBytes();
 
-  const bool graphs_enabled_;
+  const size_t max_graphs_;  // 0: none are recorded
+  const absl::Duration ahead_limit_;
   DeviceInfo info_;
   CudaProperties properties_;
   absl::Status fault_;
@@ -131,8 +158,12 @@ class CudaDevice : public Device {
   Staging staging_;
   bool recording_ = false;
   std::unordered_map<uint64_t, Graph> graphs_;
+  std::vector<Retired> retired_;  // oldest first
+  int64_t uses_ = 0;              // launches of graphs
+  Ahead ahead_;
   std::atomic<size_t> graph_bytes_{0};
-  GraphCounts graph_counts_;
+  RunCounts run_counts_;
+  GraphFailures graph_failures_;
 };
 
 }  // namespace tlm

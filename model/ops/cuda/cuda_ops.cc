@@ -163,11 +163,16 @@ std::string CudaOps::Report() const {
           ? fmt::format("own kernels for all products ({})", without_library_)
           : fmt::format("{} for {} of {} kinds of products of many rows", library_->version(),
                         gemm_.library_products(), gemm_.library_candidates());
-  const GraphCounts& graphs = device_->graph_counts();
-  std::string report = fmt::format("{}; graphs: {} recorded, {} steps replayed, {} run directly",
-                                   products, graphs.recorded, graphs.replayed, graphs.eager);
-  if (graphs.failed > 0) {
-    report += fmt::format(", {} not recorded ({})", graphs.failed, graphs.last_failure);
+  const RunCounts runs = device_->run_counts();
+  const GraphFailures& failures = device_->graph_failures();
+  std::string report = fmt::format(
+      "{}; graphs: {} of {} recorded ahead in {:.2f} s, {} in steps; {} steps replayed, {} run "
+      "directly",
+      products, runs.ahead, common_steps(), absl::ToDoubleSeconds(device_->ahead_time()),
+      runs.recorded, runs.replayed, runs.direct);
+  if (runs.dropped > 0) report += fmt::format(", {} dropped for others", runs.dropped);
+  if (failures.count > 0) {
+    report += fmt::format(", {} not recorded ({})", failures.count, failures.last);
   }
   return report;
 }
@@ -176,6 +181,12 @@ absl::StatusOr<DeviceBatch> CudaOps::BeginBatch(const Batch& batch) {
   TLM_CHECK(pipeline_ != nullptr);
   return pipeline_->Begin(batch);
 }
+
+int64_t CudaOps::common_steps() const {
+  return pipeline_ == nullptr ? 0 : pipeline_->common_steps();
+}
+
+DeviceBatch CudaOps::CommonStep(int64_t index) { return pipeline_->CommonStep(index); }
 
 absl::Status CudaOps::Sample(const Rows& logits) { return pipeline_->Sample(logits); }
 

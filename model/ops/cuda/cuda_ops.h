@@ -58,6 +58,8 @@ class CudaOps : public Ops {
   int max_batches() const override { return BatchPipeline::kBatches; }
   bool TakesPendingTokens() const override { return pipeline_->TakesPendingTokens(); }
   absl::StatusOr<DeviceBatch> BeginBatch(const Batch& batch) override;
+  int64_t common_steps() const override;
+  DeviceBatch CommonStep(int64_t index) override;
   absl::Status Sample(const Rows& logits) override;
   absl::Status EndBatch(const Rows& logits) override;
   absl::StatusOr<BatchResult> AwaitBatch() override;

@@ -6,8 +6,10 @@ namespace tlm {
 
 // Each optimisation can be turned off; this changes the speed, never the bits.
 struct CudaOptions {
-  int device = 0;       // ordinal among the devices that CUDA_VISIBLE_DEVICES leaves
-  bool graphs = true;   // steps of shapes that recur are recorded once and replayed
+  int device = 0;               // ordinal among the devices that CUDA_VISIBLE_DEVICES leaves
+  bool graphs = true;           // steps of shapes that recur are recorded once and replayed
+  int max_graphs = 256;         // of them; the one used longest ago makes room
+  int record_ahead_ms = 1'000;  // so long, at most, a start takes to record shapes to come
   bool overlap = true;  // a kernel may begin before the one before it ends, where devices can
   bool library = true;  // cuBLASLt for large products, where it gives the bits of own kernels
 };

@@ -49,6 +49,9 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::vector<tlm::simt::emulated::Work> work;
+  size_t bytes = 0;  // of the device's memory
+  // Launches that have not ended.
+  std::shared_ptr<int> running = std::make_shared<int>(0);
 };
 struct CUstream_st {
   bool waits_for_default = true;  // not made with cudaStreamNonBlocking
@@ -79,6 +82,7 @@ class Device {
   CUstream_st default_stream;
   std::set<CUstream_st*> streams;
   std::set<CUgraph_st*> captures;  // in progress
+  size_t graph_bytes = 0;          // of all executable graphs
 
   // The stream behind a handle; null if there is none.
   CUstream_st* Find(cudaStream_t stream);

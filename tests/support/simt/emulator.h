@@ -19,7 +19,9 @@
 //  - launches: shared memory beyond 48 KiB unless allowed for the kernel, beyond what a block may
 //    have by the compute capability (227 KiB on 9.0), and shapes that CUDA refuses return CUDA's
 //    error;
-//  - copies to and from the device: the device's side lies within one cudaMalloc.
+//  - copies to and from the device: the device's side lies within one cudaMalloc;
+//  - executable graphs: none is destroyed before its launches have ended (CUDA would put it off,
+//    and may wait).
 // Shown as wrong data: missing barriers and CopyAsyncWait (shared memory begins as NaN, and is NaN
 // from CopyAsync16 until its wait), copies of what the previous kernel writes begun before it
 // ended, memory of the device read before it was written (NaN), a pinned buffer reused before its
@@ -47,6 +49,7 @@ struct Options {
   // Begin one block early of every kernel that may overlap the one before it.
   bool overlap = true;
   size_t memory_bytes = size_t{256} << 20;
+  size_t graph_bytes = 0;  // that an executable graph takes of them
   int multiprocessors = 4;
   int compute_capability = 90;  // 10 * major + minor
 };

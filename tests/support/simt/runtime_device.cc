@@ -319,7 +319,7 @@ cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   Call call;
   *total = TheDevice().memory.limit();
-  *free = *total - TheDevice().memory.device_bytes();
+  *free = *total - TheDevice().memory.device_bytes() - TheDevice().graph_bytes;
   return Answer(cudaSuccess);
 }
 

@@ -308,7 +308,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   Call call;
   if (graph == nullptr || graph->origin != nullptr) return Answer(cudaErrorInvalidValue);
-  *exec = new CUgraphExec_st{graph->work};
+  Device& device = TheDevice();
+  const size_t bytes = device.options.graph_bytes;
+  if (device.memory.device_bytes() + device.graph_bytes + bytes > device.memory.limit()) {
+    return Answer(cudaErrorMemoryAllocation);
+  }
+  device.graph_bytes += bytes;
+  *exec = new CUgraphExec_st{graph->work, bytes};
   return Answer(cudaSuccess);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t) {
@@ -325,7 +331,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   // A graph's first kernel waits for all before it, and what follows waits for the whole graph.
   device.Give(*stream, {nullptr, [] {}});
   for (const Work& work : exec->work) device.Give(*stream, work);
-  device.Give(*stream, {nullptr, [] {}});
+  ++*exec->running;
+  device.Give(*stream, {nullptr, [running = exec->running] { --*running; }});
   return Answer(cudaSuccess);
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -335,6 +342,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   Call call;
+  if (exec == nullptr) return Answer(cudaErrorInvalidResourceHandle);
+  if (*exec->running > 0) ReportFailure("a graph is destroyed that has not run to its end");
+  TheDevice().graph_bytes -= exec->bytes;
   delete exec;
   return Answer(cudaSuccess);
 }

@@ -25,8 +25,11 @@
 namespace tlm {
 namespace {
 
-constexpr BatchLimits kLimits = {
-    .max_tokens = 130, .max_sequences = 6, .max_logits_rows = 130, .max_context = 256};
+constexpr BatchLimits kLimits = {.max_tokens = 130,
+                                 .max_sequences = 6,
+                                 .max_logits_rows = 130,
+                                 .max_context = 256,
+                                 .max_draft_rows = 24};
 constexpr int64_t kBlocks = 24;
 
 struct Case {
@@ -111,7 +114,7 @@ TEST_P(InvarianceTest, LogitsDoNotDependOnChunksOrBatchMates) {
     EXPECT_EQ(RunAlone(*loaded.model, ids, first, chunk), alone)
         << first << ", then chunks of " << chunk;
   }
-  EXPECT_GT(loaded.ops->device().graph_counts().replayed, 0);
+  EXPECT_GT(loaded.ops->device().run_counts().replayed, 0);
 
   ChunkedSequence sequence{ids, {3, 20, 1, 23}, 0};
   std::vector<ChunkedSequence> mates;
@@ -224,7 +227,7 @@ TEST(StepTest, WhatMakesItFasterChangesNoBit) {
   const Loaded plain = Load(random.config(), random.weights(), {.graphs = false, .overlap = false});
   const std::vector<float> expected = RunAtOnce(*plain.model, ids);
   EXPECT_EQ(RunAlone(*plain.model, ids, 61, 1), expected);
-  EXPECT_EQ(plain.ops->device().graph_counts().recorded, 0);
+  EXPECT_EQ(plain.ops->device().run_counts().recorded, 0);
   for (const CudaOptions& options : {CudaOptions{.graphs = true, .overlap = false},
                                      CudaOptions{.graphs = false, .overlap = true},
                                      CudaOptions{.graphs = true, .overlap = true}}) {
@@ -266,6 +269,89 @@ TEST(StepTest, StepsAllocateNothingAndWaitOnceForTheirResults) {
   EXPECT_EQ(loaded.ops->device().AllocatedBytes(), bytes);
   EXPECT_LE(after.synchronizations - before.synchronizations, 6u);
   EXPECT_EQ(after.graph_launches - before.graph_launches, 6u);
+}
+
+// The block tables of up to six sequences, and the tokens of all of them.
+ChunkedSequence SequenceAt(int32_t i, int64_t position, int64_t tokens, int64_t vocab) {
+  return {
+      RandomIds(position + tokens, vocab, 30), {4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3}, position};
+}
+
+// Prompts, then batches as a server makes them: some sequences decode, greedily or not, some with
+// drafts.
+void Serve(const Loaded& loaded, uint64_t seed, std::vector<int32_t>* tokens) {
+  const int64_t vocab = loaded.model->vocab_size();
+  for (int32_t i = 0; i < 6; ++i) {
+    for (const int64_t position : {0, 105}) {
+      Batch prompt;
+      AddChunk(SequenceAt(i, position, 105, vocab), 105, &prompt);
+      prompt.logits_rows.clear();
+      prompt.host_rows.clear();
+      ASSERT_THAT(loaded.model->Forward(prompt), IsOk());
+    }
+  }
+  const SamplingParams kinds[] = {
+      {.temperature = 0.0f}, {.seed = 5}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 6}};
+  const TokenHistory history;
+  std::mt19937_64 random(seed);
+  for (int step = 0; step < 40; ++step) {
+    Batch batch;
+    const auto sequences = static_cast<int32_t>(1 + random() % 6);
+    const size_t most_kinds = 1 + random() % 3;
+    for (int32_t i = 0; i < sequences; ++i) {
+      const auto drafted = static_cast<int64_t>(random() % 3 == 0 ? random() % 5 : 0);
+      const auto position = static_cast<int64_t>(random() % 200);
+      const int64_t first_row = batch.rows();
+      AddChunk(SequenceAt(i, position, drafted + 1, vocab), drafted + 1, &batch);
+      for (int64_t row = first_row; row < batch.rows(); ++row) {
+        batch.jobs.push_back({.row = static_cast<int32_t>(row),
+                              .params = &kinds[random() % most_kinds],
+                              .history = &history,
+                              .key = {.position = static_cast<uint64_t>(position + row)},
+                              .score = {}});
+      }
+    }
+    batch.host_rows.clear();
+    const auto result = loaded.model->Forward(batch);
+    ASSERT_THAT(result, IsOk());
+    for (const auto& token : result->tokens) {
+      ASSERT_THAT(token, IsOk());
+      tokens->push_back(token->id);
+    }
+  }
+}
+
+TEST(RecordedTest, ServingRecordsNothingAfterAStart) {
+  const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 15);
+  const Loaded loaded = Load(random.config(), random.weights());
+  const RunCounts start = loaded.model->run_counts();
+  EXPECT_EQ(start.ahead, loaded.ops->common_steps());
+  EXPECT_GT(start.ahead, 30);
+  EXPECT_EQ(start.recorded, 0);
+  std::vector<int32_t> tokens;
+  Serve(loaded, 16, &tokens);
+  const RunCounts served = loaded.model->run_counts();
+  EXPECT_EQ(served.recorded, 0);
+  EXPECT_EQ(served.direct, start.direct);
+  EXPECT_EQ(served.replayed - start.replayed, 40);
+  EXPECT_THAT(loaded.ops->Report(), ::testing::HasSubstr("recorded ahead in"));
+}
+
+TEST(RecordedTest, TokensAreTheSameWhateverIsRecorded) {
+  const RandomModel random(ConfigOf(kQwen3), kQwen3.dtype, 17);
+  std::vector<int32_t> expected;
+  Serve(Load(random.config(), random.weights(), {.graphs = false}), 18, &expected);
+  // Fewer than there are shapes, in two ways; and none but those that come.
+  for (const CudaOptions& options : {CudaOptions{.max_graphs = 3}, CudaOptions{.max_graphs = 1},
+                                     CudaOptions{.record_ahead_ms = 0}}) {
+    const Loaded loaded = Load(random.config(), random.weights(), options);
+    std::vector<int32_t> tokens;
+    Serve(loaded, 18, &tokens);
+    EXPECT_EQ(tokens, expected) << options.max_graphs;
+    const RunCounts counts = loaded.model->run_counts();
+    EXPECT_GT(counts.recorded, 5);
+    EXPECT_EQ(counts.dropped > 0, options.max_graphs < 10);
+  }
 }
 
 TEST(LoadTest, MemoryIsWhatWasForetold) {

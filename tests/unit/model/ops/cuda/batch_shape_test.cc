@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <vector>
 
 namespace tlm {
 namespace {
@@ -104,6 +105,30 @@ TEST(BatchShapeTest, DraftsShareTheKeysOfDecoding) {
   EXPECT_NE(ShapeOf(drafts, few).key, 0u);
   few.max_draft_rows = 11;
   EXPECT_EQ(ShapeOf(drafts, few).key, 0u);
+}
+
+TEST(BatchShapeTest, CommonShapesAreThoseOfDecodingAndDrafts) {
+  BatchLimits limits = kLimits;
+  limits.max_sequences = 40;
+  limits.max_draft_rows = 90;
+  const std::vector<BatchShape> shapes = CommonShapes(limits);
+  std::set<uint64_t> keys;
+  for (const BatchShape& shape : shapes) keys.insert(shape.key);
+  EXPECT_EQ(keys.size(), shapes.size());
+  for (int64_t sequences = 1; sequences <= 40; ++sequences) {
+    for (int64_t drafted = 0; drafted <= 90; drafted += 9) {
+      Batch batch = BatchWith(sequences, 1);
+      const auto tokens = static_cast<size_t>(sequences + drafted);
+      batch.token_ids.resize(tokens);
+      batch.logits_rows.resize(tokens);
+      batch.jobs.resize(tokens);
+      EXPECT_TRUE(keys.contains(ShapeOf(batch, limits).key)) << sequences << ", " << drafted;
+    }
+  }
+  EXPECT_EQ(shapes.front().padded.tokens, 1);
+  EXPECT_EQ(shapes.back().padded.tokens, 160);
+  limits.max_tokens = 20;
+  EXPECT_EQ(CommonShapes(limits).back().padded.tokens, 24);
 }
 
 TEST(BatchShapeTest, OtherBatchesAreTakenAsTheyAre) {

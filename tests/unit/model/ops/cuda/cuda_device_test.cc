@@ -197,14 +197,14 @@ TEST_F(CudaDeviceTest, ReplaysWhatItRecordedWithWhatMemoryHoldsThen) {
   EXPECT_THAT(device->RunCaptured(5, step), IsOk());
   EXPECT_EQ(First(*device, out), 12);
   EXPECT_EQ(runs, 1);
-  EXPECT_EQ(device->graph_counts().recorded, 1);
-  EXPECT_EQ(device->graph_counts().replayed, 1);
-  EXPECT_EQ(device->graph_counts().eager, 0);
+  EXPECT_EQ(device->run_counts().recorded, 1);
+  EXPECT_EQ(device->run_counts().replayed, 1);
+  EXPECT_EQ(device->run_counts().direct, 0);
 
   EXPECT_THAT(device->DropGraphs(), IsOk());
   EXPECT_THAT(device->RunCaptured(5, step), IsOk());
   EXPECT_EQ(runs, 2);
-  EXPECT_EQ(device->graph_counts().recorded, 2);
+  EXPECT_EQ(device->run_counts().recorded, 2);
 }
 
 TEST_F(CudaDeviceTest, RunsDirectlyWithoutAKeyOrWithGraphsTurnedOff) {
@@ -222,23 +222,118 @@ TEST_F(CudaDeviceTest, RunsDirectlyWithoutAKeyOrWithGraphsTurnedOff) {
     EXPECT_THAT(device->RunCaptured(key, step), IsOk());
     EXPECT_EQ(First(*device, out), 11);
     EXPECT_EQ(runs, 2);
-    EXPECT_EQ(device->graph_counts().recorded, 0);
+    EXPECT_EQ(device->run_counts().recorded, 0);
   }
 }
 
-TEST_F(CudaDeviceTest, RecordsSoManyGraphsAndNoMore) {
+TEST_F(CudaDeviceTest, TheGraphUsedLongestAgoMakesRoom) {
+  const auto device = Open({.max_graphs = 3});
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  const auto run = [&](uint64_t key) {
+    ASSERT_THAT(device->RunCaptured(key, [&] { return AddOne(*device, in, out); }), IsOk());
+  };
+  for (const uint64_t key : {1, 2, 3, 1, 4}) run(key);
+  EXPECT_EQ(device->run_counts().recorded, 4);
+  EXPECT_EQ(device->run_counts().dropped, 1);
+  for (const uint64_t key : {1, 3, 4}) run(key);
+  EXPECT_EQ(device->run_counts().replayed, 4) << "2 was dropped";
+  run(2);
+  EXPECT_EQ(device->run_counts().recorded, 5);
+  run(3);
+  EXPECT_EQ(device->run_counts().replayed, 5) << "1 was dropped";
+  EXPECT_EQ(device->run_counts().direct, 0);
+  EXPECT_EQ(First(*device, out), 2);
+}
+
+// The emulated device reports a graph that is destroyed under way.
+TEST_F(CudaDeviceTest, AGraphMakesRoomWhenItHasRun) {
+  for (const auto progress : {simt::emulated::Progress::kLazy, simt::emulated::Progress::kRandom}) {
+    ConfigureDevice({.progress = progress});
+    const auto device = Open({.max_graphs = 1});
+    const Buffer a = Filled(*device, 1);
+    const Buffer b = Filled(*device, 0);
+    for (uint64_t key = 1; key <= 20; ++key) {
+      const bool forth = key % 2 == 1;
+      ASSERT_THAT(
+          device->RunCaptured(key, [&] { return AddOne(*device, forth ? a : b, forth ? b : a); }),
+          IsOk());
+    }
+    EXPECT_EQ(device->run_counts().dropped, 19);
+    EXPECT_EQ(First(*device, a), 21);
+    EXPECT_THAT(device->RunCaptured(99, [&] { return AddOne(*device, a, b); }), IsOk());
+    EXPECT_THAT(device->DropGraphs(), IsOk());
+    EXPECT_EQ(First(*device, b), 22);
+  }
+}
+
+TEST_F(CudaDeviceTest, RecordsAheadWithoutRunning) {
+  const auto device = Open({.max_graphs = 2});
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  const auto step = [&] { return AddOne(*device, in, out); };
+  const DeviceWatch watch;
+  EXPECT_TRUE(device->RecordAhead(1, step).value());
+  EXPECT_TRUE(device->RecordAhead(1, step).value());
+  EXPECT_TRUE(device->RecordAhead(2, step).value());
+  EXPECT_FALSE(device->RecordAhead(3, step).value()) << "no room";
+  EXPECT_EQ(First(*device, out), 0);
+  watch.ExpectNoKernels();
+  EXPECT_GT(device->ahead_time(), absl::ZeroDuration());
+  EXPECT_THAT(device->RunCaptured(2, step), IsOk());
+  EXPECT_EQ(First(*device, out), 2);
+  EXPECT_EQ(device->run_counts().ahead, 2);
+  EXPECT_EQ(device->run_counts().recorded, 0);
+  EXPECT_EQ(device->run_counts().replayed, 1);
+}
+
+TEST_F(CudaDeviceTest, RecordsNothingAheadWithoutGraphsOrTime) {
+  for (const CudaOptions& options : {CudaOptions{.graphs = false}, CudaOptions{.max_graphs = 0},
+                                     CudaOptions{.record_ahead_ms = 0}}) {
+    const auto device = Open(options);
+    const auto step = [] { return absl::OkStatus(); };
+    EXPECT_FALSE(device->RecordAhead(1, step).value());
+    EXPECT_EQ(device->run_counts().ahead, 0);
+  }
+}
+
+TEST_F(CudaDeviceTest, RecordsAheadWithinHalfTheFreeMemory) {
+  if (RunsOnGpu()) GTEST_SKIP() << "GPUs differ in what a graph takes";
+  constexpr auto kGraphs = static_cast<size_t>(MemoryPurpose::kGraphs);
+  ConfigureDevice({.memory_bytes = 64 << 20, .graph_bytes = 4 << 20});
   const auto device = Open();
   const Buffer in = Filled(*device, 1);
   const Buffer out = Filled(*device, 0);
   const auto step = [&] { return AddOne(*device, in, out); };
-  const auto most = static_cast<uint64_t>(CudaDevice::kMaxGraphs);
-  for (uint64_t key = 1; key <= most + 1; ++key) {
-    ASSERT_THAT(device->RunCaptured(key, step), IsOk());
+  uint64_t key = 1;
+  for (;; ++key) {
+    const auto recorded = device->RecordAhead(key, step);
+    ASSERT_THAT(recorded, IsOk());
+    if (!*recorded) break;
   }
-  EXPECT_EQ(device->graph_counts().recorded, static_cast<int64_t>(most));
-  EXPECT_EQ(device->graph_counts().eager, 1);
-  EXPECT_THAT(device->RunCaptured(1, step), IsOk());
-  EXPECT_EQ(device->graph_counts().replayed, 1);
+  EXPECT_EQ(device->run_counts().ahead, 8);
+  EXPECT_EQ(device->AllocatedBytes()[kGraphs], size_t{32} << 20);
+  // Of later ones as much is reckoned.
+  EXPECT_THAT(device->RunCaptured(key, step), IsOk());
+  EXPECT_EQ(device->AllocatedBytes()[kGraphs], size_t{36} << 20);
+  EXPECT_THAT(device->DropGraphs(), IsOk());
+  EXPECT_EQ(device->AllocatedBytes()[kGraphs], 0u);
+}
+
+TEST_F(CudaDeviceTest, RunsDirectlyWhereGraphsFindNoMemory) {
+  if (RunsOnGpu()) GTEST_SKIP() << "GPUs differ in what a graph takes";
+  ConfigureDevice({.memory_bytes = 8 << 20, .graph_bytes = 16 << 20});
+  const auto device = Open();
+  const Buffer in = Filled(*device, 1);
+  const Buffer out = Filled(*device, 0);
+  const auto step = [&] { return AddOne(*device, in, out); };
+  EXPECT_FALSE(device->RecordAhead(1, step).value());
+  EXPECT_FALSE(device->RecordAhead(2, step).value());
+  for (int call = 0; call < 3; ++call) EXPECT_THAT(device->RunCaptured(1, step), IsOk());
+  EXPECT_EQ(First(*device, out), 2);
+  EXPECT_EQ(device->run_counts().direct, 3);
+  EXPECT_EQ(device->graph_failures().count, 2);
+  EXPECT_THAT(device->fault(), IsOk());
 }
 
 TEST_F(CudaDeviceTest, RunsDirectlyWhatCannotBeRecorded) {
@@ -255,9 +350,9 @@ TEST_F(CudaDeviceTest, RunsDirectlyWhatCannotBeRecorded) {
   EXPECT_EQ(First(*device, out), 2);
   // Twice tried and made up for, then not tried any more.
   EXPECT_EQ(runs, 5);
-  EXPECT_EQ(device->graph_counts().failed, 2);
-  EXPECT_EQ(device->graph_counts().eager, 3);
-  EXPECT_THAT(device->graph_counts().last_failure, HasSubstr("StreamCaptureUnsupported"));
+  EXPECT_EQ(device->graph_failures().count, 2);
+  EXPECT_EQ(device->run_counts().direct, 3);
+  EXPECT_THAT(device->graph_failures().last, HasSubstr("StreamCaptureUnsupported"));
   EXPECT_THAT(device->fault(), IsOk());
 }
 
