@@ -1,6 +1,7 @@
 #include "model/tensor/blocks.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "model/base/errors.h"
@@ -192,6 +193,12 @@ void ReadBlock(DType type, const std::byte* from, BlockValues* out) {
     default:
       return ReadOwn(type, block, *out);
   }
+}
+
+float LargestMagnitude(const BlockFormat& format, const BlockValues& values) {
+  // q - zero, s and t as large as there are.
+  return std::fabs(values.scale) * (format.sub_block > 0 ? 64.0f * 128.0f : 255.0f) +
+         std::fabs(values.min) * 64.0f;
 }
 
 void WriteBlock(DType type, const BlockValues& values, std::byte* to) {

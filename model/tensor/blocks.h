@@ -71,6 +71,10 @@ struct BlockValues {
 // One block, at any address, of a type for which IsIntegerBlocks.
 void ReadBlock(DType type, const std::byte* from, BlockValues* out);
 
+// A bound of the magnitudes of a block's elements and of all that is computed on the way to them;
+// NaN or an infinity where something of the block is.
+float LargestMagnitude(const BlockFormat& format, const BlockValues& values);
+
 // Where I4 and I8 blocks have their zero, in one byte.
 inline constexpr size_t kOwnZeroAt = sizeof(float);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -54,14 +53,6 @@ void Widen(const char* from, DType dtype, int64_t stride, int64_t count, float* 
   }
 }
 
-// Whether all elements of a block are finite.
-bool IsFinite(const BlockValues& block, const BlockFormat& format) {
-  // Neither overflows where q - zero, s and t are the largest that there are.
-  const float most = std::fabs(block.scale) * (format.sub_block > 0 ? 64.0f * 128.0f : 255.0f) +
-                     std::fabs(block.min) * 64.0f;
-  return most <= std::numeric_limits<float>::max();
-}
-
 // Reads or quantises the blocks of outputs.
 class BlockReader {
  public:
@@ -78,7 +69,7 @@ class BlockReader {
     BlockValues block;
     for (int64_t begin = 0; begin < count; begin += size_) {
       ReadOne(weights, first + begin, std::min(size_, count - begin), block);
-      finite &= IsFinite(block, format_);
+      finite &= LargestMagnitude(format_, block) <= std::numeric_limits<float>::max();
       std::memcpy(chunk.q[lane] + begin, block.q, static_cast<size_t>(size_));
       const int64_t group = begin / size_;
       chunk.scale[group][lane] = block.scale;
