@@ -5,6 +5,7 @@ set(TLM_CUDA_PLAN_SOURCES
   attention_plan.cc
   batch_ring_layout.cc
   batch_shape.cc
+  block_layout.cc
   sampling_table.cc
   gemm_candidates.cc
   gemm_plan.cc

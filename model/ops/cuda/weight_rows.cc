@@ -35,33 +35,46 @@ struct F64Source {
   static float Value(Bits bits) { return static_cast<float>(bits); }
 };
 
+// A float that is rounded to bfloat16.
+struct RoundedBf16 {
+  uint16_t bits;
+};
+
 template <typename From, typename To>
 To Load(const std::byte* at) {
   typename From::Bits bits;
   std::memcpy(&bits, at, sizeof(bits));
   if constexpr (std::is_same_v<To, float>) {
     return From::Value(bits);
+  } else if constexpr (std::is_same_v<To, RoundedBf16>) {
+    return {FloatToBf16(From::Value(bits))};
   } else {
     static_assert(std::is_same_v<To, typename From::Bits>);
     return bits;
   }
 }
 
-// Calls body.operator()<From, To>() for elements of type `from` that are stored as `to`, which is
-// `from` or kF32. 16-bit elements that keep their type move as bits, whichever they are.
-template <typename Body>
-void WithTypes(DType from, DType to, const Body& body) {
-  if (to != DType::kF32) return body.template operator()<Bf16Source, uint16_t>();
+template <typename To, typename Body>
+void WithSource(DType from, const Body& body) {
   switch (from) {
     case DType::kBF16:
-      return body.template operator()<Bf16Source, float>();
+      return body.template operator()<Bf16Source, To>();
     case DType::kF16:
-      return body.template operator()<F16Source, float>();
+      return body.template operator()<F16Source, To>();
     case DType::kF64:
-      return body.template operator()<F64Source, float>();
+      return body.template operator()<F64Source, To>();
     default:
-      return body.template operator()<F32Source, float>();
+      return body.template operator()<F32Source, To>();
   }
+}
+
+// Calls body.operator()<From, To>() for elements of type `from` that are stored as `to`, which is
+// `from`, kF32 or kBF16. 16-bit elements that keep their type move as bits, whichever they are.
+template <typename Body>
+void WithTypes(DType from, DType to, const Body& body) {
+  if (to == DType::kF32) return WithSource<float>(from, body);
+  if (to == from) return body.template operator()<Bf16Source, uint16_t>();
+  WithSource<RoundedBf16>(from, body);
 }
 
 void CopyConsecutive(const std::byte* from, DType dtype, int64_t count, DType stored, void* out) {
@@ -127,8 +140,9 @@ std::optional<NonFinite> ReadFloats(const TensorView& part, std::span<float> out
   return NonFinite{.part = 0, .element = index, .value = out[static_cast<size_t>(index)]};
 }
 
-WeightRows::WeightRows(std::span<const TensorView> parts, MatrixOrder order)
-    : parts_(parts.begin(), parts.end()), order_(order), stored_(StoredType(parts)) {
+WeightRows::WeightRows(std::span<const TensorView> parts, MatrixOrder order, DType stored)
+    : parts_(parts.begin(), parts.end()), order_(order), stored_(stored) {
+  TLM_CHECK(stored == DType::kF32 || stored == DType::kBF16 || stored == StoredType(parts));
   const int outputs_axis = order == MatrixOrder::kOutputsFirst ? 0 : 1;
   k_ = parts.front().shape[1 - outputs_axis];
   for (const TensorView& part : parts) {

@@ -34,8 +34,11 @@ std::optional<NonFinite> ReadFloats(const TensorView& part, std::span<float> out
 // necessarily aligned. Non-owning; const methods may be called from several threads.
 class WeightRows {
  public:
-  // Parts are of rank 2 and of float types, and agree on k.
-  WeightRows(std::span<const TensorView> parts, MatrixOrder order);
+  // Parts are of rank 2 and of float types, and agree on k. Weights are stored as `stored`:
+  // StoredType(parts), F32, or BF16 with a rounding.
+  WeightRows(std::span<const TensorView> parts, MatrixOrder order, DType stored);
+  WeightRows(std::span<const TensorView> parts, MatrixOrder order)
+      : WeightRows(parts, order, StoredType(parts)) {}
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -42,20 +43,24 @@ WeightUpload::WeightUpload(CudaDevice& device, int threads)
 
 WeightUpload::~WeightUpload() = default;
 
+absl::Status WeightUpload::OpenPipeline() {
+  if (pipeline_ != nullptr) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(
+      pipeline_, UploadPipeline::Create(device_, threads_, kSlotsPerThread * threads_, kSlotBytes));
+  return absl::OkStatus();
+}
+
 absl::Status WeightUpload::Matrix(std::span<const TensorView> parts, MatrixOrder order,
                                   const UploadTarget& target) {
-  const WeightRows rows(parts, order);
-  TLM_CHECK(target.row_stride >= rows.k() && target.dtype == rows.stored_type());
+  const WeightRows rows(parts, order, target.dtype);
+  TLM_CHECK(target.row_stride >= rows.k());
   const size_t row_bytes = static_cast<size_t>(target.row_stride) * DTypeBytes(target.dtype);
   if (target.rows == 0 || row_bytes == 0) return absl::OkStatus();
   if (row_bytes > kSlotBytes) {
     return InvalidArgument("a weight matrix has rows of {} bytes, the limit is {}", row_bytes,
                            kSlotBytes);
   }
-  if (pipeline_ == nullptr) {
-    TLM_ASSIGN_OR_RETURN(pipeline_, UploadPipeline::Create(device_, threads_,
-                                                           kSlotsPerThread * threads_, kSlotBytes));
-  }
+  TLM_RETURN_IF_ERROR(OpenPipeline());
   const int64_t piece_rows = RowsOfPiece(target.rows, row_bytes, *pipeline_);
   const auto rows_of = [&](int64_t piece) {
     return std::min(piece_rows, target.rows - piece * piece_rows);
@@ -76,6 +81,40 @@ absl::Status WeightUpload::Matrix(std::span<const TensorView> parts, MatrixOrder
     return found.has_value() ? NonFiniteError(*found, parts[found->part]) : absl::OkStatus();
   };
   return pipeline_->Run(CeilDiv(target.rows, piece_rows), place, fill);
+}
+
+absl::Status WeightUpload::Blocks(const BlockRows& rows, const BlockLayout& layout, void* to,
+                                  const std::function<int64_t(int64_t row)>& output_of_row) {
+  const size_t strip_bytes = layout.strip_bytes();
+  const int64_t strips = layout.strips();
+  if (strips == 0 || strip_bytes == 0) return absl::OkStatus();
+  if (strip_bytes > kSlotBytes) {
+    return InvalidArgument("{} rows of a weight matrix in blocks have {} bytes, the limit is {}",
+                           kStripRows, strip_bytes, kSlotBytes);
+  }
+  TLM_RETURN_IF_ERROR(OpenPipeline());
+  const int64_t piece_strips = RowsOfPiece(strips, strip_bytes, *pipeline_);
+  const auto strips_of = [&](int64_t piece) {
+    return std::min(piece_strips, strips - piece * piece_strips);
+  };
+  const auto place = [&](int64_t piece) -> UploadPiece {
+    return {
+        .to = static_cast<std::byte*>(to) + static_cast<size_t>(piece * piece_strips) * strip_bytes,
+        .bytes = static_cast<size_t>(strips_of(piece)) * strip_bytes};
+  };
+  const auto fill = [&](int64_t piece, void* slot) -> absl::Status {
+    auto* strip_at = static_cast<std::byte*>(slot);
+    for (int64_t i = 0; i < strips_of(piece); ++i, strip_at += strip_bytes) {
+      const int64_t first = (piece * piece_strips + i) * kStripRows;
+      std::array<int64_t, kStripRows> outputs;
+      for (int64_t r = 0; r < kStripRows; ++r) {
+        outputs[static_cast<size_t>(r)] = first + r < layout.n() ? output_of_row(first + r) : -1;
+      }
+      TLM_RETURN_IF_ERROR(rows.ReadStrip(outputs, layout, strip_at));
+    }
+    return absl::OkStatus();
+  };
+  return pipeline_->Run(CeilDiv(strips, piece_strips), place, fill);
 }
 
 absl::Status WeightUpload::Vector(std::span<const TensorView> parts, float* to) {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "model/ops/cuda/block_layout.h"
 #include "model/ops/cuda/cuda_device.h"
 #include "model/ops/cuda/weight_rows.h"
 #include "model/ops/ops.h"
@@ -23,7 +24,7 @@ class UploadPipeline;
 // weights and the others zero.
 struct UploadTarget {
   void* data = nullptr;        // device memory, rows * row_stride elements
-  DType dtype = DType::kBF16;  // StoredType(parts)
+  DType dtype = DType::kBF16;  // as WeightRows stores them
   int64_t rows = 0;
   int64_t row_stride = 0;  // elements, >= k
   // The stacked output that row r holds, or -1: a row of zeros. Empty: output r, zeros past the
@@ -49,6 +50,10 @@ class WeightUpload {
   // a row that is too long to be staged. RESOURCE_EXHAUSTED: no pinned memory.
   absl::Status Matrix(std::span<const TensorView> parts, MatrixOrder order,
                       const UploadTarget& target);
+  // The rows of `parts` to the strips of `layout` at `to`, in device memory; row r holds output
+  // output_of_row(r). Otherwise as Matrix.
+  absl::Status Blocks(const BlockRows& rows, const BlockLayout& layout, void* to,
+                      const std::function<int64_t(int64_t row)>& output_of_row);
   // The same for vectors [n_i], laid end to end as float32.
   absl::Status Vector(std::span<const TensorView> parts, float* to);
 
@@ -60,6 +65,8 @@ class WeightUpload {
   static constexpr size_t kSlotBytes = size_t{4} << 20;
 
  private:
+  absl::Status OpenPipeline();
+
   CudaDevice& device_;
   const int threads_;
   std::unique_ptr<UploadPipeline> pipeline_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -126,6 +127,32 @@ TEST(WeightRowsTest, ReadsEveryTypeAndOrderIntoPaddedRows) {
       }
     }
   }
+}
+
+TEST(WeightRowsTest, RoundsEveryTypeToBfloat16WhereAsked) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF64}) {
+    for (const MatrixOrder order : {MatrixOrder::kOutputsFirst, MatrixOrder::kInputsFirst}) {
+      const HostMatrix part(dtype, 37, 50, order, 1);
+      const TensorView view = part.view();
+      const WeightRows rows({&view, 1}, order, DType::kBF16);
+      std::vector<int64_t> outputs(37);
+      std::iota(outputs.begin(), outputs.end(), 0);
+      std::vector<uint16_t> out(37 * 50);
+      ASSERT_FALSE(rows.Read(outputs, 50, out.data()).has_value());
+      for (int64_t i = 0; i < 37 * 50; ++i) {
+        const auto value = static_cast<float>(part.at(i / 50, i % 50));
+        ASSERT_EQ(out[static_cast<size_t>(i)], FloatToBf16(value)) << DTypeName(dtype);
+      }
+    }
+  }
+  // What bfloat16 has no finite value for.
+  const float most = std::numeric_limits<float>::max();
+  const TensorView view{DType::kF32, Shape{1, 1}, &most};
+  const int64_t output = 0;
+  uint16_t out;
+  EXPECT_TRUE(WeightRows({&view, 1}, MatrixOrder::kOutputsFirst, DType::kBF16)
+                  .Read({&output, 1}, 1, &out)
+                  .has_value());
 }
 
 TEST(WeightRowsTest, FindsTheFirstValueThatIsNotFinite) {

@@ -1,0 +1,89 @@
+// Matrices in blocks: from the host's blocks to the strips of device memory. Plain C++.
+#ifndef TLM_MODEL_OPS_CUDA_BLOCK_LAYOUT_H_
+#define TLM_MODEL_OPS_CUDA_BLOCK_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "model/ops/cuda/kernels/block_format.h"
+#include "model/ops/cuda/weight_rows.h"
+#include "model/ops/ops.h"
+#include "model/tensor/blocks.h"
+#include "model/tensor/dtype.h"
+#include "model/tensor/tensor_view.h"
+
+namespace tlm {
+
+// How n rows of k weights in blocks of a type lie in device memory: kernels/block_format.h says
+// where in a strip. A value type.
+//
+// Bits a weight, of matrices of whole strips and cells: those of the type itself, but for Q4_K and
+// Q5_K an eighth more, since factors of 6 bits take 8.
+class BlockLayout {
+ public:
+  // n, k >= 0; IsBlockQuantised(type).
+  BlockLayout(int64_t n, int64_t k, DType type);
+
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+  DType type() const { return type_; }
+  const StripFormat& format() const { return format_; }
+  int64_t spans() const { return spans_; }  // of a row
+  int64_t strips() const { return (n_ + kStripRows - 1) / kStripRows; }
+  size_t strip_bytes() const { return strip_bytes_; }
+  // Of all rows. Sizes that a size_t does not hold become the largest one.
+  size_t bytes() const;
+
+  // Writes inputs [first, first + a block's) of row `row` of a strip; of the last block only those
+  // that there is room for. `strip` was all zeros before the first block.
+  void Write(const BlockValues& values, int row, int64_t first, std::byte* strip) const;
+
+ private:
+  int64_t n_;
+  int64_t k_;
+  DType type_;
+  StripFormat format_;
+  int64_t spans_;
+  size_t strip_bytes_;
+};
+
+// Host matrices stacked along the outputs (Ops::PackMatrix), to be read as blocks of one type.
+// Non-owning; const methods may be called from several threads.
+class BlockRows {
+ public:
+  // Parts of rank 2 that agree on k: all in blocks of `type`, kOutputsFirst and with the same
+  // input_order; or all of floats, to be quantised with `importance` [k] (empty: none).
+  BlockRows(std::span<const TensorView> parts, MatrixOrder order, DType type,
+            std::span<const float> importance = {});
+
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+  DType type() const { return type_; }
+
+  // Writes a strip of `layout`, all of its bytes: row i has the weights of outputs[i], or none if
+  // that is -1. INVALID_ARGUMENT for a weight that is not finite, or might not be in bfloat16.
+  absl::Status ReadStrip(std::span<const int64_t> outputs, const BlockLayout& layout,
+                         std::byte* strip) const;
+
+ private:
+  // The first block of an output of parts in blocks.
+  const std::byte* Find(int64_t output) const;
+  absl::Status Quantise(std::span<const int64_t> outputs, const BlockLayout& layout,
+                        std::byte* strip) const;
+  absl::Status NotFinite() const;
+
+  const std::vector<TensorView> parts_;
+  const DType type_;
+  const std::span<const float> importance_;
+  std::optional<WeightRows> floats_;  // to be quantised
+  int64_t n_ = 0;
+  int64_t k_ = 0;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_OPS_CUDA_BLOCK_LAYOUT_H_
