@@ -381,7 +381,8 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
                 .gated = w.layout().gated(),
                 .output = output,
                 .row_tiles = plan.row_tiles,
-                .token_tiles = plan.token_tiles};
+                .token_tiles = plan.token_tiles,
+                .prefetch_bytes = plan.prefetch_bytes};
   const cudaStream_t stream = device_.compute_stream();
   if (plan.method == GemmMethod::kSimt) {
     return device_.Check(LaunchGemmSimt(args, dtype, plan.tile, stream), "LaunchGemmSimt");

@@ -41,6 +41,7 @@ struct GemmPlan {
   int token_tiles = 0;
   int grid = 0;  // blocks; block b takes tiles b, b + grid, ... of row_tiles * token_tiles
   int threads = 0;
+  int prefetch_bytes = 0;  // GemmArgs
   size_t shared_bytes = 0;
 };
 

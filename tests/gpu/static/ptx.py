@@ -85,16 +85,31 @@ def complaints_of_wait(statements):
 
 
 def read_assertions(text):
-    """[(kernel pattern, virtual architecture or "*", beginning of an instruction)]"""
+    """[(kernel pattern, virtual architecture or "*", beginning of an instruction, and behind it
+    nothing, or "before" and the beginning of another; "not" in front: there is none)]"""
     assertions = []
     for number, line in enumerate(text.splitlines(), 1):
         line = line.split("#")[0].split()
         if not line:
             continue
-        if len(line) != 3 or line[1] not in (*device_code.VIRTUAL_ARCHITECTURES, "*"):
-            raise ValueError(f"line {number}: not 'kernel architecture instruction'")
+        if (line[1:2] == [] or line[1] not in (*device_code.VIRTUAL_ARCHITECTURES, "*") or
+                not (len(line) == 3 or len(line) == 4 and line[2] == "not" or
+                     len(line) == 5 and line[3] == "before")):
+            raise ValueError(f"line {number}: not 'kernel architecture [not] instruction "
+                             "[before instruction]'")
         assertions.append(tuple(line))
     return assertions
+
+
+def complaint_of(words, operations):
+    """What is wrong with the instructions, or ""; words: of an assertion."""
+    if words[0] == "not":
+        return f"has {words[1]}" if any(line.startswith(words[1]) for line in operations) else ""
+    first = [next((at for at, line in enumerate(operations) if line.startswith(word)), None)
+             for word in words[::2]]
+    if None in first:
+        return f"no {words[2 * first.index(None)]}"
+    return "" if first == sorted(first) else f"no {' '.join(words)}"
 
 
 def complaints(kernels, assertions):
@@ -111,13 +126,13 @@ def complaints(kernels, assertions):
         if kernel.architecture in device_code.OVERLAPPING:
             wrong += [f"{where}: {line}" for line in complaints_of_wait(kernel.statements)]
         for assertion in assertions:
-            pattern, architecture, instruction = assertion
+            pattern, architecture, *words = assertion
             if (architecture not in ("*", kernel.architecture) or
                     not fnmatch.fnmatchcase(kernel.kernel, pattern)):
                 continue
             used.add(assertion)
-            if not any(line.startswith(instruction) for line in operations):
-                wrong.append(f"{where}: no {instruction}")
+            if complaint := complaint_of(words, operations):
+                wrong.append(f"{where}: {complaint}")
     wrong += [f"{' '.join(assertion)}: about no kernel"
               for assertion in assertions if assertion not in used]
     return wrong

@@ -231,8 +231,17 @@ class PtxTest(unittest.TestCase):
         self.assertIn("no mma.sync", self.complaints(PTX, "_ZN3tlm5Embed* * mma.sync")[0])
         self.assertIn("about no kernel", self.complaints(PTX, "_ZN* compute_80 st.global")[0])
 
+    def test_assertions_hold_by_order_and_absence(self):
+        for right, wrong in (("not mma.sync", "not st.global"),
+                             ("griddepcontrol.wait before st.global",
+                              "st.global before griddepcontrol.wait"),
+                             ("ld.param before ret", "mma.sync before ret")):
+            self.assertEqual(self.complaints(PTX, f"_ZN3tlm5Embed* * {right}"), [], right)
+            self.assertEqual(len(self.complaints(PTX, f"_ZN3tlm5Embed* * {wrong}")), 1, wrong)
+
     def test_lines_that_are_none_are_refused(self):
-        for line in ("Embed mma.sync", "Embed sm_80 mma.sync"):
+        for line in ("Embed", "Embed mma.sync", "Embed sm_80 mma.sync", "Embed * no mma.sync",
+                     "Embed * mma.sync before", "Embed * mma.sync after ret"):
             with self.assertRaises(ValueError):
                 ptx.read_assertions(line)
 

@@ -139,6 +139,19 @@ void CopyAsync16(void* shared, const void* global, bool valid) {
 void CopyAsyncCommit() { current_thread->copies.Commit(); }
 void CopyAsyncWait(int pending) { current_thread->copies.Wait(pending); }
 
+void PrefetchToL2(const void* global, int bytes) {
+  CheckAligned(global, 16);
+  if (bytes > 0 && bytes % 16 == 0 &&
+      TheDevice().memory.Reaches(global, static_cast<size_t>(bytes))) {
+    return;
+  }
+  current_block->Complain(
+      std::to_string(bytes) +
+      " bytes are prefetched that are no multiple of 16 or do not lie in memory "
+      "of the device");
+  current_block->Abandon();
+}
+
 void CheckGlobalQuad(const void* from) {
   CheckAligned(from, 16);
   if (!TheDevice().memory.Reaches(from, 16)) {

@@ -7,8 +7,8 @@
 //
 // Checked, each failure naming the kernel:
 //  - lanes that reach different collectives, or end while others wait; warps likewise at barriers;
-//  - accesses by CopyAsync16, LoadMatrices and atomics: alignment, and for the first that the
-//    address is memory of the device; LoadMatrices: of the block's shared memory;
+//  - accesses by CopyAsync16, PrefetchToL2, LoadMatrices and atomics: alignment, and for the first
+//    two that all of it is memory of the device; LoadMatrices: of the block's shared memory;
 //  - WaitForPrevious in every thread of a kernel launched to overlap the one before it. One of its
 //    blocks really begins before that one, so that what it touches too early changes results; and
 //    if LetNextStart allows it, one of the next kernel before both;

@@ -67,6 +67,7 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], 
 void CopyAsync16(void* shared, const void* global, bool valid);
 void CopyAsyncCommit();
 void CopyAsyncWait(int pending);
+void PrefetchToL2(const void* global, int bytes);
 // The running thread's lane in its warp.
 int Lane();
 // Fails the kernel unless 16 bytes at `from` are aligned and lie in memory a device can reach.
@@ -138,6 +139,7 @@ inline uint32_t SharedAddress(const void* shared) {
 inline void CopyAsync16(void* shared, const void* global, bool valid = true) {
   emulated::CopyAsync16(shared, global, valid);
 }
+inline void PrefetchToL2(const void* global, int bytes) { emulated::PrefetchToL2(global, bytes); }
 inline void CopyAsyncCommit() { emulated::CopyAsyncCommit(); }
 template <int kPending>
 void CopyAsyncWait() {

@@ -186,6 +186,7 @@ TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
   LetNextStart();
   StageCopier<kTile> copier(args);
   CopyFirstWeights(copier);
+  if constexpr (Shape::kTokens <= kPrefetchTokens) PrefetchWeights<kTile>(args);
   WaitForPrevious();
   CopyFirstTokens<kTile>(args);
   WarpProduct<T, kTile> product(args.gated);

@@ -191,6 +191,20 @@ TLM_DEVICE void CopyFirstWeights(StageCopier<kTile>& copier) {
   }
 }
 
+// Asks for what follows these stages in the rows of the block's first tile to be brought to L2:
+// memory would be idle until earlier kernels have ended.
+template <int kTile>
+TLM_DEVICE void PrefetchWeights(const GemmArgs& args) {
+  using Shape = MmaShape<kTile>;
+  constexpr int kAhead = (Shape::kStages - 1) * Shape::kStageK;
+  const int left = (static_cast<int>(args.k) - kAhead) * 2;
+  const int bytes = left < args.prefetch_bytes ? left : args.prefetch_bytes;
+  const int place = static_cast<int>(threadIdx.x);
+  const int row = static_cast<int>(blockIdx.x) / args.token_tiles * Shape::kRows + place;
+  if (bytes <= 0 || place >= Shape::kRows || row >= static_cast<int>(args.n)) return;
+  PrefetchToL2(static_cast<const char*>(args.w) + (row * args.w_stride + kAhead) * 2, bytes);
+}
+
 // The rows of x of stages [kFirst, kFirst + kCount), walking `cursor` along.
 template <int kTile, int kFirst, int kCount>
 TLM_DEVICE void CopyTokens(const GemmArgs& args, StageCursor<kTile>& cursor) {

@@ -56,6 +56,9 @@ inline constexpr int kMmaTileCount = sizeof(kMmaTiles) / sizeof(kMmaTiles[0]);
 inline constexpr int kTiledMmaTile = kMmaTileCount - 1;
 inline constexpr int kSkinnyTokens = kMmaTiles[kTiledMmaTile - 1].tokens;
 
+// Tiles of so many tokens prefetch weights: where weights are nearly all there is to read.
+inline constexpr int kPrefetchTokens = 8;
+
 // The kernel without tensor cores: 128 threads, row_threads of them along the rows of weights, each
 // with its share of sums. A stage holds row_bytes of every row of weights and of x; rows are padded
 // by 16 bytes, so that threads of different rows read different banks.

@@ -88,6 +88,27 @@ TEST_F(DefectsTest, ReportsCopiesInFlightAtTheEnd) {
               AllOf(HasSubstr("CopyAndLeave"), HasSubstr("in flight")));
 }
 
+struct PrefetchArgs {
+  const Quad* in;
+  int first;
+  int bytes;
+};
+
+TLM_KERNEL Prefetch(const PrefetchArgs args) { PrefetchToL2(args.in + args.first, args.bytes); }
+
+TEST_F(DefectsTest, ReportsPrefetchesOutsideMemory) {
+  DeviceArray<Quad> in(32);
+  EXPECT_EQ(FailureOf(Prefetch, 1, 0, {in.data(), 0, 512}), "");
+  EXPECT_EQ(FailureOf(Prefetch, 1, 0, {in.data(), 31, 16}), "");
+  for (const PrefetchArgs& args :
+       {PrefetchArgs{in.data(), 0, 528}, PrefetchArgs{in.data(), 31, 32},
+        PrefetchArgs{in.data(), -1, 16}, PrefetchArgs{in.data(), 0, 24},
+        PrefetchArgs{in.data(), 0, 0}, PrefetchArgs{in.data(), 0, -16}}) {
+    EXPECT_THAT(FailureOf(Prefetch, 1, 0, args),
+                AllOf(HasSubstr("Prefetch"), HasSubstr("are prefetched")));
+  }
+}
+
 TEST_F(DefectsTest, ReadsPoisonFromMemoryThatWasNotWritten) {
   DeviceArray<uint32_t> never_written(4);
   EXPECT_THAT(never_written.Read(), Each(kPoison));

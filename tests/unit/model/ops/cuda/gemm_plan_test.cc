@@ -203,5 +203,31 @@ TEST(GemmPlanTest, EnoughBytesAreUnderWayForOneToken) {
   }
 }
 
+TEST(GemmPlanTest, OneTokenPrefetchesWhatTheRingDoesNotHold) {
+  struct Product {
+    int64_t m, n, k;
+    int bytes;
+  };
+  for (const Product product : {
+           Product{1, 24576, 4096, 2048},  // 256 blocks of 32 rows: 16 MiB
+           Product{1, 4096, 4096, 4096},   // 128 blocks
+           Product{8, 4096, 4096, 4096},
+           Product{1, 8, 4096, 2 * (4096 - 11 * 128)},  // to the row's end
+           Product{1, 8, 1416, 16},
+           Product{1, 8, 1408, 0},  // the ring holds the row
+           Product{1, 8, 8, 0},
+           Product{9, 4096, 4096, 0},  // x is as much to read
+           Product{65, 4096, 4096, 0},
+       }) {
+    const GemmPlan plan = PlanGemm({.m = product.m, .n = product.n, .k = product.k}, kH200);
+    EXPECT_EQ(plan.prefetch_bytes, product.bytes)
+        << product.m << " x " << product.n << " x " << product.k;
+  }
+  ForEachPlan([](const GemmShape&, const GemmPlan& plan, const GemmDevice&) {
+    EXPECT_EQ(plan.prefetch_bytes % 16, 0);
+    EXPECT_LE(int64_t{plan.grid} * TileRows(plan) * plan.prefetch_bytes, 16 << 20);
+  });
+}
+
 }  // namespace
 }  // namespace tlm

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/ops/cuda/kernels/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "tests/unit/model/ops/cuda/gemm_fixture.h"
 
 namespace tlm {
@@ -122,6 +124,63 @@ TEST_F(GemmTest, ManyTilesOfManyRowsAreAllComputed) {
   const Numbers w = RandomNumbers(264, 40, DType::kBF16, 11);
   const Numbers x = RandomNumbers(300, 40, DType::kBF16, 12);
   ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
+}
+
+// The emulated GPU fails a kernel that prefetches what is not its matrix's.
+TEST_F(GemmTest, PrefetchesEndWithTheRow) {
+  for (const int64_t k : {776, 1424, 2048}) {
+    const Numbers w = RandomNumbers(40, k, DType::kBF16, 21);
+    const Numbers x = RandomNumbers(3, k, DType::kBF16, 22);
+    const Numbers expected = ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16);
+    const std::unique_ptr<CudaMatrix> matrix = Pack(w);
+    const DeviceRows in(*device_, x, 8, Stride(x));
+    for (const int tile : {0, 1}) {
+      for (const int32_t bytes : {16, 640, 1 << 20}) {
+        SCOPED_TRACE(testing::Message() << "k " << k << " tile " << tile << " bytes " << bytes);
+        DeviceRows out(*device_, Unwritten(3, 40, DType::kBF16), 16, 64);
+        const int row_tiles = (40 + kMmaTiles[tile].rows - 1) / kMmaTiles[tile].rows;
+        const GemmArgs args{
+            .x = in.rows().data,
+            .x_stride = in.rows().stride,
+            .m = 3,
+            .w = matrix->data(),
+            .w_stride = matrix->layout().row_stride(),
+            .n = 40,
+            .k = k,
+            .output = {.out = out.rows().data, .out_stride = out.rows().stride},
+            .row_tiles = row_tiles,
+            .token_tiles = 1,
+            .prefetch_bytes = bytes,
+        };
+        ASSERT_EQ(LaunchGemmMma(args, DType::kBF16, tile, row_tiles, device_->compute_stream()),
+                  cudaSuccess);
+        ExpectSameBits(out.Read(), expected);
+      }
+    }
+  }
+}
+
+// However outputs lie, whatever is stored at once.
+TEST_F(GemmTest, OutputsMayLieAnywhere) {
+  struct Place {
+    int64_t begin, stride;
+  };
+  for (const int64_t n : {40, 37}) {
+    const Numbers w = RandomNumbers(n, 72, DType::kBF16, 23);
+    const Numbers x = RandomNumbers(66, 72, DType::kBF16, 24);
+    const std::unique_ptr<CudaMatrix> matrix = Pack(w);
+    const DeviceRows in(*device_, x, 8, Stride(x));
+    for (const DType out_dtype : {DType::kBF16, DType::kF32}) {
+      const Numbers expected = ExpectedProduct(x, w, {}, std::nullopt, out_dtype);
+      for (const Place place : {Place{0, 40}, Place{1, 44}, Place{2, 41}, Place{4, 42}}) {
+        SCOPED_TRACE(testing::Message() << DTypeName(out_dtype) << " n " << n << " at "
+                                        << place.begin << " + " << place.stride);
+        DeviceRows out(*device_, Unwritten(66, n, out_dtype), place.begin, place.stride);
+        EXPECT_THAT(gemm_->Run(in.rows(), *matrix, {}, out.rows()), IsOk());
+        ExpectSameBits(out.Read(), expected);
+      }
+    }
+  }
 }
 
 TEST_F(GemmTest, LogitsAreTheSumsThemselves) {
