@@ -142,6 +142,7 @@ absl::Status AttentionPlanner::AddRun(const Batch& batch, int64_t begin, int64_t
     QueryTile tile{};
     tile.unit.token = static_cast<int32_t>(token);
     tile.unit.position = static_cast<int32_t>(position);
+    tile.unit.last_position = static_cast<int32_t>(last);
     tile.unit.head = static_cast<int32_t>(row % group_);
     tile.unit.rows = static_cast<int32_t>(count);
     tile.unit.table =

@@ -167,6 +167,11 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
 inline float Sqrt(float a) { return std::sqrt(a); }
+inline float Larger(float a, float b) { return std::fmax(a, b); }
+inline float SmallerOrNan(float a, float b) {
+  if (a != a || b != b) return __builtin_nanf("");
+  return std::fmin(a, b);
+}
 inline float ToFloat(float a) { return a; }
 inline float ToFloat(Bf16 a) { return Bf16ToFloat(a.bits); }
 inline float ToFloat(F16 a) { return F16ToFloat(a.bits); }

@@ -31,7 +31,6 @@ namespace simt {
 
 constexpr float kLowest = -__builtin_inff();
 
-TLM_DEVICE float Larger(float a, float b) { return a > b ? a : b; }
 TLM_DEVICE int LargerInt(int a, int b) { return a > b ? a : b; }
 
 // --- The fold. ---
@@ -63,9 +62,13 @@ TLM_DEVICE FoldFactors FoldStats(float tile_max, float tile_sum, float scale_log
   return factors;
 }
 
-// The weight of a score; `max` is that of the tile, or -infinity where the row sees nothing.
+// The exponent of a score's weight, rising with the score; `max` is that of the tile, or -infinity
+// where the row sees nothing.
+TLM_DEVICE float WeightExponent(float score, float max, float scale_log2) {
+  return (score - (max == kLowest ? 0.0f : max)) * scale_log2;
+}
 TLM_DEVICE float Weight(float score, float max, float scale_log2) {
-  return Exp2OfNegative((score - (max == kLowest ? 0.0f : max)) * scale_log2);
+  return Exp2OfNegative(WeightExponent(score, max, scale_log2));
 }
 
 // --- Units. ---
@@ -114,12 +117,12 @@ TLM_DEVICE Seen SeenOfPosition(const AttentionKernelArgs& args, int position, in
 // By any row of the unit.
 TLM_DEVICE Seen SeenByAny(const AttentionKernelArgs& args, const AttentionUnit& unit, int tile) {
   const int base = tile * kAttentionTile;
-  return {FirstSeen(args, unit.position) - base, PositionOf(args, unit, unit.rows - 1) - base};
+  return {FirstSeen(args, unit.position) - base, unit.last_position - base};
 }
 // By every row of the unit.
 TLM_DEVICE Seen SeenByAll(const AttentionKernelArgs& args, const AttentionUnit& unit, int tile) {
   const int base = tile * kAttentionTile;
-  return {FirstSeen(args, PositionOf(args, unit, unit.rows - 1)) - base, unit.position - base};
+  return {FirstSeen(args, unit.last_position) - base, unit.position - base};
 }
 
 // --- Records. ---

@@ -66,18 +66,23 @@ TLM_DEVICE void HideKeys(const Seen (&seen)[2], int first, float (&s)[N][2][4]) 
   }
 }
 
-// The largest of a row's scores; of the lane's row in either half.
+// The largest of a row's scores, of the lane's row in either half; and the least of those that the
+// lane holds, or NaN.
 template <int N>
-TLM_DEVICE void RowMaxima(const float (&s)[N][2][4], float (&max)[2]) {
+TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[2], float (&min)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     max[h] = kLowest;
+    min[h] = -kLowest;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        max[h] = Larger(s[i][j][2 * h], max[h]);
-        max[h] = Larger(s[i][j][2 * h + 1], max[h]);
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          max[h] = Larger(s[i][j][e], max[h]);
+          min[h] = SmallerOrNan(s[i][j][e], min[h]);
+        }
       }
     }
     max[h] = Larger(ShuffleXor(max[h], 1), max[h]);
@@ -85,18 +90,40 @@ TLM_DEVICE void RowMaxima(const float (&s)[N][2][4], float (&max)[2]) {
   }
 }
 
+// Whether all weights of the warp's scores are ordinary: no key is hidden, no score is not finite,
+// none lies so far below its row's largest that its weight is 0. Tiles on the diagonal and at a
+// window's border aside, nearly always. WeightExponent rises with the score: the least decides.
+TLM_DEVICE bool AllInRange(const float (&max)[2], const float (&min)[2], float scale_log2) {
+  const bool in_range = WeightExponent(min[0], max[0], scale_log2) >= -125.0f &&
+                        WeightExponent(min[1], max[1], scale_log2) >= -125.0f;
+  return Ballot(in_range) == 0xffffffffu;
+}
+
 // The weights of 16 keys as an A fragment, and a lane's part of their sum.
 template <typename T>
 TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[2], float scale_log2,
-                        uint32_t (&p)[4], float (&sum)[2]) {
+                        bool all_in_range, uint32_t (&p)[4], float (&sum)[2]) {
+  float x[2][4], w[2][4];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float w[4];
 #pragma unroll
-    for (int e = 0; e < 4; ++e) w[e] = Weight(s[e / 2][2 * h + e % 2], max[h], scale_log2);
-    p[h] = PackPair<T>(w[0], w[1]);
-    p[h + 2] = PackPair<T>(w[2], w[3]);
-    sum[h] = (w[0] + w[1]) + (w[2] + w[3]);
+    for (int e = 0; e < 4; ++e) {
+      x[h][e] = WeightExponent(s[e / 2][2 * h + e % 2], max[h], scale_log2);
+      w[h][e] = Exp2InRange(x[h][e]);
+    }
+  }
+  if (!all_in_range) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) w[h][e] = Exp2Anywhere(x[h][e], w[h][e]);
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    p[h] = PackPair<T>(w[h][0], w[h][1]);
+    p[h + 2] = PackPair<T>(w[h][2], w[h][3]);
+    sum[h] = (w[h][0] + w[h][1]) + (w[h][2] + w[h][3]);
   }
 }
 
@@ -196,6 +223,7 @@ struct MmaAttention {
   float* const sums;    // [4 warps][16 rows][4 lanes]
   TileStream<kHeadDim, T> stream;
   int stage = 0;
+  int positions[2] = {0, 0};  // of the lane's rows of the unit
 
   static constexpr int kScratchFloats = kRows * kHeadDim / 2;
   // As many as a stage holds the rings of.
@@ -247,18 +275,22 @@ struct MmaAttention {
   TLM_DEVICE void RunUnit(const AttentionUnit& unit) {
     RowState<N> state;
     state.Clear();
+    const int row = N == kNarrow ? 0 : WideRow();
+#pragma unroll
+    for (int h = 0; h < 2; ++h) positions[h] = PositionOf(args, unit, row + LaneRow(h));
     const int first = FirstTileOfUnit(args, unit);
     if (first < unit.end) CopyQueries(unit);
     for (int tile = first; tile < unit.end; ++tile) {
-      // Arrive: K of this tile, and with the unit's first one all but the next tile.
-      if (tile == first) {
-        stream.Fetch();
-        CopyAsyncWait<2>();
-        SyncThreads();
-      } else {
+      // K of this tile arrives: all but its V, and with the unit's first one, whose queries were
+      // begun after it, all but the next tile.
+      if (tile > first) {
         CopyAsyncWait<1>();
         SyncThreads();
-        stream.Fetch();
+      }
+      stream.Fetch();
+      if (tile == first) {
+        CopyAsyncWait<2>();
+        SyncThreads();
       }
       const T* const keys = stages + stage * 2 * kTileElements;
       if constexpr (N == kNarrow) {
@@ -287,11 +319,10 @@ struct MmaAttention {
   }
 
   template <int N>
-  TLM_DEVICE void Hide(const AttentionUnit& unit, int tile, int row, int first,
-                       float (&s)[N][2][4]) const {
+  TLM_DEVICE void Hide(const AttentionUnit& unit, int tile, int first, float (&s)[N][2][4]) const {
     if (SeenByAll(args, unit, tile).All()) return;
-    const Seen seen[2] = {SeenOfPosition(args, PositionOf(args, unit, row + LaneRow(0)), tile),
-                          SeenOfPosition(args, PositionOf(args, unit, row + LaneRow(1)), tile)};
+    const Seen seen[2] = {SeenOfPosition(args, positions[0], tile),
+                          SeenOfPosition(args, positions[1], tile)};
     HideKeys(seen, first, s);
   }
 
@@ -300,17 +331,18 @@ struct MmaAttention {
     const int row = WideRow();
     const bool works = row < unit.rows;
     uint32_t p[4][4];
-    float max[2], sum[2];
+    float max[2], min[2], sum[2];
     if (works) {
       float s[4][2][4];
       Scores<kHeadDim>(q, row, keys, 0, s);
-      Hide(unit, tile, row, 0, s);
-      RowMaxima(s, max);
+      Hide(unit, tile, 0, s);
+      RowRange(s, max, min);
+      const bool all_in_range = AllInRange(max, min, args.scale_log2);
       float parts[2][4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float part[2];
-        Weights<T>(s[i], max, args.scale_log2, p[i], part);
+        Weights<T>(s[i], max, args.scale_log2, all_in_range, p[i], part);
         parts[0][i] = part[0];
         parts[1][i] = part[1];
       }
@@ -335,10 +367,10 @@ struct MmaAttention {
     const int warp = Warp();
     const int lane = LaneInWarp();
     float s[1][2][4];
-    float max[2];
+    float max[2], min[2];
     Scores<kHeadDim>(q, 0, keys, warp, s);
-    Hide(unit, tile, 0, warp, s);
-    RowMaxima(s, max);
+    Hide(unit, tile, warp, s);
+    RowRange(s, max, min);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (lane % 4 == 0) maxima[16 * warp + LaneRow(h)] = max[h];
@@ -351,7 +383,7 @@ struct MmaAttention {
       for (int w = 0; w < 4; ++w) max[h] = Larger(maxima[16 * w + LaneRow(h)], max[h]);
     }
     float part[2];
-    Weights<T>(s[0], max, args.scale_log2, p[0], part);
+    Weights<T>(s[0], max, args.scale_log2, AllInRange(max, min, args.scale_log2), p[0], part);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       sums[(16 * warp + LaneRow(h)) * 4 + lane % 4] = part[h];
@@ -384,27 +416,42 @@ struct MmaAttention {
   // Where a tile's values go: upon the unit's state, or into its record.
   struct Folding {
     bool records;
-    FoldFactors factors[2];
+    float add[2];
     float* record[2];  // of the lane's rows; null: no such row
   };
 
+  // Takes a tile's statistics; the state's values are then ready for the tile's to be added. Most
+  // tiles raise no row's maximum: x * 1 is not computed.
   template <int N>
   TLM_DEVICE Folding Begin(const AttentionUnit& unit, int tile, int row, const float (&max)[2],
                            const float (&sum)[2], RowState<N>& state) const {
-    Folding folding;
-    folding.records = !IsPrefix(unit);
+    Folding folding{.records = !IsPrefix(unit), .add = {}, .record = {nullptr, nullptr}};
+    float keep[2] = {1.0f, 1.0f};
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      folding.record[h] = nullptr;
       if (!folding.records) {
-        folding.factors[h] = FoldStats(max[h], sum[h], args.scale_log2, state.max[h], state.sum[h]);
+        const FoldFactors factors =
+            FoldStats(max[h], sum[h], args.scale_log2, state.max[h], state.sum[h]);
+        keep[h] = factors.keep;
+        folding.add[h] = factors.add;
       } else if (row + LaneRow(h) < unit.rows) {
         folding.record[h] = WriteStats(TileRecordRow(unit, tile, row + LaneRow(h)), max[h], sum[h]);
+      }
+    }
+    if (Ballot(keep[0] == 1.0f && keep[1] == 1.0f) != 0xffffffffu) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) state.values[i][j][e] *= keep[e / 2];
+        }
       }
     }
     return folding;
   }
 
+  // FoldValue, of which Begin has done the product.
   template <int N>
   TLM_DEVICE void Fold(const Folding& folding, const float (&values)[N][2][4], int first,
                        int stride, float (*state)[2][4]) const {
@@ -415,7 +462,7 @@ struct MmaAttention {
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          state[i][j][e] = FoldValue(values[i][j][e], folding.factors[e / 2], state[i][j][e]);
+          state[i][j][e] = Fma(values[i][j][e], folding.add[e / 2], state[i][j][e]);
         }
       }
     }

@@ -39,7 +39,8 @@ struct alignas(16) AttentionUnit {
   int32_t prefix_end;
   int32_t ticket;  // counts the units done; of items of several units only
   int64_t partial_row;
-  int64_t unused;
+  int32_t last_position;  // of the last row's token
+  int32_t unused;
 };
 static_assert(sizeof(AttentionUnit) == 64);
 

@@ -7,8 +7,8 @@
 
 namespace tlm::simt {
 
-// 2^x for x <= 0 within 2 units in the last place; 0 below -125 and for -infinity, NaN for NaN.
-TLM_HOST_DEVICE float Exp2OfNegative(float x) {
+// 2^x for -125 <= x <= 0 within 2 units in the last place; for any other x some number.
+TLM_HOST_DEVICE float Exp2InRange(float x) {
   // x = i + f with i an integer and f in [-0.5, 0.5]: adding 1.5 * 2^23 leaves i in the low bits.
   const float shifted = x + 12582912.0f;
   const float f = x - (shifted - 12582912.0f);
@@ -23,11 +23,16 @@ TLM_HOST_DEVICE float Exp2OfNegative(float x) {
   p = Fma(p, f, 1.0f);
   // Times 2^i through the exponent: p is in [0.7, 1.42] and i in [-125, 0].
   const uint32_t exponent = (FloatBits(shifted) - FloatBits(12582912.0f)) << 23;
-  const float power = FloatOfBits(FloatBits(p) + exponent);
+  return FloatOfBits(FloatBits(p) + exponent);
+}
+
+// 2^x for x <= 0: `in_range` = Exp2InRange(x); 0 below -125 and for -infinity, NaN for NaN.
+TLM_HOST_DEVICE float Exp2Anywhere(float x, float in_range) {
   // Chosen at the end: no branch, so that a device works on several values at once.
   const float otherwise = x != x ? x : 0.0f;
-  return x >= -125.0f ? power : otherwise;
+  return x >= -125.0f ? in_range : otherwise;
 }
+TLM_HOST_DEVICE float Exp2OfNegative(float x) { return Exp2Anywhere(x, Exp2InRange(x)); }
 
 }  // namespace tlm::simt
 

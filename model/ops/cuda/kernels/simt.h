@@ -173,6 +173,14 @@ TLM_DEVICE void MultiplyAdd<F16>(float (&c)[4], const uint32_t (&a)[4], const ui
 TLM_HOST_DEVICE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 TLM_HOST_DEVICE double Fma(double a, double b, double c) { return fma(a, b, c); }
 TLM_HOST_DEVICE float Sqrt(float a) { return sqrtf(a); }
+// The larger; of a number and NaN the number, of two zeros any.
+TLM_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
+// The smaller; NaN if one of them is.
+TLM_DEVICE float SmallerOrNan(float a, float b) {
+  float smaller;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+  return smaller;
+}
 
 TLM_DEVICE float ToFloat(float a) { return a; }
 TLM_DEVICE float ToFloat(Bf16 a) { return __uint_as_float(uint32_t{a.bits} << 16); }

@@ -139,6 +139,7 @@ std::vector<float> FoldedByKernel(const Shape& shape, const Records& records) {
                            .prefix_end = 1,
                            .ticket = 0,
                            .partial_row = 3,
+                           .last_position = shape.records * kAttentionTile - 1,
                            .unused = 0};
   std::memcpy(work.data() + AttentionUnitsOffset(1), &unit, sizeof(unit));
   const auto before = static_cast<size_t>(unit.partial_row);
