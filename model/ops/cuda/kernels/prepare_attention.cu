@@ -83,8 +83,16 @@ struct Head {
     }
   }
 
+  // Gains of the lane's elements; 0 where there are none.
+  TLM_DEVICE void LoadGains(const float* from, float (&gain)[kUnits][kUnit]) const {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) gain[u][j] = Index(u, j) < 0 ? 0.0f : from[Index(u, j)];
+    }
+  }
   // All lanes: sums go through the warp.
-  TLM_DEVICE void Normalise(const float* gain) {
+  TLM_DEVICE void Normalise(const float (&gain)[kUnits][kUnit]) {
     float squares = 0.0f;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -100,27 +108,40 @@ struct Head {
     for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
       for (int j = 0; j < kUnit; ++j) {
-        if (Index(u, j) >= 0) v[u][j] = v[u][j] * scale * gain[Index(u, j)];
+        if (Index(u, j) >= 0) v[u][j] = v[u][j] * scale * gain[u][j];
       }
     }
   }
 
-  // `angles` of the position, (cos, sin) of pair i at 2 i.
-  TLM_DEVICE void Rotate(const float* angles) {
+  // The element that is first in the lane's pair `i` of unit u, i < 2; -1 where there is none.
+  TLM_DEVICE int First(int u, int i) const { return Index(u, args.op.interleaved ? 2 * i : i); }
+  // (cos, sin) of the lane's pairs; `from` has those of pair k at 2 k.
+  TLM_DEVICE void LoadAngles(const float* from, Neighbours<float> (&angles)[kUnits][2]) const {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      if (args.op.interleaved) {
-        if (Index(u, 0) >= 0) RotatePair(angles + Index(u, 0), v[u][0], v[u][1]);
-        if (Index(u, 2) >= 0) RotatePair(angles + Index(u, 2), v[u][2], v[u][3]);
-      } else {
-        if (Index(u, 0) >= 0) RotatePair(angles + 2 * Index(u, 0), v[u][0], v[u][2]);
-        if (Index(u, 1) >= 0) RotatePair(angles + 2 * Index(u, 1), v[u][1], v[u][3]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = args.op.interleaved ? First(u, i) : 2 * First(u, i);
+        angles[u][i] = {0.0f, 0.0f};
+        if (at >= 0) angles[u][i] = *reinterpret_cast<const Neighbours<float>*>(from + at);
       }
     }
   }
-  static TLM_DEVICE void RotatePair(const float* angle, float& first, float& second) {
-    const float cosine = angle[0];
-    const float sine = angle[1];
+  TLM_DEVICE void Rotate(const Neighbours<float> (&angles)[kUnits][2]) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      if (args.op.interleaved) {
+        if (First(u, 0) >= 0) RotatePair(angles[u][0], v[u][0], v[u][1]);
+        if (First(u, 1) >= 0) RotatePair(angles[u][1], v[u][2], v[u][3]);
+      } else {
+        if (First(u, 0) >= 0) RotatePair(angles[u][0], v[u][0], v[u][2]);
+        if (First(u, 1) >= 0) RotatePair(angles[u][1], v[u][1], v[u][3]);
+      }
+    }
+  }
+  static TLM_DEVICE void RotatePair(const Neighbours<float>& angle, float& first, float& second) {
+    const float cosine = angle.low;
+    const float sine = angle.high;
     const float rotated = first * cosine - second * sine;
     second = first * sine + second * cosine;
     first = rotated;
@@ -136,34 +157,40 @@ TLM_DEVICE T* CachePlace(const PrepareAttentionArgs& op, int64_t token, int32_t 
   return static_cast<T*>(op.cache) + (page * kPageTokens + position % kPageTokens) * op.head_dim;
 }
 
-// A warp per (token, head), heads of one token in turn; kUnits * 128 >= head_dim.
+// A warp per (token, head), heads of one token in turn; kUnits * 128 >= head_dim. What no kernel
+// writes is read while the one before still runs: of the chain position, block and angles nothing
+// is left after the wait but the head itself.
 template <typename T, int kUnits>
 TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
   LetNextStart();
-  WaitForPrevious();
   const PrepareAttentionArgs& op = args.op;
-  const int32_t all_heads = op.num_heads + 2 * op.num_kv_heads;
-  const int64_t warp = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpLanes;
-  const int64_t token = warp / all_heads;
-  if (token >= op.tokens || op.positions[token] < 0) return;
-  const int32_t position = op.positions[token];
-  const int32_t head = static_cast<int32_t>(warp - token * all_heads);
+  const uint32_t all_heads = static_cast<uint32_t>(op.num_heads + 2 * op.num_kv_heads);
+  const uint32_t warp = blockIdx.x * kWarps + threadIdx.x / kWarpLanes;
+  const uint32_t token = warp / all_heads;
+  const int32_t position = token < op.tokens ? op.positions[token] : -1;
+  const int32_t head = static_cast<int32_t>(warp % all_heads);
   const bool is_query = head < op.num_heads;
   const bool is_value = head >= op.num_heads + op.num_kv_heads;
+  const bool normalises = !is_value && op.q_gain != nullptr;
+  const bool rotates = !is_value && op.rope_table != nullptr;
   T* const from = static_cast<T*>(op.qkv) + token * op.qkv_stride + int64_t{head} * op.head_dim;
+  T* to = from;
   Head<T, kUnits> values{args, {}};
-  values.Load(from);
-  if (!is_value) {
-    if (op.q_gain != nullptr) values.Normalise(is_query ? op.q_gain : op.k_gain);
-    if (op.rope_table != nullptr) {
-      values.Rotate(op.rope_table + int64_t{position} * op.head_dim);
+  float gain[kUnits][kUnit];
+  Neighbours<float> angles[kUnits][2];
+  if (normalises) values.LoadGains(is_query ? op.q_gain : op.k_gain, gain);
+  if (position >= 0) {
+    if (rotates) values.LoadAngles(op.rope_table + int64_t{position} * op.head_dim, angles);
+    if (!is_query) {
+      const int32_t kv_head = head - op.num_heads - (is_value ? op.num_kv_heads : 0);
+      to = CachePlace<T>(op, token, position, kv_head, is_value);
     }
   }
-  T* to = from;
-  if (!is_query) {
-    const int32_t kv_head = (head - op.num_heads) % op.num_kv_heads;
-    to = CachePlace<T>(op, token, position, kv_head, is_value);
-  }
+  WaitForPrevious();
+  if (position < 0) return;
+  values.Load(from);
+  if (normalises) values.Normalise(gain);
+  if (rotates) values.Rotate(angles);
   values.Store(to);
 }
 

@@ -17,6 +17,9 @@ namespace tlm {
 //   table
 // rounded once to the activation type. Queries stay in place, keys and values go to the cache,
 // which is of the activation type: [block][layer][K, V][kv_head][64][head_dim].
+// Gains, the table, positions, sequence_of and block_tables are read before WaitForPrevious: they
+// are complete before the stream's first kernel of a batch, and no kernel writes them.
+// tokens * (num_heads + 2 num_kv_heads) is below 2^31.
 // Bytes: tokens * (2 num_heads + 4 num_kv_heads) * head_dim elements, and 4 * head_dim of angles.
 struct PrepareAttentionArgs {
   void* qkv = nullptr;  // [tokens, (num_heads + 2 num_kv_heads) * head_dim]
@@ -28,7 +31,8 @@ struct PrepareAttentionArgs {
   const float* k_gain = nullptr;  // [head_dim]; with q_gain
   float eps = 0.0f;
   bool eps_outside_root = false;
-  const float* rope_table = nullptr;      // [positions, head_dim / 2] (cos, sin); null: no rotation
+  // Of [positions, head_dim / 2] (cos, sin), 8-byte aligned; null: no rotation.
+  const float* rope_table = nullptr;
   bool interleaved = false;               // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
   const int32_t* positions = nullptr;     // [tokens]; below 0: padding, left alone
   const int32_t* table_of = nullptr;      // [tokens]: where the sequence's blocks begin in

@@ -141,6 +141,59 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
   }
 }
 
+TEST(PrepareAttentionKernelTest, HeadsAreReadAfterTheKernelBeforeAllElseMayBeEarlier) {
+  // A norm writes the rows; both begin early.
+  SetKernelOverlap(DeviceOverlapsKernels());
+  const int64_t tokens = 5, dim = 3 * 8;
+  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(tokens * dim), 2.0f)),
+      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f)),
+      head_gain(std::vector<float>(8, 3.0f)), table(std::vector<float>(8 * 64, 1.0f));
+  const OnDevice<uint16_t> qkv(std::vector<uint16_t>(static_cast<size_t>(tokens * dim), 0)),
+      cache(std::vector<uint16_t>(2 * 64 * 8, 0));
+  const OnDevice<int32_t> positions({0, 1, -1, 2, 63}), zeros({0, 0, 0, 0, 0});
+  const DeviceWatch watch;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const AddNormArgs norm{.x = x.data(),
+                         .x_stride = dim,
+                         .gain = gain.data(),
+                         .out = qkv.data(),
+                         .out_stride = dim,
+                         .rows = tokens,
+                         .dim = dim};
+  const PrepareAttentionArgs prepare{.qkv = qkv.data(),
+                                     .qkv_stride = dim,
+                                     .num_heads = 1,
+                                     .num_kv_heads = 1,
+                                     .head_dim = 8,
+                                     .q_gain = head_gain.data(),
+                                     .k_gain = head_gain.data(),
+                                     .rope_table = table.data(),
+                                     .positions = positions.data(),
+                                     .sequence_of = zeros.data(),
+                                     .block_tables = zeros.data(),
+                                     .max_blocks = 1,
+                                     .cache = cache.data(),
+                                     .tokens = tokens};
+  ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // 1 everywhere
+  ASSERT_EQ(LaunchPrepareAttention(prepare, DType::kBF16, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  SetKernelOverlap(false);
+  const std::vector<uint16_t> rows = qkv.Read(), stored = cache.Read();
+  for (size_t d = 0; d < 8; ++d) {
+    // 3, turned by (cos, sin) = (1, 1).
+    const uint16_t turned = FloatToBf16(d < 4 ? 0.0f : 6.0f);
+    EXPECT_EQ(rows[d], turned);
+    EXPECT_EQ(rows[48 + d], FloatToBf16(1.0f)) << "padding is left alone";
+    for (const size_t slot : {size_t{0}, size_t{1}, size_t{2}, size_t{63}}) {
+      EXPECT_EQ(stored[slot * 8 + d], turned);
+      EXPECT_EQ(stored[(64 + slot) * 8 + d], FloatToBf16(1.0f));
+    }
+  }
+  watch.ExpectOverlap();
+}
+
 TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
   const OnDevice<uint16_t> tokens(Bf16Range(3 * 8)), places(Bf16Range(2 * 8));
   const OnDevice<int32_t> ids({-2, 0}), sampled({0, 2}), positions({1, -1});
