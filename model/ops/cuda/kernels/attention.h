@@ -50,6 +50,8 @@
 
 namespace tlm {
 
+// `work` and block_tables are complete before the stream's first kernel of a batch, and no kernel
+// writes them: they are read before WaitForPrevious.
 struct AttentionArgs {
   const void* q = nullptr;  // [tokens, num_kv_heads * group * head_dim] of the activation type
   int64_t q_stride = 0;     // elements
@@ -65,8 +67,7 @@ struct AttentionArgs {
   int64_t window = 0;  // 0: none; if not 0, the work was planned with 0 or as large a window
   float scale = 0.0f;  // above 0
   int32_t blocks = 0;  // of the grid, as the work was planned for
-  const void* work = nullptr;  // AttentionPlanner::Plan's, 16-byte aligned; read after
-                               // WaitForPrevious
+  const void* work = nullptr;  // AttentionPlanner::Plan's, 16-byte aligned
   // Scratch of AttentionPlanner::scratch. Tickets are 0 before a launch and after it.
   uint32_t* tickets = nullptr;
   float* partial_stats = nullptr;   // [partial rows][2]: m, l

@@ -523,9 +523,11 @@ struct MmaAttention {
 
 template <typename T, int kHeadDim>
 TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelArgs args) {
+  // Finds the first tile, while the kernel before still runs.
+  MmaAttention<kHeadDim, T> attention(args, SharedMemory<T>());
   WaitForPrevious();
   LetNextStart();
-  MmaAttention<kHeadDim, T>(args, SharedMemory<T>()).Run();
+  attention.Run();
 }
 
 }  // namespace tlm::simt
