@@ -224,6 +224,7 @@ void EngineLoop::UpdateStats() {
   stats.kv_blocks_cached = pool_.idle_blocks();
   stats.kv_blocks_total = pool_.total_blocks();
   stats.preemptions = scheduler_.preemptions();
+  stats.model_runs = model_.run_counts();
   if (cache_.has_value()) stats.prefix_cache = cache_->stats();
 }
 

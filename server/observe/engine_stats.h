@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/kv_cache/prefix_cache.h"
+#include "model/ops/device.h"
 
 namespace tlm {
 
@@ -37,6 +38,7 @@ struct EngineStats {
   int64_t prefill_tokens = 0;  // computed so far
   int64_t decode_tokens = 0;   // computed so far
   int64_t preemptions = 0;
+  RunCounts model_runs;            // of the model's device
   int64_t finished_requests = 0;   // ended in any way, with all their outputs
   bool busy = false;               // has work now
   absl::Time last_progress;        // end of the last step or of the last idle wait

@@ -112,6 +112,12 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_engine_prefill_tokens_total", kCounter, "",
      "Prompt tokens computed, including recomputation after preemption, excluding cache hits."},
     {"tlm_engine_decode_tokens_total", kCounter, "", "Generated tokens computed."},
+    {"tlm_model_steps_total", kCounter, "run",
+     "Steps of shapes that recur, on a GPU: replayed from a CUDA graph, recorded first (stalls the "
+     "step for milliseconds), or direct (could not be recorded)."},
+    {"tlm_model_graphs_total", kCounter, "event",
+     "CUDA graphs: recorded ahead, before the server was ready, or dropped to make room for "
+     "others."},
     {"tlm_engine_failed_steps", kGauge, "", "Engine steps that failed since the last success."},
     {"tlm_engine_last_progress_age_seconds", kGauge, "",
      "Time since the end of the last step; 0 while the engine is idle."},

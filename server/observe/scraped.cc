@@ -59,6 +59,12 @@ void ScrapedSamples::AddEngine(const EngineStats& engine, std::string_view model
   Add("tlm_engine_steps_total", count(engine.steps));
   Add("tlm_engine_prefill_tokens_total", count(engine.prefill_tokens));
   Add("tlm_engine_decode_tokens_total", count(engine.decode_tokens));
+  const RunCounts& runs = engine.model_runs;
+  Add("tlm_model_steps_total", count(runs.replayed), {"replayed"});
+  Add("tlm_model_steps_total", count(runs.recorded), {"recorded"});
+  Add("tlm_model_steps_total", count(runs.direct), {"direct"});
+  Add("tlm_model_graphs_total", count(runs.ahead), {"ahead"});
+  Add("tlm_model_graphs_total", count(runs.dropped), {"dropped"});
   Add("tlm_engine_failed_steps", count(engine.consecutive_faults));
   Add("tlm_engine_last_progress_age_seconds", absl::ToDoubleSeconds(age));
   Add("tlm_sequences_parked", count(engine.parked_requests));

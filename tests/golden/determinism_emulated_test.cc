@@ -16,8 +16,10 @@
 namespace tlm {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Ops>> EmulatedDevice(const Schedule&) {
-  return CudaOps::Create(CudaOptions(), nullptr);
+// With drafts there is room for fewer graphs than there are shapes.
+absl::StatusOr<std::unique_ptr<Ops>> EmulatedDevice(const Schedule& schedule) {
+  const bool drafts = schedule.options.speculation != Speculation::kOff;
+  return CudaOps::Create({.max_graphs = drafts ? 6 : 256}, nullptr);
 }
 
 // Narrow, but with heads and matrices as the tensor cores take them, and some as they do not.

@@ -162,6 +162,18 @@ TEST_F(MetricsTest, AnIdleEngineMakesNoProgressAndNeedsNone) {
   EXPECT_EQ(Sample("tlm_engine_last_progress_age_seconds"), "60");
 }
 
+TEST_F(MetricsTest, TellsHowStepsWereRun) {
+  SetModel();
+  EngineStats stats;
+  stats.model_runs = {.ahead = 102, .recorded = 3, .replayed = 50, .direct = 4, .dropped = 1};
+  metrics_.SetEngineStats([&stats] { return stats; });
+  EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="replayed"})"), "50");
+  EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="recorded"})"), "3");
+  EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="direct"})"), "4");
+  EXPECT_EQ(Sample(R"(tlm_model_graphs_total{event="ahead"})"), "102");
+  EXPECT_EQ(Sample(R"(tlm_model_graphs_total{event="dropped"})"), "1");
+}
+
 TEST_F(MetricsTest, CountsCallsBeforeThereIsAModel) {
   CallSummary call = Call("");
   call.admitted = false;
