@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@ struct Case {
   WeightFormat format = WeightFormat::kAsGiven;
   std::vector<DType> blocks = {};  // of matrices, in place of `dtype`
   const char* suffix = "";         // of the test's name
+  std::optional<DType> kv = {};    // of keys and values, in place of `dtype`
 };
 
 // The machine's best instruction set has to stand most of it.
@@ -41,8 +43,16 @@ std::vector<Case> Cases() {
     cases.push_back({"qwen3", DType::kBF16, isa, rounds});
     cases.push_back({"mistral", DType::kBF16, isa, rounds});
     cases.push_back({"gpt2", DType::kF16, isa, rounds});
-    // Quantised while they are loaded, and as files have them: every type, in stacks of several.
     const int few = (rounds + 3) / 4;
+    for (const char* const config : {"qwen3", "mistral"}) {
+      cases.push_back({.config = config,
+                       .dtype = DType::kBF16,
+                       .isa = isa,
+                       .rounds = few,
+                       .suffix = "_fp8_kv",
+                       .kv = DType::kF8E4M3});
+    }
+    // Quantised while they are loaded, and as files have them: every type, in stacks of several.
     const auto quantised = [&](const char* config, WeightFormat format, const char* suffix) {
       cases.push_back({config, DType::kBF16, isa, few, format, {}, suffix});
     };
@@ -70,7 +80,8 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
        .dtype = param.dtype,
        .requests = 14,
        .format = param.format,
-       .blocks = param.blocks});
+       .blocks = param.blocks,
+       .kv = param.kv});
   Machine machine;
   machine.backend = [](const Schedule& schedule) -> absl::StatusOr<std::unique_ptr<Ops>> {
     return CpuOps::Create(schedule.threads, GetParam().isa);

@@ -201,6 +201,9 @@ struct ScheduledModel {
   int max_outputs = kMaxOutputs;
   WeightFormat format = WeightFormat::kAsGiven;
   std::vector<DType> blocks = {};  // of the matrices: see BlockModel; none: they have `dtype`
+  std::optional<DType> kv = {};    // of keys and values, in place of `dtype`
+
+  DType kv_dtype() const { return kv.value_or(dtype); }
 };
 
 // A model and the requests it is asked, whatever the schedule.
@@ -241,7 +244,7 @@ class ScheduleRunner {
                              .max_draft_rows = 16};
     auto model = TransformerLM::Load(
         scheduled_.config, weights(), wrong ? *wrong : **backend, limits,
-        {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype}, scheduled_.format);
+        {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.kv_dtype()}, scheduled_.format);
     EXPECT_THAT(model, IsOk());
     RecordingModel recording(**model, book_, kStopIds);
     const std::unique_ptr<LanguageModel> changed =
@@ -301,7 +304,7 @@ class ScheduleRunner {
       case Drafter::kSameModel:
       case Drafter::kGreedyModel:
         return ModelDrafts::Load(scheduled_.config, weights(), DraftLimits(schedule),
-                                 {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.dtype},
+                                 {.num_blocks = schedule.kv_blocks, .dtype = scheduled_.kv_dtype()},
                                  scheduled_.format, schedule.drafter == Drafter::kGreedyModel);
     }
     return nullptr;
