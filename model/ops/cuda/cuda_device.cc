@@ -124,11 +124,6 @@ absl::Status CudaDevice::CreateStreams() {
   return absl::OkStatus();
 }
 
-void CudaDevice::AddArithmeticMark(std::string_view mark) {
-  info_.arithmetic += '/';
-  info_.arithmetic += mark;
-}
-
 absl::Status CudaDevice::Check(cudaError_t error, std::string_view call) {
   if (!fault_.ok()) return fault_;
   if (error == cudaSuccess) return absl::OkStatus();

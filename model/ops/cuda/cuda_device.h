@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,8 +60,10 @@ class CudaDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   const CudaProperties& properties() const { return properties_; }
-  // Appends what else decides the bits to info().arithmetic ("sm_90" becomes "sm_90/own-gemm").
-  void AddArithmeticMark(std::string_view mark);
+  // What a check of the arithmetic has found: info().arithmetic_probe, and info().batch_invariant
+  // for the model to come.
+  void SetArithmeticProbe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
+  void SetBatchInvariant(bool holds) { info_.batch_invariant = holds; }
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
   // Pinned host memory, aligned to a page; never counted in AllocatedBytes().

@@ -57,12 +57,14 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOptions& opti
     without_library = std::string(made.status().message());
     if (made.ok()) library = *std::move(made);
   }
-  device->AddArithmeticMark(library != nullptr ? library->version() : "own-gemm");
   TLM_RETURN_IF_ERROR(device->MakeCurrent());
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(device), std::move(library)));
   ops->without_library_ = std::move(without_library);
   TLM_RETURN_IF_ERROR(ops->gemm_.PrepareKernels());
   TLM_RETURN_IF_ERROR(ops->LoadOtherKernels());
+  TLM_ASSIGN_OR_RETURN(ops->arithmetic_, CheckArithmetic(*ops->device_));
+  // Neither the library nor its version: what it computes has shown the bits of the own kernels.
+  ops->device_->SetArithmeticProbe(ops->arithmetic_.probe);
   return ops;
 }
 
@@ -139,6 +141,8 @@ size_t CudaOps::ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
 absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape,
                               DType activations) {
   TLM_CHECK(pipeline_ == nullptr);
+  arithmetic_fault_ = arithmetic_.FaultOf(activations);
+  device_->SetBatchInvariant(arithmetic_fault_.empty());
   TLM_RETURN_IF_ERROR(upload_.Finish());
   TLM_ASSIGN_OR_RETURN(pipeline_, BatchPipeline::Create(*device_, limits, shape, activations));
   if (pipeline_->attention_grid().mma) {
@@ -173,6 +177,9 @@ std::string CudaOps::Report() const {
   if (runs.dropped > 0) report += fmt::format(", {} dropped for others", runs.dropped);
   if (failures.count > 0) {
     report += fmt::format(", {} not recorded ({})", failures.count, failures.last);
+  }
+  if (!arithmetic_fault_.empty()) {
+    report += fmt::format("; results may depend on the rest of the batch ({})", arithmetic_fault_);
   }
   return report;
 }

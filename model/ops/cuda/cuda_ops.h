@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/ops/cuda/arithmetic_check.h"
 #include "model/ops/cuda/batch_pipeline.h"
 #include "model/ops/cuda/batch_shape.h"
 #include "model/ops/cuda/cuda_device.h"
@@ -90,6 +91,8 @@ class CudaOps : public Ops {
   const std::unique_ptr<CudaDevice> device_;
   const std::unique_ptr<GemmLibrary> library_;  // may be null
   std::string without_library_;                 // why it is
+  ArithmeticCheck arithmetic_;
+  std::string arithmetic_fault_;  // of what is reserved for; empty: none
   Gemm gemm_;
   WeightUpload upload_;
   std::unique_ptr<BatchPipeline> pipeline_;  // while reserved

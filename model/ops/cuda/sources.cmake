@@ -13,6 +13,7 @@ set(TLM_CUDA_PLAN_SOURCES
   weight_rows.cc)
 # C++ that calls the CUDA runtime API (cuda_runtime.h and nothing more of the toolkit).
 set(TLM_CUDA_HOST_SOURCES
+  arithmetic_check.cc
   batch_pipeline.cc
   batch_ring.cc
   cuda_device.cc

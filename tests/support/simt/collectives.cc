@@ -1,5 +1,6 @@
 // The functions behind <simt_emulated.h> that threads of a block do together, and their memory
 // accesses.
+#include <bit>
 #include <cstring>
 
 #include "tests/support/simt/block.h"
@@ -53,8 +54,12 @@ void PerformMultiplyAdd(const Warp& warp, MmaInput input) {
     const auto* words = static_cast<const float*>(warp.operands[lane].out);
     for (int i = 0; i < 4; ++i) element(lane, i) = words[i];
   }
-  const bool hopper = TheDevice().options.compute_capability >= 90;
-  MmaTile(hopper ? kHopperMma : kAmpereMma, input, a, b, c);
+  Device& device = TheDevice();
+  const bool hopper = device.options.compute_capability >= 90;
+  MmaTile(device.options.mma.value_or(hopper ? kHopperMma : kAmpereMma), input, a, b, c);
+  if (++device.mma_count == device.options.flipped_mma) {
+    c[0][0] = std::bit_cast<float>(std::bit_cast<uint32_t>(c[0][0]) ^ 1);
+  }
   for (int lane = 0; lane < kLanes; ++lane) {
     auto* words = static_cast<float*>(warp.operands[lane].out);
     for (int i = 0; i < 4; ++i) words[i] = element(lane, i);

@@ -75,6 +75,7 @@ class Device {
   Memory memory;
   Options options;
   Counts counts;
+  uint64_t mma_count = 0;  // since Reset
   FailureRecorder* recorder = nullptr;
   // A failed kernel leaves its error to every later call.
   cudaError_t failure = cudaSuccess;

@@ -31,8 +31,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/support/simt/mma_model.h"
 
 namespace tlm::simt::emulated {
 
@@ -52,6 +55,11 @@ struct Options {
   size_t graph_bytes = 0;  // that an executable graph takes of them
   int multiprocessors = 4;
   int compute_capability = 90;  // 10 * major + minor
+  // What mma.sync computes with; not set: by the compute capability.
+  std::optional<MmaUnit> mma = std::nullopt;
+  // A defect: of the mma of this number, counted from 1 since Configure, the first sum has its last
+  // bit flipped. 0: of none.
+  uint64_t flipped_mma = 0;
 };
 
 // Waits for all work, forgets a failure, and goes on with `options`. Memory and streams stay.

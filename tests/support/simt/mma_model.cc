@@ -28,17 +28,18 @@ int FloatExponent(float value) {
   return std::max<int>(std::bit_cast<uint32_t>(value) >> 23 & 0xff, 1) - 127;
 }
 
-void Decode(MmaInput input, const uint16_t* from, Operand& operand) {
+void Decode(MmaUnit unit, MmaInput input, const uint16_t* from, Operand& operand) {
   operand.finite = operand.zero = true;
   for (int i = 0; i < kTermCount; ++i) {
     const bool bf16 = input == MmaInput::kBf16;
     const float value = bf16 ? Bf16ToFloat(from[i]) : F16ToFloat(from[i]);
     operand.value[i] = value;
-    operand.exponent[i] = value == 0.0f ? kNoExponent
-                          : bf16        ? Bf16Exponent(from[i])
-                                        : F16Exponent(from[i]);
+    const bool ignored = value == 0.0f && !unit.zeros_align;
+    operand.exponent[i] = ignored ? kNoExponent
+                          : bf16  ? Bf16Exponent(from[i])
+                                  : F16Exponent(from[i]);
     operand.finite &= std::isfinite(value);
-    operand.zero &= value == 0.0f;
+    operand.zero &= ignored;
   }
 }
 
@@ -93,10 +94,10 @@ float AddChunk(MmaUnit unit, const Operand& a, const Operand& b, float c) {
 void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const uint16_t (&b)[8][16],
              float (&c)[16][8]) {
   Operand columns[8];
-  for (int j = 0; j < 8; ++j) Decode(input, b[j], columns[j]);
+  for (int j = 0; j < 8; ++j) Decode(unit, input, b[j], columns[j]);
   for (int r = 0; r < 16; ++r) {
     Operand row;
-    Decode(input, a[r], row);
+    Decode(unit, input, a[r], row);
     for (int j = 0; j < 8; ++j) c[r][j] = AddChunk(unit, row, columns[j], c[r][j]);
   }
 }
@@ -104,8 +105,8 @@ void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const ui
 float MmaDot(MmaUnit unit, MmaInput input, const uint16_t* a, const uint16_t* b, int k, float c) {
   for (int i = 0; i < k; i += kTermCount) {
     Operand row, column;
-    Decode(input, a + i, row);
-    Decode(input, b + i, column);
+    Decode(unit, input, a + i, row);
+    Decode(unit, input, b + i, column);
     c = AddChunk(unit, row, column, c);
   }
   return c;

@@ -32,6 +32,10 @@ enum class MmaInput { kBf16, kF16 };
 struct MmaUnit {
   int fraction_bits;  // F, at most 25
   int products;       // n: 8 or 16
+  // A defect to be found: products that are zero have a say in E, by the exponents in 1.
+  bool zeros_align = false;
+
+  bool operator==(const MmaUnit&) const = default;
 };
 inline constexpr MmaUnit kHopperMma = {25, 16};
 inline constexpr MmaUnit kAmpereMma = {24, 8};

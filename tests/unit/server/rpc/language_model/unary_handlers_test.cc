@@ -270,6 +270,14 @@ TEST_F(UnaryHandlersTest, ModelInfoStatesTheGuaranteeAndItsScope) {
   EXPECT_TRUE(response.capabilities().resume());
 }
 
+TEST_F(UnaryHandlersTest, ModelInfoGuaranteesNothingWhereTheDeviceCannot) {
+  model_.batch_invariant = false;
+  v1::ModelInfoResponse response;
+  ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
+  EXPECT_EQ(response.determinism().guarantee(), v1::DETERMINISM_GUARANTEE_NONE);
+  EXPECT_TRUE(response.determinism().scope().empty());
+}
+
 TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {
   model_.build_id = "b01d";
   model_.limits.engine.max_prefill_tokens = 12;
