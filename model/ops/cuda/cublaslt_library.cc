@@ -18,9 +18,9 @@ namespace {
 using cublaslt::Algorithm;
 using cublaslt::HeuristicResult;
 
-constexpr int kAsked = 64;           // algorithms the library may name for a bucket
-constexpr size_t kMaxTimed = 4;      // of those that agree
-constexpr uint32_t kAlignment = 16;  // bytes, of every matrix
+constexpr int kAsked = 64;                 // algorithms the library may name for a bucket
+constexpr size_t kMaxTimed = 4;            // of those that agree
+constexpr uint32_t kMatrixAlignment = 16;  // bytes, of every matrix
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
@@ -140,7 +140,7 @@ absl::Status CublasLtLibrary::Open() {
   TLM_RETURN_IF_ERROR(set(cublaslt::kPreferWorkspace, uint64_t{0}));
   TLM_RETURN_IF_ERROR(set(cublaslt::kPreferReductions, uint32_t{0}));
   for (const int attribute : cublaslt::kPreferAlignments) {
-    TLM_RETURN_IF_ERROR(set(attribute, kAlignment));
+    TLM_RETURN_IF_ERROR(set(attribute, kMatrixAlignment));
   }
   return absl::OkStatus();
 }

@@ -284,15 +284,16 @@ absl::Status Gemm::Probe(LibraryProduct& product) {
 absl::StatusOr<bool> Gemm::Agrees(const LibraryProduct& product, const ProbeMemory& memory,
                                   int64_t m, const GemmProbe::Product& run) {
   const cudaStream_t stream = device_.compute_stream();
+  const int64_t words = product.gemm.n * ElementBytes(product.gemm.out_dtype) / 2;
   // Another algorithm's right answer may be there.
   TLM_RETURN_IF_ERROR(device_.Check(
-      cudaMemsetAsync(memory.out.data(), 0xff, memory.out.bytes(), stream), "cudaMemsetAsync"));
+      cudaMemsetAsync(memory.out.data(), 0xff, static_cast<size_t>(m * words * 2), stream),
+      "cudaMemsetAsync"));
   uint32_t differences = 0;
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(memory.count.data(), &differences, sizeof(differences)));
   const absl::Status status = run();
   if (absl::IsUnimplemented(status)) return false;
   TLM_RETURN_IF_ERROR(status);
-  const int64_t words = product.gemm.n * ElementBytes(product.gemm.out_dtype) / 2;
   TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeCompare({.a = memory.own.data(),
                                                         .b = memory.out.data(),
                                                         .rows = m,

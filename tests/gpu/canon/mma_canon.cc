@@ -143,7 +143,7 @@ absl::StatusOr<bool> RunProduct(CudaDevice& device, GemmLibrary* library, const 
 absl::StatusOr<bool> RunProducts(CudaDevice& device, GemmLibrary* library, Json& json) {
   fmt::print(
       "\nrows alone and in batches, {}\n{:<24} {:>7} {:>6} {:>9} {:>6} {:>10} {:>14} {:>8}\n",
-      library == nullptr ? "own kernels alone" : library->version(), "product", "n", "k", "over 64",
+      library == nullptr ? "own kernels alone" : library->version(), "product", "n", "k", "over 16",
       "runs", "different", "elements", "of model");
   bool good = true;
   for (const ProductShape& shape : Shapes()) {
