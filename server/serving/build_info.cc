@@ -23,9 +23,9 @@ namespace {
 // the tokenizer's.
 constexpr std::string_view kComputingLibraries[] = {"libm.so", "libstdc++.so", "libpcre2-8.so",
                                                     "libutf8proc.so"};
-// The module itself, and what makes code for devices that it has none for.
-constexpr std::string_view kCudaLibraries[] = {"libtlm_cuda", "libcublasLt.so",
-                                               "libnvidia-ptxjitcompiler.so"};
+// The module itself, and what makes code for devices that it has none for. cuBLASLt is none of
+// them: it computes only what has shown the bits of the module's own kernels.
+constexpr std::string_view kCudaLibraries[] = {"libtlm_cuda", "libnvidia-ptxjitcompiler.so"};
 constexpr int kMathProbes = 4096;
 
 size_t RoundUp(size_t bytes, size_t alignment) {

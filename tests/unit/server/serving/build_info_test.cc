@@ -1,8 +1,11 @@
 #include "server/serving/build_info.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <link.h>
 
+#include <filesystem>
 #include <sstream>
 #include <string>
 
@@ -43,6 +46,28 @@ TEST(BuildInfoTest, NamesTheLibrariesThatComputeAndNoOthers) {
   for (std::string line; std::getline(lines, line);) {
     EXPECT_THAT(line, MatchesRegex("lib[^ ]+ [0-9a-f]{40}"));
   }
+}
+
+// Replicas with other versions of it, or without it, resume each other's streams.
+TEST(BuildInfoTest, TheLibraryOfProductsHasNoSay) {
+  std::string any;  // some library that is loaded
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* to) {
+        const std::string path = object->dlpi_name;
+        if (path.find("/libm.so") != std::string::npos) *static_cast<std::string*>(to) = path;
+        return 0;
+      },
+      &any);
+  ASSERT_NE(any, "");
+  const absl::StatusOr<BuildInfo> without = ReadBuildInfo("cuda");
+  ASSERT_THAT(without, IsOk());
+  const std::filesystem::path copy =
+      std::filesystem::path(::testing::TempDir()) / "libcublasLt.so.13";
+  std::filesystem::copy_file(any, copy, std::filesystem::copy_options::overwrite_existing);
+  ASSERT_NE(dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  const absl::StatusOr<BuildInfo> with = ReadBuildInfo("cuda");
+  ASSERT_THAT(with, IsOk());
+  EXPECT_EQ(with->libraries, without->libraries);
 }
 
 }  // namespace
