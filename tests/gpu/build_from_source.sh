@@ -24,7 +24,7 @@ elif ! grpc_cpp_plugin=$(command -v grpc_cpp_plugin) || [ -z "$grpc_cpp_plugin" 
 fi
 command -v ninja >/dev/null && options+=(-G Ninja)
 cmake -S "$source_dir" -B "$build_dir" "${options[@]}"
-targets=(tlm_cuda ceilings mma_canon cuda_kernels_test
+targets=(tlm_cuda ceilings microbench mma_canon cuda_kernels_test
          unit_model_ops_{ops,row_ops,attention,batch}_test golden_determinism_cuda_test
          engine_bench ops_bench)
 cmake --build "$build_dir" --parallel "$(nproc)" --target "${targets[@]}"

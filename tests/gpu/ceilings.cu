@@ -7,11 +7,13 @@
 //   matmul     8192 x 8192 x 8192 in bfloat16 by cuBLASLt's first choice, random operands
 //   upload     cudaMemcpyAsync of 1 GiB from pinned host memory
 //   launch     an empty kernel in a graph of 1,000
+//   context    the process's first call to the driver and the device's context
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -186,11 +188,15 @@ double LaunchSeconds(cudaStream_t stream) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto begin = std::chrono::steady_clock::now();
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     std::printf("ceilings: skipped, no CUDA device\n");
     return 77;
   }
+  CHECK_CUDA(cudaFree(nullptr));
+  const double context =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   cudaDeviceProp device;
   cudaStream_t stream;
   int driver = 0;
@@ -205,13 +211,16 @@ int main(int argc, char** argv) {
   std::printf("read     %8.1f GB/s\ncopy     %8.1f GB/s\nmatmul   %8.1f TFLOP/s (bf16)\n",
               read / 1e9, copy / 1e9, matmul / 1e12);
   std::printf("upload   %8.1f GB/s\nlaunch   %8.2f us in a graph\n", upload / 1e9, 1e6 * launch);
+  std::printf("context  %8.2f s\n", context);
   if (argc < 2) return 0;
   std::FILE* const file = std::fopen(argv[1], "w");
   if (file == nullptr) return std::perror(argv[1]), 1;
   std::fprintf(file,
                "{\"device\": \"%s\", \"driver\": %d, \"cublaslt\": %zu, \"read_bytes_per_second\": "
                "%.6e, \"copy_bytes_per_second\": %.6e, \"matmul_flops\": %.6e, "
-               "\"upload_bytes_per_second\": %.6e, \"launch_seconds\": %.3e}\n",
-               device.name, driver, cublasLtGetVersion(), read, copy, matmul, upload, launch);
+               "\"upload_bytes_per_second\": %.6e, \"launch_seconds\": %.3e, "
+               "\"context_seconds\": %.3e}\n",
+               device.name, driver, cublasLtGetVersion(), read, copy, matmul, upload, launch,
+               context);
   return std::fclose(file) == 0 ? 0 : 1;
 }

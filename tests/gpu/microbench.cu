@@ -1,0 +1,329 @@
+// What kernels are planned by, measured: latencies and rates that no specification names.
+//
+//   microbench [OUTPUT.json]
+//
+//   mma        clocks of one mma.sync.m16n8k16 behind another that it needs the sums of
+//   boundary   from a kernel to the next in a graph of 1,000, of a block for each multiprocessor;
+//              and with launches that let the next begin early (compute capability 9.0)
+//   l2         reads of a working set that the L2 cache holds; clocks of one load that hits it
+//   prefetch   reads of 16 MB: from memory, from memory after cp.async.bulk.prefetch.L2 (compute
+//              capability 9.0), and once more
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "microbench: %s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
+  std::exit(1);
+}
+#define CHECK_CUDA(call) Check((call) == cudaSuccess, #call)
+
+constexpr int kChain = 4096;
+
+// One warp. clocks[0]: of the whole chain.
+__global__ void MmaChain(int64_t* clocks, float* sums) {
+  float c[4] = {0, 0, 0, 0};
+  const uint32_t one = 0x3f803f80;  // two ones in bfloat16
+  const int64_t begin = clock64();
+#pragma unroll 16
+  for (int i = 0; i < kChain; ++i) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4,%4,%4}, {%4,%4},"
+        " {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(one));
+  }
+  // The last sums are needed for the end.
+  if (c[0] < 0) sums[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+  const int64_t end = clock64();
+  if (threadIdx.x == 0) clocks[0] = end - begin;
+  sums[threadIdx.x] = c[0] + c[1] + c[2] + c[3];
+}
+
+// One thread walks `steps` pointers through L2, once to bring them there and once for the time.
+__global__ void L2Chain(const uint64_t* chain, int steps, int64_t* clocks, uint64_t* last) {
+  uint64_t at = 0;
+  int64_t begin = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    begin = clock64();
+    for (int i = 0; i < steps; ++i) {
+      asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(at) : "l"(chain + at) : "memory");
+    }
+  }
+  *last = at;
+  clocks[0] = clock64() - begin;
+}
+
+__device__ uint4 LoadL2(const uint4* from) {
+  uint4 value;
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from));
+  return value;
+}
+
+// Reads `count` values `passes` times, past L1.
+__global__ void ReadL2(const uint4* from, size_t count, int passes, uint32_t* to) {
+  uint32_t bits = 0;
+  const size_t step = size_t{gridDim.x} * blockDim.x;
+  for (int pass = 0; pass < passes; ++pass) {
+    size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x;
+    for (; i + 3 * step < count; i += 4 * step) {
+      const uint4 a = LoadL2(from + i), b = LoadL2(from + i + step);
+      const uint4 c = LoadL2(from + i + 2 * step), d = LoadL2(from + i + 3 * step);
+      bits ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w;
+      bits ^= c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
+    }
+    for (; i < count; i += step) bits ^= LoadL2(from + i).x;
+  }
+  if (bits == 0x9e3779b9) *to = bits;  // almost never, but the reads must happen
+}
+
+// Waits for the kernel before it and writes a word: the least a kernel of a chain does.
+__global__ void Link(uint32_t* words) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  if (threadIdx.x == 0) words[blockIdx.x] += 1;
+}
+
+constexpr unsigned kPrefetchBytes = 4096;
+
+// A thread for each `kPrefetchBytes`.
+__global__ void Prefetch(const char* from, size_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  const size_t at = (blockIdx.x * size_t{blockDim.x} + threadIdx.x) * kPrefetchBytes;
+  if (at < bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from + at), "r"(kPrefetchBytes)
+                 : "memory");
+  }
+#endif
+}
+
+__global__ void Spin(int64_t clocks) {
+  const int64_t begin = clock64();
+  while (clock64() - begin < clocks) {
+  }
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// The median seconds of `run`, of ten, each behind `before`, which is not timed.
+template <typename Before, typename Run>
+double MedianSeconds(cudaStream_t stream, Before before, Run run) {
+  cudaEvent_t begin, end;
+  CHECK_CUDA(cudaEventCreate(&begin));
+  CHECK_CUDA(cudaEventCreate(&end));
+  std::vector<double> seconds;
+  for (int i = 0; i < 12; ++i) {
+    before();
+    CHECK_CUDA(cudaEventRecord(begin, stream));
+    run();
+    CHECK_CUDA(cudaEventRecord(end, stream));
+    CHECK_CUDA(cudaEventSynchronize(end));
+    float milliseconds = 0;
+    CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+    if (i >= 2) seconds.push_back(1e-3 * milliseconds);
+  }
+  CHECK_CUDA(cudaEventDestroy(begin));
+  CHECK_CUDA(cudaEventDestroy(end));
+  return Median(seconds);
+}
+
+void Nothing() {}
+
+template <typename T>
+T* Allocate(size_t count) {
+  T* memory = nullptr;
+  CHECK_CUDA(cudaMalloc(&memory, count * sizeof(T)));
+  CHECK_CUDA(cudaMemset(memory, 0, count * sizeof(T)));
+  return memory;
+}
+
+int64_t ReadClocks(cudaStream_t stream, const int64_t* clocks) {
+  CHECK_CUDA(cudaGetLastError());
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  int64_t value = 0;
+  CHECK_CUDA(cudaMemcpy(&value, clocks, sizeof(value), cudaMemcpyDeviceToHost));
+  return value;
+}
+
+double MmaChainClocks(cudaStream_t stream) {
+  int64_t* const clocks = Allocate<int64_t>(1);
+  float* const sums = Allocate<float>(32);
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    MmaChain<<<1, 32, 0, stream>>>(clocks, sums);
+    least = std::min(least, ReadClocks(stream, clocks));
+  }
+  CHECK_CUDA(cudaFree(clocks));
+  CHECK_CUDA(cudaFree(sums));
+  return static_cast<double>(least) / kChain;
+}
+
+double L2HitClocks(cudaStream_t stream) {
+  constexpr int kSteps = 4096;
+  constexpr int kStride = 128;  // words: 1 KiB, so that no load finds the line of another
+  std::vector<uint64_t> chain(size_t{kSteps} * kStride, 0);
+  // A walk over all of them in an order that no prefetcher guesses.
+  for (int i = 0; i < kSteps; ++i) {
+    const auto place = [](int step) { return static_cast<uint64_t>(step) * 1597 % kSteps; };
+    chain[place(i) * kStride] = place((i + 1) % kSteps) * kStride;
+  }
+  uint64_t* const memory = Allocate<uint64_t>(chain.size());
+  uint64_t* const last = Allocate<uint64_t>(1);
+  int64_t* const clocks = Allocate<int64_t>(1);
+  CHECK_CUDA(cudaMemcpy(memory, chain.data(), chain.size() * 8, cudaMemcpyHostToDevice));
+  L2Chain<<<1, 1, 0, stream>>>(memory, kSteps, clocks, last);
+  const int64_t taken = ReadClocks(stream, clocks);
+  for (void* const freed :
+       {static_cast<void*>(memory), static_cast<void*>(last), static_cast<void*>(clocks)}) {
+    CHECK_CUDA(cudaFree(freed));
+  }
+  return static_cast<double>(taken) / kSteps;
+}
+
+double L2ReadRate(cudaStream_t stream, const cudaDeviceProp& device, size_t bytes) {
+  constexpr int kPasses = 20;
+  uint4* const memory = Allocate<uint4>(bytes / 16);
+  uint32_t* const result = Allocate<uint32_t>(1);
+  double best = 0;
+  for (const int blocks : {2, 4, 8}) {
+    const double seconds = MedianSeconds(stream, Nothing, [&] {
+      ReadL2<<<blocks * device.multiProcessorCount, 256, 0, stream>>>(memory, bytes / 16, kPasses,
+                                                                      result);
+    });
+    best = std::max(best, static_cast<double>(bytes) * kPasses / seconds);
+  }
+  CHECK_CUDA(cudaGetLastError());
+  CHECK_CUDA(cudaFree(memory));
+  CHECK_CUDA(cudaFree(result));
+  return best;
+}
+
+double BoundarySeconds(cudaStream_t stream, const cudaDeviceProp& device, bool overlap) {
+  constexpr int kLaunches = 1000;
+  uint32_t* words = Allocate<uint32_t>(static_cast<size_t>(device.multiProcessorCount));
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(device.multiProcessorCount));
+  config.blockDim = dim3(128);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = overlap ? 1 : 0;
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  CHECK_CUDA(cudaLaunchKernelEx(&config, Link, words));  // loaded before it is captured
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kLaunches; ++i) CHECK_CUDA(cudaLaunchKernelEx(&config, Link, words));
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&replay, graph, 0));
+  const double seconds =
+      MedianSeconds(stream, Nothing, [&] { CHECK_CUDA(cudaGraphLaunch(replay, stream)); });
+  CHECK_CUDA(cudaGraphExecDestroy(replay));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  CHECK_CUDA(cudaFree(words));
+  return seconds / kLaunches;
+}
+
+struct PrefetchTimes {
+  double cold = 0, prefetched = 0, warm = 0;  // seconds
+};
+
+PrefetchTimes TimePrefetch(cudaStream_t stream, const cudaDeviceProp& device, bool has_prefetch) {
+  constexpr size_t kBytes = size_t{16} << 20, kOtherBytes = size_t{512} << 20;
+  const int blocks = 4 * device.multiProcessorCount;
+  uint4* const memory = Allocate<uint4>(kBytes / 16);
+  uint4* const other = Allocate<uint4>(kOtherBytes / 16);  // more than any L2 holds
+  uint32_t* const result = Allocate<uint32_t>(1);
+  const auto read = [&] { ReadL2<<<blocks, 256, 0, stream>>>(memory, kBytes / 16, 1, result); };
+  const auto drop = [&] { ReadL2<<<blocks, 256, 0, stream>>>(other, kOtherBytes / 16, 1, result); };
+  const auto settle = [&] { Spin<<<1, 1, 0, stream>>>(200'000); };  // time to arrive
+  PrefetchTimes times;
+  times.cold = MedianSeconds(
+      stream, [&] { drop(), settle(); }, read);
+  times.warm = MedianSeconds(
+      stream, [&] { drop(), read(), settle(); }, read);
+  if (has_prefetch) {
+    const auto prefetch = [&] {
+      Prefetch<<<kBytes / kPrefetchBytes / 128, 128, 0, stream>>>(
+          reinterpret_cast<const char*>(memory), kBytes);
+    };
+    times.prefetched = MedianSeconds(
+        stream, [&] { drop(), prefetch(), settle(); }, read);
+  }
+  CHECK_CUDA(cudaGetLastError());
+  for (void* const freed :
+       {static_cast<void*>(memory), static_cast<void*>(other), static_cast<void*>(result)}) {
+    CHECK_CUDA(cudaFree(freed));
+  }
+  return times;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("microbench: skipped, no CUDA device\n");
+    return 77;
+  }
+  cudaDeviceProp device;
+  cudaStream_t stream;
+  CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const bool hopper = device.major >= 9;
+  // Numbers under their names; those that the device has not are left out.
+  std::vector<std::pair<std::string, double>> values;
+  const auto add = [&values](const std::string& name, double value, const char* format) {
+    values.emplace_back(name, value);
+    std::printf("%-28s ", name.c_str());
+    std::printf(format, value);
+    std::printf("\n");
+  };
+  add("mma_chain_clocks", MmaChainClocks(stream), "%8.1f clk");
+  add("boundary_us", 1e6 * BoundarySeconds(stream, device, false), "%8.2f us");
+  if (hopper) {
+    add("boundary_overlap_us", 1e6 * BoundarySeconds(stream, device, true), "%8.2f us");
+  }
+  double best = 0;
+  for (const int megabytes : {16, 24, 32}) {
+    const double rate = L2ReadRate(stream, device, static_cast<size_t>(megabytes) << 20);
+    add("l2_read_" + std::to_string(megabytes) + "mib_bytes_per_second", rate, "%8.3g B/s");
+    best = std::max(best, rate);
+  }
+  add("l2_read_bytes_per_second", best, "%8.3g B/s");
+  add("l2_hit_clocks", L2HitClocks(stream), "%8.1f clk");
+  const PrefetchTimes times = TimePrefetch(stream, device, hopper);
+  add("read_16mib_cold_us", 1e6 * times.cold, "%8.2f us");
+  add("read_16mib_warm_us", 1e6 * times.warm, "%8.2f us");
+  if (hopper) {
+    add("read_16mib_prefetched_us", 1e6 * times.prefetched, "%8.2f us");
+    add("prefetch_speedup", times.cold / times.prefetched, "%8.2f x");
+  }
+  if (argc < 2) return 0;
+  std::FILE* const file = std::fopen(argv[1], "w");
+  if (file == nullptr) return std::perror(argv[1]), 1;
+  std::fprintf(file, "{\"device\": \"%s\"", device.name);
+  for (const auto& [name, value] : values) {
+    std::fprintf(file, ", \"%s\": %.6e", name.c_str(), value);
+  }
+  std::fprintf(file, "}\n");
+  return std::fclose(file) == 0 ? 0 : 1;
+}
