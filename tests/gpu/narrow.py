@@ -1,0 +1,188 @@
+"""What a failed stage says by itself: which test fails first, which others do, and which
+optimisation it takes."""
+
+import itertools
+import json
+import pathlib
+import re
+import shutil
+
+FIRST_SECONDS = 20  # of the first failing test under memcheck
+TEST_SECONDS = 10   # of each test alone
+ALL_TESTS_SECONDS = 90
+SWITCH_SECONDS = 20
+SHOWN_LINES = 40
+
+SWITCHES = ("overlap", "graphs", "library")
+# What is turned off: nothing, each alone, everything; and every combination.
+SINGLE_SWITCHES = ((), *((switch,) for switch in SWITCHES), SWITCHES)
+ALL_SWITCHES = tuple(tuple(itertools.compress(SWITCHES, off))
+                     for off in itertools.product((False, True), repeat=3))
+
+
+def text_of(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def tested_nothing(log):
+    return re.search(r"^\[  PASSED  \] 0 tests|skipped[:,] (there is no GPU|the GPU is)", log,
+                     re.MULTILINE) is not None
+
+
+def first_failing(log):
+    """The test that failed first, or in which the program ended; None where there is none."""
+    running = None
+    for line in log.splitlines():
+        if match := re.match(r"\[ RUN      \] (\S+)", line):
+            running = match[1]
+        elif match := re.match(r"\[  FAILED  \] ([^\s,]+)", line):
+            return match[1]
+        elif re.match(r"\[ {7}OK \]|\[  SKIPPED \]", line):
+            running = None
+    return running
+
+
+def first_failure(log):
+    """The lines of a gtest program that tell of its first failure."""
+    lines = log.splitlines()
+    name = first_failing(log)
+    if name is None:
+        return "\n".join(lines[-SHOWN_LINES:])
+    begin = next((i for i, line in enumerate(lines)
+                  if line.startswith(f"[ RUN      ] {name}")), 0)
+    shown = []
+    for line in lines[begin:]:
+        shown.append(line)
+        if line.startswith("[  FAILED  ]"):
+            break
+    else:
+        shown.append(f"the program ended in {name}")
+    if len(shown) > SHOWN_LINES:
+        shown[SHOWN_LINES - 1:-1] = ["..."]
+    return "\n".join(shown)
+
+
+def names_of(listed):
+    """The tests of --gtest_list_tests."""
+    suite, names = None, []
+    for line in listed.splitlines():
+        text = line.split("#")[0].rstrip()
+        if line.startswith("  ") and suite is not None:
+            names.append(suite + text.strip())
+        elif text.endswith(".") and " " not in text:
+            suite = text
+    return names
+
+
+def outcome(code, log):
+    if code == "timeout":
+        return "timeout"
+    if code == 0:
+        return "nothing" if tested_nothing(log) else "passed"
+    if code < 0:
+        return f"signal {-code}"
+    return "failed" if code == 1 else f"exit {code}"
+
+
+def sanitizer():
+    """compute-sanitizer, or None."""
+    path = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    return path if pathlib.Path(path).exists() else None
+
+
+def memcheck(run, stage, path, name):
+    """The first failing test alone, where a bad address shows as what it is."""
+    tool = sanitizer()
+    if tool is None:
+        print("no compute-sanitizer here")
+        return None
+    log = run.out / f"{stage}.memcheck.log"
+    code = run.execute([tool, "--tool", "memcheck", "--error-exitcode", "9", path,
+                        f"--gtest_filter={name}"], log, FIRST_SECONDS)
+    said = [line for line in text_of(log).splitlines() if line.startswith("=========")]
+    print(f"{name} under memcheck: {outcome(code, text_of(log))}")
+    print("\n".join(said[:15]), flush=True)
+    return outcome(code, text_of(log))
+
+
+def tests(run, stage, path, arguments):
+    """The stage's first failing test under memcheck, then all of its tests one by one."""
+    name = first_failing(text_of(run.out / f"{stage}.log"))
+    result = {"first": name, "memcheck": None, "tests": []}
+    if name is not None:
+        result["memcheck"] = memcheck(run, stage, path, name)
+    listed = run.out / f"{stage}.list.log"
+    run.execute([path, *arguments, "--gtest_list_tests"], listed, TEST_SECONDS)
+    names = names_of(text_of(listed))
+    end = run.seconds() + min(ALL_TESTS_SECONDS, run.left() - 5)
+    print(f"{stage}, test by test", flush=True)
+    failures = ""
+    for name in names:
+        if run.seconds() + 2 > end:
+            how = "not run"
+        else:
+            log = run.out / f"{stage}.one.log"
+            begin = run.seconds()
+            code = run.execute([path, f"--gtest_filter={name}"], log,
+                               min(TEST_SECONDS, end - begin))
+            how = outcome(code, text_of(log))
+            if how != "passed":
+                failures += f"=== {name}: {how}\n{first_failure(text_of(log))}\n"
+            log.unlink()
+        result["tests"].append({"test": name, "outcome": how})
+        print(f"  {how:<10} {name}", flush=True)
+    counts = {}
+    for test in result["tests"]:
+        counts[test["outcome"]] = counts.get(test["outcome"], 0) + 1
+    print(f"{stage}: " + (", ".join(f"{count} {how}" for how, count in counts.items())
+                          or "no tests"), flush=True)
+    listed.unlink(missing_ok=True)
+    (run.out / f"{stage}.tests.log").write_text(failures, encoding="utf-8")
+    (run.out / f"{stage}.tests.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+
+def digest_of(path):
+    """Of the tokens that engine_bench generated, or None."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        return report["tests"][-1]["token_digest"]
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def switches(run, combinations, model, seconds):
+    """A small model's requests with optimisations off: whether all ended well with the same
+    tokens. Long enough for many rows, split contexts and replayed steps."""
+    print("a small model, " + " x ".join(SWITCHES))
+    program, rows = run.program("engine_bench"), []
+    end = run.seconds() + seconds
+    for off in combinations:
+        begin, code, log_text = run.seconds(), "not run", ""
+        report = run.out / f"switches-{len(rows)}.json"
+        report.unlink(missing_ok=True)
+        if program is None or begin + 2 > end:
+            how = "not run"
+        else:
+            log = run.out / f"switches-{len(rows)}.log"
+            code = run.execute(
+                [program, "--backend=cuda", f"--model={model}", "--prompts=", "--decode=0",
+                 "--requests=9", "--request_prompt=300", "--request_output=24",
+                 *(f"--cuda_{switch}=false" for switch in off), f"--json={report}"],
+                log, min(SWITCH_SECONDS, end - begin))
+            log_text = text_of(log)
+            how = outcome(code, log_text)
+        rows.append({"off": list(off), "outcome": how, "token_digest": digest_of(report)})
+        on = "  ".join(f"{switch} {'off' if switch in off else 'on ':<3}" for switch in SWITCHES)
+        print(f"  {on}  {how:<10} {rows[-1]['token_digest'] or '-'}", flush=True)
+        if how not in ("passed", "not run"):
+            print("\n".join("    " + line for line in log_text.splitlines()[-3:]), flush=True)
+    ended = all(row["outcome"] == "passed" for row in rows)
+    digests = {row["token_digest"] for row in rows if row["token_digest"]}
+    same = ended and len(digests) == 1 and all(row["token_digest"] for row in rows)
+    print(f"the same tokens with all of them: {'yes' if same else 'no'}", flush=True)
+    (run.out / "switches.json").write_text(
+        json.dumps({"same_tokens": same, "rows": rows}, indent=1), encoding="utf-8")
+    return same

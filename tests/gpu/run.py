@@ -1,0 +1,364 @@
+"""Everything that needs a GPU, in minutes: correctness, then speed as fractions of what the card
+can do, then peers in the same run.
+
+Every stage is a process of its own under a time limit and prints its table even when others fail;
+the last lines are the summary. After each stage all results are packed into one archive, so that a
+run that is cut off leaves them, too. Exits with 1 when a stage of correctness failed or ran
+into its time limit, with 77 when there is no GPU.
+"""
+
+import argparse
+import dataclasses
+import glob
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+import narrow
+import small_model
+
+HERE = pathlib.Path(__file__).resolve().parent
+LEAST_SECONDS = 15  # a stage with less time left is not begun
+LARGEST_PACKED_BYTES = 16 << 20
+BAD = ("failed", "timeout")
+
+
+@dataclasses.dataclass
+class Stage:
+    name: str
+    seconds: int
+    program: str  # of those that were built; "python"; "switches": the matrix of narrow.py
+    arguments: list
+    kind: str = "correctness"
+
+    @property
+    def is_gtest(self):
+        return any(argument.startswith("--gtest_filter=") for argument in self.arguments)
+
+
+def gtest(name, seconds, program, tests):
+    return Stage(name, seconds, program, [f"--gtest_filter={tests}"])
+
+
+def quick_stages(out):
+    """90 seconds: does it run at all, and where does it break."""
+    kernels = "cuda_kernels_test"
+    return [
+        Stage("ceilings", 25, "ceilings", [f"{out}/ceilings.json"], "speed"),
+        Stage("canon-mma", 15, "mma_canon", ["--part=mma", f"--json={out}/canon-mma.json"]),
+        gtest("quick-device", 10, kernels, "CudaDeviceTest.TellsWhatItIs:CudaDeviceTest.Replays*"),
+        gtest("quick-upload", 10, kernels, "WeightUploadTest.BringsManyPiecesToTheirPlaces"),
+        gtest("quick-rows", 10, kernels, "RowKernelsTest.EveryKernelWaitsForTheOneBefore"),
+        gtest("quick-gemm", 10, kernels, "GemmTest.EveryShapeOfTileGivesTheSameBits"),
+        gtest("quick-attention", 10, kernels, "AttentionKernelTest.DecodeGivesTheBitsOfPrefill"),
+        gtest("quick-sample", 10, kernels, "SampleEdgesTest.BitsDoNotDependOnTheOtherJobs"),
+        gtest("quick-ring", 10, kernels, "*/BatchRingTest.TwoBatchesFly*"),
+        Stage("switches", 60, "switches", [])]
+
+
+def all_stages(out, scratch):
+    kernels = "cuda_kernels_test"
+
+    def engine(name, seconds, preset, *flags):
+        return Stage(name, seconds, "engine_bench",
+                     ["--backend=cuda", f"--preset={preset}", "--long_depth=0", "--repetitions=3",
+                      *flags, f"--json={out}/{name}.json"], "speed")
+
+    def script(name, seconds, path, *flags, kind="speed"):
+        return Stage(name, seconds, "python", [str(HERE / path), *flags], kind)
+    decode = ("--depths=1024", "--decode=64")
+    return [
+        # Denominators.
+        Stage("ceilings", 60, "ceilings", [f"{out}/ceilings.json"], "speed"),
+        Stage("microbench", 30, "microbench", [f"{out}/microbench.json"], "speed"),
+        # Whether products agree bit for bit over all methods. A fault leaves a device useless to
+        # its process, so each part has its own, as each group of kernels has.
+        *(Stage(f"canon-{part}", seconds, "mma_canon",
+                [f"--part={part}", f"--json={out}/canon-{part}.json"])
+          for part, seconds in (("mma", 20), ("own", 45), ("library", 45))),
+        gtest("kernels-rows", 30, kernels,
+              "RowKernelsTest.*:EmbedKernelTest.*:PrepareAttentionKernelTest.*"),
+        gtest("kernels-gemm", 60, kernels, "Gemm*"),
+        gtest("kernels-attention", 90, kernels, "AttentionKernelTest.*:*/AttentionInvarianceTest.*"),
+        gtest("kernels-sample", 60, kernels,
+              "*/SampleTest.*:*/LargeVocabularyTest.*:SampleEdgesTest.*"),
+        gtest("kernels-device", 30, kernels, "CudaDeviceTest.*:*/BatchRingTest.*:WeightUploadTest.*"),
+        *(gtest(f"ops-{name}", 60, f"unit_model_ops_{name}_test", "*/cuda_*")
+          for name in ("ops", "row_ops", "attention", "batch")),
+        gtest("determinism", 90, "golden_determinism_cuda_test", "*"),
+        *(script(tool, 90, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
+          for tool in ("memcheck", "racecheck")),
+        script("parity", 90, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
+               "llama", "gpt2", kind="correctness"),
+        Stage("kernels", 60, "ops_bench",
+              ["--backend=cuda", "--preset=qwen3-8b", "--rows=1,8,16,64,256,2048",
+               f"--json={out}/kernels.json"], "speed"),
+        engine("engine-0.6b", 40, "qwen3-0.6b", "--prompts=1024,8192", "--sequences=1,64,256",
+               *decode),
+        engine("engine-1.7b", 40, "qwen3-1.7b", "--prompts=1024", "--sequences=1", *decode),
+        engine("engine-8b", 90, "qwen3-8b", "--prompts=1024,8192", "--sequences=1,64,256", *decode),
+        engine("engine-8b-requests", 120, "qwen3-8b", "--prompts=", "--decode=0", "--requests=256",
+               "--request_prompt=1024", "--request_output=1024"),
+        script("rpc", 60, "rpc_cost.py", f"--json={out}/rpc.json"),
+        # Others, on the same card.
+        script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
+        script("peer-static", 90, "peers/hf_static.py", "--batch", "1",
+               f"--json={out}/peer-static.json"),
+        script("peer-continuous", 60, "peers/hf_continuous.py",
+               f"--json={out}/peer-continuous.json"),
+        # The last, since it writes 16 GB first.
+        script("start", 90, "start_time.py", f"--directory={scratch}/qwen3-8b",
+               f"--json={out}/start.json")]
+
+
+class Run:
+    """The stages of one run, their logs and results in `out`."""
+
+    def __init__(self, bin_folder, out, python, budget, scratch, archive=None):
+        self.bin, self.out, self.python, self.scratch = bin_folder, out, python, scratch
+        self._archive = archive or out / "results.tgz"
+        self._budget, self._begin = budget, time.monotonic()
+        self._stages = []  # (name, status, seconds, kind)
+        self._switched = False
+        self.environment = os.environ | {"TLM_BIN_DIR": str(bin_folder),
+                                         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+
+    def left(self):
+        return self._budget - (time.monotonic() - self._begin)
+
+    def seconds(self):
+        return time.monotonic() - self._begin
+
+    def program(self, name):
+        """Where a program lies, or None: a bundle has all in one folder, a build has several."""
+        for folder in (self.bin, self.bin / "bin", self.bin / "tests", self.bin / "benchmarks"):
+            if os.access(folder / name, os.X_OK) and (folder / name).is_file():
+                return folder / name
+        return None
+
+    def execute(self, command, log, limit):
+        """Runs it to its end or until `limit` seconds are over: its exit status, "timeout"
+        instead."""
+        limit = max(1, min(limit, self.left()))
+        with open(log, "wb") as file:
+            process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
+                                       stdout=file, stderr=subprocess.STDOUT,
+                                       env=self.environment, start_new_session=True)
+            try:
+                return process.wait(limit)
+            except subprocess.TimeoutExpired:
+                return "timeout"
+            finally:
+                end(process)
+
+    def note(self, name, status, seconds, kind):
+        self._stages.append((name, status, round(seconds), kind))
+        text = "".join("\t".join(map(str, stage)) + "\n" for stage in self._stages)
+        (self.out / "stages.tsv").write_text(text, encoding="utf-8")
+        self.pack()
+
+    def stage(self, stage):
+        """Runs it, shows what is worth showing, notes how it went, looks closer where it failed."""
+        print(f"\n=== {stage.name}", flush=True)
+        path = self.python if stage.program == "python" else self.program(
+            "engine_bench" if stage.program == "switches" else stage.program)
+        if path is None or self.left() < min(LEAST_SECONDS, stage.seconds):
+            print("skipped: " + (f"{stage.program} is not here" if path is None
+                                 else "no time is left"))
+            self.note(stage.name, "skipped", 0, stage.kind)
+            return
+        begin = time.monotonic()
+        if stage.program == "switches":
+            status = "passed" if self.switches(narrow.ALL_SWITCHES, stage.seconds) else "failed"
+        else:
+            log = self.out / f"{stage.name}.log"
+            status = self.status(stage, self.execute([path, *stage.arguments], log, stage.seconds))
+        seconds = time.monotonic() - begin
+        print(f"--- {stage.name}: {status} after {seconds:.0f} s", flush=True)
+        self.note(stage.name, status, seconds, stage.kind)
+        if status not in BAD:
+            return
+        if stage.is_gtest and stage.name != "determinism":
+            narrow.tests(self, stage.name, path, stage.arguments)
+        elif stage.name == "determinism" or stage.name.startswith("engine-"):
+            if not self._switched:
+                self.switches(narrow.SINGLE_SWITCHES, 60)
+        self.pack()
+
+    def status(self, stage, code):
+        text = narrow.text_of(self.out / f"{stage.name}.log")
+        if stage.is_gtest and code != 0:
+            print(narrow.first_failure(text))
+        else:
+            print("\n".join(text.splitlines()[-(5 if stage.is_gtest else 45):]))
+        # A GPU that a program does not find is a failure: nvidia-smi found it.
+        if narrow.tested_nothing(text):
+            print("nothing was tested")
+            return "failed"
+        return {0: "passed", 77: "skipped", "timeout": "timeout"}.get(code, "failed")
+
+    def switches(self, combinations, seconds):
+        self._switched = True
+        model = small_model.write(self.scratch / "small")
+        return narrow.switches(self, combinations, model, seconds)
+
+    def pack(self):
+        """All results as one file: the old one, or the whole new one."""
+        aside = self._archive.with_name(self._archive.name + ".part")
+        with tarfile.open(aside, "w:gz", compresslevel=6) as tar:
+            for path in sorted(self.out.iterdir()):
+                if not path.is_file() or path in (self._archive, aside):
+                    continue
+                if path.stat().st_size > LARGEST_PACKED_BYTES:
+                    print(f"not packed, too large: {path.name}")
+                    continue
+                tar.add(path, arcname=path.name)
+        os.replace(aside, self._archive)
+
+    def good(self):
+        return not any(status in BAD and kind == "correctness"
+                       for _, status, _, kind in self._stages)
+
+
+def end(process):
+    """Ends a process and what it has started, by force after five seconds."""
+    for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, None)):
+        if process.poll() is not None and number == signal.SIGTERM:
+            return
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def link_cublaslt(bin_folder, python):
+    """Where the system's linker knows no cuBLASLt, which toolkits and Python packages keep in
+    places of their own: links to it in the folder where the built programs look, and nobody
+    else."""
+    known = subprocess.run("ldconfig -p", shell=True, capture_output=True, text=True,
+                           check=False).stdout
+    sites = subprocess.run(
+        [python, "-c", "import site; print(*site.getsitepackages(), sep='\\n')"],
+        capture_output=True, text=True, check=False).stdout.split("\n")
+    folders = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
+               *(f"{site}/nvidia/*/lib" for site in sites if site)]
+    libraries = (bin_folder if (bin_folder / "bin").is_dir() else bin_folder.parent) / "lib"
+    for name in ("libcublasLt.so.13", "libcublasLt.so.12"):
+        found = [path for folder in folders for path in sorted(glob.glob(f"{folder}/{name}"))]
+        if name in known or not found:
+            continue
+        try:
+            libraries.mkdir(exist_ok=True)
+            (libraries / name).unlink(missing_ok=True)
+            (libraries / name).symlink_to(os.path.realpath(found[0]))
+            print(f"cuBLASLt: {found[0]}")
+        except OSError as error:
+            print(f"cuBLASLt of {found[0]} cannot be linked to: {error}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="run.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path,
+                        help="what was built: a bundle's folder (tests/gpu/bundle.sh makes one), or "
+                        "a build folder; default: the bundle this lies in, else build/gpu is built "
+                        "from source, without gRPC where its packages are missing")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-results"),
+                        help="logs, JSON, the summary; default gpu-results")
+    parser.add_argument("--archive", type=pathlib.Path,
+                        help="all of it packed; default results.tgz in OUT")
+    parser.add_argument("--python", default="python3",
+                        help="with torch and transformers, for the peers and parity")
+    parser.add_argument("--only", default="",
+                        help="STAGE[,STAGE...]; correctness or speed: all stages of that kind")
+    parser.add_argument("--quick", action="store_true",
+                        help="does it run at all: ceilings, single instructions, a test of each "
+                        "kind of kernel, a small model with optimisations on and off, in 90 s")
+    parser.add_argument("--seconds", type=float,
+                        help="all stages together, the build apart; those that would begin later "
+                        "are left out, which are the peers' first; default 480, quick 90")
+    parser.add_argument("--scratch", type=pathlib.Path,
+                        help="keeps models here, 16 GB; default a temporary folder, removed")
+    return parser.parse_args()
+
+
+def has_gpu():
+    try:
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def bin_folder_of(arguments, out):
+    if arguments.bin is not None:
+        return arguments.bin.resolve()
+    bundle = HERE.parents[1] / "bin"
+    if (bundle / "ceilings").exists():
+        return bundle
+    build = HERE.parents[1] / "build" / "gpu"
+    with open(out / "build.log", "wb") as log:
+        built = subprocess.run([HERE / "build_from_source.sh", build], stdout=log,
+                               stderr=subprocess.STDOUT, check=False)
+    if built.returncode != 0:
+        print("\n".join(narrow.text_of(out / "build.log").splitlines()[-40:]))
+        sys.exit("run.sh: the build failed")
+    return build
+
+
+def main():
+    arguments = parse_arguments()
+    if not has_gpu():
+        print("run.sh: skipped, nvidia-smi finds no GPU")
+        return 77
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    out = arguments.out.resolve()
+    bin_folder = bin_folder_of(arguments, out)
+    link_cublaslt(bin_folder, arguments.python)
+    card = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.total",
+         "--format=csv,noheader"], capture_output=True, text=True, check=False).stdout
+    print(card, end="")
+    (out / "gpu.txt").write_text(card, encoding="utf-8")
+    temporary = None
+    if arguments.scratch is None:
+        temporary = tempfile.mkdtemp(prefix="tlm-gpu-")
+    scratch = pathlib.Path(temporary or arguments.scratch.resolve())
+    budget = arguments.seconds or (90 if arguments.quick else 480)
+    archive = arguments.archive and arguments.archive.resolve()
+    run = Run(bin_folder, out, arguments.python, budget, scratch, archive)
+    stages = quick_stages(out) if arguments.quick else all_stages(out, scratch)
+    only = set(filter(None, arguments.only.split(",")))
+    if unknown := only - {name for stage in stages for name in (stage.name, stage.kind)}:
+        sys.exit(f"run.sh: --only: there is no stage {', '.join(sorted(unknown))}; there are "
+                 + ", ".join(stage.name for stage in stages))
+    try:
+        for stage in stages:
+            if not only or only & {stage.name, stage.kind}:
+                run.stage(stage)
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+    print(f"\n=== summary after {run.seconds():.0f} s", flush=True)
+    summary = subprocess.run([sys.executable, "-B", HERE / "summary.py", out,
+                              *(["--quick"] if arguments.quick else [])],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             check=False)
+    print(summary.stdout, end="", flush=True)
+    (out / "summary.txt").write_text(summary.stdout, encoding="utf-8")
+    run.pack()
+    return 0 if run.good() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

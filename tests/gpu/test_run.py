@@ -1,0 +1,390 @@
+"""What run.py does with programs that fail, hang and crash, without a GPU: they are played."""
+
+import contextlib
+import fnmatch
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+import narrow
+import run
+import summary
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Plays a gtest program: behaviours.json beside it names its tests and how each ends.
+GTEST = """#!{python} -SE
+import fnmatch, json, os, pathlib, signal, sys, time
+tests = json.loads((pathlib.Path(__file__).parent / "behaviours.json").read_text())
+filters = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--gtest_filter=")][-1].split(":")
+tests = {{name: how for name, how in tests.items()
+         if any(fnmatch.fnmatchcase(name, f) for f in filters)}}
+if "--gtest_list_tests" in sys.argv:
+    print("Running main() from gmock_main.cc")
+    suite = None
+    for name in tests:
+        if name.split(".")[0] != suite:
+            suite = name.split(".")[0]
+            print(suite + ".")
+        print("  " + name.split(".")[1] + "  # GetParam() = 4-byte object")
+    sys.exit()
+failed = []
+for name, how in tests.items():
+    print("[ RUN      ] " + name, flush=True)
+    if how == "crash":
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "hang":
+        signal.pause()
+    if how == "fail":
+        print("a_test.cc:1: Failure")
+        print("what is wrong with " + name)
+        failed.append(name)
+    print(("[  FAILED  ] " if how == "fail" else "[       OK ] ") + name + " (1 ms)")
+print(f"[  PASSED  ] {{len(tests) - len(failed)}} tests.")
+for name in failed:
+    print("[  FAILED  ] " + name)
+sys.exit(1 if failed else 0)
+"""
+
+# Plays engine_bench: behaviours.json beside it says how it ends and what its tokens are with which
+# optimisation off; "on" when all are on.
+ENGINE = """#!{python} -SE
+import json, pathlib, sys
+flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+plays = json.loads((pathlib.Path(__file__).parent / "engine.json").read_text())
+off = [name for name in ("overlap", "graphs", "library") if flags.get(f"cuda_{{name}}") == "false"]
+code, digest = next((plays[name] for name in off if name in plays), plays["on"])
+print("engine with " + (", ".join(off) or "nothing") + " off")
+if code == 0:
+    pathlib.Path(flags["json"]).write_text(json.dumps({{"tests": [{{"token_digest": digest}}]}}))
+sys.exit(code)
+"""
+
+SANITIZER = """#!/bin/sh
+echo "========= COMPUTE-SANITIZER"
+echo "========= Invalid __global__ write of size 4 bytes, $*"
+exit 9
+"""
+
+
+class Played(unittest.TestCase):
+    """A folder of programs that are played, and a run over them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tlm-gpu-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.bin, self.out = self.folder / "bin", self.folder / "out"
+        self.path = self.folder / "path"  # what stands before the system's PATH
+        for made in (self.bin, self.out, self.path):
+            made.mkdir()
+        self.play("nvidia-smi", "#!/bin/sh\necho 'GPU 0: played'\n", self.path)
+        self.play("compute-sanitizer", SANITIZER, self.path)
+        self.addCleanup(os.environ.__setitem__, "PATH", os.environ["PATH"])
+        os.environ["PATH"] = f"{self.path}:{os.environ['PATH']}"
+        for name, value in (("TEST_SECONDS", 1), ("FIRST_SECONDS", 1)):
+            self.addCleanup(setattr, narrow, name, getattr(narrow, name))
+            setattr(narrow, name, value)
+        self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder / "scratch")
+
+    def play(self, name, text, folder=None):
+        path = (folder or self.bin) / name
+        path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace(
+            "}}", "}"), encoding="utf-8")
+        path.chmod(0o755)
+
+    def play_tests(self, **behaviours):
+        self.play("cuda_kernels_test", GTEST)
+        (self.bin / "behaviours.json").write_text(json.dumps(
+            {f"{suite}.{name}": how for suite, tests in behaviours.items()
+             for name, how in tests.items()}), encoding="utf-8")
+
+    def play_engine(self, **plays):
+        self.play("engine_bench", ENGINE)
+        (self.bin / "engine.json").write_text(json.dumps({"on": (0, "aa"), **plays}),
+                                              encoding="utf-8")
+
+    def stage(self, *stages):
+        """What is printed meanwhile."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for stage in stages:
+                self.session.stage(stage)
+        return printed.getvalue()
+
+    def statuses(self):
+        lines = (self.out / "stages.tsv").read_text(encoding="utf-8").splitlines()
+        return dict(line.split("\t")[:2] for line in lines)
+
+    def packed(self, archive=None):
+        with tarfile.open(archive or self.out / "results.tgz") as tar:
+            return tar.getnames()
+
+    def report(self, name):
+        return json.loads((self.out / name).read_text(encoding="utf-8"))
+
+
+class StageTest(Played):
+    def test_a_stage_passes_fails_is_skipped_or_runs_out_of_time(self):
+        for name, text in (("good", "exit 0"), ("bad", "echo why; exit 3"), ("none", "exit 77"),
+                           ("slow", "exec sleep 60"),
+                           ("blind", "echo 'skipped: there is no GPU'; exit 0")):
+            self.play(name, f"#!/bin/sh\n{text}\n")
+        printed = self.stage(*(run.Stage(name, 1, name, [])
+                               for name in ("good", "bad", "none", "slow", "blind", "missing")))
+        self.assertEqual(self.statuses(), {"good": "passed", "bad": "failed", "none": "skipped",
+                                           "slow": "timeout", "blind": "failed",
+                                           "missing": "skipped"})
+        self.assertIn("why\n--- bad: failed", printed)
+        self.assertIn("missing is not here", printed)
+        self.assertFalse(self.session.good())
+
+    def test_what_a_stage_has_started_ends_with_it(self):
+        self.play("parent", f"#!/bin/sh\nsleep 60 &\necho $! >{self.folder}/child\nwait\n")
+        self.stage(run.Stage("parent", 1, "parent", []))
+        child = int((self.folder / "child").read_text(encoding="utf-8"))
+        deadline = time.monotonic() + 10
+        while alive(child):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_speed_that_fails_is_no_failure_of_the_run(self):
+        self.play("bad", "#!/bin/sh\nexit 1\n")
+        self.stage(run.Stage("bad", 1, "bad", [], "speed"))
+        self.assertTrue(self.session.good())
+
+    def test_stages_without_time_are_left_out(self):
+        self.play("good", "#!/bin/sh\nexit 0\n")
+        self.session = run.Run(self.bin, self.out, sys.executable, 10, self.folder)
+        self.stage(run.Stage("short", 5, "good", []), run.Stage("long", 60, "good", []))
+        self.assertEqual(self.statuses(), {"short": "passed", "long": "skipped"})
+
+    def test_results_are_packed_after_every_stage(self):
+        self.play("good", "#!/bin/sh\necho said\n")
+        self.stage(run.Stage("one", 5, "good", []))
+        self.assertEqual(self.packed(), ["one.log", "stages.tsv"])
+        (self.out / "large.log").write_bytes(b"")
+        os.truncate(self.out / "large.log", run.LARGEST_PACKED_BYTES + 1)
+        self.assertIn("large.log", self.stage(run.Stage("two", 5, "good", [])))
+        self.assertEqual(self.packed(), ["one.log", "stages.tsv", "two.log"])
+        self.assertFalse((self.out / "results.tgz.part").exists())
+
+
+def alive(pid):
+    """Whether it runs; what has ended and waits for nobody is dead."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+class NarrowTest(Played):
+    STAGE = run.gtest("kernels-gemm", 2, "cuda_kernels_test", "Gemm*")
+
+    def test_the_first_failure_is_shown_and_every_test_asked(self):
+        self.play_tests(GemmTest={"A": "ok", "B": "fail", "C": "fail", "D": "ok"},
+                        OtherTest={"E": "fail"})
+        printed = self.stage(self.STAGE)
+        before = printed.split("--- kernels-gemm: failed")[0]
+        self.assertIn("what is wrong with GemmTest.B", before)
+        self.assertNotIn("GemmTest.C", before)
+        self.assertIn("GemmTest.B under memcheck: exit 9", printed)
+        self.assertRegex(printed, r"Invalid __global__ write .*--gtest_filter=GemmTest\.B\n")
+        result = self.report("kernels-gemm.tests.json")
+        self.assertEqual(result["first"], "GemmTest.B")
+        self.assertEqual({test["test"]: test["outcome"] for test in result["tests"]},
+                         {"GemmTest.A": "passed", "GemmTest.B": "failed",
+                          "GemmTest.C": "failed", "GemmTest.D": "passed"})
+        self.assertIn("2 passed, 2 failed", printed)
+        self.assertIn("wrong with GemmTest.C", narrow.text_of(self.out / "kernels-gemm.tests.log"))
+        self.assertIn("kernels-gemm.tests.json", self.packed())
+
+    def test_a_crash_names_its_test_and_hides_no_other(self):
+        self.play_tests(GemmTest={"A": "ok", "B": "crash", "C": "ok"})
+        printed = self.stage(self.STAGE)
+        self.assertIn("the program ended in GemmTest.B", printed)
+        self.assertEqual([test["outcome"] for test in self.report("kernels-gemm.tests.json")["tests"]],
+                         ["passed", "signal 11", "passed"])
+
+    def test_a_hang_costs_its_own_time_only(self):
+        self.play_tests(GemmTest={"A": "hang", "B": "ok"})
+        begin = time.monotonic()
+        self.stage(self.STAGE)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(self.statuses(), {"kernels-gemm": "timeout"})
+        result = self.report("kernels-gemm.tests.json")
+        self.assertEqual((result["first"], [test["outcome"] for test in result["tests"]]),
+                         ("GemmTest.A", ["timeout", "passed"]))
+
+    def test_all_tests_together_are_bounded(self):
+        self.play_tests(GemmTest={"A": "fail", "B": "ok"})
+        self.addCleanup(setattr, narrow, "ALL_TESTS_SECONDS", narrow.ALL_TESTS_SECONDS)
+        narrow.ALL_TESTS_SECONDS = 0
+        printed = self.stage(self.STAGE)
+        self.assertIn("kernels-gemm: 2 not run", printed)
+
+    def test_without_the_sanitizer_the_rest_is_done(self):
+        (self.path / "compute-sanitizer").unlink()
+        self.addCleanup(setattr, narrow, "sanitizer", narrow.sanitizer)
+        narrow.sanitizer = lambda: None
+        self.play_tests(GemmTest={"A": "fail"})
+        self.assertIn("kernels-gemm: 1 failed", self.stage(self.STAGE))
+
+    def test_a_stage_that_passes_is_not_looked_into(self):
+        self.play_tests(GemmTest={"A": "ok"})
+        self.assertNotIn("test by test", self.stage(self.STAGE))
+        self.assertTrue(self.session.good())
+
+    def test_a_filter_that_finds_no_test_is_a_failure(self):
+        self.play_tests(OtherTest={"A": "ok"})
+        self.assertIn("nothing was tested", self.stage(self.STAGE))
+        self.assertFalse(self.session.good())
+
+    def test_names_of_parameters_and_types_are_read(self):
+        self.assertEqual(narrow.names_of("Running main() from gmock_main.cc\n"
+                                         "Sizes/SampleTest.\n  Matches/0  # GetParam() = 1.5\n"
+                                         "Typed/0.  # TypeParam = float\n  B\n"),
+                         ["Sizes/SampleTest.Matches/0", "Typed/0.B"])
+
+
+class SwitchesTest(Played):
+    ENGINE = run.Stage("engine-0.6b", 5, "engine_bench", ["--json=/dev/null", "--cuda_graphs=true"],
+                       "speed")
+    QUICK = run.Stage("switches", 60, "switches", [])
+
+    def test_the_same_tokens_with_all_combinations(self):
+        self.play_engine()
+        printed = self.stage(self.QUICK)
+        self.assertIn("the same tokens with all of them: yes", printed)
+        self.assertEqual(self.statuses(), {"switches": "passed"})
+        rows = self.report("switches.json")["rows"]
+        self.assertEqual(len({tuple(row["off"]) for row in rows}), 8)
+
+    def test_other_tokens_and_crashes_fail(self):
+        for graphs in ((0, "bb"), (1, "")):
+            self.play_engine(graphs=graphs)
+            self.assertIn("all of them: no", self.stage(self.QUICK))
+            self.assertEqual(self.statuses()["switches"], "failed")
+            outcomes = {tuple(row["off"]): (row["outcome"], row["token_digest"])
+                        for row in self.report("switches.json")["rows"]}
+            self.assertEqual(outcomes[("overlap",)], ("passed", "aa"))
+            self.assertEqual(outcomes[("graphs",)],
+                             ("passed", "bb") if graphs[0] == 0 else ("failed", None))
+
+    def test_an_engine_that_fails_is_tried_with_each_off_once(self):
+        self.play_engine(on=(5, ""), graphs=(0, "cc"))
+        printed = self.stage(self.ENGINE, self.ENGINE)
+        self.assertEqual(printed.count("a small model,"), 1)
+        rows = {tuple(row["off"]): row["outcome"] for row in self.report("switches.json")["rows"]}
+        self.assertEqual(rows, {(): "exit 5", ("overlap",): "exit 5", ("graphs",): "passed",
+                                ("library",): "exit 5", ("overlap", "graphs", "library"): "passed"})
+
+    def test_a_model_that_does_not_fit_is_no_failure(self):
+        self.play_engine(on=(77, ""))
+        self.assertNotIn("a small model,", self.stage(self.ENGINE))
+        self.assertEqual(self.statuses(), {"engine-0.6b": "skipped"})
+
+
+class WholeTest(Played):
+    """By run.sh."""
+
+    def command(self, *flags):
+        return [HERE / "run.sh", f"--bin={self.bin}", f"--out={self.out}",
+                f"--scratch={self.folder / 'scratch'}", *flags]
+
+    def test_without_a_gpu_it_is_skipped(self):
+        self.play("nvidia-smi", "#!/bin/sh\nexit 9\n", self.path)
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 77)
+
+    def test_quick_says_whether_it_runs(self):
+        quick = {stage.arguments[0].split("=", 1)[1] for stage in run.quick_stages(self.out)
+                 if stage.is_gtest}
+        names = [name.replace("*", "x") for filters in quick for name in filters.split(":")]
+        for how, code in (("ok", 0), ("fail", 1)):
+            self.play_engine()
+            self.play("ceilings", "#!/bin/sh\nexit 0\n")
+            self.play("mma_canon", "#!/bin/sh\nexit 0\n")
+            self.play("cuda_kernels_test", GTEST)
+            (self.bin / "behaviours.json").write_text(json.dumps(
+                {name: how if name.startswith("Gemm") else "ok" for name in names}),
+                encoding="utf-8")
+            done = subprocess.run(self.command("--quick"), capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertIn("library on and off: yes", done.stdout)
+            self.assertIn("correctness: 9 of 9 passed" if code == 0 else
+                          "correctness: 8 of 9 passed; NOT PASSED: quick-gemm failed", done.stdout)
+            self.assertIn("summary.json", self.packed())
+
+    def test_a_stage_that_is_not_there_is_refused(self):
+        done = subprocess.run(self.command("--only=engine-9b"), capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no stage engine-9b", done.stderr)
+
+    def test_a_run_that_is_cut_off_leaves_its_results_and_no_process(self):
+        self.play("ceilings", "#!/bin/sh\necho measured\n")
+        self.play("microbench", f"#!/bin/sh\necho $$ >{self.folder}/pid\nexec sleep 60\n")
+        archive = self.folder / "all.tgz"
+        process = subprocess.Popen(
+            self.command("--only=ceilings,microbench", f"--archive={archive}"),
+            stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while not (self.folder / "pid").exists() or not (self.folder / "pid").read_text():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(30), 143)
+        self.assertFalse(alive(int((self.folder / "pid").read_text())))
+        self.assertIn("ceilings.log", self.packed(archive))
+
+
+class TableTest(unittest.TestCase):
+    def test_filters_name_tests_that_are_there(self):
+        folder = HERE.parents[1] / "tests" / "unit" / "model" / "ops"
+        if not folder.exists():
+            self.skipTest("a bundle has no sources")
+        sources = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*_test.cc"))
+        names = [f"{suite}.{name}" for suite, name in
+                 re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", sources, re.MULTILINE)]
+        out = pathlib.Path("out")
+        for stage in run.quick_stages(out) + run.all_stages(out, out):
+            if not stage.is_gtest or stage.name == "determinism" or stage.name.startswith("ops-"):
+                continue
+            for pattern in stage.arguments[0].split("=", 1)[1].split(":"):
+                pattern = pattern.split("/")[-1]
+                self.assertTrue(fnmatch.filter(names, pattern), pattern)
+
+    def test_quick_is_quick(self):
+        stages = run.quick_stages(pathlib.Path("out"))
+        self.assertLessEqual(sum(stage.seconds for stage in stages), 2 * 90)
+        self.assertEqual(len({stage.name for stage in stages}), len(stages))
+
+    def test_canon_is_read_part_by_part(self):
+        mma = {"passed": False, "mma": [{"differences": 0}],
+               "zero_products": {"bf16": "holds", "f16": "fails"}}
+        own = {"passed": True, "products": [{"different_runs": 0, "model_differences": 0,
+                                             "library_asked": False, "library": False}]}
+        products, zeros = summary.canon_verdict({"mma": mma, "own": own, "library": None})
+        self.assertIn("RESULTS DIFFER (as far as known: library missing)", products)
+        self.assertIn("no cuBLASLt", products)
+        self.assertIn("bf16 holds, f16 FAILS: prefill and decode may differ", zeros)
+        self.assertEqual(summary.canon_verdict(dict.fromkeys(("mma", "own", "library"))),
+                         ["missing"])
+
+
+if __name__ == "__main__":
+    unittest.main()
