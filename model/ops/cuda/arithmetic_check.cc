@@ -12,10 +12,8 @@
 #include "model/base/float16.h"
 #include "model/base/sha256.h"
 #include "model/ops/cuda/gemm_plan.h"
-#include "model/ops/cuda/kernels/gemm_args.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
-#include "model/ops/cuda/kernels/gemm_skinny.h"
-#include "model/ops/cuda/kernels/gemm_tiled.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
 
 namespace tlm {
@@ -216,10 +214,7 @@ absl::Status ArithmeticChecker::RunTile(const CheckShape& shape, int tile, float
       .token_tiles = static_cast<int32_t>(CeilDiv(shape.m, kMmaTiles[tile].tokens))};
   // Half as many blocks as tiles: some go on from one tile to the next.
   const int grid = (args.row_tiles * args.token_tiles + 1) / 2;
-  if (tile == kTiledMmaTile) {
-    return device_.Check(LaunchGemmTiled(args, dtype_, grid, stream_), "LaunchGemmTiled");
-  }
-  return device_.Check(LaunchGemmSkinny(args, dtype_, tile, grid, stream_), "LaunchGemmSkinny");
+  return device_.Check(LaunchGemmMma(args, dtype_, tile, grid, stream_), "LaunchGemmMma");
 }
 
 absl::StatusOr<TileResults> ArithmeticChecker::RunTiles(const CheckShape& shape) {

@@ -17,7 +17,7 @@ namespace tlm {
 //   table
 // rounded once to the activation type. Queries stay in place, keys and values go to the cache,
 // which is of the activation type: [block][layer][K, V][kv_head][64][head_dim].
-// Gains, the table, positions, sequence_of and block_tables are read before WaitForPrevious: they
+// Gains, the table, positions, table_of and block_tables are read before WaitForPrevious: they
 // are complete before the stream's first kernel of a batch, and no kernel writes them.
 // tokens * (num_heads + 2 num_kv_heads) is below 2^31.
 // Bytes: tokens * (2 num_heads + 4 num_kv_heads) * head_dim elements, and 4 * head_dim of angles.

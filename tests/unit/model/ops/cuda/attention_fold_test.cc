@@ -130,7 +130,7 @@ std::vector<float> FoldedByKernel(const Shape& shape, const Records& records) {
                            .position = shape.records * kAttentionTile - 1,
                            .head = 0,
                            .rows = shape.rows,
-                           .sequence = 0,
+                           .table = 0,
                            .kv_head = 0,
                            .begin = shape.records + 1,
                            .end = shape.records + 1,

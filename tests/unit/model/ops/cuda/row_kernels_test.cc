@@ -170,9 +170,8 @@ TEST(PrepareAttentionKernelTest, HeadsAreReadAfterTheKernelBeforeAllElseMayBeEar
                                      .k_gain = head_gain.data(),
                                      .rope_table = table.data(),
                                      .positions = positions.data(),
-                                     .sequence_of = zeros.data(),
+                                     .table_of = zeros.data(),
                                      .block_tables = zeros.data(),
-                                     .max_blocks = 1,
                                      .cache = cache.data(),
                                      .tokens = tokens};
   ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // 1 everywhere
