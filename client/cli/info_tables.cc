@@ -371,6 +371,7 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
   }
   add("server", Printable(identity.server_version()));
   add("device", Printable(identity.device_name()));
+  if (!identity.device_uuid().empty()) add("GPU", Printable(identity.device_uuid()));
   add("fingerprint", Printable(info.determinism().fingerprint()));
   table.Print(out);
 }

@@ -12,7 +12,8 @@ namespace {
 
 Backend Chosen(std::unique_ptr<Ops> ops, std::string_view why) {
   const DeviceInfo& device = ops->device().info();
-  std::string reason = fmt::format("backend {}: {}; {}", device.backend, device.name, why);
+  std::string reason = fmt::format("backend {}: {}{}{}; {}", device.backend, device.name,
+                                   device.uuid.empty() ? "" : ", ", device.uuid, why);
   return {.ops = std::move(ops), .reason = std::move(reason)};
 }
 

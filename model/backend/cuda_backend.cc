@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 // The driver's library by the name that the CUDA runtime itself opens.
 constexpr char kDriverLibrary[] = "libcuda.so.1";
-constexpr size_t kErrorBytes = 1024;
+constexpr size_t kErrorBytes = 4096;
 
 std::string LastError() {
   const char* const error = dlerror();

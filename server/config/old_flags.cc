@@ -16,7 +16,6 @@ ABSL_FLAG(std::optional<std::string>, init, std::nullopt, "--random_weights");
 ABSL_FLAG(std::optional<uint64_t>, seed, std::nullopt, "--random_weights=SEED");
 ABSL_FLAG(std::optional<std::string>, weights_dtype, std::nullopt, "--random_weights=SEED:TYPE");
 ABSL_FLAG(bool, pin_threads, true, "--debug_disable=pinning");
-ABSL_FLAG(std::optional<int>, gpu_device, std::nullopt, "CUDA_VISIBLE_DEVICES");
 ABSL_FLAG(bool, cuda_graphs, true, "--debug_disable=cuda_graphs");
 ABSL_FLAG(bool, cuda_overlap, true, "--debug_disable=cuda_overlap");
 ABSL_FLAG(bool, cuda_library, true, "--debug_disable=cuda_library");
@@ -90,11 +89,9 @@ absl::StatusOr<std::string> OldRandomWeights(ServerOptions* options) {
 absl::Status ApplyOldFlags(ServerOptions* options) {
   options->pin_threads = Left(FLAGS_pin_threads, options->pin_threads, options);
   CudaOptions& cuda = options->cuda;
-  cuda.device = Given(FLAGS_gpu_device, options).value_or(cuda.device);
   cuda.graphs = Left(FLAGS_cuda_graphs, cuda.graphs, options);
   cuda.overlap = Left(FLAGS_cuda_overlap, cuda.overlap, options);
   cuda.library = Left(FLAGS_cuda_library, cuda.library, options);
-  TLM_RETURN_IF_ERROR(CheckRange("gpu_device", cuda.device, 0, 1023));
   EngineOptions& engine = options->engine;
   const int64_t prefill = Given(FLAGS_max_prefill_tokens, options).value_or(0);
   const int64_t most = engine.max_batch_tokens > 0 ? engine.max_batch_tokens : int64_t{1} << 16;

@@ -76,6 +76,11 @@ ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all proce
 ABSL_FLAG(std::string, isa, "auto",
           "instruction set of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or "
           "auto for the last of these that the machine supports");
+ABSL_FLAG(
+    std::string, gpu_device, "",
+    "the GPU, of those that CUDA_VISIBLE_DEVICES leaves: its number from 0, or its UUID as "
+    "nvidia-smi -L prints it, GPU-... or MIG-..., or the beginning of one; empty = the first, "
+    "and --backend=auto may choose the CPU instead");
 ABSL_FLAG(double, gpu_memory_fraction, 0.9,
           "part of the GPU's memory for weights, KV cache and everything else together, above 0 to "
           "1; memory in use by other processes is not taken");
@@ -249,11 +254,41 @@ absl::Status ReadDebugDisable(ServerOptions* options) {
   return absl::OkStatus();
 }
 
+// A number, or a UUID or its beginning; whether there is such a device is for the backend to say.
+absl::Status CheckGpuDevice(const std::string& device) {
+  int64_t ordinal = 0;
+  if (absl::SimpleAtoi(device, &ordinal)) return CheckRange("gpu_device", ordinal, 0, 1023);
+  const std::string_view uuid = std::string_view(device).substr(std::min<size_t>(device.size(), 4));
+  const bool known = device.starts_with("GPU-") || device.starts_with("MIG-");
+  if (known && !uuid.empty() && uuid.size() <= 36 &&
+      uuid.find_first_not_of("0123456789abcdefABCDEF-") == uuid.npos) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "--gpu_device is {}, it may be a number, or a UUID or its beginning: GPU-... or MIG-... with "
+      "hexadecimal digits",
+      Quoted(device));
+}
+
+// One that is named must be there: no falling back to the CPU.
+absl::Status ReadGpuDevice(ServerOptions* options) {
+  const std::string device = absl::GetFlag(FLAGS_gpu_device);
+  if (device.empty()) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(CheckGpuDevice(device));
+  if (options->backend == BackendKind::kCpu) {
+    return InvalidArgument("--gpu_device={} needs a GPU; --backend is cpu", device);
+  }
+  options->backend = BackendKind::kCuda;
+  options->cuda.device = device;
+  return absl::OkStatus();
+}
+
 absl::Status ReadBackendOptions(ServerOptions* options) {
   TLM_ASSIGN_OR_RETURN(options->backend, BackendFromName(absl::GetFlag(FLAGS_backend)));
   options->threads = absl::GetFlag(FLAGS_threads);
   options->isa = absl::GetFlag(FLAGS_isa);
   options->cuda_module = absl::GetFlag(FLAGS_cuda_module);
+  TLM_RETURN_IF_ERROR(ReadGpuDevice(options));
   const double fraction = absl::GetFlag(FLAGS_gpu_memory_fraction);
   options->gpu_memory_fraction = fraction;
   TLM_RETURN_IF_ERROR(CheckRange("threads", options->threads, 0, 1024));

@@ -295,6 +295,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
   served.backend = device.info().backend;
   served.device_name = device.info().name;
+  served.device_uuid = device.info().uuid;
   served.batch_invariant = device.info().batch_invariant;
   if (const std::string report = loaded.ops->Report(); !report.empty()) {
     loaded.backend_reason += "; " + report;

@@ -84,6 +84,7 @@ struct ServedModel {
   std::string build_id;  // of the running program, hexadecimal
   std::string backend;
   std::string device_name;
+  std::string device_uuid;            // empty on a CPU
   bool batch_invariant = true;        // tokens do not depend on other requests or on scheduling
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;

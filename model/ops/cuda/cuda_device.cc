@@ -1,9 +1,15 @@
 #include "model/ops/cuda/cuda_device.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_status.h"
@@ -16,7 +22,53 @@ constexpr int kMinComputeMajor = 8;
 constexpr size_t kStagingHalf = size_t{2} << 20;
 constexpr int kMaxRecordings = 2;  // of one key, before it is given up
 
-absl::Status FindDevice(int ordinal) {
+constexpr std::string_view kGpuPrefix = "GPU-";
+constexpr std::string_view kMigPrefix = "MIG-";
+
+// "8932f937-d72c-4106-c12f-20bd9faed9f6".
+std::string UuidText(const cudaUUID_t& uuid) {
+  std::string text;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    fmt::format_to(std::back_inserter(text), "{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+// The prefix of the UUID that `asked` begins with; empty if it is an ordinal.
+std::string_view UuidPrefix(std::string_view asked) {
+  for (const std::string_view prefix : {kGpuPrefix, kMigPrefix}) {
+    if (asked.starts_with(prefix)) return prefix;
+  }
+  return "";
+}
+
+// The ordinal of the device that `asked` names, of `count`.
+absl::StatusOr<int> NamedDevice(const std::string& asked, int count) {
+  int ordinal = -1;
+  if (absl::SimpleAtoi(asked, &ordinal) && ordinal >= 0 && ordinal < count) return ordinal;
+  const std::string_view prefix = UuidPrefix(asked);
+  const std::string beginning = absl::AsciiStrToLower(asked.substr(prefix.size()));
+  std::vector<int> matching;
+  std::vector<std::string> visible;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp read;
+    TLM_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, i));
+    const std::string uuid = UuidText(read.uuid);
+    // The runtime tells the bytes and not whether they are a GPU's or an instance's.
+    const std::string_view kind = prefix.empty() ? kGpuPrefix : prefix;
+    visible.push_back(fmt::format("{}: {}{} ({})", i, kind, uuid, read.name));
+    if (!prefix.empty() && !beginning.empty() && uuid.starts_with(beginning)) matching.push_back(i);
+  }
+  if (matching.size() == 1) return matching.front();
+  if (matching.empty()) {
+    return NotFound("CUDA device {} asked for, visible are {}", asked, fmt::join(visible, ", "));
+  }
+  return InvalidArgument("CUDA device {} asked for, {} begin so, visible are {}", asked,
+                         matching.size(), fmt::join(visible, ", "));
+}
+
+absl::StatusOr<int> FindDevice(const std::string& asked) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorInsufficientDriver) {
@@ -31,11 +83,7 @@ absl::Status FindDevice(int ordinal) {
   }
   if (error == cudaErrorNoDevice) return NotFound("no CUDA device is visible");
   TLM_RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
-  if (ordinal < 0 || ordinal >= count) {
-    return NotFound("CUDA device {} asked for, {} {} visible", ordinal, count,
-                    count == 1 ? "is" : "are");
-  }
-  return absl::OkStatus();
+  return NamedDevice(asked, count);
 }
 
 // Makes device `ordinal` the calling thread's; no other code in the process changes that.
@@ -53,9 +101,9 @@ size_t Taken(size_t before, size_t after) { return before > after ? before - aft
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions& options) {
-  TLM_RETURN_IF_ERROR(FindDevice(options.device));
+  TLM_ASSIGN_OR_RETURN(const int ordinal, FindDevice(options.device));
   std::unique_ptr<CudaDevice> device(new CudaDevice(options));
-  TLM_RETURN_IF_ERROR(device->Open(options.device));
+  TLM_RETURN_IF_ERROR(device->Open(ordinal, UuidPrefix(options.device)));
   // From 9.0 on all code in the module waits, PTX too: .cmake/TlmCuda.cmake.
   SetKernelOverlap(options.overlap && device->properties_.compute_major >= 9);
   return device;
@@ -81,16 +129,16 @@ CudaDevice::~CudaDevice() {
   if (compute_stream_ != nullptr) cudaStreamDestroy(compute_stream_);
 }
 
-absl::Status CudaDevice::Open(int ordinal) {
+absl::Status CudaDevice::Open(int ordinal, std::string_view uuid_prefix) {
   properties_.ordinal = ordinal;
   TLM_CUDA_RETURN_IF_ERROR(UseDevice(ordinal));
-  TLM_RETURN_IF_ERROR(ReadProperties(ordinal));
+  TLM_RETURN_IF_ERROR(ReadProperties(ordinal, uuid_prefix));
   TLM_RETURN_IF_ERROR(CreateStreams());
   TLM_ASSIGN_OR_RETURN(staging_.memory, AllocatePinned(staging_.copied.size() * kStagingHalf));
   return absl::OkStatus();
 }
 
-absl::Status CudaDevice::ReadProperties(int ordinal) {
+absl::Status CudaDevice::ReadProperties(int ordinal, std::string_view uuid_prefix) {
   cudaDeviceProp read;
   TLM_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, ordinal));
   if (read.major < kMinComputeMajor) {
@@ -107,6 +155,8 @@ absl::Status CudaDevice::ReadProperties(int ordinal) {
   TLM_ASSIGN_OR_RETURN(properties_.free_bytes, FreeBytes());
   info_.backend = "cuda";
   info_.name = read.name;
+  info_.uuid = uuid_prefix.empty() ? kGpuPrefix : uuid_prefix;
+  info_.uuid += UuidText(read.uuid);
   info_.arithmetic = fmt::format("sm_{}{}", read.major, read.minor);
   info_.total_bytes = read.totalGlobalMem;
   info_.free_bytes = properties_.free_bytes;

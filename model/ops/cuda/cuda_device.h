@@ -50,9 +50,10 @@ struct GraphFailures {
 // later call returns it again, because results of a device that failed once cannot be trusted.
 class CudaDevice : public Device {
  public:
-  // Opens device options.device. NOT_FOUND: there is none of that number; FAILED_PRECONDITION: the
-  // driver or the device (compute capability below 8.0) is too old; RESOURCE_EXHAUSTED: no memory
-  // for a staging buffer.
+  // Opens device options.device. NOT_FOUND: there is none of that number or UUID, and the message
+  // lists those that are visible; INVALID_ARGUMENT: several have a UUID that begins so;
+  // FAILED_PRECONDITION: the driver or the device (compute capability below 8.0) is too old;
+  // RESOURCE_EXHAUSTED: no memory for a staging buffer.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaOptions& options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -135,8 +136,8 @@ class CudaDevice : public Device {
   };
 
   explicit CudaDevice(const CudaOptions& options);
-  absl::Status Open(int ordinal);
-  absl::Status ReadProperties(int ordinal);
+  absl::Status Open(int ordinal, std::string_view uuid_prefix);
+  absl::Status ReadProperties(int ordinal, std::string_view uuid_prefix);
   absl::Status CreateStreams();
   absl::Status Ready();  // no fault, and current
   // Records `fn` into *graph. A null exec then: it could not be recorded.

@@ -26,6 +26,7 @@ void FillIdentity(const ServedModel& model, v1::ModelIdentity& identity) {
   identity.set_api_revision(kApiRevision);
   identity.set_backend(model.backend);
   identity.set_device_name(model.device_name);
+  identity.set_device_uuid(model.device_uuid);
 }
 
 // Elements of the checkpoint's parameters, without the buffers some checkpoints keep beside them.

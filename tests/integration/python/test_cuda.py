@@ -13,6 +13,7 @@ from tlm.v1 import forward_pb2, model_info_pb2
 
 MODULES = pathlib.Path(os.environ["TLM_CUDA_MODULES"])
 PROMPTS = ["In the evening", "It was", "She looked at him for a long time and then"]
+UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 # bfloat16 between operations, 8 bits of it, over 6 layers.
 TOLERANCE = 0.25
 
@@ -53,7 +54,15 @@ class CudaTest(unittest.TestCase):
         identity = self.cuda.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity
         self.assertEqual(identity.backend, "cuda")
         self.assertEqual(identity.device_name, "emulated GPU")
-        self.assertIn("backend cuda: emulated GPU; as asked", self.cuda.log())
+        self.assertEqual(identity.device_uuid, UUID)
+        cpu = self.cpu.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity
+        self.assertEqual(cpu.device_uuid, "")
+        self.assertIn(f"backend cuda: emulated GPU, {UUID}; as asked", self.cuda.log())
+
+    def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(self):
+        with self.assertRaisesRegex(RuntimeError, f"GPU-99 asked for, visible are 0: {UUID}"):
+            with emulated("--gpu_device=GPU-99"):
+                pass
 
     def test_fingerprints_of_backends_differ(self):
         infos = [server.model.ModelInfo(model_info_pb2.ModelInfoRequest())

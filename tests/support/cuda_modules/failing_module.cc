@@ -11,7 +11,7 @@ const char* tlm_cuda_module_abi() { return TLM_CUDA_MODULE_ABI; }
 int tlm_cuda_create(const tlm::CudaOptions* options, tlm::Ops** out, char* error,
                     size_t error_size) {
   *out = nullptr;
-  std::snprintf(error, error_size, "there is no GPU %d", options->device);
+  std::snprintf(error, error_size, "there is no GPU %s", options->device.c_str());
   return static_cast<int>(absl::StatusCode::kNotFound);
 }
 }

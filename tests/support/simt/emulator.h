@@ -60,6 +60,8 @@ struct Options {
   // A defect: of the mma of this number, counted from 1 since Configure, the first sum has its last
   // bit flipped. 0: of none.
   uint64_t flipped_mma = 0;
+  // Visible ones, which differ in the first byte of their UUIDs alone, the ordinal.
+  int devices = 1;
 };
 
 // Waits for all work, forgets a failure, and goes on with `options`. Memory and streams stay.

@@ -200,12 +200,13 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = TheDevice().options.devices;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   Call call;
-  return Answer(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  const bool visible = device >= 0 && device < TheDevice().options.devices;
+  return Answer(visible ? cudaSuccess : cudaErrorInvalidDevice);
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
@@ -216,11 +217,12 @@ cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   Call call;
-  if (device != 0) return Answer(cudaErrorInvalidDevice);
   const Options& options = TheDevice().options;
+  if (device < 0 || device >= options.devices) return Answer(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "emulated GPU");
   for (int i = 0; i < 16; ++i) properties->uuid.bytes[i] = static_cast<char>(i);
+  properties->uuid.bytes[0] = static_cast<char>(device);
   properties->totalGlobalMem = options.memory_bytes;
   properties->sharedMemPerBlock = kPlainSharedBytes;
   properties->sharedMemPerBlockOptin = TheMultiprocessor().shared_bytes_per_block();

@@ -69,6 +69,7 @@ class ModelIdentity:
     backend: str
     device_name: str
     build_id: str
+    device_uuid: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ TEST(OpenCudaModuleTest, AsksNothingOfAModuleOfAnotherBuild) {
 }
 
 TEST(OpenCudaModuleTest, PassesOptionsInAndErrorsOut) {
-  const auto ops = OpenCudaModule(ModuleFile("failing"), {.device = 3});
+  const auto ops = OpenCudaModule(ModuleFile("failing"), {.device = "3"});
   EXPECT_THAT(ops, StatusIs(absl::StatusCode::kNotFound, "there is no GPU 3"));
 }
 

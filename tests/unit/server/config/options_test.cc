@@ -134,15 +134,14 @@ TEST_F(OptionsTest, RandomWeightsHaveASeedAndMayHaveAType) {
 TEST_F(OptionsTest, FlagsOfTheVersionBeforeStillWork) {
   const absl::StatusOr<ServerOptions> options =
       Parse({"--init=random", "--seed=3", "--weights_dtype=float16", "--nopin_threads",
-             "--gpu_device=3", "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library",
-             "--max_batch_tokens=64", "--max_prefill_tokens=32", "--short_prompt_tokens=7",
-             "--admin_port=0", "--admin_port_file=a", "--metrics_port=0", "--metrics_port_file=m",
-             "--port_file=p", "--max_connection_age_grace=10m"});
+             "--nocuda_graphs", "--cuda_overlap=false", "--nocuda_library", "--max_batch_tokens=64",
+             "--max_prefill_tokens=32", "--short_prompt_tokens=7", "--admin_port=0",
+             "--admin_port_file=a", "--metrics_port=0", "--metrics_port_file=m", "--port_file=p",
+             "--max_connection_age_grace=10m"});
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options->random_weights->seed, 3);
   EXPECT_EQ(options->random_weights->dtype, DType::kF16);
   EXPECT_FALSE(options->pin_threads);
-  EXPECT_EQ(options->cuda.device, 3);
   EXPECT_FALSE(options->cuda.graphs || options->cuda.overlap || options->cuda.library);
   EXPECT_EQ(options->engine.max_prefill_tokens, 32);
   EXPECT_EQ(options->engine.short_prompt_tokens, 7);
@@ -154,10 +153,32 @@ TEST_F(OptionsTest, FlagsOfTheVersionBeforeStillWork) {
 
 TEST_F(OptionsTest, FlagsOfTheVersionBeforeAreCheckedAsTheyWere) {
   for (const char* const wrong :
-       {"--init=zero", "--seed=1", "--weights_dtype=float32", "--gpu_device=-1",
-        "--max_prefill_tokens=-1", "--max_prefill_tokens=65537", "--short_prompt_tokens=-1",
-        "--admin_port_file=f", "--metrics_port_file=f", "--max_connection_age_grace=-1s"}) {
+       {"--init=zero", "--seed=1", "--weights_dtype=float32", "--max_prefill_tokens=-1",
+        "--max_prefill_tokens=65537", "--short_prompt_tokens=-1", "--admin_port_file=f",
+        "--metrics_port_file=f", "--max_connection_age_grace=-1s"}) {
     EXPECT_THAT(Parse({wrong}), StatusIs(absl::StatusCode::kInvalidArgument, _)) << wrong;
+  }
+}
+
+TEST_F(OptionsTest, AGpuIsNamedByNumberOrUuid) {
+  EXPECT_EQ(Parse({})->cuda.device, "0");
+  EXPECT_EQ(Parse({})->backend, BackendKind::kAuto);
+  for (const std::string device :
+       {"3", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-8932f9", "MIG-8932F937"}) {
+    const absl::StatusOr<ServerOptions> options =
+        Parse({"--gpu_device=" + device, "--backend=auto"});
+    ASSERT_THAT(options, IsOk());
+    EXPECT_EQ(options->cuda.device, device);
+    EXPECT_EQ(options->backend, BackendKind::kCuda) << "it must be there";
+    EXPECT_THAT(options->warnings, ::testing::IsEmpty());
+    EXPECT_THAT(Parse({"--gpu_device=" + device, "--backend=cpu"}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(device)));
+  }
+  for (const std::string wrong : {"-1", "1024", "GPU-", "MIG", "gpu-12", "8932f937", "GPU-89xy",
+                                  "GPU-1 2", "all", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f60"}) {
+    EXPECT_THAT(Parse({"--gpu_device=" + wrong}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("gpu_device")))
+        << wrong;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "model/base/errors.h"
@@ -76,10 +77,29 @@ TEST_F(CudaDeviceTest, TellsWhatItIs) {
 
 TEST_F(CudaDeviceTest, RefusesDevicesThatAreNotThere) {
   if (RunsOnGpu()) GTEST_SKIP() << "machines differ in their GPUs";
-  EXPECT_THAT(CudaDevice::Create({.device = 1}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("device 1 asked for, 1 is visible")));
-  EXPECT_THAT(CudaDevice::Create({.device = -1}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("device -1")));
+  constexpr char kVisible[] = "visible are 0: GPU-00010203-0405-0607-0809-0a0b0c0d0e0f (emulated";
+  for (const std::string device : {"1", "-1", "GPU-01", "GPU-", "GPU-g", "0x0", "", "00010203"}) {
+    EXPECT_THAT(CudaDevice::Create({.device = device}),
+                StatusIs(absl::StatusCode::kNotFound,
+                         AllOf(HasSubstr("device " + device + " asked for"), HasSubstr(kVisible))));
+  }
+}
+
+TEST_F(CudaDeviceTest, FindsDevicesByTheBeginningOfTheirUuid) {
+  if (RunsOnGpu()) GTEST_SKIP() << "machines differ in their GPUs";
+  ConfigureDevice({.devices = 18});
+  const auto second = Open({.device = "GPU-0101"});
+  EXPECT_EQ(second->properties().ordinal, 1);
+  EXPECT_EQ(second->info().uuid, "GPU-01010203-0405-0607-0809-0a0b0c0d0e0f");
+  EXPECT_EQ(Open({.device = "17"})->info().uuid, "GPU-11010203-0405-0607-0809-0a0b0c0d0e0f");
+  // An instance of a GPU has a UUID of its own, which the runtime tells like a GPU's.
+  const auto instance = Open({.device = "MIG-0B010203-0405-0607-0809-0a0b0c0d0e0f"});
+  EXPECT_EQ(instance->properties().ordinal, 11);
+  EXPECT_EQ(instance->info().uuid, "MIG-0b010203-0405-0607-0809-0a0b0c0d0e0f");
+  EXPECT_THAT(CudaDevice::Create({.device = "GPU-1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("device GPU-1 asked for, 2 begin so"),
+                             HasSubstr("16: GPU-10010203"), HasSubstr("17: GPU-11010203"))));
 }
 
 TEST_F(CudaDeviceTest, RefusesDevicesThatAreTooOld) {
