@@ -152,6 +152,34 @@ constexpr MetricSpec kMetrics[] = {
      "Messages that a subscriber to --kv_events_endpoint missed because it read too slowly."},
     {"tlm_kv_event_history_bytes", kGauge, "", "Memory of the KV events kept for replay."},
 
+    {"tlm_gpu_info", kGauge, "uuid driver",
+     "Always 1, with --backend=cuda: the GPU and the version of its driver. The metrics of the GPU "
+     "come from NVML, at most once per second; those that it does not tell are absent."},
+    {"tlm_gpu_up", kGauge, "",
+     "1 while the driver answers for the GPU; 0 when the GPU is lost or the driver hangs, and then "
+     "the metrics below are absent."},
+    {"tlm_gpu_utilization_ratio", kGauge, "",
+     "Part of the time, over up to the last second, in which a kernel of any process ran, 0 to 1."},
+    {"tlm_gpu_memory_utilization_ratio", kGauge, "",
+     "Part of that time in which the GPU's memory was read or written, 0 to 1."},
+    {"tlm_gpu_memory_used_bytes", kGauge, "",
+     "The GPU's memory in use by all processes and the driver."},
+    {"tlm_gpu_memory_total_bytes", kGauge, "", "All of the GPU's memory."},
+    {"tlm_gpu_power_watts", kGauge, "", "What the GPU draws."},
+    {"tlm_gpu_power_limit_watts", kGauge, "", "The most it may draw; clocks are lowered there."},
+    {"tlm_gpu_temperature_celsius", kGauge, "", "Temperature of the GPU."},
+    {"tlm_gpu_sm_clock_hertz", kGauge, "", "Clock of the multiprocessors."},
+    {"tlm_gpu_clock_limited", kGauge, "reason",
+     "1 while the reason keeps clocks down: idle, application_clocks, power_cap, hw_slowdown, "
+     "sync_boost, sw_thermal, hw_thermal, hw_power_brake, display_clocks."},
+    {"tlm_gpu_xid_errors_total", kCounter, "",
+     "Xid errors, faults of the GPU, since the server's start. The log has each with its number."},
+    {"tlm_gpu_last_xid", kGauge, "", "NVIDIA's number of the last of them; absent without any."},
+    {"tlm_gpu_ecc_uncorrected_errors_total", kCounter, "",
+     "Uncorrected errors of the GPU's memories since its driver was loaded."},
+    {"tlm_gpu_pcie_replays_total", kCounter, "",
+     "Transfers that PCI Express repeated since the GPU's driver was loaded."},
+
     {"tlm_state", kGauge, "state",
      "1 for the current state of the server, 0 for the others: starting, serving, not_serving, "
      "draining, stopped."},

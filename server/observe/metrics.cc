@@ -44,6 +44,15 @@ class Metrics::Impl {
     read_engine_ = std::move(read);
   }
 
+  std::optional<GpuFigures> ReadGpu() {
+    MutexLock lock(&gpu_mutex_);
+    return read_gpu_ ? read_gpu_() : std::nullopt;
+  }
+  void SetGpu(std::function<std::optional<GpuFigures>()> read) {
+    MutexLock lock(&gpu_mutex_);
+    read_gpu_ = std::move(read);
+  }
+
   // Held while a call is counted and during a scrape, so that a scrape is consistent.
   Mutex books;
   MetricFamilies families;
@@ -58,6 +67,8 @@ class Metrics::Impl {
   Mutex mutex_;
   std::function<EngineStats()> read_engine_ TLM_GUARDED_BY(mutex_);
   EngineStats last_stats_ TLM_GUARDED_BY(mutex_);
+  Mutex gpu_mutex_;
+  std::function<std::optional<GpuFigures>()> read_gpu_ TLM_GUARDED_BY(gpu_mutex_);
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
@@ -98,6 +109,10 @@ EngineMetrics* Metrics::SetModel(const ModelFacts& facts) {
 
 void Metrics::SetEngineStats(std::function<EngineStats()> read) {
   impl_->SetEngineStats(std::move(read));
+}
+
+void Metrics::SetGpu(std::function<std::optional<GpuFigures>()> read) {
+  impl_->SetGpu(std::move(read));
 }
 
 void Metrics::CountAdmitted(std::string_view rpc, std::string_view tenant) {
@@ -194,6 +209,7 @@ std::string Metrics::Text(LifeState state) const {
   ScrapedSamples scraped;
   scraped.AddState(state);
   scraped.AddProcess(ReadProcessFigures());
+  if (const std::optional<GpuFigures> gpu = impl_->ReadGpu()) scraped.AddGpu(*gpu);
   if (impl_->loaded.load(std::memory_order_acquire)) {
     scraped.AddEngine(impl_->ReadEngine(), impl_->model_name);
   }

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/time/time.h"
 #include "server/observe/call_summary.h"
 #include "server/observe/engine_stats.h"
+#include "server/observe/nvml.h"
 #include "server/observe/server_state.h"
 
 namespace tlm {
@@ -45,6 +47,8 @@ class Metrics {
   EngineMetrics* SetModel(const ModelFacts& facts);
   // `read` is called at every scrape; null: none, and the last snapshot stays.
   void SetEngineStats(std::function<EngineStats()> read);
+  // Likewise, for figures of a GPU; null: there are none.
+  void SetGpu(std::function<std::optional<GpuFigures>()> read);
 
   // Calls. An admitted call is counted at its admission and at its end, any other once, at its end,
   // as refused. The arguments need not outlive the function call.

@@ -1,6 +1,7 @@
 #include "server/observe/scraped.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tlm {
 
@@ -35,6 +36,31 @@ void ScrapedSamples::AddProcess(const ProcessFigures& process) {
   Add("process_max_fds", process.max_fds);
   Add("process_threads", process.threads);
   Add("process_start_time_seconds", process.start_time);
+}
+
+void ScrapedSamples::AddGpu(const GpuFigures& gpu) {
+  const auto add = [this](std::string_view name, std::optional<double> value) {
+    if (value.has_value()) Add(name, *value);
+  };
+  Add("tlm_gpu_info", 1, {gpu.uuid, gpu.driver});
+  Add("tlm_gpu_up", gpu.answers ? 1 : 0);
+  add("tlm_gpu_utilization_ratio", gpu.utilization);
+  add("tlm_gpu_memory_utilization_ratio", gpu.memory_utilization);
+  add("tlm_gpu_memory_used_bytes", gpu.memory_used_bytes);
+  add("tlm_gpu_memory_total_bytes", gpu.memory_total_bytes);
+  add("tlm_gpu_power_watts", gpu.power_watts);
+  add("tlm_gpu_power_limit_watts", gpu.power_limit_watts);
+  add("tlm_gpu_temperature_celsius", gpu.temperature_celsius);
+  add("tlm_gpu_sm_clock_hertz", gpu.sm_clock_hertz);
+  if (gpu.clock_reasons.has_value()) {
+    for (const ClockReason& reason : kClockReasons) {
+      Add("tlm_gpu_clock_limited", (*gpu.clock_reasons & reason.bit) != 0 ? 1 : 0, {reason.name});
+    }
+  }
+  add("tlm_gpu_xid_errors_total", gpu.xid_errors);
+  add("tlm_gpu_last_xid", gpu.last_xid);
+  add("tlm_gpu_ecc_uncorrected_errors_total", gpu.ecc_uncorrected);
+  add("tlm_gpu_pcie_replays_total", gpu.pcie_replays);
 }
 
 void ScrapedSamples::AddEngine(const EngineStats& engine, std::string_view model_name) {

@@ -9,6 +9,7 @@
 
 #include "server/observe/engine_stats.h"
 #include "server/observe/metric_families.h"
+#include "server/observe/nvml.h"
 #include "server/observe/process_figures.h"
 #include "server/observe/server_state.h"
 
@@ -21,6 +22,7 @@ class ScrapedSamples {
 
   void AddState(LifeState state);
   void AddProcess(const ProcessFigures& process);
+  void AddGpu(const GpuFigures& gpu);
   void AddEngine(const EngineStats& engine, std::string_view model_name);
 
   const std::vector<prometheus::MetricFamily>& families() const { return families_; }

@@ -61,6 +61,7 @@ App::~App() {
   monitor_.reset();
   if (engine_ != nullptr) engine_->Stop();
   metrics_.SetEngineStats(nullptr);
+  metrics_.SetGpu(nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
@@ -111,6 +112,10 @@ absl::Status App::Load() {
                      [this] { return engine_->CheckOpen(); });
   metrics_.SetBuild(served.server_version, served.build_id);
   EngineMetrics* const metrics = metrics_.SetModel(FactsOf(served));
+  if (metrics_server_ != nullptr && !served.device_uuid.empty()) {
+    gpu_ = std::make_unique<GpuMonitor>(served.device_uuid);
+    metrics_.SetGpu([this] { return gpu_->Read(); });
+  }
   EngineOptions options = served.limits.engine;
   options.kv_events.enabled |= WantKvEvents(options_.service.facades);
   if (loaded_->draft_model != nullptr) draft_.emplace(*loaded_->draft_model);

@@ -16,6 +16,7 @@
 #include "server/constraints/constraint_compiler.h"
 #include "server/kv_events/zmq_publisher.h"
 #include "server/loading/model_loader.h"
+#include "server/observe/gpu_monitor.h"
 #include "server/observe/metrics.h"
 #include "server/observe/metrics_server.h"
 #include "server/observe/server_state.h"
@@ -85,6 +86,7 @@ class App {
   std::unique_ptr<Credentials> credentials_;
   std::unique_ptr<MetricsServer> metrics_server_;  // null without a metrics port
   std::unique_ptr<OtlpExporter> traces_;           // null without a collector
+  std::unique_ptr<GpuMonitor> gpu_;                // null without a metrics port, and on a CPU
   CallRegistry calls_;
   TextPools texts_;
   std::optional<LoadedModel> loaded_;

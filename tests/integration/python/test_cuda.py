@@ -6,6 +6,7 @@ import os
 import pathlib
 import unittest
 
+from observed_server import ObservedServer
 from support import Answer, request
 from tlm_server import DEMO_MODEL, TlmServer
 
@@ -18,11 +19,11 @@ UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 TOLERANCE = 0.25
 
 
-def emulated(*flags):
+def emulated(*flags, server=TlmServer, libraries=("driver",)):
     """A server on the emulated GPU; the library with the driver's name lets it look for one."""
-    return TlmServer("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
-                     "--max_running_requests=4", *flags,
-                     environment={"LD_LIBRARY_PATH": str(MODULES / "driver")})
+    return server("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
+                  "--max_running_requests=4", *flags,
+                  environment={"LD_LIBRARY_PATH": ":".join(str(MODULES / name) for name in libraries)})
 
 
 def logits(server):
@@ -58,6 +59,17 @@ class CudaTest(unittest.TestCase):
         cpu = self.cpu.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity
         self.assertEqual(cpu.device_uuid, "")
         self.assertIn(f"backend cuda: emulated GPU, {UUID}; as asked", self.cuda.log())
+
+    def test_metrics_of_the_gpu_are_those_of_its_library(self):
+        named = f"--gpu_device={UUID[:12]}"
+        with emulated(named, server=ObservedServer, libraries=("driver", "../nvml/new")) as server:
+            samples = server.samples_where(lambda s: s.of("tlm_gpu_info"))
+            self.assertTrue(samples.of("tlm_gpu_info", uuid=UUID, driver="580.65.06"))
+            self.assertEqual(samples.sum("tlm_gpu_up"), 1)
+            self.assertEqual(samples.sum("tlm_gpu_power_watts"), 612.5)
+        with emulated(server=ObservedServer) as server:
+            self.assertNotIn("tlm_gpu", server.samples().text)
+            self.assertIn("no metrics of the GPU: libnvidia-ml.so.1", server.log())
 
     def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(self):
         with self.assertRaisesRegex(RuntimeError, f"GPU-99 asked for, visible are 0: {UUID}"):

@@ -208,6 +208,16 @@ TEST_F(MetricsTest, ExposesEverythingThatIsDocumentedAndNothingElse) {
   metrics_.SetApiKeys(2);
   metrics_.CountApiKeyReload(false);
   metrics_.CountSpans("exported", 1);
+  metrics_.SetGpu([] {
+    GpuFigures gpu;
+    gpu.utilization = gpu.memory_utilization = 0.5;
+    gpu.memory_used_bytes = gpu.memory_total_bytes = 1;
+    gpu.power_watts = gpu.power_limit_watts = gpu.temperature_celsius = gpu.sm_clock_hertz = 1;
+    gpu.clock_reasons = 0;
+    gpu.ecc_uncorrected = gpu.pcie_replays = 0;
+    gpu.xid_errors = gpu.last_xid = 1;
+    return gpu;
+  });
   std::map<std::string, std::string> exposed;
   std::istringstream lines(Text());
   std::string hash, word, name, type;

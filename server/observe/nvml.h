@@ -1,0 +1,83 @@
+// What NVIDIA's driver tells of the GPU that this process computes on. Its library, NVML, is opened
+// at run time: machines without a GPU have none.
+#ifndef TLM_SERVER_OBSERVE_NVML_H_
+#define TLM_SERVER_OBSERVE_NVML_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tlm {
+
+// Figures without a value are those that the GPU or its driver does not tell.
+struct GpuFigures {
+  bool answers = false;  // false: the driver reports no GPU any more, or hangs; no figures then
+  std::string uuid;
+  std::string driver;                        // its version
+  std::optional<double> utilization;         // 0 to 1, as the next
+  std::optional<double> memory_utilization;  // of the memory controller
+  std::optional<double> memory_used_bytes;   // by all processes
+  std::optional<double> memory_total_bytes;
+  std::optional<double> power_watts;
+  std::optional<double> power_limit_watts;
+  std::optional<double> temperature_celsius;
+  std::optional<double> sm_clock_hertz;
+  std::optional<uint64_t> clock_reasons;  // NVML's bits
+  std::optional<double> ecc_uncorrected;  // since the driver was loaded
+  std::optional<double> pcie_replays;     // likewise
+  std::optional<int64_t> xid_errors;      // since Open
+  std::optional<int64_t> last_xid;        // none: there was no error
+};
+
+// Why clocks are lower than they could be: a bit of GpuFigures::clock_reasons and its label.
+struct ClockReason {
+  uint64_t bit;
+  const char* name;
+};
+inline constexpr ClockReason kClockReasons[] = {
+    {0x1, "idle"},        {0x2, "application_clocks"}, {0x4, "power_cap"},
+    {0x8, "hw_slowdown"}, {0x10, "sync_boost"},        {0x20, "sw_thermal"},
+    {0x40, "hw_thermal"}, {0x80, "hw_power_brake"},    {0x100, "display_clocks"},
+};
+
+// Not thread-safe. Calls can take long, or hang when the GPU does: see GpuMonitor.
+class Nvml {
+ public:
+  static constexpr char kLibrary[] = "libnvidia-ml.so.1";
+
+  // Opens the GPU, or the instance of one (MIG), of this UUID, as DeviceInfo has it: NVML and CUDA
+  // number GPUs differently. FAILED_PRECONDITION: there is no such library, it lacks functions, the
+  // driver does not start or does not know the UUID. The library is never closed. `library` is
+  // trusted: opening it runs its code.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& uuid,
+                                                    const std::string& library = kLibrary);
+  ~Nvml();
+
+  // An instance has its own memory and utilization; the other figures are of the whole GPU. Logs
+  // each Xid error (a fault of the GPU, by NVIDIA's number) that came since the last call.
+  GpuFigures Read();
+
+ private:
+  struct Api;
+
+  Nvml(std::string uuid, std::unique_ptr<Api> api);
+  absl::Status FindDevice();
+  void ListenForXids();
+  void ReadXids();
+
+  const std::string uuid_;
+  const std::unique_ptr<Api> api_;
+  std::string driver_;
+  void* instance_ = nullptr;  // the GPU itself where it is not divided
+  void* gpu_ = nullptr;
+  void* events_ = nullptr;  // null: Xid errors are not told
+  int64_t xid_errors_ = 0;
+  std::optional<int64_t> last_xid_;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_SERVER_OBSERVE_NVML_H_
