@@ -11,7 +11,11 @@
 #include <vector>
 
 #include "model/ops/cuda/cublaslt_api.h"
+#include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/cuda_ops.h"
+#include "model/ops/cuda/gemm.h"
+#include "model/ops/cuda/kernels/gemm_probe.h"
+#include "model/ops/cuda/kernels/gemm_tiled.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/cuda/fake_cublaslt.h"
@@ -21,8 +25,9 @@ namespace tlm {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
-using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 constexpr char kFake[] = TLM_FAKE_CUBLASLT;
@@ -109,6 +114,67 @@ TEST_F(CublasLtLibraryTest, WithoutItTheBackendSaysWhy) {
   ASSERT_THAT(ops, IsOk());
   EXPECT_THAT((*ops)->Report(), AllOf(HasSubstr("own kernels for all products"),
                                       HasSubstr(kNowhere), HasSubstr("has no cublasLtMatmul")));
+}
+
+// With one algorithm that is the own kernels', and one that writes nothing.
+TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
+  constexpr int64_t kRows = 200;
+  constexpr int64_t kOutputs = 40;
+  constexpr int64_t kInputs = 64;
+  fake_.algorithms = 2;
+  fake_.matmul = [](const FakeMatmul& call) {
+    calls_.push_back(call);
+    if (call.algorithm == 0) return cublaslt::kSuccess;
+    const auto m = static_cast<int64_t>(call.d.cols);
+    const GemmArgs args{.x = call.b_data,
+                        .x_stride = call.b.stride,
+                        .m = m,
+                        .w = call.a_data,
+                        .w_stride = call.a.stride,
+                        .n = kOutputs,
+                        .k = kInputs,
+                        .output = {.out = call.d_data, .out_stride = call.d.stride},
+                        .row_tiles = 1,
+                        .token_tiles = static_cast<int32_t>(CeilDiv(m, 128))};
+    EXPECT_EQ(LaunchGemmTiled(args, DType::kBF16, 1, call.stream), cudaSuccess);
+    return cublaslt::kSuccess;
+  };
+  const std::unique_ptr<GemmLibrary> library = Open();
+  CudaProperties properties = device_->properties();
+  properties.l2_bytes = 4096;
+  Gemm gemm(*device_, properties, library.get());
+  Gemm own(*device_, properties, nullptr);
+  ASSERT_THAT(gemm.PrepareKernels(), IsOk());
+  const MatrixLayout layout(kOutputs, kInputs, DType::kBF16, MatrixUse::kPlain);
+  gemm.Prepare(layout);
+  ASSERT_THAT(gemm.Reserve({.max_tokens = kRows, .max_sequences = 1}, 0), IsOk());
+  EXPECT_THAT(calls_, Contains(Field(&FakeMatmul::algorithm, 0)));
+  EXPECT_THAT(calls_, Contains(Field(&FakeMatmul::algorithm, 1)));
+
+  const auto filled = [this](int64_t rows) {
+    Buffer buffer =
+        device_->Allocate(static_cast<size_t>(2 * rows * kInputs), MemoryPurpose::kRuntime).value();
+    EXPECT_EQ(
+        LaunchProbeFill({.data = buffer.data(), .rows = rows, .cols = kInputs, .stride = kInputs},
+                        DType::kBF16, device_->compute_stream()),
+        cudaSuccess);
+    EXPECT_THAT(device_->Synchronize(), IsOk());
+    return buffer;
+  };
+  const CudaMatrix w(layout, filled(kOutputs));
+  const Buffer x = filled(kRows);
+  const auto product = [&](Gemm& by, int64_t m) {
+    std::vector<uint16_t> values(static_cast<size_t>(m * kOutputs));
+    const Buffer out = device_->Allocate(2 * values.size(), MemoryPurpose::kRuntime).value();
+    EXPECT_THAT(by.Run({x.data(), m, kInputs, kInputs, DType::kBF16}, w, {},
+                       {out.data(), m, kOutputs, kOutputs, DType::kBF16}),
+                IsOk());
+    EXPECT_THAT(device_->CopyToHost(values.data(), out.data(), out.bytes()), IsOk());
+    return values;
+  };
+  calls_.clear();
+  for (const int64_t m : {1, 17, 32, 100, 200}) EXPECT_EQ(product(gemm, m), product(own, m)) << m;
+  EXPECT_THAT(calls_, Each(Field(&FakeMatmul::algorithm, 1)));
 }
 
 // Milliseconds of an algorithm, or a negative number where its bits differ, for few and many rows.
