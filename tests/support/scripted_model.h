@@ -47,6 +47,7 @@ class ScriptedModel : public LanguageModel {
   void Launch(const Batch& batch) override;
   absl::StatusOr<BatchResult> Wait() override;
   absl::Status CopyKvBlock(int32_t from, int32_t to) override;
+  RunCounts run_counts() const override { return {.direct = launches_}; }
 
   // Blocks copied so far. Between two calls of the engine.
   int64_t copies() const { return copies_; }

@@ -64,6 +64,7 @@ TEST_F(EngineLoopOverlapTest, TheModelAlwaysHasTheNextStep) {
   ExpectAsAlone(*reader, request);
   // Every token but the last is computed before it is known, and none behind the known end.
   EXPECT_EQ(bench_.model.launches(), 20);
+  EXPECT_EQ(bench_.stats.model_runs.direct, 20) << "as the model tells";
   EXPECT_EQ(bench_.model.launches_ahead(), 19);
   EXPECT_EQ(bench_.model.unknown_tokens(), 19);
 }
