@@ -25,6 +25,7 @@
 
 ABSL_FLAG(std::string, preset, "qwen3-0.6b", "whose shapes");
 ABSL_FLAG(std::string, weights_dtype, "bfloat16", "float32, bfloat16 or float16");
+ABSL_FLAG(std::string, kv_cache_dtype, "", "of keys and values; empty: the backend's choice");
 ABSL_FLAG(std::vector<std::string>, rows, (std::vector<std::string>{"1", "16", "64", "512"}),
           "of activations: tokens of a step");
 ABSL_FLAG(std::vector<std::string>, contexts, {"1024"}, "positions each decoding sequence sees");
@@ -48,12 +49,13 @@ struct OpsPlan {
 
 class OpsBench {
  public:
-  OpsBench(Ops& ops, const ModelConfig& config, DType weights, const CpuCeilings& ceilings)
+  OpsBench(Ops& ops, const ModelConfig& config, DType weights, DType kv,
+           const CpuCeilings& ceilings)
       : ops_(ops),
         config_(config),
         weights_(weights),
         activations_(ops.ActivationType(weights)),
-        kv_type_(ops.DefaultKvType(weights)),
+        kv_type_(kv),
         timer_(ops.device(), ceilings, absl::GetFlag(FLAGS_seconds)) {}
 
   absl::Status Run(const OpsPlan& plan) {
@@ -259,7 +261,8 @@ class OpsBench {
     const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
     const double kv_bytes = static_cast<double>(cache.block_bytes()) / kBlockTokens;
     const double flops = 4.0 * pairs * static_cast<double>(config_.q_size());
-    const bool bf16 = kv_type_ == DType::kBF16 && activations_ == DType::kBF16;
+    const bool bf16 =
+        (kv_type_ == DType::kBF16 || kv_type_ == DType::kF8E4M3) && activations_ == DType::kBF16;
     TLM_RETURN_IF_ERROR(timer_.Time("attention " + name,
                                     {.bytes = positions * kv_bytes,
                                      .matmul_flops = bf16 ? flops : 0,
@@ -339,14 +342,22 @@ absl::Status Main() {
   }
   TLM_ASSIGN_OR_RETURN(const Backend backend, BackendFromFlags());
   const DeviceInfo& device = backend.ops->device().info();
-  fmt::print("{}\n{} shapes, {}\n", backend.reason, absl::GetFlag(FLAGS_preset),
-             DTypeName(weights));
+  TLM_ASSIGN_OR_RETURN(const std::optional<DType> asked,
+                       KvTypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype)));
+  const DType kv = asked.value_or(backend.ops->DefaultKvType(weights));
+  if (!backend.ops->TakesKvType(weights, kv)) {
+    return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
+                           KvDTypeName(kv), DTypeName(weights), device.backend);
+  }
+  fmt::print("{}\n{} shapes, {}, keys and values in {}\n", backend.reason,
+             absl::GetFlag(FLAGS_preset), DTypeName(weights), KvDTypeName(kv));
   TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, CeilingsFromFlags(device, weights));
   fmt::print("\n");
-  OpsBench bench(*backend.ops, config, weights, ceilings);
+  OpsBench bench(*backend.ops, config, weights, kv, ceilings);
   TLM_RETURN_IF_ERROR(bench.Run(plan));
   Json report = {{"preset", absl::GetFlag(FLAGS_preset)},
                  {"weights_dtype", DTypeName(weights)},
+                 {"kv_cache_dtype", DTypeName(kv)},
                  {"backend", device.backend},
                  {"device", device.name},
                  {"arithmetic", device.arithmetic}};

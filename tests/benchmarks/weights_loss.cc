@@ -1,6 +1,7 @@
-// weights_loss: the loss from storing matrices in fewer bits. See README.md.
+// weights_loss: the loss from storing matrices, or keys and values, in fewer bits. See README.md.
 //
-// Runs a model as its files store it, and in each of --weights, over the same windows of tokens.
+// Runs a model as its files store it, and in each of --weights, and with each of --kv_cache_dtype,
+// over the same windows of tokens.
 // For a text: bits per byte of each, and how often the most probable token differs. For any tokens:
 // the difference of the logits.
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -30,7 +32,9 @@ ABSL_FLAG(std::string, model, "",
           "model directory, with tokenizer.json where --text is given, or GGUF file");
 ABSL_FLAG(std::string, preset, "", "known shape with random weights, in place of --model");
 ABSL_FLAG(std::string, reference, "", "model to compare with; empty: --model as it is stored");
-ABSL_FLAG(std::string, kv_cache_dtype, "", "of keys and values; empty: the backend's choices");
+ABSL_FLAG(std::vector<std::string>, kv_cache_dtype, {},
+          "of keys and values: of all rows the first; each other in a row with the weights as they "
+          "are stored; none: the backend's choices");
 ABSL_FLAG(std::string, text, "", "UTF-8 file; empty: random tokens, 4 windows of them");
 ABSL_FLAG(int64_t, begin, 0, "first byte of the text that counts, on a character's border");
 ABSL_FLAG(int64_t, bytes, 0, "how many count; 0: all from there");
@@ -207,7 +211,7 @@ void Print(const nlohmann::ordered_json& row) {
   const auto number = [&row](const char* key, const char* format) {
     return row.contains(key) ? fmt::format(fmt::runtime(format), row[key].get<double>()) : "-";
   };
-  fmt::print("{:10} {:5} {:>9.1f} {:>10} {:>9} {:>8.2f} {:>9.5f}\n",
+  fmt::print("{:10} {:8} {:>9.1f} {:>10} {:>9} {:>8.2f} {:>9.5f}\n",
              row["weights"].get<std::string>(), row["kv"].get<std::string>(),
              row["stored_bytes"].get<double>() / (1 << 20), number("bits_per_byte", "{:.5f}"),
              number("ratio", "{:.5f}"), 100 * row["other_likeliest_token"].get<double>(),
@@ -217,7 +221,7 @@ void Print(const nlohmann::ordered_json& row) {
 absl::Status Report(const Sample& sample, const Losses& losses, const Models& models) {
   fmt::print("{}\n{} positions; the reference is {}\n",
              models[0]->backend.ops->device().info().name, losses.positions, models[0]->name);
-  fmt::print("{:10} {:5} {:>9} {:>10} {:>9} {:>8} {:>9}\n", "weights", "kv", "MiB", "bits/byte",
+  fmt::print("{:10} {:8} {:>9} {:>10} {:>9} {:>8} {:>9}\n", "weights", "kv", "MiB", "bits/byte",
              "ratio", "other %", "logits L2");
   nlohmann::ordered_json report = {{"device", models[0]->backend.ops->device().info().name},
                                    {"positions", losses.positions},
@@ -264,11 +268,21 @@ absl::StatusOr<std::optional<InputImportance>> ImportanceFromFlags(const ModelCh
   return importance;
 }
 
+absl::StatusOr<std::vector<DType>> KvTypesFromFlags() {
+  std::vector<DType> types;
+  for (const std::string& name : absl::GetFlag(FLAGS_kv_cache_dtype)) {
+    TLM_ASSIGN_OR_RETURN(const std::optional<DType> type, KvTypeFlag(name));
+    if (type.has_value()) types.push_back(*type);
+  }
+  return types;
+}
+
 absl::Status Run() {
   ModelChoice choice;
   choice.model = absl::GetFlag(FLAGS_model);
   choice.preset = absl::GetFlag(FLAGS_preset);
-  TLM_ASSIGN_OR_RETURN(choice.kv_dtype, KvTypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype)));
+  TLM_ASSIGN_OR_RETURN(const std::vector<DType> kv_types, KvTypesFromFlags());
+  if (!kv_types.empty()) choice.kv_dtype = kv_types.front();
   TLM_ASSIGN_OR_RETURN(const std::vector<WeightFormat> formats, WeightFormatsFromFlags());
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
   TLM_ASSIGN_OR_RETURN(const Window window, WindowFromFlags(config));
@@ -292,8 +306,14 @@ absl::Status Run() {
     reference.preset.clear();
   }
   TLM_RETURN_IF_ERROR(load(reference));
+  for (size_t i = 1; i < kv_types.size(); ++i) {
+    reference.kv_dtype = kv_types[i];
+    TLM_RETURN_IF_ERROR(load(reference));
+  }
   choice.importance = importance.has_value() ? &*importance : nullptr;
   for (const WeightFormat format : formats) {
+    // That is the reference itself.
+    if (format == WeightFormat::kAsGiven && absl::GetFlag(FLAGS_reference).empty()) continue;
     choice.format = format;
     TLM_RETURN_IF_ERROR(load(choice));
   }

@@ -125,7 +125,7 @@ absl::Status EngineTests::Run() {
 
 double EngineTests::Fraction(const Found& found, double seconds) const {
   const bool bf16_attention =
-      loaded_.kv_dtype == DType::kBF16 &&
+      (loaded_.kv_dtype == DType::kBF16 || loaded_.kv_dtype == DType::kF8E4M3) &&
       loaded_.backend.ops->ActivationType(loaded_.weights_dtype) == DType::kBF16;
   return ceilings_.Fraction(seconds, found.bytes,
                             found.linear_flops + (bf16_attention ? found.attention_flops : 0),

@@ -33,6 +33,12 @@ std::vector<uint16_t> RandomHalves(size_t count, DType dtype) {
   return RandomValues<uint16_t>(count, dtype == DType::kBF16 ? FloatToBf16 : FloatToF16);
 }
 
+// 2^-15 to 2^-8 as scales, 128 to 240 as elements.
+std::vector<uint8_t> RandomBytes(size_t count) {
+  return RandomValues<uint8_t>(
+      count, [](float value) { return static_cast<uint8_t>(0x70 + (FloatToBf16(value) & 7)); });
+}
+
 }  // namespace
 
 Rows OwnedRows::Part(int64_t count, int64_t cols) const {
@@ -48,6 +54,9 @@ absl::StatusOr<Buffer> MakeValues(Ops& ops, int64_t count, DType dtype) {
   if (dtype == DType::kF32) {
     TLM_RETURN_IF_ERROR(
         ops.device().CopyToDevice(memory.data(), RandomFloats(values).data(), bytes));
+  } else if (dtype == DType::kF8E4M3) {
+    TLM_RETURN_IF_ERROR(
+        ops.device().CopyToDevice(memory.data(), RandomBytes(values).data(), bytes));
   } else {
     TLM_RETURN_IF_ERROR(
         ops.device().CopyToDevice(memory.data(), RandomHalves(values, dtype).data(), bytes));

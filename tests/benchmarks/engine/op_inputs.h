@@ -22,8 +22,8 @@ struct OwnedRows {
   Rows Part(int64_t count, int64_t cols) const;
 };
 
-// Normal values of deviation 0.05, and rows of them; `dtype` kF32, kBF16 or kF16. Errors as
-// Allocate's.
+// Normal values of deviation 0.05, and rows of them; `dtype` kF32, kBF16 or kF16. Or bytes that are
+// elements and scales of kF8E4M3 alike. Errors as Allocate's.
 absl::StatusOr<Buffer> MakeValues(Ops& ops, int64_t count, DType dtype);
 absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype);
 
