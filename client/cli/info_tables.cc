@@ -46,8 +46,10 @@ std::string KvCache(const v1::ModelInfoResponse& info) {
   const v1::MemoryInfo& memory = info.memory();
   const uint64_t held = memory.kv_blocks_total() * memory.kv_block_tokens();
   const uint64_t tokens = held > 0 ? held : info.architecture().context_length();
-  return fmt::format("{} for {} tokens, {} each", HumanBytes(tokens * memory.kv_bytes_per_token()),
-                     WithSeparators(tokens), HumanBytes(memory.kv_bytes_per_token()));
+  return fmt::format("{} for {} tokens, {} each{}{}",
+                     HumanBytes(tokens * memory.kv_bytes_per_token()), WithSeparators(tokens),
+                     HumanBytes(memory.kv_bytes_per_token()), memory.kv_type().empty() ? "" : ", ",
+                     memory.kv_type());
 }
 
 std::string Allocated(const v1::MemoryInfo& memory) {
@@ -286,7 +288,7 @@ void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   for (const v1::WeightBytes& weights : memory.weights()) {
     add(fmt::format("weights {}", TypeOf(weights)), weights.bytes());
   }
-  add("kv cache",
+  add(memory.kv_type().empty() ? "kv cache" : "kv cache " + memory.kv_type(),
       memory.kv_blocks_total() * memory.kv_block_tokens() * memory.kv_bytes_per_token());
   add("activation arena", memory.activation_arena());
   add("logits workspace", memory.logits_workspace());

@@ -152,8 +152,10 @@ void FillMemory(const OfflineModel& model, v1::MemoryInfo& memory) {
   }
   memory.set_allocated_total(total);
   const ModelConfig& config = model.config;
+  const DType kv = DefaultKvDType(model.weights_dtype);
   memory.set_kv_bytes_per_token(static_cast<uint64_t>(2 * config.num_layers * config.num_kv_heads) *
-                                KvRowBytes(DefaultKvDType(model.weights_dtype), config.head_dim));
+                                KvRowBytes(kv, config.head_dim));
+  memory.set_kv_type(DTypeName(kv));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 // Answers a request without memory for the model: identity (name and architecture alone),
 // architecture, parameters, FLOPs, and of `memory` the weights by type, as a server on the CPU
 // holds them (matrices in their types, F64 and vectors in float32; those in blocks may take a few
-// percent more there), with kv_bytes_per_token for keys and values of DefaultKvDType().
+// percent more there), with kv_bytes_per_token and kv_type for keys and values of DefaultKvDType().
 // INVALID_ARGUMENT as ResolveFlopsQuery.
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
                                                       const v1::ModelInfoRequest& request);

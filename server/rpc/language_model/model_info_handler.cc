@@ -45,6 +45,7 @@ void FillMemory(const ServedMemory& from, v1::MemoryInfo& memory) {
     weights += bytes;
   }
   memory.set_kv_bytes_per_token(from.kv_bytes_per_token);
+  memory.set_kv_type(DTypeName(from.kv_dtype));
   memory.set_kv_block_tokens(kBlockTokens);
   memory.set_kv_blocks_total(from.kv_blocks);
   memory.set_activation_arena(from.activations);

@@ -135,7 +135,8 @@ class FingerprintTest(unittest.TestCase):
                       "--max_queue_time=inf").determinism.fingerprint, usual)
 
     def test_it_changes_with_what_decides_tokens(self):
-        flags = [(), ("--kv_cache_dtype=float16",), ("--weights=int8", "--backend=cpu"),
+        flags = [(), ("--kv_cache_dtype=float16",), ("--kv_cache_dtype=fp8", "--backend=cpu"),
+                 ("--weights=int8", "--backend=cpu"),
                  ("--random_weights=1",),
                  ("--random_weights=2",)]
         fingerprints = [self.info(*of).determinism.fingerprint for of in flags]

@@ -217,6 +217,7 @@ class MemoryInfo:
     device_total: int
     allocated_total: int
     draft_model: int
+    kv_type: str
 
 
 @dataclass(frozen=True, slots=True)

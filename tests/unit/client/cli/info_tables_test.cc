@@ -43,6 +43,7 @@ TEST(InfoSummaryTest, IsShortAndSaysWhatThereIs) {
   EXPECT_THAT(Summary(info), HasSubstr("120.00 MiB for 40,960 tokens, 3.00 KiB each\n"));
   info.mutable_memory()->set_kv_blocks_total(1024);
   info.mutable_memory()->set_kv_block_tokens(64);
+  info.mutable_memory()->set_kv_type("F8_E4M3");
   info.mutable_memory()->set_device_total(2 << 30);
   info.mutable_limits()->set_max_running_sequences(64);
   info.mutable_limits()->set_max_context_tokens(1024);
@@ -56,7 +57,7 @@ TEST(InfoSummaryTest, IsShortAndSaysWhatThereIs) {
   const std::string text = Summary(info);
   for (const char* part :
        {"demo\\x1b[2J\n", "Qwen3ForCausalLM\n", "596.0 M (596,049,920)\n", "28 layers",
-        "1,024 tokens\n", "192.00 MiB for 65,536 tokens, 3.00 KiB each\n",
+        "1,024 tokens\n", "192.00 MiB for 65,536 tokens, 3.00 KiB each, F8_E4M3\n",
         "chat               yes\n", "tool calls         hermes, several an answer\n",
         "reasoning          think\n", "64 running",
         "9,895,936 FLOPs, and 6,144 for each token it attends to\n",

@@ -161,6 +161,26 @@ TEST(ModelLoaderTest, KeepsMatricesInEightBitsWhereToldTo) {
   EXPECT_EQ(loaded->model->WeightBytes().at(DType::kI8G256), memory.weights[1].second);
 }
 
+TEST(ModelLoaderTest, KeysAndValuesOf8BitsCountTheirScales) {
+  TempDir dir;
+  dir.Write("config.json", kConfig);
+  ServerOptions options = RandomOptions(dir, 0);
+  const absl::StatusOr<LoadedModel> wide = LoadModel(options);
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  options.kv_cache_dtype = DType::kF8E4M3;
+  const absl::StatusOr<LoadedModel> loaded = LoadModel(options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const ServedMemory& memory = loaded->served.memory;
+  const ModelConfig& config = loaded->served.config;
+  EXPECT_EQ(memory.kv_dtype, DType::kF8E4M3);
+  EXPECT_EQ(
+      memory.kv_bytes_per_token,
+      static_cast<uint64_t>(2 * config.num_layers * config.num_kv_heads * (config.head_dim + 1)));
+  EXPECT_EQ(loaded->ops->device().AllocatedBytes()[static_cast<size_t>(MemoryPurpose::kKvCache)],
+            memory.kv_blocks * kBlockTokens * memory.kv_bytes_per_token);
+  EXPECT_NE(loaded->served.fingerprint, wide->served.fingerprint);
+}
+
 TEST(ModelLoaderTest, BlocksOfAFileKeepTheirTypes) {
   TempDir dir;
   GgufWriter writer = SmallGguf("qwen2", DType::kQ4_1);
