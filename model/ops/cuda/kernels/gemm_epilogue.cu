@@ -22,37 +22,44 @@ struct WithAlignment {
   bool wide;  // all rows move in pieces of 16 bytes
 };
 
-// A thread's runs of 8 columns: of all rows, one after the other.
-struct RunCursor {
-  int64_t index;
-  int64_t row_runs;
-  int64_t runs;
+// A thread's runs of 8 columns.
+TLM_DEVICE RowWalk WalkRuns(int64_t rows, int64_t columns) {
+  return {rows, (columns + kRun - 1) / kRun, blockIdx.x * kThreads + threadIdx.x,
+          gridDim.x * kThreads};
+}
 
-  TLM_DEVICE RunCursor(int64_t rows, int64_t columns)
-      : index(int64_t{blockIdx.x} * kThreads + threadIdx.x),
-        row_runs((columns + kRun - 1) / kRun),
-        runs(rows * row_runs) {}
-  TLM_DEVICE bool Done() const { return index >= runs; }
-  TLM_DEVICE void Next() { index += int64_t{gridDim.x} * kThreads; }
-  TLM_DEVICE int64_t row() const { return index / row_runs; }
-  TLM_DEVICE int64_t column() const { return index % row_runs * kRun; }
-};
+// Adds the bias of columns [first, first + count) to accumulators that are rounded already.
+template <typename T>
+TLM_DEVICE void AddBias(const GemmOutput& output, int first, int count, float (&v)[kRun]) {
+  if (output.bias == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) {
+    if (i < count) v[i] = RoundOutput<T>(output, v[i] + output.bias[first + i]);
+  }
+}
 
 template <typename T>
 TLM_KERNEL FinishProduct(const WithAlignment<FinishProductArgs> args) {
   LetNextStart();
   WaitForPrevious();
   const GemmOutput& output = args.op.output;
-  for (RunCursor run(args.op.m, args.op.n); !run.Done(); run.Next()) {
-    const int64_t first = run.column();
-    const int64_t count = args.op.n - first;
-    T* const at = static_cast<T*>(output.out) + run.row() * output.out_stride + first;
+  for (RowWalk run = WalkRuns(args.op.m, args.op.n); !run.Done(); run.Next()) {
+    const int first = static_cast<int>(run.column) * kRun;
+    const int count = static_cast<int>(args.op.n) - first;
+    T* const at = static_cast<T*>(output.out) + run.row * output.out_stride + first;
     const bool wide = args.wide && count >= kRun;
     float v[kRun];
     LoadRun(at, count, wide, v);
+    AddBias<T>(output, first, count, v);
+    if (output.activation != GemmActivation::kNone) {
+      // The values pass the one copy of the activations in turn.
+#pragma unroll 1
+      for (int i = 0; i < kRun; ++i) {
+        const float activated = Activated(output.activation, v[0]);
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      if (i < count) v[i] = Activated(output.activation, Biased<T>(output, v[i], first + i));
+        for (int j = 0; j + 1 < kRun; ++j) v[j] = v[j + 1];
+        v[kRun - 1] = activated;
+      }
     }
     StoreRun(at, count, wide, v);
   }
@@ -63,28 +70,26 @@ TLM_KERNEL SwiGlu(const WithAlignment<SwiGluArgs> args) {
   LetNextStart();
   WaitForPrevious();
   const GemmOutput& output = args.op.output;
-  const int64_t columns = args.op.n / 2;
-  for (RunCursor run(args.op.m, columns); !run.Done(); run.Next()) {
-    const int64_t first = run.column();
-    const int64_t count = columns - first;
-    const int64_t group = first / kGateGroup;
-    const int64_t left = columns - group * kGateGroup;
-    const int64_t width = left < kGateGroup ? left : kGateGroup;  // of the group
-    const T* const gates = static_cast<const T*>(args.op.gate_up) +
-                           run.row() * args.op.gate_up_stride + group * kGateGroup + first;
+  const int columns = static_cast<int>(args.op.n / 2);
+  for (RowWalk run = WalkRuns(args.op.m, columns); !run.Done(); run.Next()) {
+    const int first = static_cast<int>(run.column) * kRun;
+    const int count = columns - first;
+    const int group = first / kGateGroup * kGateGroup;
+    const int left = columns - group;
+    const int width = left < kGateGroup ? left : kGateGroup;  // of the group
+    const T* const gates =
+        static_cast<const T*>(args.op.gate_up) + run.row * args.op.gate_up_stride + group + first;
     const bool wide = args.wide && count >= kRun;
     float gate[kRun];
     float up[kRun];
     LoadRun(gates, count, wide, gate);
     LoadRun(gates + width, count, wide && width % kRun == 0, up);
+    AddBias<T>(output, first, count, gate);
+    AddBias<T>(output, columns + first, count, up);
     float v[kRun];
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      if (i >= count) continue;
-      const float g = Biased<T>(output, gate[i], first + i);
-      v[i] = Silu(g) * Biased<T>(output, up[i], columns + first + i);
-    }
-    StoreRun(static_cast<T*>(output.out) + run.row() * output.out_stride + first, count, wide, v);
+    for (int i = 0; i < kRun; ++i) v[i] = Silu(gate[i]) * up[i];
+    StoreRun(static_cast<T*>(output.out) + run.row * output.out_stride + first, count, wide, v);
   }
 }
 

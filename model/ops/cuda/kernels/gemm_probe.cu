@@ -2,6 +2,7 @@
 
 #include "model/ops/cuda/kernels/gemm_probe.h"
 #include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/row_access.h"
 #include "model/ops/cuda/kernels/simt.h"
 
 namespace tlm {
@@ -19,17 +20,20 @@ TLM_DEVICE uint64_t Mixed(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+TLM_DEVICE RowWalk WalkElements(int64_t rows, int64_t columns) {
+  return {rows, columns, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads};
+}
+
 template <typename T>
 TLM_KERNEL ProbeFill(const ProbeFillArgs args) {
   LetNextStart();
   WaitForPrevious();
   const int64_t half = args.cols / 2;
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < args.rows * args.cols;
-       i += step) {
-    const int64_t row = i / args.cols;
-    const int64_t col = i % args.cols;
-    const bool repeats = row % args.cancelling_rows == 0 && col >= half && col < 2 * half;
+  for (RowWalk walk = WalkElements(args.rows, args.cols); !walk.Done(); walk.Next()) {
+    const int64_t row = walk.row;
+    const int64_t col = walk.column;
+    const bool repeats =
+        static_cast<int32_t>(row) % args.cancelling_rows == 0 && col >= half && col < 2 * half;
     const int64_t source = row * args.cols + (repeats ? col - half : col);
     const uint64_t bits = Mixed(static_cast<uint64_t>(source) * 0x9e3779b97f4a7c15u + args.seed);
     const uint32_t exponent = 120 + static_cast<uint32_t>(bits >> 32) % 8;
@@ -43,14 +47,10 @@ TLM_KERNEL ProbeFill(const ProbeFillArgs args) {
 TLM_KERNEL ProbeCompare(const ProbeCompareArgs args) {
   LetNextStart();
   WaitForPrevious();
-  const int64_t step = int64_t{gridDim.x} * kThreads;
   uint32_t differences = 0;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < args.rows * args.words;
-       i += step) {
-    const int64_t row = i / args.words;
-    const int64_t word = i % args.words;
-    const uint16_t a = static_cast<const uint16_t*>(args.a)[row * args.a_stride + word];
-    const uint16_t b = static_cast<const uint16_t*>(args.b)[row * args.b_stride + word];
+  for (RowWalk walk = WalkElements(args.rows, args.words); !walk.Done(); walk.Next()) {
+    const uint16_t a = static_cast<const uint16_t*>(args.a)[walk.row * args.a_stride + walk.column];
+    const uint16_t b = static_cast<const uint16_t*>(args.b)[walk.row * args.b_stride + walk.column];
     differences += a != b ? 1 : 0;
   }
   if (differences != 0) AtomicAdd(args.differences, differences);

@@ -41,6 +41,33 @@ struct [[gnu::may_alias]] alignas(8) AnyPair {
 };
 TLM_DEVICE void StorePair(void* to, const AnyPair& pair) { *static_cast<AnyPair*>(to) = pair; }
 
+// Walks rows of `columns` items each, one row after the other: item `index` of all, then the ones
+// `step` further on. One division, by 32 bits, whatever there is to walk.
+struct RowWalk {
+  int64_t rows;
+  uint32_t columns;
+  int64_t row;
+  uint32_t column;
+  uint32_t row_step;
+  uint32_t column_step;
+
+  TLM_DEVICE RowWalk(int64_t all_rows, int64_t row_columns, uint32_t index, uint32_t step)
+      : rows(all_rows),
+        columns(static_cast<uint32_t>(row_columns)),
+        row(index / columns),
+        column(index % columns),
+        row_step(step / columns),
+        column_step(step % columns) {}
+  TLM_DEVICE bool Done() const { return row >= rows; }
+  TLM_DEVICE void Next() {
+    row += row_step;
+    column += column_step;
+    if (column < columns) return;
+    column -= columns;
+    ++row;
+  }
+};
+
 TLM_DEVICE void UnpackQuads(const Quad (&quads)[2], float (&out)[kRun]) {
 #pragma unroll
   for (int i = 0; i < kRun; ++i) out[i] = FloatOfBits(quads[i / 4].word[i % 4]);
