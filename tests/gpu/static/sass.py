@@ -68,7 +68,7 @@ class Assertion:
 
     def is_about(self, code):
         return (self.architecture in ("*", code.architecture) and
-                fnmatch.fnmatchcase(code.kernel, self.pattern.replace("[", "[[]")))
+                fnmatch.fnmatchcase(code.kernel, self.pattern))
 
     def holds(self, measured):
         return {"<=": measured <= self.value, ">=": measured >= self.value,

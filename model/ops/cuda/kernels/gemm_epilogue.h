@@ -144,7 +144,8 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
   }
   constexpr int kRuns = Area::kRows / kStoreRun;
   const bool wide = StoresRuns<T>(output);
-#pragma unroll 2
+// Once where a tile's sums take nearly all registers.
+#pragma unroll(Area::kTokens <= 64 ? 2 : 1)
   for (int i = static_cast<int>(threadIdx.x); i < tokens * kRuns; i += kThreads) {
     const int token = i / kRuns;
     const int row = i % kRuns * kStoreRun;

@@ -1,12 +1,35 @@
 // The matrix product on the tensor cores, for tiles of any shape. Included by kernels only.
 //
-// Weights are the mma's 16 x 16 operand, tokens its 8 columns: one token costs an eighth of a tile.
-// Every accumulator belongs to one warp and takes k ascending by 16, whatever the tile. A step
-// waits for a stage of the ring (gemm_ring.h), passes a barrier and multiplies the stage, while the
-// copies of the one that is stages - 1 ahead begin, into the place of the one just used up.
+// Map of the kernel (MultiplyTiles at the end): a persistent block of 4 warps, tiles one after the
+// other.
 //
-// Bytes: n k of weights once for each token tile, m k of x once for each row tile (from the
-// L2 cache), m n of outputs; times the element's size.
+//   time       1. the next kernel may start
+//              2. cp.async of the weights of kStages - 1 stages, a group each; tiles of 8 tokens
+//              ask
+//                 for more of their rows to be brought to L2
+//              3. wait for the previous kernel: x exists from here on
+//              4. x of these stages, through registers
+//              5. a stage: wait for its group, barrier, ldmatrix and mma; meanwhile cp.async fill
+//              the
+//                 slot that was multiplied before, with a later stage of this tile or the next
+//              6. a tile's epilogue: barrier, sums to the slot just multiplied, barrier, bias,
+//                 activation or gate and stores by all threads. Copies for the next tile go on
+//   shared     a ring of kStages pipeline stages, each [rows][stage_k] of weights and then
+//              [tokens][stage_k] of x, swizzled (gemm_ring.h); in 6. one slot is [tokens][rows]
+//              floats. 64 to 96 KB a block
+//   warps      the first active_warps() multiply, (rows / warps_along_rows) x tokens each. The last
+//              kCopiers threads copy: other warps where half the block multiplies, else the same
+//              ones between their products
+//   registers  sums, 4 a 16 x 8 tile; fragments for 32 of k, twice where they are few; a copier's
+//              pointers. tests/gpu/static/ptxas_budgets.txt; below 168 three blocks share an SM,
+//              tiled two
+//   barriers   one a stage, two a tile's epilogue; tiled two for each of its four rounds
+//
+// Weights are the mma's 16 x 16 operand, tokens its 8 columns: one token costs an eighth of a tile.
+// Every accumulator belongs to one warp and takes k ascending by 16, whatever the tile.
+//
+// Bytes: n k of weights once for each token tile, m k of x once for each row tile (from the L2
+// cache), m n of outputs; times the element's size.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 
@@ -204,6 +227,7 @@ TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
       if (copies) copier.EndStage();
       slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
     }
+    const TilePlace place = PlaceOf(args, tile);
     const int used = (slot == 0 ? Shape::kStages : slot) - 1;
     float* const staging = SharedMemory<float>() + used * Staging<kTile>::kFloats;
 #pragma unroll 1
@@ -213,8 +237,8 @@ TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
       SyncThreads();
       StoreStaged<T, Staging<kTile>, kGemmThreads>(
           args, {.sums = staging,
-                 .first_row = tile / args.token_tiles * Shape::kRows,
-                 .first_token = tile % args.token_tiles * Shape::kTokens,
+                 .first_row = place.row_tile * Shape::kRows,
+                 .first_token = place.token_tile * Shape::kTokens,
                  .round = round});
     }
   }

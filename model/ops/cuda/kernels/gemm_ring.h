@@ -70,6 +70,16 @@ struct MmaShape {
   }
 };
 
+// Where a tile lies.
+struct TilePlace {
+  int row_tile;
+  int token_tile;
+};
+TLM_DEVICE TilePlace PlaceOf(const GemmArgs& args, int tile) {
+  if (args.token_tiles == 1) return {tile, 0};  // no division, as a rule
+  return {tile / args.token_tiles, tile % args.token_tiles};
+}
+
 // Walks the stages of a block's tiles in order: tile, and place along k within it.
 template <int kTile>
 struct StageCursor {
@@ -120,28 +130,23 @@ struct StageCopier {
     return true;
   }
 
-  // Of the cursor's tile. Rows of a pass lie kPassRows apart. Gated: a tile's places are rows of
-  // the matrix in order, but in a last group of fewer than 16 gates, whose ups follow at once.
+  // Of the cursor's tile. Rows of passes lie kPassRows apart.
   TLM_DEVICE void FindRows() {
-    existing = 0;
-    const int first = cursor.tile / args.token_tiles * Shape::kRows + row;
-    const int first_token = cursor.tile % args.token_tiles * Shape::kTokens + row;
+    const TilePlace place = PlaceOf(args, cursor.tile);
+    const int first = place.row_tile * Shape::kRows + row;
+    const int first_token = place.token_tile * Shape::kTokens + row;
     const int n = static_cast<int>(args.n);
-    const int narrow = args.gated ? n & -(2 * kGateGroup) : n;  // where such a group begins
-    const int width = (n - narrow) / 2;
+    // Where all rows exist and lie in order: gated, up to a last group of fewer than 16 gates.
+    const int plain = args.gated ? n & -(2 * kGateGroup) : n;
     const int64_t stride = args.w_stride * 2;
     const char* const from =
         static_cast<const char*>(args.w) + first * stride + piece * kPieceBytes;
-    const int64_t ups = (width - kGateGroup) * stride;
 #pragma unroll
     for (int pass = 0; pass < Shape::kWeightPasses; ++pass) {
-      const int place = first + pass * Shape::kPassRows;
-      const bool last = place >= narrow;
-      const bool exists = !last || (place < narrow + 2 * kGateGroup && place % kGateGroup < width);
-      if (exists) existing |= 1u << pass;
-      weights[pass] =
-          from + pass * Shape::kPassRows * stride + (last && place / kGateGroup % 2 != 0 ? ups : 0);
+      weights[pass] = from + pass * Shape::kPassRows * stride;
     }
+    existing = (1u << Shape::kWeightPasses) - 1;
+    if ((place.row_tile + 1) * Shape::kRows > plain) FindLastRows(first, plain, n, stride);
     const int m = static_cast<int>(args.m);
     const int64_t token_stride = args.x_stride * 2;
     const char* const x =
@@ -151,6 +156,20 @@ struct StageCopier {
       if (first_token + pass * Shape::kPassRows < m)
         existing |= 1u << (Shape::kWeightPasses + pass);
       tokens[pass] = x + pass * Shape::kPassRows * token_stride;
+    }
+  }
+
+  // What is different in a tile with rows from `plain` on: at most a narrow group, whose ups follow
+  // its gates at once, then nothing.
+  TLM_DEVICE void FindLastRows(int first, int plain, int n, int64_t stride) {
+    const int width = (n - plain) / 2;
+#pragma unroll
+    for (int pass = 0; pass < Shape::kWeightPasses; ++pass) {
+      const int within = first + pass * Shape::kPassRows - plain;  // the group
+      if (within < 0) continue;
+      const int index = within & (kGateGroup - 1);
+      if (within >= 2 * kGateGroup || index >= width) existing &= ~(1u << pass);
+      if (within >= kGateGroup) weights[pass] += (width - kGateGroup) * stride;
     }
   }
 
@@ -200,7 +219,7 @@ TLM_DEVICE void PrefetchWeights(const GemmArgs& args) {
   const int left = (static_cast<int>(args.k) - kAhead) * 2;
   const int bytes = left < args.prefetch_bytes ? left : args.prefetch_bytes;
   const int place = static_cast<int>(threadIdx.x);
-  const int row = static_cast<int>(blockIdx.x) / args.token_tiles * Shape::kRows + place;
+  const int row = PlaceOf(args, static_cast<int>(blockIdx.x)).row_tile * Shape::kRows + place;
   if (bytes <= 0 || place >= Shape::kRows || row >= static_cast<int>(args.n)) return;
   PrefetchToL2(static_cast<const char*>(args.w) + (row * args.w_stride + kAhead) * 2, bytes);
 }
@@ -216,7 +235,7 @@ TLM_DEVICE void CopyTokens(const GemmArgs& args, StageCursor<kTile>& cursor) {
   Quad pieces[kCount][kPasses];
 #pragma unroll
   for (int stage = 0; stage < kCount; ++stage) {
-    const int first = cursor.tile % args.token_tiles * Shape::kTokens + row;
+    const int first = PlaceOf(args, cursor.tile).token_tile * Shape::kTokens + row;
     const int at = cursor.k + piece * kPieceElements;
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {
@@ -240,14 +259,20 @@ TLM_DEVICE void CopyTokens(const GemmArgs& args, StageCursor<kTile>& cursor) {
 }
 
 // The rows of x of the first kStages - 1 stages: through registers, so that a stage's own group of
-// copies is all that has to arrive before it is multiplied. All threads; in two halves, for the
-// registers' sake.
+// copies is all that has to arrive before it is multiplied. All threads. All are on their way at
+// once, in two halves only where a thread has more than 16 pieces.
 template <int kTile>
 TLM_DEVICE void CopyFirstTokens(const GemmArgs& args) {
-  constexpr int kAhead = MmaShape<kTile>::kStages - 1;
+  using Shape = MmaShape<kTile>;
+  constexpr int kAhead = Shape::kStages - 1;
+  constexpr int kPieces = kAhead * Shape::kTokens * Shape::kPieces / kGemmThreads;
   StageCursor<kTile> cursor;
-  CopyTokens<kTile, 0, kAhead / 2>(args, cursor);
-  CopyTokens<kTile, kAhead / 2, kAhead - kAhead / 2>(args, cursor);
+  if constexpr (kPieces <= 16) {
+    CopyTokens<kTile, 0, kAhead>(args, cursor);
+  } else {
+    CopyTokens<kTile, 0, kAhead / 2>(args, cursor);
+    CopyTokens<kTile, kAhead / 2, kAhead - kAhead / 2>(args, cursor);
+  }
 }
 
 }  // namespace tlm::simt

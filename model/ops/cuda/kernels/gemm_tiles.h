@@ -1,15 +1,15 @@
 // What a block of the matrix kernels computes at a time. Plain constants, which planner and kernels
 // share.
 //
-// Roofline of the skinny tiles (H200: 132 SMs, 4.3 TB/s measured, 700 ns to 1 us from a request to
-// its bytes): 4.3 TB/s need 3.0 to 4.3 MB under way, 23 to 33 KB an SM. A skinny block keeps
-// stages - 1 tiles of weights under way, 28 to 48 KB, and two blocks an SM run where there is work
-// for them. Of 228 KB an SM they leave room for a block of the next kernel (above 32 tokens, where
-// one runs), which fetches its first weights meanwhile. One accumulator chain bounds a block from
-// below: about 33 cycles a 16 of k and 80 a stage, 344 cycles a stage of 128 k; a stage of 32 rows
-// is 8 KB, the SM's share of which takes 440 cycles.
+// Estimated (November 2026; H200: 132 SMs, 4.3 TB/s, 700 ns to 1 us from a request to its bytes, a
+// dependent mma every 33 cycles; nothing here is measured). 4.3 TB/s need 3.0 to 4.3 MB under way,
+// 23 to 33 KB an SM. A skinny block keeps stages - 1 tiles of weights under way, 28 to 48 KB, and
+// two blocks an SM run where there is work for them. Of 228 KB an SM they leave room for a block of
+// the next kernel (above 32 tokens, where one runs), which fetches its first weights meanwhile. One
+// accumulator chain bounds a block from below: 33 cycles a 16 of k and 80 a stage, 344 cycles a
+// stage of 128 k; a stage of 32 rows is 8 KB, the SM's share of which takes 440 cycles.
 //
-//   Qwen3-8B, 1 token     n x k           tile  tiles  blocks  rounds  floor    chain
+//   Qwen3-8B, 1 token     n x k           tile  tiles  blocks  rounds  bytes    chain
 //   qkv                   6144 x 4096     32    192    192     1       11.7 us   6.3 us
 //   o                     4096 x 4096     32    128    128     1        7.8 us   6.3 us
 //   gate_up              24576 x 4096     32    768    256     3       46.8 us  18.8 us
