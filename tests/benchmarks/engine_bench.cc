@@ -30,6 +30,8 @@ ABSL_FLAG(int64_t, long_depth, 8192, "that one sequence decodes at, besides; 0: 
 ABSL_FLAG(int64_t, requests, 0, "sent at once to the engine; 0: none");
 ABSL_FLAG(int64_t, request_prompt, 1024, "tokens of each request's prompt");
 ABSL_FLAG(int64_t, request_output, 1024, "tokens each request generates");
+ABSL_FLAG(bool, request_logprobs, false,
+          "ask for each token's log-probability; the digest of the results has their bits then");
 ABSL_FLAG(int64_t, batch_tokens, 8192, "of a step at the most");
 ABSL_FLAG(
     uint64_t, memory_bytes, 0,
@@ -68,7 +70,8 @@ absl::StatusOr<EnginePlan> PlanFromFlags() {
   plan.decode_tokens = absl::GetFlag(FLAGS_decode);
   plan.load = {.requests = absl::GetFlag(FLAGS_requests),
                .prompt_tokens = absl::GetFlag(FLAGS_request_prompt),
-               .output_tokens = absl::GetFlag(FLAGS_request_output)};
+               .output_tokens = absl::GetFlag(FLAGS_request_output),
+               .logprobs = absl::GetFlag(FLAGS_request_logprobs)};
   plan.batch_tokens = absl::GetFlag(FLAGS_batch_tokens);
   plan.repetitions = absl::GetFlag(FLAGS_repetitions);
   for (const auto& [value, name] : {std::pair(plan.load.prompt_tokens, "request_prompt"),

@@ -66,8 +66,7 @@ class KvRoom {
   // `memory_bytes`: of the device, for everything; 0: what is free of it, less a reserve for the
   // CUDA runtime, its modules and graphs; without a limit in the host's memory. Errors of reading
   // the model.
-  static absl::StatusOr<KvRoom> Of(const ModelChoice& choice, Ops& ops,
-                                   uint64_t memory_bytes);
+  static absl::StatusOr<KvRoom> Of(const ModelChoice& choice, Ops& ops, uint64_t memory_bytes);
 
   // Beside weights and workspace; negative where these alone do not fit.
   int64_t Blocks(const BatchLimits& limits) const;

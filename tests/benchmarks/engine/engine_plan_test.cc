@@ -88,30 +88,34 @@ TEST(KvRoomTest, IsWhatWeightsAndWorkspaceLeave) {
   EXPECT_LT(some->Blocks(wider), some->Blocks(limits));
 }
 
+// Of two requests to a model with random weights, one of `outputs` tokens each.
+uint64_t Digest(int64_t outputs, bool logprobs) {
+  auto backend = CreateBackend({.kind = BackendKind::kCpu, .threads = 1});
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  const BatchLimits limits{
+      .max_tokens = 16, .max_sequences = 2, .max_logits_rows = 2, .max_context = 32};
+  const auto model =
+      LoadBenchModel({.preset = "cs336-tinystories"}, *std::move(backend), limits, 4);
+  EXPECT_TRUE(model.ok()) << model.status();
+  const auto figures = RunRequests(
+      *(*model)->model,
+      {.max_batch_tokens = 16,
+       .max_prefill_tokens = 16,
+       .max_running_requests = 2,
+       .max_queued_requests = 2,
+       .max_queued_tokens = 64,
+       .prefix_cache = false,
+       .max_decode_stretch = 0},
+      {.requests = 2, .prompt_tokens = 5, .output_tokens = outputs, .logprobs = logprobs});
+  EXPECT_TRUE(figures.ok()) << figures.status();
+  return figures->token_digest;
+}
+
 TEST(RequestRunTest, EqualTokensHaveEqualDigests) {
-  std::vector<uint64_t> digests;
-  for (const int64_t outputs : {6, 6, 7}) {
-    auto backend = CreateBackend({.kind = BackendKind::kCpu, .threads = 1});
-    ASSERT_TRUE(backend.ok()) << backend.status();
-    const BatchLimits limits{
-        .max_tokens = 16, .max_sequences = 2, .max_logits_rows = 2, .max_context = 32};
-    const auto model =
-        LoadBenchModel({.preset = "cs336-tinystories"}, *std::move(backend), limits, 4);
-    ASSERT_TRUE(model.ok()) << model.status();
-    const auto figures = RunRequests(*(*model)->model,
-                                     {.max_batch_tokens = 16,
-                                      .max_prefill_tokens = 16,
-                                      .max_running_requests = 2,
-                                      .max_queued_requests = 2,
-                                      .max_queued_tokens = 64,
-                                      .prefix_cache = false,
-                                      .max_decode_stretch = 0},
-                                     {.requests = 2, .prompt_tokens = 5, .output_tokens = outputs});
-    ASSERT_TRUE(figures.ok()) << figures.status();
-    digests.push_back(figures->token_digest);
-  }
-  EXPECT_EQ(digests[0], digests[1]);
-  EXPECT_NE(digests[0], digests[2]);
+  EXPECT_EQ(Digest(6, false), Digest(6, false));
+  EXPECT_EQ(Digest(6, true), Digest(6, true));
+  EXPECT_NE(Digest(6, false), Digest(7, false));
+  EXPECT_NE(Digest(6, false), Digest(6, true));
 }
 
 }  // namespace

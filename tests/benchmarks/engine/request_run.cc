@@ -1,5 +1,6 @@
 #include "tests/benchmarks/engine/request_run.h"
 
+#include <bit>
 #include <memory>
 #include <random>
 #include <utility>
@@ -29,7 +30,10 @@ class Reader : public StreamListener {
     TokenStream::Pending pending = stream_->Take();
     const absl::Time now = absl::Now();
     MutexLock lock(&mutex_);
-    for (const SampledToken& token : pending.tokens) result_.tokens.push_back(token.id);
+    for (const SampledToken& token : pending.tokens) {
+      result_.tokens.push_back(token.id);
+      if (token.score.has_value()) result_.logprobs.push_back(token.score->logprob);
+    }
     result_.arrivals.resize(result_.tokens.size(), now);
     if (pending.end.has_value()) {
       result_.end = *std::move(pending.end);
@@ -62,19 +66,19 @@ Request MakeRequest(const RequestLoad& load, int64_t vocab_size, std::mt19937_64
   }
   request.work.emplace<GenerateWork>();
   request.generate()->sampling.temperature = 0.0f;
+  request.generate()->score.logprob = load.logprobs;
   request.generate()->stop.max_new_tokens = load.output_tokens;
   return request;
 }
 
-// FNV-1a over the ids, and a mark behind each request's.
+// FNV-1a over the ids, a mark behind each request's, and the bits of log-probabilities.
 uint64_t TokenDigest(const std::vector<RequestResult>& results) {
   uint64_t digest = 0xcbf29ce484222325;
-  const auto add = [&digest](int32_t id) {
-    digest = (digest ^ static_cast<uint32_t>(id)) * 0x100000001b3;
-  };
+  const auto add = [&digest](uint32_t word) { digest = (digest ^ word) * 0x100000001b3; };
   for (const RequestResult& result : results) {
-    for (const int32_t id : result.tokens) add(id);
-    add(-1);
+    for (const int32_t id : result.tokens) add(static_cast<uint32_t>(id));
+    add(~uint32_t{0});
+    for (const float logprob : result.logprobs) add(std::bit_cast<uint32_t>(logprob));
   }
   return digest;
 }

@@ -17,6 +17,7 @@ struct RequestLoad {
   int64_t requests = 0;       // all at once
   int64_t prompt_tokens = 0;  // of each, uniform ids, all different
   int64_t output_tokens = 0;  // of each, greedy
+  bool logprobs = false;      // of each output token
 };
 
 struct RequestFigures {
@@ -24,12 +25,15 @@ struct RequestFigures {
   double median_first_token = 0;  // seconds from the start
   int64_t steps = 0;
   int64_t output_tokens = 0;
-  uint64_t token_digest = 0;  // of all tokens of all requests, in the requests' order
+  // Of all tokens of all requests, in the requests' order; with log-probabilities of their bits,
+  // too, which hardly any difference of a computation leaves alone.
+  uint64_t token_digest = 0;
 };
 
 // What one request has given.
 struct RequestResult {
   std::vector<int32_t> tokens;
+  std::vector<float> logprobs;       // [tokens] where asked for, else empty
   std::vector<absl::Time> arrivals;  // [tokens], at the reader
   StreamEnd end;                     // well
   absl::Time submitted;

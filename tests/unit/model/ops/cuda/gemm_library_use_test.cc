@@ -251,6 +251,24 @@ TEST_F(GemmLibraryUseTest, AGatedProductIsTimedToItsEnd) {
   EXPECT_THAT(kernels, ::testing::ElementsAre(1, 1, 0, 0));
 }
 
+TEST_F(GemmLibraryUseTest, TheWaysThatProductsWentAreNamedOnce) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  gemm_->TakeMethods();  // those of probing
+  const Numbers w = RandomNumbers(40, 64, DType::kBF16, 7);
+  Multiply(RandomNumbers(1, 64, DType::kBF16, 8), w);
+  EXPECT_EQ(gemm_->TakeMethods(), "own skinny");
+  EXPECT_EQ(gemm_->TakeMethods(), "");
+  Multiply(RandomNumbers(200, 64, DType::kBF16, 8), w);
+  EXPECT_EQ(gemm_->TakeMethods(), "library");
+  library.refuses = true;
+  Multiply(RandomNumbers(1, 64, DType::kBF16, 8), w);
+  Multiply(RandomNumbers(200, 64, DType::kBF16, 8), w);
+  EXPECT_EQ(gemm_->TakeMethods(), "own skinny + own tiled");
+}
+
 TEST_F(GemmLibraryUseTest, WhatItRefusesIsComputedAllTheSame) {
   TestLibrary library(Order::kOneChain);
   OpenWith(&library);
