@@ -16,18 +16,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
+
+#include "tests/gpu/measure.h"
 
 namespace {
 
-void Check(bool ok, const char* what) {
-  if (ok) return;
-  std::fprintf(stderr, "ceilings: %s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-  std::exit(1);
-}
-#define CHECK_CUDA(call) Check((call) == cudaSuccess, #call)
+using tlm::gpu::Check;
+using tlm::gpu::MedianSeconds;
 #define CHECK_LT(call) Check((call) == CUBLAS_STATUS_SUCCESS, #call)
 
 __global__ void Read(const uint4* from, size_t count, uint32_t* to) {
@@ -56,27 +51,6 @@ __global__ void FillRandom(__nv_bfloat16* to, size_t count, uint32_t seed) {
 }
 
 __global__ void Nothing() {}
-
-// The median time in seconds of `run`, each between two events.
-template <typename Run>
-double MedianSeconds(cudaStream_t stream, int count, Run run) {
-  cudaEvent_t begin, end;
-  CHECK_CUDA(cudaEventCreate(&begin));
-  CHECK_CUDA(cudaEventCreate(&end));
-  for (int i = 0; i < 3; ++i) run();
-  std::vector<double> seconds;
-  for (int i = 0; i < count; ++i) {
-    CHECK_CUDA(cudaEventRecord(begin, stream));
-    run();
-    CHECK_CUDA(cudaEventRecord(end, stream));
-    CHECK_CUDA(cudaEventSynchronize(end));
-    float milliseconds = 0;
-    CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
-    seconds.push_back(1e-3 * milliseconds);
-  }
-  std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.end());
-  return seconds[static_cast<size_t>(count / 2)];
-}
 
 double ReadRate(cudaStream_t stream, const cudaDeviceProp& device) {
   constexpr size_t kBytes = size_t{8} << 30;
@@ -189,11 +163,7 @@ double LaunchSeconds(cudaStream_t stream) {
 
 int main(int argc, char** argv) {
   const auto begin = std::chrono::steady_clock::now();
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("ceilings: skipped, no CUDA device\n");
-    return 77;
-  }
+  if (!tlm::gpu::HasGpu("ceilings")) return 77;
   CHECK_CUDA(cudaFree(nullptr));
   const double context =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

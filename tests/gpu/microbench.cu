@@ -13,20 +13,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/gpu/measure.h"
+
 namespace {
 
-void Check(bool ok, const char* what) {
-  if (ok) return;
-  std::fprintf(stderr, "microbench: %s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-  std::exit(1);
-}
-#define CHECK_CUDA(call) Check((call) == cudaSuccess, #call)
+using tlm::gpu::MedianSeconds;
 
+constexpr int kRuns = 10;  // of each measurement by events
 constexpr int kChain = 4096;
 
 // One warp. clocks[0]: of the whole chain.
@@ -116,35 +113,6 @@ __global__ void Spin(int64_t clocks) {
   }
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
-// The median seconds of `run`, of ten, each behind `before`, which is not timed.
-template <typename Before, typename Run>
-double MedianSeconds(cudaStream_t stream, Before before, Run run) {
-  cudaEvent_t begin, end;
-  CHECK_CUDA(cudaEventCreate(&begin));
-  CHECK_CUDA(cudaEventCreate(&end));
-  std::vector<double> seconds;
-  for (int i = 0; i < 12; ++i) {
-    before();
-    CHECK_CUDA(cudaEventRecord(begin, stream));
-    run();
-    CHECK_CUDA(cudaEventRecord(end, stream));
-    CHECK_CUDA(cudaEventSynchronize(end));
-    float milliseconds = 0;
-    CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
-    if (i >= 2) seconds.push_back(1e-3 * milliseconds);
-  }
-  CHECK_CUDA(cudaEventDestroy(begin));
-  CHECK_CUDA(cudaEventDestroy(end));
-  return Median(seconds);
-}
-
-void Nothing() {}
-
 template <typename T>
 T* Allocate(size_t count) {
   T* memory = nullptr;
@@ -202,7 +170,7 @@ double L2ReadRate(cudaStream_t stream, const cudaDeviceProp& device, size_t byte
   uint32_t* const result = Allocate<uint32_t>(1);
   double best = 0;
   for (const int blocks : {2, 4, 8}) {
-    const double seconds = MedianSeconds(stream, Nothing, [&] {
+    const double seconds = MedianSeconds(stream, kRuns, [&] {
       ReadL2<<<blocks * device.multiProcessorCount, 256, 0, stream>>>(memory, bytes / 16, kPasses,
                                                                       result);
     });
@@ -235,7 +203,7 @@ double BoundarySeconds(cudaStream_t stream, const cudaDeviceProp& device, bool o
   CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
   CHECK_CUDA(cudaGraphInstantiate(&replay, graph, 0));
   const double seconds =
-      MedianSeconds(stream, Nothing, [&] { CHECK_CUDA(cudaGraphLaunch(replay, stream)); });
+      MedianSeconds(stream, kRuns, [&] { CHECK_CUDA(cudaGraphLaunch(replay, stream)); });
   CHECK_CUDA(cudaGraphExecDestroy(replay));
   CHECK_CUDA(cudaGraphDestroy(graph));
   CHECK_CUDA(cudaFree(words));
@@ -256,17 +224,14 @@ PrefetchTimes TimePrefetch(cudaStream_t stream, const cudaDeviceProp& device, bo
   const auto drop = [&] { ReadL2<<<blocks, 256, 0, stream>>>(other, kOtherBytes / 16, 1, result); };
   const auto settle = [&] { Spin<<<1, 1, 0, stream>>>(200'000); };  // time to arrive
   PrefetchTimes times;
-  times.cold = MedianSeconds(
-      stream, [&] { drop(), settle(); }, read);
-  times.warm = MedianSeconds(
-      stream, [&] { drop(), read(), settle(); }, read);
+  times.cold = MedianSeconds(stream, kRuns, read, [&] { drop(), settle(); });
+  times.warm = MedianSeconds(stream, kRuns, read, [&] { drop(), read(), settle(); });
   if (has_prefetch) {
     const auto prefetch = [&] {
       Prefetch<<<kBytes / kPrefetchBytes / 128, 128, 0, stream>>>(
           reinterpret_cast<const char*>(memory), kBytes);
     };
-    times.prefetched = MedianSeconds(
-        stream, [&] { drop(), prefetch(), settle(); }, read);
+    times.prefetched = MedianSeconds(stream, kRuns, read, [&] { drop(), prefetch(), settle(); });
   }
   CHECK_CUDA(cudaGetLastError());
   for (void* const freed :
@@ -279,11 +244,7 @@ PrefetchTimes TimePrefetch(cudaStream_t stream, const cudaDeviceProp& device, bo
 }  // namespace
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("microbench: skipped, no CUDA device\n");
-    return 77;
-  }
+  if (!tlm::gpu::HasGpu("microbench")) return 77;
   cudaDeviceProp device;
   cudaStream_t stream;
   CHECK_CUDA(cudaGetDeviceProperties(&device, 0));

@@ -185,7 +185,9 @@ class Run:
         if status not in BAD:
             return
         if stage.is_gtest and stage.name != "determinism":
-            narrow.tests(self, stage.name, path, stage.arguments)
+            # Without a GPU that it finds, a program's tests say nothing one by one either.
+            if not narrow.tested_nothing(narrow.text_of(self.out / f"{stage.name}.log")):
+                narrow.tests(self, stage.name, path, stage.arguments)
         elif stage.name == "determinism" or stage.name.startswith("engine-"):
             if not self._switched:
                 self.switches(narrow.SINGLE_SWITCHES, 60)
@@ -241,17 +243,22 @@ def end(process):
             pass
 
 
+def said_by(command):
+    """Its standard output; "" where it cannot be run."""
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    except OSError:
+        return ""
+
+
 def link_cublaslt(bin_folder, python):
     """Where the system's linker knows no cuBLASLt, which toolkits and Python packages keep in
     places of their own: links to it in the folder where the built programs look, and nobody
     else."""
-    known = subprocess.run("ldconfig -p", shell=True, capture_output=True, text=True,
-                           check=False).stdout
-    sites = subprocess.run(
-        [python, "-c", "import site; print(*site.getsitepackages(), sep='\\n')"],
-        capture_output=True, text=True, check=False).stdout.split("\n")
+    known = said_by(["ldconfig", "-p"])
+    sites = said_by([python, "-c", "import site; print(*site.getsitepackages(), sep='\\n')"])
     folders = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
-               *(f"{site}/nvidia/*/lib" for site in sites if site)]
+               *(f"{site}/nvidia/*/lib" for site in sites.splitlines())]
     libraries = (bin_folder if (bin_folder / "bin").is_dir() else bin_folder.parent) / "lib"
     for name in ("libcublasLt.so.13", "libcublasLt.so.12"):
         found = [path for folder in folders for path in sorted(glob.glob(f"{folder}/{name}"))]
@@ -325,9 +332,8 @@ def main():
     out = arguments.out.resolve()
     bin_folder = bin_folder_of(arguments, out)
     link_cublaslt(bin_folder, arguments.python)
-    card = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.total",
-         "--format=csv,noheader"], capture_output=True, text=True, check=False).stdout
+    card = said_by(["nvidia-smi", "--format=csv,noheader", "--query-gpu=name,driver_version,"
+                    "clocks.sm,clocks.mem,memory.total"])
     print(card, end="")
     (out / "gpu.txt").write_text(card, encoding="utf-8")
     temporary = None

@@ -189,6 +189,27 @@ def alive(pid):
     return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
+class LibraryTest(Played):
+    def test_cublaslt_is_linked_where_only_our_programs_look(self):
+        site = self.folder / "site"
+        library = site / "nvidia" / "cu12" / "lib" / "libcublasLt.so.12"
+        library.parent.mkdir(parents=True)
+        library.write_bytes(b"")
+        self.play("python", f"#!/bin/sh\necho {site}\n", self.path)
+        link = self.folder / "lib" / "libcublasLt.so.12"
+        for known in (True, False):
+            self.play("ldconfig", f"#!/bin/sh\necho {library.name if known else ''}\n", self.path)
+            for _ in range(2):  # the second time over the first one's link
+                with contextlib.redirect_stdout(io.StringIO()):
+                    run.link_cublaslt(self.bin, str(self.path / "python"))
+            self.assertEqual(link.exists(), not known)
+        self.assertNotIn("LD_LIBRARY_PATH", self.session.environment.keys() - os.environ.keys())
+
+    def test_an_interpreter_that_is_not_there_is_no_obstacle(self):
+        with contextlib.redirect_stdout(io.StringIO()):
+            run.link_cublaslt(self.bin, str(self.folder / "nowhere"))
+
+
 class NarrowTest(Played):
     STAGE = run.gtest("kernels-gemm", 2, "cuda_kernels_test", "Gemm*")
 

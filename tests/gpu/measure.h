@@ -1,0 +1,63 @@
+// What ceilings and microbench measure with.
+#ifndef TLM_TESTS_GPU_MEASURE_H_
+#define TLM_TESTS_GPU_MEASURE_H_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace tlm::gpu {
+
+// Ends the program where `ok` is not.
+inline void Check(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "%s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
+  std::exit(1);
+}
+#define CHECK_CUDA(call) ::tlm::gpu::Check((call) == cudaSuccess, #call)
+
+// The median time in seconds of `run` on the stream, of `count`, each between two events and behind
+// `before`, which is not timed.
+template <typename Run, typename Before>
+double MedianSeconds(cudaStream_t stream, int count, Run run, Before before) {
+  constexpr int kWarmUps = 3;
+  cudaEvent_t begin, end;
+  CHECK_CUDA(cudaEventCreate(&begin));
+  CHECK_CUDA(cudaEventCreate(&end));
+  std::vector<double> seconds;
+  for (int i = 0; i < kWarmUps + count; ++i) {
+    before();
+    CHECK_CUDA(cudaEventRecord(begin, stream));
+    run();
+    CHECK_CUDA(cudaEventRecord(end, stream));
+    CHECK_CUDA(cudaEventSynchronize(end));
+    float milliseconds = 0;
+    CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin, end));
+    if (i >= kWarmUps) seconds.push_back(1e-3 * milliseconds);
+  }
+  CHECK_CUDA(cudaEventDestroy(begin));
+  CHECK_CUDA(cudaEventDestroy(end));
+  std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.end());
+  return seconds[static_cast<size_t>(count / 2)];
+}
+
+template <typename Run>
+double MedianSeconds(cudaStream_t stream, int count, Run run) {
+  return MedianSeconds(stream, count, run, [] {});
+}
+
+// Whether there is a GPU; says so where there is none.
+inline bool HasGpu(const char* program) {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return true;
+  std::printf("%s: skipped, there is no GPU: %s\n", program, cudaGetErrorString(error));
+  return false;
+}
+
+}  // namespace tlm::gpu
+
+#endif  // TLM_TESTS_GPU_MEASURE_H_
