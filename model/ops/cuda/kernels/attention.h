@@ -14,30 +14,33 @@
 // bit. This stands on one property of the tensor cores: a product with a factor of zero leaves the
 // other products' rounding alone, whatever its other factor.
 //
-// Two kernels, chosen by what never changes in a model's life (attention_plan.h): on the matrix
-// units for 16-bit types and head_dim 64, 80, 96, 128, 256; plain arithmetic for all others.
+// Two kernels, chosen by what never changes in a model's life (attention_plan.h): on tensor cores
+// for 16-bit types and head_dim 64, 80, 96, 128, 256 (attention_mma.h has a map of it); plain
+// arithmetic for all others.
 //
 // What is read: positions beyond a query tile's last one, or before its window, never. Within the
-// tile a later token's non-finite value reaches earlier rows of its own sequence in the matrix
-// units (0 * inf), not in plain arithmetic. Other sequences' rows never mix.
+// tile a later token's non-finite value reaches earlier rows of its own sequence on tensor cores
+// (0 * inf), not in plain arithmetic. Other sequences' rows never mix.
 //
-// Bytes, head_dim 128 in 16 bits: a key tile is 32 KiB, read once for all rows of its query tile,
-// and stays in flight while another is computed: with two blocks on each of 132 multiprocessors
-// 2 * 2 * 32 KiB, some 80 KiB of it at any time, where 4.3 TB/s need 19 B a cycle, hence 28 KiB at
-// a latency of 1,500 cycles. A tile of 16 rows costs a block about 1,000 cycles of arithmetic and
-// waiting for itself, two blocks share a multiprocessor, and a tile arrives every 1,760 cycles: the
-// memory decides. Batch 64 and 256 at 1k context, 8 kv heads: 268 MB and 1.07 GB a layer, with
-// queries, outputs and partials (below) 2 % more; expected 90 % of read bandwidth and more.
-// Prefill, 64 rows: 4 * 64 * 64 * 128 FLOP a tile, for which a multiprocessor reads 128 KiB of
-// shared memory (1,024 cycles), computes 512 mma (800 cycles at the rate of mma.sync) and issues
-// 1,200 instructions a scheduler, two thirds of them softmax. Two blocks overlap: 1,300 to 1,700
-// cycles a tile, 290 to 370 TFLOP/s. Heads of 256 columns: half the rows for a tile of 64 KiB.
+// What it should take. All estimates of November 2026, from the machine code and from rates of an
+// H200 that were not measured either: 132 multiprocessors at 1.755 GHz, 4.3 TB/s read, 64 B a cycle
+// and multiprocessor from L2 at a latency of 700 cycles. head_dim 128 in 16 bits:
 //
-// Partials. A split costs a record of (head_dim + 2) * 4 bytes a row and tile, written and read:
-// with a group of 4 rows 2 KiB beside the tile's 32 KiB, 6 % twice over, and only for tiles outside
-// the prefix. A tree of segments would divide that by the segment's length, but it would be another
-// order of folding, or two accumulators a row, for what is below 1 % in batches (the planner splits
-// at most one item a block) and below 3 % of a step for one sequence of 8k positions.
+//   decode      A tile is 32 KiB, read once for all rows of its query tile, and costs a warp about
+//               550 instructions. Two blocks a multiprocessor have some 80 KiB on their way, where
+//               28 KiB would do for 1,500 cycles of latency: a tile arrives every 1,760 cycles, the
+//               memory decides. Batch 64 and 256 at 1k context, 8 kv heads: 268 MB and 1.07 GB a
+//               layer, queries, outputs and partials 2 % more; about 87 % of read bandwidth.
+//   prefill     A warp issues about 1,110 instructions a tile of 64 positions for 128 mma, 1,170 in
+//               tiles that raise a row's maximum; some 490 are the softmax. Two warps a scheduler
+//               are bound by issue: at most 440 TFLOP/s, 270 to 330 expected. Heads of 256 columns:
+//               half the rows for a tile of 64 KiB.
+//   split-KV    A split costs a record of (head_dim + 2) * 4 bytes a row and tile, written and
+//               read: with a group of 4 rows 2 KiB beside the tile's 32 KiB, and only for tiles
+//               outside the prefix; the planner splits at most one item a block. The block that
+//               folds an item's records takes 45 cycles each: 0.8, 4 and 14 us a layer for one
+//               sequence of 1k, 8k and 32k positions. A tree of segments, or a second kernel on all
+//               multiprocessors, would divide that; the tree is another order of folding.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 

@@ -1,8 +1,25 @@
 // Attention on the tensor cores; see attention.h. Included by attention_mma.cu only.
 //
-// A block of 4 warps takes its units one after the other and streams their K and V tiles through
-// two stages of shared memory, the next tile on its way while one is computed, over the borders of
-// units. A warp's S = q k^T has 16 query rows, its P V 16 rows and columns by 16:
+// Map of the kernel, AttendMma<T, head_dim>; figures are of head_dim 128, those of the machine code
+// for sm_90a (tests/gpu/static checks them), times estimates.
+//
+//   grid       persistent: two blocks a multiprocessor, each with a list of units
+//              (attention_work.h)
+//   block      128 threads, 4 warps, 207 registers; 75 KiB of code: the loops over tiles of wide
+//              and of narrow units
+//   shared     80 KiB. 64: stages[2] of a K and a V tile, [64][head_dim] each, in pieces of 16
+//              bytes swizzled by row (attention_tiles.h). 16: q [64][head_dim], of which narrow
+//              units take 16 rows, and P, maxima and sums the rest
+//   loads      cp.async of 16 bytes, two groups a tile (K, V), one tile ahead, over the borders of
+//              units: 32 to 64 KiB of a block on their way; block ids a tile ahead of that
+//   barriers   wide units 2 a tile (K is here, V is here), narrow ones 4; a unit has 2 more
+//
+//   block  plan, block id | wait for the kernel before (PDL) | K0 V0 | q, K1 V1 | tiles ..
+//   tile   wait K | fetch next | S = q K^T | hide, max | 2^x, sum | wait V | rescale | P V, fold
+//   unit   epilogue: O / l to the output, or the state to record 0; split items: ticket, and the
+//          last unit to be done folds the records (FoldRecords), through the stage that is free
+//
+// A warp's S has 16 query rows, its P V 16 rows and columns by 16:
 //
 //   wide, up to 64 rows     warp w has rows [16 w, 16 w + 16), all keys and all columns; of heads
 //                           of 256 columns warps w and w + 2 share rows [16 w, 16 w + 16), w < 2:
@@ -307,6 +324,7 @@ struct MmaAttention {
   TLM_DEVICE void CopyQueries(const AttentionUnit& unit) {
     constexpr int kPieces = kHeadDim / 8;
     const int rows = unit.rows <= 16 ? 16 : kRows;
+#pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x); i < rows * kPieces; i += kAttentionThreads) {
       const int row = i / kPieces;
       const int piece = i % kPieces;
