@@ -75,7 +75,7 @@ class Assertion:
                 "==": measured == self.value}[self.relation]
 
 
-MEASURE = re.compile(r"(code|count|flight)|(loop|before)\(([A-Z][\w.]*)\)")
+MEASURE = re.compile(r"(code|count|flight)|(loop|before)\(((?:\d+\*)?[A-Z][\w.]*)\)")
 
 
 def read_assertions(text):
@@ -145,10 +145,13 @@ def loops(function):
     return found
 
 
-def loop_of(function, opcode):
-    """The shortest of the loops with the most of `opcode`; empty if none has it."""
-    best = max(loops(function), key=lambda loop: (count(loop, opcode), -len(loop)), default=())
-    return best if count(best, opcode) else ()
+def loop_of(function, mark):
+    """The shortest of the loops with the most of an opcode, or, marked 8*HMMA, with at least so
+    many; empty if none has it."""
+    least, _, opcode = mark.rpartition("*")
+    candidates = [loop for loop in loops(function) if count(loop, opcode) >= int(least or 1)]
+    return max(candidates, key=lambda loop: (0 if least else count(loop, opcode), -len(loop)),
+               default=())
 
 
 def main_loop(function):

@@ -319,6 +319,8 @@ class SassTest(unittest.TestCase):
                              ("loop(HMMA) HMMA == 2", "loop(HMMA) HMMA == 1"),
                              ("loop(LDG) * == 3", "loop(LDG) HMMA == 2"),
                              ("loop(DEPBAR) * == 0", "loop(HMMA) LDG >= 2"),
+                             ("loop(2*HMMA) HMMA == 2", "loop(3*HMMA) * >= 1"),
+                             ("loop(1*LDG) * == 3", "loop(1*LDG) HMMA == 2"),
                              ("before(DEPBAR.LE) LDGSTS.E == 1", "before(HMMA) LDG <= 2"),
                              ("before(ACQBULK) HMMA == 2", "before(LDGSTS) LDC == 0"),
                              ("flight LDG.E.128 == 2", "flight LDG >= 3")):
