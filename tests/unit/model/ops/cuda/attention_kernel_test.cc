@@ -255,6 +255,22 @@ TEST(AttentionKernelTest, LargeScoresDoNotOverflow) {
   }
 }
 
+TEST(AttentionKernelTest, WeightsAroundTheLeastEqualSoftmax) {
+  // Each tile's weights run from 1 to 2^-123, 2^-128 and 2^-136: the least weight but 0 is 2^-125.
+  for (const Heads& heads : {Heads{DType::kBF16, 2, 1, 64}, Heads{DType::kF16, 20, 1, 64}}) {
+    for (const float q : {7.25f, 7.5f, 8.0f}) {
+      World world(heads, {Sequence(heads, 150, 25, {1, 0, 2})});
+      Sequence& sequence = world.sequence(0);
+      for (size_t i = 0; i < sequence.q.size(); ++i) sequence.q[i] = i % 64 == 0 ? q : 0.0f;
+      for (size_t i = 0; i < sequence.k.size(); ++i) {
+        sequence.k[i] = i % 64 == 0 ? -1.5f * static_cast<float>(i / 64 % 64) : 0.0f;
+      }
+      world.Run({{{0, 0, 149}}, {{0, 149, 150}}}, {.unit_tiles = 1});
+      ExpectNear(heads, sequence, world.output(0), 7);
+    }
+  }
+}
+
 TEST(AttentionKernelTest, WhatNoKernelTakesIsRefused) {
   AttentionArgs args{.group = 1, .head_dim = 72, .scale = 1.0f, .blocks = 1};
   EXPECT_EQ(LaunchAttention(args, DType::kBF16, true, nullptr), cudaErrorInvalidValue);
