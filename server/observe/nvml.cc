@@ -12,7 +12,7 @@ namespace tlm {
 namespace {
 
 // Of nvml.h, NVML API Reference: the documented values and layouts.
-using Device = void*;    // nvmlDevice_t
+using Handle = void*;    // nvmlDevice_t
 using EventSet = void*;  // nvmlEventSet_t
 using Code = int;        // nvmlReturn_t
 constexpr Code kSuccess = 0;
@@ -30,7 +30,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 struct EventData {
-  Device device;
+  Handle device;
   unsigned long long type, data;
   unsigned gpu_instance, compute_instance;
 };
@@ -46,13 +46,13 @@ std::optional<double> Scaled(const std::optional<T>& value, double by) {
 
 // The last argument of an NVML function, if it succeeds; none too where the library lacks it.
 template <typename T>
-std::optional<T> Ask(Code (*function)(Device, T*), Device device) {
+std::optional<T> Ask(Code (*function)(Handle, T*), Handle device) {
   T value{};
   if (function == nullptr || function(device, &value) != kSuccess) return std::nullopt;
   return value;
 }
 template <typename T>
-std::optional<T> Ask(Code (*function)(Device, int, T*), Device device, int which) {
+std::optional<T> Ask(Code (*function)(Handle, int, T*), Handle device, int which) {
   T value{};
   if (function == nullptr || function(device, which, &value) != kSuccess) return std::nullopt;
   return value;
@@ -65,21 +65,21 @@ struct Nvml::Api {
   Code (*init)();
   Code (*shutdown)();
   const char* (*error_text)(Code);
-  Code (*device_of_uuid)(const char*, Device*);
-  Code (*memory)(Device, Memory*);
+  Code (*device_of_uuid)(const char*, Handle*);
+  Code (*memory)(Handle, Memory*);
   // Null where the library is older.
   Code (*driver_version)(char*, unsigned);
-  Code (*gpu_of_instance)(Device, Device*);
-  Code (*utilization)(Device, Utilization*);
-  Code (*power)(Device, unsigned*);        // mW
-  Code (*power_limit)(Device, unsigned*);  // mW
-  Code (*temperature)(Device, int, unsigned*);
-  Code (*clock)(Device, int, unsigned*);  // MHz
-  Code (*clock_reasons)(Device, unsigned long long*);
-  Code (*ecc_errors)(Device, int, int, unsigned long long*);
-  Code (*pcie_replays)(Device, unsigned*);
+  Code (*gpu_of_instance)(Handle, Handle*);
+  Code (*utilization)(Handle, Utilization*);
+  Code (*power)(Handle, unsigned*);        // mW
+  Code (*power_limit)(Handle, unsigned*);  // mW
+  Code (*temperature)(Handle, int, unsigned*);
+  Code (*clock)(Handle, int, unsigned*);  // MHz
+  Code (*clock_reasons)(Handle, unsigned long long*);
+  Code (*ecc_errors)(Handle, int, int, unsigned long long*);
+  Code (*pcie_replays)(Handle, unsigned*);
   Code (*make_events)(EventSet*);
-  Code (*register_events)(Device, unsigned long long, EventSet);
+  Code (*register_events)(Handle, unsigned long long, EventSet);
   Code (*wait_event)(EventSet, EventData*, unsigned);  // ms
   Code (*free_events)(EventSet);
 
