@@ -15,7 +15,8 @@
 #include "model/ops/cuda/cuda_ops.h"
 #include "model/ops/cuda/gemm.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
-#include "model/ops/cuda/kernels/gemm_tiled.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/cuda/fake_cublaslt.h"
@@ -136,7 +137,7 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
                         .output = {.out = call.d_data, .out_stride = call.d.stride},
                         .row_tiles = 1,
                         .token_tiles = static_cast<int32_t>(CeilDiv(m, 128))};
-    EXPECT_EQ(LaunchGemmTiled(args, DType::kBF16, 1, call.stream), cudaSuccess);
+    EXPECT_EQ(LaunchGemmMma(args, DType::kBF16, kTiledMmaTile, 1, call.stream), cudaSuccess);
     return cublaslt::kSuccess;
   };
   const std::unique_ptr<GemmLibrary> library = Open();
