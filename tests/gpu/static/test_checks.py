@@ -277,9 +277,11 @@ class SassTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             folder = pathlib.Path(directory) / "embed.cu.device"
             folder.mkdir()
-            (folder / "ptxas.txt").write_text(REPORT)
+            (folder / "ptxas.txt").write_text(
+                REPORT + REPORT.replace("sm_80", "sm_100").replace("sm_90a", "sm_120"))
             elf = cubin({".text." + self.NAME: 384})
-            (folder / "embed.compute_80.sm_80.cubin").write_bytes(elf)
+            for name in ("compute_80.sm_80", "compute_100.sm_100", "compute_100.sm_120"):
+                (folder / f"embed.{name}.cubin").write_bytes(elf)
             with self.assertRaises(device_code.Missing):
                 device_code.read_code(directory, ["embed.cu"])
             (folder / "embed.compute_90a.cubin").write_bytes(cubin({}))
@@ -288,7 +290,8 @@ class SassTest(unittest.TestCase):
             (folder / "embed.compute_90a.cubin").write_bytes(elf)
             self.assertEqual([(code.kernel, code.architecture, code.code_bytes)
                               for code in device_code.read_code(directory, ["embed.cu"])],
-                             [("Embed", "sm_80", 384), ("Embed", "sm_90a", 384)])
+                             [("Embed", architecture, 384)
+                              for architecture in device_code.ARCHITECTURES])
 
     def test_larger_code_is_found(self):
         self.assertEqual(self.complaints("Embed<*> sm_90a code <= 3", sass_text=None), [])
