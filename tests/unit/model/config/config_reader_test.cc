@@ -156,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"family", kLlama, R"({"model_type": "mamba"})", kUnsupported,
                 "model_type is 'mamba', supported are cs336, qwen3_mha, transformer_lm, gpt2, "
                 "llama, mistral, qwen2, qwen3"},
-        Refusal{"quantised", kLlama, R"({"quantization_config": {"quant_method": "fp8"}})",
-                kUnsupported, "quant_method is 'fp8'"}),
+        Refusal{"quantised", kLlama, R"({"quantization_config": {"quant_method": "bitsandbytes"}})",
+                kUnsupported, "quant_method is 'bitsandbytes'"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ConfigReaderTest, RefusesTextThatIsNotOneJsonObject) {
