@@ -112,7 +112,9 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t gated_outputs = 0;  // n of the widest matrix of MatMulGated; 0: there is none
   int64_t inputs = 0;         // k of the widest matrix
-  bool has_blocks = false;    // some matrices are in blocks or quantised
+  // Elements of the largest matrix, whose rows count as multiples of 8.
+  int64_t matrix_elements = 0;
+  bool has_blocks = false;  // some matrices are in blocks or quantised
 };
 
 enum class RopePairing { kInterleaved, kHalf };

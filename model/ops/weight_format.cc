@@ -21,6 +21,7 @@ std::optional<DType> BlockTypeOf(WeightFormat format) {
   switch (format) {
     case WeightFormat::kAsGiven:
     case WeightFormat::kFloat32:
+    case WeightFormat::kBFloat16:
       break;
     case WeightFormat::kInt8:
       return DType::kI8G256;
@@ -43,6 +44,8 @@ const char* WeightFormatName(WeightFormat format) {
       return "auto";
     case WeightFormat::kFloat32:
       return "float32";
+    case WeightFormat::kBFloat16:
+      return "bfloat16";
     case WeightFormat::kInt8:
       return "int8";
     case WeightFormat::kInt4:

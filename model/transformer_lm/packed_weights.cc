@@ -99,18 +99,22 @@ class StorageRule {
   bool Quantises() const { return BlockTypeOf(format_).has_value(); }
   // Whether the parts in blocks are dequantised before they are packed.
   bool Dequantises(const Stack& stack) const { return stack.HasBlocks() && !StaysInBlocks(stack); }
+  // Whether floats beside matrices in blocks are rounded to activations of 16 bits.
+  bool Rounds() const { return type_ == DType::kI8 && ops_.ActivationType(type_) == DType::kBF16; }
   // A model with matrices of several types runs in float32. Where float32 activations need float32
   // matrices, the others are widened.
   bool Widens(const Stack& stack) const {
     if (format_ == WeightFormat::kFloat32) return true;
+    if (Rounds()) return false;
     const DType activations = ops_.ActivationType(type_);
     if (ops_.TakesFloatRows() && activations == DType::kF32) return false;
     return std::any_of(stack.parts.begin(), stack.parts.end(), [&](const TensorView& part) {
       return ops_.ActivationType(GivenType(stack, part)) != activations;
     });
   }
-  // Bytes on the device: of parts in blocks an upper bound, else without padding.
-  uint64_t DeviceBytes(const Stack& stack) const;
+  // Bytes on the device: of parts in blocks an upper bound, else without padding. `rounded`: floats
+  // are, to 16 bits.
+  uint64_t DeviceBytes(const Stack& stack, bool rounded) const;
   // What parts in blocks become that are dequantised.
   DType DequantisedAs(const TensorView& part) const {
     return format_ == WeightFormat::kFloat32 ? DType::kF32 : DequantisedType(part.dtype);
@@ -160,11 +164,12 @@ DType StorageRule::TypeOf(const std::vector<Stack>& stacks) const {
   return differ ? DType::kF32 : common.value_or(DType::kF32);
 }
 
-uint64_t StorageRule::DeviceBytes(const Stack& stack) const {
+uint64_t StorageRule::DeviceBytes(const Stack& stack, bool rounded) const {
   size_t widest = Widens(stack) ? sizeof(float) : 0;  // of parts of floats, which are stored alike
   for (const TensorView& part : stack.parts) {
     widest = std::max(widest, DTypeBytes(GivenType(stack, part)));
   }
+  if (rounded) widest = DTypeBytes(DType::kBF16);
   uint64_t bytes = 0;
   for (const TensorView& part : stack.parts) {
     const DType given = GivenType(stack, part);
@@ -281,19 +286,25 @@ struct Packer {
 
   absl::StatusOr<std::unique_ptr<Matrix>> Pack(const Stack& stack) const {
     return WhileAcquired(stack.parts, [&] {
-      return storage.Quantises() ? ops.PackMatrix(stack.parts, stack.order, stack.use,
-                                                  storage.FormatOf(stack), stack.importance)
-                                 : PackGiven(stack, storage.Widens(stack));
+      if (storage.Quantises()) {
+        return ops.PackMatrix(stack.parts, stack.order, stack.use, storage.FormatOf(stack),
+                              stack.importance);
+      }
+      return PackGiven(stack, storage.Widens(stack),
+                       storage.Rounds() ? WeightFormat::kBFloat16 : WeightFormat::kAsGiven);
     });
   }
 
   // Read by the row, and few: as they are given, whatever the format.
   absl::StatusOr<std::unique_ptr<Matrix>> PackPositions(const TensorView& table) const {
-    return WhileAcquired({&table, 1}, [&] { return PackGiven({{table}}, false); });
+    return WhileAcquired({&table, 1},
+                         [&] { return PackGiven({{table}}, false, WeightFormat::kAsGiven); });
   }
 
   // Without quantising. `widened`: as float32, by stacking with an empty part of that type.
-  absl::StatusOr<std::unique_ptr<Matrix>> PackGiven(const Stack& stack, bool widened) const {
+  // `format`: of floats that are not.
+  absl::StatusOr<std::unique_ptr<Matrix>> PackGiven(const Stack& stack, bool widened,
+                                                    WeightFormat format) const {
     DequantisedParts dequantised;
     std::vector<TensorView> given = stack.parts;
     if (storage.Dequantises(stack)) {
@@ -305,7 +316,7 @@ struct Packer {
       const bool outputs_first = stack.order == MatrixOrder::kOutputsFirst;
       given.push_back({DType::kF32, outputs_first ? Shape{0, k} : Shape{k, 0}});
     }
-    return ops.PackMatrix(given, stack.order, stack.use);
+    return ops.PackMatrix(given, stack.order, stack.use, format);
   }
 
   // Empty when the configuration has no such tensors.
@@ -409,13 +420,13 @@ PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weigh
   const StorageRule storage(config, weights, format, ops);
   PackingBytes bytes;
   for (const Stack& stack : StacksOf(config, weights)) {
-    bytes.device += storage.DeviceBytes(stack);
+    bytes.device += storage.DeviceBytes(stack, storage.Rounds());
     bytes.host = std::max(bytes.host, storage.HostBytes(stack));
   }
   if (config.learned_positions) {
     const WeightFormat given = storage.Quantises() ? WeightFormat::kAsGiven : format;
     bytes.device +=
-        StorageRule(config, weights, given, ops).DeviceBytes({{weights.position_embedding}});
+        StorageRule(config, weights, given, ops).DeviceBytes({{weights.position_embedding}}, false);
   }
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     if (spec.shape.rank() > 1) continue;

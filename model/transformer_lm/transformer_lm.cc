@@ -142,12 +142,20 @@ TransformerLM::~TransformerLM() { ops_.Release(); }
 
 ModelShape TransformerLM::ShapeOf(const ModelConfig& config, DType weights) {
   const int64_t widest = std::max({config.d_model, config.q_size(), config.d_ff});
+  const auto padded = [](int64_t inputs) { return (inputs + 7) / 8 * 8; };
+  const int64_t up_outputs = (config.gated_ffn() ? 2 : 1) * config.d_ff;
+  const int64_t outputs =
+      std::max({config.vocab_size, config.q_size() + 2 * config.kv_size(), up_outputs});
+  const int64_t elements =
+      std::max({outputs * padded(config.d_model),
+                config.d_model * padded(std::max(config.q_size(), config.d_ff))});
   return {.vocab_size = config.vocab_size,
           .num_heads = config.num_heads,
           .num_kv_heads = config.num_kv_heads,
           .head_dim = config.head_dim,
           .gated_outputs = config.gated_ffn() ? 2 * config.d_ff : 0,
           .inputs = widest,
+          .matrix_elements = elements,
           .has_blocks = weights == DType::kI8};
 }
 

@@ -4,13 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "model/base/float16.h"
 #include "model/ops/cuda/cuda_ops.h"
+#include "model/weights/name_map.h"
 #include "tests/golden/schedules.h"
+#include "tests/support/block_model.h"
+#include "tests/support/chunked_sequence.h"
 #include "tests/support/simt/emulator.h"
 
 namespace tlm {
@@ -33,16 +39,39 @@ ModelConfig TinyConfig() {
   return config;
 }
 
-TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
-  constexpr uint64_t kRounds = 2;
+// The same, with inputs that blocks of 256 divide.
+ModelConfig TinyBlockConfig() {
+  ModelConfig config = TinyConfig();
+  config.d_model = 256;
+  config.d_ff = 256;
+  return config;
+}
+
+struct Case {
+  const char* name;
+  ModelConfig config;
+  WeightFormat format = WeightFormat::kAsGiven;
+  std::vector<DType> blocks = {};  // of matrices; none: bfloat16
+  uint64_t rounds = 1;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+class DeterminismEmulatedTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
+  const uint64_t rounds = GetParam().rounds;
   constexpr uint64_t kSchedules = 10;  // of each round
-  ScheduleRunner runner(
-      {.config = TinyConfig(), .dtype = DType::kBF16, .requests = 8, .max_outputs = kMaxOutputs});
+  ScheduleRunner runner({.config = GetParam().config,
+                         .dtype = DType::kBF16,
+                         .requests = 8,
+                         .max_outputs = kMaxOutputs,
+                         .format = GetParam().format,
+                         .blocks = GetParam().blocks});
   runner.set_machine({.backend = EmulatedDevice, .ops = {}, .model = {}});
   std::mt19937_64 random(7);
   ScheduleCounts counts;
   int64_t compared = 0;
-  for (uint64_t round = 0; round < kRounds; ++round) {
+  for (uint64_t round = 0; round < rounds; ++round) {
     const Outcomes alone = runner.Execute(AloneSchedule(), round, random).passes[0];
     for (uint64_t i = 0; i < kSchedules; ++i) {
       simt::emulated::Configure(
@@ -65,6 +94,13 @@ TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   // The schedules did what they are there for.
   EXPECT_GT(counts.preemptions, 0);
   EXPECT_GT(counts.copied_blocks, 0);
+  EXPECT_GT(counts.launches_ahead, 100);
+  EXPECT_GT(counts.accepted, 20);
+  EXPECT_GT(counts.drafted, counts.accepted);
+  EXPECT_GT(counts.ahead_with_drafts, 50);
+  EXPECT_GT(compared, 50);
+  EXPECT_GT(runner.book().repeated, 500);
+  if (rounds == 1) return;
   EXPECT_GT(counts.cached_tokens, 0);
   EXPECT_GT(counts.launches_ahead, 200);
   EXPECT_GT(counts.accepted, 100);
@@ -76,6 +112,103 @@ TEST(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   EXPECT_GT(counts.refuted, 0);
   EXPECT_GT(compared, 100);
   EXPECT_GT(runner.book().repeated, 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, DeterminismEmulatedTest,
+    ::testing::Values(
+        Case{.name = "bf16", .config = TinyConfig(), .rounds = 2},
+        Case{.name = "int4", .config = TinyConfig(), .format = WeightFormat::kInt4},
+        Case{.name = "Q4_K", .config = TinyBlockConfig(), .blocks = {DType::kQ4K, DType::kQ8_0}}),
+    [](const auto& info) { return info.param.name; });
+
+// The logits of every prompt position, computed in steps.
+std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weights) {
+  constexpr int64_t kTokens = 80;
+  const auto ops = CudaOps::Create(CudaOptions(), nullptr);
+  EXPECT_THAT(ops, IsOk());
+  const auto model = TransformerLM::Load(
+      config, weights, **ops,
+      {.max_tokens = kTokens, .max_sequences = 1, .max_logits_rows = kTokens, .max_context = 256},
+      {.num_blocks = 12, .dtype = DType::kBF16});
+  EXPECT_THAT(model, IsOk());
+  return RunAlone(**model, RandomIds(kTokens, config.vocab_size, 2), 70);
+}
+
+// Steps of 70 and of 10 rows.
+void ExpectLogitsOfRoundedValues(const BlockModel& blocks) {
+  const ModelConfig& config = blocks.config();
+  ModelWeights rounded = blocks.dequantised();
+  std::vector<std::vector<uint16_t>> values;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    TensorView& tensor = *PlaceOf(spec, &rounded);
+    if (tensor.shape.rank() != 2) continue;
+    std::vector<uint16_t>& bits = values.emplace_back();
+    const float* const from = tensor.as<float>();
+    for (int64_t i = 0; i < tensor.elements(); ++i) bits.push_back(FloatToBf16(from[i]));
+    tensor = {DType::kBF16, tensor.shape, bits.data()};
+  }
+  if (config.tie_word_embeddings) rounded.lm_head = rounded.token_embedding;
+  EXPECT_EQ(LogitsOf(config, blocks.weights()), LogitsOf(config, rounded));
+}
+
+TEST(BlockModelsEmulatedTest, GiveTheLogitsOfTheirValuesInBfloat16) {
+  simt::emulated::Configure({});
+  // Stacks of several types, and gated ones that are not kept in blocks.
+  ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("qwen3"), GgufBlockTypes(), 3));
+  ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("gpt2"), GgufBlockTypes(), 4));
+  ExpectLogitsOfRoundedValues(
+      BlockModel(BlockConfig("llama"), {DType::kI4G32}, 5, /*reordered=*/true));
+  // Matrices of 192 inputs are floats.
+  ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("qwen2"), {DType::kQ4K}, 6));
+}
+
+// What is allocated is what the plan says, up to padding.
+TEST(BlockModelsEmulatedTest, TakeTheMemoryThatIsPlanned) {
+  simt::emulated::Configure({});
+  const BlockModel blocks(BlockConfig("qwen3"), {DType::kQ4K, DType::kQ8_0}, 7);
+  const RandomModel floats(BlockConfig("gpt2"), DType::kF32, 7);
+  struct Case {
+    const ModelConfig& config;
+    const ModelWeights& weights;
+    WeightFormat format;
+  };
+  for (const Case& c : {Case{blocks.config(), blocks.weights(), WeightFormat::kAsGiven},
+                        Case{blocks.config(), blocks.weights(), WeightFormat::kFloat32},
+                        Case{floats.config(), floats.weights(), WeightFormat::kInt8},
+                        Case{floats.config(), floats.weights(), WeightFormat::kInt4}}) {
+    SCOPED_TRACE(WeightFormatName(c.format));
+    const auto ops = CudaOps::Create(CudaOptions(), nullptr);
+    ASSERT_THAT(ops, IsOk());
+    const PackingBytes planned = PackingBytesOf(c.config, c.weights, c.format, **ops);
+    const auto packed = PackWeights(c.config, c.weights, c.format, **ops);
+    ASSERT_THAT(packed, IsOk());
+    const std::map<DType, uint64_t> by_type = BytesByType(*packed);
+    uint64_t bytes = 0;
+    for (const auto& [dtype, part] : by_type) bytes += part;
+    EXPECT_GE(planned.device, bytes * 95 / 100);
+    EXPECT_LE(planned.device, bytes * 11 / 10);
+    const auto allocated = (*ops)->device().AllocatedBytes();
+    EXPECT_EQ(allocated[static_cast<size_t>(MemoryPurpose::kWeights)], bytes);
+    const BatchLimits limits{
+        .max_tokens = 64, .max_sequences = 4, .max_logits_rows = 4, .max_context = 256};
+    const DType type = MatrixTypeOf(c.config, c.weights, c.format, **ops);
+    const size_t workspace = TransformerLM::WorkspaceBytes(c.config, limits, type, **ops);
+    const auto total = [&] {
+      size_t all = 0;
+      for (const size_t part : (*ops)->device().AllocatedBytes()) all += part;
+      return all;
+    };
+    const KvPlan kv{.num_blocks = 8, .dtype = (*ops)->DefaultKvType(type)};
+    const size_t before = total();
+    const auto model = TransformerLM::Load(c.config, c.weights, **ops, limits, kv, c.format);
+    ASSERT_THAT(model, IsOk());
+    const size_t of_kv = static_cast<size_t>((*model)->num_kv_blocks()) * kBlockTokens *
+                         static_cast<size_t>((*model)->kv_shape().bytes_per_token());
+    const auto graphs =
+        (*ops)->device().AllocatedBytes()[static_cast<size_t>(MemoryPurpose::kGraphs)];
+    EXPECT_EQ(total() - before - graphs, bytes + workspace + of_kv);
+  }
 }
 
 // The tokens that one greedy request gives, each told with `top` alternatives.
@@ -98,7 +231,7 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
 
 // Where more alternatives are asked for than the device tells, the host samples: the next step must
 // not take its token from the device.
-TEST(DeterminismEmulatedTest, TokensThatTheHostSamplesAreWaitedFor) {
+TEST(HostSamplingEmulatedTest, TokensThatTheHostSamplesAreWaitedFor) {
   const RandomModel weights(TinyConfig(), DType::kBF16, 42);
   const auto ops = CudaOps::Create(CudaOptions(), nullptr);
   ASSERT_THAT(ops, IsOk());

@@ -84,7 +84,7 @@ def all_stages(out, scratch):
           for part, seconds in (("mma", 20), ("own", 45), ("library", 45))),
         gtest("kernels-rows", 30, kernels,
               "RowKernelsTest.*:EmbedKernelTest.*:PrepareAttentionKernelTest.*"),
-        gtest("kernels-gemm", 60, kernels, "Gemm*"),
+        gtest("kernels-gemm", 60, kernels, "Gemm*:BlockProductsTest.*"),
         gtest("kernels-attention", 90, kernels,
               "AttentionKernelTest.*:*/AttentionFoldTest.*:*/AttentionInvarianceTest.*"),
         gtest("kernels-sample", 60, kernels,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -28,10 +29,12 @@ StripFormat FormatFor(DType type) {
   StripFormat result;
   result.scales = ScalesOf(type, format);
   const bool has_heads = BlockOf(type).elements > kUnitInputs || !format.has_half_scales;
-  result.group = has_heads ? static_cast<int32_t>(BlockOf(type).elements) : 0;
+  if (has_heads)
+    result.group_log2 = std::countr_zero(static_cast<uint32_t>(BlockOf(type).elements));
   if (type == DType::kIq4Nl) {
     result.low_bits = 4;
     result.has_values = true;
+    result.zero = format.zero;
     return result;
   }
   result.low_bits = format.bits == 8 ? 8 : 4;
@@ -154,8 +157,8 @@ void BlockLayout::Write(const BlockValues& values, int row, int64_t first, std::
     WriteEntry(values, format_.scales, static_cast<size_t>((at - begin) / kUnitInputs),
                to + format_.entries_at(spans) + entry * format_.entry_bytes());
   }
-  if (format_.group == 0) return;
-  const int head = begin / format_.group * kStripRows + row;
+  if (format_.group_log2 == 0) return;
+  const int head = (begin >> format_.group_log2) * kStripRows + row;
   WriteHead(values, format_.scales, to + format_.heads_at(spans) + head * format_.head_bytes());
   if (format_.zero_bytes() > 0) {
     to[format_.zeros_at(spans) + head] = static_cast<std::byte>(values.zero);

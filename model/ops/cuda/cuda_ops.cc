@@ -1,30 +1,57 @@
 #include "model/ops/cuda/cuda_ops.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/kernels/add_norm.h"
 #include "model/ops/cuda/kernels/attention.h"
+#include "model/ops/cuda/kernels/dequantise.h"
 #include "model/ops/cuda/kernels/embed.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
 #include "model/ops/cuda/kernels/sample.h"
 #include "model/ops/cuda/matrix_layout.h"
 #include "model/ops/cuda/nvtx.h"
+#include "model/tensor/blocks.h"
 
 namespace tlm {
 namespace {
 
 const CudaMatrix& Cuda(const Matrix& matrix) { return static_cast<const CudaMatrix&>(matrix); }
 
-EmbeddingTable TableOf(const Matrix& matrix) {
-  const CudaMatrix& table = Cuda(matrix);
+EmbeddingTable TableOf(const CudaMatrix& table) {
   TLM_CHECK(!table.layout().gated());
   return {.data = table.data(), .dtype = table.dtype(), .stride = table.layout().row_stride()};
 }
 
+bool IsInBlocks(const TensorView& part) { return IsBlockQuantised(part.dtype); }
+
+bool SameOrder(const TensorView& a, const TensorView& b) {
+  if (a.input_order == nullptr || b.input_order == nullptr) return a.input_order == b.input_order;
+  return std::equal(a.input_order, a.input_order + a.shape[1], b.input_order);
+}
+// Whether their rows may stand in one segment.
+bool Alike(const TensorView& a, const TensorView& b) {
+  return a.dtype == b.dtype && SameOrder(a, b);
+}
+
+int64_t OutputsOf(std::span<const TensorView> parts, MatrixOrder order) {
+  int64_t n = 0;
+  for (const TensorView& part : parts) {
+    TLM_CHECK(part.shape.rank() == 2 && (IsFloat(part.dtype) || IsInBlocks(part)));
+    n += part.shape[order == MatrixOrder::kOutputsFirst ? 0 : 1];
+  }
+  return n;
+}
+
 void CheckSameShape(const Rows& a, const Rows& b) {
   TLM_CHECK(a.rows == b.rows && a.cols == b.cols);
+}
+
+size_t PanelBytes(const ModelShape& shape) {
+  return shape.has_blocks ? Gemm::PanelBytes(shape.matrix_elements) : 0;
 }
 
 AddNormArgs NormArgsOf(const Rows& x, const Rows& delta, const Norm& norm, const Rows& out) {
@@ -91,21 +118,36 @@ absl::Status CudaOps::Queue(std::string_view name, const Launch& launch) {
 }
 
 DType CudaOps::ActivationType(DType weights) const {
+  if (weights == DType::kI8) return DType::kBF16;
   return weights == DType::kBF16 || weights == DType::kF16 ? weights : DType::kF32;
+}
+
+bool CudaOps::TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const {
+  return std::all_of(parts.begin(), parts.end(), [&](const TensorView& part) {
+    return IsInBlocks(part) && (use == MatrixUse::kPlain || Alike(part, parts.front()));
+  });
+}
+
+size_t CudaOps::BlockMatrixBytes(DType type, int64_t n, int64_t k) const {
+  const bool may_have_order = !FormatOf(type).has_half_scales;
+  return BlockLayout(n, k, type).bytes() +
+         (may_have_order ? static_cast<size_t>(k) * sizeof(int32_t) : 0);
 }
 
 absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackMatrix(std::span<const TensorView> parts,
                                                             MatrixOrder order, MatrixUse use,
                                                             WeightFormat format,
-                                                            std::span<const float>) {
-  if (!TakesWeights(format)) return Unimplemented("8-bit weights on backend cuda");
-  const int outputs_axis = order == MatrixOrder::kOutputsFirst ? 0 : 1;
-  int64_t n = 0;
-  for (const TensorView& part : parts) {
-    TLM_CHECK(part.shape.rank() == 2 && IsFloat(part.dtype));
-    n += part.shape[outputs_axis];
+                                                            std::span<const float> importance) {
+  const std::optional<DType> type = BlockTypeOf(format);
+  if (type.has_value() || std::any_of(parts.begin(), parts.end(), IsInBlocks)) {
+    return PackBlocks(parts, order, use, type, importance);
   }
-  const MatrixLayout layout(n, parts.front().shape[1 - outputs_axis], StoredType(parts), use);
+  const int64_t n = OutputsOf(parts, order);
+  const DType stored = format == WeightFormat::kBFloat16  ? DType::kBF16
+                       : format == WeightFormat::kFloat32 ? DType::kF32
+                                                          : StoredType(parts);
+  const int inputs_axis = order == MatrixOrder::kOutputsFirst ? 1 : 0;
+  const MatrixLayout layout(n, parts.front().shape[inputs_axis], stored, use);
   TLM_ASSIGN_OR_RETURN(Buffer data, device_->Allocate(layout.bytes(), MemoryPurpose::kWeights));
   UploadTarget target{.data = data.data(),
                       .dtype = layout.dtype(),
@@ -118,6 +160,58 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackMatrix(std::span<const Tens
   TLM_RETURN_IF_ERROR(upload_.Matrix(parts, order, target));
   gemm_.Prepare(layout);
   return std::make_unique<CudaMatrix>(layout, std::move(data));
+}
+
+absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackBlocks(std::span<const TensorView> parts,
+                                                            MatrixOrder order, MatrixUse use,
+                                                            std::optional<DType> type,
+                                                            std::span<const float> importance) {
+  const int inputs_axis = order == MatrixOrder::kOutputsFirst ? 1 : 0;
+  const MatrixLayout layout(OutputsOf(parts, order), parts.front().shape[inputs_axis], DType::kBF16,
+                            use);
+  std::vector<CudaMatrix::Segment> segments;
+  int64_t first_row = 0;
+  while (!parts.empty()) {
+    // Neighbours that are alike make one; of a gated matrix all are.
+    const bool in_blocks = IsInBlocks(parts.front());
+    TLM_CHECK(in_blocks || type.has_value());
+    size_t count = 1;
+    while (count < parts.size() && IsInBlocks(parts[count]) == in_blocks &&
+           (!in_blocks || Alike(parts[count], parts.front()))) {
+      ++count;
+    }
+    TLM_CHECK(use == MatrixUse::kPlain || count == parts.size());
+    TLM_ASSIGN_OR_RETURN(
+        CudaMatrix::Segment segment,
+        PackSegment(parts.first(count), order, in_blocks ? parts.front().dtype : *type,
+                    in_blocks ? std::span<const float>() : importance, layout));
+    segment.first_row = first_row;
+    first_row += segment.layout.n();
+    segments.push_back(std::move(segment));
+    parts = parts.subspan(count);
+  }
+  gemm_.Prepare(layout, /*in_blocks=*/true);
+  return std::make_unique<CudaMatrix>(layout, std::move(segments));
+}
+
+absl::StatusOr<CudaMatrix::Segment> CudaOps::PackSegment(std::span<const TensorView> parts,
+                                                         MatrixOrder order, DType type,
+                                                         std::span<const float> importance,
+                                                         const MatrixLayout& rows) {
+  const BlockRows blocks(parts, order, type, importance);
+  CudaMatrix::Segment segment{.layout = BlockLayout(blocks.n(), blocks.k(), type)};
+  TLM_ASSIGN_OR_RETURN(segment.data,
+                       device_->Allocate(segment.layout.bytes(), MemoryPurpose::kWeights));
+  const auto output_of_row = [&rows](int64_t row) {
+    return rows.gated() ? rows.OutputOfRow(row) : row;
+  };
+  TLM_RETURN_IF_ERROR(upload_.Blocks(blocks, segment.layout, segment.data.data(), output_of_row));
+  if (const int32_t* const input_order = parts.front().input_order; input_order != nullptr) {
+    const size_t bytes = static_cast<size_t>(blocks.k()) * sizeof(int32_t);
+    TLM_ASSIGN_OR_RETURN(segment.input_order, device_->Allocate(bytes, MemoryPurpose::kWeights));
+    TLM_RETURN_IF_ERROR(device_->CopyToDevice(segment.input_order.data(), input_order, bytes));
+  }
+  return segment;
 }
 
 absl::StatusOr<Buffer> CudaOps::PackVector(std::span<const TensorView> parts) {
@@ -135,7 +229,7 @@ absl::StatusOr<Buffer> CudaOps::PackVector(std::span<const TensorView> parts) {
 size_t CudaOps::ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
                              DType activations) const {
   return BatchPipeline::DeviceBytes(*device_, limits, shape, activations) +
-         gemm_.ReserveBytes(limits, shape.gated_outputs, activations);
+         gemm_.ReserveBytes(limits, shape.gated_outputs, activations) + PanelBytes(shape);
 }
 
 absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape,
@@ -150,7 +244,7 @@ absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape
       return PrepareMmaAttention(activations, shape.head_dim);
     }));
   }
-  return gemm_.Reserve(limits, shape.vocab_size);
+  return gemm_.Reserve(limits, shape.vocab_size, PanelBytes(shape));
 }
 
 void CudaOps::Release() {
@@ -207,17 +301,50 @@ absl::Status CudaOps::Embed(const Matrix& table, const Matrix* positions_table,
   TLM_CHECK(table.k() == out.cols);
   TLM_CHECK(positions_table == nullptr || positions_table->k() == out.cols);
   const NvtxRange range("embed");
-  const EmbedArgs args{
-      .tokens_table = TableOf(table),
-      .positions_table = positions_table == nullptr ? EmbeddingTable() : TableOf(*positions_table),
-      .token_ids = batch.token_ids,
-      .sampled = pipeline_->sampled_before(),
-      .positions = batch.layout.positions,
-      .tokens = batch.layout.tokens,
-      .dim = out.cols,
-      .out = out.as<float>(),
-      .out_stride = out.stride};
-  return Queue("embed", [&](cudaStream_t stream) { return LaunchEmbed(args, stream); });
+  const CudaMatrix& tokens = Cuda(table);
+  const int32_t* const sampled = pipeline_->sampled_before();
+  const int32_t* const positions = batch.layout.positions;
+  // Tables of floats first: rows of those in blocks are then added. A sum of two is one rounding,
+  // whichever comes first.
+  const bool positions_in_blocks = positions_table != nullptr && Cuda(*positions_table).in_blocks();
+  EmbedArgs args{.tokens_table = {},
+                 .positions_table = {},
+                 .token_ids = batch.token_ids,
+                 .sampled = sampled,
+                 .positions = positions,
+                 .tokens = batch.layout.tokens,
+                 .dim = out.cols,
+                 .out = out.as<float>(),
+                 .out_stride = out.stride};
+  if (!tokens.in_blocks()) args.tokens_table = TableOf(tokens);
+  if (positions_table != nullptr && !positions_in_blocks) {
+    args.positions_table = TableOf(Cuda(*positions_table));
+  }
+  bool adds = args.tokens_table.data != nullptr || args.positions_table.data != nullptr;
+  if (adds) {
+    TLM_RETURN_IF_ERROR(
+        Queue("embed", [&](cudaStream_t stream) { return LaunchEmbed(args, stream); }));
+  }
+  if (tokens.in_blocks()) {
+    TLM_RETURN_IF_ERROR(EmbedBlocks(tokens, batch.token_ids, sampled, adds, out));
+    adds = true;
+  }
+  return positions_in_blocks ? EmbedBlocks(Cuda(*positions_table), positions, nullptr, adds, out)
+                             : absl::OkStatus();
+}
+
+absl::Status CudaOps::EmbedBlocks(const CudaMatrix& table, const int32_t* rows,
+                                  const int32_t* others, bool adds, const Rows& out) {
+  TLM_CHECK(table.segments().size() == 1 && !table.layout().gated());
+  const EmbedBlocksArgs args{.table = ArgsOf(table.segments().front()),
+                             .rows = rows,
+                             .others = others,
+                             .adds = adds,
+                             .tokens = out.rows,
+                             .out = out.as<float>(),
+                             .out_stride = out.stride};
+  return Queue("embed blocks",
+               [&](cudaStream_t stream) { return LaunchEmbedBlocks(args, stream); });
 }
 
 absl::Status CudaOps::AddNorm(const Rows& x, const Rows& delta, const Norm& norm, const Rows& out) {

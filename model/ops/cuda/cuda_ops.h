@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,7 @@
 #include "model/ops/cuda/batch_pipeline.h"
 #include "model/ops/cuda/batch_shape.h"
 #include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/cuda/gemm.h"
 #include "model/ops/cuda/gemm_library.h"
@@ -23,8 +25,9 @@
 
 namespace tlm {
 
-// Activations, keys and values have the type of the matrices, float64 counting as float32. Batches
-// that decode are padded and recorded (batch_shape.h).
+// Activations, keys and values have the type of the matrices, float64 counting as float32; of a
+// model with matrices in blocks bfloat16, to which their elements are rounded (gemm.h). Batches that
+// decode are padded and recorded (batch_shape.h).
 class CudaOps : public Ops {
  public:
   using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);
@@ -40,6 +43,10 @@ class CudaOps : public Ops {
   DType ActivationType(DType weights) const override;
   DType DefaultKvType(DType weights) const override { return ActivationType(weights); }
   bool TakesKvType(DType weights, DType kv) const override { return kv == ActivationType(weights); }
+  bool TakesWeights(WeightFormat) const override { return true; }
+  // All in blocks; of a gated one, of one type and with their inputs in the same order.
+  bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override;
+  size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const override;
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
       std::span<const TensorView> parts, MatrixOrder order = MatrixOrder::kOutputsFirst,
       MatrixUse use = MatrixUse::kPlain, WeightFormat format = WeightFormat::kAsGiven,
@@ -82,6 +89,18 @@ class CudaOps : public Ops {
  private:
   CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library);
 
+  // A matrix whose rows in blocks of `type` are those of all `parts`.
+  absl::StatusOr<CudaMatrix::Segment> PackSegment(std::span<const TensorView> parts,
+                                                  MatrixOrder order, DType type,
+                                                  std::span<const float> importance,
+                                                  const MatrixLayout& rows);
+  absl::StatusOr<std::unique_ptr<Matrix>> PackBlocks(std::span<const TensorView> parts,
+                                                     MatrixOrder order, MatrixUse use,
+                                                     std::optional<DType> type,
+                                                     std::span<const float> importance);
+  // out = rows of `table`, or that more; see LaunchEmbedBlocks.
+  absl::Status EmbedBlocks(const CudaMatrix& table, const int32_t* rows, const int32_t* others,
+                           bool adds, const Rows& out);
   // All but those of gemm_ and attention's on the tensor cores.
   absl::Status LoadOtherKernels();
   // Starts a kernel on this device: the launch's status.

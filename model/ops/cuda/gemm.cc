@@ -1,10 +1,12 @@
 #include "model/ops/cuda/gemm.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/ops/cuda/gemm_candidates.h"
+#include "model/ops/cuda/kernels/dequantise.h"
 #include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
@@ -57,7 +59,7 @@ Rows Slice(const Rows& rows, int64_t first, int64_t count) {
           rows.stride, rows.dtype};
 }
 
-// `output` from row `first` on.
+// `output` from row `first` on, of products of weights of type `dtype`.
 GemmOutput Slice(const GemmOutput& output, int64_t first, DType dtype) {
   GemmOutput slice = output;
   const int64_t bytes = output.out_float32 ? 4 : ElementBytes(dtype);
@@ -85,10 +87,21 @@ bool RowsAreAligned(const Rows& rows) {
 }
 
 void CheckOperands(const Rows& x, const CudaMatrix& w, const Rows& out, int64_t columns) {
-  TLM_CHECK(x.cols == w.k() && x.dtype == w.dtype() && out.cols == columns);
+  const DType dtype = w.layout().dtype();
+  TLM_CHECK(x.cols == w.k() && x.dtype == dtype && out.cols == columns);
   TLM_CHECK(x.rows == out.rows && x.stride >= x.cols && out.stride >= out.cols);
   TLM_CHECK(out.dtype == x.dtype || out.dtype == DType::kF32);
-  TLM_CHECK(!UsesTensorCores(w.n(), w.k(), w.dtype()) || RowsAreAligned(x));
+  TLM_CHECK(!UsesTensorCores(w.n(), w.k(), dtype) || RowsAreAligned(x));
+}
+
+// `output` of rows of weights [first, ..), of which two make an output of a gated product.
+GemmOutput ColumnsFrom(const GemmOutput& output, int64_t first, const MatrixLayout& layout) {
+  const int64_t column = layout.gated() ? first / 2 : first;
+  GemmOutput columns = output;
+  const int64_t bytes = output.out_float32 ? 4 : ElementBytes(layout.dtype());
+  columns.out = static_cast<char*>(output.out) + column * bytes;
+  if (output.bias != nullptr) columns.bias = output.bias + column;
+  return columns;
 }
 
 }  // namespace
@@ -106,20 +119,22 @@ absl::Status Gemm::PrepareKernels() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmMma(), "PrepareGemmMma"));
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmEpilogue(), "PrepareGemmEpilogue"));
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmBlocks(), "PrepareGemmBlocks"));
+  TLM_RETURN_IF_ERROR(device_.Check(LoadDequantise(), "LoadDequantise"));
   return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
 }
 
-void Gemm::Prepare(const MatrixLayout& layout) {
-  const bool known =
-      std::any_of(layouts_.begin(), layouts_.end(),
-                  [&layout](const MatrixLayout& other) { return SameKind(other, layout); });
-  if (!known) layouts_.push_back(layout);
+void Gemm::Prepare(const MatrixLayout& layout, bool in_blocks) {
+  const bool known = std::any_of(layouts_.begin(), layouts_.end(), [&](const Known& other) {
+    return SameKind(other.layout, layout) && other.in_blocks == in_blocks;
+  });
+  if (!known) layouts_.push_back({layout, in_blocks});
 }
 
 size_t Gemm::ReserveBytes(const BatchLimits& limits) const {
   if (library_ == nullptr || limits.max_tokens <= kOwnRows) return 0;
   int64_t columns = 0;
-  for (const MatrixLayout& layout : layouts_) {
+  for (const auto& [layout, in_blocks] : layouts_) {
     if (layout.gated() && MayBeLibrarys(layout)) columns = std::max(columns, layout.n());
   }
   return static_cast<size_t>(GatedChunkRows(limits) * columns * 2);
@@ -132,13 +147,14 @@ size_t Gemm::ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DTyp
 
 void Gemm::Release() {
   workspace_ = Buffer();
+  panel_ = Buffer();
   products_.clear();
 }
 
 std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limits,
                                                         int64_t vocab_size) const {
   std::vector<LibraryProduct> products;
-  for (const MatrixLayout& layout : layouts_) {
+  for (const auto& [layout, in_blocks] : layouts_) {
     if (!MayBeLibrarys(layout)) continue;
     const bool logits = !layout.gated() && layout.n() == vocab_size;
     const DType out = logits ? DType::kF32 : layout.dtype();
@@ -146,22 +162,31 @@ std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limit
     if (most <= kOwnRows) continue;
     int64_t rows = std::min(kLibraryRows, CeilDiv(most, kRowStep) * kRowStep);
     if (layout.gated()) rows = GatedChunkRows(limits);
-    const int64_t fitting =
-        static_cast<int64_t>(kProbeBytes) / (layout.n() * ElementBytes(out)) / kRowStep * kRowStep;
-    products.push_back(
-        {.gemm = {.n = layout.n(),
-                  .k = layout.k(),
-                  .w_stride = layout.row_stride(),
-                  .dtype = layout.dtype(),
-                  .out_dtype = out,
-                  .min_rows = kOwnRows,
-                  .max_rows = std::clamp(rows, 2 * kRowStep, std::max(fitting, 2 * kRowStep))},
-         .gated = layout.gated()});
+    // Of a matrix in blocks whole panels, and the last.
+    const int64_t panel = in_blocks ? PanelRows(layout) : layout.n();
+    std::set<int64_t> outputs = {panel};
+    if (layout.n() % panel != 0) outputs.insert(layout.n() % panel);
+    for (const int64_t n : outputs) {
+      const int64_t fitting =
+          static_cast<int64_t>(kProbeBytes) / (n * ElementBytes(out)) / kRowStep * kRowStep;
+      products.push_back(
+          {.gemm = {.n = n,
+                    .k = layout.k(),
+                    .w_stride = layout.row_stride(),
+                    .dtype = layout.dtype(),
+                    .out_dtype = out,
+                    .min_rows = kOwnRows,
+                    .max_rows = std::clamp(rows, 2 * kRowStep, std::max(fitting, 2 * kRowStep))},
+           .gated = layout.gated()});
+    }
   }
   return products;
 }
 
-absl::Status Gemm::Reserve(const BatchLimits& limits, int64_t vocab_size) {
+absl::Status Gemm::Reserve(const BatchLimits& limits, int64_t vocab_size, size_t panel_bytes) {
+  if (panel_bytes > 0) {
+    TLM_ASSIGN_OR_RETURN(panel_, device_.Allocate(panel_bytes, MemoryPurpose::kActivations));
+  }
   const size_t bytes = ReserveBytes(limits);
   if (bytes > 0) {
     TLM_ASSIGN_OR_RETURN(workspace_, device_.Allocate(bytes, MemoryPurpose::kActivations));
@@ -251,9 +276,10 @@ absl::Status Gemm::Probe(LibraryProduct& product) {
       product.gated
           ? GemmOutput{.out = memory.gated.data(), .out_stride = gemm.n / 2}
           : GemmOutput{.out = memory.out.data(), .out_stride = gemm.n, .out_float32 = float32};
-  const CudaMatrix plain(MatrixLayout(gemm.n, gemm.k, gemm.dtype, MatrixUse::kPlain),
-                         Buffer(const_cast<void*>(memory.w->data()), memory.w->layout().bytes(),
-                                [](void*, size_t) {}));
+  const Weights plain{.data = memory.w->data(),
+                      .layout = MatrixLayout(gemm.n, gemm.k, gemm.dtype, MatrixUse::kPlain),
+                      .of_n = gemm.n};
+  const Weights gated{.data = memory.w->data(), .layout = memory.w->layout(), .of_n = gemm.n};
   TLM_RETURN_IF_ERROR(RunOwn(x, plain, sums));
   const auto time = [&](const GemmProbe::Product& run) {
     return MedianTime([&] { return TimeOnce(memory.flush, run); });
@@ -275,7 +301,7 @@ absl::Status Gemm::Probe(LibraryProduct& product) {
           },
       .own_time =
           [&](int64_t m) {
-            return time([&, m] { return RunOwn(Slice(x, 0, m), *memory.w, finished); });
+            return time([&, m] { return RunOwn(Slice(x, 0, m), gated, finished); });
           }};
   TLM_ASSIGN_OR_RETURN(product.plan, library_->Prepare(gemm, probe));
   return absl::OkStatus();
@@ -346,9 +372,7 @@ absl::Status Gemm::Run(const Rows& x, const CudaMatrix& w, const Epilogue& epilo
                           .out_float32 = out.dtype == DType::kF32,
                           .bias = epilogue.bias,
                           .activation = ActivationOf(epilogue)};
-  const LibraryProduct* const product =
-      x.rows > kOwnRows && RowsAreAligned(out) ? FindProduct(w.layout(), out.dtype) : nullptr;
-  return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
+  return RunAny(x, w, output, RowsAreAligned(out));
 }
 
 absl::Status Gemm::RunGated(const Rows& x, const CudaMatrix& w, const float* bias,
@@ -360,30 +384,124 @@ absl::Status Gemm::RunGated(const Rows& x, const CudaMatrix& w, const float* bia
   const GemmOutput output{.out = out.data,
                           .out_stride = out.stride,
                           .out_float32 = out.dtype == DType::kF32,
-                          .bias = bias};
+                          .bias = bias,
+                          .up_bias = w.n() / 2};
+  return RunAny(x, w, output, true);
+}
+
+int64_t Gemm::PanelRows(const MatrixLayout& layout) const {
+  constexpr int64_t kStep = 128;
+  if (layout.bytes() <= panel_.bytes()) return layout.n();
+  const int64_t row_bytes = layout.row_stride() * ElementBytes(layout.dtype());
+  const int64_t most = static_cast<int64_t>(panel_.bytes()) / row_bytes / kStep * kStep;
+  TLM_CHECK(most > 0);
+  // Of nearly the same size.
+  return CeilDiv(CeilDiv(layout.n(), CeilDiv(layout.n(), most)), kStep) * kStep;
+}
+
+absl::Status Gemm::RunAny(const Rows& x, const CudaMatrix& w, const GemmOutput& output,
+                          bool library) {
+  const MatrixLayout& layout = w.layout();
+  if (!w.in_blocks()) {
+    return RunRows(x, {.data = w.data(), .layout = layout, .of_n = w.n()}, output, library);
+  }
+  if (HasBlockKernel(x.rows, w)) return RunBlocks(x, w, output);
+  const int64_t step = PanelRows(layout);
+  const MatrixUse use = layout.gated() ? MatrixUse::kGated : MatrixUse::kPlain;
+  for (int64_t first = 0; first < w.n(); first += step) {
+    const int64_t rows = std::min(step, w.n() - first);
+    TLM_RETURN_IF_ERROR(Dequantise(w, first, rows));
+    const Weights panel{.data = panel_.data(),
+                        .layout = MatrixLayout(rows, w.k(), layout.dtype(), use),
+                        .of_n = w.n(),
+                        .is_written = true};
+    TLM_RETURN_IF_ERROR(RunRows(x, panel, ColumnsFrom(output, first, layout), library));
+  }
+  return absl::OkStatus();
+}
+
+bool Gemm::HasBlockKernel(int64_t rows, const CudaMatrix& w) {
+  if (rows > kBlockGemmTokens[kBlockGemmShapes - 1]) return false;
+  if (!UsesTensorCores(w.n(), w.k(), w.layout().dtype())) return false;
+  const auto segments = w.segments();
+  return std::all_of(segments.begin(), segments.end(), [](const CudaMatrix::Segment& segment) {
+    return HasGemmBlocks(segment.layout.format()) && segment.input_order.bytes() == 0;
+  });
+}
+
+absl::Status Gemm::RunBlocks(const Rows& x, const CudaMatrix& w, const GemmOutput& output) {
+  int shape = 0;
+  while (kBlockGemmTokens[shape] < x.rows) ++shape;
+  for (const CudaMatrix::Segment& segment : w.segments()) {
+    const int64_t strips = segment.layout.strips();
+    const size_t shared_bytes = GemmBlocksSharedBytes(segment.layout.format(), shape);
+    const GemmBlocksArgs args{
+        .product = {.x = x.data,
+                    .x_stride = x.stride,
+                    .m = x.rows,
+                    .n = segment.layout.n(),
+                    .k = w.k(),
+                    .gated = w.layout().gated(),
+                    .output = ColumnsFrom(output, segment.first_row, w.layout()),
+                    .row_tiles = static_cast<int32_t>(strips),
+                    .token_tiles = 1},
+        .matrix = ArgsOf(segment)};
+    const int grid = EvenGrid(strips, shared_bytes, planned_for_);
+    TLM_RETURN_IF_ERROR(device_.Check(LaunchGemmBlocks(args, shape, grid, device_.compute_stream()),
+                                      "LaunchGemmBlocks"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gemm::Dequantise(const CudaMatrix& w, int64_t first, int64_t rows) {
+  const int64_t stride = w.layout().row_stride();
+  for (const CudaMatrix::Segment& segment : w.segments()) {
+    const int64_t begin = std::max(first, segment.first_row);
+    const int64_t end = std::min(first + rows, segment.first_row + segment.layout.n());
+    if (begin >= end) continue;
+    const DequantiseArgs args{
+        .matrix = ArgsOf(segment),
+        .first_row = static_cast<int32_t>(begin - segment.first_row),
+        .rows = static_cast<int32_t>(end - begin),
+        .out = panel_.as<char>() + (begin - first) * stride * ElementBytes(w.layout().dtype()),
+        .out_stride = static_cast<int32_t>(stride)};
+    TLM_RETURN_IF_ERROR(
+        device_.Check(LaunchDequantise(args, device_.compute_stream()), "LaunchDequantise"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Gemm::RunRows(const Rows& x, const Weights& w, const GemmOutput& output,
+                           bool library) {
+  const DType out = output.out_float32 ? DType::kF32 : w.layout.dtype();
   const LibraryProduct* const product =
-      x.rows > kOwnRows ? FindProduct(w.layout(), out.dtype) : nullptr;
+      library && x.rows > kOwnRows ? FindProduct(w.layout, out) : nullptr;
   return product == nullptr ? RunOwn(x, w, output) : RunLibrary(*product, x, w, output);
 }
 
-absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& output) {
-  const DType dtype = w.dtype();
-  const GemmPlan plan =
-      PlanGemm({.m = x.rows, .n = w.n(), .k = w.k(), .dtype = dtype, .gated = w.layout().gated()},
-               planned_for_);
+absl::Status Gemm::RunOwn(const Rows& x, const Weights& w, const GemmOutput& output) {
+  const DType dtype = w.layout.dtype();
+  const GemmPlan plan = PlanGemm({.m = x.rows,
+                                  .n = w.layout.n(),
+                                  .k = w.layout.k(),
+                                  .of_n = w.of_n,
+                                  .dtype = dtype,
+                                  .gated = w.layout.gated()},
+                                 planned_for_);
   methods_ |= BitOf(plan.method);
   GemmArgs args{.x = x.data,
                 .x_stride = x.stride,
                 .m = x.rows,
-                .w = w.data(),
-                .w_stride = w.layout().row_stride(),
-                .n = w.n(),
-                .k = w.k(),
-                .gated = w.layout().gated(),
+                .w = w.data,
+                .w_stride = w.layout.row_stride(),
+                .n = w.layout.n(),
+                .k = w.layout.k(),
+                .gated = w.layout.gated(),
+                .w_is_written = w.is_written,
                 .output = output,
                 .row_tiles = plan.row_tiles,
                 .token_tiles = plan.token_tiles,
-                .prefetch_bytes = plan.prefetch_bytes};
+                .prefetch_bytes = w.is_written ? 0 : plan.prefetch_bytes};
   const cudaStream_t stream = device_.compute_stream();
   if (plan.method == GemmMethod::kSimt) {
     return device_.Check(LaunchGemmSimt(args, dtype, plan.tile, stream), "LaunchGemmSimt");
@@ -391,7 +509,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& 
   return device_.Check(LaunchGemmMma(args, dtype, plan.tile, plan.grid, stream), "LaunchGemmMma");
 }
 
-absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
+absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const Weights& w,
                               const GemmOutput& output) {
   const LibraryGemm& gemm = product.gemm;
   // Chunks of nearly the same size.
@@ -404,7 +522,7 @@ absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, cons
     if (chunk.rows > gemm.min_rows) {
       void* const sums = product.gated ? workspace_.data() : target.out;
       const int64_t stride = product.gated ? gemm.n : target.out_stride;
-      status = library_->Run(product.plan, chunk.data, chunk.stride, chunk.rows, w.data(), sums,
+      status = library_->Run(product.plan, chunk.data, chunk.stride, chunk.rows, w.data, sums,
                              stride, device_.compute_stream());
     }
     if (status.ok()) {

@@ -13,9 +13,13 @@
 // Where out is fp32 (logits), read T as fp32: nothing is rounded. Because every step ends in a
 // rounding of its own, one fused kernel has the bits of a product followed by an elementwise
 // kernel.
+//
+// A matrix in blocks means its elements (model/tensor/blocks.h) rounded to T, bfloat16: products
+// have the bits of those with a matrix that is stored so.
 #ifndef TLM_MODEL_OPS_CUDA_GEMM_H_
 #define TLM_MODEL_OPS_CUDA_GEMM_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,21 +53,29 @@ class Gemm {
   // Loads the kernels and lets them have their shared memory; before the first run.
   absl::Status PrepareKernels();
 
-  // Notes that products with matrices of this layout will be run; before Reserve.
-  void Prepare(const MatrixLayout& layout);
+  // Notes that products with matrices of this layout will be run; before Reserve. `in_blocks`: the
+  // layout is that of the dequantised matrix.
+  void Prepare(const MatrixLayout& layout, bool in_blocks = false);
 
   // Device memory that Reserve keeps, for the layouts noted so far.
   size_t ReserveBytes(const BatchLimits& limits) const;
   // The same before any is noted: of a model whose gated matrices have so many outputs, 0 for none,
   // and inputs that the library could take.
   size_t ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const;
-  // Takes the workspace, and finds out for every layout noted for which numbers of rows the library
-  // has the bits of the own kernels and is faster. For that it takes more memory (inputs and
-  // outputs of the largest product, kProbeBytes of output at the most, and twice the L2 cache) and
-  // gives it back; a product there is no memory to try goes without the library. Outputs of
-  // vocab_size features are taken to be fp32. Nothing is allocated or tried afterwards.
-  // RESOURCE_EXHAUSTED as Allocate.
-  absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size);
+  // Bytes of the panel that matrices in blocks are dequantised to, as many rows at a time as it
+  // holds: enough for the largest matrix, of so many elements (each row of which counts as a
+  // multiple of 8), and kMostPanelBytes at the most.
+  static size_t PanelBytes(int64_t elements) {
+    return std::min(static_cast<size_t>(elements) * 2, kMostPanelBytes);
+  }
+  static constexpr size_t kMostPanelBytes = size_t{256} << 20;
+  // Takes the workspace and the panel (PanelBytes; 0: no matrix is in blocks), and finds out for
+  // every layout noted for which numbers of rows the library has the bits of the own kernels and is
+  // faster. For that it takes more memory (inputs and outputs of the largest product, kProbeBytes of
+  // output at the most, and twice the L2 cache) and gives it back; a product there is no memory to
+  // try goes without the library. Outputs of vocab_size features are taken to be fp32. Nothing is
+  // allocated or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
+  absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size, size_t panel_bytes = 0);
   // Gives back what Reserve keeps, and goes without the library until the next one.
   void Release();
   static constexpr size_t kProbeBytes = size_t{384} << 20;
@@ -86,6 +98,17 @@ class Gemm {
   absl::Status RunGated(const Rows& x, const CudaMatrix& w, const float* bias, const Rows& out);
 
  private:
+  struct Known {
+    MatrixLayout layout;
+    bool in_blocks = false;
+  };
+  // Rows of weights as kernels take them.
+  struct Weights {
+    const void* data = nullptr;
+    MatrixLayout layout;      // of these rows
+    int64_t of_n = 0;         // of the matrix
+    bool is_written = false;  // by the kernel before
+  };
   // A kind of product the library may compute, m rows of x at a time.
   struct LibraryProduct {
     LibraryGemm gemm;
@@ -114,9 +137,20 @@ class Gemm {
   // Milliseconds `run` takes once, with nothing but `flush` in the L2 cache.
   absl::StatusOr<float> TimeOnce(const Buffer& flush, const GemmProbe::Product& run);
 
-  absl::Status RunOwn(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
+  // Rows of a matrix in blocks that are dequantised at a time: all, or a multiple of 128.
+  int64_t PanelRows(const MatrixLayout& layout) const;
+  // Where w is in blocks, from these as they are (RunBlocks) or panel by panel. `library`: where it
+  // has the product, it may run it.
+  absl::Status RunAny(const Rows& x, const CudaMatrix& w, const GemmOutput& output, bool library);
+  // Whether a product of so many rows has a kernel that reads w's blocks; and runs it.
+  static bool HasBlockKernel(int64_t rows, const CudaMatrix& w);
+  absl::Status RunBlocks(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
+  // Rows [first, first + rows) of w, as layout() says, to the panel.
+  absl::Status Dequantise(const CudaMatrix& w, int64_t first, int64_t rows);
+  absl::Status RunRows(const Rows& x, const Weights& w, const GemmOutput& output, bool library);
+  absl::Status RunOwn(const Rows& x, const Weights& w, const GemmOutput& output);
   // Chunk by chunk: the library's sums, then what is left to do to them.
-  absl::Status RunLibrary(const LibraryProduct& product, const Rows& x, const CudaMatrix& w,
+  absl::Status RunLibrary(const LibraryProduct& product, const Rows& x, const Weights& w,
                           const GemmOutput& output);
   // `sums`: those of a gated product.
   absl::Status FinishChunk(const LibraryProduct& product, const void* sums, int64_t rows,
@@ -126,10 +160,11 @@ class Gemm {
   const GemmDevice planned_for_;
   const size_t l2_bytes_;
   GemmLibrary* const library_;
-  std::vector<MatrixLayout> layouts_;     // each kind once
+  std::vector<Known> layouts_;            // each kind once
   std::vector<LibraryProduct> products_;  // once reserved
   Buffer workspace_;                      // sums of a chunk of a gated product
   uint32_t methods_ = 0;                  // those used; see TakeMethods
+  Buffer panel_;                          // dequantised rows
 };
 
 }  // namespace tlm

@@ -55,16 +55,6 @@ int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
   return chosen;
 }
 
-// A grid of which no block has more than one tile more than another.
-int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
-  const int64_t fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
-                                               (shared_bytes + kReservedSharedBytes));
-  const int64_t blocks =
-      std::max(device.multiprocessors, 1) * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
-  const int64_t rounds = CeilDiv(tiles, blocks);
-  return static_cast<int>(CeilDiv(tiles, rounds));
-}
-
 // Of every row of the blocks' first tiles, behind what their rings hold.
 int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
@@ -100,6 +90,15 @@ GemmPlan PlanSimt(const GemmShape& shape) {
 
 }  // namespace
 
+int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
+  const int64_t fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
+                                               (shared_bytes + kReservedSharedBytes));
+  const int64_t blocks =
+      std::max(device.multiprocessors, 1) * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
+  const int64_t rounds = tlm::CeilDiv(tiles, blocks);
+  return static_cast<int>(tlm::CeilDiv(tiles, rounds));
+}
+
 bool UsesTensorCores(int64_t n, int64_t k, DType dtype) {
   return (dtype == DType::kBF16 || dtype == DType::kF16) && n % 8 == 0 && k % 8 == 0;
 }
@@ -107,7 +106,8 @@ bool UsesTensorCores(int64_t n, int64_t k, DType dtype) {
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device) {
   TLM_CHECK(shape.m > 0 && shape.n > 0 && shape.k > 0);
   TLM_CHECK(shape.m <= kMaxGemmExtent && shape.n <= kMaxGemmExtent && shape.k <= kMaxGemmExtent);
-  if (!UsesTensorCores(shape.n, shape.k, shape.dtype)) return PlanSimt(shape);
+  const int64_t of_n = shape.of_n == 0 ? shape.n : shape.of_n;
+  if (!UsesTensorCores(of_n, shape.k, shape.dtype)) return PlanSimt(shape);
   if (shape.m <= kSkinnyTokens) {
     return PlanMma(GemmMethod::kSkinny, SkinnyTile(shape, device), shape, device);
   }

@@ -30,6 +30,7 @@ struct GemmShape {
   int64_t m = 0;  // rows of x; > 0
   int64_t n = 0;  // rows of the weight matrix; > 0
   int64_t k = 0;
+  int64_t of_n = 0;            // of the matrix that these are rows of; 0: n
   DType dtype = DType::kBF16;  // of the weights
   bool gated = false;          // gate and up rows in groups: tiles hold whole ones
 };
@@ -49,8 +50,8 @@ struct GemmPlan {
 // k multiples of 8.
 bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 
-// Own kernels for a product. The method depends on m only between kSkinny and kTiled, whose bits
-// agree.
+// Own kernels for a product. The method depends on m, and on n for a given of_n, only between
+// kSkinny and kTiled, whose bits agree.
 //
 // Up to kSkinnyTokens rows one tile has all of them, and each weight is read once. Above, the tiles
 // for 32 tokens and more compete by the bytes that the busiest multiprocessor reads through the L2
@@ -64,6 +65,10 @@ bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 // 64 x 64 make 128 blocks that read 32 KiB an element of k together, 9.6 cycles at 6 TB/s from the
 // L2 cache: 22 us and 67 us. The weights' bytes alone take 8 us and 23 us at 4.3 TB/s.
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device);
+
+// A grid of which no block has more than one tile more than another, of blocks that take
+// shared_bytes each.
+int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device);
 
 }  // namespace tlm
 

@@ -28,7 +28,9 @@ set(TLM_CUDA_KERNEL_SOURCES
   kernels/add_norm.cu
   kernels/attention_mma.cu
   kernels/attention_simt.cu
+  kernels/dequantise.cu
   kernels/embed.cu
+  kernels/gemm_blocks.cu
   kernels/gemm_epilogue.cu
   kernels/gemm_mma.cu
   kernels/gemm_probe.cu

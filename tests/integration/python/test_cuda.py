@@ -2,15 +2,18 @@
 (tests/support/cuda_modules), against the CPU backend."""
 
 import array
+import math
 import os
 import pathlib
+import tempfile
 import unittest
 
+import quantised_checkpoint
 from observed_server import ObservedServer
 from support import Answer, request
 from tlm_server import DEMO_MODEL, TlmServer
 
-from tlm.v1 import forward_pb2, model_info_pb2
+from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
 
 MODULES = pathlib.Path(os.environ["TLM_CUDA_MODULES"])
 PROMPTS = ["In the evening", "It was", "She looked at him for a long time and then"]
@@ -26,10 +29,12 @@ def emulated(*flags, server=TlmServer, libraries=("driver",)):
                   environment={"LD_LIBRARY_PATH": ":".join(str(MODULES / name) for name in libraries)})
 
 
-def logits(server):
+def logits(server, ids=None):
     """{(prompt, position): values} of all positions."""
     rows = {}
     asked = forward_pb2.ForwardRequest(prompts=PROMPTS, all=True)
+    if ids:
+        asked = forward_pb2.ForwardRequest(sequences=[common_pb2.TokenIds(ids=ids)], all=True)
     for message in server.model.Forward(asked, timeout=120):
         if message.HasField("header"):
             width = message.header.row_width
@@ -37,6 +42,18 @@ def logits(server):
             rows[message.rows.sequence_index, message.rows.first_position + i] = \
                 array.array("f", message.rows.data[4 * i * width:4 * (i + 1) * width])
     return rows
+
+
+def distance(actual, expected):
+    """Relative L2."""
+    pairs = [(a, e) for place, row in expected.items()
+             for a, e in zip(actual[place], row, strict=True)]
+    return math.sqrt(math.fsum((a - e) ** 2 for a, e in pairs)
+                     / math.fsum(e * e for _, e in pairs))
+
+
+def memory_of(server):
+    return server.model.ModelInfo(model_info_pb2.ModelInfoRequest()).memory
 
 
 def tokens(server, **fields):
@@ -84,7 +101,7 @@ class CudaTest(unittest.TestCase):
 
     def test_memory_parts_sum_to_the_total(self):
         tokens(self.cuda, seed=1, max_new_tokens=2)
-        memory = self.cuda.model.ModelInfo(model_info_pb2.ModelInfoRequest()).memory
+        memory = memory_of(self.cuda)
         parts = (sum(weights.bytes for weights in memory.weights)
                  + memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
                  + memory.activation_arena + memory.logits_workspace + memory.graph_pool
@@ -104,6 +121,35 @@ class CudaTest(unittest.TestCase):
         with emulated("--max_batch_tokens=5", "--noprefix_cache",
                       "--debug_disable=cuda_graphs,cuda_overlap,cuda_library") as plain:
             self.assertEqual(tokens(plain, **asked), tokens(self.cuda, **asked))
+
+    def test_weights_are_quantised_at_start(self):
+        with emulated("--weights=int4", "--max_batch_tokens=64") as quantised:
+            memory = memory_of(quantised)
+            rows = logits(quantised)
+            asked = dict(seed=7, max_new_tokens=8)
+            streams = {tuple(tokens(quantised, **asked)) for _ in range(2)}
+        self.assertEqual(len(streams), 1)
+        stored = {weights.type for weights in memory.weights}
+        self.assertTrue({"I4_G32", "I8_G256"} <= stored, stored)
+        with TlmServer("--backend=cpu", "--weights=int4") as on_cpu:
+            expected = logits(on_cpu)  # of the same integers, activations in 8 bits
+        self.assertLess(distance(rows, expected), 0.05)
+
+    def test_quantised_checkpoints_keep_their_integers(self):
+        for name in ("awq", "gptq, act-order", "pack-quantized, act-order"):
+            pair = quantised_checkpoint.Pair(name)
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                pair.save(pathlib.Path(folder))
+                asked = dict(ids=[(17 * i + 5) % 96 for i in range(75)])
+                with TlmServer("--backend=cpu", f"--model={folder}", "--weights=float32") as exact:
+                    expected = logits(exact, **asked)
+                with emulated(f"--model={folder}", "--max_batch_tokens=64") as quantised:
+                    self.assertLess(distance(logits(quantised, **asked), expected), 0.03)
+                    memory = memory_of(quantised)
+                stored = {weights.type for weights in memory.weights}
+                self.assertTrue(any(kind.startswith("I4_G") for kind in stored), stored)
+                with emulated(f"--model={folder}", "--weights=float32") as floats:
+                    self.assertLess(distance(logits(floats, **asked), expected), 1e-4)
 
     def test_takes_no_draft_model(self):
         with self.assertRaisesRegex(RuntimeError, "--draft_model is not there yet on backend cuda"):

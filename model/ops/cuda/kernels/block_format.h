@@ -19,7 +19,7 @@
 //   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits; of step s and of the i-th of the
 //            four inputs they are at 4 s + i
 //   entries  [unit][row]: what 32 inputs share
-//   heads    [group][row]: what `group` inputs share
+//   heads    [group][row]: what a group of inputs shares
 //   zeros    [group][row] of a byte
 //
 // Every array of a cell begins at a multiple of 16 bytes. Rows and inputs that do not exist have
@@ -58,7 +58,7 @@ struct StripFormat {
   int32_t low_bits = 8;   // 4 or 8
   int32_t high_bits = 0;  // 0; of 5 and 6 bits 1 and 2
   BlockScales scales = BlockScales::kHalf;
-  int32_t group = 0;        // inputs of a head: 32 to 256; 0: there are none
+  int32_t group_log2 = 0;   // of the inputs of a head, 32 to 256; 0: there are none
   int32_t zero = 0;         // unless each group has its own
   bool has_values = false;  // q counts the values of kIq4NlValues
 
@@ -67,13 +67,13 @@ struct StripFormat {
     return scales == BlockScales::kHalfMin ? 4 : 2;
   }
   TLM_ON_BOTH constexpr int head_bytes() const {
-    if (group == 0) return 0;
+    if (group_log2 == 0) return 0;
     return scales == BlockScales::kTwoFactors ? 2 : 4;
   }
   TLM_ON_BOTH constexpr int zero_bytes() const { return scales == BlockScales::kFloat ? 1 : 0; }
 
   TLM_ON_BOTH constexpr int groups(int spans) const {
-    return group == 0 ? 0 : (spans * kSpanInputs + group - 1) / group;
+    return group_log2 == 0 ? 0 : (spans * kSpanInputs + (1 << group_log2) - 1) >> group_log2;
   }
   // Bytes from a cell of `spans` spans to its arrays.
   TLM_ON_BOTH constexpr int high_at(int spans) const {

@@ -21,8 +21,11 @@ TLM_KERNEL Embed(const EmbedKernelArgs args) {
   WaitForPrevious();
   const EmbedArgs& op = args.op;
   const int64_t token = blockIdx.x;
-  const int32_t id = op.token_ids[token];
-  const int64_t row = id < 0 ? op.sampled[-1 - id] : id;
+  int64_t row = 0;
+  if (op.tokens_table.data != nullptr) {
+    const int32_t id = op.token_ids[token];
+    row = id < 0 ? op.sampled[-1 - id] : id;
+  }
   int64_t position = 0;
   if (op.positions_table.data != nullptr) {
     position = op.positions[token] < 0 ? 0 : op.positions[token];
@@ -30,14 +33,18 @@ TLM_KERNEL Embed(const EmbedKernelArgs args) {
   for (int64_t begin = threadIdx.x * kRun; begin < op.dim; begin += kThreads * kRun) {
     const int64_t count = op.dim - begin;
     float values[kRun];
-    LoadRunOf(op.tokens_table.dtype, op.tokens_table.data, row * op.tokens_table.stride + begin,
-              count, args.wide, values);
+    if (op.tokens_table.data != nullptr) {
+      LoadRunOf(op.tokens_table.dtype, op.tokens_table.data, row * op.tokens_table.stride + begin,
+                count, args.wide, values);
+    }
     if (op.positions_table.data != nullptr) {
       float more[kRun];
       LoadRunOf(op.positions_table.dtype, op.positions_table.data,
                 position * op.positions_table.stride + begin, count, args.wide, more);
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) values[i] += more[i];
+      for (int i = 0; i < kRun; ++i) {
+        values[i] = op.tokens_table.data == nullptr ? more[i] : values[i] + more[i];
+      }
     }
     StoreRun(op.out + token * op.out_stride + begin, count, args.wide, values);
   }

@@ -18,11 +18,12 @@ struct EmbeddingTable {
 };
 
 // out[t] = tokens_table[id of t] + positions_table[positions[t]], in float32. A token id below 0
-// stands for sampled[-1 - id]. Padding tokens (position -1) take row 0 of the second table.
+// stands for sampled[-1 - id]. Padding tokens (position -1) take row 0 of the second table. One of
+// the tables may be missing.
 // Bytes: tokens * dim * (element + 4), and again for the second table.
 struct EmbedArgs {
   EmbeddingTable tokens_table;         // [vocab_size, dim]
-  EmbeddingTable positions_table;      // [context_length, dim]; optional
+  EmbeddingTable positions_table;      // [context_length, dim]
   const int32_t* token_ids = nullptr;  // [tokens]
   const int32_t* sampled = nullptr;    // tokens sampled by the batch before
   const int32_t* positions = nullptr;  // [tokens]; with positions_table alone

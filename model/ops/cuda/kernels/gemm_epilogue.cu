@@ -85,7 +85,7 @@ TLM_KERNEL SwiGlu(const WithAlignment<SwiGluArgs> args) {
     LoadRun(gates, count, wide, gate);
     LoadRun(gates + width, count, wide && width % kRun == 0, up);
     AddBias<T>(output, first, count, gate);
-    AddBias<T>(output, columns + first, count, up);
+    AddBias<T>(output, static_cast<int>(output.up_bias) + first, count, up);
     float v[kRun];
 #pragma unroll
     for (int i = 0; i < kRun; ++i) v[i] = Silu(gate[i]) * up[i];

@@ -52,14 +52,14 @@ TLM_DEVICE void Store(const GemmOutput& output, int64_t token, int64_t column, f
   }
 }
 
-// Stores output `column` of `columns`: of a gated product from the accumulators of a gate and its
+// Stores output `column`: of a gated product from the accumulators of a gate and its
 // up, of a plain one from the first alone.
 template <typename T>
 TLM_DEVICE void StoreActivated(const GemmOutput& output, bool gated, int64_t token, int64_t column,
-                               int64_t columns, float accumulator, float up) {
+                               float accumulator, float up) {
   const float v = Biased<T>(output, accumulator, column);
   float activated = Activated(gated ? GemmActivation::kSilu : output.activation, v);
-  if (gated) activated = activated * Biased<T>(output, up, columns + column);
+  if (gated) activated = activated * Biased<T>(output, up, output.up_bias + column);
   Store<T>(output, token, column, activated);
 }
 
@@ -137,7 +137,7 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
       const int column = gated ? gates + tile_row % Area::kGates : tile_row;
       if (column >= columns) continue;
       const float up = gated ? staged.sums[Area::At(token, row + Area::kGates)] : 0.0f;
-      StoreActivated<T>(output, gated, staged.first_token + token, column, columns,
+      StoreActivated<T>(output, gated, staged.first_token + token, column,
                         staged.sums[Area::At(token, row)], up);
     }
     return;

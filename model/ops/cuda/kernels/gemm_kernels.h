@@ -4,8 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
+#include "model/ops/cuda/kernels/block_format.h"
 #include "model/tensor/dtype.h"
 
 namespace tlm {
@@ -18,7 +20,8 @@ struct GemmOutput {
   void* out = nullptr;  // of T
   int64_t out_stride = 0;
   bool out_float32 = false;
-  const float* bias = nullptr;                        // by output; gated: [gates, ups]. Null: none
+  const float* bias = nullptr;  // by output; null: none
+  int64_t up_bias = 0;          // of a gated product: from a gate's bias to its up's
   GemmActivation activation = GemmActivation::kNone;  // not of a gated product
 };
 
@@ -33,6 +36,7 @@ struct GemmArgs {
   int64_t n = 0;
   int64_t k = 0;
   bool gated = false;
+  bool w_is_written = false;  // by a kernel before: it is not read before that has ended
   GemmOutput output;
   int32_t row_tiles = 0;    // covering n
   int32_t token_tiles = 0;  // covering m; their product is an int, too
@@ -53,6 +57,20 @@ cudaError_t PrepareGemmEpilogue();
 // the outputs.
 cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
                           cudaStream_t stream);
+
+// Few rows of x with rows of a matrix in blocks, which means its elements rounded to bfloat16, with
+// the bits of LaunchGemmMma. product.w is none; n, row_tiles: rows and strips of `matrix`, whose
+// inputs are in order; m at most kBlockGemmTokens[shape]. Formats for which HasGemmBlocks.
+struct GemmBlocksArgs {
+  GemmArgs product;
+  BlockMatrixArgs matrix;
+};
+inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
+inline constexpr int kBlockGemmShapes = 3;
+bool HasGemmBlocks(const StripFormat& format);
+size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
+cudaError_t PrepareGemmBlocks();
+cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream);
 
 // Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: a block for
 // each of row_tiles * token_tiles tiles `tile` of kSimtTiles. Every output is one fp32 chain,

@@ -50,6 +50,7 @@ cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
       .grid = dim3(static_cast<unsigned>(grid)),
       .block = dim3(kGemmThreads),
       .shared_bytes = static_cast<size_t>(kMmaTiles[tile].shared_bytes()),
+      .overlaps_previous = !args.w_is_written,
   };
   const Kernel kernel =
       dtype == DType::kBF16 ? KernelOf<simt::Bf16>(tile) : KernelOf<simt::F16>(tile);

@@ -245,6 +245,7 @@ cudaError_t LaunchGemmSimt(const GemmArgs& args, DType dtype, int tile, cudaStre
       .grid = dim3(static_cast<unsigned>(args.row_tiles * args.token_tiles)),
       .block = dim3(kGemmThreads),
       .shared_bytes = static_cast<size_t>(kSimtTiles[tile].shared_bytes()),
+      .overlaps_previous = !args.w_is_written,
   };
   return Launch(KernelOf(dtype, tile), shape, stream, SimtArgs{args, wide});
 }

@@ -165,6 +165,36 @@ TEST_F(PackedWeightsTest, FloatsBesideBlocksKeepTheirTypeWhereFloatRowsAreTaken)
   EXPECT_EQ(TypesIn(taking.given), (std::set<DType>{DType::kQ4K, DType::kF16}));
 }
 
+// Where activations have 16 bits beside matrices in blocks.
+class RoundingOps : public RecordingOps {
+ public:
+  explicit RoundingOps(Ops& ops)
+      : RecordingOps(ops, /*takes_blocks=*/true, /*takes_float_rows=*/false) {}
+  DType ActivationType(DType weights) const override {
+    return weights == DType::kI8 ? DType::kBF16 : weights;
+  }
+};
+
+TEST_F(PackedWeightsTest, FloatsBesideBlocksAreRoundedToActivationsOf16Bits) {
+  // Matrices of 192 and of 288 inputs are F32.
+  const BlockModel blocks(BlockConfig("qwen3"), {DType::kQ4K}, 4);
+  RoundingOps ops(*cpu_);
+  ASSERT_THAT(PackWeights(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, ops), IsOk());
+  EXPECT_EQ(TypesIn(ops.given), (std::set<DType>{DType::kQ4K, DType::kF32}));
+  EXPECT_EQ(ops.formats, std::set<WeightFormat>{WeightFormat::kBFloat16});
+  const auto bytes = [&](const Ops& on) {
+    return PackingBytesOf(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, on).device;
+  };
+  const RecordingOps taking(*cpu_, /*takes_blocks=*/true);
+  const int64_t floats = 256 * (192 + 288) * blocks.config().num_layers;
+  EXPECT_EQ(bytes(taking) - bytes(ops), static_cast<uint64_t>(2 * floats));
+  // A model of floats alone is what it was.
+  const RandomModel model(SmallConfig("gpt2"), DType::kBF16, 5);
+  ops.formats.clear();
+  ASSERT_THAT(PackWeights(model.config(), model.weights(), WeightFormat::kAsGiven, ops), IsOk());
+  EXPECT_EQ(ops.formats, std::set<WeightFormat>{WeightFormat::kAsGiven});
+}
+
 TEST_F(PackedWeightsTest, QuantisesMatricesButNotPositions) {
   const RandomModel model(SmallConfig("gpt2"), DType::kF16, 5);
   RecordingOps ops(*cpu_, /*takes_blocks=*/true);

@@ -8,6 +8,7 @@
 #include "model/ops/cuda/cuda_status.h"
 #include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/weight_upload.h"
 #include "tests/unit/model/ops/cuda/gemm_fixture.h"
 
 namespace tlm {
@@ -70,6 +71,7 @@ class TestLibrary : public GemmLibrary {
                         .w_stride = gemm.w_stride,
                         .n = gemm.n,
                         .k = gemm.k,
+                        .w_is_written = true,  // a library knows no better
                         .output = {.out = out,
                                    .out_stride = out_stride,
                                    .out_float32 = gemm.out_dtype == DType::kF32},
@@ -306,6 +308,55 @@ TEST_F(GemmLibraryUseTest, ReserveKeepsWhatItSaid) {
   gemm_->Release();
   EXPECT_EQ(allocated(), before);
   EXPECT_EQ(gemm_->library_products(), 0);
+}
+
+TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
+  TestLibrary library(Order::kOneChain);
+  OpenWith(&library);
+  const int64_t k = 64;
+  // Of 328 outputs panels of 256 and 72, of the head's and the gated one's two and one.
+  gemm_->Prepare(MatrixLayout(328, k, DType::kBF16, MatrixUse::kPlain), /*in_blocks=*/true);
+  gemm_->Prepare(MatrixLayout(512, k, DType::kBF16, MatrixUse::kPlain), /*in_blocks=*/true);
+  gemm_->Prepare(MatrixLayout(96, k, DType::kBF16, MatrixUse::kGated), /*in_blocks=*/true);
+  const size_t panel = 256 * k * 2;
+  ASSERT_THAT(gemm_->Reserve(kLimits, /*vocab_size=*/512, panel), IsOk());
+  std::vector<std::pair<int64_t, DType>> kinds;
+  for (const LibraryGemm& gemm : library.gemms) kinds.push_back({gemm.n, gemm.out_dtype});
+  EXPECT_THAT(kinds, ::testing::UnorderedElementsAre(std::pair(int64_t{256}, DType::kBF16),
+                                                     std::pair(int64_t{72}, DType::kBF16),
+                                                     std::pair(int64_t{256}, DType::kF32),
+                                                     std::pair(int64_t{96}, DType::kBF16)));
+  EXPECT_EQ(gemm_->library_products(), 4);
+
+  const Numbers w = RandomNumbers(328, k, DType::kF32, 13);
+  const TensorView view{DType::kF32, Shape{328, k}, w.values.data()};
+  const BlockRows rows({&view, 1}, MatrixOrder::kOutputsFirst, DType::kI8G64);
+  CudaMatrix::Segment segment{.layout = BlockLayout(328, k, DType::kI8G64)};
+  segment.data = device_->Allocate(segment.layout.bytes(), MemoryPurpose::kWeights).value();
+  WeightUpload upload(*device_, 1);
+  ASSERT_THAT(
+      upload.Blocks(rows, segment.layout, segment.data.data(), [](int64_t row) { return row; }),
+      IsOk());
+  ASSERT_THAT(upload.Finish(), IsOk());
+  std::vector<CudaMatrix::Segment> segments;
+  segments.push_back(std::move(segment));
+  const CudaMatrix matrix(MatrixLayout(328, k, DType::kBF16, MatrixUse::kPlain),
+                          std::move(segments));
+  const auto multiply = [&](int64_t m) {
+    const Numbers x = RandomNumbers(100, k, DType::kBF16, 14);
+    const DeviceRows in(*device_, x, 8, Stride(x));
+    const Numbers blank = Unwritten(m, 328, DType::kBF16);
+    DeviceRows out(*device_, blank, 16, 328 + 24);
+    EXPECT_THAT(gemm_->Run(in.rows().First(m), matrix, {}, out.rows()), IsOk());
+    return out.Read();
+  };
+  const Numbers few = multiply(64);
+  EXPECT_EQ(library.runs, 0);
+  Numbers many = multiply(100);
+  EXPECT_EQ(library.runs, 2);
+  many.rows = 64;
+  many.values.resize(few.values.size());
+  ExpectSameBits(many, few);
 }
 
 TEST_F(GemmLibraryUseTest, WithoutMemoryToProbeItGoesWithout) {

@@ -1,0 +1,223 @@
+#include "model/ops/cuda/kernels/block_values.h"
+#include "model/ops/cuda/kernels/dequantise.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/row_access.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm {
+namespace {
+
+using namespace simt;
+
+// A block has a cell, a thread a lane's share of a row's span.
+constexpr int kCellThreads = kMostSpans * kStripRows * kStepLanes;
+constexpr int kEmbedThreads = 128;
+// Of the cell's values in shared memory: 16 bytes more than a row, so that what the lanes of a warp
+// write at a time lies in different banks.
+constexpr int kPitch = kCellInputs + kRun;
+constexpr size_t kCellShared = size_t{kStripRows} * kPitch * sizeof(uint16_t);
+
+TLM_DEVICE int SpansOf(const BlockMatrixArgs& matrix, int cell) {
+  const int left = matrix.spans - cell * kMostSpans;
+  return left < kMostSpans ? left : kMostSpans;
+}
+TLM_DEVICE const unsigned char* CellOf(const BlockMatrixArgs& matrix, int strip, int cell) {
+  return matrix.data + strip * matrix.strip_bytes +
+         int64_t{cell} * matrix.format.cell_bytes(kMostSpans);
+}
+
+// This thread's 32 elements to `to`, the tile's first value.
+TLM_DEVICE void ConvertShare(const StripFormat& format, const unsigned char* cell, int spans,
+                             uint16_t* to) {
+  const int span = static_cast<int>(threadIdx.x) / (kStripRows * kStepLanes);
+  const int row = static_cast<int>(threadIdx.x) / kStepLanes % kStripRows;
+  const int lane = static_cast<int>(threadIdx.x) % kStepLanes;
+  if (span >= spans) return;
+  LaneBits bits;
+  bits.Load(format, cell, spans, span, row, lane);
+  StepScale scales[kSpanSteps];
+#pragma unroll
+  for (int step = 0; step < kSpanSteps; ++step) {
+    if (step % 2 == 0 || format.scales == BlockScales::kTwoFactors) {
+      scales[step] = ScaleOf(format, cell, spans, span * kSpanSteps + step, row);
+    } else {
+      scales[step] = scales[step - 1];
+    }
+  }
+  uint16_t* const at = to + row * kPitch + span * kSpanInputs + 2 * lane;
+#pragma unroll
+  for (int step = 0; step < kSpanSteps; ++step) {
+    float elements[4];
+    StepElements(format, bits, step, scales[step], elements);
+    auto* const pairs = reinterpret_cast<uint32_t*>(at + step * kStepInputs);
+    pairs[0] = PackPair<Bf16>(elements[0], elements[1]);
+    pairs[4] = PackPair<Bf16>(elements[2], elements[3]);
+  }
+}
+
+// Eight elements of a row of the tile, from input `first` on, to their places in the row at `out`;
+// there is room for all eight.
+TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, int first,
+                           uint16_t* out) {
+  Quad quad = LoadQuad(from);
+  if (matrix.input_order == nullptr) {
+    if (first + kRun > matrix.k) {
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        if (first + i >= matrix.k) quad.word[i / 2] &= i % 2 == 0 ? 0xffff0000u : 0x0000ffffu;
+      }
+    }
+    StoreQuad(out + first, quad);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) {
+    const bool exists = first + i < matrix.k;
+    const int input = exists ? matrix.input_order[first + i] : first + i;
+    out[input] = exists ? static_cast<uint16_t>(quad.word[i / 2] >> (16 * (i % 2))) : uint16_t{0};
+  }
+}
+
+// The format's constants; the rest at run time.
+template <int kLowBits, int kHighBits, BlockScales kScales, bool kHasValues>
+TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
+  LetNextStart();
+  StripFormat format = args.matrix.format;
+  format.low_bits = kLowBits;
+  format.high_bits = kHighBits;
+  format.scales = kScales;
+  format.has_values = kHasValues;
+  const int first_strip = args.first_row / kStripRows;
+  const int cell = static_cast<int>(blockIdx.x);
+  const int strip = first_strip + static_cast<int>(blockIdx.y);
+  const int spans = SpansOf(args.matrix, cell);
+  uint16_t* const tile = SharedMemory<uint16_t>();
+  // Weights, which no kernel writes.
+  ConvertShare(format, CellOf(args.matrix, strip, cell), spans, tile);
+  WaitForPrevious();
+  SyncThreads();
+  constexpr int kRowPieces = kCellInputs / kRun;
+  for (int i = static_cast<int>(threadIdx.x); i < kStripRows * kRowPieces; i += kCellThreads) {
+    const int row = strip * kStripRows + i / kRowPieces - args.first_row;
+    const int piece = i % kRowPieces;
+    const int first = cell * kCellInputs + piece * kRun;
+    if (row < 0 || row >= args.rows || first >= args.out_stride) continue;
+    StorePiece(args.matrix, tile + i / kRowPieces * kPitch + piece * kRun, first,
+               static_cast<uint16_t*>(args.out) + int64_t{row} * args.out_stride);
+  }
+}
+
+// The integers of a lane's four elements, word by word.
+TLM_DEVICE void StepBits(const StripFormat& format, const unsigned char* cell, int spans, int span,
+                         int step, int row, int lane, int (&q)[4]) {
+  const bool bytes = format.low_bits == 8;
+  const int piece = row * kStepLanes + lane;
+  const int half = bytes ? step / 4 * kStripRows * kStepLanes : 0;
+  const uint32_t low = ValueAt<uint32_t>(cell + format.high_at(span) + (half + piece) * 16 +
+                                         (bytes ? step % 4 : step / 2) * 4);
+  uint32_t high = 0;
+  if (format.high_bits > 0) {
+    const unsigned char* const above =
+        cell + format.high_at(spans) + format.entries_at(span) - format.high_at(span);
+    const int word = format.high_bits > 1 ? step / 4 : 0;
+    high = ValueAt<uint32_t>(above + (piece * format.high_bits + word) * 4);
+  }
+  StepIntegers(format, low, high, step, q);
+}
+
+// A block per token; thread i takes the shares i, i + 128, ... of the row.
+TLM_KERNEL __launch_bounds__(kEmbedThreads) EmbedBlocks(const EmbedBlocksArgs args) {
+  LetNextStart();
+  WaitForPrevious();
+  const BlockMatrixArgs& table = args.table;
+  const int64_t token = blockIdx.x;
+  int row = args.rows[token];
+  if (row < 0) row = args.others == nullptr ? 0 : args.others[-1 - row];
+  float* const out = args.out + token * args.out_stride;
+  // A share is a step's four elements of a lane.
+  for (int share = static_cast<int>(threadIdx.x); share < table.spans * kSpanSteps * kStepLanes;
+       share += kEmbedThreads) {
+    const int lane = share % kStepLanes;
+    const int step = share / kStepLanes % kSpanSteps;
+    const int span = share / (kStepLanes * kSpanSteps);
+    const int cell = span / kMostSpans;
+    const int spans = SpansOf(table, cell);
+    const unsigned char* const from = CellOf(table, row / kStripRows, cell);
+    int q[4];
+    StepBits(table.format, from, spans, span % kMostSpans, step, row % kStripRows, lane, q);
+    const StepScale scale =
+        ScaleOf(table.format, from, spans, span % kMostSpans * kSpanSteps + step, row % kStripRows);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = span * kSpanInputs + step * kStepInputs + 2 * lane + i % 2 + i / 2 * 8;
+      if (at >= table.k) continue;
+      float* const to = out + (table.input_order == nullptr ? at : table.input_order[at]);
+      const float value = ToFloat(FromFloat<Bf16>(ElementOf(table.format, q[i], scale)));
+      *to = args.adds ? *to + value : value;
+    }
+  }
+}
+
+struct Instance {
+  int low_bits;
+  int high_bits;
+  BlockScales scales;
+  bool has_values;
+  void (*kernel)(DequantiseArgs);
+};
+template <int kLowBits, int kHighBits, BlockScales kScales, bool kHasValues = false>
+constexpr Instance kOf = {kLowBits, kHighBits, kScales, kHasValues,
+                          Dequantise<kLowBits, kHighBits, kScales, kHasValues>};
+
+constexpr Instance kInstances[] = {
+    kOf<8, 0, BlockScales::kHalf>,        // Q8_0
+    kOf<8, 0, BlockScales::kFloat>,       // I8
+    kOf<4, 0, BlockScales::kHalf>,        // Q4_0
+    kOf<4, 0, BlockScales::kHalf, true>,  // IQ4_NL
+    kOf<4, 0, BlockScales::kHalfMin>,     // Q4_1
+    kOf<4, 0, BlockScales::kFactorMin>,   // Q4_K
+    kOf<4, 0, BlockScales::kFloat>,       // I4
+    kOf<4, 1, BlockScales::kHalf>,        // Q5_0
+    kOf<4, 1, BlockScales::kHalfMin>,     // Q5_1
+    kOf<4, 1, BlockScales::kFactorMin>,   // Q5_K
+    kOf<4, 2, BlockScales::kTwoFactors>,  // Q6_K
+};
+
+}  // namespace
+
+cudaError_t LoadDequantise() {
+  for (const Instance& instance : kInstances) {
+    const cudaError_t error = LoadKernel(instance.kernel);
+    if (error != cudaSuccess) return error;
+  }
+  return LoadKernel(EmbedBlocks);
+}
+
+cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream) {
+  const int first_strip = args.first_row / kStripRows;
+  const int end_strip = (args.first_row + args.rows + kStripRows - 1) / kStripRows;
+  const int cells = (args.matrix.spans + kMostSpans - 1) / kMostSpans;
+  if (args.rows <= 0 || cells == 0) return cudaSuccess;
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(cells), static_cast<unsigned>(end_strip - first_strip)),
+      .block = dim3(kCellThreads),
+      .shared_bytes = kCellShared,
+  };
+  const StripFormat& format = args.matrix.format;
+  for (const Instance& instance : kInstances) {
+    if (instance.low_bits == format.low_bits && instance.high_bits == format.high_bits &&
+        instance.scales == format.scales && instance.has_values == format.has_values) {
+      return Launch(instance.kernel, shape, stream, args);
+    }
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t LaunchEmbedBlocks(const EmbedBlocksArgs& args, cudaStream_t stream) {
+  if (args.tokens == 0) return cudaSuccess;
+  return Launch(EmbedBlocks,
+                {.grid = dim3(static_cast<unsigned>(args.tokens)), .block = dim3(kEmbedThreads)},
+                stream, args);
+}
+
+}  // namespace tlm

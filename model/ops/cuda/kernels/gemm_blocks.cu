@@ -1,0 +1,357 @@
+// Products of few rows with a matrix in blocks, whose bytes are all that is read of it.
+//
+// Two warps multiply, four turn blocks into the operands of the tensor cores, one cell of a strip
+// (32 rows, 256 of k; block_format.h) ahead of them. In phase i of a block, between two barriers:
+//
+//   all threads  begin copying cell i + stages - 1 and its part of x, into the ring
+//   converters   cell i + 1: ring, elements in float32, bfloat16, operands of buffer (i + 1) % 2
+//   multipliers  cell i: operands of buffer i % 2, x from the ring; 16 rows each
+//
+// Operands lie in shared memory as lanes hold them, 16 bytes a lane and mma. The sums are those of
+// gemm_mma.h: an accumulator takes k ascending by 16, from 0.
+//
+// Bytes: the matrix's strips once, x once for each strip (from L2), the outputs. Estimated limits
+// of a phase: the chain of a cell, 16 steps of 33 cycles; the converters, some 400 instructions
+// each a cell, of which two blocks an SM issue 800 a scheduler: with 4 bits 10 bytes a cycle and
+// SM, 2.4 TB/s of an H200's 4.3; with 8 bits 4.5 TB/s.
+#include <cstddef>
+
+#include "model/ops/cuda/kernels/block_values.h"
+#include "model/ops/cuda/kernels/gemm_epilogue.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
+#include "model/ops/cuda/kernels/launch.h"
+#include "model/ops/cuda/kernels/row_access.h"
+#include "model/ops/cuda/kernels/simt.h"
+
+namespace tlm {
+namespace {
+
+using namespace simt;
+
+constexpr int kMultipliers = kStripRows / 16;
+constexpr int kConverters = kMostSpans * kMultipliers;
+constexpr int kThreads = (kMultipliers + kConverters) * kWarpLanes;
+constexpr int kCellSteps = kCellInputs / kStepInputs;
+constexpr int kOperandBytes = kWarpLanes * 16;  // of an mma
+constexpr int kOperandsBytes = kMultipliers * kCellSteps * kOperandBytes;
+constexpr int kTokenPieces = kCellInputs / kRun;
+
+// What follows from the most rows of x.
+template <int kMost>
+struct BlockShape {
+  static constexpr int kTokens = kMost;
+  static constexpr int kStages = kTokens <= 8 ? 6 : 4;
+  static constexpr int kTokenTiles = kTokens / 8;
+  static constexpr int kTokenBytes = kTokens * kCellInputs * 2;  // of a stage
+
+  // Sums on their way to outputs; see StoreStaged. A strip of a gated matrix has 16 gates and their
+  // ups.
+  static constexpr int kRows = kStripRows;
+  static constexpr int kGates = kGateGroup;
+  static constexpr TLM_HOST_DEVICE int At(int token, int row) { return token * (kRows + 4) + row; }
+  static constexpr TLM_HOST_DEVICE int TileRow(int /*round*/, int row) { return row; }
+  static constexpr int kSumBytes = kTokens * (kRows + 4) * 4;
+
+  static constexpr int SharedBytes(int cell_bytes) {
+    return 2 * kOperandsBytes + kSumBytes + kStages * (cell_bytes + kTokenBytes);
+  }
+};
+
+// Walks the cells of a block's strips: blockIdx.x, + gridDim.x, ...
+struct CellCursor {
+  int strip = static_cast<int>(blockIdx.x);
+  int cell = 0;
+
+  TLM_DEVICE bool Done(const GemmBlocksArgs& args) const { return strip >= args.product.row_tiles; }
+  TLM_DEVICE int Spans(const GemmBlocksArgs& args) const {
+    const int left = args.matrix.spans - cell * kMostSpans;
+    return left < kMostSpans ? left : kMostSpans;
+  }
+  TLM_DEVICE bool IsLast(const GemmBlocksArgs& args) const {
+    return (cell + 1) * kMostSpans >= args.matrix.spans;
+  }
+  TLM_DEVICE void Advance(const GemmBlocksArgs& args) {
+    if (!IsLast(args)) {
+      ++cell;
+    } else {
+      cell = 0;
+      strip += static_cast<int>(gridDim.x);
+    }
+  }
+};
+
+// `format`: args.matrix.format, with what is constant.
+template <int kTokens>
+struct BlockRing {
+  using Shape = BlockShape<kTokens>;
+
+  const GemmBlocksArgs& args;
+  const StripFormat& format;
+  const int cell_bytes = format.cell_bytes(kMostSpans);
+
+  TLM_DEVICE unsigned char* Operands(int buffer) const {
+    return SharedMemory<unsigned char>() + buffer * kOperandsBytes;
+  }
+  TLM_DEVICE float* Sums() const {
+    return reinterpret_cast<float*>(SharedMemory<unsigned char>() + 2 * kOperandsBytes);
+  }
+  TLM_DEVICE unsigned char* Cell(int slot) const {
+    return SharedMemory<unsigned char>() + 2 * kOperandsBytes + Shape::kSumBytes +
+           slot * (cell_bytes + Shape::kTokenBytes);
+  }
+  TLM_DEVICE unsigned char* Tokens(int slot) const { return Cell(slot) + cell_bytes; }
+
+  TLM_DEVICE void CopyCell(int slot, const CellCursor& at) const {
+    if (at.Done(args)) return;
+    const unsigned char* const from =
+        args.matrix.data + at.strip * args.matrix.strip_bytes + int64_t{at.cell} * cell_bytes;
+    const int bytes = format.cell_bytes(at.Spans(args));
+    for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += kThreads * 16) {
+      CopyAsync16(Cell(slot) + i, from + i);
+    }
+  }
+  // Pieces are swizzled: piece c of row r stands at c ^ (r % 8).
+  TLM_DEVICE void CopyTokens(int slot, const CellCursor& at) const {
+    if (at.Done(args)) return;
+    const GemmArgs& op = args.product;
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kTokenPieces; i += kThreads) {
+      const int row = i / kTokenPieces;
+      const int piece = i % kTokenPieces;
+      const int input = at.cell * kCellInputs + piece * kRun;
+      const bool exists = row < op.m && input < args.matrix.k;
+      const auto* const from =
+          static_cast<const uint16_t*>(op.x) + (exists ? row * op.x_stride + input : 0);
+      CopyAsync16(Tokens(slot) + (row * kTokenPieces + (piece ^ row % 8)) * 16, from, exists);
+    }
+  }
+
+  // A converter's part of the cell in `slot`: of 16 rows, eight steps.
+  TLM_DEVICE void Convert(int slot, int spans, int buffer) const {
+    const int converter = static_cast<int>(threadIdx.x) / kWarpLanes - kMultipliers;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const int rows = converter % kMultipliers;
+    const int span = converter / kMultipliers;
+    if (span >= spans) return;
+    const unsigned char* const cell = Cell(slot);
+    const int upper = rows * 16 + lane / kStepLanes;
+    LaneBits bits[2];  // of rows `upper` and upper + 8
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      bits[i].Load(format, cell, spans, span, upper + 8 * i, lane % kStepLanes);
+    }
+    unsigned char* const to =
+        Operands(buffer) + (rows * kCellSteps + span * kSpanSteps) * kOperandBytes + lane * 16;
+    StepScale scales[2];
+#pragma unroll
+    for (int step = 0; step < kSpanSteps; ++step) {
+      float elements[2][4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (step % 2 == 0 || format.scales == BlockScales::kTwoFactors) {
+          scales[i] = ScaleOf(format, cell, spans, span * kSpanSteps + step, upper + 8 * i);
+        }
+        StepElements(format, bits[i], step, scales[i], elements[i]);
+      }
+      StoreQuad(to + step * kOperandBytes, {{PackPair<Bf16>(elements[0][0], elements[0][1]),
+                                             PackPair<Bf16>(elements[1][0], elements[1][1]),
+                                             PackPair<Bf16>(elements[0][2], elements[0][3]),
+                                             PackPair<Bf16>(elements[1][2], elements[1][3])}});
+    }
+  }
+
+  // Adds a cell's products to a multiplier's sums.
+  TLM_DEVICE void Multiply(int slot, int spans, int buffer,
+                           float (&sums)[Shape::kTokenTiles][4]) const {
+    const int rows = static_cast<int>(threadIdx.x) / kWarpLanes;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const unsigned char* const operands =
+        Operands(buffer) + rows * kCellSteps * kOperandBytes + lane * 16;
+    const unsigned char* const tokens = Tokens(slot) + lane % 8 * kTokenPieces * 16;
+#pragma unroll 2
+    for (int pair = 0; pair < spans * kSpanSteps / 2; ++pair) {
+      const int piece = ((pair * 4 + lane / 8) ^ lane % 8) * 16;
+      uint32_t x[Shape::kTokenTiles][4];
+#pragma unroll
+      for (int j = 0; j < Shape::kTokenTiles; ++j) {
+        LoadMatrices(x[j], tokens + j * 8 * kTokenPieces * 16 + piece);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Quad w = LoadQuad(operands + (pair * 2 + half) * kOperandBytes);
+#pragma unroll
+        for (int j = 0; j < Shape::kTokenTiles; ++j) {
+          const uint32_t pieces[2] = {x[j][half * 2], x[j][half * 2 + 1]};
+          MultiplyAdd<Bf16>(sums[j], w.word, pieces);
+        }
+      }
+    }
+  }
+
+  // Writes a multiplier's sums of strip `strip` to where the epilogue expects them. Of a gated
+  // matrix the last strip may have fewer gates than 16, which their ups follow at once.
+  TLM_DEVICE void Stage(int strip, const float (&sums)[Shape::kTokenTiles][4]) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const int upper = static_cast<int>(threadIdx.x) / kWarpLanes * 16 + lane / kStepLanes;
+    const int left = static_cast<int>(args.product.n) - strip * kStripRows;
+    const int gates = args.product.gated && left < kStripRows ? left / 2 : kGateGroup;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      int row = upper + c / 2 * 8;
+      if (row >= 2 * gates) continue;
+      if (row >= gates) row += kGateGroup - gates;
+#pragma unroll
+      for (int j = 0; j < Shape::kTokenTiles; ++j) {
+        Sums()[Shape::At(j * 8 + lane % kStepLanes * 2 + c % 2, row)] = sums[j][c];
+      }
+    }
+  }
+};
+
+template <int kLowBits, int kHighBits, BlockScales kScales, int kTokens>
+TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) {
+  using Shape = BlockShape<kTokens>;
+  constexpr int kStages = Shape::kStages;
+  LetNextStart();
+  StripFormat format = args.matrix.format;
+  format.low_bits = kLowBits;
+  format.high_bits = kHighBits;
+  format.scales = kScales;
+  format.has_values = false;
+  const BlockRing<kTokens> ring{args, format};
+  const bool multiplies = static_cast<int>(threadIdx.x) < kMultipliers * kWarpLanes;
+  // The weights of the first stages, which no kernel writes, before the kernels before have ended;
+  // they are part of the first group of copies.
+  CellCursor copied;
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    ring.CopyCell(stage, copied);
+    copied.Advance(args);
+  }
+  WaitForPrevious();
+  CellCursor at;
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    ring.CopyTokens(stage, at);
+    CopyAsyncCommit();
+    at.Advance(args);
+  }
+  at = CellCursor();  // of what is multiplied, and what is converted
+  CellCursor next;
+  int slot = kStages - 1;
+  int next_slot = 0;
+  float sums[Shape::kTokenTiles][4] = {};
+#pragma unroll 1
+  for (int phase = -1; !at.Done(args); ++phase) {
+    CopyAsyncWait<kStages - 3>();
+    SyncThreads();
+    if (phase >= 0) {
+      const int free = slot == 0 ? kStages - 1 : slot - 1;
+      ring.CopyCell(free, copied);
+      ring.CopyTokens(free, copied);
+      CopyAsyncCommit();
+      copied.Advance(args);
+    }
+    if (!multiplies) {
+      if (!next.Done(args)) ring.Convert(next_slot, next.Spans(args), (phase + 1) % 2);
+    } else if (phase >= 0) {
+      ring.Multiply(slot, at.Spans(args), phase % 2, sums);
+    }
+    slot = next_slot;
+    next_slot = next_slot + 1 == kStages ? 0 : next_slot + 1;
+    next.Advance(args);
+    if (phase < 0) continue;
+    if (at.IsLast(args)) {
+      if (multiplies) {
+        ring.Stage(at.strip, sums);
+#pragma unroll
+        for (int j = 0; j < Shape::kTokenTiles; ++j) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) sums[j][c] = 0.0f;
+        }
+      }
+      SyncThreads();
+      StoreStaged<Bf16, Shape, kThreads>(
+          args.product,
+          {.sums = ring.Sums(), .first_row = at.strip * kStripRows, .first_token = 0, .round = 0});
+    }
+    at.Advance(args);
+  }
+}
+
+struct Instance {
+  int low_bits;
+  int high_bits;
+  BlockScales scales;
+  void (*kernels[kBlockGemmShapes])(GemmBlocksArgs);
+};
+template <int kLowBits, int kHighBits, BlockScales kScales>
+constexpr Instance kOf = {kLowBits,
+                          kHighBits,
+                          kScales,
+                          {GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[0]>,
+                           GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[1]>,
+                           GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[2]>}};
+
+constexpr Instance kInstances[] = {
+    kOf<8, 0, BlockScales::kHalf>,        // Q8_0
+    kOf<8, 0, BlockScales::kFloat>,       // I8
+    kOf<4, 0, BlockScales::kHalf>,        // Q4_0
+    kOf<4, 0, BlockScales::kFactorMin>,   // Q4_K
+    kOf<4, 0, BlockScales::kFloat>,       // I4
+    kOf<4, 1, BlockScales::kFactorMin>,   // Q5_K
+    kOf<4, 2, BlockScales::kTwoFactors>,  // Q6_K
+};
+
+const Instance* Find(const StripFormat& format) {
+  if (format.has_values) return nullptr;
+  for (const Instance& instance : kInstances) {
+    if (instance.low_bits == format.low_bits && instance.high_bits == format.high_bits &&
+        instance.scales == format.scales) {
+      return &instance;
+    }
+  }
+  return nullptr;
+}
+
+// The most that a format of these bits takes: groups of 32.
+StripFormat Largest(const Instance& instance) {
+  return {.low_bits = instance.low_bits,
+          .high_bits = instance.high_bits,
+          .scales = instance.scales,
+          .group_log2 = instance.scales == BlockScales::kFloat ? 5 : 8};
+}
+
+}  // namespace
+
+bool HasGemmBlocks(const StripFormat& format) { return Find(format) != nullptr; }
+
+size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
+  const int cell = format.cell_bytes(kMostSpans);
+  static_assert(kBlockGemmShapes == 3);
+  const int bytes = shape == 0   ? BlockShape<kBlockGemmTokens[0]>::SharedBytes(cell)
+                    : shape == 1 ? BlockShape<kBlockGemmTokens[1]>::SharedBytes(cell)
+                                 : BlockShape<kBlockGemmTokens[2]>::SharedBytes(cell);
+  return static_cast<size_t>(bytes);
+}
+
+cudaError_t PrepareGemmBlocks() {
+  for (const Instance& instance : kInstances) {
+    for (int shape = 0; shape < kBlockGemmShapes; ++shape) {
+      const cudaError_t error = AllowSharedMemory(instance.kernels[shape],
+                                                  GemmBlocksSharedBytes(Largest(instance), shape));
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream) {
+  const Instance* const instance = Find(args.matrix.format);
+  if (instance == nullptr) return cudaErrorInvalidValue;
+  const LaunchShape launch{
+      .grid = dim3(static_cast<unsigned>(grid)),
+      .block = dim3(kThreads),
+      .shared_bytes = GemmBlocksSharedBytes(args.matrix.format, shape),
+  };
+  return Launch(instance->kernels[shape], launch, stream, args);
+}
+
+}  // namespace tlm
