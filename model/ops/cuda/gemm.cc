@@ -86,6 +86,13 @@ bool RowsAreAligned(const Rows& rows) {
   return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.stride % 8 == 0;
 }
 
+// Of LaunchGemmBlocks, for so many rows that there is one.
+int BlockShapeFor(int64_t rows) {
+  int shape = 0;
+  while (kBlockGemmTokens[shape] < rows) ++shape;
+  return shape;
+}
+
 void CheckOperands(const Rows& x, const CudaMatrix& w, const Rows& out, int64_t columns) {
   const DType dtype = w.layout().dtype();
   TLM_CHECK(x.cols == w.k() && x.dtype == dtype && out.cols == columns);
@@ -111,6 +118,7 @@ Gemm::Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* li
       planned_for_{
           .multiprocessors = properties.multiprocessors,
           .shared_bytes_per_multiprocessor = properties.shared_bytes_per_multiprocessor,
+          .shared_bytes_per_block = properties.shared_bytes_per_block,
       },
       l2_bytes_(properties.l2_bytes),
       library_(library) {}
@@ -119,7 +127,8 @@ absl::Status Gemm::PrepareKernels() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmMma(), "PrepareGemmMma"));
   TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmEpilogue(), "PrepareGemmEpilogue"));
-  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmBlocks(), "PrepareGemmBlocks"));
+  TLM_RETURN_IF_ERROR(
+      device_.Check(PrepareGemmBlocks(planned_for_.shared_bytes_per_block), "PrepareGemmBlocks"));
   TLM_RETURN_IF_ERROR(device_.Check(LoadDequantise(), "LoadDequantise"));
   return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
 }
@@ -420,18 +429,20 @@ absl::Status Gemm::RunAny(const Rows& x, const CudaMatrix& w, const GemmOutput& 
   return absl::OkStatus();
 }
 
-bool Gemm::HasBlockKernel(int64_t rows, const CudaMatrix& w) {
+bool Gemm::HasBlockKernel(int64_t rows, const CudaMatrix& w) const {
   if (rows > kBlockGemmTokens[kBlockGemmShapes - 1]) return false;
   if (!UsesTensorCores(w.n(), w.k(), w.layout().dtype())) return false;
   const auto segments = w.segments();
-  return std::all_of(segments.begin(), segments.end(), [](const CudaMatrix::Segment& segment) {
-    return HasGemmBlocks(segment.layout.format()) && segment.input_order.bytes() == 0;
+  return std::all_of(segments.begin(), segments.end(), [&](const CudaMatrix::Segment& segment) {
+    const StripFormat& format = segment.layout.format();
+    return HasGemmBlocks(format) && segment.input_order.bytes() == 0 &&
+           GemmBlocksSharedBytes(format, BlockShapeFor(rows)) <=
+               planned_for_.shared_bytes_per_block;
   });
 }
 
 absl::Status Gemm::RunBlocks(const Rows& x, const CudaMatrix& w, const GemmOutput& output) {
-  int shape = 0;
-  while (kBlockGemmTokens[shape] < x.rows) ++shape;
+  const int shape = BlockShapeFor(x.rows);
   for (const CudaMatrix::Segment& segment : w.segments()) {
     const int64_t strips = segment.layout.strips();
     const size_t shared_bytes = GemmBlocksSharedBytes(segment.layout.format(), shape);

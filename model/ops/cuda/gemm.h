@@ -143,7 +143,7 @@ class Gemm {
   // has the product, it may run it.
   absl::Status RunAny(const Rows& x, const CudaMatrix& w, const GemmOutput& output, bool library);
   // Whether a product of so many rows has a kernel that reads w's blocks; and runs it.
-  static bool HasBlockKernel(int64_t rows, const CudaMatrix& w);
+  bool HasBlockKernel(int64_t rows, const CudaMatrix& w) const;
   absl::Status RunBlocks(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
   // Rows [first, first + rows) of w, as layout() says, to the panel.
   absl::Status Dequantise(const CudaMatrix& w, int64_t first, int64_t rows);

@@ -18,6 +18,7 @@ inline constexpr int64_t kMaxGemmExtent = int64_t{1} << 20;
 struct GemmDevice {
   int multiprocessors = 1;
   size_t shared_bytes_per_multiprocessor = 0;
+  size_t shared_bytes_per_block = 0;  // of kernels that take it only where there is as much
 };
 
 enum class GemmMethod {

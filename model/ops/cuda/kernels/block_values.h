@@ -123,8 +123,8 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
       result.min = HalfAt(head + 2) * (AboveBase(factors >> 8) - kIntegerBase);
       break;
     case BlockScales::kTwoFactors:
-      factors = ValueAt<uint16_t>(entry) >> (step % 2 * 8);
-      result.scale = HalfAt(head) * (AboveBase((factors & 255) ^ 128) - (kIntegerBase + 128.0f));
+      factors = ByteAt(cell + format.entries_at(spans), (step / 2 * kStripRows + row) * 2 + step % 2);
+      result.scale = HalfAt(head) * (AboveBase(factors ^ 128) - (kIntegerBase + 128.0f));
       break;
     case BlockScales::kFloat:
       result.scale = ValueAt<float>(head);

@@ -14,6 +14,7 @@
 // of a phase: the chain of a cell, 16 steps of 33 cycles; the converters, some 400 instructions
 // each a cell, of which two blocks an SM issue 800 a scheduler: with 4 bits 10 bytes a cycle and
 // SM, 2.4 TB/s of an H200's 4.3; with 8 bits 4.5 TB/s.
+#include <algorithm>
 #include <cstddef>
 
 #include "model/ops/cuda/kernels/block_values.h"
@@ -36,11 +37,11 @@ constexpr int kOperandBytes = kWarpLanes * 16;  // of an mma
 constexpr int kOperandsBytes = kMultipliers * kCellSteps * kOperandBytes;
 constexpr int kTokenPieces = kCellInputs / kRun;
 
-// What follows from the most rows of x.
-template <int kMost>
+// What follows from the most rows of x, and the low bits of the weights.
+template <int kMost, int kLowBits>
 struct BlockShape {
   static constexpr int kTokens = kMost;
-  static constexpr int kStages = kTokens <= 8 ? 6 : 4;
+  static constexpr int kStages = kTokens <= 8 && kLowBits == 4 ? 6 : 4;
   static constexpr int kTokenTiles = kTokens / 8;
   static constexpr int kTokenBytes = kTokens * kCellInputs * 2;  // of a stage
 
@@ -81,9 +82,9 @@ struct CellCursor {
 };
 
 // `format`: args.matrix.format, with what is constant.
-template <int kTokens>
+template <typename Shape>
 struct BlockRing {
-  using Shape = BlockShape<kTokens>;
+  static constexpr int kTokens = Shape::kTokens;
 
   const GemmBlocksArgs& args;
   const StripFormat& format;
@@ -209,7 +210,7 @@ struct BlockRing {
 
 template <int kLowBits, int kHighBits, BlockScales kScales, int kTokens>
 TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) {
-  using Shape = BlockShape<kTokens>;
+  using Shape = BlockShape<kTokens, kLowBits>;
   constexpr int kStages = Shape::kStages;
   LetNextStart();
   StripFormat format = args.matrix.format;
@@ -217,7 +218,7 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   format.high_bits = kHighBits;
   format.scales = kScales;
   format.has_values = false;
-  const BlockRing<kTokens> ring{args, format};
+  const BlockRing<Shape> ring{args, format};
   const bool multiplies = static_cast<int>(threadIdx.x) < kMultipliers * kWarpLanes;
   // The weights of the first stages, which no kernel writes, before the kernels before have ended;
   // they are part of the first group of copies.
@@ -311,6 +312,12 @@ const Instance* Find(const StripFormat& format) {
   return nullptr;
 }
 
+template <int kTokens>
+int SharedBytes(bool bytes, int cell) {
+  return bytes ? BlockShape<kTokens, 8>::SharedBytes(cell)
+               : BlockShape<kTokens, 4>::SharedBytes(cell);
+}
+
 // The most that a format of these bits takes: groups of 32.
 StripFormat Largest(const Instance& instance) {
   return {.low_bits = instance.low_bits,
@@ -325,18 +332,19 @@ bool HasGemmBlocks(const StripFormat& format) { return Find(format) != nullptr; 
 
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
   const int cell = format.cell_bytes(kMostSpans);
+  const bool bytes = format.low_bits == 8;
   static_assert(kBlockGemmShapes == 3);
-  const int bytes = shape == 0   ? BlockShape<kBlockGemmTokens[0]>::SharedBytes(cell)
-                    : shape == 1 ? BlockShape<kBlockGemmTokens[1]>::SharedBytes(cell)
-                                 : BlockShape<kBlockGemmTokens[2]>::SharedBytes(cell);
-  return static_cast<size_t>(bytes);
+  return static_cast<size_t>(shape == 0   ? SharedBytes<kBlockGemmTokens[0]>(bytes, cell)
+                             : shape == 1 ? SharedBytes<kBlockGemmTokens[1]>(bytes, cell)
+                                          : SharedBytes<kBlockGemmTokens[2]>(bytes, cell));
 }
 
-cudaError_t PrepareGemmBlocks() {
+cudaError_t PrepareGemmBlocks(size_t most_shared_bytes) {
   for (const Instance& instance : kInstances) {
     for (int shape = 0; shape < kBlockGemmShapes; ++shape) {
-      const cudaError_t error = AllowSharedMemory(instance.kernels[shape],
-                                                  GemmBlocksSharedBytes(Largest(instance), shape));
+      const size_t bytes = GemmBlocksSharedBytes(Largest(instance), shape);
+      const cudaError_t error =
+          AllowSharedMemory(instance.kernels[shape], std::min(bytes, most_shared_bytes));
       if (error != cudaSuccess) return error;
     }
   }

@@ -60,7 +60,8 @@ cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
 
 // Few rows of x with rows of a matrix in blocks, which means its elements rounded to bfloat16, with
 // the bits of LaunchGemmMma. product.w is none; n, row_tiles: rows and strips of `matrix`, whose
-// inputs are in order; m at most kBlockGemmTokens[shape]. Formats for which HasGemmBlocks.
+// inputs are in order; m at most kBlockGemmTokens[shape]. Formats for which HasGemmBlocks, on
+// devices that let a block have GemmBlocksSharedBytes.
 struct GemmBlocksArgs {
   GemmArgs product;
   BlockMatrixArgs matrix;
@@ -69,7 +70,8 @@ inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
 inline constexpr int kBlockGemmShapes = 3;
 bool HasGemmBlocks(const StripFormat& format);
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
-cudaError_t PrepareGemmBlocks();
+// most_shared_bytes: that the device lets a block have.
+cudaError_t PrepareGemmBlocks(size_t most_shared_bytes);
 cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream);
 
 // Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: a block for

@@ -350,13 +350,28 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
     EXPECT_THAT(gemm_->Run(in.rows().First(m), matrix, {}, out.rows()), IsOk());
     return out.Read();
   };
+  library.refuses = true;
   const Numbers few = multiply(64);
-  EXPECT_EQ(library.runs, 0);
+  library.refuses = false;
+  library.runs = 0;
   Numbers many = multiply(100);
   EXPECT_EQ(library.runs, 2);
   many.rows = 64;
   many.values.resize(few.values.size());
   ExpectSameBits(many, few);
+  // Rows that the blocks' own kernel takes, and where a block has too little memory for that.
+  const auto first = [&few](int64_t rows) {
+    Numbers numbers{rows, few.cols, few.dtype, few.values};
+    numbers.values.resize(static_cast<size_t>(rows * few.cols));
+    return numbers;
+  };
+  CudaProperties small = device_->properties();
+  small.shared_bytes_per_block = 99 << 10;
+  for (const int64_t m : {8, 32}) ExpectSameBits(multiply(m), first(m));
+  gemm_ = std::make_unique<Gemm>(*device_, small, nullptr);
+  ASSERT_THAT(gemm_->PrepareKernels(), IsOk());
+  ASSERT_THAT(gemm_->Reserve(kLimits, /*vocab_size=*/512, panel), IsOk());
+  for (const int64_t m : {8, 32}) ExpectSameBits(multiply(m), first(m));
 }
 
 TEST_F(GemmLibraryUseTest, WithoutMemoryToProbeItGoesWithout) {
