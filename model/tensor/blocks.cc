@@ -1,5 +1,6 @@
 #include "model/tensor/blocks.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -130,6 +131,11 @@ void ReadOwn(DType type, const uint8_t* block, BlockValues& out) {
   }
 }
 
+void ReadFloats(DType type, const uint8_t* block, BlockValues& out) {
+  std::memcpy(&out.scale, block, sizeof(out.scale));
+  std::memcpy(out.q, block + sizeof(out.scale), BlockOf(type).elements);
+}
+
 }  // namespace
 
 BlockFormat FormatOf(DType type) {
@@ -161,6 +167,9 @@ BlockFormat FormatOf(DType type) {
     case DType::kI8G128:
     case DType::kI8G256:
       return {.bits = 8, .has_half_scales = false, .zero = -1};
+    case DType::kF8G32:
+    case DType::kF8G128:
+      return {.bits = 8, .has_half_scales = false, .has_floats = true};
     default:
       break;
   }
@@ -190,12 +199,22 @@ void ReadBlock(DType type, const std::byte* from, BlockValues* out) {
       return ReadQ6K(block, *out);
     case DType::kIq4Nl:
       return ReadIq4Nl(block, *out);
+    case DType::kF8G32:
+    case DType::kF8G128:
+      return ReadFloats(type, block, *out);
     default:
       return ReadOwn(type, block, *out);
   }
 }
 
-float LargestMagnitude(const BlockFormat& format, const BlockValues& values) {
+float LargestMagnitude(DType type, const BlockValues& values) {
+  const BlockFormat format = FormatOf(type);
+  if (format.has_floats) {
+    const uint8_t* const end = values.q + BlockOf(type).elements;
+    const bool has_nan =
+        std::any_of(values.q, end, [](uint8_t q) { return (q & 0x7f) == kFp8NaN; });
+    return has_nan ? NAN : std::fabs(values.scale) * kFp8Largest;
+  }
   // q - zero, s and t as large as there are.
   return std::fabs(values.scale) * (format.sub_block > 0 ? 64.0f * 128.0f : 255.0f) +
          std::fabs(values.min) * 64.0f;
@@ -225,18 +244,8 @@ void WriteF8Block(float scale, std::span<const uint8_t> q, std::byte* to) {
 
 void Dequantise(DType type, const std::byte* from, size_t blocks, float* out) {
   const DTypeBlock size = BlockOf(type);
-  if (!IsIntegerBlocks(type)) {
-    for (size_t i = 0; i < blocks; ++i, from += size.bytes) {
-      float scale;
-      std::memcpy(&scale, from, sizeof(scale));
-      const std::byte* const q = from + sizeof(scale);
-      for (size_t j = 0; j < size.elements; ++j) {
-        *out++ = Fp8Value(std::to_integer<uint8_t>(q[j])) * scale;
-      }
-    }
-    return;
-  }
-  const auto sub_block = static_cast<size_t>(FormatOf(type).sub_block);
+  const BlockFormat format = FormatOf(type);
+  const auto sub_block = static_cast<size_t>(format.sub_block);
   const size_t step = sub_block > 0 ? sub_block : size.elements;
   BlockValues block;
   for (size_t i = 0; i < blocks; ++i, from += size.bytes) {
@@ -245,10 +254,12 @@ void Dequantise(DType type, const std::byte* from, size_t blocks, float* out) {
       const size_t g = first / step;
       const float scale =
           sub_block > 0 ? block.scale * static_cast<float>(block.s[g]) : block.scale;
-      const bool has_factor = sub_block > 0 && FormatOf(type).has_min;
+      const bool has_factor = sub_block > 0 && format.has_min;
       const float min = has_factor ? block.min * static_cast<float>(block.t[g]) : block.min;
       for (size_t j = 0; j < step; ++j) {
-        out[j] = static_cast<float>(block.q[first + j] - block.zero) * scale - min;
+        const uint8_t q = block.q[first + j];
+        out[j] = format.has_floats ? Fp8Value(q) * scale
+                                   : static_cast<float>(q - block.zero) * scale - min;
       }
     }
   }

@@ -49,13 +49,14 @@ inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22,
 
 inline constexpr size_t kMaxBlockElements = 256;
 
-// What the blocks of a type of integers have in common.
+// What the blocks of a type have in common.
 struct BlockFormat {
   int bits = 8;       // of q: 4, 5, 6 or 8; IQ4_NL's are 8
   int sub_block = 0;  // elements that share s and t: 16 or 32; 0: s and t are 1
   bool has_min = false;
   bool has_half_scales = true;  // scale and min are binary16, else float32
   int zero = 0;                 // -1: each block has its own
+  bool has_floats = false;      // q are the bits of E4M3
 };
 BlockFormat FormatOf(DType type);
 
@@ -68,12 +69,12 @@ struct BlockValues {
   float min;  // 0 without has_min
   int zero;
 };
-// One block, at any address, of a type for which IsIntegerBlocks.
+// One block, at any address, of a type for which IsBlockQuantised.
 void ReadBlock(DType type, const std::byte* from, BlockValues* out);
 
 // A bound of the magnitudes of a block's elements and of all that is computed on the way to them;
 // NaN or an infinity where something of the block is.
-float LargestMagnitude(const BlockFormat& format, const BlockValues& values);
+float LargestMagnitude(DType type, const BlockValues& values);
 
 // Where I4 and I8 blocks have their zero, in one byte.
 inline constexpr size_t kOwnZeroAt = sizeof(float);

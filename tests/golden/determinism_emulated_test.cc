@@ -159,6 +159,7 @@ TEST(BlockModelsEmulatedTest, GiveTheLogitsOfTheirValuesInBfloat16) {
   ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("gpt2"), GgufBlockTypes(), 4));
   ExpectLogitsOfRoundedValues(
       BlockModel(BlockConfig("llama"), {DType::kI4G32}, 5, /*reordered=*/true));
+  ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("qwen3"), Float8BlockTypes(), 7));
   // Matrices of 192 inputs are floats.
   ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("qwen2"), {DType::kQ4K}, 6));
 }

@@ -69,7 +69,7 @@ class BlockReader {
     BlockValues block;
     for (int64_t begin = 0; begin < count; begin += size_) {
       ReadOne(weights, first + begin, std::min(size_, count - begin), block);
-      finite &= LargestMagnitude(format_, block) <= std::numeric_limits<float>::max();
+      finite &= LargestMagnitude(type_, block) <= std::numeric_limits<float>::max();
       std::memcpy(chunk.q[lane] + begin, block.q, static_cast<size_t>(size_));
       const int64_t group = begin / size_;
       chunk.scale[group][lane] = block.scale;

@@ -17,6 +17,7 @@ namespace {
 constexpr float kMostBf16 = 0x1.fep127f;
 
 BlockScales ScalesOf(DType type, const BlockFormat& format) {
+  if (format.has_floats) return BlockScales::kFloatElements;
   if (!format.has_half_scales) return BlockScales::kFloat;
   if (format.sub_block == 16) return BlockScales::kTwoFactors;
   if (format.sub_block == 32) return BlockScales::kFactorMin;
@@ -103,12 +104,15 @@ void WriteEntry(const BlockValues& values, BlockScales scales, size_t unit, std:
     case BlockScales::kTwoFactors:
       return Put(std::to_array({values.s[2 * unit], values.s[2 * unit + 1]}), to);
     case BlockScales::kFloat:
+    case BlockScales::kFloatElements:
       return;
   }
 }
 
 void WriteHead(const BlockValues& values, BlockScales scales, std::byte* to) {
-  if (scales == BlockScales::kFloat) return Put(values.scale, to);
+  if (scales == BlockScales::kFloat || scales == BlockScales::kFloatElements) {
+    return Put(values.scale, to);
+  }
   if (scales == BlockScales::kFactorMin) return Put(Halves(values.scale, values.min), to);
   Put(FloatToF16(values.scale), to);
 }
@@ -200,7 +204,6 @@ absl::Status BlockRows::ReadStrip(std::span<const int64_t> outputs, const BlockL
   TLM_CHECK(outputs.size() <= kStripRows && layout.type() == type_ && layout.k() == k_);
   std::memset(strip, 0, layout.strip_bytes());
   if (floats_.has_value()) return Quantise(outputs, layout, strip);
-  const BlockFormat format = FormatOf(type_);
   const DTypeBlock size = BlockOf(type_);
   BlockValues values;
   for (size_t row = 0; row < outputs.size(); ++row) {
@@ -209,7 +212,7 @@ absl::Status BlockRows::ReadStrip(std::span<const int64_t> outputs, const BlockL
     for (int64_t first = 0; first < k_;
          first += static_cast<int64_t>(size.elements), block += size.bytes) {
       ReadBlock(type_, block, &values);
-      if (!(LargestMagnitude(format, values) <= kMostBf16)) return NotFinite();
+      if (!(LargestMagnitude(type_, values) <= kMostBf16)) return NotFinite();
       layout.Write(values, static_cast<int>(row), first, strip);
     }
   }
@@ -222,7 +225,6 @@ absl::Status BlockRows::Quantise(std::span<const int64_t> outputs, const BlockLa
   std::vector<float> rows(outputs.size() * k);
   const auto found = floats_->Read(outputs, k_, rows.data());
   if (found.has_value()) return NonFiniteError(*found, parts_[found->part]);
-  const BlockFormat format = FormatOf(type_);
   const auto elements = static_cast<int64_t>(BlockOf(type_).elements);
   BlockValues values;
   for (size_t row = 0; row < outputs.size(); ++row) {
@@ -231,7 +233,7 @@ absl::Status BlockRows::Quantise(std::span<const int64_t> outputs, const BlockLa
       QuantiseBlock(type_, rows.data() + row * k + static_cast<size_t>(first),
                     std::min(elements, k_ - first),
                     importance_.empty() ? nullptr : importance_.data() + first, &values);
-      if (!(LargestMagnitude(format, values) <= kMostBf16)) return NotFinite();
+      if (!(LargestMagnitude(type_, values) <= kMostBf16)) return NotFinite();
       layout.Write(values, static_cast<int>(row), first, strip);
     }
   }

@@ -135,8 +135,10 @@ class CudaTest(unittest.TestCase):
             expected = logits(on_cpu)  # of the same integers, activations in 8 bits
         self.assertLess(distance(rows, expected), 0.05)
 
-    def test_quantised_checkpoints_keep_their_integers(self):
-        for name in ("awq", "gptq, act-order", "pack-quantized, act-order"):
+    def test_quantised_checkpoints_keep_their_blocks(self):
+        for name, blocks in (("awq", "I4_G"), ("gptq, act-order", "I4_G"),
+                             ("pack-quantized, act-order", "I4_G"), ("fp8", "F8_G"),
+                             ("float-quantized, channels", "F8_G")):
             pair = quantised_checkpoint.Pair(name)
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 pair.save(pathlib.Path(folder))
@@ -147,7 +149,7 @@ class CudaTest(unittest.TestCase):
                     self.assertLess(distance(logits(quantised, **asked), expected), 0.03)
                     memory = memory_of(quantised)
                 stored = {weights.type for weights in memory.weights}
-                self.assertTrue(any(kind.startswith("I4_G") for kind in stored), stored)
+                self.assertTrue(any(kind.startswith(blocks) for kind in stored), stored)
                 with emulated(f"--model={folder}", "--weights=float32") as floats:
                     self.assertLess(distance(logits(floats, **asked), expected), 1e-4)
 

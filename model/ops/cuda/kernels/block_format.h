@@ -47,11 +47,12 @@ inline constexpr int kMostSpans = kCellInputs / kSpanInputs;
 
 // Where scale, s, min and t of an element are; d, m and dmin are binary16.
 enum class BlockScales : int32_t {
-  kHalf,        // entries: d
-  kHalfMin,     // entries: d, -m
-  kFactorMin,   // entries: s and t, a byte each; heads: d, dmin
-  kTwoFactors,  // entries: s of either 16 inputs, signed bytes; heads: d
-  kFloat,       // heads: the scale, in float32; zeros
+  kHalf,           // entries: d
+  kHalfMin,        // entries: d, -m
+  kFactorMin,      // entries: s and t, a byte each; heads: d, dmin
+  kTwoFactors,     // entries: s of either 16 inputs, signed bytes; heads: d
+  kFloat,          // heads: the scale, in float32; zeros
+  kFloatElements,  // heads: the scale, in float32; q are the bits of E4M3 (model/tensor/fp8.h)
 };
 
 struct StripFormat {
@@ -63,7 +64,7 @@ struct StripFormat {
   bool has_values = false;  // q counts the values of kIq4NlValues
 
   TLM_ON_BOTH constexpr int entry_bytes() const {
-    if (scales == BlockScales::kFloat) return 0;
+    if (scales == BlockScales::kFloat || scales == BlockScales::kFloatElements) return 0;
     return scales == BlockScales::kHalfMin ? 4 : 2;
   }
   TLM_ON_BOTH constexpr int head_bytes() const {

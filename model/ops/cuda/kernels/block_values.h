@@ -123,8 +123,12 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
       result.min = HalfAt(head + 2) * (AboveBase(factors >> 8) - kIntegerBase);
       break;
     case BlockScales::kTwoFactors:
-      factors = ByteAt(cell + format.entries_at(spans), (step / 2 * kStripRows + row) * 2 + step % 2);
+      factors =
+          ByteAt(cell + format.entries_at(spans), (step / 2 * kStripRows + row) * 2 + step % 2);
       result.scale = HalfAt(head) * (AboveBase(factors ^ 128) - (kIntegerBase + 128.0f));
+      break;
+    case BlockScales::kFloatElements:
+      result.scale = ValueAt<float>(head);
       break;
     case BlockScales::kFloat:
       result.scale = ValueAt<float>(head);
@@ -135,8 +139,16 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
   return result;
 }
 
-// element = (q - zero) * scale - min, each operation rounded (model/tensor/blocks.h).
+// The value of an E4M3 that is not NaN, as Fp8Value (model/tensor/fp8.h): its exponent, too small
+// by 127 - 7 where a float has it, is made up for exactly.
+TLM_DEVICE float E4m3Value(int bits) {
+  const uint32_t q = static_cast<uint32_t>(bits);
+  return FloatOfBits((q & 0x80u) << 24 | (q & 0x7fu) << 20) * 0x1p120f;
+}
+
+// element = (q - zero) * scale - min, or q * scale, each operation rounded (model/tensor/blocks.h).
 TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& scale) {
+  if (format.scales == BlockScales::kFloatElements) return E4m3Value(q) * scale.scale;
   const int integer = format.has_values ? Iq4NlInteger(q) : q;
   return (AboveBase(integer) - scale.offset) * scale.scale - scale.min;
 }

@@ -170,17 +170,18 @@ constexpr Instance kOf = {kLowBits, kHighBits, kScales, kHasValues,
                           Dequantise<kLowBits, kHighBits, kScales, kHasValues>};
 
 constexpr Instance kInstances[] = {
-    kOf<8, 0, BlockScales::kHalf>,        // Q8_0
-    kOf<8, 0, BlockScales::kFloat>,       // I8
-    kOf<4, 0, BlockScales::kHalf>,        // Q4_0
-    kOf<4, 0, BlockScales::kHalf, true>,  // IQ4_NL
-    kOf<4, 0, BlockScales::kHalfMin>,     // Q4_1
-    kOf<4, 0, BlockScales::kFactorMin>,   // Q4_K
-    kOf<4, 0, BlockScales::kFloat>,       // I4
-    kOf<4, 1, BlockScales::kHalf>,        // Q5_0
-    kOf<4, 1, BlockScales::kHalfMin>,     // Q5_1
-    kOf<4, 1, BlockScales::kFactorMin>,   // Q5_K
-    kOf<4, 2, BlockScales::kTwoFactors>,  // Q6_K
+    kOf<8, 0, BlockScales::kHalf>,           // Q8_0
+    kOf<8, 0, BlockScales::kFloat>,          // I8
+    kOf<8, 0, BlockScales::kFloatElements>,  // F8
+    kOf<4, 0, BlockScales::kHalf>,           // Q4_0
+    kOf<4, 0, BlockScales::kHalf, true>,     // IQ4_NL
+    kOf<4, 0, BlockScales::kHalfMin>,        // Q4_1
+    kOf<4, 0, BlockScales::kFactorMin>,      // Q4_K
+    kOf<4, 0, BlockScales::kFloat>,          // I4
+    kOf<4, 1, BlockScales::kHalf>,           // Q5_0
+    kOf<4, 1, BlockScales::kHalfMin>,        // Q5_1
+    kOf<4, 1, BlockScales::kFactorMin>,      // Q5_K
+    kOf<4, 2, BlockScales::kTwoFactors>,     // Q6_K
 };
 
 }  // namespace

@@ -292,13 +292,14 @@ constexpr Instance kOf = {kLowBits,
                            GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[2]>}};
 
 constexpr Instance kInstances[] = {
-    kOf<8, 0, BlockScales::kHalf>,        // Q8_0
-    kOf<8, 0, BlockScales::kFloat>,       // I8
-    kOf<4, 0, BlockScales::kHalf>,        // Q4_0
-    kOf<4, 0, BlockScales::kFactorMin>,   // Q4_K
-    kOf<4, 0, BlockScales::kFloat>,       // I4
-    kOf<4, 1, BlockScales::kFactorMin>,   // Q5_K
-    kOf<4, 2, BlockScales::kTwoFactors>,  // Q6_K
+    kOf<8, 0, BlockScales::kHalf>,           // Q8_0
+    kOf<8, 0, BlockScales::kFloat>,          // I8
+    kOf<8, 0, BlockScales::kFloatElements>,  // F8
+    kOf<4, 0, BlockScales::kHalf>,           // Q4_0
+    kOf<4, 0, BlockScales::kFactorMin>,      // Q4_K
+    kOf<4, 0, BlockScales::kFloat>,          // I4
+    kOf<4, 1, BlockScales::kFactorMin>,      // Q5_K
+    kOf<4, 2, BlockScales::kTwoFactors>,     // Q6_K
 };
 
 const Instance* Find(const StripFormat& format) {
@@ -323,7 +324,10 @@ StripFormat Largest(const Instance& instance) {
   return {.low_bits = instance.low_bits,
           .high_bits = instance.high_bits,
           .scales = instance.scales,
-          .group_log2 = instance.scales == BlockScales::kFloat ? 5 : 8};
+          .group_log2 = instance.scales == BlockScales::kFloat ||
+                                instance.scales == BlockScales::kFloatElements
+                            ? 5
+                            : 8};
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tlm {
 namespace {
 
 TEST(BlockLayoutTest, TakesTheBytesOfTheBlocksAndOfWiderFactors) {
-  for (const std::vector<DType>& types : {GgufBlockTypes(), OwnBlockTypes()}) {
+  for (const std::vector<DType>& types : {GgufBlockTypes(), OwnBlockTypes(), Float8BlockTypes()}) {
     for (const DType type : types) {
       size_t expected = StoredBytes(type, 64 * 512);
       // Sixteen factors of six bits each 256 elements.
@@ -36,7 +36,7 @@ TEST(BlockLayoutTest, BytesThatDoNotFitBecomeTheMost) {
 }
 
 TEST(BlockLayoutTest, ArraysOfCellsBeginAtMultiplesOf16Bytes) {
-  for (const std::vector<DType>& types : {GgufBlockTypes(), OwnBlockTypes()}) {
+  for (const std::vector<DType>& types : {GgufBlockTypes(), OwnBlockTypes(), Float8BlockTypes()}) {
     for (const DType type : types) {
       const StripFormat& format = BlockLayout(1, 256, type).format();
       for (const int spans : {1, 2}) {
