@@ -33,7 +33,8 @@ AttentionGrid ChooseAttentionGrid(const ModelShape& shape, DType activations, in
                                   size_t shared_bytes_per_multiprocessor) {
   // What the driver keeps of a block's shared memory for itself.
   constexpr size_t kReservedBytes = 1024;
-  const size_t bytes = MmaAttentionSharedBytes(shape.head_dim);
+  // Of either cache: the grid is the same.
+  const size_t bytes = MmaFp8AttentionSharedBytes(shape.head_dim);
   if (activations == DType::kF32 || !HasMmaAttention(shape.head_dim) ||
       bytes > shared_bytes_per_block) {
     return {false, int64_t{4} * multiprocessors, SimtAttentionRows(shape.head_dim)};

@@ -387,7 +387,7 @@ absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& tra
   TLM_CHECK(qkv.rows == layout.tokens && cache.head_dim <= kMaxHeadDim);
   TLM_CHECK(layout.max_blocks == 1);
   TLM_CHECK(heads > 0 && (heads + 2 * cache.num_kv_heads) * cache.head_dim == qkv.cols);
-  TLM_CHECK(cache.dtype == qkv.dtype);
+  TLM_CHECK(cache.dtype == qkv.dtype || cache.dtype == DType::kF8E4M3);
   TLM_CHECK((transform.q_gain == nullptr) == (transform.k_gain == nullptr));
   TLM_CHECK(transform.rope_table == nullptr || cache.head_dim % 2 == 0);
   const NvtxRange range("prepare attention");
@@ -408,7 +408,8 @@ absl::Status CudaOps::PrepareAttention(const Rows& qkv, const HeadTransform& tra
       .block_tables = layout.block_tables,
       .cache = cache.data,
       .layers = static_cast<int32_t>(cache.layers),
-      .tokens = layout.tokens};
+      .tokens = layout.tokens,
+      .fp8 = cache.dtype == DType::kF8E4M3};
   return Queue("prepare attention", [&](cudaStream_t stream) {
     return LaunchPrepareAttention(args, qkv.dtype, stream);
   });
@@ -418,7 +419,8 @@ absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
                                 const TokenLayout& layout, const KvLayer& cache, const Rows& out) {
   CheckSameShape(q, out);
   const ModelShape& shape = pipeline_->shape();
-  TLM_CHECK(q.rows == layout.tokens && q.dtype == cache.dtype && out.dtype == q.dtype);
+  TLM_CHECK(q.rows == layout.tokens && out.dtype == q.dtype);
+  TLM_CHECK(cache.dtype == q.dtype || cache.dtype == DType::kF8E4M3);
   TLM_CHECK(cache.num_kv_heads == shape.num_kv_heads && cache.head_dim == shape.head_dim);
   TLM_CHECK(q.cols == shape.num_heads * shape.head_dim);
   const NvtxRange range("attention");
@@ -439,7 +441,8 @@ absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
                            .work = pipeline_->attention_work(),
                            .tickets = scratch.tickets,
                            .partial_stats = scratch.partial_stats,
-                           .partial_values = scratch.partial_values};
+                           .partial_values = scratch.partial_values,
+                           .fp8 = cache.dtype == DType::kF8E4M3};
   return Queue("attention", [&](cudaStream_t stream) {
     return LaunchAttention(args, q.dtype, pipeline_->attention_grid().mma, stream);
   });

@@ -42,7 +42,9 @@ class CudaOps : public Ops {
 
   DType ActivationType(DType weights) const override;
   DType DefaultKvType(DType weights) const override { return ActivationType(weights); }
-  bool TakesKvType(DType weights, DType kv) const override { return kv == ActivationType(weights); }
+  bool TakesKvType(DType weights, DType kv) const override {
+    return kv == ActivationType(weights) || kv == DType::kF8E4M3;
+  }
   bool TakesWeights(WeightFormat) const override { return true; }
   // All in blocks; of a gated one, of one type and with their inputs in the same order.
   bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override;

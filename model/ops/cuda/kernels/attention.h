@@ -41,6 +41,14 @@
 //               folds an item's records takes 45 cycles each: 0.8, 4 and 14 us a layer for one
 //               sequence of 1k, 8k and 32k positions. A tree of segments, or a second kernel on all
 //               multiprocessors, would divide that; the tree is another order of folding.
+//   8 bits      head_dim + 1 bytes a key or value: 1.98 times as many tokens fit, a tile is 16.1
+//               KiB. Widening costs a warp about 410 instructions a tile (205 for four pieces of
+//               16 bytes a lane), of which bare arithmetic is 256. A decode tile then takes some
+//               950 issue slots of a scheduler; the memory would bring one every 440 cycles, and
+//               one of 16 bits every 880. So issue decides at 1k as at 8k: 1.1 to 1.4 times the
+//               time of a 16-bit cache that is read at full bandwidth. What is won is room: 256
+//               sequences of 1k + 1k stay where 129 would. Prefill: 1,520 instructions a tile for
+//               1,110, 1.3 to 1.4 times.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 
@@ -61,7 +69,7 @@ struct AttentionArgs {
   void* out = nullptr;      // as q; rows of tokens without work are not written
   int64_t out_stride = 0;
   const void* cache = nullptr;  // [blocks][layers][K, V][num_kv_heads][64][head_dim], from block 0
-                                // of the layer
+                                // of the layer; or pages of fp8_rows.h
   const int32_t* block_tables = nullptr;  // from AttentionUnit::table on, ids of blocks
   int32_t layers = 1;                     // of a block
   int32_t num_kv_heads = 0;
@@ -75,10 +83,11 @@ struct AttentionArgs {
   uint32_t* tickets = nullptr;
   float* partial_stats = nullptr;   // [partial rows][2]: m, l
   float* partial_values = nullptr;  // [partial rows][head_dim]
+  bool fp8 = false;                 // the cache is in 8 bits, else of the activation type
 };
 
-// Lets the kernel on the tensor cores have its shared memory; once on every device, before the
-// first launch. cudaErrorInvalidValue where the device has not as much.
+// Lets the kernels on the tensor cores have their shared memory, for either cache; once on every
+// device, before the first launch. cudaErrorInvalidValue where the device has not as much.
 cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim);
 
 // Loads the other kernels; once on every device, before the first launch.

@@ -4,38 +4,50 @@
 namespace tlm {
 namespace {
 
-// visit(kernel) for the kernel of a width.
+// visit(kernel, its shared memory) for the kernel of a width and a cache.
+template <typename T, int kHeadDim, typename Visit>
+cudaError_t WithCache(bool fp8, Visit visit) {
+  return fp8 ? visit(simt::AttendMmaFp8<T, kHeadDim>, MmaFp8AttentionSharedBytes(kHeadDim))
+             : visit(simt::AttendMma<T, kHeadDim>, MmaAttentionSharedBytes(kHeadDim));
+}
 template <typename T, typename Visit>
-cudaError_t WithMmaKernel(int64_t head_dim, Visit visit) {
+cudaError_t WithMmaKernel(int64_t head_dim, bool fp8, Visit visit) {
   switch (head_dim) {
     case 64:
-      return visit(simt::AttendMma<T, 64>);
+      return WithCache<T, 64>(fp8, visit);
     case 80:
-      return visit(simt::AttendMma<T, 80>);
+      return WithCache<T, 80>(fp8, visit);
     case 96:
-      return visit(simt::AttendMma<T, 96>);
+      return WithCache<T, 96>(fp8, visit);
     case 128:
-      return visit(simt::AttendMma<T, 128>);
+      return WithCache<T, 128>(fp8, visit);
     case 256:
-      return visit(simt::AttendMma<T, 256>);
+      return WithCache<T, 256>(fp8, visit);
     default:
       return cudaErrorInvalidValue;
   }
 }
 
+using MmaKernel = void (*)(AttentionKernelArgs);
+
 template <typename T>
 cudaError_t PrepareMmaAttentionFor(int64_t head_dim) {
-  return WithMmaKernel<T>(head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
-    return AllowSharedMemory(kernel, MmaAttentionSharedBytes(head_dim));
-  });
+  for (const bool fp8 : {false, true}) {
+    const cudaError_t error =
+        WithMmaKernel<T>(head_dim, fp8, [&](MmaKernel kernel, size_t shared_bytes) {
+          return AllowSharedMemory(kernel, shared_bytes);
+        });
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 template <typename T>
 cudaError_t LaunchMmaAttentionFor(const AttentionArgs& args, cudaStream_t stream) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.blocks)),
-                          .block = dim3(kAttentionThreads),
-                          .shared_bytes = MmaAttentionSharedBytes(args.head_dim)};
-  return WithMmaKernel<T>(args.head_dim, [&](void (*kernel)(AttentionKernelArgs)) {
+  return WithMmaKernel<T>(args.head_dim, args.fp8, [&](MmaKernel kernel, size_t shared_bytes) {
+    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.blocks)),
+                            .block = dim3(kAttentionThreads),
+                            .shared_bytes = shared_bytes};
     return Launch(kernel, shape, stream, AttentionKernelArgs(args));
   });
 }

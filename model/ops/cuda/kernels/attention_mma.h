@@ -19,6 +19,11 @@
 //   unit   epilogue: O / l to the output, or the state to record 0; split items: ticket, and the
 //          last unit to be done folds the records (FoldRecords), through the stage that is free
 //
+// Of a cache in 8 bits, AttendMmaFp8<T, head_dim>: the stages are of bytes, beside one K and one V
+// tile in 16 bits (Fp8Tiles), and 256 bytes more hold the scales; 101 KiB of code.
+//
+//   tile   wait K, widen K | fetch next | S .. | wait V, widen V | rescale | P V, fold
+//
 // A warp's S has 16 query rows, its P V 16 rows and columns by 16:
 //
 //   wide, up to 64 rows     warp w has rows [16 w, 16 w + 16), all keys and all columns; of heads
@@ -218,7 +223,7 @@ struct alignas(8) FloatPair {
   float b;
 };
 
-template <int kHeadDim, typename T>
+template <int kHeadDim, typename T, typename Tiles>
 struct MmaAttention {
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
   // 16s of columns: of a head, of a warp's share in narrow units, and as many as a wide warp has
@@ -233,12 +238,12 @@ struct MmaAttention {
   static_assert(kNarrow != kWide && kRows == MmaAttentionRows(kHeadDim));
 
   const AttentionKernelArgs& args;
-  T* const stages;      // [2][K, V] tiles
+  const Tiles tiles;
   T* const q;           // [kRows, head_dim], or in narrow units [16, head_dim] and what follows
   T* const weights;     // [16, 64]
   float* const maxima;  // [4 warps][16 rows]
   float* const sums;    // [4 warps][16 rows][4 lanes]
-  TileStream<kHeadDim, T> stream;
+  TileStream<Tiles> stream;
   int stage = 0;
   int positions[2] = {0, 0};  // of the lane's rows of the unit
 
@@ -250,12 +255,12 @@ struct MmaAttention {
 
   TLM_DEVICE MmaAttention(const AttentionKernelArgs& a, T* shared)
       : args(a),
-        stages(shared),
+        tiles(shared),
         q(shared + 4 * kTileElements),
         weights(q + 16 * kHeadDim),
         maxima(reinterpret_cast<float*>(weights + 16 * 64)),
         sums(maxima + 4 * 16),
-        stream(a, shared) {}
+        stream(a, tiles) {}
 
   static TLM_DEVICE int Warp() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
   // A wide warp's first row and first 16 columns.
@@ -281,8 +286,8 @@ struct MmaAttention {
       if (unit.units == 1) continue;
       if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(q))) continue;
       SyncThreads();
-      // The stage that no tile is on its way to.
-      T* const ring = stages + (stage ^ 1) * 2 * kTileElements;
+      // Where no tile is on its way to.
+      T* const ring = tiles.Free(stage);
       FoldRecords<RecordRing<kFoldThreads>, kFoldThreads, T>(
           args, unit, kHeadDim, {reinterpret_cast<float*>(q), kScratchFloats, ring});
     }
@@ -302,14 +307,16 @@ struct MmaAttention {
       // begun after it, all but the next tile.
       if (tile > first) {
         CopyAsyncWait<1>();
+        tiles.Take(stage, 0);
         SyncThreads();
       }
       stream.Fetch();
       if (tile == first) {
         CopyAsyncWait<2>();
+        tiles.Take(stage, 0);
         SyncThreads();
       }
-      const T* const keys = stages + stage * 2 * kTileElements;
+      const T* const keys = tiles.Keys(stage);
       if constexpr (N == kNarrow) {
         NarrowTile(unit, tile, keys, state);
       } else {
@@ -368,6 +375,7 @@ struct MmaAttention {
       sum[1] = RowSum(parts[1]);
     }
     CopyAsyncWait<2>();
+    tiles.Take(stage, 1);
     SyncThreads();
     if (!works) return;
     const Folding folding = Begin(unit, tile, row, max, sum, state);
@@ -412,6 +420,7 @@ struct MmaAttention {
       }
     }
     CopyAsyncWait<2>();
+    tiles.Take(stage, 1);
     SyncThreads();
     float sum[2];
 #pragma unroll
@@ -539,13 +548,23 @@ struct MmaAttention {
   }
 };
 
-template <typename T, int kHeadDim>
-TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelArgs args) {
+template <int kHeadDim, typename T, typename Tiles>
+TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
   // Finds the first tile, while the kernel before still runs.
-  MmaAttention<kHeadDim, T> attention(args, SharedMemory<T>());
+  MmaAttention<kHeadDim, T, Tiles> attention(args, SharedMemory<T>());
   WaitForPrevious();
   LetNextStart();
   attention.Run();
+}
+
+template <typename T, int kHeadDim>
+TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelArgs args) {
+  Attend<kHeadDim, T, PlainTiles<kHeadDim, T>>(args);
+}
+// Of a cache in 8 bits. Two blocks are what a multiprocessor has (attention_plan.h).
+template <typename T, int kHeadDim>
+TLM_KERNEL __launch_bounds__(kAttentionThreads, 2) AttendMmaFp8(const AttentionKernelArgs args) {
+  Attend<kHeadDim, T, Fp8Tiles<kHeadDim, T>>(args);
 }
 
 }  // namespace tlm::simt

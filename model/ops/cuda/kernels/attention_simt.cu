@@ -6,6 +6,7 @@
 // warp makes a row's weights; and thread i sums columns i, i + 128, .. of P V, for all rows, from V
 // as it lies in the cache. Rows are few enough that all of it fits 48 KiB.
 #include "model/ops/cuda/kernels/attention_device.h"
+#include "model/ops/cuda/kernels/fp8_rows.h"
 #include "model/ops/cuda/kernels/launch.h"
 
 namespace tlm {
@@ -29,7 +30,29 @@ TLM_DEVICE float Rounded(float value) {
   return ToFloat(FromFloat<T>(value));
 }
 
-template <int kRows, typename T>
+// A page of the cache: a block's keys or values of one kv head.
+template <typename T>
+struct PlainPage {
+  const T* data;
+  int head_dim;
+
+  TLM_DEVICE PlainPage(const void* cache, int64_t page, int dim)
+      : data(static_cast<const T*>(cache) + page * kAttentionTile * dim), head_dim(dim) {}
+  TLM_DEVICE float At(int row, int d) const { return ToFloat(data[row * head_dim + d]); }
+};
+struct Fp8Page {
+  const uint8_t* data;
+  int head_dim;
+
+  TLM_DEVICE Fp8Page(const void* cache, int64_t page, int dim)
+      : data(static_cast<const uint8_t*>(cache) + page * Fp8PageBytes(dim)), head_dim(dim) {}
+  TLM_DEVICE float At(int row, int d) const {
+    return Fp8Value(data[row * head_dim + Fp8Place(head_dim, d)]) *
+           Fp8Scale(data[Fp8ScaleOffset(head_dim, row)]);
+  }
+};
+
+template <int kRows, typename T, typename Page>
 struct SimtAttention {
   // Rows of weights: whole Float4s, keys spread over the banks.
   static constexpr int kWeightStride = kRows + 4;
@@ -79,13 +102,10 @@ struct SimtAttention {
       LoadQueries(unit);
       for (int tile = FirstTileOfUnit(args, unit); tile < unit.end; ++tile) {
         const int64_t block = args.block_tables[unit.table + tile];
-        const int64_t tile_elements = int64_t{kAttentionTile} * args.head_dim;
-        const T* const keys =
-            static_cast<const T*>(args.cache) +
-            (block * args.layers * 2 * args.num_kv_heads + unit.kv_head) * tile_elements;
-        Scores(unit, tile, keys);
+        const int64_t page = block * args.layers * 2 * args.num_kv_heads + unit.kv_head;
+        Scores(unit, tile, Page(args.cache, page, args.head_dim));
         Softmax(unit, tile);
-        WeighValues(unit, tile, keys + args.num_kv_heads * tile_elements);
+        WeighValues(unit, tile, Page(args.cache, page + args.num_kv_heads, args.head_dim));
       }
       Finish(unit);
       if (unit.units == 1) continue;
@@ -120,7 +140,7 @@ struct SimtAttention {
   }
 
   // weights[key][row] = the score, -infinity where the row does not see the key.
-  TLM_DEVICE void Scores(const AttentionUnit& unit, int tile, const T* keys) const {
+  TLM_DEVICE void Scores(const AttentionUnit& unit, int tile, const Page& keys) const {
     const Seen any = SeenByAny(args, unit, tile);
     const int key = Thread() % kAttentionTile;
     const int first_row = Thread() / kAttentionTile;
@@ -131,8 +151,7 @@ struct SimtAttention {
         const int row = i / kPiece;
         const int d = begin + i % kPiece;
         const bool exists = any(row) && d < args.head_dim;
-        piece[row * kPieceStride + i % kPiece] =
-            exists ? ToFloat(keys[row * args.head_dim + d]) : 0.0f;
+        piece[row * kPieceStride + i % kPiece] = exists ? keys.At(row, d) : 0.0f;
       }
       SyncThreads();
       const int count = width - begin < kPiece ? width - begin : kPiece;
@@ -193,7 +212,7 @@ struct SimtAttention {
     }
   }
 
-  TLM_DEVICE void WeighValues(const AttentionUnit& unit, int tile, const T* tile_values) const {
+  TLM_DEVICE void WeighValues(const AttentionUnit& unit, int tile, const Page& tile_values) const {
     const Seen any = SeenByAny(args, unit, tile);
     const int begin = LargerInt(any.first, 0);
     const int end = any.last < kAttentionTile ? any.last + 1 : kAttentionTile;
@@ -201,7 +220,7 @@ struct SimtAttention {
       float out[kRows] = {};
 #pragma unroll 4
       for (int key = begin; key < end; ++key) {
-        const float value = ToFloat(tile_values[key * args.head_dim + d]);
+        const float value = tile_values.At(key, d);
 #pragma unroll
         for (int r = 0; r < kRows; r += 4) {
           if (r >= unit.rows) break;
@@ -258,19 +277,31 @@ struct SimtAttention {
   }
 };
 
-template <typename T, int kRows>
-TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimt(const AttentionKernelArgs args) {
+template <int kRows, typename T, typename Page>
+TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
   WaitForPrevious();
   LetNextStart();
-  SimtAttention<kRows, T>(args, SharedMemory<float>()).Run();
+  SimtAttention<kRows, T, Page>(args, SharedMemory<float>()).Run();
+}
+
+template <typename T, int kRows>
+TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimt(const AttentionKernelArgs args) {
+  Attend<kRows, T, PlainPage<T>>(args);
+}
+// Of a cache in 8 bits.
+template <typename T, int kRows>
+TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimtFp8(const AttentionKernelArgs args) {
+  Attend<kRows, T, Fp8Page>(args);
 }
 
 template <typename T, int kRows>
 cudaError_t LaunchRows(const AttentionArgs& args, cudaStream_t stream) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.blocks)),
-                          .block = dim3(kAttentionThreads),
-                          .shared_bytes = SimtAttention<kRows, T>::SharedBytes(args.head_dim)};
-  return Launch(AttendSimt<T, kRows>, shape, stream, AttentionKernelArgs(args));
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(args.blocks)),
+      .block = dim3(kAttentionThreads),
+      .shared_bytes = SimtAttention<kRows, T, PlainPage<T>>::SharedBytes(args.head_dim)};
+  return Launch(args.fp8 ? AttendSimtFp8<T, kRows> : AttendSimt<T, kRows>, shape, stream,
+                AttentionKernelArgs(args));
 }
 
 template <typename T>
@@ -281,7 +312,8 @@ cudaError_t LaunchType(const AttentionArgs& args, cudaStream_t stream) {
 
 template <typename T>
 cudaError_t LoadType() {
-  return LoadKernels(AttendSimt<T, 16>, AttendSimt<T, 4>);
+  return LoadKernels(AttendSimt<T, 16>, AttendSimt<T, 4>, AttendSimtFp8<T, 16>,
+                     AttendSimtFp8<T, 4>);
 }
 
 }  // namespace

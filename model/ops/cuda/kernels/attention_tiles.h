@@ -4,6 +4,7 @@
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
 
 #include "model/ops/cuda/kernels/attention_device.h"
+#include "model/ops/cuda/kernels/fp8_rows.h"
 
 namespace tlm::simt {
 
@@ -65,29 +66,149 @@ TLM_DEVICE LaneMatrices<kWidth, T> ColumnFragments(const T* matrix, int row) {
 
 // --- Loading. ---
 
-// Brings the tiles of a block's units, one after the other over the borders of units, to two stages
-// of a K and a V tile each in turn.
+// Two stages of a K and a V tile each, as a 16-bit cache has them: what is copied is what is read.
 template <int kHeadDim, typename T>
-class TileStream {
+class PlainTiles {
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
 
-  TLM_DEVICE TileStream(const AttentionKernelArgs& args, T* stages) : args_(args), stages_(stages) {
+  // `shared` is MmaAttentionSharedBytes, of which the first four tiles are this's.
+  TLM_DEVICE explicit PlainTiles(T* shared) : stages_(shared) {}
+
+  // Begins copying a page's tile, K (part 0) or V. Keys that no row sees become zeros. Each group
+  // of kShuffled threads has a row, and every so many rows after it.
+  TLM_DEVICE void Copy(const void* cache, int64_t page, int stage, int part,
+                       const Seen& seen) const {
+    constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
+    constexpr int kRowsAtOnce = kAttentionThreads / kGroup;
+    const int row = static_cast<int>(threadIdx.x) / kGroup;
+    const int piece = static_cast<int>(threadIdx.x) % kGroup;
+    const T* const from =
+        static_cast<const T*>(cache) + page * kTileElements + row * kHeadDim + piece * 8;
+    T* const to =
+        stages_ + (2 * stage + part) * kTileElements + Swizzled<kHeadDim>::Offset(row, piece);
+#pragma unroll
+    for (int rows = 0; rows < kAttentionTile; rows += kRowsAtOnce) {
+      const bool row_seen = seen(row + rows);
+#pragma unroll
+      for (int i = 0; i < kHeadDim; i += kGroup * 8) {
+        CopyAsync16(to + rows * kHeadDim + i, from + rows * kHeadDim + i, row_seen);
+      }
+    }
+  }
+  // Makes of this thread's copies of a tile, which have arrived, what others read after a barrier.
+  TLM_DEVICE void Take(int, int) const {}
+  // The K tile of a stage; V follows it.
+  TLM_DEVICE const T* Keys(int stage) const { return stages_ + stage * 2 * kTileElements; }
+  // Room for two tiles at the end of a unit, `stage` being the next tile's.
+  TLM_DEVICE T* Free(int stage) const { return stages_ + (stage ^ 1) * 2 * kTileElements; }
+
+ private:
+  T* const stages_;
+};
+
+// The same of a cache in 8 bits (fp8_rows.h). The stages hold bytes, half as many, and where the
+// second one would be is one K and one V tile in 16 bits: K is made before the barrier that says it
+// is here, when all warps have done with the scores of the tile before, and V likewise. A warp has
+// rows [16 w, 16 w + 16) of a page: a thread converts what it has copied itself, and the scales are
+// its warp's own.
+template <int kHeadDim, typename T>
+class Fp8Tiles {
+ public:
+  static constexpr int kTileElements = kAttentionTile * kHeadDim;
+
+  TLM_DEVICE explicit Fp8Tiles(T* shared)
+      : bytes_(reinterpret_cast<unsigned char*>(shared)),
+        scales_(bytes_ + kScales),
+        keys_(shared + 2 * kTileElements) {}
+
+  TLM_DEVICE void Copy(const void* cache, int64_t page, int stage, int part,
+                       const Seen& seen) const {
+    const unsigned char* const from =
+        static_cast<const unsigned char*>(cache) + page * Fp8PageBytes(kHeadDim);
+    const int tile = 2 * stage + part;
+    ForPieces([&](int i, int row, int) {
+      const int at = (FirstRow() * kRowPieces + i) * 16;
+      CopyAsync16(bytes_ + tile * kTileElements + at, from + at, seen(FirstRow() + row));
+    });
+    if (LaneInWarp() == 0) {
+      CopyAsync16(scales_ + tile * kAttentionTile + FirstRow(),
+                  from + Fp8ScaleOffset(kHeadDim, FirstRow()));
+    }
+  }
+  TLM_DEVICE void Take(int stage, int part) const {
+    SyncWarp();  // the scales
+    const int tile = 2 * stage + part;
+    const unsigned char* const scales = scales_ + tile * kAttentionTile + FirstRow();
+    const unsigned char* const from = bytes_ + tile * kTileElements + FirstRow() * kRowPieces * 16;
+    T* const to = keys_ + part * kTileElements;
+    ForPieces([&](int i, int row, int piece) {
+      const uint32_t scale = scales[row];
+      const uint32_t factor = Fp8Factor<T>(scale);
+      const Quad bytes = *reinterpret_cast<const Quad*>(from + i * 16);
+      Quad low, high;  // the halves of the row
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        Fp8Widen<T>(bytes.word[w], factor, low.word[w], high.word[w]);
+      }
+      T* const to_low = to + Swizzled<kHeadDim>::Offset(FirstRow() + row, piece);
+      T* const to_high = to + Swizzled<kHeadDim>::Offset(FirstRow() + row, piece + kRowPieces);
+      *reinterpret_cast<Quad*>(to_low) = low;
+      *reinterpret_cast<Quad*>(to_high) = high;
+      if (Fp8MayHaveNaN(scale)) {
+#pragma unroll 1
+        for (int e = 0; e < 16; ++e) {
+          if (Fp8IsNaN(from[i * 16 + e])) (e % 2 == 0 ? to_low : to_high)[e / 2].bits = kNaN;
+        }
+      }
+    });
+  }
+  TLM_DEVICE const T* Keys(int) const { return keys_; }
+  TLM_DEVICE T* Free(int) const { return keys_; }
+
+ private:
+  static constexpr int kRowPieces = kHeadDim / 16;                      // 16 bytes each
+  static constexpr int kPieces = 16 * kRowPieces;                       // of a warp's rows
+  static constexpr uint16_t kNaN = 0x7fff;                              // of either type
+  static constexpr size_t kScales = MmaAttentionSharedBytes(kHeadDim);  // where they begin
+  static_assert(kHeadDim % 16 == 0 && kAttentionTile == 16 * kAttentionThreads / kWarpLanes &&
+                kAttentionTile == kFp8PageTokens);
+
+  static TLM_DEVICE int FirstRow() { return static_cast<int>(threadIdx.x) / kWarpLanes * 16; }
+  // visit(i, row, piece) for the lane's of the warp's pieces: piece i is `piece` of its row `row`.
+  template <typename Visit>
+  static TLM_DEVICE void ForPieces(Visit visit) {
+#pragma unroll 4
+    for (int j = 0; j < kPieces; j += kWarpLanes) {
+      const int i = j + LaneInWarp();
+      if (j + kWarpLanes <= kPieces || i < kPieces) visit(i, i / kRowPieces, i % kRowPieces);
+    }
+  }
+
+  unsigned char* const bytes_;   // [2 stages][K, V][64][head_dim]
+  unsigned char* const scales_;  // [2 stages][K, V][64]
+  T* const keys_;                // [K, V] tiles
+};
+
+// Brings the tiles of a block's units, one after the other over the borders of units, to two stages
+// in turn.
+template <typename Tiles>
+class TileStream {
+ public:
+  TLM_DEVICE TileStream(const AttentionKernelArgs& args, const Tiles& tiles)
+      : args_(args), tiles_(tiles) {
     unit_ = FirstUnits(args)[blockIdx.x];
     end_ = FirstUnits(args)[blockIdx.x + 1];
     Enter();
   }
 
   // Begins the copies of the next tile, in two groups: K, then V; groups of nothing after the last.
-  // Keys that no row sees become zeros.
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
-      const int64_t kv_tile = int64_t{block_} * args_.layers * 2 * args_.num_kv_heads + kv_head_;
-      const T* const keys = static_cast<const T*>(args_.cache) + kv_tile * kTileElements;
-      T* const stage = stages_ + next_stage_ * 2 * kTileElements;
-      Copy(keys, stage);
+      const int64_t page = int64_t{block_} * args_.layers * 2 * args_.num_kv_heads + kv_head_;
+      tiles_.Copy(args_.cache, page, next_stage_, 0, seen_);
       CopyAsyncCommit();
-      Copy(keys + int64_t{args_.num_kv_heads} * kTileElements, stage + kTileElements);
+      tiles_.Copy(args_.cache, page + args_.num_kv_heads, next_stage_, 1, seen_);
       CopyAsyncCommit();
       next_stage_ ^= 1;
       Advance();
@@ -98,23 +219,6 @@ class TileStream {
   }
 
  private:
-  // Each group of kShuffled threads has a row, and every so many rows after it.
-  TLM_DEVICE void Copy(const T* from, T* to) const {
-    constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
-    constexpr int kRowsAtOnce = kAttentionThreads / kGroup;
-    const int row = static_cast<int>(threadIdx.x) / kGroup;
-    const int piece = static_cast<int>(threadIdx.x) % kGroup;
-    from += row * kHeadDim + piece * 8;
-    to += Swizzled<kHeadDim>::Offset(row, piece);
-#pragma unroll
-    for (int rows = 0; rows < kAttentionTile; rows += kRowsAtOnce) {
-      const bool seen = seen_(row + rows);
-#pragma unroll
-      for (int i = 0; i < kHeadDim; i += kGroup * 8) {
-        CopyAsync16(to + rows * kHeadDim + i, from + rows * kHeadDim + i, seen);
-      }
-    }
-  }
   // The block's id is looked up a tile ahead of its use.
   TLM_DEVICE void Advance() {
     ++tile_;
@@ -142,7 +246,7 @@ class TileStream {
   }
 
   const AttentionKernelArgs& args_;
-  T* const stages_;
+  const Tiles tiles_;
   int next_stage_ = 0;
   int unit_ = 0;
   int end_ = 0;

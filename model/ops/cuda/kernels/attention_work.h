@@ -64,6 +64,11 @@ constexpr size_t MmaAttentionSharedBytes(int64_t head_dim) {
   return static_cast<size_t>(head_dim) * 2 *
          static_cast<size_t>(4 * kAttentionTile + MmaAttentionRows(head_dim));
 }
+// Of a cache in 8 bits: as many, of which the tiles' bytes take two tiles and what they become the
+// others, and the scales.
+constexpr size_t MmaFp8AttentionSharedBytes(int64_t head_dim) {
+  return MmaAttentionSharedBytes(head_dim) + 4 * kAttentionTile;
+}
 
 // The plain kernel's query tiles: fewer rows of wide heads, so that any device has the memory.
 constexpr int SimtAttentionRows(int64_t head_dim) { return head_dim <= 256 ? 16 : 4; }

@@ -1,3 +1,4 @@
+#include "model/ops/cuda/kernels/fp8_rows.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
 #include "model/ops/cuda/kernels/simt.h"
@@ -25,6 +26,14 @@ struct PrepareAttentionKernelArgs {
 template <typename T>
 struct alignas(2 * sizeof(T)) Neighbours {
   T low, high;
+};
+
+TLM_DEVICE uint32_t LargerBits(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+// Where a key or a value goes in a cache in 8 bits.
+struct Fp8Row {
+  uint8_t* elements;
+  uint8_t* scale;
 };
 
 // A head's elements spread over a warp: lane i has units i, i + 32, ...
@@ -79,6 +88,43 @@ struct Head {
       for (int part = 0; part < 2; ++part) {
         *reinterpret_cast<Neighbours<T>*>(head + part * args.first_part + Pair(u)) = {
             FromFloat<T>(v[u][2 * part]), FromFloat<T>(v[u][2 * part + 1])};
+      }
+    }
+  }
+  // A row of a page (fp8_rows.h), of the values that Store would write. All lanes.
+  TLM_DEVICE void StoreFp8(const Fp8Row& row) const {
+    float rounded[kUnits][kUnit];
+    uint32_t largest = 0;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) {
+        rounded[u][j] = ToFloat(FromFloat<T>(v[u][j]));
+        largest = LargerBits(FloatBits(rounded[u][j]) & 0x7fffffffu, largest);
+      }
+    }
+#pragma unroll
+    for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) {
+      largest = LargerBits(ShuffleXor(largest, mask), largest);
+    }
+    const uint8_t scale = Fp8ScaleOf(largest);
+    const float inverse = Fp8InverseScale(scale);
+    if (threadIdx.x % kWarpLanes == 0) *row.scale = scale;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) {
+      uint32_t bytes[kUnit];
+#pragma unroll
+      for (int j = 0; j < kUnit; ++j) bytes[j] = Fp8Of(rounded[u][j] * inverse);
+      if (!args.paired) {
+#pragma unroll
+        for (int j = 0; j < kUnit; ++j) {
+          if (Index(u, j) < 0) continue;
+          row.elements[Fp8Place(args.op.head_dim, Index(u, j))] = static_cast<uint8_t>(bytes[j]);
+        }
+      } else if (Pair(u) < args.first_part) {
+        // The parts are the row's halves: the lane's elements are neighbours.
+        *reinterpret_cast<uint32_t*>(row.elements + 2 * Pair(u)) =
+            bytes[0] | bytes[2] << 8 | bytes[1] << 16 | bytes[3] << 24;
       }
     }
   }
@@ -148,20 +194,18 @@ struct Head {
   }
 };
 
-// Where a position's key or value of a kv head lies in the cache.
-template <typename T>
-TLM_DEVICE T* CachePlace(const PrepareAttentionArgs& op, int64_t token, int32_t position,
-                         int32_t kv_head, bool is_value) {
+// The page of a position's key or value of a kv head, counted from the cache's first.
+TLM_DEVICE int64_t CachePage(const PrepareAttentionArgs& op, int64_t token, int32_t position,
+                             int32_t kv_head, bool is_value) {
   const int64_t block = op.block_tables[op.table_of[token] + position / kPageTokens];
-  const int64_t page = (block * op.layers * 2 + (is_value ? 1 : 0)) * op.num_kv_heads + kv_head;
-  return static_cast<T*>(op.cache) + (page * kPageTokens + position % kPageTokens) * op.head_dim;
+  return (block * op.layers * 2 + (is_value ? 1 : 0)) * op.num_kv_heads + kv_head;
 }
 
 // A warp per (token, head), heads of one token in turn; kUnits * 128 >= head_dim. What no kernel
 // writes is read while the one before still runs: of the chain position, block and angles nothing
 // is left after the wait but the head itself.
-template <typename T, int kUnits>
-TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
+template <typename T, int kUnits, bool kFp8>
+TLM_DEVICE void Prepare(const PrepareAttentionKernelArgs& args) {
   LetNextStart();
   const PrepareAttentionArgs& op = args.op;
   const uint32_t all_heads = static_cast<uint32_t>(op.num_heads + 2 * op.num_kv_heads);
@@ -175,6 +219,7 @@ TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
   const bool rotates = !is_value && op.rope_table != nullptr;
   T* const from = static_cast<T*>(op.qkv) + token * op.qkv_stride + int64_t{head} * op.head_dim;
   T* to = from;
+  Fp8Row row{};
   Head<T, kUnits> values{args, {}};
   float gain[kUnits][kUnit];
   Neighbours<float> angles[kUnits][2];
@@ -183,7 +228,14 @@ TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
     if (rotates) values.LoadAngles(op.rope_table + int64_t{position} * op.head_dim, angles);
     if (!is_query) {
       const int32_t kv_head = head - op.num_heads - (is_value ? op.num_kv_heads : 0);
-      to = CachePlace<T>(op, token, position, kv_head, is_value);
+      const int64_t page = CachePage(op, token, position, kv_head, is_value);
+      const int32_t slot = position % kPageTokens;
+      if constexpr (kFp8) {
+        uint8_t* const bytes = static_cast<uint8_t*>(op.cache) + page * Fp8PageBytes(op.head_dim);
+        row = {bytes + slot * op.head_dim, bytes + Fp8ScaleOffset(op.head_dim, slot)};
+      } else {
+        to = static_cast<T*>(op.cache) + (page * kPageTokens + slot) * op.head_dim;
+      }
     }
   }
   WaitForPrevious();
@@ -191,7 +243,20 @@ TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
   values.Load(from);
   if (normalises) values.Normalise(gain);
   if (rotates) values.Rotate(angles);
+  if constexpr (kFp8) {
+    if (!is_query) return values.StoreFp8(row);
+  }
   values.Store(to);
+}
+
+template <typename T, int kUnits>
+TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
+  Prepare<T, kUnits, false>(args);
+}
+// To a cache in 8 bits.
+template <typename T, int kUnits>
+TLM_KERNEL PrepareAttentionFp8(const PrepareAttentionKernelArgs args) {
+  Prepare<T, kUnits, true>(args);
 }
 
 template <typename T>
@@ -201,24 +266,29 @@ cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
                           .block = dim3(kThreads)};
   // Heads lie end to end in rows and in the cache: one's alignment is that of all.
   const bool aligned = reinterpret_cast<uintptr_t>(op.qkv) % (2 * sizeof(T)) == 0 &&
-                       reinterpret_cast<uintptr_t>(op.cache) % (2 * sizeof(T)) == 0 &&
+                       reinterpret_cast<uintptr_t>(op.cache) % (op.fp8 ? 4 : 2 * sizeof(T)) == 0 &&
                        op.qkv_stride % 2 == 0;
   const PrepareAttentionKernelArgs args{
       .op = op,
       .first_part = op.interleaved ? (op.head_dim + 3) / 4 * 2 : (op.head_dim + 1) / 2,
       .paired = aligned && op.head_dim % kUnit == 0};
+  const auto launch = [&](auto kernel, auto fp8_kernel) {
+    return Launch(op.fp8 ? fp8_kernel : kernel, shape, stream, args);
+  };
   if (op.head_dim <= kWarpLanes * kUnit) {
-    return Launch(PrepareAttention<T, 1>, shape, stream, args);
+    return launch(PrepareAttention<T, 1>, PrepareAttentionFp8<T, 1>);
   }
   if (op.head_dim <= 2 * kWarpLanes * kUnit) {
-    return Launch(PrepareAttention<T, 2>, shape, stream, args);
+    return launch(PrepareAttention<T, 2>, PrepareAttentionFp8<T, 2>);
   }
-  return Launch(PrepareAttention<T, 8>, shape, stream, args);
+  return launch(PrepareAttention<T, 8>, PrepareAttentionFp8<T, 8>);
 }
 
 template <typename T>
 cudaError_t LoadFor() {
-  return LoadKernels(PrepareAttention<T, 1>, PrepareAttention<T, 2>, PrepareAttention<T, 8>);
+  return LoadKernels(PrepareAttention<T, 1>, PrepareAttention<T, 2>, PrepareAttention<T, 8>,
+                     PrepareAttentionFp8<T, 1>, PrepareAttentionFp8<T, 2>,
+                     PrepareAttentionFp8<T, 8>);
 }
 
 }  // namespace

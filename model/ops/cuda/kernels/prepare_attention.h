@@ -16,7 +16,8 @@ namespace tlm {
 //   (a, b) -> (a cos - b sin, a sin + b cos) for its pairs                              with a
 //   table
 // rounded once to the activation type. Queries stay in place, keys and values go to the cache,
-// which is of the activation type: [block][layer][K, V][kv_head][64][head_dim].
+// [block][layer][K, V][kv_head], of [64][head_dim] of the activation type; or, as E4M3 of what has
+// been rounded to the activation type (as CpuOps does), pages of fp8_rows.h.
 // Gains, the table, positions, table_of and block_tables are read before WaitForPrevious: they
 // are complete before the stream's first kernel of a batch, and no kernel writes them.
 // tokens * (num_heads + 2 num_kv_heads) is below 2^31.
@@ -40,6 +41,7 @@ struct PrepareAttentionArgs {
   void* cache = nullptr;                  // block 0 of the layer
   int32_t layers = 1;                     // of a block
   int64_t tokens = 0;
+  bool fp8 = false;  // the cache
 };
 
 // Loads the kernels; once on a device, before the first launch.

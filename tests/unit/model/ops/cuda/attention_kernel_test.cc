@@ -271,6 +271,65 @@ TEST(AttentionKernelTest, WeightsAroundTheLeastEqualSoftmax) {
   }
 }
 
+// Keys and values of many scales: rows of zeros, of subnormals of E4M3 and of all their range.
+void SpreadScales(const Heads& heads, std::vector<float>& values, int least, int most) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / heads.head_dim;
+    const int exponent = least + static_cast<int>(row * 7 % (most - least + 1));
+    values[i] = row % 29 == 3 ? 0.0f : std::ldexp(values[i], exponent - (i % 5 == 0 ? 12 : 0));
+  }
+  values = Decode(Encode(values, heads.dtype), heads.dtype);
+}
+
+TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
+  const Heads cases[] = {
+      {DType::kBF16, 4, 2, 64},      {DType::kF16, 3, 1, 64, 70},  {DType::kBF16, 2, 2, 80},
+      {DType::kF16, 4, 1, 80, 30},   {DType::kBF16, 3, 1, 96, 90}, {DType::kF16, 2, 1, 96},
+      {DType::kBF16, 8, 1, 128, 50}, {DType::kF16, 4, 2, 128},     {DType::kBF16, 2, 1, 256},
+      {DType::kF16, 3, 1, 256, 100}, {DType::kF32, 6, 2, 20},      {DType::kF32, 3, 1, 7, 37},
+      {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},     {DType::kF32, 2, 1, 300},
+      {DType::kF32, 1, 1, 1},        {DType::kF32, 4, 2, 64}};
+  for (const Heads& plain : cases) {
+    Heads fp8 = plain;
+    fp8.fp8 = true;
+    const int64_t tokens = 203;
+    World bytes(fp8, {Sequence(fp8, tokens, 27, {6, 3, 7, 0})});
+    SpreadScales(fp8, bytes.sequence(0).k, -9, 1);
+    SpreadScales(fp8, bytes.sequence(0).v, -20, 12);
+    World values(plain, {bytes.sequence(0)});
+    for (std::vector<float>* const of : {&values.sequence(0).k, &values.sequence(0).v}) {
+      *of = ThroughFp8(*of, plain.head_dim);
+    }
+    values.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
+    const std::vector<uint32_t> whole = Bits(values.output(0));
+    int64_t turn = 0;
+    for (const int64_t chunk : {203, 17, 65}) {
+      bytes.Run(
+          Chunks(0, tokens, chunk),
+          {.unit_tiles = turn++, .grid_blocks = 1 + chunk % 9, .max_rows = turn == 2 ? 16 : 0});
+      ASSERT_EQ(Bits(bytes.output(0)), whole) << fp8.name() << ", chunks of " << chunk;
+    }
+  }
+}
+
+TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsNoneInAttention) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    const Heads heads{.dtype = dtype, .query_heads = 2, .kv_heads = 1, .head_dim = 64, .fp8 = true};
+    World world(heads, {Sequence(heads, 100, 29, {1, 0})});
+    // Elements of both halves of a row; the others of these rows are numbers.
+    world.sequence(0).v[70 * 64 + 5] = kNan;
+    world.sequence(0).v[70 * 64 + 37] = -std::numeric_limits<float>::infinity();
+    world.Run({{{0, 0, 65}}, {{0, 70, 100}}}, {.unit_tiles = 1});
+    for (const int64_t position : {3, 64, 70, 99}) {
+      for (int64_t d = 0; d < 64; ++d) {
+        const float out = world.output(0)[static_cast<size_t>(position * heads.q_cols() + 64 + d)];
+        ASSERT_EQ(std::isnan(out), position >= 70 && (d == 5 || d == 37))
+            << heads.name() << " position " << position << " dim " << d;
+      }
+    }
+  }
+}
+
 TEST(AttentionKernelTest, WhatNoKernelTakesIsRefused) {
   AttentionArgs args{.group = 1, .head_dim = 72, .scale = 1.0f, .blocks = 1};
   EXPECT_EQ(LaunchAttention(args, DType::kBF16, true, nullptr), cudaErrorInvalidValue);

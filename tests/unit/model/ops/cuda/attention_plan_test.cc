@@ -399,7 +399,8 @@ TEST(AttentionPlanTest, TheGridsBlocksFitTheirMultiprocessors) {
     const size_t per_block = shared - 1024;
     for (int64_t head_dim = 8; head_dim <= 1024; head_dim += 8) {
       SCOPED_TRACE(testing::Message() << "heads of " << head_dim << ", " << shared << " bytes");
-      const size_t bytes = MmaAttentionSharedBytes(head_dim);
+      // Of the kernel that has more.
+      const size_t bytes = MmaFp8AttentionSharedBytes(head_dim);
       const AttentionGrid grid =
           ChooseAttentionGrid({0, 8, 8, head_dim}, DType::kBF16, 10, per_block, shared);
       EXPECT_EQ(grid.mma, HasMmaAttention(head_dim) && bytes <= per_block);

@@ -20,6 +20,7 @@
 #include "model/ops/cuda/attention_plan.h"
 #include "model/ops/cuda/kernels/attention.h"
 #include "model/ops/cuda/kernels/launch.h"
+#include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"
 
 namespace tlm {
@@ -30,12 +31,13 @@ struct Heads {
   DType dtype;
   int64_t query_heads, kv_heads, head_dim;
   int64_t window = 0;
+  bool fp8 = false;  // the cache
 
   int64_t q_cols() const { return query_heads * head_dim; }
   std::string name() const {
     return std::string(DTypeName(dtype)) + " " + std::to_string(query_heads) + "/" +
            std::to_string(kv_heads) + " heads of " + std::to_string(head_dim) + ", window " +
-           std::to_string(window);
+           std::to_string(window) + (fp8 ? ", fp8" : "");
   }
 };
 
@@ -62,6 +64,35 @@ inline std::vector<float> Decode(const std::vector<uint8_t>& bytes, DType dtype)
       std::memcpy(&half, &bytes[2 * i], 2);
       values[i] = dtype == DType::kBF16 ? Bf16ToFloat(half) : F16ToFloat(half);
     }
+  }
+  return values;
+}
+
+// Rows of a cache in 8 bits, each followed by its scale. The halves of a row alternate.
+inline std::vector<uint8_t> EncodeFp8(const std::vector<float>& values, int64_t head_dim) {
+  std::vector<uint8_t> bytes;
+  for (auto row = values.begin(); row != values.end(); row += head_dim) {
+    uint32_t largest = 0;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      largest = std::max(largest, Fp8BitsOf(row[d]) & 0x7fffffffu);
+    }
+    const uint8_t scale = Fp8ScaleOf(largest);
+    for (int64_t i = 0; i < head_dim; ++i) {
+      const int64_t d = i / 2 + i % 2 * ((head_dim + 1) / 2);
+      bytes.push_back(Fp8Of(row[d] * Fp8InverseScale(scale)));
+    }
+    bytes.push_back(scale);
+  }
+  return bytes;
+}
+// The values that a cache in 8 bits holds of them.
+inline std::vector<float> ThroughFp8(std::vector<float> values, int64_t head_dim) {
+  const std::vector<uint8_t> bytes = EncodeFp8(values, head_dim);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto row = static_cast<int64_t>(i) / head_dim, d = static_cast<int64_t>(i) % head_dim;
+    const int64_t half = (head_dim + 1) / 2;
+    const uint8_t* const at = &bytes[static_cast<size_t>(row * (head_dim + 1))];
+    values[i] = Fp8Value(at[d < half ? 2 * d : 2 * (d - half) + 1]) * Fp8Scale(at[head_dim]);
   }
   return values;
 }
@@ -171,7 +202,7 @@ class World {
     for (std::vector<float>& output : outputs_) std::fill(output.begin(), output.end(), kNan);
     stored_.clear();
     for (const Sequence& sequence : sequences_) {
-      stored_.push_back({Encode(sequence.k, heads_.dtype), Encode(sequence.v, heads_.dtype)});
+      stored_.push_back({Stored(sequence.k), Stored(sequence.v)});
     }
     const bool mma = heads_.dtype != DType::kF32 && HasMmaAttention(heads_.head_dim);
     if (mma) {
@@ -199,26 +230,38 @@ class World {
 
  private:
   // Keys and values of a sequence as the cache has them.
-  struct Stored {
+  struct StoredSequence {
     std::vector<uint8_t> k, v;
   };
+  std::vector<uint8_t> Stored(const std::vector<float>& values) const {
+    return heads_.fp8 ? EncodeFp8(values, heads_.head_dim) : Encode(values, heads_.dtype);
+  }
 
   // Keys and values of everything up to the parts' ends, as stored; NaN elsewhere.
   std::vector<uint8_t> Cache(const std::vector<Part>& parts) const {
-    const int64_t row = heads_.head_dim * static_cast<int64_t>(DTypeBytes(heads_.dtype));
-    const int64_t page = kBlockTokens * row;
+    const int64_t row =
+        heads_.head_dim * static_cast<int64_t>(heads_.fp8 ? 1 : DTypeBytes(heads_.dtype));
+    const int64_t scale = heads_.fp8 ? 1 : 0;  // behind a page's rows
+    const int64_t page = kBlockTokens * (row + scale);
     std::vector<uint8_t> cache(static_cast<size_t>(cache_blocks_ * 2 * heads_.kv_heads * page),
                                0xff);
+    const auto store = [&](const std::vector<uint8_t>& stored, int64_t from, int64_t to_page,
+                           int64_t slot) {
+      const auto begin = stored.begin() + from * (row + scale);
+      const auto to = cache.begin() + to_page * page;
+      std::copy_n(begin, row, to + slot * row);
+      std::copy_n(begin + row, scale, to + kBlockTokens * row + slot);
+    };
     for (const Part& part : parts) {
       const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
-      const Stored& stored = stored_[static_cast<size_t>(part.sequence)];
+      const StoredSequence& stored = stored_[static_cast<size_t>(part.sequence)];
       for (int64_t t = 0; t < part.end; ++t) {
         const int64_t block = sequence.blocks[static_cast<size_t>(t / kBlockTokens)];
         for (int64_t h = 0; h < heads_.kv_heads; ++h) {
-          const int64_t from = (t * heads_.kv_heads + h) * row;
-          const int64_t to = (block * 2 * heads_.kv_heads + h) * page + t % kBlockTokens * row;
-          std::copy_n(stored.k.begin() + from, row, cache.begin() + to);
-          std::copy_n(stored.v.begin() + from, row, cache.begin() + to + heads_.kv_heads * page);
+          const int64_t from = t * heads_.kv_heads + h;
+          const int64_t to = block * 2 * heads_.kv_heads + h;
+          store(stored.k, from, to, t % kBlockTokens);
+          store(stored.v, from, to + heads_.kv_heads, t % kBlockTokens);
         }
       }
     }
@@ -282,7 +325,8 @@ class World {
                              .work = on_work.data(),
                              .tickets = scratch.tickets,
                              .partial_stats = scratch.partial_stats,
-                             .partial_values = scratch.partial_values};
+                             .partial_values = scratch.partial_values,
+                             .fp8 = heads_.fp8};
     cudaStream_t stream = nullptr;
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     SetKernelOverlap(deal.launches > 1 && DeviceOverlapsKernels());
@@ -307,9 +351,9 @@ class World {
   const Heads heads_;
   std::vector<Sequence> sequences_;
   std::vector<std::vector<float>> outputs_;
-  int64_t table_width_ = 4;     // blocks a sequence may have
-  int64_t cache_blocks_ = 12;   // more than some sequences have
-  std::vector<Stored> stored_;  // of this run
+  int64_t table_width_ = 4;             // blocks a sequence may have
+  int64_t cache_blocks_ = 12;           // more than some sequences have
+  std::vector<StoredSequence> stored_;  // of this run
 };
 
 // Bits, so that NaN equals itself.

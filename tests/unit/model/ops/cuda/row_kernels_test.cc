@@ -3,8 +3,11 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <random>
 #include <vector>
 
 #include "model/base/float16.h"
@@ -12,6 +15,7 @@
 #include "model/ops/cuda/kernels/embed.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
+#include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"
 
 namespace tlm {
@@ -98,6 +102,111 @@ TEST(PrepareAttentionKernelTest, KeysAndValuesLieTokenByTokenInTheirBlocks) {
       }
     }
     EXPECT_EQ(cache.Read(), expected) << "head_dim " << c.head_dim;
+  }
+}
+
+// What the cache in 8 bits has of a row; halves alternate, the scale is last.
+std::vector<uint8_t> Fp8Row(const uint16_t* row, size_t head_dim) {
+  uint32_t largest = 0;
+  for (size_t d = 0; d < head_dim; ++d) {
+    largest = std::max(largest, Fp8BitsOf(Bf16ToFloat(row[d])) & 0x7fffffffu);
+  }
+  const uint8_t scale = Fp8ScaleOf(largest);
+  std::vector<uint8_t> bytes(head_dim + 1, scale);
+  for (size_t i = 0; i < head_dim; ++i) {
+    const size_t d = i / 2 + i % 2 * ((head_dim + 1) / 2);
+    bytes[i] = Fp8Of(Bf16ToFloat(row[d]) * Fp8InverseScale(scale));
+  }
+  return bytes;
+}
+
+TEST(PrepareAttentionKernelTest, RowsOfEightBitsAreThoseOfTheFormat) {
+  // Of each of these a head: all of it, or one element among ordinary ones.
+  const float magnitudes[] = {0.0f,    -0.0f,    0x1p-133f,     0x1p-30f,  0x1.8p-24f, 0x1p-8f,
+                              0x1p-6f, 0.7f,     447.0f,        0x1p14f,   57344.0f,   0x1.ap15f,
+                              0x1p16f, 0x1p100f, std::nanf(""), HUGE_VALF, -HUGE_VALF};
+  for (const int32_t head_dim : {1, 7, 8, 64, 128, 260, 300}) {
+    const auto dim = static_cast<size_t>(head_dim);
+    std::mt19937_64 random(static_cast<uint64_t>(head_dim));
+    std::normal_distribution<float> normal;
+    std::vector<uint16_t> row(dim, 0);  // the query's
+    for (const float magnitude : magnitudes) {
+      for (size_t d = 0; d < dim; ++d) row.push_back(FloatToBf16(magnitude * normal(random)));
+      for (size_t d = 0; d < dim; ++d) row.push_back(FloatToBf16(normal(random)));
+      row[row.size() - 1 - dim / 3] = FloatToBf16(magnitude);
+    }
+    const size_t kv_heads = std::size(magnitudes);  // the first half of the rows are keys
+    const size_t page = 64 * (dim + 1);
+    for (const bool interleaved : {false, true}) {
+      if (interleaved && head_dim % 2 != 0) continue;
+      const OnDevice<uint16_t> qkv(row);
+      const OnDevice<uint8_t> cache(std::vector<uint8_t>(2 * kv_heads * page, 0xa5));
+      const OnDevice<int32_t> position({9}), zero({0});
+      const PrepareAttentionArgs args{.qkv = qkv.data(),
+                                      .qkv_stride = static_cast<int64_t>(row.size()),
+                                      .num_heads = 1,
+                                      .num_kv_heads = static_cast<int32_t>(kv_heads),
+                                      .head_dim = head_dim,
+                                      .interleaved = interleaved,
+                                      .positions = position.data(),
+                                      .table_of = zero.data(),
+                                      .block_tables = zero.data(),
+                                      .cache = cache.data(),
+                                      .tokens = 1,
+                                      .fp8 = true};
+      ASSERT_EQ(LaunchPrepareAttention(args, DType::kBF16, nullptr), cudaSuccess);
+      std::vector<uint8_t> expected(2 * kv_heads * page, 0xa5);
+      for (size_t head = 0; head < 2 * kv_heads; ++head) {
+        const std::vector<uint8_t> bytes = Fp8Row(&row[(1 + head) * dim], dim);
+        std::copy_n(bytes.begin(), dim, &expected[head * page + 9 * dim]);
+        expected[head * page + 64 * dim + 9] = bytes[dim];
+      }
+      ASSERT_EQ(cache.Read(), expected) << "head_dim " << head_dim;
+    }
+  }
+}
+
+// A cache in 8 bits holds what it would of the rows as they are after rounding to 16.
+TEST(PrepareAttentionKernelTest, EightBitsAreOfWhatHasBeenRotatedAndRounded) {
+  const int32_t dim = 64;
+  for (const bool interleaved : {false, true}) {
+    std::mt19937_64 random(5);
+    std::normal_distribution<float> normal;
+    std::vector<uint16_t> head, row;
+    for (int i = 0; i < dim; ++i) head.push_back(FloatToBf16(normal(random)));
+    for (int i = 0; i < 3; ++i) row.insert(row.end(), head.begin(), head.end());
+    std::vector<float> gain, angles;
+    for (int i = 0; i < dim; ++i) {
+      gain.push_back(1.0f + 0.1f * static_cast<float>(i));
+      angles.push_back(std::sin(0.3f * static_cast<float>(i)));
+    }
+    const OnDevice<uint16_t> qkv(row);
+    const OnDevice<float> on_gain(gain), table(angles);
+    const OnDevice<uint8_t> cache(std::vector<uint8_t>(2 * 64 * (dim + 1), 0));
+    const OnDevice<int32_t> zero({0});
+    const PrepareAttentionArgs args{.qkv = qkv.data(),
+                                    .qkv_stride = 3 * dim,
+                                    .num_heads = 1,
+                                    .num_kv_heads = 1,
+                                    .head_dim = dim,
+                                    .q_gain = on_gain.data(),
+                                    .k_gain = on_gain.data(),
+                                    .eps = 1e-5f,
+                                    .rope_table = table.data(),
+                                    .interleaved = interleaved,
+                                    .positions = zero.data(),
+                                    .table_of = zero.data(),
+                                    .block_tables = zero.data(),
+                                    .cache = cache.data(),
+                                    .tokens = 1,
+                                    .fp8 = true};
+    ASSERT_EQ(LaunchPrepareAttention(args, DType::kBF16, nullptr), cudaSuccess);
+    // The query, which is rounded to its place, has the key's elements, gains and angles.
+    const std::vector<uint16_t> after = qkv.Read();
+    const std::vector<uint8_t> expected = Fp8Row(after.data(), dim), stored = cache.Read();
+    EXPECT_EQ(std::vector<uint8_t>(stored.begin(), stored.begin() + dim),
+              std::vector<uint8_t>(expected.begin(), expected.end() - 1));
+    EXPECT_EQ(stored[64 * dim], expected.back());
   }
 }
 
