@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -36,6 +37,7 @@ struct CudaCase {
   DType dtype;
   // In place of the small configuration's own, so that the matrix units take part; 0: as it is.
   int64_t head_dim = 0;
+  std::optional<DType> kv = {};  // of keys and values, in place of `dtype`
 };
 
 class DeterminismCudaTest : public ::testing::TestWithParam<CudaCase> {};
@@ -50,8 +52,11 @@ TEST_P(DeterminismCudaTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     config.d_model = 128;
     config.d_ff = 192;
   }
-  ScheduleRunner runner(
-      {.config = config, .dtype = GetParam().dtype, .requests = 14, .max_outputs = kMaxOutputs});
+  ScheduleRunner runner({.config = config,
+                         .dtype = GetParam().dtype,
+                         .requests = 14,
+                         .max_outputs = kMaxOutputs,
+                         .kv = GetParam().kv});
   std::mt19937_64 random(11);
   ScheduleCounts counts;
   int64_t compared = 0;
@@ -78,14 +83,15 @@ TEST_P(DeterminismCudaTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   EXPECT_GT(compared, 300);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, DeterminismCudaTest,
-                         ::testing::Values(CudaCase{"Qwen3Bf16", "qwen3", DType::kBF16, 64},
-                                           CudaCase{"Qwen3Wide", "qwen3", DType::kBF16, 128},
-                                           CudaCase{"MistralFp16", "mistral", DType::kF16, 80},
-                                           CudaCase{"LlamaBf16PlainArithmetic", "llama",
-                                                    DType::kBF16},
-                                           CudaCase{"Gpt2Fp32", "gpt2", DType::kF32}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Cuda, DeterminismCudaTest,
+    ::testing::Values(CudaCase{"Qwen3Bf16", "qwen3", DType::kBF16, 64},
+                      CudaCase{"Qwen3Wide", "qwen3", DType::kBF16, 128},
+                      CudaCase{"MistralFp16", "mistral", DType::kF16, 80},
+                      CudaCase{"LlamaBf16PlainArithmetic", "llama", DType::kBF16},
+                      CudaCase{"Qwen3Fp8Kv", "qwen3", DType::kBF16, 128, DType::kF8E4M3},
+                      CudaCase{"Gpt2Fp32", "gpt2", DType::kF32}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tlm

@@ -53,6 +53,7 @@ struct Case {
   WeightFormat format = WeightFormat::kAsGiven;
   std::vector<DType> blocks = {};  // of matrices; none: bfloat16
   uint64_t rounds = 1;
+  DType kv = DType::kBF16;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -66,6 +67,7 @@ TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
                          .requests = 8,
                          .max_outputs = kMaxOutputs,
                          .format = GetParam().format,
+                         .kv = GetParam().kv,
                          .blocks = GetParam().blocks});
   runner.set_machine({.backend = EmulatedDevice, .ops = {}, .model = {}});
   std::mt19937_64 random(7);
@@ -118,6 +120,10 @@ INSTANTIATE_TEST_SUITE_P(
     Models, DeterminismEmulatedTest,
     ::testing::Values(
         Case{.name = "bf16", .config = TinyConfig(), .rounds = 2},
+        Case{.name = "fp8_keys_and_values",
+             .config = TinyConfig(),
+             .rounds = 2,
+             .kv = DType::kF8E4M3},
         Case{.name = "int4", .config = TinyConfig(), .format = WeightFormat::kInt4},
         Case{.name = "Q4_K", .config = TinyBlockConfig(), .blocks = {DType::kQ4K, DType::kQ8_0}}),
     [](const auto& info) { return info.param.name; });

@@ -153,6 +153,23 @@ class CudaTest(unittest.TestCase):
                 with emulated(f"--model={folder}", "--weights=float32") as floats:
                     self.assertLess(distance(logits(floats, **asked), expected), 1e-4)
 
+    def test_keys_and_values_of_8_bits_are_those_of_the_cpu(self):
+        flag = "--kv_cache_dtype=fp8"
+        with emulated(flag, "--max_batch_tokens=64") as cuda, TlmServer("--backend=cpu", flag) as cpu:
+            found, expected = logits(cuda), logits(cpu)
+            self.assertEqual(found.keys(), expected.keys())
+            for place, row in expected.items():
+                worst = max(abs(a - b) for a, b in zip(row, found[place]))
+                self.assertLess(worst, TOLERANCE, place)
+            bytes_per_token = [
+                server.model.ModelInfo(model_info_pb2.ModelInfoRequest()).memory.kv_bytes_per_token
+                for server in (cuda, cpu, self.cuda)]
+            self.assertEqual(*bytes_per_token[:2])
+            self.assertLess(bytes_per_token[0], 0.6 * bytes_per_token[2])
+            asked = dict(seed=7, max_new_tokens=12)
+            with emulated(flag, "--max_batch_tokens=5", "--noprefix_cache") as plain:
+                self.assertEqual(tokens(plain, **asked), tokens(cuda, **asked))
+
     def test_takes_no_draft_model(self):
         with self.assertRaisesRegex(RuntimeError, "--draft_model is not there yet on backend cuda"):
             emulated(f"--draft_model={DEMO_MODEL}").__enter__()
