@@ -122,7 +122,7 @@ ABSL_FLAG(
     "type of keys and values: float32, bfloat16, float16, fp8, or auto: on a GPU the type of "
     "the activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights "
     "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision; "
-    "fp8 (E4M3 with a scale per token and head; on the CPU) takes half and loses some");
+    "fp8 (E4M3 with a scale per token and head) takes half and loses some");
 ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
 
 namespace tlm {
