@@ -189,6 +189,19 @@ template <>
 inline F16 FromFloat<F16>(float a) {
   return {a != a ? uint16_t{0x7fff} : FloatToF16(a)};
 }
+// Of products that float32 holds, as of two 16-bit elements anywhere but at its ends.
+template <typename T>
+uint32_t MultiplyPair(uint32_t a, uint32_t b) {
+  const auto product = [](uint32_t x, uint32_t y) {
+    return uint32_t{
+        FromFloat<T>(ToFloat(T{static_cast<uint16_t>(x)}) * ToFloat(T{static_cast<uint16_t>(y)}))
+            .bits};
+  };
+  return product(a, b) | product(a >> 16, b >> 16) << 16;
+}
+inline uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
+  return (mask & a) | (~mask & b);
+}
 inline uint32_t FloatBits(float a) { return std::bit_cast<uint32_t>(a); }
 inline float FloatOfBits(uint32_t a) { return std::bit_cast<float>(a); }
 

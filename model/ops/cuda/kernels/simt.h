@@ -153,16 +153,14 @@ template <typename T>
 TLM_DEVICE void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 template <>
 TLM_DEVICE void MultiplyAdd<Bf16>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 template <>
 TLM_DEVICE void MultiplyAdd<F16>(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -198,6 +196,29 @@ TLM_DEVICE Bf16 FromFloat<Bf16>(float a) {
 template <>
 TLM_DEVICE F16 FromFloat<F16>(float a) {
   return {__half_as_ushort(__float2half_rn(a))};
+}
+// a b of the 16-bit elements in either half of a word; subnormals count.
+template <typename T>
+TLM_DEVICE uint32_t MultiplyPair(uint32_t a, uint32_t b);
+template <>
+TLM_DEVICE uint32_t MultiplyPair<Bf16>(uint32_t a, uint32_t b) {
+  // The product of compute capability 9.0 is not older devices' instruction: -0 added is nothing.
+  uint32_t product;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+  return product;
+}
+template <>
+TLM_DEVICE uint32_t MultiplyPair<F16>(uint32_t a, uint32_t b) {
+  uint32_t product;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  return product;
+}
+// Bits of a where the mask's are 1, else of b. One instruction, which compilers do not find where
+// a mask is known.
+TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
+  uint32_t selected;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
+  return selected;
 }
 TLM_HOST_DEVICE uint32_t FloatBits(float a) {
 #ifdef __CUDA_ARCH__
