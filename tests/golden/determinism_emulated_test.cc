@@ -67,8 +67,8 @@ TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
                          .requests = 8,
                          .max_outputs = kMaxOutputs,
                          .format = GetParam().format,
-                         .kv = GetParam().kv,
-                         .blocks = GetParam().blocks});
+                         .blocks = GetParam().blocks,
+                         .kv = GetParam().kv});
   runner.set_machine({.backend = EmulatedDevice, .ops = {}, .model = {}});
   std::mt19937_64 random(7);
   ScheduleCounts counts;
