@@ -41,14 +41,17 @@ struct PlainPage {
   TLM_DEVICE float At(int row, int d) const { return ToFloat(data[row * head_dim + d]); }
 };
 struct Fp8Page {
-  const uint8_t* data;
+  const uint32_t* words;  // pages are whole words, as all accesses are
   int head_dim;
 
   TLM_DEVICE Fp8Page(const void* cache, int64_t page, int dim)
-      : data(static_cast<const uint8_t*>(cache) + page * Fp8PageBytes(dim)), head_dim(dim) {}
+      : words(static_cast<const uint32_t*>(cache) + page * Fp8PageBytes(dim) / 4), head_dim(dim) {}
+  TLM_DEVICE uint8_t Byte(int at) const {
+    return static_cast<uint8_t>(words[at / 4] >> at % 4 * 8);
+  }
   TLM_DEVICE float At(int row, int d) const {
-    return Fp8Value(data[row * head_dim + Fp8Place(head_dim, d)]) *
-           Fp8Scale(data[Fp8ScaleOffset(head_dim, row)]);
+    return Fp8Value(Byte(row * head_dim + Fp8Place(head_dim, d))) *
+           Fp8Scale(Byte(Fp8ScaleOffset(head_dim, row)));
   }
 };
 

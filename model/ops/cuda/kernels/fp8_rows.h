@@ -23,8 +23,9 @@ TLM_HOST_DEVICE int Fp8Place(int head_dim, int d) {
 TLM_HOST_DEVICE int64_t Fp8PageBytes(int head_dim) {
   return int64_t{kFp8PageTokens} * (head_dim + 1);
 }
-TLM_HOST_DEVICE int64_t Fp8ScaleOffset(int head_dim, int row) {
-  return int64_t{kFp8PageTokens} * head_dim + row;
+// Where a row's scale lies within its page.
+TLM_HOST_DEVICE int Fp8ScaleOffset(int head_dim, int row) {
+  return kFp8PageTokens * head_dim + row;
 }
 
 // --- Four elements at a time, to 16 bits. Exact. ---

@@ -166,6 +166,24 @@ TEST(PrepareAttentionKernelTest, RowsOfEightBitsAreThoseOfTheFormat) {
   }
 }
 
+// One token's heads, one of each kind, normalised and rotated.
+PrepareAttentionArgs OneOfEach(int32_t dim, const OnDevice<float>& gain,
+                               const OnDevice<float>& table, const OnDevice<int32_t>& position,
+                               const OnDevice<int32_t>& zero) {
+  return {.qkv_stride = 3 * dim,
+          .num_heads = 1,
+          .num_kv_heads = 1,
+          .head_dim = dim,
+          .q_gain = gain.data(),
+          .k_gain = gain.data(),
+          .eps = 1e-5f,
+          .rope_table = table.data(),
+          .positions = position.data(),
+          .table_of = zero.data(),
+          .block_tables = zero.data(),
+          .tokens = 1};
+}
+
 // A cache in 8 bits holds what it would of the rows as they are after rounding to 16.
 TEST(PrepareAttentionKernelTest, EightBitsAreOfWhatHasBeenRotatedAndRounded) {
   const int32_t dim = 64;
@@ -184,22 +202,11 @@ TEST(PrepareAttentionKernelTest, EightBitsAreOfWhatHasBeenRotatedAndRounded) {
     const OnDevice<float> on_gain(gain), table(angles);
     const OnDevice<uint8_t> cache(std::vector<uint8_t>(2 * 64 * (dim + 1), 0));
     const OnDevice<int32_t> zero({0});
-    const PrepareAttentionArgs args{.qkv = qkv.data(),
-                                    .qkv_stride = 3 * dim,
-                                    .num_heads = 1,
-                                    .num_kv_heads = 1,
-                                    .head_dim = dim,
-                                    .q_gain = on_gain.data(),
-                                    .k_gain = on_gain.data(),
-                                    .eps = 1e-5f,
-                                    .rope_table = table.data(),
-                                    .interleaved = interleaved,
-                                    .positions = zero.data(),
-                                    .table_of = zero.data(),
-                                    .block_tables = zero.data(),
-                                    .cache = cache.data(),
-                                    .tokens = 1,
-                                    .fp8 = true};
+    PrepareAttentionArgs args = OneOfEach(dim, on_gain, table, zero, zero);
+    args.qkv = qkv.data();
+    args.cache = cache.data();
+    args.interleaved = interleaved;
+    args.fp8 = true;
     ASSERT_EQ(LaunchPrepareAttention(args, DType::kBF16, nullptr), cudaSuccess);
     // The query, which is rounded to its place, has the key's elements, gains and angles.
     const std::vector<uint16_t> after = qkv.Read();
@@ -225,21 +232,10 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
     const OnDevice<float> qkv(row), on_gain(gain), table(angles),
         cache(std::vector<float>(static_cast<size_t>(2 * 64 * dim), std::nanf("")));
     const OnDevice<int32_t> position({1}), zero({0});
-    const PrepareAttentionArgs args{.qkv = qkv.data(),
-                                    .qkv_stride = 3 * dim,
-                                    .num_heads = 1,
-                                    .num_kv_heads = 1,
-                                    .head_dim = dim,
-                                    .q_gain = on_gain.data(),
-                                    .k_gain = on_gain.data(),
-                                    .eps = 1e-5f,
-                                    .rope_table = table.data(),
-                                    .interleaved = interleaved,
-                                    .positions = position.data(),
-                                    .table_of = zero.data(),
-                                    .block_tables = zero.data(),
-                                    .cache = cache.data(),
-                                    .tokens = 1};
+    PrepareAttentionArgs args = OneOfEach(dim, on_gain, table, position, zero);
+    args.qkv = qkv.data();
+    args.cache = cache.data();
+    args.interleaved = interleaved;
     ASSERT_EQ(LaunchPrepareAttention(args, DType::kF32, nullptr), cudaSuccess);
     const std::vector<float> after = qkv.Read(), stored = cache.Read();
     EXPECT_NE(after, row);
