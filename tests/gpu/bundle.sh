@@ -32,10 +32,15 @@ mkdir -p "$out/bin" "$out/lib" "$out/tests/"{peers,support,benchmarks} "$out/mod
 for program in "${programs[@]}"; do
   [ -e "$build/$program" ] || { echo "bundle.sh: $build/$program is not built" >&2; exit 1; }
   strip -o "$out/bin/$(basename "$program")" "$build/$program"
-  # DT_RPATH: libraries that libraries need are found there, too (tests/gpu/CMakeLists.txt).
+  # DT_RPATH: libraries that libraries need are found there, too (tests/gpu/CMakeLists.txt). CMake
+  # pads it with empty entries, which stand for the working directory.
   readelf -d "$build/$program" | grep '(RPATH).*\[$ORIGIN/\.\./lib[]:]' >/dev/null ||
     { echo "bundle.sh: $build/$program does not look for libraries in ../lib" >&2; exit 1; }
+  printf 'file(RPATH_SET FILE "%s" NEW_RPATH "$ORIGIN/../lib")\n' \
+    "$(cd "$out/bin" && pwd)/$(basename "$program")" >>"$out/rpath.cmake"
 done
+cmake -P "$out/rpath.cmake" >/dev/null
+rm "$out/rpath.cmake"
 
 # Libraries every system has in its own version, and CUDA's.
 of_the_machine() {
