@@ -277,6 +277,7 @@ class InstalledTest(unittest.TestCase):
         self.assertEqual(
             self.enter("/client/bin/python", "-c", CLIENT, target).strip(), said.strip()
         )
+        self.assertIsNone(server.poll(), (WORK / "server.log").read_text())
         self.assertEqual(
             self.enter("/client/bin/tlm-py", "health", f"--target={target}"), "SERVING\n"
         )
