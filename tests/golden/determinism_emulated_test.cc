@@ -106,7 +106,8 @@ TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   EXPECT_GT(counts.cached_tokens, 0);
   EXPECT_GT(counts.launches_ahead, 200);
   EXPECT_GT(counts.accepted, 100);
-  EXPECT_GT(counts.drafted - counts.accepted, 5);  // how many are judged depends on the steps' times
+  EXPECT_GT(counts.drafted - counts.accepted,
+            5);  // how many are judged depends on the steps' times
   EXPECT_GT(counts.constrained_drafted, 10);
   EXPECT_GT(counts.penalised_drafted, 10);
   EXPECT_GT(counts.ahead_with_drafts, 100);

@@ -26,8 +26,8 @@
 namespace tlm {
 
 // Activations, keys and values have the type of the matrices, float64 counting as float32; of a
-// model with matrices in blocks bfloat16, to which their elements are rounded (gemm.h). Batches that
-// decode are padded and recorded (batch_shape.h).
+// model with matrices in blocks bfloat16, to which their elements are rounded (gemm.h). Batches
+// that decode are padded and recorded (batch_shape.h).
 class CudaOps : public Ops {
  public:
   using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);

@@ -71,10 +71,10 @@ class Gemm {
   static constexpr size_t kMostPanelBytes = size_t{256} << 20;
   // Takes the workspace and the panel (PanelBytes; 0: no matrix is in blocks), and finds out for
   // every layout noted for which numbers of rows the library has the bits of the own kernels and is
-  // faster. For that it takes more memory (inputs and outputs of the largest product, kProbeBytes of
-  // output at the most, and twice the L2 cache) and gives it back; a product there is no memory to
-  // try goes without the library. Outputs of vocab_size features are taken to be fp32. Nothing is
-  // allocated or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
+  // faster. For that it takes more memory (inputs and outputs of the largest product, kProbeBytes
+  // of output at the most, and twice the L2 cache) and gives it back; a product there is no memory
+  // to try goes without the library. Outputs of vocab_size features are taken to be fp32. Nothing
+  // is allocated or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
   absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size, size_t panel_bytes = 0);
   // Gives back what Reserve keeps, and goes without the library until the next one.
   void Release();
