@@ -231,7 +231,7 @@ class Run:
 
 def end(process):
     """Ends a process and what it has started, by force after five seconds."""
-    for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, None)):
+    for number, seconds in ((signal.SIGTERM, 5), (signal.SIGKILL, 30)):  # a driver may hold it
         if process.poll() is not None and number == signal.SIGTERM:
             return
         try:
@@ -239,7 +239,7 @@ def end(process):
         except ProcessLookupError:
             pass
         try:
-            process.wait(patience)
+            process.wait(seconds)
         except subprocess.TimeoutExpired:
             pass
 

@@ -1,4 +1,4 @@
-"""What run.py does with programs that fail, hang and crash, without a GPU: they are played."""
+"""What run.py does with programs that fail, hang and crash, without a GPU: fake ones."""
 
 import contextlib
 import fnmatch
@@ -77,8 +77,8 @@ exit 9
 """
 
 
-class Played(unittest.TestCase):
-    """A folder of programs that are played, and a run over them."""
+class FakePrograms(unittest.TestCase):
+    """A folder of fake programs, and a run over them."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="tlm-gpu-test-")
@@ -88,8 +88,8 @@ class Played(unittest.TestCase):
         self.path = self.folder / "path"  # what stands before the system's PATH
         for made in (self.bin, self.out, self.path):
             made.mkdir()
-        self.play("nvidia-smi", "#!/bin/sh\necho 'GPU 0: played'\n", self.path)
-        self.play("compute-sanitizer", SANITIZER, self.path)
+        self.fake("nvidia-smi", "#!/bin/sh\necho 'GPU 0: fake'\n", self.path)
+        self.fake("compute-sanitizer", SANITIZER, self.path)
         self.addCleanup(os.environ.__setitem__, "PATH", os.environ["PATH"])
         os.environ["PATH"] = f"{self.path}:{os.environ['PATH']}"
         for name, value in (("TEST_SECONDS", 1), ("FIRST_SECONDS", 1)):
@@ -97,20 +97,20 @@ class Played(unittest.TestCase):
             setattr(narrow, name, value)
         self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder / "scratch")
 
-    def play(self, name, text, folder=None):
+    def fake(self, name, text, folder=None):
         path = (folder or self.bin) / name
         path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace(
             "}}", "}"), encoding="utf-8")
         path.chmod(0o755)
 
-    def play_tests(self, **behaviours):
-        self.play("cuda_kernels_test", GTEST)
+    def fake_tests(self, **behaviours):
+        self.fake("cuda_kernels_test", GTEST)
         (self.bin / "behaviours.json").write_text(json.dumps(
             {f"{suite}.{name}": how for suite, tests in behaviours.items()
              for name, how in tests.items()}), encoding="utf-8")
 
-    def play_engine(self, **plays):
-        self.play("engine_bench", ENGINE)
+    def fake_engine(self, **plays):
+        self.fake("engine_bench", ENGINE)
         (self.bin / "engine.json").write_text(json.dumps({"on": (0, "aa"), **plays}),
                                               encoding="utf-8")
 
@@ -134,12 +134,12 @@ class Played(unittest.TestCase):
         return json.loads((self.out / name).read_text(encoding="utf-8"))
 
 
-class StageTest(Played):
+class StageTest(FakePrograms):
     def test_a_stage_passes_fails_is_skipped_or_runs_out_of_time(self):
         for name, text in (("good", "exit 0"), ("bad", "echo why; exit 3"), ("none", "exit 77"),
                            ("slow", "exec sleep 60"),
                            ("blind", "echo 'skipped: there is no GPU'; exit 0")):
-            self.play(name, f"#!/bin/sh\n{text}\n")
+            self.fake(name, f"#!/bin/sh\n{text}\n")
         printed = self.stage(*(run.Stage(name, 1, name, [])
                                for name in ("good", "bad", "none", "slow", "blind", "missing")))
         self.assertEqual(self.statuses(), {"good": "passed", "bad": "failed", "none": "skipped",
@@ -150,7 +150,7 @@ class StageTest(Played):
         self.assertFalse(self.session.good())
 
     def test_what_a_stage_has_started_ends_with_it(self):
-        self.play("parent", f"#!/bin/sh\nsleep 60 &\necho $! >{self.folder}/child\nwait\n")
+        self.fake("parent", f"#!/bin/sh\nsleep 60 &\necho $! >{self.folder}/child\nwait\n")
         self.stage(run.Stage("parent", 1, "parent", []))
         child = int((self.folder / "child").read_text(encoding="utf-8"))
         deadline = time.monotonic() + 10
@@ -159,18 +159,18 @@ class StageTest(Played):
             time.sleep(0.01)
 
     def test_speed_that_fails_is_no_failure_of_the_run(self):
-        self.play("bad", "#!/bin/sh\nexit 1\n")
+        self.fake("bad", "#!/bin/sh\nexit 1\n")
         self.stage(run.Stage("bad", 1, "bad", [], "speed"))
         self.assertTrue(self.session.good())
 
     def test_stages_without_time_are_left_out(self):
-        self.play("good", "#!/bin/sh\nexit 0\n")
+        self.fake("good", "#!/bin/sh\nexit 0\n")
         self.session = run.Run(self.bin, self.out, sys.executable, 10, self.folder)
         self.stage(run.Stage("short", 5, "good", []), run.Stage("long", 60, "good", []))
         self.assertEqual(self.statuses(), {"short": "passed", "long": "skipped"})
 
     def test_results_are_packed_after_every_stage(self):
-        self.play("good", "#!/bin/sh\necho said\n")
+        self.fake("good", "#!/bin/sh\necho said\n")
         self.stage(run.Stage("one", 5, "good", []))
         self.assertEqual(self.packed(), ["one.log", "stages.tsv"])
         (self.out / "large.log").write_bytes(b"")
@@ -189,16 +189,16 @@ def alive(pid):
     return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
-class LibraryTest(Played):
+class LibraryTest(FakePrograms):
     def test_cublaslt_is_linked_where_only_our_programs_look(self):
         site = self.folder / "site"
         library = site / "nvidia" / "cu12" / "lib" / "libcublasLt.so.12"
         library.parent.mkdir(parents=True)
         library.write_bytes(b"")
-        self.play("python", f"#!/bin/sh\necho {site}\n", self.path)
+        self.fake("python", f"#!/bin/sh\necho {site}\n", self.path)
         link = self.folder / "lib" / "libcublasLt.so.12"
         for known in (True, False):
-            self.play("ldconfig", f"#!/bin/sh\necho {library.name if known else ''}\n", self.path)
+            self.fake("ldconfig", f"#!/bin/sh\necho {library.name if known else ''}\n", self.path)
             for _ in range(2):  # the second time over the first one's link
                 with contextlib.redirect_stdout(io.StringIO()):
                     run.link_cublaslt(self.bin, str(self.path / "python"))
@@ -210,11 +210,11 @@ class LibraryTest(Played):
             run.link_cublaslt(self.bin, str(self.folder / "nowhere"))
 
 
-class NarrowTest(Played):
+class NarrowTest(FakePrograms):
     STAGE = run.gtest("kernels-gemm", 2, "cuda_kernels_test", "Gemm*")
 
     def test_the_first_failure_is_shown_and_every_test_asked(self):
-        self.play_tests(GemmTest={"A": "ok", "B": "fail", "C": "fail", "D": "ok"},
+        self.fake_tests(GemmTest={"A": "ok", "B": "fail", "C": "fail", "D": "ok"},
                         OtherTest={"E": "fail"})
         printed = self.stage(self.STAGE)
         before = printed.split("--- kernels-gemm: failed")[0]
@@ -232,14 +232,14 @@ class NarrowTest(Played):
         self.assertIn("kernels-gemm.tests.json", self.packed())
 
     def test_a_crash_names_its_test_and_hides_no_other(self):
-        self.play_tests(GemmTest={"A": "ok", "B": "crash", "C": "ok"})
+        self.fake_tests(GemmTest={"A": "ok", "B": "crash", "C": "ok"})
         printed = self.stage(self.STAGE)
         self.assertIn("the program ended in GemmTest.B", printed)
         self.assertEqual([test["outcome"] for test in self.report("kernels-gemm.tests.json")["tests"]],
                          ["passed", "signal 11", "passed"])
 
     def test_a_hang_costs_its_own_time_only(self):
-        self.play_tests(GemmTest={"A": "hang", "B": "ok"})
+        self.fake_tests(GemmTest={"A": "hang", "B": "ok"})
         begin = time.monotonic()
         self.stage(self.STAGE)
         self.assertLess(time.monotonic() - begin, 20)
@@ -249,7 +249,7 @@ class NarrowTest(Played):
                          ("GemmTest.A", ["timeout", "passed"]))
 
     def test_all_tests_together_are_bounded(self):
-        self.play_tests(GemmTest={"A": "fail", "B": "ok"})
+        self.fake_tests(GemmTest={"A": "fail", "B": "ok"})
         self.addCleanup(setattr, narrow, "ALL_TESTS_SECONDS", narrow.ALL_TESTS_SECONDS)
         narrow.ALL_TESTS_SECONDS = 0
         printed = self.stage(self.STAGE)
@@ -259,16 +259,16 @@ class NarrowTest(Played):
         (self.path / "compute-sanitizer").unlink()
         self.addCleanup(setattr, narrow, "sanitizer", narrow.sanitizer)
         narrow.sanitizer = lambda: None
-        self.play_tests(GemmTest={"A": "fail"})
+        self.fake_tests(GemmTest={"A": "fail"})
         self.assertIn("kernels-gemm: 1 failed", self.stage(self.STAGE))
 
     def test_a_stage_that_passes_is_not_looked_into(self):
-        self.play_tests(GemmTest={"A": "ok"})
+        self.fake_tests(GemmTest={"A": "ok"})
         self.assertNotIn("test by test", self.stage(self.STAGE))
         self.assertTrue(self.session.good())
 
     def test_a_filter_that_finds_no_test_is_a_failure(self):
-        self.play_tests(OtherTest={"A": "ok"})
+        self.fake_tests(OtherTest={"A": "ok"})
         self.assertIn("nothing was tested", self.stage(self.STAGE))
         self.assertFalse(self.session.good())
 
@@ -279,13 +279,13 @@ class NarrowTest(Played):
                          ["Sizes/SampleTest.Matches/0", "Typed/0.B"])
 
 
-class SwitchesTest(Played):
+class SwitchesTest(FakePrograms):
     ENGINE = run.Stage("engine-0.6b", 5, "engine_bench", ["--json=/dev/null", "--cuda_graphs=true"],
                        "speed")
     QUICK = run.Stage("switches", 60, "switches", [])
 
     def test_the_same_tokens_with_all_combinations(self):
-        self.play_engine()
+        self.fake_engine()
         printed = self.stage(self.QUICK)
         self.assertIn("the same tokens with all of them: yes", printed)
         self.assertEqual(self.statuses(), {"switches": "passed"})
@@ -294,7 +294,7 @@ class SwitchesTest(Played):
 
     def test_other_tokens_and_crashes_fail(self):
         for graphs in ((0, "bb"), (1, "")):
-            self.play_engine(graphs=graphs)
+            self.fake_engine(graphs=graphs)
             self.assertIn("all of them: no", self.stage(self.QUICK))
             self.assertEqual(self.statuses()["switches"], "failed")
             outcomes = {tuple(row["off"]): (row["outcome"], row["token_digest"])
@@ -304,7 +304,7 @@ class SwitchesTest(Played):
                              ("passed", "bb") if graphs[0] == 0 else ("failed", None))
 
     def test_an_engine_that_fails_is_tried_with_each_off_once(self):
-        self.play_engine(on=(5, ""), graphs=(0, "cc"))
+        self.fake_engine(on=(5, ""), graphs=(0, "cc"))
         printed = self.stage(self.ENGINE, self.ENGINE)
         self.assertEqual(printed.count("a small model,"), 1)
         rows = {tuple(row["off"]): row["outcome"] for row in self.report("switches.json")["rows"]}
@@ -312,12 +312,12 @@ class SwitchesTest(Played):
                                 ("library",): "exit 5", ("overlap", "graphs", "library"): "passed"})
 
     def test_a_model_that_does_not_fit_is_no_failure(self):
-        self.play_engine(on=(77, ""))
+        self.fake_engine(on=(77, ""))
         self.assertNotIn("a small model,", self.stage(self.ENGINE))
         self.assertEqual(self.statuses(), {"engine-0.6b": "skipped"})
 
 
-class WholeTest(Played):
+class WholeTest(FakePrograms):
     """By run.sh."""
 
     def command(self, *flags):
@@ -325,7 +325,7 @@ class WholeTest(Played):
                 f"--scratch={self.folder / 'scratch'}", *flags]
 
     def test_without_a_gpu_it_is_skipped(self):
-        self.play("nvidia-smi", "#!/bin/sh\nexit 9\n", self.path)
+        self.fake("nvidia-smi", "#!/bin/sh\nexit 9\n", self.path)
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60,
                               check=False)
         self.assertEqual(done.returncode, 77)
@@ -335,10 +335,10 @@ class WholeTest(Played):
                  if stage.is_gtest}
         names = [name.replace("*", "x") for filters in quick for name in filters.split(":")]
         for how, code in (("ok", 0), ("fail", 1)):
-            self.play_engine()
-            self.play("ceilings", "#!/bin/sh\nexit 0\n")
-            self.play("mma_canon", "#!/bin/sh\nexit 0\n")
-            self.play("cuda_kernels_test", GTEST)
+            self.fake_engine()
+            self.fake("ceilings", "#!/bin/sh\nexit 0\n")
+            self.fake("mma_canon", "#!/bin/sh\nexit 0\n")
+            self.fake("cuda_kernels_test", GTEST)
             (self.bin / "behaviours.json").write_text(json.dumps(
                 {name: how if name.startswith("Gemm") else "ok" for name in names}),
                 encoding="utf-8")
@@ -357,8 +357,8 @@ class WholeTest(Played):
         self.assertIn("there is no stage engine-9b", done.stderr)
 
     def test_a_run_that_is_cut_off_leaves_its_results_and_no_process(self):
-        self.play("ceilings", "#!/bin/sh\necho measured\n")
-        self.play("microbench", f"#!/bin/sh\necho $$ >{self.folder}/pid\nexec sleep 60\n")
+        self.fake("ceilings", "#!/bin/sh\necho measured\n")
+        self.fake("microbench", f"#!/bin/sh\necho $$ >{self.folder}/pid\nexec sleep 60\n")
         archive = self.folder / "all.tgz"
         process = subprocess.Popen(
             self.command("--only=ceilings,microbench", f"--archive={archive}"),
