@@ -13,6 +13,8 @@ namespace tlm {
 
 // The reason, in capitals: "QUEUE_FULL". Returns the status with the detail added; OK is unchanged.
 absl::Status WithReason(absl::Status status, std::string_view reason);
+// The reason of a device's fault that all its later calls return, too.
+inline constexpr std::string_view kDeviceLost = "DEVICE_LOST";
 // The time after which to retry.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
 // The path of the request field at fault, "sampling.top_p", or the tensor of a model file. The

@@ -37,7 +37,7 @@ ABSL_FLAG(
     "default: the type in config.json");
 ABSL_FLAG(
     std::string, weights, "auto",
-    "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 (CPU only) for "
+    "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 for "
     "integers that are quantised at start, of checkpoints that are not quantised yet: int8 for 8 "
     "bits with a scale per 256 inputs of an output, about half the memory of 16-bit weights; int4 "
     "for 4 bits with a scale per 32 inputs in feed-forward networks and int8 elsewhere; int4:32, "

@@ -106,9 +106,9 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
   return ResourceExhausted(
       "the model needs {} bytes of the GPU's memory, {} may be taken, of {} in all and {} free: {} "
       "for weights, {} for intermediate results, {} for keys and values of {} tokens, {} in "
-      "reserve; --max_context, --kv_cache_bytes, --max_batch_tokens, --max_running_requests and "
-      "a smaller type of --random_weights lower them, --gpu_memory_fraction raises what may be "
-      "taken",
+      "reserve; --max_context, --kv_cache_bytes, --kv_cache_dtype=fp8, --max_batch_tokens, "
+      "--max_running_requests, --weights=int8, --weights=int4 and a smaller type of "
+      "--random_weights lower them, --gpu_memory_fraction raises what may be taken",
       needed, budget, device.total_bytes, device.free_bytes, weights.device, workspace, kv_bytes,
       plan.kv_blocks * kBlockTokens, reserve);
 }

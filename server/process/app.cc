@@ -155,6 +155,7 @@ absl::Status App::Serve(absl::Duration health_interval, std::function<void()> he
   const auto changed = [this](bool serving) {
     state_.Set(serving ? LifeState::kServing : LifeState::kNotServing);
     server_->SetServing(serving);
+    if (!serving && gpu_ != nullptr) gpu_->Read();  // logs what the driver reports
   };
   monitor_.emplace(*engine_, clock, options_.service.stall_timeout, health_interval,
                    HealthReports{changed, std::move(healthy), TrimHeapAfterStorms()});

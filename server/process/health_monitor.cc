@@ -5,11 +5,13 @@
 
 #include <utility>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/thread_name.h"
 
 namespace tlm {
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout) {
+  if (ReasonOf(stats.fault) == kDeviceLost) return WithContext(stats.fault, "the device is lost");
   if (!stats.fault.ok() && stats.consecutive_faults >= kPersistentFaults) {
     return WithContext(stats.fault, fmt::format("{} steps failed in a row, the last with",
                                                 stats.consecutive_faults));

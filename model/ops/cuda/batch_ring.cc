@@ -57,12 +57,11 @@ absl::Status BatchRing::OpenSlot(Slot& slot) {
 }
 
 BatchRing::~BatchRing() {
-  // Copies may be on their way into the memory that is about to go.
-  if (device_.MakeCurrent().ok()) {
-    cudaStreamSynchronize(device_.copy_stream());
-    cudaStreamSynchronize(device_.compute_stream());
-    if (results_stream_ != nullptr) cudaStreamSynchronize(results_stream_);
-  }
+  // Copies may be on their way into the memory that is about to go, after some faults, too.
+  device_.MakeCurrent().IgnoreError();
+  cudaStreamSynchronize(device_.copy_stream());
+  cudaStreamSynchronize(device_.compute_stream());
+  if (results_stream_ != nullptr) cudaStreamSynchronize(results_stream_);
   for (const Slot& slot : slots_) {
     for (const cudaEvent_t event : {slot.uploaded, slot.computed, slot.done}) {
       if (event != nullptr) cudaEventDestroy(event);

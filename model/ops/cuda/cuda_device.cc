@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "model/base/clock.h"
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_status.h"
 #include "model/ops/cuda/kernels/launch.h"
@@ -181,8 +182,8 @@ absl::Status CudaDevice::Check(cudaError_t error, std::string_view call) {
   // Clears it, so that a later cudaGetLastError does not return it.
   cudaGetLastError();
   // What goes wrong while a graph is recorded may go right when run directly.
-  if (error != cudaErrorMemoryAllocation && !recording_) fault_ = status;
-  return status;
+  if (error == cudaErrorMemoryAllocation || recording_) return status;
+  return fault_ = WithReason(std::move(status), kDeviceLost);
 }
 
 absl::Status CudaDevice::MakeCurrent() {

@@ -39,8 +39,9 @@ UploadPipeline::~UploadPipeline() {
   }
   work_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
-  // Copies read the memory that is about to go. After a fault this fails, and nothing copies.
-  if (device_.MakeCurrent().ok()) cudaStreamSynchronize(device_.copy_stream());
+  // Copies read the memory that is about to go, after some faults, too.
+  device_.MakeCurrent().IgnoreError();
+  cudaStreamSynchronize(device_.copy_stream());
   for (const Slot& slot : slots_) {
     if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 
@@ -72,6 +73,13 @@ TEST(EngineHealthTest, AFaultThatPersistsIsReportedAsItIs) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("the device is gone")));
   EXPECT_THAT(EngineHealth(Faulty(1000), absl::UnixEpoch(), kStall),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("1000 steps failed in a row")));
+}
+
+TEST(EngineHealthTest, ALostDeviceIsNotForgivenOnce) {
+  EngineStats stats = Faulty(1);
+  stats.fault = WithReason(stats.fault, kDeviceLost);
+  EXPECT_THAT(EngineHealth(stats, absl::UnixEpoch(), kStall),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("the device is gone")));
 }
 
 TEST(EngineHealthTest, AGoodStepEndsAFault) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "tests/support/simt/device_under_test.h"
@@ -400,6 +401,7 @@ TEST_F(CudaDeviceTest, StaysFaultyAfterAFault) {
               StatusIs(absl::StatusCode::kInternal, HasSubstr("cudaErrorLaunchFailure")));
   const absl::Status fault = device->fault();
   EXPECT_THAT(std::string(fault.message()), HasSubstr("CUDA: cudaStreamSynchronize: "));
+  EXPECT_EQ(ReasonOf(fault), kDeviceLost);
   int32_t value = 0;
   EXPECT_EQ(device->CopyToHost(&value, in.data(), sizeof(value)), fault);
   EXPECT_EQ(device->CopyToDevice(in.data(), &value, sizeof(value)), fault);
