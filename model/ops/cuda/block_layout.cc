@@ -27,20 +27,12 @@ BlockScales ScalesOf(DType type, const BlockFormat& format) {
 
 StripFormat FormatFor(DType type) {
   const BlockFormat format = FormatOf(type);
-  StripFormat result;
-  result.scales = ScalesOf(type, format);
-  const bool has_heads = BlockOf(type).elements > kUnitInputs || !format.has_half_scales;
-  if (has_heads)
-    result.group_log2 = std::countr_zero(static_cast<uint32_t>(BlockOf(type).elements));
-  if (type == DType::kIq4Nl) {
-    result.low_bits = 4;
-    result.has_values = true;
-    result.zero = format.zero;
-    return result;
-  }
-  result.low_bits = format.bits == 8 ? 8 : 4;
-  result.high_bits = format.bits == 8 ? 0 : format.bits - 4;
-  result.zero = std::max(format.zero, 0);
+  const bool has_values = type == DType::kIq4Nl;
+  const int low_bits = format.bits == 8 && !has_values ? 8 : 4;
+  const StripFormat result =
+      StripFormatOf(low_bits, has_values ? 0 : format.bits - low_bits, ScalesOf(type, format),
+                    has_values, std::countr_zero(static_cast<uint32_t>(BlockOf(type).elements)));
+  TLM_CHECK(result.zero == std::max(format.zero, 0));
   return result;
 }
 
@@ -74,14 +66,13 @@ void WriteStep(const uint8_t* q, const StripFormat& format, int row, int step, s
           low + piece * 16 + step % 4 * 4);
       continue;
     }
-    const uint32_t nibbles = (of_lane[0] & 15) | (of_lane[1] & 15) << 16 | (of_lane[2] & 15) << 4 |
-                             (of_lane[3] & 15) << 20;
     const int piece = row * kLanes + t;
-    Or(nibbles << (step % 2 * 8), low + piece * 16 + step / 2 * 4);
-    if (format.high_bits == 0) continue;
     for (int i = 0; i < 4; ++i) {
-      const int bit = (4 * step + i) * format.high_bits;
-      Or(of_lane[i] >> 4 << (bit % 32), high + (piece * format.high_bits + bit / 32) * 4);
+      const int byte = format.BytePlace(step, i);
+      Or((of_lane[i] & 15) << (byte + i / 2 * 4), low + piece * 16 + step / 2 * 4);
+      if (format.high_bits == 0) continue;
+      const int word = piece * format.high_bits + (format.high_bits > 1 ? step / 4 : 0);
+      Or(of_lane[i] >> 4 << (byte + format.HighPlace(step, i)), high + word * 4);
     }
   }
 }

@@ -199,6 +199,35 @@ uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   };
   return product(a, b) | product(a >> 16, b >> 16) << 16;
 }
+// Towards zero, with the last bit set of what is not a float: rounds once to any shorter type.
+inline float ToOdd(double sum, double rest) {
+  const float nearest = static_cast<float>(sum);
+  if (!std::isfinite(sum) || (nearest == sum && rest == 0.0)) return nearest;
+  const double beyond = nearest == sum ? -rest : nearest - sum;
+  const bool is_beyond = std::signbit(beyond) == std::signbit(sum);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(nearest) - (is_beyond ? 1 : 0)) | 1u);
+}
+template <typename T>
+uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c) {
+  const auto fma = [](uint32_t x, uint32_t y, uint32_t z) {
+    const double product =
+        double{ToFloat(T{static_cast<uint16_t>(x)})} * double{ToFloat(T{static_cast<uint16_t>(y)})};
+    const double addend = double{ToFloat(T{static_cast<uint16_t>(z)})};
+    const double sum = product + addend;
+    const double added = sum - product;
+    const double rest = (product - (sum - added)) + (addend - added);
+    return uint32_t{FromFloat<T>(ToOdd(sum, rest)).bits};
+  };
+  return fma(a, b, c) | fma(a >> 16, b >> 16, c >> 16) << 16;
+}
+inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t n = selector >> (4 * i) & 15;
+    result |= ((n < 4 ? a >> (8 * n) : b >> (8 * (n & 3))) & 255) << (8 * i);
+  }
+  return result;
+}
 inline uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   return (mask & a) | (~mask & b);
 }

@@ -16,8 +16,9 @@
 //            j + 4 their neighbours 2 t + 1 and so on
 //            8 bits: [span][half][row][t] of 16 bytes; word w has the four inputs of step w of the
 //            half, in the order above
-//   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits; of step s and of the i-th of the
-//            four inputs they are at 4 s + i
+//   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits, a word for every 4 or 2 units.
+//            Byte b has those of the two nibbles of byte b of either unit's word of low bits: of
+//            the lower nibbles in its low half, of the upper ones in its high half, units ascending
 //   entries  [unit][row]: what 32 inputs share
 //   heads    [group][row]: what a group of inputs shares
 //   zeros    [group][row] of a byte
@@ -73,6 +74,13 @@ struct StripFormat {
   }
   TLM_ON_BOTH constexpr int zero_bytes() const { return scales == BlockScales::kFloat ? 1 : 0; }
 
+  // Where a word has element i of a lane's four of a step, of low_bits 4: the first bit of its
+  // byte, and of its high bits within that byte.
+  TLM_ON_BOTH static constexpr int BytePlace(int step, int i) { return 8 * (step % 2 + i % 2 * 2); }
+  TLM_ON_BOTH constexpr int HighPlace(int step, int i) const {
+    return i / 2 * 4 + step / 2 % (4 / high_bits) * high_bits;
+  }
+
   TLM_ON_BOTH constexpr int groups(int spans) const {
     return group_log2 == 0 ? 0 : (spans * kSpanInputs + (1 << group_log2) - 1) >> group_log2;
   }
@@ -93,6 +101,32 @@ struct StripFormat {
     return zeros_at(spans) + groups(spans) * kStripRows * zero_bytes();
   }
 };
+
+// What all matrices of these fields have: all of a format but the groups of float32 scales, which
+// are `group_log2`.
+TLM_ON_BOTH constexpr StripFormat StripFormatOf(int low_bits, int high_bits, BlockScales scales,
+                                                bool has_values, int group_log2) {
+  StripFormat format{low_bits, high_bits, scales, 0, 0, has_values};
+  switch (scales) {
+    case BlockScales::kHalf:
+      format.zero = low_bits == 8 || has_values ? 128 : 8 << high_bits;
+      break;
+    case BlockScales::kHalfMin:
+      break;
+    case BlockScales::kTwoFactors:
+      format.zero = 8 << high_bits;
+      format.group_log2 = 8;
+      break;
+    case BlockScales::kFactorMin:
+      format.group_log2 = 8;
+      break;
+    case BlockScales::kFloat:
+    case BlockScales::kFloatElements:
+      format.group_log2 = group_log2;
+      break;
+  }
+  return format;
+}
 
 // A matrix, or consecutive rows of one, as kernels take it.
 struct BlockMatrixArgs {

@@ -27,7 +27,7 @@ TLM_DEVICE float AboveBase(int integer) {
 struct StepScale {
   float scale;
   float min;
-  float offset;  // kIntegerBase + zero
+  int zero;
 };
 
 template <typename T>
@@ -44,24 +44,27 @@ TLM_DEVICE float HalfAt(const unsigned char* at) { return ToFloat(F16{ValueAt<ui
 // and their high bits.
 TLM_DEVICE void StepIntegers(const StripFormat& format, uint32_t low, uint32_t high, int step,
                              int (&q)[4]) {
-  if (format.low_bits == 8) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) q[i] = static_cast<int>(low >> (8 * i) & 255);
-    return;
-  }
-  low >>= step % 2 * 8;
-  q[0] = static_cast<int>(low & 15);
-  q[1] = static_cast<int>(low >> 16 & 15);
-  q[2] = static_cast<int>(low >> 4 & 15);
-  q[3] = static_cast<int>(low >> 20 & 15);
-  if (format.high_bits == 0) return;
-  high >>= 4 * format.high_bits * (step % (8 / format.high_bits));
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint32_t bits = high >> (i * format.high_bits) & ((1u << format.high_bits) - 1);
-    q[i] |= static_cast<int>(bits) << 4;
+    if (format.low_bits == 8) {
+      q[i] = static_cast<int>(low >> (8 * i) & 255);
+      continue;
+    }
+    const int byte = format.BytePlace(step, i);
+    q[i] = static_cast<int>(low >> (byte + i / 2 * 4) & 15);
+    if (format.high_bits == 0) continue;
+    q[i] |= static_cast<int>(high >> (byte + format.HighPlace(step, i)) &
+                             ((1u << format.high_bits) - 1))
+            << 4;
   }
 }
+
+// A lane's bits of a unit: the words that have the low bits of its first and of its second step,
+// and the one with its high bits.
+struct UnitBits {
+  uint32_t low[2];
+  uint32_t high;
+};
 
 // A lane's bits of a span.
 struct LaneBits {
@@ -82,10 +85,11 @@ struct LaneBits {
     if (format.high_bits > 1) high[1] = ValueAt<uint32_t>(above + 4);
   }
 
-  TLM_DEVICE void Integers(const StripFormat& format, int step, int (&q)[4]) const {
-    const bool bytes = format.low_bits == 8;
-    StepIntegers(format, bytes ? low[step / 4].word[step % 4] : low[0].word[step / 2],
-                 format.high_bits > 1 ? high[step / 4] : high[0], step, q);
+  // Of a unit of the span.
+  TLM_DEVICE UnitBits Unit(const StripFormat& format, int unit) const {
+    const uint32_t above = format.high_bits > 1 ? high[unit / 2] : high[0];
+    if (format.low_bits == 4) return {{low[0].word[unit], low[0].word[unit]}, above};
+    return {{low[unit / 2].word[unit % 2 * 2], low[unit / 2].word[unit % 2 * 2 + 1]}, above};
   }
 };
 
@@ -101,8 +105,7 @@ TLM_DEVICE int Iq4NlInteger(int place) {
 // Of step `step` in [0, 16) of a cell, and row `row`.
 TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cell, int spans,
                              int step, int row) {
-  StepScale result{.scale = 0.0f, .min = 0.0f, .offset = kIntegerBase};
-  int zero = format.zero;
+  StepScale result{.scale = 0.0f, .min = 0.0f, .zero = format.zero};
   const unsigned char* const entry =
       cell + format.entries_at(spans) + (step / 2 * kStripRows + row) * format.entry_bytes();
   const int group = format.group_log2 == 0 ? 0 : step * kStepInputs >> format.group_log2;
@@ -132,36 +135,283 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
       break;
     case BlockScales::kFloat:
       result.scale = ValueAt<float>(head);
-      zero = ByteAt(cell + format.zeros_at(spans), place);
+      result.zero = ByteAt(cell + format.zeros_at(spans), place);
       break;
   }
-  result.offset = AboveBase(zero);
   return result;
-}
-
-// The value of an E4M3 that is not NaN, as Fp8Value (model/tensor/fp8.h): its exponent, too small
-// by 127 - 7 where a float has it, is made up for exactly.
-TLM_DEVICE float E4m3Value(int bits) {
-  const uint32_t q = static_cast<uint32_t>(bits);
-  return FloatOfBits((q & 0x80u) << 24 | (q & 0x7fu) << 20) * 0x1p120f;
 }
 
 // element = (q - zero) * scale - min, or q * scale, each operation rounded (model/tensor/blocks.h).
 TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& scale) {
-  if (format.scales == BlockScales::kFloatElements) return E4m3Value(q) * scale.scale;
+  if (format.scales == BlockScales::kFloatElements)
+    return E4m3Value(static_cast<uint32_t>(q)) * scale.scale;
   const int integer = format.has_values ? Iq4NlInteger(q) : q;
-  return (AboveBase(integer) - scale.offset) * scale.scale - scale.min;
+  return (AboveBase(integer) - AboveBase(scale.zero)) * scale.scale - scale.min;
 }
 
-// The four elements of a lane in step `step` of the span, in [0, 8): of inputs 2 t, 2 t + 1,
-// 2 t + 8, 2 t + 9.
-TLM_DEVICE void StepElements(const StripFormat& format, const LaneBits& bits, int step,
-                             const StepScale& scale, float (&elements)[4]) {
-  int q[4];
-  bits.Integers(format, step, q);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) elements[i] = ElementOf(format, q[i], scale);
+// --- A lane's eight elements of a unit, rounded to bfloat16, in few instructions. ---
+//
+// The bits are those of ElementOf, rounded, but for the sign of zeros, which no sum that begins
+// with 0 shows. Integers come from their bytes in place, by one permutation, as the low bits of a
+// float or a bfloat16 that has an exponent above them: 2^15 + q or 128 + q, exactly. Then
+//
+//   kPacked    two at once in bfloat16: subtract 128 + zero, exactly; multiply by the scale's last
+//   3
+//              of 11 significant bits, exactly; add the product with its first 8, which rounds the
+//              exact product once. In float32 that product is exact as well
+//   kFused     one multiply-add, (base + q) * scale - (base + zero) * scale, of a subtrahend that
+//              is exact in float32: rounds q - zero times the scale once
+//   kMin       subtract the base; one multiply-add, q * scale - min, of a product that is exact in
+//              float32 (at most 5 + 17 bits)
+//   kGeneral   subtract base + zero, multiply
+//   kFloats    widen, multiply
+//   kSingly    ElementOf
+enum class Conversion : int32_t { kPacked, kFused, kMin, kGeneral, kFloats, kSingly };
+
+// The one of a format; where scales are in float32, of units that TakesFast.
+TLM_HOST_DEVICE constexpr Conversion FastConversion(const StripFormat& format) {
+  if (format.has_values) return Conversion::kSingly;
+  switch (format.scales) {
+    case BlockScales::kHalf:
+    case BlockScales::kFloat:
+      return format.low_bits == 8 ? Conversion::kFused : Conversion::kPacked;
+    case BlockScales::kHalfMin:
+    case BlockScales::kFactorMin:
+      return Conversion::kMin;
+    case BlockScales::kTwoFactors:
+      return Conversion::kFused;
+    case BlockScales::kFloatElements:
+      return Conversion::kFloats;
+  }
+  return Conversion::kSingly;
 }
+
+// 2^15 with integers of 8 bits, else 128.
+TLM_DEVICE float UnitBase(const StripFormat& format) {
+  return format.low_bits == 8 ? 32768.0f : 128.0f;
+}
+TLM_DEVICE float BaseAndZero(const StripFormat& format, int zero) {
+  return UnitBase(format) + (AboveBase(zero) - kIntegerBase);
+}
+
+// Whether the fast conversion has the bits of kGeneral, with a scale in float32. Packed: a scale of
+// 11 significant bits that is 0 or far from subnormal, and differences of 5 bits. Fused: no
+// rounding of the subtrahend.
+TLM_DEVICE bool TakesFast(const StripFormat& format, const StepScale& scale) {
+  if (format.scales != BlockScales::kFloat) return true;
+  if (format.low_bits == 8) {
+    const float base = BaseAndZero(format, scale.zero);
+    return Fma(base, scale.scale, -(base * scale.scale)) == 0.0f;
+  }
+  const uint32_t bits = FloatBits(scale.scale);
+  return scale.zero < 32 && (bits & 0x1fff) == 0 &&
+         ((bits & 0x7fffffff) == 0 || (bits & 0x7fffffff) >= FloatBits(0x1p-120f));
+}
+
+// What elements of a unit have in common, as conversions take it.
+struct UnitScale {
+  // Of the unit's two steps, which differ with kTwoFactors alone. kPacked: bfloat16s, the first
+  // significant bits in the upper half and the last ones in the lower.
+  uint32_t scale[2];
+  uint32_t other;  // kPacked: -(128 + zero), twice; kFused: the subtrahend; kMin: min; kGeneral:
+                   // base + zero
+};
+
+TLM_DEVICE uint32_t SplitScale(float scale) {
+  const uint32_t first = FloatBits(scale) & 0xffff0000u;
+  return first | FloatBits(scale - FloatOfBits(first)) >> 16;
+}
+
+// Of steps that have these scales; `scales[1]` counts with kTwoFactors.
+TLM_DEVICE UnitScale UnitScaleOf(const StripFormat& format, Conversion conversion,
+                                 const StepScale (&scales)[2]) {
+  UnitScale result{{FloatBits(scales[0].scale), FloatBits(scales[1].scale)}, 0};
+  const float base = BaseAndZero(format, scales[0].zero);
+  switch (conversion) {
+    case Conversion::kPacked:
+      result.scale[0] = SplitScale(scales[0].scale);
+      result.other = 0xc300c300u | static_cast<uint32_t>(scales[0].zero) * 0x10001u;
+      break;
+    case Conversion::kFused:
+      result.other = FloatBits(base * scales[0].scale);
+      break;
+    case Conversion::kMin:
+      result.other = FloatBits(scales[0].min);
+      break;
+    case Conversion::kGeneral:
+      result.other = FloatBits(base);
+      break;
+    case Conversion::kFloats:
+    case Conversion::kSingly:
+      break;
+  }
+  return result;
+}
+
+// The integers of a unit in bytes, of low_bits 4: bytes[i] has pair i of the first step in bytes 0
+// and 2, of the second in 1 and 3.
+TLM_DEVICE void UnitBytes(const StripFormat& format, const UnitBits& bits, int unit,
+                          uint32_t (&bytes)[2]) {
+  bytes[0] = bits.low[0] & 0x0f0f0f0fu;
+  bytes[1] = bits.low[0] >> 4 & 0x0f0f0f0fu;
+  if (format.high_bits == 0) return;
+  const uint32_t mask = format.high_bits == 1 ? 0x10101010u : 0x30303030u;
+  const int place = format.HighPlace(2 * unit, 0);
+  bytes[0] |= bits.high << (4 - place) & mask;
+  bytes[1] |= bits.high >> place & mask;
+}
+
+// Pair `pair` of step `step` of a unit: inputs 2 t and 2 t + 1, or those + 8.
+TLM_DEVICE uint32_t PackedPair(const StripFormat& format, const UnitBits& bits,
+                               const uint32_t (&bytes)[2], int step, int pair,
+                               const UnitScale& scale) {
+  const uint32_t integers =
+      format.high_bits == 0
+          ? SelectBits(0x000f000fu, bits.low[0] >> (8 * step + 4 * pair), 0x43004300u)
+          : Permute(bytes[pair], 0x43434343u, step == 0 ? 0x4240 : 0x4341);
+  const uint32_t q = FmaPair<Bf16>(integers, 0x3f803f80u, scale.other);
+  const uint32_t last = MultiplyPair<Bf16>(q, Permute(scale.scale[0], 0, 0x1010));
+  return FmaPair<Bf16>(q, Permute(scale.scale[0], 0, 0x3232), last);
+}
+
+// Element `place` of a pair of step `step`, in float32.
+TLM_DEVICE float UnitElement(const StripFormat& format, Conversion conversion, const UnitBits& bits,
+                             const uint32_t (&bytes)[2], int step, int pair, int place,
+                             const UnitScale& scale) {
+  const bool two = format.scales == BlockScales::kTwoFactors;
+  const float factor = FloatOfBits(scale.scale[two ? step : 0]);
+  if (conversion == Conversion::kMin && format.high_bits == 0) {
+    // The nibble is a float's low bits where it stands, or once it is moved below bit 20.
+    const int nibble = 2 * step + pair + 4 * place;
+    const int at = nibble < 5 ? 4 * nibble : 4 * nibble - 16;
+    const uint32_t word = nibble < 5 ? bits.low[0] : bits.low[0] >> 16;
+    const uint32_t base = static_cast<uint32_t>(150 - at) << 23;
+    const float q = FloatOfBits(SelectBits(15u << at, word, base)) - FloatOfBits(base);
+    return Fma(q, factor, -FloatOfBits(scale.other));
+  }
+  const uint32_t above =
+      format.low_bits == 8
+          ? Permute(bits.low[step], 0x4700u, 0x5404u | static_cast<uint32_t>(2 * pair + place) << 4)
+          : Permute(bytes[pair], 0x4300u, 0x5044u | static_cast<uint32_t>(step + 2 * place) << 8);
+  const float integer = FloatOfBits(above);
+  const float other = FloatOfBits(scale.other);
+  switch (conversion) {
+    case Conversion::kFused:
+      return Fma(integer, factor, two ? -(BaseAndZero(format, format.zero) * factor) : -other);
+    case Conversion::kMin:
+      return Fma(integer - UnitBase(format), factor, -other);
+    default:
+      return (integer - other) * factor;
+  }
+}
+
+// The pairs of inputs 2 t and 2 t + 1, and 2 t + 8 and 2 t + 9, of either step of unit `unit` of a
+// span.
+TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, const UnitBits& bits,
+                          int unit, const UnitScale& scale, uint32_t (&pairs)[2][2]) {
+  uint32_t bytes[2] = {};
+  if (format.low_bits == 4) UnitBytes(format, bits, unit, bytes);
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      if (conversion == Conversion::kPacked) {
+        pairs[step][pair] = PackedPair(format, bits, bytes, step, pair, scale);
+        continue;
+      }
+      float elements[2];
+      if (conversion == Conversion::kFloats) {
+        E4m3Values(bits.low[step] >> (16 * pair), elements);
+        elements[0] *= FloatOfBits(scale.scale[0]);
+        elements[1] *= FloatOfBits(scale.scale[0]);
+      } else if (conversion == Conversion::kSingly) {
+        const StepScale common{FloatOfBits(scale.scale[0]), 0.0f, format.zero};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int q = static_cast<int>(bytes[pair] >> (8 * (step + 2 * i)) & 255);
+          elements[i] = ElementOf(format, q, common);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          elements[i] = UnitElement(format, conversion, bits, bytes, step, pair, i, scale);
+        }
+      }
+      pairs[step][pair] = PackPair<Bf16>(elements[0], elements[1]);
+    }
+  }
+}
+
+// What a warp's lanes have of a span of kRows rows each. The four lanes of a row make the scales of
+// a unit each, and pass them on.
+template <int kRows>
+struct SpanShare {
+  LaneBits bits[kRows];
+  StepScale scales[kRows][2];  // of the lane's unit
+
+  // Rows `row` + i * row_step of span `span` of a cell, with lane % 4 = t.
+  TLM_DEVICE void Load(const StripFormat& format, const unsigned char* cell, int spans, int span,
+                       int row, int row_step, int t) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      bits[i].Load(format, cell, spans, span, row + i * row_step, t);
+#pragma unroll
+      for (int step = 0; step < (format.scales == BlockScales::kTwoFactors ? 2 : 1); ++step) {
+        scales[i][step] =
+            ScaleOf(format, cell, spans, span * kSpanSteps + 2 * t + step, row + i * row_step);
+      }
+    }
+  }
+
+  // Whether all lanes' scales let the fast conversion be taken.
+  TLM_DEVICE bool TakesFast(const StripFormat& format) const {
+    if (format.scales != BlockScales::kFloat) return true;
+    bool takes = true;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) takes = takes && simt::TakesFast(format, scales[i][0]);
+    return Ballot(takes) == 0xffffffffu;
+  }
+
+  // store(unit, pairs) for every unit in turn, pairs [kRows][2][2] as of UnitPairs.
+  template <typename Store>
+  TLM_DEVICE void Convert(const StripFormat& format, Conversion conversion, int lane,
+                          const Store& store) const {
+    const bool two = format.scales == BlockScales::kTwoFactors;
+    const bool has_other =
+        !two && conversion != Conversion::kFloats && conversion != Conversion::kSingly &&
+        (conversion != Conversion::kPacked || format.scales == BlockScales::kFloat);
+    UnitScale of[kSpanUnits][kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const UnitScale mine = UnitScaleOf(format, conversion, scales[i]);
+#pragma unroll
+      for (int unit = 0; unit < kSpanUnits; ++unit) {
+        const int from = lane / kStepLanes * kStepLanes + unit;
+        of[unit][i] = mine;
+        of[unit][i].scale[0] = Shuffle(mine.scale[0], from);
+        if (two) of[unit][i].scale[1] = Shuffle(mine.scale[1], from);
+        if (has_other) of[unit][i].other = Shuffle(mine.other, from);
+      }
+    }
+#pragma unroll
+    for (int unit = 0; unit < kSpanUnits; ++unit) {
+      uint32_t pairs[kRows][2][2];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        UnitPairs(format, conversion, bits[i].Unit(format, unit), unit, of[unit][i], pairs[i]);
+      }
+      store(unit, pairs);
+    }
+  }
+  template <typename Store>
+  TLM_DEVICE void Convert(const StripFormat& format, int lane, const Store& store) const {
+    if (TakesFast(format)) {
+      Convert(format, FastConversion(format), lane, store);
+    } else {
+      Convert(format, Conversion::kGeneral, lane, store);
+    }
+  }
+};
 
 }  // namespace tlm::simt
 

@@ -33,26 +33,19 @@ TLM_DEVICE void ConvertShare(const StripFormat& format, const unsigned char* cel
   const int row = static_cast<int>(threadIdx.x) / kStepLanes % kStripRows;
   const int lane = static_cast<int>(threadIdx.x) % kStepLanes;
   if (span >= spans) return;
-  LaneBits bits;
-  bits.Load(format, cell, spans, span, row, lane);
-  StepScale scales[kSpanSteps];
-#pragma unroll
-  for (int step = 0; step < kSpanSteps; ++step) {
-    if (step % 2 == 0 || format.scales == BlockScales::kTwoFactors) {
-      scales[step] = ScaleOf(format, cell, spans, span * kSpanSteps + step, row);
-    } else {
-      scales[step] = scales[step - 1];
-    }
-  }
+  SpanShare<1> share;
+  share.Load(format, cell, spans, span, row, 0, lane);
   uint16_t* const at = to + row * kPitch + span * kSpanInputs + 2 * lane;
+  share.Convert(format, static_cast<int>(threadIdx.x) % kWarpLanes,
+                [at](int unit, const uint32_t(&pairs)[1][2][2]) {
 #pragma unroll
-  for (int step = 0; step < kSpanSteps; ++step) {
-    float elements[4];
-    StepElements(format, bits, step, scales[step], elements);
-    auto* const pairs = reinterpret_cast<uint32_t*>(at + step * kStepInputs);
-    pairs[0] = PackPair<Bf16>(elements[0], elements[1]);
-    pairs[4] = PackPair<Bf16>(elements[2], elements[3]);
-  }
+                  for (int step = 0; step < 2; ++step) {
+                    auto* const words =
+                        reinterpret_cast<uint32_t*>(at + (unit * 2 + step) * kStepInputs);
+                    words[0] = pairs[0][step][0];
+                    words[4] = pairs[0][step][1];
+                  }
+                });
 }
 
 // Eight elements of a row of the tile, from input `first` on, to their places in the row at `out`;
@@ -82,11 +75,8 @@ TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, 
 template <int kLowBits, int kHighBits, BlockScales kScales, bool kHasValues>
 TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
   LetNextStart();
-  StripFormat format = args.matrix.format;
-  format.low_bits = kLowBits;
-  format.high_bits = kHighBits;
-  format.scales = kScales;
-  format.has_values = kHasValues;
+  const StripFormat format =
+      StripFormatOf(kLowBits, kHighBits, kScales, kHasValues, args.matrix.format.group_log2);
   const int first_strip = args.first_row / kStripRows;
   const int cell = static_cast<int>(blockIdx.x);
   const int strip = first_strip + static_cast<int>(blockIdx.y);

@@ -135,29 +135,17 @@ struct BlockRing {
     if (span >= spans) return;
     const unsigned char* const cell = Cell(slot);
     const int upper = rows * 16 + lane / kStepLanes;
-    LaneBits bits[2];  // of rows `upper` and upper + 8
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      bits[i].Load(format, cell, spans, span, upper + 8 * i, lane % kStepLanes);
-    }
     unsigned char* const to =
         Operands(buffer) + (rows * kCellSteps + span * kSpanSteps) * kOperandBytes + lane * 16;
-    StepScale scales[2];
+    SpanShare<2> share;
+    share.Load(format, cell, spans, span, upper, 8, lane % kStepLanes);
+    share.Convert(format, lane, [to](int unit, const uint32_t(&pairs)[2][2][2]) {
 #pragma unroll
-    for (int step = 0; step < kSpanSteps; ++step) {
-      float elements[2][4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (step % 2 == 0 || format.scales == BlockScales::kTwoFactors) {
-          scales[i] = ScaleOf(format, cell, spans, span * kSpanSteps + step, upper + 8 * i);
-        }
-        StepElements(format, bits[i], step, scales[i], elements[i]);
+      for (int step = 0; step < 2; ++step) {
+        StoreQuad(to + (unit * 2 + step) * kOperandBytes,
+                  {{pairs[0][step][0], pairs[1][step][0], pairs[0][step][1], pairs[1][step][1]}});
       }
-      StoreQuad(to + step * kOperandBytes, {{PackPair<Bf16>(elements[0][0], elements[0][1]),
-                                             PackPair<Bf16>(elements[1][0], elements[1][1]),
-                                             PackPair<Bf16>(elements[0][2], elements[0][3]),
-                                             PackPair<Bf16>(elements[1][2], elements[1][3])}});
-    }
+    });
   }
 
   // Adds a cell's products to a multiplier's sums.
@@ -213,11 +201,8 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   using Shape = BlockShape<kTokens, kLowBits>;
   constexpr int kStages = Shape::kStages;
   LetNextStart();
-  StripFormat format = args.matrix.format;
-  format.low_bits = kLowBits;
-  format.high_bits = kHighBits;
-  format.scales = kScales;
-  format.has_values = false;
+  const StripFormat format =
+      StripFormatOf(kLowBits, kHighBits, kScales, false, args.matrix.format.group_log2);
   const BlockRing<Shape> ring{args, format};
   const bool multiplies = static_cast<int>(threadIdx.x) < kMultipliers * kWarpLanes;
   // The weights of the first stages, which no kernel writes, before the kernels before have ended;

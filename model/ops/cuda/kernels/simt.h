@@ -213,6 +213,19 @@ TLM_DEVICE uint32_t MultiplyPair<F16>(uint32_t a, uint32_t b) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
+// a b + c of the same halves, rounded once; subnormals count.
+template <typename T>
+TLM_DEVICE uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c);
+template <>
+TLM_DEVICE uint32_t FmaPair<Bf16>(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+}
+// Byte i is byte n of a (n = 0 .. 3) or n - 4 of b, n being hexadecimal digit i of `selector`.
+TLM_DEVICE uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
 // Bits of a where the mask's are 1, else of b. One instruction, which compilers do not find where
 // a mask is known.
 TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
@@ -250,6 +263,24 @@ TLM_HOST_DEVICE float FloatOfBits(uint32_t a) {
 namespace tlm::simt {
 
 inline constexpr int kWarpLanes = 32;
+
+// The value of an E4M3 that is not NaN, as Fp8Value (model/tensor/fp8.h): its exponent, too small
+// by 127 - 7 where a float has it, is made up for exactly.
+TLM_DEVICE float E4m3Value(uint32_t bits) {
+  return FloatOfBits((bits & 0x80u) << 24 | (bits & 0x7fu) << 20) * 0x1p120f;
+}
+// Of the two lowest bytes.
+TLM_DEVICE void E4m3Values(uint32_t bytes, float (&out)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint32_t halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(bytes)));
+  out[0] = ToFloat(F16{static_cast<uint16_t>(halves)});
+  out[1] = ToFloat(F16{static_cast<uint16_t>(halves >> 16)});
+#else
+  out[0] = E4m3Value(bytes & 255u);
+  out[1] = E4m3Value(bytes >> 8 & 255u);
+#endif
+}
 
 // Two 16-bit elements in the word that fragments hold: `low` in the lower half.
 template <typename T>
