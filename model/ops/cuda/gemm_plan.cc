@@ -13,10 +13,6 @@ namespace {
 constexpr size_t kReservedSharedBytes = 1024;
 // Blocks of a product on a multiprocessor; see gemm_tiles.h.
 constexpr int64_t kBlocksAtWork = 2;
-// Weights a product of few rows brings to L2 while the kernels before it run. Estimated: what
-// memory reads in 4 us (an H200's 4.3 TB/s), about attention's time at one token; a third of an
-// H100's L2.
-constexpr int64_t kPrefetchBytes = int64_t{16} << 20;
 constexpr int64_t kLineBytes = 128;
 
 int TilesOf(int64_t extent, int tile) { return static_cast<int>(CeilDiv(extent, tile)); }

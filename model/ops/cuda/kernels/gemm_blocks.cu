@@ -20,6 +20,7 @@
 #include "model/ops/cuda/kernels/block_values.h"
 #include "model/ops/cuda/kernels/gemm_epilogue.h"
 #include "model/ops/cuda/kernels/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/row_access.h"
 #include "model/ops/cuda/kernels/simt.h"
@@ -81,14 +82,18 @@ struct CellCursor {
   }
 };
 
-// `format`: args.matrix.format, with what is constant.
-template <typename Shape>
+// `format`: args.matrix.format, with what is constant; kCellBytes: the most that a cell has.
+template <typename Shape, int kCellBytes>
 struct BlockRing {
   static constexpr int kTokens = Shape::kTokens;
+  static constexpr int kCopyBytes = kConverters * kWarpLanes * 16;
 
   const GemmBlocksArgs& args;
   const StripFormat& format;
   const int cell_bytes = format.cell_bytes(kMostSpans);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const bool multiplies = warp < kMultipliers;
 
   TLM_DEVICE unsigned char* Operands(int buffer) const {
     return SharedMemory<unsigned char>() + buffer * kOperandsBytes;
@@ -102,34 +107,70 @@ struct BlockRing {
   }
   TLM_DEVICE unsigned char* Tokens(int slot) const { return Cell(slot) + cell_bytes; }
 
-  TLM_DEVICE void CopyCell(int slot, const CellCursor& at) const {
+  // Begins copies of a thread's part of a cell: of the blocks if it converts, else of x.
+  TLM_DEVICE void Copy(int slot, const CellCursor& at) const {
     if (at.Done(args)) return;
-    const unsigned char* const from =
-        args.matrix.data + at.strip * args.matrix.strip_bytes + int64_t{at.cell} * cell_bytes;
-    const int bytes = format.cell_bytes(at.Spans(args));
-    for (int i = static_cast<int>(threadIdx.x) * 16; i < bytes; i += kThreads * 16) {
-      CopyAsync16(Cell(slot) + i, from + i);
+    if (multiplies) {
+      CopyTokens(slot, at);
+    } else {
+      CopyCell(slot, at);
     }
   }
-  // Pieces are swizzled: piece c of row r stands at c ^ (r % 8).
+  TLM_DEVICE void CopyCell(int slot, const CellCursor& at) const {
+    const int place = ((warp - kMultipliers) * kWarpLanes + lane) * 16;
+    const unsigned char* const from = args.matrix.data + at.strip * args.matrix.strip_bytes +
+                                      (int64_t{at.cell} * cell_bytes + place);
+    unsigned char* const to = Cell(slot) + place;
+    const int bytes = format.cell_bytes(at.Spans(args)) - place;
+#pragma unroll
+    for (int i = 0; i < kCellBytes; i += kCopyBytes) {
+      if (i < bytes) CopyAsync16(to + i, from + i);
+    }
+  }
+  // Asks for what follows the first kStages - 1 cells of the block's first strip to be brought to
+  // L2.
+  TLM_DEVICE void PrefetchCells() const {
+    constexpr int kBytes = 1024;  // a thread's
+    const int64_t copied = int64_t{Shape::kStages - 1} * cell_bytes;
+    const int64_t left = args.matrix.strip_bytes - copied;
+    const int64_t share = kPrefetchBytes / gridDim.x / kBytes * kBytes;
+    const int64_t bytes = left < share ? left : share;
+    const unsigned char* const from =
+        args.matrix.data + blockIdx.x * args.matrix.strip_bytes + copied;
+    for (int64_t at = int64_t{threadIdx.x} * kBytes; at < bytes; at += kThreads * kBytes) {
+      PrefetchToL2(from + at, bytes - at < kBytes ? static_cast<int>(bytes - at) : kBytes);
+    }
+  }
+  // Rows of x that do not exist are zeros in every stage.
+  TLM_DEVICE void ClearTokens() const {
+    const int exist = static_cast<int>(args.product.m) * kTokenPieces;
+    for (int slot = 0; slot < Shape::kStages; ++slot) {
+      for (int i = exist + static_cast<int>(threadIdx.x); i < kTokens * kTokenPieces;
+           i += kThreads) {
+        StoreQuad(Tokens(slot) + i * 16, {});
+      }
+    }
+  }
+  // A warp's rows, a lane's piece of each. Pieces are swizzled: piece c of row r stands at
+  // c ^ (r % 8).
   TLM_DEVICE void CopyTokens(int slot, const CellCursor& at) const {
-    if (at.Done(args)) return;
+    static_assert(kTokenPieces == kWarpLanes);
     const GemmArgs& op = args.product;
-    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kTokenPieces; i += kThreads) {
-      const int row = i / kTokenPieces;
-      const int piece = i % kTokenPieces;
-      const int input = at.cell * kCellInputs + piece * kRun;
-      const bool exists = row < op.m && input < args.matrix.k;
-      const auto* const from =
-          static_cast<const uint16_t*>(op.x) + (exists ? row * op.x_stride + input : 0);
-      CopyAsync16(Tokens(slot) + (row * kTokenPieces + (piece ^ row % 8)) * 16, from, exists);
+    const int input = at.cell * kCellInputs + lane * kRun;
+    const bool exists = input < args.matrix.k;
+    const auto* const from = static_cast<const uint16_t*>(op.x) + (exists ? input : 0);
+#pragma unroll
+    for (int first = 0; first < kTokens; first += kMultipliers) {
+      const int row = first + warp;
+      if (row >= op.m) break;
+      CopyAsync16(Tokens(slot) + (row * kTokenPieces + (lane ^ row % 8)) * 16,
+                  from + row * op.x_stride, exists);
     }
   }
 
   // A converter's part of the cell in `slot`: of 16 rows, eight steps.
   TLM_DEVICE void Convert(int slot, int spans, int buffer) const {
-    const int converter = static_cast<int>(threadIdx.x) / kWarpLanes - kMultipliers;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    const int converter = warp - kMultipliers;
     const int rows = converter % kMultipliers;
     const int span = converter / kMultipliers;
     if (span >= spans) return;
@@ -151,36 +192,43 @@ struct BlockRing {
   // Adds a cell's products to a multiplier's sums.
   TLM_DEVICE void Multiply(int slot, int spans, int buffer,
                            float (&sums)[Shape::kTokenTiles][4]) const {
-    const int rows = static_cast<int>(threadIdx.x) / kWarpLanes;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const unsigned char* const operands =
-        Operands(buffer) + rows * kCellSteps * kOperandBytes + lane * 16;
-    const unsigned char* const tokens = Tokens(slot) + lane % 8 * kTokenPieces * 16;
-#pragma unroll 2
-    for (int pair = 0; pair < spans * kSpanSteps / 2; ++pair) {
-      const int piece = ((pair * 4 + lane / 8) ^ lane % 8) * 16;
-      uint32_t x[Shape::kTokenTiles][4];
+    const unsigned char* operands =
+        Operands(buffer) + warp * kCellSteps * kOperandBytes + lane * 16;
+    // Of the pieces of 64 inputs, the swizzle moves eight among themselves.
+    const unsigned char* tokens[2];
 #pragma unroll
-      for (int j = 0; j < Shape::kTokenTiles; ++j) {
-        LoadMatrices(x[j], tokens + j * 8 * kTokenPieces * 16 + piece);
-      }
+    for (int i = 0; i < 2; ++i) {
+      tokens[i] = Tokens(slot) + (lane % 8 * kTokenPieces + ((4 * i + lane / 8) ^ lane % 8)) * 16;
+    }
+#pragma unroll 1
+    for (int span = 0; span < spans; ++span) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Quad w = LoadQuad(operands + (pair * 2 + half) * kOperandBytes);
+      for (int pair = 0; pair < kSpanSteps / 2; ++pair) {
+        uint32_t x[Shape::kTokenTiles][4];
 #pragma unroll
         for (int j = 0; j < Shape::kTokenTiles; ++j) {
-          const uint32_t pieces[2] = {x[j][half * 2], x[j][half * 2 + 1]};
-          MultiplyAdd<Bf16>(sums[j], w.word, pieces);
+          LoadMatrices(x[j], tokens[pair % 2] + (j * 8 * kTokenPieces + pair / 2 * 8) * 16);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const Quad w = LoadQuad(operands + (pair * 2 + half) * kOperandBytes);
+#pragma unroll
+          for (int j = 0; j < Shape::kTokenTiles; ++j) {
+            const uint32_t pieces[2] = {x[j][half * 2], x[j][half * 2 + 1]};
+            MultiplyAdd<Bf16>(sums[j], w.word, pieces);
+          }
         }
       }
+      operands += kSpanSteps * kOperandBytes;
+      tokens[0] += kSpanInputs * 2;
+      tokens[1] += kSpanInputs * 2;
     }
   }
 
   // Writes a multiplier's sums of strip `strip` to where the epilogue expects them. Of a gated
   // matrix the last strip may have fewer gates than 16, which their ups follow at once.
   TLM_DEVICE void Stage(int strip, const float (&sums)[Shape::kTokenTiles][4]) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const int upper = static_cast<int>(threadIdx.x) / kWarpLanes * 16 + lane / kStepLanes;
+    const int upper = warp * 16 + lane / kStepLanes;
     const int left = static_cast<int>(args.product.n) - strip * kStripRows;
     const int gates = args.product.gated && left < kStripRows ? left / 2 : kGateGroup;
 #pragma unroll
@@ -203,19 +251,24 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   LetNextStart();
   const StripFormat format =
       StripFormatOf(kLowBits, kHighBits, kScales, false, args.matrix.format.group_log2);
-  const BlockRing<Shape> ring{args, format};
-  const bool multiplies = static_cast<int>(threadIdx.x) < kMultipliers * kWarpLanes;
+  constexpr int kCellBytes =
+      StripFormatOf(kLowBits, kHighBits, kScales, false, 5).cell_bytes(kMostSpans);
+  const BlockRing<Shape, kCellBytes> ring{args, format};
   // The weights of the first stages, which no kernel writes, before the kernels before have ended;
   // they are part of the first group of copies.
   CellCursor copied;
+#pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    ring.CopyCell(stage, copied);
+    if (!ring.multiplies) ring.Copy(stage, copied);
     copied.Advance(args);
   }
+  if constexpr (kTokens <= kPrefetchTokens) ring.PrefetchCells();
+  ring.ClearTokens();
   WaitForPrevious();
   CellCursor at;
+#pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    ring.CopyTokens(stage, at);
+    if (ring.multiplies) ring.Copy(stage, at);
     CopyAsyncCommit();
     at.Advance(args);
   }
@@ -230,12 +283,11 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
     SyncThreads();
     if (phase >= 0) {
       const int free = slot == 0 ? kStages - 1 : slot - 1;
-      ring.CopyCell(free, copied);
-      ring.CopyTokens(free, copied);
+      ring.Copy(free, copied);
       CopyAsyncCommit();
       copied.Advance(args);
     }
-    if (!multiplies) {
+    if (!ring.multiplies) {
       if (!next.Done(args)) ring.Convert(next_slot, next.Spans(args), (phase + 1) % 2);
     } else if (phase >= 0) {
       ring.Multiply(slot, at.Spans(args), phase % 2, sums);
@@ -245,7 +297,7 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
     next.Advance(args);
     if (phase < 0) continue;
     if (at.IsLast(args)) {
-      if (multiplies) {
+      if (ring.multiplies) {
         ring.Stage(at.strip, sums);
 #pragma unroll
         for (int j = 0; j < Shape::kTokenTiles; ++j) {
@@ -306,13 +358,7 @@ int SharedBytes(bool bytes, int cell) {
 
 // The most that a format of these bits takes: groups of 32.
 StripFormat Largest(const Instance& instance) {
-  return {.low_bits = instance.low_bits,
-          .high_bits = instance.high_bits,
-          .scales = instance.scales,
-          .group_log2 = instance.scales == BlockScales::kFloat ||
-                                instance.scales == BlockScales::kFloatElements
-                            ? 5
-                            : 8};
+  return StripFormatOf(instance.low_bits, instance.high_bits, instance.scales, false, 5);
 }
 
 }  // namespace

@@ -58,6 +58,10 @@ inline constexpr int kSkinnyTokens = kMmaTiles[kTiledMmaTile - 1].tokens;
 
 // Tiles of so many tokens prefetch weights: where weights are nearly all there is to read.
 inline constexpr int kPrefetchTokens = 8;
+// Bytes of weights that all blocks bring to L2 while the kernels before it run. Estimated: what
+// memory reads in 4 us (an H200's 4.3 TB/s), about attention's time at one token; a third of an
+// H100's L2.
+inline constexpr int64_t kPrefetchBytes = int64_t{16} << 20;
 
 // The kernel without tensor cores: 128 threads, row_threads of them along the rows of weights, each
 // with its share of sums. A stage holds row_bytes of every row of weights and of x; rows are padded
