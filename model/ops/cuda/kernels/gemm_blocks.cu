@@ -59,26 +59,37 @@ struct BlockShape {
   }
 };
 
-// Walks the cells of a block's strips: blockIdx.x, + gridDim.x, ...
-struct CellCursor {
-  int strip = static_cast<int>(blockIdx.x);
-  int cell = 0;
+// What follows from a matrix's inputs and from the strips that a block takes: blockIdx.x,
+// + gridDim.x, ...
+struct CellCounts {
+  int cells;       // of a strip
+  int last_spans;  // of its last cell
+  int all_cells;   // of the block
 
-  TLM_DEVICE bool Done(const GemmBlocksArgs& args) const { return strip >= args.product.row_tiles; }
-  TLM_DEVICE int Spans(const GemmBlocksArgs& args) const {
-    const int left = args.matrix.spans - cell * kMostSpans;
-    return left < kMostSpans ? left : kMostSpans;
+  TLM_DEVICE explicit CellCounts(const GemmBlocksArgs& args) {
+    cells = (args.matrix.spans + kMostSpans - 1) / kMostSpans;
+    last_spans = args.matrix.spans - (cells - 1) * kMostSpans;
+    const int grid = static_cast<int>(gridDim.x);
+    const int after = args.product.row_tiles - static_cast<int>(blockIdx.x);
+    all_cells = after <= 0 ? 0 : (after + grid - 1) / grid * cells;
   }
-  TLM_DEVICE bool IsLast(const GemmBlocksArgs& args) const {
-    return (cell + 1) * kMostSpans >= args.matrix.spans;
+};
+
+// Walks the cells of a block's strips.
+struct CellCursor {
+  int left;      // cells of the block from here on
+  int in_strip;  // those of the strip
+
+  TLM_DEVICE explicit CellCursor(const CellCounts& counts)
+      : left(counts.all_cells), in_strip(counts.cells) {}
+  TLM_DEVICE bool Done() const { return left <= 0; }
+  TLM_DEVICE bool IsLast() const { return in_strip == 1; }
+  TLM_DEVICE int Spans(const CellCounts& counts) const {
+    return IsLast() ? counts.last_spans : kMostSpans;
   }
-  TLM_DEVICE void Advance(const GemmBlocksArgs& args) {
-    if (!IsLast(args)) {
-      ++cell;
-    } else {
-      cell = 0;
-      strip += static_cast<int>(gridDim.x);
-    }
+  TLM_DEVICE void Advance(const CellCounts& counts) {
+    --left;
+    in_strip = IsLast() ? counts.cells : in_strip - 1;
   }
 };
 
@@ -90,6 +101,7 @@ struct BlockRing {
 
   const GemmBlocksArgs& args;
   const StripFormat& format;
+  const CellCounts counts{args};
   const int cell_bytes = format.cell_bytes(kMostSpans);
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -107,24 +119,47 @@ struct BlockRing {
   }
   TLM_DEVICE unsigned char* Tokens(int slot) const { return Cell(slot) + cell_bytes; }
 
-  // Begins copies of a thread's part of a cell: of the blocks if it converts, else of x.
-  TLM_DEVICE void Copy(int slot, const CellCursor& at) const {
-    if (at.Done(args)) return;
+  // A thread's part of the cells to be copied: of the blocks if it converts, else of x.
+  struct Source : CellCursor {
+    const unsigned char* from;
+    int64_t step;  // to the next cell
+    int64_t wrap;  // from where the strip ends to the block's next
+
+    TLM_DEVICE void Advance(const CellCounts& all) {
+      from += step;
+      if (IsLast()) from += wrap;
+      CellCursor::Advance(all);
+    }
+  };
+  TLM_DEVICE Source FirstSource() const {
+    const GemmArgs& op = args.product;
     if (multiplies) {
-      CopyTokens(slot, at);
+      constexpr int kStep = kCellInputs * 2;
+      return {CellCursor(counts),
+              static_cast<const unsigned char*>(op.x) + (warp * op.x_stride + lane * kRun) * 2,
+              kStep, -int64_t{counts.cells} * kStep};
+    }
+    const int place = ((warp - kMultipliers) * kWarpLanes + lane) * 16;
+    return {CellCursor(counts), args.matrix.data + blockIdx.x * args.matrix.strip_bytes + place,
+            cell_bytes, gridDim.x * args.matrix.strip_bytes - int64_t{counts.cells} * cell_bytes};
+  }
+  // Begins copies.
+  TLM_DEVICE void Copy(int slot, const Source& source) const {
+    if (source.Done()) return;
+    if (multiplies) {
+      CopyTokens(slot, source);
     } else {
-      CopyCell(slot, at);
+      CopyCell(slot, source);
     }
   }
-  TLM_DEVICE void CopyCell(int slot, const CellCursor& at) const {
+  TLM_DEVICE void CopyCell(int slot, const Source& source) const {
     const int place = ((warp - kMultipliers) * kWarpLanes + lane) * 16;
-    const unsigned char* const from = args.matrix.data + at.strip * args.matrix.strip_bytes +
-                                      (int64_t{at.cell} * cell_bytes + place);
     unsigned char* const to = Cell(slot) + place;
-    const int bytes = format.cell_bytes(at.Spans(args)) - place;
+    const int bytes =
+        (source.Spans(counts) < kMostSpans ? format.cell_bytes(1) : cell_bytes) - place;
 #pragma unroll
     for (int i = 0; i < kCellBytes; i += kCopyBytes) {
-      if (i < bytes) CopyAsync16(to + i, from + i);
+      if (i < bytes) CopyAsync16(to + i, source.from + i);
     }
   }
   // Asks for what follows the first kStages - 1 cells of the block's first strip to be brought to
@@ -153,18 +188,18 @@ struct BlockRing {
   }
   // A warp's rows, a lane's piece of each. Pieces are swizzled: piece c of row r stands at
   // c ^ (r % 8).
-  TLM_DEVICE void CopyTokens(int slot, const CellCursor& at) const {
+  TLM_DEVICE void CopyTokens(int slot, const Source& source) const {
     static_assert(kTokenPieces == kWarpLanes);
     const GemmArgs& op = args.product;
-    const int input = at.cell * kCellInputs + lane * kRun;
-    const bool exists = input < args.matrix.k;
-    const auto* const from = static_cast<const uint16_t*>(op.x) + (exists ? input : 0);
+    const bool exists =
+        (counts.cells - source.in_strip) * kCellInputs + lane * kRun < args.matrix.k;
+    unsigned char* const to = Tokens(slot);
 #pragma unroll
     for (int first = 0; first < kTokens; first += kMultipliers) {
       const int row = first + warp;
       if (row >= op.m) break;
-      CopyAsync16(Tokens(slot) + (row * kTokenPieces + (lane ^ row % 8)) * 16,
-                  from + row * op.x_stride, exists);
+      CopyAsync16(to + (row * kTokenPieces + (lane ^ row % 8)) * 16,
+                  exists ? source.from + first * op.x_stride * 2 : op.x, exists);
     }
   }
 
@@ -256,49 +291,52 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   const BlockRing<Shape, kCellBytes> ring{args, format};
   // The weights of the first stages, which no kernel writes, before the kernels before have ended;
   // they are part of the first group of copies.
-  CellCursor copied;
+  auto source = ring.FirstSource();
 #pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (!ring.multiplies) ring.Copy(stage, copied);
-    copied.Advance(args);
+    if (!ring.multiplies) {
+      ring.Copy(stage, source);
+      source.Advance(ring.counts);
+    }
   }
   if constexpr (kTokens <= kPrefetchTokens) ring.PrefetchCells();
   ring.ClearTokens();
   WaitForPrevious();
-  CellCursor at;
 #pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) {
-    if (ring.multiplies) ring.Copy(stage, at);
+    if (ring.multiplies) {
+      ring.Copy(stage, source);
+      source.Advance(ring.counts);
+    }
     CopyAsyncCommit();
-    at.Advance(args);
   }
-  at = CellCursor();  // of what is multiplied, and what is converted
-  CellCursor next;
+  CellCursor at(ring.counts);    // what is multiplied
+  CellCursor next(ring.counts);  // what is converted
+  int strip = static_cast<int>(blockIdx.x);
   int slot = kStages - 1;
   int next_slot = 0;
   float sums[Shape::kTokenTiles][4] = {};
 #pragma unroll 1
-  for (int phase = -1; !at.Done(args); ++phase) {
+  for (int phase = -1; !at.Done(); ++phase) {
     CopyAsyncWait<kStages - 3>();
     SyncThreads();
     if (phase >= 0) {
-      const int free = slot == 0 ? kStages - 1 : slot - 1;
-      ring.Copy(free, copied);
+      ring.Copy(slot == 0 ? kStages - 1 : slot - 1, source);
       CopyAsyncCommit();
-      copied.Advance(args);
+      source.Advance(ring.counts);
     }
     if (!ring.multiplies) {
-      if (!next.Done(args)) ring.Convert(next_slot, next.Spans(args), (phase + 1) % 2);
+      if (!next.Done()) ring.Convert(next_slot, next.Spans(ring.counts), (phase + 1) % 2);
     } else if (phase >= 0) {
-      ring.Multiply(slot, at.Spans(args), phase % 2, sums);
+      ring.Multiply(slot, at.Spans(ring.counts), phase % 2, sums);
     }
     slot = next_slot;
     next_slot = next_slot + 1 == kStages ? 0 : next_slot + 1;
-    next.Advance(args);
+    next.Advance(ring.counts);
     if (phase < 0) continue;
-    if (at.IsLast(args)) {
+    if (at.IsLast()) {
       if (ring.multiplies) {
-        ring.Stage(at.strip, sums);
+        ring.Stage(strip, sums);
 #pragma unroll
         for (int j = 0; j < Shape::kTokenTiles; ++j) {
 #pragma unroll
@@ -308,9 +346,10 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
       SyncThreads();
       StoreStaged<Bf16, Shape, kThreads>(
           args.product,
-          {.sums = ring.Sums(), .first_row = at.strip * kStripRows, .first_token = 0, .round = 0});
+          {.sums = ring.Sums(), .first_row = strip * kStripRows, .first_token = 0, .round = 0});
+      strip += static_cast<int>(gridDim.x);
     }
-    at.Advance(args);
+    at.Advance(ring.counts);
   }
 }
 
