@@ -32,7 +32,7 @@ StripFormat FormatFor(DType type) {
   const StripFormat result =
       StripFormatOf(low_bits, has_values ? 0 : format.bits - low_bits, ScalesOf(type, format),
                     has_values, std::countr_zero(static_cast<uint32_t>(BlockOf(type).elements)));
-  TLM_CHECK(result.zero == std::max(format.zero, 0));
+  TLM_CHECK(result.zero == std::max(format.zero, 0) && KindOf(result) < kStripKindCount);
   return result;
 }
 

@@ -435,9 +435,8 @@ bool Gemm::HasBlockKernel(int64_t rows, const CudaMatrix& w) const {
   const auto segments = w.segments();
   return std::all_of(segments.begin(), segments.end(), [&](const CudaMatrix::Segment& segment) {
     const StripFormat& format = segment.layout.format();
-    return HasGemmBlocks(format) && segment.input_order.bytes() == 0 &&
-           GemmBlocksSharedBytes(format, BlockShapeFor(rows)) <=
-               planned_for_.shared_bytes_per_block;
+    return segment.input_order.bytes() == 0 && GemmBlocksSharedBytes(format, BlockShapeFor(rows)) <=
+                                                   planned_for_.shared_bytes_per_block;
   });
 }
 

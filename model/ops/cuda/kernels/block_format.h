@@ -106,26 +106,59 @@ struct StripFormat {
 // are `group_log2`.
 TLM_ON_BOTH constexpr StripFormat StripFormatOf(int low_bits, int high_bits, BlockScales scales,
                                                 bool has_values, int group_log2) {
-  StripFormat format{low_bits, high_bits, scales, 0, 0, has_values};
-  switch (scales) {
-    case BlockScales::kHalf:
-      format.zero = low_bits == 8 || has_values ? 128 : 8 << high_bits;
+  const bool is_signed = scales == BlockScales::kHalf || scales == BlockScales::kTwoFactors;
+  const bool has_factors = scales == BlockScales::kTwoFactors || scales == BlockScales::kFactorMin;
+  const bool has_floats = scales == BlockScales::kFloat || scales == BlockScales::kFloatElements;
+  return {low_bits,
+          high_bits,
+          scales,
+          has_factors  ? 8
+          : has_floats ? group_log2
+                       : 0,
+          !is_signed                    ? 0
+          : low_bits == 8 || has_values ? 128
+                                        : 8 << high_bits,
+          has_values};
+}
+
+// The formats that there are, which kernels are compiled for: low_bits, high_bits, scales,
+// has_values; the places are arguments of templates.
+struct StripKind {
+  int low_bits;
+  int high_bits;
+  BlockScales scales;
+  bool has_values = false;
+};
+inline constexpr StripKind kStripKinds[] = {
+    {8, 0, BlockScales::kHalf},           // 0: Q8_0
+    {8, 0, BlockScales::kFloat},          // 1: I8
+    {8, 0, BlockScales::kFloatElements},  // 2: F8
+    {4, 0, BlockScales::kHalf},           // 3: Q4_0
+    {4, 0, BlockScales::kHalf, true},     // 4: IQ4_NL
+    {4, 0, BlockScales::kHalfMin},        // 5: Q4_1
+    {4, 0, BlockScales::kFactorMin},      // 6: Q4_K
+    {4, 0, BlockScales::kFloat},          // 7: I4
+    {4, 1, BlockScales::kHalf},           // 8: Q5_0
+    {4, 1, BlockScales::kHalfMin},        // 9: Q5_1
+    {4, 1, BlockScales::kFactorMin},      // 10: Q5_K
+    {4, 2, BlockScales::kTwoFactors},     // 11: Q6_K
+};
+inline constexpr int kStripKindCount = sizeof(kStripKinds) / sizeof(kStripKinds[0]);
+
+TLM_ON_BOTH constexpr StripFormat FormatOfKind(const StripKind& kind, int group_log2) {
+  return StripFormatOf(kind.low_bits, kind.high_bits, kind.scales, kind.has_values, group_log2);
+}
+// The place of a format's kind.
+constexpr int KindOf(const StripFormat& format) {
+  int place = 0;
+  for (const StripKind& kind : kStripKinds) {
+    if (kind.low_bits == format.low_bits && kind.high_bits == format.high_bits &&
+        kind.scales == format.scales && kind.has_values == format.has_values) {
       break;
-    case BlockScales::kHalfMin:
-      break;
-    case BlockScales::kTwoFactors:
-      format.zero = 8 << high_bits;
-      format.group_log2 = 8;
-      break;
-    case BlockScales::kFactorMin:
-      format.group_log2 = 8;
-      break;
-    case BlockScales::kFloat:
-    case BlockScales::kFloatElements:
-      format.group_log2 = group_log2;
-      break;
+    }
+    ++place;
   }
-  return format;
+  return place;
 }
 
 // A matrix, or consecutive rows of one, as kernels take it.

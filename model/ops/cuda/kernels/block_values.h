@@ -93,13 +93,23 @@ struct LaneBits {
   }
 };
 
-// Of kIq4NlValues + 128, by halves of a select: no memory is read.
-TLM_DEVICE int Iq4NlInteger(int place) {
+// kIq4NlValues + 128, four a word. No memory is read.
+TLM_DEVICE uint32_t Iq4NlWord(int word) {
   constexpr uint32_t kWords[4] = {0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u};
-  const uint32_t first = (place & 4) == 0 ? kWords[0] : kWords[1];
-  const uint32_t last = (place & 4) == 0 ? kWords[2] : kWords[3];
+  return kWords[word];
+}
+TLM_DEVICE int Iq4NlInteger(int place) {
+  const uint32_t first = (place & 4) == 0 ? Iq4NlWord(0) : Iq4NlWord(1);
+  const uint32_t last = (place & 4) == 0 ? Iq4NlWord(2) : Iq4NlWord(3);
   const uint32_t word = (place & 8) == 0 ? first : last;
   return static_cast<int>(word >> (place % 4 * 8) & 255);
+}
+// Of the places in the four lowest nibbles of `places`, in a byte each.
+TLM_DEVICE uint32_t Iq4NlIntegers(uint32_t places) {
+  const uint32_t within = places & 0x7777u;
+  const uint32_t is_last = Permute(0xff00u, 0, places >> 3 & 0x1111u);
+  return SelectBits(is_last, Permute(Iq4NlWord(2), Iq4NlWord(3), within),
+                    Permute(Iq4NlWord(0), Iq4NlWord(1), within));
 }
 
 // Of step `step` in [0, 16) of a cell, and row `row`.
@@ -165,16 +175,14 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
 //              float32 (at most 5 + 17 bits)
 //   kGeneral   subtract base + zero, multiply
 //   kFloats    widen, multiply
-//   kSingly    ElementOf
-enum class Conversion : int32_t { kPacked, kFused, kMin, kGeneral, kFloats, kSingly };
+enum class Conversion : int32_t { kPacked, kFused, kMin, kGeneral, kFloats };
 
 // The one of a format; where scales are in float32, of units that TakesFast.
 TLM_HOST_DEVICE constexpr Conversion FastConversion(const StripFormat& format) {
-  if (format.has_values) return Conversion::kSingly;
   switch (format.scales) {
     case BlockScales::kHalf:
     case BlockScales::kFloat:
-      return format.low_bits == 8 ? Conversion::kFused : Conversion::kPacked;
+      return format.low_bits == 8 || format.has_values ? Conversion::kFused : Conversion::kPacked;
     case BlockScales::kHalfMin:
     case BlockScales::kFactorMin:
       return Conversion::kMin;
@@ -183,12 +191,12 @@ TLM_HOST_DEVICE constexpr Conversion FastConversion(const StripFormat& format) {
     case BlockScales::kFloatElements:
       return Conversion::kFloats;
   }
-  return Conversion::kSingly;
+  return Conversion::kGeneral;
 }
 
 // 2^15 with integers of 8 bits, else 128.
 TLM_DEVICE float UnitBase(const StripFormat& format) {
-  return format.low_bits == 8 ? 32768.0f : 128.0f;
+  return format.low_bits == 8 || format.has_values ? 32768.0f : 128.0f;
 }
 TLM_DEVICE float BaseAndZero(const StripFormat& format, int zero) {
   return UnitBase(format) + (AboveBase(zero) - kIntegerBase);
@@ -242,16 +250,21 @@ TLM_DEVICE UnitScale UnitScaleOf(const StripFormat& format, Conversion conversio
       result.other = FloatBits(base);
       break;
     case Conversion::kFloats:
-    case Conversion::kSingly:
       break;
   }
   return result;
 }
 
 // The integers of a unit in bytes, of low_bits 4: bytes[i] has pair i of the first step in bytes 0
-// and 2, of the second in 1 and 3.
+// and 2, of the second in 1 and 3. Of values bytes[i] has elements i of the pairs, those of the
+// first step in bytes 0 and 1.
 TLM_DEVICE void UnitBytes(const StripFormat& format, const UnitBits& bits, int unit,
                           uint32_t (&bytes)[2]) {
+  if (format.has_values) {
+    bytes[0] = Iq4NlIntegers(bits.low[0]);
+    bytes[1] = Iq4NlIntegers(bits.low[0] >> 16);
+    return;
+  }
   bytes[0] = bits.low[0] & 0x0f0f0f0fu;
   bytes[1] = bits.low[0] >> 4 & 0x0f0f0f0fu;
   if (format.high_bits == 0) return;
@@ -289,10 +302,15 @@ TLM_DEVICE float UnitElement(const StripFormat& format, Conversion conversion, c
     const float q = FloatOfBits(SelectBits(15u << at, word, base)) - FloatOfBits(base);
     return Fma(q, factor, -FloatOfBits(scale.other));
   }
-  const uint32_t above =
-      format.low_bits == 8
-          ? Permute(bits.low[step], 0x4700u, 0x5404u | static_cast<uint32_t>(2 * pair + place) << 4)
-          : Permute(bytes[pair], 0x4300u, 0x5044u | static_cast<uint32_t>(step + 2 * place) << 8);
+  uint32_t above = 0;
+  if (format.low_bits == 8) {
+    above =
+        Permute(bits.low[step], 0x4700u, 0x5404u | static_cast<uint32_t>(2 * pair + place) << 4);
+  } else if (format.has_values) {
+    above = Permute(bytes[place], 0x4700u, 0x5404u | static_cast<uint32_t>(2 * step + pair) << 4);
+  } else {
+    above = Permute(bytes[pair], 0x4300u, 0x5044u | static_cast<uint32_t>(step + 2 * place) << 8);
+  }
   const float integer = FloatOfBits(above);
   const float other = FloatOfBits(scale.other);
   switch (conversion) {
@@ -324,13 +342,6 @@ TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, cons
         E4m3Values(bits.low[step] >> (16 * pair), elements);
         elements[0] *= FloatOfBits(scale.scale[0]);
         elements[1] *= FloatOfBits(scale.scale[0]);
-      } else if (conversion == Conversion::kSingly) {
-        const StepScale common{FloatOfBits(scale.scale[0]), 0.0f, format.zero};
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int q = static_cast<int>(bytes[pair] >> (8 * (step + 2 * i)) & 255);
-          elements[i] = ElementOf(format, q, common);
-        }
       } else {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -378,7 +389,7 @@ struct SpanShare {
                           const Store& store) const {
     const bool two = format.scales == BlockScales::kTwoFactors;
     const bool has_other =
-        !two && conversion != Conversion::kFloats && conversion != Conversion::kSingly &&
+        !two && conversion != Conversion::kFloats &&
         (conversion != Conversion::kPacked || format.scales == BlockScales::kFloat);
     UnitScale of[kSpanUnits][kRows];
 #pragma unroll

@@ -1,3 +1,7 @@
+#include <array>
+#include <cstddef>
+#include <utility>
+
 #include "model/ops/cuda/kernels/block_values.h"
 #include "model/ops/cuda/kernels/dequantise.h"
 #include "model/ops/cuda/kernels/launch.h"
@@ -72,11 +76,11 @@ TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, 
 }
 
 // The format's constants; the rest at run time.
-template <int kLowBits, int kHighBits, BlockScales kScales, bool kHasValues>
+template <int kKind>
 TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
   LetNextStart();
-  const StripFormat format =
-      StripFormatOf(kLowBits, kHighBits, kScales, kHasValues, args.matrix.format.group_log2);
+  constexpr StripKind kFields = kStripKinds[kKind];
+  const StripFormat format = FormatOfKind(kFields, args.matrix.format.group_log2);
   const int first_strip = args.first_row / kStripRows;
   const int cell = static_cast<int>(blockIdx.x);
   const int strip = first_strip + static_cast<int>(blockIdx.y);
@@ -148,37 +152,19 @@ TLM_KERNEL __launch_bounds__(kEmbedThreads) EmbedBlocks(const EmbedBlocksArgs ar
   }
 }
 
-struct Instance {
-  int low_bits;
-  int high_bits;
-  BlockScales scales;
-  bool has_values;
-  void (*kernel)(DequantiseArgs);
-};
-template <int kLowBits, int kHighBits, BlockScales kScales, bool kHasValues = false>
-constexpr Instance kOf = {kLowBits, kHighBits, kScales, kHasValues,
-                          Dequantise<kLowBits, kHighBits, kScales, kHasValues>};
-
-constexpr Instance kInstances[] = {
-    kOf<8, 0, BlockScales::kHalf>,           // Q8_0
-    kOf<8, 0, BlockScales::kFloat>,          // I8
-    kOf<8, 0, BlockScales::kFloatElements>,  // F8
-    kOf<4, 0, BlockScales::kHalf>,           // Q4_0
-    kOf<4, 0, BlockScales::kHalf, true>,     // IQ4_NL
-    kOf<4, 0, BlockScales::kHalfMin>,        // Q4_1
-    kOf<4, 0, BlockScales::kFactorMin>,      // Q4_K
-    kOf<4, 0, BlockScales::kFloat>,          // I4
-    kOf<4, 1, BlockScales::kHalf>,           // Q5_0
-    kOf<4, 1, BlockScales::kHalfMin>,        // Q5_1
-    kOf<4, 1, BlockScales::kFactorMin>,      // Q5_K
-    kOf<4, 2, BlockScales::kTwoFactors>,     // Q6_K
-};
+using Kernel = void (*)(DequantiseArgs);
+template <int... kKinds>
+constexpr std::array<Kernel, kStripKindCount> KernelsOf(
+    std::integer_sequence<int, kKinds...> /*kinds*/) {
+  return {Dequantise<kKinds>...};
+}
+constexpr auto kKernels = KernelsOf(std::make_integer_sequence<int, kStripKindCount>());
 
 }  // namespace
 
 cudaError_t LoadDequantise() {
-  for (const Instance& instance : kInstances) {
-    const cudaError_t error = LoadKernel(instance.kernel);
+  for (const Kernel kernel : kKernels) {
+    const cudaError_t error = LoadKernel(kernel);
     if (error != cudaSuccess) return error;
   }
   return LoadKernel(EmbedBlocks);
@@ -194,14 +180,9 @@ cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream) {
       .block = dim3(kCellThreads),
       .shared_bytes = kCellShared,
   };
-  const StripFormat& format = args.matrix.format;
-  for (const Instance& instance : kInstances) {
-    if (instance.low_bits == format.low_bits && instance.high_bits == format.high_bits &&
-        instance.scales == format.scales && instance.has_values == format.has_values) {
-      return Launch(instance.kernel, shape, stream, args);
-    }
-  }
-  return cudaErrorInvalidValue;
+  const int kind = KindOf(args.matrix.format);
+  if (kind == kStripKindCount) return cudaErrorInvalidValue;
+  return Launch(kKernels[static_cast<size_t>(kind)], shape, stream, args);
 }
 
 cudaError_t LaunchEmbedBlocks(const EmbedBlocksArgs& args, cudaStream_t stream) {

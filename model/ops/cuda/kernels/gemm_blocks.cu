@@ -15,7 +15,9 @@
 // each a cell, of which two blocks an SM issue 800 a scheduler: with 4 bits 10 bytes a cycle and
 // SM, 2.4 TB/s of an H200's 4.3; with 8 bits 4.5 TB/s.
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <utility>
 
 #include "model/ops/cuda/kernels/block_values.h"
 #include "model/ops/cuda/kernels/gemm_epilogue.h"
@@ -279,15 +281,19 @@ struct BlockRing {
   }
 };
 
-template <int kLowBits, int kHighBits, BlockScales kScales, int kTokens>
+// The format with the largest cells: groups of 32.
+constexpr TLM_HOST_DEVICE StripFormat LargestOf(const StripKind& kind) {
+  return FormatOfKind(kind, 5);
+}
+
+template <int kKind, int kTokens>
 TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) {
-  using Shape = BlockShape<kTokens, kLowBits>;
+  constexpr StripKind kFields = kStripKinds[kKind];
+  using Shape = BlockShape<kTokens, kFields.low_bits>;
   constexpr int kStages = Shape::kStages;
   LetNextStart();
-  const StripFormat format =
-      StripFormatOf(kLowBits, kHighBits, kScales, false, args.matrix.format.group_log2);
-  constexpr int kCellBytes =
-      StripFormatOf(kLowBits, kHighBits, kScales, false, 5).cell_bytes(kMostSpans);
+  const StripFormat format = FormatOfKind(kFields, args.matrix.format.group_log2);
+  constexpr int kCellBytes = LargestOf(kFields).cell_bytes(kMostSpans);
   const BlockRing<Shape, kCellBytes> ring{args, format};
   // The weights of the first stages, which no kernel writes, before the kernels before have ended;
   // they are part of the first group of copies.
@@ -353,41 +359,15 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   }
 }
 
-struct Instance {
-  int low_bits;
-  int high_bits;
-  BlockScales scales;
-  void (*kernels[kBlockGemmShapes])(GemmBlocksArgs);
-};
-template <int kLowBits, int kHighBits, BlockScales kScales>
-constexpr Instance kOf = {kLowBits,
-                          kHighBits,
-                          kScales,
-                          {GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[0]>,
-                           GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[1]>,
-                           GemmBlocks<kLowBits, kHighBits, kScales, kBlockGemmTokens[2]>}};
-
-constexpr Instance kInstances[] = {
-    kOf<8, 0, BlockScales::kHalf>,           // Q8_0
-    kOf<8, 0, BlockScales::kFloat>,          // I8
-    kOf<8, 0, BlockScales::kFloatElements>,  // F8
-    kOf<4, 0, BlockScales::kHalf>,           // Q4_0
-    kOf<4, 0, BlockScales::kFactorMin>,      // Q4_K
-    kOf<4, 0, BlockScales::kFloat>,          // I4
-    kOf<4, 1, BlockScales::kFactorMin>,      // Q5_K
-    kOf<4, 2, BlockScales::kTwoFactors>,     // Q6_K
-};
-
-const Instance* Find(const StripFormat& format) {
-  if (format.has_values) return nullptr;
-  for (const Instance& instance : kInstances) {
-    if (instance.low_bits == format.low_bits && instance.high_bits == format.high_bits &&
-        instance.scales == format.scales) {
-      return &instance;
-    }
-  }
-  return nullptr;
+using Kernel = void (*)(GemmBlocksArgs);
+using Kernels = std::array<Kernel, kBlockGemmShapes>;
+template <int... kKinds>
+constexpr std::array<Kernels, kStripKindCount> KernelsOf(
+    std::integer_sequence<int, kKinds...> /*kinds*/) {
+  return {Kernels{GemmBlocks<kKinds, kBlockGemmTokens[0]>, GemmBlocks<kKinds, kBlockGemmTokens[1]>,
+                  GemmBlocks<kKinds, kBlockGemmTokens[2]>}...};
 }
+constexpr auto kKernels = KernelsOf(std::make_integer_sequence<int, kStripKindCount>());
 
 template <int kTokens>
 int SharedBytes(bool bytes, int cell) {
@@ -395,14 +375,7 @@ int SharedBytes(bool bytes, int cell) {
                : BlockShape<kTokens, 4>::SharedBytes(cell);
 }
 
-// The most that a format of these bits takes: groups of 32.
-StripFormat Largest(const Instance& instance) {
-  return StripFormatOf(instance.low_bits, instance.high_bits, instance.scales, false, 5);
-}
-
 }  // namespace
-
-bool HasGemmBlocks(const StripFormat& format) { return Find(format) != nullptr; }
 
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
   const int cell = format.cell_bytes(kMostSpans);
@@ -414,11 +387,11 @@ size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
 }
 
 cudaError_t PrepareGemmBlocks(size_t most_shared_bytes) {
-  for (const Instance& instance : kInstances) {
+  for (size_t kind = 0; kind < kKernels.size(); ++kind) {
     for (int shape = 0; shape < kBlockGemmShapes; ++shape) {
-      const size_t bytes = GemmBlocksSharedBytes(Largest(instance), shape);
-      const cudaError_t error =
-          AllowSharedMemory(instance.kernels[shape], std::min(bytes, most_shared_bytes));
+      const size_t bytes = GemmBlocksSharedBytes(LargestOf(kStripKinds[kind]), shape);
+      const cudaError_t error = AllowSharedMemory(kKernels[kind][static_cast<size_t>(shape)],
+                                                  std::min(bytes, most_shared_bytes));
       if (error != cudaSuccess) return error;
     }
   }
@@ -426,14 +399,15 @@ cudaError_t PrepareGemmBlocks(size_t most_shared_bytes) {
 }
 
 cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream) {
-  const Instance* const instance = Find(args.matrix.format);
-  if (instance == nullptr) return cudaErrorInvalidValue;
+  const int kind = KindOf(args.matrix.format);
+  if (kind == kStripKindCount) return cudaErrorInvalidValue;
   const LaunchShape launch{
       .grid = dim3(static_cast<unsigned>(grid)),
       .block = dim3(kThreads),
       .shared_bytes = GemmBlocksSharedBytes(args.matrix.format, shape),
   };
-  return Launch(instance->kernels[shape], launch, stream, args);
+  return Launch(kKernels[static_cast<size_t>(kind)][static_cast<size_t>(shape)], launch, stream,
+                args);
 }
 
 }  // namespace tlm

@@ -60,15 +60,14 @@ cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
 
 // Few rows of x with rows of a matrix in blocks, which means its elements rounded to bfloat16, with
 // the bits of LaunchGemmMma. product.w is none; n, row_tiles: rows and strips of `matrix`, whose
-// inputs are in order; m at most kBlockGemmTokens[shape]. Formats for which HasGemmBlocks, on
-// devices that let a block have GemmBlocksSharedBytes.
+// inputs are in order; m at most kBlockGemmTokens[shape]. On devices that let a block have
+// GemmBlocksSharedBytes.
 struct GemmBlocksArgs {
   GemmArgs product;
   BlockMatrixArgs matrix;
 };
 inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
 inline constexpr int kBlockGemmShapes = 3;
-bool HasGemmBlocks(const StripFormat& format);
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
 // most_shared_bytes: that the device lets a block have.
 cudaError_t PrepareGemmBlocks(size_t most_shared_bytes);

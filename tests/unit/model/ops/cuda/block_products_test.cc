@@ -182,9 +182,7 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
 // Few rows are multiplied with the blocks as they are: there is no panel.
 TEST_F(BlockProductsTest, FewRowsNeedNoPanel) {
   Open(/*matrix_elements=*/0);
-  for (const DType type :
-       {DType::kQ8_0, DType::kQ4_0, DType::kQ4K, DType::kQ5K, DType::kQ6K, DType::kI4G32,
-        DType::kI4G128, DType::kI8G32, DType::kI8G256, DType::kF8G32, DType::kF8G128}) {
+  for (const DType type : AllTypes()) {
     SCOPED_TRACE(DTypeName(type));
     const int64_t k = InputsFor(type);
     // More strips than blocks at work, the last one narrow.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/base/float16.h"
+#include "model/tensor/blocks.h"
 #include "model/tensor/fp8.h"
 
 namespace tlm::simt {
@@ -63,7 +64,8 @@ void ExpectSpecified(const StripFormat& format, Conversion conversion,
         if ((q[i] & 0x7f) == kFp8NaN) continue;
         element = Fp8Value(q[i]) * scale.scale;
       } else {
-        element = static_cast<float>(q[i] - scale.zero) * scale.scale;
+        const int integer = format.has_values ? kIq4NlValues[q[i]] + 128 : q[i];
+        element = static_cast<float>(integer - scale.zero) * scale.scale;
         element = element - scale.min;
       }
       const uint16_t expected = FloatToBf16(element);
@@ -144,13 +146,16 @@ TEST(BlockValuesTest, OtherScalesAreNotTakenFast) {
   EXPECT_FALSE(TakesFast(eight, {0x1p120f, 0.0f, 128}));
 }
 
-TEST(BlockValuesTest, HalfScalesOfBytesAreFused) {
-  const StripFormat format = StripFormatOf(8, 0, BlockScales::kHalf, false, 0);
-  ASSERT_EQ(FastConversion(format), Conversion::kFused);
-  for (const float scale : FiniteHalves()) {
-    const StepScale scales[2] = {{scale, 0.0f, format.zero}, {}};
-    ExpectSpecified(format, Conversion::kFused, scales);
-    if (HasFatalFailure()) return;
+TEST(BlockValuesTest, HalfScalesOfBytesAndOfValuesAreFused) {
+  const std::vector<float> halves = FiniteHalves();
+  for (const StripFormat& format : {StripFormatOf(8, 0, BlockScales::kHalf, false, 0),
+                                    StripFormatOf(4, 0, BlockScales::kHalf, true, 0)}) {
+    ASSERT_EQ(FastConversion(format), Conversion::kFused);
+    for (const float scale : halves) {
+      const StepScale scales[2] = {{scale, 0.0f, format.zero}, {}};
+      ExpectSpecified(format, Conversion::kFused, scales);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
