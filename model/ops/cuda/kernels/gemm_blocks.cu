@@ -3,17 +3,39 @@
 // Two warps multiply, four turn blocks into the operands of the tensor cores, one cell of a strip
 // (32 rows, 256 of k; block_format.h) ahead of them. In phase i of a block, between two barriers:
 //
-//   all threads  begin copying cell i + stages - 1 and its part of x, into the ring
-//   converters   cell i + 1: ring, elements in float32, bfloat16, operands of buffer (i + 1) % 2
-//   multipliers  cell i: operands of buffer i % 2, x from the ring; 16 rows each
+//   converters   begin copying cell i + stages - 1 into the ring
+//                cell i + 1: ring, bfloat16 (block_values.h), operands of buffer (i + 1) % 2
+//   multipliers  begin copying the part of x for cell i + stages - 1
+//                cell i: operands of buffer i % 2, x from the ring; 16 rows each
 //
 // Operands lie in shared memory as lanes hold them, 16 bytes a lane and mma. The sums are those of
 // gemm_mma.h: an accumulator takes k ascending by 16, from 0.
 //
-// Bytes: the matrix's strips once, x once for each strip (from L2), the outputs. Estimated limits
-// of a phase: the chain of a cell, 16 steps of 33 cycles; the converters, some 400 instructions
-// each a cell, of which two blocks an SM issue 800 a scheduler: with 4 bits 10 bytes a cycle and
-// SM, 2.4 TB/s of an H200's 4.3; with 8 bits 4.5 TB/s.
+// Bytes: the matrix's strips once, x once for each strip (from L2), the outputs.
+//
+// Estimates of November 2026, nothing of them measured: clocks that a multiprocessor of an H200
+// takes for a cell with one row of x, two blocks at work, and their share of those for the cell's
+// 16,384 bytes in bfloat16 (883: 4.3 TB/s are 18.6 bytes a clock at 1.755 GHz).
+//
+//              instructions of a    bytes   issue                share
+//              cell's warp (a weight)
+//   Q8_0       220 (3.4)            469     1,400: 500 to 590    0.57 to 0.66
+//   F8         275 (4.3)            455     1,630: 580 to 680    0.66 to 0.77
+//   I8         235, 300             450     1,470, 1,730         0.59 to 0.82
+//   Q4_0       223 (3.5)            248     1,420: 510 to 590    0.57 to 0.67
+//   I4         245, 310             230     1,510, 1,770         0.61 to 0.83
+//   Q4_K       314 (4.9)            255     1,780: 640 to 740    0.72 to 0.84
+//   Q6_K       319 (5.0)            362     1,800: 640 to 750    0.73 to 0.85
+//   Q5_K       360 (5.6)            310     1,970: 700 to 820    0.80 to 0.93
+//
+// Instructions are those that a converter passes in the code of sm_90a between having copied and
+// having stored its 64 weights a lane; of I8 and I4 with short scales and with others (TakesFast).
+// Issue: of all warps, 4 (62 + these) + 2 * 140, by 4 schedulers at 0.6 to 0.7 a clock each. The
+// chain of a cell's sums, 16 mma of 33 clocks, takes 264 with two blocks at work and 528 with one,
+// as for matrices of up to 132 strips: a share of 0.60 at least. So issue is the limit of all but
+// the chain of narrow matrices, and 4 bits take less memory than 8, not less time. A converter's
+// path with one block, some 290 to 430 instructions at 0.5 to 0.7 a clock, is about as long as the
+// chain: more converters would wait for it.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -174,6 +196,7 @@ struct BlockRing {
     const int64_t bytes = left < share ? left : share;
     const unsigned char* const from =
         args.matrix.data + blockIdx.x * args.matrix.strip_bytes + copied;
+#pragma unroll 1
     for (int64_t at = int64_t{threadIdx.x} * kBytes; at < bytes; at += kThreads * kBytes) {
       PrefetchToL2(from + at, bytes - at < kBytes ? static_cast<int>(bytes - at) : kBytes);
     }
@@ -181,7 +204,9 @@ struct BlockRing {
   // Rows of x that do not exist are zeros in every stage.
   TLM_DEVICE void ClearTokens() const {
     const int exist = static_cast<int>(args.product.m) * kTokenPieces;
+#pragma unroll 1
     for (int slot = 0; slot < Shape::kStages; ++slot) {
+#pragma unroll 1
       for (int i = exist + static_cast<int>(threadIdx.x); i < kTokens * kTokenPieces;
            i += kThreads) {
         StoreQuad(Tokens(slot) + i * 16, {});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -43,11 +44,13 @@ int64_t InputsFor(DType type) {
 // A host matrix in blocks, and what it means.
 class Blocks {
  public:
-  Blocks(DType type, int64_t n, int64_t k, uint64_t seed, bool reordered = false)
+  Blocks(DType type, int64_t n, int64_t k, uint64_t seed, bool reordered = false,
+         bool short_scales = false)
       : view_{type, Shape{n, k}} {
     std::mt19937_64 random(seed);
     const auto count = static_cast<size_t>(n * k) / BlockOf(type).elements;
     bytes_ = RandomBlocks(type, count, 0.1f, random);
+    if (short_scales) ShortenScales(type, random);
     view_.data = bytes_.data();
     std::vector<float> stored(static_cast<size_t>(n * k));
     Dequantise(type, bytes_.data(), count, stored.data());
@@ -68,6 +71,18 @@ class Blocks {
   const std::vector<float>& values() const { return values_; }
 
  private:
+  // Scales of at most 11 significant bits, and zeros as files with such scales have them.
+  void ShortenScales(DType type, std::mt19937_64& random) {
+    for (size_t at = 0; at < bytes_.size(); at += BlockOf(type).bytes) {
+      float scale = 0.0f;
+      std::memcpy(&scale, &bytes_[at], sizeof(scale));
+      scale = F16ToFloat(FloatToF16(scale));
+      std::memcpy(&bytes_[at], &scale, sizeof(scale));
+      bytes_[at + kOwnZeroAt] =
+          FormatOf(type).bits == 8 ? std::byte{128} : static_cast<std::byte>(random() % 16);
+    }
+  }
+
   TensorView view_;
   std::vector<std::byte> bytes_;
   std::vector<int32_t> order_;
@@ -176,6 +191,16 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
     const auto packed = Pack({&blocks.view(), 1});
     ExpectSameProducts(*packed, *PackRounded(blocks.values(), packed->k()),
                        {1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 128, 129});
+  }
+}
+
+// Scales of float32 that came from 16 bits have conversions of their own.
+TEST_F(BlockProductsTest, ShortScalesHaveTheProductsOfTheirRoundedValues) {
+  for (const DType type : OwnBlockTypes()) {
+    SCOPED_TRACE(DTypeName(type));
+    const int64_t k = InputsFor(type);
+    const Blocks blocks(type, 40, k, 37, /*reordered=*/false, /*short_scales=*/true);
+    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), k), {1, 9, 65});
   }
 }
 
