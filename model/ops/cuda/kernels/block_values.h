@@ -153,8 +153,9 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
 
 // element = (q - zero) * scale - min, or q * scale, each operation rounded (model/tensor/blocks.h).
 TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& scale) {
-  if (format.scales == BlockScales::kFloatElements)
+  if (format.scales == BlockScales::kFloatElements) {
     return E4m3Value(static_cast<uint32_t>(q)) * scale.scale;
+  }
   const int integer = format.has_values ? Iq4NlInteger(q) : q;
   return (AboveBase(integer) - AboveBase(scale.zero)) * scale.scale - scale.min;
 }
@@ -162,13 +163,12 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
 // --- A lane's eight elements of a unit, rounded to bfloat16, in few instructions. ---
 //
 // The bits are those of ElementOf, rounded, but for the sign of zeros, which no sum that begins
-// with 0 shows. Integers come from their bytes in place, by one permutation, as the low bits of a
-// float or a bfloat16 that has an exponent above them: 2^15 + q or 128 + q, exactly. Then
+// with 0 shows. Integers become the low bits of a float or of two bfloat16 that have an exponent
+// above them, 2^15 + q or 128 + q, by one permutation or selection and mostly no shift. Then
 //
-//   kPacked    two at once in bfloat16: subtract 128 + zero, exactly; multiply by the scale's last
-//   3
-//              of 11 significant bits, exactly; add the product with its first 8, which rounds the
-//              exact product once. In float32 that product is exact as well
+//   kPacked    in bfloat16, two at once: subtract 128 + zero, exactly; multiply by the scale's last
+//              3 of 11 significant bits, exactly; add the product with its first 8, which rounds
+//              the exact product once. In float32 that product is exact as well
 //   kFused     one multiply-add, (base + q) * scale - (base + zero) * scale, of a subtrahend that
 //              is exact in float32: rounds q - zero times the scale once
 //   kMin       subtract the base; one multiply-add, q * scale - min, of a product that is exact in

@@ -20,21 +20,23 @@
 //              instructions of a    bytes   issue                share
 //              cell's warp (a weight)
 //   Q8_0       220 (3.4)            469     1,400: 500 to 590    0.57 to 0.66
-//   F8         275 (4.3)            455     1,630: 580 to 680    0.66 to 0.77
-//   I8         235, 300             450     1,470, 1,730         0.59 to 0.82
+//   F8         265 (4.1)            455     1,590: 570 to 660    0.64 to 0.75
+//   I8         260 (4.1)            450     1,570: 560 to 650    0.63 to 0.74
+//              325 (5.1), long              1,820: 650 to 760    0.74 to 0.86
 //   Q4_0       223 (3.5)            248     1,420: 510 to 590    0.57 to 0.67
-//   I4         245, 310             230     1,510, 1,770         0.61 to 0.83
+//   I4         275 (4.3)            230     1,620: 580 to 680    0.66 to 0.77
+//              350 (5.5), long              1,930: 690 to 800    0.78 to 0.91
 //   Q4_K       314 (4.9)            255     1,780: 640 to 740    0.72 to 0.84
 //   Q6_K       319 (5.0)            362     1,800: 640 to 750    0.73 to 0.85
 //   Q5_K       360 (5.6)            310     1,970: 700 to 820    0.80 to 0.93
 //
 // Instructions are those that a converter passes in the code of sm_90a between having copied and
-// having stored its 64 weights a lane; of I8 and I4 with short scales and with others (TakesFast).
+// having stored its 64 weights a lane; long: with scales of more than 11 bits (TakesFast).
 // Issue: of all warps, 4 (62 + these) + 2 * 140, by 4 schedulers at 0.6 to 0.7 a clock each. The
 // chain of a cell's sums, 16 mma of 33 clocks, takes 264 with two blocks at work and 528 with one,
 // as for matrices of up to 132 strips: a share of 0.60 at least. So issue is the limit of all but
 // the chain of narrow matrices, and 4 bits take less memory than 8, not less time. A converter's
-// path with one block, some 290 to 430 instructions at 0.5 to 0.7 a clock, is about as long as the
+// path with one block, some 280 to 420 instructions at 0.5 to 0.7 a clock, is about as long as the
 // chain: more converters would wait for it.
 #include <algorithm>
 #include <array>
