@@ -129,7 +129,8 @@ struct BlockRing {
   const StripFormat& format;
   const CellCounts counts{args};
   const int cell_bytes = format.cell_bytes(kMostSpans);
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  // As one lane has it: code that depends on it does not diverge.
+  const int warp = Shuffle(static_cast<int>(threadIdx.x) / kWarpLanes, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const bool multiplies = warp < kMultipliers;
 
