@@ -140,6 +140,29 @@ class BlockProductsTest : public ::testing::Test {
     EXPECT_THAT(ops_->MatMulGated(in.rows(), w, bias, out.rows()), IsOk());
     return out.Read();
   }
+  // Rows 3, 49, 0, 31 and 32 of a table of 50, those of `positions` 0 to 4 added.
+  Numbers Embed(const Matrix& table, const Matrix* positions) {
+    Batch batch;
+    batch.sequences = 1;
+    batch.max_blocks = 1;
+    batch.block_tables = {0};
+    batch.token_ids = {3, 49, 0, 31, 32};
+    for (int32_t i = 0; i < 5; ++i) {
+      batch.positions.push_back(i);
+      batch.sequence_of.push_back(0);
+    }
+    const auto on_device = ops_->BeginBatch(batch);
+    EXPECT_THAT(on_device, IsOk());
+    const int64_t tokens = on_device->layout.tokens;
+    const Numbers blank{tokens, table.k(), DType::kF32,
+                        std::vector<float>(static_cast<size_t>(tokens * table.k()))};
+    DeviceRows out(ops_->device(), blank, 8, table.k() + 16);
+    EXPECT_THAT(ops_->Embed(table, positions, *on_device, out.rows()), IsOk());
+    const Numbers read = out.Read();
+    EXPECT_THAT(ops_->EndBatch({}), IsOk());
+    EXPECT_THAT(ops_->AwaitBatch(), IsOk());
+    return read;
+  }
   Buffer Bias(int64_t n) {
     const std::vector<float> bias = RandomNumbers(1, n, DType::kF32, 77).values;
     const TensorView view{DType::kF32, Shape{n}, bias.data()};
@@ -400,6 +423,15 @@ TEST_F(BlockProductsTest, RowsTooLongToBeStagedAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the limit is")));
 }
 
+TEST_F(BlockProductsTest, EmbeddingsOfEveryTypeAreRoundedValues) {
+  for (const DType type : AllTypes()) {
+    SCOPED_TRACE(DTypeName(type));
+    const Blocks blocks(type, 50, InputsFor(type), 38);
+    ExpectSameBits(Embed(*Pack({&blocks.view(), 1}), nullptr),
+                   Embed(*PackRounded(blocks.values(), InputsFor(type)), nullptr));
+  }
+}
+
 // Rows of tables in blocks, of floats, and of both.
 TEST_F(BlockProductsTest, EmbeddingsAreRoundedValues) {
   constexpr int64_t kDim = 288;
@@ -409,33 +441,12 @@ TEST_F(BlockProductsTest, EmbeddingsAreRoundedValues) {
   const auto rounded_own = PackRounded(own.values(), kDim);
   const auto in_blocks = Pack({&tokens.view(), 1});
   const auto own_in_blocks = Pack({&own.view(), 1});
-  Batch batch;
-  batch.sequences = 1;
-  batch.max_blocks = 1;
-  batch.block_tables = {0};
-  batch.token_ids = {3, 49, 0, 31, 32};
-  for (int32_t i = 0; i < 5; ++i) {
-    batch.positions.push_back(i);
-    batch.sequence_of.push_back(0);
-  }
-  const auto embed = [&](const Matrix& table, const Matrix* positions) {
-    const auto on_device = ops_->BeginBatch(batch);
-    EXPECT_THAT(on_device, IsOk());
-    const Numbers blank{on_device->layout.tokens, kDim, DType::kF32,
-                        std::vector<float>(static_cast<size_t>(on_device->layout.tokens * kDim))};
-    DeviceRows out(ops_->device(), blank, 8, kDim + 16);
-    EXPECT_THAT(ops_->Embed(table, positions, *on_device, out.rows()), IsOk());
-    const Numbers read = out.Read();
-    EXPECT_THAT(ops_->EndBatch({}), IsOk());
-    EXPECT_THAT(ops_->AwaitBatch(), IsOk());
-    return read;
-  };
-  ExpectSameBits(embed(*in_blocks, nullptr), embed(*rounded_tokens, nullptr));
-  ExpectSameBits(embed(*own_in_blocks, nullptr), embed(*rounded_own, nullptr));
-  const Numbers both = embed(*rounded_tokens, rounded_own.get());
-  ExpectSameBits(embed(*in_blocks, rounded_own.get()), both);
-  ExpectSameBits(embed(*rounded_tokens, own_in_blocks.get()), both);
-  ExpectSameBits(embed(*in_blocks, own_in_blocks.get()), both);
+  ExpectSameBits(Embed(*in_blocks, nullptr), Embed(*rounded_tokens, nullptr));
+  ExpectSameBits(Embed(*own_in_blocks, nullptr), Embed(*rounded_own, nullptr));
+  const Numbers both = Embed(*rounded_tokens, rounded_own.get());
+  ExpectSameBits(Embed(*in_blocks, rounded_own.get()), both);
+  ExpectSameBits(Embed(*rounded_tokens, own_in_blocks.get()), both);
+  ExpectSameBits(Embed(*in_blocks, own_in_blocks.get()), both);
 }
 
 }  // namespace
