@@ -45,13 +45,12 @@
 namespace tlm::simt {
 
 // --- What a warp computes of a key tile, in the layouts of MultiplyAdd's fragments (simt.h): of 16
-// query rows a lane holds two, one in each half. ---
+// query rows a lane holds two, one in each half. Where there are no more than 8, kHalves is 1: what
+// the other half would be is not computed, but by MultiplyAdd, whose rows do not mix. ---
 
-// s[i] = q k^T of rows [row, row + 16) and keys [16 (first + i), ..) as two tiles of 8 keys.
-template <int kHeadDim, int N, typename T>
-TLM_DEVICE void Scores(const T* q, int row, const T* keys, int first, float (&s)[N][2][4]) {
-  const auto q_fragments = RowFragments<kHeadDim>(q, row);
-  const auto k_fragments = ColumnFragments<kHeadDim>(keys, 16 * first);
+// s[i] = q k^T of 16 rows and the i-th 16 of `keys` as two tiles of 8 keys.
+template <int kHeadDim, typename T, int N, typename Keys>
+TLM_DEVICE void Scores(const LaneMatrices<kHeadDim, T>& queries, Keys& keys, float (&s)[N][2][4]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
 #pragma unroll
@@ -60,11 +59,11 @@ TLM_DEVICE void Scores(const T* q, int row, const T* keys, int first, float (&s)
 #pragma unroll
   for (int step = 0; step < kHeadDim / 16; ++step) {
     uint32_t a[4];
-    LoadMatrices(a, q_fragments.At(0, 2 * step));
+    LoadMatrices(a, queries.At(0, 2 * step));
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       uint32_t b[4];
-      LoadMatrices(b, k_fragments.At(16 * i, 2 * step));
+      keys.Load(step, i, b);
       MultiplyAdd<T>(s[i][0], a, {b[0], b[1]});
       MultiplyAdd<T>(s[i][1], a, {b[2], b[3]});
     }
@@ -72,15 +71,15 @@ TLM_DEVICE void Scores(const T* q, int row, const T* keys, int first, float (&s)
 }
 
 // Sets the scores of keys that a row does not see; seen[h] is of the lane's row in half h.
-template <int N>
-TLM_DEVICE void HideKeys(const Seen (&seen)[2], int first, float (&s)[N][2][4]) {
+template <int kHalves, int N>
+TLM_DEVICE void HideKeys(const Seen (&seen)[kHalves], int first, float (&s)[N][2][4]) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
+      for (int e = 0; e < 2 * kHalves; ++e) {
         const int key = 16 * (first + i) + 8 * j + 2 * pair + e % 2;
         if (!seen[e / 2](key)) s[i][j][e] = kLowest;
       }
@@ -90,10 +89,10 @@ TLM_DEVICE void HideKeys(const Seen (&seen)[2], int first, float (&s)[N][2][4]) 
 
 // The largest of a row's scores, of the lane's row in either half; and the least of those that the
 // lane holds, or NaN.
-template <int N>
-TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[2], float (&min)[2]) {
+template <int kHalves, int N>
+TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[kHalves], float (&min)[kHalves]) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < kHalves; ++h) {
     max[h] = kLowest;
     min[h] = -kLowest;
 #pragma unroll
@@ -115,19 +114,25 @@ TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[2], float (&min
 // Whether all weights of the warp's scores are ordinary: no key is hidden, no score is not finite,
 // none lies so far below its row's largest that its weight is 0. Tiles on the diagonal and at a
 // window's border aside, nearly always. WeightExponent rises with the score: the least decides.
-TLM_DEVICE bool AllInRange(const float (&max)[2], const float (&min)[2], float scale_log2) {
-  const bool in_range = WeightExponent(min[0], max[0], scale_log2) >= -125.0f &&
-                        WeightExponent(min[1], max[1], scale_log2) >= -125.0f;
+template <int kHalves>
+TLM_DEVICE bool AllInRange(const float (&max)[kHalves], const float (&min)[kHalves],
+                           float scale_log2) {
+  bool in_range = true;
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    in_range = in_range && WeightExponent(min[h], max[h], scale_log2) >= -125.0f;
+  }
   return Ballot(in_range) == 0xffffffffu;
 }
 
-// The weights of 16 keys as an A fragment, and a lane's part of their sum.
-template <typename T>
-TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[2], float scale_log2,
-                        bool all_in_range, uint32_t (&p)[4], float (&sum)[2]) {
-  float x[2][4], w[2][4];
+// The weights of 16 keys as an A fragment, of which a half that does not exist is left as it is;
+// and a lane's part of their sum.
+template <typename T, int kHalves>
+TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[kHalves], float scale_log2,
+                        bool all_in_range, uint32_t (&p)[4], float (&sum)[kHalves]) {
+  float x[kHalves][4], w[kHalves][4];
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       x[h][e] = WeightExponent(s[e / 2][2 * h + e % 2], max[h], scale_log2);
@@ -136,13 +141,13 @@ TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[2], float sca
   }
   if (!all_in_range) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) w[h][e] = Exp2Anywhere(x[h][e], w[h][e]);
     }
   }
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  for (int h = 0; h < kHalves; ++h) {
     p[h] = PackPair<T>(w[h][0], w[h][1]);
     p[h + 2] = PackPair<T>(w[h][2], w[h][3]);
     sum[h] = (w[h][0] + w[h][1]) + (w[h][2] + w[h][3]);
@@ -155,11 +160,11 @@ TLM_DEVICE float RowSum(const float (&parts)[4]) {
   return sum + ShuffleXor(sum, 2);
 }
 
-// out[i] = P V of columns [16 (begin + i kStride), ..), counted from where `values` starts, as two
-// tiles of 8 columns. There are 16 * `columns` from there on: the same for a whole warp.
-template <int kHeadDim, int N, int kStride, typename T>
-TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], const LaneMatrices<kHeadDim, T>& values,
-                            int begin, int columns, float (&out)[N][2][4]) {
+// out[i] = P V of the 16 columns number begin + i kStride of `values` as two tiles of 8 columns.
+// There are `columns` such: the same for a whole warp.
+template <typename T, int kStride, int N, typename Values>
+TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], Values& values, int begin, int columns,
+                            float (&out)[N][2][4]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) {
 #pragma unroll
@@ -171,7 +176,7 @@ TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], const LaneMatrices<kHeadD
     for (int i = 0; i < N; ++i) {
       if (begin + i * kStride >= columns) continue;
       uint32_t b[4];
-      LoadMatricesTransposed(b, values.At(16 * step, 2 * (begin + i * kStride)));
+      values.Load(step, begin + i * kStride, b);
       MultiplyAdd<T>(out[i][0], p[step], {b[0], b[1]});
       MultiplyAdd<T>(out[i][1], p[step], {b[2], b[3]});
     }
@@ -180,31 +185,32 @@ TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], const LaneMatrices<kHeadD
 
 // --- The kernel. ---
 
-// What a warp holds of 16 query rows: of the lane's two rows, and of columns [16 (first + i
-// stride), ..), i < N, as P V gives them.
-template <int N>
+// What a warp holds of 16 query rows: of the lane's rows, and of columns [16 (first + i stride),
+// ..), i < N, as P V gives them.
+template <int N, int kHalves>
 struct RowState {
-  float max[2];
-  float sum[2];
-  float values[N][2][4];
+  float max[kHalves];
+  float sum[kHalves];
+  float values[N][2][2 * kHalves];
 
   TLM_DEVICE void Clear() {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       max[h] = kLowest;
       sum[h] = 0.0f;
     }
 #pragma unroll
     for (int i = 0; i < N; ++i) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) values[i][0][e] = values[i][1][e] = 0.0f;
+      for (int e = 0; e < 2 * kHalves; ++e) values[i][0][e] = values[i][1][e] = 0.0f;
     }
   }
 };
 
 // Calls visit(half, column, a, b) for every two adjacent elements of P V that the lane holds.
-template <int kHeadDim, int N, typename Visit>
-TLM_DEVICE void ForPairs(const float (&values)[N][2][4], int first, int stride, Visit visit) {
+template <int kHeadDim, int kHalves, int N, int kElements, typename Visit>
+TLM_DEVICE void ForPairs(const float (&values)[N][2][kElements], int first, int stride,
+                         Visit visit) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -212,8 +218,10 @@ TLM_DEVICE void ForPairs(const float (&values)[N][2][4], int first, int stride, 
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int column = 16 * (first + i * stride) + 8 * j + 2 * pair;
-      visit(0, column, values[i][j][0], values[i][j][1]);
-      visit(1, column, values[i][j][2], values[i][j][3]);
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
+        visit(h, column, values[i][j][2 * h], values[i][j][2 * h + 1]);
+      }
     }
   }
 }
@@ -235,14 +243,36 @@ struct MmaAttention {
   static constexpr int kRows = kHeadDim <= 128 ? 64 : 32;
   static constexpr int kSharing = kAttentionMaxRows / kRows;
   static constexpr int kWide = kColumns / kSharing;
-  static_assert(kNarrow != kWide && kRows == MmaAttentionRows(kHeadDim));
+  static_assert(kRows == MmaAttentionRows(kHeadDim));
+
+  // How the warps share a unit: the 16s of columns that one holds, from which on and how far apart;
+  // its first row; and the halves that its 16 rows have.
+  struct Wide {
+    static constexpr bool kIsNarrow = false;
+    static constexpr int kHeld = kWide;
+    static constexpr int kStride = 1;
+    static constexpr int kHalves = 2;
+    static TLM_DEVICE int Row() { return 16 * (Warp() % (4 / kSharing)); }
+    static TLM_DEVICE int First() { return kSharing == 1 ? 0 : Warp() / (4 / kSharing) * kWide; }
+  };
+  template <int kRowHalves>
+  struct Narrow {
+    static constexpr bool kIsNarrow = true;
+    static constexpr int kHeld = kNarrow;
+    static constexpr int kStride = 4;
+    static constexpr int kHalves = kRowHalves;
+    static TLM_DEVICE int Row() { return 0; }
+    static TLM_DEVICE int First() { return Warp(); }
+  };
+  template <typename Shape>
+  using State = RowState<Shape::kHeld, Shape::kHalves>;
 
   const AttentionKernelArgs& args;
   const Tiles tiles;
-  T* const q;           // [kRows, head_dim], or in narrow units [16, head_dim] and what follows
-  T* const weights;     // [16, 64]
-  float* const maxima;  // [4 warps][16 rows]
-  float* const sums;    // [4 warps][16 rows][4 lanes]
+  T* const q;             // [kRows, head_dim], or in narrow units [16, head_dim] and what follows
+  Quad* const weights;    // [4 warps][32 lanes]: A fragments
+  FloatPair* const sums;  // [4 warps][32 lanes]: the parts of either half
+  float* const maxima;    // [16 rows][4 warps]
   TileStream<Tiles> stream;
   int stage = 0;
   int positions[2] = {0, 0};  // of the lane's rows of the unit
@@ -251,23 +281,20 @@ struct MmaAttention {
   // As many as a stage holds the rings of.
   static constexpr int kFoldThreads = kHeadDim < kAttentionThreads ? kHeadDim : kAttentionThreads;
   static_assert(RecordRing<kFoldThreads>::kBytes <= 2 * kTileElements * sizeof(T));
-  static_assert(16 * kHeadDim + 16 * 64 + 2 * (4 * 16 + 4 * 16 * 4) <= kRows * kHeadDim);
+  static_assert(16 * kHeadDim * sizeof(T) + kAttentionThreads * (sizeof(Quad) + sizeof(FloatPair)) +
+                    16 * 4 * sizeof(float) <=
+                kRows * kHeadDim * sizeof(T));
 
   TLM_DEVICE MmaAttention(const AttentionKernelArgs& a, T* shared)
       : args(a),
         tiles(shared),
         q(shared + 4 * kTileElements),
-        weights(q + 16 * kHeadDim),
-        maxima(reinterpret_cast<float*>(weights + 16 * 64)),
-        sums(maxima + 4 * 16),
+        weights(reinterpret_cast<Quad*>(q + 16 * kHeadDim)),
+        sums(reinterpret_cast<FloatPair*>(weights + kAttentionThreads)),
+        maxima(reinterpret_cast<float*>(sums + kAttentionThreads)),
         stream(a, tiles) {}
 
   static TLM_DEVICE int Warp() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
-  // A wide warp's first row and first 16 columns.
-  static TLM_DEVICE int WideRow() { return 16 * (Warp() % (4 / kSharing)); }
-  static TLM_DEVICE int WideColumns() {
-    return kSharing == 1 ? 0 : Warp() / (4 / kSharing) * kWide;
-  }
   // The lane's row in either half of 16.
   static TLM_DEVICE int LaneRow(int half) { return LaneInWarp() / 4 + 8 * half; }
 
@@ -278,10 +305,12 @@ struct MmaAttention {
       const AttentionUnit unit = UnitAt(args, i);
       // The unit before has done with the queries, and with the stage that is fetched next.
       SyncThreads();
-      if (unit.rows <= 16) {
-        RunUnit<kNarrow>(unit);
+      if (unit.rows <= 8) {
+        RunUnit<Narrow<1>>(unit);
+      } else if (unit.rows <= 16) {
+        RunUnit<Narrow<2>>(unit);
       } else {
-        RunUnit<kWide>(unit);
+        RunUnit<Wide>(unit);
       }
       if (unit.units == 1) continue;
       if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(q))) continue;
@@ -293,13 +322,14 @@ struct MmaAttention {
     }
   }
 
-  template <int N>
+  template <typename Shape>
   TLM_DEVICE void RunUnit(const AttentionUnit& unit) {
-    RowState<N> state;
+    State<Shape> state;
     state.Clear();
-    const int row = N == kNarrow ? 0 : WideRow();
 #pragma unroll
-    for (int h = 0; h < 2; ++h) positions[h] = PositionOf(args, unit, row + LaneRow(h));
+    for (int h = 0; h < Shape::kHalves; ++h) {
+      positions[h] = PositionOf(args, unit, Shape::Row() + LaneRow(h));
+    }
     const int first = FirstTileOfUnit(args, unit);
     if (first < unit.end) CopyQueries(unit);
     for (int tile = first; tile < unit.end; ++tile) {
@@ -307,24 +337,23 @@ struct MmaAttention {
       // begun after it, all but the next tile.
       if (tile > first) {
         CopyAsyncWait<1>();
-        tiles.Take(stage, 0);
+        tiles.template Take<Shape::kIsNarrow>(stage, 0);
         SyncThreads();
       }
       stream.Fetch();
       if (tile == first) {
         CopyAsyncWait<2>();
-        tiles.Take(stage, 0);
+        tiles.template Take<Shape::kIsNarrow>(stage, 0);
         SyncThreads();
       }
-      const T* const keys = tiles.Keys(stage);
-      if constexpr (N == kNarrow) {
-        NarrowTile(unit, tile, keys, state);
+      if constexpr (Shape::kIsNarrow) {
+        NarrowTile<Shape>(unit, tile, state);
       } else {
-        WideTile(unit, tile, keys, state);
+        WideTile(unit, tile, state);
       }
       stage ^= 1;
     }
-    Finish(unit, state);
+    Finish<Shape>(unit, state);
   }
 
   // Rows past the unit's are zeros.
@@ -343,24 +372,25 @@ struct MmaAttention {
     CopyAsyncCommit();
   }
 
-  template <int N>
+  template <int kHalves, int N>
   TLM_DEVICE void Hide(const AttentionUnit& unit, int tile, int first, float (&s)[N][2][4]) const {
     if (SeenByAll(args, unit, tile).All()) return;
-    const Seen seen[2] = {SeenOfPosition(args, positions[0], tile),
-                          SeenOfPosition(args, positions[1], tile)};
+    Seen seen[kHalves];
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) seen[h] = SeenOfPosition(args, positions[h], tile);
     HideKeys(seen, first, s);
   }
 
-  TLM_DEVICE void WideTile(const AttentionUnit& unit, int tile, const T* keys,
-                           RowState<kWide>& state) const {
-    const int row = WideRow();
+  TLM_DEVICE void WideTile(const AttentionUnit& unit, int tile, State<Wide>& state) const {
+    const int row = Wide::Row();
     const bool works = row < unit.rows;
     uint32_t p[4][4];
     float max[2], min[2], sum[2];
     if (works) {
       float s[4][2][4];
-      Scores<kHeadDim>(q, row, keys, 0, s);
-      Hide(unit, tile, 0, s);
+      const auto keys = tiles.Keys(stage);
+      Scores(RowFragments<kHeadDim>(q, row), keys, s);
+      Hide<2>(unit, tile, 0, s);
       RowRange(s, max, min);
       const bool all_in_range = AllInRange(max, min, args.scale_log2);
       float parts[2][4];
@@ -375,103 +405,129 @@ struct MmaAttention {
       sum[1] = RowSum(parts[1]);
     }
     CopyAsyncWait<2>();
-    tiles.Take(stage, 1);
+    tiles.template Take<false>(stage, 1);
     SyncThreads();
     if (!works) return;
-    const Folding folding = Begin(unit, tile, row, max, sum, state);
-    const auto v_fragments = RowFragments<kHeadDim>(keys + kTileElements, 0, 16 * WideColumns());
+    const auto folding = Begin<Wide>(unit, tile, max, sum, state);
+    const auto tile_values = tiles.Values(stage, Wide::First());
 #pragma unroll
     for (int i = 0; i < kWide; i += kInFlight) {
       float values[kInFlight][2][4];
-      WeighValues<kHeadDim, kInFlight, 1>(p, v_fragments, i, kWide, values);
-      Fold<kInFlight>(folding, values, WideColumns() + i, 1, &state.values[i]);
+      WeighValues<T, 1>(p, tile_values, i, kWide, values);
+      Fold<kInFlight>(folding, values, Wide::First() + i, 1, &state.values[i]);
     }
   }
 
-  TLM_DEVICE void NarrowTile(const AttentionUnit& unit, int tile, const T* keys,
-                             RowState<kNarrow>& state) const {
+  template <typename Shape>
+  TLM_DEVICE void NarrowTile(const AttentionUnit& unit, int tile, State<Shape>& state) const {
+    constexpr int kHalves = Shape::kHalves;
     const int warp = Warp();
     const int lane = LaneInWarp();
     float s[1][2][4];
-    float max[2], min[2];
-    Scores<kHeadDim>(q, 0, keys, warp, s);
-    Hide(unit, tile, warp, s);
+    float max[kHalves], min[kHalves];
+    auto keys = tiles.NarrowKeys(stage);
+    Scores(RowFragments<kHeadDim>(q, 0), keys, s);
+    keys.Mend(s);
+    Hide<kHalves>(unit, tile, warp, s);
     RowRange(s, max, min);
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (lane % 4 == 0) maxima[16 * warp + LaneRow(h)] = max[h];
+    for (int h = 0; h < kHalves; ++h) {
+      if (lane % 4 == 0) maxima[4 * LaneRow(h) + warp] = max[h];
     }
+    SyncThreads();
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      const Elements<4> others = LoadElements<4>(maxima + 4 * LaneRow(h));
+#pragma unroll
+      for (int w = 0; w < 4; ++w) max[h] = Larger(others.at[w], max[h]);
+    }
+    PassWeights(s[0], max, min);
+    CopyAsyncWait<2>();
+    tiles.template Take<Shape::kIsNarrow>(stage, 1);
     SyncThreads();
     uint32_t p[4][4];
+    float parts[kHalves][4];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int w = 0; w < 4; ++w) {
+      const Quad fragment = weights[kWarpLanes * w + lane];
 #pragma unroll
-      for (int w = 0; w < 4; ++w) max[h] = Larger(maxima[16 * w + LaneRow(h)], max[h]);
-    }
-    float part[2];
-    Weights<T>(s[0], max, args.scale_log2, AllInRange(max, min, args.scale_log2), p[0], part);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      sums[(16 * warp + LaneRow(h)) * 4 + lane % 4] = part[h];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        T* const piece = weights + Swizzled<64>::Offset(LaneRow(h), 2 * warp + j);
-        reinterpret_cast<uint32_t*>(piece)[lane % 4] = p[0][h + 2 * j];
+      for (int i = 0; i < 4; ++i) p[w][i] = fragment.word[i];
+      if constexpr (kHalves == 1) {
+        parts[0][w] = FloatOfBits(fragment.word[1]);
+      } else {
+        const FloatPair pair = sums[kWarpLanes * w + lane];
+        parts[0][w] = pair.a;
+        parts[1][w] = pair.b;
       }
     }
-    CopyAsyncWait<2>();
-    tiles.Take(stage, 1);
-    SyncThreads();
-    float sum[2];
+    float sum[kHalves];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float parts[4];
-#pragma unroll
-      for (int w = 0; w < 4; ++w) parts[w] = sums[(16 * w + LaneRow(h)) * 4 + lane % 4];
-      sum[h] = RowSum(parts);
-    }
-    const auto fragments = RowFragments<64>(weights, 0);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) LoadMatrices(p[i], fragments.At(0, 2 * i));
-    const Folding folding = Begin(unit, tile, 0, max, sum, state);
+    for (int h = 0; h < kHalves; ++h) sum[h] = RowSum(parts[h]);
+    const auto folding = Begin<Shape>(unit, tile, max, sum, state);
     float values[kNarrow][2][4];
-    WeighValues<kHeadDim, kNarrow, 4>(p, RowFragments<kHeadDim>(keys + kTileElements, 0, 16 * warp),
-                                      0, kColumns - warp, values);
+    auto tile_values = tiles.NarrowValues(stage);
+    WeighValues<T, 4>(p, tile_values, 0, kColumns - warp, values);
+    tile_values.Mend(values);
     Fold<kNarrow>(folding, values, warp, 4, state.values);
   }
 
+  // The weights of a narrow warp's 16 keys, and its parts of their sums, to all warps: lane to lane
+  // as they are, since fragments lie alike in all of them. Where rows have no second half, a word
+  // that would be of it takes the sum along.
+  template <int kHalves>
+  TLM_DEVICE void PassWeights(const float (&s)[2][4], const float (&max)[kHalves],
+                              const float (&min)[kHalves]) const {
+    uint32_t p[4];
+    float part[kHalves];
+    Weights<T>(s, max, args.scale_log2, AllInRange(max, min, args.scale_log2), p, part);
+    if constexpr (kHalves == 1) {
+      weights[threadIdx.x] = {p[0], FloatBits(part[0]), p[2], p[2]};
+    } else {
+      weights[threadIdx.x] = {p[0], p[1], p[2], p[3]};
+      sums[threadIdx.x] = {part[0], part[1]};
+    }
+  }
+
   // Where a tile's values go: upon the unit's state, or into its record.
+  template <int kHalves>
   struct Folding {
     bool records;
-    float add[2];
-    float* record[2];  // of the lane's rows; null: no such row
+    float add[kHalves];
+    float* record[kHalves];  // of the lane's rows; null: no such row
   };
 
   // Takes a tile's statistics; the state's values are then ready for the tile's to be added. Most
   // tiles raise no row's maximum: x * 1 is not computed.
-  template <int N>
-  TLM_DEVICE Folding Begin(const AttentionUnit& unit, int tile, int row, const float (&max)[2],
-                           const float (&sum)[2], RowState<N>& state) const {
-    Folding folding{.records = !IsPrefix(unit), .add = {}, .record = {nullptr, nullptr}};
-    float keep[2] = {1.0f, 1.0f};
+  template <typename Shape>
+  TLM_DEVICE Folding<Shape::kHalves> Begin(const AttentionUnit& unit, int tile,
+                                           const float (&max)[Shape::kHalves],
+                                           const float (&sum)[Shape::kHalves],
+                                           State<Shape>& state) const {
+    constexpr int kHalves = Shape::kHalves;
+    const int row = Shape::Row();
+    Folding<kHalves> folding{.records = !IsPrefix(unit), .add = {}, .record = {}};
+    bool kept = true;
+    float keep[kHalves];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
+      keep[h] = 1.0f;
       if (!folding.records) {
         const FoldFactors factors =
             FoldStats(max[h], sum[h], args.scale_log2, state.max[h], state.sum[h]);
         keep[h] = factors.keep;
+        kept = kept && factors.keep == 1.0f;
         folding.add[h] = factors.add;
       } else if (row + LaneRow(h) < unit.rows) {
         folding.record[h] = WriteStats(TileRecordRow(unit, tile, row + LaneRow(h)), max[h], sum[h]);
       }
     }
-    if (Ballot(keep[0] == 1.0f && keep[1] == 1.0f) != 0xffffffffu) {
+    if (Ballot(kept) != 0xffffffffu) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
+      for (int i = 0; i < Shape::kHeld; ++i) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) state.values[i][j][e] *= keep[e / 2];
+          for (int e = 0; e < 2 * kHalves; ++e) state.values[i][j][e] *= keep[e / 2];
         }
       }
     }
@@ -479,16 +535,16 @@ struct MmaAttention {
   }
 
   // FoldValue, of which Begin has done the product.
-  template <int N>
-  TLM_DEVICE void Fold(const Folding& folding, const float (&values)[N][2][4], int first,
-                       int stride, float (*state)[2][4]) const {
-    if (folding.records) return WriteValues<N>(folding.record, values, first, stride);
+  template <int N, int kHalves>
+  TLM_DEVICE void Fold(const Folding<kHalves>& folding, const float (&values)[N][2][4], int first,
+                       int stride, float (*state)[2][2 * kHalves]) const {
+    if (folding.records) return WriteValues(folding.record, values, first, stride);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
+        for (int e = 0; e < 2 * kHalves; ++e) {
           state[i][j][e] = Fma(values[i][j][e], folding.add[e / 2], state[i][j][e]);
         }
       }
@@ -502,10 +558,10 @@ struct MmaAttention {
     }
     return args.partial_values + record_row * kHeadDim;
   }
-  template <int N>
-  TLM_DEVICE void WriteValues(float* const (&record)[2], const float (&values)[N][2][4], int first,
-                              int stride) const {
-    ForPairs<kHeadDim>(values, first, stride, [&](int half, int column, float a, float b) {
+  template <int kHalves, int N, int kElements>
+  TLM_DEVICE void WriteValues(float* const (&record)[kHalves],
+                              const float (&values)[N][2][kElements], int first, int stride) const {
+    ForPairs<kHeadDim, kHalves>(values, first, stride, [&](int half, int column, float a, float b) {
       if (record[half] != nullptr) {
         *reinterpret_cast<FloatPair*>(record[half] + column) = {a, b};
       }
@@ -513,38 +569,37 @@ struct MmaAttention {
   }
 
   // Writes the unit's rows: of the output where the unit is the whole item, else of record 0.
-  template <int N>
-  TLM_DEVICE void Finish(const AttentionUnit& unit, const RowState<N>& state) const {
-    constexpr bool kIsNarrow = N == kNarrow;
-    const int row = kIsNarrow ? 0 : WideRow();
-    const int first = kIsNarrow ? Warp() : WideColumns();
-    const int stride = kIsNarrow ? 4 : 1;
+  template <typename Shape>
+  TLM_DEVICE void Finish(const AttentionUnit& unit, const State<Shape>& state) const {
+    const int row = Shape::Row();
     if (!IsPrefix(unit)) return;
-    if (unit.units == 1) return WriteOutput(unit, state, row, first, stride);
-    float* record[2] = {nullptr, nullptr};
+    if (unit.units == 1) return WriteOutput<Shape>(unit, state);
+    float* record[Shape::kHalves] = {};
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < Shape::kHalves; ++h) {
       if (row + LaneRow(h) >= unit.rows) continue;
       record[h] = WriteStats(PrefixRecordRow(unit, row + LaneRow(h)), state.max[h], state.sum[h]);
     }
-    WriteValues<N>(record, state.values, first, stride);
+    WriteValues(record, state.values, Shape::First(), Shape::kStride);
   }
 
-  template <int N>
-  TLM_DEVICE void WriteOutput(const AttentionUnit& unit, const RowState<N>& state, int row,
-                              int first, int stride) const {
-    const float reciprocal[2] = {1.0f / state.sum[0], 1.0f / state.sum[1]};
-    T* out[2] = {nullptr, nullptr};
+  template <typename Shape>
+  TLM_DEVICE void WriteOutput(const AttentionUnit& unit, const State<Shape>& state) const {
+    const int row = Shape::Row();
+    float reciprocal[Shape::kHalves];
+    T* out[Shape::kHalves] = {};
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < Shape::kHalves; ++h) {
+      reciprocal[h] = 1.0f / state.sum[h];
       if (row + LaneRow(h) >= unit.rows) continue;
       out[h] = static_cast<T*>(args.out) + RowOffset(args, unit, row + LaneRow(h), args.out_stride);
     }
-    ForPairs<kHeadDim>(state.values, first, stride, [&](int half, int column, float a, float b) {
-      if (out[half] == nullptr) return;
-      *reinterpret_cast<uint32_t*>(out[half] + column) =
-          PackPair<T>(a * reciprocal[half], b * reciprocal[half]);
-    });
+    ForPairs<kHeadDim, Shape::kHalves>(
+        state.values, Shape::First(), Shape::kStride, [&](int half, int column, float a, float b) {
+          if (out[half] == nullptr) return;
+          *reinterpret_cast<uint32_t*>(out[half] + column) =
+              PackPair<T>(a * reciprocal[half], b * reciprocal[half]);
+        });
   }
 };
 

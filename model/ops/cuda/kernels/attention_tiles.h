@@ -33,22 +33,30 @@ struct Swizzled {
 template <int kWidth, typename T>
 class LaneMatrices {
  public:
+  // `matrix` is in shared memory, 128-byte aligned.
   TLM_DEVICE LaneMatrices(const T* matrix, int row, int piece)
-      : row_(matrix + row * kWidth), shuffled_(piece ^ Swizzled<kWidth>::Shuffle(row)) {}
+      : offset_(static_cast<int>(reinterpret_cast<const unsigned char*>(matrix) -
+                                 SharedMemory<unsigned char>()) +
+                row * kRowBytes + (piece ^ Swizzled<kWidth>::Shuffle(row)) * 16) {}
 
   // `rows` is a multiple of 8; `piece` and the lane's own have no bit in common below kShuffled.
-  TLM_DEVICE const T* At(int rows, int piece) const {
+  TLM_DEVICE T* At(int rows, int piece) const {
     constexpr int kShuffled = Swizzled<kWidth>::kShuffled;
-    return row_ + (rows * kWidth + piece / kShuffled * kShuffled * 8) +
-           ((piece % kShuffled) ^ shuffled_) * 8;
+    // Rows begin at multiples of kShuffled pieces.
+    const int at =
+        (offset_ ^ piece % kShuffled * 16) + rows * kRowBytes + piece / kShuffled * kShuffled * 16;
+    return reinterpret_cast<T*>(SharedMemory<unsigned char>() + at);
   }
 
  private:
-  const T* row_;
-  int shuffled_;
+  static constexpr int kRowBytes = 2 * kWidth;
+  static_assert(sizeof(T) == 2);
+
+  int offset_;  // in shared memory
 };
 
 TLM_DEVICE int LaneInWarp() { return static_cast<int>(threadIdx.x % kWarpLanes); }
+TLM_DEVICE int WarpOfBlock() { return static_cast<int>(threadIdx.x / kWarpLanes); }
 
 // A fragments: At(0, 2 i) is that of rows [row, row + 16) and columns [column + 16 i, ..).
 // Transposed, B fragments: At(16 step, 2 i) is that of rows [row + 16 step, ..), the same columns.
@@ -64,6 +72,36 @@ TLM_DEVICE LaneMatrices<kWidth, T> ColumnFragments(const T* matrix, int row) {
   return {matrix, row + lane / 16 * 8 + lane % 8, lane / 8 % 2};
 }
 
+// What Scores and WeighValues load of tiles in 16 bits: Load gives 16 columns of B as two
+// fragments.
+template <int kHeadDim, typename T>
+struct KeyFragments {
+  const LaneMatrices<kHeadDim, T> fragments;
+
+  // Of keys from `row` on.
+  TLM_DEVICE KeyFragments(const T* keys, int row)
+      : fragments(ColumnFragments<kHeadDim>(keys, row)) {}
+  TLM_DEVICE void Load(int step, int i, uint32_t (&b)[4]) const {
+    LoadMatrices(b, fragments.At(16 * i, 2 * step));
+  }
+  // Sets the scores of keys with elements that are no numbers, where Load does not give them.
+  template <int N>
+  TLM_DEVICE void Mend(float (&)[N][2][4]) const {}
+};
+template <int kHeadDim, typename T>
+struct ValueFragments {
+  const LaneMatrices<kHeadDim, T> fragments;
+
+  // Of columns from 16 * `first` on.
+  TLM_DEVICE ValueFragments(const T* values, int first)
+      : fragments(RowFragments<kHeadDim>(values, 0, 16 * first)) {}
+  TLM_DEVICE void Load(int step, int column, uint32_t (&b)[4]) const {
+    LoadMatricesTransposed(b, fragments.At(16 * step, 2 * column));
+  }
+  template <int N>
+  TLM_DEVICE void Mend(float (&)[N][2][4]) const {}
+};
+
 // --- Loading. ---
 
 // Two stages of a K and a V tile each, as a 16-bit cache has them: what is copied is what is read.
@@ -75,16 +113,16 @@ class PlainTiles {
   // `shared` is MmaAttentionSharedBytes, of which the first four tiles are this's.
   TLM_DEVICE explicit PlainTiles(T* shared) : stages_(shared) {}
 
-  // Begins copying a page's tile, K (part 0) or V. Keys that no row sees become zeros. Each group
-  // of kShuffled threads has a row, and every so many rows after it.
-  TLM_DEVICE void Copy(const void* cache, int64_t page, int stage, int part,
+  // Begins copying a page's tile, K (part 0) or V, which are `heads` pages apart. Keys that no row
+  // sees become zeros. Each group of kShuffled threads has a row, and every so many rows after it.
+  TLM_DEVICE void Copy(const void* cache, int64_t page, int heads, int stage, int part,
                        const Seen& seen) const {
     constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
     constexpr int kRowsAtOnce = kAttentionThreads / kGroup;
     const int row = static_cast<int>(threadIdx.x) / kGroup;
     const int piece = static_cast<int>(threadIdx.x) % kGroup;
-    const T* const from =
-        static_cast<const T*>(cache) + page * kTileElements + row * kHeadDim + piece * 8;
+    const T* const from = static_cast<const T*>(cache) + (page + part * heads) * kTileElements +
+                          row * kHeadDim + piece * 8;
     T* const to =
         stages_ + (2 * stage + part) * kTileElements + Swizzled<kHeadDim>::Offset(row, piece);
 #pragma unroll
@@ -96,10 +134,23 @@ class PlainTiles {
       }
     }
   }
-  // Makes of this thread's copies of a tile, which have arrived, what others read after a barrier.
+  // Makes of this warp's copies of a tile, which have arrived, what all read after a barrier.
+  template <bool kIsNarrow>
   TLM_DEVICE void Take(int, int) const {}
-  // The K tile of a stage; V follows it.
-  TLM_DEVICE const T* Keys(int stage) const { return stages_ + stage * 2 * kTileElements; }
+  // Of the K tile of a stage, which V follows.
+  TLM_DEVICE KeyFragments<kHeadDim, T> Keys(int stage, int row = 0) const {
+    return {stages_ + stage * 2 * kTileElements, row};
+  }
+  TLM_DEVICE ValueFragments<kHeadDim, T> Values(int stage, int first) const {
+    return {stages_ + (stage * 2 + 1) * kTileElements, first};
+  }
+  // Of narrow units: of the warp's keys, and its columns.
+  TLM_DEVICE KeyFragments<kHeadDim, T> NarrowKeys(int stage) const {
+    return Keys(stage, 16 * WarpOfBlock());
+  }
+  TLM_DEVICE ValueFragments<kHeadDim, T> NarrowValues(int stage) const {
+    return Values(stage, WarpOfBlock());
+  }
   // Room for two tiles at the end of a unit, `stage` being the next tile's.
   TLM_DEVICE T* Free(int stage) const { return stages_ + (stage ^ 1) * 2 * kTileElements; }
 
@@ -107,13 +158,24 @@ class PlainTiles {
   T* const stages_;
 };
 
-// The same of a cache in 8 bits (fp8_rows.h). The stages hold bytes, half as many, and where the
-// second one would be is one K and one V tile in 16 bits: K is made before the barrier that says it
-// is here, when all warps have done with the scores of the tile before, and V likewise. A warp has
-// rows [16 w, 16 w + 16) of a page: a thread converts what it has copied itself, and the scales are
-// its warp's own.
+// The same of a cache in 8 bits (fp8_rows.h). The stages hold bytes, half as many. A warp copies
+// rows [16 w, 16 w + 16) of a page; their scales, of K and V, come with K.
+//
+// Wide units: where the second stage would be is one K and one V tile in 16 bits. K is made before
+// the barrier that says it is here, when all warps have done with the scores of the tile before,
+// and V likewise; a thread widens what it has copied itself.
+//
+// Narrow units: each byte is needed by one warp alone, which widens it to its fragments: bytes of a
+// piece of 16 are, as pairs, a matrix as LoadMatrices takes it, and a word's even and odd bytes
+// those of two words of B (fp8_rows.h).
+//   K   rows are columns of B: a word has elements 2t, 2t + 8, 2t + 1, 2t + 9 of a step, of one key
+//   V   transposed: a word has a column, and that + 8, of each of two keys
+// All warps need the scales of V; in place of tiles in 16 bits are the factors of its rows.
 template <int kHeadDim, typename T>
 class Fp8Tiles {
+  static constexpr int kRowPieces = kHeadDim / 16;  // 16 bytes each
+  using Pieces = LaneMatrices<kHeadDim / 2, T>;     // of pairs of bytes
+
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
 
@@ -122,70 +184,229 @@ class Fp8Tiles {
         scales_(bytes_ + kScales),
         keys_(shared + 2 * kTileElements) {}
 
-  TLM_DEVICE void Copy(const void* cache, int64_t page, int stage, int part,
+  TLM_DEVICE void Copy(const void* cache, int64_t page, int heads, int stage, int part,
                        const Seen& seen) const {
-    const unsigned char* const from =
+    const unsigned char* const keys =
         static_cast<const unsigned char*>(cache) + page * Fp8PageBytes(kHeadDim);
-    const int tile = 2 * stage + part;
-    ForPieces([&](int i, int row, int) {
-      const int at = (FirstRow() * kRowPieces + i) * 16;
-      CopyAsync16(bytes_ + tile * kTileElements + at, from + at, seen(FirstRow() + row));
+    const int64_t to_values = heads * Fp8PageBytes(kHeadDim);
+    const unsigned char* const from = keys + part * to_values;
+    const T* const to = Matrix(Bytes(stage, part));
+    ForPieces<2>([&](int, int row, int piece, int rows, int pieces) {
+      const unsigned char* const lane_from = from + (row * kHeadDim + piece * 16);
+      CopyAsync16(Pieces(to, row, piece).At(rows, pieces),
+                  lane_from + (rows * kHeadDim + pieces * 16), seen(row + rows));
     });
-    if (LaneInWarp() == 0) {
-      CopyAsync16(scales_ + tile * kAttentionTile + FirstRow(),
-                  from + Fp8ScaleOffset(kHeadDim, FirstRow()));
+    const int lane = LaneInWarp();
+    if (part == 0 && lane < 2) {
+      CopyAsync16(scales_ + (2 * stage + lane) * kAttentionTile + FirstRow(),
+                  keys + lane * to_values + Fp8ScaleOffset(kHeadDim, FirstRow()));
     }
   }
+  template <bool kIsNarrow>
   TLM_DEVICE void Take(int stage, int part) const {
-    SyncWarp();  // the scales
-    const int tile = 2 * stage + part;
-    const unsigned char* const scales = scales_ + tile * kAttentionTile + FirstRow();
-    const unsigned char* const from = bytes_ + tile * kTileElements + FirstRow() * kRowPieces * 16;
-    T* const to = keys_ + part * kTileElements;
-    ForPieces([&](int i, int row, int piece) {
-      const uint32_t scale = scales[row];
-      const uint32_t factor = Fp8Factor<T>(scale);
-      const Quad bytes = *reinterpret_cast<const Quad*>(from + i * 16);
-      Quad low, high;  // the halves of the row
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        Fp8Widen<T>(bytes.word[w], factor, low.word[w], high.word[w]);
+    if constexpr (!kIsNarrow) Widen(stage, part);
+  }
+
+  TLM_DEVICE KeyFragments<kHeadDim, T> Keys(int) const { return {keys_, 0}; }
+  TLM_DEVICE ValueFragments<kHeadDim, T> Values(int, int first) const {
+    return {keys_ + kTileElements, first};
+  }
+
+  class NarrowKeyFragments {
+   public:
+    TLM_DEVICE void Load(int step, int, uint32_t (&b)[4]) {
+      if (step % 2 == 0) {
+        LoadMatrices(words_, (step + 1 < kRowPieces ? pairs_ : last_).At(0, step));
       }
-      T* const to_low = to + Swizzled<kHeadDim>::Offset(FirstRow() + row, piece);
-      T* const to_high = to + Swizzled<kHeadDim>::Offset(FirstRow() + row, piece + kRowPieces);
-      *reinterpret_cast<Quad*>(to_low) = low;
-      *reinterpret_cast<Quad*>(to_high) = high;
-      if (Fp8MayHaveNaN(scale)) {
+      Fp8Widen<T>(words_[step % 2 * 2], factors_[0], b[0], b[1]);
+      Fp8Widen<T>(words_[step % 2 * 2 + 1], factors_[1], b[2], b[3]);
+    }
+    TLM_DEVICE void Mend(float (&s)[1][2][4]) const {
+      if (may_have_nan_ == 0) return;
+      const int lane = LaneInWarp();
+      const int row = FirstRow() + lane % 16;
+      bool found = false;
 #pragma unroll 1
-        for (int e = 0; e < 16; ++e) {
-          if (Fp8IsNaN(from[i * 16 + e])) (e % 2 == 0 ? to_low : to_high)[e / 2].bits = kNaN;
+      for (int i = lane / 16; i < kHeadDim; i += 2) {
+        found = found || Fp8IsNaN(tile_[PieceOffset(row, i / 16) + i % 16]);
+      }
+      const uint32_t lanes = Ballot(found);
+      const uint32_t keys = lanes | lanes >> 16;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if ((keys >> (8 * j + 2 * (lane % 4) + e % 2) & 1u) != 0)
+            s[0][j][e] = FloatOfBits(kNaN32);
         }
       }
-    });
+    }
+
+   private:
+    friend class Fp8Tiles;
+    TLM_DEVICE NarrowKeyFragments(const unsigned char* tile, uint32_t low, uint32_t high,
+                                  uint32_t may_have_nan)
+        : tile_(tile),
+          pairs_(Matrix(tile), FirstRow() + LaneInWarp() % 16, LaneInWarp() / 16),
+          last_(Matrix(tile), FirstRow() + LaneInWarp() % 16, 0),
+          factors_{low, high},
+          may_have_nan_(may_have_nan) {}
+
+    const unsigned char* tile_;
+    Pieces pairs_;  // of 16 keys: two pieces, of two steps, at once
+    Pieces last_;   // the last one alone, where they are odd
+    uint32_t factors_[2];
+    uint32_t may_have_nan_;  // which of the warp's keys
+    uint32_t words_[4];
+  };
+  // After the barrier that says that K is here, and before one in front of NarrowValues.
+  TLM_DEVICE NarrowKeyFragments NarrowKeys(int stage) const {
+    const int lane = LaneInWarp();
+    // Lanes of the first half have a key each, those of the second a value.
+    const uint32_t scale =
+        scales_[(2 * stage + lane / 16) * kAttentionTile + FirstRow() + lane % 16];
+    const uint32_t factor = Fp8Factor<T>(scale);
+    if (lane >= 16) ValueFactors()[FactorPlace(lane % 16)] = static_cast<uint16_t>(factor);
+    const uint32_t may_have_nan = Ballot(Fp8MayHaveNaN(scale));
+    if (lane == 0) ValueFlags()[WarpOfBlock()] = may_have_nan >> 16;
+    return {Bytes(stage, 0), Shuffle(factor, lane / 4), Shuffle(factor, lane / 4 + 8),
+            may_have_nan & 0xffffu};
   }
-  TLM_DEVICE const T* Keys(int) const { return keys_; }
+
+  class NarrowValueFragments {
+   public:
+    // Columns are every fourth 16 of them, from the warp's first on.
+    TLM_DEVICE void Load(int step, int column, uint32_t (&b)[4]) {
+      uint32_t(&words)[4] = words_[column / 4];
+      if (step % 2 == 0) LoadMatricesTransposed(words, pieces_.At(16 * step, column));
+      Fp8Widen<T>(words[step % 2 * 2], factors_[step / 2].word[step % 2 * 2], b[0], b[2]);
+      Fp8Widen<T>(words[step % 2 * 2 + 1], factors_[step / 2].word[step % 2 * 2 + 1], b[1], b[3]);
+    }
+    template <int N>
+    TLM_DEVICE void Mend(float (&values)[N][2][4]) const {
+      if ((flags_.word[0] | flags_.word[1] | flags_.word[2] | flags_.word[3]) == 0) return;
+      uint32_t found = 0;  // bit 4i + e: element e of the lane's of piece i
+#pragma unroll 1
+      for (int k = 0; k < 4 * N; ++k) {
+        const int piece = WarpOfBlock() + k / 4 * 4;
+        if (piece >= kRowPieces) break;
+        const int byte = 4 * (LaneInWarp() % 4) + k % 4;
+#pragma unroll 1
+        for (int row = 0; row < kAttentionTile; ++row) {
+          if (Fp8IsNaN(tile_[PieceOffset(row, piece) + byte])) found |= 1u << k;
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float(&column)[4] = values[i][e % 2];
+          if ((found >> (4 * i + e) & 1u) == 0) continue;
+          column[e / 2] = column[e / 2 + 2] = FloatOfBits(kNaN32);
+        }
+      }
+    }
+
+   private:
+    friend class Fp8Tiles;
+    TLM_DEVICE NarrowValueFragments(const unsigned char* tile, const Quad* factors,
+                                    const Quad& flags)
+        : tile_(tile),
+          pieces_(Matrix(tile), LaneInWarp(), WarpOfBlock()),
+          factors_{factors[0], factors[1]},
+          flags_(flags) {}
+
+    const unsigned char* tile_;
+    Pieces pieces_;    // of 32 keys: one piece, of two steps
+    Quad factors_[2];  // of keys 2t, 2t + 1 and 2t + 8, 2t + 9 of every step
+    Quad flags_;
+    uint32_t words_[(kRowPieces + 3) / 4][4];
+  };
+  TLM_DEVICE NarrowValueFragments NarrowValues(int stage) const {
+    return {Bytes(stage, 1), reinterpret_cast<const Quad*>(ValueFactors() + LaneInWarp() % 4 * 16),
+            *reinterpret_cast<const Quad*>(ValueFlags())};
+  }
   TLM_DEVICE T* Free(int) const { return keys_; }
 
  private:
-  static constexpr int kRowPieces = kHeadDim / 16;                      // 16 bytes each
-  static constexpr int kPieces = 16 * kRowPieces;                       // of a warp's rows
+  static constexpr uint32_t kNaN32 = 0x7fffffff;
   static constexpr uint16_t kNaN = 0x7fff;                              // of either type
   static constexpr size_t kScales = MmaAttentionSharedBytes(kHeadDim);  // where they begin
   static_assert(kHeadDim % 16 == 0 && kAttentionTile == 16 * kAttentionThreads / kWarpLanes &&
                 kAttentionTile == kFp8PageTokens);
 
-  static TLM_DEVICE int FirstRow() { return static_cast<int>(threadIdx.x) / kWarpLanes * 16; }
-  // visit(i, row, piece) for the lane's of the warp's pieces: piece i is `piece` of its row `row`.
-  template <typename Visit>
+  static TLM_DEVICE int FirstRow() { return 16 * WarpOfBlock(); }
+  static TLM_DEVICE int PieceOffset(int row, int piece) {
+    return 2 * Swizzled<kHeadDim / 2>::Offset(row, piece);
+  }
+  static TLM_DEVICE const T* Matrix(const unsigned char* tile) {
+    return reinterpret_cast<const T*>(tile);
+  }
+  TLM_DEVICE unsigned char* Bytes(int stage, int part) const {
+    return bytes_ + (2 * stage + part) * kTileElements;
+  }
+  // [4 lanes][4 steps][2 eights of keys][2 keys]: as NarrowValueFragments has them.
+  TLM_DEVICE uint16_t* ValueFactors() const { return reinterpret_cast<uint16_t*>(keys_); }
+  // Of value `key` of the warp's 16.
+  static TLM_DEVICE int FactorPlace(int key) {
+    return key % 8 / 2 * 16 + WarpOfBlock() * 4 + key / 8 * 2 + key % 2;
+  }
+  // [4 warps]: which of its values may have a NaN.
+  TLM_DEVICE uint32_t* ValueFlags() const {
+    return reinterpret_cast<uint32_t*>(ValueFactors() + kAttentionTile);
+  }
+
+  // visit(set, row, piece, rows, pieces) for the lane's of the warp's pieces: piece + pieces of row
+  // + rows of the page, of which the latter are known when compiled. Rows are the lane's number
+  // modulo 8 (set 0), that + 8 (set 1) and, of pieces that are no four, modulo 16 (set 2).
+  template <int kAtOnce, typename Visit>
   static TLM_DEVICE void ForPieces(Visit visit) {
-#pragma unroll 4
-    for (int j = 0; j < kPieces; j += kWarpLanes) {
-      const int i = j + LaneInWarp();
-      if (j + kWarpLanes <= kPieces || i < kPieces) visit(i, i / kRowPieces, i % kRowPieces);
+    constexpr int kFours = kRowPieces / 4 * 4;
+    static_assert(kRowPieces - kFours <= 2);
+    const int lane = LaneInWarp();
+#pragma unroll kAtOnce
+    for (int set = 0; set < 2; ++set) {
+#pragma unroll
+      for (int i = 0; i < kFours; i += 4) visit(set, FirstRow() + lane % 8, lane / 8, 8 * set, i);
+    }
+    if (lane / 16 < kRowPieces - kFours) {
+      visit(2, FirstRow() + lane % 16, lane / 16 + kFours, 0, 0);
     }
   }
 
-  unsigned char* const bytes_;   // [2 stages][K, V][64][head_dim]
+  TLM_DEVICE void Widen(int stage, int part) const {
+    SyncWarp();  // the scales
+    const int lane = LaneInWarp();
+    const uint32_t scale = scales_[(2 * stage + part) * kAttentionTile + FirstRow() + lane % 16];
+    const uint32_t factor = Fp8Factor<T>(scale);
+    const uint32_t low_rows = Shuffle(factor, lane % 8), high_rows = Shuffle(factor, lane % 8 + 8);
+    const unsigned char* const from = Bytes(stage, part);
+    T* const to = keys_ + part * kTileElements;
+    ForPieces<1>([&](int set, int row, int piece, int rows, int pieces) {
+      const Quad bytes =
+          *reinterpret_cast<const Quad*>(Pieces(Matrix(from), row, piece).At(rows, pieces));
+      const uint32_t row_factor = set == 0 ? low_rows : set == 1 ? high_rows : factor;
+      Quad low, high;  // the halves of 16 elements
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        Fp8Widen<T>(bytes.word[w], row_factor, low.word[w], high.word[w]);
+      }
+      const LaneMatrices<kHeadDim, T> elements(to, row, 2 * piece);
+      *reinterpret_cast<Quad*>(elements.At(rows, 2 * pieces)) = low;
+      *reinterpret_cast<Quad*>(elements.At(rows, 2 * pieces + 1)) = high;
+    });
+    if (Ballot(Fp8MayHaveNaN(scale)) == 0) return;
+    SyncWarp();
+#pragma unroll 1
+    for (int i = lane; i < 16 * kHeadDim; i += kWarpLanes) {
+      const int at = FirstRow() + i / kHeadDim;
+      const int piece = i % kHeadDim / 16;
+      if (!Fp8IsNaN(from[PieceOffset(at, piece) + i % 16])) continue;
+      to[Swizzled<kHeadDim>::Offset(at, 2 * piece + i % 2) + i % 16 / 2].bits = kNaN;
+    }
+  }
+
+  unsigned char* const bytes_;   // [2 stages][K, V][64][head_dim], their pieces swizzled
   unsigned char* const scales_;  // [2 stages][K, V][64]
   T* const keys_;                // [K, V] tiles
 };
@@ -206,9 +427,9 @@ class TileStream {
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
       const int64_t page = int64_t{block_} * args_.layers * 2 * args_.num_kv_heads + kv_head_;
-      tiles_.Copy(args_.cache, page, next_stage_, 0, seen_);
+      tiles_.Copy(args_.cache, page, args_.num_kv_heads, next_stage_, 0, seen_);
       CopyAsyncCommit();
-      tiles_.Copy(args_.cache, page + args_.num_kv_heads, next_stage_, 1, seen_);
+      tiles_.Copy(args_.cache, page, args_.num_kv_heads, next_stage_, 1, seen_);
       CopyAsyncCommit();
       next_stage_ ^= 1;
       Advance();

@@ -2,9 +2,10 @@
 // elements lie, and where the scales are. A page is the keys, or the values, of a block's tokens
 // for one kv head: [64][head_dim] elements, then 64 scales.
 //
-// A row's two halves alternate: byte 2i is element i and byte 2i + 1 element ceil(head_dim / 2) +
-// i. A lane that rotates pairs (i, i + head_dim / 2) then has a word to store, and the even bytes
-// of a word, as its odd ones, are neighbours that make a word of 16-bit elements.
+// The halves of each 16 elements alternate: bytes 2i and 2i + 1 of 16 are elements i and i + 8. The
+// even bytes of a word, as its odd ones, are then neighbours that make a word of 16-bit elements,
+// and the two words are what a lane holds of a step of MultiplyAdd. Elements after the last whole
+// 16 lie in order.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 
@@ -17,8 +18,8 @@ inline constexpr int kFp8PageTokens = 64;
 
 // Where element d of a row lies within it.
 TLM_HOST_DEVICE int Fp8Place(int head_dim, int d) {
-  const int half = (head_dim + 1) / 2;
-  return d < half ? 2 * d : 2 * (d - half) + 1;
+  if (d >= head_dim / 16 * 16) return d;
+  return d / 16 * 16 + d % 8 * 2 + d % 16 / 8;
 }
 TLM_HOST_DEVICE int64_t Fp8PageBytes(int head_dim) {
   return int64_t{kFp8PageTokens} * (head_dim + 1);

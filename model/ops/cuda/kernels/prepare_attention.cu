@@ -112,19 +112,10 @@ struct Head {
     if (threadIdx.x % kWarpLanes == 0) *row.scale = scale;
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
-      uint32_t bytes[kUnit];
 #pragma unroll
-      for (int j = 0; j < kUnit; ++j) bytes[j] = Fp8Of(rounded[u][j] * inverse);
-      if (!args.paired) {
-#pragma unroll
-        for (int j = 0; j < kUnit; ++j) {
-          if (Index(u, j) < 0) continue;
-          row.elements[Fp8Place(args.op.head_dim, Index(u, j))] = static_cast<uint8_t>(bytes[j]);
-        }
-      } else if (Pair(u) < args.first_part) {
-        // The parts are the row's halves: the lane's elements are neighbours.
-        *reinterpret_cast<uint32_t*>(row.elements + 2 * Pair(u)) =
-            bytes[0] | bytes[2] << 8 | bytes[1] << 16 | bytes[3] << 24;
+      for (int j = 0; j < kUnit; ++j) {
+        if (Index(u, j) < 0) continue;
+        row.elements[Fp8Place(args.op.head_dim, Index(u, j))] = Fp8Of(rounded[u][j] * inverse);
       }
     }
   }
@@ -266,7 +257,7 @@ cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
                           .block = dim3(kThreads)};
   // Heads lie end to end in rows and in the cache: one's alignment is that of all.
   const bool aligned = reinterpret_cast<uintptr_t>(op.qkv) % (2 * sizeof(T)) == 0 &&
-                       reinterpret_cast<uintptr_t>(op.cache) % (op.fp8 ? 4 : 2 * sizeof(T)) == 0 &&
+                       reinterpret_cast<uintptr_t>(op.cache) % (2 * sizeof(T)) == 0 &&
                        op.qkv_stride % 2 == 0;
   const PrepareAttentionKernelArgs args{
       .op = op,

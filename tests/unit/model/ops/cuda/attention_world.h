@@ -68,7 +68,12 @@ inline std::vector<float> Decode(const std::vector<uint8_t>& bytes, DType dtype)
   return values;
 }
 
-// Rows of a cache in 8 bits, each followed by its scale. The halves of a row alternate.
+// Which element byte i of a row in 8 bits is: the halves of each whole 16 elements alternate.
+inline int64_t Fp8ElementAt(int64_t head_dim, int64_t i) {
+  if (i >= head_dim / 16 * 16) return i;
+  return i / 16 * 16 + i % 16 / 2 + i % 2 * 8;
+}
+// Rows of a cache in 8 bits, each followed by its scale.
 inline std::vector<uint8_t> EncodeFp8(const std::vector<float>& values, int64_t head_dim) {
   std::vector<uint8_t> bytes;
   for (auto row = values.begin(); row != values.end(); row += head_dim) {
@@ -78,8 +83,7 @@ inline std::vector<uint8_t> EncodeFp8(const std::vector<float>& values, int64_t 
     }
     const uint8_t scale = Fp8ScaleOf(largest);
     for (int64_t i = 0; i < head_dim; ++i) {
-      const int64_t d = i / 2 + i % 2 * ((head_dim + 1) / 2);
-      bytes.push_back(Fp8Of(row[d] * Fp8InverseScale(scale)));
+      bytes.push_back(Fp8Of(row[Fp8ElementAt(head_dim, i)] * Fp8InverseScale(scale)));
     }
     bytes.push_back(scale);
   }
@@ -88,11 +92,13 @@ inline std::vector<uint8_t> EncodeFp8(const std::vector<float>& values, int64_t 
 // The values that a cache in 8 bits holds of them.
 inline std::vector<float> ThroughFp8(std::vector<float> values, int64_t head_dim) {
   const std::vector<uint8_t> bytes = EncodeFp8(values, head_dim);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto row = static_cast<int64_t>(i) / head_dim, d = static_cast<int64_t>(i) % head_dim;
-    const int64_t half = (head_dim + 1) / 2;
+  const auto rows = static_cast<int64_t>(values.size()) / head_dim;
+  for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* const at = &bytes[static_cast<size_t>(row * (head_dim + 1))];
-    values[i] = Fp8Value(at[d < half ? 2 * d : 2 * (d - half) + 1]) * Fp8Scale(at[head_dim]);
+    for (int64_t i = 0; i < head_dim; ++i) {
+      values[static_cast<size_t>(row * head_dim + Fp8ElementAt(head_dim, i))] =
+          Fp8Value(at[i]) * Fp8Scale(at[head_dim]);
+    }
   }
   return values;
 }

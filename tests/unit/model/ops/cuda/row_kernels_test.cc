@@ -105,7 +105,7 @@ TEST(PrepareAttentionKernelTest, KeysAndValuesLieTokenByTokenInTheirBlocks) {
   }
 }
 
-// What the cache in 8 bits has of a row; halves alternate, the scale is last.
+// What the cache in 8 bits has of a row: the halves of each whole 16 alternate, the scale is last.
 std::vector<uint8_t> Fp8Row(const uint16_t* row, size_t head_dim) {
   uint32_t largest = 0;
   for (size_t d = 0; d < head_dim; ++d) {
@@ -114,7 +114,8 @@ std::vector<uint8_t> Fp8Row(const uint16_t* row, size_t head_dim) {
   const uint8_t scale = Fp8ScaleOf(largest);
   std::vector<uint8_t> bytes(head_dim + 1, scale);
   for (size_t i = 0; i < head_dim; ++i) {
-    const size_t d = i / 2 + i % 2 * ((head_dim + 1) / 2);
+    const bool whole = i < head_dim / 16 * 16;
+    const size_t d = whole ? i / 16 * 16 + i % 16 / 2 + i % 2 * 8 : i;
     bytes[i] = Fp8Of(Bf16ToFloat(row[d]) * Fp8InverseScale(scale));
   }
   return bytes;
