@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "model/base/float16.h"
+#include "model/tensor/fp8.h"
 
 #define TLM_DEVICE inline
 #define TLM_HOST_DEVICE inline
@@ -230,6 +231,14 @@ inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
 }
 inline uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   return (mask & a) | (~mask & b);
+}
+inline constexpr bool kHasE4m3ToF16 = true;
+inline void E4m3ToF16(uint32_t bytes, uint32_t& low, uint32_t& high) {
+  const auto value = [bytes](int i) {
+    return uint32_t{FromFloat<F16>(Fp8Value(static_cast<uint8_t>(bytes >> 8 * i))).bits};
+  };
+  low = value(0) | value(2) << 16;
+  high = value(1) | value(3) << 16;
 }
 inline uint32_t FloatBits(float a) { return std::bit_cast<uint32_t>(a); }
 inline float FloatOfBits(uint32_t a) { return std::bit_cast<float>(a); }

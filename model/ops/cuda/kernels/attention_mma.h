@@ -466,7 +466,8 @@ struct MmaAttention {
     const auto folding = Begin<Shape>(unit, tile, max, sum, state);
     float values[kNarrow][2][4];
     auto tile_values = tiles.NarrowValues(stage);
-    WeighValues<T, 4>(p, tile_values, 0, kColumns - warp, values);
+    // Where all warps have as many, that is known when compiled.
+    WeighValues<T, 4>(p, tile_values, 0, kColumns % 4 == 0 ? kColumns : kColumns - warp, values);
     tile_values.Mend(values);
     Fold<kNarrow>(folding, values, warp, 4, state.values);
   }
@@ -506,7 +507,6 @@ struct MmaAttention {
     constexpr int kHalves = Shape::kHalves;
     const int row = Shape::Row();
     Folding<kHalves> folding{.records = !IsPrefix(unit), .add = {}, .record = {}};
-    bool kept = true;
     float keep[kHalves];
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
@@ -515,12 +515,14 @@ struct MmaAttention {
         const FoldFactors factors =
             FoldStats(max[h], sum[h], args.scale_log2, state.max[h], state.sum[h]);
         keep[h] = factors.keep;
-        kept = kept && factors.keep == 1.0f;
         folding.add[h] = factors.add;
       } else if (row + LaneRow(h) < unit.rows) {
         folding.record[h] = WriteStats(TileRecordRow(unit, tile, row + LaneRow(h)), max[h], sum[h]);
       }
     }
+    bool kept = true;
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) kept = kept && keep[h] == 1.0f;
     if (Ballot(kept) != 0xffffffffu) {
 #pragma unroll
       for (int i = 0; i < Shape::kHeld; ++i) {

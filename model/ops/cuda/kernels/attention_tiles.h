@@ -109,20 +109,23 @@ template <int kHeadDim, typename T>
 class PlainTiles {
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
+  static constexpr int kPageBytes = kTileElements * sizeof(T);
 
   // `shared` is MmaAttentionSharedBytes, of which the first four tiles are this's.
   TLM_DEVICE explicit PlainTiles(T* shared) : stages_(shared) {}
 
-  // Begins copying a page's tile, K (part 0) or V, which are `heads` pages apart. Keys that no row
-  // sees become zeros. Each group of kShuffled threads has a row, and every so many rows after it.
-  TLM_DEVICE void Copy(const void* cache, int64_t page, int heads, int stage, int part,
+  // Begins copying a tile, K (part 0) or V, from its page: that of K, `to_values` bytes before V's.
+  // Keys that no row sees become zeros. Each group of kShuffled threads has a row, and every so
+  // many rows after it.
+  TLM_DEVICE void Copy(const void* page, int64_t to_values, int stage, int part,
                        const Seen& seen) const {
     constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
     constexpr int kRowsAtOnce = kAttentionThreads / kGroup;
     const int row = static_cast<int>(threadIdx.x) / kGroup;
     const int piece = static_cast<int>(threadIdx.x) % kGroup;
-    const T* const from = static_cast<const T*>(cache) + (page + part * heads) * kTileElements +
-                          row * kHeadDim + piece * 8;
+    const T* const from =
+        reinterpret_cast<const T*>(static_cast<const unsigned char*>(page) + part * to_values) +
+        row * kHeadDim + piece * 8;
     T* const to =
         stages_ + (2 * stage + part) * kTileElements + Swizzled<kHeadDim>::Offset(row, piece);
 #pragma unroll
@@ -178,17 +181,16 @@ class Fp8Tiles {
 
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
+  static constexpr int kPageBytes = static_cast<int>(Fp8PageBytes(kHeadDim));
 
   TLM_DEVICE explicit Fp8Tiles(T* shared)
       : bytes_(reinterpret_cast<unsigned char*>(shared)),
         scales_(bytes_ + kScales),
         keys_(shared + 2 * kTileElements) {}
 
-  TLM_DEVICE void Copy(const void* cache, int64_t page, int heads, int stage, int part,
+  TLM_DEVICE void Copy(const void* page, int64_t to_values, int stage, int part,
                        const Seen& seen) const {
-    const unsigned char* const keys =
-        static_cast<const unsigned char*>(cache) + page * Fp8PageBytes(kHeadDim);
-    const int64_t to_values = heads * Fp8PageBytes(kHeadDim);
+    const unsigned char* const keys = static_cast<const unsigned char*>(page);
     const unsigned char* const from = keys + part * to_values;
     const T* const to = Matrix(Bytes(stage, part));
     ForPieces<2>([&](int, int row, int piece, int rows, int pieces) {
@@ -198,8 +200,9 @@ class Fp8Tiles {
     });
     const int lane = LaneInWarp();
     if (part == 0 && lane < 2) {
+      const unsigned char* const of = lane == 0 ? keys : keys + to_values;
       CopyAsync16(scales_ + (2 * stage + lane) * kAttentionTile + FirstRow(),
-                  keys + lane * to_values + Fp8ScaleOffset(kHeadDim, FirstRow()));
+                  of + FirstRow() + Fp8ScaleOffset(kHeadDim, 0));
     }
   }
   template <bool kIsNarrow>
@@ -222,7 +225,7 @@ class Fp8Tiles {
       Fp8Widen<T>(words_[step % 2 * 2 + 1], factors_[1], b[2], b[3]);
     }
     TLM_DEVICE void Mend(float (&s)[1][2][4]) const {
-      if (may_have_nan_ == 0) return;
+      if ((may_have_nan_ & 0xffffu) == 0) return;
       const int lane = LaneInWarp();
       const int row = FirstRow() + lane % 16;
       bool found = false;
@@ -256,7 +259,7 @@ class Fp8Tiles {
     Pieces pairs_;  // of 16 keys: two pieces, of two steps, at once
     Pieces last_;   // the last one alone, where they are odd
     uint32_t factors_[2];
-    uint32_t may_have_nan_;  // which of the warp's keys
+    uint32_t may_have_nan_;  // bits of the warp's keys, and of as many values
     uint32_t words_[4];
   };
   // After the barrier that says that K is here, and before one in front of NarrowValues.
@@ -266,11 +269,11 @@ class Fp8Tiles {
     const uint32_t scale =
         scales_[(2 * stage + lane / 16) * kAttentionTile + FirstRow() + lane % 16];
     const uint32_t factor = Fp8Factor<T>(scale);
-    if (lane >= 16) ValueFactors()[FactorPlace(lane % 16)] = static_cast<uint16_t>(factor);
+    Factors(lane / 16)[FactorPlace(lane % 16)] = static_cast<uint16_t>(factor);
     const uint32_t may_have_nan = Ballot(Fp8MayHaveNaN(scale));
-    if (lane == 0) ValueFlags()[WarpOfBlock()] = may_have_nan >> 16;
+    if (lane == 0) Flags()[WarpOfBlock()] = may_have_nan;
     return {Bytes(stage, 0), Shuffle(factor, lane / 4), Shuffle(factor, lane / 4 + 8),
-            may_have_nan & 0xffffu};
+            may_have_nan};
   }
 
   class NarrowValueFragments {
@@ -284,7 +287,7 @@ class Fp8Tiles {
     }
     template <int N>
     TLM_DEVICE void Mend(float (&values)[N][2][4]) const {
-      if ((flags_.word[0] | flags_.word[1] | flags_.word[2] | flags_.word[3]) == 0) return;
+      if ((flags_.word[0] | flags_.word[1] | flags_.word[2] | flags_.word[3]) >> 16 == 0) return;
       uint32_t found = 0;  // bit 4i + e: element e of the lane's of piece i
 #pragma unroll 1
       for (int k = 0; k < 4 * N; ++k) {
@@ -323,8 +326,8 @@ class Fp8Tiles {
     uint32_t words_[(kRowPieces + 3) / 4][4];
   };
   TLM_DEVICE NarrowValueFragments NarrowValues(int stage) const {
-    return {Bytes(stage, 1), reinterpret_cast<const Quad*>(ValueFactors() + LaneInWarp() % 4 * 16),
-            *reinterpret_cast<const Quad*>(ValueFlags())};
+    return {Bytes(stage, 1), reinterpret_cast<const Quad*>(Factors(1) + LaneInWarp() % 4 * 16),
+            *reinterpret_cast<const Quad*>(Flags())};
   }
   TLM_DEVICE T* Free(int) const { return keys_; }
 
@@ -345,16 +348,16 @@ class Fp8Tiles {
   TLM_DEVICE unsigned char* Bytes(int stage, int part) const {
     return bytes_ + (2 * stage + part) * kTileElements;
   }
-  // [4 lanes][4 steps][2 eights of keys][2 keys]: as NarrowValueFragments has them.
-  TLM_DEVICE uint16_t* ValueFactors() const { return reinterpret_cast<uint16_t*>(keys_); }
-  // Of value `key` of the warp's 16.
-  static TLM_DEVICE int FactorPlace(int key) {
-    return key % 8 / 2 * 16 + WarpOfBlock() * 4 + key / 8 * 2 + key % 2;
+  // [4 lanes][4 steps][2 eights of keys][2 keys]: as NarrowValueFragments has those of V (part 1).
+  TLM_DEVICE uint16_t* Factors(int part) const {
+    return reinterpret_cast<uint16_t*>(keys_) + part * kAttentionTile;
   }
-  // [4 warps]: which of its values may have a NaN.
-  TLM_DEVICE uint32_t* ValueFlags() const {
-    return reinterpret_cast<uint32_t*>(ValueFactors() + kAttentionTile);
+  // Of key or value `row` of the warp's 16.
+  static TLM_DEVICE int FactorPlace(int row) {
+    return row % 8 / 2 * 16 + WarpOfBlock() * 4 + row / 8 * 2 + row % 2;
   }
+  // [4 warps]: which of their keys and values may have a NaN.
+  TLM_DEVICE uint32_t* Flags() const { return reinterpret_cast<uint32_t*>(Factors(2)); }
 
   // visit(set, row, piece, rows, pieces) for the lane's of the warp's pieces: piece + pieces of row
   // + rows of the page, of which the latter are known when compiled. Rows are the lane's number
@@ -417,7 +420,10 @@ template <typename Tiles>
 class TileStream {
  public:
   TLM_DEVICE TileStream(const AttentionKernelArgs& args, const Tiles& tiles)
-      : args_(args), tiles_(tiles) {
+      : args_(args),
+        tiles_(tiles),
+        to_values_(int64_t{args.num_kv_heads} * Tiles::kPageBytes),
+        block_pages_(args.layers * 2 * args.num_kv_heads) {
     unit_ = FirstUnits(args)[blockIdx.x];
     end_ = FirstUnits(args)[blockIdx.x + 1];
     Enter();
@@ -426,10 +432,10 @@ class TileStream {
   // Begins the copies of the next tile, in two groups: K, then V; groups of nothing after the last.
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
-      const int64_t page = int64_t{block_} * args_.layers * 2 * args_.num_kv_heads + kv_head_;
-      tiles_.Copy(args_.cache, page, args_.num_kv_heads, next_stage_, 0, seen_);
+      const unsigned char* const page = head_ + int64_t{block_} * block_pages_ * Tiles::kPageBytes;
+      tiles_.Copy(page, to_values_, next_stage_, 0, seen_);
       CopyAsyncCommit();
-      tiles_.Copy(args_.cache, page, args_.num_kv_heads, next_stage_, 1, seen_);
+      tiles_.Copy(page, to_values_, next_stage_, 1, seen_);
       CopyAsyncCommit();
       next_stage_ ^= 1;
       Advance();
@@ -458,7 +464,8 @@ class TileStream {
       tile_ = FirstTileOfUnit(args_, unit);
       unit_end_ = unit.end;
       if (tile_ >= unit_end_) continue;
-      kv_head_ = unit.kv_head;
+      head_ = static_cast<const unsigned char*>(args_.cache) +
+              int64_t{unit.kv_head} * Tiles::kPageBytes;
       seen_ = SeenByAny(args_, unit, tile_);
       table_ = args_.block_tables + unit.table;
       block_ = table_[tile_];
@@ -468,13 +475,15 @@ class TileStream {
 
   const AttentionKernelArgs& args_;
   const Tiles tiles_;
+  const int64_t to_values_;
+  const int block_pages_;
   int next_stage_ = 0;
   int unit_ = 0;
   int end_ = 0;
   int unit_end_ = 0;
   int tile_ = 0;
   int block_ = 0;
-  int kv_head_ = 0;
+  const unsigned char* head_ = nullptr;  // the unit's in block 0
   Seen seen_{0, 0};
   const int32_t* table_ = nullptr;
 };

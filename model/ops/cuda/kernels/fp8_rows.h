@@ -9,6 +9,8 @@
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 
+#include <type_traits>
+
 #include "model/ops/cuda/kernels/simt.h"
 #include "model/tensor/fp8.h"
 
@@ -21,7 +23,7 @@ TLM_HOST_DEVICE int Fp8Place(int head_dim, int d) {
   if (d >= head_dim / 16 * 16) return d;
   return d / 16 * 16 + d % 8 * 2 + d % 16 / 8;
 }
-TLM_HOST_DEVICE int64_t Fp8PageBytes(int head_dim) {
+TLM_HOST_DEVICE constexpr int64_t Fp8PageBytes(int head_dim) {
   return int64_t{kFp8PageTokens} * (head_dim + 1);
 }
 // Where a row's scale lies within its page.
@@ -31,27 +33,37 @@ TLM_HOST_DEVICE int Fp8ScaleOffset(int head_dim, int row) {
 
 // --- Four elements at a time, to 16 bits. Exact. ---
 
-// The factor that turns elements moved into the fields of T (Fp8Fields) into values of a row with
-// this scale, in both halves of a word. It is finite whatever the scale's byte: that of a row that
-// was never written makes zeros of zeros.
+// From here on values are multiplied by the row's scale and by 2^Fp8Exponent, which depends on how
+// elements become 16 bits: converted, as their own values; or moved, into fields whose exponent has
+// another bias.
+template <typename T, bool kConverted>
+inline constexpr int kFp8Exponent = 120;
+template <>
+inline constexpr int kFp8Exponent<F16, false> = 8;
+template <>
+inline constexpr int kFp8Exponent<F16, true> = 0;
 template <typename T>
-TLM_DEVICE uint32_t Fp8Factor(uint32_t scale);
+inline constexpr bool kFp8Converts = false;
+template <>
+inline constexpr bool kFp8Converts<F16> = kHasE4m3ToF16;
+
 // Scales that Fp8ScaleOf returns, the least and the largest.
 inline constexpr uint32_t kFp8LeastScale = kFp8ScaleBias + static_cast<uint32_t>(kFp8MinExponent);
 inline constexpr uint32_t kFp8MostScale = kFp8ScaleBias + kFp8MaxExponent;
-TLM_DEVICE uint32_t Fp8ScaleInRange(uint32_t scale) {
+
+// The factor of a row with this scale, in both halves of a word. It is finite whatever the scale's
+// byte: that of a row that was never written makes zeros of zeros.
+template <typename T, bool kConverted = kFp8Converts<T>>
+TLM_DEVICE uint32_t Fp8Factor(uint32_t scale) {
+  constexpr bool kIsF16 = std::is_same_v<T, F16>;
+  constexpr uint32_t kOne = kIsF16 ? 0x04000400u : 0x00800080u;  // of the exponents
+  constexpr uint32_t kBias = kIsF16 ? 15 : 127;
   const uint32_t high = scale < kFp8MostScale ? scale : kFp8MostScale;
-  return high > kFp8LeastScale ? high : kFp8LeastScale;
-}
-// 2^120 * 2^E: the exponents' biases differ by 120.
-template <>
-TLM_DEVICE uint32_t Fp8Factor<Bf16>(uint32_t scale) {
-  return (Fp8ScaleInRange(scale) + 120) * 0x00800080u;
-}
-// 2^8 * 2^E.
-template <>
-TLM_DEVICE uint32_t Fp8Factor<F16>(uint32_t scale) {
-  return (Fp8ScaleInRange(scale) + 8 - kFp8ScaleBias + 15) * 0x04000400u;
+  const uint32_t in_range = high > kFp8LeastScale ? high : kFp8LeastScale;
+  constexpr uint32_t kOffset = kFp8Exponent<T, kConverted> + kBias - kFp8ScaleBias;
+  // The least of float16 by itself is its subnormal 2^-15.
+  if (kFp8LeastScale + kOffset == 0 && in_range == kFp8LeastScale) return kOne / 2;
+  return (in_range + kOffset) * kOne;
 }
 
 // Where a magnitude's 7 bits lie in either half of a word of T: its exponent's 4 low bits and its
@@ -61,17 +73,24 @@ inline constexpr int kFp8Fields = 4;
 template <>
 inline constexpr int kFp8Fields<F16> = 7;
 
-// Words of values: low = of bytes 0 and 2, high = of bytes 1 and 3. A NaN becomes 480 * 2^E.
-template <typename T>
+// Words of values: low = of bytes 0 and 2, high = of bytes 1 and 3. What a NaN becomes is left
+// open.
+template <typename T, bool kConverted = kFp8Converts<T>>
 TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_t& high) {
-  constexpr int kShift = kFp8Fields<T>;
-  constexpr uint32_t kMagnitude = 0x007f007fu << kShift;
-  // One instruction for both words: not as bytes & .., which compilers move behind the shift.
-  const uint32_t signs = SelectBits(0x80808080u, bytes, 0);
-  // A sign that is not moved to the top of its half lies under kMagnitude.
-  static_assert((kMagnitude & 0x00800080u) == 0x00800080u);
-  low = MultiplyPair<T>(SelectBits(kMagnitude, bytes << kShift, signs << 8), factor);
-  high = MultiplyPair<T>(SelectBits(kMagnitude, bytes >> (8 - kShift), signs), factor);
+  if constexpr (kConverted) {
+    E4m3ToF16(bytes, low, high);
+  } else {
+    constexpr int kShift = kFp8Fields<T>;
+    constexpr uint32_t kMagnitude = 0x007f007fu << kShift;
+    // One instruction for both words: not as bytes & .., which compilers move behind the shift.
+    const uint32_t signs = SelectBits(0x80808080u, bytes, 0);
+    // A sign that is not moved to the top of its half lies under kMagnitude.
+    static_assert((kMagnitude & 0x00800080u) == 0x00800080u);
+    low = SelectBits(kMagnitude, bytes << kShift, signs << 8);
+    high = SelectBits(kMagnitude, bytes >> (8 - kShift), signs);
+  }
+  low = MultiplyPair<T>(low, factor);
+  high = MultiplyPair<T>(high, factor);
 }
 // Whether a row of this scale may have a NaN: one that has is stored with the largest.
 TLM_DEVICE bool Fp8MayHaveNaN(uint32_t scale) { return scale >= kFp8MostScale; }

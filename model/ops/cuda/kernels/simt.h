@@ -233,6 +233,28 @@ TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
   return selected;
 }
+// Whether there is E4m3ToF16: from compute capability 8.9 on.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+inline constexpr bool kHasE4m3ToF16 = true;
+#else
+inline constexpr bool kHasE4m3ToF16 = false;
+#endif
+// The values of four elements in E4M3 (model/tensor/fp8.h) as words of float16: `low` of bytes 0
+// and 2, `high` of bytes 1 and 3. NaN is 0x7fff.
+TLM_DEVICE void E4m3ToF16(uint32_t bytes, uint32_t& low, uint32_t& high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  asm("{\n"
+      ".reg .b16 even, odd;\n"
+      "mov.b32 {even, odd}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, even;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, odd;\n"
+      "}"
+      : "=r"(low), "=r"(high)
+      : "r"(__byte_perm(bytes, 0, 0x3120)));
+#else
+  low = high = bytes;  // is not called
+#endif
+}
 TLM_HOST_DEVICE uint32_t FloatBits(float a) {
 #ifdef __CUDA_ARCH__
   return __float_as_uint(a);
