@@ -27,13 +27,14 @@
 // and multiprocessor from L2 at a latency of 700 cycles. head_dim 128 in 16 bits:
 //
 //   decode      A tile is 32 KiB, read once for all rows of its query tile, and costs a warp about
-//               550 instructions. Two blocks a multiprocessor have some 80 KiB on their way, where
-//               28 KiB would do for 1,500 cycles of latency: a tile arrives every 1,760 cycles, the
-//               memory decides. Batch 64 and 256 at 1k context, 8 kv heads: 268 MB and 1.07 GB a
-//               layer, queries, outputs and partials 2 % more; about 87 % of read bandwidth.
-//   prefill     A warp issues about 1,110 instructions a tile of 64 positions for 128 mma, 1,170 in
+//               320 instructions, 460 where rows are more than 8. Two blocks a multiprocessor have
+//               some 80 KiB on their way, where 28 KiB would do for 1,500 cycles of latency: a tile
+//               arrives every 1,760 cycles, the memory decides. Batch 64 and 256 at 1k context, 8
+//               kv heads: 268 MB and 1.07 GB a layer, queries, outputs and partials 2 % more; about
+//               87 % of read bandwidth.
+//   prefill     A warp issues about 1,050 instructions a tile of 64 positions for 128 mma, 1,110 in
 //               tiles that raise a row's maximum; some 490 are the softmax. Two warps a scheduler
-//               are bound by issue: at most 440 TFLOP/s, 270 to 330 expected. Heads of 256 columns:
+//               are bound by issue: at most 460 TFLOP/s, 280 to 330 expected. Heads of 256 columns:
 //               half the rows for a tile of 64 KiB.
 //   split-KV    A split costs a record of (head_dim + 2) * 4 bytes a row and tile, written and
 //               read: with a group of 4 rows 2 KiB beside the tile's 32 KiB, and only for tiles
@@ -42,13 +43,14 @@
 //               sequence of 1k, 8k and 32k positions. A tree of segments, or a second kernel on all
 //               multiprocessors, would divide that; the tree is another order of folding.
 //   8 bits      head_dim + 1 bytes a key or value: 1.98 times as many tokens fit, a tile is 16.1
-//               KiB. Widening costs a warp about 410 instructions a tile (205 for four pieces of
-//               16 bytes a lane), of which bare arithmetic is 256. A decode tile then takes some
-//               950 issue slots of a scheduler; the memory would bring one every 440 cycles, and
-//               one of 16 bits every 880. So issue decides at 1k as at 8k: 1.1 to 1.4 times the
-//               time of a 16-bit cache that is read at full bandwidth. What is won is room: 256
-//               sequences of 1k + 1k stay where 129 would. Prefill: 1,520 instructions a tile for
-//               1,110, 1.3 to 1.4 times.
+//               KiB, of which one arrives every 890 cycles. A decode tile costs a warp about 590
+//               instructions in bfloat16, of which 256 widen (8 for four elements), and 500 in
+//               float16, where the hardware converts (5). Each scheduler issues those of one warp a
+//               tile: at 0.6 to 0.7 a cycle, 840 to 980 cycles and 710 to 830. So memory and issue
+//               are about even, and decode takes 0.50 to 0.56 times the time of 16 bits in
+//               bfloat16, 0.50 in float16; of 9 to 16 rows (730 and 640 instructions) 0.59 to 0.69
+//               and 0.52 to 0.60. Before 8.9 float16 is as bfloat16. Prefill: 1,420 instructions a
+//               tile for 1,050, 1.3 to 1.4 times; 1,320 in float16.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_H_
 

@@ -5,24 +5,27 @@
 //
 //   grid       persistent: two blocks a multiprocessor, each with a list of units
 //              (attention_work.h)
-//   block      128 threads, 4 warps, 207 registers; 75 KiB of code: the loops over tiles of wide
-//              and of narrow units
+//   block      128 threads, 4 warps, 201 registers; 86 KiB of code: the loops over tiles of wide
+//              units, and of narrow ones of up to 8 and of up to 16 rows
 //   shared     80 KiB. 64: stages[2] of a K and a V tile, [64][head_dim] each, in pieces of 16
 //              bytes swizzled by row (attention_tiles.h). 16: q [64][head_dim], of which narrow
-//              units take 16 rows, and P, maxima and sums the rest
+//              units take 16 rows, and P, sums and maxima the rest
 //   loads      cp.async of 16 bytes, two groups a tile (K, V), one tile ahead, over the borders of
 //              units: 32 to 64 KiB of a block on their way; block ids a tile ahead of that
-//   barriers   wide units 2 a tile (K is here, V is here), narrow ones 4; a unit has 2 more
+//   barriers   wide units 2 a tile (K is here, V is here), narrow ones 3; a unit has 2 more
 //
 //   block  plan, block id | wait for the kernel before (PDL) | K0 V0 | q, K1 V1 | tiles ..
 //   tile   wait K | fetch next | S = q K^T | hide, max | 2^x, sum | wait V | rescale | P V, fold
 //   unit   epilogue: O / l to the output, or the state to record 0; split items: ticket, and the
 //          last unit to be done folds the records (FoldRecords), through the stage that is free
 //
-// Of a cache in 8 bits, AttendMmaFp8<T, head_dim>: the stages are of bytes, beside one K and one V
-// tile in 16 bits (Fp8Tiles), and 256 bytes more hold the scales; 101 KiB of code.
+// Of a cache in 8 bits, AttendMmaFp8<T, head_dim>: the stages are of bytes, and 256 bytes more hold
+// the scales (Fp8Tiles); 218 registers, 106 KiB of code. Wide units widen to one K and one V tile
+// in 16 bits, narrow ones to their fragments.
 //
-//   tile   wait K, widen K | fetch next | S .. | wait V, widen V | rescale | P V, fold
+//   wide tile     wait K, widen K | fetch next | S .. | wait V, widen V | rescale | P V, fold
+//   narrow tile   wait K | fetch next | scales | S, widening .. | wait V | rescale | P V, widening
+//   ..
 //
 // A warp's S has 16 query rows, its P V 16 rows and columns by 16:
 //
@@ -31,7 +34,8 @@
 //                           each computes their weights, for one half of the columns
 //   narrow, up to 16 rows   warp w has all rows, for S and the softmax keys [16 w, 16 w + 16), for
 //                           P V columns [16 w, 16 w + 16) of every 64; maxima, sums and P pass
-//                           through shared memory
+//                           through shared memory. Up to 8 rows: the lanes' second rows are left
+//                           out of all but the products
 //
 // Each element is the same sequence of operations in both: S over head_dim by 16 from zero; a row's
 // sum over a lane's four weights of every 16 keys, then over the four 16s, then over four lanes;

@@ -312,6 +312,83 @@ TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
   }
 }
 
+// The same sequence in 8 bits, and in 16 as what they hold.
+struct BytesAndValues {
+  BytesAndValues(const Heads& plain, const Sequence& sequence)
+      : bytes(InEightBits(plain), {sequence}), values(plain, {sequence}) {
+    for (std::vector<float>* const of : {&values.sequence(0).k, &values.sequence(0).v}) {
+      *of = ThroughFp8(*of, plain.head_dim);
+    }
+  }
+  static Heads InEightBits(Heads heads) {
+    heads.fp8 = true;
+    return heads;
+  }
+
+  World bytes, values;
+};
+
+TEST(AttentionKernelTest, DecodeInEightBitsHasTheBitsOfTheirValues) {
+  // Of up to 8 rows, up to 16, and more; the last position's tile is nearly empty, or full.
+  const Heads cases[] = {
+      {DType::kBF16, 4, 1, 64},       {DType::kF16, 16, 2, 64},   {DType::kF16, 4, 1, 80, 70},
+      {DType::kBF16, 9, 1, 80},       {DType::kBF16, 2, 2, 96},   {DType::kF16, 16, 1, 96, 90},
+      {DType::kBF16, 8, 1, 128, 100}, {DType::kF16, 5, 1, 128},   {DType::kBF16, 12, 1, 128},
+      {DType::kF16, 14, 1, 128, 65},  {DType::kBF16, 20, 1, 128}, {DType::kBF16, 4, 1, 256, 80},
+      {DType::kF16, 10, 1, 256}};
+  for (const Heads& plain : cases) {
+    for (const int64_t tokens : {130, 192}) {
+      const Heads fp8 = BytesAndValues::InEightBits(plain);
+      Sequence sequence(fp8, tokens, 31, {6, 3, 7});
+      SpreadScales(fp8, sequence.k, -9, 1);
+      SpreadScales(fp8, sequence.v, -20, 12);
+      BytesAndValues worlds(plain, sequence);
+      worlds.values.Run({{{0, tokens - 2, tokens}}}, {});
+      for (const int64_t unit_tiles : {0, 1}) {
+        worlds.bytes.Run({{{0, tokens - 2, tokens - 1}}, {{0, tokens - 1, tokens}}},
+                         {.unit_tiles = unit_tiles});
+        ASSERT_EQ(Bits(worlds.bytes.output(0)), Bits(worlds.values.output(0)))
+            << fp8.name() << ", " << tokens << " tokens, " << unit_tiles;
+      }
+    }
+  }
+}
+
+TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
+  // One element of a key, or of two values: of units of up to 8 rows, up to 16, and more.
+  for (const Heads& plain :
+       {Heads{DType::kBF16, 4, 1, 128}, Heads{DType::kF16, 12, 1, 80}, Heads{DType::kF16, 3, 1, 96},
+        Heads{DType::kBF16, 9, 1, 64}, Heads{DType::kBF16, 2, 1, 256}}) {
+    const int64_t tokens = 150, dim = plain.head_dim;
+    for (const bool is_value : {false, true}) {
+      Sequence sequence(plain, tokens, 33, {2, 0, 1});
+      if (is_value) {
+        sequence.v[static_cast<size_t>(37 * dim + dim - 3)] = kNan;
+        sequence.v[static_cast<size_t>(95 * dim + 9)] = -std::numeric_limits<float>::infinity();
+      } else {
+        sequence.k[static_cast<size_t>(75 * dim + 41)] = kNan;
+      }
+      BytesAndValues worlds(plain, sequence);
+      for (const int64_t position : {63, 80, 149}) {
+        for (const int64_t begin : {position, int64_t{30}}) {
+          const std::vector<std::vector<Part>> batches{{{0, begin, position + 1}}};
+          worlds.values.Run(batches, {});
+          worlds.bytes.Run(batches, {.unit_tiles = 1});
+          const std::vector<uint32_t> found = Bits(worlds.bytes.output(0));
+          ASSERT_EQ(found, Bits(worlds.values.output(0)))
+              << plain.name() << (is_value ? " values " : " keys ") << begin << " .. " << position;
+          const auto out = [&](int64_t d) {
+            return worlds.bytes.output(0)[static_cast<size_t>(position * plain.q_cols() + d)];
+          };
+          ASSERT_EQ(std::isnan(out(dim - 3)), is_value || position >= 75);
+          ASSERT_EQ(std::isnan(out(9)), position >= (is_value ? 95 : 75));
+          ASSERT_EQ(std::isnan(out(10)), !is_value && position >= 75);
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsNoneInAttention) {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
     const Heads heads{.dtype = dtype, .query_heads = 2, .kv_heads = 1, .head_dim = 64, .fp8 = true};
