@@ -56,6 +56,8 @@ DeviceWatch::DeviceWatch() = default;
 void DeviceWatch::ExpectOverlap() const {}
 void DeviceWatch::ExpectNoKernels() const {}
 uint64_t DeviceWatch::kernels() const { return 0; }
+uint64_t DeviceWatch::loaded_kernels() const { return 0; }
+uint64_t DeviceWatch::mma() const { return 0; }
 void DeviceWatch::ExpectCounts(const simt::emulated::Counts&) const {}
 
 }  // namespace tlm

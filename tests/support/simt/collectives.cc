@@ -57,8 +57,10 @@ void PerformMultiplyAdd(const Warp& warp, MmaInput input) {
   Device& device = TheDevice();
   const bool hopper = device.options.compute_capability >= 90;
   MmaTile(device.options.mma.value_or(hopper ? kHopperMma : kAmpereMma), input, a, b, c);
+  ++device.counts.mma;
   if (++device.mma_count == device.options.flipped_mma) {
-    c[0][0] = std::bit_cast<float>(std::bit_cast<uint32_t>(c[0][0]) ^ 1);
+    c[0][0] =
+        std::bit_cast<float>(std::bit_cast<uint32_t>(c[0][0]) ^ 1u << device.options.flipped_bit);
   }
   for (int lane = 0; lane < kLanes; ++lane) {
     auto* words = static_cast<float*>(warp.operands[lane].out);

@@ -154,6 +154,7 @@ void Device::Reset(const Options& new_options) {
   options = new_options;
   dice_ = Dice(options.seed);
   mma_count = 0;
+  loaded.clear();
   memory.set_limit(options.memory_bytes);
   memory.set_fail_after(-1);
   failure = cudaSuccess;

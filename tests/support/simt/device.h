@@ -80,6 +80,7 @@ class Device {
   // A failed kernel leaves its error to every later call.
   cudaError_t failure = cudaSuccess;
   std::map<KernelAddress, size_t> allowed_shared_bytes;
+  std::set<KernelAddress> loaded;  // since Reset
   CUstream_st default_stream;
   std::set<CUstream_st*> streams;
   std::set<CUgraph_st*> captures;  // in progress

@@ -45,6 +45,10 @@ class DeviceWatch {
   void ExpectNoKernels() const;
   // That were run; 0 on a GPU.
   uint64_t kernels() const;
+  // That were loaded and had not been since ConfigureDevice; 0 on a GPU.
+  uint64_t loaded_kernels() const;
+  // Instructions of the tensor cores; 0 on a GPU.
+  uint64_t mma() const;
   // Fails the test unless there were just so many graph launches, allocations and synchronizations;
   // `counts` has them alone.
   void ExpectCounts(const simt::emulated::Counts& counts) const;

@@ -20,6 +20,9 @@
 //    have by the compute capability (227 KiB on 9.0), and shapes that CUDA refuses return CUDA's
 //    error;
 //  - copies to and from the device: the device's side lies within one cudaMalloc;
+//  - launches into a graph: the kernel has been loaded since Configure, by a call that asks or sets
+//    its attributes or by a launch outside of one (CUDA loads code lazily, which a capture may not
+//    allow);
 //  - executable graphs: none is destroyed before its launches have ended (CUDA would put it off,
 //    and may wait).
 // Shown as wrong data: missing barriers and CopyAsyncWait (shared memory begins as NaN, and is NaN
@@ -57,9 +60,10 @@ struct Options {
   int compute_capability = 90;  // 10 * major + minor
   // What mma.sync computes with; not set: by the compute capability.
   std::optional<MmaUnit> mma = std::nullopt;
-  // A defect: of the mma of this number, counted from 1 since Configure, the first sum has its last
-  // bit flipped. 0: of none.
+  // A defect: of the mma of this number, counted from 1 since Configure, the first sum has bit
+  // `flipped_bit` flipped. 0: of none.
   uint64_t flipped_mma = 0;
+  int flipped_bit = 0;
   // Visible ones, which differ in the first byte of their UUIDs alone, the ordinal.
   int devices = 1;
 };
@@ -100,6 +104,8 @@ struct Counts {
   uint64_t graph_launches = 0;    // cudaGraphLaunch
   uint64_t allocations = 0;       // cudaMalloc and pinned host memory
   uint64_t synchronizations = 0;  // calls in which the host may have waited for a stream or event
+  uint64_t loaded = 0;            // kernels; each once since Configure
+  uint64_t mma = 0;
 };
 Counts ReadCounts();
 

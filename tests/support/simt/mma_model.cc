@@ -65,16 +65,18 @@ float SpecialSum(const Operand& a, const Operand& b, int begin, int count, float
   return std::isnan(sum) ? std::bit_cast<float>(kCanonicalNan) : static_cast<float>(sum);
 }
 
-// `kCount` products from `begin` on.
+// `kCount` products from `begin` on; their E is at least `least`.
 template <int kCount>
-float FusedSum(int fraction_bits, const Operand& a, const Operand& b, int begin, float c) {
+float FusedSum(int fraction_bits, const Operand& a, const Operand& b, int begin, float c,
+               int least) {
   if (!a.finite || !b.finite || !std::isfinite(c)) return SpecialSum(a, b, begin, kCount, c);
-  if (a.zero || b.zero) return c + 0.0f;  // padding: c fits, and zero is +0
-  int largest = FloatExponent(c);
+  int largest = std::max(FloatExponent(c), least);
+  const bool fits = fraction_bits >= 23 && largest == FloatExponent(c);
+  if (fits && (a.zero || b.zero)) return c + 0.0f;  // padding; zero is +0
   for (int i = begin; i < begin + kCount; ++i) {
     largest = std::max(largest, a.exponent[i] + b.exponent[i]);
   }
-  // In units of 2^(largest - fraction_bits) a term is below 2^(fraction_bits + 2) <= 2^27.
+  // In units of 2^(largest - fraction_bits) a term is below 2^(fraction_bits + 2) <= 2^30.
   const double scale = PowerOfTwo(fraction_bits - largest);
   int64_t sum = static_cast<int32_t>(double{c} * scale);
   for (int i = begin; i < begin + kCount; ++i) {
@@ -83,10 +85,21 @@ float FusedSum(int fraction_bits, const Operand& a, const Operand& b, int begin,
   return TruncateToFloat(static_cast<double>(sum) * PowerOfTwo(largest - fraction_bits));
 }
 
-float AddChunk(MmaUnit unit, const Operand& a, const Operand& b, float c) {
-  if (unit.products == kTermCount) return FusedSum<16>(unit.fraction_bits, a, b, 0, c);
-  c = FusedSum<8>(unit.fraction_bits, a, b, 0, c);
-  return FusedSum<8>(unit.fraction_bits, a, b, 8, c);
+float AddChunk(MmaUnit unit, const Operand& a, const Operand& b, float c, int least) {
+  if (unit.products == kTermCount) return FusedSum<16>(unit.fraction_bits, a, b, 0, c, least);
+  c = FusedSum<8>(unit.fraction_bits, a, b, 0, c, least);
+  return FusedSum<8>(unit.fraction_bits, a, b, 8, c, least);
+}
+
+// The largest exponent of all products of a row.
+int LargestExponent(const Operand& row, const Operand (&columns)[8]) {
+  int largest = kNoExponent;
+  for (const Operand& column : columns) {
+    for (int i = 0; i < kTermCount; ++i) {
+      largest = std::max(largest, row.exponent[i] + column.exponent[i]);
+    }
+  }
+  return largest;
 }
 
 }  // namespace
@@ -98,7 +111,8 @@ void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const ui
   for (int r = 0; r < 16; ++r) {
     Operand row;
     Decode(unit, input, a[r], row);
-    for (int j = 0; j < 8; ++j) c[r][j] = AddChunk(unit, row, columns[j], c[r][j]);
+    const int least = unit.columns_align ? LargestExponent(row, columns) : kNoExponent;
+    for (int j = 0; j < 8; ++j) c[r][j] = AddChunk(unit, row, columns[j], c[r][j], least);
   }
 }
 
@@ -107,7 +121,7 @@ float MmaDot(MmaUnit unit, MmaInput input, const uint16_t* a, const uint16_t* b,
     Operand row, column;
     Decode(unit, input, a + i, row);
     Decode(unit, input, b + i, column);
-    c = AddChunk(unit, row, column, c);
+    c = AddChunk(unit, row, column, c, kNoExponent);
   }
   return c;
 }

@@ -30,10 +30,12 @@ namespace tlm::simt {
 enum class MmaInput { kBf16, kF16 };
 
 struct MmaUnit {
-  int fraction_bits;  // F, at most 25
+  int fraction_bits;  // F, at most 28
   int products;       // n: 8 or 16
-  // A defect to be found: products that are zero have a say in E, by the exponents in 1.
+  // Defects to be found. Products that are zero have a say in E, by the exponents in 1:
   bool zeros_align = false;
+  // The products of the other columns of b have a say in E (of MmaTile):
+  bool columns_align = false;
 
   bool operator==(const MmaUnit&) const = default;
 };

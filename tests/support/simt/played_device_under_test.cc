@@ -35,6 +35,12 @@ uint64_t DeviceWatch::kernels() const {
   return simt::emulated::ReadCounts().kernels - before_.kernels;
 }
 
+uint64_t DeviceWatch::loaded_kernels() const {
+  return simt::emulated::ReadCounts().loaded - before_.loaded;
+}
+
+uint64_t DeviceWatch::mma() const { return simt::emulated::ReadCounts().mma - before_.mma; }
+
 void DeviceWatch::ExpectCounts(const simt::emulated::Counts& counts) const {
   const simt::emulated::Counts now = simt::emulated::ReadCounts();
   EXPECT_EQ(now.graph_launches - before_.graph_launches, counts.graph_launches);

@@ -48,6 +48,14 @@ cudaError_t Answer(cudaError_t error) {
   return error;
 }
 
+namespace {
+
+void NoteLoaded(KernelAddress kernel) {
+  if (TheDevice().loaded.insert(kernel).second) ++TheDevice().counts.loaded;
+}
+
+}  // namespace
+
 bool Capturing() { return !TheDevice().captures.empty(); }
 
 cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
@@ -70,6 +78,11 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
   if (config.dynamicSmemBytes > limit) return Answer(cudaErrorInvalidValue);
   auto launch = std::make_shared<Kernel>();
   launch->name = KernelName(kernel, name);
+  if (stream->capture != nullptr && !device.loaded.contains(kernel)) {
+    ReportFailure(launch->name + " is launched into a graph before it was loaded");
+    return Answer(cudaErrorStreamCaptureUnsupported);
+  }
+  NoteLoaded(kernel);
   launch->grid = grid;
   launch->block = block;
   launch->shared_bytes = config.dynamicSmemBytes;
@@ -85,6 +98,7 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
 
 cudaError_t SetKernelAttribute(KernelAddress kernel, cudaFuncAttribute attribute, int value) {
   Call call;
+  NoteLoaded(kernel);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return Answer(cudaSuccess);
   if (value < 0 || static_cast<size_t>(value) > TheMultiprocessor().shared_bytes_per_block()) {
     return Answer(cudaErrorInvalidValue);
@@ -95,6 +109,7 @@ cudaError_t SetKernelAttribute(KernelAddress kernel, cudaFuncAttribute attribute
 
 cudaError_t GetKernelAttributes(KernelAddress kernel, cudaFuncAttributes* attributes) {
   Call call;
+  NoteLoaded(kernel);
   *attributes = {};
   attributes->maxThreadsPerBlock = kMaxThreads;
   attributes->ptxVersion = attributes->binaryVersion = TheDevice().options.compute_capability;

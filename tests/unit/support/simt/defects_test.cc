@@ -284,6 +284,31 @@ TEST_F(DefectsTest, AFailedKernelStopsThoseAfterIt) {
   EXPECT_THAT(flag.Read(), Each(1u));
 }
 
+TEST_F(DefectsTest, ReportsALaunchIntoAGraphOfWhatHasNotBeenLoaded) {
+  for (const bool loaded : {true, false}) {
+    emulated::Configure({});
+    emulated::FailureRecorder failures;
+    if (loaded) {
+      EXPECT_EQ(Run(Branch, 1, 64, 0, {4}), cudaSuccess);
+    }
+    const uint64_t before = emulated::ReadCounts().loaded;
+    EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    EXPECT_EQ(Run(Branch, 1, 64, 0, {4}), loaded ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(emulated::ReadCounts().loaded, before);
+    if (loaded) {
+      EXPECT_TRUE(failures.messages().empty());
+    } else {
+      ASSERT_EQ(failures.messages().size(), 1u);
+      EXPECT_THAT(failures.messages()[0],
+                  HasSubstr("Branch(tlm::simt::(anonymous namespace)::BranchArgs) is launched into "
+                            "a graph before it was loaded"));
+    }
+  }
+}
+
 TEST_F(DefectsTest, AbortsWhereFailuresAreNotRecorded) {
   EXPECT_DEATH(
       {

@@ -147,6 +147,8 @@ TEST_F(RuntimeTest, RefusesCopiesThatLeaveTheDevicesMemory) {
 }
 
 TEST_F(RuntimeTest, AGraphReplaysPointersNotContents) {
+  cudaFuncAttributes attributes;
+  EXPECT_EQ(cudaFuncGetAttributes(&attributes, Add), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
   Upload(stream_, pinned_);
   ASSERT_EQ(Run(Add, 1, 4, 0, {array_.data(), 10}, true), cudaSuccess);
@@ -172,6 +174,8 @@ TEST_F(RuntimeTest, AGraphReplaysPointersNotContents) {
 }
 
 TEST_F(RuntimeTest, AStreamThatWaitsForACaptureBecomesPartOfIt) {
+  EXPECT_EQ(cudaFuncSetAttribute(Add, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+            cudaSuccess);
   Upload(stream_, pinned_);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), cudaSuccess);

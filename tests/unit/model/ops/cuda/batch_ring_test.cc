@@ -40,6 +40,7 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
     ConfigureDevice({.seed = 3, .progress = GetParam()});
     allocations_ = DeviceAllocations();
     device_ = CudaDevice::Create({}).value();
+    ASSERT_EQ(LoadTestKernels(), cudaSuccess);
     ring_ = BatchRing::Create(*device_, kShape).value();
     logits_ = device_->Allocate(32 * kVocab * sizeof(float), MemoryPurpose::kLogits).value();
   }

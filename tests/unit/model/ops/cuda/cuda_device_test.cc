@@ -35,6 +35,7 @@ class CudaDeviceTest : public ::testing::Test {
   static std::unique_ptr<CudaDevice> Open(const CudaOptions& options = {}) {
     auto device = CudaDevice::Create(options);
     EXPECT_THAT(device, IsOk());
+    EXPECT_EQ(LoadTestKernels(), cudaSuccess);
     return device.ok() ? *std::move(device) : nullptr;
   }
   static absl::Status AddOne(CudaDevice& device, const Buffer& in, const Buffer& out) {

@@ -37,6 +37,8 @@ TLM_KERNEL Step(const StepArgs args) {
 
 }  // namespace
 
+cudaError_t LoadTestKernels() { return LoadKernels(AddOne, Misaligned, Step); }
+
 cudaError_t LaunchAddOne(const AddOneArgs& args, cudaStream_t stream) {
   return Launch(AddOne, {.grid = dim3(1), .block = dim3(32)}, stream, args);
 }

@@ -8,6 +8,9 @@
 
 namespace tlm {
 
+// Before any of them is launched into a graph.
+cudaError_t LoadTestKernels();
+
 // out[i] = in[i] + 1 for 32 elements.
 struct AddOneArgs {
   const int32_t* in;
