@@ -115,6 +115,7 @@ struct ModelShape {
   // Elements of the largest matrix, whose rows count as multiples of 8.
   int64_t matrix_elements = 0;
   bool has_blocks = false;  // some matrices are in blocks or quantised
+  bool fp8_cache = false;   // keys and values are kF8E4M3
 };
 
 enum class RopePairing { kInterleaved, kHalf };

@@ -89,7 +89,8 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
   TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, format, ops, importance));
   TLM_RETURN_IF_ERROR(model->LoadRopeTable());
-  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(MatrixTypeOf(config, weights, format, ops)));
+  TLM_RETURN_IF_ERROR(
+      model->AllocateWorkspace(MatrixTypeOf(config, weights, format, ops), kv_plan.dtype));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(model->kv_, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
   if (ops.max_batches() > 1) TLM_RETURN_IF_ERROR(model->WarmUp());
@@ -219,7 +220,7 @@ absl::Status TransformerLM::FillRopeTable(int64_t positions) {
   return absl::OkStatus();
 }
 
-absl::Status TransformerLM::AllocateWorkspace(DType matrix_type) {
+absl::Status TransformerLM::AllocateWorkspace(DType matrix_type, DType kv) {
   Device& device = ops_.device();
   const DType activations = ops_.ActivationType(matrix_type);
   Scratch unplaced;
@@ -232,7 +233,9 @@ absl::Status TransformerLM::AllocateWorkspace(DType matrix_type) {
       logits_, device.Allocate(LogitsBytes(config_, limits_, ops_), MemoryPurpose::kLogits));
   const int64_t vocab = config_.vocab_size;
   scratch_.logits = {logits_.data(), ops_.PaddedRows(limits_.max_logits_rows), vocab, vocab};
-  return ops_.Reserve(limits_, ShapeOf(config_, matrix_type), activations);
+  ModelShape shape = ShapeOf(config_, matrix_type);
+  shape.fp8_cache = kv == DType::kF8E4M3;
+  return ops_.Reserve(limits_, shape, activations);
 }
 
 void TransformerLM::CheckBatch(const Batch& batch) const {

@@ -94,7 +94,7 @@ class TransformerLM : public LanguageModel {
   absl::Status LoadRopeTable();
   // At least so many positions, at most max_context.
   absl::Status FillRopeTable(int64_t positions);
-  absl::Status AllocateWorkspace(DType matrix_type);
+  absl::Status AllocateWorkspace(DType matrix_type, DType kv);
   absl::Status WarmUp();
   absl::Status RunDummy(int64_t tokens);
   absl::Status RecordCommonSteps();

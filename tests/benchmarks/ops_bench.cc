@@ -98,7 +98,8 @@ class OpsBench {
             .head_dim = config_.head_dim,
             .gated_outputs = config_.gated_ffn() ? 2 * config_.d_ff : 0,
             .inputs = std::max({config_.d_model, config_.q_size(), config_.d_ff}),
-            .has_blocks = weights_ == DType::kI8};
+            .has_blocks = weights_ == DType::kI8,
+            .fp8_cache = kv_type_ == DType::kF8E4M3};
   }
 
   struct MatrixKind {

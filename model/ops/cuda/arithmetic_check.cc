@@ -1,20 +1,31 @@
 #include "model/ops/cuda/arithmetic_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
+#include <initializer_list>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/base/sha256.h"
+#include "model/ops/batch.h"
+#include "model/ops/cuda/attention_plan.h"
 #include "model/ops/cuda/gemm_plan.h"
+#include "model/ops/cuda/kernels/attention.h"
 #include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/gemm_probe.h"
 #include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/kernels/prepare_attention.h"
 
 namespace tlm {
 namespace {
@@ -26,9 +37,9 @@ struct KnownTerm {
 };
 constexpr int kMostTerms = 4;
 
-// A sum and what it is on the tensor cores of Hopper (terms truncated to 25 bits behind the largest
-// one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time). Operands
-// are exact in bfloat16 and float16.
+// A sum, and what it is on the tensor cores of Hopper (terms truncated to 25 bits behind the
+// largest one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time).
+// Operands are exact in bfloat16 and float16.
 struct KnownSum {
   const char* name;
   std::array<KnownTerm, kMostTerms> terms;
@@ -108,87 +119,136 @@ constexpr CheckShape kTable{kKnownSumCount, kKnownSumCount, 32};
 constexpr CheckShape kRandom{24, 40, 160};
 constexpr int64_t kMostOutputs = std::max(kTable.outputs(), kRandom.outputs());
 
-constexpr size_t kPieceAlignment = 256;
+// The same products from another place in their tiles: all but so many rows of x and w.
+constexpr int64_t kShiftX = 3;
+constexpr int64_t kShiftW = 8;
+constexpr CheckShape kShifted{kRandom.m - kShiftX, kRandom.n - kShiftW, kRandom.k};
 
-// Memory on the device, in one piece.
-struct CheckMemory {
-  uint16_t* x;  // of the larger shape
-  uint16_t* w;
-  float* first;     // of the first tile
-  float* out;       // of another
-  uint32_t* count;  // of words in which they differ, by tile
-  Buffer buffer;
-};
+using Bits = std::vector<uint16_t>;  // of numbers of 16 bits
 
-absl::StatusOr<CheckMemory> AllocateMemory(CudaDevice& device) {
-  constexpr size_t kInputBytes = 2 * std::max(kTable.inputs(), kRandom.inputs());
-  constexpr size_t kOutputBytes = 4 * kMostOutputs;
-  constexpr size_t kCountBytes = 4 * kMmaTileCount;
-  const auto aligned = [](size_t bytes) {
-    return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-  };
-  const size_t inputs = aligned(kInputBytes);
-  const size_t outputs = aligned(kOutputBytes);
-  CheckMemory memory;
-  TLM_ASSIGN_OR_RETURN(
-      memory.buffer,
-      device.Allocate(2 * inputs + 2 * outputs + aligned(kCountBytes), MemoryPurpose::kRuntime));
-  char* const begin = memory.buffer.as<char>();
-  memory.x = reinterpret_cast<uint16_t*>(begin);
-  memory.w = reinterpret_cast<uint16_t*>(begin + inputs);
-  memory.first = reinterpret_cast<float*>(begin + 2 * inputs);
-  memory.out = reinterpret_cast<float*>(begin + 2 * inputs + outputs);
-  memory.count = reinterpret_cast<uint32_t*>(begin + 2 * inputs + 2 * outputs);
-  return memory;
+uint16_t Encode(DType dtype, float value) {
+  return dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
 }
 
-// TileResults of one shape in one type.
-struct TileResults {
-  std::vector<float> first;
-  std::array<uint32_t, kMmaTileCount> differences{};
-};
-
-class ArithmeticChecker {
+// Pieces of one buffer on the device, 256-byte aligned.
+class CheckMemory {
  public:
-  ArithmeticChecker(CudaDevice& device, const CheckMemory& memory, DType dtype)
-      : device_(device), memory_(memory), dtype_(dtype), stream_(device.compute_stream()) {}
-
-  // The fault, or ""; appends the bits to `bits`.
-  absl::StatusOr<std::string> Check(std::string* bits);
-
- private:
-  absl::Status FillTable();
-  absl::Status FillRandom();
-  absl::Status RunTile(const CheckShape& shape, int tile, float* out);
-  absl::StatusOr<TileResults> RunTiles(const CheckShape& shape);
-  uint16_t Encode(float value) const {
-    return dtype_ == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
+  static absl::StatusOr<CheckMemory> Allocate(CudaDevice& device,
+                                              std::initializer_list<size_t> bytes) {
+    CheckMemory memory;
+    size_t all = 0;
+    for (const size_t piece : bytes) {
+      memory.begins_.push_back(all);
+      all += (piece + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    TLM_ASSIGN_OR_RETURN(memory.buffer_, device.Allocate(all, MemoryPurpose::kRuntime));
+    return memory;
+  }
+  template <typename T = void>
+  T* piece(size_t i) const {
+    return reinterpret_cast<T*>(buffer_.as<char>() + begins_[i]);
   }
 
-  CudaDevice& device_;
-  const CheckMemory& memory_;
-  const DType dtype_;
-  const cudaStream_t stream_;
+ private:
+  static constexpr size_t kAlignment = 256;
+  std::vector<size_t> begins_;
+  Buffer buffer_;
 };
 
-absl::Status ArithmeticChecker::FillTable() {
-  std::vector<uint16_t> x(static_cast<size_t>(kTable.m * kTable.k));
-  std::vector<uint16_t> w(x.size());
+// --- Products. ---
+
+// TileResults of one shape.
+struct TileResults {
+  std::vector<float> first;                           // outputs of the first tile
+  std::array<uint32_t, kMmaTileCount> differences{};  // of the others, in words of 16 bits
+};
+
+class ProductChecker {
+ public:
+  static absl::StatusOr<ProductChecker> Create(CudaDevice& device, DType dtype);
+
+  // Appends what differs to `faults` and all results to `bits`; whether the kind is not known.
+  absl::StatusOr<bool> Check(std::vector<std::string>* faults, std::string* bits);
+
+ private:
+  ProductChecker(CudaDevice& device, DType dtype, CheckMemory memory)
+      : device_(device),
+        dtype_(dtype),
+        stream_(device.compute_stream()),
+        memory_(std::move(memory)),
+        x_(memory_.piece<uint16_t>(0)),
+        w_(memory_.piece<uint16_t>(1)),
+        first_(memory_.piece<float>(2)),
+        out_(memory_.piece<float>(3)),
+        count_(memory_.piece<uint32_t>(4)) {}
+
+  absl::Status FillTable(bool partners);
+  absl::Status FillRandom();
+  absl::Status RunTile(const CheckShape& shape, int tile, int64_t first_x, int64_t first_w,
+                       int64_t out_stride, float* out);
+  absl::Status RunTile(const CheckShape& shape, int tile, float* out) {
+    return RunTile(shape, tile, 0, 0, shape.n, out);
+  }
+  absl::Status Set(void* data, int value, size_t bytes) {
+    return device_.Check(cudaMemsetAsync(data, value, bytes, stream_), "cudaMemsetAsync");
+  }
+  // Adds the number of words in which out_ differs from `expected` to *count.
+  absl::Status Compare(const CheckShape& shape, const float* expected, int64_t stride,
+                       uint32_t* count);
+  absl::StatusOr<TileResults> RunTiles(const CheckShape& shape);
+  absl::StatusOr<std::vector<float>> Outputs(const CheckShape& shape, const float* from);
+  absl::StatusOr<std::string> FaultOfZeros(const TileResults& sums);
+  absl::StatusOr<std::string> FaultOfPlaces();
+
+  CudaDevice& device_;
+  const DType dtype_;
+  const cudaStream_t stream_;
+  CheckMemory memory_;
+  uint16_t* const x_;  // of the larger shape
+  uint16_t* const w_;
+  float* const first_;     // of the first tile
+  float* const out_;       // of another
+  uint32_t* const count_;  // of words in which they differ, by tile
+};
+
+absl::StatusOr<ProductChecker> ProductChecker::Create(CudaDevice& device, DType dtype) {
+  constexpr size_t kInputBytes = 2 * std::max(kTable.inputs(), kRandom.inputs());
+  constexpr size_t kOutputBytes = 4 * kMostOutputs;
+  TLM_RETURN_IF_ERROR(device.Check(PrepareGemmMma(dtype), "PrepareGemmMma"));
+  TLM_ASSIGN_OR_RETURN(CheckMemory memory,
+                       CheckMemory::Allocate(device, {kInputBytes, kInputBytes, kOutputBytes,
+                                                      kOutputBytes, 4 * kMmaTileCount}));
+  return ProductChecker(device, dtype, std::move(memory));
+}
+
+// Without partners both factors of a product are zero where one is.
+absl::Status ProductChecker::FillTable(bool partners) {
+  Bits x(static_cast<size_t>(kTable.m * kTable.k));
+  Bits w(x.size());
   for (int64_t row = 0; row < kKnownSumCount; ++row) {
     for (const KnownTerm& term : kKnownSums[row].terms) {
       if (term.w == 0.0f && term.x == 0.0f) continue;  // the array's unused end
-      x[static_cast<size_t>(row * kTable.k + term.k)] = Encode(term.x);
-      w[static_cast<size_t>(row * kTable.k + term.k)] = Encode(term.w);
+      if (!partners && (term.w == 0.0f || term.x == 0.0f)) continue;
+      x[static_cast<size_t>(row * kTable.k + term.k)] = Encode(dtype_, term.x);
+      w[static_cast<size_t>(row * kTable.k + term.k)] = Encode(dtype_, term.w);
     }
   }
-  TLM_RETURN_IF_ERROR(device_.CopyToDevice(memory_.x, x.data(), 2 * x.size()));
-  return device_.CopyToDevice(memory_.w, w.data(), 2 * w.size());
+  TLM_RETURN_IF_ERROR(device_.CopyToDevice(x_, x.data(), 2 * x.size()));
+  TLM_RETURN_IF_ERROR(device_.CopyToDevice(w_, w.data(), 2 * w.size()));
+  // Products fetch weights before earlier kernels have ended: elsewhere no kernel writes any.
+  return device_.Synchronize();
 }
 
-absl::Status ArithmeticChecker::FillRandom() {
-  const ProbeFillArgs x{
-      .data = memory_.x, .rows = kRandom.m, .cols = kRandom.k, .stride = kRandom.k, .seed = 2};
-  const ProbeFillArgs w{.data = memory_.w,
+absl::Status ProductChecker::FillRandom() {
+  // Half of the sums cancel and show every rounding on the way, half grow and show what is lost at
+  // the end.
+  const ProbeFillArgs x{.data = x_,
+                        .rows = kRandom.m,
+                        .cols = kRandom.k,
+                        .stride = kRandom.k,
+                        .seed = 2,
+                        .cancelling_rows = 2};
+  const ProbeFillArgs w{.data = w_,
                         .rows = kRandom.n,
                         .cols = kRandom.k,
                         .stride = kRandom.k,
@@ -197,19 +257,20 @@ absl::Status ArithmeticChecker::FillRandom() {
   for (const ProbeFillArgs& args : {x, w}) {
     TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeFill(args, dtype_, stream_), "LaunchProbeFill"));
   }
-  return absl::OkStatus();
+  return device_.Synchronize();
 }
 
-absl::Status ArithmeticChecker::RunTile(const CheckShape& shape, int tile, float* out) {
+absl::Status ProductChecker::RunTile(const CheckShape& shape, int tile, int64_t first_x,
+                                     int64_t first_w, int64_t out_stride, float* out) {
   const GemmArgs args{
-      .x = memory_.x,
+      .x = x_ + first_x * shape.k,
       .x_stride = shape.k,
       .m = shape.m,
-      .w = memory_.w,
+      .w = w_ + first_w * shape.k,
       .w_stride = shape.k,
       .n = shape.n,
       .k = shape.k,
-      .output = {.out = out, .out_stride = shape.n, .out_float32 = true},
+      .output = {.out = out, .out_stride = out_stride, .out_float32 = true},
       .row_tiles = static_cast<int32_t>(CeilDiv(shape.n, kMmaTiles[tile].rows)),
       .token_tiles = static_cast<int32_t>(CeilDiv(shape.m, kMmaTiles[tile].tokens))};
   // Half as many blocks as tiles: some go on from one tile to the next.
@@ -217,33 +278,38 @@ absl::Status ArithmeticChecker::RunTile(const CheckShape& shape, int tile, float
   return device_.Check(LaunchGemmMma(args, dtype_, tile, grid, stream_), "LaunchGemmMma");
 }
 
-absl::StatusOr<TileResults> ArithmeticChecker::RunTiles(const CheckShape& shape) {
+absl::Status ProductChecker::Compare(const CheckShape& shape, const float* expected, int64_t stride,
+                                     uint32_t* count) {
+  return device_.Check(LaunchProbeCompare({.a = expected,
+                                           .b = out_,
+                                           .rows = shape.m,
+                                           .words = 2 * shape.n,
+                                           .a_stride = 2 * stride,
+                                           .b_stride = 2 * stride,
+                                           .differences = count},
+                                          stream_),
+                       "LaunchProbeCompare");
+}
+
+absl::StatusOr<std::vector<float>> ProductChecker::Outputs(const CheckShape& shape,
+                                                           const float* from) {
+  std::vector<float> outputs(static_cast<size_t>(shape.outputs()));
+  TLM_RETURN_IF_ERROR(device_.CopyToHost(outputs.data(), from, sizeof(float) * outputs.size()));
+  return outputs;
+}
+
+absl::StatusOr<TileResults> ProductChecker::RunTiles(const CheckShape& shape) {
   TileResults results;
-  const auto set = [this](void* data, int value, size_t bytes) {
-    return device_.Check(cudaMemsetAsync(data, value, bytes, stream_), "cudaMemsetAsync");
-  };
-  // Products fetch weights before earlier kernels have ended: elsewhere no kernel writes any.
-  TLM_RETURN_IF_ERROR(device_.Synchronize());
-  TLM_RETURN_IF_ERROR(set(memory_.count, 0, sizeof(results.differences)));
-  TLM_RETURN_IF_ERROR(RunTile(shape, 0, memory_.first));
+  TLM_RETURN_IF_ERROR(Set(count_, 0, sizeof(results.differences)));
+  TLM_RETURN_IF_ERROR(RunTile(shape, 0, first_));
   for (int tile = 1; tile < kMmaTileCount; ++tile) {
-    TLM_RETURN_IF_ERROR(set(memory_.out, 0xff, 4 * static_cast<size_t>(shape.outputs())));
-    TLM_RETURN_IF_ERROR(RunTile(shape, tile, memory_.out));
-    TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeCompare({.a = memory_.first,
-                                                          .b = memory_.out,
-                                                          .rows = shape.m,
-                                                          .words = 2 * shape.n,
-                                                          .a_stride = 2 * shape.n,
-                                                          .b_stride = 2 * shape.n,
-                                                          .differences = memory_.count + tile},
-                                                         stream_),
-                                      "LaunchProbeCompare"));
+    TLM_RETURN_IF_ERROR(Set(out_, 0xff, 4 * static_cast<size_t>(shape.outputs())));
+    TLM_RETURN_IF_ERROR(RunTile(shape, tile, out_));
+    TLM_RETURN_IF_ERROR(Compare(shape, first_, shape.n, count_ + tile));
   }
-  results.first.resize(static_cast<size_t>(shape.outputs()));
-  TLM_RETURN_IF_ERROR(device_.CopyToHost(results.first.data(), memory_.first,
-                                         sizeof(float) * results.first.size()));
+  TLM_ASSIGN_OR_RETURN(results.first, Outputs(shape, first_));
   TLM_RETURN_IF_ERROR(
-      device_.CopyToHost(results.differences.data(), memory_.count, sizeof(results.differences)));
+      device_.CopyToHost(results.differences.data(), count_, sizeof(results.differences)));
   return results;
 }
 
@@ -256,57 +322,341 @@ std::string FaultOfTiles(const TileResults& results) {
   return "";
 }
 
-// Against the kind of tensor core that `sums` differ from least.
-std::string FaultOfSums(const TileResults& results) {
-  const auto actual = [&results](int64_t i) {
-    return results.first[static_cast<size_t>(i * kTable.n + i)];
-  };
-  const auto compare = [&](const char* kind, float KnownSum::*expected) {
-    std::pair<int, std::string> differences;
-    for (int64_t i = 0; i < kKnownSumCount; ++i) {
-      const auto bits = std::bit_cast<uint32_t>(actual(i));
-      const auto expected_bits = std::bit_cast<uint32_t>(kKnownSums[i].*expected);
-      if (bits == expected_bits) continue;
-      if (differences.first++ == 0) {
-        differences.second =
-            fmt::format("{}: {:08x}, {:08x} on {}", kKnownSums[i].name, bits, expected_bits, kind);
-      }
-    }
-    return differences;
-  };
-  return std::min(compare("Hopper", &KnownSum::hopper), compare("Ampere", &KnownSum::ampere))
-      .second;
+uint32_t SumBits(const std::vector<float>& outputs, int64_t i) {
+  return std::bit_cast<uint32_t>(outputs[static_cast<size_t>(i * kTable.n + i)]);
 }
 
-absl::StatusOr<std::string> ArithmeticChecker::Check(std::string* bits) {
-  TLM_RETURN_IF_ERROR(FillTable());
+bool IsOf(float KnownSum::*kind, const std::vector<float>& outputs) {
+  for (int64_t i = 0; i < kKnownSumCount; ++i) {
+    if (SumBits(outputs, i) != std::bit_cast<uint32_t>(kKnownSums[i].*kind)) return false;
+  }
+  return true;
+}
+
+// Of a table that has been run.
+absl::StatusOr<std::string> ProductChecker::FaultOfZeros(const TileResults& sums) {
+  TLM_RETURN_IF_ERROR(FillTable(/*partners=*/false));
+  TLM_RETURN_IF_ERROR(RunTile(kTable, 0, out_));
+  TLM_ASSIGN_OR_RETURN(const std::vector<float> without, Outputs(kTable, out_));
+  for (int64_t i = 0; i < kKnownSumCount; ++i) {
+    const uint32_t bits = SumBits(sums.first, i);
+    const uint32_t expected = SumBits(without, i);
+    if (bits == expected) continue;
+    return fmt::format("{}: {:08x}, {:08x} beside zero times zero", kKnownSums[i].name, bits,
+                       expected);
+  }
+  return "";
+}
+
+// Of random numbers that have been multiplied, with the first tile last.
+absl::StatusOr<std::string> ProductChecker::FaultOfPlaces() {
+  uint32_t differences = 0;
+  TLM_RETURN_IF_ERROR(Set(count_, 0, sizeof(differences)));
+  TLM_RETURN_IF_ERROR(Set(out_, 0xff, 4 * static_cast<size_t>(kRandom.outputs())));
+  TLM_RETURN_IF_ERROR(RunTile(kShifted, 0, kShiftX, kShiftW, kRandom.n, out_));
+  TLM_RETURN_IF_ERROR(Compare(kShifted, first_ + kShiftX * kRandom.n + kShiftW, kRandom.n, count_));
+  TLM_RETURN_IF_ERROR(device_.CopyToHost(&differences, count_, sizeof(differences)));
+  if (differences == 0) return "";
+  return fmt::format("{} words of products differ with their place in a tile", differences);
+}
+
+absl::StatusOr<bool> ProductChecker::Check(std::vector<std::string>* faults, std::string* bits) {
+  TLM_RETURN_IF_ERROR(FillTable(/*partners=*/true));
   TLM_ASSIGN_OR_RETURN(const TileResults sums, RunTiles(kTable));
+  TLM_ASSIGN_OR_RETURN(std::string zeros, FaultOfZeros(sums));
   TLM_RETURN_IF_ERROR(FillRandom());
   TLM_ASSIGN_OR_RETURN(const TileResults random, RunTiles(kRandom));
+  TLM_ASSIGN_OR_RETURN(std::string places, FaultOfPlaces());
   for (const TileResults* results : {&sums, &random}) {
     bits->append(reinterpret_cast<const char*>(results->first.data()),
                  sizeof(float) * results->first.size());
   }
-  for (std::string fault : {FaultOfSums(sums), FaultOfTiles(sums), FaultOfTiles(random)}) {
-    if (!fault.empty()) return fault;
+  *faults = {std::move(zeros), FaultOfTiles(sums), FaultOfTiles(random), std::move(places)};
+  return !IsOf(&KnownSum::hopper, sums.first) && !IsOf(&KnownSum::ampere, sums.first);
+}
+
+// --- Attention. ---
+
+// A sequence, of whose last tokens attention is computed: a wide unit and a narrow one where they
+// are one batch's run, narrow ones where each comes alone. Some begin a tile, others end one.
+constexpr int64_t kKeys = 144;
+constexpr int64_t kQueries = 20;
+constexpr int64_t kGroup = 4;  // query heads; there is one of keys
+constexpr int64_t kTiles = (kKeys + kAttentionTile - 1) / kAttentionTile;
+constexpr int64_t kBlocks = 4;  // of the grid
+constexpr BatchLimits kAttentionLimits{.max_tokens = kQueries,
+                                       .max_sequences = kQueries,
+                                       .max_logits_rows = 1,
+                                       .max_context = kTiles * kAttentionTile};
+// With it a key's first element is the exponent of its weight: a query's first element is 8.
+constexpr float kScale = 0x1.62e43p-4f;  // ln 2 / 8
+
+// How the same rows come.
+struct Division {
+  const char* name;
+  bool alone;          // each token's are a batch's only ones of their sequence
+  int64_t unit_tiles;  // that an item is cut into
+};
+constexpr Division kDivisions[] = {
+    {"in one run", false, kTiles},
+    {"in one run, in cut items", false, 1},
+    {"of tokens that come alone", true, kTiles},
+    {"of tokens that come alone, in cut items", true, 1},
+};
+constexpr size_t kDivisionCount = sizeof(kDivisions) / sizeof(kDivisions[0]);
+
+enum class Inputs { kPeaked, kRandom };
+
+class Random {
+ public:
+  // With a magnitude in [2^low, 2^high), at either sign.
+  float Number(int low, int high) {
+    const uint64_t bits = bits_();
+    const auto fraction = static_cast<uint32_t>(bits) & 0x807fffffu;
+    const int exponent = low + static_cast<int>((bits >> 32) % static_cast<uint64_t>(high - low));
+    return std::bit_cast<float>(fraction | static_cast<uint32_t>(127 + exponent) << 23);
   }
-  return std::string();
+  int Below(int limit) { return static_cast<int>(bits_() % static_cast<uint64_t>(limit)); }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// [kKeys][kGroup queries, a key, a value][head_dim]. Peaked: the first key of a tile has the weight
+// 1 and the value 0; the last six of every 16, the places of an mma, the weight 0 and a value that
+// no other term comes near; what is summed are the others, with weights of 2^-13 to 2^-10.
+Bits AttentionInputs(DType dtype, int64_t head_dim, Inputs inputs) {
+  Random random;
+  Bits bits;
+  for (int64_t position = 0; position < kKeys; ++position) {
+    const bool peaked = inputs == Inputs::kPeaked;
+    const bool first = position % kAttentionTile == 0;
+    const bool zero = position % 16 >= 10;
+    float exponent = static_cast<float>(-random.Below(8));
+    if (peaked) exponent = first ? 0.0f : zero ? -200.0f : exponent / 2 - 10.0f;
+    for (int64_t head = 0; head < kGroup; ++head) {
+      bits.push_back(Encode(dtype, 8.0f));
+      for (int64_t d = 1; d < head_dim; ++d) bits.push_back(Encode(dtype, random.Number(-2, 0)));
+    }
+    bits.push_back(Encode(dtype, exponent));
+    for (int64_t d = 1; d < head_dim; ++d) {
+      bits.push_back(Encode(dtype, peaked ? random.Number(-6, -3) : random.Number(-3, 0)));
+    }
+    for (int64_t d = 0; d < head_dim; ++d) {
+      const float value = !peaked ? random.Number(-4, 4)
+                          : first ? 0.0f
+                          : zero  ? random.Number(13, 14)
+                                  : random.Number(-4, 0);
+      bits.push_back(Encode(dtype, value));
+    }
+  }
+  return bits;
+}
+
+class AttentionChecker {
+ public:
+  static absl::StatusOr<AttentionChecker> Create(CudaDevice& device,
+                                                 const ArithmeticQuestion& question);
+
+  // Appends what differs to `faults` and the results to `bits`.
+  absl::Status Check(std::vector<std::string>* faults, std::string* bits);
+
+ private:
+  AttentionChecker(CudaDevice& device, const ArithmeticQuestion& question)
+      : device_(device), question_(question) {}
+
+  AttentionPlanner PlannerOf(const Division& division) const;
+  // The block tables of kQueries sequences, all the same.
+  static std::vector<int32_t> Tables();
+  absl::Status WriteWork(size_t division);
+  absl::Status WritePositions();
+  absl::Status StoreInputs(Inputs inputs);
+  absl::StatusOr<Bits> Run(size_t division);
+
+  int64_t columns() const { return (kGroup + 2) * question_.head_dim; }
+  size_t out_elements() const {
+    return static_cast<size_t>(kQueries * kGroup * question_.head_dim);
+  }
+
+  CudaDevice& device_;
+  const ArithmeticQuestion question_;
+  size_t work_bytes_ = 0;  // of a division
+  std::optional<CheckMemory> memory_;
+  uint16_t* qkv_ = nullptr;       // [kKeys, columns()]
+  void* cache_ = nullptr;         // kTiles blocks
+  int32_t* tables_ = nullptr;     // Tables()
+  int32_t* positions_ = nullptr;  // [kKeys], and as many zeros
+  char* work_ = nullptr;          // of each division
+  char* scratch_ = nullptr;
+  uint16_t* out_ = nullptr;  // [kQueries, kGroup * head_dim]
+};
+
+AttentionPlanner AttentionChecker::PlannerOf(const Division& division) const {
+  const AttentionGrid grid{
+      .mma = true, .blocks = kBlocks, .max_rows = MmaAttentionRows(question_.head_dim)};
+  return AttentionPlanner(kAttentionLimits,
+                          {.num_heads = kGroup, .num_kv_heads = 1, .head_dim = question_.head_dim},
+                          grid, AttentionPlanner::Options{.unit_tiles = division.unit_tiles});
+}
+
+std::vector<int32_t> AttentionChecker::Tables() {
+  std::vector<int32_t> tables;
+  for (int64_t sequence = 0; sequence < kQueries; ++sequence) {
+    for (int32_t block = 0; block < kTiles; ++block) tables.push_back(kTiles - 1 - block);
+  }
+  return tables;
+}
+
+absl::StatusOr<AttentionChecker> AttentionChecker::Create(CudaDevice& device,
+                                                          const ArithmeticQuestion& question) {
+  AttentionChecker checker(device, question);
+  const auto dim = static_cast<size_t>(question.head_dim);
+  const size_t row_bytes = question.fp8_cache ? dim + 1 : 2 * dim;
+  size_t scratch_bytes = 0;
+  size_t ticket_bytes = 0;
+  for (const Division& division : kDivisions) {
+    const AttentionPlanner planner = checker.PlannerOf(division);
+    checker.work_bytes_ = std::max(checker.work_bytes_, (planner.work_bytes() + 63) / 64 * 64);
+    scratch_bytes = std::max(scratch_bytes, planner.scratch_bytes());
+    ticket_bytes = std::max(ticket_bytes, planner.ticket_bytes());
+  }
+  const std::vector<int32_t> tables = Tables();
+  TLM_ASSIGN_OR_RETURN(
+      checker.memory_,
+      CheckMemory::Allocate(device, {2 * static_cast<size_t>(kKeys * checker.columns()),
+                                     2 * static_cast<size_t>(kTiles * kAttentionTile) * row_bytes,
+                                     tables.size() * sizeof(int32_t), 2 * kKeys * sizeof(int32_t),
+                                     kDivisionCount * checker.work_bytes_, scratch_bytes,
+                                     2 * checker.out_elements()}));
+  const CheckMemory& memory = *checker.memory_;
+  checker.qkv_ = memory.piece<uint16_t>(0);
+  checker.cache_ = memory.piece(1);
+  checker.tables_ = memory.piece<int32_t>(2);
+  checker.positions_ = memory.piece<int32_t>(3);
+  checker.work_ = memory.piece<char>(4);
+  checker.scratch_ = memory.piece<char>(5);
+  checker.out_ = memory.piece<uint16_t>(6);
+  TLM_RETURN_IF_ERROR(
+      device.Check(cudaMemsetAsync(checker.scratch_, 0, ticket_bytes, device.compute_stream()),
+                   "cudaMemsetAsync"));
+  TLM_RETURN_IF_ERROR(
+      device.CopyToDevice(checker.tables_, tables.data(), tables.size() * sizeof(int32_t)));
+  TLM_RETURN_IF_ERROR(checker.WritePositions());
+  for (size_t i = 0; i < kDivisionCount; ++i) TLM_RETURN_IF_ERROR(checker.WriteWork(i));
+  return checker;
+}
+
+absl::Status AttentionChecker::WritePositions() {
+  std::vector<int32_t> positions(2 * kKeys);
+  std::iota(positions.begin(), positions.begin() + kKeys, 0);
+  return device_.CopyToDevice(positions_, positions.data(), positions.size() * sizeof(int32_t));
+}
+
+absl::Status AttentionChecker::WriteWork(size_t division) {
+  Batch batch;
+  batch.max_blocks = kTiles;
+  batch.block_tables = Tables();
+  batch.sequences = kQueries;
+  for (int32_t i = 0; i < kQueries; ++i) {
+    batch.token_ids.push_back(0);
+    batch.positions.push_back(static_cast<int32_t>(kKeys - kQueries) + i);
+    batch.sequence_of.push_back(kDivisions[division].alone ? i : 0);
+  }
+  std::vector<AttentionUnit> work(work_bytes_ / sizeof(AttentionUnit));
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(work));
+  TLM_ASSIGN_OR_RETURN(const size_t used, PlannerOf(kDivisions[division]).Plan(batch, 0, bytes));
+  return device_.CopyToDevice(work_ + division * work_bytes_, work.data(), used);
+}
+
+// Keys and values to the cache; the queries stay where they are.
+absl::Status AttentionChecker::StoreInputs(Inputs inputs) {
+  const Bits bits = AttentionInputs(question_.activations, question_.head_dim, inputs);
+  TLM_RETURN_IF_ERROR(device_.CopyToDevice(qkv_, bits.data(), 2 * bits.size()));
+  // Kernels read tables and work before earlier ones have ended.
+  TLM_RETURN_IF_ERROR(device_.Synchronize());
+  const PrepareAttentionArgs args{.qkv = qkv_,
+                                  .qkv_stride = columns(),
+                                  .num_heads = kGroup,
+                                  .num_kv_heads = 1,
+                                  .head_dim = static_cast<int32_t>(question_.head_dim),
+                                  .positions = positions_,
+                                  .table_of = positions_ + kKeys,
+                                  .block_tables = tables_,
+                                  .cache = cache_,
+                                  .tokens = kKeys,
+                                  .fp8 = question_.fp8_cache};
+  return device_.Check(
+      LaunchPrepareAttention(args, question_.activations, device_.compute_stream()),
+      "LaunchPrepareAttention");
+}
+
+absl::StatusOr<Bits> AttentionChecker::Run(size_t division) {
+  const cudaStream_t stream = device_.compute_stream();
+  const AttentionScratch scratch = PlannerOf(kDivisions[division]).Scratch(scratch_);
+  const AttentionArgs args{.q = qkv_ + (kKeys - kQueries) * columns(),
+                           .q_stride = columns(),
+                           .out = out_,
+                           .out_stride = kGroup * question_.head_dim,
+                           .cache = cache_,
+                           .block_tables = tables_,
+                           .num_kv_heads = 1,
+                           .group = kGroup,
+                           .head_dim = static_cast<int32_t>(question_.head_dim),
+                           .scale = kScale,
+                           .blocks = kBlocks,
+                           .work = work_ + division * work_bytes_,
+                           .tickets = scratch.tickets,
+                           .partial_stats = scratch.partial_stats,
+                           .partial_values = scratch.partial_values,
+                           .fp8 = question_.fp8_cache};
+  Bits out(out_elements());
+  TLM_RETURN_IF_ERROR(
+      device_.Check(cudaMemsetAsync(out_, 0xff, 2 * out.size(), stream), "cudaMemsetAsync"));
+  TLM_RETURN_IF_ERROR(device_.Check(
+      LaunchAttention(args, question_.activations, /*mma=*/true, stream), "LaunchAttention"));
+  TLM_RETURN_IF_ERROR(device_.CopyToHost(out.data(), out_, 2 * out.size()));
+  return out;
+}
+
+absl::Status AttentionChecker::Check(std::vector<std::string>* faults, std::string* bits) {
+  for (const Inputs inputs : {Inputs::kPeaked, Inputs::kRandom}) {
+    TLM_RETURN_IF_ERROR(StoreInputs(inputs));
+    TLM_ASSIGN_OR_RETURN(const Bits first, Run(0));
+    bits->append(reinterpret_cast<const char*>(first.data()), 2 * first.size());
+    for (size_t i = 1; i < kDivisionCount; ++i) {
+      TLM_ASSIGN_OR_RETURN(const Bits other, Run(i));
+      size_t differences = 0;
+      for (size_t e = 0; e < other.size(); ++e) differences += other[e] == first[e] ? 0 : 1;
+      if (differences == 0) continue;
+      faults->push_back(
+          fmt::format("attention of {} scores: {} of {} outputs {} differ from those {}",
+                      inputs == Inputs::kPeaked ? "peaked" : "random", differences, other.size(),
+                      kDivisions[i].name, kDivisions[0].name));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::string ArithmeticCheck::FaultOf(DType activations) const {
-  if (activations == DType::kBF16) return bf16;
-  return activations == DType::kF16 ? f16 : "";
-}
-
-absl::StatusOr<ArithmeticCheck> CheckArithmetic(CudaDevice& device) {
-  TLM_RETURN_IF_ERROR(device.MakeCurrent());
-  TLM_ASSIGN_OR_RETURN(const CheckMemory memory, AllocateMemory(device));
+absl::StatusOr<ArithmeticCheck> CheckArithmetic(CudaDevice& device,
+                                                const ArithmeticQuestion& question) {
   ArithmeticCheck check;
+  if (question.activations == DType::kF32) return check;
+  TLM_RETURN_IF_ERROR(device.MakeCurrent());
   std::string bits;
-  TLM_ASSIGN_OR_RETURN(check.bf16, ArithmeticChecker(device, memory, DType::kBF16).Check(&bits));
-  TLM_ASSIGN_OR_RETURN(check.f16, ArithmeticChecker(device, memory, DType::kF16).Check(&bits));
+  std::vector<std::string> faults;
+  {
+    TLM_ASSIGN_OR_RETURN(ProductChecker products,
+                         ProductChecker::Create(device, question.activations));
+    TLM_ASSIGN_OR_RETURN(check.unknown, products.Check(&faults, &bits));
+  }
+  if (question.head_dim > 0) {
+    TLM_ASSIGN_OR_RETURN(AttentionChecker attention, AttentionChecker::Create(device, question));
+    TLM_RETURN_IF_ERROR(attention.Check(&faults, &bits));
+  }
+  std::erase(faults, "");
+  check.fault = fmt::format("{}", fmt::join(faults, "; "));
   constexpr size_t kDigits = 16;
   TLM_ASSIGN_OR_RETURN(check.probe, Sha256Hex(bits));
   check.probe.resize(kDigits);

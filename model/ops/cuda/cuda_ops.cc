@@ -87,11 +87,6 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const CudaOptions& opti
   TLM_RETURN_IF_ERROR(device->MakeCurrent());
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(device), std::move(library)));
   ops->without_library_ = std::move(without_library);
-  TLM_RETURN_IF_ERROR(ops->gemm_.PrepareKernels());
-  TLM_RETURN_IF_ERROR(ops->LoadOtherKernels());
-  TLM_ASSIGN_OR_RETURN(ops->arithmetic_, CheckArithmetic(*ops->device_));
-  // Neither the library nor its version: what it computes has shown the bits of the own kernels.
-  ops->device_->SetArithmeticProbe(ops->arithmetic_.probe);
   return ops;
 }
 
@@ -103,12 +98,32 @@ CudaOps::CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary
 
 CudaOps::~CudaOps() { Release(); }
 
-absl::Status CudaOps::LoadOtherKernels() {
+absl::Status CudaOps::LoadKernels(const ModelShape& shape, DType activations) {
+  const bool fp8 = shape.fp8_cache;
+  const bool mma = pipeline_->attention_grid().mma;
+  TLM_RETURN_IF_ERROR(device_->MakeCurrent());
   TLM_RETURN_IF_ERROR(device_->Check(LoadEmbed(), "LoadEmbed"));
-  TLM_RETURN_IF_ERROR(device_->Check(LoadAddNorm(), "LoadAddNorm"));
-  TLM_RETURN_IF_ERROR(device_->Check(LoadPrepareAttention(), "LoadPrepareAttention"));
-  TLM_RETURN_IF_ERROR(device_->Check(LoadSimtAttention(), "LoadSimtAttention"));
+  TLM_RETURN_IF_ERROR(device_->Check(LoadAddNorm(activations), "LoadAddNorm"));
+  TLM_RETURN_IF_ERROR(device_->Check(LoadPrepareAttention(activations, shape.head_dim, fp8),
+                                     "LoadPrepareAttention"));
+  TLM_RETURN_IF_ERROR(
+      device_->Check(LoadAttention(activations, shape.head_dim, fp8, mma), "LoadAttention"));
   return device_->Check(LoadSample(), "LoadSample");
+}
+
+// Of what has been loaded. The answer depends on nothing but what is compared here.
+absl::Status CudaOps::CheckArithmeticOf(const ModelShape& shape, DType activations) {
+  const ArithmeticQuestion question{
+      .activations = activations,
+      .head_dim = pipeline_->attention_grid().mma ? shape.head_dim : 0,
+      .fp8_cache = shape.fp8_cache};
+  if (question == asked_) return absl::OkStatus();
+  TLM_ASSIGN_OR_RETURN(arithmetic_, CheckArithmetic(*device_, question));
+  asked_ = question;
+  device_->SetBatchInvariant(arithmetic_.fault.empty());
+  // Neither the library nor its version: what it computes has shown the bits of the own kernels.
+  device_->SetArithmeticProbe(arithmetic_.probe);
+  return absl::OkStatus();
 }
 
 template <typename Launch>
@@ -158,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackMatrix(std::span<const Tens
     target.output_of_row = [&layout](int64_t row) { return layout.OutputOfRow(row); };
   }
   TLM_RETURN_IF_ERROR(upload_.Matrix(parts, order, target));
-  gemm_.Prepare(layout);
+  TLM_RETURN_IF_ERROR(gemm_.Prepare(layout));
   return std::make_unique<CudaMatrix>(layout, std::move(data));
 }
 
@@ -170,6 +185,7 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackBlocks(std::span<const Tens
   const MatrixLayout layout(OutputsOf(parts, order), parts.front().shape[inputs_axis], DType::kBF16,
                             use);
   std::vector<CudaMatrix::Segment> segments;
+  std::vector<BlockLayout> blocks;
   int64_t first_row = 0;
   while (!parts.empty()) {
     // Neighbours that are alike make one; of a gated matrix all are.
@@ -187,10 +203,11 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackBlocks(std::span<const Tens
                     in_blocks ? std::span<const float>() : importance, layout));
     segment.first_row = first_row;
     first_row += segment.layout.n();
+    blocks.push_back(segment.layout);
     segments.push_back(std::move(segment));
     parts = parts.subspan(count);
   }
-  gemm_.Prepare(layout, /*in_blocks=*/true);
+  TLM_RETURN_IF_ERROR(gemm_.Prepare(layout, blocks));
   return std::make_unique<CudaMatrix>(layout, std::move(segments));
 }
 
@@ -235,15 +252,10 @@ size_t CudaOps::ReserveBytes(const BatchLimits& limits, const ModelShape& shape,
 absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape,
                               DType activations) {
   TLM_CHECK(pipeline_ == nullptr);
-  arithmetic_fault_ = arithmetic_.FaultOf(activations);
-  device_->SetBatchInvariant(arithmetic_fault_.empty());
   TLM_RETURN_IF_ERROR(upload_.Finish());
   TLM_ASSIGN_OR_RETURN(pipeline_, BatchPipeline::Create(*device_, limits, shape, activations));
-  if (pipeline_->attention_grid().mma) {
-    TLM_RETURN_IF_ERROR(Queue("attention's shared memory", [&](cudaStream_t) {
-      return PrepareMmaAttention(activations, shape.head_dim);
-    }));
-  }
+  TLM_RETURN_IF_ERROR(LoadKernels(shape, activations));
+  TLM_RETURN_IF_ERROR(CheckArithmeticOf(shape, activations));
   return gemm_.Reserve(limits, shape.vocab_size, PanelBytes(shape));
 }
 
@@ -272,8 +284,10 @@ std::string CudaOps::Report() const {
   if (failures.count > 0) {
     report += fmt::format(", {} not recorded ({})", failures.count, failures.last);
   }
-  if (!arithmetic_fault_.empty()) {
-    report += fmt::format("; results may depend on the rest of the batch ({})", arithmetic_fault_);
+  if (!arithmetic_.fault.empty()) {
+    report += fmt::format("; results may depend on the rest of the batch ({})", arithmetic_.fault);
+  } else if (arithmetic_.unknown) {
+    report += "; an unknown tensor core: batch invariance checked by properties";
   }
   return report;
 }
@@ -423,6 +437,7 @@ absl::Status CudaOps::Attention(const Rows& q, float scale, int64_t window,
   TLM_CHECK(cache.dtype == q.dtype || cache.dtype == DType::kF8E4M3);
   TLM_CHECK(cache.num_kv_heads == shape.num_kv_heads && cache.head_dim == shape.head_dim);
   TLM_CHECK(q.cols == shape.num_heads * shape.head_dim);
+  TLM_CHECK((cache.dtype == DType::kF8E4M3) == shape.fp8_cache);
   const NvtxRange range("attention");
   const AttentionScratch scratch = pipeline_->attention_scratch();
   const AttentionArgs args{.q = q.data,

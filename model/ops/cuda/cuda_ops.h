@@ -103,8 +103,10 @@ class CudaOps : public Ops {
   // out = rows of `table`, or that more; see LaunchEmbedBlocks.
   absl::Status EmbedBlocks(const CudaMatrix& table, const int32_t* rows, const int32_t* others,
                            bool adds, const Rows& out);
-  // All but those of gemm_ and attention's on the tensor cores.
-  absl::Status LoadOtherKernels();
+  // Of pipeline_'s model, all but those of gemm_: steps are recorded, and a kernel that is not on
+  // the device yet cannot be.
+  absl::Status LoadKernels(const ModelShape& shape, DType activations);
+  absl::Status CheckArithmeticOf(const ModelShape& shape, DType activations);
   // Starts a kernel on this device: the launch's status.
   template <typename Launch>
   absl::Status Queue(std::string_view name, const Launch& launch);
@@ -112,8 +114,8 @@ class CudaOps : public Ops {
   const std::unique_ptr<CudaDevice> device_;
   const std::unique_ptr<GemmLibrary> library_;  // may be null
   std::string without_library_;                 // why it is
-  ArithmeticCheck arithmetic_;
-  std::string arithmetic_fault_;  // of what is reserved for; empty: none
+  std::optional<ArithmeticQuestion> asked_;
+  ArithmeticCheck arithmetic_;  // the answer
   Gemm gemm_;
   WeightUpload upload_;
   std::unique_ptr<BatchPipeline> pipeline_;  // while reserved

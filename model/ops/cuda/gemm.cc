@@ -123,21 +123,38 @@ Gemm::Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* li
       l2_bytes_(properties.l2_bytes),
       library_(library) {}
 
-absl::Status Gemm::PrepareKernels() {
-  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
-  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmMma(), "PrepareGemmMma"));
-  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmEpilogue(), "PrepareGemmEpilogue"));
-  TLM_RETURN_IF_ERROR(
-      device_.Check(PrepareGemmBlocks(planned_for_.shared_bytes_per_block), "PrepareGemmBlocks"));
-  TLM_RETURN_IF_ERROR(device_.Check(LoadDequantise(), "LoadDequantise"));
-  return device_.Check(PrepareGemmSimt(), "PrepareGemmSimt");
-}
-
-void Gemm::Prepare(const MatrixLayout& layout, bool in_blocks) {
+absl::Status Gemm::Prepare(const MatrixLayout& layout, std::span<const BlockLayout> blocks) {
+  for (const BlockLayout& segment : blocks) {
+    if (std::ranges::count(block_types_, segment.type()) > 0) continue;
+    TLM_RETURN_IF_ERROR(LoadBlockKernels(segment.format()));
+    block_types_.push_back(segment.type());
+  }
+  const bool in_blocks = !blocks.empty();
   const bool known = std::any_of(layouts_.begin(), layouts_.end(), [&](const Known& other) {
     return SameKind(other.layout, layout) && other.in_blocks == in_blocks;
   });
-  if (!known) layouts_.push_back({layout, in_blocks});
+  if (known) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(LoadProductKernels(layout));
+  layouts_.push_back({layout, in_blocks});
+  return absl::OkStatus();
+}
+
+absl::Status Gemm::LoadProductKernels(const MatrixLayout& layout) {
+  const DType dtype = layout.dtype();
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  if (!UsesTensorCores(layout.n(), layout.k(), dtype)) {
+    return device_.Check(PrepareGemmSimt(dtype), "PrepareGemmSimt");
+  }
+  TLM_RETURN_IF_ERROR(device_.Check(PrepareGemmMma(dtype), "PrepareGemmMma"));
+  if (library_ == nullptr) return absl::OkStatus();
+  return device_.Check(PrepareGemmEpilogue(dtype), "PrepareGemmEpilogue");
+}
+
+absl::Status Gemm::LoadBlockKernels(const StripFormat& format) {
+  TLM_RETURN_IF_ERROR(device_.MakeCurrent());
+  TLM_RETURN_IF_ERROR(device_.Check(LoadDequantise(format), "LoadDequantise"));
+  return device_.Check(PrepareGemmBlocks(format, planned_for_.shared_bytes_per_block),
+                       "PrepareGemmBlocks");
 }
 
 size_t Gemm::ReserveBytes(const BatchLimits& limits) const {

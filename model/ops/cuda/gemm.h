@@ -23,12 +23,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/ops/batch.h"
+#include "model/ops/cuda/block_layout.h"
 #include "model/ops/cuda/cuda_device.h"
 #include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/gemm_library.h"
@@ -50,12 +52,10 @@ class Gemm {
   // plan for, usually the device's.
   Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* library);
 
-  // Loads the kernels and lets them have their shared memory; before the first run.
-  absl::Status PrepareKernels();
-
-  // Notes that products with matrices of this layout will be run; before Reserve. `in_blocks`: the
-  // layout is that of the dequantised matrix.
-  void Prepare(const MatrixLayout& layout, bool in_blocks = false);
+  // Loads the kernels that products with a matrix of this layout take, before the first of them,
+  // and notes for Reserve that they will be run. `blocks`: those of the matrix's segments, if it is
+  // in blocks; the layout is then that of the dequantised matrix. Statuses as CudaDevice::Check.
+  absl::Status Prepare(const MatrixLayout& layout, std::span<const BlockLayout> blocks = {});
 
   // Device memory that Reserve keeps, for the layouts noted so far.
   size_t ReserveBytes(const BatchLimits& limits) const;
@@ -102,6 +102,8 @@ class Gemm {
     MatrixLayout layout;
     bool in_blocks = false;
   };
+  absl::Status LoadProductKernels(const MatrixLayout& layout);
+  absl::Status LoadBlockKernels(const StripFormat& format);
   // Rows of weights as kernels take them.
   struct Weights {
     const void* data = nullptr;
@@ -161,6 +163,7 @@ class Gemm {
   const size_t l2_bytes_;
   GemmLibrary* const library_;
   std::vector<Known> layouts_;            // each kind once
+  std::vector<DType> block_types_;        // those whose kernels are loaded
   std::vector<LibraryProduct> products_;  // once reserved
   Buffer workspace_;                      // sums of a chunk of a gated product
   uint32_t methods_ = 0;                  // those used; see TakeMethods

@@ -86,10 +86,9 @@ absl::Status Product::Poison(const Buffer& buffer) {
 }
 
 absl::Status Product::Prepare() {
-  TLM_RETURN_IF_ERROR(gemm_.PrepareKernels());
   const MatrixLayout layout(shape_.n, shape_.k, shape_.dtype,
                             shape_.gated ? MatrixUse::kGated : MatrixUse::kPlain);
-  gemm_.Prepare(layout);
+  TLM_RETURN_IF_ERROR(gemm_.Prepare(layout));
   TLM_RETURN_IF_ERROR(
       gemm_.Reserve({.max_tokens = most_rows_, .max_sequences = 1, .max_logits_rows = most_rows_},
                     shape_.logits ? shape_.n : 0));

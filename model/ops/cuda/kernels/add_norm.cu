@@ -207,12 +207,17 @@ cudaError_t LoadFor() {
 
 }  // namespace
 
-cudaError_t LoadAddNorm() {
-  for (const auto load : {LoadFor<float>, LoadFor<Bf16>, LoadFor<F16>}) {
-    const cudaError_t error = load();
-    if (error != cudaSuccess) return error;
+cudaError_t LoadAddNorm(DType activations) {
+  switch (activations) {
+    case DType::kF32:
+      return LoadFor<float>();
+    case DType::kBF16:
+      return LoadFor<Bf16>();
+    case DType::kF16:
+      return LoadFor<F16>();
+    default:
+      return cudaErrorInvalidValue;
   }
-  return cudaSuccess;
 }
 
 cudaError_t LaunchAddNorm(const AddNormArgs& args, DType activations, cudaStream_t stream) {

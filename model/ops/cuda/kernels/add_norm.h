@@ -32,9 +32,8 @@ struct AddNormArgs {
   int64_t dim = 0;
 };
 
-// Loads the kernels; once on a device, before the first launch.
-cudaError_t LoadAddNorm();
-// activations: kF32, kBF16 or kF16.
+// Loads the kernels of a type, kF32, kBF16 or kF16; before the first launch.
+cudaError_t LoadAddNorm(DType activations);
 cudaError_t LaunchAddNorm(const AddNormArgs& args, DType activations, cudaStream_t stream);
 
 }  // namespace tlm

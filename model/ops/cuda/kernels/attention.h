@@ -88,14 +88,13 @@ struct AttentionArgs {
   bool fp8 = false;                 // the cache is in 8 bits, else of the activation type
 };
 
-// Lets the kernels on the tensor cores have their shared memory, for either cache; once on every
-// device, before the first launch. cudaErrorInvalidValue where the device has not as much.
-cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim);
+// Loads the kernel of such heads and cache and lets it have its shared memory; once on every
+// device, before its first launch. activations: kF32, kBF16 or kF16; `mma` only of 16 bits and
+// where HasMmaAttention. cudaErrorInvalidValue for others, and where the device has not as much
+// memory.
+cudaError_t LoadAttention(DType activations, int64_t head_dim, bool fp8, bool mma);
 
-// Loads the other kernels; once on every device, before the first launch.
-cudaError_t LoadSimtAttention();
-
-// activations: kF32, kBF16 or kF16; `mma` only where HasMmaAttention and prepared.
+// Of what has been loaded.
 cudaError_t LaunchAttention(const AttentionArgs& args, DType activations, bool mma,
                             cudaStream_t stream);
 

@@ -13,7 +13,8 @@ namespace tlm {
 
 inline constexpr int kAttentionThreads = 128;
 
-// LaunchAttention without tensor cores.
+// LoadAttention and LaunchAttention without tensor cores.
+cudaError_t LoadSimtAttention(DType activations, int64_t head_dim, bool fp8);
 cudaError_t LaunchSimtAttention(const AttentionArgs& args, DType activations, cudaStream_t stream);
 
 struct AttentionKernelArgs : AttentionArgs {

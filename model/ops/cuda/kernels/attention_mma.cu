@@ -31,15 +31,10 @@ cudaError_t WithMmaKernel(int64_t head_dim, bool fp8, Visit visit) {
 using MmaKernel = void (*)(AttentionKernelArgs);
 
 template <typename T>
-cudaError_t PrepareMmaAttentionFor(int64_t head_dim) {
-  for (const bool fp8 : {false, true}) {
-    const cudaError_t error =
-        WithMmaKernel<T>(head_dim, fp8, [&](MmaKernel kernel, size_t shared_bytes) {
-          return AllowSharedMemory(kernel, shared_bytes);
-        });
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+cudaError_t LoadMmaAttentionFor(int64_t head_dim, bool fp8) {
+  return WithMmaKernel<T>(head_dim, fp8, [](MmaKernel kernel, size_t shared_bytes) {
+    return AllowSharedMemory(kernel, shared_bytes);
+  });
 }
 
 template <typename T>
@@ -54,12 +49,13 @@ cudaError_t LaunchMmaAttentionFor(const AttentionArgs& args, cudaStream_t stream
 
 }  // namespace
 
-cudaError_t PrepareMmaAttention(DType activations, int64_t head_dim) {
+cudaError_t LoadAttention(DType activations, int64_t head_dim, bool fp8, bool mma) {
+  if (!mma) return LoadSimtAttention(activations, head_dim, fp8);
   switch (activations) {
     case DType::kBF16:
-      return PrepareMmaAttentionFor<simt::Bf16>(head_dim);
+      return LoadMmaAttentionFor<simt::Bf16>(head_dim, fp8);
     case DType::kF16:
-      return PrepareMmaAttentionFor<simt::F16>(head_dim);
+      return LoadMmaAttentionFor<simt::F16>(head_dim, fp8);
     default:
       return cudaErrorInvalidValue;
   }

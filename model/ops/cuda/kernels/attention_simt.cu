@@ -298,13 +298,17 @@ TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimtFp8(const Attention
 }
 
 template <typename T, int kRows>
+constexpr auto KernelFor(bool fp8) {
+  return fp8 ? AttendSimtFp8<T, kRows> : AttendSimt<T, kRows>;
+}
+
+template <typename T, int kRows>
 cudaError_t LaunchRows(const AttentionArgs& args, cudaStream_t stream) {
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(args.blocks)),
       .block = dim3(kAttentionThreads),
       .shared_bytes = SimtAttention<kRows, T, PlainPage<T>>::SharedBytes(args.head_dim)};
-  return Launch(args.fp8 ? AttendSimtFp8<T, kRows> : AttendSimt<T, kRows>, shape, stream,
-                AttentionKernelArgs(args));
+  return Launch(KernelFor<T, kRows>(args.fp8), shape, stream, AttentionKernelArgs(args));
 }
 
 template <typename T>
@@ -314,21 +318,25 @@ cudaError_t LaunchType(const AttentionArgs& args, cudaStream_t stream) {
 }
 
 template <typename T>
-cudaError_t LoadType() {
-  return LoadKernels(AttendSimt<T, 16>, AttendSimt<T, 4>, AttendSimtFp8<T, 16>,
-                     AttendSimtFp8<T, 4>);
+cudaError_t LoadType(int64_t head_dim, bool fp8) {
+  return LoadKernel(SimtAttentionRows(head_dim) == 16 ? KernelFor<T, 16>(fp8)
+                                                      : KernelFor<T, 4>(fp8));
 }
 
 }  // namespace
 }  // namespace simt
 
-cudaError_t LoadSimtAttention() {
-  for (const auto load :
-       {simt::LoadType<float>, simt::LoadType<simt::Bf16>, simt::LoadType<simt::F16>}) {
-    const cudaError_t error = load();
-    if (error != cudaSuccess) return error;
+cudaError_t LoadSimtAttention(DType activations, int64_t head_dim, bool fp8) {
+  switch (activations) {
+    case DType::kF32:
+      return simt::LoadType<float>(head_dim, fp8);
+    case DType::kBF16:
+      return simt::LoadType<simt::Bf16>(head_dim, fp8);
+    case DType::kF16:
+      return simt::LoadType<simt::F16>(head_dim, fp8);
+    default:
+      return cudaErrorInvalidValue;
   }
-  return cudaSuccess;
 }
 
 cudaError_t LaunchSimtAttention(const AttentionArgs& args, DType activations, cudaStream_t stream) {

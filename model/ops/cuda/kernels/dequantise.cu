@@ -162,12 +162,10 @@ constexpr auto kKernels = KernelsOf(std::make_integer_sequence<int, kStripKindCo
 
 }  // namespace
 
-cudaError_t LoadDequantise() {
-  for (const Kernel kernel : kKernels) {
-    const cudaError_t error = LoadKernel(kernel);
-    if (error != cudaSuccess) return error;
-  }
-  return LoadKernel(EmbedBlocks);
+cudaError_t LoadDequantise(const StripFormat& format) {
+  const int kind = KindOf(format);
+  if (kind == kStripKindCount) return cudaErrorInvalidValue;
+  return LoadKernels(kKernels[static_cast<size_t>(kind)], EmbedBlocks);
 }
 
 cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream) {

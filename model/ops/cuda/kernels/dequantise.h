@@ -10,8 +10,8 @@
 
 namespace tlm {
 
-// Loads the kernels; once on a device, before the first launch.
-cudaError_t LoadDequantise();
+// Loads the kernels for matrices of a format; before the first launch.
+cudaError_t LoadDequantise(const StripFormat& format);
 
 // out[r - first_row] = row r of the matrix for r in [first_row, first_row + rows): elements as
 // model/tensor/blocks.h defines them, in float32, rounded to bfloat16; zeros from k to out_stride.

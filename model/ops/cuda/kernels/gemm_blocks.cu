@@ -414,14 +414,16 @@ size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
                                           : SharedBytes<kBlockGemmTokens[2]>(bytes, cell));
 }
 
-cudaError_t PrepareGemmBlocks(size_t most_shared_bytes) {
-  for (size_t kind = 0; kind < kKernels.size(); ++kind) {
-    for (int shape = 0; shape < kBlockGemmShapes; ++shape) {
-      const size_t bytes = GemmBlocksSharedBytes(LargestOf(kStripKinds[kind]), shape);
-      const cudaError_t error = AllowSharedMemory(kKernels[kind][static_cast<size_t>(shape)],
-                                                  std::min(bytes, most_shared_bytes));
-      if (error != cudaSuccess) return error;
-    }
+cudaError_t PrepareGemmBlocks(const StripFormat& format, size_t most_shared_bytes) {
+  const int kind = KindOf(format);
+  if (kind == kStripKindCount) return cudaErrorInvalidValue;
+  for (int shape = 0; shape < kBlockGemmShapes; ++shape) {
+    const size_t bytes =
+        GemmBlocksSharedBytes(LargestOf(kStripKinds[static_cast<size_t>(kind)]), shape);
+    const cudaError_t error =
+        AllowSharedMemory(kKernels[static_cast<size_t>(kind)][static_cast<size_t>(shape)],
+                          std::min(bytes, most_shared_bytes));
+    if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }

@@ -101,9 +101,11 @@ LaunchShape ShapeFor(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-cudaError_t PrepareGemmEpilogue() {
-  return LoadKernels(FinishProduct<float>, FinishProduct<Bf16>, FinishProduct<F16>, SwiGlu<Bf16>,
-                     SwiGlu<F16>);
+cudaError_t PrepareGemmEpilogue(DType dtype) {
+  if (dtype == DType::kBF16) {
+    return LoadKernels(FinishProduct<float>, FinishProduct<Bf16>, SwiGlu<Bf16>);
+  }
+  return LoadKernels(FinishProduct<float>, FinishProduct<F16>, SwiGlu<F16>);
 }
 
 cudaError_t LaunchFinishProduct(const FinishProductArgs& args, DType dtype, cudaStream_t stream) {

@@ -45,11 +45,11 @@ struct GemmArgs {
   int32_t prefetch_bytes = 0;
 };
 
-// Let the kernels have their shared memory and bring them to the device; once on each, before the
-// first launch.
-cudaError_t PrepareGemmMma();
-cudaError_t PrepareGemmSimt();
-cudaError_t PrepareGemmEpilogue();
+// Let the kernels of a type have their shared memory and bring them to the device; once on each,
+// before the first launch. dtype as for the launches; of the epilogue the weights'.
+cudaError_t PrepareGemmMma(DType dtype);
+cudaError_t PrepareGemmSimt(DType dtype);
+cudaError_t PrepareGemmEpilogue(DType dtype);
 
 // On the tensor cores: `grid` blocks of tile `tile` of kMmaTiles; one of 32 rows or more for a
 // gated product. dtype kBF16 or kF16, of x and w; x, w and k in pieces of 16 bytes. The same bits
@@ -70,7 +70,7 @@ inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
 inline constexpr int kBlockGemmShapes = 3;
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
 // most_shared_bytes: that the device lets a block have.
-cudaError_t PrepareGemmBlocks(size_t most_shared_bytes);
+cudaError_t PrepareGemmBlocks(const StripFormat& format, size_t most_shared_bytes);
 cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream);
 
 // Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: a block for

@@ -31,15 +31,17 @@ Kernel KernelOf(int tile) {
   static_assert(sizeof(kKernels) / sizeof(kKernels[0]) == kMmaTileCount);
   return kKernels[tile];
 }
+Kernel KernelOf(DType dtype, int tile) {
+  return dtype == DType::kBF16 ? KernelOf<simt::Bf16>(tile) : KernelOf<simt::F16>(tile);
+}
 
 }  // namespace
 
-cudaError_t PrepareGemmMma() {
+cudaError_t PrepareGemmMma(DType dtype) {
   for (int tile = 0; tile < kMmaTileCount; ++tile) {
-    for (const Kernel kernel : {KernelOf<simt::Bf16>(tile), KernelOf<simt::F16>(tile)}) {
-      const cudaError_t error = AllowSharedMemory(kernel, kMmaTiles[tile].shared_bytes());
-      if (error != cudaSuccess) return error;
-    }
+    const cudaError_t error =
+        AllowSharedMemory(KernelOf(dtype, tile), kMmaTiles[tile].shared_bytes());
+    if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
@@ -52,9 +54,7 @@ cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
       .shared_bytes = static_cast<size_t>(kMmaTiles[tile].shared_bytes()),
       .overlaps_previous = !args.w_is_written,
   };
-  const Kernel kernel =
-      dtype == DType::kBF16 ? KernelOf<simt::Bf16>(tile) : KernelOf<simt::F16>(tile);
-  return Launch(kernel, shape, stream, args);
+  return Launch(KernelOf(dtype, tile), shape, stream, args);
 }
 
 }  // namespace tlm

@@ -226,13 +226,11 @@ Kernel KernelOf(DType dtype, int tile) {
 
 }  // namespace
 
-cudaError_t PrepareGemmSimt() {
+cudaError_t PrepareGemmSimt(DType dtype) {
   for (int tile = 0; tile < kSimtTileCount; ++tile) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      const cudaError_t error =
-          AllowSharedMemory(KernelOf(dtype, tile), kSimtTiles[tile].shared_bytes());
-      if (error != cudaSuccess) return error;
-    }
+    const cudaError_t error =
+        AllowSharedMemory(KernelOf(dtype, tile), kSimtTiles[tile].shared_bytes());
+    if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }

@@ -250,6 +250,19 @@ TLM_KERNEL PrepareAttentionFp8(const PrepareAttentionKernelArgs args) {
   Prepare<T, kUnits, true>(args);
 }
 
+using Kernel = void (*)(PrepareAttentionKernelArgs);
+
+template <typename T>
+Kernel KernelFor(int64_t head_dim, bool fp8) {
+  if (head_dim <= kWarpLanes * kUnit) {
+    return fp8 ? PrepareAttentionFp8<T, 1> : PrepareAttention<T, 1>;
+  }
+  if (head_dim <= 2 * kWarpLanes * kUnit) {
+    return fp8 ? PrepareAttentionFp8<T, 2> : PrepareAttention<T, 2>;
+  }
+  return fp8 ? PrepareAttentionFp8<T, 8> : PrepareAttention<T, 8>;
+}
+
 template <typename T>
 cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
   const int64_t warps = op.tokens * (op.num_heads + 2 * int64_t{op.num_kv_heads});
@@ -263,33 +276,22 @@ cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
       .op = op,
       .first_part = op.interleaved ? (op.head_dim + 3) / 4 * 2 : (op.head_dim + 1) / 2,
       .paired = aligned && op.head_dim % kUnit == 0};
-  const auto launch = [&](auto kernel, auto fp8_kernel) {
-    return Launch(op.fp8 ? fp8_kernel : kernel, shape, stream, args);
-  };
-  if (op.head_dim <= kWarpLanes * kUnit) {
-    return launch(PrepareAttention<T, 1>, PrepareAttentionFp8<T, 1>);
-  }
-  if (op.head_dim <= 2 * kWarpLanes * kUnit) {
-    return launch(PrepareAttention<T, 2>, PrepareAttentionFp8<T, 2>);
-  }
-  return launch(PrepareAttention<T, 8>, PrepareAttentionFp8<T, 8>);
-}
-
-template <typename T>
-cudaError_t LoadFor() {
-  return LoadKernels(PrepareAttention<T, 1>, PrepareAttention<T, 2>, PrepareAttention<T, 8>,
-                     PrepareAttentionFp8<T, 1>, PrepareAttentionFp8<T, 2>,
-                     PrepareAttentionFp8<T, 8>);
+  return Launch(KernelFor<T>(op.head_dim, op.fp8), shape, stream, args);
 }
 
 }  // namespace
 
-cudaError_t LoadPrepareAttention() {
-  for (const auto load : {LoadFor<float>, LoadFor<Bf16>, LoadFor<F16>}) {
-    const cudaError_t error = load();
-    if (error != cudaSuccess) return error;
+cudaError_t LoadPrepareAttention(DType activations, int64_t head_dim, bool fp8) {
+  switch (activations) {
+    case DType::kF32:
+      return LoadKernel(KernelFor<float>(head_dim, fp8));
+    case DType::kBF16:
+      return LoadKernel(KernelFor<Bf16>(head_dim, fp8));
+    case DType::kF16:
+      return LoadKernel(KernelFor<F16>(head_dim, fp8));
+    default:
+      return cudaErrorInvalidValue;
   }
-  return cudaSuccess;
 }
 
 cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,

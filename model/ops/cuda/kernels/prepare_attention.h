@@ -44,9 +44,9 @@ struct PrepareAttentionArgs {
   bool fp8 = false;  // the cache
 };
 
-// Loads the kernels; once on a device, before the first launch.
-cudaError_t LoadPrepareAttention();
-// activations: kF32, kBF16 or kF16.
+// Loads the kernel of such heads and cache; before the first launch. activations: kF32, kBF16 or
+// kF16.
+cudaError_t LoadPrepareAttention(DType activations, int64_t head_dim, bool fp8);
 cudaError_t LaunchPrepareAttention(const PrepareAttentionArgs& args, DType activations,
                                    cudaStream_t stream);
 

@@ -61,7 +61,8 @@ class AttentionTest : public OpsTest {
              .num_kv_heads = c.kv_heads,
              .head_dim = c.head_dim,
              .gated_outputs = 0,
-             .inputs = 64},
+             .inputs = 64,
+             .fp8_cache = kv_type() == DType::kF8E4M3},
             {.max_tokens = 256, .max_sequences = 4, .max_logits_rows = 4, .max_context = 256});
     auto storage = KvStorage::Create(ops_->device(), {3, c.kv_heads, c.head_dim, kv_type()}, 8);
     EXPECT_THAT(storage, IsOk());

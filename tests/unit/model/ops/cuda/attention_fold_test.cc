@@ -158,9 +158,7 @@ std::vector<float> FoldedByKernel(const Shape& shape, const Records& records) {
   ticket.Write(&done, sizeof(done));
   const size_t elements = static_cast<size_t>(shape.rows) * dim;
   DeviceMemory out(elements * DTypeBytes(shape.dtype));
-  if (shape.mma) {
-    EXPECT_EQ(PrepareMmaAttention(shape.dtype, shape.head_dim), cudaSuccess);
-  }
+  EXPECT_EQ(LoadAttention(shape.dtype, shape.head_dim, /*fp8=*/false, shape.mma), cudaSuccess);
   const DeviceMemory queries(elements * DTypeBytes(shape.dtype));  // read, of no use
   const AttentionArgs args{.q = queries.data(),
                            .q_stride = shape.rows * shape.head_dim,

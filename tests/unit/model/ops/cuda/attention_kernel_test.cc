@@ -415,8 +415,9 @@ TEST(AttentionKernelTest, WhatNoKernelTakesIsRefused) {
   EXPECT_EQ(LaunchAttention(args, DType::kF32, true, nullptr), cudaErrorInvalidValue);
   args.scale = 0.0f;
   EXPECT_EQ(LaunchAttention(args, DType::kBF16, true, nullptr), cudaErrorInvalidValue);
-  EXPECT_EQ(PrepareMmaAttention(DType::kF32, 64), cudaErrorInvalidValue);
-  EXPECT_EQ(PrepareMmaAttention(DType::kF16, 65), cudaErrorInvalidValue);
+  EXPECT_EQ(LoadAttention(DType::kF32, 64, false, true), cudaErrorInvalidValue);
+  EXPECT_EQ(LoadAttention(DType::kF16, 65, false, true), cudaErrorInvalidValue);
+  EXPECT_EQ(LoadAttention(DType::kI8, 64, false, false), cudaErrorInvalidValue);
 }
 
 }  // namespace

@@ -211,9 +211,7 @@ class World {
       stored_.push_back({Stored(sequence.k), Stored(sequence.v)});
     }
     const bool mma = heads_.dtype != DType::kF32 && HasMmaAttention(heads_.head_dim);
-    if (mma) {
-      ASSERT_EQ(PrepareMmaAttention(heads_.dtype, heads_.head_dim), cudaSuccess);
-    }
+    ASSERT_EQ(LoadAttention(heads_.dtype, heads_.head_dim, heads_.fp8, mma), cudaSuccess);
     AttentionGrid grid{
         mma, deal.grid_blocks,
         mma ? MmaAttentionRows(heads_.head_dim) : SimtAttentionRows(heads_.head_dim)};

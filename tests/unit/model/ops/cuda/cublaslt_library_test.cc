@@ -145,9 +145,8 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
   properties.l2_bytes = 4096;
   Gemm gemm(*device_, properties, library.get());
   Gemm own(*device_, properties, nullptr);
-  ASSERT_THAT(gemm.PrepareKernels(), IsOk());
   const MatrixLayout layout(kOutputs, kInputs, DType::kBF16, MatrixUse::kPlain);
-  gemm.Prepare(layout);
+  ASSERT_THAT(gemm.Prepare(layout), IsOk());
   ASSERT_THAT(gemm.Reserve({.max_tokens = kRows, .max_sequences = 1}, 0), IsOk());
   EXPECT_THAT(calls_, Contains(Field(&FakeMatmul::algorithm, 0)));
   EXPECT_THAT(calls_, Contains(Field(&FakeMatmul::algorithm, 1)));

@@ -203,12 +203,12 @@ class GemmFixture : public ::testing::Test {
     properties.multiprocessors = multiprocessors;
     properties.l2_bytes = 4096;  // what probes empty before every run they time
     gemm_ = std::make_unique<Gemm>(*device_, properties, library);
-    ASSERT_THAT(gemm_->PrepareKernels(), IsOk());
   }
   void SetUp() override { Open(); }
 
   std::unique_ptr<CudaMatrix> Pack(const Numbers& w, MatrixUse use = MatrixUse::kPlain) {
     const MatrixLayout layout(w.rows, w.cols, w.dtype, use);
+    EXPECT_THAT(gemm_->Prepare(layout), IsOk());
     std::vector<char> bytes(layout.bytes());
     for (int64_t row = 0; row < w.rows; ++row) {
       for (int64_t i = 0; i < w.cols; ++i) {

@@ -124,7 +124,7 @@ class GemmLibraryUseTest : public GemmFixture {
   static constexpr int64_t kVocabulary = 56;
 
   void Note(int64_t n, int64_t k, DType dtype, MatrixUse use = MatrixUse::kPlain) {
-    gemm_->Prepare(MatrixLayout(n, k, dtype, use));
+    ASSERT_THAT(gemm_->Prepare(MatrixLayout(n, k, dtype, use)), IsOk());
   }
 };
 
@@ -315,9 +315,13 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
   OpenWith(&library);
   const int64_t k = 64;
   // Of 328 outputs panels of 256 and 72, of the head's and the gated one's two and one.
-  gemm_->Prepare(MatrixLayout(328, k, DType::kBF16, MatrixUse::kPlain), /*in_blocks=*/true);
-  gemm_->Prepare(MatrixLayout(512, k, DType::kBF16, MatrixUse::kPlain), /*in_blocks=*/true);
-  gemm_->Prepare(MatrixLayout(96, k, DType::kBF16, MatrixUse::kGated), /*in_blocks=*/true);
+  const auto note = [&](int64_t n, MatrixUse use) {
+    const BlockLayout blocks(n, k, DType::kI8G64);
+    ASSERT_THAT(gemm_->Prepare(MatrixLayout(n, k, DType::kBF16, use), {&blocks, 1}), IsOk());
+  };
+  note(328, MatrixUse::kPlain);
+  note(512, MatrixUse::kPlain);
+  note(96, MatrixUse::kGated);
   const size_t panel = 256 * k * 2;
   ASSERT_THAT(gemm_->Reserve(kLimits, /*vocab_size=*/512, panel), IsOk());
   std::vector<std::pair<int64_t, DType>> kinds;
@@ -369,7 +373,7 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
   small.shared_bytes_per_block = 99 << 10;
   for (const int64_t m : {8, 32}) ExpectSameBits(multiply(m), first(m));
   gemm_ = std::make_unique<Gemm>(*device_, small, nullptr);
-  ASSERT_THAT(gemm_->PrepareKernels(), IsOk());
+  note(328, MatrixUse::kPlain);
   ASSERT_THAT(gemm_->Reserve(kLimits, /*vocab_size=*/512, panel), IsOk());
   for (const int64_t m : {8, 32}) ExpectSameBits(multiply(m), first(m));
 }
