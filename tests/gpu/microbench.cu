@@ -7,7 +7,8 @@
 //              and with launches that let the next begin early (compute capability 9.0)
 //   l2         reads of a working set that the L2 cache holds; clocks of one load that hits it
 //   prefetch   reads of 16 MB: from memory, from memory after cp.async.bulk.prefetch.L2 (compute
-//              capability 9.0), and once more
+//              capability 9.0), and once more; clocks that a warp takes to ask for 128 KB, in a
+//              piece for each lane and in one
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -94,22 +95,36 @@ __global__ void Link(uint32_t* words) {
   if (threadIdx.x == 0) words[blockIdx.x] += 1;
 }
 
-constexpr unsigned kPrefetchBytes = 4096;
+constexpr unsigned kPrefetchBytes = 128 << 10;  // a block's, in a product of few rows
 
-// A thread for each `kPrefetchBytes`.
-__global__ void Prefetch(const char* from, size_t bytes) {
+__device__ void PrefetchToL2(const char* from, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
-  const size_t at = (blockIdx.x * size_t{blockDim.x} + threadIdx.x) * kPrefetchBytes;
-  if (at < bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from + at), "r"(kPrefetchBytes)
-                 : "memory");
-  }
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
 
 __global__ void Spin(int64_t clocks) {
   const int64_t begin = clock64();
   while (clock64() - begin < clocks) {
+// A block for each `kPrefetchBytes`.
+__global__ void Prefetch(const char* from) {
+  if (threadIdx.x == 0) PrefetchToL2(from + blockIdx.x * size_t{kPrefetchBytes}, kPrefetchBytes);
+}
+
+// One warp asks for `kPrefetchBytes`. clocks[0]: until it goes on.
+template <bool kByLane>
+__global__ void AskForPrefetch(const char* from, int64_t* clocks) {
+  const int64_t begin = clock64();
+  if (kByLane) {
+    PrefetchToL2(from + threadIdx.x * (kPrefetchBytes / 32), kPrefetchBytes / 32);
+  } else if (threadIdx.x == 0) {
+    PrefetchToL2(from, kPrefetchBytes);
+  }
+  __syncwarp();
+  const int64_t end = clock64();
+  if (threadIdx.x == 0) clocks[0] = end - begin;
+}
+
   }
 }
 
@@ -228,8 +243,7 @@ PrefetchTimes TimePrefetch(cudaStream_t stream, const cudaDeviceProp& device, bo
   times.warm = MedianSeconds(stream, kRuns, read, [&] { drop(), read(), settle(); });
   if (has_prefetch) {
     const auto prefetch = [&] {
-      Prefetch<<<kBytes / kPrefetchBytes / 128, 128, 0, stream>>>(
-          reinterpret_cast<const char*>(memory), kBytes);
+      Prefetch<<<kBytes / kPrefetchBytes, 32, 0, stream>>>(reinterpret_cast<const char*>(memory));
     };
     times.prefetched = MedianSeconds(stream, kRuns, read, [&] { drop(), prefetch(), settle(); });
   }
@@ -247,6 +261,20 @@ int main(int argc, char** argv) {
   if (!tlm::gpu::HasGpu("microbench")) return 77;
   cudaDeviceProp device;
   cudaStream_t stream;
+template <bool kByLane>
+double PrefetchClocks(cudaStream_t stream) {
+  char* const memory = Allocate<char>(kPrefetchBytes);
+  int64_t* const clocks = Allocate<int64_t>(1);
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    AskForPrefetch<kByLane><<<1, 32, 0, stream>>>(memory, clocks);
+    least = std::min(least, ReadClocks(stream, clocks));
+  }
+  CHECK_CUDA(cudaFree(clocks));
+  CHECK_CUDA(cudaFree(memory));
+  return static_cast<double>(least);
+}
+
   CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const bool hopper = device.major >= 9;
@@ -287,4 +315,6 @@ int main(int argc, char** argv) {
   }
   std::fprintf(file, "}\n");
   return std::fclose(file) == 0 ? 0 : 1;
+    add("prefetch_by_lane_clocks", PrefetchClocks<true>(stream), "%8.0f clk");
+    add("prefetch_at_once_clocks", PrefetchClocks<false>(stream), "%8.0f clk");
 }

@@ -54,10 +54,9 @@ int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
 // Of every row of the blocks' first tiles, behind what their rings hold.
 int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
-  if (shape.tokens > kPrefetchTokens) return 0;
-  const int64_t left = (k - int64_t{shape.stages - 1} * shape.stage_k) * 2;
-  const int64_t share = kPrefetchBytes / (int64_t{grid} * shape.rows) / kLineBytes * kLineBytes;
-  return static_cast<int>(std::clamp<int64_t>(left, 0, share));
+  if (shape.tokens > kPrefetchTokens || k <= (shape.stages - 1) * shape.stage_k) return 0;
+  const int64_t share = kPrefetchBytes / grid / kLineBytes * kLineBytes;
+  return static_cast<int>(std::min({share, shape.rows * k * 2, int64_t{kMostPrefetchBytes}}));
 }
 
 GemmPlan PlanMma(GemmMethod method, int tile, const GemmShape& shape, const GemmDevice& device) {

@@ -40,8 +40,8 @@ struct GemmArgs {
   GemmOutput output;
   int32_t row_tiles = 0;    // covering n
   int32_t token_tiles = 0;  // covering m; their product is an int, too
-  // Of each row of a block's first tile, brought to L2 while earlier kernels run: a multiple of 16.
-  // Tiles of kPrefetchTokens only.
+  // Of the rows of a block's first tile, one behind the other, brought to L2 while earlier kernels
+  // run: a multiple of 16, at most kMostPrefetchBytes. Tiles of kPrefetchTokens only.
   int32_t prefetch_bytes = 0;
 };
 

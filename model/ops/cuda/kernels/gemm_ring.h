@@ -1,7 +1,8 @@
-// The way of weights and activations to the tensor cores: a ring of stages in shared memory, each
-// [rows][stage_k] weights, then [tokens][stage_k] of x. It runs on over the block's tiles. Pieces
-// of 16 bytes are swizzled: piece c of row r stands at c ^ (r % 8) (rows of 64 bytes: c ^ (r / 2 %
-// 4)), so that the 8 rows LoadMatrices reads lie in different banks. Included by gemm_mma.h.
+// The way of weights and activations to the tensor cores: a ring of pipeline stages in shared
+// memory, each [rows][stage_k] weights, then [tokens][stage_k] of x. It runs on over the block's
+// tiles. Pieces of 16 bytes are swizzled: piece c of row r stands at c ^ (r % 8) (rows of 64 bytes:
+// c ^ (r / 2 % 4)), so that the 8 rows LoadMatrices reads lie in different banks. Included by
+// gemm_mma.h.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_RING_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_RING_H_
 
@@ -210,18 +211,24 @@ TLM_DEVICE void CopyFirstWeights(StageCopier<kTile>& copier) {
   }
 }
 
-// Asks for what follows these stages in the rows of the block's first tile to be brought to L2:
-// memory would be idle until earlier kernels have ended.
+// Asks for the first rows of the block's first tile to be brought to L2: memory would be idle until
+// earlier kernels have ended. Whole rows, not the next bytes of every row: each stage then finds
+// some of its rows in L2, and memory is at work on the others from the first stage to the last.
+//
+// One thread, of a warp that copies no weights in such tiles, and one piece: rows of a matrix lie
+// one behind the other. The instruction takes its operands from uniform registers; of addresses
+// that differ between lanes the compiler makes a loop of a turn for each lane.
 template <int kTile>
 TLM_DEVICE void PrefetchWeights(const GemmArgs& args) {
   using Shape = MmaShape<kTile>;
-  constexpr int kAhead = (Shape::kStages - 1) * Shape::kStageK;
-  const int left = (static_cast<int>(args.k) - kAhead) * 2;
-  const int bytes = left < args.prefetch_bytes ? left : args.prefetch_bytes;
-  const int place = static_cast<int>(threadIdx.x);
-  const int row = PlaceOf(args, static_cast<int>(blockIdx.x)).row_tile * Shape::kRows + place;
-  if (bytes <= 0 || place >= Shape::kRows || row >= static_cast<int>(args.n)) return;
-  PrefetchToL2(static_cast<const char*>(args.w) + (row * args.w_stride + kAhead) * 2, bytes);
+  static_assert(Shape::kCopiers <= kGemmThreads - kWarpLanes);
+  if (threadIdx.x != 0 || args.prefetch_bytes == 0) return;
+  const int row = PlaceOf(args, static_cast<int>(blockIdx.x)).row_tile * Shape::kRows;
+  const int left = static_cast<int>(args.n) - row;
+  const int64_t rows = left < Shape::kRows ? left : Shape::kRows;
+  const int64_t bytes = ((rows - 1) * args.w_stride + args.k) * 2;
+  PrefetchToL2(static_cast<const char*>(args.w) + row * args.w_stride * 2,
+               bytes < args.prefetch_bytes ? static_cast<int>(bytes) : args.prefetch_bytes);
 }
 
 // The rows of x of stages [kFirst, kFirst + kCount), walking `cursor` along.

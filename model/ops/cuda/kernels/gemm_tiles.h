@@ -63,6 +63,10 @@ inline constexpr int kPrefetchTokens = 8;
 // H100's L2.
 inline constexpr int64_t kPrefetchBytes = int64_t{16} << 20;
 
+// A multiple of 16 that cp.async.bulk.prefetch.L2 takes: the machine's instruction counts pieces of
+// 16 bytes in 16 bits, 1 MiB wraps around to none.
+inline constexpr int kMostPrefetchBytes = (1 << 20) - 128;
+
 // The kernel without tensor cores: 128 threads, row_threads of them along the rows of weights, each
 // with its share of sums. A stage holds row_bytes of every row of weights and of x; rows are padded
 // by 16 bytes, so that threads of different rows read different banks.

@@ -203,18 +203,19 @@ TEST(GemmPlanTest, EnoughBytesAreUnderWayForOneToken) {
   }
 }
 
-TEST(GemmPlanTest, OneTokenPrefetchesWhatTheRingDoesNotHold) {
+TEST(GemmPlanTest, OneTokenPrefetchesWhereTheRingDoesNotHoldAll) {
   struct Product {
     int64_t m, n, k;
     int bytes;
   };
   for (const Product product : {
-           Product{1, 24576, 4096, 2048},  // 256 blocks of 32 rows: 16 MiB
-           Product{1, 4096, 4096, 4096},   // 128 blocks
-           Product{8, 4096, 4096, 4096},
-           Product{1, 8, 4096, 2 * (4096 - 11 * 128)},  // to the row's end
-           Product{1, 8, 1416, 16},
-           Product{1, 8, 1408, 0},  // the ring holds the row
+           Product{1, 24576, 4096, 64 << 10},  // 256 blocks: 16 MiB
+           Product{1, 4096, 4096, 128 << 10},  // 128 blocks
+           Product{8, 4096, 4096, 128 << 10},
+           Product{1, 8, 4096, 16 * 4096 * 2},        // the tile
+           Product{1, 8, 65536, kMostPrefetchBytes},  // of 2 MiB
+           Product{1, 8, 1416, 16 * 1416 * 2},
+           Product{1, 8, 1408, 0},  // the ring holds the rows
            Product{1, 8, 8, 0},
            Product{9, 4096, 4096, 0},  // x is as much to read
            Product{65, 4096, 4096, 0},
@@ -225,7 +226,8 @@ TEST(GemmPlanTest, OneTokenPrefetchesWhatTheRingDoesNotHold) {
   }
   ForEachPlan([](const GemmShape&, const GemmPlan& plan, const GemmDevice&) {
     EXPECT_EQ(plan.prefetch_bytes % 16, 0);
-    EXPECT_LE(int64_t{plan.grid} * TileRows(plan) * plan.prefetch_bytes, 16 << 20);
+    EXPECT_LE(int64_t{plan.grid} * plan.prefetch_bytes, 16 << 20);
+    EXPECT_LT(plan.prefetch_bytes, 1 << 20);  // one piece
   });
 }
 

@@ -127,7 +127,7 @@ TEST_F(GemmTest, ManyTilesOfManyRowsAreAllComputed) {
 }
 
 // The emulated GPU fails a kernel that prefetches what is not its matrix's.
-TEST_F(GemmTest, PrefetchesEndWithTheRow) {
+TEST_F(GemmTest, PrefetchesEndWithTheMatrix) {
   for (const int64_t k : {776, 1424, 2048}) {
     const Numbers w = RandomNumbers(40, k, DType::kBF16, 21);
     const Numbers x = RandomNumbers(3, k, DType::kBF16, 22);
@@ -135,7 +135,7 @@ TEST_F(GemmTest, PrefetchesEndWithTheRow) {
     const std::unique_ptr<CudaMatrix> matrix = Pack(w);
     const DeviceRows in(*device_, x, 8, Stride(x));
     for (const int tile : {0, 1}) {
-      for (const int32_t bytes : {16, 640, 1 << 20}) {
+      for (const int32_t bytes : {16, 640, kMostPrefetchBytes}) {
         SCOPED_TRACE(testing::Message() << "k " << k << " tile " << tile << " bytes " << bytes);
         DeviceRows out(*device_, Unwritten(3, 40, DType::kBF16), 16, 64);
         const int row_tiles = (40 + kMmaTiles[tile].rows - 1) / kMmaTiles[tile].rows;
