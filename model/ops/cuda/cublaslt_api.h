@@ -4,10 +4,9 @@
 // Nothing of the library's headers is compiled in, so one build takes every major version in
 // kCublasLtMajors. What makes that safe, of the 16 functions named in CublasLtApi: all are
 // documented and exported by 12 and 13 alike; descriptors are made by the library (..Create, not
-// the inline
-// ..Init of the headers, which compiles in sizes that have changed) and seen as pointers only; the
-// two structs that cross have had the same members since 11; numbers of enumerators are never
-// reused. cublaslt_abi.cc compares all of it with the headers of the toolkit that builds.
+// the inline ..Init of the headers, which compiles in sizes that have changed) and seen as pointers
+// only; the two structs that cross have had the same members since 11; numbers of enumerators are
+// never reused. cublaslt_abi.cc compares all of it with the headers of the toolkit that builds.
 #ifndef TLM_MODEL_OPS_CUDA_CUBLASLT_API_H_
 #define TLM_MODEL_OPS_CUDA_CUBLASLT_API_H_
 

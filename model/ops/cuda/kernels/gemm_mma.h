@@ -1,25 +1,26 @@
-// The matrix product on the tensor cores, for tiles of any shape. Included by kernels only.
+// The matrix product (GEMM) on the tensor cores, for tiles of any shape; at a few rows of x a
+// small-M GEMM, bound by the weights' bytes. Included by kernels only.
 //
 // Map of the kernel (MultiplyTiles at the end): a persistent block of 4 warps, tiles one after the
-// other.
+// other, through a ring of pipeline stages. There is one mainloop over the stages of all tiles.
 //
-//   time       1. the next kernel may start
-//              2. cp.async of the weights of kStages - 1 stages, a group each; tiles of 8 tokens
-//              ask
-//                 for more of their rows to be brought to L2
-//              3. wait for the previous kernel: x exists from here on
+//   time       1. griddepcontrol.launch_dependents: the next kernel may start (programmatic
+//                 dependent launch, PDL)
+//              2. prologue: cp.async of the weights of kStages - 1 stages, a group each; of tiles
+//                 of 8 tokens one thread has more rows of weights brought to L2
+//              3. griddepcontrol.wait for the previous kernel: x exists from here on
 //              4. x of these stages, through registers
-//              5. a stage: wait for its group, barrier, ldmatrix and mma; meanwhile cp.async fill
-//              the
-//                 slot that was multiplied before, with a later stage of this tile or the next
-//              6. a tile's epilogue: barrier, sums to the slot just multiplied, barrier, bias,
+//              5. mainloop, a stage: wait for its group, barrier, ldmatrix and mma; meanwhile
+//                 cp.async to the slot that was multiplied before, of a later stage of this tile
+//                 or the next
+//              6. epilogue of a tile: barrier, sums to the slot just multiplied, barrier, bias,
 //                 activation or gate and stores by all threads. Copies for the next tile go on
-//   shared     a ring of kStages pipeline stages, each [rows][stage_k] of weights and then
+//   shared     a ring of kStages slots, each a pipeline stage: [rows][stage_k] of weights and then
 //              [tokens][stage_k] of x, swizzled (gemm_ring.h); in 6. one slot is [tokens][rows]
 //              floats. 64 to 96 KB a block
 //   warps      the first active_warps() multiply, (rows / warps_along_rows) x tokens each. The last
-//              kCopiers threads copy: other warps where half the block multiplies, else the same
-//              ones between their products
+//              kCopiers threads copy: producer warps that do nothing else where half the block
+//              multiplies, else the same warps between their products
 //   registers  sums, 4 a 16 x 8 tile; fragments for 32 of k, twice where they are few; a copier's
 //              pointers. tests/gpu/static/ptxas_budgets.txt; below 168 three blocks share an SM,
 //              tiled two

@@ -17,8 +17,8 @@
 //   head                151936 x 4096     32   4748    264     18     289.5 us   113 us
 //
 // Blocks are persistent and the ring of stages runs on from one tile to the next, so the only ramps
-// are the launch's own; the planner evens the rounds out, so that no block has more than one tile
-// more than another.
+// are the launch's own; the planner evens the rounds (waves) out, so that no block has more than
+// one tile more than another.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_TILES_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_TILES_H_
 
