@@ -86,12 +86,16 @@ GemmPlan PlanSimt(const GemmShape& shape) {
 }  // namespace
 
 int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
-  const int64_t fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
-                                               (shared_bytes + kReservedSharedBytes));
-  const int64_t blocks =
-      std::max(device.multiprocessors, 1) * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
-  const int64_t rounds = tlm::CeilDiv(tiles, blocks);
-  return static_cast<int>(tlm::CeilDiv(tiles, rounds));
+  const int64_t multiprocessors = std::max(device.multiprocessors, 1);
+  const auto fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
+                                            (shared_bytes + kReservedSharedBytes));
+  const int64_t blocks = multiprocessors * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
+  const int64_t rounds = CeilDiv(tiles, blocks);
+  const int64_t even = CeilDiv(tiles, rounds);
+  // Each multiprocessor gets a block before one gets a second.
+  const int64_t seconds = even > multiprocessors ? CeilDiv(tiles - multiprocessors, even) : 0;
+  const bool uneven = rounds + seconds > CeilDiv(tiles, multiprocessors);
+  return static_cast<int>(uneven ? blocks : even);
 }
 
 bool UsesTensorCores(int64_t n, int64_t k, DType dtype) {

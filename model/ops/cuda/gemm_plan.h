@@ -67,8 +67,9 @@ bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 // L2 cache: 22 us and 67 us. The weights' bytes alone take 8 us and 23 us at 4.3 TB/s.
 GemmPlan PlanGemm(const GemmShape& shape, const GemmDevice& device);
 
-// A grid of which no block has more than one tile more than another, of blocks that take
-// shared_bytes each.
+// A grid of blocks that take shared_bytes each, of which none has more than one tile more than
+// another, and no multiprocessor more than its equal share of tiles, rounded up; as few blocks as
+// that takes with the fewest waves, or as many as are at work at once.
 int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device);
 
 }  // namespace tlm
