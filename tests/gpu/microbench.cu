@@ -5,7 +5,9 @@
 //   mma        clocks of one mma.sync.m16n8k16 behind another that it needs the sums of
 //   boundary   from a kernel to the next in a graph of 1,000, of a block for each multiprocessor;
 //              and with launches that let the next begin early (compute capability 9.0)
-//   l2         reads of a working set that the L2 cache holds; clocks of one load that hits it
+//   l2         reads of a working set that the L2 cache holds, by all multiprocessors and by half
+//   of
+//              them; clocks of one load that hits it
 //   prefetch   reads of 16 MB: from memory, from memory after cp.async.bulk.prefetch.L2 (compute
 //              capability 9.0), and once more; clocks that a warp takes to ask for 128 KB, in a
 //              piece for each lane and in one
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,9 +106,6 @@ __device__ void PrefetchToL2(const char* from, unsigned bytes) {
 #endif
 }
 
-__global__ void Spin(int64_t clocks) {
-  const int64_t begin = clock64();
-  while (clock64() - begin < clocks) {
 // A block for each `kPrefetchBytes`.
 __global__ void Prefetch(const char* from) {
   if (threadIdx.x == 0) PrefetchToL2(from + blockIdx.x * size_t{kPrefetchBytes}, kPrefetchBytes);
@@ -125,6 +125,9 @@ __global__ void AskForPrefetch(const char* from, int64_t* clocks) {
   if (threadIdx.x == 0) clocks[0] = end - begin;
 }
 
+__global__ void Spin(int64_t clocks) {
+  const int64_t begin = clock64();
+  while (clock64() - begin < clocks) {
   }
 }
 
@@ -179,15 +182,18 @@ double L2HitClocks(cudaStream_t stream) {
   return static_cast<double>(taken) / kSteps;
 }
 
-double L2ReadRate(cudaStream_t stream, const cudaDeviceProp& device, size_t bytes) {
+// The best of grids of `blocks` blocks of `threads`.
+struct Grid {
+  int blocks, threads;
+};
+double L2ReadRate(cudaStream_t stream, std::initializer_list<Grid> grids, size_t bytes) {
   constexpr int kPasses = 20;
   uint4* const memory = Allocate<uint4>(bytes / 16);
   uint32_t* const result = Allocate<uint32_t>(1);
   double best = 0;
-  for (const int blocks : {2, 4, 8}) {
+  for (const Grid& grid : grids) {
     const double seconds = MedianSeconds(stream, kRuns, [&] {
-      ReadL2<<<blocks * device.multiProcessorCount, 256, 0, stream>>>(memory, bytes / 16, kPasses,
-                                                                      result);
+      ReadL2<<<grid.blocks, grid.threads, 0, stream>>>(memory, bytes / 16, kPasses, result);
     });
     best = std::max(best, static_cast<double>(bytes) * kPasses / seconds);
   }
@@ -255,12 +261,6 @@ PrefetchTimes TimePrefetch(cudaStream_t stream, const cudaDeviceProp& device, bo
   return times;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (!tlm::gpu::HasGpu("microbench")) return 77;
-  cudaDeviceProp device;
-  cudaStream_t stream;
 template <bool kByLane>
 double PrefetchClocks(cudaStream_t stream) {
   char* const memory = Allocate<char>(kPrefetchBytes);
@@ -275,6 +275,12 @@ double PrefetchClocks(cudaStream_t stream) {
   return static_cast<double>(least);
 }
 
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!tlm::gpu::HasGpu("microbench")) return 77;
+  cudaDeviceProp device;
+  cudaStream_t stream;
   CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const bool hopper = device.major >= 9;
@@ -293,11 +299,15 @@ double PrefetchClocks(cudaStream_t stream) {
   }
   double best = 0;
   for (const int megabytes : {16, 24, 32}) {
-    const double rate = L2ReadRate(stream, device, static_cast<size_t>(megabytes) << 20);
+    const int sms = device.multiProcessorCount;
+    const double rate = L2ReadRate(stream, {{2 * sms, 256}, {4 * sms, 256}, {8 * sms, 256}},
+                                   static_cast<size_t>(megabytes) << 20);
     add("l2_read_" + std::to_string(megabytes) + "mib_bytes_per_second", rate, "%8.3g B/s");
     best = std::max(best, rate);
   }
   add("l2_read_bytes_per_second", best, "%8.3g B/s");
+  add("l2_read_half_bytes_per_second",
+      L2ReadRate(stream, {{device.multiProcessorCount / 2, 1024}}, size_t{24} << 20), "%8.3g B/s");
   add("l2_hit_clocks", L2HitClocks(stream), "%8.1f clk");
   const PrefetchTimes times = TimePrefetch(stream, device, hopper);
   add("read_16mib_cold_us", 1e6 * times.cold, "%8.2f us");
@@ -305,6 +315,8 @@ double PrefetchClocks(cudaStream_t stream) {
   if (hopper) {
     add("read_16mib_prefetched_us", 1e6 * times.prefetched, "%8.2f us");
     add("prefetch_speedup", times.cold / times.prefetched, "%8.2f x");
+    add("prefetch_by_lane_clocks", PrefetchClocks<true>(stream), "%8.0f clk");
+    add("prefetch_at_once_clocks", PrefetchClocks<false>(stream), "%8.0f clk");
   }
   if (argc < 2) return 0;
   std::FILE* const file = std::fopen(argv[1], "w");
@@ -315,6 +327,4 @@ double PrefetchClocks(cudaStream_t stream) {
   }
   std::fprintf(file, "}\n");
   return std::fclose(file) == 0 ? 0 : 1;
-    add("prefetch_by_lane_clocks", PrefetchClocks<true>(stream), "%8.0f clk");
-    add("prefetch_at_once_clocks", PrefetchClocks<false>(stream), "%8.0f clk");
 }

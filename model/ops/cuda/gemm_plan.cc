@@ -32,26 +32,27 @@ int SkinnyTile(const GemmShape& shape, const GemmDevice& device) {
   return chosen;
 }
 
-// The tile for more rows of x than one skinny tile holds; see PlanGemm.
+// The tile for more than kSkinnyTokens rows of x; see PlanGemm.
 int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
-  constexpr int kLeastTokens = 32;
   constexpr int64_t kFinerRows = 256;
   const int64_t multiprocessors = std::max(device.multiprocessors, 1);
+  const auto size = [](int index) { return kMmaTiles[index].rows + kMmaTiles[index].tokens; };
   int chosen = kTiledMmaTile;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int index = 0; index < kMmaTileCount; ++index) {
     const MmaTile& tile = kMmaTiles[index];
-    if (tile.tokens < kLeastTokens) continue;
+    if (tile.tokens < kSkinnyTokens) continue;
     const int64_t tiles = CeilDiv(shape.n, tile.rows) * CeilDiv(shape.m, tile.tokens);
-    const int64_t cost = CeilDiv(tiles, multiprocessors) * (tile.rows + tile.tokens);
-    if (cost > least || (cost == least && shape.m <= kFinerRows)) continue;
+    const int64_t cost = CeilDiv(tiles, multiprocessors) * size(index);
+    const bool equal_loses = shape.m <= kFinerRows && size(index) > size(chosen);
+    if (cost > least || (cost == least && equal_loses)) continue;
     chosen = index;
     least = cost;
   }
   return chosen;
 }
 
-// Of every row of the blocks' first tiles, behind what their rings hold.
+// Of the rows of a block's first tile, where its ring does not hold them whole.
 int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
   if (shape.tokens > kPrefetchTokens || k <= (shape.stages - 1) * shape.stage_k) return 0;

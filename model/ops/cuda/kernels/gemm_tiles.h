@@ -54,7 +54,8 @@ inline constexpr MmaTile kMmaTiles[] = {
 };
 inline constexpr int kMmaTileCount = sizeof(kMmaTiles) / sizeof(kMmaTiles[0]);
 inline constexpr int kTiledMmaTile = kMmaTileCount - 1;
-inline constexpr int kSkinnyTokens = kMmaTiles[kTiledMmaTile - 1].tokens;
+// Up to so many rows of x one tile has them all, and every weight is read once.
+inline constexpr int kSkinnyTokens = 32;
 
 // Tiles of so many tokens prefetch weights: where weights are nearly all there is to read.
 inline constexpr int kPrefetchTokens = 8;
