@@ -65,6 +65,7 @@ class CublasLtLibrary : public GemmLibrary {
   absl::Status Open();
 
   std::string version() const override { return CublasLtVersion(api_); }
+  Failures failures() const override { return failures_; }
   absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) override;
   absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
                    int64_t out_stride, cudaStream_t stream) override;
@@ -106,6 +107,14 @@ class CublasLtLibrary : public GemmLibrary {
   absl::Status Try(const Plan& plan, const GemmProbe& probe, const Algorithm& algorithm, int64_t m);
   int Launch(const Layouts& layouts, const Algorithm& algorithm, const void* x, const void* w,
              void* out, cudaStream_t stream) const;
+  // After a Launch that failed, as the library tells a launch that was refused and a device that
+  // has failed by the same numbers: the device's error, if it has one. Not while `stream` is
+  // captured.
+  absl::Status CheckDevice(cudaStream_t stream);
+  // Leaves the bucket of m rows to the own kernels, since Launch answered `status`. UNIMPLEMENTED
+  // if the device is as well as before; while `stream` is captured, INTERNAL: what the library has
+  // put into the recording is not to be run.
+  absl::Status GiveUp(Plan& plan, int64_t m, int status, cudaStream_t stream);
 
   CudaDevice& device_;
   const CublasLtApi api_;
@@ -113,6 +122,7 @@ class CublasLtLibrary : public GemmLibrary {
   Descriptor product_;     // one for all products
   Descriptor preference_;  // for all searches
   std::vector<Plan> plans_;
+  Failures failures_;
 };
 
 absl::Status CublasLtLibrary::Check(int status, std::string_view call) const {
@@ -280,11 +290,28 @@ absl::Status CublasLtLibrary::Try(const Plan& plan, const GemmProbe& probe,
   TLM_RETURN_IF_ERROR(SetRows(plan.layouts, m, probe.x_stride, probe.out_stride));
   const int status = Launch(plan.layouts, algorithm, probe.x, probe.w, probe.out, stream);
   if (status == cublaslt::kSuccess) return absl::OkStatus();
-  // The library reports a launch that was refused and a device that has failed with the same
-  // numbers. A failed device says so in every later call.
+  TLM_RETURN_IF_ERROR(CheckDevice(stream));
+  return Unimplemented("cuBLASLt: Matmul: {}", api_.GetStatusString(status));
+}
+
+absl::Status CublasLtLibrary::CheckDevice(cudaStream_t stream) {
+  // A failed device says so in every later call.
   TLM_RETURN_IF_ERROR(device_.Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
   cudaGetLastError();
-  return Unimplemented("cuBLASLt: Matmul: {}", api_.GetStatusString(status));
+  return absl::OkStatus();
+}
+
+absl::Status CublasLtLibrary::GiveUp(Plan& plan, int64_t m, int status, cudaStream_t stream) {
+  plan.algorithms[BucketOf(plan.buckets, m)].reset();
+  ++failures_.count;
+  failures_.last = fmt::format("{} rows of a product [{}, {}]: {}", m, plan.gemm.n, plan.gemm.k,
+                               api_.GetStatusString(status));
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  TLM_RETURN_IF_ERROR(
+      device_.Check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
+  if (capture != cudaStreamCaptureStatusNone) return Check(status, "Matmul");
+  TLM_RETURN_IF_ERROR(CheckDevice(stream));
+  return Unimplemented("cuBLASLt failed: {}", failures_.last);
 }
 
 int CublasLtLibrary::Launch(const Layouts& layouts, const Algorithm& algorithm, const void* x,
@@ -298,7 +325,7 @@ absl::Status CublasLtLibrary::Run(int plan, const void* x, int64_t x_stride, int
                                   const void* w, void* out, int64_t out_stride,
                                   cudaStream_t stream) {
   TLM_CHECK(plan >= 0 && static_cast<size_t>(plan) < plans_.size());
-  const Plan& chosen = plans_[static_cast<size_t>(plan)];
+  Plan& chosen = plans_[static_cast<size_t>(plan)];
   TLM_CHECK(m > chosen.gemm.min_rows && m <= chosen.gemm.max_rows);
   const std::optional<Algorithm>& algorithm = chosen.algorithms[BucketOf(chosen.buckets, m)];
   if (!algorithm.has_value()) return absl::UnimplementedError("own kernels");
@@ -308,7 +335,7 @@ absl::Status CublasLtLibrary::Run(int plan, const void* x, int64_t x_stride, int
     return Unimplemented("cuBLASLt refuses {} rows of a product [{}, {}]: {}", m, chosen.gemm.n,
                          chosen.gemm.k, api_.GetStatusString(status));
   }
-  return Check(status, "Matmul");
+  return status == cublaslt::kSuccess ? absl::OkStatus() : GiveUp(chosen, m, status, stream);
 }
 
 absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeLibrary(CudaDevice& device,

@@ -66,10 +66,20 @@ class GemmLibrary {
   virtual absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) = 0;
 
   // Queues the product of m rows, min_rows < m <= max_rows. Addresses are multiples of 16 bytes,
-  // strides multiples of 8 elements. UNIMPLEMENTED, with nothing queued: these rows are the own
-  // kernels', or the library refuses this very call; the caller computes it himself.
+  // strides multiples of 8 elements. UNIMPLEMENTED, with nothing under way: these rows are the own
+  // kernels', or the library refuses this very call, or it failed to run them and the device is
+  // well; the caller computes it himself. INTERNAL: a device fault, or a failure while `stream` is
+  // captured into a graph, which is to be thrown away. Rows in a bucket that has failed are the own
+  // kernels' from then on.
   virtual absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w,
                            void* out, int64_t out_stride, cudaStream_t stream) = 0;
+
+  // Buckets that Run has left to the own kernels because the library failed, and the last reason.
+  struct Failures {
+    int64_t count = 0;
+    std::string last;
+  };
+  virtual Failures failures() const { return {}; }
 };
 
 }  // namespace tlm

@@ -125,7 +125,7 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
   fake_.algorithms = 2;
   fake_.matmul = [](const FakeMatmul& call) {
     calls_.push_back(call);
-    if (call.algorithm == 0) return cublaslt::kSuccess;
+    if (call.algorithm == 0 || statuses_[1] != 0) return statuses_[call.algorithm];
     const auto m = static_cast<int64_t>(call.d.cols);
     const GemmArgs args{.x = call.b_data,
                         .x_stride = call.b.stride,
@@ -175,6 +175,13 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
   calls_.clear();
   for (const int64_t m : {1, 17, 32, 100, 200}) EXPECT_EQ(product(gemm, m), product(own, m)) << m;
   EXPECT_THAT(calls_, Each(Field(&FakeMatmul::algorithm, 1)));
+  // And where it begins to fail: at most once for each bucket, as the emulated GPU's clock decides
+  // which are its own.
+  statuses_[1] = cublaslt::kInternalError;
+  calls_.clear();
+  for (const int64_t m : {100, 100, 200}) EXPECT_EQ(product(gemm, m), product(own, m)) << m;
+  EXPECT_LE(calls_.size(), 2u);
+  EXPECT_EQ(library->failures().count, static_cast<int64_t>(calls_.size()));
 }
 
 // Milliseconds of an algorithm, or a negative number where its bits differ, for few and many rows.
@@ -220,6 +227,17 @@ class CublasLtChoiceTest : public CublasLtLibraryTest {
     EXPECT_THAT(status, IsOk());
     EXPECT_EQ(calls_.size(), 1u);
     return static_cast<int>(calls_.back().algorithm);
+  }
+  // The library's products fail from here on, and the device with them. Returns what they use.
+  Buffer FailTheDevice() {
+    Buffer memory = device_->Allocate(256, MemoryPurpose::kRuntime).value();
+    static int32_t* in = nullptr;
+    in = memory.as<int32_t>();
+    fake_.matmul = [](const FakeMatmul& call) {
+      EXPECT_EQ(LaunchMisaligned({.in = in, .out = in}, call.stream), cudaSuccess);
+      return static_cast<int>(cublaslt::kInternalError);
+    };
+    return memory;
   }
 
   static constexpr int64_t kFew = 32;
@@ -282,14 +300,8 @@ TEST_F(CublasLtChoiceTest, OneThatFailsToRunIsPassedOver) {
 TEST_F(CublasLtChoiceTest, OneThatTheDeviceFailsUnderIsAFault) {
   const auto failures = RecordDeviceFailures();
   if (failures == nullptr) GTEST_SKIP() << "it would end the GPU";
-  const Buffer memory = device_->Allocate(256, MemoryPurpose::kRuntime).value();
-  static int32_t* in = nullptr;
-  in = memory.as<int32_t>();
   fake_.algorithms = 2;
-  fake_.matmul = [](const FakeMatmul& call) {
-    EXPECT_EQ(LaunchMisaligned({.in = in, .out = in}, call.stream), cudaSuccess);
-    return static_cast<int>(cublaslt::kInternalError);
-  };
+  const Buffer memory = FailTheDevice();
   EXPECT_EQ(library_->Prepare(kGemm, Probe()).status().code(), absl::StatusCode::kInternal);
   EXPECT_FALSE(device_->fault().ok());
   left_alive_ = 1;  // the handle: the library is not asked to free what is on a failed device
@@ -317,9 +329,62 @@ TEST_F(CublasLtChoiceTest, WhatItRefusesLaterIsLeftToOthers) {
   statuses_[0] = kNotSupported;
   EXPECT_THAT(library_->Run(plan, x_, 64, 100, w_, out_, 40, stream_),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("refuses 100 rows")));
+}
+
+TEST_F(CublasLtChoiceTest, WhatFailsLaterIsTheOwnKernelsFromThenOn) {
+  fake_.algorithms = 1;
+  const int plan = library_->Prepare(kGemm, Probe()).value();
+  for (const int status : {cublaslt::kExecutionFailed, cublaslt::kInternalError}) {
+    const int64_t m = status == cublaslt::kExecutionFailed ? 100 : 20;
+    statuses_[0] = status;
+    EXPECT_THAT(library_->Run(plan, x_, 64, m, w_, out_, 40, stream_),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         HasSubstr(std::to_string(m) + " rows of a product [40, 64]")));
+    statuses_[0] = cublaslt::kSuccess;
+    EXPECT_EQ(ComputedBy(plan, m), -1);
+    EXPECT_TRUE(calls_.empty());
+    EXPECT_EQ(ComputedBy(plan, 50), 0);  // of a bucket that has not failed
+  }
+  EXPECT_EQ(library_->failures().count, 2);
+  EXPECT_THAT(library_->failures().last, HasSubstr("20 rows"));
+  EXPECT_THAT(device_->fault(), IsOk());
+}
+
+TEST_F(CublasLtChoiceTest, WhatFailsWhileItIsRecordedIsRunDirectly) {
+  fake_.algorithms = 1;
+  const int plan = library_->Prepare(kGemm, Probe()).value();
+  const Buffer memory = device_->Allocate(256, MemoryPurpose::kRuntime).value();
+  int own = 0;
+  const auto step = [&]() -> absl::Status {
+    const absl::Status status = library_->Run(plan, x_, 64, 100, w_, out_, 40, stream_);
+    if (!absl::IsUnimplemented(status)) return status;
+    ++own;
+    return device_->Check(cudaMemsetAsync(memory.data(), 0, 256, stream_), "cudaMemsetAsync");
+  };
+  calls_.clear();
   statuses_[0] = cublaslt::kExecutionFailed;
+  EXPECT_THAT(device_->RunCaptured(1, step), IsOk());
+  EXPECT_EQ(device_->run_counts().direct, 1);
+  EXPECT_THAT(device_->graph_failures().last, HasSubstr("cuBLASLt: Matmul"));
+  EXPECT_EQ(own, 1);
+  // The next recording is of the own kernels.
+  EXPECT_THAT(device_->RunCaptured(1, step), IsOk());
+  EXPECT_EQ(device_->run_counts().recorded, 1);
+  EXPECT_EQ(own, 2);
+  EXPECT_EQ(calls_.size(), 1u);
+  EXPECT_THAT(device_->Synchronize(), IsOk());
+}
+
+TEST_F(CublasLtChoiceTest, WhatTheDeviceFailsUnderLaterIsAFault) {
+  const auto failures = RecordDeviceFailures();
+  if (failures == nullptr) GTEST_SKIP() << "it would end the GPU";
+  fake_.algorithms = 1;
+  const int plan = library_->Prepare(kGemm, Probe()).value();
+  const Buffer memory = FailTheDevice();
   EXPECT_EQ(library_->Run(plan, x_, 64, 100, w_, out_, 40, stream_).code(),
             absl::StatusCode::kInternal);
+  EXPECT_FALSE(device_->fault().ok());
+  left_alive_ = 1;  // as above
 }
 
 }  // namespace
