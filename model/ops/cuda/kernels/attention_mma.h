@@ -5,7 +5,7 @@
 //
 //   grid       persistent: two blocks a multiprocessor, each with a list of units
 //              (attention_work.h)
-//   block      128 threads, 4 warps, 201 registers; 86 KiB of code: the loops over tiles of wide
+//   block      128 threads, 4 warps, 210 registers; 86 KiB of code: the loops over tiles of wide
 //              units, and of narrow ones of up to 8 and of up to 16 rows
 //   shared     80 KiB. 64: stages[2] of a K and a V tile, [64][head_dim] each, in pieces of 16
 //              bytes swizzled by row (attention_tiles.h). 16: q [64][head_dim], of which narrow
@@ -618,11 +618,12 @@ TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
   attention.Run();
 }
 
+// Two blocks are what a multiprocessor has (attention_plan.h).
 template <typename T, int kHeadDim>
-TLM_KERNEL __launch_bounds__(kAttentionThreads) AttendMma(const AttentionKernelArgs args) {
+TLM_KERNEL __launch_bounds__(kAttentionThreads, 2) AttendMma(const AttentionKernelArgs args) {
   Attend<kHeadDim, T, PlainTiles<kHeadDim, T>>(args);
 }
-// Of a cache in 8 bits. Two blocks are what a multiprocessor has (attention_plan.h).
+// Of a cache in 8 bits.
 template <typename T, int kHeadDim>
 TLM_KERNEL __launch_bounds__(kAttentionThreads, 2) AttendMmaFp8(const AttentionKernelArgs args) {
   Attend<kHeadDim, T, Fp8Tiles<kHeadDim, T>>(args);

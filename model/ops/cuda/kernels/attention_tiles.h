@@ -239,8 +239,8 @@ class Fp8Tiles {
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          if ((keys >> (8 * j + 2 * (lane % 4) + e % 2) & 1u) != 0)
-            s[0][j][e] = FloatOfBits(kNaN32);
+          const int key = 8 * j + 2 * (lane % 4) + e % 2;
+          if ((keys >> key & 1u) != 0) s[0][j][e] = FloatOfBits(kNaN32);
         }
       }
     }
