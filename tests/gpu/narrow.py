@@ -9,8 +9,8 @@ import shutil
 
 FIRST_SECONDS = 20  # of the first failing test under memcheck
 TEST_SECONDS = 10   # of each test alone
-ALL_TESTS_SECONDS = 90
 SWITCH_SECONDS = 20
+LEAST_SECONDS = 2   # with less left nothing is begun
 SHOWN_LINES = 40
 
 SWITCHES = ("overlap", "graphs", "library")
@@ -79,13 +79,20 @@ def names_of(listed):
 
 
 def outcome(code, log):
-    if code == "timeout":
-        return "timeout"
+    if isinstance(code, str):
+        return code
     if code == 0:
         return "nothing" if tested_nothing(log) else "passed"
     if code < 0:
         return f"signal {-code}"
     return "failed" if code == 1 else f"exit {code}"
+
+
+def execute(run, command, log, limit, end):
+    """As run.execute, but "cut" where it was only `end`, in seconds of the run, that came."""
+    left = end - run.seconds()
+    code = run.execute(command, log, min(limit, left))
+    return "cut" if code == "timeout" and left < limit else code
 
 
 def sanitizer():
@@ -94,43 +101,42 @@ def sanitizer():
     return path if pathlib.Path(path).exists() else None
 
 
-def memcheck(run, stage, path, name):
+def memcheck(run, stage, path, name, end):
     """The first failing test alone, where a bad address shows as what it is."""
     tool = sanitizer()
     if tool is None:
         print("no compute-sanitizer here")
         return None
     log = run.out / f"{stage}.memcheck.log"
-    code = run.execute([tool, "--tool", "memcheck", "--error-exitcode", "9", path,
-                        f"--gtest_filter={name}"], log, FIRST_SECONDS)
+    code = execute(run, [tool, "--tool", "memcheck", "--error-exitcode", "9", path,
+                         f"--gtest_filter={name}"], log, FIRST_SECONDS, end)
     said = [line for line in text_of(log).splitlines() if line.startswith("=========")]
     print(f"{name} under memcheck: {outcome(code, text_of(log))}")
     print("\n".join(said[:15]), flush=True)
     return outcome(code, text_of(log))
 
 
-def tests(run, stage, path, arguments):
-    """The stage's first failing test under memcheck, then all of its tests one by one."""
+def tests(run, stage, path, arguments, seconds):
+    """The stage's first failing test under memcheck, then all of its tests one by one, as far as
+    the time goes."""
+    end = run.seconds() + seconds
     name = first_failing(text_of(run.out / f"{stage}.log"))
     result = {"first": name, "memcheck": None, "tests": []}
     if name is not None:
-        result["memcheck"] = memcheck(run, stage, path, name)
+        result["memcheck"] = memcheck(run, stage, path, name, end)
     listed = run.out / f"{stage}.list.log"
-    run.execute([path, *arguments, "--gtest_list_tests"], listed, TEST_SECONDS)
+    execute(run, [path, *arguments, "--gtest_list_tests"], listed, TEST_SECONDS, end)
     names = names_of(text_of(listed))
-    end = run.seconds() + min(ALL_TESTS_SECONDS, run.left() - 5)
     print(f"{stage}, test by test", flush=True)
     failures = ""
     for name in names:
-        if run.seconds() + 2 > end:
+        if run.seconds() + LEAST_SECONDS > end:
             how = "not run"
         else:
             log = run.out / f"{stage}.one.log"
-            begin = run.seconds()
-            code = run.execute([path, f"--gtest_filter={name}"], log,
-                               min(TEST_SECONDS, end - begin))
+            code = execute(run, [path, f"--gtest_filter={name}"], log, TEST_SECONDS, end)
             how = outcome(code, text_of(log))
-            if how != "passed":
+            if how not in ("passed", "cut"):
                 failures += f"=== {name}: {how}\n{first_failure(text_of(log))}\n"
             log.unlink()
         result["tests"].append({"test": name, "outcome": how})
@@ -155,37 +161,41 @@ def digest_of(path):
 
 
 def switches(run, combinations, model, seconds):
-    """A small model's requests with optimisations off: whether all ended well with the same tokens
-    and the same bits of their log-probabilities. Long enough for many rows, split contexts and
-    replayed steps."""
+    """A small model's requests with optimisations off: whether those that ran ended well with the
+    same tokens and the same bits of their log-probabilities. Long enough for many rows, split
+    contexts and replayed steps. Returns the status of a stage."""
     print("a small model, " + " x ".join(SWITCHES))
     program, rows = run.program("engine_bench"), []
     end = run.seconds() + seconds
     for off in combinations:
-        begin, code, log_text = run.seconds(), "not run", ""
         report = run.out / f"switches-{len(rows)}.json"
+        log = run.out / f"switches-{len(rows)}.log"
         report.unlink(missing_ok=True)
-        if program is None or begin + 2 > end:
-            how = "not run"
-        else:
-            log = run.out / f"switches-{len(rows)}.log"
-            code = run.execute(
-                [program, "--backend=cuda", f"--model={model}", "--prompts=", "--decode=0",
-                 "--requests=9", "--request_prompt=300", "--request_output=24",
-                 "--request_logprobs=true",
-                 *(f"--cuda_{switch}=false" for switch in off), f"--json={report}"],
-                log, min(SWITCH_SECONDS, end - begin))
-            log_text = text_of(log)
-            how = outcome(code, log_text)
+        how = "not run"
+        if program is not None and run.seconds() + LEAST_SECONDS <= end:
+            code = execute(run, [
+                program, "--backend=cuda", f"--model={model}", "--prompts=", "--decode=0",
+                "--requests=9", "--request_prompt=300", "--request_output=24",
+                "--request_logprobs=true", *(f"--cuda_{switch}=false" for switch in off),
+                f"--json={report}"], log, SWITCH_SECONDS, end)
+            how = outcome(code, text_of(log))
         rows.append({"off": list(off), "outcome": how, "token_digest": digest_of(report)})
         on = "  ".join(f"{switch} {'off' if switch in off else 'on ':<3}" for switch in SWITCHES)
         print(f"  {on}  {how:<10} {rows[-1]['token_digest'] or '-'}", flush=True)
-        if how not in ("passed", "not run"):
-            print("\n".join("    " + line for line in log_text.splitlines()[-3:]), flush=True)
-    ended = all(row["outcome"] == "passed" for row in rows)
-    digests = {row["token_digest"] for row in rows if row["token_digest"]}
-    same = ended and len(digests) == 1 and all(row["token_digest"] for row in rows)
-    print(f"the same tokens with all of them: {'yes' if same else 'no'}", flush=True)
-    (run.out / "switches.json").write_text(
-        json.dumps({"same_tokens": same, "rows": rows}, indent=1), encoding="utf-8")
-    return same
+        if how not in ("passed", "not run", "cut"):
+            print("\n".join("    " + line for line in text_of(log).splitlines()[-3:]), flush=True)
+    result = verdict(rows) | {"rows": rows}
+    print(f"the same tokens with all that ran: {result['same_tokens']}", flush=True)
+    (run.out / "switches.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    return result["status"]
+
+
+def verdict(rows):
+    """"no" only where digests differ or something failed; no time is no verdict."""
+    ran = [row for row in rows if row["outcome"] not in ("not run", "cut", "timeout")]
+    digests = {row["token_digest"] for row in ran}
+    if len(digests) > 1 or None in digests or any(row["outcome"] != "passed" for row in ran):
+        return {"same_tokens": "no", "status": "failed"}
+    timeouts = any(row["outcome"] == "timeout" for row in rows)
+    return {"same_tokens": "yes" if len(ran) > 1 else "unknown",
+            "status": "timeout" if timeouts else "passed" if len(ran) > 1 else "cut"}

@@ -2,14 +2,18 @@
 can do, then peers in the same run.
 
 Every stage is a process of its own under a time limit and prints its table even when others fail;
-the last lines are the summary. After each stage all results are packed into one archive, so that a
-run that is cut off leaves them, too. Exits with 1 when a stage of correctness failed or ran
-into its time limit, with 77 when there is no GPU.
+when all have run, those that failed are looked into; the last lines are the summary. Every few
+seconds all results are packed into one archive, so that a run that is cut off leaves them, too.
+Exits with 1 when a stage of correctness failed or ran into its own time limit, with 77 when there
+is no GPU. A stage that the end of the whole time cuts off has no verdict.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import functools
 import glob
+import io
 import os
 import pathlib
 import shutil
@@ -25,7 +29,12 @@ import small_model
 
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST_SECONDS = 15  # a stage with less time left is not begun
-LARGEST_PACKED_BYTES = 16 << 20
+PACK_SECONDS = 15  # between packs while a stage runs
+ASK_SECONDS = 15  # for nvidia-smi's answer
+CLOSER_SHARE = 0.25  # of the whole time, for a closer look at what failed
+LARGEST_ARCHIVE_BYTES = 15 << 20
+PACKED_BYTES = 2 << 20  # of a file's begin and of its end
+DEVICE_FILE = pathlib.Path("/dev/nvidia0")
 BAD = ("failed", "timeout")
 
 
@@ -92,10 +101,10 @@ def all_stages(out, scratch):
         gtest("kernels-device", 30, kernels, "CudaDeviceTest.*:*/BatchRingTest.*:WeightUploadTest.*"),
         *(gtest(f"ops-{name}", 60, f"unit_model_ops_{name}_test", "*/cuda_*")
           for name in ("ops", "row_ops", "attention", "batch")),
-        gtest("determinism", 90, "golden_determinism_cuda_test", "*"),
+        gtest("determinism", 180, "golden_determinism_cuda_test", "*"),
         *(script(tool, 90, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
           for tool in ("memcheck", "racecheck")),
-        script("parity", 90, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
+        script("parity", 120, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
                "llama", "gpt2", kind="correctness"),
         Stage("kernels", 60, "ops_bench",
               ["--backend=cuda", "--preset=qwen3-8b", "--rows=1,8,16,64,256,2048",
@@ -106,7 +115,7 @@ def all_stages(out, scratch):
         engine("engine-8b", 90, "qwen3-8b", "--prompts=1024,8192", "--sequences=1,64,256", *decode),
         engine("engine-8b-requests", 120, "qwen3-8b", "--prompts=", "--decode=0", "--requests=256",
                "--request_prompt=1024", "--request_output=1024"),
-        script("rpc", 60, "rpc_cost.py", f"--json={out}/rpc.json"),
+        script("rpc", 90, "rpc_cost.py", f"--json={out}/rpc.json"),
         # Others, on the same card.
         script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
         script("peer-static", 90, "peers/hf_static.py", "--batch", "1",
@@ -114,7 +123,7 @@ def all_stages(out, scratch):
         script("peer-continuous", 60, "peers/hf_continuous.py",
                f"--json={out}/peer-continuous.json"),
         # The last, since it writes 16 GB first.
-        script("start", 90, "start_time.py", f"--directory={scratch}/qwen3-8b",
+        script("start", 120, "start_time.py", f"--directory={scratch}/qwen3-8b",
                f"--json={out}/start.json")]
 
 
@@ -126,9 +135,9 @@ class Run:
         self._archive = archive or out / "results.tgz"
         self._budget, self._begin = budget, time.monotonic()
         self._stages = []  # (name, status, seconds, kind)
-        self._switched = False
-        self.environment = os.environ | {"TLM_BIN_DIR": str(bin_folder),
-                                         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+        self._failed = []  # stages to look into
+        self.environment = {**os.environ, "TLM_BIN_DIR": str(bin_folder),
+                            "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
     def left(self):
         return self._budget - (time.monotonic() - self._begin)
@@ -144,28 +153,39 @@ class Run:
         return None
 
     def execute(self, command, log, limit):
-        """Runs it to its end or until `limit` seconds are over: its exit status, "timeout"
-        instead."""
-        limit = max(1, min(limit, self.left()))
+        """Runs it to its end or until `limit` seconds are over: its exit status; "timeout"
+        instead, or "cut" where the whole time is over before."""
+        late = "timeout" if limit <= self.left() else "cut"
+        end_time = time.monotonic() + max(1, min(limit, self.left()))
         with open(log, "wb") as file:
             process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
                                        stdout=file, stderr=subprocess.STDOUT,
                                        env=self.environment, start_new_session=True)
             try:
-                return process.wait(limit)
-            except subprocess.TimeoutExpired:
-                return "timeout"
+                while (left := end_time - time.monotonic()) > 0:
+                    try:
+                        return process.wait(min(left, PACK_SECONDS))
+                    except subprocess.TimeoutExpired:
+                        if left > PACK_SECONDS:
+                            self.pack()
+                return late
+            except SystemExit:  # SIGTERM; SIGKILL may follow
+                self.pack()
+                raise
             finally:
                 end(process)
 
     def note(self, name, status, seconds, kind):
         self._stages.append((name, status, round(seconds), kind))
         text = "".join("\t".join(map(str, stage)) + "\n" for stage in self._stages)
-        (self.out / "stages.tsv").write_text(text, encoding="utf-8")
+        try:
+            (self.out / "stages.tsv").write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(f"not noted: {error}", flush=True)
         self.pack()
 
     def stage(self, stage):
-        """Runs it, shows what is worth showing, notes how it went, looks closer where it failed."""
+        """Runs it, shows what is worth showing, notes how it went."""
         print(f"\n=== {stage.name}", flush=True)
         path = self.python if stage.program == "python" else self.program(
             "engine_bench" if stage.program == "switches" else stage.program)
@@ -174,25 +194,23 @@ class Run:
                                  else "no time is left"))
             self.note(stage.name, "skipped", 0, stage.kind)
             return
-        begin = time.monotonic()
-        if stage.program == "switches":
-            status = "passed" if self.switches(narrow.ALL_SWITCHES, stage.seconds) else "failed"
-        else:
-            log = self.out / f"{stage.name}.log"
-            status = self.status(stage, self.execute([path, *stage.arguments], log, stage.seconds))
-        seconds = time.monotonic() - begin
-        print(f"--- {stage.name}: {status} after {seconds:.0f} s", flush=True)
-        self.note(stage.name, status, seconds, stage.kind)
-        if status not in BAD:
-            return
-        if stage.is_gtest and stage.name != "determinism":
-            # Without a GPU that it finds, a program's tests say nothing one by one either.
-            if not narrow.tested_nothing(narrow.text_of(self.out / f"{stage.name}.log")):
-                narrow.tests(self, stage.name, path, stage.arguments)
-        elif stage.name == "determinism" or stage.name.startswith("engine-"):
-            if not self._switched:
-                self.switches(narrow.SINGLE_SWITCHES, 60)
-        self.pack()
+        begin, status = time.monotonic(), "cut"
+        try:
+            if stage.program == "switches":
+                status = self.switches(narrow.ALL_SWITCHES, stage.seconds)
+            else:
+                log = self.out / f"{stage.name}.log"
+                status = self.status(stage, self.execute([path, *stage.arguments], log,
+                                                         stage.seconds))
+        except OSError as error:
+            print(f"it cannot be run: {error}")
+            status = "failed"
+        finally:
+            seconds = time.monotonic() - begin
+            print(f"--- {stage.name}: {status} after {seconds:.0f} s", flush=True)
+            self.note(stage.name, status, seconds, stage.kind)
+        if status in BAD:
+            self._failed.append((stage, path))
 
     def status(self, stage, code):
         text = narrow.text_of(self.out / f"{stage.name}.log")
@@ -204,29 +222,70 @@ class Run:
         if narrow.tested_nothing(text):
             print("nothing was tested")
             return "failed"
-        return {0: "passed", 77: "skipped", "timeout": "timeout"}.get(code, "failed")
+        return {0: "passed", 77: "skipped", "timeout": "timeout", "cut": "cut"}.get(code, "failed")
+
+    def look_closer(self):
+        """At every stage that failed, after all have run: for a share of the time in all, an equal
+        one for each."""
+        looks = []
+        for stage, path in self._failed:
+            # Without a GPU that it finds, a program's tests say nothing one by one either.
+            if (stage.is_gtest and stage.name != "determinism" and not narrow.tested_nothing(
+                    narrow.text_of(self.out / f"{stage.name}.log"))):
+                looks.append((stage.name, functools.partial(narrow.tests, self, stage.name, path,
+                                                            stage.arguments)))
+        if (any(stage.name.startswith(("determinism", "engine-")) for stage, _ in self._failed)
+                and not any(name == "switches" for name, *_ in self._stages)):
+            looks.append(("switches", functools.partial(self.switches, narrow.SINGLE_SWITCHES)))
+        until = time.monotonic() + min(self.left(), CLOSER_SHARE * self._budget)
+        for i, (name, look) in enumerate(looks):
+            begin, status = time.monotonic(), "skipped"
+            seconds = (until - begin) / (len(looks) - i)
+            print(f"\n=== a closer look at {name}", flush=True)
+            if seconds >= narrow.LEAST_SECONDS:
+                look(seconds)
+                status = "done"
+            self.note(f"closer-{name}", status, time.monotonic() - begin, "closer")
 
     def switches(self, combinations, seconds):
-        self._switched = True
         model = small_model.write(self.scratch / "small")
         return narrow.switches(self, combinations, model, seconds)
 
     def pack(self):
-        """All results as one file: the old one, or the whole new one."""
+        """All results as one file: the old one, or the whole new one. A run goes on without."""
         aside = self._archive.with_name(self._archive.name + ".part")
-        with tarfile.open(aside, "w:gz", compresslevel=6) as tar:
-            for path in sorted(self.out.iterdir()):
-                if not path.is_file() or path in (self._archive, aside):
-                    continue
-                if path.stat().st_size > LARGEST_PACKED_BYTES:
-                    print(f"not packed, too large: {path.name}")
-                    continue
-                tar.add(path, arcname=path.name)
-        os.replace(aside, self._archive)
+        try:
+            self._archive.parent.mkdir(parents=True, exist_ok=True)
+            # What is too large together loses the middle of its files, the longest first.
+            for part in (PACKED_BYTES, PACKED_BYTES >> 3, PACKED_BYTES >> 6, PACKED_BYTES >> 9):
+                with tarfile.open(aside, "w:gz", compresslevel=6) as tar:
+                    for path in sorted(self.out.iterdir()):
+                        if path.is_file() and path not in (self._archive, aside):
+                            add_ends(tar, path, part)
+                if aside.stat().st_size <= LARGEST_ARCHIVE_BYTES:
+                    break
+            os.replace(aside, self._archive)
+        except OSError as error:
+            print(f"not packed: {error}", flush=True)
 
     def good(self):
         return not any(status in BAD and kind == "correctness"
                        for _, status, _, kind in self._stages)
+
+
+def add_ends(tar, path, part):
+    """A file as it is now, of a long one `part` bytes of its begin and of its end."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= 2 * part:
+            data = file.read(2 * part)
+        else:
+            data = file.read(part) + f"\n... {size - 2 * part} bytes ...\n".encode()
+            file.seek(size - part)
+            data += file.read(part)
+    entry = tarfile.TarInfo(path.name)
+    entry.size, entry.mtime = len(data), int(time.time())
+    tar.addfile(entry, io.BytesIO(data))
 
 
 def end(process):
@@ -244,20 +303,50 @@ def end(process):
             pass
 
 
-def said_by(command):
-    """Its standard output; "" where it cannot be run."""
+def ask(command):
+    """Exit status and output; None and "" where it cannot be run or does not end: what a driver
+    holds is not even waited for."""
     try:
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   start_new_session=True)
+        text, _ = process.communicate(timeout=ASK_SECONDS)
+        return process.returncode, text
     except OSError:
-        return ""
+        return None, ""
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return None, ""
+
+
+class Both:
+    """A stream of text that is a file's, too. One that nobody reads any more is no error."""
+
+    def __init__(self, stream, file):
+        self._streams = [stream, file]
+
+    def write(self, text):
+        for stream in list(self._streams):
+            try:
+                stream.write(text)
+                stream.flush()
+            except OSError:
+                self._streams.remove(stream)
+        return len(text)
+
+    def flush(self):
+        pass
 
 
 def link_cublaslt(bin_folder, python):
     """Where the system's linker knows no cuBLASLt, which toolkits and Python packages keep in
     places of their own: links to it in the folder where the built programs look, and nobody
     else."""
-    known = said_by(["ldconfig", "-p"])
-    sites = said_by([python, "-c", "import site; print(*site.getsitepackages(), sep='\\n')"])
+    known = ask(["ldconfig", "-p"])[1]
+    sites = ask([python, "-c", "import site; print(*site.getsitepackages(), sep='\\n')"])[1]
     folders = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib",
                *(f"{site}/nvidia/*/lib" for site in sites.splitlines())]
     libraries = (bin_folder if (bin_folder / "bin").is_dir() else bin_folder.parent) / "lib"
@@ -301,10 +390,12 @@ def parse_arguments():
 
 
 def has_gpu():
-    try:
-        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
+    """By nvidia-smi, or by the driver's device: then `ceilings` says more."""
+    code, _ = ask(["nvidia-smi", "-L"])
+    if code != 0 and DEVICE_FILE.exists():
+        print(f"nvidia-smi does not answer, but {DEVICE_FILE} is there")
+        return True
+    return code == 0
 
 
 def bin_folder_of(arguments, out):
@@ -325,16 +416,26 @@ def bin_folder_of(arguments, out):
 
 def main():
     arguments = parse_arguments()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with open(arguments.out / "run.log", "w", encoding="utf-8") as log:
+        streams = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = (Both(stream, log) for stream in streams)
+        try:
+            return measure(arguments)
+        finally:
+            sys.stdout, sys.stderr = streams
+
+
+def measure(arguments):
     if not has_gpu():
         print("run.sh: skipped, nvidia-smi finds no GPU")
         return 77
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, ended)
     out = arguments.out.resolve()
     bin_folder = bin_folder_of(arguments, out)
     link_cublaslt(bin_folder, arguments.python)
-    card = said_by(["nvidia-smi", "--format=csv,noheader", "--query-gpu=name,driver_version,"
-                    "clocks.sm,clocks.mem,memory.total"])
+    card = ask(["nvidia-smi", "--format=csv,noheader", "--query-gpu=name,driver_version,"
+                "clocks.sm,clocks.mem,memory.total"])[1]
     print(card, end="")
     (out / "gpu.txt").write_text(card, encoding="utf-8")
     temporary = None
@@ -353,18 +454,30 @@ def main():
         for stage in stages:
             if not only or only & {stage.name, stage.kind}:
                 run.stage(stage)
+        run.look_closer()
     finally:
+        summarize(run, arguments.quick)
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
-    print(f"\n=== summary after {run.seconds():.0f} s", flush=True)
-    summary = subprocess.run([sys.executable, "-B", HERE / "summary.py", out,
-                              *(["--quick"] if arguments.quick else [])],
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             check=False)
-    print(summary.stdout, end="", flush=True)
-    (out / "summary.txt").write_text(summary.stdout, encoding="utf-8")
-    run.pack()
     return 0 if run.good() else 1
+
+
+def ended(*_):
+    """SIGTERM: once, since what is left to do is packing."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
+def summarize(run, quick):
+    print(f"\n=== summary after {run.seconds():.0f} s", flush=True)
+    text = ask([sys.executable, "-B", HERE / "summary.py", run.out,
+                *(["--quick"] if quick else [])])[1]
+    print(text, end="", flush=True)
+    try:
+        (run.out / "summary.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(f"not written: {error}")
+    run.pack()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,18 @@ WORK = {
     None: ["--prompts=100", "--decode=3", "--sequences=1,3", "--depths=150"]}
 
 
+def run_aloud(command):
+    """Its exit status and output, which is printed as it comes: what the tool has found so far is
+    there when time runs out."""
+    said = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace") as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            said += line
+    return process.returncode, said
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tool")
@@ -38,16 +50,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tlm-gpu-") as temporary:
         small = small_model.write((arguments.scratch or pathlib.Path(temporary)) / "small")
         for model, work in WORK.items():
-            run = subprocess.run(
+            code, said = run_aloud(
                 [tool, f"--tool={arguments.tool}", "--error-exitcode=9",
                  served.program("engine_bench"), "--backend=cuda", f"--model={model or small}",
                  "--cuda_library=false", "--cuda_graphs=false", "--repetitions=1", "--long_depth=0",
-                 *work], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            print(run.stdout, flush=True)
-            if "Device not supported" in run.stdout or "Unable to find" in run.stdout:
+                 *work])
+            if "Device not supported" in said or "Unable to find" in said:
                 print("skipped: compute-sanitizer refuses this device")
                 return 77
-            bad |= run.returncode != 0
+            bad |= code != 0
     return 1 if bad else 0
 
 

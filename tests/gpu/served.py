@@ -23,7 +23,9 @@ class Server(ServerProcess):
     exec to the port file, which is written when the server serves."""
 
     def __init__(self, *flags, limit=300):
-        super().__init__(program("tlm-server"), "--backend=cuda", *flags, start_seconds=limit)
+        # The grace is for load balancers.
+        super().__init__(program("tlm-server"), "--backend=cuda", "--withdrawal_grace=0s", *flags,
+                         start_seconds=limit)
 
     def __exit__(self, *exception):
         self.terminate()

@@ -10,9 +10,15 @@ import json
 import pathlib
 import sys
 
+import narrow
+
 # Qwen3-8B, 256 requests of 1,024 in and 1,024 out on an H200: published by SGLang, seconds.
 PUBLISHED_SECONDS = {"SGLang": 30.85, "SGLang, deterministic": 43.99}
 REQUESTS = "256 requests 1024/1024"
+# What ceilings.json may have.
+CEILINGS = (("read_bytes_per_second", "reads", 1e9, "GB/s"),
+            ("matmul_flops", "multiplies", 1e12, "TFLOP/s"),
+            ("upload_bytes_per_second", "uploads", 1e9, "GB/s"))
 # What kernels are planned by: microbench.json's name, and what is printed.
 MICROBENCH = {
     "mma_chain_clocks": ("a dependent mma.m16n8k16", "clk"),
@@ -63,7 +69,7 @@ class Summary:
 def decode_fraction(summary, ceilings, report, name, test, bar):
     found = test_of(report, test)
     fraction = None
-    if found and ceilings:
+    if found and "read_bytes_per_second" in ceilings:
         fraction = 100 * found["bytes"] / found["seconds"] / ceilings["read_bytes_per_second"]
     summary.add(f"{name}: {test}, of the read bandwidth", fraction, "%", bar,
                 why="does not fit" if does_not_fit(report, test) else "missing")
@@ -72,7 +78,7 @@ def decode_fraction(summary, ceilings, report, name, test, bar):
 def prompt_factor(summary, ceilings, report, name, test, bar):
     found = test_of(report, test)
     factor = None
-    if found and ceilings:
+    if found and "matmul_flops" in ceilings:
         factor = found["seconds"] * ceilings["matmul_flops"] / found["flops"]
     summary.add(f"{name}: {test}, times the floor of its products", factor, "x", bar, at_most=True)
 
@@ -117,12 +123,12 @@ def correctness_verdict(stages):
     checked = [stage for stage in stages if stage["kind"] == "correctness"]
     bad = [f"{stage['stage']} {stage['status']}" for stage in checked
            if stage["status"] in ("failed", "timeout")]
-    skipped = [stage["stage"] for stage in checked if stage["status"] == "skipped"]
     verdict = f"{sum(stage['status'] == 'passed' for stage in checked)} of {len(checked)} passed"
     if bad:
         verdict += "; NOT PASSED: " + ", ".join(bad)
-    if skipped:
-        verdict += "; skipped: " + ", ".join(skipped)
+    for status in ("skipped", "cut"):
+        if names := [stage["stage"] for stage in checked if stage["status"] == status]:
+            verdict += f"; {status}: " + ", ".join(names)
     return verdict
 
 
@@ -146,7 +152,7 @@ def figures(folder, ceilings, summary):
     # Context, module and libraries cost the same for every model: the bar is for what grows.
     start = load(folder, "start.json")
     factor = None
-    if start and ceilings:
+    if start and "upload_bytes_per_second" in ceilings:
         floor = start["weight_bytes"] / ceilings["upload_bytes_per_second"]
         factor = (start["ready_seconds"] - start["tiny_seconds"]) / floor
     summary.add("16 GB model ready after a tiny one, times its upload", factor, "x", 2, at_most=True)
@@ -180,25 +186,27 @@ def peers(folder):
 def main():
     folder = pathlib.Path(sys.argv[1])
     quick = "--quick" in sys.argv[2:]
-    ceilings = load(folder, "ceilings.json")
+    ceilings = load(folder, "ceilings.json") or {}
     summary = Summary()
     if ceilings:
-        print(f"{ceilings['device']}: reads {ceilings['read_bytes_per_second'] / 1e9:.0f} GB/s, "
-              f"{ceilings['matmul_flops'] / 1e12:.0f} TFLOP/s, uploads "
-              f"{ceilings['upload_bytes_per_second'] / 1e9:.1f} GB/s\n")
+        print(f"{ceilings['device']}: " + ", ".join(
+            f"{what} {ceilings[key] / unit:.0f} {name}" for key, what, unit, name in CEILINGS
+            if key in ceilings) + "\n")
     if not quick:
         figures(folder, ceilings, summary)
         peers(folder)
 
     stages = [dict(zip(("stage", "status", "seconds", "kind"), line.split("\t"))) for line in
-              (folder / "stages.tsv").read_text(encoding="utf-8").splitlines()]
+              narrow.text_of(folder / "stages.tsv").splitlines()]
     print("\n" + ", ".join(f"{stage['stage']} {stage['status']}" for stage in stages))
     canon = canon_verdict(canon_parts(folder))
     print("\n".join("canon: " + line for line in canon))
     switches = load(folder, "switches.json")
     if switches:
+        ran = sum(row["outcome"] == "passed" for row in switches["rows"])
         print("the same tokens with overlap, graphs and library on and off: "
-              + ("yes" if switches["same_tokens"] else "NO"))
+              + {"no": "NO"}.get(switches["same_tokens"], switches["same_tokens"])
+              + f", {ran} of {len(switches['rows'])} ran")
     print("correctness: " + correctness_verdict(stages))
     (folder / "summary.json").write_text(json.dumps(
         {"ceilings": ceilings, "canon": canon, "switches": switches, "figures": summary.rows,

@@ -92,9 +92,7 @@ class FakePrograms(unittest.TestCase):
         self.fake("compute-sanitizer", SANITIZER, self.path)
         self.addCleanup(os.environ.__setitem__, "PATH", os.environ["PATH"])
         os.environ["PATH"] = f"{self.path}:{os.environ['PATH']}"
-        for name, value in (("TEST_SECONDS", 1), ("FIRST_SECONDS", 1)):
-            self.addCleanup(setattr, narrow, name, getattr(narrow, name))
-            setattr(narrow, name, value)
+        self.patch(narrow, TEST_SECONDS=1, FIRST_SECONDS=1, LEAST_SECONDS=0.2)
         self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder / "scratch")
 
     def fake(self, name, text, folder=None):
@@ -120,7 +118,13 @@ class FakePrograms(unittest.TestCase):
         with contextlib.redirect_stdout(printed):
             for stage in stages:
                 self.session.stage(stage)
+            self.session.look_closer()
         return printed.getvalue()
+
+    def patch(self, module, **values):
+        for name, value in values.items():
+            self.addCleanup(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
 
     def statuses(self):
         lines = (self.out / "stages.tsv").read_text(encoding="utf-8").splitlines()
@@ -173,11 +177,67 @@ class StageTest(FakePrograms):
         self.fake("good", "#!/bin/sh\necho said\n")
         self.stage(run.Stage("one", 5, "good", []))
         self.assertEqual(self.packed(), ["one.log", "stages.tsv"])
-        (self.out / "large.log").write_bytes(b"")
-        os.truncate(self.out / "large.log", run.LARGEST_PACKED_BYTES + 1)
-        self.assertIn("large.log", self.stage(run.Stage("two", 5, "good", [])))
+        self.stage(run.Stage("two", 5, "good", []))
         self.assertEqual(self.packed(), ["one.log", "stages.tsv", "two.log"])
         self.assertFalse((self.out / "results.tgz.part").exists())
+
+    def test_results_are_packed_while_a_stage_runs(self):
+        self.patch(run, PACK_SECONDS=0.05)
+        archive = self.out / "results.tgz"
+        self.fake("waits", f"#!/bin/sh\necho said\nuntil [ -e {archive} ]; do sleep 0.01; done\n")
+        self.stage(run.Stage("waits", 20, "waits", []))
+        self.assertEqual(self.statuses(), {"waits": "passed"})
+
+    def test_of_a_long_file_both_ends_are_packed(self):
+        self.fake("long", "#!/bin/sh\necho first\nhead -c 5000000 /dev/zero\necho last\n")
+        self.stage(run.Stage("long", 5, "long", []))
+        with tarfile.open(self.out / "results.tgz") as tar:
+            packed = tar.extractfile("long.log").read()
+        self.assertTrue(packed.startswith(b"first\n") and packed.endswith(b"last\n"))
+        self.assertIn(b"... 805", packed)
+
+    def test_what_is_too_large_together_is_packed_in_shorter_ends(self):
+        self.patch(run, LARGEST_ARCHIVE_BYTES=1 << 20)
+        (self.out / "a.log").write_bytes(b"first" + os.urandom(4 << 20) + b"last")
+        (self.out / "b.json").write_bytes(b"{}")
+        self.session.pack()
+        self.assertLessEqual((self.out / "results.tgz").stat().st_size, 1 << 20)
+        with tarfile.open(self.out / "results.tgz") as tar:
+            packed = tar.extractfile("a.log").read()
+            self.assertEqual(tar.extractfile("b.json").read(), b"{}")
+        self.assertTrue(packed.startswith(b"first") and packed.endswith(b"last"))
+
+    def test_the_archives_folder_is_made_and_a_run_goes_on_without(self):
+        self.fake("good", "#!/bin/sh\nexit 0\n")
+        new = self.folder / "a" / "b" / "all.tgz"
+        self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder, new)
+        self.stage(run.Stage("good", 5, "good", []))
+        self.assertIn("good.log", self.packed(new))
+        (self.folder / "file").write_text("", encoding="utf-8")
+        self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder,
+                               self.folder / "file" / "all.tgz")
+        printed = self.stage(run.Stage("one", 5, "good", []), run.Stage("two", 5, "good", []))
+        self.assertIn("not packed: ", printed)
+        self.assertEqual(self.statuses(), {"one": "passed", "two": "passed"})
+
+    def test_a_stage_that_the_end_cuts_off_has_no_verdict(self):
+        self.patch(run, LEAST_SECONDS=0.1)
+        self.fake("slow", "#!/bin/sh\nexec sleep 60\n")
+        self.session = run.Run(self.bin, self.out, sys.executable, 1, self.folder)
+        self.stage(run.Stage("slow", 60, "slow", []))
+        self.assertEqual(self.statuses(), {"slow": "cut"})
+        self.assertTrue(self.session.good())
+        self.assertEqual(summary.correctness_verdict(
+            [{"stage": "slow", "status": "cut", "kind": "correctness"}]),
+            "0 of 1 passed; cut: slow")
+
+    def test_what_a_sanitizer_has_found_when_time_runs_out_is_kept(self):
+        self.fake("compute-sanitizer", "#!/bin/sh\necho '========= Invalid write'\nexec sleep 60\n",
+                  self.path)
+        self.fake("engine_bench", "#!/bin/sh\n")
+        self.stage(run.Stage("memcheck", 2, "python", [str(HERE / "sanitize.py"), "memcheck"]))
+        self.assertEqual(self.statuses(), {"memcheck": "timeout"})
+        self.assertIn("Invalid write", narrow.text_of(self.out / "memcheck.log"))
 
 
 def alive(pid):
@@ -243,22 +303,26 @@ class NarrowTest(FakePrograms):
         begin = time.monotonic()
         self.stage(self.STAGE)
         self.assertLess(time.monotonic() - begin, 20)
-        self.assertEqual(self.statuses(), {"kernels-gemm": "timeout"})
+        self.assertEqual(self.statuses(), {"kernels-gemm": "timeout", "closer-kernels-gemm": "done"})
         result = self.report("kernels-gemm.tests.json")
         self.assertEqual((result["first"], [test["outcome"] for test in result["tests"]]),
                          ("GemmTest.A", ["timeout", "passed"]))
 
-    def test_all_tests_together_are_bounded(self):
-        self.fake_tests(GemmTest={"A": "fail", "B": "ok"})
-        self.addCleanup(setattr, narrow, "ALL_TESTS_SECONDS", narrow.ALL_TESTS_SECONDS)
-        narrow.ALL_TESTS_SECONDS = 0
-        printed = self.stage(self.STAGE)
-        self.assertIn("kernels-gemm: 2 not run", printed)
+    def test_all_closer_looks_together_are_bounded_and_come_last(self):
+        self.fake("engine_bench", "#!/bin/sh\nexec sleep 60\n")
+        self.fake_tests(GemmTest=dict.fromkeys("ABCDEF", "hang"))
+        self.session = run.Run(self.bin, self.out, sys.executable, 12, self.folder)  # 3 s of them
+        begin = time.monotonic()
+        stages = [run.gtest(name, 1, "cuda_kernels_test", "Gemm*") for name in ("one", "two")]
+        printed = self.stage(*stages, run.Stage("engine-8b", 1, "engine_bench", [], "speed"))
+        self.assertLess(time.monotonic() - begin, 8)
+        self.assertIn("not run", printed)
+        self.assertEqual(list(self.statuses()),
+                         ["one", "two", "engine-8b", "closer-one", "closer-two", "closer-switches"])
 
     def test_without_the_sanitizer_the_rest_is_done(self):
         (self.path / "compute-sanitizer").unlink()
-        self.addCleanup(setattr, narrow, "sanitizer", narrow.sanitizer)
-        narrow.sanitizer = lambda: None
+        self.patch(narrow, sanitizer=lambda: None)
         self.fake_tests(GemmTest={"A": "fail"})
         self.assertIn("kernels-gemm: 1 failed", self.stage(self.STAGE))
 
@@ -287,7 +351,7 @@ class SwitchesTest(FakePrograms):
     def test_the_same_tokens_with_all_combinations(self):
         self.fake_engine()
         printed = self.stage(self.QUICK)
-        self.assertIn("the same tokens with all of them: yes", printed)
+        self.assertIn("the same tokens with all that ran: yes", printed)
         self.assertEqual(self.statuses(), {"switches": "passed"})
         rows = self.report("switches.json")["rows"]
         self.assertEqual(len({tuple(row["off"]) for row in rows}), 8)
@@ -295,7 +359,7 @@ class SwitchesTest(FakePrograms):
     def test_other_tokens_and_crashes_fail(self):
         for graphs in ((0, "bb"), (1, "")):
             self.fake_engine(graphs=graphs)
-            self.assertIn("all of them: no", self.stage(self.QUICK))
+            self.assertIn("all that ran: no", self.stage(self.QUICK))
             self.assertEqual(self.statuses()["switches"], "failed")
             outcomes = {tuple(row["off"]): (row["outcome"], row["token_digest"])
                         for row in self.report("switches.json")["rows"]}
@@ -315,6 +379,18 @@ class SwitchesTest(FakePrograms):
         self.fake_engine(on=(77, ""))
         self.assertNotIn("a small model,", self.stage(self.ENGINE))
         self.assertEqual(self.statuses(), {"engine-0.6b": "skipped"})
+
+    def test_only_what_ran_is_judged(self):
+        row = {"outcome": "passed", "token_digest": "aa"}
+        late = {"outcome": "not run", "token_digest": None}
+        hung = {"outcome": "timeout", "token_digest": None}
+        for rows, same, status in (([row, row, late], "yes", "passed"),
+                                   ([row, row, hung, late], "yes", "timeout"),
+                                   ([row, row | {"token_digest": "bb"}, late], "no", "failed"),
+                                   ([row, row | {"outcome": "signal 11"}], "no", "failed"),
+                                   ([row, late | {"outcome": "cut"}], "unknown", "cut"),
+                                   ([late], "unknown", "cut")):
+            self.assertEqual(narrow.verdict(rows), {"same_tokens": same, "status": status})
 
 
 class WholeTest(FakePrograms):
@@ -345,7 +421,7 @@ class WholeTest(FakePrograms):
             done = subprocess.run(self.command("--quick"), capture_output=True, text=True,
                                   timeout=60, check=False)
             self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-            self.assertIn("library on and off: yes", done.stdout)
+            self.assertIn("library on and off: yes, 8 of 8 ran", done.stdout)
             self.assertIn("correctness: 9 of 9 passed" if code == 0 else
                           "correctness: 8 of 9 passed; NOT PASSED: quick-gemm failed", done.stdout)
             self.assertIn("summary.json", self.packed())
@@ -370,7 +446,18 @@ class WholeTest(FakePrograms):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(30), 143)
         self.assertFalse(alive(int((self.folder / "pid").read_text())))
-        self.assertIn("ceilings.log", self.packed(archive))
+        self.assertLessEqual({"ceilings.log", "microbench.log", "run.log", "summary.txt",
+                              "stages.tsv"}, set(self.packed(archive)))
+        self.assertEqual(self.statuses(), {"ceilings": "passed", "microbench": "cut"})
+        self.assertIn("=== microbench", narrow.text_of(self.out / "run.log"))
+
+    def test_an_nvidia_smi_that_hangs_is_no_obstacle_where_a_device_is(self):
+        self.fake("nvidia-smi", "#!/bin/sh\nexec sleep 60\n", self.path)
+        self.patch(run, ASK_SECONDS=0.1)
+        for device, found in ((self.folder, True), (self.folder / "none", False)):
+            self.patch(run, DEVICE_FILE=device)
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(run.has_gpu(), found)
 
 
 class TableTest(unittest.TestCase):
@@ -405,6 +492,28 @@ class TableTest(unittest.TestCase):
         self.assertIn("bf16 holds, f16 FAILS: prefill and decode may differ", zeros)
         self.assertEqual(summary.canon_verdict(dict.fromkeys(("mma", "own", "library"))),
                          ["missing"])
+
+
+class SummaryTest(FakePrograms):
+    def summary(self, *flags):
+        """Its standard output, and the rows by what they are of."""
+        text = subprocess.run([sys.executable, "-B", HERE / "summary.py", self.out, *flags],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
+        return text, {row["what"]: row for row in self.report("summary.json")["figures"]}
+
+    def write(self, **reports):
+        for name, report in reports.items():
+            (self.out / f"{name.replace('_', '-')}.json").write_text(json.dumps(report),
+                                                                    encoding="utf-8")
+
+    def test_what_was_measured_of_a_stage_that_was_cut_counts(self):
+        self.write(ceilings={"device": "fake", "read_bytes_per_second": 4e12},
+                   **{"engine_0.6b": {"tests": [{"test": "tg64 @ d1024", "seconds": 1e-3,
+                                                 "bytes": 2e9}]}})
+        text, rows = self.summary()
+        self.assertIn("fake: reads 4000 GB/s\n", text)
+        self.assertEqual(rows["Qwen3-0.6B: tg64 @ d1024, of the read bandwidth"]["value"], 50)
+        self.assertIsNone(rows["Qwen3-8B: pp8192, times the floor of its products"]["value"])
 
 
 if __name__ == "__main__":

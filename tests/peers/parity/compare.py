@@ -133,7 +133,8 @@ class Server(ServerProcess):
     """tlm-server on a directory; use as a context manager."""
 
     def __init__(self, directory, backend):
-        super().__init__(BIN_DIR / "tlm-server", f"--model={directory}", f"--backend={backend}")
+        super().__init__(BIN_DIR / "tlm-server", f"--model={directory}", f"--backend={backend}",
+                         "--withdrawal_grace=0s")
 
     def tlm(self, *arguments):
         result = subprocess.run([BIN_DIR / "tlm", *arguments, f"--target={self.target}"], text=True,
