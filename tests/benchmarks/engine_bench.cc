@@ -184,8 +184,15 @@ absl::StatusOr<bool> Main() {
   Json report = ToJson(*loaded);
   TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, MeasureMachine(*loaded, &report));
   fmt::print("\n");
+  report["left_out"] = left_out;
+  report["does_not_fit"] = too_large;
   EngineTests tests(plan, *loaded, ceilings);
-  TLM_RETURN_IF_ERROR(tests.Run());
+  // What has been measured stays, whatever the next test does.
+  const auto save = [&] {
+    report["tests"] = tests.results();
+    return WriteJson(report, absl::GetFlag(FLAGS_json));
+  };
+  TLM_RETURN_IF_ERROR(tests.Run(save));
   for (const std::string& name : left_out) {
     fmt::print("{:<24} left out: the context is {} tokens\n", name, config.context_length);
   }
@@ -194,10 +201,7 @@ absl::StatusOr<bool> Main() {
     fmt::print("\n{}\n", backend_report);
     report["backend_report"] = backend_report;
   }
-  report["tests"] = tests.results();
-  report["left_out"] = left_out;
-  report["does_not_fit"] = too_large;
-  TLM_RETURN_IF_ERROR(WriteJson(report, absl::GetFlag(FLAGS_json)));
+  TLM_RETURN_IF_ERROR(save());
   return true;
 }
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
@@ -253,6 +254,24 @@ class SmokeTest(unittest.TestCase):
                                          rel_tol=1e-9))
             self.assertGreater(test["fraction_of_ceiling"], 0)
             self.assertIn(test["test"], output)
+
+    def test_what_was_measured_before_the_end_stays(self):
+        for name, flags, measured in (
+                ("engine_bench", ("--prompts=", "--decode=2", "--sequences=1", "--long_depth=0",
+                                  "--requests=1", "--request_prompt=1", "--request_output=1000"),
+                 "tests"),
+                ("ops_bench", ("--rows=1", "--contexts=64", "--seconds=0.2"), "operations")):
+            path = self.directory / f"{name}.json"
+            with subprocess.Popen(
+                    [BENCHMARKS_DIR / name, "--backend=cpu", "--preset=cs336-tinystories",
+                     "--threads=1", "--ceilings=false", f"--json={path}", *flags],
+                    stdout=subprocess.DEVNULL) as process:
+                while not path.exists() and process.poll() is None:
+                    time.sleep(0.001)
+                process.kill()
+            report = json.loads(path.read_text(encoding="utf-8"))
+            self.assertGreaterEqual(len(report[measured]), 1)
+            self.assertLess(process.returncode, 0, "it ended before")
 
     def test_engine_bench_measures_a_model_directory_with_8_bit_weights(self):
         result, _ = self.run_benchmark(

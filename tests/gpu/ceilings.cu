@@ -4,11 +4,11 @@
 //
 //   read       a kernel that reads 8 GiB once and keeps an integer of it
 //   copy       cudaMemcpy of 4 GiB on the device, bytes read and bytes written counted
-//   matmul     8192 x 8192 x 8192 in bfloat16 by cuBLASLt's first choice, random operands
+//   matmul     8192 x 8192 x 8192 in bfloat16 by cuBLASLt's first choice, random operands; left out
+//              without cuBLASLt
 //   upload     cudaMemcpyAsync of 1 GiB from pinned host memory
 //   launch     an empty kernel in a graph of 1,000
 //   context    the process's first call to the driver and the device's context
-#include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -16,14 +16,18 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
+#include <string>
 
+#include "model/ops/cuda/cublaslt_api.h"
 #include "tests/gpu/measure.h"
 
 namespace {
 
+namespace cublaslt = tlm::cublaslt;
 using tlm::gpu::Check;
 using tlm::gpu::MedianSeconds;
-#define CHECK_LT(call) Check((call) == CUBLAS_STATUS_SUCCESS, #call)
+#define CHECK_LT(call) Check((call) == cublaslt::kSuccess, #call)
 
 __global__ void Read(const uint4* from, size_t count, uint32_t* to) {
   uint32_t bits = 0;
@@ -85,10 +89,24 @@ double CopyRate(cudaStream_t stream) {
   return 2.0 * kBytes / seconds;
 }
 
-double MatMulRate(cudaStream_t stream) {
+// By the library that the module would take; 0 where there is none.
+double MatMulRate(cudaStream_t stream, tlm::gpu::Report& report) {
   constexpr int64_t kSize = 8192;
   constexpr size_t kElements = kSize * kSize;
   constexpr size_t kWorkspace = size_t{64} << 20;
+  std::optional<tlm::CublasLtApi> found_library;
+  for (const char* const file : tlm::kCublasLtFiles) {
+    if (found_library.has_value()) break;
+    const absl::StatusOr<tlm::CublasLtApi> opened = tlm::OpenCublasLt(file);
+    if (opened.ok()) {
+      found_library = *opened;
+    } else {
+      std::printf("no matmul by it: %s\n", std::string(opened.status().message()).c_str());
+    }
+  }
+  if (!found_library.has_value()) return 0;
+  const tlm::CublasLtApi& library = *found_library;
+  report.Add("cublaslt", static_cast<double>(library.GetVersion()), "%8.0f");
   __nv_bfloat16 *a = nullptr, *b = nullptr, *c = nullptr;
   void* workspace = nullptr;
   CHECK_CUDA(cudaMalloc(&a, kElements * 2));
@@ -97,33 +115,29 @@ double MatMulRate(cudaStream_t stream) {
   CHECK_CUDA(cudaMalloc(&workspace, kWorkspace));
   FillRandom<<<4096, 256, 0, stream>>>(a, kElements, 2);
   FillRandom<<<4096, 256, 0, stream>>>(b, kElements, 3);
-  cublasLtHandle_t handle;
-  cublasLtMatmulDesc_t product;
-  cublasLtMatrixLayout_t layout;
-  cublasLtMatmulPreference_t preference;
-  CHECK_LT(cublasLtCreate(&handle));
-  CHECK_LT(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  CHECK_LT(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                          sizeof(transposed)));
-  CHECK_LT(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, kSize, kSize, kSize));
-  CHECK_LT(cublasLtMatmulPreferenceCreate(&preference));
-  CHECK_LT(cublasLtMatmulPreferenceSetAttribute(
-      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof(kWorkspace)));
-  cublasLtMatmulHeuristicResult_t choice;
+  void *handle = nullptr, *product = nullptr, *layout = nullptr, *preference = nullptr;
+  CHECK_LT(library.Create(&handle));
+  CHECK_LT(library.MatmulDescCreate(&product, cublaslt::kComputeFloat32, cublaslt::kFloat32));
+  CHECK_LT(library.MatmulDescSetAttribute(product, cublaslt::kDescTransA, &cublaslt::kTransposed,
+                                          sizeof(cublaslt::kTransposed)));
+  CHECK_LT(library.MatrixLayoutCreate(&layout, cublaslt::kBfloat16, kSize, kSize, kSize));
+  CHECK_LT(library.MatmulPreferenceCreate(&preference));
+  CHECK_LT(library.MatmulPreferenceSetAttribute(preference, cublaslt::kPreferWorkspace, &kWorkspace,
+                                                sizeof(kWorkspace)));
+  cublaslt::HeuristicResult choice;
   int found = 0;
-  CHECK_LT(cublasLtMatmulAlgoGetHeuristic(handle, product, layout, layout, layout, layout,
+  CHECK_LT(library.MatmulAlgoGetHeuristic(handle, product, layout, layout, layout, layout,
                                           preference, 1, &choice, &found));
   Check(found == 1, "choosing a product");
   const float one = 1.0f, zero = 0.0f;
   const double seconds = MedianSeconds(stream, 20, [&] {
-    CHECK_LT(cublasLtMatmul(handle, product, &one, a, layout, b, layout, &zero, c, layout, c,
-                            layout, &choice.algo, workspace, kWorkspace, stream));
+    CHECK_LT(library.Matmul(handle, product, &one, a, layout, b, layout, &zero, c, layout, c,
+                            layout, &choice.algorithm, workspace, kWorkspace, stream));
   });
-  CHECK_LT(cublasLtMatmulPreferenceDestroy(preference));
-  CHECK_LT(cublasLtMatrixLayoutDestroy(layout));
-  CHECK_LT(cublasLtMatmulDescDestroy(product));
-  CHECK_LT(cublasLtDestroy(handle));
+  CHECK_LT(library.MatmulPreferenceDestroy(preference));
+  CHECK_LT(library.MatrixLayoutDestroy(layout));
+  CHECK_LT(library.MatmulDescDestroy(product));
+  CHECK_LT(library.Destroy(handle));
   for (void* const memory :
        {static_cast<void*>(a), static_cast<void*>(b), static_cast<void*>(c), workspace}) {
     CHECK_CUDA(cudaFree(memory));
@@ -173,24 +187,18 @@ int main(int argc, char** argv) {
   CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaDriverGetVersion(&driver));
-  const double read = ReadRate(stream, device), copy = CopyRate(stream);
-  const double matmul = MatMulRate(stream), upload = UploadRate(stream);
-  const double launch = LaunchSeconds(stream);
-  std::printf("device   %s, %d multiprocessors, sm_%d%d, driver %d, cuBLASLt %zu\n", device.name,
-              device.multiProcessorCount, device.major, device.minor, driver, cublasLtGetVersion());
-  std::printf("read     %8.1f GB/s\ncopy     %8.1f GB/s\nmatmul   %8.1f TFLOP/s (bf16)\n",
-              read / 1e9, copy / 1e9, matmul / 1e12);
-  std::printf("upload   %8.1f GB/s\nlaunch   %8.2f us in a graph\n", upload / 1e9, 1e6 * launch);
-  std::printf("context  %8.2f s\n", context);
-  if (argc < 2) return 0;
-  std::FILE* const file = std::fopen(argv[1], "w");
-  if (file == nullptr) return std::perror(argv[1]), 1;
-  std::fprintf(file,
-               "{\"device\": \"%s\", \"driver\": %d, \"cublaslt\": %zu, \"read_bytes_per_second\": "
-               "%.6e, \"copy_bytes_per_second\": %.6e, \"matmul_flops\": %.6e, "
-               "\"upload_bytes_per_second\": %.6e, \"launch_seconds\": %.3e, "
-               "\"context_seconds\": %.3e}\n",
-               device.name, driver, cublasLtGetVersion(), read, copy, matmul, upload, launch,
-               context);
-  return std::fclose(file) == 0 ? 0 : 1;
+  std::printf("%s, %d multiprocessors, sm_%d%d\n", device.name, device.multiProcessorCount,
+              device.major, device.minor);
+  tlm::gpu::Report report(argc > 1 ? argv[1] : nullptr, device.name);
+  report.Add("driver", driver, "%8.0f");
+  report.Add("context_seconds", context, "%8.2f s");
+  report.Add("read_bytes_per_second", ReadRate(stream, device), "%8.1f GB/s", 1e-9);
+  report.Add("upload_bytes_per_second", UploadRate(stream), "%8.1f GB/s", 1e-9);
+  report.Add("launch_seconds", LaunchSeconds(stream), "%8.2f us in a graph", 1e6);
+  report.Add("copy_bytes_per_second", CopyRate(stream), "%8.1f GB/s", 1e-9);
+  // The last: it needs a library.
+  if (const double matmul = MatMulRate(stream, report); matmul > 0) {
+    report.Add("matmul_flops", matmul, "%8.1f TFLOP/s (bf16)", 1e-12);
+  }
+  return 0;
 }

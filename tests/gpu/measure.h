@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace tlm::gpu {
@@ -57,6 +58,39 @@ inline bool HasGpu(const char* program) {
   std::printf("%s: skipped, there is no GPU: %s\n", program, cudaGetErrorString(error));
   return false;
 }
+
+// Measured values, printed and written as JSON one by one: what is there stays, whatever comes
+// next.
+class Report {
+ public:
+  // `path` null: printed only.
+  Report(const char* path, const std::string& device)
+      : path_(path), json_("{\"device\": \"" + device + "\"") {}
+
+  // Prints `value` by `format`, times `scale`.
+  void Add(const std::string& name, double value, const char* format, double scale = 1) {
+    std::printf("%-36s ", name.c_str());
+    std::printf(format, scale * value);
+    std::printf("\n");
+    std::fflush(stdout);
+    if (path_ == nullptr) return;
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.9g", value);
+    json_ += ", \"" + name + "\": " + number;
+    const std::string aside = std::string(path_) + ".part";
+    std::FILE* const file = std::fopen(aside.c_str(), "w");
+    const bool written = file != nullptr && std::fprintf(file, "%s}\n", json_.c_str()) > 0;
+    if (file == nullptr || std::fclose(file) != 0 || !written ||
+        std::rename(aside.c_str(), path_) != 0) {
+      std::perror(path_);
+      std::exit(1);
+    }
+  }
+
+ private:
+  const char* const path_;
+  std::string json_;
+};
 
 }  // namespace tlm::gpu
 

@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/gpu/measure.h"
@@ -284,47 +283,32 @@ int main(int argc, char** argv) {
   CHECK_CUDA(cudaGetDeviceProperties(&device, 0));
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   const bool hopper = device.major >= 9;
-  // Numbers under their names; those that the device has not are left out.
-  std::vector<std::pair<std::string, double>> values;
-  const auto add = [&values](const std::string& name, double value, const char* format) {
-    values.emplace_back(name, value);
-    std::printf("%-28s ", name.c_str());
-    std::printf(format, value);
-    std::printf("\n");
-  };
-  add("mma_chain_clocks", MmaChainClocks(stream), "%8.1f clk");
-  add("boundary_us", 1e6 * BoundarySeconds(stream, device, false), "%8.2f us");
+  tlm::gpu::Report report(argc > 1 ? argv[1] : nullptr, device.name);  // without what it has not
+  report.Add("mma_chain_clocks", MmaChainClocks(stream), "%8.1f clk");
+  report.Add("boundary_us", 1e6 * BoundarySeconds(stream, device, false), "%8.2f us");
   if (hopper) {
-    add("boundary_overlap_us", 1e6 * BoundarySeconds(stream, device, true), "%8.2f us");
+    report.Add("boundary_overlap_us", 1e6 * BoundarySeconds(stream, device, true), "%8.2f us");
   }
   double best = 0;
   for (const int megabytes : {16, 24, 32}) {
     const int sms = device.multiProcessorCount;
     const double rate = L2ReadRate(stream, {{2 * sms, 256}, {4 * sms, 256}, {8 * sms, 256}},
                                    static_cast<size_t>(megabytes) << 20);
-    add("l2_read_" + std::to_string(megabytes) + "mib_bytes_per_second", rate, "%8.3g B/s");
+    report.Add("l2_read_" + std::to_string(megabytes) + "mib_bytes_per_second", rate, "%8.3g B/s");
     best = std::max(best, rate);
   }
-  add("l2_read_bytes_per_second", best, "%8.3g B/s");
-  add("l2_read_half_bytes_per_second",
+  report.Add("l2_read_bytes_per_second", best, "%8.3g B/s");
+  report.Add("l2_read_half_bytes_per_second",
       L2ReadRate(stream, {{device.multiProcessorCount / 2, 1024}}, size_t{24} << 20), "%8.3g B/s");
-  add("l2_hit_clocks", L2HitClocks(stream), "%8.1f clk");
+  report.Add("l2_hit_clocks", L2HitClocks(stream), "%8.1f clk");
   const PrefetchTimes times = TimePrefetch(stream, device, hopper);
-  add("read_16mib_cold_us", 1e6 * times.cold, "%8.2f us");
-  add("read_16mib_warm_us", 1e6 * times.warm, "%8.2f us");
+  report.Add("read_16mib_cold_us", 1e6 * times.cold, "%8.2f us");
+  report.Add("read_16mib_warm_us", 1e6 * times.warm, "%8.2f us");
   if (hopper) {
-    add("read_16mib_prefetched_us", 1e6 * times.prefetched, "%8.2f us");
-    add("prefetch_speedup", times.cold / times.prefetched, "%8.2f x");
-    add("prefetch_by_lane_clocks", PrefetchClocks<true>(stream), "%8.0f clk");
-    add("prefetch_at_once_clocks", PrefetchClocks<false>(stream), "%8.0f clk");
+    report.Add("read_16mib_prefetched_us", 1e6 * times.prefetched, "%8.2f us");
+    report.Add("prefetch_speedup", times.cold / times.prefetched, "%8.2f x");
+    report.Add("prefetch_by_lane_clocks", PrefetchClocks<true>(stream), "%8.0f clk");
+    report.Add("prefetch_at_once_clocks", PrefetchClocks<false>(stream), "%8.0f clk");
   }
-  if (argc < 2) return 0;
-  std::FILE* const file = std::fopen(argv[1], "w");
-  if (file == nullptr) return std::perror(argv[1]), 1;
-  std::fprintf(file, "{\"device\": \"%s\"", device.name);
-  for (const auto& [name, value] : values) {
-    std::fprintf(file, ", \"%s\": %.6e", name.c_str(), value);
-  }
-  std::fprintf(file, "}\n");
-  return std::fclose(file) == 0 ? 0 : 1;
+  return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <fstream>
 #include <system_error>
 
@@ -117,9 +118,13 @@ absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text) {
 
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
-  std::ofstream file(path);
+  const std::string aside = path + ".part";
+  std::ofstream file(aside);
   file << report.dump(2) << "\n";
-  if (!file.flush()) return InvalidArgument("--json={} cannot be written", path);
+  file.close();
+  if (!file || std::rename(aside.c_str(), path.c_str()) != 0) {
+    return InvalidArgument("--json={} cannot be written", path);
+  }
   return absl::OkStatus();
 }
 

@@ -40,7 +40,7 @@ absl::StatusOr<std::optional<DType>> TypeFlag(std::string_view text, std::string
 // Of keys and values: of kKvDTypes; none when empty. INVALID_ARGUMENT as above.
 absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text);
 
-// Does nothing when `path` is empty.
+// Does nothing when `path` is empty. Replaces the file as a whole.
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path);
 
 }  // namespace tlm::bench

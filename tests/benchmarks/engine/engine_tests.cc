@@ -115,12 +115,20 @@ std::vector<EnginePlan::TooLarge> EnginePlan::DropUntilFits(
   return dropped;
 }
 
-absl::Status EngineTests::Run() {
+absl::Status EngineTests::Run(const std::function<absl::Status()>& saved) {
   fmt::print("{:<24} {:>11} {:>8} {:>11} {:>8} {:>9} {:>8}\n", "test", "tokens/s", "+-", "ms",
              "GB/s", "TFLOP/s", "of most");
-  for (const int64_t prompt : plan_.prompts) TLM_RETURN_IF_ERROR(TimePrompt(prompt));
-  for (const DecodeTest& test : plan_.decodes) TLM_RETURN_IF_ERROR(TimeDecode(test));
-  return plan_.load.requests > 0 ? TimeRequests() : absl::OkStatus();
+  for (const int64_t prompt : plan_.prompts) {
+    TLM_RETURN_IF_ERROR(TimePrompt(prompt));
+    TLM_RETURN_IF_ERROR(saved());
+  }
+  for (const DecodeTest& test : plan_.decodes) {
+    TLM_RETURN_IF_ERROR(TimeDecode(test));
+    TLM_RETURN_IF_ERROR(saved());
+  }
+  if (plan_.load.requests == 0) return absl::OkStatus();
+  TLM_RETURN_IF_ERROR(TimeRequests());
+  return saved();
 }
 
 double EngineTests::Fraction(const Found& found, double seconds) const {

@@ -59,8 +59,8 @@ class EngineTests {
   EngineTests(const EnginePlan& plan, BenchModel& loaded, const CpuCeilings& ceilings)
       : plan_(plan), loaded_(loaded), ceilings_(ceilings) {}
 
-  // Prints a line per test. Errors of the model.
-  absl::Status Run();
+  // Prints a line per test, and calls `saved` after each. Errors of the model and of `saved`.
+  absl::Status Run(const std::function<absl::Status()>& saved);
   const nlohmann::ordered_json& results() const { return results_; }
 
  private:

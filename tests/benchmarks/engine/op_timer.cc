@@ -53,7 +53,7 @@ absl::Status OpTimer::Time(const std::string& name, const OpWork& work,
       {{"operation", name}, {"seconds", seconds}, {"bytes", work.bytes}, {"flops", flops}});
   if (fraction > 0) results_.back()["fraction_of_ceiling"] = fraction;
   if (!by.empty()) results_.back()["method"] = by;
-  return absl::OkStatus();
+  return save_(results_);
 }
 
 }  // namespace tlm::bench

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "model/ops/device.h"
@@ -27,18 +28,21 @@ class OpTimer {
   // Calls recorded together, so that launch costs do not dominate.
   static constexpr int kCalls = 20;
 
-  // Both outlive it; every operation is timed for at least `seconds`.
-  OpTimer(Device& device, const CpuCeilings& ceilings, double seconds)
-      : device_(device), ceilings_(ceilings), seconds_(seconds) {}
+  using Json = nlohmann::ordered_json;
+  using Save = std::function<absl::Status(const Json& results)>;
+
+  // The first two outlive it; every operation is timed for at least `seconds`, and `save` is called
+  // after each with all results so far.
+  OpTimer(Device& device, const CpuCeilings& ceilings, double seconds, Save save)
+      : device_(device), ceilings_(ceilings), seconds_(seconds), save_(std::move(save)) {}
 
   // Prints the head of the table.
   static void PrintHead();
   // Times `call`, which gets numbers from 0 to kCalls - 1, and prints a line, with what `method`
-  // says afterwards, unless it is empty. Errors of the calls.
+  // says afterwards, unless it is empty. Errors of the calls and of `save`.
   absl::Status Time(const std::string& name, const OpWork& work,
                     const std::function<absl::Status(int)>& call,
                     const std::function<std::string()>& method = {});
-  const nlohmann::ordered_json& results() const { return results_; }
 
  private:
   // The median seconds of one call.
@@ -47,8 +51,9 @@ class OpTimer {
   Device& device_;
   const CpuCeilings& ceilings_;
   const double seconds_;
+  const Save save_;
   uint64_t keys_ = 0;
-  nlohmann::ordered_json results_ = nlohmann::ordered_json::array();
+  Json results_ = Json::array();
 };
 
 }  // namespace tlm::bench
