@@ -38,6 +38,7 @@ struct CudaCase {
   // In place of the small configuration's own, so that the matrix units take part; 0: as it is.
   int64_t head_dim = 0;
   std::optional<DType> kv = {};  // of keys and values, in place of `dtype`
+  WeightFormat format = WeightFormat::kAsGiven;
 };
 
 class DeterminismCudaTest : public ::testing::TestWithParam<CudaCase> {};
@@ -56,6 +57,7 @@ TEST_P(DeterminismCudaTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
                          .dtype = GetParam().dtype,
                          .requests = 14,
                          .max_outputs = kMaxOutputs,
+                         .format = GetParam().format,
                          .kv = GetParam().kv});
   std::mt19937_64 random(11);
   ScheduleCounts counts;
@@ -85,12 +87,15 @@ TEST_P(DeterminismCudaTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     Cuda, DeterminismCudaTest,
-    ::testing::Values(CudaCase{"Qwen3Bf16", "qwen3", DType::kBF16, 64},
-                      CudaCase{"Qwen3Wide", "qwen3", DType::kBF16, 128},
-                      CudaCase{"MistralFp16", "mistral", DType::kF16, 80},
-                      CudaCase{"LlamaBf16PlainArithmetic", "llama", DType::kBF16},
-                      CudaCase{"Qwen3Fp8Kv", "qwen3", DType::kBF16, 128, DType::kF8E4M3},
-                      CudaCase{"Gpt2Fp32", "gpt2", DType::kF32}),
+    ::testing::Values(
+        CudaCase{"Qwen3Bf16", "qwen3", DType::kBF16, 64},
+        CudaCase{"Qwen3Wide", "qwen3", DType::kBF16, 128},
+        CudaCase{"MistralFp16", "mistral", DType::kF16, 80},
+        CudaCase{"LlamaBf16PlainArithmetic", "llama", DType::kBF16},
+        CudaCase{"Qwen3Fp8Kv", "qwen3", DType::kBF16, 128, DType::kF8E4M3},
+        CudaCase{"Qwen3Int8", "qwen3", DType::kBF16, 128, std::nullopt, WeightFormat::kInt8},
+        CudaCase{"Qwen3Int4Fp8Kv", "qwen3", DType::kBF16, 128, DType::kF8E4M3, WeightFormat::kInt4},
+        CudaCase{"Gpt2Fp32", "gpt2", DType::kF32}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

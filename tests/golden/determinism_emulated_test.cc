@@ -125,7 +125,11 @@ INSTANTIATE_TEST_SUITE_P(
              .config = TinyConfig(),
              .rounds = 2,
              .kv = DType::kF8E4M3},
-        Case{.name = "int4", .config = TinyConfig(), .format = WeightFormat::kInt4},
+        Case{.name = "int8", .config = TinyConfig(), .format = WeightFormat::kInt8},
+        Case{.name = "int4_and_fp8_keys_and_values",
+             .config = TinyConfig(),
+             .format = WeightFormat::kInt4,
+             .kv = DType::kF8E4M3},
         Case{.name = "Q4_K", .config = TinyBlockConfig(), .blocks = {DType::kQ4K, DType::kQ8_0}}),
     [](const auto& info) { return info.param.name; });
 

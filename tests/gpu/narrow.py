@@ -160,42 +160,49 @@ def digest_of(path):
         return None
 
 
-def switches(run, combinations, model, seconds):
-    """A small model's requests with optimisations off: whether those that ran ended well with the
-    same tokens and the same bits of their log-probabilities. Long enough for many rows, split
-    contexts and replayed steps. Returns the status of a stage."""
+def switches(run, name, flags, combinations, model, seconds):
+    """A small model's requests with optimisations off, with each of `flags` in turn: whether those
+    that ran ended well, with the same flag with the same tokens and the same bits of their
+    log-probabilities. Long enough for many rows, split contexts and replayed steps. Returns the
+    status of a stage."""
     print("a small model, " + " x ".join(SWITCHES))
     program, rows = run.program("engine_bench"), []
     end = run.seconds() + seconds
-    for off in combinations:
-        report = run.out / f"switches-{len(rows)}.json"
-        log = run.out / f"switches-{len(rows)}.log"
+    for flag, off in itertools.product(flags, combinations):
+        report = run.out / f"{name}-{len(rows)}.json"
+        log = run.out / f"{name}-{len(rows)}.log"
         report.unlink(missing_ok=True)
         how = "not run"
         if program is not None and run.seconds() + LEAST_SECONDS <= end:
             code = execute(run, [
                 program, "--backend=cuda", f"--model={model}", "--prompts=", "--decode=0",
                 "--requests=9", "--request_prompt=300", "--request_output=24",
-                "--request_logprobs=true", *(f"--cuda_{switch}=false" for switch in off),
-                f"--json={report}"], log, SWITCH_SECONDS, end)
+                "--request_logprobs=true", *filter(None, [flag]),
+                *(f"--cuda_{switch}=false" for switch in off), f"--json={report}"],
+                log, SWITCH_SECONDS, end)
             how = outcome(code, text_of(log))
-        rows.append({"off": list(off), "outcome": how, "token_digest": digest_of(report)})
+        rows.append({"flag": flag, "off": list(off), "outcome": how,
+                     "token_digest": digest_of(report)})
         on = "  ".join(f"{switch} {'off' if switch in off else 'on ':<3}" for switch in SWITCHES)
-        print(f"  {on}  {how:<10} {rows[-1]['token_digest'] or '-'}", flush=True)
+        print(f"  {on}  {how:<10} {rows[-1]['token_digest'] or '-'}  {flag}".rstrip(), flush=True)
         if how not in ("passed", "not run", "cut"):
             print("\n".join("    " + line for line in text_of(log).splitlines()[-3:]), flush=True)
-    result = verdict(rows) | {"rows": rows}
+    result = {**verdict(rows), "rows": rows}
     print(f"the same tokens with all that ran: {result['same_tokens']}", flush=True)
-    (run.out / "switches.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    (run.out / f"{name}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result["status"]
 
 
 def verdict(rows):
     """"no" only where digests differ or something failed; no time is no verdict."""
     ran = [row for row in rows if row["outcome"] not in ("not run", "cut", "timeout")]
-    digests = {row["token_digest"] for row in ran}
-    if len(digests) > 1 or None in digests or any(row["outcome"] != "passed" for row in ran):
+    digests = {}
+    for row in ran:
+        digests.setdefault(row["flag"], []).append(row["token_digest"])
+    if (any(row["outcome"] != "passed" or row["token_digest"] is None for row in ran)
+            or any(len(set(found)) > 1 for found in digests.values())):
         return {"same_tokens": "no", "status": "failed"}
+    judged = any(len(found) > 1 for found in digests.values())
     timeouts = any(row["outcome"] == "timeout" for row in rows)
-    return {"same_tokens": "yes" if len(ran) > 1 else "unknown",
-            "status": "timeout" if timeouts else "passed" if len(ran) > 1 else "cut"}
+    return {"same_tokens": "yes" if judged else "unknown",
+            "status": "timeout" if timeouts else "passed" if judged else "cut"}

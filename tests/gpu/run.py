@@ -42,7 +42,9 @@ BAD = ("failed", "timeout")
 class Stage:
     name: str
     seconds: int
-    program: str  # of those that were built; "python"; "switches": the matrix of narrow.py
+    # Of those that were built; "python"; "switches": engine_bench with optimisations off, with each
+    # of `arguments` (narrow.py).
+    program: str
     arguments: list
     kind: str = "correctness"
 
@@ -65,7 +67,9 @@ def quick_stages(out):
         gtest("quick-upload", 10, kernels, "WeightUploadTest.BringsManyPiecesToTheirPlaces"),
         gtest("quick-rows", 10, kernels, "RowKernelsTest.EveryKernelWaitsForTheOneBefore"),
         gtest("quick-gemm", 10, kernels, "GemmTest.EveryShapeOfTileGivesTheSameBits"),
-        gtest("quick-attention", 10, kernels, "AttentionKernelTest.DecodeGivesTheBitsOfPrefill"),
+        gtest("quick-blocks", 10, kernels, "BlockProductsTest.RowCountsDoNotMatter"),
+        gtest("quick-attention", 10, kernels, "AttentionKernelTest.DecodeGivesTheBitsOfPrefill:"
+              "AttentionKernelTest.EightBitsHaveTheBitsOfTheirValues"),
         gtest("quick-sample", 10, kernels, "SampleEdgesTest.BitsDoNotDependOnTheOtherJobs"),
         gtest("quick-ring", 10, kernels, "*/BatchRingTest.TwoBatchesFly*"),
         Stage("switches", 60, "switches", [])]
@@ -82,6 +86,14 @@ def all_stages(out, scratch):
     def script(name, seconds, path, *flags, kind="speed"):
         return Stage(name, seconds, "python", [str(HERE / path), *flags], kind)
     decode = ("--depths=1024", "--decode=64")
+    requests = ("--prompts=", "--decode=0", "--requests=256", "--request_prompt=1024",
+                "--request_output=1024")
+    long = ("--prompts=", "--sequences=1", "--depths=8192,32768", "--decode=32")
+    int8, int4, fp8 = "--weights=int8", "--weights=int4", "--kv_cache_dtype=fp8"
+
+    def operations(name, *flags):
+        return Stage(name, 60, "ops_bench", ["--backend=cuda", "--preset=qwen3-8b", *flags,
+                                             f"--json={out}/{name}.json"], "speed")
     return [
         # Denominators.
         Stage("ceilings", 60, "ceilings", [f"{out}/ceilings.json"], "speed"),
@@ -98,23 +110,34 @@ def all_stages(out, scratch):
               "AttentionKernelTest.*:*/AttentionFoldTest.*:*/AttentionInvarianceTest.*"),
         gtest("kernels-sample", 60, kernels,
               "*/SampleTest.*:*/LargeVocabularyTest.*:SampleEdgesTest.*"),
-        gtest("kernels-device", 30, kernels, "CudaDeviceTest.*:*/BatchRingTest.*:WeightUploadTest.*"),
+        gtest("kernels-device", 30, kernels, "CudaDeviceTest.*:*/BatchRingTest.*:"
+              "WeightUploadTest.*:ArithmeticCheckTest.*"),
         *(gtest(f"ops-{name}", 60, f"unit_model_ops_{name}_test", "*/cuda_*")
           for name in ("ops", "row_ops", "attention", "batch")),
         gtest("determinism", 180, "golden_determinism_cuda_test", "*"),
-        *(script(tool, 90, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
+        Stage("switches-blocks", 60, "switches", [int8, int4, fp8]),
+        *(script(tool, 120, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
           for tool in ("memcheck", "racecheck")),
         script("parity", 120, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
                "llama", "gpt2", kind="correctness"),
-        Stage("kernels", 60, "ops_bench",
-              ["--backend=cuda", "--preset=qwen3-8b", "--rows=1,8,16,64,256,2048",
-               f"--json={out}/kernels.json"], "speed"),
+        operations("kernels", "--rows=1,8,16,64,256,2048"),
+        operations("kernels-int8", int8, "--head=false", "--rows=1,8,16,32,33,64,256"),
+        operations("kernels-fp8", fp8, "--head=false", "--rows=1,8,16,32,33,64,256"),
         engine("engine-0.6b", 40, "qwen3-0.6b", "--prompts=1024,8192", "--sequences=1,64,256",
                *decode),
         engine("engine-1.7b", 40, "qwen3-1.7b", "--prompts=1024", "--sequences=1", *decode),
-        engine("engine-8b", 90, "qwen3-8b", "--prompts=1024,8192", "--sequences=1,64,256", *decode),
-        engine("engine-8b-requests", 120, "qwen3-8b", "--prompts=", "--decode=0", "--requests=256",
-               "--request_prompt=1024", "--request_output=1024"),
+        engine("engine-8b", 90, "qwen3-8b", "--prompts=1024,8192", "--sequences=1,16,64,256",
+               *decode),
+        engine("engine-8b-fp8", 90, "qwen3-8b", fp8, "--prompts=8192", "--sequences=1,64,256",
+               *decode),
+        engine("engine-8b-requests", 120, "qwen3-8b", *requests),
+        engine("engine-8b-fp8-requests", 120, "qwen3-8b", fp8, *requests),
+        engine("engine-8b-int8", 90, "qwen3-8b", int8, "--prompts=1024,8192",
+               "--sequences=1,16,64", *decode),
+        engine("engine-8b-int4", 90, "qwen3-8b", int4, "--prompts=1024", "--sequences=1,16,64",
+               *decode),
+        engine("engine-8b-long", 60, "qwen3-8b", *long),
+        engine("engine-8b-long-fp8", 60, "qwen3-8b", fp8, *long),
         script("rpc", 90, "rpc_cost.py", f"--json={out}/rpc.json"),
         # Others, on the same card.
         script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
@@ -122,6 +145,9 @@ def all_stages(out, scratch):
                f"--json={out}/peer-static.json"),
         script("peer-continuous", 60, "peers/hf_continuous.py",
                f"--json={out}/peer-continuous.json"),
+        # Near the end of a card's memory.
+        engine("engine-14b-int4-fp8", 120, "qwen3-14b", int4, fp8, "--prompts=1024",
+               "--sequences=1,64", *decode),
         # The last, since it writes 16 GB first.
         script("start", 120, "start_time.py", f"--directory={scratch}/qwen3-8b",
                f"--json={out}/start.json")]
@@ -197,7 +223,8 @@ class Run:
         begin, status = time.monotonic(), "cut"
         try:
             if stage.program == "switches":
-                status = self.switches(narrow.ALL_SWITCHES, stage.seconds)
+                status = self.switches(stage.name, stage.arguments, narrow.SINGLE_SWITCHES
+                                       if stage.arguments else narrow.ALL_SWITCHES, stage.seconds)
             else:
                 log = self.out / f"{stage.name}.log"
                 status = self.status(stage, self.execute([path, *stage.arguments], log,
@@ -236,7 +263,8 @@ class Run:
                                                             stage.arguments)))
         if (any(stage.name.startswith(("determinism", "engine-")) for stage, _ in self._failed)
                 and not any(name == "switches" for name, *_ in self._stages)):
-            looks.append(("switches", functools.partial(self.switches, narrow.SINGLE_SWITCHES)))
+            looks.append(("switches", functools.partial(self.switches, "switches", [],
+                                                        narrow.SINGLE_SWITCHES)))
         until = time.monotonic() + min(self.left(), CLOSER_SHARE * self._budget)
         for i, (name, look) in enumerate(looks):
             begin, status = time.monotonic(), "skipped"
@@ -247,9 +275,9 @@ class Run:
                 status = "done"
             self.note(f"closer-{name}", status, time.monotonic() - begin, "closer")
 
-    def switches(self, combinations, seconds):
+    def switches(self, name, flags, combinations, seconds):
         model = small_model.write(self.scratch / "small")
-        return narrow.switches(self, combinations, model, seconds)
+        return narrow.switches(self, name, flags or [""], combinations, model, seconds)
 
     def pack(self):
         """All results as one file: the old one, or the whole new one. A run goes on without."""

@@ -1,5 +1,5 @@
-"""Two small models' prompts, decoding and requests under compute-sanitizer, with heads of 64 and of
-128. By the own kernels alone, started one by one: the tool slows a library's kernels down and
+"""Small models' prompts, decoding and requests under compute-sanitizer, with heads of 64 and of 128,
+and with weights in blocks and keys and values in 8 bits. By the own kernels alone, started one by one: the tool slows a library's kernels down and
 their memory is not ours, and in a replayed graph it names no launch.
 
   sanitize.py memcheck|racecheck|initcheck|synccheck [--scratch FOLDER]
@@ -19,10 +19,13 @@ import small_model
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "model" / "demo"
 # Short contexts: the tool slows kernels down a hundredfold.
-WORK = {
-    DEMO: ["--prompts=100", "--decode=4", "--sequences=1,9", "--depths=70", "--requests=5",
-           "--request_prompt=70", "--request_output=4"],
-    None: ["--prompts=100", "--decode=3", "--sequences=1,3", "--depths=150"]}
+WORK = [  # of a model; None: the small one
+    (DEMO, ["--prompts=100", "--decode=4", "--sequences=1,9", "--depths=70", "--requests=5",
+            "--request_prompt=70", "--request_output=4"]),
+    (None, ["--prompts=100", "--decode=3", "--sequences=1,3", "--depths=150"]),
+    # Products of blocks, and of what they are dequantised to for many rows.
+    (None, ["--weights=int4", "--kv_cache_dtype=fp8", "--prompts=100", "--decode=3",
+            "--sequences=1,33", "--depths=0"])]
 
 
 def run_aloud(command):
@@ -49,7 +52,7 @@ def main():
     bad = False
     with tempfile.TemporaryDirectory(prefix="tlm-gpu-") as temporary:
         small = small_model.write((arguments.scratch or pathlib.Path(temporary)) / "small")
-        for model, work in WORK.items():
+        for model, work in WORK:
             code, said = run_aloud(
                 [tool, f"--tool={arguments.tool}", "--error-exitcode=9",
                  served.program("engine_bench"), "--backend=cuda", f"--model={model or small}",

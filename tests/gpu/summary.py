@@ -19,6 +19,11 @@ REQUESTS = "256 requests 1024/1024"
 CEILINGS = (("read_bytes_per_second", "reads", 1e9, "GB/s"),
             ("matmul_flops", "multiplies", 1e12, "TFLOP/s"),
             ("upload_bytes_per_second", "uploads", 1e9, "GB/s"))
+# Stages with fewer bits, what they are of, and the same with bfloat16.
+VARIANTS = (("engine-8b-fp8", "8B, fp8 keys and values", "engine-8b"),
+            ("engine-8b-long-fp8", "8B, fp8 keys and values", "engine-8b-long"),
+            ("engine-8b-int8", "8B, int8 weights", "engine-8b"),
+            ("engine-8b-int4", "8B, 4-bit weights", "engine-8b"))
 # What kernels are planned by: microbench.json's name, and what is printed.
 MICROBENCH = {
     "mma_chain_clocks": ("a dependent mma.m16n8k16", "clk"),
@@ -63,7 +68,7 @@ class Summary:
             value = row["why"] if row["value"] is None else f"{row['value']:.3g} {row['unit']}"
             bar = "" if row["bar"] is None else f"bar {row['bar']:.3g}"
             verdict = {True: "met", False: "NOT MET", None: ""}[row["met"]]
-            print(f"{row['what']:<58} {value:>16}  {bar:<10} {verdict}".rstrip())
+            print(f"{row['what']:<72} {value:>16}  {bar:<10} {verdict}".rstrip())
 
 
 def decode_fraction(summary, ceilings, report, name, test, bar):
@@ -81,6 +86,56 @@ def prompt_factor(summary, ceilings, report, name, test, bar):
     if found and "matmul_flops" in ceilings:
         factor = found["seconds"] * ceilings["matmul_flops"] / found["flops"]
     summary.add(f"{name}: {test}, times the floor of its products", factor, "x", bar, at_most=True)
+
+
+def request_seconds(summary, folder, name, what):
+    report = load(folder, f"{name}.json")
+    found = test_of(report, REQUESTS)
+    summary.add(f"{what}: 256 requests of 1,024 in, 1,024 out", found and found["seconds"], "s", 27.7,
+                at_most=True, why="does not fit" if does_not_fit(report, REQUESTS) else "missing")
+
+
+def share(summary, what, seconds, other):
+    """A time as a share of another; either may be None."""
+    summary.add(what, seconds / other if seconds and other else None, "x",
+                why="missing" if not seconds else "nothing to compare")
+
+
+def variants(folder, summary):
+    """What fewer bits give, test by test against bfloat16 in the same run."""
+    for name, what, other in VARIANTS:
+        report, plain = load(folder, f"{name}.json"), load(folder, f"{other}.json")
+        if not report:
+            summary.add(f"{what}, of bfloat16's time", None, "x")
+        for test in (report or {}).get("tests", []):
+            same = test_of(plain, test["test"])
+            share(summary, f"{what}: {test['test']}, {1e3 * test['seconds']:.4g} ms, "
+                  "of bfloat16's time", test["seconds"], same and same["seconds"])
+
+
+def operation_times(folder, name):
+    """By operation; of products, which are "NAME NxK m=ROWS", the sum of a layer's for each m."""
+    times = {}
+    for row in (load(folder, f"{name}.json") or {}).get("operations", []):
+        operation = row["operation"]
+        if " m=" in operation and operation.split()[0] in ("qkv", "output", "gate_up", "down"):
+            operation = "products of a layer, m=" + operation.rsplit("=", 1)[1]
+        times[operation] = times.get(operation, 0) + row["seconds"]
+    return times
+
+
+def operations(folder, summary):
+    plain, int8, fp8 = (operation_times(folder, name)
+                        for name in ("kernels", "kernels-int8", "kernels-fp8"))
+    for rows in (1, 16, 64, 256):
+        product = f"products of a layer, m={rows}"
+        share(summary, f"{product}, int8, of bfloat16's time", int8.get(product), plain.get(product))
+    # There the way in which they are computed changes.
+    share(summary, "products of a layer, int8, m=33, of the time of m=32",
+          int8.get("products of a layer, m=33"), int8.get("products of a layer, m=32"))
+    for sequences in (1, 64, 256):
+        name = f"attention {sequences} x 1024"
+        share(summary, f"{name}, fp8, of bfloat16's time", fp8.get(name), plain.get(name))
 
 
 def same_bits(product):
@@ -141,11 +196,17 @@ def figures(folder, ceilings, summary):
         decode_fraction(summary, ceilings, large, "Qwen3-8B", f"tg64 x {count} @ d1024", None)
     for tokens, bar in ((1024, None), (8192, 1.5)):
         prompt_factor(summary, ceilings, large, "Qwen3-8B", f"pp{tokens}", bar)
-    served = load(folder, "engine-8b-requests.json")
-    requests = test_of(served, REQUESTS)
-    summary.add("Qwen3-8B: 256 requests of 1,024 in, 1,024 out",
-                requests and requests["seconds"], "s", 27.7, at_most=True,
-                why="does not fit" if does_not_fit(served, REQUESTS) else "missing")
+    request_seconds(summary, folder, "engine-8b-requests", "Qwen3-8B")
+    request_seconds(summary, folder, "engine-8b-fp8-requests", "Qwen3-8B, fp8 keys and values")
+    for name, what in (("engine-8b-long", "Qwen3-8B"),
+                       ("engine-8b-long-fp8", "Qwen3-8B, fp8 keys and values")):
+        for depth in (8192, 32768):
+            decode_fraction(summary, ceilings, load(folder, f"{name}.json"), what,
+                            f"tg32 @ d{depth}", None)
+    decode_fraction(summary, ceilings, load(folder, "engine-14b-int4-fp8.json"),
+                    "Qwen3-14B, 4-bit weights, fp8", "tg64 @ d1024", None)
+    variants(folder, summary)
+    operations(folder, summary)
     rpc = load(folder, "rpc.json")
     summary.add("gRPC on top of the engine at 64 streams", rpc and rpc["overhead_percent"], "%", 3,
                 at_most=True)
@@ -201,12 +262,14 @@ def main():
     print("\n" + ", ".join(f"{stage['stage']} {stage['status']}" for stage in stages))
     canon = canon_verdict(canon_parts(folder))
     print("\n".join("canon: " + line for line in canon))
-    switches = load(folder, "switches.json")
-    if switches:
-        ran = sum(row["outcome"] == "passed" for row in switches["rows"])
-        print("the same tokens with overlap, graphs and library on and off: "
-              + {"no": "NO"}.get(switches["same_tokens"], switches["same_tokens"])
-              + f", {ran} of {len(switches['rows'])} ran")
+    switches = {}
+    for name, what in (("switches", ""), ("switches-blocks", ", with fewer bits")):
+        if found := load(folder, f"{name}.json"):
+            switches[name] = found
+            ran = sum(row["outcome"] == "passed" for row in found["rows"])
+            print(f"the same tokens with overlap, graphs and library on and off{what}: "
+                  + {"no": "NO"}.get(found["same_tokens"], found["same_tokens"])
+                  + f", {ran} of {len(found['rows'])} ran")
     print("correctness: " + correctness_verdict(stages))
     (folder / "summary.json").write_text(json.dumps(
         {"ceilings": ceilings, "canon": canon, "switches": switches, "figures": summary.rows,

@@ -63,7 +63,8 @@ import json, pathlib, sys
 flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
 plays = json.loads((pathlib.Path(__file__).parent / "engine.json").read_text())
 off = [name for name in ("overlap", "graphs", "library") if flags.get(f"cuda_{{name}}") == "false"]
-code, digest = next((plays[name] for name in off if name in plays), plays["on"])
+code, digest = next((plays[name] for name in [flags.get("weights")] + off if name in plays),
+                    plays["on"])
 print("engine with " + (", ".join(off) or "nothing") + " off")
 if code == 0:
     pathlib.Path(flags["json"]).write_text(json.dumps({{"tests": [{{"token_digest": digest}}]}}))
@@ -380,13 +381,24 @@ class SwitchesTest(FakePrograms):
         self.assertNotIn("a small model,", self.stage(self.ENGINE))
         self.assertEqual(self.statuses(), {"engine-0.6b": "skipped"})
 
+    def test_with_fewer_bits_each_kind_of_bits_is_judged_alone(self):
+        self.fake_engine(int8=(0, "bb"))
+        stage = run.Stage("switches-blocks", 60, "switches", ["--weights=int8",
+                                                              "--kv_cache_dtype=fp8"])
+        self.assertIn("the same tokens with all that ran: yes", self.stage(stage))
+        rows = self.report("switches-blocks.json")["rows"]
+        self.assertEqual([(row["flag"], row["token_digest"]) for row in rows],
+                         [("--weights=int8", "bb")] * 5 + [("--kv_cache_dtype=fp8", "aa")] * 5)
+
     def test_only_what_ran_is_judged(self):
-        row = {"outcome": "passed", "token_digest": "aa"}
-        late = {"outcome": "not run", "token_digest": None}
-        hung = {"outcome": "timeout", "token_digest": None}
+        row = {"flag": "", "outcome": "passed", "token_digest": "aa"}
+        late = {"flag": "", "outcome": "not run", "token_digest": None}
+        hung = {"flag": "", "outcome": "timeout", "token_digest": None}
         for rows, same, status in (([row, row, late], "yes", "passed"),
                                    ([row, row, hung, late], "yes", "timeout"),
                                    ([row, row | {"token_digest": "bb"}, late], "no", "failed"),
+                                   ([row, row, row | {"flag": "x", "token_digest": "bb"}], "yes",
+                                    "passed"),
                                    ([row, row | {"outcome": "signal 11"}], "no", "failed"),
                                    ([row, late | {"outcome": "cut"}], "unknown", "cut"),
                                    ([late], "unknown", "cut")):
@@ -422,8 +434,8 @@ class WholeTest(FakePrograms):
                                   timeout=60, check=False)
             self.assertEqual(done.returncode, code, done.stdout + done.stderr)
             self.assertIn("library on and off: yes, 8 of 8 ran", done.stdout)
-            self.assertIn("correctness: 9 of 9 passed" if code == 0 else
-                          "correctness: 8 of 9 passed; NOT PASSED: quick-gemm failed", done.stdout)
+            self.assertIn("correctness: 10 of 10 passed" if code == 0 else
+                          "correctness: 9 of 10 passed; NOT PASSED: quick-gemm failed", done.stdout)
             self.assertIn("summary.json", self.packed())
 
     def test_a_stage_that_is_not_there_is_refused(self):
@@ -476,6 +488,24 @@ class TableTest(unittest.TestCase):
                 pattern = pattern.split("/")[-1]
                 self.assertTrue(fnmatch.filter(names, pattern), pattern)
 
+    def test_every_suite_of_the_kernels_is_in_a_stage(self):
+        list_file = HERE / "kernels" / "CMakeLists.txt"
+        folder = HERE.parents[1] / "tests" / "unit" / "model" / "ops" / "cuda"
+        if not folder.exists():
+            self.skipTest("a bundle has no sources")
+        out = pathlib.Path("out")
+        patterns = [pattern for stage in run.all_stages(out, out)
+                    if stage.program == "cuda_kernels_test"
+                    for pattern in stage.arguments[0].split("=", 1)[1].split(":")]
+        suites = 0
+        for name in re.findall(r"\$\{tests\}/(\w+_test\.cc)", list_file.read_text(encoding="utf-8")):
+            source = (folder / name).read_text(encoding="utf-8")
+            for kind, suite in set(re.findall(r"^(TEST(?:_[FP])?)\((\w+),", source, re.MULTILINE)):
+                full = ("Any/" if kind == "TEST_P" else "") + suite + ".Name"
+                self.assertTrue(any(fnmatch.fnmatchcase(full, p) for p in patterns), full)
+                suites += 1
+        self.assertGreater(suites, 10)
+
     def test_quick_is_quick(self):
         stages = run.quick_stages(pathlib.Path("out"))
         self.assertLessEqual(sum(stage.seconds for stage in stages), 2 * 90)
@@ -514,6 +544,30 @@ class SummaryTest(FakePrograms):
         self.assertIn("fake: reads 4000 GB/s\n", text)
         self.assertEqual(rows["Qwen3-0.6B: tg64 @ d1024, of the read bandwidth"]["value"], 50)
         self.assertIsNone(rows["Qwen3-8B: pp8192, times the floor of its products"]["value"])
+
+    def test_fewer_bits_are_held_against_bfloat16_of_the_same_run(self):
+        def engine(**seconds):
+            return {"tests": [{"test": test, "seconds": time} for test, time in seconds.items()]}
+
+        def kernels(*rows):
+            return {"operations": [{"operation": name, "seconds": time} for name, time in rows]}
+        self.write(**{"engine-8b": engine(**{"tg64 @ d1024": 4e-3}),
+                      "engine-8b-int8": engine(**{"tg64 @ d1024": 3e-3, "tg64 x 16": 5e-3}),
+                      "engine-8b-fp8-requests": engine(**{summary.REQUESTS: 25.0}),
+                      "kernels": kernels(("qkv 1x1 m=1", 1.0), ("down 1x1 m=1", 3.0)),
+                      "kernels-int8": kernels(("qkv 1x1 m=1", 1.0), ("down 1x1 m=1", 2.0),
+                                              ("qkv 1x1 m=32", 2.0), ("qkv 1x1 m=33", 5.0))})
+        _, rows = self.summary()
+        for what, value in (
+                ("8B, int8 weights: tg64 @ d1024, 3 ms, of bfloat16's time", 0.75),
+                ("8B, int8 weights: tg64 x 16, 5 ms, of bfloat16's time", None),
+                ("8B, 4-bit weights, of bfloat16's time", None),
+                ("Qwen3-8B, fp8 keys and values: 256 requests of 1,024 in, 1,024 out", 25),
+                ("products of a layer, m=1, int8, of bfloat16's time", 0.75),
+                ("products of a layer, int8, m=33, of the time of m=32", 2.5)):
+            self.assertEqual(rows[what]["value"], value, what)
+        self.assertTrue(rows["Qwen3-8B, fp8 keys and values: 256 requests of 1,024 in, 1,024 out"]
+                        ["met"])
 
 
 if __name__ == "__main__":
