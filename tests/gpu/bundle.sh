@@ -86,6 +86,12 @@ bytes=$(du -sb "$out" | cut -f1)
 tar -C "$(dirname "$out")" -cJf "$out.tar.xz" "$(basename "$out")"
 echo "$out: $((bytes >> 10)) KiB, $(find "$out" -type f | wc -l) files;" \
   "$out.tar.xz: $(($(stat -c %s "$out.tar.xz") >> 10)) KiB"
+# What travels is this and the files of a checkout.
+tree_bytes=$(git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s 2>/dev/null | awk '{ all += $1 } END { print all + 0 }')
+together=$(($(stat -c %s "$out.tar.xz") + tree_bytes))
+if [ "$together" -gt $((60 << 20)) ]; then
+  echo "bundle.sh: with the checkout $((together >> 20)) MiB; it must stay below 64" >&2
+fi
 if [ "$(stat -c %s "$out.tar.xz")" -gt "$limit_bytes" ]; then
   echo "bundle.sh: packed, that is more than $((limit_bytes >> 20)) MiB" >&2
   exit 1

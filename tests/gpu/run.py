@@ -405,7 +405,8 @@ def parse_arguments():
     parser.add_argument("--python", default="python3",
                         help="with torch and transformers, for the peers and parity")
     parser.add_argument("--only", default="",
-                        help="STAGE[,STAGE...]; correctness or speed: all stages of that kind")
+                        help="STAGE[,STAGE...]; correctness or speed: all stages of that kind; "
+                        "-STAGE: not that one")
     parser.add_argument("--quick", action="store_true",
                         help="does it run at all: ceilings, single instructions, a test of each "
                         "kind of kernel, a small model with optimisations on and off, in 90 s")
@@ -474,13 +475,17 @@ def measure(arguments):
     archive = arguments.archive and arguments.archive.resolve()
     run = Run(bin_folder, out, arguments.python, budget, scratch, archive)
     stages = quick_stages(out) if arguments.quick else all_stages(out, scratch)
-    only = set(filter(None, arguments.only.split(",")))
-    if unknown := only - {name for stage in stages for name in (stage.name, stage.kind)}:
+    named = set(filter(None, arguments.only.split(",")))
+    without = {name[1:] for name in named if name.startswith("-")}
+    only = {name for name in named if not name.startswith("-")}
+    if unknown := (only | without) - {name for stage in stages
+                                      for name in (stage.name, stage.kind)}:
         sys.exit(f"run.sh: --only: there is no stage {', '.join(sorted(unknown))}; there are "
                  + ", ".join(stage.name for stage in stages))
     try:
         for stage in stages:
-            if not only or only & {stage.name, stage.kind}:
+            asked = {stage.name, stage.kind}
+            if (not only or only & asked) and not without & asked:
                 run.stage(stage)
         run.look_closer()
     finally:

@@ -444,6 +444,26 @@ class WholeTest(FakePrograms):
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no stage engine-9b", done.stderr)
 
+    def test_what_is_asked_for_and_what_is_left_out(self):
+        for name in ("ceilings", "mma_canon", "microbench"):
+            self.fake(name, "#!/bin/sh\nexit 0\n")
+        only = "ceilings,correctness,-canon-own,-kernels-rows,-memcheck,-racecheck,-parity"
+        subprocess.run(self.command(f"--only={only}"), stdout=subprocess.DEVNULL, timeout=60,
+                       check=True)
+        ran = self.statuses()
+        self.assertLessEqual({"ceilings", "canon-mma", "kernels-gemm"}, set(ran))
+        self.assertFalse({"canon-own", "kernels-rows", "microbench", "parity"} & set(ran))
+
+    def test_the_commands_of_the_plan_name_stages_that_are_there(self):
+        text = (HERE / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
+        out = pathlib.Path("out")
+        known = {name for stage in run.all_stages(out, out) for name in (stage.name, stage.kind)}
+        plans = re.findall(r"--seconds (\d+) --only=(\S+) --out", text)
+        self.assertEqual(len(plans), 3)
+        for seconds, names in plans:
+            self.assertLessEqual({name.lstrip("-") for name in names.split(",")}, known)
+            self.assertLess(int(seconds), 600)
+
     def test_a_run_that_is_cut_off_leaves_its_results_and_no_process(self):
         self.fake("ceilings", "#!/bin/sh\necho measured\n")
         self.fake("microbench", f"#!/bin/sh\necho $$ >{self.folder}/pid\nexec sleep 60\n")
