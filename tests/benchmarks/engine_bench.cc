@@ -109,8 +109,11 @@ absl::StatusOr<ProductRate> MeasureProducts(BenchModel& loaded) {
   const int64_t k = loaded.config.d_model;
   const int64_t n = (loaded.config.gated_ffn() ? 2 : 1) * loaded.config.d_ff;
   const DType activations = ops.ActivationType(loaded.weights_dtype);
-  TLM_ASSIGN_OR_RETURN(const auto matrix,
-                       MakeMatrix(ops, n, k, loaded.weights_dtype, MatrixUse::kPlain));
+  const bool blocks = loaded.weights_dtype == DType::kI8;
+  TLM_ASSIGN_OR_RETURN(
+      const auto matrix,
+      MakeMatrix(ops, n, k, blocks ? DType::kBF16 : loaded.weights_dtype, MatrixUse::kPlain,
+                 blocks ? WeightFormat::kInt8 : WeightFormat::kAsGiven));
   TLM_ASSIGN_OR_RETURN(const OwnedRows x, MakeRows(ops, rows, k, activations));
   TLM_ASSIGN_OR_RETURN(const OwnedRows out, MakeRows(ops, rows, n, activations));
   std::vector<double> seconds;

@@ -47,14 +47,27 @@ struct OpsPlan {
   std::vector<int64_t> rows, contexts, prefixes;
 };
 
+// What matrices are given as, and how they are stored.
+struct Weights {
+  DType given = DType::kBF16;
+  WeightFormat format = WeightFormat::kAsGiven;
+
+  // Of a model that has them: see MatrixTypeOf.
+  DType type() const { return BlockTypeOf(format).has_value() ? DType::kI8 : given; }
+  size_t BytesOf(MatrixPlace place, int64_t elements) const {
+    const DType stored = BlockTypeOf(FormatIn(place, format)).value_or(given);
+    return StoredBytes(stored, static_cast<size_t>(elements));
+  }
+};
+
 class OpsBench {
  public:
-  OpsBench(Ops& ops, const ModelConfig& config, DType weights, DType kv,
+  OpsBench(Ops& ops, const ModelConfig& config, const Weights& weights, DType kv,
            const CpuCeilings& ceilings, OpTimer::Save save)
       : ops_(ops),
         config_(config),
         weights_(weights),
-        activations_(ops.ActivationType(weights)),
+        activations_(ops.ActivationType(weights.type())),
         kv_type_(kv),
         timer_(ops.device(), ceilings, absl::GetFlag(FLAGS_seconds), std::move(save)) {}
 
@@ -91,48 +104,58 @@ class OpsBench {
 
  private:
   ModelShape Shape() const {
+    int64_t elements = 0;
+    for (const MatrixKind& kind : Kinds()) {
+      elements = std::max(elements, kind.n * ((kind.k + 7) / 8 * 8));
+    }
     return {.vocab_size = config_.vocab_size,
             .num_heads = config_.num_heads,
             .num_kv_heads = config_.num_kv_heads,
             .head_dim = config_.head_dim,
             .gated_outputs = config_.gated_ffn() ? 2 * config_.d_ff : 0,
             .inputs = std::max({config_.d_model, config_.q_size(), config_.d_ff}),
-            .has_blocks = weights_ == DType::kI8,
+            .matrix_elements = elements,
+            .has_blocks = weights_.type() == DType::kI8,
             .fp8_cache = kv_type_ == DType::kF8E4M3};
   }
 
   struct MatrixKind {
     const char* name;
     int64_t n, k;
+    MatrixPlace place;
     MatrixUse use = MatrixUse::kPlain;
   };
 
-  // Of a layer.
+  // Of a layer, and the head where it is timed.
   std::vector<MatrixKind> Kinds() const {
     const bool gated = config_.gated_ffn();
-    return {{"qkv", config_.q_size() + 2 * config_.kv_size(), config_.d_model},
-            {"output", config_.d_model, config_.q_size()},
-            {gated ? "gate_up" : "up", (gated ? 2 : 1) * config_.d_ff, config_.d_model,
-             gated ? MatrixUse::kGated : MatrixUse::kPlain},
-            {"down", config_.d_model, config_.d_ff}};
+    std::vector<MatrixKind> kinds = {
+        {"qkv", config_.q_size() + 2 * config_.kv_size(), config_.d_model, MatrixPlace::kAttention},
+        {"output", config_.d_model, config_.q_size(), MatrixPlace::kAttention},
+        {gated ? "gate_up" : "up", (gated ? 2 : 1) * config_.d_ff, config_.d_model,
+         MatrixPlace::kFeedForward, gated ? MatrixUse::kGated : MatrixUse::kPlain},
+        {"down", config_.d_model, config_.d_ff, MatrixPlace::kFeedForward}};
+    if (absl::GetFlag(FLAGS_head)) {
+      kinds.push_back({"head", config_.vocab_size, config_.d_model, MatrixPlace::kTable});
+    }
+    return kinds;
   }
-  MatrixKind Head() const { return {"head", config_.vocab_size, config_.d_model}; }
 
   // Packs a matrix of each kind, and drops it: Reserve chooses how products are computed by the
   // kinds of matrices that it has seen, as it does in a model, which is packed before.
   absl::Status ShowMatrices() {
-    std::vector<MatrixKind> kinds = Kinds();
-    if (absl::GetFlag(FLAGS_head)) kinds.push_back(Head());
-    for (const MatrixKind& kind : kinds) {
-      TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Matrix> matrix,
-                           MakeMatrix(ops_, kind.n, kind.k, weights_, kind.use));
+    for (const MatrixKind& kind : Kinds()) {
+      TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Matrix> matrix, NewMatrix(kind));
       TLM_RETURN_IF_ERROR(ops_.device().Synchronize());  // before it goes
     }
     return absl::OkStatus();
   }
 
   absl::Status Matrices(const std::vector<int64_t>& rows) {
-    for (const MatrixKind& kind : Kinds()) TLM_RETURN_IF_ERROR(MatrixOf(kind, rows));
+    const std::vector<MatrixKind> kinds = Kinds();
+    for (const MatrixKind& kind : kinds) {
+      if (kind.place != MatrixPlace::kTable) TLM_RETURN_IF_ERROR(MatrixOf(kind, rows));
+    }
     if (!absl::GetFlag(FLAGS_head)) return absl::OkStatus();
     const int64_t most = std::min<int64_t>(64, rows.back());
     TLM_ASSIGN_OR_RETURN(OwnedRows logits, MakeRows(ops_, most, config_.vocab_size, DType::kF32));
@@ -141,18 +164,22 @@ class OpsBench {
     for (const int64_t count : rows) {
       if (count <= most) few.push_back(count);
     }
-    const absl::Status status = MatrixOf(Head(), few);
+    const absl::Status status = MatrixOf(kinds.back(), few);
     std::swap(logits, output_);
     return status;
   }
 
-  absl::StatusOr<std::vector<std::unique_ptr<Matrix>>> MakeMatrices(int64_t n, int64_t k,
-                                                                    MatrixUse use) {
-    const size_t bytes = static_cast<size_t>(n * k) * DTypeBytes(weights_);
+  absl::StatusOr<std::unique_ptr<Matrix>> NewMatrix(const MatrixKind& kind) {
+    return MakeMatrix(ops_, kind.n, kind.k, weights_.given, kind.use,
+                      FormatIn(kind.place, weights_.format));
+  }
+
+  absl::StatusOr<std::vector<std::unique_ptr<Matrix>>> MakeMatrices(const MatrixKind& kind) {
+    const size_t bytes = weights_.BytesOf(kind.place, kind.n * kind.k);
     const size_t copies = std::clamp<size_t>(kRotatedBytes / bytes, 1, OpTimer::kCalls);
     std::vector<std::unique_ptr<Matrix>> matrices;
     for (size_t i = 0; i < copies; ++i) {
-      TLM_ASSIGN_OR_RETURN(std::unique_ptr<Matrix> matrix, MakeMatrix(ops_, n, k, weights_, use));
+      TLM_ASSIGN_OR_RETURN(std::unique_ptr<Matrix> matrix, NewMatrix(kind));
       matrices.push_back(std::move(matrix));
     }
     TLM_RETURN_IF_ERROR(ops_.device().Synchronize());  // no upload beside what is timed
@@ -160,15 +187,14 @@ class OpsBench {
   }
 
   absl::Status MatrixOf(const MatrixKind& kind, const std::vector<int64_t>& rows) {
-    const auto& [name, n, k, use] = kind;
-    TLM_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Matrix>> matrices,
-                         MakeMatrices(n, k, use));
+    const auto& [name, n, k, place, use] = kind;
+    TLM_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Matrix>> matrices, MakeMatrices(kind));
     for (const int64_t m : rows) {
       const Rows x = input_.Part(m, k);
       const int64_t outputs = use == MatrixUse::kGated ? n / 2 : n;
       const Rows out = output_.Part(m, outputs);
       const double bytes =
-          static_cast<double>(n * k) * static_cast<double>(DTypeBytes(weights_)) +
+          static_cast<double>(weights_.BytesOf(place, n * k)) +
           static_cast<double>(m * k) * static_cast<double>(DTypeBytes(x.dtype)) +
           static_cast<double>(m * outputs) * static_cast<double>(DTypeBytes(out.dtype));
       const double flops = 2.0 * static_cast<double>(m * n) * static_cast<double>(k);
@@ -314,23 +340,25 @@ class OpsBench {
 
   Ops& ops_;
   const ModelConfig& config_;
-  const DType weights_, activations_, kv_type_;
+  const Weights weights_;
+  const DType activations_, kv_type_;
   OwnedRows input_, output_, residual_;
   OpTimer timer_;
 };
 
-absl::StatusOr<DType> StoredTypeFromFlags() {
+absl::StatusOr<Weights> WeightsFromFlags() {
   TLM_ASSIGN_OR_RETURN(const std::optional<DType> given,
                        TypeFlag(absl::GetFlag(FLAGS_weights_dtype), "weights_dtype"));
   TLM_ASSIGN_OR_RETURN(const WeightFormat format, WeightFormatFromFlags());
   if (!given.has_value()) return InvalidArgument("--weights_dtype must not be empty");
-  return format == WeightFormat::kInt8 ? DType::kI8 : *given;
+  return Weights{.given = format == WeightFormat::kFloat32 ? DType::kF32 : *given,
+                 .format = format};
 }
 
 absl::Status Main() {
   TLM_ASSIGN_OR_RETURN(const ModelConfig config,
                        ReadBenchConfig({.preset = absl::GetFlag(FLAGS_preset)}));
-  TLM_ASSIGN_OR_RETURN(const DType weights, StoredTypeFromFlags());
+  TLM_ASSIGN_OR_RETURN(const Weights weights, WeightsFromFlags());
   OpsPlan plan;
   TLM_ASSIGN_OR_RETURN(plan.rows, NumbersFlag(absl::GetFlag(FLAGS_rows), "rows", 1, 65536));
   TLM_ASSIGN_OR_RETURN(plan.contexts,
@@ -344,17 +372,18 @@ absl::Status Main() {
   const DeviceInfo& device = backend.ops->device().info();
   TLM_ASSIGN_OR_RETURN(const std::optional<DType> asked,
                        KvTypeFlag(absl::GetFlag(FLAGS_kv_cache_dtype)));
-  const DType kv = asked.value_or(backend.ops->DefaultKvType(weights));
-  if (!backend.ops->TakesKvType(weights, kv)) {
+  const DType kv = asked.value_or(backend.ops->DefaultKvType(weights.type()));
+  if (!backend.ops->TakesKvType(weights.type(), kv)) {
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
-                           KvDTypeName(kv), DTypeName(weights), device.backend);
+                           KvDTypeName(kv), DTypeName(weights.type()), device.backend);
   }
   fmt::print("{}\n{} shapes, {}, keys and values in {}\n", backend.reason,
-             absl::GetFlag(FLAGS_preset), DTypeName(weights), KvDTypeName(kv));
-  TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, CeilingsFromFlags(device, weights));
+             absl::GetFlag(FLAGS_preset), DTypeName(weights.type()), KvDTypeName(kv));
+  TLM_ASSIGN_OR_RETURN(const CpuCeilings ceilings, CeilingsFromFlags(device, weights.type()));
   fmt::print("\n");
   Json report = {{"preset", absl::GetFlag(FLAGS_preset)},
-                 {"weights_dtype", DTypeName(weights)},
+                 {"weights_dtype", DTypeName(weights.type())},
+                 {"weights", WeightFormatName(weights.format)},
                  {"kv_cache_dtype", DTypeName(kv)},
                  {"backend", device.backend},
                  {"device", device.name},

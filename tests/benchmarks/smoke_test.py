@@ -399,6 +399,21 @@ class SmokeTest(unittest.TestCase):
             self.assertGreater(operation["seconds"], 0)
             self.assertGreater(operation["bytes"], 0)
 
+    def test_ops_bench_stores_matrices_as_models_do(self):
+        measured = {}
+        for weights in ("auto", "int8", "int4"):
+            result, _ = self.run_benchmark(
+                "ops_bench", "--backend=cpu", "--preset=cs336-tinystories", "--rows=1",
+                f"--weights={weights}", "--contexts=64", "--prefixes=0", "--seconds=0.001",
+                "--threads=1", "--ceilings=false")
+            self.assertEqual(result["weights"], weights)
+            measured[weights] = {operation["operation"].split()[0]: operation["bytes"]
+                                 for operation in result["operations"]}
+        self.assertLess(measured["int4"]["down"], measured["int8"]["down"])
+        for name in ("qkv", "head"):  # 4 bits are for feed-forward networks
+            self.assertEqual(measured["int4"][name], measured["int8"][name])
+            self.assertLess(measured["int8"][name], measured["auto"][name])
+
     def compare(self, rate, *flags, params=22696448):
         """compare.py against a peer that says `rate` to everything."""
         peer = self.directory / "llama-bench"

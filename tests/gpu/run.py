@@ -369,6 +369,23 @@ class Both:
         pass
 
 
+@contextlib.contextmanager
+def clocks_written(path):
+    """While it lasts, twice a second: a card that is throttled would read as a slow kernel."""
+    query = ("timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,"
+             "clocks_event_reasons.active")
+    process = None
+    with open(path, "wb") as file, contextlib.suppress(OSError):
+        process = subprocess.Popen(["nvidia-smi", f"--query-gpu={query}", "--format=csv", "-lms",
+                                    "500"], stdin=subprocess.DEVNULL, stdout=file,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        yield
+    finally:
+        if process is not None:
+            end(process)
+
+
 def link_cublaslt(bin_folder, python):
     """Where the system's linker knows no cuBLASLt, which toolkits and Python packages keep in
     places of their own: links to it in the folder where the built programs look, and nobody
@@ -465,7 +482,8 @@ def measure(arguments):
     link_cublaslt(bin_folder, arguments.python)
     card = ask(["nvidia-smi", "--format=csv,noheader", "--query-gpu=name,driver_version,"
                 "clocks.sm,clocks.mem,memory.total"])[1]
-    print(card, end="")
+    # What is free may start small on a virtual machine.
+    print(card + "".join(narrow.text_of(pathlib.Path("/proc/meminfo")).splitlines(True)[:3]), end="")
     (out / "gpu.txt").write_text(card, encoding="utf-8")
     temporary = None
     if arguments.scratch is None:
@@ -483,11 +501,12 @@ def measure(arguments):
         sys.exit(f"run.sh: --only: there is no stage {', '.join(sorted(unknown))}; there are "
                  + ", ".join(stage.name for stage in stages))
     try:
-        for stage in stages:
-            asked = {stage.name, stage.kind}
-            if (not only or only & asked) and not without & asked:
-                run.stage(stage)
-        run.look_closer()
+        with clocks_written(out / "clocks.csv"):
+            for stage in stages:
+                asked = {stage.name, stage.kind}
+                if (not only or only & asked) and not without & asked:
+                    run.stage(stage)
+            run.look_closer()
     finally:
         summarize(run, arguments.quick)
         if temporary:

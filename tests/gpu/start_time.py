@@ -2,7 +2,8 @@
 
   start_time.py --directory FOLDER [--json FILE]
 
-Writes a checkpoint of Qwen3-8B's shape with random weights into FOLDER first (16 GB). The parts:
+Writes a checkpoint of Qwen3-8B's shape with random weights first (16 GB): in memory where there is
+room, into FOLDER otherwise. The parts:
 
   context  a process's first call to the driver, by ceilings.json beside --json
   module   what a server with a tiny model takes besides: programs, libraries, kernels, probes
@@ -13,15 +14,30 @@ Only the last two grow with the model.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
+import shutil
+import signal
 import statistics
+import sys
+import tempfile
 
 import served
 import small_model
 from small_model import random_checkpoint
 
-STARTS = 3
+STARTS = 2
+MEMORY = pathlib.Path("/dev/shm")
+MEMORY_BYTES = 20 << 30  # that must be free there
+
+
+def place_of(directory):
+    """The folder for the models, as a context. In memory they are removed at its end."""
+    if (not (directory / "large").exists() and MEMORY.exists()
+            and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES):
+        return tempfile.TemporaryDirectory(prefix="tlm-gpu-", dir=MEMORY)
+    return contextlib.nullcontext(directory)
 
 
 def ready_seconds(model):
@@ -47,9 +63,12 @@ def main():
     parser.add_argument("--directory", type=pathlib.Path, required=True)
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
-    tiny = ready_seconds(small_model.write(arguments.directory / "small"))
-    weight_bytes = random_checkpoint.write_model(arguments.directory / "large", "qwen3-8b", None)
-    large = ready_seconds(arguments.directory / "large")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing of it stays in memory
+    with place_of(arguments.directory) as place:
+        folder = pathlib.Path(place)
+        tiny = ready_seconds(small_model.write(folder / "small"))
+        weight_bytes = random_checkpoint.write_model(folder / "large", "qwen3-8b", None)
+        large = ready_seconds(folder / "large")
     ceilings = {}
     if arguments.json and (arguments.json.parent / "ceilings.json").exists():
         ceilings = json.loads((arguments.json.parent / "ceilings.json").read_text(encoding="utf-8"))

@@ -17,6 +17,7 @@ import unittest
 
 import narrow
 import run
+import start_time
 import summary
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -89,7 +90,9 @@ class FakePrograms(unittest.TestCase):
         self.path = self.folder / "path"  # what stands before the system's PATH
         for made in (self.bin, self.out, self.path):
             made.mkdir()
-        self.fake("nvidia-smi", "#!/bin/sh\necho 'GPU 0: fake'\n", self.path)
+        self.fake("nvidia-smi", "#!/bin/sh\necho 'GPU 0: fake'\n"
+                  f"case $* in *-lms*) echo $$ >{self.folder}/clocks; exec sleep 60; esac\n",
+                  self.path)
         self.fake("compute-sanitizer", SANITIZER, self.path)
         self.addCleanup(os.environ.__setitem__, "PATH", os.environ["PATH"])
         os.environ["PATH"] = f"{self.path}:{os.environ['PATH']}"
@@ -438,6 +441,13 @@ class WholeTest(FakePrograms):
                           "correctness: 9 of 10 passed; NOT PASSED: quick-gemm failed", done.stdout)
             self.assertIn("summary.json", self.packed())
 
+    def test_a_python_that_cannot_run_it_is_named(self):
+        self.fake("python3", "#!/bin/sh\n[ $1 = --version ] && echo Python 3.8\nexit 1\n", self.path)
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertRegex(done.stderr, "^run.sh: python3 is needed, 3.9 or later.* Python 3.8\n$")
+
     def test_a_stage_that_is_not_there_is_refused(self):
         done = subprocess.run(self.command("--only=engine-9b"), capture_output=True, text=True,
                               timeout=60, check=False)
@@ -451,6 +461,9 @@ class WholeTest(FakePrograms):
         subprocess.run(self.command(f"--only={only}"), stdout=subprocess.DEVNULL, timeout=60,
                        check=True)
         ran = self.statuses()
+        self.assertIn("GPU 0: fake", narrow.text_of(self.out / "clocks.csv"))
+        self.assertFalse(alive(int(narrow.text_of(self.folder / "clocks"))))
+        self.assertIn("MemTotal", narrow.text_of(self.out / "run.log"))
         self.assertLessEqual({"ceilings", "canon-mma", "kernels-gemm"}, set(ran))
         self.assertFalse({"canon-own", "kernels-rows", "microbench", "parity"} & set(ran))
 
@@ -490,6 +503,15 @@ class WholeTest(FakePrograms):
             self.patch(run, DEVICE_FILE=device)
             with contextlib.redirect_stdout(io.StringIO()):
                 self.assertEqual(run.has_gpu(), found)
+
+
+class StartTest(FakePrograms):
+    def test_the_large_model_is_written_to_memory_where_there_is_room(self):
+        for room, place in ((0, self.path), (1 << 60, self.folder)):
+            self.patch(start_time, MEMORY=self.path, MEMORY_BYTES=room)
+            with start_time.place_of(self.folder / "given") as folder:
+                self.assertEqual(pathlib.Path(folder).parent, place)
+        self.assertFalse(list(self.path.glob("tlm-gpu-*")))
 
 
 class TableTest(unittest.TestCase):

@@ -31,7 +31,10 @@ struct HostWeights {
   ModelWeights weights;
 };
 
-absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConfig& config) {
+// Random weights are all made at once for the processor, which computes with them, and tensor by
+// tensor as they are taken for other devices, whatever memory the host has.
+absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConfig& config,
+                                      Ops& ops) {
   HostWeights host;
   if (!choice.model.empty()) {
     TLM_ASSIGN_OR_RETURN(host.checkpoint, Checkpoint::Open(choice.model));
@@ -39,8 +42,10 @@ absl::StatusOr<HostWeights> WeightsOf(const ModelChoice& choice, const ModelConf
     return host;
   }
   TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config.weights_dtype));
-  TLM_ASSIGN_OR_RETURN(host.random,
-                       RandomWeights::Create(config, choice.weights_dtype.value_or(named), 1));
+  const DType dtype = choice.weights_dtype.value_or(named);
+  TLM_ASSIGN_OR_RETURN(host.random, ops.device().info().host_addressable
+                                        ? RandomWeights::Create(config, dtype, 1)
+                                        : RandomWeights::Reserve(config, dtype, 1));
   host.weights = host.random->weights();
   return host;
 }
@@ -79,7 +84,7 @@ absl::StatusOr<KvRoom> KvRoom::Of(const ModelChoice& choice, Ops& ops, uint64_t 
     // As given; formats of fewer bits take less.
     room.weight_bytes_ = RandomWeights::BytesFor(room.config_, room.weights_dtype_);
   } else {
-    TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, room.config_));
+    TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, room.config_, ops));
     room.weights_dtype_ = MatrixTypeOf(room.config_, host.weights, choice.format, ops);
     room.weight_bytes_ = PackingBytesOf(room.config_, host.weights, choice.format, ops).device;
   }
@@ -105,7 +110,7 @@ int64_t KvRoom::Blocks(const BatchLimits& limits) const {
 absl::StatusOr<InputImportance> MeasureBenchImportance(const ModelChoice& choice, Ops& ops,
                                                        std::span<const int32_t> tokens) {
   TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadBenchConfig(choice));
-  TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, config));
+  TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, config, ops));
   return MeasureImportance(config, host.weights, ops, tokens);
 }
 
@@ -124,7 +129,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
                                                            int64_t kv_blocks) {
   auto loaded = std::make_unique<BenchModel>();
   TLM_ASSIGN_OR_RETURN(loaded->config, ReadBenchConfig(choice));
-  TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config));
+  TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config, ops));
   loaded->name = choice.preset.empty() ? choice.model : choice.preset;
   loaded->format_name = WeightFormatName(choice.format);
   loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);

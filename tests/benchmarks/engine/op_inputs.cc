@@ -71,19 +71,16 @@ absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType d
   return OwnedRows{.ops = &ops, .memory = std::move(memory), .rows = made};
 }
 
-absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType weights,
-                                                   MatrixUse use) {
+absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType dtype,
+                                                   MatrixUse use, WeightFormat format) {
   const auto count = static_cast<size_t>(n * k);
-  const bool int8 = weights == DType::kI8;
-  const WeightFormat format = int8 ? WeightFormat::kInt8 : WeightFormat::kAsGiven;
-  if (weights == DType::kF32) {
+  if (dtype == DType::kF32) {
     const std::vector<float> values = RandomFloats(count);
-    const TensorView view{weights, Shape({n, k}), values.data()};
+    const TensorView view{dtype, Shape({n, k}), values.data()};
     return ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, use, format);
   }
-  const DType given = int8 ? DType::kBF16 : weights;
-  const std::vector<uint16_t> values = RandomHalves(count, given);
-  const TensorView view{given, Shape({n, k}), values.data()};
+  const std::vector<uint16_t> values = RandomHalves(count, dtype);
+  const TensorView view{dtype, Shape({n, k}), values.data()};
   return ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, use, format);
 }
 

@@ -27,9 +27,11 @@ struct OwnedRows {
 absl::StatusOr<Buffer> MakeValues(Ops& ops, int64_t count, DType dtype);
 absl::StatusOr<OwnedRows> MakeRows(Ops& ops, int64_t rows, int64_t cols, DType dtype);
 
-// A matrix stored as `weights`, which may be kI8, of the same values. Errors of PackMatrix.
-absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType weights,
-                                                   MatrixUse use);
+// A matrix of the same values, given as `dtype` and stored in `format`, which is not kInt4. Errors
+// of PackMatrix.
+absl::StatusOr<std::unique_ptr<Matrix>> MakeMatrix(Ops& ops, int64_t n, int64_t k, DType dtype,
+                                                   MatrixUse use,
+                                                   WeightFormat format = WeightFormat::kAsGiven);
 
 }  // namespace tlm::bench
 
