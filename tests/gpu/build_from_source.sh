@@ -26,5 +26,5 @@ command -v ninja >/dev/null && options+=(-G Ninja)
 cmake -S "$source_dir" -B "$build_dir" "${options[@]}"
 targets=(tlm_cuda ceilings microbench mma_canon cuda_kernels_test
          unit_model_ops_{ops,row_ops,attention,batch}_test golden_determinism_cuda_test
-         engine_bench ops_bench)
+         engine_bench ops_bench weights_loss)
 cmake --build "$build_dir" --parallel "$(nproc)" --target "${targets[@]}"

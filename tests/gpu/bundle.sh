@@ -26,7 +26,7 @@ programs=(bin/tlm-server bin/tlm bin/libtlm_cuda.so
           tests/ceilings tests/microbench tests/mma_canon tests/cuda_kernels_test
           tests/unit_model_ops_{ops,row_ops,attention,batch}_test
           tests/golden_determinism_cuda_test
-          benchmarks/ops_bench benchmarks/engine_bench benchmarks/serve_bench)
+          benchmarks/ops_bench benchmarks/engine_bench benchmarks/serve_bench benchmarks/weights_loss)
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib" "$out/tests/"{peers,support,benchmarks} "$out/model"
 for program in "${programs[@]}"; do

@@ -102,7 +102,7 @@ def all_stages(out, scratch):
         # its process, so each part has its own, as each group of kernels has.
         *(Stage(f"canon-{part}", seconds, "mma_canon",
                 [f"--part={part}", f"--json={out}/canon-{part}.json"])
-          for part, seconds in (("mma", 20), ("own", 45), ("library", 45))),
+          for part, seconds in (("mma", 20), ("own", 45), ("library", 45), ("blocks", 60))),
         gtest("kernels-rows", 30, kernels,
               "RowKernelsTest.*:EmbedKernelTest.*:PrepareAttentionKernelTest.*"),
         gtest("kernels-gemm", 60, kernels, "Gemm*:BlockProductsTest.*"),
@@ -116,10 +116,13 @@ def all_stages(out, scratch):
           for name in ("ops", "row_ops", "attention", "batch")),
         gtest("determinism", 180, "golden_determinism_cuda_test", "*"),
         Stage("switches-blocks", 60, "switches", [int8, int4, fp8]),
-        *(script(tool, 120, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
-          for tool in ("memcheck", "racecheck")),
+        script("server", 60, "server_check.py", kind="correctness"),
+        script("losses", 60, "losses.py", f"--json={out}/losses.json", kind="correctness"),
         script("parity", 120, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
                "llama", "gpt2", kind="correctness"),
+        # The slowest.
+        *(script(tool, 120, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
+          for tool in ("memcheck", "racecheck")),
         operations("kernels", "--rows=1,8,16,64,256,2048"),
         operations("kernels-int8", int8, "--head=false", "--rows=1,8,16,32,33,64,256"),
         operations("kernels-fp8", fp8, "--head=false", "--rows=1,8,16,32,33,64,256"),
@@ -139,6 +142,7 @@ def all_stages(out, scratch):
         engine("engine-8b-long", 60, "qwen3-8b", *long),
         engine("engine-8b-long-fp8", 60, "qwen3-8b", fp8, *long),
         script("rpc", 90, "rpc_cost.py", f"--json={out}/rpc.json"),
+        script("serve-8b", 90, "serve_load.py", f"--json={out}/serve-8b.json"),
         # Others, on the same card.
         script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
         script("peer-static", 90, "peers/hf_static.py", "--batch", "1",

@@ -4,7 +4,8 @@ import os
 import pathlib
 import sys
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "support"))
 
 from server_process import ServerProcess  # noqa: E402
 
@@ -22,10 +23,10 @@ class Server(ServerProcess):
     """Runs as a context manager, which prints the server's log at its end; `ready_seconds` from
     exec to the port file, which is written when the server serves."""
 
-    def __init__(self, *flags, limit=300):
+    def __init__(self, *flags, limit=300, ports=()):
         # The grace is for load balancers.
         super().__init__(program("tlm-server"), "--backend=cuda", "--withdrawal_grace=0s", *flags,
-                         start_seconds=limit)
+                         ports=ports, start_seconds=limit)
 
     def __exit__(self, *exception):
         self.terminate()

@@ -1,14 +1,17 @@
 """The figures of a run of run.sh as fractions of what the card can do, against their bars.
 
-  summary.py FOLDER [--quick]
+  summary.py FOLDER [--quick] [--merge ARCHIVE...]
 
 Reads what the stages wrote there, prints two tables and writes summary.json; with --quick the
-verdicts alone. A stage that wrote nothing is reported as missing, not as met.
+verdicts alone. A stage that wrote nothing is reported as missing, not as met. --merge unpacks
+archives of several runs into FOLDER first, the latest last: peers of one find the figures of
+another.
 """
 
+import argparse
 import json
 import pathlib
-import sys
+import tarfile
 
 import narrow
 
@@ -144,7 +147,8 @@ def same_bits(product):
 
 def canon_parts(folder):
     """What mma_canon wrote, part by part; None for what it did not."""
-    return {part: load(folder, f"canon-{part}.json") for part in ("mma", "own", "library")}
+    return {part: load(folder, f"canon-{part}.json")
+            for part in ("mma", "own", "library", "blocks")}
 
 
 def canon_verdict(parts):
@@ -165,6 +169,10 @@ def canon_verdict(parts):
     if products:
         verdict.append(f"{sum(not same_bits(product) for product in products)} of {len(products)} "
                        "products differ")
+    blocks = [product for part in found for product in part.get("blocks", [])]
+    if blocks:
+        verdict.append(f"{sum(product['different_runs'] > 0 for product in blocks)} of "
+                       f"{len(blocks)} matrices in blocks differ from their elements")
     by_library = [product for product in products if product["library_asked"]]
     verdict.append(f"cuBLASLt computes {sum(product['library'] for product in by_library)} of "
                    f"{len(by_library)} products" if by_library else "no cuBLASLt")
@@ -210,6 +218,15 @@ def figures(folder, ceilings, summary):
     rpc = load(folder, "rpc.json")
     summary.add("gRPC on top of the engine at 64 streams", rpc and rpc["overhead_percent"], "%", 3,
                 at_most=True)
+    served = load(folder, "serve-8b.json") or {}
+    for wave in ("cold", "warm"):
+        figures_of = served.get(wave, {})
+        for key, name in (("ttft", "first token"), ("inter_token", "between tokens")):
+            for share_of in ("p50", "p99"):
+                summary.add(f"8B served, fp8, 256 streams of 512/256, {wave}: {name}, {share_of}",
+                            1e3 * figures_of[key][share_of] if figures_of.get(key) else None, "ms")
+        summary.add(f"8B served, {wave}: generated", figures_of.get("output_tokens_per_second"),
+                    "tokens/s")
     # Context, module and libraries cost the same for every model: the bar is for what grows.
     start = load(folder, "start.json")
     factor = None
@@ -244,9 +261,38 @@ def peers(folder):
         print(f"{peer} (published): {seconds} s for 256 x 1,024/1,024; tlm is {ratio} as fast")
 
 
+def merge(folder, archives):
+    """Unpacks them, one over the other. Says where two were not of the same card, or not as fast."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stages, last = {}, {}
+    for archive in archives:
+        with tarfile.open(archive) as tar:
+            for member in tar.getmembers():
+                if member.isfile() and "/" not in member.name:
+                    (folder / member.name).write_bytes(tar.extractfile(member).read())
+            names = tar.getnames()
+        for line in narrow.text_of(folder / "stages.tsv").splitlines():
+            stages[line.split("\t")[0]] = line + "\n"
+        ceilings = (load(folder, "ceilings.json") or {}) if "ceilings.json" in names else {}
+        for key, value in ceilings.items():
+            before = last.get(key, value)
+            if (value != before if isinstance(value, str) else
+                    key in dict.fromkeys(name for name, *_ in CEILINGS)
+                    and abs(value / before - 1) > 0.03):
+                print(f"NOT ALIKE: {key} is {value} in {archive}, {before} before")
+            last[key] = value
+    (folder / "stages.tsv").write_text("".join(stages.values()), encoding="utf-8")
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    quick = "--quick" in sys.argv[2:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--merge", nargs="+", type=pathlib.Path, default=[])
+    arguments = parser.parse_args()
+    folder, quick = arguments.folder, arguments.quick
+    if arguments.merge:
+        merge(folder, arguments.merge)
     ceilings = load(folder, "ceilings.json") or {}
     summary = Summary()
     if ceilings:

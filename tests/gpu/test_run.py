@@ -319,7 +319,7 @@ class NarrowTest(FakePrograms):
         begin = time.monotonic()
         stages = [run.gtest(name, 1, "cuda_kernels_test", "Gemm*") for name in ("one", "two")]
         printed = self.stage(*stages, run.Stage("engine-8b", 1, "engine_bench", [], "speed"))
-        self.assertLess(time.monotonic() - begin, 8)
+        self.assertLess(time.monotonic() - begin, 15)
         self.assertIn("not run", printed)
         self.assertEqual(list(self.statuses()),
                          ["one", "two", "engine-8b", "closer-one", "closer-two", "closer-switches"])
@@ -505,6 +505,91 @@ class WholeTest(FakePrograms):
                 self.assertEqual(run.has_gpu(), found)
 
 
+# Plays tlm-server: serves /metrics, refuses devices other than the fake one and large caches.
+SERVER = """#!{python} -SE
+import http.server, sys, threading, time
+flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+assert flags["withdrawal_grace"] == "0s", flags
+uuid = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+if not uuid.startswith(flags.get("gpu_device", uuid)):
+    sys.exit("CUDA device asked for, visible are " + uuid)
+if flags.get("kv_cache_bytes") == "1TiB":
+    sys.exit("the model needs 2 bytes of the GPU's memory")
+class Metrics(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(("# HELP\\ntlm_gpu_info{{uuid=\\"%s\\"}} 1\\ntlm_gpu_up UP\\n"
+                          "tlm_gpu_memory_used_bytes 2e9\\ntlm_gpu_memory_total_bytes 8e10\\n"
+                          "tlm_gpu_sm_clock_hertz 1.9e9\\n" % uuid).encode())
+server = http.server.HTTPServer(("127.0.0.1", 0), Metrics)
+if "metrics_port" in flags:
+    open(flags["port_file"] + ".metrics", "w").write(str(server.server_port))
+open(flags["port_file"], "w").write("1")
+server.serve_forever()
+"""
+
+
+class ScriptTest(FakePrograms):
+    def test_a_server_is_asked_for_by_uuid_and_tells_of_the_gpu(self):
+        self.fake("nvidia-smi", "#!/bin/sh\necho 'GPU 0: fake (UUID: "
+                  "GPU-01234567-89ab-cdef-0123-456789abcdef)'\n", self.path)
+        for up, status in ((1, "passed"), (0, "failed")):
+            self.fake("tlm-server", SERVER.replace("UP", str(up)))
+            printed = self.stage(run.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
+            self.assertEqual(self.statuses()["server"], status, printed)
+            self.assertIn("by another UUID: as it should be", printed)
+        self.assertIn("by its UUID: WRONG: tlm_gpu_up is 0.0", printed)
+
+    def test_what_a_served_models_users_see_is_written(self):
+        self.fake("tlm-server", SERVER.replace("UP", "1"))
+        self.fake("serve_bench", """#!{python} -SE
+import json, sys
+flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+latency = {{"p50": 0.01, "p99": 0.03 if flags["requests"] == "256" else 0.02}}
+json.dump({{"points": [{{"per_second": {{"output_tokens": 9000}}, "latency_s": {{
+    "ttft": latency, "inter_token": latency}}}}]}}, open(flags["json"], "w"))
+""")
+        printed = self.stage(run.Stage("serve-8b", 20, "python", [
+            str(HERE / "serve_load.py"), f"--json={self.out}/serve-8b.json"], "speed"))
+        self.assertIn("tlm_gpu_sm_clock_hertz 1.9e+09", printed)
+        report = self.report("serve-8b.json")
+        self.assertEqual((report["cold"]["ttft"]["p99"], report["warm"]["ttft"]["p99"]), (0.03, 0.02))
+
+    def test_losses_are_held_against_the_processors(self):
+        for on_cuda, status in ((1.002, "passed"), (1.004, "failed")):
+            self.fake("weights_loss", f"""#!{{python}} -SE
+import json, sys
+flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+bits = {on_cuda} if flags["backend"] == "cuda" else 1.0
+json.dump({{{{"rows": [{{{{"weights": "int8", "kv": "BF16", "bits_per_byte": bits}}}}]}}}},
+          open(flags["json"], "w"))
+""")
+            printed = self.stage(run.Stage("losses", 20, "python", [str(HERE / "losses.py")]))
+            self.assertEqual(self.statuses()["losses"], status, printed)
+
+    def test_archives_of_several_runs_are_one_summary(self):
+        archives = []
+        for number, (rate, name, report) in enumerate((
+                (4e12, "engine-8b", {"tests": [{"test": "tg64 @ d1024", "seconds": 4e-3,
+                                                "bytes": 8e9}]}),
+                (5e12, "peer-graph", {"rows": [{"peer": "torch", "batch": 1, "step_ms": 6.0}]}))):
+            session = run.Run(self.bin, self.folder / f"out{number}", sys.executable, 60,
+                              self.folder, self.folder / f"{number}.tgz")
+            session.out.mkdir()
+            for file, content in (("ceilings", {"device": "fake", "read_bytes_per_second": rate}),
+                                  (name, report)):
+                (session.out / f"{file}.json").write_text(json.dumps(content), encoding="utf-8")
+            session.note(name, "passed", 1, "speed")
+            archives.append(self.folder / f"{number}.tgz")
+        text = subprocess.run([sys.executable, "-B", HERE / "summary.py", self.folder / "all",
+                               "--merge", *archives], stdout=subprocess.PIPE, text=True,
+                              check=True).stdout
+        self.assertIn("torch, batch 1: 6.00 ms a step; tlm is 1.50x as fast", text)
+        self.assertIn("NOT ALIKE: read_bytes_per_second is 5000000000000.0", text)
+        self.assertIn("engine-8b passed, peer-graph passed", text)
+
+
 class StartTest(FakePrograms):
     def test_the_large_model_is_written_to_memory_where_there_is_room(self):
         for room, place in ((0, self.path), (1 << 60, self.folder)):
@@ -558,8 +643,11 @@ class TableTest(unittest.TestCase):
                "zero_products": {"bf16": "holds", "f16": "fails"}}
         own = {"passed": True, "products": [{"different_runs": 0, "model_differences": 0,
                                              "library_asked": False, "library": False}]}
-        products, zeros = summary.canon_verdict({"mma": mma, "own": own, "library": None})
+        blocks = {"passed": True, "blocks": [{"different_runs": 0}]}
+        products, zeros = summary.canon_verdict({"mma": mma, "own": own, "library": None,
+                                                 "blocks": blocks})
         self.assertIn("RESULTS DIFFER (as far as known: library missing)", products)
+        self.assertIn("0 of 1 matrices in blocks differ", products)
         self.assertIn("no cuBLASLt", products)
         self.assertIn("bf16 holds, f16 FAILS: prefill and decode may differ", zeros)
         self.assertEqual(summary.canon_verdict(dict.fromkeys(("mma", "own", "library"))),

@@ -6,9 +6,12 @@
 #include <cmath>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "model/base/float16.h"
+#include "model/ops/cuda/cuda_ops.h"
 #include "model/ops/cuda/gemm.h"
+#include "tests/gpu/canon/block_check.h"
 #include "tests/gpu/canon/mma_check.h"
 #include "tests/gpu/canon/product_check.h"
 #include "tests/support/simt/emulator.h"
@@ -147,6 +150,42 @@ TEST_F(CanonTest, FindsALibraryWithOtherBits) {
     EXPECT_EQ(check->different_runs == 0, honest);
     EXPECT_EQ(check->first.substr(0, 7), honest ? "" : "65 rows");
   }
+}
+
+TEST(BlockCheckTest, BlocksHaveTheBitsOfTheirElements) {
+  constexpr int64_t kCounts[] = {1, 32, 33, 70};
+  simt::emulated::Configure({});
+  for (const BlockShape& shape :
+       {BlockShape{.name = "plain", .n = 72, .k = 256, .type = DType::kI8G256},
+        BlockShape{.name = "gated", .n = 96, .k = 128, .type = DType::kI4G32, .gated = true},
+        BlockShape{.name = "floats", .n = 40, .k = 128, .type = DType::kF8G128}}) {
+    const auto ops = CudaOps::Create({}, nullptr);
+    ASSERT_TRUE(ops.ok()) << ops.status();
+    const auto check = CheckBlocks(**ops, shape, kCounts);
+    ASSERT_TRUE(check.ok()) << check.status();
+    EXPECT_EQ(check->runs, 4);
+    EXPECT_EQ(check->different_runs, 0) << shape.name << ": " << check->first;
+  }
+}
+
+TEST(BlockCheckTest, FindsOneOtherElement) {
+  constexpr int64_t kCounts[] = {1, 9};
+  simt::emulated::Configure({});
+  const auto ops = CudaOps::Create({}, nullptr);
+  ASSERT_TRUE(ops.ok()) << ops.status();
+  std::vector<uint16_t> values(64 * 64, FloatToBf16(0.5f));
+  const TensorView view{DType::kBF16, Shape{64, 64}, values.data()};
+  const auto one = (*ops)->PackMatrix({&view, 1});
+  ASSERT_THAT(one, IsOk());
+  ASSERT_THAT((*ops)->device().Synchronize(), IsOk());
+  values[7 * 64 + 3] = FloatToBf16(8.0f);
+  const auto other = (*ops)->PackMatrix({&view, 1});
+  ASSERT_THAT(other, IsOk());
+  const auto check = CompareProducts(**ops, **one, **other, false, kCounts);
+  ASSERT_TRUE(check.ok()) << check.status();
+  EXPECT_EQ(check->different_runs, 2);
+  EXPECT_EQ(check->different_elements, 10);
+  EXPECT_TRUE(check->first.starts_with("1 rows, row 0, output 7: ")) << check->first;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Do all kernels compute matrix products with the same bits, at every number of rows?
 //
-//   mma_canon [--part=mma|own|library] [--json=FILE]
+//   mma_canon [--part=mma|own|library|blocks] [--json=FILE]
 //
 // mma      One mma.sync after the other against its model in C++. And whether a product with a zero
 //          factor has a say in a sum, by which prefill and decode could differ: the last lines say
@@ -9,6 +9,8 @@
 //          against the same rows in batches of 1 to 8,192, among random rows and among NaNs; and a
 //          sample against the model.
 // library  The same with cuBLASLt where its algorithms pass the probe.
+// blocks   Matrices in blocks against their elements rounded to bfloat16, by whatever method the
+//          server would take: all outputs.
 //
 // Without --part all of them. A fault leaves a device useless to its process: run.sh asks for each
 // in a process of its own. Exits with 1 when something differs that other results rely on, with 77
@@ -24,7 +26,9 @@
 #include "model/base/errors.h"
 #include "model/ops/cuda/cublaslt_library.h"
 #include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/cuda_ops.h"
 #include "nlohmann/json.hpp"
+#include "tests/gpu/canon/block_check.h"
 #include "tests/gpu/canon/mma_check.h"
 #include "tests/gpu/canon/product_check.h"
 
@@ -155,15 +159,60 @@ absl::StatusOr<bool> RunProducts(CudaDevice& device, GemmLibrary* library, Json&
   return good;
 }
 
+std::vector<BlockShape> BlockShapes() {
+  std::vector<BlockShape> shapes;
+  for (const DType type : {DType::kI8G256, DType::kI4G32, DType::kF8G128}) {
+    shapes.push_back({.name = "Qwen3-8B qkv", .n = 6144, .k = 4096, .type = type});
+    shapes.push_back({.name = "Qwen3-8B o", .n = 4096, .k = 4096, .type = type});
+    shapes.push_back(
+        {.name = "Qwen3-8B gate_up", .n = 24576, .k = 4096, .type = type, .gated = true});
+    shapes.push_back({.name = "Qwen3-8B down", .n = 4096, .k = 12288, .type = type});
+  }
+  return shapes;
+}
+
+// False when blocks differ from their elements.
+absl::StatusOr<bool> RunBlocks(Json& json) {
+  fmt::print("\nblocks and their elements\n{:<24} {:>7} {:>6} {:>8} {:>6} {:>10} {:>14}\n",
+             "product", "n", "k", "type", "runs", "different", "elements");
+  bool good = true;
+  for (const BlockShape& shape : BlockShapes()) {
+    // Its own for each: nothing of one shape is left for the next.
+    TLM_ASSIGN_OR_RETURN(const std::unique_ptr<CudaOps> ops,
+                         CudaOps::Create({}, MakeCublasLtLibrary));
+    const absl::StatusOr<BlockCheck> check = CheckBlocks(*ops, shape, kRowCounts);
+    if (!check.ok() && !absl::IsResourceExhausted(check.status())) return check.status();
+    if (!check.ok()) {
+      fmt::print("{:<24} skipped: {}\n", shape.name, check.status().ToString());
+      continue;
+    }
+    fmt::print("{:<24} {:>7} {:>6} {:>8} {:>6} {:>10} {:>14}  {}\n", shape.name, shape.n, shape.k,
+               DTypeName(shape.type), check->runs, check->different_runs, check->different_elements,
+               check->first);
+    std::fflush(stdout);
+    good &= check->different_runs == 0;
+    json["blocks"].push_back({{"name", shape.name},
+                              {"type", DTypeName(shape.type)},
+                              {"runs", check->runs},
+                              {"different_runs", check->different_runs},
+                              {"different_elements", check->different_elements}});
+  }
+  return good;
+}
+
 // NOT_FOUND: asked for the library alone, and there is none.
 absl::StatusOr<bool> RunParts(std::string_view part, CudaDevice& device, Json& json) {
   json["device"] = device.info().name;
   bool good = true;
-  if (part != "own" && part != "library") {
+  if (part.empty() || part == "mma") {
     TLM_ASSIGN_OR_RETURN(good, RunMma(device, json));
   }
   if (part.empty() || part == "own") {
     TLM_ASSIGN_OR_RETURN(const bool same, RunProducts(device, nullptr, json));
+    good &= same;
+  }
+  if (part.empty() || part == "blocks") {
+    TLM_ASSIGN_OR_RETURN(const bool same, RunBlocks(json));
     good &= same;
   }
   if (part.empty() || part == "library") {
@@ -184,12 +233,13 @@ int Main(int argc, char** argv) {
   std::string_view part;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument == "--part=mma" || argument == "--part=own" || argument == "--part=library") {
+    if (argument == "--part=mma" || argument == "--part=own" || argument == "--part=library" ||
+        argument == "--part=blocks") {
       part = argument.substr(7);
     } else if (argument.starts_with("--json=")) {
       json_path = argument.substr(7);
     } else {
-      fmt::print(stderr, "usage: mma_canon [--part=mma|own|library] [--json=FILE]\n");
+      fmt::print(stderr, "usage: mma_canon [--part=mma|own|library|blocks] [--json=FILE]\n");
       return 2;
     }
   }
