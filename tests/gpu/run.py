@@ -147,7 +147,7 @@ def all_stages(out, scratch):
         script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
         script("peer-static", 90, "peers/hf_static.py", "--batch", "1",
                f"--json={out}/peer-static.json"),
-        script("peer-continuous", 60, "peers/hf_continuous.py",
+        script("peer-continuous", 120, "peers/hf_continuous.py",
                f"--json={out}/peer-continuous.json"),
         # Near the end of a card's memory.
         engine("engine-14b-int4-fp8", 120, "qwen3-14b", int4, fp8, "--prompts=1024",

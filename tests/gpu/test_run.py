@@ -457,7 +457,8 @@ class WholeTest(FakePrograms):
     def test_what_is_asked_for_and_what_is_left_out(self):
         for name in ("ceilings", "mma_canon", "microbench"):
             self.fake(name, "#!/bin/sh\nexit 0\n")
-        only = "ceilings,correctness,-canon-own,-kernels-rows,-memcheck,-racecheck,-parity"
+        only = ("ceilings,correctness,-canon-own,-kernels-rows,-memcheck,-racecheck,-parity,"
+                "-server,-losses")
         subprocess.run(self.command(f"--only={only}"), stdout=subprocess.DEVNULL, timeout=60,
                        check=True)
         ran = self.statuses()
@@ -471,7 +472,7 @@ class WholeTest(FakePrograms):
         text = (HERE / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
         out = pathlib.Path("out")
         known = {name for stage in run.all_stages(out, out) for name in (stage.name, stage.kind)}
-        plans = re.findall(r"--seconds (\d+) --only=(\S+) --out", text)
+        plans = re.findall(r"--seconds (\d+)\s+--only=(\S+) --out", text)
         self.assertEqual(len(plans), 3)
         for seconds, names in plans:
             self.assertLessEqual({name.lstrip("-") for name in names.split(",")}, known)

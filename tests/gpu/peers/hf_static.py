@@ -18,15 +18,16 @@ def decode_step(model, batch, context, device, compiled):
     with torch.no_grad():
         # A short prompt makes the cache's tensors; the steps then stand at the end of the context.
         prompt = torch.randint(vocabulary, (batch, 8), device=device)
-        model(prompt, past_key_values=cache, use_cache=True,
-              cache_position=torch.arange(8, device=device))
+        model(prompt, past_key_values=cache, use_cache=True)
+    for layer in cache.layers:  # which counts its positions itself
+        layer.cumulative_length.fill_(context)
     ids = torch.randint(vocabulary, (batch, 1), device=device)
     position = torch.tensor([context], device=device)
     mask = torch.zeros((batch, 1, 1, context + 64), device=device, dtype=torch.bfloat16)
     mask[..., context + 1:] = torch.finfo(torch.bfloat16).min
 
     def forward(ids, position):
-        logits = model(ids, past_key_values=cache, use_cache=True, cache_position=position,
+        logits = model(ids, past_key_values=cache, use_cache=True,
                        position_ids=position.expand(batch, 1), attention_mask=mask).logits
         return logits[:, -1].argmax(-1, keepdim=True)
 
