@@ -79,6 +79,7 @@ void CopyQueue::Wait(size_t pending) {
     const size_t end = group_ends_[landed_groups_++];
     for (; landed_ < end; ++landed_) {
       const PendingCopy& copy = copies_[landed_];
+      current_block->AccessShared(copy.shared, 16, AccessKind::kCopyEnds);
       if (!copy.valid) {
         std::memset(copy.shared, 0, 16);
         continue;
@@ -105,6 +106,7 @@ Block::Block() {
 }
 
 Block::~Block() {
+  TheDevice().early_loads.Forget(this);
   ASAN_UNPOISON_MEMORY_REGION(shared_, kMaxSharedBytes + kSharedGuardBytes);
   std::free(shared_);
 }
@@ -149,6 +151,9 @@ void Block::Begin(const Kernel& kernel, uint3 index, bool previous_ended) {
   EnsureThreads(threads);
   PrepareSharedMemory(kernel.shared_bytes);
   warp_count_ = (threads + kLanes - 1) / kLanes;
+  races_.Begin(kernel.shared_bytes, warp_count_);
+  number_ = index.x + kernel.grid.x * (index.y + kernel.grid.y * index.z);
+  acquired_.clear();
   for (int w = 0; w < warp_count_; ++w) {
     Warp& warp = warps_[w];
     warp.threads = threads_[w].get();
@@ -159,6 +164,9 @@ void Block::Begin(const Kernel& kernel, uint3 index, bool previous_ended) {
       const unsigned number = w * kLanes + lane;
       Thread& thread = warp.threads[lane];
       thread.warp = &warp;
+      thread.number = static_cast<uint16_t>(number);
+      thread.fence = {};
+      thread.acquiring.clear();
       thread.index = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
       thread.waited_for_previous = false;
       thread.copies.Clear();
@@ -200,7 +208,7 @@ Block::Outcome Block::Run(Dice& dice) {
       for (int lane = 0; lane < warp.lanes; ++lane) {
         if (warp.stops[lane] == Stop::kWaitsForPrevious) waiting |= 1u << lane;
       }
-      Release(warp, waiting);
+      Resume(warp, waiting);
     }
   }
   Thread* first = NextWarp();
@@ -247,7 +255,7 @@ void Block::SwitchTo(Thread* next, bool for_good) {
   next->fiber.SwitchFrom(me->fiber, for_good);
 }
 
-void Block::Release(Warp& warp, uint32_t lanes) {
+void Block::Resume(Warp& warp, uint32_t lanes) {
   warp.state = Warp::State::kRuns;
   warp.running = lanes;
 }
@@ -319,7 +327,8 @@ Thread* Block::NextWarp() {
       Complain("SyncThreads is not reached by the whole block: " + DescribeWarps());
       Abandon();
     }
-    for (int w = 0; w < warp_count_; ++w) Release(warps_[w], warps_[w].all());
+    for (int w = 0; w < warp_count_; ++w) Resume(warps_[w], warps_[w].all());
+    races_.SyncThreads();
     runs = at_barrier;
   }
   if (runs == 0) return nullptr;

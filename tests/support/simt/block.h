@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/simt/fiber.h"
+#include "tests/support/simt/races.h"
 
 namespace tlm::simt::emulated {
 
@@ -88,9 +89,14 @@ struct Thread {
   Fiber fiber;
   Warp* warp = nullptr;
   int lane = 0;
+  uint16_t number = 0;  // in the block
   uint3 index;
   bool waited_for_previous = false;
   CopyQueue copies;
+  // What stores the last FenceDevice releases with the next atomic; epoch 0: it called none. What
+  // its atomics have read of others, which the next FenceDevice acquires.
+  Release fence;
+  Releases acquiring;
 };
 
 // What a lane brings to a collective; pointers are to objects on its suspended stack.
@@ -146,6 +152,13 @@ class Block {
   // a multiple of `bytes` on.
   void CheckShared(const void* from, size_t bytes, std::string_view what);
 
+  // Races (races.h) of the running thread's accesses; the first is within the shared memory.
+  void AccessShared(const void* at, size_t bytes, AccessKind kind, bool whole_warp = false);
+  void AccessGlobal(const void* at, size_t bytes, bool stores);
+  void Atomic(const void* at, size_t bytes);
+  void FenceDevice();
+  size_t shared_bytes() const { return kernel_->shared_bytes; }
+
  private:
   static void ThreadEntry();
   void EnsureThreads(int count);
@@ -153,13 +166,14 @@ class Block {
   void SwitchTo(Thread* next, bool for_good);
   Thread* FinishRound(Warp& warp);
   Thread* NextWarp();
-  void Release(Warp& warp, uint32_t lanes);
+  void Resume(Warp& warp, uint32_t lanes);
   void Perform(Warp& warp);
   std::string DescribeStops(const Warp& warp) const;
   std::string DescribeWarps() const;
   void LeaveForHost(Outcome outcome);
   void PrepareSharedMemory(size_t bytes);
   bool SharedGuardIntact() const;
+  Accessor Running() const;
 
   const Kernel* kernel_ = nullptr;
   Dice* dice_ = nullptr;
@@ -173,6 +187,9 @@ class Block {
   std::vector<Warp> warps_;
   Fiber host_;
   unsigned char* shared_ = nullptr;
+  SharedRaces races_;
+  uint32_t number_ = 0;  // in the grid
+  Releases acquired_;    // of other blocks
 };
 
 // The block whose thread is running, and that thread; null outside kernels.

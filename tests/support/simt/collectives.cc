@@ -87,6 +87,7 @@ void Block::Perform(Warp& warp) {
       warp.bank ^= 1;
       return;
     case Collective::kSyncWarp:
+      return races_.SyncWarp(static_cast<int>(&warp - warps_.data()));
     case Collective::kSyncThreads:
       return;
   }
@@ -98,6 +99,8 @@ void SyncThreads() { current_block->Gather(Collective::kSyncThreads); }
 void SyncWarp() { current_block->Gather(Collective::kSyncWarp); }
 void WaitForPrevious() { current_block->WaitForPrevious(); }
 void LetNextStart() { current_block->LetNextStart(); }
+void FenceDevice() { current_block->FenceDevice(); }
+void NoteAtomic(const void* address, size_t bytes) { current_block->Atomic(address, bytes); }
 
 // Lanes read from the bank they filled; those that are already on their way to the next collective
 // fill the other one.
@@ -121,6 +124,7 @@ uint32_t Ballot(bool predicate) {
 
 void LoadMatrices(uint32_t (&out)[4], const void* row, bool transposed) {
   current_block->CheckShared(row, 16, "LoadMatrices");
+  current_block->AccessShared(row, 16, AccessKind::kLoad, /*whole_warp=*/true);
   MyOperands() = {out, row, nullptr};
   current_block->Gather(transposed ? Collective::kLoadMatricesTransposed
                                    : Collective::kLoadMatrices);
@@ -133,7 +137,11 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], 
 
 void CopyAsync16(void* shared, const void* global, bool valid) {
   current_block->CheckShared(shared, 16, "CopyAsync16");
-  if (valid) CheckGlobalQuad(global);
+  if (valid) {
+    CheckGlobalQuad(global);
+    current_block->AccessGlobal(global, 16, /*stores=*/false);
+  }
+  current_block->AccessShared(shared, 16, AccessKind::kCopyBegins);
   PendingCopy copy{.shared = static_cast<unsigned char*>(shared),
                    .global = static_cast<const unsigned char*>(global),
                    .valid = valid,

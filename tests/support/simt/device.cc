@@ -128,7 +128,9 @@ void Device::RunKernel(CUstream_st& stream, const Kernel& kernel) {
   if (!stream.early.empty()) {
     early = std::move(stream.early.front());
     stream.early.pop_front();
+    early_loads.Forget(early.block.get());
   }
+  kernel_races.Begin();
   BeginEarly(stream);
   const size_t count = BlockCount(kernel.grid);
   std::vector<uint32_t> order(count);

@@ -76,6 +76,8 @@ class Device {
   Options options;
   Counts counts;
   uint64_t mma_count = 0;  // since Reset
+  KernelRaces kernel_races;
+  EarlyLoads early_loads;
   FailureRecorder* recorder = nullptr;
   // A failed kernel leaves its error to every later call.
   cudaError_t failure = cudaSuccess;

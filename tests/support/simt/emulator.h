@@ -25,6 +25,10 @@
 //    allow);
 //  - executable graphs: none is destroyed before its launches have ended (CUDA would put it off,
 //    and may wait).
+// Of kernels that tell their loads and stores (tlm_cuda_checked), whatever data they find:
+//  - races: between threads of a block without SyncThreads or SyncWarp, which Shuffle does not stand
+//    for; between blocks without FenceDevice and an atomic; loads before WaitForPrevious of what a
+//    kernel ahead stores (races.h).
 // Shown as wrong data: missing barriers and CopyAsyncWait (shared memory begins as NaN, and is NaN
 // from CopyAsync16 until its wait), copies of what the previous kernel writes begun before it
 // ended, memory of the device read before it was written (NaN), a pinned buffer reused before its

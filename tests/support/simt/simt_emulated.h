@@ -60,6 +60,7 @@ void SyncThreads();
 void SyncWarp();
 void WaitForPrevious();
 void LetNextStart();
+void FenceDevice();
 // The 64 bits that lane `lane` passed as `value`.
 uint64_t Exchange(uint64_t value, int lane);
 uint32_t Ballot(bool predicate);
@@ -75,6 +76,8 @@ int Lane();
 void CheckGlobalQuad(const void* from);
 // The same of `address` and `bytes` for atomics: aligned to their size.
 void CheckAligned(const void* address, size_t bytes);
+// Tells that the running thread changes `address` in one.
+void NoteAtomic(const void* address, size_t bytes);
 
 template <typename T>
 T ExchangeAs(T value, int lane) {
@@ -82,9 +85,11 @@ T ExchangeAs(T value, int lane) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   return std::bit_cast<T>(static_cast<Bits>(Exchange(std::bit_cast<Bits>(value), lane & 31)));
 }
+// Its own accesses are not loads and stores (races.h).
 template <typename T, typename Operation>
-T Atomic(T* address, Operation operation) {
+[[gnu::no_sanitize_thread]] T Atomic(T* address, Operation operation) {
   CheckAligned(address, sizeof(T));
+  NoteAtomic(address, sizeof(T));
   const T old = *address;
   *address = operation(old);
   return old;
@@ -101,7 +106,7 @@ T* SharedMemory() {
 
 inline void SyncThreads() { emulated::SyncThreads(); }
 inline void SyncWarp() { emulated::SyncWarp(); }
-inline void FenceDevice() {}
+inline void FenceDevice() { emulated::FenceDevice(); }
 inline void WaitForPrevious() { emulated::WaitForPrevious(); }
 inline void LetNextStart() { emulated::LetNextStart(); }
 
