@@ -19,6 +19,7 @@
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/sampling_table.h"
 #include "model/sampling/sampler.h"
+#include "model/sampling/sampling_math.h"
 #include "tests/support/host_sampling.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
@@ -396,6 +397,121 @@ TEST(SampleEdgesTest, EqualLogitsAreCutByTheirIds) {
   ExpectSamplersTokens(device, requests, "flat");
 }
 
+// The first and last tokens of what a block of the kernel reads (kSampleChunk, 4096).
+TEST(SampleEdgesTest, AdjustmentsReachBothSidesOfAChunksBorder) {
+  constexpr int64_t kVocab = 9000;
+  DeviceSampler device(kVocab);
+  for (const int32_t id : {0, 4095, 4096, 8191, 8192, 8999}) {
+    std::vector<float> low(kVocab, 0.0f), high(kVocab, 0.0f);
+    low[50] = 1.0f;
+    high[50] = 1.0f;
+    high[static_cast<size_t>(id)] = 2.0f;
+    TokenHistory seen;
+    seen.AddOutput(id);
+    std::vector<Request> requests = {
+        OneRequest(low, {.temperature = 0.0f, .logit_bias = {{id, 2.0f}}}),
+        OneRequest(high, {.temperature = 0.0f, .banned_token_ids = {id}}),
+        OneRequest(low, {.temperature = 0.0f, .allowed_token_ids = {id}}),
+        OneRequest(high, {.temperature = 0.0f, .presence_penalty = 1.5f})};
+    requests.back().history = seen;
+    ExpectSamplersTokens(device, requests, "border at " + std::to_string(id));
+    EXPECT_EQ(device.sampled(), (std::vector<int32_t>{id, 50, id, 50}));
+  }
+}
+
+TEST(SampleEdgesTest, ABiasLeavesLogitsFinite) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  DeviceSampler device(100);
+  std::vector<float> logits(100, 0.0f);
+  logits[3] = kLargest;
+  logits[5] = 3e38f;
+  logits[7] = -3e38f;
+  const std::vector<std::pair<int32_t, float>> bias = {{5, 3e38f}, {7, -3e38f}};
+  ExpectSamplersTokens(device,
+                       {OneRequest(logits, {.temperature = 0.0f, .logit_bias = bias}),
+                        OneRequest(logits, {.logit_bias = bias}),
+                        OneRequest(logits, {.temperature = 1e30f, .logit_bias = bias})},
+                       "bias");
+  EXPECT_EQ(device.sampled()[0], 3);
+}
+
+// Of a token that is allowed and banned the kernel changes one bit twice.
+TEST(SampleEdgesTest, ABannedTokenIsNotAllowed) {
+  constexpr int64_t kVocab = 9000;
+  DeviceSampler device(kVocab);
+  std::vector<int32_t> ids;  // few enough for a list
+  for (int32_t id = 0; id < 100; ++id) ids.push_back(id);
+  std::vector<float> logits(kVocab, 0.0f);
+  for (size_t id = 40; id < 99; ++id) logits[id] = 2.0f;
+  logits[99] = 1.0f;
+  std::vector<Request> requests(kMaxJobs, OneRequest(logits, {.temperature = 0.0f}));
+  for (Request& request : requests) {
+    request.params.allowed_token_ids = ids;
+    request.params.banned_token_ids = {ids.begin() + 40, ids.end() - 1};  // by other warps
+  }
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    ConfigureDevice({.seed = seed});
+    ExpectSamplersTokens(device, requests, "banned");
+    EXPECT_EQ(device.sampled(), std::vector<int32_t>(kMaxJobs, 99));
+  }
+}
+
+NoiseKey KeyOf(const Request& request) {
+  return {request.params.seed, request.key.position, request.key.output_index};
+}
+
+TEST(SampleEdgesTest, OfEqualNoiseTheLowerIdIsSampled) {
+  constexpr int32_t kVocab = 200000;
+  Request request = OneRequest(std::vector<float>(kVocab, -100.0f), {});
+  std::vector<std::pair<uint32_t, int32_t>> words;
+  std::optional<std::pair<int32_t, int32_t>> equal;
+  for (uint64_t position = 1; !equal.has_value() && position < 50; ++position) {
+    request.key.position = position;
+    words.clear();
+    for (int32_t id = 0; id < kVocab; ++id) words.emplace_back(NoiseWord(KeyOf(request), id), id);
+    std::sort(words.begin(), words.end());
+    for (size_t i = 1; i < words.size(); ++i) {
+      if (words[i].first == words[i - 1].first) equal = {words[i - 1].second, words[i].second};
+    }
+  }
+  ASSERT_TRUE(equal.has_value());
+  request.logits[static_cast<size_t>(equal->first)] = 50.0f;
+  request.logits[static_cast<size_t>(equal->second)] = 50.0f;
+  Request truncated = request;
+  truncated.params.top_k = 2;
+  DeviceSampler device(kVocab);
+  ExpectSamplersTokens(device, {request, truncated}, "equal noise");
+  EXPECT_EQ(device.sampled(), (std::vector<int32_t>{equal->first, equal->first}));
+}
+
+// Chunks and tokens are passed over that no noise brings to the front: no others.
+TEST(SampleEdgesTest, NoiseBringsATokenFarBehindToTheFront) {
+  constexpr int32_t kVocab = 4100;
+  constexpr int32_t kFar = 4099;  // of a chunk of its own
+  Request request = OneRequest(std::vector<float>(kVocab, -kInf), {});
+  double most = 0.0;
+  uint64_t position = 0;
+  for (request.key.position = 0; request.key.position < 3000000; ++request.key.position) {
+    const double noise = GumbelNoise(NoiseWord(KeyOf(request), kFar));
+    if (noise > most) {
+      most = noise;
+      position = request.key.position;
+    }
+  }
+  ASSERT_GT(most, 14.0);
+  request.key.position = position;
+  const double of_best = GumbelNoise(NoiseWord(KeyOf(request), 7));
+  request.logits[7] = 0.0f;
+  request.logits[kFar] = static_cast<float>(of_best - most + 0.01);
+  Request behind = request;
+  behind.logits[kFar] = static_cast<float>(of_best - most - 0.01);
+  Request truncated = request;
+  truncated.params.top_k = 2;
+  DeviceSampler device(kVocab);
+  ExpectSamplersTokens(device, {request, behind, truncated}, "far behind");
+  EXPECT_EQ(device.sampled(), (std::vector<int32_t>{kFar, 7, kFar}));
+}
+
 TEST(SampleEdgesTest, ADraftIsPenalisedAsOutput) {
   constexpr int64_t kVocab = 6000;
   DeviceSampler device(kVocab);
@@ -456,6 +572,10 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenSampledJustBefore) {
     const int32_t id = sampled[static_cast<size_t>(i)];
     if (i == 0) request.history.AddPrompt({&id, 1});
     if (i == 1) request.history.AddOutput(id);
+    // Others are penalised by other warps.
+    for (int32_t other = 0; other < 600; ++other) {
+      if (other / 2 != id) request.history.AddPrompt(std::vector<int32_t>{other / 2});
+    }
     request.params.repetition_penalty = 1.25f;
     request.score = {.logprob = true, .processed = true};
     // Only so much in front that the penalty of one time more decides.
