@@ -393,6 +393,42 @@ TEST(AttentionPlanTest, TheGridDependsOnModelAndDeviceAlone) {
   }
 }
 
+TEST(AttentionPlanTest, UnitsKnowThePositionsOfTheirRows) {
+  // The last sequence has a gap, as after tokens that were dropped.
+  Batch batch = MakeBatch({{0, 100}, {37, 5}, {1000, 33}, {3, 4}});
+  batch.positions[batch.positions.size() - 2] += 60;
+  batch.positions[batch.positions.size() - 1] += 60;
+  constexpr int64_t kGroup = kLlama8B.num_heads / kLlama8B.num_kv_heads;
+  BatchLimits limits = LimitsOf(batch, 4096);
+  ++limits.max_sequences;  // what follows a gap counts as one
+  AttentionPlanner planner(limits, kLlama8B, kH200);
+  const Work work = MakeWork(planner, batch).value();
+  int64_t rows = 0;
+  for (const AttentionUnit& unit : work.units()) {
+    if (unit.end == unit.prefix_end) rows += unit.rows;
+    for (int64_t row = 0; row < unit.rows; ++row) {
+      const auto offset = (unit.head + row) / kGroup;
+      const auto token = static_cast<size_t>(unit.token + offset);
+      ASSERT_EQ(batch.positions[token], unit.position + offset);
+      ASSERT_EQ(batch.sequence_of[token], batch.sequence_of[static_cast<size_t>(unit.token)]);
+    }
+    ASSERT_EQ(unit.last_position, unit.position + (unit.head + unit.rows - 1) / kGroup);
+    ASSERT_EQ(unit.item_end, unit.last_position / kAttentionTile + 1);
+  }
+  EXPECT_EQ(rows, batch.tokens() * kLlama8B.num_heads);
+}
+
+TEST(AttentionPlanTest, AByteLessOfSharedMemoryIsTooLittle) {
+  const size_t bytes = MmaFp8AttentionSharedBytes(128);
+  const auto grid = [](size_t per_block, size_t per_multiprocessor) {
+    return ChooseAttentionGrid({0, 8, 8, 128}, DType::kBF16, 10, per_block, per_multiprocessor);
+  };
+  EXPECT_TRUE(grid(bytes, 228 << 10).mma);
+  EXPECT_FALSE(grid(bytes - 1, 228 << 10).mma);
+  EXPECT_EQ(grid(bytes, 2 * (bytes + 1024)).blocks, 20);
+  EXPECT_EQ(grid(bytes, 2 * (bytes + 1024) - 1).blocks, 10);
+}
+
 TEST(AttentionPlanTest, TheGridsBlocksFitTheirMultiprocessors) {
   // 8.0; 8.6, 8.9, 12.0, 12.1; 9.0, 10.0, 10.3.
   for (const size_t shared : {164 << 10, 100 << 10, 228 << 10}) {
