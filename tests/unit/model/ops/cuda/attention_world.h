@@ -249,6 +249,13 @@ class World {
     const int64_t page = kBlockTokens * (row + scale);
     std::vector<uint8_t> cache(static_cast<size_t>(cache_blocks_ * 2 * heads_.kv_heads * page),
                                0xff);
+    // A row that was never written may have any byte for a scale.
+    for (size_t at = 0; scale > 0 && at < cache.size(); at += static_cast<size_t>(page)) {
+      for (int64_t slot = 0; slot < kBlockTokens; ++slot) {
+        cache[at + static_cast<size_t>(kBlockTokens * row + slot)] =
+            static_cast<uint8_t>(slot * 85 + 7);
+      }
+    }
     const auto store = [&](const std::vector<uint8_t>& stored, int64_t from, int64_t to_page,
                            int64_t slot) {
       const auto begin = stored.begin() + from * (row + scale);
