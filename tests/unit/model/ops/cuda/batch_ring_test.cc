@@ -104,6 +104,21 @@ class BatchRingTest : public ::testing::TestWithParam<Progress> {
   size_t allocations_ = 0;
 };
 
+// A batch is begun again when it failed in between.
+TEST_P(BatchRingTest, ASlotIsNotFilledAnewWhileItsUploadIsUnderWay) {
+  ASSERT_THAT(ring_->Begin(), IsOk());
+  ASSERT_THAT(Upload(TwoTokens(7, 8, 0)), IsOk());
+  ASSERT_THAT(ring_->Begin(), IsOk());
+  const std::span<std::byte> upload = ring_->host();
+  std::memset(upload.data(), 0x55, upload.size());
+  int32_t ids[2];
+  const UploadPlaces places = PlacesOf(kPadded, kShape.attention_bytes);
+  ASSERT_THAT(device_->CopyToHost(ids, ring_->uploaded<int32_t>(ring_->slot(), places.token_ids),
+                                  sizeof(ids)),
+              IsOk());
+  EXPECT_THAT(ids, ElementsAre(7, 8));
+}
+
 TEST_P(BatchRingTest, TwoBatchesFlyWithTokensSampledByTheOneBefore) {
   const std::vector<int32_t> none, both = {0, 1};
   for (int slot = 0; slot < BatchRing::kSlots; ++slot) {
