@@ -53,6 +53,7 @@ class TestLibrary : public GemmLibrary {
   std::vector<LibraryGemm> gemms;
   int runs = 0;
   bool refuses = false;
+  bool spoils = false;  // the last bit of the last output
   cudaStream_t probe_stream = nullptr;
   // Called where a product has agreed.
   std::function<void(const GemmProbe& probe, int64_t m, const GemmProbe::Product& product)>
@@ -77,7 +78,16 @@ class TestLibrary : public GemmLibrary {
                                    .out_float32 = gemm.out_dtype == DType::kF32},
                         .row_tiles = static_cast<int32_t>((gemm.n + 127) / 128),
                         .token_tiles = static_cast<int32_t>((m + 127) / 128)};
-    return CudaStatus(LaunchGemmMma(args, gemm.dtype, kTiledMmaTile, 2, stream), "LaunchGemmMma");
+    TLM_CUDA_RETURN_IF_ERROR(LaunchGemmMma(args, gemm.dtype, kTiledMmaTile, 2, stream));
+    if (!spoils) return absl::OkStatus();
+    const int64_t element = gemm.out_dtype == DType::kF32 ? 4 : 2;
+    auto* const last = static_cast<char*>(out) + ((m - 1) * out_stride + gemm.n - 1) * element;
+    char byte = 0;
+    TLM_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
+    TLM_CUDA_RETURN_IF_ERROR(cudaMemcpy(&byte, last, 1, cudaMemcpyDeviceToHost));
+    byte = static_cast<char>(byte ^ 1);
+    TLM_CUDA_RETURN_IF_ERROR(cudaMemcpy(last, &byte, 1, cudaMemcpyHostToDevice));
+    return absl::OkStatus();
   }
 
   // On the host.
@@ -159,6 +169,17 @@ TEST_F(GemmLibraryUseTest, ADifferentOrderOfSummationIsFoundOut) {
   const Numbers x = RandomNumbers(100, 64, DType::kBF16, 2);
   ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
   EXPECT_EQ(library.runs, 0);
+}
+
+TEST_F(GemmLibraryUseTest, OneWrongBitIsFoundOut) {
+  TestLibrary library(Order::kOneChain);
+  library.spoils = true;
+  OpenWith(&library);
+  Note(40, 64, DType::kBF16);
+  Note(kVocabulary, 64, DType::kBF16);  // in float32
+  ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
+  EXPECT_EQ(gemm_->library_candidates(), 2);
+  EXPECT_EQ(gemm_->library_products(), 0);
 }
 
 TEST_F(GemmLibraryUseTest, ItsProductsAreFinishedAsOwnOnes) {
