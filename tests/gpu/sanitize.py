@@ -1,6 +1,7 @@
 """Small models' prompts, decoding and requests under compute-sanitizer, with heads of 64 and of 128,
-and with weights in blocks and keys and values in 8 bits. By the own kernels alone, started one by one: the tool slows a library's kernels down and
-their memory is not ours, and in a replayed graph it names no launch.
+and with weights in blocks and keys and values in 8 bits. By the own kernels alone, started one by
+one: the tool slows a library's kernels down and their memory is not ours, and in a replayed graph
+it names no launch.
 
   sanitize.py memcheck|racecheck|initcheck|synccheck [--scratch FOLDER]
 

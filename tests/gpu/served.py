@@ -11,12 +11,13 @@ from server_process import ServerProcess  # noqa: E402
 
 
 def program(name):
-    """The path of one of the programs that were built."""
+    """The path of one of the programs that were built; without it the stage is skipped."""
     root = pathlib.Path(os.environ["TLM_BIN_DIR"])
     for folder in (root, root / "bin", root / "tests", root / "benchmarks"):
         if (folder / name).exists():
             return folder / name
-    raise SystemExit(f"{name} is not in {root}")
+    print(f"skipped: {name} is not in {root}")
+    raise SystemExit(77)
 
 
 class Server(ServerProcess):

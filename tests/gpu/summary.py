@@ -94,8 +94,9 @@ def prompt_factor(summary, ceilings, report, name, test, bar):
 def request_seconds(summary, folder, name, what):
     report = load(folder, f"{name}.json")
     found = test_of(report, REQUESTS)
-    summary.add(f"{what}: 256 requests of 1,024 in, 1,024 out", found and found["seconds"], "s", 27.7,
-                at_most=True, why="does not fit" if does_not_fit(report, REQUESTS) else "missing")
+    summary.add(f"{what}: 256 requests of 1,024 in, 1,024 out", found and found["seconds"], "s",
+                27.7, at_most=True,
+                why="does not fit" if does_not_fit(report, REQUESTS) else "missing")
 
 
 def share(summary, what, seconds, other):

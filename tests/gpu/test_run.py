@@ -541,6 +541,9 @@ class ScriptTest(FakePrograms):
             self.assertEqual(self.statuses()["server"], status, printed)
             self.assertIn("by another UUID: as it should be", printed)
         self.assertIn("by its UUID: WRONG: tlm_gpu_up is 0.0", printed)
+        (self.bin / "tlm-server").unlink()  # as in a build without gRPC
+        self.stage(run.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
+        self.assertEqual(self.statuses()["server"], "skipped")
 
     def test_what_a_served_models_users_see_is_written(self):
         self.fake("tlm-server", SERVER.replace("UP", "1"))

@@ -35,8 +35,8 @@ struct BenchModel {
   DType weights_dtype = DType::kF32;  // as they are stored
   DType kv_dtype = DType::kF32;
   std::unique_ptr<TransformerLM> model;
-  // From host memory or the page cache; of random weights on a device that is not the host, they are
-  // generated meanwhile.
+  // From host memory or the page cache; of random weights on a device that is not the host, they
+  // are generated meanwhile.
   double load_seconds = 0;
   uint64_t table_bytes = 0;  // of an untied embedding and of positions: few of their rows are read
 
