@@ -91,11 +91,11 @@ int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
   const auto fitting = static_cast<int64_t>(device.shared_bytes_per_multiprocessor /
                                             (shared_bytes + kReservedSharedBytes));
   const int64_t blocks = multiprocessors * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
-  const int64_t rounds = CeilDiv(tiles, blocks);
-  const int64_t even = CeilDiv(tiles, rounds);
+  const int64_t rounds = tlm::CeilDiv(tiles, blocks);
+  const int64_t even = tlm::CeilDiv(tiles, rounds);
   // Each multiprocessor gets a block before one gets a second.
-  const int64_t seconds = even > multiprocessors ? CeilDiv(tiles - multiprocessors, even) : 0;
-  const bool uneven = rounds + seconds > CeilDiv(tiles, multiprocessors);
+  const int64_t seconds = even > multiprocessors ? tlm::CeilDiv(tiles - multiprocessors, even) : 0;
+  const bool uneven = rounds + seconds > tlm::CeilDiv(tiles, multiprocessors);
   return static_cast<int>(uneven ? blocks : even);
 }
 
