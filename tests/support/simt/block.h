@@ -158,6 +158,7 @@ class Block {
   void Atomic(const void* at, size_t bytes);
   void FenceDevice();
   size_t shared_bytes() const { return kernel_->shared_bytes; }
+  const std::string& kernel_name() const { return kernel_->name; }
 
  private:
   static void ThreadEntry();

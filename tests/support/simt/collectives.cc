@@ -58,7 +58,9 @@ void PerformMultiplyAdd(const Warp& warp, MmaInput input) {
   const bool hopper = device.options.compute_capability >= 90;
   MmaTile(device.options.mma.value_or(hopper ? kHopperMma : kAmpereMma), input, a, b, c);
   ++device.counts.mma;
-  if (++device.mma_count == device.options.flipped_mma) {
+  const std::string& flipped = device.options.flipped_kernel;
+  if (++device.mma_count == device.options.flipped_mma ||
+      (!flipped.empty() && current_block->kernel_name().find(flipped) != std::string::npos)) {
     c[0][0] =
         std::bit_cast<float>(std::bit_cast<uint32_t>(c[0][0]) ^ 1u << device.options.flipped_bit);
   }

@@ -26,7 +26,8 @@
 //  - executable graphs: none is destroyed before its launches have ended (CUDA would put it off,
 //    and may wait).
 // Of kernels that tell their loads and stores (tlm_cuda_checked), whatever data they find:
-//  - races: between threads of a block without SyncThreads or SyncWarp, which Shuffle does not stand
+//  - races: between threads of a block without SyncThreads or SyncWarp, which Shuffle does not
+//  stand
 //    for; between blocks without FenceDevice and an atomic; loads before WaitForPrevious of what a
 //    kernel ahead stores (races.h).
 // Shown as wrong data: missing barriers and CopyAsyncWait (shared memory begins as NaN, and is NaN
@@ -68,6 +69,10 @@ struct Options {
   // `flipped_bit` flipped. 0: of none.
   uint64_t flipped_mma = 0;
   int flipped_bit = 0;
+  // The same of every mma of the kernels whose name has this in it; empty: of none.
+  std::string flipped_kernel = {};
+  // Another: kernels of such a name do nothing.
+  std::string skipped_kernel = {};
   // Visible ones, which differ in the first byte of their UUIDs alone, the ordinal.
   int devices = 1;
 };

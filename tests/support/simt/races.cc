@@ -294,7 +294,13 @@ inline void Access(const void* at, size_t bytes, bool stores) {
 }  // namespace
 }  // namespace tlm::simt::emulated
 
-#ifndef __SANITIZE_THREAD__
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TLM_THREAD_SANITIZER 1
+#endif
+#endif
+
+#if !defined(__SANITIZE_THREAD__) && !defined(TLM_THREAD_SANITIZER)
 
 // NOLINTBEGIN: names that compilers know
 extern "C" {

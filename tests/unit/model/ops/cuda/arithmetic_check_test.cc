@@ -11,6 +11,7 @@
 
 #include "model/ops/cuda/cuda_ops.h"
 #include "model/ops/cuda/kernels/attention.h"
+#include "model/ops/cuda/kernels/gemm_tiles.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 
@@ -191,6 +192,23 @@ TEST_F(ArithmeticCheckTest, OneSumOfAttentionIsFoundOut) {
   // The exponent's last bit: half or twice.
   const Flips flips = FlipSome(QuestionOf(DType::kF16), /*bit=*/23, 12);
   EXPECT_GT(flips.attention, 4);
+}
+
+// Whose kernel errs, or does nothing.
+TEST_F(ArithmeticCheckTest, EveryTileIsFoundOut) {
+  if (RunsOnGpu()) GTEST_SKIP() << "its tiles are as they are";
+  for (int tile = 0; tile < kMmaTileCount; ++tile) {
+    const bool tiled = tile == kTiledMmaTile;
+    const std::string kernel = tiled ? "GemmTiled<tlm::simt::" : "GemmSkinny<tlm::simt::";
+    const std::string end = tiled ? ">" : ", " + std::to_string(tile) + ">";
+    for (const DType type : {DType::kBF16, DType::kF16}) {
+      const std::string name = kernel + (type == DType::kBF16 ? "Bf16" : "F16") + end;
+      for (const Options& options :
+           {Options{.flipped_kernel = name}, Options{.skipped_kernel = name}}) {
+        EXPECT_NE(CheckOf(options, {.activations = type}).fault, "") << name;
+      }
+    }
+  }
 }
 
 // A model's shape, small.
