@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>

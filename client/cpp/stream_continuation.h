@@ -3,7 +3,6 @@
 #ifndef TLM_CLIENT_CPP_STREAM_CONTINUATION_H_
 #define TLM_CLIENT_CPP_STREAM_CONTINUATION_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace tlm {

@@ -3,7 +3,6 @@
 #define TLM_MODEL_CONFIG_GGUF_CONFIG_H_
 
 #include <span>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/base/gguf_header.h"

@@ -1,10 +1,8 @@
 #include "model/constraint/json_schema.h"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 

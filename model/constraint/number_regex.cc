@@ -5,8 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"

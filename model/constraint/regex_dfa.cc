@@ -1,8 +1,5 @@
 #include "model/constraint/regex_dfa.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace tlm {
 
 RegexDfa::RegexDfa(RegexSet& regexes, ByteRegex start, size_t max_states)

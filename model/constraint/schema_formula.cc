@@ -1,7 +1,6 @@
 #include "model/constraint/schema_formula.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 

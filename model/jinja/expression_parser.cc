@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

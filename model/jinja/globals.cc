@@ -1,6 +1,5 @@
 #include "model/jinja/globals.h"
 
-#include <algorithm>
 #include <ctime>
 #include <memory>
 

@@ -3,7 +3,6 @@
 #define TLM_MODEL_JINJA_JSON_VALUE_H_
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"

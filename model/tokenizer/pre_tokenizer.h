@@ -2,7 +2,6 @@
 #ifndef TLM_MODEL_TOKENIZER_PRE_TOKENIZER_H_
 #define TLM_MODEL_TOKENIZER_PRE_TOKENIZER_H_
 
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>

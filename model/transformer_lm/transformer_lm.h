@@ -9,8 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

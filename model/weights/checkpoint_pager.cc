@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string_view>
 
 #include "model/base/errors.h"
 #include "model/base/sha256.h"

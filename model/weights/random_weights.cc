@@ -7,7 +7,6 @@
 #include <cmath>
 #include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"

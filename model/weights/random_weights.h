@@ -2,7 +2,6 @@
 #ifndef TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
 #define TLM_MODEL_WEIGHTS_RANDOM_WEIGHTS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 

@@ -1,7 +1,6 @@
 #include "model/weights/shard_index.h"
 
 #include <set>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 
 #include "model/base/error_details.h"
 #include "model/base/errors.h"

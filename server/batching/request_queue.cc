@@ -1,7 +1,6 @@
 #include "server/batching/request_queue.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "model/base/error_details.h"

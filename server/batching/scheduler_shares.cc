@@ -1,7 +1,6 @@
 // The part of Scheduler that divides places and blocks among tenants.
 #include <algorithm>
 #include <iterator>
-#include <limits>
 
 #include "model/ops/ops.h"
 #include "server/batching/scheduler.h"

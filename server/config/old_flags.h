@@ -3,7 +3,6 @@
 #ifndef TLM_SERVER_CONFIG_OLD_FLAGS_H_
 #define TLM_SERVER_CONFIG_OLD_FLAGS_H_
 
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"

@@ -9,7 +9,6 @@
 #include "model/config/model_config.h"
 #include "model/kv_cache/kv_storage.h"
 #include "model/ops/device.h"
-#include "model/transformer_lm/language_model.h"
 #include "server/config/options.h"
 
 namespace tlm {

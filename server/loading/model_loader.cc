@@ -1,6 +1,5 @@
 #include "server/loading/model_loader.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include <openssl/x509v3.h>
 
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "model/base/certificate.h"

@@ -10,7 +10,6 @@
 
 #include <initializer_list>
 #include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 

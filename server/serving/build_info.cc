@@ -5,7 +5,6 @@
 #include <link.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>

@@ -1,5 +1,4 @@
 // serve_bench: offers load to a server over gRPC and reports its metrics. See README.md.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>

@@ -23,7 +23,6 @@
 #include "model/base/regular_file.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/tokenizer_gguf.h"
-#include "model/transformer_lm/calibration.h"
 #include "model/weights/gguf_file.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"

@@ -1,6 +1,5 @@
 // A GenerateRequest on the wire: refused, or work that the engine may take without another look;
 // what it resumes is then passed through the assembler of its output.
-#include <algorithm>
 #include <string>
 #include <utility>
 

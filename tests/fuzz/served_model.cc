@@ -1,6 +1,5 @@
 #include "tests/fuzz/served_model.h"
 
-#include <memory>
 #include <utility>
 
 #include "model/base/errors.h"

@@ -1,5 +1,4 @@
 // The header `traceparent`: whatever it says, the call has a trace.
-#include <string>
 
 #include "model/base/errors.h"
 #include "server/observe/trace_context.h"

@@ -11,7 +11,6 @@
 
 #include <optional>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 

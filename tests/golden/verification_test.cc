@@ -4,8 +4,6 @@
 
 #include <memory>
 #include <random>
-#include <utility>
-#include <vector>
 
 #include "tests/golden/schedules.h"
 

@@ -2,7 +2,6 @@
 #ifndef TLM_TESTS_SUPPORT_SAFETENSORS_WRITER_H_
 #define TLM_TESTS_SUPPORT_SAFETENSORS_WRITER_H_
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>

@@ -5,7 +5,6 @@
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/message.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -3,7 +3,6 @@
 #define TLM_CLIENT_CLI_BASE_TEXT_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <istream>
 #include <optional>
 #include <string>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/packed_matrix.h"

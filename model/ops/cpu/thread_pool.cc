@@ -1,6 +1,5 @@
 #include "model/ops/cpu/thread_pool.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "model/base/errors.h"

@@ -3,7 +3,6 @@
 #define TLM_SERVER_RPC_ADMIN_ADMIN_SERVER_H_
 
 #include <memory>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/net/grpc_listener.h"

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "server/auth/authenticator.h"
 #include "server/rpc/call/call_record.h"
 #include "server/rpc/call/rpc_context.h"
 

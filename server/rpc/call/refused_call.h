@@ -4,8 +4,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <utility>
-
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/call_log.h"
 #include "server/rpc/call/call_record.h"

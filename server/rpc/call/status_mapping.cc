@@ -1,6 +1,5 @@
 #include "server/rpc/call/status_mapping.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>

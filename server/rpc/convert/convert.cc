@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "model/base/json.h"
 #include "server/rpc/convert/field_error.h"

@@ -1,6 +1,5 @@
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "model/base/errors.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <utility>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"

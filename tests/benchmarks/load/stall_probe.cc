@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "client/cpp/status.h"
 #include "model/base/errors.h"

@@ -1,6 +1,5 @@
 #include "tests/benchmarks/load/workload.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "model/base/errors.h"

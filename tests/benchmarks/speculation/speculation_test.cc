@@ -1,5 +1,4 @@
 // The texts of speculation_bench, and the model that says them.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

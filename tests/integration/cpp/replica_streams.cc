@@ -1,7 +1,5 @@
 #include "tests/integration/cpp/replica_streams.h"
 
-#include <memory>
-
 namespace tlm {
 namespace {
 

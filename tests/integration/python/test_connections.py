@@ -13,8 +13,6 @@ import time
 import unittest
 import zlib
 
-import grpc
-
 import http2
 from certificates import Authority
 from secure_server import SecureServer

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import float64_model
-from support import Answer, ServerTest, bypassing, output_of, request_of_ids, stop_report
+from support import ServerTest, bypassing, output_of, request_of_ids, stop_report
 from tlm_server import TlmServer
 
 import grpc

@@ -6,7 +6,7 @@ import unittest
 
 import grpc
 
-from support import PROMPT, Answer, ServerTest, details_of, output_of, request, violated_fields
+from support import Answer, ServerTest, details_of, output_of, request, violated_fields
 from test_tools import ADD, TEMPLATE
 from tlm_server import TlmServer, model_with_template
 

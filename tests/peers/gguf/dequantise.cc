@@ -1,6 +1,5 @@
 // Writes the float32 elements of the blocks on its standard input. Its argument is their type.
 #include <cstdio>
-#include <iterator>
 #include <string_view>
 #include <vector>
 

@@ -9,7 +9,6 @@ import json
 import pathlib
 import sys
 
-import gguf
 import llama_cpp
 from tokenizers import Tokenizer
 

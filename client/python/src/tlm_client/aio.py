@@ -8,8 +8,6 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import grpc
-
 from . import _health, _requests
 from ._aio_base import AsyncBaseClient, next_message
 from ._channel import CallSetup, ConnectionOptions, split_call_options

@@ -6,8 +6,6 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "model/base/error_details.h"

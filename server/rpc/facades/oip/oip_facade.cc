@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "server/rpc/call/answer_call.h"

@@ -13,7 +13,6 @@
 #include "model/base/errors.h"
 #include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/serving/request_limits.h"
 
 namespace tlm {
 namespace {

@@ -1,10 +1,7 @@
 #include "server/rpc/facades/vllm/vllm_facade.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "model/base/errors.h"

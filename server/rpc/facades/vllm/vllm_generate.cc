@@ -1,7 +1,5 @@
 #include "server/rpc/facades/vllm/vllm_generate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 

@@ -8,7 +8,6 @@
 #include <regex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "model/chat/region_reader.h"

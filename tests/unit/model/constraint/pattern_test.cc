@@ -9,7 +9,6 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "model/constraint/char_set.h"

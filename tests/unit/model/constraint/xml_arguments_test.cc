@@ -4,7 +4,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "model/base/errors.h"
 #include "model/text/utf8.h"

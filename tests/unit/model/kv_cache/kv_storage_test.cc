@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <vector>
 
 #include "model/ops/cpu/cpu_device.h"
 #include "tests/support/status_matchers.h"

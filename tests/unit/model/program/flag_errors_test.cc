@@ -1,6 +1,5 @@
 #include "model/program/flag_errors.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>

@@ -2,11 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>

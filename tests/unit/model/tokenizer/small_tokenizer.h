@@ -2,7 +2,6 @@
 #ifndef TLM_TESTS_UNIT_MODEL_TOKENIZER_SMALL_TOKENIZER_H_
 #define TLM_TESTS_UNIT_MODEL_TOKENIZER_SMALL_TOKENIZER_H_
 
-#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,6 +1,5 @@
 #include "model/tokenizer/stream_decoder.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -13,7 +13,6 @@
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "model/tokenizer/byte_level.h"
@@ -27,10 +26,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Optional;
 
 constexpr auto kBad = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnread = absl::StatusCode::kUnimplemented;

@@ -15,7 +15,6 @@ namespace tlm {
 namespace {
 
 using ::nlohmann::json;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "model/base/float16.h"

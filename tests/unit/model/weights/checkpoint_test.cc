@@ -1,11 +1,9 @@
 #include "model/weights/checkpoint.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>

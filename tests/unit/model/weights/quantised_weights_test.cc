@@ -6,15 +6,12 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/tensor/blocks.h"
 #include "model/weights/checkpoint_pager.h"
 #include "model/weights/name_map.h"

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "model/base/error_details.h"
-#include "server/admission/token_bucket.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

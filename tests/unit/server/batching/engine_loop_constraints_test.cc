@@ -1,7 +1,6 @@
 // Outputs that a constraint limits: their ends, and tokens that need no draw.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

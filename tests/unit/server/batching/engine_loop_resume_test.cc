@@ -1,10 +1,6 @@
 // Outputs that go on where another replica stopped.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "tests/unit/server/batching/loop_bench.h"

@@ -1,5 +1,4 @@
 // Given tokens scored: those of prompts, and continuations of one prompt.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -14,7 +14,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Collected = CollectingReader::Collected;
 

@@ -13,7 +13,6 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Scheduler with a prefix cache: what is shared, and what sharing does to the counting of blocks.
 class SchedulerCacheTest : public ::testing::Test {

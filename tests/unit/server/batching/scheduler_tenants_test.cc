@@ -3,10 +3,8 @@
 
 #include <cstdlib>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "server/batching/scheduler.h"
 #include "tests/unit/server/batching/requests.h"

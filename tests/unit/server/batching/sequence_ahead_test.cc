@@ -1,9 +1,7 @@
 // What may be planned of a sequence while rows are on their way.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "server/batching/sequence.h"
 #include "tests/unit/server/batching/requests.h"

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "tests/unit/server/batching/requests.h"
 
 namespace tlm {

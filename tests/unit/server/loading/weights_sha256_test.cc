@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 
 #include "tests/support/safetensors_writer.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
 namespace tlm {

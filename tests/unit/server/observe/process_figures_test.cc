@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"

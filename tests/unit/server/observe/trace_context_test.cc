@@ -1,6 +1,5 @@
 #include "server/observe/trace_context.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>

@@ -10,7 +10,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::_;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kStall = absl::Seconds(10);

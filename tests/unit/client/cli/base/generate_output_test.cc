@@ -9,8 +9,6 @@
 namespace tlm::cli {
 namespace {
 
-using testing::HasSubstr;
-
 class GenerateOutputTest : public testing::Test {
  protected:
   // Feeds the events at 10 ms intervals and finishes.

@@ -19,7 +19,6 @@ namespace {
 
 using ::testing::_;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -1,6 +1,5 @@
 // Generate with readers that do not keep up: what the server keeps for them is bounded, and nothing
 // waits for ever.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

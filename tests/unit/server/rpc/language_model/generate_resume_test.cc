@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/unit/server/rpc/generate_fixture.h"
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "server/rpc/output/output_assembler.h"
-#include "server/serving/request_limits.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/test_model.h"
 

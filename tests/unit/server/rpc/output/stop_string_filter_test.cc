@@ -1,6 +1,5 @@
 #include "server/rpc/output/stop_string_filter.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

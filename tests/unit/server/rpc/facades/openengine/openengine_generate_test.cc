@@ -19,7 +19,6 @@ namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::_;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;

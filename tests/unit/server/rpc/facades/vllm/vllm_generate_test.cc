@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "server/rpc/facades/vllm/tokenizer_archive.h"
 #include "tests/unit/server/rpc/facades/every_field.h"
 #include "tests/unit/server/rpc/test_model.h"
