@@ -38,7 +38,7 @@ const Utf8Rows& Utf8() {
   return rows;
 }
 
-bool IsMark(char byte) { return byte == kSpecialTokenMark; }
+bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
 
 // Whether it is UTF-8 but for marks, each of which has a text behind it.
 bool IsMarkedUtf8(std::string_view text) {
@@ -106,7 +106,8 @@ absl::Status CheckTriggers(const std::vector<std::string>& triggers, const std::
   for (size_t i = 0; i < triggers.size(); ++i) {
     for (size_t j = 0; j < triggers.size(); ++j) {
       const size_t found = i == j ? std::string::npos : FindText(triggers[i], triggers[j]);
-      if (found == std::string::npos || (found > 0 && IsMark(triggers[i][found - 1]))) continue;
+      if (found == std::string::npos || (found > 0 && IsSpecialMark(triggers[i][found - 1])))
+        continue;
       return InvalidArgument("{}[{}] contains triggers[{}], {}", place, i, j, Quoted(triggers[j]));
     }
   }
@@ -167,7 +168,7 @@ void FreeText::ForbidPlainSpellings() {
   const size_t given = markers_.size();
   for (size_t i = 0; i < given; ++i) {
     Marker plain = {.text = markers_[i].text, .only_first = markers_[i].only_first, .edges = {}};
-    std::erase_if(plain.text, IsMark);
+    std::erase_if(plain.text, IsSpecialMark);
     const bool is_marker = std::ranges::any_of(markers_, [&](const Marker& marker) {
       return marker.text == plain.text && (plain.only_first || !marker.only_first);
     });
@@ -192,7 +193,7 @@ std::vector<std::map<uint8_t, int32_t>> FreeText::AddMarkers() {
       if (!is_new) continue;
       below.emplace_back();
       markers_at_.push_back(-1);
-      marks_.push_back(static_cast<uint16_t>(marks + (IsMark(c) ? 1 : 0)));
+      marks_.push_back(static_cast<uint16_t>(marks + (IsSpecialMark(c) ? 1 : 0)));
     }
     int32_t& marker = markers_at_[static_cast<size_t>(node)];
     if (marker < 0) marker = static_cast<int32_t>(i);
@@ -232,7 +233,7 @@ int32_t FreeText::Next(int32_t state, uint8_t byte) const {
   if (state == kEnded) return kDead;
   if (byte == static_cast<uint8_t>(kEnd)) return may_end_ && MayEnd(state) ? kEnded : kDead;
   const int32_t inside = state % kUtf8States;
-  const bool is_mark = IsMark(static_cast<char>(byte));
+  const bool is_mark = IsSpecialMark(static_cast<char>(byte));
   const int32_t then = is_mark ? inside : Utf8()[static_cast<size_t>(inside)][byte];
   if (then == kDead || (is_mark && inside != 0)) return kDead;
   const size_t from = NodeOf(state);

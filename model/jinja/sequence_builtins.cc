@@ -11,7 +11,6 @@
 #include "model/jinja/access.h"
 #include "model/jinja/builtins.h"
 #include "model/jinja/operators.h"
-#include "model/text/casing.h"
 #include "model/text/unicode.h"
 #include "model/text/utf8.h"
 

@@ -13,7 +13,6 @@
 #include "model/jinja/json_value.h"
 #include "model/jinja/operators.h"
 #include "model/jinja/printing.h"
-#include "model/text/casing.h"
 #include "model/text/unicode.h"
 #include "model/text/utf8.h"
 

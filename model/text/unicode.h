@@ -1,6 +1,9 @@
-// Character classes of Unicode.
+// Character classes, case and normalisation forms of Unicode.
 #ifndef TLM_MODEL_TEXT_UNICODE_H_
 #define TLM_MODEL_TEXT_UNICODE_H_
+
+#include <string>
+#include <string_view>
 
 namespace tlm {
 
@@ -18,6 +21,25 @@ bool IsMark(char32_t code_point);
 bool IsSpace(char32_t code_point);      // isspace: White_Space and U+001C to U+001F
 bool IsPrintable(char32_t code_point);  // isprintable
 bool IsLineBreak(char32_t code_point);  // where splitlines splits
+
+// Appends Lowercase_Mapping as UTF-8, whatever stands beside the letter.
+void AppendLowercase(char32_t code_point, std::string* text);
+
+// As Python's str has them: with the mappings of one letter to several, and the final sigma.
+std::string ToUpper(std::string_view text);
+std::string ToLower(std::string_view text);
+std::string ToCapitalized(std::string_view text);  // str.capitalize
+std::string ToTitle(std::string_view text);        // str.title: a word starts behind any non-letter
+
+// Unicode Standard Annex 15.
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// Whether this is so without a look at any table; false says nothing.
+bool IsPlainlyNormal(std::string_view text, NormalForm form);
+
+// Well-formed UTF-8 in and out, in a time that grows as n log n however combining marks are
+// ordered. The result has at most 11 times the bytes (NFKC of U+FDFA).
+std::string ToNormalForm(std::string_view text, NormalForm form);
 
 }  // namespace tlm
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/text/normal_form.h"
+#include "model/text/unicode.h"
 #include "model/tokenizer/charsmap.h"
 #include "model/tokenizer/regex.h"
 
