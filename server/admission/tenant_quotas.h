@@ -9,10 +9,27 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "server/admission/token_bucket.h"
 #include "server/auth/principal.h"
 
 namespace tlm {
+
+// A token bucket with a capacity of one minute, which may become negative. Holds at most
+// `per_minute` tokens, starts full and refills steadily. `per_minute`, >= 1, may
+// differ from call to call: a smaller one reduces the tokens left. Not thread-safe.
+class TokenBucket {
+ public:
+  // Tokens left; may be negative.
+  double Left(int64_t per_minute, absl::Time now) const;
+  // Time until the bucket has `amount`, or is full if `amount` exceeds `per_minute`. Zero: now.
+  absl::Duration WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const;
+  void Spend(int64_t amount, int64_t per_minute, absl::Time now);
+  // Undoes a Spend.
+  void GiveBack(int64_t amount, int64_t per_minute, absl::Time now);
+
+ private:
+  double left_ = 0;  // at `since_`
+  absl::Time since_ = absl::InfinitePast();
+};
 
 // Limits come with each call and apply from then on. Memory is kept only for recently active
 // tenants with limits: a tenant is forgotten once its buckets are full again. Not thread-safe.
