@@ -3,13 +3,46 @@
 #define TLM_SERVER_BATCHING_SERVICE_RATES_H_
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "server/batching/rate_meter.h"
 #include "server/batching/request.h"
 
 namespace tlm {
+
+// Events per second over the recent past: an average whose memory fades by 1/e every `memory`. Not
+// thread-safe.
+class RateMeter {
+ public:
+  explicit RateMeter(absl::Duration memory = absl::Seconds(10))
+      : memory_seconds_(absl::ToDoubleSeconds(memory)) {}
+
+  void Record(double events, absl::Duration elapsed) {
+    if (!(elapsed >= absl::ZeroDuration())) return;  // measures nothing
+    Fade(elapsed);
+    events_ += events;
+    seconds_ += absl::ToDoubleSeconds(elapsed);
+  }
+
+  // Time that is not to be counted passed: the average stays, and weighs less against what follows.
+  void Fade(absl::Duration elapsed) {
+    if (!(elapsed >= absl::ZeroDuration())) return;
+    const double kept = std::exp(-absl::ToDoubleSeconds(elapsed) / memory_seconds_);
+    events_ *= kept;
+    seconds_ *= kept;
+  }
+
+  // 0 while nothing is known.
+  double per_second() const { return seconds_ > 0 ? events_ / seconds_ : 0; }
+  // Of the time that was recorded, what is not forgotten yet: how much the average is worth.
+  absl::Duration known() const { return absl::Seconds(seconds_); }
+
+ private:
+  double memory_seconds_;
+  double events_ = 0;
+  double seconds_ = 0;
+};
 
 // What is waiting, or may wait.
 struct QueueLoad {

@@ -5,12 +5,24 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/batching/kv_event_log.h"
 
 namespace tlm {
+
+// The batch in msgpack: [time in seconds, [event, ...], data-parallel rank], where an event is
+//
+//   ["BlockStored", [hash, ...], parent's hash or nil, [token id, ...], tokens of a block, LoRA id,
+//    medium, LoRA name]    and, of the first blocks of a prompt with a salt, [[salt], nil, ...]
+//   ["BlockRemoved", [hash, ...], medium]
+//   ["AllBlocksCleared"]
+//
+// Hashes are unsigned integers of 64 bits. The medium is always "GPU", vLLM's word for the memory
+// that the engine computes in; there is no LoRA and the rank is 0.
+std::vector<uint8_t> ToMsgpack(const KvEventBatch& batch);
 
 struct ZmqOptions {
   std::string endpoint;         // of the PUB socket: tcp://HOST:PORT or ipc://PATH; empty: no ZMQ

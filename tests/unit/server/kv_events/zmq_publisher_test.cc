@@ -12,7 +12,6 @@
 #include <vector>
 #include <zmq.hpp>
 
-#include "server/kv_events/kv_event_msgpack.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
