@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "server/observe/buckets.h"
+#include "server/observe/metric_families.h"
 
 namespace tlm {
 

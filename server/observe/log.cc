@@ -5,9 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
+#include "absl/time/time.h"
 #include "model/base/errors.h"
-#include "server/observe/log_event.h"
 
 namespace tlm {
 namespace {
@@ -17,6 +20,11 @@ LogFormat current_format = LogFormat::kText;
 
 // UTC, milliseconds, so that logs of several machines merge.
 constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
+
+// spdlog hands lines to the formatter in the thread that logs them.
+thread_local const nlohmann::ordered_json* line_fields = nullptr;
+
+std::string Text(spdlog::string_view_t view) { return {view.data(), view.size()}; }
 
 }  // namespace
 
@@ -60,5 +68,33 @@ LogFormat CurrentLogFormat() { return current_format; }
 void FlushLog() { spdlog::default_logger()->flush(); }
 
 std::string LogQuoted(std::string_view text) { return fmt::format("{:?}", text); }
+
+void JsonFormatter::SetFields(const nlohmann::ordered_json* fields) { line_fields = fields; }
+
+void JsonFormatter::format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) {
+  nlohmann::ordered_json object;
+  object["ts"] =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromChrono(message.time), absl::UTCTimeZone());
+  object["level"] = Text(spdlog::level::to_string_view(message.level));
+  object["msg"] = Text(message.payload);
+  if (line_fields != nullptr) {
+    for (const auto& [name, value] : line_fields->items()) object[name] = value;
+  }
+  const std::string text =
+      object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  line.append(text.data(), text.data() + text.size());
+  line.push_back('\n');
+}
+
+std::unique_ptr<spdlog::formatter> JsonFormatter::clone() const {
+  return std::make_unique<JsonFormatter>();
+}
+
+void LogEvent(spdlog::level::level_enum level, std::string_view message,
+              const nlohmann::ordered_json& fields) {
+  JsonFormatter::SetFields(&fields);
+  spdlog::log(level, "{}", message);
+  JsonFormatter::SetFields(nullptr);
+}
 
 }  // namespace tlm

@@ -8,6 +8,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <string_view>
@@ -46,6 +47,19 @@ class MetricFamilies {
 
 // Label names and values of one sample; their numbers must be equal.
 prometheus::Labels LabelsOf(const MetricSpec& spec, LabelValues values);
+
+// Bucket bounds of histograms; metrics named vllm: have those of vLLM 0.9 and later. Seconds.
+std::vector<double> FirstTokenBuckets();
+std::vector<double> InterTokenBuckets();
+std::vector<double> RequestTimeBuckets();
+std::vector<double> StepTimeBuckets();
+// 0.1 ms to 1000 s in steps of factor 1.33 to 1.67, for the latencies named tlm_.
+std::vector<double> LatencyBuckets();
+
+// Tokens per step.
+std::vector<double> StepTokenBuckets();
+// Tokens per request: 1, 2, 5, 10, 20, ... up to `max_context`.
+std::vector<double> RequestTokenBuckets(int64_t max_context);
 
 }  // namespace tlm
 

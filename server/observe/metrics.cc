@@ -10,7 +10,6 @@
 
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
-#include "server/observe/buckets.h"
 #include "server/observe/engine_metrics.h"
 #include "server/observe/metric_families.h"
 #include "server/observe/process_figures.h"

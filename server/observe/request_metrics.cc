@@ -1,6 +1,6 @@
 #include "server/observe/request_metrics.h"
 
-#include "server/observe/buckets.h"
+#include "server/observe/metric_families.h"
 
 namespace tlm {
 namespace {

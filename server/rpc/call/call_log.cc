@@ -10,9 +10,7 @@
 
 #include "model/base/error_details.h"
 #include "server/observe/call_summary.h"
-#include "server/observe/line_limit.h"
 #include "server/observe/log.h"
-#include "server/observe/log_event.h"
 #include "server/rpc/call/call_observer.h"
 #include "server/rpc/call/call_phases.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/observe/buckets.h"
+#include "server/observe/metric_families.h"
 
 namespace tlm {
 namespace {

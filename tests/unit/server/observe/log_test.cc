@@ -1,4 +1,4 @@
-#include "server/observe/log_event.h"
+#include "server/observe/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,6 +70,24 @@ TEST_F(JsonFormatterTest, StaysOneObjectALineWhateverIsWritten) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0]["id2"], "\"}\n{\"");
   EXPECT_EQ(lines[0]["id"].get<std::string>().substr(0, 128), everything.substr(0, 128));
+}
+
+TEST(LineLimitTest, LetsSoManyThroughInASecond) {
+  LineLimit limit(2);
+  const absl::Time now = absl::FromUnixSeconds(100);
+  EXPECT_EQ(limit.Take(now), 0);
+  EXPECT_EQ(limit.Take(now), 0);
+  EXPECT_EQ(limit.Take(now + absl::Milliseconds(999)), std::nullopt);
+}
+
+TEST(LineLimitTest, TellsTheNextOneHowManyWereLeftOut) {
+  LineLimit limit(1);
+  const absl::Time now = absl::FromUnixSeconds(100);
+  EXPECT_EQ(limit.Take(now), 0);
+  EXPECT_EQ(limit.Take(now), std::nullopt);
+  EXPECT_EQ(limit.Take(now), std::nullopt);
+  EXPECT_EQ(limit.Take(now + absl::Seconds(1)), 2);
+  EXPECT_EQ(limit.Take(now + absl::Seconds(2)), 0);
 }
 
 }  // namespace
