@@ -22,7 +22,7 @@
 #include "server/observe/server_state.h"
 #include "server/process/credentials.h"
 #include "server/process/health_monitor.h"
-#include "server/rpc/admin/admin_server.h"
+#include "server/rpc/admin/admin_service.h"
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"

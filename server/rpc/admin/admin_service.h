@@ -1,13 +1,17 @@
-// The gRPC service tlm.v1.Admin: which handler answers which call.
+// The gRPC service tlm.v1.Admin: which handler answers which call, and the port that it is on.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <utility>
 
-#include "server/rpc/admin/admin_context.h"
+#include "absl/status/statusor.h"
+#include "server/net/grpc_listener.h"
+#include "server/rpc/admin/admin_handlers.h"
 #include "server/rpc/call/gate.h"
+#include "server/rpc/call/unknown_call_service.h"
 #include "tlm/v1/admin.grpc.pb.h"
 
 namespace tlm {
@@ -47,6 +51,29 @@ class AdminService final : public v1::Admin::CallbackService {
 
   const AdminContext admin_;
   const AdminGate& gate_;
+};
+
+// The admin port: the Admin service with health and reflection, apart from the data port. It
+// answers from Open to Shutdown, while the data port drains too. Thread-safe after Serve.
+class AdminServer {
+ public:
+  // Listens as GrpcListener does, and is SERVING. Until Serve all calls but GetConfig end with
+  // UNAVAILABLE, reason STARTING.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Open(const ListenerOptions& options,
+                                                           AdminContext admin);
+
+  // From now on all calls are answered. Once.
+  void Serve(const AdminTarget& target) { gate_.Open(target); }
+  GrpcListener& listener() { return *listener_; }
+
+ private:
+  explicit AdminServer(const AdminContext& admin)
+      : service_(admin, gate_), unknown_calls_(admin, UnknownCallService::Port::kAdmin) {}
+
+  AdminGate gate_;
+  AdminService service_;
+  UnknownCallService unknown_calls_;
+  std::unique_ptr<GrpcListener> listener_;  // last: uses the others
 };
 
 }  // namespace tlm

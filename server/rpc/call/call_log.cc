@@ -11,8 +11,7 @@
 #include "model/base/error_details.h"
 #include "server/observe/call_summary.h"
 #include "server/observe/log.h"
-#include "server/rpc/call/call_observer.h"
-#include "server/rpc/call/call_phases.h"
+#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

@@ -63,9 +63,21 @@ struct CallRecord {
   std::optional<RegionCounts> regions;     // of one that told regions
   std::vector<std::string_view> finishes;  // of the outputs of Generate, as CallSummary's
   std::string_view model;                  // its name, of calls that need it; outlives them
-  // "text_completion" or "chat" of Generate, "forward", "score", "verify"; empty: none of the model's.
+  // "text_completion" or "chat" of Generate, "forward", "score", "verify"; empty: none of the
+  // model's.
   std::string_view operation;
   std::optional<GenerateFacts> generate;  // of a Generate call with a valid request
+};
+
+// What sees every call end, besides the metrics and the log. Thread-safe; does not block. Outlives
+// every call.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  // Whether to sample a trace that begins here.
+  virtual bool Samples(const TraceContext& trace) const = 0;
+  // Once for each call, at its end.
+  virtual void OnCallEnd(const CallRecord& record, const CallSummary& summary) = 0;
 };
 
 // The engine has accepted the call, which was passed to it at `queued`: it is admitted. Once, under
@@ -86,6 +98,18 @@ absl::Status CancelledStatus(const CallRecord& record);
 // Adds the usage of a failed call: `tlm-usage-bin`, a tlm.v1.Usage, and as text
 // `tlm-prompt-tokens` and `tlm-completion-tokens`. Nothing when the request was never read.
 void AddUsageTrailers(const CallRecord& record, grpc::ServerContextBase& context);
+
+// A part of a call's time, for the log and for traces.
+struct CallPhase {
+  std::string_view name;  // "queue", "prefill", "decode", "compute", "write"
+  std::string span_id;    // 16 hexadecimal digits, a function of the call's own
+  absl::Time begin;       // by the call's clock
+  absl::Duration length;
+};
+
+// Of an admitted call that ended at `end`, none of others: queue; prefill and decode, or compute
+// for calls without tokens; write, which overlaps the others.
+std::vector<CallPhase> PhasesOf(const CallRecord& record, absl::Time end);
 
 }  // namespace tlm
 

@@ -8,7 +8,7 @@
 #include "server/batching/engine.h"
 #include "server/constraints/constraint_compiler.h"
 #include "server/observe/metrics.h"
-#include "server/rpc/call/call_observer.h"
+#include "server/rpc/call/call_record.h"
 #include "server/rpc/call/call_registry.h"
 #include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/text_pools.h"

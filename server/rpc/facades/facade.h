@@ -2,9 +2,17 @@
 #ifndef TLM_SERVER_RPC_FACADES_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_FACADE_H_
 
+#include <google/protobuf/message.h>
+#include <google/protobuf/repeated_field.h>
+
 #include <atomic>
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/auth/principal.h"
 #include "server/net/grpc_listener.h"
 #include "server/rpc/call/gate.h"
 #include "server/rpc/call/rpc_context.h"
@@ -35,6 +43,24 @@ class Facade {
   const RpcGate& gate_;
   std::atomic<bool> serving_{false};
 };
+
+// What calls that their own client ends end with: ABORTED, reason ABORTED_BY_CLIENT.
+absl::Status AbortedByClient();
+
+// Ends the calls of the caller's tenant with these ids, and returns their number; an id that is not
+// active is no error. INVALID_ARGUMENT, and nothing is ended, for more than 1,024 ids or one
+// longer than a request id may be.
+absl::StatusOr<int64_t> AbortOwnCalls(
+    const RpcContext& rpc, const Principal& caller,
+    const google::protobuf::RepeatedPtrField<std::string>& request_ids);
+
+// INVALID_ARGUMENT names the first field, in `message` or the messages in it, that the server's
+// copy of the protocol does not know: a newer client must not believe that it was honoured.
+absl::Status CheckFieldsKnown(const google::protobuf::Message& message);
+
+// UNIMPLEMENTED as INVALID_ARGUMENT, with its message and details; other statuses as they are. For
+// routers that hold every other status against the server instead of the request.
+absl::Status HeldAgainstRequest(absl::Status status);
 
 }  // namespace tlm
 

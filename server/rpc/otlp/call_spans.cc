@@ -7,7 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "model/text/utf8.h"
-#include "server/rpc/call/call_phases.h"
+#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

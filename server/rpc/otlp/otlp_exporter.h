@@ -23,7 +23,7 @@
 #include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"
 #include "server/config/service_options.h"
 #include "server/observe/metrics.h"
-#include "server/rpc/call/call_observer.h"
+#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 

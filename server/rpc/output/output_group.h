@@ -18,7 +18,6 @@
 #include "server/batching/token_stream.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/output/output_assembler.h"
-#include "server/rpc/output/prompt_assembler.h"
 #include "tlm/v1/generate.pb.h"
 
 namespace tlm {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/facade.h"
 #include "server/rpc/generate/generate_mapping.h"
 #include "server/serving/served_model.h"
 #include "tlm/v1/generate.pb.h"

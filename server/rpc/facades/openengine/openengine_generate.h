@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "openengine/v1/generation.pb.h"
-#include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/facade.h"
 #include "server/rpc/facades/openengine/openengine_model.h"
 #include "server/rpc/generate/generate_mapping.h"
 #include "tlm/v1/generate.pb.h"

@@ -5,7 +5,7 @@
 
 #include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/facade.h"
 #include "server/rpc/facades/structural_tag_json.h"
 
 namespace tlm {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/escaping.h"
 #include "model/base/errors.h"
-#include "server/rpc/call/call_phases.h"
+#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

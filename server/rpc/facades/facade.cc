@@ -1,14 +1,19 @@
-#include "server/rpc/facades/field_check.h"
+#include "server/rpc/facades/facade.h"
 
+#include <fmt/format.h>
 #include <google/protobuf/unknown_field_set.h>
 
 #include <string>
 #include <vector>
 
+#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
 
 namespace tlm {
 namespace {
+
+constexpr int64_t kMaxAbortedIds = 1024;
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -39,6 +44,29 @@ absl::Status Check(const Message& message, const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status AbortedByClient() {
+  return WithReason(Aborted("the client ended the call"), "ABORTED_BY_CLIENT");
+}
+
+absl::StatusOr<int64_t> AbortOwnCalls(
+    const RpcContext& rpc, const Principal& caller,
+    const google::protobuf::RepeatedPtrField<std::string>& request_ids) {
+  TLM_RETURN_IF_ERROR(CheckCount("request_ids", request_ids.size(), kMaxAbortedIds));
+  const int64_t limit = rpc.model.limits.max_request_id_bytes;
+  for (int i = 0; i < request_ids.size(); ++i) {
+    const auto bytes = static_cast<int64_t>(request_ids[i].size());
+    if (bytes > limit) {
+      return BadField(fmt::format("request_ids[{}]", i), "has {} bytes, the limit is {}", bytes,
+                      limit);
+    }
+  }
+  int64_t calls = 0;
+  for (const std::string& id : request_ids) {
+    calls += rpc.calls.Abort(id, caller.tenant, AbortedByClient());
+  }
+  return calls;
+}
 
 absl::Status CheckFieldsKnown(const google::protobuf::Message& message) {
   return Check(message, "");
